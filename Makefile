@@ -1,0 +1,50 @@
+# make help lists the commands. Everything is built by CMake (CMakePresets.json); this is its front door.
+PRESET ?= release
+PREFIX ?= /usr/local
+BUILD := build/$(PRESET)
+
+.PHONY: help deps build demo test bench install fuzz sanitize format tidy clean
+help:
+	@echo 'make demo      install what is needed, build, train mnist-cnn for one epoch on Fashion-MNIST'
+	@echo 'make test      install what is needed, build, run every test'
+	@echo 'make build     the release build, in build/release'
+	@echo 'make bench     the figures of docs/performance.md, side by side with PyTorch where it is installed'
+	@echo 'make install   honours DESTDIR and PREFIX'
+	@echo 'make sanitize  the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
+	@echo 'make fuzz      every fuzz target for FUZZ_SECONDS (60) seconds'
+	@echo 'make format    clang-format over the tree;  make tidy: clang-tidy'
+
+deps:
+	@scripts/install-deps
+
+build: deps
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@cmake --build $(BUILD)
+
+demo: build
+	@$(BUILD)/bin/trireme train recipes/mnist-cnn.yaml trainer.max_epochs=1 --run-dir runs/demo --resume never
+
+test: build
+	@scripts/test
+
+bench: build
+	@scripts/install-deps --bench
+	@bench/run
+
+install: build
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+fuzz: deps
+	@scripts/fuzz $(or $(FUZZ_SECONDS),60)
+
+sanitize: deps
+	@scripts/sanitize
+
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+tidy: build
+	@git ls-files 'src/*.c' | xargs -P 2 -n 8 clang-tidy -p $(BUILD) --quiet
+
+clean:
+	rm -rf build

@@ -1,0 +1,33 @@
+// Memory with a named lifetime: process, run, step, … Everything in an arena ends with it.
+#ifndef TRIREME_BASE_ARENA_H
+#define TRIREME_BASE_ARENA_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+typedef struct tri_arena tri_arena;
+
+// A child ends with its parent at the latest. `name` must outlive the arena (a literal).
+// Out of memory aborts with the arena's name: arenas hold descriptions, never tensors.
+tri_arena *tri_arena_create(tri_arena *parent, const char *name);
+void tri_arena_destroy(tri_arena *arena); // NULL allowed
+// Frees everything in it and its children; the arena itself stays.
+void tri_arena_reset(tri_arena *arena);
+// Zeroed memory, aligned for any type. Size 0 gives a unique pointer.
+void *tri_arena_alloc(tri_arena *arena, size_t size_bytes);
+char *tri_arena_strdup(tri_arena *arena, const char *text);
+char *tri_arena_printf(tri_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Bytes handed out, children included.
+size_t tri_arena_used(const tri_arena *arena);
+
+#define TRI_NEW(arena, type) ((type *)tri_arena_alloc((arena), sizeof(type)))
+#define TRI_NEW_ARRAY(arena, type, count) ((type *)tri_arena_alloc((arena), (size_t)(count) * sizeof(type)))
+
+// A growing array in an arena: makes room for one more element of *items, doubling the capacity.
+// Old memory stays in the arena until it ends.
+#define TRI_PUSH(arena, items, count, capacity)                                                    \
+    (*((items) = tri_arena_grow((arena), (items), sizeof *(items), (count), &(capacity)),          \
+       &(items)[(count)++]))
+void *tri_arena_grow(tri_arena *arena, void *items, size_t item_bytes, int count, int *capacity);
+
+#endif

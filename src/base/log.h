@@ -1,0 +1,26 @@
+// Messages for people, on standard error. Results go to standard output, never through here.
+#ifndef TRIREME_BASE_LOG_H
+#define TRIREME_BASE_LOG_H
+
+#include <stdbool.h>
+
+typedef enum tri_log_level {
+    TRI_LOG_ERROR,
+    TRI_LOG_WARNING,
+    TRI_LOG_INFO,
+    TRI_LOG_DEBUG,
+    TRI_LOG_TRACE,
+} tri_log_level;
+
+// Prints one line ("trireme: " and the text) if `level` is within the level of TRIREME_DEBUG
+// (0 or unset: info, 1: debug, 2: trace). Thread-safe; a line is written with one write().
+void tri_log(tri_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Lets the progress line be wiped before a message and redrawn after; NULL: none.
+void tri_log_set_status_line(void (*wipe)(void *context), void *context);
+
+// True if standard error is a terminal; colours also need NO_COLOR to be unset.
+bool tri_log_is_terminal(void);
+bool tri_log_has_colour(void);
+
+#endif

@@ -1,0 +1,191 @@
+#include "base/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t clock_ns(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int64_t system_monotonic_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+static int64_t system_realtime_ns(void) { return clock_ns(CLOCK_REALTIME); }
+
+static void system_sleep_ns(int64_t duration_ns) {
+    struct timespec left = {duration_ns / 1000000000, duration_ns % 1000000000};
+    while (nanosleep(&left, &left) < 0 && errno == EINTR) continue;
+}
+
+static int system_open(const char *path, int flags, mode_t mode) { return open(path, flags, mode); }
+
+#define SYSTEM_HOOKS                                                                               \
+    {                                                                                              \
+        .monotonic_ns = system_monotonic_ns, .realtime_ns = system_realtime_ns,                    \
+        .sleep_ns = system_sleep_ns, .open = system_open, .close = close, .read = read,            \
+        .pread = pread, .write = write, .pwrite = pwrite, .fsync = fsync, .ftruncate = ftruncate,  \
+        .rename = rename, .symlink = symlink, .mkdir = mkdir, .unlink = unlink, .rmdir = rmdir,    \
+        .socket = socket, .connect = connect, .accept = accept, .send = send, .recv = recv,        \
+    }
+
+const tri_os_hooks tri_os_system = SYSTEM_HOOKS;
+tri_os_hooks tri_os = SYSTEM_HOOKS;
+
+double tri_os_seconds(void) { return (double)tri_os.monotonic_ns() * 1e-9; }
+
+tri_status tri_os_fail(const char *verb, const char *path) {
+    int error = errno;
+    tri_status status = TRI_IO;
+    if (error == ENOSPC || error == EDQUOT) status = TRI_NO_SPACE;
+    if (error == ENOENT || error == ENOTDIR) status = TRI_NOT_FOUND;
+    if (error == EACCES || error == EPERM || error == EROFS) status = TRI_BAD_INPUT;
+    return TRI_FAIL(status, "%s: cannot %s: %s", path, verb, strerror(error));
+}
+
+tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path) {
+    const char *from = data;
+    while (size > 0) {
+        ssize_t done = tri_os.write(fd, from, size);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return tri_os_fail("write", path);
+        from += done;
+        size -= (size_t)done;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset, const char *path) {
+    const char *from = data;
+    while (size > 0) {
+        ssize_t done = tri_os.pwrite(fd, from, size, offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return tri_os_fail("write", path);
+        from += done;
+        offset += done;
+        size -= (size_t)done;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path) {
+    char *to = data;
+    while (size > 0) {
+        ssize_t done = tri_os.pread(fd, to, size, offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return tri_os_fail("read", path);
+        if (done == 0) return TRI_FAIL(TRI_CORRUPT, "%s: ends %zu bytes too early", path, size);
+        to += done;
+        offset += done;
+        size -= (size_t)done;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size) {
+    int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return tri_os_fail("open", path);
+    size_t used = 0, capacity = 4096;
+    char *data = malloc(capacity + 1);
+    tri_status status = data ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "%s: no memory to read it", path);
+    while (status == TRI_OK) {
+        ssize_t done = tri_os.read(fd, data + used, capacity - used);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) status = tri_os_fail("read", path);
+        if (done <= 0) break;
+        used += (size_t)done;
+        if (used > max_bytes)
+            status = TRI_FAIL(TRI_BAD_INPUT, "%s: larger than %zu bytes", path, max_bytes);
+        if (used < capacity || status != TRI_OK) continue;
+        char *grown = realloc(data, 2 * capacity + 1);
+        if (!grown) {
+            status = TRI_FAIL(TRI_NO_MEMORY, "%s: no memory to read it", path);
+            break;
+        }
+        data = grown;
+        capacity *= 2;
+    }
+    tri_os.close(fd);
+    if (status != TRI_OK) {
+        free(data);
+        return status;
+    }
+    data[used] = 0;
+    *out = data;
+    *size = used;
+    return TRI_OK;
+}
+
+tri_status tri_os_replace_file(const char *path, const void *data, size_t size) {
+    char beside[PATH_MAX];
+    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", path);
+    int fd = tri_os.open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return tri_os_fail("create", path);
+    tri_status status = tri_os_write_all(fd, data, size, path);
+    if (status == TRI_OK && tri_os.fsync(fd) < 0) status = tri_os_fail("sync", path);
+    if (tri_os.close(fd) < 0 && status == TRI_OK) status = tri_os_fail("close", path);
+    if (status == TRI_OK && tri_os.rename(beside, path) < 0) status = tri_os_fail("rename", path);
+    if (status != TRI_OK) tri_os.unlink(beside);
+    return status;
+}
+
+tri_status tri_os_make_folders(const char *path) {
+    char part[PATH_MAX];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof part)
+        return TRI_FAIL(TRI_BAD_INPUT, "'%s' cannot be the path of a folder", path);
+    memcpy(part, path, length + 1);
+    for (size_t i = 1; i <= length; i++) {
+        if (part[i] != '/' && part[i] != 0) continue;
+        char kept = part[i];
+        part[i] = 0;
+        if (tri_os.mkdir(part, 0777) < 0 && errno != EEXIST)
+            return tri_os_fail("create the folder", part);
+        part[i] = kept;
+    }
+    struct stat info;
+    if (stat(path, &info) < 0) return tri_os_fail("look at", path);
+    if (!S_ISDIR(info.st_mode)) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a folder", path);
+    return TRI_OK;
+}
+
+tri_status tri_os_sync_folder(const char *path) {
+    int fd = tri_os.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0) return tri_os_fail("open", path);
+    tri_status status = tri_os.fsync(fd) < 0 ? tri_os_fail("sync", path) : TRI_OK;
+    tri_os.close(fd);
+    return status;
+}
+
+tri_status tri_os_remove_tree(const char *path) {
+    DIR *folder = opendir(path);
+    if (!folder) return errno == ENOENT ? TRI_OK : tri_os_fail("open", path);
+    tri_status status = TRI_OK;
+    for (struct dirent *entry; status == TRI_OK && (entry = readdir(folder));) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        char below[PATH_MAX];
+        if (snprintf(below, sizeof below, "%s/%s", path, entry->d_name) >= (int)sizeof below) {
+            status = TRI_FAIL(TRI_BAD_INPUT, "%s: a path below it is too long", path);
+            break;
+        }
+        struct stat info;
+        if (lstat(below, &info) < 0) {
+            status = errno == ENOENT ? TRI_OK : tri_os_fail("look at", below);
+        } else if (S_ISDIR(info.st_mode)) {
+            status = tri_os_remove_tree(below);
+        } else if (tri_os.unlink(below) < 0 && errno != ENOENT) {
+            status = tri_os_fail("remove", below);
+        }
+    }
+    closedir(folder);
+    if (status == TRI_OK && tri_os.rmdir(path) < 0 && errno != ENOENT)
+        status = tri_os_fail("remove", path);
+    return status;
+}

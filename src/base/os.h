@@ -1,0 +1,68 @@
+// What the program asks of the operating system, where a test may answer instead: clock, files,
+// sockets. Code outside this file calls tri_os.slot(...), never the C library's own function, for
+// everything a slot exists for.
+#ifndef TRIREME_BASE_OS_H
+#define TRIREME_BASE_OS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+// Each slot has the meaning, return value and errno of the POSIX function of its name.
+typedef struct tri_os_hooks {
+    int64_t (*monotonic_ns)(void); // CLOCK_MONOTONIC
+    int64_t (*realtime_ns)(void);  // CLOCK_REALTIME
+    void (*sleep_ns)(int64_t duration_ns);
+    int (*open)(const char *path, int flags, mode_t mode);
+    int (*close)(int fd);
+    ssize_t (*read)(int fd, void *data, size_t size);
+    ssize_t (*pread)(int fd, void *data, size_t size, off_t offset);
+    ssize_t (*write)(int fd, const void *data, size_t size);
+    ssize_t (*pwrite)(int fd, const void *data, size_t size, off_t offset);
+    int (*fsync)(int fd);
+    int (*ftruncate)(int fd, off_t size);
+    int (*rename)(const char *from, const char *to);
+    int (*symlink)(const char *target, const char *path);
+    int (*mkdir)(const char *path, mode_t mode);
+    int (*unlink)(const char *path);
+    int (*rmdir)(const char *path);
+    int (*socket)(int domain, int type, int protocol);
+    int (*connect)(int fd, const struct sockaddr *address, socklen_t size);
+    int (*accept)(int fd, struct sockaddr *address, socklen_t *size);
+    ssize_t (*send)(int fd, const void *data, size_t size, int flags);
+    ssize_t (*recv)(int fd, void *data, size_t size, int flags);
+} tri_os_hooks;
+
+// The hooks in use: the system's own unless a test put others in.
+extern tri_os_hooks tri_os;
+extern const tri_os_hooks tri_os_system;
+
+// Seconds since an arbitrary start, from tri_os.monotonic_ns.
+double tri_os_seconds(void);
+
+// Whole transfers: go on after short counts and EINTR. Failure: TRI_IO or TRI_NO_SPACE naming `path`.
+tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path);
+tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset, const char *path);
+// A file that ends early is TRI_CORRUPT.
+tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path);
+// Reads a whole file of at most `max_bytes`; *out is malloc'ed, ends in a 0 byte that *size does not
+// count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).
+tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
+// Writes the whole file beside itself and renames it into place, synced.
+tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
+// mkdir -p. An existing folder is no failure.
+tri_status tri_os_make_folders(const char *path);
+// fsync of a folder, so that a rename inside it survives a crash.
+tri_status tri_os_sync_folder(const char *path);
+// Removes a folder and all below it; symbolic links are removed, never followed.
+tri_status tri_os_remove_tree(const char *path);
+// A failed system call in words: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not permitted) or TRI_IO from errno,
+// message "PATH: cannot VERB: reason".
+tri_status tri_os_fail(const char *verb, const char *path);
+
+#endif

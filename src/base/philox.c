@@ -1,0 +1,51 @@
+#include "base/philox.h"
+
+#include <math.h>
+
+tri_philox_block tri_philox(uint64_t key, const uint32_t counter[4]) {
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return (tri_philox_block){{c0, c1, c2, c3}};
+}
+
+uint64_t tri_philox_key(uint64_t seed, const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    uint64_t mixed = hash + 0x9E3779B97F4A7C15u * (seed + 1);
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
+    return mixed ^ (mixed >> 31);
+}
+
+uint32_t tri_philox_at(uint64_t key, uint64_t step, uint32_t sample, uint64_t element) {
+    uint32_t counter[4] = {(uint32_t)(element / 4), sample, (uint32_t)step, (uint32_t)(step >> 32)};
+    return tri_philox(key, counter).word[element % 4];
+}
+
+static tri_philox_block init_block(uint64_t key, uint64_t element) {
+    uint64_t block = element / 4;
+    uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), 0, 0};
+    return tri_philox(key, counter);
+}
+
+float tri_philox_init_uniform(uint64_t key, uint64_t element, float low, float high) {
+    return low + (high - low) * tri_philox_uniform(init_block(key, element).word[element % 4]);
+}
+
+float tri_philox_init_normal(uint64_t key, uint64_t element, float mean, float std) {
+    tri_philox_block block = init_block(key, element);
+    const uint32_t *pair = &block.word[element % 4 / 2 * 2];
+    double u = ((double)pair[0] + 1.0) * 0x1p-32, angle = (double)pair[1] * 0x1p-32 * 2.0 * M_PI;
+    double radius = sqrt(-2.0 * log(u));
+    return (float)(mean + std * radius * (element % 2 ? sin(angle) : cos(angle)));
+}

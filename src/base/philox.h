@@ -1,0 +1,31 @@
+// Philox4x32-10, a counter-based random number generator: Salmon, Moraes, Dror and Shaw, "Parallel
+// random numbers: as easy as 1, 2, 3", SC 2011. Every number is a pure function of key and counter.
+#ifndef TRIREME_BASE_PHILOX_H
+#define TRIREME_BASE_PHILOX_H
+
+#include <stdint.h>
+
+typedef struct tri_philox_block {
+    uint32_t word[4];
+} tri_philox_block;
+
+// Four random words of a 128-bit counter (least significant word first) under a 64-bit key.
+tri_philox_block tri_philox(uint64_t key, const uint32_t counter[4]);
+
+// The key of a purpose: the seed and a name ("dropout1", "conv1.weight"), mixed by FNV-1a and
+// SplitMix64. Names that differ give unrelated streams.
+uint64_t tri_philox_key(uint64_t seed, const char *name);
+
+// [0, 1) with 24 bits, as a float and exactly.
+static inline float tri_philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
+
+// The number of element `element` of sample `sample` in step `step`: word element % 4 of the block
+// whose counter is (element / 4, sample, step low, step high). This is how dropout draws.
+uint32_t tri_philox_at(uint64_t key, uint64_t step, uint32_t sample, uint64_t element);
+
+// Uniform or normal numbers for initial weights: element e uses block e / 4 of (e/4 low, e/4 high, 0, 0)
+// and word e % 4. Normal ones by Box-Muller from words (0, 1) and (2, 3) of the block, in double.
+float tri_philox_init_uniform(uint64_t key, uint64_t element, float low, float high);
+float tri_philox_init_normal(uint64_t key, uint64_t element, float mean, float std);
+
+#endif

@@ -1,0 +1,35 @@
+// How a function of this program fails: TRI_FAIL where the failure is found, TRI_TRY on the way up.
+#ifndef TRIREME_BASE_STATUS_H
+#define TRIREME_BASE_STATUS_H
+
+#include <trireme/status.h>
+
+enum { TRI_MESSAGE_MAX_BYTES = 1024 };
+
+// Records the thread's message (file and line are shown at log level debug) and returns `status`.
+// The message names what failed (file, key, parameter, rank) and what to do; it has no line feed.
+#define TRI_FAIL(status, ...) tri_status_fail((status), __FILE__, __LINE__, __VA_ARGS__)
+tri_status tri_status_fail(tri_status status, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+// Puts "context: " in front of the thread's message and returns `status` unchanged.
+tri_status tri_status_context(tri_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Returns from the calling function when `expression` is not TRI_OK; the hop is logged at debug.
+#define TRI_TRY(expression)                                                                        \
+    do {                                                                                           \
+        tri_status tri_try_status_ = (expression);                                                 \
+        if (tri_try_status_ != TRI_OK) {                                                           \
+            tri_status_hop(tri_try_status_, __FILE__, __LINE__);                                   \
+            return tri_try_status_;                                                                \
+        }                                                                                          \
+    } while (0)
+void tri_status_hop(tri_status status, const char *file, int line);
+
+// A bug, not an operating failure: prints the place and aborts, in release builds too.
+#define TRI_ASSERT(condition)                                                                      \
+    ((condition) ? (void)0 : tri_assert_failed(#condition, __FILE__, __LINE__))
+_Noreturn void tri_assert_failed(const char *condition, const char *file, int line);
+
+#endif

@@ -1,0 +1,86 @@
+// Collective communication. One table of functions per backend (self, shm; mpi and nccl as modules).
+//
+// Every rank of a communicator starts the same operations in the same order; an operation is started
+// and waited for later, and makes progress in between. A mismatch of kind, type or count between
+// ranks is TRI_MISMATCH naming both; a rank that died or does not move within timeout_ms is
+// TRI_PEER_LOST or TRI_TIMEOUT naming the rank and its action. After a failure every later call on the
+// communicator fails likewise.
+#ifndef TRIREME_COMM_COMM_H
+#define TRIREME_COMM_COMM_H
+
+#include "base/status.h"
+
+#include <trireme/tensor.h>
+
+typedef enum tri_comm_kind {
+    TRI_COMM_ALL_REDUCE,     // recv[count] = reduction of every rank's send[count]; send == recv allowed
+    TRI_COMM_REDUCE_SCATTER, // recv[count] = this rank's part of the reduction of send[count * size]
+    TRI_COMM_ALL_GATHER,     // recv[count * size] = every rank's send[count], in rank order
+    TRI_COMM_ALL_TO_ALL,     // part r of send[count * size] goes to rank r; recv likewise
+    TRI_COMM_BROADCAST,      // recv[count] on all = send[count] of `root`
+    TRI_COMM_SEND,           // send[count] to rank `peer`; matched with its RECV in order
+    TRI_COMM_RECV,           // recv[count] from rank `peer`
+    TRI_COMM_BARRIER,        // nothing but the meeting
+    TRI_COMM_KIND_COUNT
+} tri_comm_kind;
+
+typedef enum tri_comm_reduction { TRI_REDUCE_SUM, TRI_REDUCE_MAX, TRI_REDUCE_MIN } tri_comm_reduction;
+
+typedef struct tri_comm_op {
+    tri_comm_kind kind;
+    tri_comm_reduction reduction;
+    tri_dtype dtype;     // F32, F64, I64, I32 reduce (sums of F32 in F32); any type moves
+    int64_t count;       // elements, as the kind says; 0 is legal
+    const void *send;    // must stay unchanged until the operation was waited for
+    void *recv;
+    int root;            // of a broadcast
+    int peer;            // of send and recv
+    const char *label;   // who asks ("REDUCE block conv2, step 17"); named in errors; must live until waited for
+} tri_comm_op;
+
+// Names an operation that was started; value 0 is none.
+typedef struct tri_comm_ticket {
+    uint64_t value;
+} tri_comm_ticket;
+
+typedef struct tri_comm tri_comm;
+
+typedef struct tri_comm_backend {
+    const char *name;
+    // Ends the communicator. Not collective; nothing may be in flight unless it was aborted.
+    void (*close)(tri_comm *comm);
+    // Collective: a new communicator of the ranks that give the same colour, ordered by key, then
+    // by old rank. colour < 0: this rank takes part and gets *out = NULL.
+    tri_status (*split)(tri_comm *comm, int colour, int key, tri_comm **out);
+    // Memory that this backend's operations are fastest on, aligned to 64 bytes (4096 from a page up), zeroed.
+    // Collective: every rank asks for the same size in the same order. Free is not collective.
+    tri_status (*alloc)(tri_comm *comm, size_t size_bytes, void **out);
+    void (*free)(tri_comm *comm, void *memory);
+    // Starts `count` operations as one group (SEND and RECV of a group cannot block each other);
+    // *out names the last of them. Copies the ops. Called from one thread at a time.
+    tri_status (*start)(tri_comm *comm, const tri_comm_op *ops, int count, tri_comm_ticket *out);
+    // True when done or failed. Never blocks.
+    bool (*test)(tri_comm *comm, tri_comm_ticket ticket);
+    // Waits for the operation and all started before it.
+    tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
+    // Makes every rank's pending and later calls fail with TRI_PEER_LOST and `why`. Any thread.
+    void (*abort)(tri_comm *comm, const char *why);
+} tri_comm_backend;
+
+// The head of every communicator; a backend's own struct begins with it.
+struct tri_comm {
+    const tri_comm_backend *backend;
+    int rank, size;
+};
+
+// One rank alone: every operation is a copy or nothing.
+tri_status tri_comm_self_open(tri_comm **out);
+
+// start and wait in one.
+tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op);
+tri_status tri_comm_barrier(tri_comm *comm, const char *label);
+// "all_reduce", …: as `bench comm --op` and the ledger call them.
+const char *tri_comm_kind_name(tri_comm_kind kind);
+void tri_comm_close(tri_comm *comm); // NULL allowed
+
+#endif

@@ -1,0 +1,124 @@
+#include "tensor/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool tri_layout_is_plain(const tri_layout *layout) {
+    if (layout->block_count) return false;
+    bool all_zero = true, ascending = true;
+    for (int i = 0; i < TRI_MAX_RANK; i++) {
+        all_zero = all_zero && layout->order[i] == 0;
+        ascending = ascending && (layout->order[i] == i || layout->order[i] == 0);
+    }
+    return all_zero || ascending;
+}
+
+bool tri_layout_equal(const tri_layout *a, const tri_layout *b) {
+    if (tri_layout_is_plain(a) && tri_layout_is_plain(b)) return true;
+    if (a->block_count != b->block_count) return false;
+    for (int i = 0; i < a->block_count; i++)
+        if (a->block_axis[i] != b->block_axis[i] || a->block_size[i] != b->block_size[i])
+            return false;
+    return !memcmp(a->order, b->order, sizeof a->order);
+}
+
+// Bytes of one step along each axis, outside and inside its blocks.
+typedef struct layout_strides {
+    int64_t outer[TRI_MAX_RANK];                  // per whole block of the axis
+    int64_t block[TRI_MAX_RANK];                  // product of the axis's block sizes
+    int64_t inner[TRI_MAX_BLOCKS];                // stride of each inner block
+    int64_t elements;
+} layout_strides;
+
+static layout_strides strides_of(const tri_layout *layout, const tri_shape *shape) {
+    layout_strides s = {.elements = 1};
+    for (int i = 0; i < shape->rank; i++) s.block[i] = 1;
+    for (int i = layout->block_count - 1; i >= 0; i--) {
+        s.inner[i] = s.elements;
+        s.elements *= layout->block_size[i];
+        s.block[layout->block_axis[i]] *= layout->block_size[i];
+    }
+    bool row_major = true;
+    for (int i = 0; i < shape->rank; i++) row_major = row_major && layout->order[i] == 0;
+    for (int i = shape->rank - 1; i >= 0; i--) {
+        int axis = row_major ? i : layout->order[i];
+        s.outer[axis] = s.elements;
+        s.elements *= (shape->dims[axis] + s.block[axis] - 1) / s.block[axis];
+    }
+    return s;
+}
+
+int64_t tri_layout_elements(const tri_layout *layout, const tri_shape *shape) {
+    return strides_of(layout, shape).elements;
+}
+
+static int64_t offset_with(const tri_layout *layout, const tri_shape *shape,
+                           const layout_strides *s, const int64_t *index) {
+    int64_t offset = 0, rest[TRI_MAX_RANK];
+    for (int i = 0; i < shape->rank; i++) {
+        offset += index[i] / s->block[i] * s->outer[i];
+        rest[i] = index[i] % s->block[i];
+    }
+    // The innermost block of an axis counts its fastest positions.
+    for (int i = layout->block_count - 1; i >= 0; i--) {
+        int axis = layout->block_axis[i];
+        offset += rest[axis] % layout->block_size[i] * s->inner[i];
+        rest[axis] /= layout->block_size[i];
+    }
+    return offset;
+}
+
+int64_t tri_layout_offset(const tri_layout *layout, const tri_shape *shape, const int64_t *index) {
+    layout_strides s = strides_of(layout, shape);
+    return offset_with(layout, shape, &s, index);
+}
+
+char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *out, size_t size) {
+    if (tri_layout_is_plain(layout)) {
+        snprintf(out, size, "plain");
+        return out;
+    }
+    bool blocked[TRI_MAX_RANK] = {false}, row_major = true;
+    for (int i = 0; i < layout->block_count; i++) blocked[layout->block_axis[i]] = true;
+    for (int i = 0; i < shape->rank; i++) row_major = row_major && layout->order[i] == 0;
+    size_t used = 0;
+    for (int i = 0; i < shape->rank && used + 1 < size; i++) {
+        int axis = row_major ? i : layout->order[i];
+        out[used++] = (char)((blocked[axis] ? 'A' : 'a') + axis);
+    }
+    out[used] = 0;
+    for (int i = 0; i < layout->block_count && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%d%c", layout->block_size[i],
+                                 'a' + layout->block_axis[i]);
+    return out;
+}
+
+static void copy_elements(const tri_layout *layout, const tri_shape *shape, size_t bytes,
+                          char *memory, char *plain, int64_t first, int64_t count, bool to_plain) {
+    if (tri_layout_is_plain(layout)) {
+        char *at = memory + (size_t)first * bytes;
+        memcpy(to_plain ? plain : at, to_plain ? at : plain, (size_t)count * bytes);
+        return;
+    }
+    layout_strides s = strides_of(layout, shape);
+    int64_t index[TRI_MAX_RANK] = {0}, rest = first;
+    for (int i = shape->rank - 1; i >= 0; i--) {
+        index[i] = rest % shape->dims[i];
+        rest /= shape->dims[i];
+    }
+    for (int64_t done = 0; done < count; done++, plain += bytes) {
+        char *at = memory + (size_t)offset_with(layout, shape, &s, index) * bytes;
+        memcpy(to_plain ? plain : at, to_plain ? at : plain, bytes);
+        for (int i = shape->rank - 1; i >= 0 && ++index[i] == shape->dims[i]; i--) index[i] = 0;
+    }
+}
+
+void tri_layout_to_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,
+                         const void *from, void *plain, int64_t first, int64_t count) {
+    copy_elements(layout, shape, element_bytes, (char *)from, plain, first, count, true);
+}
+
+void tri_layout_from_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,
+                           const void *plain, void *to, int64_t first, int64_t count) {
+    copy_elements(layout, shape, element_bytes, to, (char *)plain, first, count, false);
+}
