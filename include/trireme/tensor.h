@@ -22,7 +22,9 @@ enum { TRI_MAX_RANK = 6 };
     X(TRI_U32, "U32", 4)                                                                           \
     X(TRI_U16, "U16", 2)                                                                           \
     X(TRI_U8, "U8", 1)                                                                             \
-    X(TRI_BOOL, "BOOL", 1)
+    X(TRI_BOOL, "BOOL", 1)                                                                         \
+    X(TRI_F8_E4M3, "F8_E4M3", 1)                                                                   \
+    X(TRI_F8_E5M2, "F8_E5M2", 1)
 
 typedef enum tri_dtype {
 #define X(dtype, name, bytes) dtype,

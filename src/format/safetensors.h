@@ -1,0 +1,81 @@
+// Safetensors files: a count, a JSON header, then the tensors' bytes, contiguous.
+// Format: https://github.com/huggingface/safetensors, "Format" in its README.
+//
+// Reading keeps the header only; tensors are read by byte ranges. Writing computes the header and
+// every tensor's place first, so that several processes can each write their ranges of one file.
+#ifndef TRIREME_FORMAT_SAFETENSORS_H
+#define TRIREME_FORMAT_SAFETENSORS_H
+
+#include "base/arena.h"
+#include "base/status.h"
+
+#include <trireme/tensor.h>
+
+typedef struct tri_safetensors tri_safetensors;
+
+typedef struct tri_safetensors_entry {
+    const char *name;
+    tri_dtype dtype;
+    tri_shape shape;
+    int64_t offset;     // of the first byte, from the start of the file
+    int64_t size_bytes; // row-major, little-endian
+} tri_safetensors_entry;
+
+// Opens `path` and checks the whole header against the file's size; no tensor is read. Every fault
+// has its own message naming file and tensor: TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT (not this format,
+// truncated, hole, overlap, tail, duplicate name, size that differs), TRI_UNSUPPORTED (dtype, more
+// than TRI_MAX_RANK axes). *out belongs to the caller until tri_safetensors_close.
+tri_status tri_safetensors_open(const char *path, tri_safetensors **out);
+void tri_safetensors_close(tri_safetensors *file); // NULL allowed
+
+// True if the first bytes of `path` look like this format (its name's suffix is not looked at).
+bool tri_safetensors_probe(const char *path);
+
+const char *tri_safetensors_path(const tri_safetensors *file);
+int64_t tri_safetensors_size_bytes(const tri_safetensors *file); // of the whole file
+int tri_safetensors_count(const tri_safetensors *file);
+// In the order of the file. Entries live as long as the open file.
+const tri_safetensors_entry *tri_safetensors_at(const tri_safetensors *file, int index);
+const tri_safetensors_entry *tri_safetensors_find(const tri_safetensors *file,
+                                                  const char *name); // or NULL
+// A value of the header's __metadata__, or NULL.
+const char *tri_safetensors_metadata(const tri_safetensors *file, const char *key);
+
+// Reads `size_bytes` bytes of a tensor from byte `first` of it. Any number of threads may read at
+// once.
+tri_status tri_safetensors_read(const tri_safetensors *file, const tri_safetensors_entry *entry,
+                                int64_t first, int64_t size_bytes, void *out);
+
+typedef struct tri_safetensors_spec {
+    const char *name;
+    tri_dtype dtype;
+    tri_shape shape;
+} tri_safetensors_spec;
+
+typedef struct tri_safetensors_pair {
+    const char *key, *value;
+} tri_safetensors_pair;
+
+typedef struct tri_safetensors_layout {
+    char *header; // the file's first bytes: count, JSON, padding
+    int64_t header_bytes;
+    int count;
+    tri_safetensors_entry *entries; // entries[i] is the place of specs[i]
+    int *order;                     // order[k]: index of the tensor that lies k-th in the file
+    int64_t file_bytes;
+} tri_safetensors_layout;
+
+// Lays out a file of `count` tensors: larger element types first, then by name, header padded with
+// spaces to a multiple of 8. The result depends on the set of tensors only, not on its order; it
+// lives in `arena`, names are copied. TRI_BAD_INPUT: a name twice, not UTF-8 or "__metadata__", a
+// size that overflows.
+tri_status tri_safetensors_lay_out(tri_arena *arena, const tri_safetensors_spec *specs, int count,
+                                   const tri_safetensors_pair *metadata, int metadata_count,
+                                   tri_safetensors_layout *out);
+
+// Writes a whole file from memory (data[i] holds specs[i]), beside itself, synced and renamed.
+tri_status tri_safetensors_write(const char *path, const tri_safetensors_spec *specs,
+                                 const void *const *data, int count,
+                                 const tri_safetensors_pair *metadata, int metadata_count);
+
+#endif
