@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""The rules of the house that a program can check: layers, lengths, banned words.
+
+usage: test_tidy.py [BUILD_FOLDER]     run in the source folder; the build folder is not used
+
+Each rule is a function from a tree (path -> text) to violations, so the self-test can plant one
+violation of every rule in a small tree made up in memory and see it caught.
+"""
+import os
+import re
+import subprocess
+import sys
+
+MAX_LINES = 600
+MAX_COLUMNS = 100
+
+# The table of ARCHITECTURE.md, "The rooms, bottom up".
+LAYERS = {
+    "base": 0,
+    "tensor": 1, "mesh": 1,
+    "format": 2, "graph": 2, "rendezvous": 2,
+    "data": 3, "ops": 3,
+    "device": 4,
+    "comm": 5, "nn": 5, "pass": 5,
+    "plan": 6,
+    "engine": 7,
+    "checkpoint": 8, "observe": 8,
+    "recipe": 9,
+    "train": 10, "launch": 10,
+    "cli": 11,
+}
+
+# Concrete backends, and who may name them besides src/cli and themselves.
+BACKENDS = {
+    "device/ref": {"device/cpu", "device/cuda"},
+    "device/null": set(),
+    "device/cpu": set(),
+    "device/cuda": set(),
+    "comm/self": set(),
+    "comm/shm": set(),
+    "comm/mpi": set(),
+    "comm/nccl": set(),
+    "engine/sim": set(),
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+SLASH = "/"  # so that this file does not contain the paths it bans
+
+BANNED_EVERYWHERE = [
+    (re.compile(r"\b(TODO|FIXME|XXX)\b"), "unfinished work: do it, or leave no trace of it"),
+    (re.compile(r"\bnot (yet )?implemented\b", re.I), "say what is refused and what to do instead"),
+    (re.compile(r"(?<![\w.])" + SLASH + r"(work|root|home)" + SLASH),
+     "a path of one machine"),
+    (re.compile(r"\b(pypi\.org|pythonhosted\.org|deb\.debian\.org|snapshot\.debian\.org|"
+                r"docker\.io|ghcr\.io|artifactory)\b", re.I), "a registry's host"),
+    (re.compile(r"\b(issue|bug|ticket|PR|pull request|fixes|closes)s? ?#?\d+\b|\w#\d{2,}\b"),
+     "an issue number: say what was wrong instead"),
+]
+BANNED_IN_C = [
+    (re.compile(r"\b(v?sprintf|strcpy|strcat|gets|strtok)\s*\("), "no bound: use the n form"),
+    (re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*CUDA", re.M),
+     "CUDA belongs behind the device's table"),
+]
+EXIT = re.compile(r"(?<![\w.>])(_?exit|quick_exit|_Exit)\s*\(")
+EXIT_ALLOWED = ("src/cli/", "src/launch/", "tests/", "examples/", "bench/")
+
+SELF = "tests/tidy/test_tidy.py"
+# Records of measurement and foreign text: no limit on their lines.
+PROSE = (".md", ".json", ".jsonl", ".txt", ".yaml", ".yml", ".svg", ".html", ".in")
+
+
+def load_tree():
+    """Every file that belongs to the project: tracked, or new and not ignored."""
+    try:
+        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+        names = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+        paths = [p for p in names.split("\0") if p]
+    except (OSError, subprocess.CalledProcessError):  # an unpacked archive
+        paths = []
+        for folder, folders, files in os.walk("."):
+            folders[:] = [f for f in folders if f not in (".git", "build", "runs", "__pycache__")]
+            paths += [os.path.relpath(os.path.join(folder, f), ".") for f in files]
+    tree = {}
+    for path in sorted(set(paths)):
+        try:
+            with open(path, encoding="utf-8") as f:
+                tree[path] = f.read()
+        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
+            continue  # binary, or deleted but not yet committed
+    return tree
+
+
+def is_c(path):
+    return path.endswith((".c", ".h", ".cu", ".cuh"))
+
+
+def is_code(path, text):
+    return is_c(path) or path.endswith((".py", ".sh", ".cmake")) or text.startswith("#!") \
+        or os.path.basename(path) == "CMakeLists.txt"
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def without_comments(text):
+    """C with comments and the insides of strings blanked, so that line numbers stay true."""
+    def blank(match):
+        found = match.group(0)
+        if found.startswith("/"):
+            return re.sub(r"[^\n]", " ", found)
+        return found[0] + " " * (len(found) - 2) + found[-1]
+    pattern = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+    return re.sub(pattern, blank, text, flags=re.S)
+
+
+def room_of(path):
+    parts = path.split("/")
+    return parts[1] if len(parts) > 2 and parts[0] == "src" else None
+
+
+def resolve(tree, path, kind, target):
+    """The project's file an #include names, or None for a system header."""
+    if target.startswith("trireme/"):
+        return "include/" + target
+    if kind == "<":
+        return None
+    beside = os.path.normpath(os.path.join(os.path.dirname(path), target))
+    if beside in tree:
+        return beside
+    for base in ("src/", "tests/", "include/"):
+        if base + target in tree:
+            return base + target
+    return "src/" + target if "/" in target else beside
+
+
+def layers(tree):
+    """A folder includes its own headers and those of lower layers only."""
+    for path, text in tree.items():
+        if not is_c(path) or not path.startswith(("src/", "include/")):
+            continue
+        room = room_of(path)
+        if path.startswith("src/") and room not in LAYERS:
+            yield path, 1, f"src/{room} is no room of the architecture's table"
+            continue
+        for match in INCLUDE.finditer(text):
+            target = resolve(tree, path, *match.groups())
+            if target is None or target.startswith("include/"):
+                continue
+            line = line_of(text, match.start())
+            if room is None:
+                yield path, line, f"a public header includes the private {target}"
+                continue
+            other = room_of(target)
+            if other not in LAYERS:
+                yield path, line, f"includes {target}, which is in no room"
+            elif other != room and LAYERS[other] >= LAYERS[room]:
+                yield path, line, (f"{room} (layer {LAYERS[room]}) includes {target} "
+                                   f"(layer {LAYERS[other]}): only lower layers")
+
+
+def backends(tree):
+    """Concrete backends are named by src/cli and by themselves only."""
+    for path, text in tree.items():
+        if not is_c(path) or not path.startswith("src/") or path.startswith("src/cli/"):
+            continue
+        for match in INCLUDE.finditer(text):
+            for backend, friends in BACKENDS.items():
+                if not match.group(2).startswith(backend + "/"):
+                    continue
+                if not any(path.startswith(f"src/{own}/") for own in friends | {backend}):
+                    yield path, line_of(text, match.start()), f"names the backend {backend}"
+
+
+def lengths(tree):
+    """Files of 600 lines, lines of 100 columns, no tabs, no trailing blanks."""
+    for path, text in tree.items():
+        lines = text.split("\n")
+        code = is_code(path, text)
+        if code and len(lines) - 1 > MAX_LINES:
+            yield path, len(lines) - 1, f"longer than {MAX_LINES} lines: make it two files"
+        if text and not text.endswith("\n") and not path.endswith(".json"):
+            yield path, len(lines), "no newline at the end"
+        for number, line in enumerate(lines, 1):
+            if code and len(line) > MAX_COLUMNS:
+                yield path, number, f"{len(line)} columns, more than {MAX_COLUMNS}"
+            if "\t" in line and os.path.basename(path) not in ("Makefile", ".gitmodules"):
+                yield path, number, "a tab"
+            if line != line.rstrip() and not path.endswith(PROSE):
+                yield path, number, "blanks at the end of the line"
+
+
+def words(tree):
+    """Banned words and calls."""
+    for path, text in tree.items():
+        if path in (SELF, "LICENSE"):
+            continue
+        for pattern, why in BANNED_EVERYWHERE:
+            for match in pattern.finditer(text):
+                found = match.group(0).strip()
+                yield path, line_of(text, match.start()), f"'{found}': {why}"
+        if not is_c(path):
+            continue
+        code = without_comments(text)
+        for pattern, why in BANNED_IN_C:
+            if pattern.pattern.endswith("CUDA") and path.startswith("src/device/cuda/"):
+                continue
+            for match in pattern.finditer(code):
+                found = match.group(0).strip()
+                yield path, line_of(code, match.start()), f"'{found}': {why}"
+        if not path.startswith(EXIT_ALLOWED):
+            for match in EXIT.finditer(code):
+                yield path, line_of(code, match.start()), "exit in a helper: return a status"
+
+
+RULES = [layers, backends, lengths, words]
+
+
+def check(tree):
+    return [(rule.__name__, *found) for rule in RULES for found in rule(tree)]
+
+
+def self_test():
+    """One planted violation of each kind is found, and a clean tree passes."""
+    clean = {
+        "include/trireme/status.h": "int tri_status_of(void);\n",
+        "src/base/status.h": "#include <trireme/status.h>\nint tri_fail(void);\n",
+        "src/base/status.c": '#include "base/status.h"\nint tri_fail(void) { return 1; }\n',
+        "src/device/ref/ref.h": '#include "base/status.h"\n',
+        "src/device/cpu/cpu.c": '#include "device/ref/ref.h"\nint cpu(void) '
+                                '{ return tri_fail(); }\n',
+        "src/cli/main.c": '#include "device/ref/ref.h"\nint main(void) { exit(cpu()); }\n',
+        "tests/unit/test_a.c": "int main(void) { return 0; } // mkdtemp(XXXXXX)\n",
+    }
+    broken = {  # path -> (text, the rule that has to see it)
+        "src/base/up.c": ('#include "tensor/tensor.h"\nint tri_fail(void);\n', "layers"),
+        "src/plan/room.c": ('#include "engine/engine.h"\nint tri_fail(void);\n', "layers"),
+        "src/comm/peer.c": ('#include "nn/nn.h"\nint tri_fail(void);\n', "layers"),
+        "src/attic/a.c": ("int tri_fail(void);\n", "layers"),
+        "include/trireme/bad.h": ('#include "base/status.h"\n', "layers"),
+        "src/train/loop.c": ('#include "device/cpu/cpu.h"\nint tri_fail(void);\n', "backends"),
+        "src/device/ref/up.c": ('#include "device/cpu/cpu.h"\nint tri_fail(void);\n', "backends"),
+        "src/base/long.c": ("int tri_fail(void);\n" * (MAX_LINES + 1), "lengths"),
+        "src/base/wide.c": ("int tri_fail(void); //" + "x" * MAX_COLUMNS + "\n", "lengths"),
+        "src/base/tab.c": ("int tri_fail(\tvoid);\n", "lengths"),
+        "src/base/blank.c": ("int tri_fail(void); \n", "lengths"),
+        "src/base/end.c": ("int tri_fail(void);", "lengths"),
+        "src/base/later.c": ("int tri_fail(void); // TO" + "DO\n", "words"),
+        "src/base/never.c": ('int tri_fail(void) { puts("not implemented"); }\n', "words"),
+        "docs/where.md": ("see " + SLASH + "work" + SLASH + "x\n", "words"),
+        "docs/number.md": ("as in issue 12\n", "words"),
+        "src/base/copy.c": ("int tri_fail(void) { strcpy(a, b); }\n", "words"),
+        "src/base/leave.c": ("int tri_fail(void) { exit(1); }\n", "words"),
+        "src/nn/gpu.c": ("int tri_fail(void);\n#ifdef USE_CUDA\n#endif\n", "words"),
+    }
+    failures = [f"a clean tree is refused: {found}" for found in check(clean)]
+    for path, (text, rule) in broken.items():
+        if not any(f[0] == rule and f[1] == path for f in check({**clean, path: text})):
+            failures.append(f"{rule} does not see the violation planted in {path}")
+    return failures
+
+
+def main():
+    failures = self_test()
+    for line in failures:
+        print(f"self-test: {line}")
+    tree = load_tree()
+    if not tree:
+        print("no files found: run this in the source folder")
+        return 1
+    found = check(tree)
+    for rule, path, line, what in found:
+        print(f"{path}:{line}: {rule}: {what}")
+    print(f"{len(tree)} files, {len(RULES)} rules, {len(found)} violations")
+    return 1 if failures or found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
