@@ -16,12 +16,14 @@ void tri_arena_reset(tri_arena *arena);
 // Zeroed memory, aligned for any type. Size 0 gives a unique pointer.
 void *tri_arena_alloc(tri_arena *arena, size_t size_bytes);
 char *tri_arena_strdup(tri_arena *arena, const char *text);
-char *tri_arena_printf(tri_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *tri_arena_printf(tri_arena *arena, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 // Bytes handed out, children included.
 size_t tri_arena_used(const tri_arena *arena);
 
 #define TRI_NEW(arena, type) ((type *)tri_arena_alloc((arena), sizeof(type)))
-#define TRI_NEW_ARRAY(arena, type, count) ((type *)tri_arena_alloc((arena), (size_t)(count) * sizeof(type)))
+#define TRI_NEW_ARRAY(arena, type, count)                                                          \
+    ((type *)tri_arena_alloc((arena), (size_t)(count) * sizeof(type)))
 
 // A growing array in an arena: makes room for one more element of *items, doubling the capacity.
 // Old memory stays in the arena until it ends.

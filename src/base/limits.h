@@ -3,21 +3,21 @@
 #define TRIREME_BASE_LIMITS_H
 
 enum {
-    TRI_MAX_NAME_BYTES = 256,             // parameter, block and layer names
+    TRI_MAX_NAME_BYTES = 256, // parameter, block and layer names
     TRI_MAX_RANKS = 65536,
-    TRI_MAX_LOCAL_RANKS = 256,            // of one host over shm
+    TRI_MAX_LOCAL_RANKS = 256, // of one host over shm
     TRI_MAX_THREADS = 1024,
     TRI_MAX_RECIPE_BYTES = 1 << 20,
-    TRI_MAX_TREE_NODES = 1 << 16,         // of a YAML or JSON document, aliases expanded
+    TRI_MAX_TREE_NODES = 1 << 16, // of a YAML or JSON document, aliases expanded
     TRI_MAX_TREE_DEPTH = 64,
-    TRI_MAX_TENSORS = 1 << 20,            // of one safetensors file
+    TRI_MAX_TENSORS = 1 << 20,              // of one safetensors file
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes; the format's own bound
-    TRI_MAX_METRICS = 16,                 // of one model
-    TRI_MAX_DATA_FIELDS = 8,              // tensors of a sample
-    TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20, // hashed on its own
-    TRI_DEFAULT_TIMEOUT_MS = 300000,      // of a collective that makes no progress
+    TRI_MAX_METRICS = 16,                   // of one model
+    TRI_MAX_DATA_FIELDS = 8,                // tensors of a sample
+    TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,   // hashed on its own
+    TRI_DEFAULT_TIMEOUT_MS = 300000,        // of a collective that makes no progress
     TRI_HEARTBEAT_MS = 500,
-    TRI_DEAD_AFTER_MS = 4000,             // without a heartbeat
+    TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,
 };
 

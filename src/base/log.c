@@ -40,7 +40,8 @@ void tri_log(tri_log_level level, const char *format, ...) {
     if (level > current_level()) return;
     int saved_errno = errno;
     char line[4096];
-    int used = snprintf(line, sizeof line, "trireme: %s", level == TRI_LOG_WARNING ? "warning: " : "");
+    int used =
+        snprintf(line, sizeof line, "trireme: %s", level == TRI_LOG_WARNING ? "warning: " : "");
     va_list arguments;
     va_start(arguments, format);
     int more = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, arguments);

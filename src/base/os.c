@@ -61,7 +61,8 @@ tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *p
     return TRI_OK;
 }
 
-tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset, const char *path) {
+tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset,
+                             const char *path) {
     const char *from = data;
     while (size > 0) {
         ssize_t done = tri_os.pwrite(fd, from, size, offset);

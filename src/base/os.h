@@ -45,13 +45,15 @@ extern const tri_os_hooks tri_os_system;
 // Seconds since an arbitrary start, from tri_os.monotonic_ns.
 double tri_os_seconds(void);
 
-// Whole transfers: go on after short counts and EINTR. Failure: TRI_IO or TRI_NO_SPACE naming `path`.
+// Whole transfers: go on after short counts and EINTR. Failure: TRI_IO or TRI_NO_SPACE naming
+// `path`.
 tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path);
-tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset, const char *path);
+tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset,
+                             const char *path);
 // A file that ends early is TRI_CORRUPT.
 tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, const char *path);
-// Reads a whole file of at most `max_bytes`; *out is malloc'ed, ends in a 0 byte that *size does not
-// count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).
+// Reads a whole file of at most `max_bytes`; *out is malloc'ed, ends in a 0 byte that *size does
+// not count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
 // Writes the whole file beside itself and renames it into place, synced.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
@@ -61,8 +63,8 @@ tri_status tri_os_make_folders(const char *path);
 tri_status tri_os_sync_folder(const char *path);
 // Removes a folder and all below it; symbolic links are removed, never followed.
 tri_status tri_os_remove_tree(const char *path);
-// A failed system call in words: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not permitted) or TRI_IO from errno,
-// message "PATH: cannot VERB: reason".
+// A failed system call in words: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not permitted) or
+// TRI_IO from errno, message "PATH: cannot VERB: reason".
 tri_status tri_os_fail(const char *verb, const char *path);
 
 #endif

@@ -23,8 +23,9 @@ static inline float tri_philox_uniform(uint32_t word) { return (float)(word >> 8
 // whose counter is (element / 4, sample, step low, step high). This is how dropout draws.
 uint32_t tri_philox_at(uint64_t key, uint64_t step, uint32_t sample, uint64_t element);
 
-// Uniform or normal numbers for initial weights: element e uses block e / 4 of (e/4 low, e/4 high, 0, 0)
-// and word e % 4. Normal ones by Box-Muller from words (0, 1) and (2, 3) of the block, in double.
+// Uniform or normal numbers for initial weights: element e uses block e / 4 of (e/4 low, e/4 high,
+// 0, 0) and word e % 4. Normal ones by Box-Muller from words (0, 1) and (2, 3) of the block, in
+// double.
 float tri_philox_init_uniform(uint64_t key, uint64_t element, float low, float high);
 float tri_philox_init_normal(uint64_t key, uint64_t element, float mean, float std);
 

@@ -1,10 +1,11 @@
-// Collective communication. One table of functions per backend (self, shm; mpi and nccl as modules).
+// Collective communication. One table of functions per backend (self, shm; mpi and nccl as
+// modules).
 //
-// Every rank of a communicator starts the same operations in the same order; an operation is started
-// and waited for later, and makes progress in between. A mismatch of kind, type or count between
-// ranks is TRI_MISMATCH naming both; a rank that died or does not move within timeout_ms is
-// TRI_PEER_LOST or TRI_TIMEOUT naming the rank and its action. After a failure every later call on the
-// communicator fails likewise.
+// Every rank of a communicator starts the same operations in the same order; an operation is
+// started and waited for later, and makes progress in between. A mismatch of kind, type or count
+// between ranks is TRI_MISMATCH naming both; a rank that died or does not move within timeout_ms is
+// TRI_PEER_LOST or TRI_TIMEOUT naming the rank and its action. After a failure every later call on
+// the communicator fails likewise.
 #ifndef TRIREME_COMM_COMM_H
 #define TRIREME_COMM_COMM_H
 
@@ -13,8 +14,10 @@
 #include <trireme/tensor.h>
 
 typedef enum tri_comm_kind {
-    TRI_COMM_ALL_REDUCE,     // recv[count] = reduction of every rank's send[count]; send == recv allowed
-    TRI_COMM_REDUCE_SCATTER, // recv[count] = this rank's part of the reduction of send[count * size]
+    TRI_COMM_ALL_REDUCE,     // recv[count] = reduction of every rank's send[count]; send == recv
+                             // allowed
+    TRI_COMM_REDUCE_SCATTER, // recv[count] = this rank's part of the reduction of send[count *
+                             // size]
     TRI_COMM_ALL_GATHER,     // recv[count * size] = every rank's send[count], in rank order
     TRI_COMM_ALL_TO_ALL,     // part r of send[count * size] goes to rank r; recv likewise
     TRI_COMM_BROADCAST,      // recv[count] on all = send[count] of `root`
@@ -24,18 +27,23 @@ typedef enum tri_comm_kind {
     TRI_COMM_KIND_COUNT
 } tri_comm_kind;
 
-typedef enum tri_comm_reduction { TRI_REDUCE_SUM, TRI_REDUCE_MAX, TRI_REDUCE_MIN } tri_comm_reduction;
+typedef enum tri_comm_reduction {
+    TRI_REDUCE_SUM,
+    TRI_REDUCE_MAX,
+    TRI_REDUCE_MIN
+} tri_comm_reduction;
 
 typedef struct tri_comm_op {
     tri_comm_kind kind;
     tri_comm_reduction reduction;
-    tri_dtype dtype;     // F32, F64, I64, I32 reduce (sums of F32 in F32); any type moves
-    int64_t count;       // elements, as the kind says; 0 is legal
-    const void *send;    // must stay unchanged until the operation was waited for
+    tri_dtype dtype;  // F32, F64, I64, I32 reduce (sums of F32 in F32); any type moves
+    int64_t count;    // elements, as the kind says; 0 is legal
+    const void *send; // must stay unchanged until the operation was waited for
     void *recv;
-    int root;            // of a broadcast
-    int peer;            // of send and recv
-    const char *label;   // who asks ("REDUCE block conv2, step 17"); named in errors; must live until waited for
+    int root;          // of a broadcast
+    int peer;          // of send and recv
+    const char *label; // who asks ("REDUCE block conv2, step 17"); named in errors; must live until
+                       // waited for
 } tri_comm_op;
 
 // Names an operation that was started; value 0 is none.
@@ -52,8 +60,9 @@ typedef struct tri_comm_backend {
     // Collective: a new communicator of the ranks that give the same colour, ordered by key, then
     // by old rank. colour < 0: this rank takes part and gets *out = NULL.
     tri_status (*split)(tri_comm *comm, int colour, int key, tri_comm **out);
-    // Memory that this backend's operations are fastest on, aligned to 64 bytes (4096 from a page up), zeroed.
-    // Collective: every rank asks for the same size in the same order. Free is not collective.
+    // Memory that this backend's operations are fastest on, aligned to 64 bytes (4096 from a page
+    // up), zeroed. Collective: every rank asks for the same size in the same order. Free is not
+    // collective.
     tri_status (*alloc)(tri_comm *comm, size_t size_bytes, void **out);
     void (*free)(tri_comm *comm, void *memory);
     // Starts `count` operations as one group (SEND and RECV of a group cannot block each other);

@@ -24,9 +24,9 @@ bool tri_layout_equal(const tri_layout *a, const tri_layout *b) {
 
 // Bytes of one step along each axis, outside and inside its blocks.
 typedef struct layout_strides {
-    int64_t outer[TRI_MAX_RANK];                  // per whole block of the axis
-    int64_t block[TRI_MAX_RANK];                  // product of the axis's block sizes
-    int64_t inner[TRI_MAX_BLOCKS];                // stride of each inner block
+    int64_t outer[TRI_MAX_RANK];   // per whole block of the axis
+    int64_t block[TRI_MAX_RANK];   // product of the axis's block sizes
+    int64_t inner[TRI_MAX_BLOCKS]; // stride of each inner block
     int64_t elements;
 } layout_strides;
 

@@ -1,8 +1,9 @@
 // Where the elements of a tensor lie in memory: plain (row-major) or blocked.
 //
 // A blocked layout cuts some axes into blocks of fixed size, pads them to whole blocks, orders the
-// outer axes in any way and puts the blocks innermost. That covers the formats of oneDNN that have no
-// extra data (nChw16c, OIhw16i16o, Ohwi16o, …); its description follows oneDNN's "blocking desc".
+// outer axes in any way and puts the blocks innermost. That covers the formats of oneDNN that have
+// no extra data (nChw16c, OIhw16i16o, Ohwi16o, …); its description follows oneDNN's "blocking
+// desc".
 #ifndef TRIREME_TENSOR_LAYOUT_H
 #define TRIREME_TENSOR_LAYOUT_H
 
@@ -13,10 +14,10 @@
 enum { TRI_MAX_BLOCKS = 3 };
 
 typedef struct tri_layout {
-    int block_count;                    // 0: no inner blocks
-    int block_axis[TRI_MAX_BLOCKS];     // outermost inner block first
+    int block_count;                // 0: no inner blocks
+    int block_axis[TRI_MAX_BLOCKS]; // outermost inner block first
     int block_size[TRI_MAX_BLOCKS];
-    int8_t order[TRI_MAX_RANK];         // outer axes, slowest first; all 0: row-major
+    int8_t order[TRI_MAX_RANK]; // outer axes, slowest first; all 0: row-major
 } tri_layout;
 
 // The zero value is the plain layout: row-major, no padding.
@@ -31,8 +32,8 @@ int64_t tri_layout_offset(const tri_layout *layout, const tri_shape *shape, cons
 // Writes e.g. "plain" or "AcdB16b" style text ("aBcd16b") into `out` and returns it.
 char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *out, size_t size);
 
-// Copies `count` elements of `element_bytes`, in row-major order from element `first`, between plain
-// memory and a tensor in `layout`. Padding is not touched. `plain` holds just those elements.
+// Copies `count` elements of `element_bytes`, in row-major order from element `first`, between
+// plain memory and a tensor in `layout`. Padding is not touched. `plain` holds just those elements.
 void tri_layout_to_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,
                          const void *from, void *plain, int64_t first, int64_t count);
 void tri_layout_from_plain(const tri_layout *layout, const tri_shape *shape, size_t element_bytes,
