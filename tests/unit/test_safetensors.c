@@ -14,7 +14,7 @@
 static char path[64];
 
 static int setup(void **state) {
-    strcpy(path, "/tmp/trireme-safetensors-XXXXXX");
+    snprintf(path, sizeof path, "/tmp/trireme-safetensors-XXXXXX");
     int fd = mkstemp(path);
     if (fd >= 0) close(fd);
     return fd < 0;
