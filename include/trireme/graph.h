@@ -1,0 +1,55 @@
+// A model as a graph: values made by operations, cut into named blocks.
+//
+// A graph owns all it holds and keeps its first error: after one, every call is a no-op that
+// returns the value with id 0, so model code need not check anything; the caller asks once, at the
+// end.
+#ifndef TRIREME_GRAPH_H
+#define TRIREME_GRAPH_H
+
+#include <trireme/status.h>
+#include <trireme/tensor.h>
+
+typedef struct tri_graph tri_graph;
+
+// One tensor of the graph: assigned once, read any number of times. id 0: none.
+typedef struct tri_value {
+    uint32_t id;
+} tri_value;
+
+// What the loader supplies for one micro-batch of `size` samples. A value is none where the data
+// set has no such field.
+typedef struct tri_batch {
+    int64_t size;
+    tri_value images;    // F32 [size, C, H, W]
+    tri_value labels;    // I64 [size]; -100: left out of loss and metrics
+    tri_value inputs;    // F32 [size, …], regression
+    tri_value targets;   // F32 [size, …]
+    tri_value input_ids; // I64 [size, T]
+} tri_batch;
+
+// Begins the block `name`: all that follows belongs to it. A block is the unit of sharding,
+// reduction, recomputation and pipelining; a model has at least one.
+void tri_block(tri_graph *graph, const char *name);
+
+// Declares the value to minimise: a loss as the functions of nn.h make it, F64 [2]: (sum, count).
+void tri_loss(tri_graph *graph, tri_value loss);
+// Declares a metric by name, F64 [2]: (sum, count) over samples; reported as sum / count.
+void tri_metric(tri_graph *graph, const char *name, tri_value metric);
+
+// The shape of a value; rank 0 after an error.
+tri_shape tri_value_shape(const tri_graph *graph, tri_value value);
+// True while the graph is built for training, false for evaluation.
+bool tri_training(const tri_graph *graph);
+// The graph's first error; TRI_OK when there was none. The message is that of the error.
+tri_status tri_graph_status(const tri_graph *graph, const char **message);
+// Reports an error of the model's own ("hidden_size must be divisible by heads").
+void tri_graph_fail(tri_graph *graph, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// The options of the recipe's `model:` mapping. Each key that a model does not ask for is an error
+// that names the nearest known one.
+int64_t tri_model_int(tri_graph *graph, const char *key, int64_t otherwise);
+double tri_model_float(tri_graph *graph, const char *key, double otherwise);
+bool tri_model_bool(tri_graph *graph, const char *key, bool otherwise);
+
+#endif

@@ -1,0 +1,31 @@
+#include "device/device.h"
+
+const tri_kernel_def *tri_device_select(const tri_device *device, const tri_graph *graph,
+                                        const tri_node *node) {
+    for (const tri_kernel_def *const *def = device->backend->kernels; *def; def++) {
+        if ((*def)->op && (*def)->op != node->op) continue;
+        if (!(*def)->supports || (*def)->supports(device, graph, node)) return *def;
+    }
+    return NULL;
+}
+
+void tri_kernel_layouts(const tri_kernel_def *def, const tri_device *device, const tri_graph *graph,
+                        const tri_node *node, tri_layout *in, tri_layout *out) {
+    for (int i = 0; i < node->output_count; i++) out[i] = TRI_LAYOUT_PLAIN;
+    if (def->layouts) {
+        def->layouts(device, graph, node, in, out);
+        return;
+    }
+    for (int i = 0; i < node->input_count; i++) in[i] = TRI_LAYOUT_PLAIN;
+}
+
+tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,
+                              const tri_node *node, tri_kernel *out) {
+    *out = (tri_kernel){.def = def};
+    return def->prepare ? def->prepare(device, graph, node, out) : TRI_OK;
+}
+
+void tri_kernel_release(tri_kernel *kernel) {
+    if (kernel->def && kernel->def->release) kernel->def->release(kernel);
+    *kernel = (tri_kernel){0};
+}

@@ -1,0 +1,178 @@
+// The graph from inside: what passes, plans and devices read. Model code sees <trireme/graph.h>.
+#ifndef TRIREME_GRAPH_GRAPH_H
+#define TRIREME_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "graph/op.h"
+#include "tensor/layout.h"
+
+#include <stdio.h>
+#include <trireme/graph.h>
+
+typedef enum tri_phase {
+    TRI_PHASE_FORWARD,
+    TRI_PHASE_BACKWARD,
+    TRI_PHASE_STEP, // optimizer updates
+    TRI_PHASE_COUNT
+} tri_phase;
+
+typedef enum tri_value_kind {
+    TRI_VALUE_NONE,
+    TRI_VALUE_INPUT,     // supplied per micro-batch: a field of the batch, or "position"
+    TRI_VALUE_PARAMETER, // lies in its block's flat buffer
+    TRI_VALUE_SCALAR,    // supplied per step: the seed, the step scalars
+    TRI_VALUE_RESULT,    // an output of a node
+} tri_value_kind;
+
+typedef struct tri_value_info {
+    tri_value_kind kind;
+    tri_dtype dtype;
+    tri_shape shape;
+    tri_layout layout; // plain until the layout pass
+    int node, output;  // of a result
+    int index;         // of the graph's input or parameter; of a scalar: tri_scalar_kind
+} tri_value_info;
+
+struct tri_node {
+    const tri_op *op;
+    const char *name; // the layer's; "" for none
+    int block;
+    tri_phase phase;
+    int input_count, output_count;
+    tri_value inputs[TRI_MAX_INPUTS]; // none: an optional input that was left out
+    tri_value outputs[TRI_MAX_OUTPUTS];
+    const void *attr; // op->attr_bytes
+};
+
+typedef enum tri_init_kind {
+    TRI_INIT_ZERO,
+    TRI_INIT_CONSTANT,
+    TRI_INIT_UNIFORM,
+    TRI_INIT_NORMAL
+} tri_init_kind;
+
+typedef struct tri_init {
+    tri_init_kind kind;
+    double a, b; // constant: a; uniform: [a, b); normal: mean a, standard deviation b
+} tri_init;
+
+typedef enum tri_parameter_role {
+    TRI_ROLE_TRAINED,   // updated by the optimizer
+    TRI_ROLE_STATISTIC, // moving average of what FORWARD makes; `gradient` is samples × statistic
+    TRI_ROLE_COUNTER,   // I64 scalar: number of updates (num_batches_tracked); read by no node
+} tri_parameter_role;
+
+typedef struct tri_parameter_info {
+    const char *name; // canonical: "layer1.0.weight"
+    tri_parameter_role role;
+    tri_dtype dtype;
+    tri_shape shape;
+    tri_layout layout;  // its home order
+    bool layout_chosen; // false until the layout pass chose one
+    tri_init init;
+    double momentum; // of a statistic: new = (1 − momentum)·old + momentum·batch
+    int block;
+    tri_value value;
+    tri_value gradient; // none until autodiff
+} tri_parameter_info;
+
+typedef struct tri_input_info {
+    const char *name; // "images", …, "position" (I64 [2]: step, position in the step of sample 0)
+    tri_value value;
+} tri_input_info;
+
+typedef struct tri_metric_info {
+    const char *name; // "loss" is always the first
+    tri_value value;
+} tri_metric_info;
+
+typedef enum tri_scalar_kind {
+    TRI_SCALAR_SEED, // F32 [1]: the gradient of the loss's sum: loss scale / nominal count
+    TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
+    TRI_SCALAR_KIND_COUNT
+} tri_scalar_kind;
+
+// Elements of the step scalars, read by update ops.
+enum {
+    TRI_STEP_LR,
+    TRI_STEP_GRADIENT_SCALE,  // times every gradient: nominal / true count × clip factor / loss
+                              // scale
+    TRI_STEP_STATISTIC_SCALE, // 1 / samples of the step
+    TRI_STEP_SKIP,            // not 0: leave everything as it is
+    TRI_STEP_UPDATE,          // number of this update, from 1
+    TRI_STEP_SCALAR_COUNT = 8
+};
+
+typedef struct tri_graph_options {
+    uint64_t seed;
+    bool training;
+    tri_dtype dtype; // of parameters and activations: TRI_F32 (0), or TRI_F64 for checks on `ref`
+    double dropout;  // replaces every rate when has_dropout
+    bool has_dropout;
+    bool direct_convolution; // no Winograd
+    // The recipe's model options: sets *out and returns true when `key` is there. May be NULL.
+    bool (*model_option)(void *context, const char *key, double *out);
+    void *model_context;
+} tri_graph_options;
+
+struct tri_graph {
+    tri_arena *arena;
+    tri_graph_options options;
+    tri_status status;
+    const char *message;
+    tri_value_info *values; // [0] is none
+    int value_count, value_capacity;
+    tri_node *nodes; // in an order that may run
+    int node_count, node_capacity;
+    tri_parameter_info *parameters;
+    int parameter_count, parameter_capacity;
+    tri_input_info *inputs;
+    int input_count, input_capacity;
+    tri_metric_info *metrics;
+    int metric_count, metric_capacity;
+    const char **blocks; // names
+    int block_count, block_capacity;
+    tri_phase phase; // of nodes added from now on
+    int block;       // likewise; -1 before the first
+    tri_value scalars[TRI_SCALAR_KIND_COUNT];
+};
+
+// The graph and all it holds live in a child of `parent`.
+tri_graph *tri_graph_create(tri_arena *parent, const tri_graph_options *options);
+void tri_graph_destroy(tri_graph *graph); // NULL allowed
+
+// Adds a node and returns its first output (none for an op without outputs). `attr` is copied.
+tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inputs, int count,
+                       const void *attr, const char *name);
+// Another output of the node that made `value`.
+tri_value tri_node_output(const tri_graph *graph, tri_value value, int output);
+
+tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape);
+// The input "position", added when it is missing.
+tri_value tri_position(tri_graph *graph);
+tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
+// A trained parameter of the current block; asked for again by name (same shape), the same value.
+tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init);
+tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
+                                tri_shape shape, tri_init init, tri_parameter_role role,
+                                double momentum);
+
+const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);
+// The node that made the value, or NULL.
+const tri_node *tri_value_node(const tri_graph *graph, tri_value value);
+// Memory that the value takes in its layout, in bytes.
+int64_t tri_value_bytes(const tri_graph *graph, tri_value value);
+tri_op_signature tri_node_signature(const tri_graph *graph, const tri_node *node);
+tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
+static inline bool tri_value_is(tri_value value) { return value.id != 0; }
+
+// Checks that every value is made before it is read, that shapes and types are what the ops' rules
+// say, and that blocks and phases follow one another. TRI_INTERNAL names node and rule: a pass is
+// at fault.
+tri_status tri_graph_verify(const tri_graph *graph);
+// For people: one line a node; Graphviz.
+void tri_graph_print(const tri_graph *graph, FILE *out);
+void tri_graph_dot(const tri_graph *graph, FILE *out);
+
+#endif

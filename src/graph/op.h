@@ -1,0 +1,68 @@
+// What an operation is: one row with its shape rule, its gradient rule and its cost. The rows are
+// in src/ops, one file per operation; what computes them is in src/device.
+#ifndef TRIREME_GRAPH_OP_H
+#define TRIREME_GRAPH_OP_H
+
+#include <trireme/graph.h>
+
+enum { TRI_MAX_INPUTS = 8, TRI_MAX_OUTPUTS = 6 };
+
+typedef struct tri_node tri_node;
+
+// Given to a shape rule: shapes and types of the inputs; the rule sets those of the outputs.
+typedef struct tri_op_signature {
+    int input_count, output_count;
+    bool present[TRI_MAX_INPUTS]; // false: an optional input that was left out
+    tri_shape in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
+    tri_dtype in_type[TRI_MAX_INPUTS], out_type[TRI_MAX_OUTPUTS];
+} tri_op_signature;
+
+typedef struct tri_cost {
+    double flops; // multiplications and additions
+} tri_cost;
+
+// An attribute for printing: where it lies in the attributes' struct.
+typedef enum tri_attr_kind {
+    TRI_ATTR_INT,
+    TRI_ATTR_FLOAT,
+    TRI_ATTR_BOOL,
+    TRI_ATTR_KEY
+} tri_attr_kind;
+typedef struct tri_attr_field {
+    const char *name;
+    tri_attr_kind kind; // int64_t, double, bool, uint64_t
+    size_t offset;
+    int count; // of an array; 0: 1
+} tri_attr_field;
+
+typedef enum tri_op_flags {
+    TRI_OP_VIEW = 1,   // output 0 is input 0's memory under another shape (plain layouts only)
+    TRI_OP_RANDOM = 2, // reads the value `position`
+    TRI_OP_UPDATE = 4, // no outputs; overwrites input 0 and its states (inputs 3 and up) in place
+    TRI_OP_LOSS = 8,   // output 0 is F64 [2] (sum, count); its gradient is the scalar `seed`
+} tri_op_flags;
+
+typedef struct tri_op {
+    const char *name;
+    const char *doc;     // one line: what it computes, with formula or source
+    int input_count;     // inputs, optional ones included
+    int optional_inputs; // how many of the last inputs may be none
+    int output_count;
+    unsigned flags;
+    // Output 0 may be written over this input's memory where that input is not needed later: its
+    // index + 1; 0: never. Every kernel of the op must then allow it (same type, shape and layout).
+    int in_place;
+    size_t attr_bytes;
+    const tri_attr_field *attr_fields; // a NULL name ends the list; NULL: none
+    // Sets out and out_type, or returns TRI_FAIL(TRI_BAD_INPUT, …) saying which shape does not fit.
+    tri_status (*shape)(const void *attr, tri_op_signature *signature);
+    // Adds nodes that compute the gradients of the inputs from those of the outputs (none where an
+    // output does not take part). wanted[i] says whether in_grads[i] is of use. NULL: no input has
+    // one.
+    void (*gradient)(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                     const bool *wanted, tri_value *in_grads);
+    // NULL: one flop an output element.
+    tri_cost (*cost)(const void *attr, const tri_op_signature *signature);
+} tri_op;
+
+#endif

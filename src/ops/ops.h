@@ -1,0 +1,144 @@
+// Every operation: its attributes and its row. Shapes are PyTorch's: [N, C, H, W], weights [out,
+// in, …].
+#ifndef TRIREME_OPS_OPS_H
+#define TRIREME_OPS_OPS_H
+
+#include "graph/graph.h"
+
+typedef enum tri_activation {
+    TRI_ACTIVATION_NONE,
+    TRI_ACTIVATION_RELU,
+    TRI_ACTIVATION_LEAKY_RELU
+} tri_activation;
+
+// X(identifier): the row is `tri_op_<identifier>`, its name the identifier.
+#define TRI_OP_LIST(X)                                                                             \
+    X(conv2d)                /* x, weight, bias? -> y; activation fused */                         \
+    X(conv2d_grad_input)     /* dy, weight -> dx */                                                \
+    X(conv2d_grad_weight)    /* x, dy -> dweight, dbias ([0] when there is no bias) */             \
+    X(linear)                /* x, weight, bias? -> y; contracts the last attr.axes axes of x */   \
+    X(linear_grad_input)     /* dy, weight -> dx of attr.shape */                                  \
+    X(linear_grad_weight)    /* x, dy -> dweight, dbias (as above) */                              \
+    X(relu)                  /* x -> y */                                                          \
+    X(leaky_relu)            /* x -> y */                                                          \
+    X(activation_grad)       /* y, dy -> dx; from the sign of the activation's output */           \
+    X(max_pool2d)            /* x, position? -> y, index (U8) */                                   \
+    X(max_pool2d_grad)       /* index, dy -> dx */                                                 \
+    X(batch_norm)            /* x, weight, bias -> y, mean, inv_std, mean_sum, var_sum */          \
+    X(batch_norm_inference)  /* x, weight, bias, running_mean, running_var -> y */                 \
+    X(batch_norm_grad)       /* x, y, dy, weight, mean, inv_std -> dx, dweight, dbias */           \
+    X(dropout)               /* x, position -> y */                                                \
+    X(dropout_grad)          /* dy, position -> dx */                                              \
+    X(reshape)               /* x -> y, a view */                                                  \
+    X(add)                   /* a, b -> a + b */                                                   \
+    X(log_softmax)           /* x -> y, over the last axis */                                      \
+    X(log_softmax_grad)      /* y, dy -> dx */                                                     \
+    X(nll_loss)              /* log-probabilities [N, K], labels [N] -> F64 [2] */                 \
+    X(nll_loss_grad)         /* labels, seed -> dx [N, K] */                                       \
+    X(cross_entropy)         /* logits [N, K], labels [N] -> F64 [2] */                            \
+    X(cross_entropy_grad)    /* logits, labels, seed -> dx */                                      \
+    X(mse_loss)              /* prediction, target -> F64 [2] */                                   \
+    X(mse_loss_grad)         /* prediction, target, seed -> d prediction */                        \
+    X(relative_l2_loss)      /* prediction, target -> F64 [2] */                                   \
+    X(relative_l2_loss_grad) /* prediction, target, seed -> d prediction */                        \
+    X(accuracy)              /* logits [N, K], labels [N] -> F64 [2]: hits, counted samples */     \
+    X(reorder)               /* x -> the same tensor in the output's layout */                     \
+    X(sgd)                   /* param, grad, step scalars, momentum buffer? */                     \
+    X(adam)                  /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */      \
+    X(adadelta)              /* param, grad, step scalars, square_avg, acc_delta */                \
+    X(moving_average)        /* statistic, grad (samples × batch statistic), step scalars */
+
+#define X(identifier) extern const tri_op tri_op_##identifier;
+TRI_OP_LIST(X)
+#undef X
+
+// All rows, in the order of the list.
+extern const tri_op *const tri_ops[];
+extern const int tri_op_count;
+const tri_op *tri_op_find(const char *name); // NULL: none
+
+typedef struct tri_conv2d_attr {
+    int64_t stride[2], padding[2], dilation[2], groups;
+    int64_t activation; // tri_activation, applied to y
+    double slope;       // of leaky ReLU
+    bool direct;        // no Winograd
+} tri_conv2d_attr;
+
+// Of conv2d_grad_input and conv2d_grad_weight; conv.activation is not looked at.
+typedef struct tri_conv2d_grad_attr {
+    tri_conv2d_attr conv;
+    tri_shape shape; // grad_input: x's; grad_weight: the weight's
+    bool has_bias;
+} tri_conv2d_grad_attr;
+
+typedef struct tri_linear_attr {
+    int64_t axes; // trailing axes of x that are contracted; 1 as usual, 3 for a folded flatten
+    int64_t activation;
+    double slope;
+} tri_linear_attr;
+
+typedef struct tri_linear_grad_attr {
+    int64_t axes;
+    tri_shape shape; // grad_input: x's; grad_weight: the weight's, [features, contracted]
+    bool has_bias;
+} tri_linear_grad_attr;
+
+typedef struct tri_leaky_relu_attr {
+    double slope;
+} tri_leaky_relu_attr;
+
+typedef struct tri_activation_grad_attr {
+    int64_t activation;
+    double slope;
+} tri_activation_grad_attr;
+
+// y = dropout(relu(max)). index is the place kh·kernel_w + kw in the window of the (first) maximum,
+// or TRI_POOL_NO_GRADIENT where relu cut it off or dropout zeroed it.
+enum { TRI_POOL_NO_GRADIENT = 255 };
+typedef struct tri_max_pool2d_attr {
+    int64_t kernel[2], stride[2], padding[2];
+    bool relu;
+    double dropout;    // 0: none, and no position
+    uint64_t key;      // of the dropout's random numbers
+    tri_shape x_shape; // max_pool2d_grad only
+} tri_max_pool2d_attr;
+
+typedef struct tri_batch_norm_attr {
+    double eps;
+    bool relu; // y = relu(normalised)
+} tri_batch_norm_attr;
+
+typedef struct tri_dropout_attr {
+    double p;
+    uint64_t key; // tri_philox_key(seed, layer)
+} tri_dropout_attr;
+
+typedef struct tri_reshape_attr {
+    tri_shape shape;
+} tri_reshape_attr;
+
+typedef struct tri_nll_loss_grad_attr {
+    tri_shape shape; // [N, K]
+} tri_nll_loss_grad_attr;
+
+enum { TRI_IGNORED_LABEL = -100 };
+
+typedef struct tri_sgd_attr {
+    double momentum, dampening, weight_decay;
+    bool nesterov;
+} tri_sgd_attr;
+
+typedef struct tri_adam_attr {
+    double beta1, beta2, eps, weight_decay;
+    bool decoupled; // AdamW
+} tri_adam_attr;
+
+typedef struct tri_adadelta_attr {
+    double rho, eps, weight_decay;
+} tri_adadelta_attr;
+
+typedef struct tri_moving_average_attr {
+    double momentum;
+} tri_moving_average_attr;
+
+#endif
