@@ -1,0 +1,269 @@
+#include "graph/graph.h"
+
+#include "base/limits.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+tri_graph *tri_graph_create(tri_arena *parent, const tri_graph_options *options) {
+    tri_arena *arena = tri_arena_create(parent, "graph");
+    tri_graph *g = TRI_NEW(arena, tri_graph);
+    *g = (tri_graph){.arena = arena, .options = *options, .block = -1, .message = ""};
+    TRI_PUSH(arena, g->values, g->value_count, g->value_capacity) = (tri_value_info){0};
+    return g;
+}
+
+void tri_graph_destroy(tri_graph *graph) {
+    if (graph) tri_arena_destroy(graph->arena);
+}
+
+// Keeps the graph's first error.
+static void keep_error(tri_graph *g, tri_status status) {
+    if (g->status != TRI_OK) return;
+    g->status = status;
+    g->message = tri_arena_strdup(g->arena, tri_error_message());
+}
+
+void tri_graph_fail(tri_graph *graph, const char *format, ...) {
+    char text[TRI_MESSAGE_MAX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    keep_error(graph, TRI_FAIL(TRI_BAD_INPUT, "%s", text));
+}
+
+tri_status tri_graph_status(const tri_graph *graph, const char **message) {
+    if (message) *message = graph->message;
+    return graph->status;
+}
+
+bool tri_training(const tri_graph *graph) { return graph->options.training; }
+
+static bool model_option(tri_graph *g, const char *key, double *out) {
+    return g->options.model_option && g->options.model_option(g->options.model_context, key, out);
+}
+
+double tri_model_float(tri_graph *graph, const char *key, double otherwise) {
+    double value;
+    return model_option(graph, key, &value) ? value : otherwise;
+}
+
+int64_t tri_model_int(tri_graph *graph, const char *key, int64_t otherwise) {
+    double value;
+    if (!model_option(graph, key, &value)) return otherwise;
+    if (value != (double)(int64_t)value)
+        tri_graph_fail(graph, "model.%s must be a whole number, not %g", key, value);
+    return (int64_t)value;
+}
+
+bool tri_model_bool(tri_graph *graph, const char *key, bool otherwise) {
+    double value;
+    return model_option(graph, key, &value) ? value != 0 : otherwise;
+}
+
+const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value) {
+    TRI_ASSERT(value.id < (uint32_t)graph->value_count);
+    return &graph->values[value.id];
+}
+
+tri_shape tri_value_shape(const tri_graph *graph, tri_value value) {
+    return tri_value_get(graph, value)->shape;
+}
+
+const tri_node *tri_value_node(const tri_graph *graph, tri_value value) {
+    const tri_value_info *info = tri_value_get(graph, value);
+    return info->kind == TRI_VALUE_RESULT ? &graph->nodes[info->node] : NULL;
+}
+
+int64_t tri_value_bytes(const tri_graph *graph, tri_value value) {
+    const tri_value_info *info = tri_value_get(graph, value);
+    return tri_layout_elements(&info->layout, &info->shape) * (int64_t)tri_dtype_bytes(info->dtype);
+}
+
+static tri_value add_value(tri_graph *g, tri_value_info info) {
+    tri_value value = {(uint32_t)g->value_count};
+    TRI_PUSH(g->arena, g->values, g->value_count, g->value_capacity) = info;
+    return value;
+}
+
+void tri_block(tri_graph *graph, const char *name) {
+    if (graph->status != TRI_OK) return;
+    for (int i = 0; i < graph->block_count; i++)
+        if (!strcmp(graph->blocks[i], name))
+            tri_graph_fail(graph, "two blocks are named '%s'", name);
+    graph->block = graph->block_count;
+    TRI_PUSH(graph->arena, graph->blocks, graph->block_count, graph->block_capacity) =
+        tri_arena_strdup(graph->arena, name);
+}
+
+// Nodes and parameters before the first tri_block belong to a block of their own.
+static void need_block(tri_graph *g) {
+    if (g->block < 0) tri_block(g, "model");
+}
+
+tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape) {
+    for (int i = 0; i < graph->input_count; i++)
+        if (!strcmp(graph->inputs[i].name, name)) return graph->inputs[i].value;
+    tri_value value = add_value(graph, (tri_value_info){.kind = TRI_VALUE_INPUT,
+                                                        .dtype = dtype,
+                                                        .shape = shape,
+                                                        .index = graph->input_count});
+    TRI_PUSH(graph->arena, graph->inputs, graph->input_count, graph->input_capacity) =
+        (tri_input_info){tri_arena_strdup(graph->arena, name), value};
+    return value;
+}
+
+tri_value tri_position(tri_graph *graph) {
+    return tri_input(graph, "position", TRI_I64, tri_shape_of(2));
+}
+
+tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind) {
+    if (tri_value_is(graph->scalars[kind])) return graph->scalars[kind];
+    bool seed = kind == TRI_SCALAR_SEED;
+    graph->scalars[kind] =
+        add_value(graph, (tri_value_info){.kind = TRI_VALUE_SCALAR,
+                                          .dtype = seed ? TRI_F32 : TRI_F64,
+                                          .shape = tri_shape_of(seed ? 1 : TRI_STEP_SCALAR_COUNT),
+                                          .index = (int)kind});
+    return graph->scalars[kind];
+}
+
+tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
+                                tri_shape shape, tri_init init, tri_parameter_role role,
+                                double momentum) {
+    if (graph->status != TRI_OK) return (tri_value){0};
+    for (int i = 0; i < graph->parameter_count; i++) {
+        const tri_parameter_info *p = &graph->parameters[i];
+        if (strcmp(p->name, name) != 0) continue;
+        if (tri_shape_equal(&p->shape, &shape) && p->role == role) return p->value;
+        tri_graph_fail(graph, "parameter '%s' is declared twice with different shapes", name);
+        return (tri_value){0};
+    }
+    if (strlen(name) >= TRI_MAX_NAME_BYTES || tri_shape_count(&shape) < 0) {
+        tri_graph_fail(graph, "parameter '%.40s' has too long a name or an impossible shape", name);
+        return (tri_value){0};
+    }
+    need_block(graph);
+    tri_value value = add_value(graph, (tri_value_info){.kind = TRI_VALUE_PARAMETER,
+                                                        .dtype = dtype,
+                                                        .shape = shape,
+                                                        .index = graph->parameter_count});
+    TRI_PUSH(graph->arena, graph->parameters, graph->parameter_count, graph->parameter_capacity) =
+        (tri_parameter_info){.name = tri_arena_strdup(graph->arena, name),
+                             .role = role,
+                             .dtype = dtype,
+                             .shape = shape,
+                             .init = init,
+                             .momentum = momentum,
+                             .block = graph->block,
+                             .value = value};
+    return value;
+}
+
+tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init) {
+    return tri_parameter_of_role(graph, name, graph->options.dtype, shape, init, TRI_ROLE_TRAINED,
+                                 0);
+}
+
+static tri_op_signature input_signature(const tri_graph *g, const tri_op *op,
+                                        const tri_value *inputs, int count) {
+    tri_op_signature s = {.input_count = op->input_count, .output_count = op->output_count};
+    for (int i = 0; i < count; i++) {
+        const tri_value_info *info = tri_value_get(g, inputs[i]);
+        s.present[i] = tri_value_is(inputs[i]);
+        s.in[i] = info->shape;
+        s.in_type[i] = info->dtype;
+    }
+    return s;
+}
+
+tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inputs, int count,
+                       const void *attr, const char *name) {
+    tri_value none = {0};
+    if (graph->status != TRI_OK) return none;
+    TRI_ASSERT(count <= op->input_count && op->input_count <= TRI_MAX_INPUTS);
+    for (int i = 0; i < op->input_count - op->optional_inputs; i++) {
+        if (i < count && tri_value_is(inputs[i])) continue;
+        tri_graph_fail(graph, "%s%s%s: input %d is missing; has the data set no such field?",
+                       op->name, name && *name ? " " : "", name ? name : "", i);
+        return none;
+    }
+    need_block(graph);
+    tri_node node = {.op = op,
+                     .name = tri_arena_strdup(graph->arena, name ? name : ""),
+                     .block = graph->block,
+                     .phase = graph->phase,
+                     .input_count = op->input_count,
+                     .output_count = op->output_count};
+    for (int i = 0; i < count; i++) node.inputs[i] = inputs[i];
+    void *copy = tri_arena_alloc(graph->arena, op->attr_bytes);
+    if (op->attr_bytes) memcpy(copy, attr, op->attr_bytes);
+    node.attr = copy;
+    tri_op_signature s = input_signature(graph, op, node.inputs, op->input_count);
+    tri_status status = op->shape(node.attr, &s);
+    if (status != TRI_OK) {
+        keep_error(graph, *node.name ? tri_status_context(status, "%s", node.name) : status);
+        return none;
+    }
+    for (int i = 0; i < op->output_count; i++)
+        node.outputs[i] = add_value(graph, (tri_value_info){.kind = TRI_VALUE_RESULT,
+                                                            .dtype = s.out_type[i],
+                                                            .shape = s.out[i],
+                                                            .node = graph->node_count,
+                                                            .output = i});
+    TRI_PUSH(graph->arena, graph->nodes, graph->node_count, graph->node_capacity) = node;
+    return node.outputs[0];
+}
+
+tri_value tri_node_output(const tri_graph *graph, tri_value value, int output) {
+    const tri_node *node = tri_value_node(graph, value);
+    if (!node || output >= node->output_count) return (tri_value){0};
+    return node->outputs[output];
+}
+
+tri_op_signature tri_node_signature(const tri_graph *graph, const tri_node *node) {
+    tri_op_signature s = input_signature(graph, node->op, node->inputs, node->input_count);
+    for (int i = 0; i < node->output_count; i++) {
+        s.out[i] = tri_value_get(graph, node->outputs[i])->shape;
+        s.out_type[i] = tri_value_get(graph, node->outputs[i])->dtype;
+    }
+    return s;
+}
+
+tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node) {
+    tri_op_signature s = tri_node_signature(graph, node);
+    if (node->op->cost) return node->op->cost(node->attr, &s);
+    if (node->op->flags & TRI_OP_VIEW || node->output_count == 0) return (tri_cost){0};
+    return (tri_cost){.flops = (double)tri_shape_count(&s.out[0])};
+}
+
+static void add_metric(tri_graph *g, const char *name, tri_value value) {
+    if (g->status != TRI_OK) return;
+    const tri_value_info *info = tri_value_get(g, value);
+    tri_shape pair = tri_shape_of(2);
+    if (info->dtype != TRI_F64 || !tri_shape_equal(&info->shape, &pair)) {
+        tri_graph_fail(g, "'%s' is no loss or metric: it must be F64 [2], (sum, count)", name);
+        return;
+    }
+    for (int i = 0; i < g->metric_count; i++)
+        if (!strcmp(g->metrics[i].name, name)) tri_graph_fail(g, "'%s' is declared twice", name);
+    if (g->metric_count == TRI_MAX_METRICS)
+        tri_graph_fail(g, "more than %d metrics", TRI_MAX_METRICS);
+    TRI_PUSH(g->arena, g->metrics, g->metric_count, g->metric_capacity) =
+        (tri_metric_info){tri_arena_strdup(g->arena, name), value};
+}
+
+void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
+    add_metric(graph, name, metric);
+}
+
+void tri_loss(tri_graph *graph, tri_value loss) {
+    add_metric(graph, "loss", loss);
+    if (graph->status != TRI_OK) return;
+    tri_metric_info last = graph->metrics[graph->metric_count - 1];
+    memmove(graph->metrics + 1, graph->metrics,
+            (size_t)(graph->metric_count - 1) * sizeof *graph->metrics);
+    graph->metrics[0] = last;
+}
