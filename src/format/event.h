@@ -1,0 +1,55 @@
+// TensorBoard event files: TFRecord frames around Event messages, with scalars and the hparams
+// plugin. Formats: tensorflow/core/lib/io/record_writer.h (frame), core/util/event.proto,
+// core/framework/summary.proto, tensorboard/plugins/hparams/{plugin_data,api}.proto.
+#ifndef TRIREME_FORMAT_EVENT_H
+#define TRIREME_FORMAT_EVENT_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// CRC-32C (Castagnoli) of `size` bytes.
+uint32_t tri_crc32c(const void *data, size_t size);
+
+typedef struct tri_event_writer tri_event_writer;
+
+// Creates `folder`/events.out.tfevents.TIME.HOST.PID.UID and writes the version record. Every
+// record goes out with one write, so a killed program leaves whole records; after a failed write
+// the file is cut back to the last whole one, and later calls may succeed. Not for several threads
+// at once.
+tri_status tri_event_writer_create(const char *folder, tri_event_writer **out);
+void tri_event_writer_destroy(tri_event_writer *writer); // NULL allowed
+const char *tri_event_writer_path(const tri_event_writer *writer);
+
+typedef struct tri_event_scalar {
+    const char *tag; // "train/loss"
+    float value;
+} tri_event_scalar;
+
+// One record with all of `scalars`, at `step`.
+tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
+                             const tri_event_scalar *scalars, int count);
+
+typedef enum tri_event_hparam_type {
+    TRI_HPARAM_STRING,
+    TRI_HPARAM_NUMBER,
+    TRI_HPARAM_BOOL
+} tri_event_hparam_type;
+
+typedef struct tri_event_hparam {
+    const char *name;
+    tri_event_hparam_type type;
+    const char *text; // of TRI_HPARAM_STRING
+    double number;    // of the others; a bool is true when it is not 0
+} tri_event_hparam;
+
+// The start of a session: the experiment with its hyperparameters and `metric_tags`, and their
+// values here.
+tri_status tri_event_session_start(tri_event_writer *writer, const char *session,
+                                   const tri_event_hparam *hparams, int count,
+                                   const char *const *metric_tags, int metric_count);
+tri_status tri_event_session_end(tri_event_writer *writer, bool success);
+
+#endif

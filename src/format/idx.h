@@ -1,0 +1,31 @@
+// IDX files, raw or gzip-compressed: the format of MNIST and its relatives.
+// Format: "The IDX file format" at http://yann.lecun.com/exdb/mnist/: a big-endian magic (type << 8
+// | axes), big-endian sizes, then the elements, row-major and big-endian.
+#ifndef TRIREME_FORMAT_IDX_H
+#define TRIREME_FORMAT_IDX_H
+
+#include "base/status.h"
+
+#include <trireme/tensor.h>
+
+typedef struct tri_idx {
+    tri_dtype dtype; // U8 I8 I16 I32 F32 F64
+    tri_shape shape;
+    void *data; // row-major, in this machine's byte order
+    int64_t size_bytes;
+} tri_idx;
+
+typedef enum tri_idx_kind {
+    TRI_IDX_ANY,
+    TRI_IDX_IMAGES, // U8 [N, H, W]
+    TRI_IDX_LABELS, // U8 [N]
+} tri_idx_kind;
+
+// Reads the whole file into memory, decompressing it once. TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT
+// (wrong magic, truncated, bytes too many, damaged gzip), TRI_BAD_INPUT (labels where images are
+// expected, or the other way round). Nothing is allocated for elements that the file cannot hold.
+// Free with tri_idx_free.
+tri_status tri_idx_read(const char *path, tri_idx_kind kind, tri_idx *out);
+void tri_idx_free(tri_idx *idx);
+
+#endif
