@@ -1,0 +1,182 @@
+// Trees as YAML and JSON text.
+#include "base/tree.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct text_buffer {
+    tri_arena *arena;
+    char *items;
+    int count, capacity;
+} text_buffer;
+
+static void add(text_buffer *b, const char *text) {
+    for (; *text; text++) TRI_PUSH(b->arena, b->items, b->count, b->capacity) = *text;
+}
+
+static char *finish(text_buffer *b) {
+    TRI_PUSH(b->arena, b->items, b->count, b->capacity) = 0;
+    return b->items;
+}
+
+// JSON's escapes are all YAML double-quoted escapes too.
+static void add_quoted(text_buffer *b, const char *text) {
+    add(b, "\"");
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        char escaped[8] = {(char)c};
+        if (c == '"' || c == '\\')
+            snprintf(escaped, sizeof escaped, "\\%c", c);
+        else if (c == '\n')
+            strcpy(escaped, "\\n");
+        else if (c == '\t')
+            strcpy(escaped, "\\t");
+        else if (c < ' ' || c == 0x7f)
+            snprintf(escaped, sizeof escaped, "\\u%04x", c);
+        add(b, escaped);
+    }
+    add(b, "\"");
+}
+
+// Letters, digits and what a path or a name has; more needs quotes in some place of YAML.
+static bool is_safe_plain(const char *text) {
+    static const char safe[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
+    if (!*text || text[strspn(text, safe)]) return false;
+    if (*text == '-' || *text == '.') // not "-", "---" or "..."
+        return strspn(text, "-.") < strlen(text) && text[1] != '-' && text[1] != '.';
+    return true;
+}
+
+static bool reads_as_other_than_string(const char *text) {
+    tri_tree plain = {.kind = TRI_TREE_SCALAR, .text = text};
+    bool truth;
+    double number;
+    return tri_tree_to_bool(&plain, &truth) || tri_tree_to_double(&plain, &number) ||
+           !strcmp(text, "null") || !strcmp(text, "Null") || !strcmp(text, "NULL");
+}
+
+static void add_yaml_scalar(text_buffer *b, const tri_tree *node) {
+    bool plain =
+        is_safe_plain(node->text) && (!node->quoted || !reads_as_other_than_string(node->text));
+    if (plain)
+        add(b, node->text);
+    else
+        add_quoted(b, node->text);
+}
+
+static void add_yaml_key(text_buffer *b, const char *key) {
+    if (is_safe_plain(key))
+        add(b, key);
+    else
+        add_quoted(b, key);
+}
+
+static void add_flow(text_buffer *b, const tri_tree *node) {
+    if (node->kind == TRI_TREE_NULL) {
+        add(b, "null");
+    } else if (node->kind == TRI_TREE_SCALAR) {
+        add_yaml_scalar(b, node);
+    } else {
+        bool is_map = node->kind == TRI_TREE_MAP;
+        add(b, is_map ? "{" : "[");
+        for (int i = 0; i < node->count; i++) {
+            if (i) add(b, ", ");
+            if (is_map) {
+                add_yaml_key(b, node->items[i]->key);
+                add(b, ": ");
+            }
+            add_flow(b, node->items[i]);
+        }
+        add(b, is_map ? "}" : "]");
+    }
+}
+
+static void add_block(text_buffer *b, const tri_tree *map, int level) {
+    for (int i = 0; i < map->count; i++) {
+        const tri_tree *value = map->items[i];
+        for (int s = 0; s < level; s++) add(b, "  ");
+        add_yaml_key(b, value->key);
+        if (value->kind == TRI_TREE_MAP && value->count > 0) {
+            add(b, ":\n");
+            add_block(b, value, level + 1);
+        } else {
+            add(b, ": ");
+            add_flow(b, value);
+            add(b, "\n");
+        }
+    }
+}
+
+char *tri_yaml_emit(tri_arena *arena, const tri_tree *node) {
+    text_buffer b = {.arena = arena};
+    if (node->kind == TRI_TREE_MAP && node->count > 0) {
+        add_block(&b, node, 0);
+    } else {
+        add_flow(&b, node);
+        add(&b, "\n");
+    }
+    return finish(&b);
+}
+
+char *tri_yaml_flow(tri_arena *arena, const tri_tree *node) {
+    text_buffer b = {.arena = arena};
+    add_flow(&b, node);
+    return finish(&b);
+}
+
+// Numbers keep their text where it is a JSON number; others ("+1", ".5", "007") are written anew.
+static void add_json_number(text_buffer *b, const tri_tree *node, double value) {
+    const char *text = node->text + (node->text[0] == '-');
+    size_t whole = strspn(text, "0123456789");
+    bool fits = whole > 0 && (whole == 1 || text[0] != '0');
+    const char *rest = text + whole;
+    if (*rest == '.') {
+        size_t digits = strspn(rest + 1, "0123456789");
+        fits = fits && digits > 0;
+        rest += 1 + digits;
+    }
+    (void)rest; // an exponent that strtod took is one JSON takes
+    if (fits) {
+        add(b, node->text);
+        return;
+    }
+    int64_t integer;
+    bool is_int = tri_tree_to_int(node, &integer);
+    add(b, (is_int ? tri_tree_int(b->arena, integer) : tri_tree_double(b->arena, value))->text);
+}
+
+static void add_json(text_buffer *b, const tri_tree *node) {
+    bool truth;
+    double number;
+    if (node->kind == TRI_TREE_NULL) {
+        add(b, "null");
+    } else if (node->kind == TRI_TREE_SCALAR) {
+        if (tri_tree_to_bool(node, &truth))
+            add(b, truth ? "true" : "false");
+        else if (tri_tree_to_double(node, &number))
+            add_json_number(b, node, number);
+        else
+            add_quoted(b, node->text);
+    } else {
+        bool is_map = node->kind == TRI_TREE_MAP;
+        add(b, is_map ? "{" : "[");
+        for (int i = 0; i < node->count; i++) {
+            if (i) add(b, ",");
+            if (is_map) {
+                add_quoted(b, node->items[i]->key);
+                add(b, ":");
+            }
+            add_json(b, node->items[i]);
+        }
+        add(b, is_map ? "}" : "]");
+    }
+}
+
+char *tri_json_emit(tri_arena *arena, const tri_tree *node) {
+    text_buffer b = {.arena = arena};
+    add_json(&b, node);
+    return finish(&b);
+}

@@ -1,0 +1,90 @@
+// jansson's values into a tree.
+#include "base/limits.h"
+#include "base/os.h"
+#include "base/tree.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reader {
+    tri_arena *arena;
+    const char *file;
+    int nodes;
+} reader;
+
+static tri_status convert(reader *r, const json_t *value, int depth, tri_tree **out);
+
+static tri_status convert_items(reader *r, const json_t *value, int depth, tri_tree *node) {
+    tri_tree *item;
+    if (json_is_array(value)) {
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            TRI_TRY(convert(r, json_array_get(value, i), depth + 1, &item));
+            tri_tree_append(r->arena, node, item);
+        }
+        return TRI_OK;
+    }
+    const char *key;
+    json_t *below;
+    json_object_foreach((json_t *)value, key, below) {
+        TRI_TRY(convert(r, below, depth + 1, &item));
+        item->key = tri_arena_strdup(r->arena, key);
+        TRI_PUSH(r->arena, node->items, node->count, node->capacity) = item; // keys are unique
+    }
+    return TRI_OK;
+}
+
+static tri_tree *convert_scalar(tri_arena *arena, const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        return tri_tree_string(arena, json_string_value(value));
+    case JSON_INTEGER:
+        return tri_tree_int(arena, json_integer_value(value));
+    case JSON_REAL:
+        return tri_tree_double(arena, json_real_value(value));
+    case JSON_TRUE:
+        return tri_tree_bool(arena, true);
+    case JSON_FALSE:
+        return tri_tree_bool(arena, false);
+    case JSON_ARRAY:
+        return tri_tree_list(arena);
+    case JSON_OBJECT:
+        return tri_tree_map(arena);
+    default:
+        return tri_tree_null(arena);
+    }
+}
+
+static tri_status convert(reader *r, const json_t *value, int depth, tri_tree **out) {
+    if (++r->nodes > TRI_MAX_TREE_NODES)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: more than %d values", r->file, TRI_MAX_TREE_NODES);
+    if (depth > TRI_MAX_TREE_DEPTH)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: nested too deeply", r->file);
+    *out = convert_scalar(r->arena, value);
+    (*out)->file = r->file;
+    return convert_items(r, value, depth, *out);
+}
+
+tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const char *file,
+                          tri_tree **out) {
+    *out = NULL;
+    json_error_t error;
+    json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!value)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s:%d: not valid JSON: %s", file, error.line, error.text);
+    reader r = {.arena = arena, .file = tri_arena_strdup(arena, file)};
+    tri_status status = convert(&r, value, 1, out);
+    json_decref(value);
+    if (status != TRI_OK) *out = NULL;
+    return status;
+}
+
+tri_status tri_json_read_file(tri_arena *arena, const char *path, tri_tree **out) {
+    char *text;
+    size_t size;
+    *out = NULL;
+    TRI_TRY(tri_os_read_file(path, TRI_MAX_RECIPE_BYTES, &text, &size));
+    tri_status status = tri_json_parse(arena, text, size, path, out);
+    free(text);
+    return status;
+}
