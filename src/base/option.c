@@ -1,0 +1,478 @@
+#include "base/option.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Where in the document a table is read: "trainer." in front of its keys.
+typedef struct context {
+    tri_arena *arena;
+    const tri_option_table *table;
+    const char *prefix;
+    const char *variant; // the chosen variant's name, or NULL
+} context;
+
+static tri_status decode(tri_arena *arena, const tri_option_table *table, const char *prefix,
+                         const tri_tree *map, void *options);
+
+// The value in an error, kept short.
+static const char *shown(const context *c, const tri_tree *node) {
+    char *text = tri_yaml_flow(c->arena, node);
+    if (strlen(text) > 60) strcpy(text + 57, "...");
+    return text;
+}
+
+static const char *joined(const context *c, const char *const *words) {
+    const char *text = "";
+    for (int i = 0; words && words[i]; i++)
+        text = tri_arena_printf(c->arena, "%s%s%s", text, i ? ", " : "", words[i]);
+    return text;
+}
+
+static const char *bounds(const context *c, const tri_option *row) {
+    bool low = row->min > -1e300, high = row->max < 1e300 && row->max < 9e15;
+    if (low && high) return tri_arena_printf(c->arena, " from %.15g to %.15g", row->min, row->max);
+    if (low) return tri_arena_printf(c->arena, " of at least %.15g", row->min);
+    if (high) return tri_arena_printf(c->arena, " of at most %.15g", row->max);
+    return "";
+}
+
+static const char *length_text(const context *c, const tri_option *row) {
+    return row->length ? tri_arena_printf(c->arena, "%d ", row->length) : "";
+}
+
+// What a row allows, in words that follow "has to be".
+static const char *allowed(const context *c, const tri_option *row) {
+    const char *range = bounds(c, row);
+    switch (row->type) {
+    case TRI_OPTION_IS_BOOL:
+        return "true or false";
+    case TRI_OPTION_IS_INT:
+        return tri_arena_printf(c->arena, "a whole number%s", range);
+    case TRI_OPTION_IS_INT_OR_AUTO:
+        return tri_arena_printf(c->arena, "auto or a whole number%s", range);
+    case TRI_OPTION_IS_FLOAT:
+        return tri_arena_printf(c->arena, "a number%s", range);
+    case TRI_OPTION_IS_AMOUNT:
+        return "a count (10) or a fraction from 0.0 to 1.0 (0.5)";
+    case TRI_OPTION_IS_DURATION:
+        return "a time: seconds, 30s, 10m, 2h or DD:HH:MM:SS";
+    case TRI_OPTION_IS_STRING:
+        return "text";
+    case TRI_OPTION_IS_CHOICE:
+        return tri_arena_printf(c->arena, "one of: %s", joined(c, row->choices));
+    case TRI_OPTION_IS_INTS:
+        return tri_arena_printf(c->arena, "a list of %swhole numbers%s", length_text(c, row),
+                                range);
+    case TRI_OPTION_IS_FLOATS:
+        return tri_arena_printf(c->arena, "a list of %snumbers%s", length_text(c, row), range);
+    case TRI_OPTION_IS_STRINGS:
+        return "a list of texts";
+    case TRI_OPTION_IS_TABLE:
+        return "a mapping with keys of its own";
+    default:
+        return "text";
+    }
+}
+
+static tri_status refuse(const context *c, const tri_option *row, const tri_tree *node) {
+    return tri_tree_fail(node, "'%s%s' has to be %s, not %s", c->prefix, row->key, allowed(c, row),
+                         shown(c, node));
+}
+
+static bool in_bounds(const tri_option *row, double value) {
+    return value >= row->min && value <= row->max;
+}
+
+static bool read_amount(const tri_tree *node, tri_amount *out) {
+    int64_t count;
+    out->is_fraction = !tri_tree_to_int(node, &count);
+    if (!out->is_fraction) {
+        out->value = (double)count;
+        return count >= 0 && count <= 1000000000000000;
+    }
+    return tri_tree_to_double(node, &out->value) && out->value >= 0 && out->value <= 1;
+}
+
+static bool read_duration(const tri_tree *node, double *out) {
+    if (node->kind != TRI_TREE_SCALAR) return false;
+    tri_tree plain = *node;
+    plain.quoted = false; // "00:12:00:00" is often written in quotes
+    if (tri_tree_to_double(&plain, out)) return *out >= 0 && *out <= 1e9;
+    char *end;
+    if (*node->text < '0' || *node->text > '9') return false;
+    double value = strtod(node->text, &end);
+    static const struct {
+        char unit;
+        double seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (end[0] != units[i].unit || end[1]) continue;
+        *out = value * units[i].seconds;
+        return *out <= 1e9;
+    }
+    int days, hours, minutes, seconds, used = 0;
+    if (sscanf(node->text, "%4d:%2d:%2d:%2d%n", &days, &hours, &minutes, &seconds, &used) != 4 ||
+        node->text[used] || days < 0 || hours < 0 || minutes < 0 || seconds < 0)
+        return false;
+    *out = ((days * 24.0 + hours) * 60.0 + minutes) * 60.0 + seconds;
+    return true;
+}
+
+static bool read_choice(const tri_option *row, const tri_tree *node, int *out) {
+    if (node->kind != TRI_TREE_SCALAR) return false;
+    for (int i = 0; row->choices[i]; i++) {
+        if (strcmp(row->choices[i], node->text) != 0) continue;
+        *out = i;
+        return true;
+    }
+    return false;
+}
+
+static bool read_list(const context *c, const tri_option *row, const tri_tree *node, void *at) {
+    if (node->kind != TRI_TREE_LIST || (row->length && node->count != row->length)) return false;
+    int64_t *ints = TRI_NEW_ARRAY(c->arena, int64_t, node->count);
+    double *doubles = TRI_NEW_ARRAY(c->arena, double, node->count);
+    const char **texts = TRI_NEW_ARRAY(c->arena, const char *, node->count);
+    for (int i = 0; i < node->count; i++) {
+        const tri_tree *item = node->items[i];
+        bool good = false;
+        if (row->type == TRI_OPTION_IS_INTS)
+            good = tri_tree_to_int(item, &ints[i]) && in_bounds(row, (double)ints[i]);
+        else if (row->type == TRI_OPTION_IS_FLOATS)
+            good = tri_tree_to_double(item, &doubles[i]) && in_bounds(row, doubles[i]);
+        else if ((good = item->kind == TRI_TREE_SCALAR))
+            texts[i] = item->text;
+        if (!good) return false;
+    }
+    if (row->type == TRI_OPTION_IS_INTS) *(tri_ints *)at = (tri_ints){ints, node->count};
+    if (row->type == TRI_OPTION_IS_FLOATS) *(tri_doubles *)at = (tri_doubles){doubles, node->count};
+    if (row->type == TRI_OPTION_IS_STRINGS) *(tri_strings *)at = (tri_strings){texts, node->count};
+    return true;
+}
+
+// Reads one value that is not null; false if the row does not allow it.
+static bool read_value(const context *c, const tri_option *row, const tri_tree *node, void *at) {
+    switch (row->type) {
+    case TRI_OPTION_IS_BOOL:
+        return tri_tree_to_bool(node, at);
+    case TRI_OPTION_IS_INT_OR_AUTO:
+        if (node->kind == TRI_TREE_SCALAR && !strcmp(node->text, "auto")) {
+            *(int64_t *)at = TRI_AUTO;
+            return true;
+        }
+        return tri_tree_to_int(node, at) && in_bounds(row, (double)*(int64_t *)at);
+    case TRI_OPTION_IS_INT:
+        return tri_tree_to_int(node, at) && in_bounds(row, (double)*(int64_t *)at);
+    case TRI_OPTION_IS_FLOAT:
+        return tri_tree_to_double(node, at) && in_bounds(row, *(double *)at);
+    case TRI_OPTION_IS_AMOUNT:
+        return read_amount(node, at);
+    case TRI_OPTION_IS_DURATION:
+        return read_duration(node, at);
+    case TRI_OPTION_IS_CHOICE:
+        return read_choice(row, node, at);
+    case TRI_OPTION_IS_STRING:
+        if (node->kind != TRI_TREE_SCALAR) return false;
+        *(const char **)at = node->text;
+        return true;
+    case TRI_OPTION_IS_TREE:
+        *(const tri_tree **)at = node;
+        return true;
+    default:
+        return read_list(c, row, node, at);
+    }
+}
+
+static tri_status read_row(const context *c, const tri_option *row, const tri_tree *map,
+                           void *options) {
+    void *at = (char *)options + row->offset;
+    const tri_tree *node = tri_tree_get(map, row->key);
+    if (row->type == TRI_OPTION_IS_NAME) return TRI_OK; // chosen before
+    if (row->type == TRI_OPTION_IS_TABLE) {
+        const char *prefix = tri_arena_printf(c->arena, "%s%s.", c->prefix, row->key);
+        return decode(c->arena, row->table, prefix, node, at);
+    }
+    if (tri_tree_is_null(node)) {
+        if (!row->value) return TRI_OK;
+        tri_tree *preset;
+        TRI_TRY(tri_yaml_parse(c->arena, row->value, strlen(row->value), "default", &preset));
+        if (tri_tree_is_null(preset)) return TRI_OK;
+        bool good = read_value(c, row, preset, at);
+        TRI_ASSERT(good && "a table's own default has to fit its row");
+        return TRI_OK;
+    }
+    return read_value(c, row, node, at) ? TRI_OK : refuse(c, row, node);
+}
+
+static const tri_option *find_row(const tri_option *rows, int count, const char *key) {
+    for (int i = 0; i < count; i++)
+        if (rows[i].type != TRI_OPTION_IS_REST && !strcmp(rows[i].key, key)) return &rows[i];
+    return NULL;
+}
+
+static const tri_option *row_of_type(const tri_option_table *table, tri_option_type type) {
+    for (int i = 0; i < table->count; i++)
+        if (table->rows[i].type == type) return &table->rows[i];
+    return NULL;
+}
+
+static const tri_option_variant *find_variant(const tri_option_table *table, const char *name) {
+    for (int i = 0; name && i < table->variant_count; i++)
+        if (!strcmp(table->variants[i].name, name)) return &table->variants[i];
+    return NULL;
+}
+
+static tri_status fail_variant(const context *c, const tri_option *row, const tri_tree *node) {
+    const tri_option_table *table = c->table;
+    const char **names = TRI_NEW_ARRAY(c->arena, const char *, table->variant_count + 1);
+    for (int i = 0; i < table->variant_count; i++) names[i] = table->variants[i].name;
+    if (node->kind != TRI_TREE_SCALAR)
+        return tri_tree_fail(node, "'%s%s' has to be one of: %s", c->prefix, row->key,
+                             joined(c, names));
+    const char *near = tri_option_nearest(node->text, names, table->variant_count);
+    if (near)
+        return tri_tree_fail(node, "'%s%s' has to be one of: %s; not %s (did you mean '%s'?)",
+                             c->prefix, row->key, joined(c, names), shown(c, node), near);
+    return tri_tree_fail(node, "'%s%s' has to be one of: %s; not %s", c->prefix, row->key,
+                         joined(c, names), shown(c, node));
+}
+
+static tri_status choose_variant(context *c, const tri_tree *map, void *options,
+                                 const tri_option_variant **out) {
+    *out = NULL;
+    const tri_option *row = row_of_type(c->table, TRI_OPTION_IS_NAME);
+    if (!row) return TRI_OK;
+    const tri_tree *node = tri_tree_get(map, row->key);
+    const char *name = row->value;
+    if (!tri_tree_is_null(node)) {
+        name = node->kind == TRI_TREE_SCALAR ? node->text : NULL;
+        if (!find_variant(c->table, name)) return fail_variant(c, row, node);
+    }
+    if (!name) {
+        const char **names = TRI_NEW_ARRAY(c->arena, const char *, c->table->variant_count + 1);
+        for (int i = 0; i < c->table->variant_count; i++) names[i] = c->table->variants[i].name;
+        return tri_tree_fail(map, "'%s%s' is missing; one of: %s", c->prefix, row->key,
+                             joined(c, names));
+    }
+    *out = find_variant(c->table, name);
+    TRI_ASSERT(*out);
+    c->variant = (*out)->name;
+    *(const char **)((char *)options + row->offset) = (*out)->name;
+    return TRI_OK;
+}
+
+static tri_status fail_unknown(const context *c, const tri_option_variant *variant,
+                               const tri_tree *node) {
+    const tri_option_table *table = c->table;
+    int count = table->count + (variant ? variant->count : 0), used = 0;
+    const char **known = TRI_NEW_ARRAY(c->arena, const char *, count + 1);
+    for (int i = 0; i < table->count; i++)
+        if (table->rows[i].type != TRI_OPTION_IS_REST) known[used++] = table->rows[i].key;
+    for (int i = 0; variant && i < variant->count; i++) known[used++] = variant->rows[i].key;
+    const char *near = tri_option_nearest(node->key, known, used);
+    const char *of = c->variant ? tri_arena_printf(c->arena, " of %s", c->variant) : "";
+    if (near)
+        return tri_tree_fail(node, "unknown key '%s%.100s' (did you mean '%s'?)", c->prefix,
+                             node->key, near);
+    return tri_tree_fail(node, "unknown key '%s%.100s'%s (known: %s)", c->prefix, node->key, of,
+                         joined(c, known));
+}
+
+// All keys of the map are known, or gathered as the rest.
+static tri_status check_keys(const context *c, const tri_option_variant *variant,
+                             const tri_tree *map, void *options) {
+    const tri_option *rest_row = row_of_type(c->table, TRI_OPTION_IS_REST);
+    tri_tree *rest = tri_tree_map(c->arena);
+    for (int i = 0; map && i < map->count; i++) {
+        const tri_tree *node = map->items[i];
+        if (find_row(c->table->rows, c->table->count, node->key)) continue;
+        if (variant && find_row(variant->rows, variant->count, node->key)) continue;
+        if (!rest_row) return fail_unknown(c, variant, node);
+        tri_tree_put(c->arena, rest, node->key, tri_tree_copy(c->arena, node));
+    }
+    if (rest_row) {
+        if (map) rest->file = map->file, rest->line = map->line;
+        *(const tri_tree **)((char *)options + rest_row->offset) = rest;
+    }
+    return TRI_OK;
+}
+
+static tri_status decode(tri_arena *arena, const tri_option_table *table, const char *prefix,
+                         const tri_tree *map, void *options) {
+    context c = {.arena = arena, .table = table, .prefix = prefix};
+    memset(options, 0, table->size);
+    if (tri_tree_is_null(map)) map = NULL;
+    if (map && map->kind != TRI_TREE_MAP) {
+        if (!*prefix) return tri_tree_fail(map, "has to be a mapping of keys to values");
+        return tri_tree_fail(map, "'%.*s' has to be a mapping with keys of its own, not %s",
+                             (int)strlen(prefix) - 1, prefix, shown(&c, map));
+    }
+    const tri_option_variant *variant;
+    TRI_TRY(choose_variant(&c, map, options, &variant));
+    TRI_TRY(check_keys(&c, variant, map, options));
+    for (int i = 0; i < table->count; i++)
+        if (table->rows[i].type != TRI_OPTION_IS_REST)
+            TRI_TRY(read_row(&c, &table->rows[i], map, options));
+    for (int i = 0; variant && i < variant->count; i++)
+        TRI_TRY(read_row(&c, &variant->rows[i], map, options));
+    return table->check ? table->check(options, map) : TRI_OK;
+}
+
+tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, const tri_tree *map,
+                             void *options) {
+    const char *prefix = *table->section ? tri_arena_printf(arena, "%s.", table->section) : "";
+    return decode(arena, table, prefix, map, options);
+}
+
+static tri_tree *encode_list(tri_arena *arena, const tri_option *row, const void *at) {
+    tri_tree *list = tri_tree_list(arena);
+    const tri_ints *ints = at;
+    const tri_doubles *doubles = at;
+    const tri_strings *texts = at;
+    if (row->type == TRI_OPTION_IS_INTS)
+        for (int i = 0; i < ints->count; i++)
+            tri_tree_append(arena, list, tri_tree_int(arena, ints->items[i]));
+    else if (row->type == TRI_OPTION_IS_FLOATS)
+        for (int i = 0; i < doubles->count; i++)
+            tri_tree_append(arena, list, tri_tree_double(arena, doubles->items[i]));
+    else
+        for (int i = 0; i < texts->count; i++)
+            tri_tree_append(arena, list, tri_tree_string(arena, texts->items[i]));
+    return list;
+}
+
+static tri_tree *encode_text(tri_arena *arena, const char *text) {
+    return text ? tri_tree_string(arena, text) : tri_tree_null(arena);
+}
+
+static tri_tree *encode_row(tri_arena *arena, const tri_option *row, const void *options) {
+    const void *at = (const char *)options + row->offset;
+    const tri_amount *amount = at;
+    switch (row->type) {
+    case TRI_OPTION_IS_BOOL:
+        return tri_tree_bool(arena, *(const bool *)at);
+    case TRI_OPTION_IS_INT_OR_AUTO:
+        if (*(const int64_t *)at == TRI_AUTO) return tri_tree_plain(arena, "auto");
+        return tri_tree_int(arena, *(const int64_t *)at);
+    case TRI_OPTION_IS_INT:
+        return tri_tree_int(arena, *(const int64_t *)at);
+    case TRI_OPTION_IS_FLOAT:
+    case TRI_OPTION_IS_DURATION:
+        return tri_tree_double(arena, *(const double *)at);
+    case TRI_OPTION_IS_AMOUNT:
+        if (amount->is_fraction) return tri_tree_double(arena, amount->value);
+        return tri_tree_int(arena, (int64_t)amount->value);
+    case TRI_OPTION_IS_NAME:
+    case TRI_OPTION_IS_STRING:
+        return encode_text(arena, *(const char *const *)at);
+    case TRI_OPTION_IS_CHOICE:
+        return tri_tree_string(arena, row->choices[*(const int *)at]);
+    case TRI_OPTION_IS_TABLE:
+        return tri_option_encode(arena, row->table, at);
+    case TRI_OPTION_IS_TREE:
+        if (!*(const tri_tree *const *)at) return tri_tree_null(arena);
+        return tri_tree_copy(arena, *(const tri_tree *const *)at);
+    default:
+        return encode_list(arena, row, at);
+    }
+}
+
+static void encode_rows(tri_arena *arena, const tri_option *rows, int count, const void *options,
+                        tri_tree *map) {
+    for (int i = 0; i < count; i++) {
+        if (rows[i].type != TRI_OPTION_IS_REST) {
+            tri_tree_put(arena, map, rows[i].key, encode_row(arena, &rows[i], options));
+            continue;
+        }
+        const tri_tree *rest = *(const tri_tree *const *)((const char *)options + rows[i].offset);
+        for (int k = 0; rest && k < rest->count; k++)
+            tri_tree_put(arena, map, rest->items[k]->key, tri_tree_copy(arena, rest->items[k]));
+    }
+}
+
+tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options) {
+    tri_tree *map = tri_tree_map(arena);
+    encode_rows(arena, table->rows, table->count, options, map);
+    const tri_option *row = row_of_type(table, TRI_OPTION_IS_NAME);
+    if (!row) return map;
+    const tri_option_variant *variant =
+        find_variant(table, *(const char *const *)((const char *)options + row->offset));
+    if (variant) encode_rows(arena, variant->rows, variant->count, options, map);
+    return map;
+}
+
+static void print_rows(tri_arena *arena, const char *prefix, const tri_option *rows, int count,
+                       FILE *out) {
+    context c = {.arena = arena, .prefix = prefix};
+    for (int i = 0; i < count; i++) {
+        const tri_option *row = &rows[i];
+        if (row->type == TRI_OPTION_IS_TABLE) {
+            const char *below = tri_arena_printf(arena, "%s%s.", prefix, row->key);
+            print_rows(arena, below, row->table->rows, row->table->count, out);
+            continue;
+        }
+        if (row->type == TRI_OPTION_IS_REST) {
+            fprintf(out, "  %s…\n      %s\n", prefix, row->help);
+            continue;
+        }
+        fprintf(out, "  %s%s", prefix, row->key);
+        if (row->value) fprintf(out, " = %s", row->value);
+        fprintf(out, "\n      %s", row->help);
+        bool is_free = row->type == TRI_OPTION_IS_STRING || row->type == TRI_OPTION_IS_TREE ||
+                       row->type == TRI_OPTION_IS_NAME;
+        if (!is_free) fprintf(out, " (%s)", allowed(&c, row));
+        fputc('\n', out);
+    }
+}
+
+void tri_option_print(const tri_option_table *table, FILE *out) {
+    tri_arena *arena = tri_arena_create(NULL, "option help");
+    const char *prefix = *table->section ? tri_arena_printf(arena, "%s.", table->section) : "";
+    if (table->help)
+        fprintf(out, "%s: %s\n", *table->section ? table->section : "recipe", table->help);
+    print_rows(arena, prefix, table->rows, table->count, out);
+    for (int i = 0; i < table->variant_count; i++) {
+        const tri_option_variant *variant = &table->variants[i];
+        fprintf(out, "  %sname: %s\n      %s\n", prefix, variant->name, variant->help);
+        print_rows(arena, tri_arena_printf(arena, "  %s", prefix), variant->rows, variant->count,
+                   out);
+    }
+    tri_arena_destroy(arena);
+}
+
+// Restricted Damerau-Levenshtein distance: inserted, lost, changed and swapped letters count one
+// each.
+enum { LONGEST_WORD = 64 };
+
+static int distance(const char *a, const char *b) {
+    int n = (int)strlen(a), m = (int)strlen(b);
+    if (n > LONGEST_WORD || m > LONGEST_WORD) return LONGEST_WORD;
+    int rows[3][LONGEST_WORD + 1];
+    for (int j = 0; j <= m; j++) rows[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        int *now = rows[i % 3], *above = rows[(i - 1) % 3], *before = rows[(i + 1) % 3];
+        now[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            if (above[j] + 1 < best) best = above[j] + 1;
+            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && before[j - 2] + 1 < best) best = before[j - 2] + 1;
+            now[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *tri_option_nearest(const char *word, const char *const *known, int count) {
+    const char *nearest = NULL;
+    int best = (int)strlen(word) / 3 + 2; // up to a third of the letters wrong
+    for (int i = 0; i < count; i++) {
+        if (!known[i]) continue;
+        int d = distance(word, known[i]);
+        // A short word that shares no letter is not "near", whatever its distance.
+        if (d < best && d < (int)strlen(known[i])) best = d, nearest = known[i];
+    }
+    return nearest;
+}

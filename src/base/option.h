@@ -1,0 +1,169 @@
+// Options described by tables. A room writes a struct and a table with one row per member; from the
+// table come reading with errors that name file, line, key and what is allowed, the defaults, the
+// resolved recipe and the help text.
+//
+//     typedef struct tri_batch_options { int64_t global, micro; } tri_batch_options;
+//     static const tri_option rows[] = {
+//         TRI_OPTION_INT(tri_batch_options, global, "64", 1, TRI_MAX_BATCH, "samples per step"),
+//         TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH, "samples per pass"),
+//     };
+//     const tri_option_table tri_batch_table = TRI_OPTION_TABLE("batch", tri_batch_options, rows,
+//     "…");
+#ifndef TRIREME_BASE_OPTION_H
+#define TRIREME_BASE_OPTION_H
+
+#include "base/tree.h"
+
+#include <stdio.h>
+
+typedef enum tri_option_type { // type of the member      what the recipe may say
+    TRI_OPTION_IS_BOOL,        // bool                    true | false
+    TRI_OPTION_IS_INT,         // int64_t                 12, 5e8
+    TRI_OPTION_IS_INT_OR_AUTO, // int64_t                 12 | auto (TRI_AUTO)
+    TRI_OPTION_IS_FLOAT,       // double                  1, 1e-3
+    TRI_OPTION_IS_AMOUNT,      // tri_amount              10 (a count) | 0.5 or 1.0 (a fraction)
+    TRI_OPTION_IS_DURATION,    // double, seconds         90 | 30s | 10m | 2h | DD:HH:MM:SS
+    TRI_OPTION_IS_STRING,      // const char *            text, or a number read as text
+    TRI_OPTION_IS_CHOICE,      // int or an enum: index   one of `choices`
+    TRI_OPTION_IS_INTS,        // tri_ints                [1, 2]
+    TRI_OPTION_IS_FLOATS,      // tri_doubles             [0.9, 0.999]
+    TRI_OPTION_IS_STRINGS,     // tri_strings             [a, b]
+    TRI_OPTION_IS_TREE,        // const tri_tree *        anything; NULL if null
+    TRI_OPTION_IS_TABLE,       // the struct of `table`   a map
+    TRI_OPTION_IS_NAME,        // const char *            the name of one of the table's variants
+    TRI_OPTION_IS_REST, // const tri_tree *        a map of all keys that no row knows; never NULL
+} tri_option_type;
+
+enum { TRI_AUTO = -1 };
+
+typedef struct tri_amount {
+    double value; // a whole number if !is_fraction
+    bool is_fraction;
+} tri_amount;
+
+typedef struct tri_ints {
+    const int64_t *items;
+    int count;
+} tri_ints;
+
+typedef struct tri_doubles {
+    const double *items;
+    int count;
+} tri_doubles;
+
+typedef struct tri_strings {
+    const char *const *items;
+    int count;
+} tri_strings;
+
+typedef struct tri_option_table tri_option_table;
+
+typedef struct tri_option {
+    const char *key;
+    tri_option_type type;
+    size_t offset;
+    const char *value;             // the default as YAML text; NULL: null, or 0 for numbers
+    double min, max;               // of numbers and of the elements of lists, both included
+    const char *const *choices;    // NULL at the end
+    const tri_option_table *table; // of a nested map
+    int length;                    // of a list; 0: any
+    const char *help;              // one line
+} tri_option;
+
+// One named kind of a section (optimizer: sgd, adam …) with rows of its own in the same struct.
+typedef struct tri_option_variant {
+    const char *name;
+    const tri_option *rows;
+    int count;
+    const char *help;
+} tri_option_variant;
+
+struct tri_option_table {
+    const char *section; // "optimizer"; "" for the top of a document
+    const char *help;
+    size_t size; // of the struct
+    const tri_option *rows;
+    int count;
+    // The row of type NAME says which one holds. The other variants' members keep zero.
+    const tri_option_variant *variants;
+    int variant_count;
+    // May be NULL. What rows cannot say: called after reading, with the map (or NULL) to name
+    // lines.
+    tri_status (*check)(const void *options, const tri_tree *map);
+};
+
+// Reads `map` (NULL or a null node: all defaults) into *options, which is overwritten. What options
+// point to lies in `arena`. TRI_BAD_INPUT for an unknown key (with the nearest known one), a wrong
+// type or a value out of bounds.
+tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, const tri_tree *map,
+                             void *options);
+// All options, defaults too, in the order of the rows; reads back to the same.
+tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options);
+// The manual of a section: key, type, default, bounds, help, one line each.
+void tri_option_print(const tri_option_table *table, FILE *out);
+
+// The word of `known` (NULL entries are skipped) nearest to `word` by edit distance; NULL when none
+// is near enough to be meant.
+const char *tri_option_nearest(const char *word, const char *const *known, int count);
+
+// A member's place, with a check at compile time that it has the type of its row.
+#define TRI_OPTION_AT(S, member, T)                                                                \
+    (offsetof(S, member) +                                                                         \
+     0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((S *)0)->member), T) ? 1 : -1]))
+#define TRI_OPTION_ROW(S, member, T, kind, text, words, ...)                                       \
+    {                                                                                              \
+        .key = #member, .type = (kind), .offset = TRI_OPTION_AT(S, member, T), .value = (text),    \
+        .help = (words), __VA_ARGS__                                                               \
+    }
+
+#define TRI_OPTION_BOOL(S, member, text, words)                                                    \
+    TRI_OPTION_ROW(S, member, bool, TRI_OPTION_IS_BOOL, text, words, .max = 0)
+#define TRI_OPTION_INT(S, member, text, least, most, words)                                        \
+    TRI_OPTION_ROW(S, member, int64_t, TRI_OPTION_IS_INT, text, words, .min = (double)(least),     \
+                   .max = (double)(most))
+#define TRI_OPTION_INT_OR_AUTO(S, member, text, least, most, words)                                \
+    TRI_OPTION_ROW(S, member, int64_t, TRI_OPTION_IS_INT_OR_AUTO, text, words,                     \
+                   .min = (double)(least), .max = (double)(most))
+#define TRI_OPTION_FLOAT(S, member, text, least, most, words)                                      \
+    TRI_OPTION_ROW(S, member, double, TRI_OPTION_IS_FLOAT, text, words, .min = (least),            \
+                   .max = (most))
+#define TRI_OPTION_AMOUNT(S, member, text, words)                                                  \
+    TRI_OPTION_ROW(S, member, tri_amount, TRI_OPTION_IS_AMOUNT, text, words, .max = 1e15)
+#define TRI_OPTION_DURATION(S, member, text, words)                                                \
+    TRI_OPTION_ROW(S, member, double, TRI_OPTION_IS_DURATION, text, words, .max = 1e9)
+#define TRI_OPTION_STRING(S, member, text, words)                                                  \
+    TRI_OPTION_ROW(S, member, const char *, TRI_OPTION_IS_STRING, text, words, .max = 0)
+#define TRI_OPTION_CHOICE(S, member, text, names, words)                                           \
+    {                                                                                              \
+        .key = #member, .type = TRI_OPTION_IS_CHOICE, .value = (text), .choices = (names),         \
+        .offset = offsetof(S, member) +                                                            \
+                  0 * sizeof(char[sizeof(((S *)0)->member) == sizeof(int) ? 1 : -1]),              \
+        .help = (words)                                                                            \
+    }
+#define TRI_OPTION_INTS(S, member, text, least, most, elements, words)                             \
+    TRI_OPTION_ROW(S, member, tri_ints, TRI_OPTION_IS_INTS, text, words, .min = (double)(least),   \
+                   .max = (double)(most), .length = (elements))
+#define TRI_OPTION_FLOATS(S, member, text, least, most, elements, words)                           \
+    TRI_OPTION_ROW(S, member, tri_doubles, TRI_OPTION_IS_FLOATS, text, words, .min = (least),      \
+                   .max = (most), .length = (elements))
+#define TRI_OPTION_STRINGS(S, member, text, words)                                                 \
+    TRI_OPTION_ROW(S, member, tri_strings, TRI_OPTION_IS_STRINGS, text, words, .max = 0)
+#define TRI_OPTION_TREE(S, member, text, words)                                                    \
+    TRI_OPTION_ROW(S, member, const tri_tree *, TRI_OPTION_IS_TREE, text, words, .max = 0)
+#define TRI_OPTION_NESTED(S, member, T, nested, words)                                             \
+    TRI_OPTION_ROW(S, member, T, TRI_OPTION_IS_TABLE, NULL, words, .table = (nested))
+#define TRI_OPTION_NAME(S, member, text, words)                                                    \
+    TRI_OPTION_ROW(S, member, const char *, TRI_OPTION_IS_NAME, text, words, .max = 0)
+#define TRI_OPTION_REST(S, member, words)                                                          \
+    TRI_OPTION_ROW(S, member, const tri_tree *, TRI_OPTION_IS_REST, NULL, words, .max = 0)
+
+#define TRI_OPTION_COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#define TRI_OPTION_VARIANT(word, array, words)                                                     \
+    { .name = (word), .rows = (array), .count = TRI_OPTION_COUNT(array), .help = (words) }
+#define TRI_OPTION_TABLE(word, S, array, words, ...)                                               \
+    {                                                                                              \
+        .section = (word), .help = (words), .size = sizeof(S), .rows = (array),                    \
+        .count = TRI_OPTION_COUNT(array), __VA_ARGS__                                              \
+    }
+
+#endif

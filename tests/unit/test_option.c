@@ -1,0 +1,261 @@
+// Option tables: defaults, every type, bounds, unknown keys, variants, and encoding.
+#include "base/option.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef enum mode { MODE_MIN, MODE_MAX } mode;
+
+typedef struct mesh {
+    int64_t replicate, tensor;
+} mesh;
+
+typedef struct sample {
+    const char *name;
+    bool flag;
+    int64_t count;
+    double rate;
+    tri_amount limit;
+    double every;
+    const char *label;
+    mode mode;
+    tri_ints sizes;
+    tri_doubles betas;
+    tri_strings words;
+    const tri_tree *extra;
+    mesh mesh;
+    double momentum, rho;
+} sample;
+
+typedef struct open_model {
+    const char *name;
+    const tri_tree *options;
+} open_model;
+
+static const char *const modes[] = {"min", "max", NULL};
+static const tri_option mesh_rows[] = {
+    TRI_OPTION_INT_OR_AUTO(mesh, replicate, "auto", 1, 64, "copies"),
+    TRI_OPTION_INT_OR_AUTO(mesh, tensor, "1", 1, 64, "parts of a layer"),
+};
+static const tri_option_table mesh_table = TRI_OPTION_TABLE("mesh", mesh, mesh_rows, "ranks");
+static const tri_option sgd_rows[] = {
+    TRI_OPTION_FLOAT(sample, momentum, "0", 0, 1, "kept part of the last update"),
+};
+static const tri_option adadelta_rows[] = {
+    TRI_OPTION_FLOAT(sample, rho, "0.9", 0, 1, "decay of the averages"),
+};
+static const tri_option_variant kinds[] = {
+    TRI_OPTION_VARIANT("sgd", sgd_rows, "stochastic gradient descent"),
+    TRI_OPTION_VARIANT("adadelta", adadelta_rows, "Adadelta"),
+};
+static const tri_option rows[] = {
+    TRI_OPTION_NAME(sample, name, "sgd", "which"),
+    TRI_OPTION_BOOL(sample, flag, "true", "a switch"),
+    TRI_OPTION_INT(sample, count, "64", 1, 1000, "a count"),
+    TRI_OPTION_FLOAT(sample, rate, "1e-3", 0, 10, "a rate"),
+    TRI_OPTION_AMOUNT(sample, limit, "1.0", "how many"),
+    TRI_OPTION_DURATION(sample, every, NULL, "how often"),
+    TRI_OPTION_STRING(sample, label, NULL, "a label"),
+    TRI_OPTION_CHOICE(sample, mode, "max", modes, "which way is better"),
+    TRI_OPTION_INTS(sample, sizes, "[1, 2]", 0, 9, 0, "sizes"),
+    TRI_OPTION_FLOATS(sample, betas, "[0.9, 0.999]", 0, 1, 2, "decays"),
+    TRI_OPTION_STRINGS(sample, words, NULL, "words"),
+    TRI_OPTION_TREE(sample, extra, NULL, "anything"),
+    TRI_OPTION_NESTED(sample, mesh, mesh, &mesh_table, "how ranks lie"),
+};
+static const tri_option_table table =
+    TRI_OPTION_TABLE("part", sample, rows, "a part", .variants = kinds, .variant_count = 2);
+
+static const tri_option_variant nets[] = {{.name = "net", .help = "a net"}};
+static const tri_option open_rows[] = {
+    TRI_OPTION_NAME(open_model, name, NULL, "which"),
+    TRI_OPTION_REST(open_model, options, "the model's own"),
+};
+static const tri_option_table open_table = TRI_OPTION_TABLE(
+    "model", open_model, open_rows, "a model", .variants = nets, .variant_count = 1);
+
+static tri_arena *arena;
+
+static int make_arena(void **state) {
+    arena = tri_arena_create(NULL, "test");
+    return 0;
+}
+
+static int drop_arena(void **state) {
+    tri_arena_destroy(arena);
+    return 0;
+}
+
+static tri_tree *yaml(const char *text) {
+    tri_tree *tree = NULL;
+    assert_int_equal(tri_yaml_parse(arena, text, strlen(text), "r.yaml", &tree), TRI_OK);
+    return tree;
+}
+
+static sample decoded(const char *text) {
+    sample s;
+    tri_status status = tri_option_decode(arena, &table, yaml(text), &s);
+    if (status != TRI_OK) print_error("%s\n", tri_error_message());
+    assert_int_equal(status, TRI_OK);
+    return s;
+}
+
+static void refused(const char *text, const char *message) {
+    sample s;
+    assert_int_equal(tri_option_decode(arena, &table, yaml(text), &s), TRI_BAD_INPUT);
+    assert_string_equal(tri_error_message(), message);
+}
+
+static void applies_defaults(void **state) {
+    sample s;
+    assert_int_equal(tri_option_decode(arena, &table, NULL, &s), TRI_OK);
+    assert_string_equal(s.name, "sgd");
+    assert_true(s.flag);
+    assert_int_equal(s.count, 64);
+    assert_true(s.rate == 1e-3 && s.limit.is_fraction && s.limit.value == 1 && s.every == 0);
+    assert_null(s.label);
+    assert_int_equal(s.mode, MODE_MAX);
+    assert_int_equal(s.sizes.count, 2);
+    assert_true(s.betas.items[1] == 0.999);
+    assert_int_equal(s.words.count, 0);
+    assert_null(s.extra);
+    assert_int_equal(s.mesh.replicate, TRI_AUTO);
+    assert_int_equal(s.mesh.tensor, 1);
+    assert_true(s.momentum == 0 && s.rho == 0);
+}
+
+static void reads_every_type(void **state) {
+    sample s = decoded(
+        "{name: adadelta, flag: false, count: 1e2, rate: 2, limit: 10, every: 2h, label: 12,"
+        " mode: min, sizes: [3], betas: [0, 1], words: [a, b], extra: {x: 1},"
+        " mesh: {replicate: 4, tensor: auto}, rho: 0.5}");
+    assert_string_equal(s.name, "adadelta");
+    assert_false(s.flag);
+    assert_int_equal(s.count, 100);
+    assert_true(s.rate == 2 && !s.limit.is_fraction && s.limit.value == 10 && s.every == 7200);
+    assert_string_equal(s.label, "12");
+    assert_int_equal(s.mode, MODE_MIN);
+    assert_int_equal(s.sizes.items[0], 3);
+    assert_string_equal(s.words.items[1], "b");
+    assert_string_equal(tri_tree_get(s.extra, "x")->text, "1");
+    assert_int_equal(s.mesh.replicate, 4);
+    assert_int_equal(s.mesh.tensor, TRI_AUTO);
+    assert_true(s.rho == 0.5);
+    assert_true(decoded("every: 00:12:30:05").every == 45005);
+    assert_true(decoded("every: '01:00:00:00'").every == 86400);
+    assert_true(decoded("every: 90").every == 90);
+    assert_true(decoded("count: null").count == 64);
+}
+
+static void refuses(void **state) {
+    refused("cuont: 1", "r.yaml:1: unknown key 'part.cuont' (did you mean 'count'?)");
+    refused("flag: 1\nmesh:\n  replicat: 2\n",
+            "r.yaml:3: unknown key 'part.mesh.replicat' (did you mean 'replicate'?)");
+    refused(
+        "name: adadelta\nmomentum: 1",
+        "r.yaml:2: unknown key 'part.momentum' of adadelta (known: name, flag, count, rate, limit, "
+        "every, label, mode, sizes, betas, words, extra, mesh, rho)");
+    refused("name: adadelt", "r.yaml:1: 'part.name' has to be one of: sgd, adadelta; not adadelt "
+                             "(did you mean 'adadelta'?)");
+    refused("flag: 'true'", "r.yaml:1: 'part.flag' has to be true or false, not \"true\"");
+    refused("count: many",
+            "r.yaml:1: 'part.count' has to be a whole number from 1 to 1000, not many");
+    refused("count: 0", "r.yaml:1: 'part.count' has to be a whole number from 1 to 1000, not 0");
+    refused("count: 1.5",
+            "r.yaml:1: 'part.count' has to be a whole number from 1 to 1000, not 1.5");
+    refused(
+        "count: 99999999999999999999",
+        "r.yaml:1: 'part.count' has to be a whole number from 1 to 1000, not 99999999999999999999");
+    refused("rate: -1", "r.yaml:1: 'part.rate' has to be a number from 0 to 10, not -1");
+    refused("rate: nan", "r.yaml:1: 'part.rate' has to be a number from 0 to 10, not nan");
+    refused("limit: 1.5", "r.yaml:1: 'part.limit' has to be a count (10) or a fraction from 0.0 to "
+                          "1.0 (0.5), not 1.5");
+    refused("mode: most", "r.yaml:1: 'part.mode' has to be one of: min, max, not most");
+    refused("betas: [0.9]",
+            "r.yaml:1: 'part.betas' has to be a list of 2 numbers from 0 to 1, not [0.9]");
+    refused("betas: 0.9",
+            "r.yaml:1: 'part.betas' has to be a list of 2 numbers from 0 to 1, not 0.9");
+    refused("sizes: [1, 12]",
+            "r.yaml:1: 'part.sizes' has to be a list of whole numbers from 0 to 9, not [1, 12]");
+    refused("words: [[a]]", "r.yaml:1: 'part.words' has to be a list of texts, not [[a]]");
+    refused("label: [a]", "r.yaml:1: 'part.label' has to be text, not [a]");
+    refused(
+        "every: soon",
+        "r.yaml:1: 'part.every' has to be a time: seconds, 30s, 10m, 2h or DD:HH:MM:SS, not soon");
+    refused("mesh: 4", "r.yaml:1: 'part.mesh' has to be a mapping with keys of its own, not 4");
+    refused("mesh: {tensor: all}",
+            "r.yaml:1: 'part.mesh.tensor' has to be auto or a whole number from 1 to 64, not all");
+    refused("[1]", "r.yaml:1: 'part' has to be a mapping with keys of its own, not [1]");
+}
+
+static void names_the_override(void **state) {
+    tri_tree *tree = yaml("count: 2");
+    assert_int_equal(tri_tree_override(arena, tree, "coutn=3"), TRI_OK);
+    sample s;
+    assert_int_equal(tri_option_decode(arena, &table, tree, &s), TRI_BAD_INPUT);
+    assert_string_equal(tri_error_message(),
+                        "override 'coutn=3': unknown key 'part.coutn' (did you mean 'count'?)");
+}
+
+static void encodes(void **state) {
+    sample s = decoded("{name: adadelta, rate: 0.25, extra: {x: [1]}, words: [a, '1'], limit: 5}");
+    const char *text = tri_yaml_emit(arena, tri_option_encode(arena, &table, &s));
+    assert_string_equal(
+        text, "name: adadelta\nflag: true\ncount: 64\nrate: 0.25\nlimit: 5\nevery: 0.0\n"
+              "label: null\nmode: max\nsizes: [1, 2]\nbetas: [0.9, 0.999]\nwords: [a, "
+              "\"1\"]\nextra:\n  x: [1]\nmesh:\n  replicate: auto\n  tensor: 1\nrho: 0.9\n");
+    s = decoded(text);
+    assert_string_equal(tri_yaml_emit(arena, tri_option_encode(arena, &table, &s)), text);
+}
+
+static void gathers_the_rest(void **state) {
+    open_model m;
+    tri_tree *tree = yaml("{name: net, width: 3, deep: {a: 1}}");
+    assert_int_equal(tri_option_decode(arena, &open_table, tree, &m), TRI_OK);
+    assert_int_equal(m.options->count, 2);
+    assert_string_equal(tri_tree_get(m.options, "width")->file, "r.yaml");
+    assert_true(tri_tree_equal(tri_option_encode(arena, &open_table, &m), tree));
+    assert_int_equal(tri_option_decode(arena, &open_table, yaml("{width: 3}"), &m), TRI_BAD_INPUT);
+    assert_string_equal(tri_error_message(), "r.yaml:1: 'model.name' is missing; one of: net");
+}
+
+static void finds_the_nearest(void **state) {
+    static const char *const known[] = {"max_epochs", "max_steps", NULL, "lr", "deterministic"};
+    assert_string_equal(tri_option_nearest("max_epoch", known, 5), "max_epochs");
+    assert_string_equal(tri_option_nearest("maxsteps", known, 5), "max_steps");
+    assert_string_equal(tri_option_nearest("rl", known, 5), "lr");
+    assert_string_equal(tri_option_nearest("determinstic", known, 5), "deterministic");
+    assert_null(tri_option_nearest("zz", known, 5));
+    assert_null(tri_option_nearest("something_else", known, 5));
+    char longest[300];
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = 0;
+    assert_null(tri_option_nearest(longest, known, 5));
+}
+
+static void prints_help(void **state) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    tri_option_print(&table, out);
+    fclose(out);
+    assert_non_null(strstr(text, "part.count = 64\n      a count (a whole number from 1 to 1000)"));
+    assert_non_null(strstr(text, "part.mesh.replicate = auto"));
+    assert_non_null(strstr(text, "part.name: adadelta"));
+    assert_non_null(strstr(text, "part.rho = 0.9"));
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(applies_defaults),  cmocka_unit_test(reads_every_type),
+        cmocka_unit_test(refuses),           cmocka_unit_test(names_the_override),
+        cmocka_unit_test(encodes),           cmocka_unit_test(gathers_the_rest),
+        cmocka_unit_test(finds_the_nearest), cmocka_unit_test(prints_help),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}
