@@ -153,7 +153,7 @@ static void reads_every_type(void **state) {
 
 static void refuses(void **state) {
     refused("cuont: 1", "r.yaml:1: unknown key 'part.cuont' (did you mean 'count'?)");
-    refused("flag: 1\nmesh:\n  replicat: 2\n",
+    refused("flag: true\nmesh:\n  replicat: 2\n",
             "r.yaml:3: unknown key 'part.mesh.replicat' (did you mean 'replicate'?)");
     refused(
         "name: adadelta\nmomentum: 1",
