@@ -1,0 +1,363 @@
+// One table row per launcher, in order of precedence. A row is present when its rank variable is
+// set; the first present row names the launcher, later ones fill in what it does not tell (a local
+// rank) and must agree with it.
+#include "rendezvous/rendezvous.h"
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/os.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef const char *(*get_variable)(const char *name);
+
+enum { JOB_VARIABLES = 4, UNKNOWN = -1 };
+
+typedef struct launcher {
+    const char *name;
+    const char *rank;
+    const char *size[2]; // the second where the first is missing
+    const char *local_rank, *local_size;
+    const char *only_with; // counts only beside this variable; NULL: always
+    bool from_slurm;       // described by Slurm, so left aside where Open MPI's exist
+    bool no_job_name; // job_variables may all be missing: the launcher's process tells jobs apart
+    const char *job[JOB_VARIABLES]; // together the same on all ranks of a job and of no other
+} launcher;
+
+// Sources: torchrun's and Slurm's manuals, and each MPI's; the Slurm and Open MPI rows as seen on
+// Slurm 22.05 with Open MPI 4.1.
+static const launcher launchers[] = {
+    {.name = "torchrun",
+     .rank = "RANK",
+     .size = {"WORLD_SIZE"},
+     .local_rank = "LOCAL_RANK",
+     .local_size = "LOCAL_WORLD_SIZE",
+     .job = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
+    {.name = "open-mpi",
+     .rank = "OMPI_COMM_WORLD_RANK",
+     .size = {"OMPI_COMM_WORLD_SIZE"},
+     .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+     .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
+     .no_job_name = true,
+     .job = {"PMIX_NAMESPACE", "OMPI_MCA_orte_precondition_transports", "OMPI_MCA_ess_base_jobid"}},
+    {.name = "slurm",
+     .rank = "SLURM_PROCID",
+     .size = {"SLURM_NTASKS", "SLURM_NPROCS"},
+     .local_rank = "SLURM_LOCALID",
+     .from_slurm = true,
+     .job = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_CLUSTER_NAME"}},
+    {.name = "slurm-pmix",
+     .rank = "PMIX_RANK",
+     .size = {"SLURM_NTASKS", "SLURM_NPROCS"},
+     .local_rank = "SLURM_LOCALID",
+     .from_slurm = true,
+     .job = {"PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}},
+    {.name = "slurm-pmi2",
+     .rank = "PMI_RANK",
+     .size = {"PMI_SIZE"},
+     .local_rank = "SLURM_LOCALID",
+     .only_with = "SLURM_LOCALID",
+     .from_slurm = true,
+     .job = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_CLUSTER_NAME"}},
+    {.name = "hydra",
+     .rank = "PMI_RANK",
+     .size = {"PMI_SIZE"},
+     .local_rank = "MPI_LOCALRANKID",
+     .local_size = "MPI_LOCALNRANKS",
+     .no_job_name = true},
+    {.name = "pals",
+     .rank = "PALS_RANKID",
+     .size = {"PMI_SIZE"},
+     .local_rank = "PALS_LOCAL_RANKID",
+     .local_size = "PALS_LOCAL_SIZE",
+     .no_job_name = true,
+     .job = {"PALS_APID"}},
+    {.name = "mvapich2",
+     .rank = "MV2_COMM_WORLD_RANK",
+     .size = {"MV2_COMM_WORLD_SIZE"},
+     .local_rank = "MV2_COMM_WORLD_LOCAL_RANK",
+     .local_size = "MV2_COMM_WORLD_LOCAL_SIZE",
+     .no_job_name = true},
+    {.name = "flux",
+     .rank = "FLUX_TASK_RANK",
+     .size = {"FLUX_JOB_SIZE"},
+     .local_rank = "FLUX_TASK_LOCAL_ID",
+     .no_job_name = true,
+     .job = {"FLUX_JOB_ID"}},
+};
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
+
+// What one row says; UNKNOWN where it says nothing.
+typedef struct claim {
+    const launcher *from;
+    const char *size_name;
+    unsigned rows; // a bit for each row of the table that was present
+    int rank, size, local_rank, local_size;
+} claim;
+
+static const char *value_of(get_variable get, const char *name) {
+    const char *value = name ? get(name) : NULL;
+    return value && *value ? value : NULL;
+}
+
+static tri_status read_number(get_variable get, const char *name, int low, int high, int *out) {
+    *out = UNKNOWN;
+    const char *text = value_of(get, name);
+    if (!text) return TRI_OK;
+    int value = 0;
+    const char *at = text;
+    while (isdigit((unsigned char)*at) && value <= high) value = value * 10 + (*at++ - '0');
+    if (*at || at == text || value < low || value > high)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s=%.40s is not a number from %d to %d", name, text, low,
+                        high);
+    *out = value;
+    return TRI_OK;
+}
+
+// "2(x3),1": the tasks of the step's nodes in order; UNKNOWN if it is written otherwise or too
+// short.
+static int tasks_of_node(const char *text, int node) {
+    while (text && *text && node >= 0) {
+        char *end;
+        long tasks = strtol(text, &end, 10), nodes = 1;
+        if (end == text || tasks < 1 || tasks > TRI_MAX_RANKS) return UNKNOWN;
+        if (!strncmp(end, "(x", 2)) {
+            const char *repeat = end + 2;
+            nodes = strtol(repeat, &end, 10);
+            if (end == repeat || *end++ != ')' || nodes < 1 || nodes > TRI_MAX_RANKS)
+                return UNKNOWN;
+        }
+        if (node < nodes) return (int)tasks;
+        node -= (int)nodes;
+        if (*end && *end != ',') return UNKNOWN;
+        text = *end ? end + 1 : end;
+    }
+    return UNKNOWN;
+}
+
+static tri_status read_slurm_local_size(get_variable get, claim *c) {
+    int node, nodes, per_node;
+    TRI_TRY(read_number(get, "SLURM_NODEID", 0, TRI_MAX_RANKS, &node));
+    TRI_TRY(read_number(get, "SLURM_STEP_NUM_NODES", 1, TRI_MAX_RANKS, &nodes));
+    TRI_TRY(read_number(get, "SLURM_NTASKS_PER_NODE", 1, TRI_MAX_RANKS, &per_node));
+    c->local_size = tasks_of_node(value_of(get, "SLURM_STEP_TASKS_PER_NODE"), node < 0 ? 0 : node);
+    if (c->local_size < 0) c->local_size = nodes == 1 ? c->size : per_node;
+    if (c->size > 0 && c->local_size > c->size) c->local_size = c->size;
+    return TRI_OK;
+}
+
+// A batch script has SLURM_PROCID=0 and the job's SLURM_NTASKS as well, but it is one process: only
+// srun gives a step's number. The other steps that are not srun's have names or the last numbers.
+static bool in_slurm_step(get_variable get) {
+    const char *step = value_of(get, "SLURM_STEP_ID"), *rank = value_of(get, "SLURM_PROCID");
+    if (!step) step = value_of(get, "SLURM_STEPID");
+    if (!step) return rank && strcmp(rank, "0") != 0;
+    return isdigit((unsigned char)*step) && strtoull(step, NULL, 10) < 0xfffffff0ull;
+}
+
+static tri_status read_claim(get_variable get, const launcher *from, claim *c) {
+    *c = (claim){from, from->size[0], 1u << (from - launchers), UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN};
+    if (from->only_with && !value_of(get, from->only_with)) return TRI_OK;
+    if (from->from_slurm && value_of(get, "OMPI_COMM_WORLD_RANK")) return TRI_OK;
+    if (!strcmp(from->name, "slurm") && !in_slurm_step(get)) return TRI_OK;
+    TRI_TRY(read_number(get, from->rank, 0, TRI_MAX_RANKS - 1, &c->rank));
+    if (c->rank < 0) return TRI_OK;
+    for (int i = 0; i < 2 && c->size < 0 && from->size[i]; i++) {
+        c->size_name = from->size[i];
+        TRI_TRY(read_number(get, from->size[i], 1, TRI_MAX_RANKS, &c->size));
+    }
+    TRI_TRY(read_number(get, from->local_rank, 0, TRI_MAX_RANKS - 1, &c->local_rank));
+    TRI_TRY(read_number(get, from->local_size, 1, TRI_MAX_RANKS, &c->local_size));
+    if (from->from_slurm) TRI_TRY(read_slurm_local_size(get, c));
+    if (c->size >= 0 && c->rank >= c->size)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s=%d is not a rank of %s=%d: ranks count from 0",
+                        from->rank, c->rank, c->size_name, c->size);
+    if (c->local_size >= 0 && c->local_rank >= c->local_size)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s=%d is not a local rank of %d", from->local_rank,
+                        c->local_rank, c->local_size);
+    if (c->size >= 0 && c->local_size > c->size)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: %d local ranks of only %d ranks", from->name,
+                        c->local_size, c->size);
+    return TRI_OK;
+}
+
+static bool differ(int a, int b) { return a >= 0 && b >= 0 && a != b; }
+
+static void describe(const claim *c, char *text, size_t size) {
+    int used = snprintf(text, size, "%s=%d", c->from->rank, c->rank);
+    if (c->size >= 0) snprintf(text + used, size - (size_t)used, " %s=%d", c->size_name, c->size);
+}
+
+static tri_status merge(claim *all, const claim *more) {
+    if (differ(all->rank, more->rank) || differ(all->size, more->size)) {
+        char ours[128], theirs[128];
+        describe(all, ours, sizeof ours);
+        describe(more, theirs, sizeof theirs);
+        return TRI_FAIL(
+            TRI_BAD_INPUT,
+            "two launchers disagree: %s (%s) and %s (%s); unset one's variables, or set "
+            "TRIREME_LAUNCHER=%s or =%s to believe that one",
+            ours, all->from->name, theirs, more->from->name, all->from->name, more->from->name);
+    }
+    if (all->size < 0) {
+        all->size = more->size;
+        all->size_name = more->size_name;
+    }
+    all->rows |= more->rows;
+    if (all->local_rank < 0) all->local_rank = more->local_rank;
+    if (all->local_size < 0) all->local_size = more->local_size;
+    return TRI_OK;
+}
+
+// torchrun's own workers carry its run id: it is then the nearest launcher, whatever started it
+// (srun or mpirun with one agent per node, commonly).
+static const char *believed_launcher(get_variable get) {
+    const char *named = value_of(get, "TRIREME_LAUNCHER");
+    if (named) return named;
+    return value_of(get, "TORCHELASTIC_RUN_ID") && value_of(get, "RANK") ? "torchrun" : NULL;
+}
+
+static tri_status read_claims(get_variable get, claim *all) {
+    const char *believed = believed_launcher(get);
+    bool known = !believed || !strcmp(believed, "none");
+    for (int i = 0; i < LAUNCHERS; i++) {
+        if (believed && strcmp(believed, launchers[i].name) != 0) continue;
+        known = true;
+        claim one;
+        TRI_TRY(read_claim(get, &launchers[i], &one));
+        if (one.rank < 0) continue;
+        if (!all->from)
+            *all = one;
+        else
+            TRI_TRY(merge(all, &one));
+    }
+    if (!known)
+        return TRI_FAIL(
+            TRI_BAD_INPUT,
+            "TRIREME_LAUNCHER=%.40s is not a launcher that is known here (torchrun, "
+            "open-mpi, slurm, slurm-pmix, slurm-pmi2, hydra, pals, mvapich2, flux, none)",
+            believed);
+    if (believed && !all->from && strcmp(believed, "none") != 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_LAUNCHER=%s, but its variables are not set",
+                        believed);
+    return TRI_OK;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    for (; text && *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+    return (hash ^ 0xff) * 0x100000001b3ull; // a separator that no text holds
+}
+
+static bool process_has_variable(long pid, const char *name) {
+    char path[64], *text;
+    size_t size;
+    snprintf(path, sizeof path, "/proc/%ld/environ", pid);
+    if (tri_os_read_file(path, 16 << 20, &text, &size) != TRI_OK) return false;
+    size_t length = strlen(name);
+    bool found = false;
+    for (size_t at = 0; at < size && !found; at += strlen(text + at) + 1)
+        found = !strncmp(text + at, name, length) && text[at + length] == '=';
+    free(text);
+    return found;
+}
+
+static long parent_of(long pid) {
+    char path[64], *text;
+    size_t size;
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    if (tri_os_read_file(path, 4096, &text, &size) != TRI_OK) return 0;
+    const char *after_name = strrchr(text, ')');
+    long parent = 0;
+    if (!after_name || sscanf(after_name + 1, " %*c %ld", &parent) != 1) parent = 0;
+    free(text);
+    return parent;
+}
+
+// The nearest ancestor without the rank variable: mpirun's daemon on this host, also through
+// shells.
+static long launcher_process(const char *rank_name) {
+    long pid = getppid();
+    for (int depth = 0; depth < 64 && pid > 1 && process_has_variable(pid, rank_name); depth++)
+        pid = parent_of(pid);
+    return pid;
+}
+
+static void name_job(get_variable get, const claim *all, tri_identity *out) {
+    uint64_t hash = 0xcbf29ce484222325ull;
+    char own[64];
+    snprintf(own, sizeof own, "process %ld at %lld", (long)getpid(),
+             (long long)tri_os.monotonic_ns());
+    bool named = false;
+    for (int row = 0; row < LAUNCHERS; row++)
+        for (int i = 0; i < JOB_VARIABLES && all->rows >> row & 1; i++) {
+            const char *value = value_of(get, launchers[row].job[i]);
+            named |= value != NULL;
+            hash = hash_text(hash, value);
+        }
+    if (all->from && !named && all->from->no_job_name)
+        snprintf(own, sizeof own, "launcher %ld", launcher_process(all->from->rank));
+    else if (all->from)
+        own[0] = 0;
+    snprintf(out->job, sizeof out->job, "%s-u%ld-n%d-%016llx", out->launcher, (long)getuid(),
+             out->size, (unsigned long long)hash_text(hash, own));
+}
+
+static tri_status read_master(get_variable get, tri_identity *out) {
+    const char *host = value_of(get, "MASTER_ADDR");
+    if (host && strlen(host) >= sizeof out->master_host)
+        return TRI_FAIL(TRI_BAD_INPUT, "MASTER_ADDR is longer than %zu bytes",
+                        sizeof out->master_host - 1);
+    if (host) memcpy(out->master_host, host, strlen(host) + 1);
+    int port;
+    TRI_TRY(read_number(get, "MASTER_PORT", 0, 65535, &port));
+    out->master_port = port < 0 ? 0 : port;
+    return TRI_OK;
+}
+
+static tri_status read_alone(get_variable get, tri_identity *out) {
+    const char *world = value_of(get, "WORLD_SIZE"), *tasks = value_of(get, "SLURM_NTASKS");
+    bool batch = value_of(get, "SLURM_PROCID") != NULL && !value_of(get, "TRIREME_LAUNCHER");
+    if (world && strcmp(world, "1") != 0 && !value_of(get, "TRIREME_LAUNCHER"))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "WORLD_SIZE=%.40s is set but RANK is not: start with `trireme run`, "
+                        "torchrun, srun or mpirun, or set both",
+                        world);
+    if (batch && tasks && strcmp(tasks, "1") != 0)
+        tri_log(TRI_LOG_WARNING,
+                "this Slurm batch script has %.20s tasks but the program was started "
+                "without srun: it runs as one rank; start it with srun to use all",
+                tasks);
+    snprintf(out->launcher, sizeof out->launcher, "%s", batch ? "slurm-batch" : "none");
+    out->rank = out->local_rank = 0;
+    out->size = out->local_size = 1;
+    return TRI_OK;
+}
+
+tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity *out) {
+    *out = (tri_identity){0};
+    if (gethostname(out->host, sizeof out->host - 1) != 0) return tri_os_fail("read", "host name");
+    TRI_TRY(read_master(get, out));
+    claim all = {0};
+    TRI_TRY(read_claims(get, &all));
+    if (!all.from) {
+        TRI_TRY(read_alone(get, out));
+    } else {
+        if (all.size < 0)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "%s=%d is set but nothing tells the number of ranks: set %s",
+                            all.from->rank, all.rank, all.from->size[0]);
+        snprintf(out->launcher, sizeof out->launcher, "%s", all.from->name);
+        out->rank = all.rank;
+        out->size = all.size;
+        out->local_size = all.size == 1 ? 1 : all.local_size < 0 ? 0 : all.local_size;
+        // Unknown: right if this host has all ranks, which the store finds out.
+        out->local_rank = all.local_rank < 0 ? all.rank : all.local_rank;
+    }
+    name_job(get, &all, out);
+    return TRI_OK;
+}

@@ -1,0 +1,197 @@
+// Who am I: every launcher's variables, their precedence, and what a real Slurm 22.05 with Open MPI
+// 4.1 sets.
+#include "rendezvous/rendezvous.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *environment; // "A=1 B=2"
+static char found[16][512];     // the last few answers stay valid, as getenv's do
+
+static const char *get(const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = environment; at && *at;) {
+        size_t word = strcspn(at, " ");
+        if (word > length && at[length] == '=' && !strncmp(at, name, length)) {
+            static int turn;
+            char *value = found[turn++ % 16];
+            memcpy(value, at + length + 1, word - length - 1);
+            value[word - length - 1] = 0;
+            return value;
+        }
+        at += word + (at[word] == ' ');
+    }
+    return NULL;
+}
+
+static tri_identity read_ok(const char *text) {
+    tri_identity identity;
+    environment = text;
+    if (tri_identity_read(get, &identity) != TRI_OK) fail_msg("%s: %s", text, tri_error_message());
+    return identity;
+}
+
+static void refused(const char *text, const char *first, const char *second) {
+    tri_identity identity;
+    environment = text;
+    assert_int_equal(tri_identity_read(get, &identity), TRI_BAD_INPUT);
+    if (!strstr(tri_error_message(), first) || !strstr(tri_error_message(), second))
+        fail_msg("%s: '%s' names not both %s and %s", text, tri_error_message(), first, second);
+}
+
+static const struct {
+    const char *environment, *launcher;
+    int rank, size, local_rank, local_size;
+} rows[] = {
+    {"", "none", 0, 1, 0, 1},
+    {"RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", "torchrun", 3, 8, 1, 2},
+    {"RANK=1 WORLD_SIZE=2", "torchrun", 1, 2, 1, 0},
+    {"RANK=0 WORLD_SIZE=1", "torchrun", 0, 1, 0, 1},
+    {"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
+     "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+     "open-mpi", 3, 4, 1, 2},
+    {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=2 SLURM_NODEID=1 "
+     "SLURM_STEP_ID=0",
+     "slurm", 3, 4, 1, 2},
+    {"SLURM_PROCID=3 SLURM_NPROCS=4 SLURM_LOCALID=1 SLURM_STEP_ID=0", "slurm", 3, 4, 1, 0},
+    {"PMIX_RANK=1 SLURM_NTASKS=2 SLURM_LOCALID=1", "slurm-pmix", 1, 2, 1, 0},
+    {"PMI_RANK=1 PMI_SIZE=2 SLURM_LOCALID=1", "slurm-pmi2", 1, 2, 1, 0},
+    {"PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2", "hydra", 2, 4, 0, 2},
+    {"PALS_RANKID=5 PMI_SIZE=8 PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4", "pals", 5, 8, 1, 4},
+    {"MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_RANK=1 "
+     "MV2_COMM_WORLD_LOCAL_SIZE=2",
+     "mvapich2", 1, 4, 1, 2},
+    {"FLUX_TASK_RANK=3 FLUX_JOB_SIZE=4 FLUX_TASK_LOCAL_ID=1", "flux", 3, 4, 1, 0},
+    // Seen on a real cluster, rank 3 of 4 on 2 nodes: srun with pmix, with pmi2, with neither.
+    {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_ID=0 PMIX_RANK=3",
+     "slurm", 3, 4, 1, 0},
+    {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_ID=0 PMI_RANK=3 "
+     "PMI_SIZE=4",
+     "slurm", 3, 4, 1, 0},
+    {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_ID=0", "slurm", 3, 4,
+     1, 0},
+    // mpirun inside an allocation: Slurm's variables are of mpirun's daemon.
+    {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_STEP_ID=0 PMIX_RANK=3 "
+     "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
+     "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+     "open-mpi", 3, 4, 1, 2},
+    {"PMIX_RANK=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 "
+     "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+     "open-mpi", 1, 2, 1, 2},
+    // A batch script is one process, however many tasks the job has.
+    {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7", "slurm-batch", 0, 1, 0, 1},
+    {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_STEP_ID=batch", "slurm-batch", 0, 1, 0,
+     1},
+    {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_STEP_ID=4294967291", "slurm-batch", 0, 1,
+     0, 1},
+    // salloc's shell: no rank at all.
+    {"SLURM_NTASKS=4 SLURM_JOB_ID=7", "none", 0, 1, 0, 1},
+    // The tasks of each node, uneven ones too.
+    {"SLURM_PROCID=4 SLURM_NTASKS=5 SLURM_LOCALID=0 SLURM_NODEID=2 SLURM_STEP_ID=1 "
+     "SLURM_NTASKS_PER_NODE=2 SLURM_STEP_TASKS_PER_NODE=2(x2),1",
+     "slurm", 4, 5, 0, 1},
+    {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_STEP_ID=1 SLURM_STEP_NUM_NODES=1",
+     "slurm", 1, 2, 1, 2},
+    // One torchrun per node under srun: its workers' own variables are the nearest.
+    {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_STEP_ID=0 RANK=5 WORLD_SIZE=8 "
+     "LOCAL_RANK=1 "
+     "LOCAL_WORLD_SIZE=4 TORCHELASTIC_RUN_ID=x",
+     "torchrun", 5, 8, 1, 4},
+    // Set by hand, and in agreement.
+    {"RANK=1 WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_STEP_ID=0 "
+     "SLURM_NTASKS_PER_NODE=2",
+     "torchrun", 1, 2, 1, 2},
+    {"RANK=1 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_STEP_ID=0", "torchrun", 1, 2, 1,
+     0},
+    // Told which one to believe.
+    {"TRIREME_LAUNCHER=hydra SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0 PMI_RANK=3 PMI_SIZE=4 "
+     "MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2",
+     "hydra", 3, 4, 1, 2},
+    {"TRIREME_LAUNCHER=none RANK=3 WORLD_SIZE=4", "none", 0, 1, 0, 1},
+};
+
+static void each_launcher(void **state) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tri_identity got = read_ok(rows[i].environment);
+        if (strcmp(got.launcher, rows[i].launcher) != 0 || got.rank != rows[i].rank ||
+            got.size != rows[i].size || got.local_rank != rows[i].local_rank ||
+            got.local_size != rows[i].local_size)
+            fail_msg("'%s': %s %d of %d, local %d of %d", rows[i].environment, got.launcher,
+                     got.rank, got.size, got.local_rank, got.local_size);
+        assert_true(got.host[0] && got.job[0]);
+    }
+}
+
+static void disagreement_names_both(void **state) {
+    refused("RANK=0 WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", "RANK=0",
+            "OMPI_COMM_WORLD_RANK=1");
+    refused("RANK=0 WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_ID=0", "WORLD_SIZE=2",
+            "SLURM_NTASKS=4");
+    refused("SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_STEP_ID=0 PMIX_RANK=2", "SLURM_PROCID=3",
+            "PMIX_RANK=2");
+    refused(
+        "SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_STEP_ID=0 MV2_COMM_WORLD_RANK=3 MV2_COMM_WORLD_SIZE=8",
+        "SLURM_NTASKS=4", "MV2_COMM_WORLD_SIZE=8");
+    refused("PMI_RANK=1 PMI_SIZE=2 FLUX_TASK_RANK=0 FLUX_JOB_SIZE=2", "PMI_RANK=1",
+            "FLUX_TASK_RANK=0");
+}
+
+static void numbers_that_are_no_ranks(void **state) {
+    refused("RANK=2 WORLD_SIZE=2", "RANK=2", "WORLD_SIZE=2");
+    refused("RANK=-1 WORLD_SIZE=2", "RANK=-1", "number");
+    refused("RANK=0x1 WORLD_SIZE=2", "RANK=0x1", "number");
+    refused("RANK=99999999999999999999 WORLD_SIZE=2", "RANK=9999", "number");
+    refused("RANK=0 WORLD_SIZE=0", "WORLD_SIZE=0", "number");
+    refused("RANK=0 WORLD_SIZE=2 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2", "LOCAL_RANK=2", "2");
+    refused("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3", "3", "2");
+    refused("RANK=0 WORLD_SIZE=2 MASTER_PORT=70000", "MASTER_PORT=70000", "65535");
+    refused("RANK=1", "RANK=1", "WORLD_SIZE");
+    refused("WORLD_SIZE=4", "WORLD_SIZE=4", "RANK");
+    refused("PMIX_RANK=1", "PMIX_RANK=1", "SLURM_NTASKS");
+    refused("TRIREME_LAUNCHER=bsub", "bsub", "torchrun");
+    refused("TRIREME_LAUNCHER=slurm", "slurm", "not set");
+}
+
+static void job_names(void **state) {
+    const char *common =
+        "WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500 TORCHELASTIC_RUN_ID=a";
+    char text[3][256];
+    snprintf(text[0], 256, "RANK=0 TORCHELASTIC_RESTART_COUNT=0 %s", common);
+    snprintf(text[1], 256, "RANK=1 TORCHELASTIC_RESTART_COUNT=0 %s", common);
+    snprintf(text[2], 256, "RANK=1 TORCHELASTIC_RESTART_COUNT=1 %s", common);
+    tri_identity a = read_ok(text[0]), b = read_ok(text[1]), c = read_ok(text[2]);
+    assert_string_equal(a.job, b.job);
+    assert_string_not_equal(a.job, c.job);
+    assert_string_equal(a.master_host, "localhost");
+    assert_int_equal(a.master_port, 29500);
+    a = read_ok("SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=3 SLURM_JOB_ID=7");
+    b = read_ok("SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=3 SLURM_JOB_ID=7");
+    c = read_ok("SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=4 SLURM_JOB_ID=7");
+    assert_string_equal(a.job, b.job);
+    assert_string_not_equal(a.job, c.job);
+    // Processes of their own are jobs of their own.
+    a = read_ok("");
+    b = read_ok("");
+    assert_string_not_equal(a.job, b.job);
+    // mpirun of MPICH gives no name: its process on this host does.
+    a = read_ok("PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2");
+    b = read_ok("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2");
+    assert_string_equal(a.job, b.job);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_launcher),
+        cmocka_unit_test(disagreement_names_both),
+        cmocka_unit_test(numbers_that_are_no_ranks),
+        cmocka_unit_test(job_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
