@@ -7,6 +7,9 @@ enum {
     TRI_MAX_RANKS = 65536,
     TRI_MAX_LOCAL_RANKS = 256, // of one host over shm
     TRI_MAX_THREADS = 1024,
+    TRI_MAX_STORE_CLIENTS = 512, // connections to one key-value store
+    TRI_MAX_STORE_KEYS = 1 << 16,
+    TRI_MAX_STORE_BYTES = 256 << 20, // of all values together
     TRI_MAX_RECIPE_BYTES = 1 << 20,
     TRI_MAX_TREE_NODES = 1 << 16, // of a YAML or JSON document, aliases expanded
     TRI_MAX_TREE_DEPTH = 64,
@@ -16,6 +19,7 @@ enum {
     TRI_MAX_DATA_FIELDS = 8,                // tensors of a sample
     TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,   // hashed on its own
     TRI_DEFAULT_TIMEOUT_MS = 300000,        // of a collective that makes no progress
+    TRI_STORE_ANSWER_MS = 30000,            // rank 0's thread, on a host that is overloaded
     TRI_HEARTBEAT_MS = 500,
     TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,

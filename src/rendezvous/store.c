@@ -1,0 +1,240 @@
+// A rank's end of the store: one request at a time to rank 0.
+#include "base/limits.h"
+#include "base/os.h"
+#include "rendezvous/store_core.h"
+#include "rendezvous/store_server.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tri_store {
+    tri_identity identity;
+    const store_transport *transport;
+    store_server *server; // rank 0's
+    int fd;
+    bool broken;          // an answer was given up: the next bytes would be its
+    pthread_mutex_t lock; // a request and its answer
+};
+
+static int64_t after_ms(int64_t ms) { return tri_os.monotonic_ns() + (ms > 0 ? ms : 0) * 1000000; }
+
+static tri_status lost_rank_0(const tri_store *store) {
+    return TRI_FAIL(TRI_PEER_LOST, "rank 0 of %d ended", store->identity.size);
+}
+
+static tri_status wait_for(const tri_store *store, short events, int64_t until_ns) {
+    for (;;) {
+        int64_t left_ms = (until_ns - tri_os.monotonic_ns() + 999999) / 1000000;
+        struct pollfd p = {.fd = store->fd, .events = events};
+        int ready = poll(&p, 1, left_ms <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms);
+        if (ready > 0) return TRI_OK;
+        if (ready == 0 && left_ms <= 0)
+            return TRI_FAIL(TRI_TIMEOUT, "rank 0 of %d does not answer", store->identity.size);
+        if (ready < 0 && errno != EINTR) return tri_os_fail("wait", "store");
+    }
+}
+
+static tri_status send_bytes(tri_store *store, const void *data, size_t size, int64_t until_ns) {
+    const char *at = data;
+    while (size > 0) {
+        ssize_t sent = tri_os.send(store->fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent > 0) {
+            at += sent;
+            size -= (size_t)sent;
+        } else if (sent < 0 && errno == EAGAIN) {
+            TRI_TRY(wait_for(store, POLLOUT, until_ns));
+        } else if (sent < 0 && errno != EINTR) {
+            return lost_rank_0(store);
+        }
+    }
+    return TRI_OK;
+}
+
+static tri_status receive_bytes(tri_store *store, void *data, size_t size, int64_t until_ns) {
+    char *at = data;
+    while (size > 0) {
+        ssize_t got = tri_os.recv(store->fd, at, size, MSG_DONTWAIT);
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        } else if (got < 0 && errno == EAGAIN) {
+            TRI_TRY(wait_for(store, POLLIN, until_ns));
+        } else if (got == 0 || errno != EINTR) {
+            return lost_rank_0(store);
+        }
+    }
+    return TRI_OK;
+}
+
+typedef struct answer {
+    tri_status status; // rank 0's; a failure's message is the value
+    int64_t number;
+    char *value; // malloc'ed, with a 0 byte behind it
+    size_t size;
+} answer;
+
+static tri_status receive_answer(tri_store *store, answer *out, int64_t until_ns) {
+    store_head head;
+    TRI_TRY(receive_bytes(store, &head, sizeof head, until_ns));
+    TRI_TRY(store_head_check(&head));
+    if (head.kind != STORE_REPLY || head.key_bytes || head.timeout_ms < 0 ||
+        head.timeout_ms >= TRI_STATUS_COUNT)
+        return TRI_FAIL(TRI_INTERNAL, "store: rank 0's answer is no answer");
+    *out = (answer){(tri_status)head.timeout_ms, head.number, malloc(head.value_bytes + 1),
+                    head.value_bytes};
+    TRI_ASSERT(out->value);
+    out->value[out->size] = 0;
+    return receive_bytes(store, out->value, out->size, until_ns);
+}
+
+// Sends one message; with `out`, waits for the answer, whose value the caller frees.
+static tri_status ask(tri_store *store, store_head head, const char *key, const void *value,
+                      answer *out) {
+    int64_t until_ns =
+        after_ms((head.timeout_ms > 0 ? head.timeout_ms : 0) + (int64_t)TRI_STORE_ANSWER_MS);
+    head.key_bytes = (uint32_t)strlen(key);
+    TRI_TRY(send_bytes(store, &head, sizeof head, until_ns));
+    TRI_TRY(send_bytes(store, key, head.key_bytes, until_ns));
+    TRI_TRY(send_bytes(store, value, head.value_bytes, until_ns));
+    return out ? receive_answer(store, out, until_ns) : TRI_OK;
+}
+
+// As ask, and a failure on rank 0 is a failure here. out->value is NULL after any failure.
+static tri_status request(tri_store *store, store_head head, const char *key, const void *value,
+                          answer *out) {
+    if (strlen(key) > TRI_MAX_NAME_BYTES)
+        return TRI_FAIL(TRI_INTERNAL, "store: key '%.40s...' is longer than %d bytes", key,
+                        TRI_MAX_NAME_BYTES);
+    *out = (answer){0};
+    pthread_mutex_lock(&store->lock);
+    tri_status status = store->broken ? lost_rank_0(store) : ask(store, head, key, value, out);
+    store->broken |= status != TRI_OK; // half an answer may be left in the line
+    pthread_mutex_unlock(&store->lock);
+    if (status == TRI_OK && out->status != TRI_OK)
+        status = TRI_FAIL(out->status, "rank %d: %s", store->identity.rank, out->value);
+    if (status != TRI_OK) {
+        free(out->value);
+        out->value = NULL;
+    }
+    return status;
+}
+
+static tri_status serve(tri_store *store, int64_t until_ns) {
+    for (;;) {
+        int fd;
+        tri_status status = store->transport->listen(&store->identity, &fd);
+        bool taken = status == TRI_NETWORK && errno == EADDRINUSE;
+        if (status == TRI_OK)
+            return store_server_start(&store->identity, store->transport, fd, &store->server);
+        if (!taken) return status;
+        // The rank 0 of a run before may be about to end.
+        if (tri_os.monotonic_ns() >= until_ns)
+            return TRI_FAIL(
+                TRI_MISMATCH,
+                "rank 0: another job of the name %s runs on %s; set another MASTER_PORT "
+                "for one of them",
+                store->identity.job, store->identity.host);
+        tri_os.sleep_ns(20000000);
+    }
+}
+
+static tri_status reach(tri_store *store, int timeout_ms, int64_t until_ns) {
+    int64_t pause_ns = 1000000;
+    for (;;) {
+        tri_status status = store->transport->connect(&store->identity, &store->fd);
+        if (status == TRI_OK) return store->transport->admit(store->fd);
+        store->fd = -1;
+        if (status != TRI_NOT_FOUND) return status;
+        if (tri_os.monotonic_ns() >= until_ns)
+            return TRI_FAIL(TRI_TIMEOUT, "rank %d: rank 0 of %d did not arrive within %g s",
+                            store->identity.rank, store->identity.size, timeout_ms / 1e3);
+        tri_os.sleep_ns(pause_ns);
+        if (pause_ns < 50000000) pause_ns *= 2;
+    }
+}
+
+static tri_status meet(tri_store *store, int timeout_ms) {
+    int64_t until_ns = after_ms(timeout_ms);
+    if (store->identity.rank == 0) TRI_TRY(serve(store, until_ns));
+    TRI_TRY(reach(store, timeout_ms, until_ns));
+    int64_t left_ms = (until_ns - tri_os.monotonic_ns() + 999999) / 1000000;
+    int32_t size = store->identity.size;
+    store_head hello = {.kind = STORE_HELLO,
+                        .value_bytes = sizeof size,
+                        .number = store->identity.rank,
+                        .timeout_ms = left_ms < 0 ? 0 : (int32_t)left_ms};
+    answer got;
+    TRI_TRY(request(store, hello, store->identity.job, &size, &got));
+    free(got.value);
+    return TRI_OK;
+}
+
+tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_store **out) {
+    *out = NULL;
+    const store_transport *transport;
+    TRI_TRY(store_transport_choose(identity, &transport));
+    tri_store *store = calloc(1, sizeof *store);
+    TRI_ASSERT(store);
+    store->identity = *identity;
+    store->transport = transport;
+    store->fd = -1;
+    pthread_mutex_init(&store->lock, NULL);
+    tri_status status = meet(store, timeout_ms);
+    if (status == TRI_OK)
+        *out = store;
+    else
+        tri_store_close(store);
+    return status;
+}
+
+void tri_store_close(tri_store *store) {
+    if (!store) return;
+    if (store->fd >= 0) {
+        store_head bye = {.kind = STORE_BYE};
+        if (!store->broken) ask(store, bye, "", NULL, NULL);
+        tri_os.close(store->fd);
+    }
+    store_server_stop(store->server);
+    pthread_mutex_destroy(&store->lock);
+    free(store);
+}
+
+tri_status tri_store_set(tri_store *store, const char *key, const void *value, size_t size) {
+    if (size > TRI_STORE_VALUE_MAX_BYTES)
+        return TRI_FAIL(TRI_INTERNAL, "store: the value of '%.80s' has %zu bytes (at most %d)", key,
+                        size, TRI_STORE_VALUE_MAX_BYTES);
+    answer got;
+    TRI_TRY(request(store, (store_head){.kind = STORE_SET, .value_bytes = (uint32_t)size}, key,
+                    value, &got));
+    free(got.value);
+    return TRI_OK;
+}
+
+tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void *value,
+                         size_t capacity, size_t *size) {
+    answer got;
+    *size = 0;
+    TRI_TRY(
+        request(store, (store_head){.kind = STORE_GET, .timeout_ms = timeout_ms}, key, NULL, &got));
+    *size = got.size;
+    bool fits = got.size <= capacity;
+    if (fits && got.size) memcpy(value, got.value, got.size);
+    free(got.value);
+    if (!fits)
+        return TRI_FAIL(TRI_INTERNAL, "store: the value of '%.80s' has %zu bytes, room is for %zu",
+                        key, *size, capacity);
+    return TRI_OK;
+}
+
+tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *out) {
+    answer got;
+    TRI_TRY(request(store, (store_head){.kind = STORE_ADD, .number = amount}, key, NULL, &got));
+    *out = got.number;
+    free(got.value);
+    return TRI_OK;
+}

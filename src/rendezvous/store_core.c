@@ -1,0 +1,381 @@
+#include "rendezvous/store_core.h"
+
+#include "base/limits.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKETS = 1024, NAMED_MISSING = 8 };
+
+typedef struct entry {
+    struct entry *next;
+    char *key;
+    void *value;
+    size_t size;
+} entry;
+
+typedef struct bytes {
+    char *data;
+    size_t size, capacity;
+} bytes;
+
+typedef struct client {
+    bool used, arrived;
+    int rank; // -1 before its hello
+    bytes in, out;
+    char *wanted;        // key of a GET that waits
+    int64_t deadline_ns; // of the wait for `wanted`, or for the others to arrive
+    int timeout_ms;      // as asked, for the message
+} client;
+
+struct store_core {
+    char job[sizeof((tri_identity){0}.job)];
+    int size;
+    int arrived; // ranks that have ever come
+    int lost;    // a rank that went without a goodbye; -1: none
+    bool *seen;
+    entry *buckets[BUCKETS];
+    int keys;
+    size_t value_bytes;
+    client clients[TRI_MAX_STORE_CLIENTS];
+};
+
+tri_status store_head_check(const store_head *head) {
+    if (head->kind < STORE_HELLO || head->kind >= STORE_KIND_END)
+        return TRI_FAIL(TRI_BAD_INPUT, "store: a message of unknown kind 0x%x", head->kind);
+    if (head->key_bytes > TRI_MAX_NAME_BYTES)
+        return TRI_FAIL(TRI_BAD_INPUT, "store: a key of %u bytes (at most %d)", head->key_bytes,
+                        TRI_MAX_NAME_BYTES);
+    if (head->value_bytes > TRI_STORE_VALUE_MAX_BYTES)
+        return TRI_FAIL(TRI_BAD_INPUT, "store: a value of %u bytes (at most %d)", head->value_bytes,
+                        TRI_STORE_VALUE_MAX_BYTES);
+    return TRI_OK;
+}
+
+static void *allocate(void *old, size_t size) {
+    void *memory = realloc(old, size ? size : 1);
+    TRI_ASSERT(memory);
+    return memory;
+}
+
+static void append(bytes *to, const void *data, size_t size) {
+    if (to->size + size > to->capacity) {
+        to->capacity = 2 * to->capacity > to->size + size ? 2 * to->capacity : to->size + size;
+        to->data = allocate(to->data, to->capacity);
+    }
+    if (size) memcpy(to->data + to->size, data, size);
+    to->size += size;
+}
+
+static void drop_front(bytes *from, size_t size) {
+    from->size -= size;
+    if (from->size) memmove(from->data, from->data + size, from->size);
+}
+
+static void reply(client *c, tri_status status, int64_t number, const void *value, size_t size) {
+    store_head head = {STORE_REPLY, 0, (uint32_t)size, (int32_t)status, number};
+    append(&c->out, &head, sizeof head);
+    append(&c->out, value, size);
+    free(c->wanted);
+    c->wanted = NULL;
+    c->deadline_ns = INT64_MAX;
+}
+
+static void reply_text(client *c, tri_status status, const char *text) {
+    reply(c, status, 0, text, strlen(text));
+}
+
+store_core *store_core_create(const char *job, int size) {
+    store_core *core = calloc(1, sizeof *core);
+    TRI_ASSERT(core && size > 0 && size <= TRI_MAX_RANKS);
+    snprintf(core->job, sizeof core->job, "%s", job);
+    core->size = size;
+    core->lost = -1;
+    core->seen = calloc((size_t)size, sizeof *core->seen);
+    TRI_ASSERT(core->seen);
+    return core;
+}
+
+static void clear_client(client *c) {
+    free(c->in.data);
+    free(c->out.data);
+    free(c->wanted);
+    *c = (client){0};
+}
+
+void store_core_destroy(store_core *core) {
+    if (!core) return;
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) clear_client(&core->clients[i]);
+    for (int b = 0; b < BUCKETS; b++)
+        for (entry *e = core->buckets[b], *next; e; e = next) {
+            next = e->next;
+            free(e->key);
+            free(e->value);
+            free(e);
+        }
+    free(core->seen);
+    free(core);
+}
+
+int store_core_join(store_core *core) {
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)
+        if (!core->clients[i].used) {
+            core->clients[i] = (client){.used = true, .rank = -1, .deadline_ns = INT64_MAX};
+            return i;
+        }
+    return -1;
+}
+
+// "rank 2 of 4" or "ranks 2, 3 of 4": those that never came.
+static void name_missing(const store_core *core, char *text, size_t size) {
+    int missing = core->size - core->arrived, named = 0;
+    int used = snprintf(text, size, missing == 1 ? "rank" : "ranks");
+    for (int r = 0; r < core->size && named < NAMED_MISSING; r++)
+        if (!core->seen[r])
+            used += snprintf(text + used, size - (size_t)used, "%s %d", named++ ? "," : "", r);
+    if (missing > named)
+        used += snprintf(text + used, size - (size_t)used, " and %d more", missing - named);
+    snprintf(text + used, size - (size_t)used, " of %d", core->size);
+}
+
+// Whoever waits for something that can no longer come is told so at once.
+static void fail_waits(store_core *core, int rank) {
+    char text[256], missing[192];
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
+        client *c = &core->clients[i];
+        if (!c->used || c->deadline_ns == INT64_MAX) continue;
+        if (c->wanted) {
+            snprintf(text, sizeof text, "rank %d of %d was lost while key '%.80s' was waited for",
+                     rank, core->size, c->wanted);
+        } else {
+            name_missing(core, missing, sizeof missing);
+            snprintf(text, sizeof text, "rank %d left before %s had arrived", rank, missing);
+        }
+        reply_text(c, TRI_PEER_LOST, text);
+    }
+}
+
+void store_core_leave(store_core *core, int number) {
+    client *c = &core->clients[number];
+    bool lost = c->rank >= 0;
+    int rank = c->rank;
+    clear_client(c);
+    if (!lost) return;
+    if (core->lost < 0) core->lost = rank;
+    fail_waits(core, rank);
+}
+
+static unsigned bucket_of(const char *key) {
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (; *key; key++) hash = (hash ^ (unsigned char)*key) * 0x100000001b3ull;
+    return (unsigned)(hash % BUCKETS);
+}
+
+static entry *find(const store_core *core, const char *key) {
+    entry *e = core->buckets[bucket_of(key)];
+    while (e && strcmp(e->key, key) != 0) e = e->next;
+    return e;
+}
+
+static const char *put(store_core *core, const char *key, const void *value, size_t size) {
+    entry *e = find(core, key);
+    size_t old = e ? e->size : 0;
+    if (core->value_bytes - old + size > TRI_MAX_STORE_BYTES) return "the store is full";
+    if (!e) {
+        if (core->keys == TRI_MAX_STORE_KEYS) return "the store has too many keys";
+        e = calloc(1, sizeof *e);
+        TRI_ASSERT(e);
+        e->key = strdup(key);
+        TRI_ASSERT(e->key);
+        entry **bucket = &core->buckets[bucket_of(key)];
+        e->next = *bucket;
+        *bucket = e;
+        core->keys++;
+    }
+    e->value = allocate(e->value, size);
+    if (size) memcpy(e->value, value, size);
+    e->size = size;
+    core->value_bytes += size - old;
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
+        client *c = &core->clients[i];
+        if (c->used && c->wanted && !strcmp(c->wanted, key)) reply(c, TRI_OK, 0, value, size);
+    }
+    return NULL;
+}
+
+static void welcome_all(store_core *core) {
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)
+        if (core->clients[i].used && core->clients[i].arrived &&
+            core->clients[i].deadline_ns != INT64_MAX)
+            reply(&core->clients[i], TRI_OK, 0, NULL, 0);
+}
+
+static void wait_until(client *c, int timeout_ms, int64_t now_ns) {
+    c->timeout_ms = timeout_ms > 0 ? timeout_ms : 0;
+    c->deadline_ns = now_ns + (int64_t)c->timeout_ms * 1000000;
+}
+
+static bool hello(store_core *core, client *c, const store_head *head, const char *key,
+                  const char *value, int64_t now_ns) {
+    char text[256];
+    int32_t size;
+    if (c->rank >= 0 || head->value_bytes != sizeof size) return false;
+    memcpy(&size, value, sizeof size);
+    if (strcmp(key, core->job) != 0 || size != core->size) {
+        snprintf(text, sizeof text, "a rank of job %.100s with %d ranks came to rank 0 of %d ranks",
+                 key, (int)size, core->size);
+        reply_text(c, TRI_MISMATCH, text);
+        return false;
+    }
+    if (head->number < 0 || head->number >= core->size) return false;
+    int rank = (int)head->number;
+    if (core->seen[rank]) {
+        snprintf(text, sizeof text,
+                 "rank %d of %d came twice: two jobs share the name %.100s, set another "
+                 "MASTER_PORT for one of them",
+                 rank, core->size, core->job);
+        reply_text(c, TRI_MISMATCH, text);
+        return false;
+    }
+    c->rank = rank;
+    c->arrived = core->seen[rank] = true;
+    core->arrived++;
+    wait_until(c, head->timeout_ms, now_ns);
+    if (core->lost >= 0)
+        fail_waits(core, core->lost);
+    else if (core->arrived == core->size)
+        welcome_all(core);
+    return true;
+}
+
+static void get(store_core *core, client *c, const store_head *head, const char *key,
+                int64_t now_ns) {
+    const entry *e = find(core, key);
+    if (e) {
+        reply(c, TRI_OK, 0, e->value, e->size);
+        return;
+    }
+    c->wanted = strdup(key);
+    TRI_ASSERT(c->wanted);
+    wait_until(c, head->timeout_ms, now_ns);
+    if (core->lost >= 0) fail_waits(core, core->lost);
+}
+
+static void add(store_core *core, client *c, const store_head *head, const char *key) {
+    const entry *e = find(core, key);
+    int64_t now = 0;
+    if (e) {
+        char text[32], *end = text;
+        size_t size = e->size < sizeof text ? e->size : 0;
+        if (size) memcpy(text, e->value, size);
+        text[size] = 0;
+        errno = 0;
+        now = strtoll(text, &end, 10);
+        if (end == text || *end || errno) {
+            reply_text(c, TRI_MISMATCH, "the key holds a value that is no counter");
+            return;
+        }
+    }
+    if (__builtin_add_overflow(now, head->number, &now)) {
+        reply_text(c, TRI_MISMATCH, "the counter passes 64 bits");
+        return;
+    }
+    char text[32];
+    int size = snprintf(text, sizeof text, "%lld", (long long)now);
+    const char *problem = put(core, key, text, (size_t)size);
+    if (problem)
+        reply_text(c, TRI_NO_SPACE, problem);
+    else
+        reply(c, TRI_OK, now, NULL, 0);
+}
+
+static bool obey(store_core *core, client *c, const store_head *head, const char *body,
+                 int64_t now_ns) {
+    char key[TRI_MAX_NAME_BYTES + 1];
+    const char *value = body + head->key_bytes, *problem;
+    memcpy(key, body, head->key_bytes);
+    key[head->key_bytes] = 0;
+    if (strlen(key) != head->key_bytes) return false; // a key is text
+    if (head->kind == STORE_HELLO) return hello(core, c, head, key, value, now_ns);
+    // One request at a time, and none before the hello was answered.
+    if (c->rank < 0 || c->deadline_ns != INT64_MAX) return false;
+    switch (head->kind) {
+    case STORE_SET:
+        problem = put(core, key, value, head->value_bytes);
+        if (problem)
+            reply_text(c, TRI_NO_SPACE, problem);
+        else
+            reply(c, TRI_OK, 0, NULL, 0);
+        return true;
+    case STORE_GET:
+        get(core, c, head, key, now_ns);
+        return true;
+    case STORE_ADD:
+        add(core, c, head, key);
+        return true;
+    case STORE_BYE:
+        c->rank = -1;
+        return false;
+    default:
+        return false;
+    }
+}
+
+bool store_core_input(store_core *core, int number, const void *data, size_t size, int64_t now_ns) {
+    client *c = &core->clients[number];
+    append(&c->in, data, size);
+    while (c->in.size >= sizeof(store_head)) {
+        store_head head;
+        memcpy(&head, c->in.data, sizeof head);
+        if (store_head_check(&head) != TRI_OK) return false;
+        size_t whole = sizeof head + head.key_bytes + head.value_bytes;
+        if (c->in.size < whole) return true;
+        // A client that asks on without reading its answers would fill this process's memory.
+        if (c->out.size > 2 * (size_t)TRI_STORE_VALUE_MAX_BYTES) return false;
+        if (!obey(core, c, &head, c->in.data + sizeof head, now_ns)) return false;
+        drop_front(&c->in, whole);
+    }
+    return true;
+}
+
+const void *store_core_output(store_core *core, int number, size_t *size) {
+    *size = core->clients[number].out.size;
+    return core->clients[number].out.data;
+}
+
+void store_core_sent(store_core *core, int number, size_t size) {
+    drop_front(&core->clients[number].out, size);
+}
+
+static void give_up(store_core *core, client *c) {
+    char text[256], missing[192];
+    if (c->wanted) {
+        snprintf(text, sizeof text, "key '%.120s' was not set within %.3g s", c->wanted,
+                 c->timeout_ms / 1e3);
+    } else {
+        name_missing(core, missing, sizeof missing);
+        snprintf(text, sizeof text, "%s did not arrive within %.3g s", missing,
+                 c->timeout_ms / 1e3);
+    }
+    reply_text(c, TRI_TIMEOUT, text);
+}
+
+int64_t store_core_expire(store_core *core, int64_t now_ns) {
+    int64_t next = INT64_MAX;
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
+        client *c = &core->clients[i];
+        if (!c->used) continue;
+        if (c->deadline_ns <= now_ns) give_up(core, c);
+        if (c->deadline_ns < next) next = c->deadline_ns;
+    }
+    return next;
+}
+
+int store_core_present(const store_core *core) {
+    int present = 0;
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)
+        present += core->clients[i].used && core->clients[i].rank >= 0;
+    return present;
+}

@@ -1,0 +1,178 @@
+#include "rendezvous/store_server.h"
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "rendezvous/store_core.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { WAKE, LISTEN, FIRST_CLIENT, READ_BYTES = 1 << 16 };
+
+struct store_server {
+    store_core *core;
+    const store_transport *transport;
+    pthread_t thread;
+    atomic_bool stopping;
+    // Client i's socket is fds[FIRST_CLIENT + i]; poll skips negative ones.
+    struct pollfd fds[FIRST_CLIENT + TRI_MAX_STORE_CLIENTS];
+    char buffer[READ_BYTES];
+};
+
+static void leave(store_server *s, int client) {
+    store_core_leave(s->core, client);
+    tri_os.close(s->fds[FIRST_CLIENT + client].fd);
+    s->fds[FIRST_CLIENT + client].fd = -1;
+}
+
+static void welcome(store_server *s) {
+    int fd = tri_os.accept(s->fds[LISTEN].fd, NULL, NULL);
+    if (fd < 0) return;
+    int flags = fcntl(fd, F_GETFL);
+    int client = -1;
+    if (s->transport->admit(fd) != TRI_OK)
+        tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
+    else if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
+        client = store_core_join(s->core);
+    if (client < 0)
+        tri_os.close(fd);
+    else
+        s->fds[FIRST_CLIENT + client] = (struct pollfd){.fd = fd, .events = POLLIN};
+}
+
+static void flush(store_server *s, int client) {
+    size_t size;
+    const void *data;
+    while (data = store_core_output(s->core, client, &size), size > 0) {
+        ssize_t sent =
+            tri_os.send(s->fds[FIRST_CLIENT + client].fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return;
+        store_core_sent(s->core, client, (size_t)sent);
+    }
+}
+
+// False: the client is gone, or broke the rules.
+static bool take_in(store_server *s, int client) {
+    for (;;) {
+        ssize_t got = tri_os.recv(s->fds[FIRST_CLIENT + client].fd, s->buffer, sizeof s->buffer,
+                                  MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return errno == EAGAIN;
+        if (got == 0) return false;
+        if (!store_core_input(s->core, client, s->buffer, (size_t)got, tri_os.monotonic_ns())) {
+            flush(s, client);
+            return false;
+        }
+        if ((size_t)got < sizeof s->buffer) return true;
+    }
+}
+
+static int wait_ms(int64_t until_ns) {
+    if (until_ns == INT64_MAX) return -1;
+    int64_t left = until_ns - tri_os.monotonic_ns();
+    if (left <= 0) return 0;
+    return left / 1000000 >= INT_MAX ? INT_MAX : (int)(left / 1000000) + 1;
+}
+
+static void hear_clients(store_server *s) {
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
+        struct pollfd *p = &s->fds[FIRST_CLIENT + i];
+        if (p->fd >= 0 && p->revents && !take_in(s, i)) leave(s, i);
+    }
+}
+
+// After all were heard and the waits that ran out were answered: one client's request, or its
+// leaving, answers others'.
+static void answer_clients(store_server *s) {
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
+        struct pollfd *p = &s->fds[FIRST_CLIENT + i];
+        if (p->fd < 0) continue;
+        size_t pending;
+        // What does not leave now goes when there is room; a failed send shows in the next poll.
+        flush(s, i);
+        store_core_output(s->core, i, &pending);
+        p->events = pending ? POLLIN | POLLOUT : POLLIN;
+    }
+}
+
+static void *serve(void *context) {
+    store_server *s = context;
+    int64_t end_ns = INT64_MAX;
+    for (;;) {
+        hear_clients(s);
+        int64_t next = store_core_expire(s->core, tri_os.monotonic_ns());
+        answer_clients(s);
+        if (atomic_load(&s->stopping) && end_ns == INT64_MAX) {
+            end_ns = tri_os.monotonic_ns() + TRI_MAX_SHUTDOWN_MS * 1000000ll;
+            tri_os.close(s->fds[LISTEN].fd); // the next job of this name may listen
+            s->fds[LISTEN].fd = s->fds[WAKE].fd = -1;
+        }
+        if (end_ns != INT64_MAX &&
+            (store_core_present(s->core) == 0 || tri_os.monotonic_ns() >= end_ns))
+            break;
+        for (size_t i = 0; i < sizeof s->fds / sizeof *s->fds; i++) s->fds[i].revents = 0;
+        poll(s->fds, sizeof s->fds / sizeof *s->fds, wait_ms(next < end_ns ? next : end_ns));
+        if (s->fds[LISTEN].fd >= 0 && s->fds[LISTEN].revents) welcome(s);
+    }
+    return NULL;
+}
+
+static void end(store_server *s, int wake) {
+    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)
+        if (s->fds[FIRST_CLIENT + i].fd >= 0) leave(s, i);
+    if (s->fds[LISTEN].fd >= 0) tri_os.close(s->fds[LISTEN].fd);
+    if (wake >= 0) tri_os.close(wake);
+    store_core_destroy(s->core);
+    free(s);
+}
+
+tri_status store_server_start(const tri_identity *identity, const store_transport *transport,
+                              int listen_fd, store_server **out) {
+    store_server *s = calloc(1, sizeof *s);
+    TRI_ASSERT(s);
+    s->core = store_core_create(identity->job, identity->size);
+    s->transport = transport;
+    for (size_t i = 0; i < sizeof s->fds / sizeof *s->fds; i++)
+        s->fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+    s->fds[LISTEN].fd = listen_fd;
+    s->fds[WAKE].fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->fds[WAKE].fd < 0) {
+        tri_status status = tri_os_fail("make an event", "store");
+        end(s, -1);
+        return status;
+    }
+    // The program's signals are for its own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&s->thread, NULL, serve, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        end(s, s->fds[WAKE].fd);
+        return TRI_FAIL(TRI_NO_MEMORY, "store: cannot start its thread: %s", strerror(failed));
+    }
+    *out = s;
+    return TRI_OK;
+}
+
+void store_server_stop(store_server *s) {
+    if (!s) return;
+    int wake = s->fds[WAKE].fd;
+    atomic_store(&s->stopping, true);
+    uint64_t one = 1;
+    if (tri_os.write(wake, &one, sizeof one) < 0) { /* the counter cannot be full */
+    }
+    pthread_join(s->thread, NULL);
+    end(s, wake);
+}

@@ -1,0 +1,91 @@
+// An abstract unix socket: no file, gone with the process, and the kernel tells who is at the other
+// end.
+#include "rendezvous/store_transport.h"
+
+#include "base/limits.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static tri_status make_address(const tri_identity *identity, struct sockaddr_un *address,
+                               socklen_t *size) {
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    // The first byte stays 0: the abstract name space.
+    int used = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "trireme-store/%s",
+                        identity->job);
+    if (used < 0 || (size_t)used >= sizeof address->sun_path - 1)
+        return TRI_FAIL(TRI_BAD_INPUT, "the job's name %s is too long for a socket", identity->job);
+    *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)used);
+    return TRI_OK;
+}
+
+static tri_status unix_listen(const tri_identity *identity, int *out) {
+    struct sockaddr_un address;
+    socklen_t size;
+    TRI_TRY(make_address(identity, &address, &size));
+    int fd = tri_os.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return tri_os_fail("make a socket", identity->job);
+    if (bind(fd, (struct sockaddr *)&address, size) != 0 ||
+        listen(fd, TRI_MAX_STORE_CLIENTS) != 0) {
+        int error = errno;
+        tri_os.close(fd);
+        errno = error;
+        tri_status status = TRI_FAIL(TRI_NETWORK, "job %s: cannot listen for its ranks: %s",
+                                     identity->job, strerror(error));
+        errno = error;
+        return status;
+    }
+    *out = fd;
+    return TRI_OK;
+}
+
+static tri_status unix_connect(const tri_identity *identity, int *out) {
+    struct sockaddr_un address;
+    socklen_t size;
+    TRI_TRY(make_address(identity, &address, &size));
+    int fd = tri_os.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return tri_os_fail("make a socket", identity->job);
+    int failed;
+    do failed = tri_os.connect(fd, (struct sockaddr *)&address, size);
+    while (failed && errno == EINTR);
+    if (failed) {
+        int error = errno;
+        tri_os.close(fd);
+        return TRI_FAIL(error == ECONNREFUSED || error == EAGAIN ? TRI_NOT_FOUND : TRI_NETWORK,
+                        "job %s: cannot reach rank 0: %s", identity->job, strerror(error));
+    }
+    *out = fd;
+    return TRI_OK;
+}
+
+static tri_status unix_admit(int fd) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+        return tri_os_fail("ask who is there", "store socket");
+    if (peer.uid != geteuid())
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "store: process %ld belongs to another user (%ld, this is %ld)",
+                        (long)peer.pid, (long)peer.uid, (long)geteuid());
+    return TRI_OK;
+}
+
+const store_transport store_unix = {
+    .name = "unix", .listen = unix_listen, .connect = unix_connect, .admit = unix_admit};
+
+tri_status store_transport_choose(const tri_identity *identity, const store_transport **out) {
+    if (identity->local_size != 0 && identity->local_size != identity->size)
+        return TRI_FAIL(
+            TRI_UNSUPPORTED,
+            "rank %d on %s: %d of the job's %d ranks are on this host; a job over several "
+            "hosts is not supported yet, start all ranks on one",
+            identity->rank, identity->host, identity->local_size, identity->size);
+    *out = &store_unix;
+    return TRI_OK;
+}

@@ -1,0 +1,279 @@
+// The store between processes: meeting, waiting, big values, ranks that never come or are lost, and
+// clients that send rubbish.
+#include "base/limits.h"
+#include "base/os.h"
+#include "rendezvous/rendezvous.h"
+#include "rendezvous/store_core.h"
+#include "rendezvous/store_transport.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { WAIT_MS = 20000 };
+
+static tri_identity make_identity(int rank, int size) {
+    static int job;
+    tri_identity identity = {.launcher = "test",
+                             .rank = rank,
+                             .size = size,
+                             .local_rank = rank,
+                             .local_size = size,
+                             .host = "here"};
+    snprintf(identity.job, sizeof identity.job, "test-%ld-%d", (long)getpid(), job += rank == 0);
+    return identity;
+}
+
+typedef void rank_body(tri_identity identity);
+
+// Runs ranks 1 … size-1 as processes and rank 0 here; children end with 0 or a failed check.
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "rank process: %s fails (line %d): %s\n", #condition, __LINE__,        \
+                    tri_error_message());                                                          \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static void start_ranks(tri_identity zero, int first, int last, rank_body *body, pid_t *pids) {
+    for (int r = first; r <= last; r++) {
+        pids[r] = fork();
+        assert_true(pids[r] >= 0);
+        if (pids[r]) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        zero.rank = zero.local_rank = r;
+        body(zero);
+        _exit(0);
+    }
+}
+
+static void end_ranks(int first, int last, const pid_t *pids) {
+    for (int r = first; r <= last; r++) {
+        int status;
+        assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+        assert_int_equal(status, 0);
+    }
+}
+
+static void exchange(tri_identity identity) {
+    tri_store *store;
+    REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
+    char key[32], text[64];
+    size_t size;
+    int length = snprintf(text, sizeof text, "address of %d", identity.rank);
+    snprintf(key, sizeof key, "rank/%d", identity.rank);
+    REQUIRE(tri_store_set(store, key, text, (size_t)length) == TRI_OK);
+    for (int r = 0; r < identity.size; r++) {
+        char expected[64];
+        snprintf(key, sizeof key, "rank/%d", r);
+        snprintf(expected, sizeof expected, "address of %d", r);
+        REQUIRE(tri_store_get(store, key, WAIT_MS, text, sizeof text, &size) == TRI_OK);
+        REQUIRE(size == strlen(expected) && !memcmp(text, expected, size));
+    }
+    int64_t count;
+    for (int i = 0; i < 50; i++)
+        REQUIRE(tri_store_add(store, "count", identity.rank, &count) == TRI_OK);
+    REQUIRE(tri_store_add(store, "done", 1, &count) == TRI_OK);
+    if (count == identity.size) REQUIRE(tri_store_set(store, "all done", "", 0) == TRI_OK);
+    REQUIRE(tri_store_get(store, "all done", WAIT_MS, NULL, 0, &size) == TRI_OK && size == 0);
+    REQUIRE(tri_store_add(store, "count", 0, &count) == TRI_OK);
+    REQUIRE(count == 50 * identity.size * (identity.size - 1) / 2);
+    tri_store_close(store);
+}
+
+static void four_ranks_exchange(void **state) {
+    pid_t pids[4];
+    tri_identity zero = make_identity(0, 4);
+    start_ranks(zero, 1, 3, exchange, pids);
+    exchange(zero);
+    end_ranks(1, 3, pids);
+}
+
+static void one_rank_alone(void **state) { exchange(make_identity(0, 1)); }
+
+static void big_value(tri_identity identity) {
+    tri_store *store;
+    char *data = malloc(TRI_STORE_VALUE_MAX_BYTES + 1);
+    size_t size;
+    REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
+    if (identity.rank == 0) {
+        for (size_t i = 0; i < TRI_STORE_VALUE_MAX_BYTES; i++) data[i] = (char)(i * 7 + i / 4096);
+        REQUIRE(tri_store_set(store, "big", data, TRI_STORE_VALUE_MAX_BYTES + 1) == TRI_INTERNAL);
+        REQUIRE(tri_store_set(store, "big", "small", 5) == TRI_OK);
+        REQUIRE(tri_store_set(store, "big", data, TRI_STORE_VALUE_MAX_BYTES) == TRI_OK);
+        REQUIRE(tri_store_set(store, "ready", "", 0) == TRI_OK);
+    } else {
+        REQUIRE(tri_store_get(store, "ready", WAIT_MS, NULL, 0, &size) == TRI_OK);
+        REQUIRE(tri_store_get(store, "big", WAIT_MS, data, 100, &size) == TRI_INTERNAL);
+        REQUIRE(size == TRI_STORE_VALUE_MAX_BYTES); // and the line is still in order:
+        REQUIRE(tri_store_get(store, "big", WAIT_MS, data, TRI_STORE_VALUE_MAX_BYTES, &size) ==
+                TRI_OK);
+        for (size_t i = 0; i < size; i++) REQUIRE(data[i] == (char)(i * 7 + i / 4096));
+        REQUIRE(tri_store_get(store, "never", 50, data, 100, &size) == TRI_TIMEOUT);
+        REQUIRE(strstr(tri_error_message(), "never") && strstr(tri_error_message(), "0.05 s"));
+        int64_t count;
+        REQUIRE(tri_store_add(store, "big", 1, &count) == TRI_MISMATCH);
+    }
+    free(data);
+    tri_store_close(store);
+}
+
+static void big_values_and_timeouts(void **state) {
+    pid_t pids[2];
+    tri_identity zero = make_identity(0, 2);
+    start_ranks(zero, 1, 1, big_value, pids);
+    big_value(zero);
+    end_ranks(1, 1, pids);
+}
+
+static void misses_rank_2(tri_identity identity) {
+    tri_store *store;
+    REQUIRE(tri_store_open(&identity, 400, &store) == TRI_TIMEOUT);
+    REQUIRE(strstr(tri_error_message(), "rank 2 of 4 did not arrive within 0.4 s"));
+}
+
+static void absent_rank_is_named(void **state) {
+    pid_t pids[4];
+    tri_identity zero = make_identity(0, 4);
+    start_ranks(zero, 1, 1, misses_rank_2, pids);
+    start_ranks(zero, 3, 3, misses_rank_2, pids);
+    misses_rank_2(zero);
+    end_ranks(1, 1, pids);
+    end_ranks(3, 3, pids);
+    // Nor does rank 0 come.
+    tri_store *store;
+    tri_identity one = make_identity(1, 2);
+    assert_int_equal(tri_store_open(&one, 100, &store), TRI_TIMEOUT);
+    assert_non_null(strstr(tri_error_message(), "rank 0 of 2 did not arrive"));
+}
+
+static void dies(tri_identity identity) {
+    tri_store *store;
+    REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
+    raise(SIGKILL);
+}
+
+static void lost_rank_ends_waits(void **state) {
+    pid_t pids[2];
+    tri_identity zero = make_identity(0, 2);
+    start_ranks(zero, 1, 1, dies, pids);
+    tri_store *store;
+    size_t size;
+    assert_int_equal(tri_store_open(&zero, WAIT_MS, &store), TRI_OK);
+    double start = tri_os_seconds();
+    assert_int_equal(tri_store_get(store, "from 1", WAIT_MS, NULL, 0, &size), TRI_PEER_LOST);
+    assert_non_null(strstr(tri_error_message(), "rank 1 of 2 was lost"));
+    assert_true(tri_os_seconds() - start < 5);
+    tri_store_close(store);
+    int status;
+    waitpid(pids[1], &status, 0);
+    assert_true(WIFSIGNALED(status));
+}
+
+static void loses_rank_0(tri_identity identity) {
+    tri_store *store;
+    size_t size;
+    REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
+    REQUIRE(tri_store_get(store, "nothing", WAIT_MS, NULL, 0, &size) == TRI_PEER_LOST);
+    REQUIRE(strstr(tri_error_message(), "rank 0 of 2 ended"));
+    REQUIRE(tri_store_set(store, "more", "", 0) == TRI_PEER_LOST);
+    tri_store_close(store);
+}
+
+static void lost_rank_0_is_named(void **state) {
+    pid_t pids[2];
+    tri_identity zero = make_identity(0, 2);
+    start_ranks(zero, 0, 0, dies, pids);
+    start_ranks(zero, 1, 1, loses_rank_0, pids);
+    int status;
+    waitpid(pids[0], &status, 0);
+    assert_true(WIFSIGNALED(status));
+    end_ranks(1, 1, pids);
+}
+
+static void rubbish_clients(void **state) {
+    pid_t pids[2];
+    tri_identity zero = make_identity(0, 2);
+    start_ranks(zero, 0, 0, exchange, pids);
+    store_head heads[] = {
+        {.kind = 0x47455420}, // "GET "
+        {.kind = STORE_SET, .key_bytes = UINT32_MAX},
+        {.kind = STORE_SET, .key_bytes = 1, .value_bytes = UINT32_MAX},
+        {.kind = STORE_GET, .key_bytes = 0, .timeout_ms = -1}, // before a hello
+        {.kind = STORE_HELLO, .number = 1},                    // without job and size
+    };
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        int fd = -1, tries = 0;
+        while (store_unix.connect(&zero, &fd) == TRI_NOT_FOUND && tries++ < 1000) usleep(10000);
+        assert_true(fd >= 0);
+        assert_int_equal(store_unix.admit(fd), TRI_OK);
+        assert_int_equal(write(fd, &heads[i], sizeof heads[i]), sizeof heads[i]);
+        char byte;
+        assert_int_equal(read(fd, &byte, 1), 0); // turned away
+        close(fd);
+    }
+    // Half a message and away; then the job goes on unharmed.
+    int fd = -1;
+    assert_int_equal(store_unix.connect(&zero, &fd), TRI_OK);
+    assert_int_equal(write(fd, &heads[1], 5), 5);
+    close(fd);
+    start_ranks(zero, 1, 1, exchange, pids);
+    end_ranks(0, 1, pids);
+}
+
+static void second_rank_of_a_number_is_refused(void **state) {
+    pid_t pids[3];
+    tri_identity zero = make_identity(0, 3);
+    start_ranks(zero, 0, 1, exchange, pids);
+    int fd = -1;
+    while (store_unix.connect(&zero, &fd) == TRI_NOT_FOUND) usleep(10000);
+    close(fd);
+    usleep(300000); // rank 1 has arrived, surely; if not, it is the one that is refused and the
+                    // test fails
+    tri_identity one = zero;
+    one.rank = 1;
+    tri_store *store;
+    assert_int_equal(tri_store_open(&one, WAIT_MS, &store), TRI_MISMATCH);
+    assert_non_null(strstr(tri_error_message(), "came twice"));
+    one.rank = 2;
+    one.size = 4;
+    one.local_size = 4;
+    assert_int_equal(tri_store_open(&one, WAIT_MS, &store), TRI_MISMATCH);
+    assert_non_null(strstr(tri_error_message(), "with 4 ranks"));
+    start_ranks(zero, 2, 2, exchange, pids);
+    end_ranks(0, 2, pids);
+}
+
+static void several_hosts_are_refused(void **state) {
+    tri_identity identity = make_identity(0, 4);
+    identity.local_size = 2;
+    tri_store *store;
+    assert_int_equal(tri_store_open(&identity, 100, &store), TRI_UNSUPPORTED);
+    assert_non_null(strstr(tri_error_message(), "several hosts"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_alone),
+        cmocka_unit_test(four_ranks_exchange),
+        cmocka_unit_test(big_values_and_timeouts),
+        cmocka_unit_test(absent_rank_is_named),
+        cmocka_unit_test(lost_rank_ends_waits),
+        cmocka_unit_test(lost_rank_0_is_named),
+        cmocka_unit_test(rubbish_clients),
+        cmocka_unit_test(second_rank_of_a_number_is_refused),
+        cmocka_unit_test(several_hosts_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
