@@ -17,6 +17,8 @@ enum {
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes; the format's own bound
     TRI_MAX_METRICS = 16,                   // of one model
     TRI_MAX_DATA_FIELDS = 8,                // tensors of a sample
+    TRI_MAX_WORKERS = 256,                  // loader threads
+    TRI_EVAL_BATCH = 128,                   // samples per evaluation pass, when chosen
     TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,   // hashed on its own
     TRI_DEFAULT_TIMEOUT_MS = 300000,        // of a collective that makes no progress
     TRI_STORE_ANSWER_MS = 30000,            // rank 0's thread, on a host that is overloaded

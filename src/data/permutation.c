@@ -1,0 +1,43 @@
+#include "data/permutation.h"
+
+#include "base/philox.h"
+#include "base/status.h"
+
+tri_permutation tri_permutation_make(uint64_t seed, int64_t epoch, int64_t count) {
+    tri_permutation order = {.count = count};
+    int bits = count > 1 ? 64 - __builtin_clzll((uint64_t)count - 1) : 0;
+    order.low_bits = (bits + 1) / 2;
+    order.high_bits = bits / 2;
+    uint64_t key = tri_philox_key(seed, "data/order");
+    for (uint32_t i = 0; i < TRI_PERMUTATION_ROUNDS; i++) {
+        const uint32_t counter[4] = {i, 0, (uint32_t)epoch, (uint32_t)((uint64_t)epoch >> 32)};
+        tri_philox_block block = tri_philox(key, counter);
+        order.keys[i] = (uint64_t)block.word[1] << 32 | block.word[0];
+    }
+    return order;
+}
+
+// MurmurHash3's 64-bit finalizer: every bit of the input reaches every bit of the result.
+static uint64_t mix(uint64_t x) {
+    x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
+    x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
+    return x ^ x >> 33;
+}
+
+static uint64_t encrypt(const tri_permutation *order, uint64_t x) {
+    uint64_t low_mask = (1ull << order->low_bits) - 1, high_mask = (1ull << order->high_bits) - 1;
+    uint64_t low = x & low_mask, high = x >> order->low_bits;
+    for (int i = 0; i < TRI_PERMUTATION_ROUNDS; i += 2) {
+        low ^= mix(high ^ order->keys[i]) & low_mask;
+        high ^= mix(low ^ order->keys[i + 1]) & high_mask;
+    }
+    return high << order->low_bits | low;
+}
+
+int64_t tri_permutation_at(const tri_permutation *order, int64_t position) {
+    TRI_ASSERT(position >= 0 && position < order->count);
+    uint64_t x = (uint64_t)position;
+    do x = encrypt(order, x);
+    while (x >= (uint64_t)order->count);
+    return (int64_t)x;
+}
