@@ -51,6 +51,8 @@ static const char *allowed(const context *c, const tri_option *row) {
         return tri_arena_printf(c->arena, "a whole number%s", range);
     case TRI_OPTION_IS_INT_OR_AUTO:
         return tri_arena_printf(c->arena, "auto or a whole number%s", range);
+    case TRI_OPTION_IS_BOOL_OR_INT:
+        return tri_arena_printf(c->arena, "true, false or a whole number%s", range);
     case TRI_OPTION_IS_FLOAT:
         return tri_arena_printf(c->arena, "a number%s", range);
     case TRI_OPTION_IS_AMOUNT:
@@ -151,19 +153,29 @@ static bool read_list(const context *c, const tri_option *row, const tri_tree *n
     return true;
 }
 
+static bool read_int(const tri_option *row, const tri_tree *node, int64_t *out) {
+    bool truth;
+    if (row->type == TRI_OPTION_IS_BOOL_OR_INT && tri_tree_to_bool(node, &truth)) {
+        *out = truth;
+        return true;
+    }
+    if (row->type == TRI_OPTION_IS_INT_OR_AUTO && node->kind == TRI_TREE_SCALAR &&
+        !strcmp(node->text, "auto")) {
+        *out = TRI_AUTO;
+        return true;
+    }
+    return tri_tree_to_int(node, out) && in_bounds(row, (double)*out);
+}
+
 // Reads one value that is not null; false if the row does not allow it.
 static bool read_value(const context *c, const tri_option *row, const tri_tree *node, void *at) {
     switch (row->type) {
     case TRI_OPTION_IS_BOOL:
         return tri_tree_to_bool(node, at);
-    case TRI_OPTION_IS_INT_OR_AUTO:
-        if (node->kind == TRI_TREE_SCALAR && !strcmp(node->text, "auto")) {
-            *(int64_t *)at = TRI_AUTO;
-            return true;
-        }
-        return tri_tree_to_int(node, at) && in_bounds(row, (double)*(int64_t *)at);
     case TRI_OPTION_IS_INT:
-        return tri_tree_to_int(node, at) && in_bounds(row, (double)*(int64_t *)at);
+    case TRI_OPTION_IS_INT_OR_AUTO:
+    case TRI_OPTION_IS_BOOL_OR_INT:
+        return read_int(row, node, at);
     case TRI_OPTION_IS_FLOAT:
         return tri_tree_to_double(node, at) && in_bounds(row, *(double *)at);
     case TRI_OPTION_IS_AMOUNT:
@@ -356,6 +368,7 @@ static tri_tree *encode_row(tri_arena *arena, const tri_option *row, const void 
         if (*(const int64_t *)at == TRI_AUTO) return tri_tree_plain(arena, "auto");
         return tri_tree_int(arena, *(const int64_t *)at);
     case TRI_OPTION_IS_INT:
+    case TRI_OPTION_IS_BOOL_OR_INT:
         return tri_tree_int(arena, *(const int64_t *)at);
     case TRI_OPTION_IS_FLOAT:
     case TRI_OPTION_IS_DURATION:
@@ -402,18 +415,20 @@ tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, con
     return map;
 }
 
+static void print_table(tri_arena *arena, const char *prefix, const tri_option_table *table,
+                        FILE *out);
+
 static void print_rows(tri_arena *arena, const char *prefix, const tri_option *rows, int count,
                        FILE *out) {
     context c = {.arena = arena, .prefix = prefix};
     for (int i = 0; i < count; i++) {
         const tri_option *row = &rows[i];
         if (row->type == TRI_OPTION_IS_TABLE) {
-            const char *below = tri_arena_printf(arena, "%s%s.", prefix, row->key);
-            print_rows(arena, below, row->table->rows, row->table->count, out);
+            print_table(arena, tri_arena_printf(arena, "%s%s.", prefix, row->key), row->table, out);
             continue;
         }
         if (row->type == TRI_OPTION_IS_REST) {
-            fprintf(out, "  %s…\n      %s\n", prefix, row->help);
+            fprintf(out, "  %s...\n      %s\n", prefix, row->help);
             continue;
         }
         fprintf(out, "  %s%s", prefix, row->key);
@@ -426,11 +441,8 @@ static void print_rows(tri_arena *arena, const char *prefix, const tri_option *r
     }
 }
 
-void tri_option_print(const tri_option_table *table, FILE *out) {
-    tri_arena *arena = tri_arena_create(NULL, "option help");
-    const char *prefix = *table->section ? tri_arena_printf(arena, "%s.", table->section) : "";
-    if (table->help)
-        fprintf(out, "%s: %s\n", *table->section ? table->section : "recipe", table->help);
+static void print_table(tri_arena *arena, const char *prefix, const tri_option_table *table,
+                        FILE *out) {
     print_rows(arena, prefix, table->rows, table->count, out);
     for (int i = 0; i < table->variant_count; i++) {
         const tri_option_variant *variant = &table->variants[i];
@@ -438,6 +450,14 @@ void tri_option_print(const tri_option_table *table, FILE *out) {
         print_rows(arena, tri_arena_printf(arena, "  %s", prefix), variant->rows, variant->count,
                    out);
     }
+}
+
+void tri_option_print(const tri_option_table *table, FILE *out) {
+    tri_arena *arena = tri_arena_create(NULL, "option help");
+    const char *prefix = *table->section ? tri_arena_printf(arena, "%s.", table->section) : "";
+    if (table->help)
+        fprintf(out, "%s: %s\n", *table->section ? table->section : "recipe", table->help);
+    print_table(arena, prefix, table, out);
     tri_arena_destroy(arena);
 }
 

@@ -20,6 +20,7 @@ typedef enum tri_option_type { // type of the member      what the recipe may sa
     TRI_OPTION_IS_BOOL,        // bool                    true | false
     TRI_OPTION_IS_INT,         // int64_t                 12, 5e8
     TRI_OPTION_IS_INT_OR_AUTO, // int64_t                 12 | auto (TRI_AUTO)
+    TRI_OPTION_IS_BOOL_OR_INT, // int64_t                 false (0) | true (1) | 12
     TRI_OPTION_IS_FLOAT,       // double                  1, 1e-3
     TRI_OPTION_IS_AMOUNT,      // tri_amount              10 (a count) | 0.5 or 1.0 (a fraction)
     TRI_OPTION_IS_DURATION,    // double, seconds         90 | 30s | 10m | 2h | DD:HH:MM:SS
@@ -123,6 +124,9 @@ const char *tri_option_nearest(const char *word, const char *const *known, int c
                    .max = (double)(most))
 #define TRI_OPTION_INT_OR_AUTO(S, member, text, least, most, words)                                \
     TRI_OPTION_ROW(S, member, int64_t, TRI_OPTION_IS_INT_OR_AUTO, text, words,                     \
+                   .min = (double)(least), .max = (double)(most))
+#define TRI_OPTION_BOOL_OR_INT(S, member, text, least, most, words)                                \
+    TRI_OPTION_ROW(S, member, int64_t, TRI_OPTION_IS_BOOL_OR_INT, text, words,                     \
                    .min = (double)(least), .max = (double)(most))
 #define TRI_OPTION_FLOAT(S, member, text, least, most, words)                                      \
     TRI_OPTION_ROW(S, member, double, TRI_OPTION_IS_FLOAT, text, words, .min = (least),            \

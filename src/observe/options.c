@@ -1,0 +1,9 @@
+#include "observe/options.h"
+
+static const tri_option rows[] = {
+    TRI_OPTION_BOOL(tri_log_options, tensorboard, "true", "curves for TensorBoard"),
+    TRI_OPTION_BOOL(tri_log_options, progress, "true", "progress on standard error"),
+};
+
+const tri_option_table tri_log_table =
+    TRI_OPTION_TABLE("log", tri_log_options, rows, "what is written beside metrics.jsonl");

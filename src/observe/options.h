@@ -1,0 +1,14 @@
+// The recipe's section `log`. metrics.jsonl is always written.
+#ifndef TRIREME_OBSERVE_OPTIONS_H
+#define TRIREME_OBSERVE_OPTIONS_H
+
+#include "base/option.h"
+
+typedef struct tri_log_options {
+    bool tensorboard; // event files in the run directory
+    bool progress;    // the progress line on standard error
+} tri_log_options;
+
+extern const tri_option_table tri_log_table;
+
+#endif

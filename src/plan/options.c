@@ -1,0 +1,57 @@
+#include "plan/options.h"
+
+#include "base/limits.h"
+
+const char *const tri_strategy_names[] = {"single", "ddp",      "zero1", "zero2",
+                                          "fsdp",   "pipeline", NULL};
+static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble", NULL};
+static const char *const recomputes[] = {"none", "block", NULL};
+static const char *const offloads[] = {"none", "optimizer", "parameters", NULL};
+
+static const tri_option mesh_rows[] = {
+    TRI_OPTION_INT_OR_AUTO(tri_mesh_options, replicate, "auto", 1, TRI_MAX_RANKS,
+                           "copies of the model, each with its own samples"),
+    TRI_OPTION_INT_OR_AUTO(tri_mesh_options, shard, "auto", 1, TRI_MAX_RANKS,
+                           "ranks that share one copy of the training state"),
+    TRI_OPTION_INT_OR_AUTO(tri_mesh_options, tensor, "1", 1, TRI_MAX_RANKS,
+                           "ranks that share each layer"),
+    TRI_OPTION_INT_OR_AUTO(tri_mesh_options, pipeline, "auto", 1, TRI_MAX_RANKS,
+                           "stages of consecutive blocks"),
+};
+static const tri_option_table mesh_table =
+    TRI_OPTION_TABLE("mesh", tri_mesh_options, mesh_rows, "how ranks are arranged");
+
+static const tri_option strategy_rows[] = {
+    TRI_OPTION_CHOICE(tri_strategy_options, name, "ddp", tri_strategy_names,
+                      "how replicas share the training state"),
+    TRI_OPTION_NESTED(tri_strategy_options, mesh, tri_mesh_options, &mesh_table,
+                      "how ranks are arranged; the product is the number of ranks"),
+    TRI_OPTION_CHOICE(tri_strategy_options, schedule, "1f1b", schedules, "order of a pipeline"),
+    TRI_OPTION_CHOICE(tri_strategy_options, recompute, "none", recomputes,
+                      "what is computed again in the backward pass instead of kept"),
+    TRI_OPTION_CHOICE(tri_strategy_options, offload, "none", offloads,
+                      "what lies in host memory between uses"),
+};
+const tri_option_table tri_strategy_table = TRI_OPTION_TABLE(
+    "strategy", tri_strategy_options, strategy_rows, "how the ranks divide the work");
+
+static const tri_option batch_rows[] = {
+    TRI_OPTION_INT(tri_batch_options, global, "64", 1, TRI_MAX_BATCH,
+                   "samples of a step, over all ranks"),
+    TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH,
+                   "samples of a forward pass; 0: one pass per replica"),
+    TRI_OPTION_INT(tri_batch_options, eval, "0", 0, TRI_MAX_BATCH,
+                   "samples of an evaluation pass; 0: chosen"),
+};
+
+static tri_status check_batch(const void *options, const tri_tree *map) {
+    const tri_batch_options *o = options;
+    if (o->micro <= o->global) return TRI_OK;
+    return tri_tree_fail(tri_tree_get(map, "micro"),
+                         "'batch.micro' (%lld) cannot be more than 'batch.global' (%lld)",
+                         (long long)o->micro, (long long)o->global);
+}
+
+const tri_option_table tri_batch_table =
+    TRI_OPTION_TABLE("batch", tri_batch_options, batch_rows, "samples of a step and of a pass",
+                     .check = check_batch);

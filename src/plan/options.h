@@ -1,0 +1,52 @@
+// The recipe's sections `strategy` and `batch`.
+#ifndef TRIREME_PLAN_OPTIONS_H
+#define TRIREME_PLAN_OPTIONS_H
+
+#include "base/option.h"
+
+typedef enum tri_strategy_kind {
+    TRI_STRATEGY_SINGLE,
+    TRI_STRATEGY_DDP,
+    TRI_STRATEGY_ZERO1,
+    TRI_STRATEGY_ZERO2,
+    TRI_STRATEGY_FSDP,
+    TRI_STRATEGY_PIPELINE,
+} tri_strategy_kind;
+extern const char *const tri_strategy_names[]; // in the order of the enum; NULL at the end
+
+typedef enum tri_pipeline_schedule {
+    TRI_SCHEDULE_GPIPE,
+    TRI_SCHEDULE_1F1B,
+    TRI_SCHEDULE_INTERLEAVED,
+    TRI_SCHEDULE_ZERO_BUBBLE,
+} tri_pipeline_schedule;
+
+typedef enum tri_recompute { TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_BLOCK } tri_recompute;
+typedef enum tri_offload {
+    TRI_OFFLOAD_NONE,
+    TRI_OFFLOAD_OPTIMIZER,
+    TRI_OFFLOAD_PARAMETERS,
+} tri_offload;
+
+// Ranks along each axis; TRI_AUTO: the strategy's own axis takes what the others leave, else 1.
+typedef struct tri_mesh_options {
+    int64_t replicate, shard, tensor, pipeline;
+} tri_mesh_options;
+
+typedef struct tri_strategy_options {
+    tri_strategy_kind name;
+    tri_mesh_options mesh;
+    tri_pipeline_schedule schedule;
+    tri_recompute recompute;
+    tri_offload offload;
+} tri_strategy_options;
+
+typedef struct tri_batch_options {
+    int64_t global; // samples of a step, over all ranks
+    int64_t micro;  // samples of a forward pass; 0: one pass per replica
+    int64_t eval;   // samples of an evaluation pass; 0: chosen
+} tri_batch_options;
+
+extern const tri_option_table tri_strategy_table, tri_batch_table;
+
+#endif

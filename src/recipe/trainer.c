@@ -1,0 +1,113 @@
+#include "recipe/trainer.h"
+
+static const char *const precisions[] = {"32-true", "bf16-mixed", "16-mixed", "bf16-true", NULL};
+static const char *const convolutions[] = {"auto", "direct", NULL};
+static const char *const units[] = {"epoch", "step", NULL};
+static const char *const anneals[] = {"cos", "linear", NULL};
+
+#define E tri_early_stopping_options
+static const tri_option early_rows[] = {
+    TRI_OPTION_STRING(E, monitor, NULL,
+                      "the metric that has to improve; not set: no early stopping"),
+    TRI_OPTION_INT(E, patience, "3", 0, 1e9, "evaluations without improvement until the run ends"),
+    TRI_OPTION_FLOAT(E, min_delta, "0", 0, 1e30, "what counts as improvement"),
+    TRI_OPTION_CHOICE(E, mode, "min", tri_monitor_modes, "whether less or more of it is better"),
+};
+static const tri_option_table early_table =
+    TRI_OPTION_TABLE("early_stopping", E, early_rows, "when to give up");
+
+#define T tri_trainer_options
+static const tri_option trainer_rows[] = {
+    TRI_OPTION_INT(T, max_epochs, "3", -1, 1e9, "epochs of the run; -1: no bound"),
+    TRI_OPTION_INT(T, max_steps, "-1", -1, 1e15, "updates of the run; -1: no bound"),
+    TRI_OPTION_DURATION(T, max_time, "0", "time of the run; 0: no bound"),
+    TRI_OPTION_AMOUNT(T, limit_train_batches, "1.0", "training steps of an epoch"),
+    TRI_OPTION_AMOUNT(T, limit_val_batches, "1.0", "evaluation passes; 0: no evaluation"),
+    TRI_OPTION_AMOUNT(T, val_check_interval, "1.0", "evaluate after this much of an epoch"),
+    TRI_OPTION_INT(T, check_val_every_n_epoch, "1", 1, 1e9, "epochs from evaluation to evaluation"),
+    TRI_OPTION_INT(T, accumulate_grad_batches, "1", 1, 1e9, "1; batch.micro sets what accumulates"),
+    TRI_OPTION_CHOICE(T, precision, "32-true", precisions, "number format"),
+    TRI_OPTION_FLOAT(T, gradient_clip_val, "0", 0, 1e30, "largest norm of all gradients; 0: any"),
+    TRI_OPTION_INT(T, log_every_n_steps, "50", 1, 1e15, "steps from line to line of metrics.jsonl"),
+    TRI_OPTION_INT(T, num_sanity_val_steps, "0", -1, 1e9,
+                   "evaluation passes before training; -1: all"),
+    TRI_OPTION_BOOL_OR_INT(T, fast_dev_run, "false", 0, 1e9,
+                           "true or N: so many steps and evaluation passes, nothing saved"),
+    TRI_OPTION_AMOUNT(T, overfit_batches, "0", "train and evaluate on these same batches; 0: off"),
+    TRI_OPTION_BOOL(T, detect_anomaly, "false", "check every value for not being finite"),
+    TRI_OPTION_BOOL(T, deterministic, "false",
+                    "the same bits for any number of ranks; needs batch.micro"),
+    TRI_OPTION_BOOL(T, sync_batchnorm, "false", "batch norm over the whole step"),
+    TRI_OPTION_CHOICE(T, convolution, "auto", convolutions, "direct: no Winograd"),
+    TRI_OPTION_NESTED(T, early_stopping, E, &early_table, "when to give up"),
+};
+
+static tri_status check_trainer(const void *options, const tri_tree *map) {
+    const T *o = options;
+    if (o->max_epochs == -1 && o->max_steps == -1 && o->max_time == 0)
+        return tri_tree_fail(
+            tri_tree_get(map, "max_epochs"),
+            "the run has no end: set one of trainer.max_epochs, max_steps, max_time");
+    if (o->val_check_interval.value == 0)
+        return tri_tree_fail(tri_tree_get(map, "val_check_interval"),
+                             "'trainer.val_check_interval' has to be more than 0; no evaluation: "
+                             "trainer.limit_val_batches=0");
+    if (o->limit_train_batches.value == 0 && o->overfit_batches.value == 0)
+        return tri_tree_fail(tri_tree_get(map, "limit_train_batches"),
+                             "'trainer.limit_train_batches' has to be more than 0");
+    return TRI_OK;
+}
+
+const tri_option_table tri_trainer_table = TRI_OPTION_TABLE(
+    "trainer", T, trainer_rows, "how long, how exact, how often", .check = check_trainer);
+
+#define S tri_schedule_options
+static const tri_option schedule_rows[] = {
+    TRI_OPTION_NAME(S, name, "constant", "how the learning rate changes"),
+    TRI_OPTION_AMOUNT(S, warmup_steps, "0", "updates of linear rise, or a fraction of the run"),
+};
+static const tri_option step_rows[] = {
+    TRI_OPTION_FLOAT(S, gamma, "0.7", 0, 1e6, "factor of a fall"),
+    TRI_OPTION_INT(S, step_size, "1", 1, 1e15, "epochs or steps from fall to fall"),
+    TRI_OPTION_CHOICE(S, every, "epoch", units, "what step_size counts"),
+};
+static const tri_option linear_rows[] = {
+    TRI_OPTION_FLOAT(S, start_factor, "1.0", 0, 1e6, "of optimizer.lr at the start"),
+    TRI_OPTION_FLOAT(S, end_factor, "0.0", 0, 1e6, "of optimizer.lr at the end"),
+    TRI_OPTION_INT(S, total_iters, "0", 0, 1e15, "length; 0: to the end of the run"),
+    TRI_OPTION_CHOICE(S, every, "step", units, "what total_iters counts"),
+};
+static const tri_option cosine_rows[] = {
+    TRI_OPTION_INT(S, T_max, "0", 0, 1e15, "where the minimum is; 0: at the end of the run"),
+    TRI_OPTION_FLOAT(S, eta_min, "0", 0, 1e6, "the least learning rate"),
+    TRI_OPTION_CHOICE(S, every, "epoch", units, "what T_max counts"),
+};
+static const tri_option onecycle_rows[] = {
+    TRI_OPTION_FLOAT(S, max_lr, "0", 0, 1e6, "the peak; 0: optimizer.lr"),
+    TRI_OPTION_FLOAT(S, pct_start, "0.3", 0, 1, "part of the run that rises"),
+    TRI_OPTION_FLOAT(S, div_factor, "25", 1e-6, 1e12, "peak over start"),
+    TRI_OPTION_FLOAT(S, final_div_factor, "1e4", 1e-6, 1e12, "start over end"),
+    TRI_OPTION_CHOICE(S, anneal_strategy, "cos", anneals, "the shape"),
+    TRI_OPTION_INT(S, total_steps, "0", 0, 1e15, "updates of the cycle; 0: of the run"),
+    TRI_OPTION_BOOL(S, cycle_momentum, "false", "momentum against the learning rate"),
+    TRI_OPTION_CHOICE(S, every, "step", units, "a cycle counts steps"),
+};
+static const tri_option_variant schedules[] = {
+    {.name = "constant", .help = "optimizer.lr"},
+    TRI_OPTION_VARIANT("step", step_rows, "falls by a factor"),
+    TRI_OPTION_VARIANT("linear", linear_rows, "a straight line"),
+    TRI_OPTION_VARIANT("cosine", cosine_rows, "half a cosine"),
+    TRI_OPTION_VARIANT("onecycle", onecycle_rows, "up, then down"),
+};
+
+static tri_status check_schedule(const void *options, const tri_tree *map) {
+    const S *o = options;
+    if (o->name && o->name[0] == 'o' && o->every != TRI_EVERY_STEP)
+        return tri_tree_fail(tri_tree_get(map, "every"),
+                             "'schedule.every' of onecycle has to be step");
+    return TRI_OK;
+}
+
+const tri_option_table tri_schedule_table = TRI_OPTION_TABLE(
+    "schedule", S, schedule_rows, "the learning rate over time", .variants = schedules,
+    .variant_count = TRI_OPTION_COUNT(schedules), .check = check_schedule);

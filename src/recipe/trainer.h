@@ -1,0 +1,71 @@
+// The recipe's sections `trainer` and `schedule`. They lie here, below the training loop that obeys
+// them, because a recipe holds them.
+#ifndef TRIREME_RECIPE_TRAINER_H
+#define TRIREME_RECIPE_TRAINER_H
+
+#include "base/option.h"
+#include "checkpoint/options.h"
+
+typedef enum tri_precision {
+    TRI_PRECISION_32_TRUE,
+    TRI_PRECISION_BF16_MIXED,
+    TRI_PRECISION_16_MIXED,
+    TRI_PRECISION_BF16_TRUE,
+} tri_precision;
+
+typedef enum tri_convolution { TRI_CONVOLUTION_AUTO, TRI_CONVOLUTION_DIRECT } tri_convolution;
+
+typedef struct tri_early_stopping_options {
+    const char *monitor; // NULL: off
+    int64_t patience;    // evaluations without improvement until the run ends
+    double min_delta;    // what counts as improvement
+    tri_monitor_mode mode;
+} tri_early_stopping_options;
+
+// Names and meanings are Lightning's where it has them: https://lightning.ai/docs/pytorch
+typedef struct tri_trainer_options {
+    int64_t max_epochs, max_steps; // -1: no bound; the first one reached ends the run
+    double max_time;               // seconds; 0: no bound
+    tri_amount limit_train_batches, limit_val_batches; // per epoch; 1.0: all
+    tri_amount val_check_interval; // a fraction of an epoch, or a count of steps
+    int64_t check_val_every_n_epoch;
+    int64_t accumulate_grad_batches; // always 1: batch.micro says it
+    tri_precision precision;
+    double gradient_clip_val; // of the global norm; 0: off
+    int64_t log_every_n_steps;
+    int64_t num_sanity_val_steps;
+    int64_t fast_dev_run;       // 0: off; N: N steps and N evaluation passes, nothing saved
+    tri_amount overfit_batches; // 0: off
+    bool detect_anomaly;
+    bool deterministic;
+    bool sync_batchnorm;
+    tri_convolution convolution;
+    tri_early_stopping_options early_stopping;
+} tri_trainer_options;
+
+typedef enum tri_schedule_unit { TRI_EVERY_EPOCH, TRI_EVERY_STEP } tri_schedule_unit;
+typedef enum tri_anneal { TRI_ANNEAL_COS, TRI_ANNEAL_LINEAR } tri_anneal;
+
+// Members that the named schedule does not have are zero. With t counted in `every`, in units of
+// optimizer.lr, as PyTorch's schedulers of these names:
+typedef struct tri_schedule_options {
+    const char *name;        // constant | step | linear | cosine | onecycle
+    tri_amount warmup_steps; // updates of linear rise to the first value, before t starts; or a
+                             // fraction of the run's updates
+    tri_schedule_unit every;
+    double gamma; // step: gamma^floor(t / step_size)
+    int64_t step_size;
+    double start_factor, end_factor; // linear: from one to the other over total_iters
+    int64_t total_iters;             // linear; 0: to the end of the run
+    int64_t T_max;                   // cosine: t of the minimum; 0: the end of the run
+    double eta_min;                  // cosine: the least learning rate (no factor)
+    double max_lr;                   // onecycle: the peak; 0: optimizer.lr
+    double pct_start, div_factor, final_div_factor; // onecycle
+    tri_anneal anneal_strategy;                     // onecycle
+    int64_t total_steps;                            // onecycle; 0: to the end of the run
+    bool cycle_momentum;                            // onecycle; always false
+} tri_schedule_options;
+
+extern const tri_option_table tri_trainer_table, tri_schedule_table;
+
+#endif
