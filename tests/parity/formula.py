@@ -1,0 +1,194 @@
+"""What both sides of the parity tests agree on, in plain Python: data sets and initial weights by
+formula, safetensors files, and a sketch of a tensor small enough to commit.
+
+No numbers are stored that can be computed: element i of the tensor NAME is a hash of (NAME, i).
+"""
+import array
+import json
+import math
+import struct
+
+MASK = (1 << 64) - 1
+SKETCH_SIZE = 256
+
+BATCH = {"mnist-cnn": 16, "mnist-convnet": 20, "autoencoder": 16, "denoise-cnn": 4, "mlp-jax": 16}
+STEPS_PER_EPOCH = 5
+STEPS = 10
+LEFT_OVER = 3  # samples beyond full batches, which data.drop_last leaves out
+
+# Options as Trireme's recipes and PyTorch's constructors name them alike.
+OPTIMIZERS = {
+    "sgd": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+    "nesterov": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": True,
+                 "weight_decay": 5e-4},
+    "adam": {"name": "adam", "lr": 1e-3, "weight_decay": 1e-3},
+    "adamw": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
+    "adadelta": {"name": "adadelta", "lr": 1.0},
+}
+
+
+def conv(name, channels_in, channels_out, kernel):
+    fan_in = channels_in * kernel * kernel
+    bound = 1 / math.sqrt(fan_in)
+    return [(f"{name}.weight", (channels_out, channels_in, kernel, kernel), bound),
+            (f"{name}.bias", (channels_out,), bound)]
+
+
+def linear(name, features_in, features_out):
+    bound = 1 / math.sqrt(features_in)
+    return [(f"{name}.weight", (features_out, features_in), bound),
+            (f"{name}.bias", (features_out,), bound)]
+
+
+def batch_norm(name, channels):
+    """Weights around 1, so that a layer that ignored them would be seen."""
+    return [(f"{name}.weight", (channels,), "one"), (f"{name}.bias", (channels,), 0.1),
+            (f"{name}.running_mean", (channels,), 0.1), (f"{name}.running_var", (channels,), "one"),
+            (f"{name}.num_batches_tracked", (), "count")]
+
+
+# Name, shape, and the bound of a uniform distribution around 0 (or "one": around 1).
+PARAMETERS = {
+    "mnist-cnn": conv("conv1", 1, 32, 3) + conv("conv2", 32, 64, 3)
+    + linear("fc1", 9216, 128) + linear("fc2", 128, 10),
+    "mnist-convnet": conv("layer1.0", 1, 16, 5) + batch_norm("layer1.1", 16)
+    + conv("layer2.0", 16, 32, 5) + batch_norm("layer2.1", 32) + linear("fc", 1568, 10),
+    "autoencoder": linear("encoder.0", 784, 64) + linear("encoder.2", 64, 3)
+    + linear("decoder.0", 3, 64) + linear("decoder.2", 64, 784),
+    "denoise-cnn": conv("conv_in.0", 1, 64, 3) + conv("conv_hidden.0.0", 64, 64, 3)
+    + conv("conv_hidden.1.0", 64, 64, 3) + conv("conv_hidden.2.0", 64, 64, 3)
+    + conv("conv_out.0", 64, 1, 3),
+    "mlp-jax": linear("fc1", 784, 512) + linear("fc2", 512, 512) + linear("fc3", 512, 10),
+}
+
+# A bias in front of batch norm has no gradient but rounding noise, which optimizers that divide by
+# the gradient's own size turn into steps; the running mean behind it takes part in that.
+NOISE_ONLY = {"mnist-convnet": ("layer1.0.bias", "layer2.0.bias", "layer1.1.running_mean",
+                                "layer2.1.running_mean")}
+
+
+def splitmix(x):
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
+    x = (x + 0x9E3779B97F4A7C15) & MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+def key_of(name):
+    """FNV-1a, 64 bits."""
+    h = 0xCBF29CE484222325
+    for byte in name.encode():
+        h = ((h ^ byte) * 0x100000001B3) & MASK
+    return h
+
+
+def uniform(name, count):
+    """`count` numbers in [0, 1), multiples of 2^-24, so exact in single precision."""
+    key = key_of(name)
+    return [(splitmix(key + i) >> 40) * 2.0 ** -24 for i in range(count)]
+
+
+def floats(values):
+    return array.array("f", values)  # rounds to nearest
+
+
+def initial_weights(model):
+    """name -> (dtype, shape, values), in the order of the model."""
+    weights = {}
+    for name, shape, bound in PARAMETERS[model]:
+        count = math.prod(shape)
+        if bound == "count":
+            weights[name] = ("I64", shape, array.array("q", [3]))
+        elif bound == "one":
+            weights[name] = ("F32", shape, floats(0.5 + u for u in uniform(name, count)))
+        else:
+            drawn = uniform(f"{model}/{name}", count)
+            weights[name] = ("F32", shape, floats((2 * u - 1) * bound for u in drawn))
+    return weights
+
+
+def samples(model):
+    return STEPS_PER_EPOCH * BATCH[model] + LEFT_OVER
+
+
+def data_set(model):
+    """Tensors by name. Images are their class's pattern and noise, half and half, in [-1, 1)."""
+    n = samples(model)
+    if model == "denoise-cnn":
+        shape, element = (n, 1, 30, 34), 30 * 34  # not square, no power of two
+        clean = uniform("denoise/targets", n * element)
+        noise = uniform("denoise/noise", n * element)
+        return {"inputs": ("F32", shape, floats(c + 0.5 * (x - 0.5)
+                                                for c, x in zip(clean, noise))),
+                "targets": ("F32", shape, floats(clean))}
+    labels = [splitmix(key_of("labels") + i) % 10 for i in range(n)]
+    patterns = uniform("patterns", 10 * 784)
+    noise = uniform("noise", n * 784)
+    images = floats(patterns[784 * labels[i // 784] + i % 784] + x - 1 for i, x in enumerate(noise))
+    return {"images": ("F32", (n, 1, 28, 28), images),
+            "labels": ("I64", (n,), array.array("q", labels))}
+
+
+def write_safetensors(path, tensors):
+    header, data, offset = {}, [], 0
+    for name, (dtype, shape, values) in tensors.items():
+        raw = values.tobytes()
+        header[name] = {"dtype": dtype, "shape": list(shape),
+                        "data_offsets": [offset, offset + len(raw)]}
+        data.append(raw)
+        offset += len(raw)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + b"".join(data))
+
+
+def read_safetensors(path):
+    with open(path, "rb") as f:
+        raw = f.read()
+    size, = struct.unpack_from("<Q", raw)
+    header = json.loads(raw[8:8 + size])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        values = array.array({"F32": "f", "I64": "q"}[entry["dtype"]])
+        values.frombytes(raw[8 + size + begin:8 + size + end])
+        tensors[name] = (entry["dtype"], tuple(entry["shape"]), values)
+    return tensors
+
+
+_places = {}
+
+
+def places(count):
+    """For each element its bucket, twice, plus one if its sign is negative."""
+    if count not in _places:
+        _places[count] = array.array("H", (splitmix(i) >> 55 for i in range(count)))
+    return _places[count]
+
+
+def sketch(values):
+    """A linear map to 256 numbers that keeps distances: each element is added to, or subtracted
+    from, one bucket chosen by a hash of its index ("CountSketch": Charikar, Chen, Farach-Colton
+    2002). The square norm of a difference of sketches estimates that of the difference of the
+    tensors without bias and within a relative standard deviation of sqrt(2 / 256). Up to 256
+    elements the sketch is the tensor.
+    """
+    if len(values) <= SKETCH_SIZE:
+        return [float(v) for v in values]
+    buckets = [0.0] * (2 * SKETCH_SIZE)
+    for place, value in zip(places(len(values)), values):
+        buckets[place] += value
+    return [plus - minus for plus, minus in zip(buckets[::2], buckets[1::2])]
+
+
+def norm(values):
+    return math.sqrt(math.fsum(v * v for v in values))
+
+
+def relative_error(values, golden):
+    """Estimated ||values - golden|| / ||golden||; the golden is {"sketch": …, "norm": …}."""
+    difference = norm([a - b for a, b in zip(sketch(values), golden["sketch"])])
+    return difference / max(golden["norm"], 1e-30)

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Ten steps of every model with every optimizer against PyTorch's goldens (make_goldens.py).
+
+usage: test_parity.py BUILD_FOLDER [MODEL[-OPTIMIZER] …]
+
+PyTorch is not needed. Each loss has to agree within 1e-4 relative; each tensor of the final
+checkpoint within 1e-3 (relative L2, estimated over all its elements by formula.sketch).
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+import formula
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LOSS_LIMIT = 1e-4
+WEIGHT_LIMIT = 1e-3
+
+
+def overrides(options):
+    return [f"optimizer.{key}={json.dumps(value) if not isinstance(value, str) else value}"
+            for key, value in options.items()]
+
+
+def run(program, model, options, files, run_dir, more=()):
+    """Trains for ten steps; the lines of metrics.jsonl and the final tensors."""
+    command = [program, "train", f"recipes/{model}.yaml", "data.name=tensors",
+               f"data.train={files}/data.safetensors", "data.shuffle=false", "data.drop_last=true",
+               f"init={files}/init.safetensors", f"batch.global={formula.BATCH[model]}",
+               *overrides(options), "schedule.name=constant", "model.dropout=0",
+               f"trainer.max_steps={formula.STEPS}", "trainer.max_epochs=100",
+               "trainer.log_every_n_steps=1", "trainer.convolution=direct",
+               "--run-dir", run_dir, "--resume", "never", *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"exit code {done.returncode}: {done.stderr.strip()}\n"
+                           f"  of {' '.join(command)}")
+    with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as f:
+        lines = [json.loads(line) for line in f]
+    weights = os.path.join(run_dir, "checkpoints", "last", "model.safetensors")
+    return lines, formula.read_safetensors(weights)
+
+
+def compare(golden, lines, tensors, expected):
+    """What is wrong, in words, and the largest errors of losses and weights."""
+    wrong, worst_loss, worst_weight = [], 0.0, 0.0
+    losses = {line["step"]: line["loss"] for line in lines if line["kind"] == "train"}
+    if sorted(losses) != list(range(1, formula.STEPS + 1)):
+        wrong.append(f"the steps logged are {sorted(losses)}")
+    for step, loss in enumerate(golden["losses"], 1):
+        error = abs(losses.get(step, math.nan) - loss) / abs(loss)
+        worst_loss = max(worst_loss, error)
+        if not error <= LOSS_LIMIT:
+            wrong.append(f"step {step}: loss {losses.get(step)} should be {loss:.9g} ({error:.1e})")
+    shapes = {name: (dtype, shape) for name, (dtype, shape, _) in expected.items()}
+    found = {name: (dtype, shape) for name, (dtype, shape, _) in tensors.items()}
+    if found != shapes:
+        odd = sorted(set(found.items()) ^ set(shapes.items()))
+        wrong.append(f"the checkpoint's tensors differ from PyTorch's: {odd[:4]}")
+    for name, entry in golden["tensors"].items():
+        if name not in tensors:
+            continue
+        error = formula.relative_error(tensors[name][2], entry)
+        worst_weight = max(worst_weight, error)
+        if not error <= WEIGHT_LIMIT:
+            wrong.append(f"{name}: relative error {error:.1e}")
+    return wrong, worst_loss, worst_weight
+
+
+def self_test():
+    """The sketch sees an error in one element of many, and finds its size."""
+    values = [2 * u - 1 for u in formula.uniform("self-test", 5000)]
+    golden = {"sketch": formula.sketch(values), "norm": formula.norm(values)}
+    assert formula.relative_error(values, golden) == 0
+    one = list(values)
+    one[4321] += 1
+    true = 1 / golden["norm"]
+    assert abs(formula.relative_error(one, golden) / true - 1) < 1e-9
+    noise = [v + 0.01 * (u - 0.5) for v, u in zip(values, formula.uniform("noise", 5000))]
+    true = formula.norm([a - b for a, b in zip(noise, values)]) / golden["norm"]
+    assert 0.75 < formula.relative_error(noise, golden) / true < 1.25
+
+
+def main():
+    program = os.path.join(sys.argv[1], "bin", "trireme")
+    chosen = sys.argv[2:] or list(formula.BATCH)
+    self_test()
+    if not os.path.exists(program):
+        print(f"there is no {program} yet")
+        return 77
+    failed = 0
+    for model in formula.BATCH:
+        wanted = [name for name in formula.OPTIMIZERS
+                  if model in chosen or f"{model}-{name}" in chosen]
+        if not wanted:
+            continue
+        with tempfile.TemporaryDirectory(prefix="trireme-parity-") as files:
+            weights = formula.initial_weights(model)
+            formula.write_safetensors(f"{files}/init.safetensors", weights)
+            formula.write_safetensors(f"{files}/data.safetensors", formula.data_set(model))
+            for optimizer in wanted:
+                path = os.path.join(HERE, "goldens", f"{model}-{optimizer}.json")
+                with open(path, encoding="utf-8") as f:
+                    golden = json.load(f)
+                try:
+                    lines, tensors = run(program, model, formula.OPTIMIZERS[optimizer], files,
+                                         f"{files}/{optimizer}")
+                    wrong, loss, weight = compare(golden, lines, tensors, weights)
+                except (RuntimeError, OSError, ValueError, KeyError) as error:
+                    wrong, loss, weight = [str(error)], math.nan, math.nan
+                print(f"{model:14} {optimizer:9} {'FAILED' if wrong else 'ok':6} largest error: "
+                      f"losses {loss:.1e}, weights {weight:.1e}", flush=True)
+                for line in wrong[:12]:
+                    print(f"    {line}")
+                failed += bool(wrong)
+    print(f"{failed} of the runs differ from PyTorch" if failed else "all runs agree with PyTorch")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

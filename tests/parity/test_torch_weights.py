@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Weights travel both ways: Trireme starts from a PyTorch state_dict, PyTorch loads Trireme's file.
+
+usage: test_torch_weights.py BUILD_FOLDER
+
+Skipped where PyTorch is not installed (Debian: python3-torch python3-numpy). PyTorch initialises
+each model by its own rules; Trireme trains ten steps from these weights with a learning rate too
+small to move any of them. Its losses have to be PyTorch's, and what it saves has to be the same
+numbers, loaded by load_state_dict(strict=True).
+"""
+import os
+import sys
+import tempfile
+
+import formula
+import test_parity
+
+SYSTEM_PYTHON = "/usr/bin/python3"  # where Debian's PyTorch lives, whatever comes first in PATH
+try:
+    import torch
+    import make_goldens
+except ImportError as missing:
+    if os.path.realpath(sys.executable) != os.path.realpath(SYSTEM_PYTHON):
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
+    print(f"PyTorch is not installed ({missing}): apt-get install python3-torch python3-numpy")
+    sys.exit(77)
+
+STILL = {"name": "sgd", "lr": 1e-30}
+STILL_LIMIT = 1e-20  # weights that are zero do move by the learning rate
+
+
+def check(program, model, folder):
+    """What is wrong with this model, in words."""
+    torch.manual_seed(7)
+    weights = {name: make_goldens.from_torch(tensor)
+               for name, tensor in make_goldens.MODELS[model]().state_dict().items()}
+    data = formula.data_set(model)
+    formula.write_safetensors(f"{folder}/init.safetensors", weights)
+    formula.write_safetensors(f"{folder}/data.safetensors", data)
+    lines, saved = test_parity.run(program, model, STILL, folder, f"{folder}/run")
+    losses, trained = make_goldens.train(model, STILL, weights, data, torch.float64)
+    wrong = []
+    found = [line["loss"] for line in lines if line["kind"] == "train"]
+    for step, (loss, right) in enumerate(zip(found, losses), 1):
+        if not abs(loss - right) <= test_parity.LOSS_LIMIT * abs(right):
+            wrong.append(f"step {step}: loss {loss} should be {right:.9g}")
+    if len(found) != len(losses):
+        wrong.append(f"{len(found)} losses instead of {len(losses)}")
+    for name, (_, _, values) in weights.items():
+        if "running" in name or name.endswith("num_batches_tracked"):
+            golden = {"sketch": formula.sketch(trained[name]), "norm": formula.norm(trained[name])}
+            if not formula.relative_error(saved[name][2], golden) <= test_parity.WEIGHT_LIMIT:
+                wrong.append(f"{name} is not what PyTorch's is")
+        elif any(abs(a - b) > STILL_LIMIT for a, b in zip(saved[name][2], values)):
+            wrong.append(f"{name} changed")
+    net = make_goldens.build(model, saved).eval()  # strict: every name and shape
+    with torch.no_grad():
+        loss = make_goldens.loss_of(model, net, {n: make_goldens.to_torch(t)
+                                                 for n, t in data.items()})
+    if not torch.isfinite(loss):
+        wrong.append("PyTorch's loss with the saved weights is not finite")
+    return wrong
+
+
+def main():
+    program = os.path.join(sys.argv[1], "bin", "trireme")
+    if not os.path.exists(program):
+        print(f"there is no {program} yet")
+        return 77
+    failed = 0
+    for model in make_goldens.MODELS:
+        with tempfile.TemporaryDirectory(prefix="trireme-torch-") as folder:
+            try:
+                wrong = check(program, model, folder)
+            except (RuntimeError, OSError, ValueError, KeyError) as error:
+                wrong = [f"{type(error).__name__}: {error}"]
+        print(f"{model:14} {'FAILED' if wrong else 'ok'}", flush=True)
+        for line in wrong[:12]:
+            print(f"    {line}")
+        failed += bool(wrong)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
