@@ -31,7 +31,8 @@ typedef struct tri_batch {
 // reduction, recomputation and pipelining; a model has at least one.
 void tri_block(tri_graph *graph, const char *name);
 
-// Declares the value to minimise (once): a loss as the functions of nn.h make it, F64 [2]: (sum, count).
+// Declares the value to minimise (once): a loss as the functions of nn.h make it, F64 [2]: (sum,
+// count).
 void tri_loss(tri_graph *graph, tri_value loss);
 // Declares a metric by name, F64 [2]: (sum, count) over samples; reported as sum / count.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);

@@ -30,9 +30,9 @@ static void add_quoted(text_buffer *b, const char *text) {
         if (c == '"' || c == '\\')
             snprintf(escaped, sizeof escaped, "\\%c", c);
         else if (c == '\n')
-            strcpy(escaped, "\\n");
+            snprintf(escaped, sizeof escaped, "\\n");
         else if (c == '\t')
-            strcpy(escaped, "\\t");
+            snprintf(escaped, sizeof escaped, "\\t");
         else if (c < ' ' || c == 0x7f)
             snprintf(escaped, sizeof escaped, "\\u%04x", c);
         add(b, escaped);

@@ -18,7 +18,7 @@ static tri_status decode(tri_arena *arena, const tri_option_table *table, const 
 // The value in an error, kept short.
 static const char *shown(const context *c, const tri_tree *node) {
     char *text = tri_yaml_flow(c->arena, node);
-    if (strlen(text) > 60) strcpy(text + 57, "...");
+    if (strlen(text) > 60) memcpy(text + 57, "...", sizeof "...");
     return text;
 }
 

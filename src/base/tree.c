@@ -46,7 +46,8 @@ tri_tree *tri_tree_double(tri_arena *arena, double value) {
     // "1e+02" and "-0" are numbers too, but people write 100.0.
     if (fabs(value) >= 1 && fabs(value) < 1e15 && strchr(text, 'e'))
         snprintf(text, sizeof text, "%.1f", value);
-    if (!strpbrk(text, ".en")) strcat(text, ".0");
+    size_t used = strlen(text);
+    if (!strpbrk(text, ".en")) snprintf(text + used, sizeof text - used, ".0");
     return tri_tree_plain(arena, text);
 }
 
