@@ -56,6 +56,8 @@ TRI_OP_LIST(X)
 extern const tri_op *const tri_ops[];
 extern const int tri_op_count;
 const tri_op *tri_op_find(const char *name); // NULL: none
+// The reference of all operations, for people.
+void tri_ops_print(FILE *out);
 
 typedef struct tri_conv2d_attr {
     int64_t stride[2], padding[2], dilation[2], groups;
@@ -119,6 +121,7 @@ typedef struct tri_reshape_attr {
 
 typedef struct tri_nll_loss_grad_attr {
     tri_shape shape; // [N, K]
+    int64_t dtype;   // tri_dtype of dx
 } tri_nll_loss_grad_attr;
 
 enum { TRI_IGNORED_LABEL = -100 };

@@ -1,0 +1,143 @@
+#include "ops/rules.h"
+
+static tri_status channels(const char *op, const tri_op_signature *s, double eps, int64_t *out) {
+    char x[160];
+    if (s->in[0].rank < 2)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: x must be [N, C, ...], but is %s", op,
+                        tri_shape_text(&s->in[0], x, sizeof x));
+    if (!(eps > 0)) return TRI_FAIL(TRI_BAD_INPUT, "%s: eps must be above 0, not %g", op, eps);
+    *out = s->in[0].dims[1];
+    return TRI_OK;
+}
+
+static tri_status batch_norm_shape(const void *attr, tri_op_signature *s) {
+    const char *op = "batch_norm";
+    const tri_batch_norm_attr *a = attr;
+    int64_t c;
+    char x[160];
+    TRI_TRY(ops_want_one_type(op, s, 0, 3));
+    TRI_TRY(channels(op, s, a->eps, &c));
+    TRI_TRY(ops_want_shape(op, "weight", &s->in[1], tri_shape_of(c)));
+    TRI_TRY(ops_want_shape(op, "bias", &s->in[2], tri_shape_of(c)));
+    // The unbiased variance divides by the number of values less one.
+    if (c < 1 || tri_shape_count(&s->in[0]) / c < 2)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: training needs more than 1 value per channel, but x is %s; use larger "
+                        "micro-batches",
+                        op, tri_shape_text(&s->in[0], x, sizeof x));
+    ops_like_first(s);
+    for (int i = 1; i < 5; i++) {
+        s->out[i] = tri_shape_of(c);
+        s->out_type[i] = s->in_type[0];
+    }
+    return TRI_OK;
+}
+
+static tri_status batch_norm_inference_shape(const void *attr, tri_op_signature *s) {
+    const char *op = "batch_norm_inference";
+    static const char *const names[] = {"x", "weight", "bias", "running_mean", "running_var"};
+    const tri_batch_norm_attr *a = attr;
+    int64_t c;
+    TRI_TRY(ops_want_one_type(op, s, 0, 5));
+    TRI_TRY(channels(op, s, a->eps, &c));
+    for (int i = 1; i < 5; i++) TRI_TRY(ops_want_shape(op, names[i], &s->in[i], tri_shape_of(c)));
+    ops_like_first(s);
+    return TRI_OK;
+}
+
+static tri_status batch_norm_grad_shape(const void *attr, tri_op_signature *s) {
+    const char *op = "batch_norm_grad";
+    static const char *const names[] = {"x", "y", "dy", "weight", "mean", "inv_std"};
+    const tri_batch_norm_attr *a = attr;
+    int64_t c;
+    TRI_TRY(ops_want_one_type(op, s, 0, 6));
+    TRI_TRY(channels(op, s, a->eps, &c));
+    for (int i = 1; i < 6; i++)
+        TRI_TRY(ops_want_shape(op, names[i], &s->in[i], i < 3 ? s->in[0] : tri_shape_of(c)));
+    ops_like_first(s);
+    for (int i = 1; i < 3; i++) {
+        s->out[i] = tri_shape_of(c);
+        s->out_type[i] = s->in_type[0];
+    }
+    return TRI_OK;
+}
+
+// Through y alone: the statistics that leave as sums are not differentiated.
+static void batch_norm_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                                const bool *wanted, tri_value *in_grads) {
+    if (!tri_value_is(out_grads[0]) || !(wanted[0] || wanted[1] || wanted[2])) return;
+    tri_value inputs[6] = {node->inputs[0], node->outputs[0], out_grads[0],
+                           node->inputs[1], node->outputs[1], node->outputs[2]};
+    in_grads[0] = tri_node_add(graph, &tri_op_batch_norm_grad, inputs, 6, node->attr, node->name);
+    in_grads[1] = tri_node_output(graph, in_grads[0], 1);
+    in_grads[2] = tri_node_output(graph, in_grads[0], 2);
+}
+
+static void batch_norm_inference_gradient(tri_graph *graph, const tri_node *node,
+                                          const tri_value *out_grads, const bool *wanted,
+                                          tri_value *in_grads) {
+    if (tri_value_is(out_grads[0]) && (wanted[0] || wanted[1] || wanted[2]))
+        tri_graph_fail(graph,
+                       "%s: batch norm with running statistics has no gradient; build the "
+                       "graph for training",
+                       node->name);
+}
+
+static tri_cost batch_norm_cost(const void *attr, const tri_op_signature *s) {
+    return ops_cost_per_input(s, 8);
+}
+
+static tri_cost batch_norm_inference_cost(const void *attr, const tri_op_signature *s) {
+    return ops_cost_per_input(s, 2);
+}
+
+static tri_cost batch_norm_grad_cost(const void *attr, const tri_op_signature *s) {
+    return ops_cost_per_input(s, 11);
+}
+
+static const tri_attr_field batch_norm_fields[] = {
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_batch_norm_attr, eps),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_batch_norm_attr, relu),
+    {0},
+};
+
+const tri_op tri_op_batch_norm = {
+    .name = "batch_norm",
+    .doc = "x [N, C, ...], weight, bias -> y, mean, inv_std, mean_sum, var_sum: y = relu?((x - "
+           "mean) * inv_std * weight + bias), inv_std = 1 / sqrt(biased variance + eps), over the "
+           "M values of a channel; mean_sum = N * mean, var_sum = N * variance * M / (M - 1)",
+    .input_count = 3,
+    .output_count = 5,
+    .attr_bytes = sizeof(tri_batch_norm_attr),
+    .attr_fields = batch_norm_fields,
+    .shape = batch_norm_shape,
+    .gradient = batch_norm_gradient,
+    .cost = batch_norm_cost,
+};
+
+const tri_op tri_op_batch_norm_inference = {
+    .name = "batch_norm_inference",
+    .doc = "x, weight, bias, running_mean, running_var -> y: relu?((x - running_mean) / "
+           "sqrt(running_var + eps) * weight + bias)",
+    .input_count = 5,
+    .output_count = 1,
+    .in_place = 1,
+    .attr_bytes = sizeof(tri_batch_norm_attr),
+    .attr_fields = batch_norm_fields,
+    .shape = batch_norm_inference_shape,
+    .gradient = batch_norm_inference_gradient,
+    .cost = batch_norm_inference_cost,
+};
+
+const tri_op tri_op_batch_norm_grad = {
+    .name = "batch_norm_grad",
+    .doc = "x, y, dy, weight, mean, inv_std -> dx, dweight, dbias: with h = (x - mean) * inv_std "
+           "and dy = 0 where relu cut y off: dbias = sum dy, dweight = sum dy * h, dx = weight * "
+           "inv_std * (dy - (dbias + h * dweight) / M)",
+    .input_count = 6,
+    .output_count = 3,
+    .attr_bytes = sizeof(tri_batch_norm_attr),
+    .attr_fields = batch_norm_fields,
+    .shape = batch_norm_grad_shape,
+    .cost = batch_norm_grad_cost,
+};

@@ -1,0 +1,112 @@
+#include "ops/rules.h"
+
+static char *text(const tri_shape *shape, char *out, size_t size) {
+    return tri_shape_text(shape, out, size);
+}
+
+tri_status ops_want_rank(const char *op, const char *tensor, const tri_shape *shape, int rank) {
+    char got[160];
+    if (shape->rank == rank) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s must have %d axes, but is %s", op, tensor, rank,
+                    text(shape, got, sizeof got));
+}
+
+tri_status ops_want_shape(const char *op, const char *tensor, const tri_shape *shape,
+                          tri_shape wanted) {
+    char got[160], want[160];
+    if (tri_shape_equal(shape, &wanted)) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s must be %s, but is %s", op, tensor,
+                    text(&wanted, want, sizeof want), text(shape, got, sizeof got));
+}
+
+tri_status ops_want_float(const char *op, const char *tensor, tri_dtype dtype) {
+    if (dtype == TRI_F32 || dtype == TRI_F64) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s must be F32 or F64, but is %s", op, tensor,
+                    tri_dtype_name(dtype));
+}
+
+tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tri_dtype wanted) {
+    if (dtype == wanted) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s must be %s, but is %s", op, tensor,
+                    tri_dtype_name(wanted), tri_dtype_name(dtype));
+}
+
+tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int first, int end) {
+    for (int i = first; i < end; i++) {
+        if (i > first && !s->present[i]) continue;
+        char name[32];
+        snprintf(name, sizeof name, "input %d", i);
+        if (i == first) TRI_TRY(ops_want_float(op, name, s->in_type[i]));
+        TRI_TRY(ops_want_type(op, name, s->in_type[i], s->in_type[first]));
+    }
+    return TRI_OK;
+}
+
+tri_status ops_want_activation(const char *op, int64_t activation, double slope) {
+    if (activation < TRI_ACTIVATION_NONE || activation > TRI_ACTIVATION_LEAKY_RELU)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: there is no activation %" PRId64, op, activation);
+    if (activation == TRI_ACTIVATION_LEAKY_RELU && !(slope >= 0))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: the slope must be at least 0, not %g", op, slope);
+    return TRI_OK;
+}
+
+void ops_like_first(tri_op_signature *s) {
+    s->out[0] = s->in[0];
+    s->out_type[0] = s->in_type[0];
+}
+
+int64_t ops_window(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
+    int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
+    return room < 0 ? 0 : room / stride + 1;
+}
+
+void ops_loss_output(tri_op_signature *s) {
+    s->out[0] = tri_shape_of(2);
+    s->out_type[0] = TRI_F64;
+}
+
+tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input) {
+    TRI_TRY(ops_want_float(op, "the seed", s->in_type[input]));
+    return ops_want_shape(op, "the seed", &s->in[input], tri_shape_of(1));
+}
+
+tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
+                           tri_dtype labels_type) {
+    TRI_TRY(ops_want_rank(op, "the scores [N, K]", scores, 2));
+    if (scores->dims[1] < 1) return TRI_FAIL(TRI_BAD_INPUT, "%s: there are no classes", op);
+    TRI_TRY(ops_want_type(op, "labels", labels_type, TRI_I64));
+    return ops_want_shape(op, "labels", labels, tri_shape_of(scores->dims[0]));
+}
+
+tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,
+                   tri_value a, tri_value b, tri_value c, tri_value d) {
+    tri_value inputs[4] = {a, b, c, d};
+    int count = op->input_count < 4 ? op->input_count : 4;
+    return tri_node_add(graph, op, inputs, count, attr, node->name);
+}
+
+tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
+                                  double slope, tri_value y, tri_value dy) {
+    if (activation == TRI_ACTIVATION_NONE) return dy;
+    tri_activation_grad_attr attr = {.activation = activation, .slope = slope};
+    tri_value none = {0};
+    return ops_node(graph, node, &tri_op_activation_grad, &attr, y, dy, none, none);
+}
+
+tri_cost ops_cost_per_input(const tri_op_signature *s, double per_element) {
+    return (tri_cost){.flops = per_element * (double)tri_shape_count(&s->in[0])};
+}
+
+tri_status ops_update_shape(const char *op, tri_op_signature *s) {
+    TRI_TRY(ops_want_float(op, "the parameter", s->in_type[0]));
+    TRI_TRY(ops_want_type(op, "the gradient", s->in_type[1], s->in_type[0]));
+    TRI_TRY(ops_want_shape(op, "the gradient", &s->in[1], s->in[0]));
+    TRI_TRY(ops_want_type(op, "the step scalars", s->in_type[2], TRI_F64));
+    TRI_TRY(ops_want_shape(op, "the step scalars", &s->in[2], tri_shape_of(TRI_STEP_SCALAR_COUNT)));
+    for (int i = 3; i < s->input_count; i++) {
+        if (!s->present[i]) continue;
+        TRI_TRY(ops_want_type(op, "the state", s->in_type[i], s->in_type[0]));
+        TRI_TRY(ops_want_shape(op, "the state", &s->in[i], s->in[0]));
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,51 @@
+// What shape rules and gradient rules share.
+#ifndef TRIREME_OPS_RULES_H
+#define TRIREME_OPS_RULES_H
+
+#include "ops/ops.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+
+// A row of an attribute list for printing.
+#define OPS_FIELD(field_kind, type, member, ...)                                                   \
+    { .name = #member, .kind = field_kind, .offset = offsetof(type, member), __VA_ARGS__ }
+
+// Each fails with one line that names the op, the tensor and both sizes.
+tri_status ops_want_rank(const char *op, const char *tensor, const tri_shape *shape, int rank);
+tri_status ops_want_shape(const char *op, const char *tensor, const tri_shape *shape,
+                          tri_shape wanted);
+// F32 or F64.
+tri_status ops_want_float(const char *op, const char *tensor, tri_dtype dtype);
+tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tri_dtype wanted);
+// All present inputs from `first` on have input `first`'s type, which is F32 or F64.
+tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int first, int end);
+// TRI_ACTIVATION_…; a leaky slope is at least 0, so that the output keeps the input's sign.
+tri_status ops_want_activation(const char *op, int64_t activation, double slope);
+
+// Output 0 has input 0's shape and type.
+void ops_like_first(tri_op_signature *s);
+// Outputs of a kernel window along one axis; below 1 when the window does not fit.
+int64_t ops_window(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation);
+// Output 0 becomes F64 [2], (sum, count).
+void ops_loss_output(tri_op_signature *s);
+// The seed is F32 or F64 [1].
+tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input);
+// Rules of [N, K] against labels I64 [N].
+tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
+                           tri_dtype labels_type);
+
+// dy through a fused activation, from the output y: an activation_grad node, or dy itself.
+tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
+                                  double slope, tri_value y, tri_value dy);
+// Adds a node of `op` with up to four inputs, named like the node it comes from.
+tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,
+                   tri_value a, tri_value b, tri_value c, tri_value d);
+
+// Flops of `per_element` on each element of input 0.
+tri_cost ops_cost_per_input(const tri_op_signature *s, double per_element);
+
+// Rule of optimizer updates: param, grad, step scalars, states.
+tri_status ops_update_shape(const char *op, tri_op_signature *s);
+
+#endif
