@@ -124,7 +124,7 @@ tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind) {
     bool seed = kind == TRI_SCALAR_SEED;
     graph->scalars[kind] =
         add_value(graph, (tri_value_info){.kind = TRI_VALUE_SCALAR,
-                                          .dtype = seed ? TRI_F32 : TRI_F64,
+                                          .dtype = seed ? graph->options.dtype : TRI_F64,
                                           .shape = tri_shape_of(seed ? 1 : TRI_STEP_SCALAR_COUNT),
                                           .index = (int)kind});
     return graph->scalars[kind];

@@ -88,7 +88,7 @@ typedef struct tri_metric_info {
 } tri_metric_info;
 
 typedef enum tri_scalar_kind {
-    TRI_SCALAR_SEED, // F32 [1]: the gradient of the loss's sum: loss scale / nominal count
+    TRI_SCALAR_SEED, // [1], the graph's dtype: the gradient of the loss's sum: loss scale / nominal count
     TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
     TRI_SCALAR_KIND_COUNT
 } tri_scalar_kind;

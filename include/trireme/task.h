@@ -1,0 +1,33 @@
+// A user's own model with the whole command line: fill in a tri_task and hand it to tri_main, or
+// build it into a shared object that a recipe names as its model.
+#ifndef TRIREME_TASK_H
+#define TRIREME_TASK_H
+
+#include <trireme/graph.h>
+
+// One tensor of a sample: "images", "labels", "inputs", "targets" or "input_ids".
+typedef struct tri_field {
+    const char *name;
+    tri_dtype dtype;
+    tri_shape shape; // of one sample: images {3, {1, 28, 28}}, labels {0}
+} tri_field;
+
+enum { TRI_TASK_MAX_FIELDS = 4 };
+
+typedef struct tri_task {
+    const char *name;
+    // Builds the model: once for each size of micro-batch, for training and for evaluation. Must be
+    // a pure function of its arguments. Ends with tri_loss.
+    void (*build)(tri_graph *graph, const tri_batch *batch);
+    // What a sample looks like. May be left out (all zero); then `trireme plan` and `checkpoint
+    // init`, which never open the data, take it from the data set's kind.
+    tri_field fields[TRI_TASK_MAX_FIELDS];
+} tri_task;
+
+// The whole program: every command of `trireme` with this task as its model. Returns the exit code.
+int tri_main(int argc, char **argv, const tri_task *task);
+
+// What a shared object named as `model.name` has to define: its task.
+extern const tri_task trireme_task;
+
+#endif

@@ -1,0 +1,14 @@
+// Trireme: distributed deep-learning training. One include for everything.
+#ifndef TRIREME_TRIREME_H
+#define TRIREME_TRIREME_H
+
+#include <trireme/graph.h>
+#include <trireme/nn.h>
+#include <trireme/status.h>
+#include <trireme/task.h>
+#include <trireme/tensor.h>
+
+// "0.1.0"
+const char *tri_version(void);
+
+#endif

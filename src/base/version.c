@@ -1,0 +1,3 @@
+#include <trireme/trireme.h>
+
+const char *tri_version(void) { return TRIREME_VERSION; }

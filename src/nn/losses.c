@@ -1,0 +1,35 @@
+#include "ops/ops.h"
+
+#include <string.h>
+#include <trireme/nn.h>
+
+static void report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
+    for (int i = 0; i < g->metric_count; i++)
+        if (!strcmp(g->metrics[i].name, "accuracy")) return;
+    tri_metric(g, "accuracy",
+               tri_node_add(g, &tri_op_accuracy, (tri_value[]){scores, labels}, 2, NULL, ""));
+}
+
+static tri_value pair_loss(tri_graph *g, const tri_op *op, tri_value a, tri_value b) {
+    return tri_node_add(g, op, (tri_value[]){a, b}, 2, NULL, "");
+}
+
+tri_value tri_nll_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels) {
+    tri_value loss = pair_loss(graph, &tri_op_nll_loss, log_probabilities, labels);
+    report_accuracy(graph, log_probabilities, labels);
+    return loss;
+}
+
+tri_value tri_cross_entropy(tri_graph *graph, tri_value logits, tri_value labels) {
+    tri_value loss = pair_loss(graph, &tri_op_cross_entropy, logits, labels);
+    report_accuracy(graph, logits, labels);
+    return loss;
+}
+
+tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target) {
+    return pair_loss(graph, &tri_op_mse_loss, prediction, target);
+}
+
+tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target) {
+    return pair_loss(graph, &tri_op_relative_l2_loss, prediction, target);
+}

@@ -1,0 +1,79 @@
+#include "ops/ops.h"
+#include "pass/pass.h"
+
+#include <string.h>
+
+typedef struct autodiff {
+    tri_graph *graph;
+    bool *wanted;     // by value: depends on a trained parameter
+    tri_value *grads; // by value: its gradient so far
+} autodiff;
+
+static void mark_wanted(autodiff *a) {
+    const tri_graph *g = a->graph;
+    for (int i = 0; i < g->parameter_count; i++)
+        if (g->parameters[i].role == TRI_ROLE_TRAINED) a->wanted[g->parameters[i].value.id] = true;
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        bool any = false;
+        for (int k = 0; k < node->input_count; k++) any = any || a->wanted[node->inputs[k].id];
+        for (int k = 0; any && node->op->gradient && k < node->output_count; k++)
+            a->wanted[node->outputs[k].id] = true;
+    }
+}
+
+static void accumulate(autodiff *a, tri_value value, tri_value gradient) {
+    if (!tri_value_is(value) || !tri_value_is(gradient) || !a->wanted[value.id]) return;
+    tri_value *sum = &a->grads[value.id];
+    *sum = tri_value_is(*sum)
+               ? tri_node_add(a->graph, &tri_op_add, (tri_value[]){*sum, gradient}, 2, NULL, "")
+               : gradient;
+}
+
+static void differentiate(autodiff *a, tri_node node) {
+    tri_value out[TRI_MAX_OUTPUTS] = {{0}}, in[TRI_MAX_INPUTS] = {{0}};
+    bool wanted[TRI_MAX_INPUTS] = {false}, any = false;
+    for (int k = 0; k < node.output_count; k++) {
+        out[k] = a->grads[node.outputs[k].id];
+        any = any || tri_value_is(out[k]);
+    }
+    if (!any || !node.op->gradient) return;
+    for (int k = 0; k < node.input_count; k++) wanted[k] = a->wanted[node.inputs[k].id];
+    a->graph->block = node.block;
+    node.op->gradient(a->graph, &node, out, wanted, in);
+    for (int k = 0; k < node.input_count; k++) accumulate(a, node.inputs[k], in[k]);
+}
+
+static tri_status link_parameters(autodiff *a) {
+    tri_graph *g = a->graph;
+    for (int i = 0; i < g->parameter_count; i++) {
+        tri_parameter_info *p = &g->parameters[i];
+        if (p->role != TRI_ROLE_TRAINED) continue;
+        p->gradient = a->grads[p->value.id];
+        if (!tri_value_is(p->gradient))
+            return TRI_FAIL(TRI_BAD_INPUT, "parameter %s takes no part in the loss", p->name);
+    }
+    return TRI_OK;
+}
+
+tri_status tri_pass_autodiff(tri_graph *graph) {
+    if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
+    if (graph->metric_count == 0 || strcmp(graph->metrics[0].name, "loss") != 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "the model declares no loss: it must call tri_loss");
+    int values = graph->value_count;
+    autodiff a = {.graph = graph,
+                  .wanted = TRI_NEW_ARRAY(graph->arena, bool, values),
+                  .grads = TRI_NEW_ARRAY(graph->arena, tri_value, values)};
+    mark_wanted(&a);
+    tri_value loss = graph->metrics[0].value;
+    if (!a.wanted[loss.id]) return TRI_FAIL(TRI_BAD_INPUT, "the loss depends on no parameter");
+    a.grads[loss.id] = tri_scalar(graph, TRI_SCALAR_SEED);
+    int forward = graph->node_count, block = graph->block;
+    graph->phase = TRI_PHASE_BACKWARD;
+    for (int i = forward - 1; i >= 0; i--) differentiate(&a, graph->nodes[i]);
+    graph->phase = TRI_PHASE_FORWARD;
+    graph->block = block;
+    if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
+    TRI_TRY(link_parameters(&a));
+    return tri_graph_verify(graph);
+}

@@ -1,0 +1,88 @@
+#include "ops/ops.h"
+#include "pass/pass.h"
+
+// The graph while nodes are copied into a new list, reorders among them.
+typedef struct relayout {
+    tri_graph *graph;
+    const tri_device *device;
+    tri_value *reordered; // by value: the latest reordered copy of it, or none
+    int reordered_count;
+} relayout;
+
+// A copy of `value` in `layout`, made by a node of the current phase and block.
+static tri_value reorder(relayout *r, tri_value value, const tri_layout *layout) {
+    tri_graph *g = r->graph;
+    if ((int)value.id < r->reordered_count && tri_value_is(r->reordered[value.id])) {
+        tri_value made = r->reordered[value.id];
+        if (tri_layout_equal(&g->values[made.id].layout, layout)) return made;
+    }
+    tri_value made = tri_node_add(g, &tri_op_reorder, &value, 1, NULL, "");
+    if (!tri_value_is(made)) return made;
+    g->values[made.id].layout = *layout;
+    if ((int)value.id < r->reordered_count) r->reordered[value.id] = made;
+    return made;
+}
+
+static tri_status place_node(relayout *r, tri_node node) {
+    tri_graph *g = r->graph;
+    const tri_kernel_def *def = tri_device_select(r->device, g, &node);
+    if (!def)
+        return TRI_FAIL(TRI_UNSUPPORTED, "device %s has no kernel for %s '%s'",
+                        r->device->backend->name, node.op->name, node.name);
+    tri_layout in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
+    for (int k = 0; k < node.input_count; k++) in[k] = g->values[node.inputs[k].id].layout;
+    tri_kernel_layouts(def, r->device, g, &node, in, out);
+    g->phase = node.phase;
+    g->block = node.block;
+    for (int k = 0; k < node.input_count; k++) {
+        if (!tri_value_is(node.inputs[k])) continue;
+        tri_value_info *info = &g->values[node.inputs[k].id];
+        if (info->kind == TRI_VALUE_PARAMETER && !g->parameters[info->index].layout_chosen) {
+            g->parameters[info->index].layout_chosen = true;
+            g->parameters[info->index].layout = info->layout = in[k];
+        }
+        if (!tri_layout_equal(&info->layout, &in[k]))
+            node.inputs[k] = reorder(r, node.inputs[k], &in[k]);
+    }
+    for (int k = 0; k < node.output_count; k++) {
+        tri_value_info *info = &g->values[node.outputs[k].id];
+        info->layout = out[k];
+        info->node = g->node_count;
+    }
+    TRI_PUSH(g->arena, g->nodes, g->node_count, g->node_capacity) = node;
+    return TRI_OK;
+}
+
+// A gradient has its parameter's home order, as do its sums over ranks.
+static void place_gradients(relayout *r, const tri_node *node) {
+    tri_graph *g = r->graph;
+    for (int i = 0; i < g->parameter_count; i++) {
+        tri_parameter_info *p = &g->parameters[i];
+        for (int k = 0; k < node->output_count; k++) {
+            if (p->gradient.id != node->outputs[k].id || !tri_value_is(p->gradient)) continue;
+            if (!tri_layout_equal(&g->values[p->gradient.id].layout, &p->layout))
+                p->gradient = reorder(r, p->gradient, &p->layout);
+            break;
+        }
+    }
+}
+
+tri_status tri_pass_layout(tri_graph *graph, const tri_device *device) {
+    if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
+    relayout r = {.graph = graph,
+                  .device = device,
+                  .reordered = TRI_NEW_ARRAY(graph->arena, tri_value, graph->value_count),
+                  .reordered_count = graph->value_count};
+    tri_phase phase = graph->phase;
+    int block = graph->block, count = graph->node_count;
+    tri_node *nodes = graph->nodes;
+    graph->nodes = NULL;
+    graph->node_count = graph->node_capacity = 0;
+    for (int i = 0; i < count; i++) {
+        TRI_TRY(place_node(&r, nodes[i]));
+        place_gradients(&r, &nodes[i]);
+    }
+    graph->phase = phase;
+    graph->block = block;
+    return tri_graph_verify(graph);
+}

@@ -1,0 +1,19 @@
+// Rewrites of a graph. Each keeps what the graph computes and leaves it verified.
+#ifndef TRIREME_PASS_PASS_H
+#define TRIREME_PASS_PASS_H
+
+#include "device/device.h"
+
+// Merges chains that a device computes in one go: activation into what makes its input, ReLU and
+// dropout into max pooling, flatten into linear, log-softmax into NLL. Before autodiff.
+tri_status tri_pass_fuse(tri_graph *graph);
+// Drops nodes whose results nobody reads.
+tri_status tri_pass_sweep(tri_graph *graph);
+// Adds the backward pass: the gradient of the loss's sum with respect to every trained parameter.
+// TRI_BAD_INPUT when there is no loss or a parameter takes no part in it.
+tri_status tri_pass_autodiff(tri_graph *graph);
+// Chooses the kernel-given layouts of values and the home order of parameters, and puts reorders
+// where a kernel wants another layout. Last.
+tri_status tri_pass_layout(tri_graph *graph, const tri_device *device);
+
+#endif
