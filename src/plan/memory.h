@@ -1,0 +1,23 @@
+// Places buffers that live for a while in one stretch of memory, so that those that live at the
+// same time do not overlap.
+#ifndef TRIREME_PLAN_MEMORY_H
+#define TRIREME_PLAN_MEMORY_H
+
+#include "base/arena.h"
+
+#include <stdint.h>
+
+enum { TRI_MEMORY_ALIGNMENT = 64 };
+
+typedef struct tri_interval {
+    int64_t size_bytes;
+    int first, last; // moments of its first and last use, both included
+    int64_t offset;  // set by tri_memory_place
+} tri_interval;
+
+// Greedy by size: the largest first, each at the lowest place that is free all its life (Pisarchyk
+// and Lee, "Efficient memory management for deep neural net inference", 2020). Returns the bytes
+// needed.
+int64_t tri_memory_place(tri_arena *scratch, tri_interval *intervals, int count);
+
+#endif
