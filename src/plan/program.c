@@ -84,8 +84,19 @@ static void place_fixed(tri_program *p) {
     }
 }
 
-// A view, or an output written over its input, lies where that input lies.
-static int shared_input(const tri_program *p, const tri_node *node, const int *last_use, int at) {
+// True when nothing that lies in the memory of `value` is read after node `at`, and it is an
+// activation's.
+static bool may_overwrite(const tri_program *p, const uint32_t *home, const int *last_use,
+                          tri_value value, int at) {
+    uint32_t root = home[value.id];
+    return p->graph->values[root].kind == TRI_VALUE_RESULT &&
+           p->places[root].kind == TRI_PLACE_NONE && last_use[root] <= at &&
+           last_use[value.id] <= at;
+}
+
+// A view, or an output written over its input, lies where that input lies: its index, or -1.
+static int shared_input(const tri_program *p, const tri_node *node, const uint32_t *home,
+                        const int *last_use, int at) {
     const tri_graph *g = p->graph;
     if (node->output_count == 0 || p->places[node->outputs[0].id].kind != TRI_PLACE_NONE) return -1;
     if (node->op->flags & TRI_OP_VIEW) return 0;
@@ -93,13 +104,12 @@ static int shared_input(const tri_program *p, const tri_node *node, const int *l
     if (k < 0 || !tri_value_is(node->inputs[k])) return -1;
     const tri_value_info *in = tri_value_get(g, node->inputs[k]);
     const tri_value_info *out = tri_value_get(g, node->outputs[0]);
-    if (in->kind != TRI_VALUE_RESULT || p->places[node->inputs[k].id].kind != TRI_PLACE_NONE)
+    if (in->dtype != out->dtype || !tri_shape_equal(&in->shape, &out->shape) ||
+        !tri_layout_equal(&in->layout, &out->layout))
         return -1;
-    if (last_use[node->inputs[k].id] != at || in->dtype != out->dtype ||
-        !tri_shape_equal(&in->shape, &out->shape) || !tri_layout_equal(&in->layout, &out->layout))
-        return -1;
+    if (!may_overwrite(p, home, last_use, node->inputs[k], at)) return -1;
     for (int i = 0; i < node->input_count; i++)
-        if (i != k && node->inputs[i].id == node->inputs[k].id) return -1;
+        if (i != k && home[node->inputs[i].id] == home[node->inputs[k].id]) return -1;
     return k;
 }
 
@@ -123,7 +133,7 @@ static uint32_t *find_homes(const tri_program *p, int *last_use) {
     }
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
-        int k = shared_input(p, node, last_use, i);
+        int k = shared_input(p, node, home, last_use, i);
         if (k < 0) continue;
         uint32_t root = home[node->inputs[k].id];
         home[node->outputs[0].id] = root;
@@ -158,12 +168,19 @@ static void place_activations(tri_program *p) {
         if (home[i] != (uint32_t)i) p->places[i] = p->places[home[i]];
 }
 
+// A view costs nothing where it lies in its input's memory.
+static bool is_free_view(const tri_program *p, const tri_node *node) {
+    if (!(node->op->flags & TRI_OP_VIEW)) return false;
+    tri_place in = p->places[node->inputs[0].id], out = p->places[node->outputs[0].id];
+    return in.kind == out.kind && in.index == out.index && in.offset == out.offset;
+}
+
 static tri_status prepare_kernels(tri_program *p) {
     const tri_graph *g = p->graph;
     p->kernels = TRI_NEW_ARRAY(p->arena, tri_kernel, g->node_count);
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
-        if (node->op->flags & TRI_OP_VIEW) continue;
+        if (is_free_view(p, node)) continue;
         const tri_kernel_def *def = tri_device_select(p->device, g, node);
         TRI_ASSERT(def); // the layout pass has asked before
         TRI_TRY(tri_kernel_prepare(def, p->device, g, node, &p->kernels[i]));

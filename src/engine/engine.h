@@ -1,0 +1,72 @@
+// Runs a plan: one rank's memory, and the actions of its schedules on any device and any network.
+// It knows no strategy and no model.
+#ifndef TRIREME_ENGINE_ENGINE_H
+#define TRIREME_ENGINE_ENGINE_H
+
+#include "base/limits.h"
+#include "comm/comm.h"
+#include "nn/optimizer.h"
+#include "plan/plan.h"
+
+typedef struct tri_engine tri_engine;
+
+typedef struct tri_engine_config {
+    const tri_plan *plan; // both outlive the engine
+    tri_device *device;
+    tri_comm *replicas;             // of this rank's replicas; the rank alone: tri_comm_self_open
+    const tri_optimizer *optimizer; // copied
+} tri_engine_config;
+
+// A micro-batch on the host: one pointer per field, in the order of the model request's fields.
+typedef struct tri_engine_batch {
+    int64_t size;
+    const void *fields[TRI_MAX_DATA_FIELDS];
+} tri_engine_batch;
+
+typedef struct tri_step_input {
+    tri_step_shape shape;
+    int64_t step;   // counts data: the key of dropout
+    int64_t update; // number of this update, from 1
+    double lr;
+    double clip; // largest norm of all gradients; 0: no clipping
+    // The next micro-batch of this rank, in the order of its rounds; valid until the next call.
+    tri_status (*next)(void *context, tri_engine_batch *out);
+    void *context;
+} tri_step_input;
+
+typedef struct tri_step_output {
+    double sum[TRI_MAX_METRICS],
+        count[TRI_MAX_METRICS]; // over all replicas, in the order of the graph's metrics
+    double gradient_norm;       // of the mean gradient, before clipping; training only
+} tri_step_output;
+
+// Allocates everything. Parameters are zero until initialised or loaded.
+tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out);
+void tri_engine_destroy(tri_engine *engine); // NULL allowed
+// Initial weights of a seed: by parameter name and element, the same on every rank.
+void tri_engine_initialize(tri_engine *engine, uint64_t seed);
+// One step. Collective. TRI_NOT_FINITE names the loss or the first parameter whose gradient is not
+// finite; parameters are then as they were before.
+tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
+
+// The state by name, for checkpoints: parameters as the graph numbers them; then, per state of the
+// optimizer, the trained ones among them.
+typedef struct tri_engine_tensor {
+    const char *name; // "conv1.weight", "conv1.weight.exp_avg"; lives as long as the engine
+    tri_dtype dtype;
+    tri_shape shape;
+    tri_parameter_role role;
+    int parameter, state; // state -1: the parameter itself
+} tri_engine_tensor;
+
+int tri_engine_model_tensors(const tri_engine *engine, const tri_engine_tensor **out);
+int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tensor **out);
+// Copies elements first … first + count - 1 in row-major order.
+void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
+                     int64_t count, void *to);
+void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
+                      int64_t count, const void *from);
+// num_batches_tracked counts the updates of this run and of those whose weights it began with.
+void tri_engine_count_update(tri_engine *engine);
+
+#endif

@@ -1,0 +1,23 @@
+// The optimizers by name: which op updates a parameter, with which attributes and states.
+#ifndef TRIREME_NN_OPTIMIZER_H
+#define TRIREME_NN_OPTIMIZER_H
+
+#include "nn/options.h"
+#include "ops/ops.h"
+
+enum { TRI_MAX_OPTIMIZER_STATES = 2 };
+
+typedef struct tri_optimizer {
+    const tri_op *op;
+    union {
+        tri_sgd_attr sgd;
+        tri_adam_attr adam;
+        tri_adadelta_attr adadelta;
+    } attr;
+    int state_count; // F32, as large as the parameter, zero at first
+    const char *state_names[TRI_MAX_OPTIMIZER_STATES]; // PyTorch's: "exp_avg", …
+} tri_optimizer;
+
+tri_status tri_optimizer_make(const tri_optimizer_options *options, tri_optimizer *out);
+
+#endif

@@ -1,0 +1,140 @@
+#include "plan/plan.h"
+
+#include "data/sampler.h"
+
+// The program of that size and mode, made at its first use.
+static tri_status find_program(tri_plan *plan, tri_device *device, const tri_plan_request *request,
+                               int64_t batch, bool training, tri_program **out) {
+    for (int i = 0; i < plan->program_count; i++) {
+        tri_program *p = plan->programs[i];
+        if (p->batch != batch || p->training != training) continue;
+        *out = p;
+        return TRI_OK;
+    }
+    TRI_ASSERT(plan->program_count < TRI_MAX_PROGRAMS);
+    tri_model_request model = *request->model;
+    model.options.training = training;
+    TRI_TRY(tri_program_create(plan->arena, device, &model, batch, out));
+    plan->programs[plan->program_count++] = *out;
+    return TRI_OK;
+}
+
+// A parameter has one home order in all programs.
+static tri_status check_homes(const tri_graph *a, const tri_graph *b) {
+    if (a->parameter_count != b->parameter_count || a->block_count != b->block_count)
+        return TRI_FAIL(TRI_BAD_INPUT, "the model has other parameters for another batch size or "
+                                       "in evaluation: its build function must not do that");
+    for (int i = 0; i < a->parameter_count; i++)
+        TRI_ASSERT(tri_layout_equal(&a->parameters[i].layout, &b->parameters[i].layout) ||
+                   !b->parameters[i].layout_chosen);
+    return TRI_OK;
+}
+
+static tri_status plan_step(tri_plan *plan, tri_device *device, const tri_plan_request *request,
+                            tri_step_shape shape) {
+    tri_step_plan *step = &plan->steps[shape];
+    bool training = shape != TRI_STEP_EVALUATE;
+    int64_t samples = request->step_samples[shape], replicas = plan->replicas;
+    int64_t micro = training ? request->micro : request->eval_micro;
+    int64_t replica = tri_mesh_replica(&plan->mesh, plan->rank);
+    step->samples = samples;
+    step->rounds = (int)tri_micro_batch_rounds(samples, micro, replicas);
+    step->items = TRI_NEW_ARRAY(plan->arena, tri_round, step->rounds);
+    int64_t *sizes = TRI_NEW_ARRAY(plan->arena, int64_t, step->rounds);
+    int active = 0;
+    for (int i = 0; i < step->rounds; i++) {
+        tri_micro_batch m = tri_micro_batch_of(samples, micro, replicas, replica, i);
+        step->items[i] = (tri_round){.first = m.first, .size = m.size};
+        sizes[i] = m.size;
+        if (m.size == 0) continue;
+        active++;
+        TRI_TRY(find_program(plan, device, request, m.size, training, &step->items[i].program));
+    }
+    plan->accumulates = plan->accumulates || (training && active > 1);
+    if (plan->program_count == 0) { // a rank without a micro-batch still has all parameters
+        tri_program *program;
+        TRI_TRY(find_program(plan, device, request, 1, training, &program));
+    }
+    plan->graph = plan->programs[0]->graph;
+    bool *has_state = TRI_NEW_ARRAY(plan->arena, bool, plan->graph->block_count);
+    for (int i = 0; i < plan->graph->parameter_count; i++)
+        if (plan->graph->parameters[i].role != TRI_ROLE_COUNTER)
+            has_state[plan->graph->parameters[i].block] = true;
+    tri_schedule_request schedule = {.blocks = plan->graph->block_count,
+                                     .has_state = has_state,
+                                     .rounds = step->rounds,
+                                     .round_sizes = sizes,
+                                     .replicas = (int)replicas,
+                                     .training = training};
+    return tri_schedule_make(plan->arena, plan->strategy, &schedule, &step->schedule);
+}
+
+static void size_memory(tri_plan *plan, const tri_plan_request *request) {
+    tri_memory_plan *m = &plan->memory;
+    int64_t flat = plan->flat.elements * (int64_t)sizeof(float), block = 0;
+    for (int i = 0; i < plan->flat.block_count; i++)
+        if (plan->flat.blocks[i].elements > block) block = plan->flat.blocks[i].elements;
+    m->parameters = flat;
+    m->gradients = flat + (plan->accumulates ? block * (int64_t)sizeof(float) : 0);
+    m->optimizer = flat * request->optimizer_states;
+    for (int i = 0; i < plan->program_count; i++) {
+        const tri_program *p = plan->programs[i];
+        int64_t held = p->activation_bytes + p->input_bytes + p->result_bytes;
+        if (held > m->activations) m->activations = held;
+        if (p->workspace_bytes > m->workspace) m->workspace = p->workspace_bytes;
+    }
+    m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
+              m->communication;
+}
+
+static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request *request) {
+    if (plan->replicas == 1 || request->micro > 0) return TRI_OK;
+    for (int i = 0; i < plan->graph->parameter_count; i++)
+        if (plan->graph->parameters[i].role == TRI_ROLE_STATISTIC)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "batch norm (%s) on several replicas needs batch.micro or "
+                            "trainer.sync_batchnorm to be set: else its result would depend on "
+                            "how many there are",
+                            plan->graph->parameters[i].name);
+    return TRI_OK;
+}
+
+static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_request *request) {
+    if (plan->strategy->needs_one_rank && plan->mesh.ranks > 1)
+        return TRI_FAIL(TRI_BAD_INPUT, "strategy.name: '%s' is for one rank, not %d; use ddp",
+                        plan->strategy->name, plan->mesh.ranks);
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
+        if (request->step_samples[i] > 0)
+            TRI_TRY(plan_step(plan, device, request, (tri_step_shape)i));
+    if (!plan->graph) return TRI_FAIL(TRI_BAD_INPUT, "there is no step to plan");
+    for (int i = 1; i < plan->program_count; i++)
+        TRI_TRY(check_homes(plan->graph, plan->programs[i]->graph));
+    TRI_TRY(check_batch_norm(plan, request));
+    plan->flat = tri_flat_make(plan->arena, plan->graph);
+    size_memory(plan, request);
+    return TRI_OK;
+}
+
+tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
+                           tri_plan **out) {
+    tri_arena *arena = tri_arena_create(parent, "plan");
+    tri_plan *plan = TRI_NEW(arena, tri_plan);
+    *plan = (tri_plan){.arena = arena,
+                       .mesh = request->mesh,
+                       .rank = request->rank,
+                       .replicas = tri_mesh_replicas(&request->mesh),
+                       .strategy = request->strategy};
+    tri_status status = make_plan(plan, device, request);
+    if (status != TRI_OK) {
+        tri_plan_destroy(plan);
+        return status;
+    }
+    *out = plan;
+    return TRI_OK;
+}
+
+void tri_plan_destroy(tri_plan *plan) {
+    if (!plan) return;
+    for (int i = 0; i < plan->program_count; i++) tri_program_destroy(plan->programs[i]);
+    tri_arena_destroy(plan->arena);
+}
