@@ -8,7 +8,9 @@ enum { TRI_MESSAGE_MAX_BYTES = 1024 };
 
 // Records the thread's message (file and line are shown at log level debug) and returns `status`.
 // The message names what failed (file, key, parameter, rank) and what to do; it has no line feed.
-#define TRI_FAIL(status, ...) tri_status_fail((status), __FILE__, __LINE__, __VA_ARGS__)
+// `status` is evaluated twice, so that the compiler sees that a failure is no TRI_OK.
+#define TRI_FAIL(status, ...)                                                                      \
+    (tri_status_fail((status), __FILE__, __LINE__, __VA_ARGS__), (status))
 tri_status tri_status_fail(tri_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
