@@ -1,0 +1,48 @@
+#include "device/ref/node.h"
+
+#include <string.h>
+
+enum { MOVE_CHUNK = 1024 };
+
+// Between any two layouts, through a chunk of plain elements. Padding of the result becomes 0.
+static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const ref_node *node = kernel->state;
+    const tri_shape *shape = &node->s.in[0];
+    size_t bytes = tri_dtype_bytes(node->s.in_type[0]);
+    int64_t count = ref_count(shape), taken = tri_layout_elements(&node->out_layout, shape);
+    uint64_t chunk[MOVE_CHUNK]; // for elements of up to 8 bytes
+    if (taken != count) memset(args->out[0], 0, (size_t)taken * bytes);
+    for (int64_t first = 0; first < count; first += MOVE_CHUNK) {
+        int64_t some = count - first < MOVE_CHUNK ? count - first : MOVE_CHUNK;
+        tri_layout_to_plain(&node->in_layout, shape, bytes, args->in[0], chunk, first, some);
+        tri_layout_from_plain(&node->out_layout, shape, bytes, chunk, args->out[0], first, some);
+    }
+    return TRI_OK;
+}
+
+// Any layouts: it takes its input as it is, and whoever put it there chose the output's.
+static void reorder_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                            tri_layout *in, tri_layout *out) {
+    out[0] = tri_value_get(graph, node->outputs[0])->layout;
+}
+
+const tri_kernel_def ref_reorder = {.op = &tri_op_reorder,
+                                    .name = "ref",
+                                    .layouts = reorder_layouts,
+                                    .prepare = ref_prepare,
+                                    .run = reorder_run,
+                                    .release = ref_release};
+
+// A view has its input's memory already; elsewhere the elements are copied.
+static tri_status reshape_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const ref_node *node = kernel->state;
+    size_t bytes = (size_t)ref_count(&node->s.in[0]) * tri_dtype_bytes(node->s.in_type[0]);
+    if (args->out[0] != args->in[0]) memmove(args->out[0], args->in[0], bytes);
+    return TRI_OK;
+}
+
+const tri_kernel_def ref_reshape = {.op = &tri_op_reshape,
+                                    .name = "ref",
+                                    .prepare = ref_prepare,
+                                    .run = reshape_run,
+                                    .release = ref_release};

@@ -1,0 +1,59 @@
+#include "device/ref/node.h"
+
+#include "base/philox.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_float(tri_dtype dtype) { return dtype == TRI_F32 || dtype == TRI_F64; }
+
+// Doubles of a row that a kernel sums into.
+static int64_t row_length(const tri_node *node, const tri_op_signature *s) {
+    if (node->op == &tri_op_conv2d) return s->out[0].dims[3];
+    if (node->op == &tri_op_conv2d_grad_input) return s->out[0].dims[3];
+    if (node->op == &tri_op_linear_grad_input) return s->in[1].dims[1];
+    if (node->op == &tri_op_linear_grad_weight) return s->out[0].dims[1];
+    return 0;
+}
+
+tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                       tri_kernel *kernel) {
+    ref_node *state = calloc(1, sizeof *state + node->op->attr_bytes);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for kernel %s", node->op->name);
+    state->s = tri_node_signature(graph, node);
+    state->dtype = is_float(state->s.in_type[0]) ? state->s.in_type[0] : state->s.out_type[0];
+    state->in_layout = tri_value_get(graph, node->inputs[0])->layout;
+    if (node->output_count) state->out_layout = tri_value_get(graph, node->outputs[0])->layout;
+    if (node->op->attr_bytes) memcpy(state->attr, node->attr, node->op->attr_bytes);
+    kernel->state = state;
+    kernel->workspace_bytes = (size_t)row_length(node, &state->s) * sizeof(double);
+    return TRI_OK;
+}
+
+void ref_release(tri_kernel *kernel) { free(kernel->state); }
+
+ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position) {
+    ref_mask mask = {.key = key, .scale = p < 1 ? 1 / (1 - p) : 0};
+    if (p <= 0) return mask; // position may be missing
+    mask.step = (uint64_t)position[0];
+    mask.first = (uint32_t)position[1];
+    mask.threshold = p < 1 ? (uint32_t)(p * 4294967296.0) : 0;
+    return mask;
+}
+
+double ref_mask_at(const ref_mask *mask, int64_t sample, int64_t element) {
+    if (mask->threshold == 0) return mask->scale;
+    uint32_t word =
+        tri_philox_at(mask->key, mask->step, mask->first + (uint32_t)sample, (uint64_t)element);
+    return word >= mask->threshold ? mask->scale : 0;
+}
+
+tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes) {
+    if (label == TRI_IGNORED_LABEL || (label >= 0 && label < classes)) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "label %" PRId64 " of sample %" PRId64
+                    " of the micro-batch is no class: classes are 0 to %" PRId64
+                    ", or -100 for none",
+                    label, sample, classes - 1);
+}

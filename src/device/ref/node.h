@@ -1,0 +1,52 @@
+// What every kernel of this device keeps of its node, and how a kernel is declared.
+#ifndef TRIREME_DEVICE_REF_NODE_H
+#define TRIREME_DEVICE_REF_NODE_H
+
+#include "device/ref/ref.h"
+
+typedef struct ref_node {
+    tri_op_signature s;
+    tri_dtype dtype;                  // F32 or F64: which body computes it
+    tri_layout in_layout, out_layout; // of input 0 and output 0
+    _Alignas(16) char attr[];
+} ref_node;
+
+tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                       tri_kernel *kernel);
+void ref_release(tri_kernel *kernel);
+
+// Defines ref_<op> from <op>_f32 and <op>_f64: tri_status (const ref_node *, const tri_kernel_args
+// *).
+#define REF_KERNEL(op_name)                                                                        \
+    static tri_status op_name##_run(const tri_kernel *kernel, const tri_kernel_args *args) {       \
+        const ref_node *node = kernel->state;                                                      \
+        return node->dtype == TRI_F64 ? op_name##_f64(node, args) : op_name##_f32(node, args);     \
+    }                                                                                              \
+    const tri_kernel_def ref_##op_name = {.op = &tri_op_##op_name,                                 \
+                                          .name = "ref",                                           \
+                                          .prepare = ref_prepare,                                  \
+                                          .run = op_name##_run,                                    \
+                                          .release = ref_release};
+
+static inline int64_t ref_count(const tri_shape *shape) { return tri_shape_count(shape); }
+
+// What tri_activation does to one number; NaN stays NaN.
+static inline double ref_activate(int64_t activation, double slope, double x) {
+    if (activation == TRI_ACTIVATION_NONE || x > 0) return x;
+    return activation == TRI_ACTIVATION_RELU && x <= 0 ? 0 : x * slope;
+}
+
+// Dropout of one sample: see tri_dropout_attr.
+typedef struct ref_mask {
+    uint64_t key, step;
+    uint32_t first, threshold;
+    double scale; // 0: everything is dropped
+} ref_mask;
+ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position);
+// The factor of element `element` of sample `sample` of the micro-batch: 0 or 1 / (1 - p).
+double ref_mask_at(const ref_mask *mask, int64_t sample, int64_t element);
+
+// TRI_BAD_INPUT unless the label is TRI_IGNORED_LABEL or one of `classes`.
+tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes);
+
+#endif
