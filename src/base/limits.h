@@ -13,7 +13,7 @@ enum {
     TRI_MAX_RECIPE_BYTES = 1 << 20,
     TRI_MAX_TREE_NODES = 1 << 16, // of a YAML or JSON document, aliases expanded
     TRI_MAX_TREE_DEPTH = 64,
-    TRI_MAX_BATCH = 1 << 24,              // samples of a step
+    TRI_MAX_BATCH = 1 << 24,                // samples of a step
     TRI_MAX_TENSORS = 1 << 20,              // of one safetensors file
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes; the format's own bound
     TRI_MAX_METRICS = 16,                   // of one model
@@ -23,6 +23,12 @@ enum {
     TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,   // hashed on its own
     TRI_DEFAULT_TIMEOUT_MS = 300000,        // of a collective that makes no progress
     TRI_STORE_ANSWER_MS = 30000,            // rank 0's thread, on a host that is overloaded
+    TRI_SHM_EAGER_BYTES = 4096,             // of one rank's part: travels with the announcement
+    TRI_SHM_STAGE_BYTES = 1 << 20,          // of one rank's staging memory
+    TRI_SHM_PAIR_BYTES = 1 << 16,           // of the pipe between two ranks
+    TRI_SHM_CHUNK_BYTES = 128 << 10,        // done between two looks at the others
+    TRI_SHM_SPIN_US = 100,                  // before a waiting rank sleeps, when all have a core
+    TRI_SHM_CHECK_MS = 100,                 // between two looks at whether the others live
     TRI_HEARTBEAT_MS = 500,
     TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,

@@ -44,6 +44,7 @@ typedef struct tri_comm_op {
     int peer;          // of send and recv
     const char *label; // who asks ("REDUCE block conv2, step 17"); named in errors; must live until
                        // waited for
+    bool waits;        // a hint: the caller waits at once, nothing need run behind its back
 } tri_comm_op;
 
 // Names an operation that was started; value 0 is none.

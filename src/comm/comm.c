@@ -1,0 +1,95 @@
+#include "comm/comm.h"
+
+#include "comm/op.h"
+
+static const char *const kind_names[TRI_COMM_KIND_COUNT] = {
+    [TRI_COMM_ALL_REDUCE] = "all_reduce",
+    [TRI_COMM_REDUCE_SCATTER] = "reduce_scatter",
+    [TRI_COMM_ALL_GATHER] = "all_gather",
+    [TRI_COMM_ALL_TO_ALL] = "all_to_all",
+    [TRI_COMM_BROADCAST] = "broadcast",
+    [TRI_COMM_SEND] = "send",
+    [TRI_COMM_RECV] = "recv",
+    [TRI_COMM_BARRIER] = "barrier",
+};
+
+const char *tri_comm_kind_name(tri_comm_kind kind) {
+    return (unsigned)kind < TRI_COMM_KIND_COUNT ? kind_names[kind] : "unknown operation";
+}
+
+tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op) {
+    tri_comm_op now = *op;
+    now.waits = true;
+    tri_comm_ticket ticket;
+    TRI_TRY(comm->backend->start(comm, &now, 1, &ticket));
+    return comm->backend->wait(comm, ticket);
+}
+
+tri_status tri_comm_barrier(tri_comm *comm, const char *label) {
+    return tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BARRIER, .label = label});
+}
+
+void tri_comm_close(tri_comm *comm) {
+    if (comm) comm->backend->close(comm);
+}
+
+static bool reduces(tri_dtype dtype) {
+    return dtype == TRI_F32 || dtype == TRI_F64 || dtype == TRI_I64 || dtype == TRI_I32;
+}
+
+tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op) {
+    const char *label = op->label ? op->label : "";
+    if ((unsigned)op->kind >= TRI_COMM_KIND_COUNT)
+        return TRI_FAIL(TRI_BAD_INPUT, "operation '%s': no kind %d", label, (int)op->kind);
+    if (op->kind == TRI_COMM_BARRIER) return TRI_OK;
+    const char *name = tri_comm_kind_name(op->kind);
+    if ((unsigned)op->dtype >= TRI_DTYPE_COUNT)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': no element type %d", name, label, (int)op->dtype);
+    int64_t limit = INT64_MAX / 16 / comm->size;
+    if (op->count < 0 || op->count > limit)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': %lld elements are not possible", name, label,
+                        (long long)op->count);
+    if (op->kind == TRI_COMM_BROADCAST && (op->root < 0 || op->root >= comm->size))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': root %d is none of %d ranks", name, label,
+                        op->root, comm->size);
+    if (tri_comm_kind_is_pair(op->kind) && (op->peer < 0 || op->peer >= comm->size))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': peer %d is none of %d ranks", name, label,
+                        op->peer, comm->size);
+    if (!tri_comm_kind_reduces(op->kind)) return TRI_OK;
+    if ((unsigned)op->reduction > TRI_REDUCE_MIN)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': no reduction %d", name, label, (int)op->reduction);
+    if (!reduces(op->dtype))
+        return TRI_FAIL(TRI_UNSUPPORTED, "%s '%s': %s does not reduce; F32, F64, I64 and I32 do",
+                        name, label, tri_dtype_name(op->dtype));
+    return TRI_OK;
+}
+
+int64_t tri_comm_send_count(const tri_comm_op *op, int size) {
+    switch (op->kind) {
+    case TRI_COMM_ALL_REDUCE:
+    case TRI_COMM_ALL_GATHER:
+    case TRI_COMM_BROADCAST:
+    case TRI_COMM_SEND:
+        return op->count;
+    case TRI_COMM_REDUCE_SCATTER:
+    case TRI_COMM_ALL_TO_ALL:
+        return op->count * size;
+    default:
+        return 0;
+    }
+}
+
+int64_t tri_comm_recv_count(const tri_comm_op *op, int size) {
+    switch (op->kind) {
+    case TRI_COMM_ALL_REDUCE:
+    case TRI_COMM_REDUCE_SCATTER:
+    case TRI_COMM_BROADCAST:
+    case TRI_COMM_RECV:
+        return op->count;
+    case TRI_COMM_ALL_GATHER:
+    case TRI_COMM_ALL_TO_ALL:
+        return op->count * size;
+    default:
+        return 0;
+    }
+}

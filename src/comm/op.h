@@ -1,0 +1,24 @@
+// What an operation asks for, in elements and bytes; shared by the backends.
+#ifndef TRIREME_COMM_OP_H
+#define TRIREME_COMM_OP_H
+
+#include "comm/comm.h"
+
+// TRI_BAD_INPUT for a kind, count, root or peer that cannot be, TRI_UNSUPPORTED for a type that
+// does not reduce.
+tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op);
+
+// Elements that one rank reads from `send` and writes to `recv`; 0 where the kind has none. The
+// send of a broadcast is counted on every rank, though only the root's is read.
+int64_t tri_comm_send_count(const tri_comm_op *op, int size);
+int64_t tri_comm_recv_count(const tri_comm_op *op, int size);
+
+static inline bool tri_comm_kind_is_pair(tri_comm_kind kind) {
+    return kind == TRI_COMM_SEND || kind == TRI_COMM_RECV;
+}
+
+static inline bool tri_comm_kind_reduces(tri_comm_kind kind) {
+    return kind == TRI_COMM_ALL_REDUCE || kind == TRI_COMM_REDUCE_SCATTER;
+}
+
+#endif

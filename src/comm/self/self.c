@@ -1,0 +1,144 @@
+// One rank alone: every operation is done when it was started.
+#include "base/status.h"
+#include "comm/comm.h"
+#include "comm/op.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SELF_ALIGNMENT = 64, SELF_PAGE = 4096 };
+
+typedef struct self_comm {
+    tri_comm head;
+    uint64_t started;
+    tri_status failed; // TRI_OK while all is well
+    _Atomic int aborted;
+    char why[TRI_MESSAGE_MAX_BYTES];
+} self_comm;
+
+static self_comm *self_of(tri_comm *comm) { return (self_comm *)comm; }
+
+static tri_status self_check(self_comm *self) {
+    if (atomic_load(&self->aborted) == 2) return TRI_FAIL(TRI_PEER_LOST, "%s", self->why);
+    if (self->failed) return TRI_FAIL(self->failed, "%s", self->why);
+    return TRI_OK;
+}
+
+static tri_status self_break(self_comm *self, tri_status status) {
+    self->failed = status;
+    memcpy(self->why, tri_error_message(), sizeof self->why);
+    self->why[sizeof self->why - 1] = 0;
+    return status;
+}
+
+static void self_close(tri_comm *comm) { free(comm); }
+
+static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out) {
+    *out = NULL;
+    TRI_TRY(self_check(self_of(comm)));
+    return colour < 0 ? TRI_OK : tri_comm_self_open(out);
+}
+
+static tri_status self_alloc(tri_comm *comm, size_t size_bytes, void **out) {
+    *out = NULL;
+    TRI_TRY(self_check(self_of(comm)));
+    size_t alignment = size_bytes >= SELF_PAGE ? SELF_PAGE : SELF_ALIGNMENT;
+    if (size_bytes > SIZE_MAX / 2)
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a buffer of %zu bytes", size_bytes);
+    size_t rounded = (size_bytes + alignment) / alignment * alignment;
+    void *memory = aligned_alloc(alignment, rounded);
+    if (!memory) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a buffer of %zu bytes", size_bytes);
+    memset(memory, 0, rounded);
+    *out = memory;
+    return TRI_OK;
+}
+
+static void self_free(tri_comm *comm, void *memory) { free(memory); }
+
+static void self_move(const tri_comm_op *send, const tri_comm_op *recv) {
+    size_t bytes = (size_t)send->count * tri_dtype_bytes(send->dtype);
+    if (bytes > 0 && send->send != recv->recv) memmove(recv->recv, send->send, bytes);
+}
+
+// The n-th operation of `kind` in the group; NULL when there are fewer.
+static const tri_comm_op *self_nth(const tri_comm_op *ops, int count, tri_comm_kind kind, int n) {
+    for (int i = 0; i < count; i++)
+        if (ops[i].kind == kind && n-- == 0) return &ops[i];
+    return NULL;
+}
+
+// A rank alone can only send to itself, and within one group, as anything else would wait for ever.
+static tri_status self_pairs(const tri_comm_op *ops, int count) {
+    for (int n = 0;; n++) {
+        const tri_comm_op *send = self_nth(ops, count, TRI_COMM_SEND, n);
+        const tri_comm_op *recv = self_nth(ops, count, TRI_COMM_RECV, n);
+        if (!send && !recv) return TRI_OK;
+        if (!send || !recv) {
+            const tri_comm_op *one = send ? send : recv;
+            return TRI_FAIL(TRI_MISMATCH, "%s '%s' of a rank to itself has no partner in its group",
+                            tri_comm_kind_name(one->kind), one->label ? one->label : "");
+        }
+        if (send->dtype != recv->dtype || send->count != recv->count)
+            return TRI_FAIL(TRI_MISMATCH, "send '%s' has %lld %s but recv '%s' wants %lld %s",
+                            send->label ? send->label : "", (long long)send->count,
+                            tri_dtype_name(send->dtype), recv->label ? recv->label : "",
+                            (long long)recv->count, tri_dtype_name(recv->dtype));
+        self_move(send, recv);
+    }
+}
+
+static tri_status self_start(tri_comm *comm, const tri_comm_op *ops, int count,
+                             tri_comm_ticket *out) {
+    self_comm *self = self_of(comm);
+    TRI_TRY(self_check(self));
+    for (int i = 0; i < count; i++) {
+        tri_status status = tri_comm_op_check(comm, &ops[i]);
+        if (status) return self_break(self, status);
+    }
+    for (int i = 0; i < count; i++)
+        if (!tri_comm_kind_is_pair(ops[i].kind) && ops[i].kind != TRI_COMM_BARRIER)
+            self_move(&ops[i], &ops[i]);
+    tri_status status = self_pairs(ops, count);
+    if (status) return self_break(self, status);
+    self->started += (uint64_t)count;
+    *out = (tri_comm_ticket){self->started};
+    return TRI_OK;
+}
+
+static bool self_test(tri_comm *comm, tri_comm_ticket ticket) { return true; }
+
+static tri_status self_wait(tri_comm *comm, tri_comm_ticket ticket) {
+    self_comm *self = self_of(comm);
+    TRI_ASSERT(ticket.value <= self->started);
+    return self_check(self);
+}
+
+static void self_abort(tri_comm *comm, const char *why) {
+    self_comm *self = self_of(comm);
+    int expected = 0;
+    if (!atomic_compare_exchange_strong(&self->aborted, &expected, 1)) return;
+    strncpy(self->why, why, sizeof self->why - 1);
+    atomic_store(&self->aborted, 2);
+}
+
+static const tri_comm_backend self_backend = {
+    .name = "self",
+    .close = self_close,
+    .split = self_split,
+    .alloc = self_alloc,
+    .free = self_free,
+    .start = self_start,
+    .test = self_test,
+    .wait = self_wait,
+    .abort = self_abort,
+};
+
+tri_status tri_comm_self_open(tri_comm **out) {
+    self_comm *self = calloc(1, sizeof *self);
+    if (!self) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    self->head = (tri_comm){.backend = &self_backend, .rank = 0, .size = 1};
+    *out = &self->head;
+    return TRI_OK;
+}

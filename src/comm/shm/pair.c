@@ -1,0 +1,156 @@
+// Sends and receives. The ones of a group advance side by side, those of one pair and direction in
+// order.
+#include "comm/shm/internal.h"
+#include "comm/shm/reduce.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static shm_pair *pair_of(shm_comm *comm, int from, int to) {
+    return &comm->pairs[(size_t)from * (size_t)comm->head.size + (size_t)to];
+}
+
+static char *pipe_of(shm_comm *comm, int from, int to) {
+    return comm->pipes + ((size_t)from * (size_t)comm->head.size + (size_t)to) * TRI_SHM_PAIR_BYTES;
+}
+
+static size_t bytes_of(const tri_comm_op *op) {
+    return (size_t)op->count * tri_dtype_bytes(op->dtype);
+}
+
+static void pair_ring(shm_comm *comm, int peer) {
+    atomic_thread_fence(memory_order_seq_cst);
+    shm_ring(comm->family, comm->world[peer]);
+}
+
+static shm_pending *pairs_item(shm_comm *comm, int index) {
+    return shm_at(comm,
+                  atomic_load_explicit(&comm->completed, memory_order_relaxed) + (uint64_t)index);
+}
+
+void shm_pairs_begin(shm_comm *comm) {
+    const shm_pending *first = pairs_item(comm, 0);
+    shm_act(comm->family, first->op.kind,
+            atomic_load_explicit(&comm->completed, memory_order_relaxed) + 1, first->op.label);
+}
+
+const shm_pending *shm_pairs_waiting(shm_comm *comm) {
+    for (int i = 0; i < comm->current.pairs; i++)
+        if (!pairs_item(comm, i)->done) return pairs_item(comm, i);
+    return NULL;
+}
+
+static bool pair_is_next(shm_comm *comm, int index) {
+    const shm_pending *item = pairs_item(comm, index);
+    for (int i = 0; i < index; i++) {
+        const shm_pending *before = pairs_item(comm, i);
+        if (!before->done && before->op.kind == item->op.kind && before->op.peer == item->op.peer)
+            return false;
+    }
+    return true;
+}
+
+static bool send_post(shm_comm *comm, shm_pending *item, shm_pair *pair) {
+    uint64_t posted = atomic_load_explicit(&pair->posted, memory_order_relaxed);
+    if (atomic_load_explicit(&pair->received, memory_order_acquire) != posted) return false;
+    pair->dtype = item->op.dtype;
+    pair->count = item->op.count;
+    pair->place = shm_place_of(comm, item->op.send, bytes_of(&item->op));
+    snprintf(pair->label, sizeof pair->label, "%s", item->op.label ? item->op.label : "");
+    item->message = posted + 1;
+    item->posted = true;
+    // A message through the pipe counts as moved by the pipe; one in place has nothing to move.
+    if (pair->place.region) item->moved = bytes_of(&item->op);
+    atomic_store_explicit(&pair->posted, item->message, memory_order_release);
+    pair_ring(comm, item->op.peer);
+    return true;
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+// Bytes of the pipe at position `at` that lie in one stretch.
+static size_t pipe_stretch(uint64_t at) { return TRI_SHM_PAIR_BYTES - at % TRI_SHM_PAIR_BYTES; }
+
+static bool send_advance(shm_comm *comm, shm_pending *item) {
+    int me = comm->head.rank;
+    shm_pair *pair = pair_of(comm, me, item->op.peer);
+    bool moved = !item->posted && send_post(comm, item, pair);
+    if (!item->posted) return false;
+    size_t left = bytes_of(&item->op) - item->moved;
+    if (left > 0) {
+        uint64_t head = atomic_load_explicit(&pair->head, memory_order_relaxed);
+        uint64_t tail = atomic_load_explicit(&pair->tail, memory_order_acquire);
+        size_t n = least(least(left, TRI_SHM_PAIR_BYTES - (head - tail)), pipe_stretch(head));
+        if (n == 0) return moved;
+        memcpy(pipe_of(comm, me, item->op.peer) + head % TRI_SHM_PAIR_BYTES,
+               (const char *)item->op.send + item->moved, n);
+        item->moved += n;
+        atomic_store_explicit(&pair->head, head + n, memory_order_release);
+        pair_ring(comm, item->op.peer);
+        return true;
+    }
+    if (atomic_load_explicit(&pair->received, memory_order_acquire) < item->message) return moved;
+    item->done = true;
+    return true;
+}
+
+static bool recv_meet(shm_comm *comm, shm_pending *item, shm_pair *pair) {
+    uint64_t received = atomic_load_explicit(&pair->received, memory_order_relaxed);
+    if (atomic_load_explicit(&pair->posted, memory_order_acquire) == received) return false;
+    if (pair->dtype != item->op.dtype || pair->count != item->op.count) {
+        shm_fail(comm, TRI_MISMATCH,
+                 "ranks disagree: rank %d calls send '%s' of %lld %s, rank %d calls recv '%s' of "
+                 "%lld %s",
+                 item->op.peer, pair->label, (long long)pair->count,
+                 tri_dtype_name((tri_dtype)pair->dtype), comm->head.rank,
+                 item->op.label ? item->op.label : "", (long long)item->op.count,
+                 tri_dtype_name(item->op.dtype));
+        return false;
+    }
+    item->message = received + 1;
+    item->posted = true;
+    return true;
+}
+
+static bool recv_advance(shm_comm *comm, shm_pending *item) {
+    int me = comm->head.rank;
+    shm_pair *pair = pair_of(comm, item->op.peer, me);
+    bool moved = !item->posted && recv_meet(comm, item, pair);
+    if (!item->posted) return false;
+    size_t left = bytes_of(&item->op) - item->moved;
+    char *to = (char *)item->op.recv + item->moved;
+    if (left > 0 && pair->place.region) {
+        const char *from = shm_place_find(comm->family, pair->place);
+        size_t n = least(left, TRI_SHM_CHUNK_BYTES);
+        shm_copy(to, from + item->moved, n, bytes_of(&item->op) > SHM_STREAM_BYTES);
+        item->moved += n;
+        moved = true;
+    } else if (left > 0) {
+        uint64_t tail = atomic_load_explicit(&pair->tail, memory_order_relaxed);
+        uint64_t head = atomic_load_explicit(&pair->head, memory_order_acquire);
+        size_t n = least(least(left, head - tail), pipe_stretch(tail));
+        if (n == 0) return moved;
+        memcpy(to, pipe_of(comm, item->op.peer, me) + tail % TRI_SHM_PAIR_BYTES, n);
+        item->moved += n;
+        atomic_store_explicit(&pair->tail, tail + n, memory_order_release);
+        if (item->moved < bytes_of(&item->op)) pair_ring(comm, item->op.peer);
+        moved = true;
+    }
+    if (item->moved < bytes_of(&item->op)) return moved;
+    item->done = true;
+    atomic_store_explicit(&pair->received, item->message, memory_order_release);
+    pair_ring(comm, item->op.peer);
+    return true;
+}
+
+shm_progress shm_pairs_advance(shm_comm *comm) {
+    bool moved = false;
+    for (int i = 0; i < comm->current.pairs && !shm_failed(comm); i++) {
+        shm_pending *item = pairs_item(comm, i);
+        if (item->done || !pair_is_next(comm, i)) continue;
+        moved |=
+            item->op.kind == TRI_COMM_SEND ? send_advance(comm, item) : recv_advance(comm, item);
+        if (item->done) comm->current.pairs_done++;
+    }
+    return moved ? SHM_MOVED : SHM_BLOCKED;
+}

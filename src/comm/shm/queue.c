@@ -1,0 +1,219 @@
+// Operations in order: who carries them out, and how long a caller spins and sleeps.
+//
+// Whoever sets `executing` may advance the operation at the head of the queue: the thread that
+// waits for it, or the worker while nobody waits. Both do it in bounded pieces.
+#include "comm/op.h"
+#include "comm/shm/internal.h"
+
+#include "base/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHM_SPINS_PER_CLOCK = 64 };
+
+bool shm_try_execute(shm_comm *comm) {
+    if (atomic_load_explicit(&comm->executing, memory_order_relaxed)) return false;
+    return !atomic_exchange_explicit(&comm->executing, 1, memory_order_acquire);
+}
+
+void shm_end_execute(shm_comm *comm) {
+    atomic_store_explicit(&comm->executing, 0, memory_order_release);
+}
+
+// For a caller that does not stay: the worker may have found it at work and gone to sleep.
+static void queue_hand_over(shm_comm *comm) {
+    shm_end_execute(comm);
+    atomic_thread_fence(memory_order_seq_cst);
+    shm_ring(comm->family, comm->family->rank);
+}
+
+static void queue_complete(shm_comm *comm, uint64_t count) {
+    shm_rest(comm->family);
+    memset(&comm->current, 0, offsetof(shm_current, from));
+    atomic_fetch_add_explicit(&comm->completed, count, memory_order_release);
+}
+
+// The length of the run of sends and receives of one group at the head.
+static int queue_pairs(shm_comm *comm, uint64_t head, uint64_t started) {
+    uint64_t group = shm_at(comm, head)->group;
+    int count = 0;
+    while (head + (uint64_t)count < started) {
+        const shm_pending *next = shm_at(comm, head + (uint64_t)count);
+        if (next->group != group || !tri_comm_kind_is_pair(next->op.kind)) break;
+        count++;
+    }
+    return count;
+}
+
+static shm_progress queue_step(shm_comm *comm) {
+    uint64_t head = atomic_load_explicit(&comm->completed, memory_order_relaxed);
+    uint64_t started = atomic_load_explicit(&comm->started, memory_order_acquire);
+    if (head == started || shm_failed(comm)) return SHM_IDLE;
+    shm_pending *first = shm_at(comm, head);
+    if (!tri_comm_kind_is_pair(first->op.kind)) {
+        shm_progress progress = shm_collective_advance(comm, first);
+        if (comm->current.phase == SHM_DONE) queue_complete(comm, 1);
+        return progress;
+    }
+    if (comm->current.pairs == 0) {
+        comm->current.pairs = queue_pairs(comm, head, started);
+        shm_pairs_begin(comm);
+    }
+    shm_progress progress = shm_pairs_advance(comm);
+    if (comm->current.pairs_done == comm->current.pairs)
+        queue_complete(comm, (uint64_t)comm->current.pairs);
+    return progress;
+}
+
+shm_progress shm_advance(shm_comm *comm) {
+    // The lock keeps `start` from moving the queue; it is never held over a wait.
+    pthread_mutex_lock(&comm->lock);
+    shm_progress progress = queue_step(comm);
+    pthread_mutex_unlock(&comm->lock);
+    if (progress == SHM_MOVED) comm->moves++;
+    return progress;
+}
+
+static tri_status queue_grow(shm_comm *comm, uint64_t needed) {
+    if (needed <= comm->capacity) return TRI_OK;
+    uint64_t capacity = comm->capacity;
+    while (capacity < needed) capacity *= 2;
+    shm_pending *queue = calloc(capacity, sizeof *queue);
+    if (!queue)
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for %llu operations", (unsigned long long)needed);
+    uint64_t started = atomic_load(&comm->started);
+    for (uint64_t i = atomic_load(&comm->completed); i < started; i++)
+        queue[i % capacity] = *shm_at(comm, i);
+    free(comm->queue);
+    comm->queue = queue;
+    comm->capacity = capacity;
+    return TRI_OK;
+}
+
+static tri_status queue_push(shm_comm *comm, const tri_comm_op *ops, int count) {
+    uint64_t started = atomic_load(&comm->started), completed = atomic_load(&comm->completed);
+    TRI_TRY(queue_grow(comm, started - completed + (uint64_t)count));
+    for (int i = 0; i < count; i++)
+        *shm_at(comm, started + (uint64_t)i) =
+            (shm_pending){.op = ops[i], .group = started + (uint64_t)count};
+    atomic_store_explicit(&comm->started, started + (uint64_t)count, memory_order_release);
+    return TRI_OK;
+}
+
+// An operation whose data went out with its announcement needs nobody until it is waited for.
+static bool queue_needs_worker(shm_comm *comm) {
+    return !(comm->current.eager && comm->current.phase == SHM_MEET);
+}
+
+tri_status shm_start(tri_comm *head, const tri_comm_op *ops, int count, tri_comm_ticket *out) {
+    shm_comm *comm = shm_of(head);
+    *out = (tri_comm_ticket){atomic_load(&comm->started)};
+    if (shm_failed(comm)) return shm_failure_status(comm);
+    bool waits = count > 0;
+    for (int i = 0; i < count; i++) {
+        tri_status status = tri_comm_op_check(head, &ops[i]);
+        if (status) {
+            shm_fail(comm, status, "rank %d: %s", head->rank, tri_error_message());
+            return status;
+        }
+        waits = waits && ops[i].waits;
+    }
+    pthread_mutex_lock(&comm->lock);
+    tri_status status = queue_push(comm, ops, count);
+    uint64_t started = atomic_load(&comm->started);
+    pthread_mutex_unlock(&comm->lock);
+    TRI_TRY(status);
+    *out = (tri_comm_ticket){started};
+    bool alone = true;
+    if (shm_try_execute(comm)) {
+        shm_advance(comm); // announces it if it is the first
+        uint64_t left = started - atomic_load(&comm->completed);
+        alone = left == 0 || (left == 1 && !queue_needs_worker(comm));
+        queue_hand_over(comm);
+    } else {
+        alone = false;
+    }
+    if (!alone && !waits) {
+        atomic_store(&comm->behind, started);
+        shm_worker_wake(comm->family);
+    }
+    return TRI_OK;
+}
+
+bool shm_test(tri_comm *head, tri_comm_ticket ticket) {
+    shm_comm *comm = shm_of(head);
+    if (atomic_load_explicit(&comm->completed, memory_order_acquire) >= ticket.value) return true;
+    if (shm_failed(comm)) return true;
+    if (shm_try_execute(comm)) {
+        shm_advance(comm);
+        queue_hand_over(comm);
+    }
+    return atomic_load_explicit(&comm->completed, memory_order_acquire) >= ticket.value ||
+           shm_failed(comm);
+}
+
+static void queue_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+typedef struct queue_patience {
+    int spins;
+    int64_t until_ns; // 0: not begun
+} queue_patience;
+
+static bool queue_may_spin(shm_comm *comm, queue_patience *patience) {
+    if (!comm->family->can_spin) return false;
+    if (patience->until_ns && ++patience->spins % SHM_SPINS_PER_CLOCK != 0) return true;
+    int64_t now = tri_os.monotonic_ns();
+    if (!patience->until_ns) patience->until_ns = now + TRI_SHM_SPIN_US * 1000;
+    return now < patience->until_ns;
+}
+
+// Sleeps until somebody rings, unless there is something to do after all.
+static shm_progress queue_sleep(shm_comm *comm, uint64_t ticket) {
+    uint32_t seen = shm_sleep_begin(comm->family);
+    shm_progress progress = SHM_BLOCKED;
+    if (shm_try_execute(comm)) {
+        progress = shm_advance(comm);
+        if (progress == SHM_BLOCKED) shm_watch(comm);
+        shm_end_execute(comm);
+    }
+    bool over = atomic_load(&comm->completed) >= ticket || shm_failed(comm);
+    if (progress == SHM_BLOCKED && !over) shm_sleep(comm->family, seen, TRI_SHM_CHECK_MS);
+    shm_sleep_end(comm->family);
+    return progress;
+}
+
+tri_status shm_wait(tri_comm *head, tri_comm_ticket ticket) {
+    shm_comm *comm = shm_of(head);
+    TRI_ASSERT(ticket.value <= atomic_load(&comm->started));
+    queue_patience patience = {0};
+    atomic_fetch_add(&comm->waiters, 1);
+    while (atomic_load_explicit(&comm->completed, memory_order_acquire) < ticket.value &&
+           !shm_failed(comm)) {
+        shm_progress progress = SHM_BLOCKED;
+        if (shm_try_execute(comm)) {
+            progress = shm_advance(comm);
+            shm_end_execute(comm);
+        }
+        if (progress == SHM_BLOCKED) {
+            if (queue_may_spin(comm, &patience)) {
+                queue_pause();
+                continue;
+            }
+            progress = queue_sleep(comm, ticket.value);
+        }
+        if (progress == SHM_MOVED) patience = (queue_patience){0};
+    }
+    atomic_fetch_sub(&comm->waiters, 1);
+    uint64_t completed = atomic_load_explicit(&comm->completed, memory_order_acquire);
+    if (atomic_load(&comm->behind) > completed) shm_worker_wake(comm->family);
+    if (completed >= ticket.value) return TRI_OK;
+    // Nobody of this process touches the buffers of a failed operation once this returned.
+    while (!shm_try_execute(comm)) queue_pause();
+    shm_end_execute(comm);
+    return shm_failure_status(comm);
+}

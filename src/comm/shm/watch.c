@@ -1,0 +1,262 @@
+// Who lives, what they are doing, and how a communicator fails.
+#include "comm/op.h"
+#include "comm/shm/internal.h"
+
+#include "base/os.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    WATCH_LATE_MS = 1000,
+    WATCH_NO_PIDFD = -1,
+    WATCH_UNKNOWN = -2,
+    WATCH_STRANGER = -3,
+    WATCH_TEXT_TRIES = 1000
+};
+
+// ---- what each rank is doing
+
+static void act(shm_member *me, bool running, tri_comm_kind kind, uint64_t sequence,
+                const char *label) {
+    shm_action *action = &me->action;
+    uint32_t version = atomic_load_explicit(&action->version, memory_order_relaxed);
+    atomic_store_explicit(&action->version, version + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    action->running = running;
+    if (running) {
+        action->kind = (int32_t)kind;
+        action->sequence = sequence;
+        size_t length = label ? strnlen(label, SHM_LABEL_BYTES - 1) : 0;
+        memcpy(action->label, label ? label : "", length);
+        action->label[length] = 0;
+    }
+    atomic_store_explicit(&action->version, version + 2, memory_order_release);
+}
+
+void shm_act(shm_family *family, tri_comm_kind kind, uint64_t sequence, const char *label) {
+    act(shm_me(family), true, kind, sequence, label);
+}
+
+void shm_rest(shm_family *family) { act(shm_me(family), false, TRI_COMM_BARRIER, 0, NULL); }
+
+// "in all_reduce 'REDUCE conv2' (sequence 17)", "after …" or "before its first operation"
+static void action_text(const shm_member *member, char *out, size_t size) {
+    const shm_action *action = &member->action;
+    for (int tries = 0; tries < WATCH_TEXT_TRIES; tries++) {
+        uint32_t version = atomic_load_explicit(&action->version, memory_order_acquire);
+        if (version & 1) continue;
+        char label[SHM_LABEL_BYTES];
+        memcpy(label, action->label, sizeof label);
+        label[sizeof label - 1] = 0;
+        snprintf(out, size, "%s %s '%s' (sequence %llu)", action->running ? "in" : "after",
+                 tri_comm_kind_name((tri_comm_kind)action->kind), label,
+                 (unsigned long long)action->sequence);
+        if (version == 0) snprintf(out, size, "before its first operation");
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&action->version, memory_order_relaxed) == version) return;
+    }
+    snprintf(out, size, "while it changed operation");
+}
+
+// ---- who lives
+
+uint64_t shm_process_start_time(int pid) {
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = tri_os.open(path, 0, 0);
+    if (fd < 0) return 0;
+    ssize_t size = tri_os.read(fd, text, sizeof text - 1);
+    tri_os.close(fd);
+    if (size <= 0) return 0;
+    text[size] = 0;
+    // The name in parentheses may hold anything; field 3 is the state, field 22 the start time.
+    char *at = strrchr(text, ')');
+    if (!at || strlen(at) < 3 || at[2] == 'Z' || at[2] == 'X') return 0;
+    at += 2;
+    for (int field = 3; field < 22 && at; field++) at = strchr(at + 1, ' ');
+    return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+tri_status shm_watch_begin(shm_family *family) {
+    family->watched = calloc((size_t)family->size, sizeof *family->watched);
+    if (!family->watched) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    int64_t now = tri_os.monotonic_ns();
+    for (int r = 0; r < family->size; r++)
+        family->watched[r] =
+            (shm_watched){.pidfd = WATCH_STRANGER, .changed_ns = now, .looked_ns = now};
+    return TRI_OK;
+}
+
+void shm_watch_end(shm_family *family) {
+    for (int r = 0; family->watched && r < family->size; r++)
+        if (family->watched[r].pidfd >= 0) tri_os.close(family->watched[r].pidfd);
+    free(family->watched);
+    family->watched = NULL;
+}
+
+// How a member is watched, once it has introduced itself.
+static int watch_member(const shm_member *member) {
+    if (!atomic_load(&member->joined)) return WATCH_STRANGER;
+    uint64_t start_time = shm_process_start_time(member->pid);
+    // Where its pid means another process here, only its heartbeat tells.
+    if (start_time != 0 && start_time != member->start_time) return WATCH_UNKNOWN;
+    int pidfd = (int)syscall(SYS_pidfd_open, member->pid, 0);
+    return pidfd >= 0 ? pidfd : WATCH_NO_PIDFD;
+}
+
+static bool member_died(shm_family *family, int r) {
+    const shm_member *member = &family->control->members[r];
+    pthread_mutex_lock(&family->watched_lock);
+    shm_watched *seen = &family->watched[r];
+    if (seen->pidfd == WATCH_STRANGER) seen->pidfd = watch_member(member);
+    int pidfd = seen->pidfd;
+    pthread_mutex_unlock(&family->watched_lock);
+    if (pidfd == WATCH_UNKNOWN || pidfd == WATCH_STRANGER) return false;
+    if (pidfd == WATCH_NO_PIDFD) return shm_process_start_time(member->pid) != member->start_time;
+    struct pollfd ready = {.fd = pidfd, .events = POLLIN};
+    return poll(&ready, 1, 0) == 1;
+}
+
+void shm_observe(shm_family *family) {
+    int64_t now = tri_os.monotonic_ns();
+    pthread_mutex_lock(&family->watched_lock);
+    for (int r = 0; r < family->size; r++) {
+        shm_watched *seen = &family->watched[r];
+        uint64_t beat = atomic_load(&family->control->members[r].heartbeat);
+        // If we did not look for long (we were stopped too, or the machine slept) we know nothing.
+        bool late = beat == 0 || now - seen->looked_ns > WATCH_LATE_MS * (int64_t)1000000;
+        if (beat != seen->heartbeat || late) seen->changed_ns = now;
+        seen->heartbeat = beat;
+        seen->looked_ns = now;
+    }
+    pthread_mutex_unlock(&family->watched_lock);
+}
+
+static int64_t member_silent_ns(shm_family *family, int r) {
+    pthread_mutex_lock(&family->watched_lock);
+    int64_t silent = family->watched[r].looked_ns - family->watched[r].changed_ns;
+    pthread_mutex_unlock(&family->watched_lock);
+    return silent;
+}
+
+// ---- failure
+
+void shm_fail(shm_comm *comm, tri_status status, const char *format, ...) {
+    shm_failure *failure = &comm->board->failure;
+    uint32_t none = 0;
+    if (!atomic_compare_exchange_strong(&failure->state, &none, 1)) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(failure->text, sizeof failure->text, format, arguments);
+    va_end(arguments);
+    failure->status = (int32_t)status;
+    atomic_store(&failure->state, 2);
+    shm_ring_all(comm);
+    shm_ring(comm->family, comm->family->rank);
+}
+
+tri_status shm_failure_status(shm_comm *comm) {
+    const shm_failure *failure = &comm->board->failure;
+    // Its writer may have been killed in the middle.
+    for (int tries = 0; tries < 1000 && atomic_load(&failure->state) != 2; tries++)
+        tri_os.sleep_ns(1000000);
+    if (atomic_load(&failure->state) != 2)
+        return TRI_FAIL(TRI_PEER_LOST, "a rank was lost while it reported a failure");
+    return TRI_FAIL((tri_status)failure->status, "%s", failure->text);
+}
+
+void shm_abort(tri_comm *head, const char *why) {
+    shm_fail(shm_of(head), TRI_PEER_LOST, "%s", why ? why : "aborted");
+}
+
+// ---- looking around while blocked
+
+static void describe(const shm_comm *comm, int r, char *out, size_t size) {
+    const shm_member *member = &comm->family->control->members[comm->world[r]];
+    snprintf(out, size, "rank %d (host %s, pid %d)", comm->world[r], member->host, member->pid);
+}
+
+static bool awaits(shm_comm *comm, int r) {
+    if (comm->current.pairs == 0) return shm_collective_awaits(comm, r);
+    const shm_pending *item = shm_pairs_waiting(comm);
+    return item && item->op.peer == r;
+}
+
+typedef enum loss { LOSS_NONE, LOSS_DEAD, LOSS_LEFT, LOSS_SILENT } loss;
+
+static loss look_at(shm_comm *comm, int r) {
+    if (member_died(comm->family, comm->world[r])) return LOSS_DEAD;
+    if (atomic_load(&comm->board->seats[r].left)) return LOSS_LEFT;
+    if (member_silent_ns(comm->family, comm->world[r]) > TRI_DEAD_AFTER_MS * (int64_t)1000000)
+        return LOSS_SILENT;
+    return LOSS_NONE;
+}
+
+static void report_loss(shm_comm *comm, int r, loss what) {
+    char who[128], action[192];
+    describe(comm, r, who, sizeof who);
+    action_text(&comm->family->control->members[comm->world[r]], action, sizeof action);
+    const char *const verbs[] = {[LOSS_DEAD] = "died",
+                                 [LOSS_LEFT] = "left the communicator",
+                                 [LOSS_SILENT] = "does not move: no heartbeat for 4 s; it is"};
+    shm_fail(comm, TRI_PEER_LOST, "%s %s %s", who, verbs[what], action);
+}
+
+// A send or receive whose peer waits for us in a collective can never end.
+static void report_crossing(shm_comm *comm) {
+    const shm_pending *item = comm->current.pairs ? shm_pairs_waiting(comm) : NULL;
+    if (!item || item->op.peer == comm->head.rank) return;
+    if (!shm_reached(comm, item->op.peer, comm->step + 1)) return;
+    const shm_entry *entry = &comm->board->seats[item->op.peer].entries[(comm->step + 1) & 1];
+    shm_fail(comm, TRI_MISMATCH,
+             "ranks disagree: rank %d calls %s '%s' with rank %d, which calls %s '%s'",
+             comm->world[comm->head.rank], tri_comm_kind_name(item->op.kind),
+             item->op.label ? item->op.label : "", comm->world[item->op.peer],
+             tri_comm_kind_name((tri_comm_kind)entry->kind), entry->label);
+}
+
+static void report_timeout(shm_comm *comm) {
+    char who[128], action[192], mine[192];
+    action_text(shm_me(comm->family), mine, sizeof mine);
+    for (int r = 0; r < comm->head.size; r++) {
+        if (r == comm->head.rank || !awaits(comm, r)) continue;
+        describe(comm, r, who, sizeof who);
+        action_text(&comm->family->control->members[comm->world[r]], action, sizeof action);
+        shm_fail(comm, TRI_TIMEOUT, "%s did not join in %d ms; it is %s, rank %d waits %s", who,
+                 comm->family->timeout_ms, action, comm->world[comm->head.rank], mine);
+        return;
+    }
+    shm_fail(comm, TRI_TIMEOUT, "rank %d: nothing moved in %d ms %s", comm->world[comm->head.rank],
+             comm->family->timeout_ms, mine);
+}
+
+void shm_watch(shm_comm *comm) {
+    int64_t now = tri_os.monotonic_ns();
+    if (comm->moves != comm->watched_moves) {
+        comm->watched_moves = comm->moves;
+        comm->moved_ns = now;
+        comm->watched_ns = 0;
+    }
+    if (now - comm->watched_ns < TRI_SHM_CHECK_MS * (int64_t)500000) return;
+    comm->watched_ns = now;
+    shm_observe(comm->family);
+    for (int r = 0; r < comm->head.size; r++) {
+        if (r == comm->head.rank || !awaits(comm, r)) continue;
+        loss what = look_at(comm, r);
+        if (what == LOSS_NONE) continue;
+        // What it did before it was lost may be all that we need.
+        if (shm_advance(comm) != SHM_BLOCKED) return;
+        if (awaits(comm, r)) {
+            report_loss(comm, r, what);
+            return;
+        }
+    }
+    report_crossing(comm);
+    if (now - comm->moved_ns > comm->family->timeout_ms * (int64_t)1000000) report_timeout(comm);
+}

@@ -1,0 +1,149 @@
+// Forks the ranks of a communicator over shared memory for a test.
+#ifndef TESTS_COMM_RANKS_H
+#define TESTS_COMM_RANKS_H
+
+#include "comm/comm.h"
+#include "comm/shm/shm.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS_KEYS = 64, RANKS_VALUE_BYTES = 256, RANKS_MAX = 16 };
+
+// A failed check ends the rank with code 1, which the parent sees.
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (condition) break;                                                                      \
+        fprintf(stderr, "%s:%d: %s does not hold (%s)\n", __FILE__, __LINE__, #condition,          \
+                tri_error_message());                                                              \
+        _exit(1);                                                                                  \
+    } while (0)
+#define CHECK_OK(expression) CHECK((expression) == TRI_OK)
+
+typedef struct ranks_key {
+    _Atomic int ready;
+    char name[64];
+    size_t size;
+    char value[RANKS_VALUE_BYTES];
+} ranks_key;
+
+typedef struct ranks_table { // in memory that all forked ranks share
+    _Atomic int used;
+    ranks_key keys[RANKS_KEYS];
+    _Atomic int notes[RANKS_MAX]; // for tests to tell the parent or each other something
+} ranks_table;
+
+typedef struct ranks {
+    ranks_table *table;
+    int size;
+    pid_t pids[RANKS_MAX];
+} ranks;
+
+static inline double ranks_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static inline void ranks_sleep_ms(int ms) {
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
+static inline tri_status ranks_set(void *context, const char *key, const void *value, size_t size) {
+    ranks_table *table = context;
+    int at = atomic_fetch_add(&table->used, 1);
+    CHECK(at < RANKS_KEYS && size <= RANKS_VALUE_BYTES);
+    ranks_key *slot = &table->keys[at];
+    snprintf(slot->name, sizeof slot->name, "%s", key);
+    memcpy(slot->value, value, size);
+    slot->size = size;
+    atomic_store(&slot->ready, 1);
+    return TRI_OK;
+}
+
+static inline tri_status ranks_get(void *context, const char *key, int timeout_ms, void *value,
+                                   size_t capacity, size_t *size) {
+    ranks_table *table = context;
+    for (int waited = 0; waited <= timeout_ms; waited++) {
+        for (int i = 0; i < RANKS_KEYS; i++) {
+            ranks_key *slot = &table->keys[i];
+            if (!atomic_load(&slot->ready) || strcmp(slot->name, key) != 0) continue;
+            *size = slot->size;
+            memcpy(value, slot->value, slot->size < capacity ? slot->size : capacity);
+            return TRI_OK;
+        }
+        ranks_sleep_ms(1);
+    }
+    return TRI_FAIL(TRI_TIMEOUT, "nobody set %s", key);
+}
+
+typedef void ranks_body(tri_comm *comm, ranks_table *table, void *argument);
+
+static inline void ranks_child(ranks *all, int rank, const tri_shm_config *config, ranks_body *body,
+                               void *argument) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    tri_shm_meeting meeting = {.context = all->table, .set = ranks_set, .get = ranks_get};
+    tri_comm *comm;
+    CHECK_OK(tri_comm_shm_open_at(rank, all->size, &meeting, config, &comm));
+    body(comm, all->table, argument);
+    tri_comm_close(comm);
+    fflush(NULL);
+    _exit(0);
+}
+
+// Starts the ranks; each runs `body` and ends with code 0.
+static inline ranks ranks_start(int size, const tri_shm_config *config, ranks_body *body,
+                                void *argument) {
+    ranks all = {.size = size};
+    all.table =
+        mmap(NULL, sizeof *all.table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(all.table != MAP_FAILED);
+    fflush(NULL);
+    for (int r = 0; r < size; r++) {
+        all.pids[r] = fork();
+        CHECK(all.pids[r] >= 0);
+        if (all.pids[r] == 0) ranks_child(&all, r, config, body, argument);
+    }
+    return all;
+}
+
+// Waits for rank r; the exit code, or 128 + the signal. After `seconds` it is killed: -1.
+static inline int ranks_join(ranks *all, int r, double seconds) {
+    double end = ranks_seconds() + seconds;
+    int status;
+    while (waitpid(all->pids[r], &status, WNOHANG) == 0) {
+        if (ranks_seconds() > end) {
+            kill(all->pids[r], SIGKILL);
+            waitpid(all->pids[r], &status, 0);
+            return -1;
+        }
+        ranks_sleep_ms(1);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// All ranks end with code 0, or the number of those that did not.
+static inline int ranks_run(int size, const tri_shm_config *config, ranks_body *body,
+                            void *argument) {
+    ranks all = ranks_start(size, config, body, argument);
+    int bad = 0;
+    for (int r = 0; r < size; r++) {
+        int code = ranks_join(&all, r, 50);
+        if (code != 0) fprintf(stderr, "rank %d of %d ended with %d\n", r, size, code);
+        bad += code != 0;
+    }
+    munmap(all.table, sizeof *all.table);
+    return bad;
+}
+
+#endif
