@@ -1,0 +1,133 @@
+// metrics.jsonl: one JSON object a line, out with one write, so that a crash tears at most the last
+// line, which the next run cuts off.
+#include "observe/observe.h"
+
+#include "base/os.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_BYTES = 4096 };
+
+typedef struct jsonl {
+    int fd;
+    int64_t size; // of all whole lines
+    char path[PATH_MAX];
+} jsonl;
+
+// Where the last whole line ends; -1: it cannot be read.
+static int64_t end_of_lines(int fd, int64_t size) {
+    char block[4096];
+    while (size > 0) {
+        int64_t from = size > (int64_t)sizeof block ? size - (int64_t)sizeof block : 0;
+        ssize_t got = tri_os.pread(fd, block, (size_t)(size - from), from);
+        if (got != size - from) return -1;
+        for (int64_t i = got; i > 0; i--)
+            if (block[i - 1] == '\n') return from + i;
+        size = from;
+    }
+    return 0;
+}
+
+static tri_status repair(jsonl *j) {
+    struct stat info;
+    if (fstat(j->fd, &info) < 0) return tri_os_fail("look at", j->path);
+    int64_t end = end_of_lines(j->fd, info.st_size);
+    if (end < 0) return tri_os_fail("read", j->path);
+    if (end != info.st_size && tri_os.ftruncate(j->fd, end) < 0)
+        return tri_os_fail("cut the torn last line of", j->path);
+    j->size = end;
+    return TRI_OK;
+}
+
+static tri_status jsonl_open(const tri_run_info *info, void **state) {
+    jsonl *j = calloc(1, sizeof *j);
+    if (!j) return TRI_FAIL(TRI_NO_MEMORY, "metrics.jsonl: no memory");
+    snprintf(j->path, sizeof j->path, "%s/metrics.jsonl", info->folder);
+    j->fd = tri_os.open(j->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    tri_status status = j->fd < 0 ? tri_os_fail("open", j->path) : repair(j);
+    if (status != TRI_OK) {
+        if (j->fd >= 0) tri_os.close(j->fd);
+        free(j);
+        return status;
+    }
+    *state = j;
+    return TRI_OK;
+}
+
+typedef struct line {
+    char text[LINE_BYTES];
+    size_t used;
+} line;
+
+__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int more = vsnprintf(l->text + l->used, sizeof l->text - l->used, format, arguments);
+    va_end(arguments);
+    if (more > 0) l->used += (size_t)more;
+    if (l->used >= sizeof l->text) l->used = sizeof l->text - 1;
+}
+
+// A number as JSON can say it: nine significant digits, and null for what is not finite.
+static void add_number(line *l, const char *key, double value) {
+    char text[40];
+    snprintf(text, sizeof text, "%.9g", value);
+    bool is_whole = !strpbrk(text, ".e");
+    if (isfinite(value))
+        add(l, ",\"%s\":%s%s", key, text, is_whole ? ".0" : "");
+    else
+        add(l, ",\"%s\":null", key);
+}
+
+static void write_train(line *l, const tri_train_event *e) {
+    add(l, "{\"kind\":\"train\",\"step\":%lld,\"epoch\":%lld", (long long)e->step,
+        (long long)e->epoch);
+    add_number(l, "loss", e->loss);
+    add_number(l, "lr", e->lr);
+    add(l, ",\"samples\":%lld,\"samples_per_s\":%.1f,\"wall_s\":%.3f}\n", (long long)e->samples,
+        e->samples_per_s, e->wall_s);
+}
+
+static void write_val(line *l, const tri_val_event *e) {
+    add(l, "{\"kind\":\"val\",\"step\":%lld,\"epoch\":%lld", (long long)e->step,
+        (long long)e->epoch);
+    add_number(l, "loss", e->loss);
+    for (int i = 0; i < e->metric_count; i++)
+        add_number(l, e->metrics[i].name, e->metrics[i].value);
+    add(l, ",\"samples\":%lld}\n", (long long)e->samples);
+}
+
+static tri_status jsonl_event(void *state, const tri_run_event *event) {
+    jsonl *j = state;
+    line l = {.used = 0};
+    if (event->kind == TRI_EVENT_TRAIN && event->train.is_logged) write_train(&l, &event->train);
+    if (event->kind == TRI_EVENT_VAL) write_val(&l, &event->val);
+    if (event->kind == TRI_EVENT_END)
+        add(&l, "{\"kind\":\"end\",\"status\":\"%s\",\"steps\":%lld,\"wall_s\":%.3f}\n",
+            event->end.status, (long long)event->end.steps, event->end.wall_s);
+    if (l.used == 0) return TRI_OK;
+    tri_status status = tri_os_write_all(j->fd, l.text, l.used, j->path);
+    if (status == TRI_OK)
+        j->size += (int64_t)l.used;
+    else if (tri_os.ftruncate(j->fd, j->size) < 0)
+        return status; // the next run cuts what is torn
+    return status;
+}
+
+static void jsonl_close(void *state) {
+    jsonl *j = state;
+    tri_os.close(j->fd);
+    free(j);
+}
+
+const tri_event_sink tri_sink_jsonl = {
+    .name = "metrics.jsonl",
+    .open = jsonl_open,
+    .event = jsonl_event,
+    .close = jsonl_close,
+};

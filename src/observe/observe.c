@@ -1,0 +1,112 @@
+#include "observe/observe.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct open_sink {
+    const tri_event_sink *sink;
+    void *state;
+    bool has_warned;
+} open_sink;
+
+struct tri_observer {
+    int64_t log_every_n_steps;
+    double start_s;
+    double line_s;        // when the line before was written
+    int64_t line_samples; // and the samples seen until then
+    int64_t samples;      // seen so far
+    bool has_samples;
+    int count;
+    open_sink sinks[TRI_MAX_SINKS];
+};
+
+int tri_sinks_choose(const tri_log_options *options, const tri_run_info *info,
+                     const tri_event_sink *sinks[TRI_MAX_SINKS]) {
+    int count = 0;
+    if (info->folder) sinks[count++] = &tri_sink_jsonl;
+    if (info->folder && options->tensorboard) sinks[count++] = &tri_sink_tensorboard;
+    if (options->progress) sinks[count++] = &tri_sink_progress;
+    return count;
+}
+
+tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink *const *sinks,
+                                  int count) {
+    TRI_ASSERT(count <= TRI_MAX_SINKS);
+    tri_observer *o = calloc(1, sizeof *o);
+    if (!o) return NULL;
+    o->log_every_n_steps = info->log_every_n_steps > 0 ? info->log_every_n_steps : 1;
+    for (int i = 0; i < count; i++) {
+        open_sink *s = &o->sinks[o->count];
+        s->sink = sinks[i];
+        if (s->sink->open(info, &s->state) == TRI_OK)
+            o->count++;
+        else
+            tri_log(TRI_LOG_WARNING, "%s; training goes on without %s", tri_error_message(),
+                    s->sink->name);
+    }
+    o->start_s = o->line_s = tri_os_seconds();
+    return o;
+}
+
+void tri_observer_destroy(tri_observer *o) {
+    if (!o) return;
+    for (int i = 0; i < o->count; i++) o->sinks[i].sink->close(o->sinks[i].state);
+    free(o);
+}
+
+static void emit(tri_observer *o, const tri_run_event *event) {
+    for (int i = 0; i < o->count; i++) {
+        open_sink *s = &o->sinks[i];
+        if (s->sink->event(s->state, event) == TRI_OK || s->has_warned) continue;
+        s->has_warned = true;
+        tri_log(TRI_LOG_WARNING, "%s; training goes on, %s has gaps", tri_error_message(),
+                s->sink->name);
+    }
+}
+
+void tri_observe_train(tri_observer *o, tri_train_event event) {
+    if (!o) return;
+    double now = tri_os_seconds();
+    // A resumed run's first event counts samples of the run before: the step itself is not known,
+    // so the first line's rate starts with the second event.
+    if (!o->has_samples && event.step > 1 && event.samples > 0)
+        o->line_samples = event.samples - event.samples / event.step;
+    o->has_samples = true;
+    o->samples = event.samples;
+    double passed = now - o->line_s;
+    event.samples_per_s = passed > 0 ? (double)(event.samples - o->line_samples) / passed : 0;
+    event.wall_s = now - o->start_s;
+    event.is_logged = event.step % o->log_every_n_steps == 0;
+    if (event.is_logged) {
+        o->line_s = now;
+        o->line_samples = event.samples;
+    }
+    emit(o, &(tri_run_event){.kind = TRI_EVENT_TRAIN, .train = event});
+}
+
+void tri_observe_val(tri_observer *o, tri_val_event event) {
+    if (!o) return;
+    emit(o, &(tri_run_event){.kind = TRI_EVENT_VAL, .val = event});
+    o->line_s = tri_os_seconds(); // what evaluation took is not training's
+    o->line_samples = o->samples;
+}
+
+void tri_observe_message(tri_observer *o, const char *format, ...) {
+    if (!o) return;
+    char text[TRI_MESSAGE_MAX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    emit(o, &(tri_run_event){.kind = TRI_EVENT_MESSAGE, .message = text});
+}
+
+void tri_observe_end(tri_observer *o, const char *status, int64_t steps) {
+    if (!o) return;
+    tri_end_event end = {.status = status, .steps = steps, .wall_s = tri_os_seconds() - o->start_s};
+    emit(o, &(tri_run_event){.kind = TRI_EVENT_END, .end = end});
+}

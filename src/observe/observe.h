@@ -1,0 +1,104 @@
+// What a run tells about itself: events, and the sinks that they go to. The training loop emits
+// events and knows no file; a sink that fails warns once and never stops the training.
+#ifndef TRIREME_OBSERVE_OBSERVE_H
+#define TRIREME_OBSERVE_OBSERVE_H
+
+#include "base/tree.h"
+#include "observe/options.h"
+
+typedef struct tri_metric {
+    const char *name;
+    double value;
+} tri_metric;
+
+// Known before the first step. Pointers are borrowed until the observer is destroyed.
+typedef struct tri_run_info {
+    const char *name;       // of the run
+    const char *folder;     // the run directory, which exists; NULL: nothing is written to files
+    const tri_tree *recipe; // resolved; NULL allowed
+    int64_t first_step;     // updates done before: 0, or more when a run is resumed
+    int64_t total_steps;    // at which the run ends; -1: not known
+    int64_t steps_per_epoch;
+    int64_t total_epochs; // -1: not known
+    int64_t log_every_n_steps;
+    const char *const *metrics; // names of the evaluation's metrics beside the loss
+    int metric_count;
+} tri_run_info;
+
+typedef enum tri_run_event_kind {
+    TRI_EVENT_TRAIN,
+    TRI_EVENT_VAL,
+    TRI_EVENT_MESSAGE,
+    TRI_EVENT_END,
+} tri_run_event_kind;
+
+// After every step. The observer fills in the last three.
+typedef struct tri_train_event {
+    int64_t step;         // updates done, from 1
+    int64_t epoch;        // from 0
+    double loss;          // mean over the step's global batch, from before the update
+    double lr;            // of the update
+    int64_t samples;      // seen by the run so far, all ranks
+    double samples_per_s; // since the line before, a val line included
+    double wall_s;        // since the observer was created
+    bool is_logged;       // step is divisible by log_every_n_steps
+} tri_train_event;
+
+typedef struct tri_val_event {
+    int64_t step, epoch;
+    double loss;
+    const tri_metric *metrics;
+    int metric_count;
+    int64_t samples; // evaluated
+} tri_val_event;
+
+typedef struct tri_end_event {
+    const char *status; // "completed", "stopped", "failed"
+    int64_t steps;
+    double wall_s; // filled in
+} tri_end_event;
+
+typedef struct tri_run_event {
+    tri_run_event_kind kind;
+    union {
+        tri_train_event train;
+        tri_val_event val;
+        const char *message; // for people: one line, no line feed
+        tri_end_event end;
+    };
+} tri_run_event;
+
+// All slots are required. They are called by one thread, never two at once.
+typedef struct tri_event_sink {
+    const char *name; // in the warning when it fails
+    // Makes the sink's state, which `close` ends. On failure there is none, and the sink is left
+    // out.
+    tri_status (*open)(const tri_run_info *info, void **state);
+    // A failure is reported once for the sink; later events are still offered.
+    tri_status (*event)(void *state, const tri_run_event *event);
+    void (*close)(void *state);
+} tri_event_sink;
+
+extern const tri_event_sink tri_sink_jsonl;       // FOLDER/metrics.jsonl
+extern const tri_event_sink tri_sink_tensorboard; // FOLDER/tensorboard/events.out.tfevents.*
+extern const tri_event_sink tri_sink_progress;    // standard error
+
+enum { TRI_MAX_SINKS = 8 };
+// The sinks that `options` ask for; returns how many. Without a folder only the progress.
+int tri_sinks_choose(const tri_log_options *options, const tri_run_info *info,
+                     const tri_event_sink *sinks[TRI_MAX_SINKS]);
+
+typedef struct tri_observer tri_observer;
+// Opens the sinks; time starts to run. Never fails: a sink that cannot be opened is warned about.
+tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink *const *sinks,
+                                  int count);
+void tri_observer_destroy(tri_observer *observer); // NULL allowed
+
+// Each hands one event to all sinks. A NULL observer (ranks other than 0) ignores it.
+void tri_observe_train(tri_observer *observer, tri_train_event event);
+void tri_observe_val(tri_observer *observer, tri_val_event event);
+void tri_observe_message(tri_observer *observer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void tri_observe_end(tri_observer *observer, const char *status, int64_t steps);
+
+#endif

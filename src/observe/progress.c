@@ -1,0 +1,203 @@
+// Progress for people, on standard error: one redrawn line on a terminal, elsewhere a plain line at
+// the logging interval.
+#include "observe/observe.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { TEXT_BYTES = 512, BAR_CELLS = 24 };
+static const double REDRAW_S = 0.1;
+
+typedef struct progress {
+    tri_run_info info;
+    bool is_terminal, has_colour, has_utf8;
+    double start_s, drawn_s;
+    atomic_bool is_drawn; // the line is on the screen
+} progress;
+
+static void put(const char *text, size_t size) {
+    // Nobody is left to tell if standard error cannot be written.
+    while (size > 0) {
+        ssize_t done = tri_os.write(STDERR_FILENO, text, size);
+        if (done <= 0) return;
+        text += done;
+        size -= (size_t)done;
+    }
+}
+
+static void wipe(void *context) {
+    progress *p = context;
+    if (atomic_exchange(&p->is_drawn, false)) put("\r\x1b[K", 4);
+}
+
+// A finished line: stays on the screen.
+__attribute__((format(printf, 2, 3))) static void say(progress *p, const char *format, ...) {
+    char text[TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int size = vsnprintf(text, sizeof text - 1, format, arguments);
+    va_end(arguments);
+    if (size < 0) return;
+    if (size > TEXT_BYTES - 2) size = TEXT_BYTES - 2;
+    text[size++] = '\n';
+    wipe(p);
+    put(text, (size_t)size);
+}
+
+static bool says_utf8(void) {
+    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(variables[i]);
+        if (value && *value) return strstr(value, "UTF-8") || strstr(value, "utf8");
+    }
+    return false;
+}
+
+static tri_status progress_open(const tri_run_info *info, void **state) {
+    progress *p = calloc(1, sizeof *p);
+    if (!p) return TRI_FAIL(TRI_NO_MEMORY, "progress: no memory");
+    p->info = *info;
+    p->is_terminal = tri_log_is_terminal();
+    p->has_colour = tri_log_has_colour();
+    p->has_utf8 = says_utf8();
+    p->start_s = tri_os_seconds();
+    if (p->is_terminal) tri_log_set_status_line(wipe, p);
+    *state = p;
+    return TRI_OK;
+}
+
+// "1:02:03" or "02:03"
+static void write_time(char *text, size_t size, double seconds) {
+    long long s = (long long)(seconds + 0.5);
+    if (s >= 3600)
+        snprintf(text, size, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, size, "%02lld:%02lld", s / 60, s % 60);
+}
+
+// " eta 02:03", from the mean time of this process's steps; "" where the end is not known.
+static void write_eta(const progress *p, int64_t step, char *text, size_t size) {
+    int64_t done = step - p->info.first_step, left = p->info.total_steps - step;
+    text[0] = 0;
+    if (p->info.total_steps < 0 || done <= 0 || left < 0) return;
+    char time[32];
+    write_time(time, sizeof time, (tri_os_seconds() - p->start_s) / (double)done * (double)left);
+    snprintf(text, size, "  eta %s", time);
+}
+
+static void write_count(char *text, size_t size, int64_t value, int64_t total) {
+    if (total >= 0)
+        snprintf(text, size, "%lld/%lld", (long long)value, (long long)total);
+    else
+        snprintf(text, size, "%lld", (long long)value);
+}
+
+static int screen_columns(void) {
+    struct winsize window;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0) return window.ws_col;
+    return 80;
+}
+
+// Full cells, then empty ones; in colour the empty ones are grey.
+static void write_bar(const progress *p, double part, char *text, size_t size) {
+    int full = (int)(part * BAR_CELLS + 0.5);
+    if (full > BAR_CELLS) full = BAR_CELLS;
+    if (full < 0) full = 0;
+    size_t used = 0;
+    for (int i = 0; i < BAR_CELLS; i++) {
+        const char *colour = "";
+        if (p->has_colour && i == 0 && full > 0) colour = "\x1b[32m";
+        if (p->has_colour && i == full) colour = "\x1b[90m";
+        const char *cell = p->has_utf8 ? "\u2501" : i < full ? "#" : ".";
+        if (p->has_utf8 && !p->has_colour && i >= full) cell = "\u2500";
+        used += (size_t)snprintf(text + used, size - used, "%s%s", colour, cell);
+    }
+    if (p->has_colour) snprintf(text + used, size - used, "\x1b[0m");
+}
+
+static void draw(progress *p, const tri_train_event *e) {
+    double now = tri_os_seconds();
+    bool is_last = e->step == p->info.total_steps;
+    if (now - p->drawn_s < REDRAW_S && !is_last) return;
+    p->drawn_s = now;
+    char epoch[48], step[48], eta[48], bar[BAR_CELLS * 12 + 32] = "", text[TEXT_BYTES], line[1024];
+    write_count(epoch, sizeof epoch, e->epoch + 1, p->info.total_epochs);
+    write_count(step, sizeof step, e->step, p->info.total_steps);
+    write_eta(p, e->step, eta, sizeof eta);
+    int size = snprintf(text, sizeof text, "  epoch %s  step %s  loss %.4f  %.0f samples/s%s",
+                        epoch, step, e->loss, e->samples_per_s, eta);
+    int columns = screen_columns() - 1;
+    int64_t in_epoch = p->info.steps_per_epoch > 0 ? p->info.steps_per_epoch : e->step;
+    double part = (double)((e->step - 1) % in_epoch + 1) / (double)in_epoch;
+    if (p->info.total_steps > 0) part = (double)e->step / (double)p->info.total_steps;
+    if (columns >= BAR_CELLS + size) write_bar(p, part, bar, sizeof bar);
+    if (!bar[0] && size > columns) size = columns > 0 ? columns : 0;
+    int length = snprintf(line, sizeof line, "\r\x1b[K%s%.*s", bar, size, text);
+    put(line, (size_t)length);
+    atomic_store(&p->is_drawn, true);
+}
+
+static void say_train(progress *p, const tri_train_event *e) {
+    char epoch[48], step[48], eta[48];
+    write_count(epoch, sizeof epoch, e->epoch + 1, p->info.total_epochs);
+    write_count(step, sizeof step, e->step, p->info.total_steps);
+    write_eta(p, e->step, eta, sizeof eta);
+    say(p, "epoch %s  step %s  loss %.6g  lr %.4g  %.0f samples/s%s", epoch, step, e->loss, e->lr,
+        e->samples_per_s, eta);
+}
+
+static void say_val(progress *p, const tri_val_event *e) {
+    char metrics[256] = "";
+    size_t used = 0;
+    for (int i = 0; i < e->metric_count && used < sizeof metrics; i++)
+        used += (size_t)snprintf(metrics + used, sizeof metrics - used, "  %s %.4f",
+                                 e->metrics[i].name, e->metrics[i].value);
+    say(p, "epoch %lld  evaluation  loss %.6g%s  (%lld samples)", (long long)e->epoch + 1, e->loss,
+        metrics, (long long)e->samples);
+}
+
+static tri_status progress_event(void *state, const tri_run_event *event) {
+    progress *p = state;
+    char time[32];
+    switch (event->kind) {
+    case TRI_EVENT_TRAIN:
+        if (p->is_terminal)
+            draw(p, &event->train);
+        else if (event->train.is_logged)
+            say_train(p, &event->train);
+        break;
+    case TRI_EVENT_VAL:
+        say_val(p, &event->val);
+        break;
+    case TRI_EVENT_MESSAGE:
+        say(p, "%s", event->message);
+        break;
+    case TRI_EVENT_END:
+        write_time(time, sizeof time, event->end.wall_s);
+        say(p, "%s after %lld steps, %s", event->end.status, (long long)event->end.steps, time);
+        break;
+    }
+    return TRI_OK;
+}
+
+static void progress_close(void *state) {
+    progress *p = state;
+    wipe(p);
+    if (p->is_terminal) tri_log_set_status_line(NULL, NULL);
+    free(p);
+}
+
+const tri_event_sink tri_sink_progress = {
+    .name = "progress",
+    .open = progress_open,
+    .event = progress_event,
+    .close = progress_close,
+};

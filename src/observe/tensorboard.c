@@ -1,0 +1,116 @@
+// Curves and hyperparameters for TensorBoard.
+#include "observe/observe.h"
+
+#include "base/limits.h"
+#include "base/os.h"
+#include "format/event.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct hparams {
+    tri_arena *arena;
+    tri_event_hparam *items;
+    int count, capacity;
+} hparams;
+
+// Every scalar of the recipe by its path; lists in YAML's words.
+static void flatten(hparams *h, const char *prefix, const tri_tree *node) {
+    for (int i = 0; i < node->count; i++) {
+        const tri_tree *item = node->items[i];
+        const char *name = tri_arena_printf(h->arena, "%s%s", prefix, item->key);
+        if (item->kind == TRI_TREE_MAP) {
+            flatten(h, tri_arena_printf(h->arena, "%s.", name), item);
+            continue;
+        }
+        if (item->kind == TRI_TREE_NULL) continue;
+        tri_event_hparam hparam = {.name = name, .type = TRI_HPARAM_STRING};
+        bool truth;
+        if (tri_tree_to_bool(item, &truth)) {
+            hparam.type = TRI_HPARAM_BOOL;
+            hparam.number = truth;
+        } else if (tri_tree_to_double(item, &hparam.number)) {
+            hparam.type = TRI_HPARAM_NUMBER;
+        } else {
+            hparam.text =
+                item->kind == TRI_TREE_SCALAR ? item->text : tri_yaml_flow(h->arena, item);
+        }
+        TRI_PUSH(h->arena, h->items, h->count, h->capacity) = hparam;
+    }
+}
+
+static tri_status start_session(tri_event_writer *writer, const tri_run_info *info) {
+    if (!info->recipe || info->recipe->kind != TRI_TREE_MAP) return TRI_OK;
+    tri_arena *arena = tri_arena_create(NULL, "hparams");
+    hparams h = {.arena = arena};
+    flatten(&h, "", info->recipe);
+    const char **tags = TRI_NEW_ARRAY(arena, const char *, info->metric_count + 2);
+    int count = 0;
+    tags[count++] = "train/loss";
+    tags[count++] = "val/loss";
+    for (int i = 0; i < info->metric_count; i++)
+        tags[count++] = tri_arena_printf(arena, "val/%s", info->metrics[i]);
+    tri_status status = tri_event_session_start(writer, info->name, h.items, h.count, tags, count);
+    tri_arena_destroy(arena);
+    return status;
+}
+
+static tri_status tensorboard_open(const tri_run_info *info, void **state) {
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s/tensorboard", info->folder);
+    TRI_TRY(tri_os_make_folders(folder));
+    tri_event_writer *writer;
+    TRI_TRY(tri_event_writer_create(folder, &writer));
+    tri_status status = start_session(writer, info);
+    if (status != TRI_OK) {
+        tri_event_writer_destroy(writer);
+        return status;
+    }
+    *state = writer;
+    return TRI_OK;
+}
+
+static tri_status write_train(tri_event_writer *writer, const tri_train_event *e) {
+    const tri_event_scalar scalars[] = {
+        {"train/loss", (float)e->loss},
+        {"train/lr", (float)e->lr},
+        {"train/samples_per_s", (float)e->samples_per_s},
+        {"epoch", (float)e->epoch},
+    };
+    return tri_event_scalars(writer, e->step, scalars, 4);
+}
+
+static tri_status write_val(tri_event_writer *writer, const tri_val_event *e) {
+    tri_event_scalar scalars[TRI_MAX_METRICS + 1] = {{"val/loss", (float)e->loss}};
+    char tags[TRI_MAX_METRICS][TRI_MAX_NAME_BYTES];
+    int count = 1;
+    for (int i = 0; i < e->metric_count && i < TRI_MAX_METRICS; i++) {
+        snprintf(tags[i], sizeof tags[i], "val/%s", e->metrics[i].name);
+        scalars[count++] = (tri_event_scalar){tags[i], (float)e->metrics[i].value};
+    }
+    return tri_event_scalars(writer, e->step, scalars, count);
+}
+
+static tri_status tensorboard_event(void *state, const tri_run_event *event) {
+    switch (event->kind) {
+    case TRI_EVENT_TRAIN:
+        return event->train.is_logged ? write_train(state, &event->train) : TRI_OK;
+    case TRI_EVENT_VAL:
+        return write_val(state, &event->val);
+    case TRI_EVENT_END:
+        return tri_event_session_end(state, !strcmp(event->end.status, "completed"));
+    default:
+        return TRI_OK;
+    }
+}
+
+static void tensorboard_close(void *state) { tri_event_writer_destroy(state); }
+
+const tri_event_sink tri_sink_tensorboard = {
+    .name = "TensorBoard's curves",
+    .open = tensorboard_open,
+    .event = tensorboard_event,
+    .close = tensorboard_close,
+};

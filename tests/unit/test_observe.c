@@ -1,0 +1,371 @@
+// Sinks of events: what metrics.jsonl says exactly, its repair, TensorBoard's files, the progress
+// line on a pipe and on a terminal, and that no failure of a sink stops anything.
+#include "observe/observe.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+static int64_t now_ns;
+static bool disk_is_full;
+static int failed_writes;
+
+static int64_t fake_clock(void) { return now_ns; }
+
+static ssize_t full_disk_write(int fd, const void *data, size_t size) {
+    if (!disk_is_full || fd == STDERR_FILENO) return write(fd, data, size);
+    failed_writes++;
+    if (failed_writes % 2 && size > 4) return write(fd, data, 4); // a part still fits
+    errno = ENOSPC;
+    return -1;
+}
+
+static int make_folder(void **state) {
+    snprintf(folder, sizeof folder, "/tmp/trireme-observe-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    now_ns = 1000000000;
+    tri_os.monotonic_ns = fake_clock;
+    tri_os.write = full_disk_write;
+    disk_is_full = false;
+    return 0;
+}
+
+static int drop_folder(void **state) {
+    tri_os = tri_os_system;
+    return tri_os_remove_tree(folder) == TRI_OK ? 0 : -1;
+}
+
+static const char *path_of(const char *name) {
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static char *contents(const char *name) {
+    char *text;
+    size_t size;
+    assert_int_equal(tri_os_read_file(path_of(name), 1 << 20, &text, &size), TRI_OK);
+    return text;
+}
+
+static void append(const char *name, const char *text) {
+    FILE *file = fopen(path_of(name), "a");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    fclose(file);
+}
+
+static tri_run_info info(void) {
+    return (tri_run_info){.name = "net",
+                          .folder = folder,
+                          .total_steps = 20,
+                          .steps_per_epoch = 10,
+                          .total_epochs = 2,
+                          .log_every_n_steps = 2};
+}
+
+static void train(tri_observer *o, int64_t step, double loss, double seconds) {
+    now_ns += (int64_t)(seconds * 1e9);
+    tri_observe_train(
+        o,
+        (tri_train_event){
+            .step = step, .epoch = (step - 1) / 10, .loss = loss, .lr = 1, .samples = 64 * step});
+}
+
+static void writes_the_documented_lines(void **state) {
+    tri_run_info run = info();
+    const tri_event_sink *sinks[] = {&tri_sink_jsonl};
+    tri_observer *o = tri_observer_create(&run, sinks, 1);
+    train(o, 1, 2.5, 0.5);
+    train(o, 2, 0.1234567891, 0.5);
+    char *text = contents("metrics.jsonl"); // flushed at once
+    assert_string_equal(
+        text, "{\"kind\":\"train\",\"step\":2,\"epoch\":0,\"loss\":0.123456789,\"lr\":1.0,"
+              "\"samples\":128,\"samples_per_s\":128.0,\"wall_s\":1.000}\n");
+    free(text);
+    train(o, 3, 1, 1);
+    tri_metric metric = {"accuracy", 0.8824};
+    now_ns += 7000000000; // evaluation
+    tri_observe_val(o, (tri_val_event){.step = 3,
+                                       .epoch = 0,
+                                       .loss = 0.3301,
+                                       .metrics = &metric,
+                                       .metric_count = 1,
+                                       .samples = 10000});
+    tri_observe_message(o, "a word");
+    train(o, 4, 1.0 / 0.0, 0.5);
+    tri_observe_end(o, "completed", 4);
+    tri_observer_destroy(o);
+    text = contents("metrics.jsonl");
+    const char *rest = strchr(text, '\n') + 1;
+    assert_string_equal(
+        rest, "{\"kind\":\"val\",\"step\":3,\"epoch\":0,\"loss\":0.3301,\"accuracy\":0.8824,"
+              "\"samples\":10000}\n"
+              "{\"kind\":\"train\",\"step\":4,\"epoch\":0,\"loss\":null,\"lr\":1.0,"
+              "\"samples\":256,\"samples_per_s\":128.0,\"wall_s\":9.500}\n"
+              "{\"kind\":\"end\",\"status\":\"completed\",\"steps\":4,\"wall_s\":9.500}\n");
+    free(text);
+}
+
+static void keeps_nine_digits(void **state) {
+    tri_run_info run = info();
+    run.log_every_n_steps = 1;
+    const tri_event_sink *sinks[] = {&tri_sink_jsonl};
+    tri_observer *o = tri_observer_create(&run, sinks, 1);
+    float loss = 0.0012345679f; // nine digits tell any two floats apart
+    train(o, 1, loss, 1);
+    tri_observer_destroy(o);
+    char *text = contents("metrics.jsonl");
+    assert_true(strtof(strstr(text, "\"loss\":") + 7, NULL) == loss);
+    free(text);
+}
+
+static void resumes_after_a_torn_line(void **state) {
+    static const struct {
+        const char *before, *kept;
+    } cases[] = {{"{\"a\":1}\n{\"b\":2}\n{\"kind\":\"tr", "{\"a\":1}\n{\"b\":2}\n"},
+                 {"{\"a\":1}\n", "{\"a\":1}\n"},
+                 {"{\"torn", ""},
+                 {"", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unlink(path_of("metrics.jsonl"));
+        append("metrics.jsonl", cases[i].before);
+        tri_run_info run = info();
+        const tri_event_sink *sinks[] = {&tri_sink_jsonl};
+        tri_observer *o = tri_observer_create(&run, sinks, 1);
+        tri_observe_end(o, "stopped", 7);
+        tri_observer_destroy(o);
+        char *text = contents("metrics.jsonl");
+        assert_memory_equal(text, cases[i].kept, strlen(cases[i].kept));
+        assert_string_equal(
+            text + strlen(cases[i].kept),
+            "{\"kind\":\"end\",\"status\":\"stopped\",\"steps\":7,\"wall_s\":0.000}\n");
+        free(text);
+    }
+}
+
+static void a_long_torn_line_is_cut(void **state) {
+    append("metrics.jsonl", "{\"a\":1}\n");
+    char block[1001];
+    memset(block, 'x', 1000);
+    block[1000] = 0;
+    for (int i = 0; i < 10; i++) append("metrics.jsonl", block);
+    tri_run_info run = info();
+    const tri_event_sink *sinks[] = {&tri_sink_jsonl};
+    tri_observer_destroy(tri_observer_create(&run, sinks, 1));
+    char *text = contents("metrics.jsonl");
+    assert_string_equal(text, "{\"a\":1}\n");
+    free(text);
+}
+
+// Runs `body` in a child with standard error on `fd`; returns what it wrote there.
+static char *stderr_of(void (*body)(void), bool on_terminal) {
+    int ours, theirs, ends[2];
+    if (on_terminal) {
+        ours = posix_openpt(O_RDWR | O_NOCTTY);
+        assert_true(ours >= 0 && grantpt(ours) == 0 && unlockpt(ours) == 0);
+        theirs = open(ptsname(ours), O_RDWR | O_NOCTTY);
+        struct winsize window = {.ws_col = 120, .ws_row = 24};
+        assert_int_equal(ioctl(theirs, TIOCSWINSZ, &window), 0);
+    } else {
+        assert_int_equal(pipe(ends), 0);
+        ours = ends[0];
+        theirs = ends[1];
+    }
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(theirs, STDERR_FILENO);
+        body();
+        _exit(0);
+    }
+    if (!on_terminal) close(theirs);
+    char *text = calloc(1, 1 << 16);
+    size_t used = 0;
+    int status;
+    if (on_terminal) assert_int_equal(waitpid(child, &status, 0), child); // it writes little
+    if (on_terminal) close(theirs);
+    for (ssize_t got; (got = read(ours, text + used, (1 << 16) - 1 - used)) > 0;)
+        used += (size_t)got;
+    if (!on_terminal) assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close(ours);
+    return text;
+}
+
+static void short_run(void) {
+    tri_run_info run = info();
+    const tri_event_sink *sinks[] = {&tri_sink_progress};
+    tri_observer *o = tri_observer_create(&run, sinks, 1);
+    for (int step = 1; step <= 4; step++) train(o, step, 1.0 / step, 1);
+    tri_log(TRI_LOG_INFO, "hello");
+    tri_metric metric = {"accuracy", 0.5};
+    tri_observe_val(
+        o, (tri_val_event){
+               .step = 4, .loss = 0.25, .metrics = &metric, .metric_count = 1, .samples = 100});
+    tri_observe_end(o, "completed", 4);
+    tri_observer_destroy(o);
+}
+
+static void prints_plain_lines_on_a_pipe(void **state) {
+    char *text = stderr_of(short_run, false);
+    assert_string_equal(text, "epoch 1/2  step 2/20  loss 0.5  lr 1  64 samples/s  eta 00:18\n"
+                              "epoch 1/2  step 4/20  loss 0.25  lr 1  64 samples/s  eta 00:16\n"
+                              "trireme: hello\n"
+                              "epoch 1  evaluation  loss 0.25  accuracy 0.5000  (100 samples)\n"
+                              "completed after 4 steps, 00:04\n");
+    free(text);
+}
+
+static void redraws_on_a_terminal(void **state) {
+    setenv("LC_ALL", "C", 1);
+    setenv("NO_COLOR", "1", 1);
+    char *text = stderr_of(short_run, true);
+    assert_non_null(
+        strstr(text, "\r\x1b[K#####...................  epoch 1/2  step 4/20  loss 0.2500  64 "
+                     "samples/s  eta 00:16\r\x1b[Ktrireme: hello"));
+    assert_non_null(strstr(text, "completed after 4 steps, 00:04"));
+    assert_null(strstr(text, "\x1b[32m"));
+    free(text);
+    unsetenv("NO_COLOR");
+    setenv("LC_ALL", "C.UTF-8", 1);
+    text = stderr_of(short_run, true);
+    assert_non_null(strstr(text, "\x1b[32m━"));
+    free(text);
+}
+
+static void full_disk_run(void) {
+    tri_run_info run = info();
+    const tri_event_sink *sinks[] = {&tri_sink_jsonl, &tri_sink_tensorboard};
+    tri_observer *o = tri_observer_create(&run, sinks, 2);
+    train(o, 2, 1, 1);
+    disk_is_full = true;
+    for (int step = 4; step <= 10; step += 2) train(o, step, 1, 1);
+    disk_is_full = false;
+    train(o, 12, 1, 1);
+    tri_observer_destroy(o);
+}
+
+static void warns_once_when_the_disk_is_full(void **state) {
+    char *text = stderr_of(full_disk_run, false);
+    const char *first = strstr(text, "metrics.jsonl has gaps");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "metrics.jsonl has gaps"));
+    assert_non_null(strstr(text, "TensorBoard's curves has gaps"));
+    assert_non_null(strstr(text, "No space left on device"));
+    int lines = 0;
+    for (const char *c = text; *c; c++) lines += *c == '\n';
+    assert_int_equal(lines, 2);
+    free(text);
+    text = contents("metrics.jsonl"); // whole lines only: steps 2 and 12
+    assert_non_null(strstr(text, "\"step\":2,"));
+    assert_non_null(strstr(text, "}\n{\"kind\":\"train\",\"step\":12,"));
+    assert_null(strstr(text, "\"step\":4,"));
+    free(text);
+}
+
+static void no_folder_run(void) {
+    tri_run_info run = info();
+    run.folder = path_of("a-file");
+    const tri_event_sink *sinks[] = {&tri_sink_jsonl, &tri_sink_tensorboard};
+    tri_observer *o = tri_observer_create(&run, sinks, 2);
+    train(o, 2, 1, 1);
+    tri_observe_end(o, "completed", 2);
+    tri_observer_destroy(o);
+}
+
+static void goes_on_without_a_sink_that_cannot_open(void **state) {
+    append("a-file", "x");
+    char *text = stderr_of(no_folder_run, false);
+    assert_non_null(strstr(text, "training goes on without metrics.jsonl\n"));
+    assert_non_null(strstr(text, "training goes on without TensorBoard's curves\n"));
+    free(text);
+}
+
+static bool file_holds(const char *path, const char *word) {
+    char *text;
+    size_t size;
+    assert_int_equal(tri_os_read_file(path, 1 << 20, &text, &size), TRI_OK);
+    bool found = memmem(text, size, word, strlen(word)) != NULL;
+    free(text);
+    return found;
+}
+
+static void writes_curves(void **state) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *text =
+        "{seed: 3, optimizer: {name: sgd, betas: [1, 2]}, init: null, log: {progress: true}}";
+    tri_tree *recipe;
+    assert_int_equal(tri_yaml_parse(arena, text, strlen(text), "r", &recipe), TRI_OK);
+    tri_run_info run = info();
+    static const char *const names[] = {"accuracy"};
+    run.recipe = recipe;
+    run.metrics = names;
+    run.metric_count = 1;
+    const tri_event_sink *sinks[] = {&tri_sink_tensorboard};
+    tri_observer *o = tri_observer_create(&run, sinks, 1);
+    train(o, 2, 1, 1);
+    tri_metric metric = {"accuracy", 0.5};
+    tri_observe_val(o, (tri_val_event){.step = 2, .metrics = &metric, .metric_count = 1});
+    tri_observe_end(o, "completed", 2);
+    tri_observer_destroy(o);
+    tri_arena_destroy(arena);
+    glob_t found;
+    assert_int_equal(glob(path_of("tensorboard/events.out.tfevents.*"), 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    static const char *const words[] = {"train/loss",
+                                        "train/lr",
+                                        "val/loss",
+                                        "val/accuracy",
+                                        "optimizer.name",
+                                        "[1, 2]",
+                                        "_hparams_/session_end_info"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        assert_true(file_holds(found.gl_pathv[0], words[i]));
+    assert_false(file_holds(found.gl_pathv[0], "init"));
+    globfree(&found);
+}
+
+static void chooses_sinks(void **state) {
+    tri_run_info run = info();
+    const tri_event_sink *sinks[TRI_MAX_SINKS];
+    assert_int_equal(tri_sinks_choose(&(tri_log_options){true, true}, &run, sinks), 3);
+    assert_int_equal(tri_sinks_choose(&(tri_log_options){false, false}, &run, sinks), 1);
+    assert_ptr_equal(sinks[0], &tri_sink_jsonl);
+    run.folder = NULL;
+    assert_int_equal(tri_sinks_choose(&(tri_log_options){true, true}, &run, sinks), 1);
+    tri_observe_train(NULL, (tri_train_event){.step = 1}); // ranks other than 0
+    tri_observe_end(NULL, "completed", 1);
+}
+
+#define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        WITH_FOLDER(writes_the_documented_lines),
+        WITH_FOLDER(keeps_nine_digits),
+        WITH_FOLDER(resumes_after_a_torn_line),
+        WITH_FOLDER(a_long_torn_line_is_cut),
+        WITH_FOLDER(prints_plain_lines_on_a_pipe),
+        WITH_FOLDER(redraws_on_a_terminal),
+        WITH_FOLDER(warns_once_when_the_disk_is_full),
+        WITH_FOLDER(goes_on_without_a_sink_that_cannot_open),
+        WITH_FOLDER(writes_curves),
+        WITH_FOLDER(chooses_sinks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
