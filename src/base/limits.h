@@ -2,6 +2,8 @@
 #ifndef TRIREME_BASE_LIMITS_H
 #define TRIREME_BASE_LIMITS_H
 
+#include <stdint.h>
+
 enum {
     TRI_MAX_NAME_BYTES = 256, // parameter, block and layer names
     TRI_MAX_RANKS = 65536,
@@ -19,6 +21,8 @@ enum {
     TRI_MAX_METRICS = 16,                   // of one model
     TRI_MAX_DATA_FIELDS = 8,                // tensors of a sample
     TRI_MAX_WORKERS = 256,                  // loader threads
+    TRI_MAX_SAMPLE_ELEMENTS = 1 << 30,      // of one tensor of a sample
+    TRI_MAX_CLASSES = 1 << 30,              // labels and token numbers
     TRI_EVAL_BATCH = 128,                   // samples per evaluation pass, when chosen
     TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,   // hashed on its own
     TRI_DEFAULT_TIMEOUT_MS = 300000,        // of a collective that makes no progress
@@ -33,5 +37,8 @@ enum {
     TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,
 };
+
+// Samples of a data set.
+#define TRI_MAX_SAMPLES (INT64_C(1) << 48)
 
 #endif

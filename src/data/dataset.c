@@ -1,0 +1,193 @@
+#include "data/dataset.h"
+
+#include "data/convert.h"
+#include "data/kind.h"
+
+#include <string.h>
+
+// The same names as in the variants of tri_data_table.
+static const tri_dataset_kind *const kinds[] = {&tri_dataset_idx, &tri_dataset_tensors,
+                                                &tri_dataset_synthetic};
+
+static const tri_dataset_kind *kind_of(const tri_data_options *options) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i]->name, options->name) == 0) return kinds[i];
+    return NULL;
+}
+
+// What a model can be fed with.
+static const struct {
+    const char *name;
+    tri_dtype dtype;
+    int least_rank, most_rank; // of one sample
+    const char *shape;
+} feeds[] = {
+    {"images", TRI_F32, 3, 3, "[N, C, H, W]"},
+    {"labels", TRI_I64, 0, 0, "[N]"},
+    {"inputs", TRI_F32, 1, TRI_MAX_RANK - 1, "[N, ...]"},
+    {"targets", TRI_F32, 1, TRI_MAX_RANK - 1, "[N, ...]"},
+    {"input_ids", TRI_I64, 1, 1, "[N, T]"},
+};
+
+enum { FEEDS = sizeof feeds / sizeof *feeds };
+
+static tri_status fail_name(const char *source, const char *name) {
+    const char *known[FEEDS];
+    for (int i = 0; i < FEEDS; i++) known[i] = feeds[i].name;
+    const char *nearest = tri_option_nearest(name, known, FEEDS);
+    return TRI_FAIL(
+        TRI_BAD_INPUT,
+        "%s: '%s' is no input of a model (images, labels, inputs, targets, input_ids)%s%s%s",
+        source, name, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+        nearest ? "'?" : "");
+}
+
+tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
+                           tri_dtype stored, const tri_shape *shape) {
+    int row = 0;
+    while (row < FEEDS && strcmp(feeds[row].name, name) != 0) row++;
+    if (row == FEEDS) return fail_name(source, name);
+    TRI_ASSERT(dataset->field_count < TRI_MAX_DATA_FIELDS);
+    tri_dataset_column *field = &dataset->fields[dataset->field_count];
+    *field = (tri_dataset_column){.fed = {feeds[row].name, feeds[row].dtype, *shape, 0},
+                                  .stored = stored};
+    if (shape->rank < feeds[row].least_rank || shape->rank > feeds[row].most_rank)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: '%s' has %d axes beside the samples'; its shape must be %s", source,
+                        name, shape->rank, feeds[row].shape);
+    if (!tri_convert_supported(stored, feeds[row].dtype))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is %s, which does not convert to %s", source, name,
+                        tri_dtype_name(stored), tri_dtype_name(feeds[row].dtype));
+    int64_t count = tri_shape_count(shape);
+    if (count < 1 || count > TRI_MAX_SAMPLE_ELEMENTS)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: '%s' has %lld elements per sample; 1 to %d are supported", source,
+                        name, (long long)count, TRI_MAX_SAMPLE_ELEMENTS);
+    field->stored_bytes = (size_t)count * tri_dtype_bytes(stored);
+    dataset->field_count++;
+    return TRI_OK;
+}
+
+const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
+    const char *folder = dataset->options->path;
+    if (name[0] == '/' || !folder) return name;
+    size_t length = strlen(folder);
+    return tri_arena_printf(dataset->arena, "%s%s%s", folder,
+                            length && folder[length - 1] == '/' ? "" : "/", name);
+}
+
+// Transforms, sizes and scratch memory, once the kind has said what it stores.
+static tri_status finish_fields(tri_dataset *dataset) {
+    const tri_tree *list = dataset->options->transform;
+    bool used = tri_tree_is_null(list) || list->count == 0;
+    for (int i = 0; i < dataset->field_count; i++) {
+        tri_dataset_column *field = &dataset->fields[i];
+        size_t scratch = 0;
+        if (strcmp(field->fed.name, "images") == 0) {
+            tri_transforms *transforms;
+            TRI_TRY(tri_transforms_create(dataset->arena, list, field->stored, &field->fed.shape,
+                                          dataset->split == TRI_DATA_TRAIN, dataset->seed,
+                                          &transforms));
+            field->transforms = transforms;
+            field->fed.shape = *tri_transforms_shape(transforms);
+            scratch = tri_transforms_scratch_bytes(transforms);
+            used = true;
+        }
+        field->fed.size_bytes =
+            (size_t)tri_shape_count(&field->fed.shape) * tri_dtype_bytes(field->fed.dtype);
+        if (scratch > dataset->scratch_bytes) dataset->scratch_bytes = scratch;
+        if (field->stored_bytes > dataset->buffer_bytes)
+            dataset->buffer_bytes = field->stored_bytes;
+    }
+    if (!used)
+        return tri_tree_fail(list, "data.transform is for images, and this data set has none");
+    dataset->buffer_bytes = (dataset->buffer_bytes + 63) / 64 * 64; // aligns what follows it
+    return TRI_OK;
+}
+
+static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split split,
+                                uint64_t seed) {
+    tri_arena *arena = tri_arena_create(NULL, "dataset");
+    tri_dataset *dataset = TRI_NEW(arena, tri_dataset);
+    dataset->arena = arena;
+    dataset->kind = kind_of(options);
+    TRI_ASSERT(dataset->kind && "every variant of tri_data_table has a kind");
+    dataset->options = options;
+    dataset->split = split;
+    dataset->seed = seed;
+    return dataset;
+}
+
+tri_status tri_dataset_open(const tri_data_options *options, tri_data_split split, uint64_t seed,
+                            tri_dataset **out) {
+    *out = NULL;
+    tri_dataset *dataset = new_dataset(options, split, seed);
+    tri_status status = dataset->kind->open(dataset);
+    if (status == TRI_OK && split == TRI_DATA_TRAIN && options->limit > 0 &&
+        options->limit < dataset->samples)
+        dataset->samples = options->limit;
+    if (status == TRI_OK) status = finish_fields(dataset);
+    if (status == TRI_OK)
+        *out = dataset;
+    else
+        tri_dataset_close(dataset);
+    return status;
+}
+
+void tri_dataset_close(tri_dataset *dataset) {
+    if (!dataset) return;
+    dataset->kind->close(dataset);
+    tri_arena_destroy(dataset->arena);
+}
+
+bool tri_data_has_test(const tri_data_options *options) {
+    return kind_of(options)->has_test(options);
+}
+
+tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count) {
+    *count = 0;
+    tri_dataset *dataset = new_dataset(options, TRI_DATA_TRAIN, 0);
+    tri_status status = TRI_OK;
+    if (dataset->kind->describe) {
+        status = dataset->kind->describe(dataset);
+        if (status == TRI_OK) status = finish_fields(dataset);
+    }
+    for (int i = 0; status == TRI_OK && i < dataset->field_count; i++)
+        fields[(*count)++] = dataset->fields[i].fed;
+    tri_arena_destroy(dataset->arena);
+    return status;
+}
+
+int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }
+int tri_dataset_field_count(const tri_dataset *dataset) { return dataset->field_count; }
+int64_t tri_dataset_classes(const tri_dataset *dataset) { return dataset->classes; }
+
+const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index) {
+    TRI_ASSERT(index >= 0 && index < dataset->field_count);
+    return &dataset->fields[index].fed;
+}
+
+int tri_dataset_find(const tri_dataset *dataset, const char *name) {
+    for (int i = 0; i < dataset->field_count; i++)
+        if (strcmp(dataset->fields[i].fed.name, name) == 0) return i;
+    return -1;
+}
+
+size_t tri_dataset_scratch_bytes(const tri_dataset *dataset) {
+    return dataset->buffer_bytes + dataset->scratch_bytes;
+}
+
+tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
+                            void *scratch, void *out) {
+    TRI_ASSERT(sample >= 0 && sample < dataset->samples);
+    const tri_dataset_column *row = &dataset->fields[field];
+    bool as_stored = !row->transforms && row->stored == row->fed.dtype;
+    const void *stored;
+    TRI_TRY(dataset->kind->read(dataset, field, sample, as_stored ? out : scratch, &stored));
+    if (row->transforms)
+        tri_transforms_apply(row->transforms, stored, sample, epoch,
+                             (char *)scratch + dataset->buffer_bytes, out);
+    else if (stored != out)
+        tri_convert(row->stored, stored, row->fed.dtype, out, tri_shape_count(&row->fed.shape));
+    return TRI_OK;
+}

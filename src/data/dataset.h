@@ -1,0 +1,57 @@
+// A data set: samples by number, each a few named tensors. How many there are and what they look
+// like is known once it is open; reading is safe from any number of threads.
+//
+// Fields are those of tri_batch: images F32 [C, H, W], labels I64 [] (-100: ignored), inputs and
+// targets F32 of any shape, input_ids I64 [T].
+#ifndef TRIREME_DATA_DATASET_H
+#define TRIREME_DATA_DATASET_H
+
+#include "base/status.h"
+#include "data/options.h"
+
+#include <trireme/tensor.h>
+
+typedef struct tri_dataset tri_dataset;
+
+typedef enum tri_data_split { TRI_DATA_TRAIN, TRI_DATA_TEST } tri_data_split;
+
+typedef struct tri_data_field {
+    const char *name;
+    tri_dtype dtype; // as it is fed: F32 or I64
+    tri_shape shape; // of one sample
+    size_t size_bytes;
+} tri_data_field;
+
+// Label of a sample that loss and metrics leave out.
+enum { TRI_IGNORED_LABEL = -100 };
+
+// Opens the training or the test data and checks all that can be checked without reading every
+// sample; the errors name the file. `options` must outlive the data set. `seed` is the run's: it
+// keys random data and random transforms. TRI_NOT_FOUND when this split does not exist.
+tri_status tri_dataset_open(const tri_data_options *options, tri_data_split split, uint64_t seed,
+                            tri_dataset **out);
+void tri_dataset_close(tri_dataset *dataset); // NULL allowed
+
+// Whether the recipe has test data at all; looks at options only.
+bool tri_data_has_test(const tri_data_options *options);
+
+// The fields of a data set that is described by its options alone ("synthetic"); for others *count
+// is 0. For plans, which do not open the data. `fields` has room for TRI_MAX_DATA_FIELDS.
+tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count);
+
+int64_t tri_dataset_samples(const tri_dataset *dataset);
+int tri_dataset_field_count(const tri_dataset *dataset);
+const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index);
+// Index of the field `name`; -1 when there is none.
+int tri_dataset_find(const tri_dataset *dataset, const char *name);
+// One more than the largest label or token number; 0 when there are none.
+int64_t tri_dataset_classes(const tri_dataset *dataset);
+
+// Bytes of scratch memory for a call of tri_dataset_read; one per thread.
+size_t tri_dataset_scratch_bytes(const tri_dataset *dataset);
+// Field `field` of sample `sample` as it is fed in `epoch` (random transforms differ), size_bytes
+// bytes at `out`.
+tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
+                            void *scratch, void *out);
+
+#endif

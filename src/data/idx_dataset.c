@@ -1,0 +1,83 @@
+// MNIST and its relatives: a file of images and one of labels, each raw or gzip-compressed, held in
+// memory.
+#include "data/kind.h"
+#include "format/idx.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { IMAGES, LABELS };
+
+typedef struct idx_state {
+    tri_idx images, labels;
+} idx_state;
+
+// The file PREFIX-WORDS, or with .gz.
+static tri_status find_file(tri_dataset *dataset, const char *prefix, const char *words,
+                            const char **out) {
+    const char *plain =
+        tri_dataset_path(dataset, tri_arena_printf(dataset->arena, "%s-%s", prefix, words));
+    const char *zipped = tri_arena_printf(dataset->arena, "%s.gz", plain);
+    *out = access(plain, F_OK) == 0 ? plain : zipped;
+    if (access(*out, F_OK) == 0) return TRI_OK;
+    return TRI_FAIL(
+        TRI_NOT_FOUND,
+        "%s: there is no such file, nor %s-%s.gz: set data.path to the folder that has it", plain,
+        prefix, words);
+}
+
+static tri_status open_files(tri_dataset *dataset, idx_state *state) {
+    const tri_data_options *options = dataset->options;
+    if (!options->path)
+        return TRI_FAIL(TRI_BAD_INPUT, "data.path is not set: the folder with the IDX files");
+    const char *prefix = options->train ? options->train : "train";
+    if (dataset->split == TRI_DATA_TEST) prefix = options->test ? options->test : "t10k";
+    const char *images, *labels;
+    TRI_TRY(find_file(dataset, prefix, "images-idx3-ubyte", &images));
+    TRI_TRY(find_file(dataset, prefix, "labels-idx1-ubyte", &labels));
+    TRI_TRY(tri_idx_read(labels, TRI_IDX_LABELS, &state->labels));
+    TRI_TRY(tri_idx_read(images, TRI_IDX_IMAGES, &state->images));
+    const tri_shape *shape = &state->images.shape;
+    if (shape->dims[0] != state->labels.shape.dims[0])
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: %lld images, but %lld labels in %s", images,
+                        (long long)shape->dims[0], (long long)state->labels.shape.dims[0], labels);
+    if (shape->dims[0] == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no images", images);
+    dataset->samples = shape->dims[0];
+    tri_shape image = tri_shape_of(1, shape->dims[1], shape->dims[2]);
+    TRI_TRY(tri_dataset_add(dataset, images, "images", TRI_U8, &image));
+    return tri_dataset_add(dataset, labels, "labels", TRI_U8, &(tri_shape){0});
+}
+
+static tri_status idx_open(tri_dataset *dataset) {
+    idx_state *state = TRI_NEW(dataset->arena, idx_state);
+    dataset->state = state;
+    TRI_TRY(open_files(dataset, state));
+    const uint8_t *labels = state->labels.data;
+    for (int64_t i = 0; i < dataset->samples; i++)
+        if (labels[i] >= dataset->classes) dataset->classes = labels[i] + 1;
+    return TRI_OK;
+}
+
+static void idx_close(tri_dataset *dataset) {
+    idx_state *state = dataset->state;
+    tri_idx_free(&state->images);
+    tri_idx_free(&state->labels);
+}
+
+static tri_status idx_read(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
+                           const void **stored) {
+    const idx_state *state = dataset->state;
+    const tri_idx *idx = field == IMAGES ? &state->images : &state->labels;
+    *stored = (const uint8_t *)idx->data + (size_t)sample * dataset->fields[field].stored_bytes;
+    return TRI_OK;
+}
+
+static bool idx_has_test(const tri_data_options *options) { return true; }
+
+const tri_dataset_kind tri_dataset_idx = {
+    .name = "idx",
+    .open = idx_open,
+    .close = idx_close,
+    .read = idx_read,
+    .has_test = idx_has_test,
+};

@@ -1,0 +1,52 @@
+#include "data/options.h"
+
+#include "base/limits.h"
+#include "data/transform.h"
+
+static const tri_option synthetic_rows[] = {
+    TRI_OPTION_INTS(tri_data_options, shape, "[1, 28, 28]", 1, TRI_MAX_SAMPLE_ELEMENTS, 0,
+                    "sizes of one sample, e.g. [C, H, W]; [T] with vocabulary"),
+    TRI_OPTION_INT(tri_data_options, samples, "1024", 1, TRI_MAX_SAMPLES, "training samples"),
+    TRI_OPTION_INT(tri_data_options, test_samples, "0", 0, TRI_MAX_SAMPLES,
+                   "test samples; 0: no test data"),
+    TRI_OPTION_INT(tri_data_options, classes, "0", 0, TRI_MAX_CLASSES,
+                   "labels below it for images; 0: inputs and targets of the same shape"),
+    TRI_OPTION_INT(tri_data_options, vocabulary, "0", 0, TRI_MAX_CLASSES,
+                   "not 0: input_ids, token numbers below it"),
+};
+
+// The same names as in tri_dataset_kinds.
+static const tri_option_variant kinds[] = {
+    {.name = "idx", .help = "IDX files as of MNIST and Fashion-MNIST, raw or gzip"},
+    {.name = "tensors", .help = "a safetensors file whose tensors share their first axis"},
+    TRI_OPTION_VARIANT("synthetic", synthetic_rows,
+                       "random numbers from the seed, uniform in [0, 1)"),
+};
+
+static const tri_option rows[] = {
+    TRI_OPTION_NAME(tri_data_options, name, NULL, "kind of data set"),
+    TRI_OPTION_STRING(tri_data_options, path, NULL, "folder with the training and the test files"),
+    TRI_OPTION_STRING(tri_data_options, train, NULL,
+                      "training file (idx: what its files' names begin with)"),
+    TRI_OPTION_STRING(tri_data_options, test, NULL,
+                      "test file (idx: what its files' names begin with)"),
+    TRI_OPTION_BOOL(tri_data_options, shuffle, "true",
+                    "another order every epoch; false: the order of the files"),
+    TRI_OPTION_BOOL(tri_data_options, drop_last, "false",
+                    "leave out an epoch's partial last batch"),
+    TRI_OPTION_INT(tri_data_options, workers, "2", 0, TRI_MAX_WORKERS, "loader threads; 0: none"),
+    TRI_OPTION_TREE(tri_data_options, transform, "[]", "list of transforms of images, in order"),
+    TRI_OPTION_INT(tri_data_options, limit, "0", 0, TRI_MAX_SAMPLES,
+                   "first N training samples only; 0: all"),
+    TRI_OPTION_INT(tri_data_options, sequence, "512", 1, TRI_MAX_SAMPLE_ELEMENTS,
+                   "text: tokens per sample"),
+};
+
+static tri_status check(const void *options, const tri_tree *map) {
+    const tri_data_options *data = options;
+    return tri_transforms_check(data->transform);
+}
+
+const tri_option_table tri_data_table =
+    TRI_OPTION_TABLE("data", tri_data_options, rows, "where samples come from and how they are fed",
+                     .variants = kinds, .variant_count = TRI_OPTION_COUNT(kinds), .check = check);

@@ -1,0 +1,25 @@
+// The recipe's `data:` section.
+#ifndef TRIREME_DATA_OPTIONS_H
+#define TRIREME_DATA_OPTIONS_H
+
+#include "base/option.h"
+
+typedef struct tri_data_options {
+    const char *name;         // of the kind: a row of tri_dataset_kinds
+    const char *path;         // folder of the files
+    const char *train, *test; // absolute or relative to `path`; NULL: the kind's own names
+    bool shuffle, drop_last;
+    int64_t workers;           // loader threads; 0: the caller reads
+    const tri_tree *transform; // list of transforms; NULL: none
+    int64_t limit;             // first samples of the training data only; 0: all
+    int64_t sequence;          // tokens per sample, of text
+    // synthetic
+    tri_ints shape; // of a sample, without the axis of samples
+    int64_t samples, test_samples;
+    int64_t classes;    // 0: targets of the inputs' own shape
+    int64_t vocabulary; // not 0: token numbers below it
+} tri_data_options;
+
+extern const tri_option_table tri_data_table;
+
+#endif

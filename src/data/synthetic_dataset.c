@@ -1,0 +1,86 @@
+// Random samples made when they are read: uniform in [0, 1), each number a function of (seed,
+// split, field, sample, element). With classes: images and labels; with vocabulary: input_ids; else
+// inputs and targets.
+#include "base/philox.h"
+#include "data/kind.h"
+
+typedef struct synthetic_state {
+    uint64_t keys[2]; // of each field
+} synthetic_state;
+
+static tri_status synthetic_describe(tri_dataset *dataset) {
+    const tri_data_options *options = dataset->options;
+    const char *source = "data.shape";
+    if (options->shape.count > TRI_MAX_RANK - 1)
+        return TRI_FAIL(TRI_BAD_INPUT, "data.shape has %d sizes; at most %d are supported",
+                        options->shape.count, TRI_MAX_RANK - 1);
+    if (options->classes > 0 && options->vocabulary > 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.classes and data.vocabulary exclude each other: set one to 0");
+    tri_shape shape = {.rank = options->shape.count};
+    for (int i = 0; i < shape.rank; i++) shape.dims[i] = options->shape.items[i];
+    dataset->classes = options->classes + options->vocabulary;
+    if (options->vocabulary > 0)
+        return tri_dataset_add(dataset, source, "input_ids", TRI_I64, &shape);
+    if (options->classes > 0) {
+        TRI_TRY(tri_dataset_add(dataset, source, "images", TRI_F32, &shape));
+        return tri_dataset_add(dataset, source, "labels", TRI_I64, &(tri_shape){0});
+    }
+    TRI_TRY(tri_dataset_add(dataset, source, "inputs", TRI_F32, &shape));
+    return tri_dataset_add(dataset, source, "targets", TRI_F32, &shape);
+}
+
+static tri_status synthetic_open(tri_dataset *dataset) {
+    bool training = dataset->split == TRI_DATA_TRAIN;
+    dataset->samples = training ? dataset->options->samples : dataset->options->test_samples;
+    if (dataset->samples == 0)
+        return TRI_FAIL(TRI_NOT_FOUND, "data.test_samples is 0: there is no test data");
+    TRI_TRY(synthetic_describe(dataset));
+    synthetic_state *state = TRI_NEW(dataset->arena, synthetic_state);
+    for (int i = 0; i < dataset->field_count; i++)
+        state->keys[i] =
+            tri_philox_key(dataset->seed, tri_arena_printf(dataset->arena, "data/synthetic/%s/%s",
+                                                           training ? "train" : "test",
+                                                           dataset->fields[i].fed.name));
+    dataset->state = state;
+    return TRI_OK;
+}
+
+static void synthetic_close(tri_dataset *dataset) {}
+
+// Element e of a sample is word e mod 4 of block (e div 4, sample low, sample high, 0).
+static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t sample,
+                                 void *buffer, const void **stored) {
+    const synthetic_state *state = dataset->state;
+    int64_t count = tri_shape_count(&dataset->fields[field].fed.shape);
+    float *floats = buffer;
+    int64_t *numbers = buffer;
+    bool is_float = dataset->fields[field].stored == TRI_F32;
+    for (int64_t at = 0; at < count; at += 4) {
+        const uint32_t counter[4] = {(uint32_t)(at / 4), (uint32_t)sample,
+                                     (uint32_t)((uint64_t)sample >> 32), 0};
+        tri_philox_block block = tri_philox(state->keys[field], counter);
+        for (int64_t k = 0; k < 4 && at + k < count; k++) {
+            if (is_float)
+                floats[at + k] = tri_philox_uniform(block.word[k]);
+            else
+                numbers[at + k] =
+                    (int64_t)((uint64_t)block.word[k] * (uint64_t)dataset->classes >> 32);
+        }
+    }
+    *stored = buffer;
+    return TRI_OK;
+}
+
+static bool synthetic_has_test(const tri_data_options *options) {
+    return options->test_samples > 0;
+}
+
+const tri_dataset_kind tri_dataset_synthetic = {
+    .name = "synthetic",
+    .open = synthetic_open,
+    .close = synthetic_close,
+    .read = synthetic_read,
+    .has_test = synthetic_has_test,
+    .describe = synthetic_describe,
+};

@@ -1,0 +1,119 @@
+// A safetensors file whose tensors share their first axis, the sample. Read sample by sample: the
+// file may be larger than memory.
+#include "data/convert.h"
+#include "data/kind.h"
+#include "format/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct tensors_state {
+    tri_safetensors *file;
+    const tri_safetensors_entry *entries[TRI_MAX_DATA_FIELDS];
+} tensors_state;
+
+static tri_status open_entry(tri_dataset *dataset, tensors_state *state,
+                             const tri_safetensors_entry *entry) {
+    const char *path = tri_safetensors_path(state->file);
+    const tri_safetensors_entry *first = state->entries[0];
+    if (entry->shape.rank == 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: tensor '%s' is a scalar: its first axis must be the sample", path,
+                        entry->name);
+    if (first && first->shape.dims[0] != entry->shape.dims[0])
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' has %lld samples, but tensor '%s' has %lld",
+                        path, entry->name, (long long)entry->shape.dims[0], first->name,
+                        (long long)first->shape.dims[0]);
+    if (entry->shape.dims[0] == 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' has no samples", path, entry->name);
+    tri_shape sample = {.rank = entry->shape.rank - 1};
+    memcpy(sample.dims, entry->shape.dims + 1, (size_t)sample.rank * sizeof *sample.dims);
+    state->entries[dataset->field_count] = entry;
+    dataset->samples = entry->shape.dims[0];
+    return tri_dataset_add(dataset, path, entry->name, entry->dtype, &sample);
+}
+
+// Labels index arrays: none may be out of range. Token numbers are as many as pixels; they count as
+// labels.
+static tri_status scan_labels(tri_dataset *dataset, const tensors_state *state, int field) {
+    enum { CHUNK = 1 << 16 };
+    const tri_safetensors_entry *entry = state->entries[field];
+    size_t bytes = tri_dtype_bytes(entry->dtype);
+    int64_t count = tri_shape_count(&entry->shape), *numbers = malloc(CHUNK * sizeof *numbers);
+    void *stored = malloc(CHUNK * bytes);
+    tri_status status = TRI_OK;
+    if (!numbers || !stored)
+        status =
+            TRI_FAIL(TRI_NO_MEMORY, "%s: no memory to check it", tri_safetensors_path(state->file));
+    for (int64_t at = 0; at < count && status == TRI_OK; at += CHUNK) {
+        int64_t some = count - at < CHUNK ? count - at : CHUNK;
+        status = tri_safetensors_read(state->file, entry, at * (int64_t)bytes,
+                                      some * (int64_t)bytes, stored);
+        if (status == TRI_OK) tri_convert(entry->dtype, stored, TRI_I64, numbers, some);
+        for (int64_t i = 0; i < some && status == TRI_OK; i++) {
+            if (numbers[i] >= TRI_MAX_CLASSES ||
+                (numbers[i] < 0 && numbers[i] != TRI_IGNORED_LABEL))
+                status = TRI_FAIL(TRI_BAD_INPUT,
+                                  "%s: element %lld of tensor '%s' is %lld, which is no class",
+                                  tri_safetensors_path(state->file), (long long)(at + i),
+                                  entry->name, (long long)numbers[i]);
+            else if (numbers[i] >= dataset->classes)
+                dataset->classes = numbers[i] + 1;
+        }
+    }
+    free(numbers);
+    free(stored);
+    return status;
+}
+
+// data.train and data.test name the files; data.path alone may be the training file.
+static const char *file_of(tri_dataset *dataset) {
+    const tri_data_options *options = dataset->options;
+    const char *name = dataset->split == TRI_DATA_TRAIN ? options->train : options->test;
+    if (name) return tri_dataset_path(dataset, name);
+    return dataset->split == TRI_DATA_TRAIN ? options->path : NULL;
+}
+
+static tri_status tensors_open(tri_dataset *dataset) {
+    tensors_state *state = TRI_NEW(dataset->arena, tensors_state);
+    dataset->state = state;
+    const char *path = file_of(dataset);
+    if (!path)
+        return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: the safetensors file with the samples",
+                        dataset->split == TRI_DATA_TRAIN ? "train" : "test");
+    TRI_TRY(tri_safetensors_open(path, &state->file));
+    int count = tri_safetensors_count(state->file);
+    if (count == 0 || count > TRI_MAX_DATA_FIELDS)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: %d tensors; 1 to %d are samples of a model's inputs",
+                        path, count, TRI_MAX_DATA_FIELDS);
+    for (int i = 0; i < count; i++)
+        TRI_TRY(open_entry(dataset, state, tri_safetensors_at(state->file, i)));
+    for (int i = 0; i < count; i++)
+        if (dataset->fields[i].fed.dtype == TRI_I64) TRI_TRY(scan_labels(dataset, state, i));
+    return TRI_OK;
+}
+
+static void tensors_close(tri_dataset *dataset) {
+    const tensors_state *state = dataset->state;
+    tri_safetensors_close(state->file);
+}
+
+static tri_status tensors_read(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
+                               const void **stored) {
+    const tensors_state *state = dataset->state;
+    int64_t bytes = (int64_t)dataset->fields[field].stored_bytes;
+    TRI_TRY(
+        tri_safetensors_read(state->file, state->entries[field], sample * bytes, bytes, buffer));
+    *stored = buffer;
+    return TRI_OK;
+}
+
+static bool tensors_has_test(const tri_data_options *options) { return options->test != NULL; }
+
+const tri_dataset_kind tri_dataset_tensors = {
+    .name = "tensors",
+    .open = tensors_open,
+    .close = tensors_close,
+    .read = tensors_read,
+    .has_test = tensors_has_test,
+};

@@ -1,0 +1,298 @@
+#include "data/transform.h"
+
+#include "base/limits.h"
+#include "base/option.h"
+#include "base/philox.h"
+#include "data/convert.h"
+
+#include <string.h>
+
+// One kind of transform. `params` is the struct of `options`, read from the recipe.
+typedef struct transform_kind {
+    const tri_option_table *options;
+    // Checks params against the image and says in *image what comes out. May be NULL.
+    tri_status (*fit)(const void *params, tri_shape *image);
+    // Changes `count` values of channel `channel`, in [0, 1] for U8 images. NULL: values stay.
+    void (*change)(const void *params, int channel, float *values, int64_t count);
+    // Moves the pixels of `from` [C, H, W] to `to`, whose shape is that of fit; `draw` holds this
+    // sample's random words. NULL: pixels stay.
+    void (*move)(const void *params, const tri_philox_block *draw, const tri_shape *image,
+                 size_t pixel_bytes, const uint8_t *from, uint8_t *to);
+} transform_kind;
+
+typedef struct normalize_options {
+    tri_doubles mean, std;
+} normalize_options;
+
+static const tri_option normalize_rows[] = {
+    TRI_OPTION_FLOATS(normalize_options, mean, "[0.5]", -1e6, 1e6, 0,
+                      "taken from each channel; one for all, or C"),
+    TRI_OPTION_FLOATS(normalize_options, std, "[0.5]", 1e-30, 1e6, 0,
+                      "divides each channel; one for all, or C"),
+};
+
+static const tri_option_table normalize_table = TRI_OPTION_TABLE(
+    "normalize", normalize_options, normalize_rows, "(x - mean) / std per channel");
+
+static tri_status normalize_fit(const void *params, tri_shape *image) {
+    const normalize_options *options = params;
+    const tri_doubles *lists[] = {&options->mean, &options->std};
+    for (int i = 0; i < 2; i++) {
+        if (lists[i]->count == 1 || lists[i]->count == image->dims[0]) continue;
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "normalize: %d values of '%s' for images of %lld channels: give 1 or %lld",
+                        lists[i]->count, i ? "std" : "mean", (long long)image->dims[0],
+                        (long long)image->dims[0]);
+    }
+    return TRI_OK;
+}
+
+// In single precision and with true divisions, as torchvision does it: the same bits.
+static void normalize_change(const void *params, int channel, float *values, int64_t count) {
+    const normalize_options *options = params;
+    float mean = (float)options->mean.items[options->mean.count > 1 ? channel : 0];
+    float std = (float)options->std.items[options->std.count > 1 ? channel : 0];
+    for (int64_t i = 0; i < count; i++) values[i] = (values[i] - mean) / std;
+}
+
+typedef struct flip_options {
+    double probability;
+} flip_options;
+
+static const tri_option flip_rows[] = {
+    TRI_OPTION_FLOAT(flip_options, probability, "0.5", 0, 1, "share of the training samples"),
+};
+
+static const tri_option_table flip_table = TRI_OPTION_TABLE(
+    "horizontal_flip", flip_options, flip_rows, "left and right exchanged, at random");
+
+static void flip_move(const void *params, const tri_philox_block *draw, const tri_shape *image,
+                      size_t pixel_bytes, const uint8_t *from, uint8_t *to) {
+    const flip_options *options = params;
+    int64_t rows = image->dims[0] * image->dims[1], width = image->dims[2];
+    if (tri_philox_uniform(draw->word[0]) >= options->probability) {
+        memcpy(to, from, (size_t)(rows * width) * pixel_bytes);
+        return;
+    }
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t x = 0; x < width; x++)
+            memcpy(to + (size_t)(row * width + x) * pixel_bytes,
+                   from + (size_t)(row * width + width - 1 - x) * pixel_bytes, pixel_bytes);
+}
+
+typedef struct crop_options {
+    int64_t size, padding;
+} crop_options;
+
+static const tri_option crop_rows[] = {
+    TRI_OPTION_INT(crop_options, size, "32", 1, 65536, "height and width of the part"),
+    TRI_OPTION_INT(crop_options, padding, "0", 0, 65536, "zeros around the image before"),
+};
+
+static const tri_option_table crop_table = TRI_OPTION_TABLE(
+    "random_crop", crop_options, crop_rows, "a square part of the padded image, at random");
+
+static tri_status crop_fit(const void *params, tri_shape *image) {
+    const crop_options *options = params;
+    for (int axis = 1; axis <= 2; axis++) {
+        if (image->dims[axis] + 2 * options->padding < options->size)
+            return TRI_FAIL(
+                TRI_BAD_INPUT,
+                "random_crop: size %lld is larger than images of %lld x %lld with padding %lld",
+                (long long)options->size, (long long)image->dims[1], (long long)image->dims[2],
+                (long long)options->padding);
+    }
+    image->dims[1] = image->dims[2] = options->size;
+    return TRI_OK;
+}
+
+// A whole number below `range` from a random word.
+static int64_t below(uint32_t word, int64_t range) {
+    return (int64_t)((uint64_t)word * (uint64_t)range >> 32);
+}
+
+static void crop_move(const void *params, const tri_philox_block *draw, const tri_shape *image,
+                      size_t pixel_bytes, const uint8_t *from, uint8_t *to) {
+    const crop_options *options = params;
+    int64_t height = image->dims[1], width = image->dims[2], size = options->size;
+    int64_t top = below(draw->word[0], height + 2 * options->padding - size + 1) - options->padding;
+    int64_t left = below(draw->word[1], width + 2 * options->padding - size + 1) - options->padding;
+    int64_t first = left < 0 ? -left : 0, last = width - left < size ? width - left : size;
+    memset(to, 0, (size_t)(image->dims[0] * size * size) * pixel_bytes);
+    for (int64_t channel = 0; channel < image->dims[0]; channel++) {
+        for (int64_t y = 0; y < size && first < last; y++) {
+            if (top + y < 0 || top + y >= height) continue;
+            memcpy(to + (size_t)((channel * size + y) * size + first) * pixel_bytes,
+                   from +
+                       (size_t)((channel * height + top + y) * width + left + first) * pixel_bytes,
+                   (size_t)(last - first) * pixel_bytes);
+        }
+    }
+}
+
+static const transform_kind kinds[] = {
+    {.options = &normalize_table, .fit = normalize_fit, .change = normalize_change},
+    {.options = &flip_table, .move = flip_move},
+    {.options = &crop_table, .fit = crop_fit, .move = crop_move},
+};
+
+enum { KINDS = TRI_OPTION_COUNT(kinds), MAX_TRANSFORMS = 32 };
+
+typedef struct transform {
+    const transform_kind *kind;
+    const void *params;
+    tri_shape image; // that comes in
+    uint64_t key;
+} transform;
+
+struct tri_transforms {
+    int count;
+    transform items[MAX_TRANSFORMS];
+    tri_dtype stored;
+    tri_shape shape;     // that comes out
+    size_t step_bytes;   // of the largest image between two moves
+    float (*table)[256]; // of U8 images: the value of each byte, per channel
+};
+
+// An entry is `name`, or a map of one key: `name: {option: value}`.
+static tri_status parse_entry(tri_arena *arena, const tri_tree *entry, transform *out) {
+    const char *name = NULL;
+    const tri_tree *options = NULL;
+    if (entry->kind == TRI_TREE_SCALAR) name = entry->text;
+    if (entry->kind == TRI_TREE_MAP && entry->count == 1) {
+        options = entry->items[0];
+        name = options->key;
+    }
+    if (!name)
+        return tri_tree_fail(entry,
+                             "a transform is a name, or one name with its options: {name: {...}}");
+    const char *known[KINDS];
+    for (int i = 0; i < KINDS; i++) {
+        known[i] = kinds[i].options->section;
+        if (strcmp(name, known[i]) == 0) out->kind = &kinds[i];
+    }
+    if (!out->kind) {
+        const char *nearest = tri_option_nearest(name, known, KINDS);
+        return tri_tree_fail(entry, "unknown transform '%s'%s%s%s", name,
+                             nearest ? ": did you mean '" : "", nearest ? nearest : "",
+                             nearest ? "'?" : "");
+    }
+    void *params = tri_arena_alloc(arena, out->kind->options->size);
+    TRI_TRY(tri_option_decode(arena, out->kind->options, options, params));
+    out->params = params;
+    return TRI_OK;
+}
+
+static tri_status parse_list(tri_arena *arena, const tri_tree *list, transform *items, int *count) {
+    *count = 0;
+    if (tri_tree_is_null(list)) return TRI_OK;
+    if (list->kind != TRI_TREE_LIST)
+        return tri_tree_fail(list, "data.transform must be a list of transforms");
+    if (list->count > MAX_TRANSFORMS)
+        return tri_tree_fail(list, "more than %d transforms", MAX_TRANSFORMS);
+    for (; *count < list->count; ++*count)
+        TRI_TRY(parse_entry(arena, list->items[*count], &items[*count]));
+    return TRI_OK;
+}
+
+tri_status tri_transforms_check(const tri_tree *list) {
+    tri_arena *arena = tri_arena_create(NULL, "transforms");
+    transform items[MAX_TRANSFORMS] = {0};
+    int count;
+    tri_status status = parse_list(arena, list, items, &count);
+    tri_arena_destroy(arena);
+    return status;
+}
+
+static size_t bytes_of(const tri_transforms *transforms, const tri_shape *shape) {
+    return (size_t)tri_shape_count(shape) * tri_dtype_bytes(transforms->stored);
+}
+
+// The values of all bytes, so that reading a pixel is one look-up.
+static void make_table(tri_arena *arena, tri_transforms *transforms) {
+    int64_t channels = transforms->shape.dims[0];
+    transforms->table = tri_arena_alloc(arena, (size_t)channels * sizeof *transforms->table);
+    for (int channel = 0; channel < channels; channel++) {
+        float *values = transforms->table[channel];
+        for (int byte = 0; byte < 256; byte++) values[byte] = (float)byte / 255.0f;
+        for (int i = 0; i < transforms->count; i++) {
+            const transform *item = &transforms->items[i];
+            if (item->kind->change) item->kind->change(item->params, channel, values, 256);
+        }
+    }
+}
+
+tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dtype stored,
+                                 const tri_shape *image, bool training, uint64_t seed,
+                                 tri_transforms **out) {
+    TRI_ASSERT(image->rank == 3);
+    tri_transforms *transforms = TRI_NEW(arena, tri_transforms);
+    transforms->stored = stored;
+    transforms->shape = *image;
+    int count;
+    transform items[MAX_TRANSFORMS] = {0};
+    TRI_TRY(parse_list(arena, list, items, &count));
+    for (int i = 0; i < count; i++) {
+        transform *item = &items[i];
+        if (item->kind->move && !training) continue;
+        item->image = transforms->shape;
+        if (item->kind->fit) TRI_TRY(item->kind->fit(item->params, &transforms->shape));
+        item->key = tri_philox_key(
+            seed, tri_arena_printf(arena, "data/transform/%d/%s", i, item->kind->options->section));
+        size_t bytes = bytes_of(transforms, &transforms->shape);
+        if (item->kind->move && bytes > transforms->step_bytes) transforms->step_bytes = bytes;
+        transforms->items[transforms->count++] = *item;
+    }
+    if (stored == TRI_U8) make_table(arena, transforms);
+    *out = transforms;
+    return TRI_OK;
+}
+
+const tri_shape *tri_transforms_shape(const tri_transforms *transforms) {
+    return &transforms->shape;
+}
+size_t tri_transforms_scratch_bytes(const tri_transforms *transforms) {
+    return 2 * transforms->step_bytes;
+}
+
+static void look_up(const float *table, const uint8_t *from, float *to, int64_t count) {
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) { // eight bytes by one load
+        uint64_t bytes;
+        memcpy(&bytes, from + i, sizeof bytes);
+        for (int k = 0; k < 8; k++) to[i + k] = table[bytes >> 8 * k & 255];
+    }
+    for (; i < count; i++) to[i] = table[from[i]];
+}
+
+void tri_transforms_apply(const tri_transforms *transforms, const void *stored, int64_t sample,
+                          int64_t epoch, void *scratch, float *out) {
+    const uint8_t *from = stored;
+    uint8_t *to = scratch, *other = (uint8_t *)scratch + transforms->step_bytes;
+    for (int i = 0; i < transforms->count; i++) {
+        const transform *item = &transforms->items[i];
+        if (!item->kind->move) continue;
+        const uint32_t counter[4] = {(uint32_t)sample, (uint32_t)((uint64_t)sample >> 32),
+                                     (uint32_t)epoch, (uint32_t)((uint64_t)epoch >> 32)};
+        tri_philox_block draw = tri_philox(item->key, counter);
+        item->kind->move(item->params, &draw, &item->image, tri_dtype_bytes(transforms->stored),
+                         from, to);
+        from = to;
+        to = other;
+        other = (uint8_t *)(uintptr_t)from;
+    }
+    int64_t plane = transforms->shape.dims[1] * transforms->shape.dims[2];
+    for (int channel = 0; channel < transforms->shape.dims[0]; channel++) {
+        float *values = out + channel * plane;
+        if (transforms->table) {
+            look_up(transforms->table[channel], from + channel * plane, values, plane);
+            continue;
+        }
+        size_t skip = (size_t)(channel * plane) * tri_dtype_bytes(transforms->stored);
+        tri_convert(transforms->stored, from + skip, TRI_F32, values, plane);
+        for (int i = 0; i < transforms->count; i++) {
+            const transform *item = &transforms->items[i];
+            if (item->kind->change) item->kind->change(item->params, channel, values, plane);
+        }
+    }
+}
