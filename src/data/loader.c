@@ -1,0 +1,297 @@
+#include "data/loader.h"
+
+#include "base/os.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN_BYTES = 64 };
+
+typedef enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD } slot_state;
+
+// Ticket t, the t-th micro-batch since the start, is read into slot t mod slots.
+typedef struct slot {
+    tri_data_batch batch;
+    slot_state state;
+    int64_t *samples;
+    tri_status status;
+    char *message; // of a failure; [TRI_MESSAGE_MAX_BYTES]
+} slot;
+
+// Place of a micro-batch in the run.
+typedef struct place {
+    int64_t epoch, step, round;
+} place;
+
+struct tri_loader {
+    const tri_dataset *dataset;
+    tri_sampler sampler;
+    tri_loader_options options;
+    int64_t steps; // of an epoch
+
+    pthread_mutex_t lock;
+    pthread_cond_t ready, freed;
+    place next_place; // of the ticket that is handed out next
+    int64_t next_ticket, next_taken;
+    bool stopping;
+
+    int64_t slot_count;
+    slot *slots;
+    char *memory;   // of all slots
+    char **scratch; // of each thread; of the caller when there are none
+    int64_t thread_count;
+    pthread_t *threads;
+    int64_t waited_ns;
+};
+
+typedef struct worker {
+    tri_loader *loader;
+    int64_t index;
+} worker;
+
+static bool at_end(const tri_loader *loader, const place *at) {
+    return loader->options.end_epoch > 0 && at->epoch >= loader->options.end_epoch;
+}
+
+static int64_t rounds_of(const tri_loader *loader, int64_t step) {
+    const tri_sampler_options *options = &loader->sampler.options;
+    return tri_micro_batch_rounds(tri_sampler_step_size(&loader->sampler, step), options->micro,
+                                  options->replicas);
+}
+
+static void advance(const tri_loader *loader, place *at) {
+    if (++at->round < rounds_of(loader, at->step)) return;
+    at->round = 0;
+    if (++at->step < loader->steps) return;
+    at->step = 0;
+    at->epoch++;
+}
+
+static tri_status read_samples(const tri_loader *loader, slot *target, void *scratch) {
+    tri_data_batch *batch = &target->batch;
+    tri_permutation order = tri_sampler_order(&loader->sampler, batch->epoch);
+    for (int64_t i = 0; i < batch->micro.size; i++)
+        target->samples[i] =
+            tri_sampler_at(&loader->sampler, &order, batch->step, batch->micro.first + i);
+    for (int field = 0; field < tri_dataset_field_count(loader->dataset); field++) {
+        size_t bytes = tri_dataset_field(loader->dataset, field)->size_bytes;
+        for (int64_t i = 0; i < batch->micro.size; i++)
+            TRI_TRY(tri_dataset_read(loader->dataset, field, target->samples[i], batch->epoch,
+                                     scratch, (char *)batch->fields[field] + (size_t)i * bytes));
+    }
+    return TRI_OK;
+}
+
+static void fill(const tri_loader *loader, slot *target, place at, void *scratch) {
+    const tri_sampler_options *options = &loader->sampler.options;
+    int64_t size = tri_sampler_step_size(&loader->sampler, at.step);
+    tri_data_batch *batch = &target->batch;
+    batch->epoch = at.epoch;
+    batch->step = at.step;
+    batch->round = at.round;
+    batch->micro = tri_micro_batch_of(size, options->micro, options->replicas,
+                                      loader->options.replica, at.round);
+    target->status = read_samples(loader, target, scratch);
+    if (target->status != TRI_OK)
+        snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
+}
+
+// Under the lock: waits until the next ticket's slot is free, and takes both. NULL: stop.
+static slot *take_ticket(tri_loader *loader, place *at) {
+    for (;;) {
+        if (loader->stopping || at_end(loader, &loader->next_place)) return NULL;
+        slot *target = &loader->slots[loader->next_ticket % loader->slot_count];
+        if (target->state == SLOT_FREE) {
+            target->state = SLOT_FILLING;
+            *at = loader->next_place;
+            advance(loader, &loader->next_place);
+            loader->next_ticket++;
+            return target;
+        }
+        pthread_cond_wait(&loader->freed, &loader->lock);
+    }
+}
+
+static void *work(void *argument) {
+    worker self = *(worker *)argument;
+    free(argument);
+    tri_loader *loader = self.loader;
+    pthread_setname_np(pthread_self(), "loader");
+    place at;
+    pthread_mutex_lock(&loader->lock);
+    for (slot *target; (target = take_ticket(loader, &at));) {
+        pthread_mutex_unlock(&loader->lock);
+        fill(loader, target, at, loader->scratch[self.index]);
+        pthread_mutex_lock(&loader->lock);
+        target->state = SLOT_READY;
+        pthread_cond_signal(&loader->ready);
+    }
+    pthread_mutex_unlock(&loader->lock);
+    return NULL;
+}
+
+tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
+    *out = NULL;
+    int64_t began = tri_os.monotonic_ns();
+    slot *target = &loader->slots[loader->next_taken % loader->slot_count];
+    pthread_mutex_lock(&loader->lock);
+    TRI_ASSERT(target->state != SLOT_HELD && "only the last `hold` batches may be held");
+    if (loader->thread_count == 0 && target->state == SLOT_FREE) {
+        place at;
+        if (take_ticket(loader, &at)) {
+            fill(loader, target, at, loader->scratch[0]);
+            target->state = SLOT_READY;
+        }
+    }
+    bool ended = loader->next_taken == loader->next_ticket && at_end(loader, &loader->next_place);
+    while (!ended && target->state != SLOT_READY) pthread_cond_wait(&loader->ready, &loader->lock);
+    // A slot that failed stays as it is: the same error again at each call.
+    if (!ended && target->status == TRI_OK) {
+        target->state = SLOT_HELD;
+        loader->next_taken++;
+        *out = &target->batch;
+    }
+    pthread_mutex_unlock(&loader->lock);
+    loader->waited_ns += tri_os.monotonic_ns() - began;
+    return ended || *out ? TRI_OK : TRI_FAIL(target->status, "%s", target->message);
+}
+
+void tri_loader_release(tri_loader *loader, const tri_data_batch *batch) {
+    for (int64_t i = 0; i < loader->slot_count; i++) {
+        if (&loader->slots[i].batch != batch) continue;
+        TRI_ASSERT(loader->slots[i].state == SLOT_HELD);
+        pthread_mutex_lock(&loader->lock);
+        loader->slots[i].state = SLOT_FREE;
+        pthread_cond_broadcast(&loader->freed);
+        pthread_mutex_unlock(&loader->lock);
+        return;
+    }
+    TRI_ASSERT(!"a batch that is not this loader's");
+}
+
+int64_t tri_loader_waited_ns(const tri_loader *loader) { return loader->waited_ns; }
+
+static size_t aligned(size_t bytes) {
+    return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+// One piece of memory: for each slot its fields, sample numbers and message; then the scratch of
+// each thread.
+static tri_status allocate(tri_loader *loader) {
+    const tri_dataset *dataset = loader->dataset;
+    const tri_sampler_options *sampler = &loader->sampler.options;
+    int64_t first = tri_sampler_step_size(&loader->sampler, 0);
+    size_t most = (size_t)tri_micro_batch_most(first, sampler->micro, sampler->replicas);
+    size_t offsets[TRI_MAX_DATA_FIELDS], slot_bytes = 0;
+    for (int i = 0; i < tri_dataset_field_count(dataset); i++) {
+        size_t bytes = tri_dataset_field(dataset, i)->size_bytes;
+        offsets[i] = slot_bytes;
+        if (most > 0 && bytes > (SIZE_MAX / 4 / (size_t)loader->slot_count - slot_bytes) / most)
+            return TRI_FAIL(TRI_NO_MEMORY, "batches of %zu samples are too large for this machine",
+                            most);
+        slot_bytes += aligned(bytes * most);
+    }
+    size_t numbers_at = slot_bytes, message_at = numbers_at + aligned(most * sizeof(int64_t));
+    slot_bytes = message_at + TRI_MESSAGE_MAX_BYTES;
+    size_t scratch_bytes = aligned(tri_dataset_scratch_bytes(dataset)),
+           scratches = (size_t)loader->options.workers;
+    if (scratches == 0) scratches = 1;
+    size_t total = slot_bytes * (size_t)loader->slot_count + scratch_bytes * scratches;
+    loader->memory = aligned_alloc(ALIGN_BYTES, total);
+    loader->slots = calloc((size_t)loader->slot_count, sizeof *loader->slots);
+    loader->scratch = calloc(scratches, sizeof *loader->scratch);
+    loader->threads = calloc(scratches, sizeof *loader->threads);
+    if (!loader->memory || !loader->slots || !loader->scratch || !loader->threads)
+        return TRI_FAIL(
+            TRI_NO_MEMORY,
+            "no memory for %lld batches of %zu samples, %zu bytes in all: set data.workers or the "
+            "batch smaller",
+            (long long)loader->slot_count, most, total);
+    for (int64_t i = 0; i < loader->slot_count; i++) {
+        char *base = loader->memory + (size_t)i * slot_bytes;
+        slot *item = &loader->slots[i];
+        for (int k = 0; k < tri_dataset_field_count(dataset); k++)
+            item->batch.fields[k] = base + offsets[k];
+        item->samples = (int64_t *)(void *)(base + numbers_at);
+        item->batch.samples = item->samples;
+        item->message = base + message_at;
+    }
+    for (size_t i = 0; i < scratches; i++)
+        loader->scratch[i] =
+            loader->memory + slot_bytes * (size_t)loader->slot_count + i * scratch_bytes;
+    return TRI_OK;
+}
+
+// Threads inherit a full mask: signals are the main thread's.
+static tri_status start_threads(tri_loader *loader) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    tri_status status = TRI_OK;
+    while (loader->thread_count < loader->options.workers && status == TRI_OK) {
+        worker *self = malloc(sizeof *self);
+        if (self) *self = (worker){loader, loader->thread_count};
+        int error =
+            self ? pthread_create(&loader->threads[loader->thread_count], NULL, work, self) : 1;
+        if (error) {
+            free(self);
+            status = TRI_FAIL(
+                TRI_NO_MEMORY, "cannot start loader thread %lld of %lld: set data.workers lower",
+                (long long)loader->thread_count + 1, (long long)loader->options.workers);
+        } else {
+            loader->thread_count++;
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *sampler,
+                             const tri_loader_options *options, tri_loader **out) {
+    *out = NULL;
+    tri_loader *loader = calloc(1, sizeof *loader);
+    if (!loader) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loader");
+    loader->dataset = dataset;
+    loader->sampler = *sampler;
+    loader->options = *options;
+    loader->next_place = (place){options->epoch, options->step, options->round};
+    loader->steps = sampler->steps;
+    if (options->steps_per_epoch > 0 && options->steps_per_epoch < loader->steps)
+        loader->steps = options->steps_per_epoch;
+    TRI_ASSERT(options->replica >= 0 && options->replica < sampler->options.replicas);
+    TRI_ASSERT(options->workers >= 0 && options->workers <= TRI_MAX_WORKERS);
+    TRI_ASSERT(options->step < loader->steps && options->round < rounds_of(loader, options->step));
+    int64_t prefetch = options->prefetch ? options->prefetch : 2 * options->workers;
+    if (prefetch < options->workers) prefetch = options->workers;
+    loader->slot_count = prefetch + (options->hold ? options->hold : 1);
+    pthread_mutex_init(&loader->lock, NULL);
+    pthread_cond_init(&loader->ready, NULL);
+    pthread_cond_init(&loader->freed, NULL);
+    tri_status status = allocate(loader);
+    if (status == TRI_OK) status = start_threads(loader);
+    if (status == TRI_OK)
+        *out = loader;
+    else
+        tri_loader_destroy(loader);
+    return status;
+}
+
+void tri_loader_destroy(tri_loader *loader) {
+    if (!loader) return;
+    pthread_mutex_lock(&loader->lock);
+    loader->stopping = true;
+    pthread_cond_broadcast(&loader->freed);
+    pthread_mutex_unlock(&loader->lock);
+    for (int64_t i = 0; i < loader->thread_count; i++) pthread_join(loader->threads[i], NULL);
+    pthread_cond_destroy(&loader->freed);
+    pthread_cond_destroy(&loader->ready);
+    pthread_mutex_destroy(&loader->lock);
+    free(loader->threads);
+    free(loader->scratch);
+    free(loader->slots);
+    free(loader->memory);
+    free(loader);
+}

@@ -1,0 +1,240 @@
+// The loader gives the same batches with any number of threads and from any place of the run.
+#include "data/loader.h"
+#include "format/safetensors.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "data_fixture.h"
+
+enum { SAMPLES = 301, PIXELS = 6 };
+
+static tri_data_options options;
+static tri_dataset *dataset;
+
+static int setup(void **state) {
+    if (fixture_setup(state)) return 1;
+    fixture_put_idx("train", SAMPLES);
+    options = fixture_options("name: idx, transform: [horizontal_flip]");
+    return tri_dataset_open(&options, TRI_DATA_TRAIN, 1, &dataset) != TRI_OK;
+}
+
+static int teardown(void **state) {
+    tri_dataset_close(dataset);
+    tri_os = tri_os_system;
+    return fixture_teardown(state);
+}
+
+static tri_sampler sampler_of(int64_t global, int64_t micro, int64_t replicas) {
+    tri_sampler sampler;
+    const tri_sampler_options wanted = {.samples = tri_dataset_samples(dataset),
+                                        .global = global,
+                                        .micro = micro,
+                                        .replicas = replicas,
+                                        .seed = 3};
+    if (tri_sampler_make(&wanted, &sampler) != TRI_OK) fail_msg("%s", tri_error_message());
+    return sampler;
+}
+
+static tri_loader *loader_of(const tri_sampler *sampler, tri_loader_options wanted) {
+    tri_loader *loader;
+    if (tri_loader_create(dataset, sampler, &wanted, &loader) != TRI_OK)
+        fail_msg("%s", tri_error_message());
+    return loader;
+}
+
+static const tri_data_batch *next(tri_loader *loader) {
+    const tri_data_batch *batch;
+    if (tri_loader_next(loader, &batch) != TRI_OK) fail_msg("%s", tri_error_message());
+    return batch;
+}
+
+static void expect_same(const tri_data_batch *a, const tri_data_batch *b) {
+    assert_int_equal(a->epoch, b->epoch);
+    assert_int_equal(a->step, b->step);
+    assert_int_equal(a->round, b->round);
+    assert_memory_equal(&a->micro, &b->micro, sizeof a->micro);
+    assert_memory_equal(a->samples, b->samples, (size_t)a->micro.size * sizeof *a->samples);
+    assert_memory_equal(a->fields[0], b->fields[0], (size_t)a->micro.size * PIXELS * sizeof(float));
+    assert_memory_equal(a->fields[1], b->fields[1], (size_t)a->micro.size * sizeof(int64_t));
+}
+
+// The content is that of the samples, and belongs to them.
+static void expect_content(const tri_data_batch *batch) {
+    const float *pixels = batch->fields[0];
+    const int64_t *labels = batch->fields[1];
+    assert_int_equal((uintptr_t)pixels % 64, 0);
+    for (int64_t i = 0; i < batch->micro.size; i++) {
+        int64_t sample = batch->samples[i];
+        assert_int_equal(labels[i], sample % 10);
+        float middle =
+            (float)((7 * sample + 1) % 256) / 255.0f; // a flip leaves the middle where it is
+        assert_true(pixels[PIXELS * i + 1] == middle);
+    }
+}
+
+static void test_each_sample_once(void **state) {
+    static const struct {
+        int64_t global, micro, replicas, workers;
+    } cases[] = {{64, 0, 1, 0},   {64, 0, 1, 3}, {64, 0, 3, 1},  {50, 7, 3, 2},
+                 {301, 10, 4, 2}, {7, 0, 7, 1},  {1000, 9, 2, 4}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        tri_sampler sampler = sampler_of(cases[c].global, cases[c].micro, cases[c].replicas);
+        uint8_t seen[2][SAMPLES] = {0};
+        for (int64_t replica = 0; replica < cases[c].replicas; replica++) {
+            tri_loader *loader = loader_of(
+                &sampler, (tri_loader_options){
+                              .replica = replica, .workers = cases[c].workers, .end_epoch = 2});
+            for (const tri_data_batch *batch; (batch = next(loader));
+                 tri_loader_release(loader, batch)) {
+                expect_content(batch);
+                for (int64_t i = 0; i < batch->micro.size; i++)
+                    seen[batch->epoch][batch->samples[i]]++;
+            }
+            assert_null(next(loader)); // and stays at the end
+            tri_loader_destroy(loader);
+        }
+        for (int i = 0; i < SAMPLES; i++) assert_true(seen[0][i] == 1 && seen[1][i] == 1);
+    }
+}
+
+static void test_resumes_anywhere(void **state) {
+    tri_sampler sampler = sampler_of(40, 9, 2);
+    tri_loader *whole = loader_of(
+        &sampler, (tri_loader_options){.replica = 1, .workers = 2, .end_epoch = 2, .hold = 3});
+    int places = 0;
+    for (const tri_data_batch *batch; (batch = next(whole));
+         tri_loader_release(whole, batch), places++) {
+        for (int64_t workers = 0; workers <= 2; workers++) {
+            tri_loader *resumed = loader_of(&sampler, (tri_loader_options){.replica = 1,
+                                                                           .workers = workers,
+                                                                           .epoch = batch->epoch,
+                                                                           .step = batch->step,
+                                                                           .round = batch->round,
+                                                                           .end_epoch = 2});
+            expect_same(next(resumed), batch);
+            tri_loader_destroy(resumed);
+        }
+    }
+    // 7 steps of 40 in 3 rounds, one of 21 in 2, twice
+    assert_int_equal(places, 2 * (7 * 3 + 2));
+    tri_loader_destroy(whole);
+}
+
+// Several batches held, and given back in another order.
+static void test_holds(void **state) {
+    tri_sampler sampler = sampler_of(20, 5, 1);
+    tri_loader *loader = loader_of(&sampler, (tri_loader_options){.workers = 2, .hold = 4});
+    tri_loader *plain = loader_of(&sampler, (tri_loader_options){0});
+    for (int group = 0; group < 20; group++) {
+        const tri_data_batch *held[4];
+        for (int i = 0; i < 4; i++) held[i] = next(loader);
+        for (int i = 0; i < 4; i++) {
+            const tri_data_batch *expected = next(plain);
+            expect_same(held[i], expected);
+            tri_loader_release(plain, expected);
+        }
+        for (int i = 0; i < 4; i++) tri_loader_release(loader, held[(i * 3 + group) % 4]);
+    }
+    tri_loader_destroy(loader);
+    tri_loader_destroy(plain);
+}
+
+static void test_limits_and_empty_rounds(void **state) {
+    tri_sampler sampler = sampler_of(64, 0, 1);
+    tri_loader *loader = loader_of(
+        &sampler, (tri_loader_options){.steps_per_epoch = 2, .end_epoch = 3, .workers = 1});
+    for (int i = 0; i < 6; i++) {
+        const tri_data_batch *batch = next(loader);
+        assert_true(batch->epoch == i / 2 && batch->step == i % 2);
+        tri_loader_release(loader, batch);
+    }
+    assert_null(next(loader));
+    tri_loader_destroy(loader);
+
+    sampler = sampler_of(300, 0, 3); // one sample is left for three replicas
+    loader = loader_of(&sampler, (tri_loader_options){.replica = 2, .end_epoch = 1, .workers = 1});
+    const tri_data_batch *batch = next(loader);
+    assert_int_equal(batch->micro.size, 100);
+    tri_loader_release(loader, batch);
+    batch = next(loader);
+    assert_true(batch->step == 1 && batch->micro.size == 0);
+    tri_loader_release(loader, batch);
+    assert_null(next(loader));
+    tri_loader_destroy(loader);
+}
+
+static ssize_t failing_pread(int fd, void *data, size_t size, off_t offset) {
+    errno = EIO;
+    return -1;
+}
+
+static void test_errors_reach_the_caller(void **state) {
+    tri_dataset *kept = dataset;
+    static const float zeros[8];
+    const tri_safetensors_spec inputs = {"inputs", TRI_F32, tri_shape_of(8, 1)};
+    const void *data = zeros;
+    assert_int_equal(tri_safetensors_write(fixture_path("train"), &inputs, &data, 1, NULL, 0),
+                     TRI_OK);
+    tri_data_options tensors = fixture_options("name: tensors, train: train");
+    assert_int_equal(tri_dataset_open(&tensors, TRI_DATA_TRAIN, 1, &dataset), TRI_OK);
+    tri_sampler sampler = sampler_of(4, 0, 1);
+    for (int64_t workers = 0; workers <= 2; workers++) {
+        tri_os.pread = failing_pread;
+        tri_loader *loader = loader_of(&sampler, (tri_loader_options){.workers = workers});
+        for (int i = 0; i < 2; i++) {
+            const tri_data_batch *batch;
+            assert_int_equal(tri_loader_next(loader, &batch), TRI_IO);
+            assert_null(batch);
+            assert_non_null(strstr(tri_error_message(), fixture_path("train")));
+            assert_non_null(strstr(tri_error_message(), "inputs"));
+        }
+        tri_loader_destroy(loader);
+        tri_os.pread = tri_os_system.pread;
+    }
+    tri_dataset_close(dataset);
+    dataset = kept;
+}
+
+static volatile sig_atomic_t handled_by_main;
+static pthread_t main_thread;
+static void on_signal(int number) {
+    handled_by_main = pthread_equal(pthread_self(), main_thread) ? 1 : -1;
+}
+
+static void test_threads_take_no_signals(void **state) {
+    tri_sampler sampler = sampler_of(4, 0, 1);
+    tri_loader *loader = loader_of(&sampler, (tri_loader_options){.workers = 4});
+    main_thread = pthread_self();
+    signal(SIGTERM, on_signal);
+    for (int i = 0; i < 50; i++) {
+        handled_by_main = 0;
+        kill(getpid(), SIGTERM);
+        assert_int_equal(handled_by_main, 1);
+        tri_loader_release(loader, next(loader));
+    }
+    signal(SIGTERM, SIG_DFL);
+    assert_true(tri_loader_waited_ns(loader) > 0);
+    tri_loader_destroy(loader);
+    tri_loader_destroy(NULL);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_each_sample_once),
+        TEST(test_resumes_anywhere),
+        TEST(test_holds),
+        TEST(test_limits_and_empty_rounds),
+        TEST(test_errors_reach_the_caller),
+        TEST(test_threads_take_no_signals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
