@@ -9,11 +9,12 @@ typedef struct context {
     tri_arena *arena;
     const tri_option_table *table;
     const char *prefix;
-    const char *variant; // the chosen variant's name, or NULL
+    const char *variant;   // the chosen variant's name, or NULL
+    const tri_tree *where; // the map, or the nearest one around it that is there
 } context;
 
 static tri_status decode(tri_arena *arena, const tri_option_table *table, const char *prefix,
-                         const tri_tree *map, void *options);
+                         const tri_tree *map, const tri_tree *around, void *options);
 
 // The value in an error, kept short.
 static const char *shown(const context *c, const tri_tree *node) {
@@ -203,7 +204,7 @@ static tri_status read_row(const context *c, const tri_option *row, const tri_tr
     if (row->type == TRI_OPTION_IS_NAME) return TRI_OK; // chosen before
     if (row->type == TRI_OPTION_IS_TABLE) {
         const char *prefix = tri_arena_printf(c->arena, "%s%s.", c->prefix, row->key);
-        return decode(c->arena, row->table, prefix, node, at);
+        return decode(c->arena, row->table, prefix, node, c->where, at);
     }
     if (tri_tree_is_null(node)) {
         if (!row->value) return TRI_OK;
@@ -264,7 +265,7 @@ static tri_status choose_variant(context *c, const tri_tree *map, void *options,
     if (!name) {
         const char **names = TRI_NEW_ARRAY(c->arena, const char *, c->table->variant_count + 1);
         for (int i = 0; i < c->table->variant_count; i++) names[i] = c->table->variants[i].name;
-        return tri_tree_fail(map, "'%s%s' is missing; one of: %s", c->prefix, row->key,
+        return tri_tree_fail(c->where, "'%s%s' is missing; one of: %s", c->prefix, row->key,
                              joined(c, names));
     }
     *out = find_variant(c->table, name);
@@ -311,8 +312,8 @@ static tri_status check_keys(const context *c, const tri_option_variant *variant
 }
 
 static tri_status decode(tri_arena *arena, const tri_option_table *table, const char *prefix,
-                         const tri_tree *map, void *options) {
-    context c = {.arena = arena, .table = table, .prefix = prefix};
+                         const tri_tree *map, const tri_tree *around, void *options) {
+    context c = {.arena = arena, .table = table, .prefix = prefix, .where = around};
     memset(options, 0, table->size);
     if (tri_tree_is_null(map)) map = NULL;
     if (map && map->kind != TRI_TREE_MAP) {
@@ -320,6 +321,7 @@ static tri_status decode(tri_arena *arena, const tri_option_table *table, const 
         return tri_tree_fail(map, "'%.*s' has to be a mapping with keys of its own, not %s",
                              (int)strlen(prefix) - 1, prefix, shown(&c, map));
     }
+    if (map) c.where = map;
     const tri_option_variant *variant;
     TRI_TRY(choose_variant(&c, map, options, &variant));
     TRI_TRY(check_keys(&c, variant, map, options));
@@ -334,7 +336,7 @@ static tri_status decode(tri_arena *arena, const tri_option_table *table, const 
 tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, const tri_tree *map,
                              void *options) {
     const char *prefix = *table->section ? tri_arena_printf(arena, "%s.", table->section) : "";
-    return decode(arena, table, prefix, map, options);
+    return decode(arena, table, prefix, map, NULL, options);
 }
 
 static tri_tree *encode_list(tri_arena *arena, const tri_option *row, const void *at) {

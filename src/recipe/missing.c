@@ -1,0 +1,66 @@
+// One row per thing that recipes name and this version lacks, so that it is refused before anything
+// starts. Whoever builds it deletes the row.
+#include "recipe/missing.h"
+
+#include <string.h>
+
+typedef struct missing {
+    const char *key;
+    const char *value;   // the value that is refused; NULL: any; ABOVE_ONE: a number above 1
+    const char *instead; // what to do, or NULL
+} missing;
+
+static const char ABOVE_ONE[] = "> 1";
+
+static const missing rows[] = {
+    {"deepspeed", NULL, "write batch, optimizer, schedule and strategy in the recipe"},
+    {"strategy.name", "zero1", "use ddp"},
+    {"strategy.name", "zero2", "use ddp"},
+    {"strategy.name", "fsdp", "use ddp"},
+    {"strategy.name", "pipeline", "use ddp"},
+    {"strategy.mesh.shard", ABOVE_ONE, "use replicate"},
+    {"strategy.mesh.tensor", ABOVE_ONE, "use replicate"},
+    {"strategy.mesh.pipeline", ABOVE_ONE, "use replicate"},
+    {"strategy.recompute", "block", NULL},
+    {"strategy.offload", "optimizer", NULL},
+    {"strategy.offload", "parameters", NULL},
+    {"trainer.precision", "bf16-mixed", "use 32-true"},
+    {"trainer.precision", "16-mixed", "use 32-true"},
+    {"trainer.precision", "bf16-true", "use 32-true"},
+    {"trainer.accumulate_grad_batches", ABOVE_ONE,
+     "set batch.micro: passes of that many samples accumulate to batch.global"},
+    {"trainer.profiler", NULL, NULL},
+    {"schedule.cycle_momentum", "true", NULL},
+    {"data.name", "cifar10", NULL},
+    {"data.name", "imagefolder", NULL},
+    {"data.name", "webdataset", NULL},
+    {"data.name", "hdf5", NULL},
+    {"data.name", "tokens", NULL},
+    {"data.name", "jsonl", NULL},
+    {"log.mlflow", NULL, "use log.tensorboard"},
+};
+
+static bool holds(const missing *row, const tri_tree *node) {
+    int64_t number;
+    bool truth;
+    if (tri_tree_is_null(node)) return false;
+    if (!row->value) return true;
+    if (row->value == ABOVE_ONE) return tri_tree_to_int(node, &number) && number > 1;
+    if (!strcmp(row->value, "true")) return tri_tree_to_bool(node, &truth) && truth;
+    return node->kind == TRI_TREE_SCALAR && !strcmp(node->text, row->value);
+}
+
+tri_status tri_recipe_refuse_missing(tri_arena *arena, const tri_tree *root) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const missing *row = &rows[i];
+        const tri_tree *node = tri_tree_find(root, row->key);
+        if (!holds(row, node)) continue;
+        const char *value = "";
+        if (node->kind == TRI_TREE_SCALAR && row->value)
+            value = tri_arena_printf(arena, ": %s", tri_yaml_flow(arena, node));
+        return tri_tree_fail_as(TRI_UNSUPPORTED, node,
+                                "'%s%s' is not in this version of Trireme%s%s", row->key, value,
+                                row->instead ? "; " : "", row->instead ? row->instead : "");
+    }
+    return TRI_OK;
+}

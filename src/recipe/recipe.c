@@ -1,0 +1,203 @@
+#include "recipe/recipe.h"
+
+#include "base/limits.h"
+#include "base/os.h"
+#include "recipe/missing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define R tri_recipe
+
+static const tri_option rows[] = {
+    TRI_OPTION_STRING(R, name, NULL, "name of the run; not set: the model's"),
+    TRI_OPTION_INT(R, seed, "1", 0, 9.2e18, "of weights, sample order and dropout"),
+    TRI_OPTION_NESTED(R, model, tri_model_options, &tri_model_table, "the network to train"),
+    TRI_OPTION_STRING(R, init, NULL, "safetensors file of initial weights"),
+    TRI_OPTION_NESTED(R, data, tri_data_options, &tri_data_table, "what it learns from"),
+    TRI_OPTION_NESTED(R, batch, tri_batch_options, &tri_batch_table, "samples of a step"),
+    TRI_OPTION_NESTED(R, optimizer, tri_optimizer_options, &tri_optimizer_table, "the optimizer"),
+    TRI_OPTION_NESTED(R, schedule, tri_schedule_options, &tri_schedule_table, "the learning rate"),
+    TRI_OPTION_NESTED(R, trainer, tri_trainer_options, &tri_trainer_table, "the training loop"),
+    TRI_OPTION_NESTED(R, strategy, tri_strategy_options, &tri_strategy_table,
+                      "how ranks divide it"),
+    TRI_OPTION_NESTED(R, checkpoint, tri_checkpoint_options, &tri_checkpoint_table,
+                      "what is saved"),
+    TRI_OPTION_NESTED(R, log, tri_log_options, &tri_log_table, "what is written"),
+    TRI_OPTION_TREE(R, deepspeed, NULL, "a DeepSpeed configuration"),
+};
+
+const tri_option_table tri_recipe_table = TRI_OPTION_TABLE("", R, rows, "what defines a run");
+
+// Sections whose other keys belong to their name, and what the name is when the file has none.
+static const struct {
+    const char *section, *key;
+    const tri_option_table *table;
+} named[] = {
+    {"data", "data.name=", &tri_data_table},
+    {"optimizer", "optimizer.name=", &tri_optimizer_table},
+    {"schedule", "schedule.name=", &tri_schedule_table},
+};
+
+static const char *default_name(const tri_option_table *table) {
+    for (int i = 0; i < table->count; i++)
+        if (!strcmp(table->rows[i].key, "name")) return table->rows[i].value;
+    return NULL;
+}
+
+// The file's keys of a section whose name is overridden with another one mean something else there.
+static void discard_renamed(tri_arena *arena, tri_tree *root, const char *override) {
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        size_t length = strlen(named[i].key);
+        if (strncmp(override, named[i].key, length) != 0) continue;
+        tri_tree *section = tri_tree_get(root, named[i].section);
+        if (!section || section->kind != TRI_TREE_MAP) return;
+        const tri_tree *name = tri_tree_get(section, "name");
+        const char *old = default_name(named[i].table);
+        if (name && name->kind == TRI_TREE_SCALAR) old = name->text;
+        tri_tree *value;
+        const char *text = override + length;
+        if (tri_yaml_parse(arena, text, strlen(text), override, &value) != TRI_OK) return;
+        if (value->kind != TRI_TREE_SCALAR || (old && !strcmp(old, value->text))) return;
+        section->count = 0;
+    }
+}
+
+static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *const *overrides,
+                                  int count) {
+    for (int i = 0; i < count; i++) discard_renamed(arena, root, overrides[i]);
+    for (int i = 0; i < count; i++) TRI_TRY(tri_tree_override(arena, root, overrides[i]));
+    return TRI_OK;
+}
+
+// The name becomes a folder: runs/<name>.
+static tri_status settle_name(tri_arena *arena, const tri_tree *root, const char *task,
+                              tri_recipe *recipe) {
+    const tri_tree *at = tri_tree_get(root, "name");
+    if (!recipe->model.name) {
+        if (!task)
+            return tri_tree_fail(
+                tri_tree_get(root, "model") ? tri_tree_get(root, "model") : root,
+                "'model.name' is missing: a built-in model or the path of a shared "
+                "object");
+        recipe->model.name = tri_arena_strdup(arena, task);
+    }
+    if (!recipe->name) {
+        const char *slash = strrchr(recipe->model.name, '/');
+        char *name = tri_arena_strdup(arena, slash ? slash + 1 : recipe->model.name);
+        char *dot = slash ? strchr(name, '.') : NULL;
+        if (dot) *dot = 0;
+        recipe->name = *name ? name : "run";
+        at = tri_tree_find(root, "model.name");
+    }
+    const char *name = recipe->name;
+    bool good =
+        *name && *name != '.' && !strchr(name, '/') && strlen(name) <= TRI_MAX_NAME_BYTES / 2;
+    for (const char *c = name; *c; c++) good = good && (unsigned char)*c >= ' ' && *c != 0x7f;
+    if (!good)
+        return tri_tree_fail(at,
+                             "'name' has to be usable as the name of a folder: no '/', not '.' "
+                             "first, at most %d bytes",
+                             TRI_MAX_NAME_BYTES / 2);
+    return TRI_OK;
+}
+
+static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
+                          const char *const *overrides, int count, const char *task,
+                          tri_recipe *out) {
+    if (tri_tree_is_null(root)) return TRI_FAIL(TRI_BAD_INPUT, "%s: is empty: no recipe", file);
+    if (root->kind != TRI_TREE_MAP)
+        return tri_tree_fail(root, "a recipe has to be a mapping of keys to values");
+    TRI_TRY(apply_overrides(arena, root, overrides, count));
+    TRI_TRY(tri_recipe_refuse_missing(arena, root));
+    TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
+    return settle_name(arena, root, task, out);
+}
+
+tri_status tri_recipe_parse(tri_arena *arena, const char *text, size_t size, const char *file,
+                            const char *const *overrides, int count, const char *task,
+                            tri_recipe *out) {
+    tri_tree *root;
+    memset(out, 0, sizeof *out);
+    TRI_TRY(tri_yaml_parse(arena, text, size, file, &root));
+    return resolve(arena, root, file, overrides, count, task, out);
+}
+
+tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const *overrides,
+                           int count, const char *task, tri_recipe *out) {
+    tri_tree *root;
+    memset(out, 0, sizeof *out);
+    TRI_TRY(tri_yaml_read_file(arena, path, &root));
+    return resolve(arena, root, path, overrides, count, task, out);
+}
+
+tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe) {
+    tri_tree *root = tri_option_encode(arena, &tri_recipe_table, recipe);
+    tri_tree_remove(root, "deepspeed");
+    return root;
+}
+
+char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe) {
+    return tri_yaml_emit(arena, tri_recipe_tree(arena, recipe));
+}
+
+// Keys that may differ between a run and its continuation; a section stands for all its keys.
+static const char *const free_keys[] = {
+    "name",
+    "data.path",
+    "data.workers",
+    "batch.eval",
+    "strategy",
+    "checkpoint",
+    "log",
+    "trainer.max_epochs",
+    "trainer.max_steps",
+    "trainer.max_time",
+    "trainer.limit_val_batches",
+    "trainer.val_check_interval",
+    "trainer.check_val_every_n_epoch",
+    "trainer.log_every_n_steps",
+    "trainer.num_sanity_val_steps",
+    "trainer.fast_dev_run",
+    "trainer.detect_anomaly",
+    "trainer.early_stopping",
+};
+
+static bool is_free(const char *key) {
+    for (size_t i = 0; i < sizeof free_keys / sizeof *free_keys; i++)
+        if (!strcmp(key, free_keys[i])) return true;
+    return false;
+}
+
+typedef struct findings {
+    tri_arena *arena;
+    const char **keys;
+    int count, capacity;
+} findings;
+
+static void compare(findings *f, const char *prefix, const tri_tree *a, const tri_tree *b);
+
+static void compare_entry(findings *f, const char *prefix, const char *key, const tri_tree *a,
+                          const tri_tree *b) {
+    const char *path = tri_arena_printf(f->arena, "%s%s", prefix, key);
+    if (is_free(path)) return;
+    bool both_maps = a && b && a->kind == TRI_TREE_MAP && b->kind == TRI_TREE_MAP;
+    if (both_maps)
+        compare(f, tri_arena_printf(f->arena, "%s.", path), a, b);
+    else if (!tri_tree_equal(a, b))
+        TRI_PUSH(f->arena, f->keys, f->count, f->capacity) = path;
+}
+
+static void compare(findings *f, const char *prefix, const tri_tree *a, const tri_tree *b) {
+    for (int i = 0; i < a->count; i++)
+        compare_entry(f, prefix, a->items[i]->key, a->items[i], tri_tree_get(b, a->items[i]->key));
+    for (int i = 0; i < b->count; i++)
+        if (!tri_tree_get(a, b->items[i]->key))
+            compare_entry(f, prefix, b->items[i]->key, NULL, b->items[i]);
+}
+
+tri_strings tri_recipe_differences(tri_arena *arena, const tri_recipe *a, const tri_recipe *b) {
+    findings f = {.arena = arena};
+    compare(&f, "", tri_recipe_tree(arena, a), tri_recipe_tree(arena, b));
+    return (tri_strings){.items = f.keys, .count = f.count};
+}

@@ -1,0 +1,289 @@
+// Recipes: defaults, overrides, the resolved text, what defines a run, and every refusal.
+#include "recipe/recipe.h"
+
+#include "base/os.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static tri_arena *arena;
+
+static int make_arena(void **state) {
+    arena = tri_arena_create(NULL, "test");
+    return 0;
+}
+
+static int drop_arena(void **state) {
+    tri_arena_destroy(arena);
+    return 0;
+}
+
+enum { MAX_OVERRIDES = 6 };
+
+static tri_status parse(const char *text, const char *const overrides[MAX_OVERRIDES],
+                        tri_recipe *out) {
+    int count = 0;
+    while (overrides && count < MAX_OVERRIDES && overrides[count]) count++;
+    return tri_recipe_parse(arena, text, strlen(text), "r.yaml", overrides, count, NULL, out);
+}
+
+static tri_recipe recipe(const char *text, const char *const overrides[MAX_OVERRIDES]) {
+    tri_recipe r;
+    tri_status status = parse(text, overrides, &r);
+    if (status != TRI_OK) print_error("%s\n", tri_error_message());
+    assert_int_equal(status, TRI_OK);
+    return r;
+}
+
+#define BASE "model: {name: net}\ndata: {name: idx, path: d}\n"
+#define OVER(...) ((const char *const[MAX_OVERRIDES]){__VA_ARGS__})
+
+static void has_the_documented_defaults(void **state) {
+    tri_recipe r = recipe(BASE, NULL);
+    assert_string_equal(r.name, "net");
+    assert_int_equal(r.seed, 1);
+    assert_null(r.init);
+    assert_true(r.data.shuffle && !r.data.drop_last && r.data.workers == 2 && r.data.limit == 0);
+    assert_true(r.batch.global == 64 && r.batch.micro == 0 && r.batch.eval == 0);
+    assert_string_equal(r.optimizer.name, "adadelta");
+    assert_true(r.optimizer.lr == 1.0 && r.optimizer.rho == 0.9 && r.optimizer.eps == 1e-6);
+    assert_string_equal(r.schedule.name, "constant");
+    assert_true(r.trainer.max_epochs == 3 && r.trainer.max_steps == -1 && r.trainer.max_time == 0);
+    assert_true(r.trainer.precision == TRI_PRECISION_32_TRUE && r.trainer.gradient_clip_val == 0);
+    assert_true(r.trainer.log_every_n_steps == 50 && r.trainer.num_sanity_val_steps == 0);
+    assert_true(r.trainer.convolution == TRI_CONVOLUTION_AUTO && !r.trainer.deterministic);
+    assert_null(r.trainer.early_stopping.monitor);
+    assert_int_equal(r.strategy.name, TRI_STRATEGY_DDP);
+    assert_true(r.strategy.mesh.replicate == TRI_AUTO && r.strategy.mesh.tensor == 1);
+    assert_int_equal(r.strategy.schedule, TRI_SCHEDULE_1F1B);
+    assert_true(r.checkpoint.every_n_epochs == 1 && r.checkpoint.save_last &&
+                r.checkpoint.save_top_k == 1);
+    assert_string_equal(r.checkpoint.monitor, "val_loss");
+    assert_true(r.log.tensorboard);
+}
+
+static void has_pytorchs_optimizers(void **state) {
+    tri_recipe r = recipe(BASE, OVER("optimizer.name=sgd"));
+    assert_true(r.optimizer.momentum == 0 && r.optimizer.dampening == 0 && !r.optimizer.nesterov);
+    r = recipe(BASE, OVER("optimizer.name=adam"));
+    assert_true(r.optimizer.betas.items[0] == 0.9 && r.optimizer.betas.items[1] == 0.999);
+    assert_true(r.optimizer.eps == 1e-8 && r.optimizer.weight_decay == 0 && r.optimizer.lr == 1e-3);
+    r = recipe(BASE, OVER("optimizer.name=adamw"));
+    assert_true(r.optimizer.weight_decay == 0.01);
+}
+
+static void renaming_discards_the_files_keys(void **state) {
+    const char *text = BASE "optimizer: {name: adam, lr: 0.5, betas: [0.8, 0.9]}\n"
+                            "schedule: {name: step, gamma: 0.5}\n";
+    tri_recipe r = recipe(text, OVER("optimizer.momentum=0.9", "optimizer.name=sgd"));
+    assert_true(r.optimizer.lr == 1e-3 && r.optimizer.momentum == 0.9 &&
+                r.optimizer.betas.count == 0);
+    r = recipe(text, OVER("optimizer.name=adam"));
+    assert_true(r.optimizer.lr == 0.5 && r.optimizer.betas.items[0] == 0.8);
+    r = recipe(text, OVER("optimizer.name='adam'", "optimizer.lr=2"));
+    assert_true(r.optimizer.lr == 2 && r.optimizer.betas.items[0] == 0.8);
+    r = recipe(text, OVER("schedule.name=cosine", "schedule.T_max=5"));
+    assert_true(r.schedule.gamma == 0 && r.schedule.T_max == 5);
+    r = recipe(text, OVER("data.name=synthetic", "data.samples=7"));
+    assert_true(r.data.samples == 7 && !r.data.path);
+    r = recipe(BASE "optimizer: {lr: 0.5}", OVER("optimizer.name=sgd"));
+    assert_true(r.optimizer.lr == 1e-3); // 0.5 was adadelta's, the default
+    r = recipe(BASE "optimizer: {lr: 0.5}", OVER("optimizer.name=adadelta"));
+    assert_true(r.optimizer.lr == 0.5);
+}
+
+static void takes_lists_and_model_options(void **state) {
+    tri_recipe r = recipe(BASE "init: w.safetensors\n",
+                          OVER("data.transform=[]", "model.dropout=0", "init=", "name=my run",
+                               "trainer.fast_dev_run=true", "trainer.max_time=00:01:00:00"));
+    assert_int_equal(r.data.transform->count, 0);
+    assert_string_equal(tri_tree_get(r.model.options, "dropout")->text, "0");
+    assert_null(r.init);
+    assert_string_equal(r.name, "my run");
+    assert_true(r.trainer.fast_dev_run == 1 && r.trainer.max_time == 3600);
+    r = recipe(BASE, OVER("model.name=./lib/two-layer.so"));
+    assert_string_equal(r.name, "two-layer");
+    const char *text = "data: {name: idx}";
+    assert_int_equal(tri_recipe_parse(arena, text, strlen(text), "r.yaml", NULL, 0, "task", &r),
+                     TRI_OK);
+    assert_string_equal(r.model.name, "task");
+}
+
+static void resolves_to_itself(void **state) {
+    tri_recipe r =
+        recipe(BASE "init: '12'\nname: \"a: #b\"\n",
+               OVER("model.depth=[1, {a: 'x y'}]", "optimizer.name=adam", "schedule.name=onecycle",
+                    "data.transform=[{normalize: {mean: [0.1], std: [0.2]}}]", "seed=9"));
+    const char *text = tri_recipe_emit(arena, &r);
+    tri_recipe again = recipe(text, NULL);
+    assert_string_equal(tri_recipe_emit(arena, &again), text);
+    assert_int_equal(tri_recipe_differences(arena, &r, &again).count, 0);
+    assert_string_equal(again.init, "12");
+    assert_non_null(strstr(text, "  betas: [0.9, 0.999]\n"));
+    assert_null(strstr(text, "  momentum: "));
+}
+
+static void names_what_defines_a_run(void **state) {
+    tri_recipe a = recipe(BASE, NULL);
+    tri_recipe b =
+        recipe(BASE, OVER("trainer.max_epochs=9", "trainer.max_steps=7", "log.tensorboard=false",
+                          "data.workers=0", "checkpoint.every_n_steps=3", "strategy.name=single"));
+    assert_int_equal(tri_recipe_differences(arena, &a, &b).count, 0);
+    b = recipe(BASE, OVER("data.path=elsewhere", "batch.eval=5", "name=other"));
+    assert_int_equal(tri_recipe_differences(arena, &a, &b).count, 0);
+    b = recipe(BASE, OVER("seed=2", "model.dropout=0", "batch.global=32", "optimizer.lr=0.5",
+                          "data.shuffle=false", "trainer.gradient_clip_val=1"));
+    tri_strings keys = tri_recipe_differences(arena, &a, &b);
+    static const char *const expected[] = {"seed",         "model.dropout",
+                                           "data.shuffle", "batch.global",
+                                           "optimizer.lr", "trainer.gradient_clip_val"};
+    assert_int_equal(keys.count, 6);
+    for (int i = 0; i < 6; i++) assert_string_equal(keys.items[i], expected[i]);
+    b = recipe(BASE, OVER("optimizer.name=sgd"));
+    assert_string_equal(tri_recipe_differences(arena, &a, &b).items[0], "optimizer.name");
+}
+
+typedef struct refusal {
+    const char *text; // after BASE; one that starts with '!' stands alone
+    const char *override;
+    const char *message;
+} refusal;
+
+static const refusal refusals[] = {
+    {"trainer: {max_epoch: 1}", NULL,
+     "r.yaml:3: unknown key 'trainer.max_epoch' (did you mean 'max_epochs'?)"},
+    {"", "trainer.max_epoch=1",
+     "override 'trainer.max_epoch=1': unknown key 'trainer.max_epoch' (did you mean "
+     "'max_epochs'?)"},
+    {"optimiser: {name: sgd}", NULL,
+     "r.yaml:3: unknown key 'optimiser' (did you mean 'optimizer'?)"},
+    {"seed: one", NULL, "r.yaml:3: 'seed' has to be a whole number of at least 0, not one"},
+    {"seed: -1", NULL, "r.yaml:3: 'seed' has to be a whole number of at least 0, not -1"},
+    {"batch: {global: 0}", NULL,
+     "r.yaml:3: 'batch.global' has to be a whole number from 1 to 16777216, not 0"},
+    {"batch: {global: 99999999999999999999}", NULL,
+     "r.yaml:3: 'batch.global' has to be a whole number from 1 to 16777216, not "
+     "99999999999999999999"},
+    {"batch:\n  global: 8\n  micro: 9\n", NULL,
+     "r.yaml:5: 'batch.micro' (9) cannot be more than 'batch.global' (8)"},
+    {"batch: 64", NULL, "r.yaml:3: 'batch' has to be a mapping with keys of its own, not 64"},
+    {"", "strategy.mesh.replicate=0",
+     "override 'strategy.mesh.replicate=0': 'strategy.mesh.replicate' has to be auto or a whole "
+     "number "
+     "from 1 to 65536, not 0"},
+    {"", "batch.global=sixty",
+     "override 'batch.global=sixty': 'batch.global' has to be a whole number "
+     "from 1 to 16777216, not sixty"},
+    {"optimizer: {name: sdg}", NULL,
+     "r.yaml:3: 'optimizer.name' has to be one of: sgd, adam, adamw, adadelta; not sdg (did you "
+     "mean "
+     "'sgd'?)"},
+    {"optimizer: {name: sgd, nesterov: true}", NULL,
+     "r.yaml:3: 'optimizer.nesterov' needs a momentum and no dampening"},
+    {"optimizer: {name: adam, betas: [0.9, 1]}", NULL,
+     "r.yaml:3: 'optimizer.betas' have to be less than 1"},
+    {"trainer: {max_epochs: -1}", NULL,
+     "r.yaml:3: the run has no end: set one of trainer.max_epochs, max_steps, max_time"},
+    {"strategy: {name: zero1}", NULL,
+     "r.yaml:3: 'strategy.name: zero1' is not in this version of Trireme; use ddp"},
+    {"trainer: {precision: bf16-mixed}", NULL,
+     "r.yaml:3: 'trainer.precision: bf16-mixed' is not in this version of Trireme; use 32-true"},
+    {"deepspeed: ds.json", NULL,
+     "r.yaml:3: 'deepspeed' is not in this version of Trireme; write batch, "
+     "optimizer, schedule and strategy in the recipe"},
+    {"", "strategy.mesh.tensor=2",
+     "override 'strategy.mesh.tensor=2': 'strategy.mesh.tensor: 2' is not in "
+     "this version of Trireme; use replicate"},
+    {"name: ../up", NULL,
+     "r.yaml:3: 'name' has to be usable as the name of a folder: no '/', not '.' "
+     "first, at most 128 bytes"},
+    {"seed: 1\nseed: 2", NULL, "r.yaml:4: the key 'seed' is there twice"},
+    {"!data: {name: idx}\n", NULL,
+     "r.yaml:1: 'model.name' is missing: a built-in model or the path of a shared object"},
+    {"!model: {name: net}\n", NULL, "r.yaml:1: 'data.name' is missing; one of: "},
+    {"!", NULL, "r.yaml: is empty: no recipe"},
+    {"!- 1\n", NULL, "r.yaml:1: a recipe has to be a mapping of keys to values"},
+    {"!\tx: 1\n", NULL, "r.yaml:1: not valid YAML: "},
+    {"!a: &a [*a]\n", NULL, "r.yaml:1: an alias inside of what it stands for"},
+    {"", "seed", "override 'seed': write it as key.path=value"},
+};
+
+static void refuses_bad_recipes(void **state) {
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const refusal *r = &refusals[i];
+        char text[256];
+        bool alone = r->text[0] == '!';
+        snprintf(text, sizeof text, "%s%s", alone ? "" : BASE, r->text + alone);
+        tri_recipe out;
+        tri_status status = parse(text, OVER(r->override), &out);
+        assert_int_equal(tri_status_exit_code(status), 2);
+        if (strncmp(tri_error_message(), r->message, strlen(r->message)) != 0)
+            print_error("got      %s\nexpected %s\n", tri_error_message(), r->message);
+        assert_memory_equal(tri_error_message(), r->message, strlen(r->message));
+    }
+}
+
+static void loads_the_recipes(void **state) {
+    static const struct {
+        const char *name;
+        int64_t batch;
+        const char *optimizer, *schedule;
+    } cases[] = {{"mnist-cnn", 64, "adadelta", "step"},
+                 {"mnist-convnet", 100, "sgd", "constant"},
+                 {"autoencoder", 64, "adam", "constant"},
+                 {"denoise-cnn", 32, "adam", "cosine"},
+                 {"mlp-jax", 128, "sgd", "constant"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path =
+            tri_arena_printf(arena, TRIREME_SOURCE_DIR "/recipes/%s.yaml", cases[i].name);
+        tri_recipe r;
+        tri_status status = tri_recipe_load(arena, path, NULL, 0, NULL, &r);
+        if (status != TRI_OK) print_error("%s\n", tri_error_message());
+        assert_int_equal(status, TRI_OK);
+        assert_string_equal(r.name, cases[i].name);
+        assert_string_equal(r.model.name, cases[i].name);
+        assert_int_equal(r.batch.global, cases[i].batch);
+        assert_string_equal(r.optimizer.name, cases[i].optimizer);
+        assert_string_equal(r.schedule.name, cases[i].schedule);
+    }
+    tri_recipe r;
+    assert_int_equal(tri_recipe_load(arena, "/nonexistent.yaml", NULL, 0, NULL, &r), TRI_NOT_FOUND);
+    assert_string_equal(tri_error_message(),
+                        "/nonexistent.yaml: cannot open: No such file or directory");
+}
+
+static void every_default_fits_its_row(void **state) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    tri_option_print(&tri_recipe_table, out);
+    fclose(out);
+    assert_non_null(strstr(text, "optimizer.name: adamw"));
+    assert_non_null(strstr(text, "strategy.mesh.replicate = auto"));
+    free(text);
+    static const char *const names[] = {
+        "optimizer.name=sgd",      "optimizer.name=adam",    "optimizer.name=adamw",
+        "optimizer.name=adadelta", "schedule.name=constant", "schedule.name=step",
+        "schedule.name=linear",    "schedule.name=cosine",   "schedule.name=onecycle"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) recipe(BASE, OVER(names[i]));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(has_the_documented_defaults),
+        cmocka_unit_test(has_pytorchs_optimizers),
+        cmocka_unit_test(renaming_discards_the_files_keys),
+        cmocka_unit_test(takes_lists_and_model_options),
+        cmocka_unit_test(resolves_to_itself),
+        cmocka_unit_test(names_what_defines_a_run),
+        cmocka_unit_test(refuses_bad_recipes),
+        cmocka_unit_test(loads_the_recipes),
+        cmocka_unit_test(every_default_fits_its_row),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}
