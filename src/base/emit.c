@@ -132,13 +132,7 @@ static void add_json_number(text_buffer *b, const tri_tree *node, double value) 
     const char *text = node->text + (node->text[0] == '-');
     size_t whole = strspn(text, "0123456789");
     bool fits = whole > 0 && (whole == 1 || text[0] != '0');
-    const char *rest = text + whole;
-    if (*rest == '.') {
-        size_t digits = strspn(rest + 1, "0123456789");
-        fits = fits && digits > 0;
-        rest += 1 + digits;
-    }
-    (void)rest; // an exponent that strtod took is one JSON takes
+    if (text[whole] == '.') fits = fits && strspn(text + whole + 1, "0123456789") > 0;
     if (fits) {
         add(b, node->text);
         return;

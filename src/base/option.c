@@ -209,7 +209,7 @@ static tri_status read_row(const context *c, const tri_option *row, const tri_tr
     if (tri_tree_is_null(node)) {
         if (!row->value) return TRI_OK;
         tri_tree *preset;
-        TRI_TRY(tri_yaml_parse(c->arena, row->value, strlen(row->value), "default", &preset));
+        TRI_TRY(tri_yaml_parse_value(c->arena, row->value, "default", &preset));
         if (tri_tree_is_null(preset)) return TRI_OK;
         bool good = read_value(c, row, preset, at);
         TRI_ASSERT(good && "a table's own default has to fit its row");

@@ -219,13 +219,6 @@ tri_status tri_tree_fail(const tri_tree *node, const char *format, ...) {
     return tri_tree_fail_as(TRI_BAD_INPUT, node, "%s", text);
 }
 
-// A new node of an override says where it comes from, and so do all below it.
-static void stamp(tri_tree *node, const char *source) {
-    node->file = source;
-    node->line = 0;
-    for (int i = 0; i < node->count; i++) stamp(node->items[i], source);
-}
-
 // Puts `value` at `path` below `node`, making maps on the way.
 static tri_status place(tri_arena *arena, tri_tree *node, const char *path, tri_tree *value) {
     const char *whole = path;
@@ -275,7 +268,6 @@ tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assig
     tri_tree *value;
     if (strlen(equals + 1) > TRI_MAX_RECIPE_BYTES)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: is too long", source);
-    TRI_TRY(tri_yaml_parse(arena, equals + 1, strlen(equals + 1), source, &value));
-    stamp(value, source);
+    TRI_TRY(tri_yaml_parse_value(arena, equals + 1, source, &value));
     return place(arena, root, path, value);
 }

@@ -38,6 +38,10 @@ struct tri_tree {
 // (<<) are ordinary keys.
 tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);
+// The same for a value from elsewhere than a file ("override 'seed=2'"): errors and nodes name
+// `source` and no line.
+tri_status tri_yaml_parse_value(tri_arena *arena, const char *text, const char *source,
+                                tri_tree **out);
 tri_status tri_yaml_read_file(tri_arena *arena, const char *path, tri_tree **out);
 // RFC 8259 through jansson; nodes carry the file but no line.
 tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const char *file,
@@ -45,8 +49,7 @@ tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const
 tri_status tri_json_read_file(tri_arena *arena, const char *path, tri_tree **out);
 
 // Writers: deterministic text in the arena that parses back to an equal tree. YAML: maps in block
-// style, what lies in lists in flow style, ends in a line feed (a part of a document, `indent`
-// levels in, starts with one where it has to). JSON: one line, no line feed.
+// style, what lies in lists in flow style, ends in a line feed. JSON: one line, no line feed.
 char *tri_yaml_emit(tri_arena *arena, const tri_tree *node);
 char *tri_json_emit(tri_arena *arena, const tri_tree *node);
 // The value as it would be written inside a line of YAML (flow style).

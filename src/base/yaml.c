@@ -17,14 +17,14 @@ typedef struct reader {
     tri_arena *arena;
     yaml_parser_t parser;
     const char *file;
-    bool is_override; // one line: errors do not count lines
+    bool has_lines; // of a file; else `file` alone says where
     int nodes;
     anchor *anchors;
     int anchor_count, anchor_capacity;
 } reader;
 
 static tri_status fail_at(const reader *r, size_t line, const char *text) {
-    tri_tree here = {.file = r->file, .line = r->is_override ? 0 : (int)line + 1};
+    tri_tree here = {.file = r->file, .line = r->has_lines ? (int)line + 1 : 0};
     return tri_tree_fail(&here, "%s", text);
 }
 
@@ -49,7 +49,7 @@ static tri_tree *new_node(reader *r, tri_tree_kind kind, size_t line) {
     tri_tree *node = TRI_NEW(r->arena, tri_tree);
     node->kind = kind;
     node->file = r->file;
-    node->line = (int)line + 1;
+    node->line = r->has_lines ? (int)line + 1 : 0;
     return node;
 }
 
@@ -186,7 +186,7 @@ static tri_status read_map(reader *r, const yaml_event_t *start, int depth, tri_
         tri_tree *value;
         TRI_TRY(read_node(r, &event, depth + 1, &value));
         value->key = key;
-        value->line = (int)line + 1; // the key's line is the one to look at
+        if (r->has_lines) value->line = (int)line + 1; // the key's line is the one to look at
         TRI_PUSH(r->arena, map->items, map->count, map->capacity) = value;
     }
     *out = map;
@@ -242,11 +242,10 @@ static tri_status read_document(reader *r, tri_tree **out) {
     }
 }
 
-tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const char *file,
-                          tri_tree **out) {
+static tri_status parse(tri_arena *arena, const char *text, size_t size, const char *file,
+                        bool has_lines, tri_tree **out) {
     *out = NULL;
-    reader r = {.arena = arena, .file = tri_arena_strdup(arena, file)};
-    r.is_override = !strncmp(file, "override ", 9);
+    reader r = {.arena = arena, .file = tri_arena_strdup(arena, file), .has_lines = has_lines};
     if (memchr(text, 0, size))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: holds NUL bytes: not text", file);
     if (!yaml_parser_initialize(&r.parser)) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory", file);
@@ -255,6 +254,16 @@ tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const
     yaml_parser_delete(&r.parser);
     if (status != TRI_OK) *out = NULL;
     return status;
+}
+
+tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const char *file,
+                          tri_tree **out) {
+    return parse(arena, text, size, file, true, out);
+}
+
+tri_status tri_yaml_parse_value(tri_arena *arena, const char *text, const char *source,
+                                tri_tree **out) {
+    return parse(arena, text, strlen(text), source, false, out);
 }
 
 tri_status tri_yaml_read_file(tri_arena *arena, const char *path, tri_tree **out) {

@@ -56,8 +56,7 @@ static void discard_renamed(tri_arena *arena, tri_tree *root, const char *overri
         const char *old = default_name(named[i].table);
         if (name && name->kind == TRI_TREE_SCALAR) old = name->text;
         tri_tree *value;
-        const char *text = override + length;
-        if (tri_yaml_parse(arena, text, strlen(text), override, &value) != TRI_OK) return;
+        if (tri_yaml_parse_value(arena, override + length, override, &value) != TRI_OK) return;
         if (value->kind != TRI_TREE_SCALAR || (old && !strcmp(old, value->text))) return;
         section->count = 0;
     }
