@@ -25,6 +25,11 @@ enum {
     TRI_MAX_CLASSES = 1 << 30,              // labels and token numbers
     TRI_EVAL_BATCH = 128,                   // samples per evaluation pass, when chosen
     TRI_CHECKPOINT_CHUNK_BYTES = 4 << 20,   // hashed on its own
+    TRI_MAX_CHECKPOINT_CHUNK = 1 << 30,     // bytes
+    TRI_MAX_CHECKPOINT_PIECES = 1 << 15,    // chunks of one file; more make the chunks larger
+    TRI_MAX_CHECKPOINT_STATE = 16 << 20,    // bytes of state.json, or of a sharded file's index
+    TRI_MAX_SHARDS = 4096,                  // files of one model
+    TRI_CHECKPOINT_SPARES = 1,              // kept beside the newest, for when that is damaged
     TRI_DEFAULT_TIMEOUT_MS = 300000,        // of a collective that makes no progress
     TRI_STORE_ANSWER_MS = 30000,            // rank 0's thread, on a host that is overloaded
     TRI_SHM_EAGER_BYTES = 4096,             // of one rank's part: travels with the announcement

@@ -1,0 +1,125 @@
+// Which folder is meant.
+#include "checkpoint/find.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "checkpoint/agree.h"
+#include "checkpoint/verify.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool checkpoint_has(const char *folder, const char *name) {
+    char path[PATH_MAX];
+    struct stat info;
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+           stat(path, &info) == 0;
+}
+
+// A run directory, or its checkpoints folder: its newest. One that cannot be read counts too, by
+// its step: what the caller named is not passed over in silence.
+static tri_status newest_of(tri_arena *arena, const char *home, const char *path,
+                            const char **out) {
+    checkpoint_steps steps;
+    TRI_TRY(checkpoint_scan(arena, home, &steps));
+    if (steps.count == 0) return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no checkpoint in it", path);
+    *out = steps.items[0].path;
+    return TRI_OK;
+}
+
+tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kind *kind,
+                              const char **out) {
+    char real[PATH_MAX];
+    struct stat info;
+    if (!realpath(path, real) || stat(real, &info) < 0) return tri_os_fail("open", path);
+    *out = tri_arena_strdup(arena, real);
+    *kind = CHECKPOINT_IS_FILE;
+    if (!S_ISDIR(info.st_mode)) return TRI_OK;
+    *kind = CHECKPOINT_IS_STEP;
+    int64_t step;
+    if (checkpoint_has(real, CHECKPOINT_STATE_FILE) || checkpoint_is_step_name(real, &step))
+        return TRI_OK;
+    const char *home = checkpoint_home(arena, real);
+    if (checkpoint_has(real, "checkpoints")) return newest_of(arena, home, path, out);
+    if (strcmp(checkpoint_base_name(real), "checkpoints") == 0)
+        return newest_of(arena, real, path, out);
+    *kind = CHECKPOINT_IS_FOLDER;
+    return TRI_OK;
+}
+
+tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char **out) {
+    checkpoint_kind kind;
+    TRI_TRY(checkpoint_resolve(arena, path, &kind, out));
+    if (kind == CHECKPOINT_IS_STEP) return TRI_OK;
+    if (kind == CHECKPOINT_IS_FILE)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: is a file, not a checkpoint; `init` of a recipe reads weights alone",
+                        path);
+    return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no checkpoint in it", path);
+}
+
+static tri_status find_auto(tri_arena *arena, const char *run_dir, const char **out) {
+    checkpoint_steps steps;
+    TRI_TRY(checkpoint_scan(arena, checkpoint_home(arena, run_dir), &steps));
+    char *first = NULL;
+    for (int i = 0; i < steps.count; i++) {
+        checkpoint_manifest manifest;
+        tri_status status = checkpoint_verify(arena, steps.items[i].path, &manifest);
+        if (status == TRI_OK) {
+            *out = steps.items[i].path;
+            return TRI_OK;
+        }
+        // Nothing is wrong with what a later program wrote: an older one must not pass it over.
+        if (status == TRI_NO_MEMORY || status == TRI_UNSUPPORTED) return status;
+        if (!first) first = tri_arena_strdup(arena, tri_error_message());
+        if (i + 1 < steps.count)
+            tri_log(TRI_LOG_WARNING, "%s; falling back to the one before", tri_error_message());
+    }
+    if (!first) return TRI_OK;
+    return TRI_FAIL(TRI_CORRUPT, "%s; no earlier checkpoint of the run is whole", first);
+}
+
+static tri_status find_never(const char *run_dir) {
+    DIR *folder = opendir(run_dir);
+    if (!folder) return errno == ENOENT ? TRI_OK : tri_os_fail("open", run_dir);
+    bool is_empty = true;
+    for (struct dirent *entry; (entry = readdir(folder));)
+        is_empty = is_empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
+    closedir(folder);
+    if (is_empty) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: is not empty: go on with --resume auto, or take another --run-dir",
+                    run_dir);
+}
+
+static tri_status find(tri_arena *arena, const char *run_dir, const char *resume,
+                       const char **out) {
+    if (strcmp(resume, "auto") == 0) return find_auto(arena, run_dir, out);
+    if (strcmp(resume, "never") == 0) return find_never(run_dir);
+    checkpoint_manifest manifest;
+    const char *folder;
+    TRI_TRY(checkpoint_step_folder(arena, resume, &folder));
+    TRI_TRY(checkpoint_verify(arena, folder, &manifest));
+    *out = folder;
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
+                               const char *resume, const char **out) {
+    char answer[PATH_MAX] = "";
+    tri_status status = TRI_OK;
+    *out = NULL;
+    if (checkpoint_rank(comm) == 0) {
+        status = find(arena, run_dir, resume, out);
+        if (*out && snprintf(answer, sizeof answer, "%s", *out) >= (int)sizeof answer)
+            status = TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", run_dir);
+    }
+    TRI_TRY(checkpoint_agree(comm, status));
+    TRI_TRY(checkpoint_share(comm, answer, sizeof answer));
+    if (answer[0]) *out = tri_arena_strdup(arena, answer);
+    return TRI_OK;
+}

@@ -1,0 +1,215 @@
+#include "checkpoint/folder.h"
+
+#include "base/limits.h"
+#include "base/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STEP_DIGITS = 8 };
+static const char STEP[] = "step-", REPLACED[] = ".old-";
+static const char *const HIDDEN[] = {".tmp-", ".del-", ".link-"};
+
+const char *checkpoint_home(tri_arena *arena, const char *run_dir) {
+    return tri_arena_printf(arena, "%s/checkpoints", run_dir);
+}
+
+const char *checkpoint_step_name(tri_arena *arena, int64_t step) {
+    return tri_arena_printf(arena, "%s%0*lld", STEP, STEP_DIGITS, (long long)step);
+}
+
+const char *checkpoint_base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+bool checkpoint_is_step_name(const char *path, int64_t *step) {
+    const char *name = checkpoint_base_name(path);
+    if (strncmp(name, STEP, sizeof STEP - 1) != 0) return false;
+    const char *digits = name + sizeof STEP - 1;
+    size_t count = strspn(digits, "0123456789");
+    if (count < STEP_DIGITS || count > 18 || digits[count]) return false;
+    *step = strtoll(digits, NULL, 10);
+    return true;
+}
+
+const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *kind,
+                              const char *what) {
+    return tri_arena_printf(arena, "%s/.%s-%s-%ld-%llx", home, kind, what, (long)getpid(),
+                            (unsigned long long)tri_os.realtime_ns());
+}
+
+// The newest first; what cannot be read in front of all, as nobody knows how new it is.
+static int compare_steps(const void *a, const void *b) {
+    const checkpoint_step *x = a, *y = b;
+    bool x_reads = x->readable == TRI_OK, y_reads = y->readable == TRI_OK;
+    if (x_reads != y_reads) return x_reads ? 1 : -1;
+    int64_t x_key = x_reads ? x->manifest.info.commit : x->step;
+    int64_t y_key = y_reads ? y->manifest.info.commit : y->step;
+    if (x_key != y_key) return x_key > y_key ? -1 : 1;
+    return x->step > y->step ? -1 : x->step < y->step;
+}
+
+static void read_step(tri_arena *arena, checkpoint_step *step) {
+    step->readable = checkpoint_manifest_read(arena, step->path, &step->manifest);
+    step->why = "";
+    if (step->readable == TRI_OK && step->manifest.info.step != step->step)
+        step->readable = TRI_FAIL(TRI_CORRUPT, "%s: holds step %lld by its state.json", step->path,
+                                  (long long)step->manifest.info.step);
+    if (step->readable != TRI_OK) step->why = tri_arena_strdup(arena, tri_error_message());
+}
+
+tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps *out) {
+    *out = (checkpoint_steps){0};
+    DIR *folder = opendir(home);
+    if (!folder) return errno == ENOENT || errno == ENOTDIR ? TRI_OK : tri_os_fail("open", home);
+    int capacity = 0;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        int64_t step;
+        struct stat info;
+        if (!checkpoint_is_step_name(entry->d_name, &step)) continue;
+        const char *path = tri_arena_printf(arena, "%s/%s", home, entry->d_name);
+        if (lstat(path, &info) < 0 || !S_ISDIR(info.st_mode)) continue;
+        TRI_PUSH(arena, out->items, out->count, capacity) =
+            (checkpoint_step){.step = step, .path = path};
+    }
+    closedir(folder);
+    for (int i = 0; i < out->count; i++) read_step(arena, &out->items[i]);
+    if (out->count) qsort(out->items, (size_t)out->count, sizeof *out->items, compare_steps);
+    return TRI_OK;
+}
+
+static bool has_value(const checkpoint_step *step, const tri_checkpoint_monitor *monitor) {
+    const tri_checkpoint_monitor *own = &step->manifest.info.monitor;
+    return step->readable == TRI_OK && own->is_known && monitor->name &&
+           strcmp(own->name, monitor->name) == 0;
+}
+
+// True if `a` is to be preferred: a value before none, the better value, the earlier of equals; of
+// those without a value the newer.
+static bool is_better(const checkpoint_step *a, const checkpoint_step *b,
+                      const tri_checkpoint_monitor *monitor) {
+    bool a_has = has_value(a, monitor), b_has = has_value(b, monitor);
+    if (a_has != b_has) return a_has;
+    if (!a_has) return a->manifest.info.commit > b->manifest.info.commit;
+    double x = a->manifest.info.monitor.value, y = b->manifest.info.monitor.value;
+    if (x != y) return monitor->larger_is_better ? x > y : x < y;
+    return a->manifest.info.commit < b->manifest.info.commit;
+}
+
+const checkpoint_step *checkpoint_best(const checkpoint_steps *steps,
+                                       const tri_checkpoint_monitor *monitor) {
+    const checkpoint_step *best = NULL;
+    for (int i = 0; i < steps->count; i++) {
+        const checkpoint_step *step = &steps->items[i];
+        if (has_value(step, monitor) && (!best || is_better(step, best, monitor))) best = step;
+    }
+    return best;
+}
+
+tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hidden,
+                             const char *name) {
+    const char *path = tri_arena_printf(arena, "%s/%s", home, name);
+    struct stat info;
+    if (lstat(path, &info) < 0) // the usual case: a new step
+        return tri_os.rename(hidden, path) < 0 ? tri_os_fail("rename", hidden) : TRI_OK;
+    // The same step again: exchanged at one blow, or where the file system cannot do that, set
+    // aside under a name from which tri_checkpoint_clean brings it back.
+    if (renameat2(AT_FDCWD, hidden, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return TRI_OK;
+    const char *aside = checkpoint_hidden(arena, home, "old", name);
+    if (tri_os.rename(path, aside) < 0) return tri_os_fail("rename", path);
+    if (tri_os.rename(hidden, path) < 0) {
+        tri_status status = tri_os_fail("rename", hidden);
+        tri_os.rename(aside, path);
+        return status;
+    }
+    tri_os.rename(aside, hidden); // failing that, the next start removes it
+    return TRI_OK;
+}
+
+tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
+                           const char *target) {
+    const char *path = tri_arena_printf(arena, "%s/%s", home, link);
+    const char *beside = checkpoint_hidden(arena, home, "link", link);
+    if (tri_os.symlink(target, beside) < 0) return tri_os_fail("create the link", path);
+    if (tri_os.rename(beside, path) == 0) return TRI_OK;
+    tri_status status = tri_os_fail("replace the link", path);
+    tri_os.unlink(beside);
+    return status;
+}
+
+tri_status checkpoint_remove(tri_arena *arena, const char *home, const char *path) {
+    const char *hidden = checkpoint_hidden(arena, home, "del", checkpoint_base_name(path));
+    if (tri_os.rename(path, hidden) < 0) return tri_os_fail("rename", path);
+    return tri_os_remove_tree(hidden);
+}
+
+tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoint_steps *steps,
+                             const tri_checkpoint_monitor *monitor, int64_t top_k) {
+    int newer = 0; // readable ones passed so far
+    tri_status first = TRI_OK;
+    for (int i = 0; i < steps->count && top_k >= 0; i++) {
+        const checkpoint_step *step = &steps->items[i];
+        if (step->readable != TRI_OK || newer++ <= TRI_CHECKPOINT_SPARES) continue;
+        int64_t better = 0;
+        for (int j = 0; j < steps->count; j++)
+            better += steps->items[j].readable == TRI_OK && j != i &&
+                      is_better(&steps->items[j], step, monitor);
+        if (better < top_k) continue;
+        tri_status status = checkpoint_remove(arena, home, step->path);
+        if (first == TRI_OK) first = status;
+    }
+    return first;
+}
+
+static bool starts_with(const char *text, const char *prefix) {
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+// ".old-step-00000012-PID-TIME": a step that was being replaced. Back to its place if that is free.
+static tri_status restore(tri_arena *arena, const char *home, const char *name) {
+    const char *path = tri_arena_printf(arena, "%s/%s", home, name);
+    char *step_name = tri_arena_strdup(arena, name + sizeof REPLACED - 1);
+    char *end = strchr(step_name, '-');
+    end = end ? strchr(end + 1, '-') : NULL;
+    if (end) *end = 0;
+    const char *place = tri_arena_printf(arena, "%s/%s", home, step_name);
+    int64_t step;
+    struct stat info;
+    bool wanted =
+        checkpoint_is_step_name(place, &step) && lstat(place, &info) < 0 && errno == ENOENT;
+    if (!wanted) return tri_os_remove_tree(path);
+    return tri_os.rename(path, place) < 0 ? tri_os_fail("rename", path) : TRI_OK;
+}
+
+static tri_status clean_entry(tri_arena *arena, const char *home, const char *name) {
+    if (starts_with(name, REPLACED)) return restore(arena, home, name);
+    for (size_t i = 0; i < sizeof HIDDEN / sizeof *HIDDEN; i++) {
+        if (!starts_with(name, HIDDEN[i])) continue;
+        const char *path = tri_arena_printf(arena, "%s/%s", home, name);
+        if (strcmp(HIDDEN[i], ".link-") != 0) return tri_os_remove_tree(path);
+        return tri_os.unlink(path) < 0 ? tri_os_fail("remove", path) : TRI_OK;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_clean(const char *run_dir) {
+    tri_arena *arena = tri_arena_create(NULL, "checkpoint clean");
+    const char *home = checkpoint_home(arena, run_dir);
+    DIR *folder = opendir(home);
+    tri_status status = TRI_OK;
+    if (!folder && errno != ENOENT && errno != ENOTDIR) status = tri_os_fail("open", home);
+    const char **names = NULL; // first read, then changed
+    int count = 0, capacity = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        TRI_PUSH(arena, names, count, capacity) = tri_arena_strdup(arena, entry->d_name);
+    if (folder) closedir(folder);
+    for (int i = 0; i < count && status == TRI_OK; i++) status = clean_entry(arena, home, names[i]);
+    tri_arena_destroy(arena);
+    return status;
+}

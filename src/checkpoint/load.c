@@ -1,0 +1,43 @@
+#include "checkpoint/find.h"
+#include "checkpoint/verify.h"
+
+#include <string.h>
+
+static tri_status load_file(const char *folder, const checkpoint_manifest *manifest,
+                            const char *name, const tri_state_sink *sink) {
+    if (!sink) return TRI_OK;
+    for (int i = 0; i < manifest->file_count; i++)
+        if (strcmp(manifest->files[i].name, name) == 0)
+            return checkpoint_read_file(folder, manifest, &manifest->files[i], sink);
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: was saved without %s", folder, name);
+}
+
+tri_status tri_checkpoint_read_info(tri_arena *arena, const char *path, tri_checkpoint_info *out) {
+    const char *folder;
+    checkpoint_manifest manifest;
+    TRI_TRY(checkpoint_step_folder(arena, path, &folder));
+    TRI_TRY(checkpoint_manifest_read(arena, folder, &manifest));
+    *out = manifest.info;
+    return TRI_OK;
+}
+
+static tri_status load(tri_arena *arena, const char *path, const tri_state_sink *model,
+                       const tri_state_sink *optimizer, tri_checkpoint_info *out) {
+    const char *folder;
+    checkpoint_manifest manifest;
+    TRI_TRY(checkpoint_step_folder(arena, path, &folder));
+    TRI_TRY(checkpoint_manifest_read(arena, folder, &manifest));
+    TRI_TRY(load_file(folder, &manifest, CHECKPOINT_MODEL_FILE, model));
+    TRI_TRY(load_file(folder, &manifest, CHECKPOINT_OPTIMIZER_FILE, optimizer));
+    if (out) *out = manifest.info;
+    return TRI_OK;
+}
+
+tri_status tri_checkpoint_load(tri_arena *arena, const char *path, const tri_state_sink *model,
+                               const tri_state_sink *optimizer, tri_checkpoint_info *out) {
+    if (out) return load(arena, path, model, optimizer, out);
+    tri_arena *own = tri_arena_create(NULL, "checkpoint load");
+    tri_status status = load(own, path, model, optimizer, NULL);
+    tri_arena_destroy(own);
+    return status;
+}

@@ -1,0 +1,66 @@
+// Tensors of a file and tensors of a sink, paired by name.
+#include "base/option.h"
+#include "checkpoint/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct named {
+    const char *name;
+    int index;
+} named;
+
+static int compare(const void *a, const void *b) {
+    return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+static const named *find(const named *sorted, int count, const char *name) {
+    named key = {.name = name};
+    return count ? bsearch(&key, sorted, (size_t)count, sizeof key, compare) : NULL;
+}
+
+// " (the nearest is '…')", or nothing.
+static const char *nearest(tri_arena *arena, const char *name, const named *known, int count) {
+    const char **names = TRI_NEW_ARRAY(arena, const char *, count);
+    for (int i = 0; i < count; i++) names[i] = known[i].name;
+    const char *near = tri_option_nearest(name, names, count);
+    return near ? tri_arena_printf(arena, "; the nearest is '%s'", near) : "";
+}
+
+static tri_status check_shape(const char *path, const tri_safetensors_entry *entry,
+                              const tri_state_tensor *wanted) {
+    if (tri_shape_equal(&entry->shape, &wanted->shape)) return TRI_OK;
+    char there[128], here[128];
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' is %s there, but %s in the model", path,
+                    entry->name, tri_shape_text(&entry->shape, there, sizeof there),
+                    tri_shape_text(&wanted->shape, here, sizeof here));
+}
+
+tri_status checkpoint_match(tri_arena *arena, const char *path,
+                            const tri_safetensors_entry *entries, int count,
+                            const tri_state_sink *sink, bool may_lack_buffers, int **out) {
+    named *there = TRI_NEW_ARRAY(arena, named, count);
+    named *here = TRI_NEW_ARRAY(arena, named, sink->count);
+    for (int i = 0; i < count; i++) there[i] = (named){entries[i].name, i};
+    for (int i = 0; i < sink->count; i++) here[i] = (named){sink->tensors[i].name, i};
+    qsort(there, (size_t)count, sizeof *there, compare);
+    qsort(here, (size_t)sink->count, sizeof *here, compare);
+
+    for (int i = 0; i < sink->count; i++) {
+        const tri_state_tensor *tensor = &sink->tensors[i];
+        if (find(there, count, tensor->name) || (may_lack_buffers && tensor->is_buffer)) continue;
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: has no tensor '%s'%s", path, tensor->name,
+                        nearest(arena, tensor->name, there, count));
+    }
+    int *targets = TRI_NEW_ARRAY(arena, int, count);
+    for (int i = 0; i < count; i++) {
+        const named *wanted = find(here, sink->count, entries[i].name);
+        if (!wanted)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: the model has no tensor '%s'%s", path,
+                            entries[i].name, nearest(arena, entries[i].name, here, sink->count));
+        TRI_TRY(check_shape(path, &entries[i], &sink->tensors[wanted->index]));
+        targets[i] = wanted->index;
+    }
+    *out = targets;
+    return TRI_OK;
+}

@@ -1,0 +1,93 @@
+#include "checkpoint/piece.h"
+
+#include "base/limits.h"
+
+#include <openssl/evp.h>
+#include <string.h>
+
+static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes, int tensor,
+                            int64_t chunk_bytes, int *capacity, checkpoint_pieces *out) {
+    for (int64_t done = 0; done < size_bytes; done += chunk_bytes) {
+        if (out->count == TRI_MAX_CHECKPOINT_PIECES)
+            return TRI_FAIL(TRI_UNSUPPORTED,
+                            "more than %d chunks of %lld bytes: the chunks must be larger",
+                            TRI_MAX_CHECKPOINT_PIECES, (long long)chunk_bytes);
+        int64_t left = size_bytes - done;
+        TRI_PUSH(arena, out->items, out->count, *capacity) = (checkpoint_piece){
+            .offset = offset + done,
+            .size_bytes = left < chunk_bytes ? left : chunk_bytes,
+            .tensor = tensor,
+        };
+    }
+    return TRI_OK;
+}
+
+tri_status checkpoint_cut(tri_arena *arena, int64_t header_bytes,
+                          const tri_safetensors_entry *entries, const int *order, int count,
+                          int64_t chunk_bytes, checkpoint_pieces *out) {
+    *out = (checkpoint_pieces){0};
+    int capacity = 0;
+    TRI_TRY(cut_range(arena, 0, header_bytes, -1, chunk_bytes, &capacity, out));
+    for (int k = 0; k < count; k++) {
+        int i = order ? order[k] : k;
+        TRI_TRY(cut_range(arena, entries[i].offset, entries[i].size_bytes, i, chunk_bytes,
+                          &capacity, out));
+    }
+    return TRI_OK;
+}
+
+tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, int64_t chunk_bytes,
+                               const tri_safetensors_entry **entries, checkpoint_pieces *out) {
+    int count = tri_safetensors_count(file);
+    tri_safetensors_entry *copy = TRI_NEW_ARRAY(arena, tri_safetensors_entry, count);
+    for (int i = 0; i < count; i++) copy[i] = *tri_safetensors_at(file, i);
+    // The data starts where the header ends, and the first tensor where the data starts.
+    int64_t header_bytes = count ? copy[0].offset : tri_safetensors_size_bytes(file);
+    *entries = copy;
+    tri_status status = checkpoint_cut(arena, header_bytes, copy, NULL, count, chunk_bytes, out);
+    return status == TRI_OK ? TRI_OK : tri_status_context(status, "%s", tri_safetensors_path(file));
+}
+
+tri_status checkpoint_hash(const void *data, int64_t size_bytes,
+                           unsigned char out[CHECKPOINT_HASH_BYTES]) {
+    if (!EVP_Digest(data, (size_t)size_bytes, out, NULL, EVP_sha256(), NULL))
+        return TRI_FAIL(TRI_INTERNAL, "libcrypto cannot compute a SHA-256");
+    return TRI_OK;
+}
+
+static tri_status cut_layout(tri_arena *arena, int64_t chunk_bytes, checkpoint_image *image) {
+    const tri_safetensors_layout *layout = &image->layout;
+    return checkpoint_cut(arena, layout->header_bytes, layout->entries, layout->order,
+                          layout->count, chunk_bytes, &image->pieces);
+}
+
+tri_status checkpoint_image_plan(tri_arena *arena, const tri_state_source *source,
+                                 const tri_safetensors_pair *metadata, int metadata_count,
+                                 int64_t chunk_bytes, checkpoint_image *out) {
+    *out = (checkpoint_image){.source = source};
+    tri_safetensors_spec *specs = TRI_NEW_ARRAY(arena, tri_safetensors_spec, source->count);
+    for (int i = 0; i < source->count; i++) {
+        const tri_state_tensor *tensor = &source->tensors[i];
+        specs[i] = (tri_safetensors_spec){tensor->name, tensor->dtype, tensor->shape};
+    }
+    TRI_TRY(tri_safetensors_lay_out(arena, specs, source->count, metadata, metadata_count,
+                                    &out->layout));
+    TRI_TRY(cut_layout(arena, chunk_bytes, out));
+    for (int i = 0; i < out->pieces.count; i++)
+        if (out->pieces.items[i].size_bytes > out->largest_bytes)
+            out->largest_bytes = out->pieces.items[i].size_bytes;
+    return TRI_OK;
+}
+
+tri_status checkpoint_image_read(const checkpoint_image *image, const checkpoint_piece *piece,
+                                 void *buffer) {
+    if (piece->tensor < 0) {
+        memcpy(buffer, image->layout.header + piece->offset, (size_t)piece->size_bytes);
+        return TRI_OK;
+    }
+    const tri_safetensors_entry *entry = &image->layout.entries[piece->tensor];
+    int64_t element = (int64_t)tri_dtype_bytes(entry->dtype);
+    return image->source->read(image->source->context, piece->tensor,
+                               (piece->offset - entry->offset) / element,
+                               piece->size_bytes / element, buffer);
+}

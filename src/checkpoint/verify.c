@@ -1,0 +1,173 @@
+#include "checkpoint/verify.h"
+
+#include "base/limits.h"
+#include "base/os.h"
+#include "checkpoint/folder.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct reading {
+    tri_arena *arena;
+    const char *path;
+    const checkpoint_file *file;
+    const tri_state_sink *sink; // or NULL
+    tri_safetensors *open;
+    const tri_safetensors_entry *entries;
+    checkpoint_pieces pieces;
+    const int *targets; // of the entries in the sink
+    char *buffer;
+} reading;
+
+// Before anything is parsed: a file that is missing or has another length says so itself.
+static tri_status check_size(const reading *r) {
+    struct stat info;
+    if (stat(r->path, &info) < 0) {
+        tri_status status = tri_os_fail("look at", r->path);
+        if (status != TRI_NOT_FOUND) return status;
+        return TRI_FAIL(TRI_CORRUPT, "%s: is missing: the checkpoint is not whole", r->path);
+    }
+    if (info.st_size == r->file->size_bytes) return TRI_OK;
+    return TRI_FAIL(TRI_CORRUPT, "%s: is damaged: it has %lld bytes, but state.json says %lld",
+                    r->path, (long long)info.st_size, (long long)r->file->size_bytes);
+}
+
+static tri_status damaged_header(const reading *r) {
+    return TRI_FAIL(TRI_CORRUPT, "%s: is damaged: its header does not have its SHA-256", r->path);
+}
+
+static tri_status hash_header(const reading *r, int fd, int64_t chunk_bytes) {
+    uint64_t count;
+    TRI_TRY(tri_os_pread_all(fd, &count, sizeof count, 0, r->path));
+    count = le64toh(count);
+    if (count > TRI_MAX_SAFETENSORS_HEADER || (int64_t)(count + 8) > r->file->size_bytes)
+        return damaged_header(r);
+    int64_t header_bytes = 8 + (int64_t)count, done = 0;
+    char *header = malloc((size_t)header_bytes);
+    if (!header) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for its header", r->path);
+    tri_status status = tri_os_pread_all(fd, header, (size_t)header_bytes, 0, r->path);
+    for (int i = 0; status == TRI_OK && done < header_bytes; i++, done += chunk_bytes) {
+        int64_t size = header_bytes - done < chunk_bytes ? header_bytes - done : chunk_bytes;
+        unsigned char hash[CHECKPOINT_HASH_BYTES];
+        status = checkpoint_hash(header + done, size, hash);
+        if (status == TRI_OK &&
+            (i >= r->file->piece_count || memcmp(hash, r->file->hashes[i], sizeof hash) != 0))
+            status = damaged_header(r);
+    }
+    free(header);
+    return status;
+}
+
+// Before the header is parsed, so that a flipped bit in it is damage and not some strange tensor;
+// a header of another step says more than its hash.
+static tri_status check_header(reading *r, const checkpoint_manifest *manifest) {
+    int fd = tri_os.open(r->path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return tri_os_fail("open", r->path);
+    tri_status status = hash_header(r, fd, manifest->chunk_bytes);
+    tri_os.close(fd);
+    if (status != TRI_CORRUPT) return status;
+    if (tri_safetensors_open(r->path, &r->open) != TRI_OK) return damaged_header(r);
+    char *end;
+    const char *text = tri_safetensors_metadata(r->open, "step");
+    int64_t step = text ? strtoll(text, &end, 10) : 0;
+    if (!text || end == text || *end || step == manifest->info.step) return damaged_header(r);
+    return TRI_FAIL(TRI_CORRUPT,
+                    "%s: is of step %lld, but state.json of step %lld: files of two checkpoints "
+                    "are mixed, or this one is damaged",
+                    r->path, (long long)step, (long long)manifest->info.step);
+}
+
+static tri_status check_dtypes(const reading *r) {
+    for (int i = 0; i < tri_safetensors_count(r->open); i++) {
+        tri_dtype there = r->entries[i].dtype, here = r->sink->tensors[r->targets[i]].dtype;
+        if (there != here)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' is %s there, but %s in the model",
+                            r->path, r->entries[i].name, tri_dtype_name(there),
+                            tri_dtype_name(here));
+    }
+    return TRI_OK;
+}
+
+static tri_status damaged(const reading *r, const checkpoint_piece *piece) {
+    if (piece->tensor < 0) return damaged_header(r);
+    const tri_safetensors_entry *entry = &r->entries[piece->tensor];
+    return TRI_FAIL(TRI_CORRUPT,
+                    "%s: tensor '%s' is damaged: bytes %lld to %lld do not have their SHA-256",
+                    r->path, entry->name, (long long)(piece->offset - entry->offset),
+                    (long long)(piece->offset - entry->offset + piece->size_bytes - 1));
+}
+
+static tri_status give(const reading *r, const checkpoint_piece *piece) {
+    const tri_safetensors_entry *entry = &r->entries[piece->tensor];
+    int64_t element = (int64_t)tri_dtype_bytes(entry->dtype);
+    return r->sink->write(r->sink->context, r->targets[piece->tensor],
+                          (piece->offset - entry->offset) / element, piece->size_bytes / element,
+                          r->buffer);
+}
+
+static tri_status read_pieces(reading *r) {
+    int fd = tri_os.open(r->path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return tri_os_fail("open", r->path);
+    tri_status status = TRI_OK;
+    for (int i = 0; i < r->pieces.count && status == TRI_OK; i++) {
+        const checkpoint_piece *piece = &r->pieces.items[i];
+        unsigned char hash[CHECKPOINT_HASH_BYTES];
+        status = tri_os_pread_all(fd, r->buffer, (size_t)piece->size_bytes, piece->offset, r->path);
+        if (status == TRI_OK) status = checkpoint_hash(r->buffer, piece->size_bytes, hash);
+        if (status == TRI_OK && memcmp(hash, r->file->hashes[i], sizeof hash) != 0)
+            status = damaged(r, piece);
+        if (status == TRI_OK && r->sink && piece->tensor >= 0) status = give(r, piece);
+    }
+    tri_os.close(fd);
+    return status;
+}
+
+static tri_status read_file(reading *r, const checkpoint_manifest *manifest) {
+    TRI_TRY(check_size(r));
+    TRI_TRY(check_header(r, manifest));
+    TRI_TRY(tri_safetensors_open(r->path, &r->open));
+    TRI_TRY(checkpoint_cut_file(r->arena, r->open, manifest->chunk_bytes, &r->entries, &r->pieces));
+    if (r->pieces.count != r->file->piece_count)
+        return TRI_FAIL(TRI_CORRUPT,
+                        "%s: is damaged: its header cuts it into %d chunks, but state.json has %d "
+                        "hashes",
+                        r->path, r->pieces.count, r->file->piece_count);
+    int64_t largest = 0;
+    for (int i = 0; i < r->pieces.count; i++)
+        if (r->pieces.items[i].size_bytes > largest) largest = r->pieces.items[i].size_bytes;
+    r->buffer = malloc((size_t)largest);
+    if (!r->buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", r->path);
+    if (r->sink) {
+        int *targets;
+        TRI_TRY(checkpoint_match(r->arena, r->path, r->entries, tri_safetensors_count(r->open),
+                                 r->sink, false, &targets));
+        r->targets = targets;
+        TRI_TRY(check_dtypes(r));
+    }
+    return read_pieces(r);
+}
+
+tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
+                                const checkpoint_file *file, const tri_state_sink *sink) {
+    reading r = {.arena = tri_arena_create(NULL, "checkpoint file"), .file = file, .sink = sink};
+    r.path = tri_arena_printf(r.arena, "%s/%s", folder, file->name);
+    tri_status status = read_file(&r, manifest);
+    free(r.buffer);
+    tri_safetensors_close(r.open);
+    tri_arena_destroy(r.arena);
+    return status;
+}
+
+tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest) {
+    TRI_TRY(checkpoint_manifest_read(arena, folder, manifest));
+    int64_t step;
+    if (checkpoint_is_step_name(folder, &step) && step != manifest->info.step)
+        return TRI_FAIL(TRI_CORRUPT, "%s: holds step %lld by its state.json", folder,
+                        (long long)manifest->info.step);
+    for (int i = 0; i < manifest->file_count; i++)
+        TRI_TRY(checkpoint_read_file(folder, manifest, &manifest->files[i], NULL));
+    return TRI_OK;
+}

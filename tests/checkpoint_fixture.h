@@ -1,0 +1,175 @@
+// A made-up training state for tests of checkpoints: values are computed from (seed, tensor,
+// element), so that any state can be saved, loaded and checked without being held.
+#ifndef TESTS_CHECKPOINT_FIXTURE_H
+#define TESTS_CHECKPOINT_FIXTURE_H
+
+#include "base/os.h"
+#include "checkpoint/checkpoint.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { FIXTURE_MAX_TENSORS = 16 };
+
+typedef struct fixture_state {
+    tri_state_tensor tensors[FIXTURE_MAX_TENSORS];
+    int count;
+    uint64_t seed;
+    int64_t wrong;                     // elements that a sink was given and did not expect
+    int64_t seen[FIXTURE_MAX_TENSORS]; // elements that a sink was given
+    int64_t largest;                   // elements asked for at once
+} fixture_state;
+
+// A value of its own for each element; floats are finite and not all whole.
+static inline void fixture_element(const fixture_state *state, int tensor, int64_t element,
+                                   void *to) {
+    uint64_t x = state->seed * 0x9e3779b97f4a7c15u + (uint64_t)tensor * 0xbf58476d1ce4e5b9u +
+                 (uint64_t)element;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+    float value = (float)((double)(x >> 40) * 0x1p-24 - 0.5);
+    if (state->tensors[tensor].dtype == TRI_F32)
+        memcpy(to, &value, sizeof value);
+    else
+        memcpy(to, &x, tri_dtype_bytes(state->tensors[tensor].dtype));
+}
+
+static inline tri_status fixture_read(void *context, int tensor, int64_t first, int64_t count,
+                                      void *to) {
+    fixture_state *state = context;
+    size_t bytes = tri_dtype_bytes(state->tensors[tensor].dtype);
+    if (count > state->largest) state->largest = count;
+    for (int64_t i = 0; i < count; i++)
+        fixture_element(state, tensor, first + i, (char *)to + (size_t)i * bytes);
+    return TRI_OK;
+}
+
+static inline tri_status fixture_write(void *context, int tensor, int64_t first, int64_t count,
+                                       const void *from) {
+    fixture_state *state = context;
+    size_t bytes = tri_dtype_bytes(state->tensors[tensor].dtype);
+    for (int64_t i = 0; i < count; i++) {
+        char expected[8];
+        fixture_element(state, tensor, first + i, expected);
+        state->wrong += memcmp(expected, (const char *)from + (size_t)i * bytes, bytes) != 0;
+    }
+    state->seen[tensor] += count;
+    return TRI_OK;
+}
+
+static inline tri_state_source fixture_source(fixture_state *state) {
+    return (tri_state_source){state->tensors, state->count, state, fixture_read};
+}
+
+static inline tri_state_sink fixture_sink(fixture_state *state) {
+    return (tri_state_sink){state->tensors, state->count, state, fixture_write};
+}
+
+static inline void fixture_add(fixture_state *state, const char *name, tri_dtype dtype,
+                               tri_shape shape, bool is_buffer) {
+    state->tensors[state->count++] = (tri_state_tensor){name, dtype, shape, is_buffer};
+}
+
+// A small network with batch norm, in no order; `width` sets its size.
+static inline fixture_state fixture_model(uint64_t seed, int64_t width) {
+    fixture_state state = {.seed = seed};
+    fixture_add(&state, "fc1.weight", TRI_F32, tri_shape_of(width, 33), false);
+    fixture_add(&state, "conv1.weight", TRI_F32, tri_shape_of(5, 1, 3, 3), false);
+    fixture_add(&state, "conv1.bias", TRI_F32, tri_shape_of(5), false);
+    fixture_add(&state, "bn1.num_batches_tracked", TRI_I64, (tri_shape){0}, true);
+    fixture_add(&state, "bn1.running_mean", TRI_F32, tri_shape_of(5), true);
+    fixture_add(&state, "empty", TRI_F32, tri_shape_of(3, 0), false);
+    return state;
+}
+
+static inline fixture_state fixture_optimizer(uint64_t seed, int64_t width) {
+    fixture_state state = {.seed = seed + 1000000};
+    fixture_add(&state, "fc1.weight.exp_avg", TRI_F32, tri_shape_of(width, 33), false);
+    fixture_add(&state, "fc1.weight.exp_avg_sq", TRI_F32, tri_shape_of(width, 33), false);
+    fixture_add(&state, "conv1.bias.exp_avg", TRI_F32, tri_shape_of(5), false);
+    return state;
+}
+
+typedef struct fixture_save {
+    int64_t step, width, chunk_bytes;
+    tri_checkpoint_monitor monitor;
+    int64_t save_top_k;
+    tri_comm *comm;
+    uint64_t seed; // 0: the step
+} fixture_save;
+
+static inline tri_status fixture_do_save(const char *run_dir, fixture_save options) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    uint64_t seed = options.seed ? options.seed : (uint64_t)options.step;
+    fixture_state model = fixture_model(seed, options.width);
+    fixture_state optimizer = fixture_optimizer(seed, options.width);
+    tri_state_source model_source = fixture_source(&model);
+    tri_state_source optimizer_source = fixture_source(&optimizer);
+    tri_tree *training = tri_tree_map(arena);
+    tri_tree_put(arena, training, "epoch", tri_tree_int(arena, options.step / 10));
+    tri_tree_put(arena, training, "words", tri_tree_string(arena, "a \"quoted\"\nline: 12"));
+    tri_status status = tri_checkpoint_save(&(tri_checkpoint_save_request){
+        .run_dir = run_dir,
+        .step = options.step,
+        .model = &model_source,
+        .optimizer = &optimizer_source,
+        .training = training,
+        .recipe = "name: test\nseed: 1\n",
+        .monitor = options.monitor,
+        .save_top_k = options.save_top_k,
+        .comm = options.comm,
+        .chunk_bytes = options.chunk_bytes,
+    });
+    int64_t bound = (options.chunk_bytes ? options.chunk_bytes : 4 << 20) / 4;
+    if (model.largest > bound || optimizer.largest > bound) status = TRI_INTERNAL;
+    tri_arena_destroy(arena);
+    return status;
+}
+
+// Loads `path` and checks every element against `seed` (0: the step it says it holds).
+static inline tri_status fixture_do_load(const char *path, int64_t width, uint64_t seed,
+                                         int64_t *step) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_checkpoint_info info = {0};
+    tri_status status = tri_checkpoint_read_info(arena, path, &info);
+    fixture_state model = fixture_model(seed ? seed : (uint64_t)info.step, width);
+    fixture_state optimizer = fixture_optimizer(seed ? seed : (uint64_t)info.step, width);
+    tri_state_sink model_sink = fixture_sink(&model), optimizer_sink = fixture_sink(&optimizer);
+    if (status == TRI_OK)
+        status = tri_checkpoint_load(arena, path, &model_sink, &optimizer_sink, &info);
+    if (status == TRI_OK) {
+        assert_int_equal(model.wrong + optimizer.wrong, 0);
+        for (int i = 0; i < model.count; i++)
+            assert_int_equal(model.seen[i], tri_shape_count(&model.tensors[i].shape));
+        for (int i = 0; i < optimizer.count; i++)
+            assert_int_equal(optimizer.seen[i], tri_shape_count(&optimizer.tensors[i].shape));
+        assert_string_equal(tri_tree_get(info.training, "words")->text, "a \"quoted\"\nline: 12");
+        assert_string_equal(info.recipe, "name: test\nseed: 1\n");
+        if (step) *step = info.step;
+    }
+    tri_arena_destroy(arena);
+    return status;
+}
+
+// What `--resume auto` would go on from, loaded and checked: its step, or -1 for none.
+static inline int64_t fixture_auto(const char *run_dir, int64_t width) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    int64_t step = -1;
+    tri_status status = tri_checkpoint_find(arena, NULL, run_dir, "auto", &path);
+    if (status != TRI_OK) fail_msg("%s", tri_error_message());
+    if (path && fixture_do_load(path, width, 0, &step) != TRI_OK)
+        fail_msg("%s", tri_error_message());
+    tri_arena_destroy(arena);
+    return step;
+}
+
+#endif

@@ -1,0 +1,291 @@
+// Checkpoints: what goes in comes out, what is kept and what is removed, and what is refused.
+#include "checkpoint_fixture.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sys/stat.h>
+
+static char run_dir[64];
+
+static int setup(void **state) {
+    snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
+    return mkdtemp(run_dir) == NULL;
+}
+
+static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK; }
+
+static const char *in_run(const char *name) {
+    static char paths[4][160];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", run_dir, name);
+    return path;
+}
+
+static bool exists(const char *name) {
+    struct stat info;
+    return lstat(in_run(name), &info) == 0;
+}
+
+static void save(fixture_save options) {
+    if (fixture_do_save(run_dir, options) != TRI_OK) fail_msg("%s", tri_error_message());
+}
+
+static void link_is(const char *link, const char *target) {
+    char text[64] = "";
+    ssize_t size = readlink(in_run(link), text, sizeof text - 1);
+    assert_true(size > 0);
+    assert_string_equal(text, target);
+}
+
+// Entries of RUN/checkpoints, hidden ones and links too.
+static int entries(void) {
+    DIR *folder = opendir(in_run("checkpoints"));
+    assert_non_null(folder);
+    int count = -2; // . and ..
+    while (readdir(folder)) count++;
+    closedir(folder);
+    return count;
+}
+
+static void expect(tri_status got, tri_status wanted, const char *words) {
+    if (got != wanted)
+        fail_msg("%s instead of %s: %s", tri_status_name(got), tri_status_name(wanted),
+                 tri_error_message());
+    if (!strstr(tri_error_message(), words))
+        fail_msg("'%s' lacks '%s'", tri_error_message(), words);
+}
+
+static void test_round_trip(void **state) {
+    static const int64_t chunks[] = {0, 8, 64, 1000, 4096};
+    for (int i = 0; i < 5; i++) {
+        fixture_save options = {.step = 7 + i, .width = 17, .chunk_bytes = chunks[i]};
+        save(options);
+        assert_int_equal(fixture_auto(run_dir, 17), 7 + i);
+        assert_int_equal(fixture_do_load(in_run("checkpoints/last"), 17, 0, NULL), TRI_OK);
+    }
+    // The same step again, with other contents.
+    save((fixture_save){.step = 11, .width = 17, .seed = 99});
+    assert_int_equal(fixture_do_load(in_run("checkpoints/step-00000011"), 17, 99, NULL), TRI_OK);
+    assert_int_equal(fixture_do_load(run_dir, 17, 99, NULL), TRI_OK);
+    assert_int_equal(fixture_do_load(in_run("checkpoints"), 17, 99, NULL), TRI_OK);
+}
+
+static void test_same_bytes_whatever_the_order(void **state) {
+    fixture_state model = fixture_model(3, 17), turned = model;
+    for (int i = 0; i < model.count; i++) turned.tensors[i] = model.tensors[model.count - 1 - i];
+    tri_state_source source = fixture_source(&model);
+    assert_int_equal(tri_checkpoint_write_weights(in_run("a"), &source), TRI_OK);
+    tri_state_sink sink = fixture_sink(&model);
+    assert_int_equal(tri_checkpoint_load_weights(in_run("a"), &sink), TRI_OK);
+    assert_int_equal(model.wrong, 0);
+    sink = fixture_sink(&turned); // values are by place in the list: all are there, none matches
+    assert_int_equal(tri_checkpoint_load_weights(in_run("a"), &sink), TRI_OK);
+    for (int i = 0; i < turned.count; i++)
+        assert_int_equal(turned.seen[i], tri_shape_count(&turned.tensors[i].shape));
+    assert_true(turned.wrong > 0);
+}
+
+static void test_retention(void **state) {
+    static const double loss[] = {5, 3, 4, 6, 7, 2, 8};
+    for (int i = 0; i < 7; i++) {
+        tri_checkpoint_monitor monitor = {"val_loss", false, true, loss[i]};
+        save((fixture_save){.step = i, .width = 2, .monitor = monitor, .save_top_k = 2});
+        char last[32];
+        snprintf(last, sizeof last, "step-%08d", i);
+        link_is("checkpoints/last", last);
+        link_is("checkpoints/best", i == 0  ? "step-00000000"
+                                    : i < 5 ? "step-00000001"
+                                            : "step-00000005");
+    }
+    // The two best (1 and 5), the newest and its spare (6 and 5), two links.
+    assert_true(exists("checkpoints/step-00000001") && exists("checkpoints/step-00000005"));
+    assert_true(exists("checkpoints/step-00000006"));
+    assert_int_equal(entries(), 5);
+}
+
+static void test_retention_of_the_largest(void **state) {
+    static const double accuracy[] = {0.5, 0.9, 0.9, NAN, 0.1};
+    for (int i = 0; i < 5; i++) {
+        tri_checkpoint_monitor monitor = {"accuracy", true, true, accuracy[i]};
+        save((fixture_save){.step = i, .width = 2, .monitor = monitor, .save_top_k = 1});
+    }
+    link_is("checkpoints/best", "step-00000001"); // the earlier of equals
+    assert_true(exists("checkpoints/step-00000001") && !exists("checkpoints/step-00000002"));
+    assert_int_equal(entries(), 5);
+    save((fixture_save){.step = 5, .width = 2, .save_top_k = -1}); // keep all
+    assert_int_equal(entries(), 6);
+}
+
+static void test_the_newest_is_the_last_commit(void **state) {
+    save((fixture_save){.step = 10, .width = 2, .save_top_k = -1});
+    save((fixture_save){.step = 20, .width = 2, .save_top_k = -1});
+    save((fixture_save){.step = 15, .width = 2, .save_top_k = -1}); // went back to 10
+    assert_int_equal(fixture_auto(run_dir, 2), 15);
+    link_is("checkpoints/last", "step-00000015");
+}
+
+static void flip(const char *path, off_t offset, int bit) {
+    int fd = open(path, O_RDWR);
+    unsigned char byte;
+    assert_int_equal(pread(fd, &byte, 1, offset), 1);
+    byte ^= (unsigned char)(1 << bit);
+    assert_int_equal(pwrite(fd, &byte, 1, offset), 1);
+    close(fd);
+}
+
+// Any single bit of any file: refused by name, passed over by auto.
+static void test_flipped_bits(void **state) {
+    static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+    save((fixture_save){.step = 1, .width = 4, .chunk_bytes = 256});
+    save((fixture_save){.step = 2, .width = 4, .chunk_bytes = 256});
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    for (int f = 0; f < 3; f++) {
+        char path[160];
+        struct stat info;
+        snprintf(path, sizeof path, "%s/checkpoints/step-00000002/%s", run_dir, files[f]);
+        assert_int_equal(stat(path, &info), 0);
+        for (off_t offset = 0; offset < info.st_size; offset++) {
+            const char *found;
+            int bit = (int)(offset * 5 % 8);
+            flip(path, offset, bit);
+            tri_status status =
+                tri_checkpoint_find(arena, NULL, run_dir, in_run("checkpoints/last"), &found);
+            if (status != TRI_CORRUPT || !strstr(tri_error_message(), files[f]))
+                fail_msg("%s, byte %ld, bit %d: %s, '%s'", files[f], (long)offset, bit,
+                         tri_status_name(status), tri_error_message());
+            assert_null(found);
+            if (offset % 97 == 0) assert_int_equal(fixture_auto(run_dir, 4), 1);
+            flip(path, offset, bit);
+            tri_arena_reset(arena);
+        }
+    }
+    assert_int_equal(fixture_auto(run_dir, 4), 2);
+    tri_arena_destroy(arena);
+}
+
+static void test_damage_names_the_tensor(void **state) {
+    save((fixture_save){.step = 2, .width = 4});
+    char path[160];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000002/model.safetensors", run_dir);
+    assert_int_equal(stat(path, &info), 0);
+    flip(path, info.st_size - 1, 3); // the last by size and name
+    expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT,
+           "model.safetensors: tensor "
+           "'fc1.weight' is damaged");
+    const char *found;
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    expect(tri_checkpoint_find(arena, NULL, run_dir, "auto", &found), TRI_CORRUPT,
+           "no earlier checkpoint");
+    tri_arena_destroy(arena);
+}
+
+static void copy(const char *from, const char *to) {
+    char *data;
+    size_t size;
+    assert_int_equal(tri_os_read_file(from, 1 << 24, &data, &size), TRI_OK);
+    assert_int_equal(tri_os_replace_file(to, data, size), TRI_OK);
+    free(data);
+}
+
+static void test_refused(void **state) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *found;
+    expect(tri_checkpoint_find(arena, NULL, run_dir, in_run("nothing"), &found), TRI_NOT_FOUND,
+           "nothing");
+    expect(tri_checkpoint_find(arena, NULL, run_dir, run_dir, &found), TRI_NOT_FOUND,
+           "no checkpoint in it");
+    assert_int_equal(tri_checkpoint_find(arena, NULL, run_dir, "auto", &found), TRI_OK);
+    assert_null(found);
+    assert_int_equal(tri_checkpoint_find(arena, NULL, run_dir, "never", &found), TRI_OK);
+    save((fixture_save){.step = 1, .width = 4});
+    expect(tri_checkpoint_find(arena, NULL, run_dir, "never", &found), TRI_BAD_INPUT,
+           "is not empty");
+    save((fixture_save){.step = 2, .width = 4});
+    const char *one = "checkpoints/step-00000001/model.safetensors";
+    const char *two = "checkpoints/step-00000002/model.safetensors";
+    copy(in_run(two), in_run("kept"));
+
+    copy(in_run(one), in_run(two)); // files of two steps
+    expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT,
+           "is of step 1, but state.json of "
+           "step 2");
+    assert_int_equal(truncate(in_run(two), 100), 0);
+    expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT, "has 100 bytes");
+    assert_int_equal(unlink(in_run(two)), 0);
+    expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT, "is missing");
+    copy(in_run("kept"), in_run(two));
+    for (int bit = 0; bit < 8; bit++) flip(in_run(two), 7, bit); // a header of 2^56 times 255
+    expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT, "header");
+    assert_int_equal(fixture_auto(run_dir, 4), 1);
+    copy(in_run("kept"), in_run(two));
+    assert_int_equal(fixture_auto(run_dir, 4), 2);
+
+    assert_int_equal(unlink(in_run("checkpoints/step-00000002/state.json")), 0);
+    expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT, "state.json: is missing");
+    assert_int_equal(fixture_auto(run_dir, 4), 1);
+    expect(tri_checkpoint_find(arena, NULL, run_dir, in_run("kept"), &found), TRI_BAD_INPUT,
+           "is a file");
+    tri_arena_destroy(arena);
+}
+
+static void test_another_model(void **state) {
+    save((fixture_save){.step = 1, .width = 4});
+    fixture_state model = fixture_model(1, 5);
+    tri_state_sink sink = fixture_sink(&model);
+    expect(tri_checkpoint_load(NULL, run_dir, &sink, NULL, NULL), TRI_BAD_INPUT,
+           "'fc1.weight' is [4, 33] there, but [5, 33] in the model");
+    model = fixture_model(1, 4);
+    model.tensors[1].name = "conv2.weight";
+    expect(tri_checkpoint_load(NULL, run_dir, &sink, NULL, NULL), TRI_BAD_INPUT,
+           "has no tensor 'conv2.weight'; the nearest is 'conv1.weight'");
+    model = fixture_model(1, 4);
+    model.count--;
+    sink = fixture_sink(&model);
+    expect(tri_checkpoint_load(NULL, run_dir, &sink, NULL, NULL), TRI_BAD_INPUT,
+           "the model has no tensor 'empty'");
+    model = fixture_model(1, 4);
+    model.tensors[2].dtype = TRI_F16;
+    sink = fixture_sink(&model);
+    expect(tri_checkpoint_load(NULL, run_dir, &sink, NULL, NULL), TRI_BAD_INPUT,
+           "'conv1.bias' is F32 there, but F16 in the model");
+}
+
+static void test_clean(void **state) {
+    save((fixture_save){.step = 1, .width = 4});
+    save((fixture_save){.step = 2, .width = 4});
+    int before = entries();
+    assert_int_equal(mkdir(in_run("checkpoints/.tmp-step-00000003-12-ab"), 0777), 0);
+    assert_int_equal(mkdir(in_run("checkpoints/.del-step-00000000-12-ab"), 0777), 0);
+    copy(in_run("checkpoints/step-00000001/state.json"),
+         in_run("checkpoints/.del-step-00000000-12-ab/state.json"));
+    assert_int_equal(symlink("step-00000001", in_run("checkpoints/.link-last-12-ab")), 0);
+    // Killed while it was being replaced: back in its place; and one whose place is taken.
+    assert_int_equal(
+        rename(in_run("checkpoints/step-00000002"), in_run("checkpoints/.old-step-00000002-12-ab")),
+        0);
+    assert_int_equal(mkdir(in_run("checkpoints/.old-step-00000001-12-ab"), 0777), 0);
+    assert_int_equal(tri_checkpoint_clean(run_dir), TRI_OK);
+    assert_int_equal(entries(), before);
+    assert_int_equal(fixture_auto(run_dir, 4), 2);
+    assert_int_equal(tri_checkpoint_clean(in_run("no such run")), TRI_OK);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(round_trip),
+        TEST(same_bytes_whatever_the_order),
+        TEST(retention),
+        TEST(retention_of_the_largest),
+        TEST(the_newest_is_the_last_commit),
+        TEST(flipped_bits),
+        TEST(damage_names_the_tensor),
+        TEST(refused),
+        TEST(another_model),
+        TEST(clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
