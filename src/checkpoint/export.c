@@ -1,0 +1,106 @@
+// Weights into one file.
+#include "base/limits.h"
+#include "base/os.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/piece.h"
+#include "checkpoint/weights.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static tri_status write_image(const checkpoint_image *image, int fd, const char *path) {
+    void *buffer = malloc((size_t)image->largest_bytes);
+    if (!buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
+    tri_status status = TRI_OK;
+    for (int i = 0; i < image->pieces.count && status == TRI_OK; i++) {
+        const checkpoint_piece *piece = &image->pieces.items[i];
+        status = checkpoint_image_read(image, piece, buffer);
+        if (status == TRI_OK)
+            status = tri_os_write_all(fd, buffer, (size_t)piece->size_bytes, path);
+    }
+    free(buffer);
+    if (status == TRI_OK && tri_os.fsync(fd) < 0) status = tri_os_fail("sync", path);
+    return status;
+}
+
+static tri_status plan_image(tri_arena *arena, const tri_state_source *model,
+                             checkpoint_image *image) {
+    static const tri_safetensors_pair metadata = {"format", "pt"};
+    int64_t chunk = TRI_CHECKPOINT_CHUNK_BYTES;
+    for (;; chunk *= 2) {
+        tri_status status = checkpoint_image_plan(arena, model, &metadata, 1, chunk, image);
+        if (status != TRI_UNSUPPORTED || chunk >= TRI_MAX_CHECKPOINT_CHUNK) return status;
+    }
+}
+
+static tri_status write_weights(tri_arena *arena, const char *path, const tri_state_source *model) {
+    checkpoint_image image;
+    TRI_TRY(plan_image(arena, model, &image));
+    const char *beside = tri_arena_printf(arena, "%s.%ld.tmp", path, (long)getpid());
+    int fd = tri_os.open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return tri_os_fail("create", path);
+    tri_status status = write_image(&image, fd, path);
+    if (tri_os.close(fd) < 0 && status == TRI_OK) status = tri_os_fail("close", path);
+    if (status == TRI_OK && tri_os.rename(beside, path) < 0) status = tri_os_fail("rename", path);
+    if (status != TRI_OK) tri_os.unlink(beside);
+    return status;
+}
+
+tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source *model) {
+    tri_arena *arena = tri_arena_create(NULL, "weights");
+    tri_status status = write_weights(arena, path, model);
+    tri_arena_destroy(arena);
+    return status;
+}
+
+typedef struct exported {
+    checkpoint_weights weights;
+    const tri_state_tensor *tensors; // as they are written
+    char *buffer;                    // a chunk as it is there, where that differs
+} exported;
+
+static tri_status read_converted(void *context, int tensor, int64_t first, int64_t count,
+                                 void *to) {
+    exported *e = context;
+    tri_dtype there = e->weights.entries[tensor].dtype, wanted = e->tensors[tensor].dtype;
+    if (there == wanted) return checkpoint_weights_read(&e->weights, tensor, first, count, to);
+    int64_t most = TRI_CHECKPOINT_CHUNK_BYTES / (int64_t)sizeof(double);
+    for (int64_t done = 0; done < count; done += most) {
+        int64_t size = count - done < most ? count - done : most;
+        TRI_TRY(checkpoint_weights_read(&e->weights, tensor, first + done, size, e->buffer));
+        checkpoint_convert(there, e->buffer, wanted,
+                           (char *)to + (size_t)done * tri_dtype_bytes(wanted), size);
+    }
+    return TRI_OK;
+}
+
+static tri_status export_weights(tri_arena *arena, const char *path, const char *out_path,
+                                 const char *dtype, exported *e) {
+    tri_dtype wanted = TRI_F32;
+    if (dtype && (!tri_dtype_from_name(dtype, &wanted) || !checkpoint_is_float(wanted)))
+        return TRI_FAIL(TRI_BAD_INPUT, "'%s' is no type to export to: F32, F16, BF16 or F64",
+                        dtype);
+    TRI_TRY(checkpoint_weights_open(arena, path, &e->weights));
+    tri_state_tensor *tensors = TRI_NEW_ARRAY(arena, tri_state_tensor, e->weights.count);
+    for (int i = 0; i < e->weights.count; i++) {
+        const tri_safetensors_entry *entry = &e->weights.entries[i];
+        tensors[i] = (tri_state_tensor){entry->name, entry->dtype, entry->shape, false};
+        if (dtype && checkpoint_is_float(entry->dtype)) tensors[i].dtype = wanted;
+    }
+    e->tensors = tensors;
+    return write_weights(arena, out_path,
+                         &(tri_state_source){tensors, e->weights.count, e, read_converted});
+}
+
+tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype) {
+    exported e = {.buffer = malloc(TRI_CHECKPOINT_CHUNK_BYTES)};
+    if (!e.buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
+    tri_arena *arena = tri_arena_create(NULL, "checkpoint export");
+    tri_status status = export_weights(arena, path, out_path, dtype, &e);
+    checkpoint_weights_close(&e.weights);
+    tri_arena_destroy(arena);
+    free(e.buffer);
+    return status;
+}
