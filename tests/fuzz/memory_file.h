@@ -1,0 +1,23 @@
+// The fuzzer's bytes as a file that lies in memory.
+#ifndef TESTS_FUZZ_MEMORY_FILE_H
+#define TESTS_FUZZ_MEMORY_FILE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// Its path, the same at every call.
+static inline const char *memory_file(const uint8_t *data, size_t size) {
+    static int fd = -1;
+    static char path[64];
+    if (fd < 0) {
+        fd = memfd_create("fuzz", MFD_CLOEXEC);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    }
+    if (fd < 0 || ftruncate(fd, 0) < 0 || pwrite(fd, data, size, 0) != (ssize_t)size) abort();
+    return path;
+}
+
+#endif
