@@ -1,0 +1,315 @@
+// The gradient rule of every op against central finite differences, on `ref` in F64.
+#include "device/ref/ref.h"
+#include "pass/pass.h"
+#include "support/op_session.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const double step_size = 1e-5, tolerance = 1e-6, seed_value = 0.75;
+
+typedef struct subject {
+    tri_graph *graph;
+    int nodes; // of the forward pass
+} subject;
+
+static subject begin(void) { return (subject){.graph = op_graph_open(TRI_F64)}; }
+
+static tri_value trained(subject *s, const char *name, tri_shape shape) {
+    return tri_parameter(s->graph, name, shape, (tri_init){0});
+}
+
+// Ends a chain that is not a loss: the squared distance to random targets, whose gradient is
+// different for every element.
+static tri_value distance(subject *s, tri_value y) {
+    tri_value target = tri_input(s->graph, "target", TRI_F64, tri_value_shape(s->graph, y));
+    return tri_node_add(s->graph, &tri_op_mse_loss, (tri_value[]){y, target}, 2, NULL, "");
+}
+
+static void fill_sources(op_session *session, const tri_graph *g, double low, double high) {
+    for (int i = 1; i < g->value_count; i++) {
+        const tri_value_info *info = &g->values[i];
+        tri_value value = {(uint32_t)i};
+        if (info->kind == TRI_VALUE_RESULT) continue;
+        if (info->dtype == TRI_F64) {
+            op_fill(session, value, 77, low, high);
+            continue;
+        }
+        int64_t *labels = op_host(session, value);
+        bool position = g->inputs[info->index].value.id == value.id &&
+                        !strcmp(g->inputs[info->index].name, "position");
+        for (int64_t k = 0; k < op_count(session, value); k++)
+            labels[k] = position ? 5 + k : k % 4 == 3 ? TRI_IGNORED_LABEL : k % 3;
+    }
+    op_set(session, g->scalars[TRI_SCALAR_SEED], 0, seed_value);
+}
+
+static double loss_at(op_session *session, tri_value loss) {
+    op_run_ok(session);
+    return op_get(session, loss, 0) * seed_value;
+}
+
+static void check_parameter(op_session *session, const tri_graph *g, int index, tri_value loss) {
+    const tri_parameter_info *p = &g->parameters[index];
+    int64_t count = op_count(session, p->value);
+    double *gradient = malloc((size_t)count * sizeof *gradient + 1);
+    op_run_ok(session);
+    for (int64_t i = 0; i < count; i++) gradient[i] = op_get(session, p->gradient, i);
+    for (int64_t i = 0; i < count; i++) {
+        double x = op_get(session, p->value, i);
+        op_set(session, p->value, i, x + step_size);
+        double above = loss_at(session, loss);
+        op_set(session, p->value, i, x - step_size);
+        double below = loss_at(session, loss);
+        op_set(session, p->value, i, x);
+        double found = (above - below) / (2 * step_size);
+        if (!(fabs(found - gradient[i]) <= tolerance * (1 + fabs(found))))
+            fail_msg("%s[%lld]: the rule gives %.9g, differences %.9g", p->name, (long long)i,
+                     gradient[i], found);
+    }
+    free(gradient);
+}
+
+// Finite differences of the loss by every trained parameter, with inputs in [low, high).
+static void check_in(subject *s, tri_value loss, double low, double high) {
+    const char *message = "";
+    tri_graph *g = s->graph;
+    tri_loss(g, loss);
+    if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
+    if (tri_pass_autodiff(g) != TRI_OK) fail_msg("%s", tri_error_message());
+    tri_device *device = op_device_open(&tri_device_ref, 1);
+    op_session *session = op_session_open(g, device, false);
+    fill_sources(session, g, low, high);
+    for (int i = 0; i < g->parameter_count; i++) check_parameter(session, g, i, loss);
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+static void check(subject *s, tri_value loss) { check_in(s, loss, -1, 1); }
+
+static bool has_node(const tri_graph *g, const tri_op *op) {
+    for (int i = 0; i < g->node_count; i++)
+        if (g->nodes[i].op == op) return true;
+    return false;
+}
+
+typedef struct conv_case {
+    int64_t x[4], features, kernel[2], stride[2], padding[2], dilation[2], groups;
+    bool bias;
+    tri_activation activation;
+} conv_case;
+
+static const conv_case conv_cases[] = {
+    {{2, 3, 5, 4}, 2, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, true, TRI_ACTIVATION_NONE},
+    {{1, 1, 1, 1}, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, true, TRI_ACTIVATION_NONE},
+    {{2, 2, 7, 5}, 3, {3, 2}, {2, 3}, {0, 1}, {1, 1}, 1, false, TRI_ACTIVATION_NONE},
+    {{1, 4, 6, 7}, 4, {2, 3}, {1, 2}, {2, 0}, {2, 1}, 2, true, TRI_ACTIVATION_RELU},
+    {{2, 3, 5, 5}, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 3, true, TRI_ACTIVATION_LEAKY_RELU},
+    {{1, 2, 4, 9}, 2, {3, 3}, {3, 2}, {3, 2}, {2, 3}, 1, true, TRI_ACTIVATION_NONE},
+    {{3, 1, 2, 3}, 2, {5, 5}, {1, 1}, {2, 2}, {1, 1}, 1, true, TRI_ACTIVATION_RELU},
+};
+
+static tri_value add_conv(subject *s, const conv_case *c, tri_value x) {
+    tri_conv2d_attr attr = {.groups = c->groups, .activation = c->activation, .slope = 0.3};
+    memcpy(attr.stride, c->stride, sizeof attr.stride);
+    memcpy(attr.padding, c->padding, sizeof attr.padding);
+    memcpy(attr.dilation, c->dilation, sizeof attr.dilation);
+    tri_shape shape = tri_shape_of(c->features, c->x[1] / c->groups, c->kernel[0], c->kernel[1]);
+    tri_value in[] = {x, trained(s, "weight", shape), {0}};
+    if (c->bias) in[2] = trained(s, "bias", tri_shape_of(c->features));
+    return tri_node_add(s->graph, &tri_op_conv2d, in, 3, &attr, "conv");
+}
+
+static void test_conv2d(void **state) {
+    for (size_t i = 0; i < sizeof conv_cases / sizeof *conv_cases; i++) {
+        subject s = begin();
+        const int64_t *d = conv_cases[i].x;
+        tri_value x = trained(&s, "x", tri_shape_of(d[0], d[1], d[2], d[3]));
+        check(&s, distance(&s, add_conv(&s, &conv_cases[i], x)));
+    }
+}
+
+// The first layer's input is data: nothing may be computed for it.
+static void test_unwanted(void **state) {
+    subject s = begin();
+    tri_value x = tri_input(s.graph, "images", TRI_F64, tri_shape_of(2, 3, 5, 4));
+    tri_value y = add_conv(&s, &conv_cases[0], x);
+    tri_value flat =
+        tri_node_add(s.graph, &tri_op_reshape, &y, 1, &(tri_reshape_attr){tri_shape_of(2, 40)}, "");
+    tri_loss(s.graph, distance(&s, flat));
+    assert_int_equal(tri_pass_autodiff(s.graph), TRI_OK);
+    assert_true(has_node(s.graph, &tri_op_conv2d_grad_weight));
+    assert_false(has_node(s.graph, &tri_op_conv2d_grad_input));
+    op_graph_close(s.graph);
+    s = begin();
+    x = tri_input(s.graph, "images", TRI_F64, tri_shape_of(2, 6));
+    tri_value in[] = {x, trained(&s, "weight", tri_shape_of(3, 6))};
+    y = tri_node_add(s.graph, &tri_op_linear, in, 2, &(tri_linear_attr){.axes = 1}, "fc");
+    tri_loss(s.graph, distance(&s, y));
+    assert_int_equal(tri_pass_autodiff(s.graph), TRI_OK);
+    assert_true(has_node(s.graph, &tri_op_linear_grad_weight));
+    assert_false(has_node(s.graph, &tri_op_linear_grad_input));
+    op_graph_close(s.graph);
+}
+
+static void check_linear(tri_shape x_shape, int64_t axes, int64_t features, bool bias,
+                         tri_activation activation) {
+    subject s = begin();
+    int64_t inputs = 1;
+    for (int i = x_shape.rank - (int)axes; i < x_shape.rank; i++) inputs *= x_shape.dims[i];
+    tri_linear_attr attr = {.axes = axes, .activation = activation, .slope = 0.2};
+    tri_value in[] = {
+        trained(&s, "x", x_shape), trained(&s, "weight", tri_shape_of(features, inputs)), {0}};
+    if (bias) in[2] = trained(&s, "bias", tri_shape_of(features));
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_linear, in, 3, &attr, "fc")));
+}
+
+static void test_linear(void **state) {
+    check_linear(tri_shape_of(3, 5), 1, 4, true, TRI_ACTIVATION_NONE);
+    check_linear(tri_shape_of(1, 1), 1, 1, false, TRI_ACTIVATION_NONE);
+    check_linear(tri_shape_of(2, 3, 2, 2), 3, 3, true, TRI_ACTIVATION_RELU);
+    check_linear(tri_shape_of(2, 3, 4), 1, 2, true, TRI_ACTIVATION_LEAKY_RELU);
+    check_linear(tri_shape_of(7), 1, 3, true, TRI_ACTIVATION_NONE);
+}
+
+static void test_activations(void **state) {
+    subject s = begin();
+    tri_value x = trained(&s, "x", tri_shape_of(3, 7));
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_relu, &x, 1, NULL, "")));
+    s = begin();
+    x = trained(&s, "x", tri_shape_of(1, 5, 3));
+    tri_leaky_relu_attr attr = {.slope = 0.1};
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_leaky_relu, &x, 1, &attr, "")));
+}
+
+static void test_max_pool2d(void **state) {
+    static const struct {
+        int64_t x[4];
+        tri_max_pool2d_attr attr;
+    } cases[] = {
+        {{2, 3, 4, 6}, {.kernel = {2, 2}, .stride = {2, 2}}},
+        {{1, 1, 1, 1}, {.kernel = {1, 1}, .stride = {1, 1}}},
+        {{2, 2, 5, 7}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .relu = true}},
+        {{1, 2, 7, 4}, {.kernel = {3, 2}, .stride = {1, 3}, .padding = {1, 0}}},
+        {{3, 2, 6, 6},
+         {.kernel = {2, 2}, .stride = {2, 2}, .relu = true, .dropout = 0.4, .key = 9}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        subject s = begin();
+        const int64_t *d = cases[i].x;
+        tri_value in[] = {trained(&s, "x", tri_shape_of(d[0], d[1], d[2], d[3])), {0}};
+        if (cases[i].attr.dropout > 0) in[1] = tri_position(s.graph);
+        check(&s, distance(&s, tri_node_add(s.graph, &tri_op_max_pool2d, in, 2, &cases[i].attr,
+                                            "pool")));
+    }
+}
+
+static void check_batch_norm(tri_shape shape, bool relu) {
+    subject s = begin();
+    tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu};
+    tri_value in[] = {trained(&s, "x", shape), trained(&s, "weight", tri_shape_of(shape.dims[1])),
+                      trained(&s, "bias", tri_shape_of(shape.dims[1]))};
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_batch_norm, in, 3, &attr, "bn")));
+}
+
+static void test_batch_norm(void **state) {
+    check_batch_norm(tri_shape_of(3, 2, 2, 3), false);
+    check_batch_norm(tri_shape_of(5, 3), false);
+    check_batch_norm(tri_shape_of(1, 2, 5), false);
+    check_batch_norm(tri_shape_of(4, 1, 3, 1), true);
+}
+
+static void test_dropout(void **state) {
+    subject s = begin();
+    tri_dropout_attr attr = {.p = 0.3, .key = 12};
+    tri_value in[] = {trained(&s, "x", tri_shape_of(4, 3, 5)), tri_position(s.graph)};
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_dropout, in, 2, &attr, "")));
+}
+
+static void test_add_and_reshape(void **state) {
+    subject s = begin();
+    tri_value in[] = {trained(&s, "a", tri_shape_of(2, 6)), trained(&s, "b", tri_shape_of(2, 6))};
+    tri_value sum = tri_node_add(s.graph, &tri_op_add, in, 2, NULL, "");
+    tri_value twice = tri_node_add(s.graph, &tri_op_add, (tri_value[]){sum, in[0]}, 2, NULL, "");
+    tri_reshape_attr attr = {tri_shape_of(3, 1, 4)};
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_reshape, &twice, 1, &attr, "")));
+}
+
+static void test_log_softmax(void **state) {
+    subject s = begin();
+    tri_value x = trained(&s, "x", tri_shape_of(3, 2, 5));
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_log_softmax, &x, 1, NULL, "")));
+    s = begin();
+    x = trained(&s, "x", tri_shape_of(2, 1));
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_log_softmax, &x, 1, NULL, "")));
+}
+
+static void check_classes(const tri_op *op, int64_t samples) {
+    subject s = begin();
+    tri_value in[] = {trained(&s, "scores", tri_shape_of(samples, 3)),
+                      tri_input(s.graph, "labels", TRI_I64, tri_shape_of(samples))};
+    check(&s, tri_node_add(s.graph, op, in, 2, NULL, ""));
+}
+
+static void test_class_losses(void **state) {
+    check_classes(&tri_op_nll_loss, 7);
+    check_classes(&tri_op_nll_loss, 1);
+    check_classes(&tri_op_cross_entropy, 7);
+    check_classes(&tri_op_cross_entropy, 1);
+}
+
+static void test_distance_losses(void **state) {
+    subject s = begin();
+    tri_value in[] = {trained(&s, "a", tri_shape_of(3, 2)), trained(&s, "b", tri_shape_of(3, 2))};
+    check(&s, tri_node_add(s.graph, &tri_op_mse_loss, in, 2, NULL, ""));
+    s = begin();
+    tri_value relative[] = {trained(&s, "x", tri_shape_of(3, 2, 5)),
+                            tri_input(s.graph, "target", TRI_F64, tri_shape_of(3, 2, 5))};
+    check(&s, tri_node_add(s.graph, &tri_op_relative_l2_loss, relative, 2, NULL, ""));
+}
+
+// Every op that says it has a gradient rule is the subject of a test above.
+static void test_all_covered(void **state) {
+    static const tri_op *const covered[] = {
+        &tri_op_conv2d,
+        &tri_op_linear,
+        &tri_op_relu,
+        &tri_op_leaky_relu,
+        &tri_op_max_pool2d,
+        &tri_op_batch_norm,
+        &tri_op_dropout,
+        &tri_op_add,
+        &tri_op_reshape,
+        &tri_op_log_softmax,
+        &tri_op_nll_loss,
+        &tri_op_cross_entropy,
+        &tri_op_mse_loss,
+        &tri_op_relative_l2_loss,
+        &tri_op_reorder,              // passes its gradient on
+        &tri_op_batch_norm_inference, // refuses
+    };
+    for (int i = 0; i < tri_op_count; i++) {
+        bool found = tri_ops[i]->gradient == NULL;
+        for (size_t k = 0; k < sizeof covered / sizeof *covered; k++)
+            found = found || covered[k] == tri_ops[i];
+        if (!found) fail_msg("%s has a gradient rule and no test", tri_ops[i]->name);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv2d),          cmocka_unit_test(test_unwanted),
+        cmocka_unit_test(test_linear),          cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_max_pool2d),      cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_dropout),         cmocka_unit_test(test_add_and_reshape),
+        cmocka_unit_test(test_log_softmax),     cmocka_unit_test(test_class_losses),
+        cmocka_unit_test(test_distance_losses), cmocka_unit_test(test_all_covered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

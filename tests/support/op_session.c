@@ -1,0 +1,209 @@
+#include "support/op_session.h"
+
+#include "base/philox.h"
+#include "pass/pass.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { POISON = 0xff }; // NaN as a number, 255 as an index
+
+struct op_session {
+    tri_graph *graph;
+    tri_device *device;
+    int value_count;
+    char **host, **memory; // by value
+    tri_kernel *kernels;   // by node
+    void *workspace;
+    size_t workspace_bytes;
+};
+
+tri_graph *op_graph_open(tri_dtype dtype) {
+    tri_graph_options options = {.seed = 1, .training = true, .dtype = dtype};
+    tri_graph *graph = tri_graph_create(NULL, &options);
+    tri_block(graph, "test");
+    return graph;
+}
+
+void op_graph_close(tri_graph *graph) { tri_graph_destroy(graph); }
+
+tri_device *op_device_open(const tri_device_backend *backend, int threads) {
+    tri_device *device = NULL;
+    tri_device_config config = {.threads = threads};
+    assert_int_equal(backend->open(&config, &device), TRI_OK);
+    return device;
+}
+
+static void ok(tri_status status) {
+    if (status != TRI_OK) fail_msg("%s: %s", tri_status_name(status), tri_error_message());
+}
+
+static void *device_memory(op_session *s, size_t size_bytes) {
+    void *memory = NULL;
+    ok(s->device->backend->alloc(s->device, size_bytes, &memory));
+    return memory;
+}
+
+static bool read_after(const tri_graph *g, tri_value value, int node) {
+    for (int i = node + 1; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].input_count; k++)
+            if (g->nodes[i].inputs[k].id == value.id) return true;
+    return false;
+}
+
+// The input whose memory output 0 of the node takes over, or none.
+static tri_value shared_input(const tri_graph *g, int index, bool in_place) {
+    const tri_node *node = &g->nodes[index];
+    tri_value none = {0};
+    if (node->op->flags & TRI_OP_VIEW) return node->inputs[0];
+    if (!in_place || !node->op->in_place) return none;
+    tri_value input = node->inputs[node->op->in_place - 1];
+    const tri_value_info *in = tri_value_get(g, input), *out = tri_value_get(g, node->outputs[0]);
+    for (int k = 0; k < node->input_count; k++) // the same value twice
+        if (k != node->op->in_place - 1 && node->inputs[k].id == input.id) return none;
+    bool same = in->dtype == out->dtype && tri_layout_equal(&in->layout, &out->layout) &&
+                tri_value_bytes(g, input) == tri_value_bytes(g, node->outputs[0]);
+    return same && !read_after(g, input, index) ? input : none;
+}
+
+op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place) {
+    op_session *s = calloc(1, sizeof *s);
+    *s = (op_session){.graph = graph, .device = device};
+    ok(tri_pass_layout(graph, device));
+    s->value_count = graph->value_count;
+    s->host = calloc((size_t)s->value_count, sizeof *s->host);
+    s->memory = calloc((size_t)s->value_count, sizeof *s->memory);
+    s->kernels = calloc((size_t)graph->node_count, sizeof *s->kernels);
+    for (int i = 1; i < s->value_count; i++) {
+        tri_value value = {(uint32_t)i};
+        size_t bytes = tri_dtype_bytes(graph->values[i].dtype);
+        s->host[i] = calloc((size_t)op_count(s, value) + 1, bytes);
+        s->memory[i] = device_memory(s, (size_t)tri_value_bytes(graph, value));
+    }
+    for (int i = 0; i < graph->node_count; i++) {
+        const tri_node *node = &graph->nodes[i];
+        tri_value shared = shared_input(graph, i, in_place);
+        if (tri_value_is(shared)) {
+            device->backend->free(device, s->memory[node->outputs[0].id]);
+            s->memory[node->outputs[0].id] = s->memory[shared.id];
+        }
+        const tri_kernel_def *def = tri_device_select(device, graph, node);
+        assert_non_null(def);
+        ok(tri_kernel_prepare(def, device, graph, node, &s->kernels[i]));
+        if (s->kernels[i].workspace_bytes > s->workspace_bytes)
+            s->workspace_bytes = s->kernels[i].workspace_bytes;
+    }
+    s->workspace = device_memory(s, s->workspace_bytes);
+    return s;
+}
+
+void op_session_close(op_session *s) {
+    const tri_device_backend *backend = s->device->backend;
+    for (int i = 0; i < s->graph->node_count; i++) tri_kernel_release(&s->kernels[i]);
+    for (int i = 1; i < s->value_count; i++) {
+        bool shared = false;
+        for (int k = 1; k < i; k++) shared = shared || s->memory[k] == s->memory[i];
+        if (!shared) backend->free(s->device, s->memory[i]);
+        free(s->host[i]);
+    }
+    backend->free(s->device, s->workspace);
+    free(s->host);
+    free(s->memory);
+    free(s->kernels);
+    free(s);
+}
+
+void *op_host(const op_session *session, tri_value value) { return session->host[value.id]; }
+
+int64_t op_count(const op_session *session, tri_value value) {
+    tri_shape shape = tri_value_shape(session->graph, value);
+    return tri_shape_count(&shape);
+}
+
+double op_get(const op_session *session, tri_value value, int64_t i) {
+    if (tri_value_get(session->graph, value)->dtype == TRI_F64)
+        return ((const double *)op_host(session, value))[i];
+    assert_int_equal(tri_value_get(session->graph, value)->dtype, TRI_F32);
+    return (double)((const float *)op_host(session, value))[i];
+}
+
+void op_set(op_session *session, tri_value value, int64_t i, double number) {
+    if (tri_value_get(session->graph, value)->dtype == TRI_F64)
+        ((double *)op_host(session, value))[i] = number;
+    else
+        ((float *)op_host(session, value))[i] = (float)number;
+}
+
+void op_fill(op_session *session, tri_value value, uint64_t seed, double low, double high) {
+    for (int64_t i = 0, count = op_count(session, value); i < count; i++) {
+        uint32_t word = tri_philox_at(seed, value.id, 0, (uint64_t)i);
+        op_set(session, value, i, low + (high - low) * (double)tri_philox_uniform(word));
+    }
+}
+
+static bool is_source(const tri_value_info *info) {
+    return info->kind != TRI_VALUE_RESULT && info->kind != TRI_VALUE_NONE;
+}
+
+// Sources go to the device; padding is zero. Results, host copies and the workspace are poisoned.
+static void load(op_session *s) {
+    const tri_device_backend *backend = s->device->backend;
+    for (int pass = 0; pass < 2; pass++) // results first: a source may share their memory
+        for (int i = 1; i < s->value_count; i++) {
+            const tri_value_info *info = &s->graph->values[i];
+            if (is_source(info) != (pass == 1)) continue;
+            size_t bytes = (size_t)tri_value_bytes(s->graph, (tri_value){(uint32_t)i});
+            char *image = calloc(1, bytes + 1);
+            size_t element = tri_dtype_bytes(info->dtype);
+            int64_t count = op_count(s, (tri_value){(uint32_t)i});
+            if (is_source(info)) {
+                tri_layout_from_plain(&info->layout, &info->shape, element, s->host[i], image, 0,
+                                      count);
+            } else {
+                memset(image, POISON, bytes);
+                memset(s->host[i], POISON, (size_t)count * element);
+            }
+            backend->copy_in(s->device, s->memory[i], image, bytes);
+            free(image);
+        }
+    char *image = malloc(s->workspace_bytes + 1);
+    memset(image, POISON, s->workspace_bytes);
+    backend->copy_in(s->device, s->workspace, image, s->workspace_bytes);
+    free(image);
+}
+
+// An update writes its sources; everything else must leave them alone, so all values come back.
+static void store(op_session *s) {
+    for (int i = 1; i < s->value_count; i++) {
+        const tri_value_info *info = &s->graph->values[i];
+        size_t bytes = (size_t)tri_value_bytes(s->graph, (tri_value){(uint32_t)i});
+        char *image = malloc(bytes + 1);
+        s->device->backend->copy_out(s->device, image, s->memory[i], bytes);
+        tri_layout_to_plain(&info->layout, &info->shape, tri_dtype_bytes(info->dtype), image,
+                            s->host[i], 0, op_count(s, (tri_value){(uint32_t)i}));
+        free(image);
+    }
+}
+
+static tri_status run_node(op_session *s, int index) {
+    const tri_node *node = &s->graph->nodes[index];
+    void *in[TRI_MAX_INPUTS] = {NULL}, *out[TRI_MAX_OUTPUTS] = {NULL};
+    if (node->op->flags & TRI_OP_VIEW) return TRI_OK;
+    for (int k = 0; k < node->input_count; k++) in[k] = s->memory[node->inputs[k].id];
+    for (int k = 0; k < node->output_count; k++) out[k] = s->memory[node->outputs[k].id];
+    tri_kernel_args args = {.in = in, .out = out, .workspace = s->workspace};
+    return s->kernels[index].def->run(&s->kernels[index], &args);
+}
+
+tri_status op_run(op_session *session) {
+    load(session);
+    for (int i = 0; i < session->graph->node_count; i++) TRI_TRY(run_node(session, i));
+    store(session);
+    return TRI_OK;
+}
+
+void op_run_ok(op_session *session) { ok(op_run(session)); }
