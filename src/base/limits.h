@@ -38,6 +38,8 @@ enum {
     TRI_SHM_CHUNK_BYTES = 128 << 10,        // done between two looks at the others
     TRI_SHM_SPIN_US = 100,                  // before a waiting rank sleeps, when all have a core
     TRI_SHM_CHECK_MS = 100,                 // between two looks at whether the others live
+    TRI_LAUNCH_DRAIN_MS = 1000,             // for output after all workers have ended
+    TRI_MAX_ERROR_FILE_BYTES = 1 << 20,     // that a worker wrote
     TRI_HEARTBEAT_MS = 500,
     TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,

@@ -1,0 +1,19 @@
+// Where a run's log and error files lie: DIR/<run id>_<random>/attempt_<n>/<local rank>/, as
+// torchrun's.
+#ifndef TRIREME_LAUNCH_FOLDER_H
+#define TRIREME_LAUNCH_FOLDER_H
+
+#include "launch/worker.h"
+
+typedef struct launch_folder {
+    char path[2048];
+    bool temporary; // holds nothing that was asked for: removed at the end
+} launch_folder;
+
+tri_status launch_folder_create(const launch_options *options, const char *run_id,
+                                launch_folder *out);
+// Makes the worker's folder of an attempt and sets its `folder` and `error_file`.
+tri_status launch_folder_add(const launch_folder *folder, int attempt, launch_worker *worker);
+void launch_folder_end(const launch_folder *folder);
+
+#endif

@@ -1,0 +1,284 @@
+#include "launch/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum value_kind {
+    SWITCH, // no value
+    TEXT,
+    COUNT, // 0, 1, 2, …
+    SECONDS,
+    WORKERS,
+    NODES,
+    STREAMS,
+    RANKS,
+    SIGNAL_NAMES,
+    CONF,
+    BINDING,
+    START_METHOD,
+    ONLY_DEFAULT, // of torchrun's plugins, which are Python
+} value_kind;
+
+typedef struct flag {
+    const char *name;
+    char letter;
+    value_kind kind;
+    size_t offset; // of the field in launch_options
+    const char *initial;
+    const char *values; // as --help shows them
+    const char *help;
+} flag;
+
+#define FIELD(name) offsetof(launch_options, name)
+
+// torchrun's, in its order. The same names with underscores, and PET_<NAME>, work as well.
+static const flag flags[] = {
+    {"nnodes", 0, NODES, FIELD(nodes_min), "1", "N|MIN:MAX",
+     "nodes of the job (more than one: later)"},
+    {"nproc-per-node", 0, WORKERS, FIELD(workers), "1", "N|auto|cpu|gpu", "workers on this node"},
+    {"standalone", 0, SWITCH, FIELD(standalone), "0", NULL,
+     "a job of this node alone, on a free port: what you want on one machine"},
+    {"max-restarts", 0, COUNT, FIELD(max_restarts), "0", "N",
+     "after a failure, start all workers again up to N times"},
+    {"module", 'm', SWITCH, FIELD(module), "0", NULL, "PROGRAM is a Python module (python3 -u -m)"},
+    {"no-python", 0, SWITCH, FIELD(no_python), "0", NULL,
+     "start PROGRAM itself even if its name ends in .py"},
+    {"run-path", 0, SWITCH, FIELD(run_path), "0", NULL,
+     "PROGRAM is a Python script to run through runpy"},
+    {"log-dir", 0, TEXT, FIELD(log_dir), NULL, "DIR",
+     "where log and error files go, in a folder of their own (default: a temporary one)"},
+    {"redirects", 'r', STREAMS, FIELD(redirects), "0", "0|1|2|3|RANK:N,…",
+     "write stdout (1), stderr (2) or both (3) to files, of all workers or of some"},
+    {"tee", 't', STREAMS, FIELD(tee), "0", "0|1|2|3|RANK:N,…",
+     "to files and, with [role rank]:, to the console"},
+    {"local-ranks-filter", 0, RANKS, FIELD(shown), "", "RANK,…",
+     "show only these workers on the console"},
+    {"role", 0, TEXT, FIELD(role), "default", "NAME",
+     "the workers' name in prefixes and ROLE_NAME"},
+    {"numa-binding", 0, BINDING, FIELD(binding), "none", "node|socket|exclusive|core-complex",
+     "bind each worker to CPUs (default: the system schedules)"},
+    {"signals-to-handle", 0, SIGNAL_NAMES, FIELD(signals), "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+     "NAME,…",
+     "passed on to the workers, which then have 30 s to end; SIGUSR1 and SIGUSR2 are only passed "
+     "on"},
+    {"shutdown-timeout", 0, SECONDS, FIELD(shutdown_s), "30", "SECONDS",
+     "for workers that a signal was passed on to (after a failure: at most 5), then they are "
+     "killed"},
+    {"monitor-interval", 0, SECONDS, FIELD(monitor_interval_s), "0.1", "SECONDS",
+     "accepted; the end of a worker is noticed at once"},
+    {"virtual-local-rank", 0, SWITCH, FIELD(virtual_local_rank), "0", NULL,
+     "LOCAL_RANK=0 for all, each seeing one GPU of CUDA_VISIBLE_DEVICES"},
+    {"node-rank", 0, COUNT, FIELD(node_rank), "0", "N", "this node's place among the nodes"},
+    {"master-addr", 0, TEXT, FIELD(master_addr), "127.0.0.1", "HOST", "where rank 0 will listen"},
+    {"master-port", 0, COUNT, FIELD(master_port), "29500", "PORT", "on which port"},
+    {"local-addr", 0, TEXT, FIELD(local_addr), NULL, "HOST", "this node's address for the others"},
+    {"rdzv-backend", 0, TEXT, FIELD(backend), "static", "static|c10d", "how nodes meet"},
+    {"rdzv-endpoint", 0, TEXT, FIELD(endpoint), "", "HOST[:PORT]", "where nodes meet"},
+    {"rdzv-id", 0, TEXT, FIELD(run_id), "none", "NAME", "the job's name, TORCHELASTIC_RUN_ID"},
+    {"rdzv-conf", 0, CONF, FIELD(join_timeout_s), "", "KEY=VALUE,…",
+     "of the meeting: join_timeout=SECONDS …"},
+    {"start-method", 0, START_METHOD, 0, "spawn", "spawn|fork|forkserver",
+     "accepted; has no effect here"},
+    {"event-log-handler", 0, ONLY_DEFAULT, 0, "null", "null",
+     "accepted; torchrun's plugins are Python"},
+    {"logs-specs", 0, ONLY_DEFAULT, 0, "default", "default",
+     "accepted; torchrun's plugins are Python"},
+    {"help", 'h', SWITCH, FIELD(help), "0", NULL, "this page"},
+};
+enum { FLAGS = sizeof flags / sizeof *flags, NAME_BYTES = 48 };
+
+static tri_status read_count(const char *name, const char *text, int *out) {
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < 0 || value > 1000000000)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.40s' is not a number from 0", name, text);
+    *out = (int)value;
+    return TRI_OK;
+}
+
+static tri_status read_seconds(const char *name, const char *text, double *out) {
+    char *end;
+    *out = strtod(text, &end);
+    if (end == text || *end || !isfinite(*out) || *out < 0 || *out > 1e6)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.40s' is not a number of seconds", name, text);
+    return TRI_OK;
+}
+
+// One of several words; *out: its place.
+static tri_status read_word(const char *name, const char *text, const char *const *words,
+                            int *out) {
+    char list[128] = "";
+    for (int i = 0; words[i]; i++) {
+        if (!strcmp(words[i], text)) {
+            *out = i;
+            return TRI_OK;
+        }
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", words[i]);
+    }
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.40s' is none of %s", name, text, list);
+}
+
+static tri_status read_binding(const char *name, const char *text, launch_binding *out) {
+    static const char *const words[] = {"none",      "node",         "socket",
+                                        "exclusive", "core-complex", NULL};
+    int place;
+    TRI_TRY(read_word(name, text, words, &place));
+    *out = (launch_binding)place;
+    return TRI_OK;
+}
+
+// `name`: the flag or the variable, for messages.
+static tri_status set(const flag *f, const char *name, const char *text, launch_options *o) {
+    static const char *const methods[] = {"spawn", "fork", "forkserver", NULL};
+    void *field = (char *)o + f->offset;
+    int unused;
+    switch (f->kind) {
+    case SWITCH:
+        *(bool *)field = strcmp(text, "0") != 0 && *text;
+        return TRI_OK;
+    case TEXT:
+        *(const char **)field = text;
+        return TRI_OK;
+    case COUNT:
+        return read_count(name, text, field);
+    case SECONDS:
+        return read_seconds(name, text, field);
+    case WORKERS:
+        return launch_workers_parse(name, text, field);
+    case NODES:
+        return launch_nodes_parse(name, text, &o->nodes_min, &o->nodes_max);
+    case STREAMS:
+        return launch_stream_map_parse(name, text, field);
+    case RANKS:
+        return launch_rank_set_parse(name, text, field);
+    case SIGNAL_NAMES:
+        return launch_signals_parse(name, text, field);
+    case CONF:
+        return launch_conf_parse(name, text, field);
+    case BINDING:
+        return read_binding(name, text, field);
+    case START_METHOD:
+        return read_word(name, text, methods, &unused);
+    case ONLY_DEFAULT:
+        return read_word(name, text, (const char *const[]){f->initial, NULL}, &unused);
+    }
+    return TRI_OK;
+}
+
+static void underscored(const char *name, char *out) {
+    int i = 0;
+    for (; name[i] && i < NAME_BYTES - 1; i++) out[i] = name[i] == '-' ? '_' : name[i];
+    out[i] = 0;
+}
+
+static tri_status read_environment(const char *(*get)(const char *name), launch_options *o) {
+    for (int i = 0; i < FLAGS; i++) {
+        char name[NAME_BYTES + 4] = "PET_";
+        underscored(flags[i].name, name + 4);
+        for (char *c = name; *c; c++) *c = (char)toupper((unsigned char)*c);
+        const char *text = flags[i].letter == 'h' ? NULL : get(name);
+        if (text) TRI_TRY(set(&flags[i], name, text, o));
+        if (text && !strcmp(flags[i].name, "master-port")) o->master_port_given = true;
+    }
+    return TRI_OK;
+}
+
+static tri_status bad_flag(char **argv, int code) {
+    const char *given = argv[optind - 1];
+    if (code == ':')
+        return TRI_FAIL(TRI_BAD_INPUT, "%.80s needs a value; see trireme run --help", given);
+    if (optopt && isprint(optopt) && strncmp(given, "--", 2) != 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "-%c is no flag of trireme run; see --help", optopt);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%.80s is no flag of trireme run (or is short for several); see --help", given);
+}
+
+static tri_status read_arguments(int argc, char **argv, launch_options *o) {
+    struct option table[2 * FLAGS + 1] = {0};
+    char other[FLAGS][NAME_BYTES], letters[2 * FLAGS + 3] = "+:";
+    int rows = 0;
+    for (int i = 0; i < FLAGS; i++) {
+        int argument = flags[i].kind == SWITCH ? no_argument : required_argument;
+        underscored(flags[i].name, other[i]);
+        table[rows++] = (struct option){flags[i].name, argument, NULL, 256 + i};
+        if (strcmp(other[i], flags[i].name) != 0)
+            table[rows++] = (struct option){other[i], argument, NULL, 256 + i};
+        if (!flags[i].letter) continue;
+        char letter[3] = {flags[i].letter, argument ? ':' : 0, 0};
+        strcat(letters, letter);
+    }
+    optind = 0; // glibc: start anew
+    for (int code; (code = getopt_long(argc, argv, letters, table, NULL)) != -1;) {
+        const flag *f = code >= 256 ? &flags[code - 256] : NULL;
+        for (int i = 0; i < FLAGS && !f; i++)
+            if (flags[i].letter && flags[i].letter == code) f = &flags[i];
+        if (!f) return bad_flag(argv, code);
+        char name[NAME_BYTES + 2];
+        snprintf(name, sizeof name, "--%s", f->name);
+        TRI_TRY(set(f, name, f->kind == SWITCH ? "1" : optarg, o));
+        if (!strcmp(f->name, "master-port")) o->master_port_given = true;
+    }
+    o->program = argv + optind;
+    return TRI_OK;
+}
+
+static tri_status check(const launch_options *o) {
+    if (!*o->program)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "no PROGRAM was given: trireme run [FLAG …] PROGRAM [ARG …]");
+    if (o->no_python && o->module)
+        return TRI_FAIL(TRI_BAD_INPUT, "--no-python and --module exclude each other");
+    if (o->master_port < 1 || o->master_port > 65535)
+        return TRI_FAIL(TRI_BAD_INPUT, "--master-port: %d is no port", o->master_port);
+    if (o->node_rank >= o->nodes_max)
+        return TRI_FAIL(TRI_BAD_INPUT, "--node-rank: %d of %d nodes (they count from 0)",
+                        o->node_rank, o->nodes_max);
+    return TRI_OK;
+}
+
+tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const char *name),
+                                launch_options *out) {
+    *out = (launch_options){.join_timeout_s = 600};
+    for (int i = 0; i < FLAGS; i++)
+        if (flags[i].initial) TRI_TRY(set(&flags[i], flags[i].name, flags[i].initial, out));
+    TRI_TRY(read_environment(get, out));
+    TRI_TRY(read_arguments(argc, argv, out));
+    return out->help ? TRI_OK : check(out);
+}
+
+void launch_options_help(void) {
+    printf("trireme run [FLAG …] PROGRAM [ARG …]\n\n"
+           "Starts PROGRAM as the workers (ranks) of a job on this machine, with torchrun's flags "
+           "and\n"
+           "variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the others. A "
+           "program\n"
+           "that ends in .py is run by python3 (or $PYTHON_EXEC), anything else as it is. When a "
+           "worker\n"
+           "fails all are stopped, and started again up to --max-restarts times; the first to fail "
+           "is\n"
+           "shown last.\n\n"
+           "  trireme run --standalone --nproc-per-node 2 trireme train recipes/mnist-cnn.yaml\n"
+           "  trireme run --standalone --nproc-per-node 4 --tee 3 --log-dir logs train.py --epochs "
+           "3\n\n");
+    for (int i = 0; i < FLAGS; i++) {
+        const flag *f = &flags[i];
+        char left[96];
+        snprintf(left, sizeof left, "%c%c%c --%s %s", f->letter ? '-' : ' ',
+                 f->letter ? f->letter : ' ', f->letter ? ',' : ' ', f->name,
+                 f->values ? f->values : "");
+        bool initial = f->initial && *f->initial && f->kind != SWITCH && f->kind != ONLY_DEFAULT;
+        printf("  %s\n          %s%s%s%s\n", left, f->help, initial ? " [" : "",
+               initial ? f->initial : "", initial ? "]" : "");
+    }
+    printf("\nEach flag is also read from PET_<NAME>, as in PET_MAX_RESTARTS=3; underscores are as "
+           "good as\n"
+           "hyphens. Exit codes: 0 done; 1 a worker failed; 2 bad usage or input; 75 stopped early "
+           "with a\n"
+           "checkpoint, run again; 128+n ended by signal n.\n");
+}

@@ -1,0 +1,84 @@
+// What `trireme run` was asked to do: torchrun's flags, from the command line or PET_<NAME>.
+#ifndef TRIREME_LAUNCH_OPTIONS_H
+#define TRIREME_LAUNCH_OPTIONS_H
+
+#include "base/arena.h"
+#include "base/limits.h"
+#include "base/status.h"
+
+#include <signal.h>
+#include <stdbool.h>
+
+// Bits of a stream map, with torchrun's numbers.
+enum { LAUNCH_STDOUT = 1, LAUNCH_STDERR = 2 };
+
+// Which streams of which local rank.
+typedef struct launch_stream_map {
+    unsigned char of_all; // of ranks that are not named
+    bool per_rank;
+    unsigned char of[TRI_MAX_LOCAL_RANKS];
+} launch_stream_map;
+
+typedef struct launch_rank_set {
+    bool limited; // false: all
+    bool has[TRI_MAX_LOCAL_RANKS];
+} launch_rank_set;
+
+typedef enum launch_binding {
+    LAUNCH_BIND_NONE,
+    LAUNCH_BIND_NODE,
+    LAUNCH_BIND_SOCKET,
+    LAUNCH_BIND_EXCLUSIVE,
+    LAUNCH_BIND_CORE_COMPLEX,
+} launch_binding;
+
+typedef struct launch_options {
+    bool help;
+    int nodes_min, nodes_max;
+    int workers; // on this node
+    bool standalone;
+    const char *backend, *endpoint, *run_id;
+    double join_timeout_s; // rdzv-conf
+    int max_restarts;
+    double monitor_interval_s;
+    double shutdown_s; // for workers that were asked to end
+    const char *role;
+    bool module, no_python, run_path;
+    const char *log_dir; // NULL: a temporary one
+    launch_stream_map redirects, tee;
+    launch_rank_set shown; // ranks whose output reaches the console
+    int node_rank;
+    const char *master_addr;
+    int master_port;
+    bool master_port_given;
+    const char *local_addr;
+    launch_binding binding;
+    bool virtual_local_rank;
+    sigset_t signals; // passed on to the workers, then waited for
+    char **program;   // PROGRAM [ARG…], NULL at the end
+} launch_options;
+
+// Reads argv and the environment through `get`; texts point into both. TRI_BAD_INPUT names the flag
+// (or PET variable) and what it takes.
+tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const char *name),
+                                launch_options *out);
+// The page of --help, from the table of flags, on standard output.
+void launch_options_help(void);
+
+// The values that have a grammar of their own. `name` is the flag, for messages.
+// "3" for all ranks, or "0:1,1:2" for some.
+tri_status launch_stream_map_parse(const char *name, const char *text, launch_stream_map *out);
+// "0,2"; empty: all.
+tri_status launch_rank_set_parse(const char *name, const char *text, launch_rank_set *out);
+// "2" or "1:4".
+tri_status launch_nodes_parse(const char *name, const char *text, int *min, int *max);
+// "SIGTERM,SIGINT".
+tri_status launch_signals_parse(const char *name, const char *text, sigset_t *out);
+// "join_timeout=600,last_call_timeout=30"; keys that mean something to other backends are accepted.
+tri_status launch_conf_parse(const char *name, const char *text, double *join_timeout_s);
+// A number, "cpu" (this process's CPUs), "gpu", or "auto" (GPUs if there are any, else CPUs).
+tri_status launch_workers_parse(const char *name, const char *text, int *out);
+// "SIGKILL"; "signal 34" for those without a name. Static text.
+const char *launch_signal_name(int number);
+
+#endif

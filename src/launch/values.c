@@ -1,0 +1,191 @@
+// The flags' values that have a grammar of their own.
+#include "launch/options.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Digits only, at most `high`; -1 if it is anything else. *end: the first byte behind it.
+static int read_number(const char *text, int high, const char **end) {
+    int value = 0;
+    *end = text;
+    while (isdigit((unsigned char)**end) && value <= high) value = 10 * value + (*(*end)++ - '0');
+    return *end == text || value > high ? -1 : value;
+}
+
+static tri_status bad_map(const char *name, const char *text) {
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: '%.80s' is neither 0 (none), 1 (stdout), 2 (stderr) or 3 (both) nor local "
+                    "ranks with these, as in 0:1,1:3",
+                    name, text);
+}
+
+tri_status launch_stream_map_parse(const char *name, const char *text, launch_stream_map *out) {
+    *out = (launch_stream_map){0};
+    const char *at = text, *end;
+    if (!strchr(text, ':')) {
+        int all = read_number(at, 3, &end);
+        if (all < 0 || *end) return bad_map(name, text);
+        out->of_all = (unsigned char)all;
+        return TRI_OK;
+    }
+    out->per_rank = true;
+    bool named[TRI_MAX_LOCAL_RANKS] = {false};
+    for (;;) {
+        int rank = read_number(at, TRI_MAX_LOCAL_RANKS - 1, &end);
+        if (rank < 0 || *end != ':' || named[rank]) return bad_map(name, text);
+        int streams = read_number(end + 1, 3, &end);
+        if (streams < 0) return bad_map(name, text);
+        named[rank] = true;
+        out->of[rank] = (unsigned char)streams;
+        if (!*end) return TRI_OK;
+        if (*end != ',') return bad_map(name, text);
+        at = end + 1;
+    }
+}
+
+tri_status launch_rank_set_parse(const char *name, const char *text, launch_rank_set *out) {
+    *out = (launch_rank_set){0};
+    if (!*text) return TRI_OK;
+    out->limited = true;
+    for (const char *at = text, *end;; at = end + 1) {
+        int rank = read_number(at, TRI_MAX_LOCAL_RANKS - 1, &end);
+        if (rank < 0 || (*end && *end != ','))
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.80s' is no list of local ranks, as in 0,2", name,
+                            text);
+        out->has[rank] = true;
+        if (!*end) return TRI_OK;
+    }
+}
+
+tri_status launch_nodes_parse(const char *name, const char *text, int *min, int *max) {
+    const char *end;
+    *min = *max = read_number(text, TRI_MAX_RANKS, &end);
+    if (*min > 0 && *end == ':') *max = read_number(end + 1, TRI_MAX_RANKS, &end);
+    if (*min < 1 || *max < *min || *end)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.80s' is neither a number of nodes nor MIN:MAX", name,
+                        text);
+    return TRI_OK;
+}
+
+static const struct {
+    const char *name;
+    int number;
+} signals[] = {
+    {"SIGHUP", SIGHUP},   {"SIGINT", SIGINT},       {"SIGQUIT", SIGQUIT}, {"SIGILL", SIGILL},
+    {"SIGTRAP", SIGTRAP}, {"SIGABRT", SIGABRT},     {"SIGBUS", SIGBUS},   {"SIGFPE", SIGFPE},
+    {"SIGKILL", SIGKILL}, {"SIGUSR1", SIGUSR1},     {"SIGSEGV", SIGSEGV}, {"SIGUSR2", SIGUSR2},
+    {"SIGPIPE", SIGPIPE}, {"SIGALRM", SIGALRM},     {"SIGTERM", SIGTERM}, {"SIGXCPU", SIGXCPU},
+    {"SIGXFSZ", SIGXFSZ}, {"SIGVTALRM", SIGVTALRM}, {"SIGPROF", SIGPROF}, {"SIGSYS", SIGSYS},
+    {"SIGCONT", SIGCONT}, {"SIGWINCH", SIGWINCH},
+};
+enum { SIGNALS = sizeof signals / sizeof *signals };
+
+const char *launch_signal_name(int number) {
+    static _Thread_local char text[32];
+    for (int i = 0; i < SIGNALS; i++)
+        if (signals[i].number == number) return signals[i].name;
+    snprintf(text, sizeof text, "signal %d", number);
+    return text;
+}
+
+tri_status launch_signals_parse(const char *name, const char *text, sigset_t *out) {
+    sigemptyset(out);
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        int number = 0;
+        for (int i = 0; i < SIGNALS; i++)
+            if (strlen(signals[i].name) == length && !strncmp(signals[i].name, text, length))
+                number = signals[i].number;
+        if (!number || number == SIGKILL)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "%s: '%.*s' is no signal that can be handled (SIGTERM,SIGINT,…)", name,
+                            (int)(length < 40 ? length : 40), text);
+        sigaddset(out, number);
+        text += length + (text[length] == ',');
+    }
+    return TRI_OK;
+}
+
+tri_status launch_conf_parse(const char *name, const char *text, double *join_timeout_s) {
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        const char *equals = memchr(text, '=', length);
+        if (!equals || equals == text)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.*s' is not key=value", name,
+                            (int)(length < 40 ? length : 40), text);
+        size_t key = (size_t)(equals - text);
+        if ((key == 12 && !strncmp(text, "join_timeout", key)) ||
+            (key == 7 && !strncmp(text, "timeout", key))) {
+            char *end;
+            errno = 0;
+            double value = strtod(equals + 1, &end);
+            if (end != text + length || end == equals + 1 || errno || !isfinite(value) ||
+                value <= 0)
+                return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.*s' is not a number of seconds", name,
+                                (int)(length < 40 ? length : 40), text);
+            *join_timeout_s = value;
+        }
+        text += length + (text[length] == ',');
+    }
+    return TRI_OK;
+}
+
+static int count_cpus(void) {
+    cpu_set_t *set = CPU_ALLOC(8192);
+    size_t bytes = CPU_ALLOC_SIZE(8192);
+    int count = 1;
+    if (set && sched_getaffinity(0, bytes, set) == 0) count = CPU_COUNT_S(bytes, set);
+    CPU_FREE(set);
+    return count;
+}
+
+// NVIDIA's device files, or as many of them as CUDA_VISIBLE_DEVICES lists.
+static int count_gpus(void) {
+    int count = 0;
+    DIR *folder = opendir("/dev");
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        if (!strncmp(entry->d_name, "nvidia", 6) && isdigit((unsigned char)entry->d_name[6]))
+            count++;
+    if (folder) closedir(folder);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (!visible) return count;
+    int listed = 0;
+    for (const char *at = visible; *at && *at != ',' && *at != '-';) {
+        listed++;
+        at += strcspn(at, ",");
+        if (*at == ',') at++;
+    }
+    return listed < count ? listed : count;
+}
+
+tri_status launch_workers_parse(const char *name, const char *text, int *out) {
+    const char *end;
+    bool automatic = !strcmp(text, "auto");
+    if (!strcmp(text, "gpu") || automatic) {
+        *out = count_gpus();
+        if (*out == 0 && !automatic)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "%s: this host has no NVIDIA GPU that may be used (/dev/nvidia*, "
+                            "CUDA_VISIBLE_DEVICES); give a number or cpu",
+                            name);
+        if (*out == 0) *out = count_cpus();
+    } else if (!strcmp(text, "cpu")) {
+        *out = count_cpus();
+    } else {
+        *out = read_number(text, TRI_MAX_RANKS, &end);
+        if (*out < 1 || *end)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "%s: '%.40s' is neither a number from 1 nor auto, cpu or gpu", name,
+                            text);
+    }
+    if (*out > TRI_MAX_LOCAL_RANKS)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: %d workers on one host (at most %d)", name, *out,
+                        TRI_MAX_LOCAL_RANKS);
+    return TRI_OK;
+}

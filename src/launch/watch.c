@@ -1,0 +1,181 @@
+#include "launch/watch.h"
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "launch/failure.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+enum { FDS_MAX = 1 + LAUNCH_STREAMS + LAUNCH_STREAMS * TRI_MAX_LOCAL_RANKS };
+
+typedef struct state {
+    launch_watch *watch;
+    int running, ended;
+    bool stopping;
+    int64_t kill_ns;  // when those that still run are killed; INT64_MAX: never
+    int64_t drain_ns; // when all have ended: how long output may still come
+    int64_t first_interrupt_ns;
+} state;
+
+static int grace_ms(const state *s) { return (int)(s->watch->options->shutdown_s * 1e3); }
+
+static void signal_all(state *s, int number) {
+    for (int i = 0; i < s->watch->count; i++)
+        if (!s->watch->workers[i].ended) launch_worker_signal(&s->watch->workers[i], number);
+}
+
+static void stop_all(state *s, int number, int grace_ms) {
+    if (s->stopping) return;
+    s->stopping = true;
+    for (int i = 0; i < s->watch->count; i++)
+        s->watch->workers[i].asked_to_end = !s->watch->workers[i].ended;
+    signal_all(s, number);
+    signal_all(s, SIGCONT); // a stopped process hears nothing
+    s->kill_ns = tri_os.monotonic_ns() + (int64_t)grace_ms * 1000000;
+}
+
+static void describe_end(const launch_worker *w, char *text, size_t size) {
+    if (w->signal)
+        snprintf(text, size, "was ended by %s", launch_signal_name(w->signal));
+    else
+        snprintf(text, size, "ended with exit code %d", w->exit_code);
+}
+
+static void check_workers(state *s) {
+    for (int i = 0; i < s->watch->count; i++) {
+        launch_worker *w = &s->watch->workers[i];
+        if (!launch_worker_check(w)) continue;
+        w->place = ++s->ended;
+        s->running--;
+        if (!launch_worker_failed(w) || s->stopping) continue;
+        char how[64];
+        describe_end(w, how, sizeof how);
+        if (s->running)
+            tri_log(TRI_LOG_INFO, "rank %d (pid %ld) %s: stopping the other %d", w->rank,
+                    (long)w->pid, how, s->running);
+        // What failed in the same moment failed by itself.
+        for (int j = 0; j < s->watch->count; j++)
+            if (launch_worker_check(&s->watch->workers[j])) {
+                s->watch->workers[j].place = ++s->ended;
+                s->running--;
+            }
+        stop_all(s, SIGTERM, grace_ms(s) < TRI_MAX_SHUTDOWN_MS ? grace_ms(s) : TRI_MAX_SHUTDOWN_MS);
+    }
+}
+
+static void handle_signal(state *s, int number) {
+    if (number == SIGCHLD) return; // check_workers looks
+    if (sigismember(&s->watch->options->signals, number) != 1) {
+        signal_all(s, number);
+        return;
+    }
+    int64_t now_ns = tri_os.monotonic_ns();
+    if (!s->watch->signal) {
+        s->watch->signal = number;
+        s->first_interrupt_ns = now_ns;
+        tri_log(TRI_LOG_INFO, "%s: passed on to %d workers, which have %g s to end",
+                launch_signal_name(number), s->running, s->watch->options->shutdown_s);
+        stop_all(s, number, grace_ms(s));
+    } else if (number == SIGINT && now_ns - s->first_interrupt_ns > 1000000000) {
+        tri_log(TRI_LOG_INFO, "SIGINT again: killing the workers");
+        s->kill_ns = now_ns;
+        s->drain_ns = s->drain_ns == INT64_MAX ? INT64_MAX : now_ns;
+    }
+}
+
+static void read_signals(state *s) {
+    struct signalfd_siginfo info;
+    while (tri_os.read(s->watch->signal_fd, &info, sizeof info) == sizeof info)
+        handle_signal(s, (int)info.ssi_signo);
+}
+
+static bool has_output(const state *s) {
+    for (int i = 0; i < s->watch->count; i++)
+        for (int k = 0; k < LAUNCH_STREAMS; k++)
+            if (s->watch->workers[i].streams[k].pipe >= 0) return true;
+    return false;
+}
+
+// What the workers' groups still hold open is given up when its time is over.
+static void end_output(state *s) {
+    for (int i = 0; i < s->watch->count; i++)
+        for (int k = 0; k < LAUNCH_STREAMS; k++) {
+            launch_stream *stream = &s->watch->workers[i].streams[k];
+            if (stream->console) launch_stream_end(stream);
+        }
+}
+
+static int wait_ms(const state *s) {
+    int64_t until = s->running ? s->kill_ns : s->drain_ns;
+    if (until == INT64_MAX) return -1;
+    int64_t left = (until - tri_os.monotonic_ns()) / 1000000 + 1;
+    return left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
+}
+
+static void wait_and_move(state *s) {
+    struct pollfd fds[FDS_MAX];
+    launch_stream *streams[FDS_MAX] = {NULL};
+    int count = 0;
+    fds[count++] = (struct pollfd){.fd = s->watch->signal_fd, .events = POLLIN};
+    for (int k = 0; k < LAUNCH_STREAMS; k++, count++) {
+        launch_console *c = &s->watch->consoles[k];
+        fds[count] = (struct pollfd){.fd = c->size ? c->fd : -1, .events = POLLOUT};
+    }
+    for (int i = 0; i < s->watch->count; i++)
+        for (int k = 0; k < LAUNCH_STREAMS; k++) {
+            launch_stream *stream = &s->watch->workers[i].streams[k];
+            if (stream->pipe < 0 || launch_stream_is_held(stream)) continue;
+            streams[count] = stream;
+            fds[count++] = (struct pollfd){.fd = stream->pipe, .events = POLLIN};
+        }
+    if (poll(fds, (nfds_t)count, wait_ms(s)) <= 0) return;
+    for (int k = 0; k < LAUNCH_STREAMS; k++)
+        if (fds[1 + k].revents) launch_console_write(&s->watch->consoles[k]);
+    for (int i = 1 + LAUNCH_STREAMS; i < count; i++)
+        if (fds[i].revents) launch_stream_read(streams[i]);
+    if (fds[0].revents) read_signals(s);
+}
+
+static void kill_late(state *s) {
+    if (!s->running || tri_os.monotonic_ns() < s->kill_ns) return;
+    tri_log(TRI_LOG_INFO, "%d workers did not end in time: killing them", s->running);
+    signal_all(s, SIGKILL);
+    s->kill_ns = INT64_MAX;
+}
+
+static bool consoles_are_empty(const state *s) {
+    for (int k = 0; k < LAUNCH_STREAMS; k++)
+        if (s->watch->consoles[k].size) return false;
+    return true;
+}
+
+void launch_watch_run(launch_watch *watch) {
+    state s = {
+        .watch = watch, .running = watch->count, .kill_ns = INT64_MAX, .drain_ns = INT64_MAX};
+    // A signal that came between two attempts.
+    if (watch->signal) stop_all(&s, watch->signal, grace_ms(&s));
+    for (;;) {
+        check_workers(&s);
+        kill_late(&s);
+        if (!s.running && s.drain_ns == INT64_MAX) {
+            for (int i = 0; i < watch->count; i++)
+                launch_worker_signal(&watch->workers[i], SIGKILL);
+            s.drain_ns = tri_os.monotonic_ns() + TRI_LAUNCH_DRAIN_MS * 1000000ll;
+        }
+        if (!s.running && (!has_output(&s) || tri_os.monotonic_ns() >= s.drain_ns)) break;
+        wait_and_move(&s);
+    }
+    end_output(&s);
+    s.drain_ns = INT64_MAX;
+    // Somebody may read it slowly; a second SIGINT ends that too.
+    while (!consoles_are_empty(&s) && tri_os.monotonic_ns() < s.kill_ns) {
+        s.kill_ns = INT64_MAX;
+        wait_and_move(&s);
+    }
+}

@@ -1,0 +1,97 @@
+#include "launch/worker.h"
+
+#include "base/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct child_error {
+    int error;
+    char what[24];
+} child_error;
+
+static _Noreturn void give_up(int fd, const char *what) {
+    child_error e = {.error = errno};
+    strncpy(e.what, what, sizeof e.what - 1);
+    if (write(fd, &e, sizeof e) < 0) _exit(126);
+    _exit(127);
+}
+
+// Runs in the new process: only what is safe between fork and exec.
+static _Noreturn void become(const launch_worker *worker, const launch_worker_start *start,
+                             pid_t launcher, int error_fd) {
+    // The kernel ends the worker with the launcher, also when that is killed.
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up(error_fd, "watch its parent");
+    if (getppid() != launcher) _exit(1);
+    if (worker->own_group) setpgid(0, 0);
+    const int given[] = {start->stdin_fd, worker->streams[0].worker_fd,
+                         worker->streams[1].worker_fd};
+    for (int i = 0; i < 3; i++)
+        if (given[i] >= 0 && dup2(given[i], i) < 0) give_up(error_fd, "take its files");
+    if (launch_bind_apply(&start->cpus) != 0) give_up(error_fd, "bind to its CPUs");
+    for (int number = 1; number < NSIG; number++)
+        if (number == SIGPIPE || sigismember(start->handled, number) == 1) signal(number, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &start->mask, NULL);
+    execve(start->path, start->argv, start->environment);
+    give_up(error_fd, "execute");
+}
+
+tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start *start) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return tri_os_fail("make a pipe", start->path);
+    pid_t launcher = getpid(), pid = fork();
+    if (pid == 0) become(worker, start, launcher, ends[1]);
+    tri_os.close(ends[1]);
+    if (pid < 0) {
+        tri_status status = tri_os_fail("start a process", start->path);
+        tri_os.close(ends[0]);
+        return status;
+    }
+    worker->pid = pid;
+    if (worker->own_group) setpgid(pid, pid); // both do it, so neither waits for the other
+    for (int i = 0; i < LAUNCH_STREAMS; i++) launch_stream_started(&worker->streams[i]);
+    child_error e;
+    ssize_t got;
+    do got = tri_os.read(ends[0], &e, sizeof e);
+    while (got < 0 && errno == EINTR);
+    tri_os.close(ends[0]);
+    if (got != sizeof e) return TRI_OK;
+    launch_worker_bury(worker);
+    return TRI_FAIL(e.error == ENOENT                         ? TRI_NOT_FOUND
+                    : e.error == EACCES || e.error == ENOEXEC ? TRI_BAD_INPUT
+                                                              : TRI_IO,
+                    "%.400s: rank %d cannot %.24s: %s%s", start->path, worker->rank, e.what,
+                    strerror(e.error),
+                    e.error == ENOEXEC ? " (a script begins with #! and its interpreter)" : "");
+}
+
+bool launch_worker_check(launch_worker *worker) {
+    siginfo_t info = {0};
+    if (!worker->pid || worker->ended) return false;
+    if (waitid(P_PID, (id_t)worker->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0)
+        return false;
+    worker->ended = true;
+    worker->ended_ns = tri_os.realtime_ns();
+    if (info.si_code == CLD_EXITED)
+        worker->exit_code = info.si_status;
+    else
+        worker->signal = info.si_status;
+    return true;
+}
+
+void launch_worker_signal(const launch_worker *worker, int number) {
+    if (!worker->pid || (worker->ended && !worker->own_group)) return;
+    kill(worker->own_group ? -worker->pid : worker->pid, number);
+}
+
+void launch_worker_bury(launch_worker *worker) {
+    if (!worker->pid) return;
+    launch_worker_signal(worker, SIGKILL);
+    while (waitpid(worker->pid, NULL, 0) < 0 && errno == EINTR) continue;
+    worker->pid = 0;
+}
