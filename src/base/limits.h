@@ -15,6 +15,8 @@ enum {
     TRI_MAX_RECIPE_BYTES = 1 << 20,
     TRI_MAX_TREE_NODES = 1 << 16, // of a YAML or JSON document, aliases expanded
     TRI_MAX_TREE_DEPTH = 64,
+    TRI_MAX_TREE_KEYS = 4096,    // of one map
+    TRI_MAX_TREE_ANCHORS = 1024,
     TRI_MAX_BATCH = 1 << 24,                // samples of a step
     TRI_MAX_TENSORS = 1 << 20,              // of one safetensors file
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes; the format's own bound

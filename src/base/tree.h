@@ -34,7 +34,8 @@ struct tri_tree {
 // Parsers. `file` is copied and only named in errors and nodes; TRI_BAD_INPUT "FILE:LINE: …".
 // Refused: more than one document, duplicate keys, keys that are no scalars, tags other than !!str,
 // aliases of what contains them, NUL characters, more than TRI_MAX_TREE_NODES nodes with all
-// aliases expanded, nesting deeper than TRI_MAX_TREE_DEPTH. Empty text is a null node. YAML merges
+// aliases expanded, more than TRI_MAX_TREE_KEYS keys in a map (YAML), nesting deeper than
+// TRI_MAX_TREE_DEPTH. Empty text is a null node. YAML merges
 // (<<) are ordinary keys.
 tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);

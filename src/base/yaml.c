@@ -73,12 +73,15 @@ static tri_status check_tag(const reader *r, const yaml_event_t *event, const ya
                    "tags are not read here: leave the '!' out or quote it");
 }
 
-// Remembers an anchor while its node is read; the caller fills in the node. -1: no anchor.
-static int add_anchor(reader *r, const yaml_char_t *name) {
-    if (!name) return -1;
-    anchor *a = &TRI_PUSH(r->arena, r->anchors, r->anchor_count, r->anchor_capacity);
-    *a = (anchor){.name = tri_arena_strdup(r->arena, (const char *)name)};
-    return r->anchor_count - 1;
+// Remembers an anchor while its node is read; the caller fills in the node. *out -1: no anchor.
+static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, int *out) {
+    *out = -1;
+    if (!name) return TRI_OK;
+    if (r->anchor_count == TRI_MAX_TREE_ANCHORS) return fail_at(r, line, "too many anchors");
+    *out = r->anchor_count;
+    TRI_PUSH(r->arena, r->anchors, r->anchor_count, r->anchor_capacity) =
+        (anchor){.name = tri_arena_strdup(r->arena, (const char *)name)};
+    return TRI_OK;
 }
 
 // A copy of an alias's node; texts are shared, nodes are counted. `depth` is that of the copy.
@@ -111,7 +114,8 @@ static tri_status read_alias(reader *r, const yaml_event_t *event, int depth, tr
 static tri_status read_scalar(reader *r, const yaml_event_t *event, tri_tree **out) {
     TRI_TRY(count_node(r, event->start_mark.line));
     TRI_TRY(check_tag(r, event, event->data.scalar.tag));
-    int at = add_anchor(r, event->data.scalar.anchor);
+    int at;
+    TRI_TRY(add_anchor(r, event->data.scalar.anchor, event->start_mark.line, &at));
     tri_tree *node = new_node(r, TRI_TREE_SCALAR, event->start_mark.line);
     TRI_TRY(copy_text(r, event, &node->text));
     node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE || event->data.scalar.tag;
@@ -181,6 +185,10 @@ static tri_status read_map(reader *r, const yaml_event_t *start, int depth, tri_
         }
         size_t line = event.start_mark.line;
         const char *key = NULL;
+        if (map->count == TRI_MAX_TREE_KEYS) {
+            yaml_event_delete(&event);
+            return fail_at(r, line, "too many keys in one mapping");
+        }
         TRI_TRY(read_key(r, &event, &key));
         TRI_TRY(next_event(r, &event));
         tri_tree *value;
@@ -201,8 +209,10 @@ static tri_status read_collection(reader *r, const yaml_event_t *event, int dept
     TRI_TRY(count_node(r, line));
     if (tag) return fail_at(r, line, "tags are not read here: leave the '!' out or quote it");
     if (depth > TRI_MAX_TREE_DEPTH) return fail_at(r, line, "nested too deeply");
-    int at = add_anchor(r, is_map ? event->data.mapping_start.anchor
-                                  : event->data.sequence_start.anchor);
+    int at;
+    const yaml_char_t *name =
+        is_map ? event->data.mapping_start.anchor : event->data.sequence_start.anchor;
+    TRI_TRY(add_anchor(r, name, line, &at));
     TRI_TRY(is_map ? read_map(r, event, depth, out) : read_list(r, event, depth, out));
     if (at >= 0) r->anchors[at].node = *out;
     return TRI_OK;

@@ -117,6 +117,21 @@ static void refuses_alias_bombs(void **state) {
     assert_true(tri_arena_used(arena) - before < 64u << 20);
 }
 
+static void refuses_crowds(void **state) {
+    char *text = calloc(1, 1 << 17);
+    size_t used = 0;
+    for (int i = 0; i <= TRI_MAX_TREE_KEYS; i++)
+        used += (size_t)sprintf(text + used, "k%d: 1\n", i);
+    refused(text, "r.yaml:4097: too many keys in one mapping");
+    *strstr(text, "k4096") = 0;
+    assert_int_equal(yaml(text)->count, TRI_MAX_TREE_KEYS);
+    used = 0;
+    for (int i = 0; i <= TRI_MAX_TREE_ANCHORS; i++)
+        used += (size_t)sprintf(text + used, "- &a 1\n");
+    refused(text, "r.yaml:1025: too many anchors");
+    free(text);
+}
+
 static void refuses_deep_nesting(void **state) {
     char text[4 * TRI_MAX_TREE_DEPTH] = "";
     for (int i = 0; i < TRI_MAX_TREE_DEPTH; i++) strcat(text, "[");
@@ -226,11 +241,17 @@ static void overrides(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_yaml),           cmocka_unit_test(reads_scalars),
-        cmocka_unit_test(refuses_bad_yaml),     cmocka_unit_test(refuses_alias_bombs),
-        cmocka_unit_test(refuses_deep_nesting), cmocka_unit_test(reads_json),
-        cmocka_unit_test(emits_what_it_reads),  cmocka_unit_test(compares),
-        cmocka_unit_test(writes_doubles),       cmocka_unit_test(overrides),
+        cmocka_unit_test(reads_yaml),
+        cmocka_unit_test(reads_scalars),
+        cmocka_unit_test(refuses_bad_yaml),
+        cmocka_unit_test(refuses_alias_bombs),
+        cmocka_unit_test(refuses_deep_nesting),
+        cmocka_unit_test(refuses_crowds),
+        cmocka_unit_test(reads_json),
+        cmocka_unit_test(emits_what_it_reads),
+        cmocka_unit_test(compares),
+        cmocka_unit_test(writes_doubles),
+        cmocka_unit_test(overrides),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
