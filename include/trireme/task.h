@@ -27,7 +27,11 @@ typedef struct tri_task {
 // The whole program: every command of `trireme` with this task as its model. Returns the exit code.
 int tri_main(int argc, char **argv, const tri_task *task);
 
-// What a shared object named as `model.name` has to define: its task.
-extern const tri_task trireme_task;
+// A shared object that a recipe names as `model.name` exports its task so, once:
+//     TRI_EXPORT_TASK(my_task)
+// The version is part of the symbol's name: an object built for another one is refused.
+#define TRI_EXPORT_TASK(task)                                                                      \
+    const tri_task *trireme_task_v1(void);                                                         \
+    const tri_task *trireme_task_v1(void) { return &(task); }
 
 #endif

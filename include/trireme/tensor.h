@@ -8,6 +8,9 @@
 
 enum { TRI_MAX_RANK = 6 };
 
+// Label of a sample (or token) that loss and metrics leave out.
+enum { TRI_IGNORED_LABEL = -100 };
+
 // type, safetensors name, bytes per element
 #define TRI_DTYPE_LIST(X)                                                                          \
     X(TRI_F32, "F32", 4)                                                                           \

@@ -23,12 +23,15 @@ typedef struct tri_engine_batch {
     const void *fields[TRI_MAX_DATA_FIELDS];
 } tri_engine_batch;
 
+enum { TRI_MAX_SHARED = 4 };
+
 typedef struct tri_step_input {
     tri_step_shape shape;
     int64_t step;   // counts data: the key of dropout
     int64_t update; // number of this update, from 1
     double lr;
-    double clip; // largest norm of all gradients; 0: no clipping
+    double clip;                   // largest norm of all gradients; 0: no clipping
+    double shared[TRI_MAX_SHARED]; // the caller's own numbers, summed over the replicas on the way
     // The next micro-batch of this rank, in the order of its rounds; valid until the next call.
     tri_status (*next)(void *context, tri_engine_batch *out);
     void *context;
@@ -37,7 +40,8 @@ typedef struct tri_step_input {
 typedef struct tri_step_output {
     double sum[TRI_MAX_METRICS],
         count[TRI_MAX_METRICS]; // over all replicas, in the order of the graph's metrics
-    double gradient_norm;       // of the mean gradient, before clipping; training only
+    double shared[TRI_MAX_SHARED];
+    double gradient_norm; // of the mean gradient, before clipping; training only
 } tri_step_output;
 
 // Allocates everything. Parameters are zero until initialised or loaded.

@@ -3,25 +3,31 @@
 #include <math.h>
 #include <string.h>
 
-// Sum over the replicas of what every replica counted, and of one number more.
+// Sums over the replicas what every replica counted, the caller's numbers, and one number more.
 tri_status engine_sum_metrics(tri_engine *e, double *extra) {
-    if (e->replicas->size == 1) return TRI_OK;
     int metrics = e->plan->graph->metric_count;
-    double values[2 * TRI_MAX_METRICS + 1];
+    if (e->replicas->size == 1) {
+        memcpy(e->output->shared, e->input->shared, sizeof e->output->shared);
+        return TRI_OK;
+    }
+    double values[2 * TRI_MAX_METRICS + TRI_MAX_SHARED + 1];
+    double *counts = values + metrics, *shared = counts + metrics, *last = shared + TRI_MAX_SHARED;
     memcpy(values, e->output->sum, (size_t)metrics * sizeof *values);
-    memcpy(values + metrics, e->output->count, (size_t)metrics * sizeof *values);
-    values[2 * metrics] = *extra;
+    memcpy(counts, e->output->count, (size_t)metrics * sizeof *values);
+    memcpy(shared, e->input->shared, TRI_MAX_SHARED * sizeof *values);
+    *last = *extra;
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_SUM,
                       .dtype = TRI_F64,
-                      .count = 2 * metrics + 1,
+                      .count = last + 1 - values,
                       .send = values,
                       .recv = values,
                       .label = "NORM"};
     TRI_TRY(tri_comm_run(e->replicas, &op));
     memcpy(e->output->sum, values, (size_t)metrics * sizeof *values);
-    memcpy(e->output->count, values + metrics, (size_t)metrics * sizeof *values);
-    *extra = values[2 * metrics];
+    memcpy(e->output->count, counts, (size_t)metrics * sizeof *values);
+    memcpy(e->output->shared, shared, TRI_MAX_SHARED * sizeof *values);
+    *extra = *last;
     return TRI_OK;
 }
 

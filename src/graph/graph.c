@@ -82,6 +82,14 @@ int64_t tri_value_bytes(const tri_graph *graph, tri_value value) {
     return tri_layout_elements(&info->layout, &info->shape) * (int64_t)tri_dtype_bytes(info->dtype);
 }
 
+int64_t tri_graph_trained_count(const tri_graph *graph) {
+    int64_t count = 0;
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (graph->parameters[i].role == TRI_ROLE_TRAINED)
+            count += tri_shape_count(&graph->parameters[i].shape);
+    return count;
+}
+
 static tri_value add_value(tri_graph *g, tri_value_info info) {
     tri_value value = {(uint32_t)g->value_count};
     TRI_PUSH(g->arena, g->values, g->value_count, g->value_capacity) = info;

@@ -88,7 +88,8 @@ typedef struct tri_metric_info {
 } tri_metric_info;
 
 typedef enum tri_scalar_kind {
-    TRI_SCALAR_SEED, // [1], the graph's dtype: the gradient of the loss's sum: loss scale / nominal count
+    TRI_SCALAR_SEED, // [1], the graph's dtype: the gradient of the loss's sum: loss scale / nominal
+                     // count
     TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
     TRI_SCALAR_KIND_COUNT
 } tri_scalar_kind;
@@ -163,6 +164,8 @@ const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);
 const tri_node *tri_value_node(const tri_graph *graph, tri_value value);
 // Memory that the value takes in its layout, in bytes.
 int64_t tri_value_bytes(const tri_graph *graph, tri_value value);
+// Elements of all trained parameters.
+int64_t tri_graph_trained_count(const tri_graph *graph);
 tri_op_signature tri_node_signature(const tri_graph *graph, const tri_node *node);
 tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node);
 static inline bool tri_value_is(tri_value value) { return value.id != 0; }

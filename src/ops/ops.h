@@ -124,8 +124,6 @@ typedef struct tri_nll_loss_grad_attr {
     int64_t dtype;   // tri_dtype of dx
 } tri_nll_loss_grad_attr;
 
-enum { TRI_IGNORED_LABEL = -100 };
-
 typedef struct tri_sgd_attr {
     double momentum, dampening, weight_decay;
     bool nesterov;

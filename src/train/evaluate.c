@@ -1,0 +1,149 @@
+#include "base/os.h"
+#include "train/loop.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void loop_release(loop_feed *feed) {
+    if (feed->held) tri_loader_release(feed->loader, feed->held);
+    feed->held = NULL;
+}
+
+tri_status loop_next(void *context, tri_engine_batch *out) {
+    loop_feed *feed = context;
+    do {
+        loop_release(feed);
+        TRI_TRY(tri_loader_next(feed->loader, &feed->held));
+        TRI_ASSERT(feed->held);
+    } while (feed->held->micro.size == 0); // a round in which this replica has no samples
+    out->size = feed->held->micro.size;
+    for (int i = 0; i < feed->field_count; i++) out->fields[i] = feed->held->fields[i];
+    return TRI_OK;
+}
+
+tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_output *out) {
+    loop_feed feed = {.loader = loader, .field_count = session->field_count};
+    tri_step_input input = {.shape = TRI_STEP_EVALUATE, .next = loop_next, .context = &feed};
+    tri_status status = tri_engine_step(session->engine, &input, out);
+    loop_release(&feed);
+    return status;
+}
+
+bool loop_monitored(const train_loop *loop, const char *name, double *out) {
+    const tri_graph *g = loop->session->plan->graph;
+    if (!name) return false;
+    if (!strcmp(name, "train_loss")) {
+        *out = loop->train_loss;
+        return loop->progress.step > 0 && isfinite(*out);
+    }
+    if (strncmp(name, "val_", 4) != 0 || !loop->progress.has_val) return false;
+    if (!strcmp(name + 4, "loss")) {
+        *out = loop->progress.val_loss;
+        return isfinite(*out);
+    }
+    for (int i = 1; i < g->metric_count; i++) {
+        if (strcmp(name + 4, g->metrics[i].name) != 0) continue;
+        *out = loop->progress.val[i];
+        return isfinite(*out);
+    }
+    return false;
+}
+
+static void look_whether_to_stop(train_loop *loop) {
+    const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
+    tri_progress *p = &loop->progress;
+    double value;
+    if (!o->monitor || !loop_monitored(loop, o->monitor, &value)) return;
+    double gain = o->mode == TRI_MONITOR_MIN ? p->best - value : value - p->best;
+    if (!p->has_best || gain > o->min_delta) {
+        p->has_best = true;
+        p->best = value;
+        p->waited = 0;
+        return;
+    }
+    if (++p->waited < o->patience) return;
+    loop->stop = true;
+    tri_observe_message(loop->observer,
+                        "%s has not improved on %.6g for %lld evaluations: stopping", o->monitor,
+                        p->best, (long long)p->waited);
+}
+
+tri_status loop_evaluate(train_loop *loop) {
+    tri_session *s = loop->session;
+    const tri_graph *g = s->plan->graph;
+    tri_progress *p = &loop->progress;
+    tri_step_output sums;
+    if (!s->test_data) return TRI_OK;
+    TRI_TRY(loop_run_evaluation(s, loop->test_loader, &sums));
+    tri_metric metrics[TRI_MAX_METRICS];
+    p->has_val = true;
+    p->val_loss = sums.sum[0] / sums.count[0];
+    p->val_samples = tri_sampler_step_size(&s->test_sampler, 0);
+    for (int i = 1; i < g->metric_count; i++) {
+        p->val[i] = sums.sum[i] / sums.count[i];
+        metrics[i - 1] = (tri_metric){g->metrics[i].name, p->val[i]};
+    }
+    tri_observe_val(loop->observer,
+                    (tri_val_event){.step = p->step,
+                                    .epoch = p->step ? (p->step - 1) / loop->steps_per_epoch : 0,
+                                    .loss = p->val_loss,
+                                    .metrics = metrics,
+                                    .metric_count = g->metric_count - 1,
+                                    .samples = p->val_samples});
+    look_whether_to_stop(loop);
+    return TRI_OK;
+}
+
+void loop_fill_result(const tri_session *session, const tri_progress *progress,
+                      tri_train_result *out) {
+    const tri_graph *g = session->plan->graph;
+    out->rank = session->identity.rank;
+    out->ranks = session->identity.size;
+    out->steps = progress->step;
+    out->samples = progress->samples;
+    out->has_val = progress->has_val;
+    out->val_loss = progress->val_loss;
+    out->val_samples = progress->val_samples;
+    out->val_count = g->metric_count - 1;
+    for (int i = 1; i < g->metric_count; i++) {
+        snprintf(out->names[i - 1], sizeof out->names[i - 1], "%s", g->metrics[i].name);
+        out->val[i - 1] = (tri_metric){out->names[i - 1], progress->val[i]};
+    }
+}
+
+static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_train_result *out) {
+    tri_state_view model;
+    tri_state_view_model(s->arena, s->engine, &model);
+    TRI_TRY(tri_checkpoint_load_weights(request->checkpoint, &model.sink));
+    tri_loader *loader;
+    TRI_TRY(tri_session_test_loader(s, &loader));
+    tri_step_output sums;
+    double started = tri_os_seconds();
+    tri_status status = loop_run_evaluation(s, loader, &sums);
+    tri_loader_destroy(loader);
+    if (status != TRI_OK) return status;
+    tri_progress progress = {.has_val = true,
+                             .val_loss = sums.sum[0] / sums.count[0],
+                             .val_samples = tri_sampler_step_size(&s->test_sampler, 0)};
+    for (int i = 1; i < s->plan->graph->metric_count; i++)
+        progress.val[i] = sums.sum[i] / sums.count[i];
+    loop_fill_result(s, &progress, out);
+    out->wall_s = tri_os_seconds() - started;
+    out->samples_per_s = out->wall_s > 0 ? (double)out->val_samples / out->wall_s : 0;
+    return TRI_OK;
+}
+
+tri_status tri_evaluate(const tri_eval_request *request, tri_train_result *out) {
+    *out = (tri_train_result){.rank = 0};
+    tri_session *s;
+    TRI_TRY(tri_session_open(&(tri_session_request){.backends = request->backends,
+                                                    .recipe = request->recipe,
+                                                    .task = request->task,
+                                                    .device = request->device,
+                                                    .evaluate = true},
+                             &s));
+    tri_status status = evaluate(s, request, out);
+    tri_session_close(s);
+    return status;
+}

@@ -1,0 +1,51 @@
+// What the files of the training loop share.
+#ifndef TRIREME_TRAIN_LOOP_H
+#define TRIREME_TRAIN_LOOP_H
+
+#include "train/rate.h"
+#include "train/state.h"
+#include "train/train.h"
+
+typedef struct train_loop {
+    tri_arena *arena;
+    const tri_train_request *request;
+    const tri_recipe *recipe;
+    tri_session *session;
+    tri_observer *observer; // rank 0 only
+    tri_loader *train_loader, *test_loader;
+    tri_state_view model, optimizer;
+    tri_progress progress;
+    tri_rate rate;
+    int64_t steps_per_epoch, last_step;    // last_step: at which the run ends; -1: no such step
+    int64_t saved_step;                    // of the newest checkpoint; -1: none
+    double started_s, saved_s, training_s; // clock; training_s: spent in steps by this process
+    int64_t started_samples;
+    double train_loss; // of the latest step
+    bool stop;         // early stopping or max_time: the run is complete
+    bool saves;        // this run writes checkpoints
+} train_loop;
+
+// Before anything is created: finds what to go on from and refuses what may not be.
+tri_status loop_prepare(train_loop *loop);
+// Evaluates, reports, and looks whether to stop early.
+tri_status loop_evaluate(train_loop *loop);
+// Writes a checkpoint; a failure to write is said and is no failure of the run.
+tri_status loop_save(train_loop *loop);
+// The value of a monitored name ("val_loss", "val_accuracy", "train_loss"); false: not known.
+bool loop_monitored(const train_loop *loop, const char *name, double *out);
+
+// One evaluation over the test data; sums are over all replicas.
+tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_output *out);
+void loop_fill_result(const tri_session *session, const tri_progress *progress,
+                      tri_train_result *out);
+
+// Feeds an engine from a loader.
+typedef struct loop_feed {
+    tri_loader *loader;
+    const tri_data_batch *held;
+    int field_count;
+} loop_feed;
+tri_status loop_next(void *context, tri_engine_batch *out);
+void loop_release(loop_feed *feed);
+
+#endif

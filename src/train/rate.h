@@ -1,0 +1,17 @@
+// The learning rate of each update: a pure function of the recipe.
+#ifndef TRIREME_TRAIN_RATE_H
+#define TRIREME_TRAIN_RATE_H
+
+#include "recipe/trainer.h"
+
+typedef struct tri_rate {
+    const tri_schedule_options *schedule;
+    double lr; // optimizer.lr
+    int64_t steps_per_epoch;
+    int64_t total_updates; // of the whole run; 0: open end
+} tri_rate;
+
+// The learning rate of update `update`, counted from 0.
+double tri_rate_at(const tri_rate *rate, int64_t update);
+
+#endif

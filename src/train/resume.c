@@ -1,0 +1,110 @@
+#include "base/log.h"
+#include "base/os.h"
+#include "train/loop.h"
+
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+// A folder belongs to one run: what defines it must be what the folder's recipe says.
+static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, const char *where) {
+    tri_strings keys = tri_recipe_differences(loop->arena, other, loop->recipe);
+    if (keys.count == 0) return TRI_OK;
+    char list[512] = "";
+    for (int i = 0; i < keys.count; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", keys.items[i]);
+    }
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: holds a run whose recipe differs in %s; choose another --run-dir, or "
+                    "the old values",
+                    where, list);
+}
+
+static tri_status compare_folder(train_loop *loop) {
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/recipe.yaml", loop->request->run_dir) >= (int)sizeof path)
+        return TRI_FAIL(TRI_BAD_INPUT, "--run-dir: the path is too long");
+    if (access(path, F_OK) != 0) return TRI_OK;
+    tri_recipe other;
+    const char *own = loop->request->task ? loop->request->task->name : NULL;
+    tri_status status = tri_recipe_load(loop->arena, path, NULL, 0, own, &other);
+    if (status != TRI_OK) return tri_status_context(status, "the folder's own recipe");
+    return compare_recipe(loop, &other, loop->request->run_dir);
+}
+
+static tri_status restore(train_loop *loop, const char *path) {
+    tri_checkpoint_info info;
+    TRI_TRY(tri_checkpoint_read_info(loop->arena, path, &info));
+    if (info.recipe) {
+        tri_recipe other;
+        const char *own = loop->request->task ? loop->request->task->name : NULL;
+        tri_status status = tri_recipe_parse(loop->arena, info.recipe, strlen(info.recipe), path,
+                                             NULL, 0, own, &other);
+        if (status != TRI_OK) return tri_status_context(status, "the checkpoint's own recipe");
+        TRI_TRY(compare_recipe(loop, &other, path));
+    }
+    bool stateless = loop->session->optimizer.state_count == 0;
+    TRI_TRY(tri_checkpoint_load(loop->arena, path, &loop->model.sink,
+                                stateless ? NULL : &loop->optimizer.sink, &info));
+    TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
+    // An epoch's last step and the next one's first are the same place.
+    while (loop->progress.step_in_epoch >= loop->steps_per_epoch) {
+        loop->progress.step_in_epoch -= loop->steps_per_epoch;
+        loop->progress.epoch++;
+    }
+    loop->saved_step = loop->progress.step;
+    return TRI_OK;
+}
+
+tri_status loop_prepare(train_loop *loop) {
+    const tri_train_request *r = loop->request;
+    tri_session *s = loop->session;
+    const char *path = NULL;
+    bool dry = loop->recipe->trainer.fast_dev_run > 0;
+    loop->saves = !dry;
+    loop->saved_step = -1;
+    if (!dry && strcmp(r->resume, "never") != 0) TRI_TRY(compare_folder(loop));
+    if (!dry) TRI_TRY(tri_checkpoint_find(loop->arena, s->comm, r->run_dir, r->resume, &path));
+    if (path) {
+        TRI_TRY(restore(loop, path));
+        if (s->identity.rank == 0)
+            tri_log(TRI_LOG_INFO, "going on from %s, step %lld", path,
+                    (long long)loop->progress.step);
+        return TRI_OK;
+    }
+    tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed);
+    if (!loop->recipe->init) return TRI_OK;
+    tri_status status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);
+    return status == TRI_OK ? TRI_OK : tri_status_context(status, "init");
+}
+
+tri_status loop_save(train_loop *loop) {
+    const tri_checkpoint_options *o = &loop->recipe->checkpoint;
+    tri_arena *scratch = tri_arena_create(loop->arena, "checkpoint");
+    bool stateless = loop->session->optimizer.state_count == 0;
+    tri_checkpoint_monitor monitor = {.name = o->monitor,
+                                      .larger_is_better = o->mode == TRI_MONITOR_MAX};
+    monitor.is_known = loop_monitored(loop, o->monitor, &monitor.value);
+    tri_checkpoint_save_request request = {
+        .run_dir = loop->request->run_dir,
+        .step = loop->progress.step,
+        .model = &loop->model.source,
+        .optimizer = stateless ? NULL : &loop->optimizer.source,
+        .training = tri_progress_tree(scratch, &loop->progress, loop->session->plan->graph),
+        .recipe = tri_recipe_emit(scratch, loop->recipe),
+        .monitor = monitor,
+        .save_top_k = o->save_top_k,
+        .comm = loop->session->comm->size > 1 ? loop->session->comm : NULL,
+    };
+    tri_status status = tri_checkpoint_save(&request);
+    tri_arena_destroy(scratch);
+    loop->saved_s = tri_os_seconds();
+    if (status == TRI_OK) loop->saved_step = loop->progress.step;
+    if (status != TRI_IO && status != TRI_NO_SPACE && status != TRI_BAD_INPUT &&
+        status != TRI_NOT_FOUND)
+        return status;
+    tri_observe_message(loop->observer, "warning: no checkpoint of step %lld: %s; training goes on",
+                        (long long)loop->progress.step, tri_error_message());
+    return TRI_OK;
+}

@@ -1,0 +1,269 @@
+#include "train/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <trireme/trireme.h>
+
+tri_status tri_session_open_device(const tri_backends *backends, const char *name, int index,
+                                   tri_device **out) {
+    bool any = !strcmp(name, "auto");
+    tri_device_config config = {.index = index};
+    char known[256] = "";
+    for (const tri_device_backend *const *b = backends->devices; *b; b++) {
+        if (any || !strcmp((*b)->name, name)) {
+            tri_status status = (*b)->open(&config, out);
+            if (status == TRI_OK || !any) return status;
+        }
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", (*b)->name);
+    }
+    return TRI_FAIL(TRI_BAD_INPUT, "--device: there is no device '%s' here; there are %s", name,
+                    known);
+}
+
+tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task *task,
+                                       tri_field *fields, int *count) {
+    tri_data_field described[TRI_MAX_DATA_FIELDS];
+    TRI_TRY(tri_data_describe(&recipe->data, described, count));
+    for (int i = 0; i < *count; i++)
+        fields[i] = (tri_field){described[i].name, described[i].dtype, described[i].shape};
+    if (*count > 0) return TRI_OK;
+    while (*count < TRI_TASK_MAX_FIELDS && task->fields[*count].name) {
+        fields[*count] = task->fields[*count];
+        (*count)++;
+    }
+    if (*count > 0) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "model %s does not say what its samples look like (tri_task.fields), and this "
+                    "command does not open the data",
+                    task->name);
+}
+
+static tri_status open_data(tri_session *s, const tri_session_request *r) {
+    const tri_recipe *recipe = s->recipe;
+    uint64_t seed = (uint64_t)recipe->seed;
+    if (r->train) TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->train_data));
+    if (r->evaluate && (tri_data_has_test(&recipe->data) || !r->train))
+        TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TEST, seed, &s->test_data));
+    const tri_dataset *data = s->train_data ? s->train_data : s->test_data;
+    s->field_count = tri_dataset_field_count(data);
+    for (int i = 0; i < s->field_count; i++) {
+        const tri_data_field *f = tri_dataset_field(data, i);
+        s->fields[i] = (tri_field){f->name, f->dtype, f->shape};
+    }
+    if (!s->train_data || !s->test_data) return TRI_OK;
+    for (int i = 0; i < s->field_count; i++) {
+        const tri_data_field *f = tri_dataset_field(s->test_data, i);
+        char a[128], b[128];
+        if (strcmp(f->name, s->fields[i].name) != 0 ||
+            !tri_shape_equal(&f->shape, &s->fields[i].shape))
+            return TRI_FAIL(TRI_BAD_INPUT, "data: training samples have %s %s, test samples %s %s",
+                            s->fields[i].name, tri_shape_text(&s->fields[i].shape, a, sizeof a),
+                            f->name, tri_shape_text(&f->shape, b, sizeof b));
+    }
+    return TRI_OK;
+}
+
+static tri_status make_samplers(tri_session *s) {
+    const tri_recipe *r = s->recipe;
+    int64_t replicas = tri_mesh_replicas(&s->mesh);
+    bool in_order = !r->data.shuffle || r->trainer.overfit_batches.value > 0;
+    if (s->train_data) {
+        tri_sampler_options options = {.samples = tri_dataset_samples(s->train_data),
+                                       .global = r->batch.global,
+                                       .micro = r->batch.micro,
+                                       .replicas = replicas,
+                                       .keep_order = in_order,
+                                       .drop_last = r->data.drop_last,
+                                       .seed = (uint64_t)r->seed};
+        TRI_TRY(tri_sampler_make(&options, &s->train_sampler));
+    }
+    if (!s->test_data) return TRI_OK;
+    int64_t samples = tri_dataset_samples(s->test_data);
+    const tri_trainer_options *t = &r->trainer;
+    TRI_TRY(tri_sampler_make_evaluation(samples, r->batch.eval, r->batch.global, r->batch.micro,
+                                        replicas, &s->test_sampler));
+    int64_t pass = s->test_sampler.options.micro;
+    int64_t most = t->limit_val_batches.is_fraction
+                       ? (int64_t)(t->limit_val_batches.value * (double)samples)
+                       : (int64_t)t->limit_val_batches.value * pass;
+    if (t->fast_dev_run > 0 && (most == 0 || t->fast_dev_run * pass < most))
+        most = t->fast_dev_run * pass;
+    if (most >= samples) return TRI_OK;
+    if (most == 0) { // no evaluation at all
+        tri_dataset_close(s->test_data);
+        s->test_data = NULL;
+        return TRI_OK;
+    }
+    return tri_sampler_make_evaluation(most, r->batch.eval, r->batch.global, r->batch.micro,
+                                       replicas, &s->test_sampler);
+}
+
+static tri_axis own_axis(tri_strategy_kind kind) {
+    switch (kind) {
+    case TRI_STRATEGY_SINGLE:
+    case TRI_STRATEGY_DDP:
+        return TRI_AXIS_REPLICATE;
+    case TRI_STRATEGY_ZERO1:
+    case TRI_STRATEGY_ZERO2:
+    case TRI_STRATEGY_FSDP:
+        return TRI_AXIS_SHARD;
+    case TRI_STRATEGY_PIPELINE:
+        return TRI_AXIS_PIPELINE;
+    }
+    return TRI_AXIS_REPLICATE;
+}
+
+static tri_status make_mesh(tri_session *s) {
+    const tri_mesh_options *m = &s->recipe->strategy.mesh;
+    const int64_t asked[TRI_AXIS_COUNT] = {[TRI_AXIS_REPLICATE] = m->replicate,
+                                           [TRI_AXIS_SHARD] = m->shard,
+                                           [TRI_AXIS_TENSOR] = m->tensor,
+                                           [TRI_AXIS_PIPELINE] = m->pipeline};
+    int size[TRI_AXIS_COUNT];
+    for (int i = 0; i < TRI_AXIS_COUNT; i++) size[i] = asked[i] == TRI_AUTO ? 0 : (int)asked[i];
+    return tri_mesh_make(size, own_axis(s->recipe->strategy.name), s->identity.size, &s->mesh);
+}
+
+static tri_status make_plan(tri_session *s) {
+    TRI_TRY(tri_task_graph_options(s->arena, s->recipe, &s->task_options, &s->model.options));
+    s->model.task = s->task;
+    s->model.fields = s->fields;
+    s->model.field_count = s->field_count;
+    TRI_TRY(tri_optimizer_make(&s->recipe->optimizer, &s->optimizer));
+    tri_plan_request request = {.model = &s->model,
+                                .strategy =
+                                    tri_strategy_find(tri_strategy_names[s->recipe->strategy.name]),
+                                .mesh = s->mesh,
+                                .rank = s->identity.rank,
+                                .micro = s->recipe->batch.micro,
+                                .optimizer_states = s->optimizer.state_count};
+    TRI_ASSERT(request.strategy);
+    if (s->train_data) {
+        const tri_sampler *sampler = &s->train_sampler;
+        int64_t last = tri_sampler_step_size(sampler, sampler->steps - 1);
+        bool whole = last == sampler->options.global;
+        if (sampler->steps > 1 || whole)
+            request.step_samples[TRI_STEP_FULL] = sampler->options.global;
+        if (!whole) request.step_samples[TRI_STEP_TAIL] = last;
+    }
+    if (s->test_data) {
+        request.step_samples[TRI_STEP_EVALUATE] = tri_sampler_step_size(&s->test_sampler, 0);
+        request.eval_micro = s->test_sampler.options.micro;
+    }
+    TRI_TRY(tri_plan_create(s->arena, s->device, &request, &s->plan));
+    return tri_task_check_options(&s->task_options, s->task->name);
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash;
+}
+
+// All ranks must be about to do the same: recipe, program version, parameters and their home
+// orders.
+static tri_status compare_ranks(tri_session *s) {
+    if (s->comm->size == 1) return TRI_OK;
+    uint64_t hash = hash_text(0xcbf29ce484222325u, tri_recipe_emit(s->arena, s->recipe));
+    hash = hash_text(hash, tri_version());
+    for (int i = 0; i < s->plan->graph->parameter_count; i++) {
+        const tri_parameter_info *p = &s->plan->graph->parameters[i];
+        char layout[64];
+        hash = hash_text(hash, p->name);
+        hash = hash_text(hash, tri_layout_text(&p->layout, &p->shape, layout, sizeof layout));
+    }
+    int64_t mine = (int64_t)hash, *all = TRI_NEW_ARRAY(s->arena, int64_t, s->comm->size);
+    tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
+                      .dtype = TRI_I64,
+                      .count = 1,
+                      .send = &mine,
+                      .recv = all,
+                      .label = "comparison of the ranks' plans"};
+    TRI_TRY(tri_comm_run(s->comm, &op));
+    for (int i = 1; i < s->comm->size; i++)
+        if (all[i] != all[0])
+            return TRI_FAIL(TRI_MISMATCH,
+                            "ranks 0 and %d differ in recipe, program or CPU; start them with the "
+                            "same files on like machines",
+                            i);
+    return TRI_OK;
+}
+
+static tri_status open_session(tri_session *s, const tri_session_request *r) {
+    TRI_TRY(tri_task_find(s->recipe, r->task, &s->task));
+    if (r->alone)
+        s->identity = (tri_identity){.launcher = "none", .size = 1, .local_size = 1};
+    else
+        TRI_TRY(tri_identity_read((const char *(*)(const char *))getenv, &s->identity));
+    TRI_TRY(make_mesh(s));
+    if (s->recipe->batch.global && r->train)
+        TRI_TRY(tri_sampler_check_step(s->recipe->batch.global, s->recipe->batch.micro,
+                                       tri_mesh_replicas(&s->mesh)));
+    TRI_TRY(open_data(s, r));
+    TRI_TRY(make_samplers(s));
+    TRI_TRY(tri_session_open_device(r->backends, r->device, s->identity.local_rank, &s->device));
+    TRI_TRY(make_plan(s));
+    if (s->identity.size == 1)
+        TRI_TRY(tri_comm_self_open(&s->comm));
+    else
+        TRI_TRY(r->backends->open_comm(&s->identity, &s->comm));
+    TRI_TRY(compare_ranks(s));
+    return tri_engine_create(
+        &(tri_engine_config){
+            .plan = s->plan, .device = s->device, .replicas = s->comm, .optimizer = &s->optimizer},
+        &s->engine);
+}
+
+tri_status tri_session_open(const tri_session_request *request, tri_session **out) {
+    tri_arena *arena = tri_arena_create(NULL, "session");
+    tri_session *s = TRI_NEW(arena, tri_session);
+    *s = (tri_session){.arena = arena, .recipe = request->recipe};
+    tri_status status = open_session(s, request);
+    if (status != TRI_OK) {
+        tri_session_close(s);
+        return status;
+    }
+    *out = s;
+    return TRI_OK;
+}
+
+void tri_session_close(tri_session *session) {
+    if (!session) return;
+    tri_engine_destroy(session->engine);
+    tri_plan_destroy(session->plan);
+    tri_comm_close(session->comm);
+    if (session->device) session->device->backend->close(session->device);
+    tri_dataset_close(session->train_data);
+    tri_dataset_close(session->test_data);
+    tri_arena_destroy(session->arena);
+}
+
+int64_t tri_session_steps_per_epoch(const tri_session *session) {
+    const tri_trainer_options *t = &session->recipe->trainer;
+    int64_t steps = session->train_sampler.steps;
+    tri_amount limit = t->overfit_batches.value > 0 ? t->overfit_batches : t->limit_train_batches;
+    int64_t most =
+        limit.is_fraction ? (int64_t)(limit.value * (double)steps) : (int64_t)limit.value;
+    if (t->fast_dev_run > 0 && t->fast_dev_run < most) most = t->fast_dev_run;
+    if (most < 1) most = 1;
+    return most < steps ? most : steps;
+}
+
+tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, int64_t step,
+                                    tri_loader **out) {
+    tri_loader_options options = {.replica =
+                                      tri_mesh_replica(&session->mesh, session->identity.rank),
+                                  .workers = session->recipe->data.workers,
+                                  .epoch = epoch,
+                                  .step = step,
+                                  .steps_per_epoch = tri_session_steps_per_epoch(session)};
+    return tri_loader_create(session->train_data, &session->train_sampler, &options, out);
+}
+
+tri_status tri_session_test_loader(const tri_session *session, tri_loader **out) {
+    tri_loader_options options = {.replica =
+                                      tri_mesh_replica(&session->mesh, session->identity.rank),
+                                  .workers = session->recipe->data.workers};
+    return tri_loader_create(session->test_data, &session->test_sampler, &options, out);
+}

@@ -1,0 +1,67 @@
+// A run's parts, put together from its recipe: ranks, device, data, plan, engine. What train, eval,
+// plan, bench and checkpoint init have in common.
+#ifndef TRIREME_TRAIN_SESSION_H
+#define TRIREME_TRAIN_SESSION_H
+
+#include "comm/comm.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "engine/engine.h"
+#include "recipe/recipe.h"
+#include "rendezvous/rendezvous.h"
+#include "train/task.h"
+
+// The backends that the program was built with; only the command line names concrete ones.
+typedef struct tri_backends {
+    const tri_device_backend *const
+        *devices; // the best first, NULL at the end; "auto" takes the first that opens
+    // Meets the other ranks; a single rank needs no network.
+    tri_status (*open_comm)(const tri_identity *identity, tri_comm **out);
+} tri_backends;
+
+typedef struct tri_session_request {
+    const tri_backends *backends;
+    const tri_recipe *recipe;
+    const tri_task *task; // the program's own; NULL: the recipe's
+    const char *device;   // "auto", or a backend's name
+    bool train, evaluate; // which data to open and plan for
+    bool alone;           // one rank whatever the environment says, no network
+} tri_session_request;
+
+typedef struct tri_session {
+    tri_arena *arena;
+    const tri_recipe *recipe;
+    const tri_task *task;
+    tri_identity identity;
+    tri_comm *comm;
+    tri_device *device;
+    tri_dataset *train_data, *test_data; // NULL: not opened, or there is none
+    tri_sampler train_sampler, test_sampler;
+    tri_field fields[TRI_MAX_DATA_FIELDS];
+    int field_count;
+    tri_task_options task_options;
+    tri_model_request model;
+    tri_optimizer optimizer;
+    tri_mesh mesh;
+    tri_plan *plan;
+    tri_engine *engine;
+} tri_session;
+
+// Everything up to the engine, nothing written anywhere. On failure *out is destroyed.
+tri_status tri_session_open(const tri_session_request *request, tri_session **out);
+void tri_session_close(tri_session *session); // NULL allowed
+
+// The fields of a sample without opening the data: from the data's options or the task.
+tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task *task,
+                                       tri_field *fields, int *count);
+// `device` by name from the table; "auto" is the first that opens.
+tri_status tri_session_open_device(const tri_backends *backends, const char *name, int index,
+                                   tri_device **out);
+// Steps of an epoch after trainer.limit_train_batches, overfit_batches and fast_dev_run.
+int64_t tri_session_steps_per_epoch(const tri_session *session);
+// A loader of this rank's micro-batches, from a position of the run; or of the test data.
+tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, int64_t step,
+                                    tri_loader **out);
+tri_status tri_session_test_loader(const tri_session *session, tri_loader **out);
+
+#endif

@@ -1,0 +1,80 @@
+#include "train/state.h"
+
+static tri_status read_state(void *context, int tensor, int64_t first, int64_t count, void *to) {
+    const tri_state_view *view = context;
+    tri_engine_read(view->engine, &view->tensors[tensor], first, count, to);
+    return TRI_OK;
+}
+
+static tri_status write_state(void *context, int tensor, int64_t first, int64_t count,
+                              const void *from) {
+    tri_state_view *view = context;
+    tri_engine_write(view->engine, &view->tensors[tensor], first, count, from);
+    return TRI_OK;
+}
+
+static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_tensor *tensors,
+                      int count, tri_state_view *out) {
+    tri_state_tensor *described = TRI_NEW_ARRAY(arena, tri_state_tensor, count);
+    for (int i = 0; i < count; i++)
+        described[i] = (tri_state_tensor){.name = tensors[i].name,
+                                          .dtype = tensors[i].dtype,
+                                          .shape = tensors[i].shape,
+                                          .is_buffer = tensors[i].role != TRI_ROLE_TRAINED};
+    *out = (tri_state_view){.engine = engine, .tensors = tensors};
+    out->source = (tri_state_source){described, count, out, read_state};
+    out->sink = (tri_state_sink){described, count, out, write_state};
+}
+
+void tri_state_view_model(tri_arena *arena, tri_engine *engine, tri_state_view *out) {
+    const tri_engine_tensor *tensors;
+    int count = tri_engine_model_tensors(engine, &tensors);
+    make_view(arena, engine, tensors, count, out);
+}
+
+void tri_state_view_optimizer(tri_arena *arena, tri_engine *engine, tri_state_view *out) {
+    const tri_engine_tensor *tensors;
+    int count = tri_engine_optimizer_tensors(engine, &tensors);
+    make_view(arena, engine, tensors, count, out);
+}
+
+tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_graph *graph) {
+    tri_tree *map = tri_tree_map(arena);
+    tri_tree_put(arena, map, "step", tri_tree_int(arena, p->step));
+    tri_tree_put(arena, map, "epoch", tri_tree_int(arena, p->epoch));
+    tri_tree_put(arena, map, "step_in_epoch", tri_tree_int(arena, p->step_in_epoch));
+    tri_tree_put(arena, map, "samples", tri_tree_int(arena, p->samples));
+    if (p->has_best) {
+        tri_tree_put(arena, map, "best", tri_tree_double(arena, p->best));
+        tri_tree_put(arena, map, "waited", tri_tree_int(arena, p->waited));
+    }
+    if (!p->has_val) return map;
+    tri_tree *val = tri_tree_map(arena);
+    tri_tree_put(arena, val, "loss", tri_tree_double(arena, p->val_loss));
+    for (int i = 1; i < graph->metric_count; i++)
+        tri_tree_put(arena, val, graph->metrics[i].name, tri_tree_double(arena, p->val[i]));
+    tri_tree_put(arena, val, "samples", tri_tree_int(arena, p->val_samples));
+    tri_tree_put(arena, map, "val", val);
+    return map;
+}
+
+static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) {
+    if (tri_tree_to_int(tri_tree_get(tree, key), out) && *out >= 0) return TRI_OK;
+    return tri_tree_fail_as(TRI_CORRUPT, tree, "the training state has no whole number '%s'", key);
+}
+
+tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_progress *out) {
+    *out = (tri_progress){.step = 0};
+    TRI_TRY(need_int(tree, "step", &out->step));
+    TRI_TRY(need_int(tree, "epoch", &out->epoch));
+    TRI_TRY(need_int(tree, "step_in_epoch", &out->step_in_epoch));
+    TRI_TRY(need_int(tree, "samples", &out->samples));
+    out->has_best = tri_tree_to_double(tri_tree_get(tree, "best"), &out->best);
+    if (out->has_best) TRI_TRY(need_int(tree, "waited", &out->waited));
+    const tri_tree *val = tri_tree_get(tree, "val");
+    out->has_val = tri_tree_to_double(tri_tree_get(val, "loss"), &out->val_loss);
+    if (!out->has_val) return TRI_OK;
+    for (int i = 1; i < graph->metric_count; i++)
+        tri_tree_to_double(tri_tree_get(val, graph->metrics[i].name), &out->val[i]);
+    return need_int(val, "samples", &out->val_samples);
+}

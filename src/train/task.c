@@ -1,0 +1,88 @@
+#include "train/task.h"
+
+#include "nn/models/models.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <trireme/trireme.h>
+
+static tri_status load_object(const char *path, const tri_task **out) {
+    char real[PATH_MAX];
+    if (!realpath(path, real))
+        return TRI_FAIL(TRI_NOT_FOUND, "model.name: there is no shared object %s", path);
+    void *object = dlopen(real, RTLD_NOW | RTLD_LOCAL);
+    if (!object) return TRI_FAIL(TRI_BAD_INPUT, "model.name: cannot load %s: %s", path, dlerror());
+    const tri_task *(*task)(void) = (const tri_task *(*)(void))dlsym(object, "trireme_task_v1");
+    if (!task)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "model.name: %s exports no task of this version: it needs "
+                        "TRI_EXPORT_TASK, built for trireme %s",
+                        path, tri_version());
+    *out = task();
+    return TRI_OK;
+}
+
+tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out) {
+    const char *name = recipe->model.name;
+    if (own && (!name || !strcmp(name, own->name))) {
+        *out = own;
+        return TRI_OK;
+    }
+    if (!name) return TRI_FAIL(TRI_BAD_INPUT, "model.name: the recipe names no model");
+    if (strchr(name, '/') || (strlen(name) > 3 && !strcmp(name + strlen(name) - 3, ".so")))
+        return load_object(name, out);
+    *out = tri_model_find(name);
+    if (*out) return TRI_OK;
+    const char *known[64];
+    int count = 0;
+    for (const tri_task *const *m = tri_models; *m && count < 64; m++) known[count++] = (*m)->name;
+    const char *near = tri_option_nearest(name, known, count);
+    return TRI_FAIL(TRI_BAD_INPUT, "model.name: there is no model '%s'%s%s%s", name,
+                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+static bool find_option(void *context, const char *key, double *out) {
+    tri_task_options *options = context;
+    for (int i = 0; options->map && i < options->map->count; i++) {
+        const tri_tree *entry = options->map->items[i];
+        bool truth;
+        if (strcmp(entry->key, key) != 0) continue;
+        options->asked[i] = true;
+        if (tri_tree_to_double(entry, out)) return true;
+        if (!tri_tree_to_bool(entry, &truth)) return false;
+        *out = truth;
+        return true;
+    }
+    return false;
+}
+
+tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
+                                  tri_task_options *context, tri_graph_options *out) {
+    const tri_tree *map = recipe->model.options;
+    *context = (tri_task_options){map, TRI_NEW_ARRAY(arena, bool, map ? map->count : 0)};
+    *out = (tri_graph_options){
+        .seed = (uint64_t)recipe->seed,
+        .direct_convolution = recipe->trainer.convolution == TRI_CONVOLUTION_DIRECT,
+        .model_option = find_option,
+        .model_context = context,
+    };
+    double rate;
+    const tri_tree *dropout = tri_tree_get(map, "dropout");
+    if (!dropout) return TRI_OK;
+    if (!find_option(context, "dropout", &rate) || rate < 0 || rate >= 1)
+        return tri_tree_fail(dropout, "model.dropout must be a number in [0, 1)");
+    out->has_dropout = true;
+    out->dropout = rate;
+    return TRI_OK;
+}
+
+tri_status tri_task_check_options(const tri_task_options *context, const char *model) {
+    for (int i = 0; context->map && i < context->map->count; i++)
+        if (!context->asked[i])
+            return tri_tree_fail(context->map->items[i],
+                                 "model.%s: the model %s has no such option, or it is no number",
+                                 context->map->items[i]->key, model);
+    return TRI_OK;
+}

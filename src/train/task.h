@@ -1,0 +1,22 @@
+// The model of a recipe: built in, brought by the program, or a shared object.
+#ifndef TRIREME_TRAIN_TASK_H
+#define TRIREME_TRAIN_TASK_H
+
+#include "plan/program.h"
+#include "recipe/recipe.h"
+
+// Finds the task that `recipe` names; `own` is the program's own task or NULL. A shared object
+// stays loaded. TRI_BAD_INPUT names the model and the nearest known one.
+tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out);
+
+// The recipe's model options, for graphs: `out` must outlive them.
+typedef struct tri_task_options {
+    const tri_tree *map;
+    bool *asked; // by entry of the map
+} tri_task_options;
+tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
+                                  tri_task_options *context, tri_graph_options *out);
+// After a graph was built: TRI_BAD_INPUT names an option that the model never asked for.
+tri_status tri_task_check_options(const tri_task_options *context, const char *model);
+
+#endif

@@ -1,0 +1,214 @@
+#include "base/os.h"
+#include "train/loop.h"
+#include "train/signals.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+// What travels with each step's counts, so that all ranks decide alike: sums over the ranks.
+enum { SHARED_SIGNAL, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE };
+
+static int64_t total_steps(const train_loop *loop) {
+    const tri_trainer_options *t = &loop->recipe->trainer;
+    int64_t last = t->max_steps >= 0 ? t->max_steps : -1;
+    int64_t by_epochs = t->max_epochs >= 0 ? t->max_epochs * loop->steps_per_epoch : -1;
+    if (by_epochs >= 0 && (last < 0 || by_epochs < last)) last = by_epochs;
+    if (t->fast_dev_run > 0 && (last < 0 || t->fast_dev_run < last)) last = t->fast_dev_run;
+    return last;
+}
+
+static tri_status open_run_folder(train_loop *loop) {
+    if (!loop->saves || loop->session->identity.rank != 0) return TRI_OK;
+    const char *dir = loop->request->run_dir;
+    char path[PATH_MAX];
+    TRI_TRY(tri_os_make_folders(dir));
+    snprintf(path, sizeof path, "%s/recipe.yaml", dir);
+    char *text = tri_recipe_emit(loop->arena, loop->recipe);
+    TRI_TRY(tri_os_replace_file(path, text, strlen(text)));
+    return tri_checkpoint_clean(dir);
+}
+
+static void open_observer(train_loop *loop) {
+    tri_session *s = loop->session;
+    if (s->identity.rank != 0) return;
+    const tri_graph *g = s->plan->graph;
+    const char **names = TRI_NEW_ARRAY(loop->arena, const char *, g->metric_count);
+    for (int i = 1; i < g->metric_count; i++) names[i - 1] = g->metrics[i].name;
+    tri_run_info *info = TRI_NEW(loop->arena, tri_run_info);
+    *info = (tri_run_info){.name = loop->recipe->name,
+                           .folder = loop->saves ? loop->request->run_dir : NULL,
+                           .recipe = tri_recipe_tree(loop->arena, loop->recipe),
+                           .first_step = loop->progress.step,
+                           .total_steps = loop->last_step,
+                           .steps_per_epoch = loop->steps_per_epoch,
+                           .total_epochs = loop->recipe->trainer.max_epochs,
+                           .log_every_n_steps = loop->recipe->trainer.log_every_n_steps,
+                           .metrics = names,
+                           .metric_count = g->metric_count - 1};
+    const tri_event_sink *sinks[TRI_MAX_SINKS];
+    int count = tri_sinks_choose(&loop->recipe->log, info, sinks);
+    loop->observer = tri_observer_create(info, sinks, count);
+    tri_observe_message(loop->observer, "%s on %s: %d rank%s of %d thread%s, %lld parameters",
+                        s->task->name, s->device->backend->name, s->identity.size,
+                        s->identity.size == 1 ? "" : "s", s->device->threads,
+                        s->device->threads == 1 ? "" : "s", (long long)tri_graph_trained_count(g));
+}
+
+static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
+
+// After a step: evaluation and checkpoints that are due.
+static tri_status finish_step(train_loop *loop, bool time_to_save) {
+    const tri_trainer_options *t = &loop->recipe->trainer;
+    const tri_checkpoint_options *c = &loop->recipe->checkpoint;
+    tri_progress *p = &loop->progress;
+    bool epoch_ends = p->step_in_epoch == loop->steps_per_epoch;
+    int64_t interval = t->val_check_interval.is_fraction
+                           ? (int64_t)(t->val_check_interval.value * (double)loop->steps_per_epoch)
+                           : (int64_t)t->val_check_interval.value;
+    int64_t within = interval >= loop->steps_per_epoch && !t->val_check_interval.is_fraction
+                         ? p->step
+                         : p->step_in_epoch;
+    bool evaluate = is_due(within, interval > 0 ? interval : 1) &&
+                    is_due(p->epoch + 1, t->check_val_every_n_epoch);
+    bool run_ends = loop->last_step >= 0 && p->step >= loop->last_step;
+    if (evaluate || (run_ends && epoch_ends && !p->has_val)) TRI_TRY(loop_evaluate(loop));
+    bool save = is_due(p->step, c->every_n_steps) || time_to_save ||
+                (epoch_ends && is_due(p->epoch + 1, c->every_n_epochs));
+    if (epoch_ends) {
+        p->epoch++;
+        p->step_in_epoch = 0;
+    }
+    return save && loop->saves ? loop_save(loop) : TRI_OK;
+}
+
+static void share_decisions(const train_loop *loop, double shared[TRI_MAX_SHARED]) {
+    double now = tri_os_seconds();
+    double interval = loop->recipe->checkpoint.train_time_interval;
+    shared[SHARED_SIGNAL] = tri_signals_seen() != 0;
+    if (loop->session->identity.rank != 0) return;
+    shared[SHARED_TIME_IS_UP] = loop->recipe->trainer.max_time > 0 &&
+                                now - loop->started_s >= loop->recipe->trainer.max_time;
+    shared[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
+}
+
+static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted) {
+    tri_session *s = loop->session;
+    tri_progress *p = &loop->progress;
+    bool tail =
+        p->step_in_epoch == s->train_sampler.steps - 1 && s->plan->steps[TRI_STEP_TAIL].samples > 0;
+    tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
+                            .step = p->step,
+                            .update = p->step + 1,
+                            .lr = tri_rate_at(&loop->rate, p->step),
+                            .clip = loop->recipe->trainer.gradient_clip_val,
+                            .next = loop_next,
+                            .context = feed};
+    share_decisions(loop, input.shared);
+    tri_step_output out;
+    double before = tri_os_seconds();
+    TRI_TRY(tri_engine_step(s->engine, &input, &out));
+    loop->training_s += tri_os_seconds() - before;
+    p->step++;
+    p->step_in_epoch++;
+    p->samples += s->plan->steps[input.shape].samples;
+    loop->train_loss = out.sum[0] / out.count[0];
+    tri_observe_train(
+        loop->observer,
+        (tri_train_event){.step = p->step,
+                          .epoch = p->epoch,
+                          .loss = loop->train_loss,
+                          .lr = input.lr,
+                          .samples = p->samples,
+                          .is_logged = is_due(p->step, loop->recipe->trainer.log_every_n_steps)});
+    *interrupted = out.shared[SHARED_SIGNAL] > 0;
+    if (out.shared[SHARED_TIME_IS_UP] > 0) loop->stop = true;
+    return finish_step(loop, out.shared[SHARED_TIME_TO_SAVE] > 0);
+}
+
+static bool is_complete(const train_loop *loop) {
+    return loop->stop || (loop->last_step >= 0 && loop->progress.step >= loop->last_step);
+}
+
+static tri_status run_steps(train_loop *loop) {
+    tri_session *s = loop->session;
+    tri_progress *p = &loop->progress;
+    TRI_TRY(tri_session_train_loader(s, p->epoch, p->step_in_epoch, &loop->train_loader));
+    if (s->test_data) TRI_TRY(tri_session_test_loader(s, &loop->test_loader));
+    if (loop->recipe->trainer.num_sanity_val_steps > 0 && p->step == 0)
+        TRI_TRY(loop_evaluate(loop));
+    loop_feed feed = {.loader = loop->train_loader, .field_count = s->field_count};
+    bool interrupted = false;
+    tri_status status = TRI_OK;
+    while (status == TRI_OK && !interrupted && !is_complete(loop))
+        status = run_step(loop, &feed, &interrupted);
+    loop_release(&feed);
+    TRI_TRY(status);
+    bool complete = is_complete(loop);
+    bool due = !complete || loop->recipe->checkpoint.save_last;
+    if (loop->saves && due && loop->saved_step != p->step) TRI_TRY(loop_save(loop));
+    if (complete) return TRI_OK;
+    if (loop->saves && loop->saved_step != p->step)
+        return TRI_FAIL(TRI_IO,
+                        "stopped by a signal at step %lld, and no checkpoint of it could "
+                        "be written",
+                        (long long)p->step);
+    return TRI_FAIL(TRI_STOPPED,
+                    "stopped by a signal at step %lld, with a checkpoint: run the "
+                    "same command again to go on",
+                    (long long)p->step);
+}
+
+static tri_status run(train_loop *loop, tri_train_result *out) {
+    loop->steps_per_epoch = tri_session_steps_per_epoch(loop->session);
+    loop->last_step = total_steps(loop);
+    loop->rate = (tri_rate){.schedule = &loop->recipe->schedule,
+                            .lr = loop->recipe->optimizer.lr,
+                            .steps_per_epoch = loop->steps_per_epoch,
+                            .total_updates = loop->last_step > 0 ? loop->last_step : 0};
+    tri_state_view_model(loop->arena, loop->session->engine, &loop->model);
+    tri_state_view_optimizer(loop->arena, loop->session->engine, &loop->optimizer);
+    TRI_TRY(loop_prepare(loop));
+    out->was_complete = is_complete(loop) && loop->progress.step > 0;
+    if (!out->was_complete) {
+        TRI_TRY(open_run_folder(loop));
+        open_observer(loop);
+        loop->started_s = loop->saved_s = tri_os_seconds();
+        loop->started_samples = loop->progress.samples;
+        tri_signals_watch();
+        tri_status status = run_steps(loop);
+        tri_signals_unwatch();
+        tri_observe_end(loop->observer,
+                        status == TRI_OK        ? "completed"
+                        : status == TRI_STOPPED ? "stopped"
+                                                : "failed",
+                        loop->progress.step);
+        TRI_TRY(status);
+        out->wall_s = tri_os_seconds() - loop->started_s;
+    }
+    loop_fill_result(loop->session, &loop->progress, out);
+    out->epochs = loop->progress.epoch;
+    int64_t samples = loop->progress.samples - loop->started_samples;
+    out->samples_per_s = loop->training_s > 0 ? (double)samples / loop->training_s : 0;
+    return TRI_OK;
+}
+
+tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
+    *out = (tri_train_result){.rank = 0};
+    tri_session *session;
+    TRI_TRY(tri_session_open(&(tri_session_request){.backends = request->backends,
+                                                    .recipe = request->recipe,
+                                                    .task = request->task,
+                                                    .device = request->device,
+                                                    .train = true,
+                                                    .evaluate = true},
+                             &session));
+    train_loop loop = {
+        .arena = session->arena, .request = request, .recipe = request->recipe, .session = session};
+    tri_status status = run(&loop, out);
+    tri_observer_destroy(loop.observer);
+    tri_loader_destroy(loop.train_loader);
+    tri_loader_destroy(loop.test_loader);
+    tri_session_close(session);
+    return status;
+}

@@ -1,0 +1,45 @@
+// The training loop of `trireme train`, and `trireme eval`.
+#ifndef TRIREME_TRAIN_TRAIN_H
+#define TRIREME_TRAIN_TRAIN_H
+
+#include "observe/observe.h"
+#include "train/session.h"
+
+typedef struct tri_train_request {
+    const tri_backends *backends;
+    const tri_recipe *recipe;
+    const tri_task *task; // the program's own; NULL: the recipe's
+    const char *device;
+    const char *run_dir;
+    const char *resume; // auto, never or a path
+} tri_train_request;
+
+// What a run came to, for the summary. Of rank 0; the others have rank alone.
+typedef struct tri_train_result {
+    int rank, ranks;
+    int64_t steps, epochs, samples; // of the whole run, earlier parts of it included
+    double wall_s, samples_per_s;   // of this part: training alone, loading included
+    bool was_complete;              // nothing was left to do
+    bool has_val;
+    double val_loss;
+    tri_metric val[TRI_MAX_METRICS]; // the other metrics
+    int val_count;
+    int64_t val_samples;
+    char names[TRI_MAX_METRICS][64]; // of `val`
+} tri_train_result;
+
+// TRI_OK when the run is complete; TRI_STOPPED after a signal, with a checkpoint; else what failed,
+// with all checkpoints as they were. Bad input is refused before anything is created.
+tri_status tri_train(const tri_train_request *request, tri_train_result *out);
+
+typedef struct tri_eval_request {
+    const tri_backends *backends;
+    const tri_recipe *recipe;
+    const tri_task *task;
+    const char *device;
+    const char *checkpoint;
+} tri_eval_request;
+
+tri_status tri_evaluate(const tri_eval_request *request, tri_train_result *out);
+
+#endif
