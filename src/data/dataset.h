@@ -22,9 +22,6 @@ typedef struct tri_data_field {
     size_t size_bytes;
 } tri_data_field;
 
-// Label of a sample that loss and metrics leave out.
-enum { TRI_IGNORED_LABEL = -100 };
-
 // Opens the training or the test data and checks all that can be checked without reading every
 // sample; the errors name the file. `options` must outlive the data set. `seed` is the run's: it
 // keys random data and random transforms. TRI_NOT_FOUND when this split does not exist.

@@ -6,10 +6,10 @@
 #include "base/tree.h"
 #include "observe/options.h"
 
-typedef struct tri_metric {
+typedef struct tri_metric_value {
     const char *name;
     double value;
-} tri_metric;
+} tri_metric_value;
 
 // Known before the first step. Pointers are borrowed until the observer is destroyed.
 typedef struct tri_run_info {
@@ -47,7 +47,7 @@ typedef struct tri_train_event {
 typedef struct tri_val_event {
     int64_t step, epoch;
     double loss;
-    const tri_metric *metrics;
+    const tri_metric_value *metrics;
     int metric_count;
     int64_t samples; // evaluated
 } tri_val_event;

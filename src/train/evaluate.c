@@ -76,13 +76,13 @@ tri_status loop_evaluate(train_loop *loop) {
     tri_step_output sums;
     if (!s->test_data) return TRI_OK;
     TRI_TRY(loop_run_evaluation(s, loop->test_loader, &sums));
-    tri_metric metrics[TRI_MAX_METRICS];
+    tri_metric_value metrics[TRI_MAX_METRICS];
     p->has_val = true;
     p->val_loss = sums.sum[0] / sums.count[0];
     p->val_samples = tri_sampler_step_size(&s->test_sampler, 0);
     for (int i = 1; i < g->metric_count; i++) {
         p->val[i] = sums.sum[i] / sums.count[i];
-        metrics[i - 1] = (tri_metric){g->metrics[i].name, p->val[i]};
+        metrics[i - 1] = (tri_metric_value){g->metrics[i].name, p->val[i]};
     }
     tri_observe_val(loop->observer,
                     (tri_val_event){.step = p->step,
@@ -108,7 +108,7 @@ void loop_fill_result(const tri_session *session, const tri_progress *progress,
     out->val_count = g->metric_count - 1;
     for (int i = 1; i < g->metric_count; i++) {
         snprintf(out->names[i - 1], sizeof out->names[i - 1], "%s", g->metrics[i].name);
-        out->val[i - 1] = (tri_metric){out->names[i - 1], progress->val[i]};
+        out->val[i - 1] = (tri_metric_value){out->names[i - 1], progress->val[i]};
     }
 }
 

@@ -22,7 +22,7 @@ typedef struct tri_train_result {
     bool was_complete;              // nothing was left to do
     bool has_val;
     double val_loss;
-    tri_metric val[TRI_MAX_METRICS]; // the other metrics
+    tri_metric_value val[TRI_MAX_METRICS]; // the other metrics
     int val_count;
     int64_t val_samples;
     char names[TRI_MAX_METRICS][64]; // of `val`
