@@ -1,0 +1,20 @@
+// `ref` against itself in place of its inputs, at random shapes: an op that says it may overwrite
+// an input computes the same there, outputs are written to the last element, sources left alone.
+#include "device/ref/ref.h"
+#include "support/op_compare.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void test_families(void **state) { op_compare_all(&tri_device_ref, 1, 1000, 24); }
+
+static void test_bad_labels(void **state) { op_compare_bad_labels(&tri_device_ref); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families),
+                                       cmocka_unit_test(test_bad_labels)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

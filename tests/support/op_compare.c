@@ -1,0 +1,245 @@
+#include "support/op_compare.h"
+
+#include "base/philox.h"
+#include "device/ref/ref.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+int64_t op_draw(op_case *c, int64_t low, int64_t high) {
+    uint32_t word = tri_philox_at(c->seed, 0, 1, c->draws++);
+    return low + (int64_t)(word % (uint64_t)(high - low + 1));
+}
+
+bool op_chance(op_case *c, int percent) { return op_draw(c, 0, 99) < percent; }
+
+static tri_value source(op_case *c, tri_value value, op_source_kind kind, double low, double high) {
+    assert_true(c->source_count < OP_CASE_SOURCES);
+    c->sources[c->source_count++] = (op_source){value, kind, low, high};
+    return value;
+}
+
+tri_value op_numbers(op_case *c, tri_shape shape, double low, double high) {
+    char name[16];
+    snprintf(name, sizeof name, "p%d", c->source_count);
+    return source(c, tri_parameter(c->graph, name, shape, (tri_init){0}), OP_SOURCE_NUMBERS, low,
+                  high);
+}
+
+tri_value op_labels(op_case *c, int64_t samples, int64_t classes) {
+    return source(c, tri_input(c->graph, "labels", TRI_I64, tri_shape_of(samples)),
+                  OP_SOURCE_LABELS, 0, (double)classes);
+}
+
+tri_value op_place(op_case *c) {
+    return source(c, tri_position(c->graph), OP_SOURCE_POSITION, 0, 0);
+}
+
+tri_value op_step_scalars(op_case *c, int update, bool skip) {
+    return source(c, tri_scalar(c->graph, TRI_SCALAR_STEP), OP_SOURCE_STEP, update, skip);
+}
+
+static void fill_integers(op_session *session, const op_source *s, uint64_t seed) {
+    int64_t *numbers = op_host(session, s->value);
+    for (int64_t i = 0, count = op_count(session, s->value); i < count; i++) {
+        uint32_t word = tri_philox_at(seed, 3, 0, (uint64_t)i);
+        if (s->kind == OP_SOURCE_POSITION)
+            numbers[i] = word % 100000;
+        else
+            numbers[i] = word % 5 == 0 ? TRI_IGNORED_LABEL : word / 5 % (int64_t)s->high;
+    }
+}
+
+static void fill(op_session *session, const op_case *c) {
+    for (int i = 0; i < c->source_count; i++) {
+        const op_source *s = &c->sources[i];
+        if (s->kind == OP_SOURCE_NUMBERS) {
+            op_fill(session, s->value, c->seed, s->low, s->high);
+        } else if (s->kind == OP_SOURCE_STEP) {
+            double *step = op_host(session, s->value);
+            step[TRI_STEP_LR] = 0.03;
+            step[TRI_STEP_GRADIENT_SCALE] = 0.7;
+            step[TRI_STEP_STATISTIC_SCALE] = 0.125;
+            step[TRI_STEP_SKIP] = s->high;
+            step[TRI_STEP_UPDATE] = s->low;
+        } else {
+            fill_integers(session, s, c->seed);
+        }
+    }
+    if (tri_value_is(c->graph->scalars[TRI_SCALAR_SEED]))
+        op_set(session, c->graph->scalars[TRI_SCALAR_SEED], 0, 0.0625);
+}
+
+// A graph on one device.
+typedef struct side {
+    op_case c;
+    tri_device *device;
+    op_session *session;
+    int built; // values, before the layout pass added its own
+} side;
+
+static void open_side(side *s, const op_family *family, const tri_device_backend *backend,
+                      int threads, uint64_t seed, bool in_place) {
+    const char *message = "";
+    s->c = (op_case){.graph = op_graph_open(TRI_F32), .seed = seed};
+    family->build(&s->c);
+    if (tri_graph_status(s->c.graph, &message) != TRI_OK)
+        fail_msg("%s, seed %" PRIu64 ": %s", family->name, seed, message);
+    s->built = s->c.graph->value_count;
+    s->device = op_device_open(backend, threads);
+    s->session = op_session_open(s->c.graph, s->device, in_place);
+    fill(s->session, &s->c);
+    op_run_ok(s->session);
+}
+
+static void close_side(side *s) {
+    op_session_close(s->session);
+    s->device->backend->close(s->device);
+    op_graph_close(s->c.graph);
+}
+
+// True when a memory may hold anything: an input whose place an output took.
+static bool taken_over(const side *s, tri_value value) {
+    for (int i = 0; i < s->c.graph->node_count; i++) {
+        const tri_node *node = &s->c.graph->nodes[i];
+        int place = node->op->in_place;
+        if (place && node->inputs[place - 1].id == value.id) return true;
+        if ((node->op->flags & TRI_OP_VIEW) && node->inputs[0].id == value.id) return true;
+    }
+    return false;
+}
+
+static void fail_value(const op_family *family, const side *ref, tri_value value, int64_t i,
+                       double got, double want, double largest) {
+    const tri_node *node = tri_value_node(ref->c.graph, value);
+    char shape[160];
+    tri_shape dims = tri_value_shape(ref->c.graph, value);
+    tri_graph_print(ref->c.graph, stderr);
+    fail_msg("%s, seed %" PRIu64 ": %%%" PRIu32 " of %s, %s, element %" PRId64
+             ": device %.9g, ref %.9g (largest %.3g)",
+             family->name, ref->c.seed, value.id, node ? node->op->name : "a source",
+             tri_shape_text(&dims, shape, sizeof shape), i, got, want, largest);
+}
+
+static void compare_numbers(const op_family *family, const side *device, const side *ref,
+                            tri_value a, tri_value b) {
+    int64_t count = op_count(ref->session, b);
+    double largest = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double want = fabs(op_get(ref->session, b, i));
+        largest = want > largest ? want : largest;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double got = op_get(device->session, a, i), want = op_get(ref->session, b, i);
+        if (!(fabs(got - want) <= family->tolerance * largest + 1e-30))
+            fail_value(family, ref, b, i, got, want, largest);
+    }
+}
+
+static void compare_value(const op_family *family, const side *device, const side *ref, tri_value a,
+                          tri_value b) {
+    tri_dtype dtype = tri_value_get(ref->c.graph, b)->dtype;
+    if (dtype == TRI_F32 || dtype == TRI_F64) {
+        compare_numbers(family, device, ref, a, b);
+        return;
+    }
+    size_t bytes = tri_dtype_bytes(dtype);
+    const unsigned char *got = op_host(device->session, a), *want = op_host(ref->session, b);
+    for (int64_t i = 0; i < op_count(ref->session, b); i++)
+        if (memcmp(got + (size_t)i * bytes, want + (size_t)i * bytes, bytes) != 0)
+            fail_value(family, ref, b, i, got[(size_t)i * bytes], want[(size_t)i * bytes], 0);
+}
+
+// How often each kernel of the device was chosen.
+enum { TALLY_MAX = 128 };
+typedef struct tally {
+    const tri_kernel_def *defs[TALLY_MAX];
+    const tri_op *ops[TALLY_MAX];
+    int counts[TALLY_MAX], count;
+} tally;
+
+static void count_kernels(tally *t, const side *s) {
+    for (int i = 0; i < s->c.graph->node_count; i++) {
+        const tri_node *node = &s->c.graph->nodes[i];
+        const tri_kernel_def *def = tri_device_select(s->device, s->c.graph, node);
+        int k = 0;
+        while (k < t->count && (t->defs[k] != def || t->ops[k] != node->op)) k++;
+        if (k == TALLY_MAX) continue;
+        t->defs[k] = def;
+        t->ops[k] = node->op;
+        t->counts[k]++;
+        if (k == t->count) t->count++;
+    }
+}
+
+void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
+                uint64_t seed, int rounds) {
+    tally used = {0};
+    for (int round = 0; round < rounds; round++) {
+        side device, ref;
+        bool in_place = round % 2 == 1;
+        uint64_t key = seed + (uint64_t)round;
+        open_side(&device, family, backend, threads, key, in_place);
+        open_side(&ref, family, &tri_device_ref, 1, key, false);
+        int common = ref.built < device.built ? ref.built : device.built;
+        for (uint32_t id = 1; id < (uint32_t)common; id++) {
+            tri_value value = {id};
+            if (tri_value_get(ref.c.graph, value)->kind == TRI_VALUE_NONE) continue; // swept
+            if (in_place && taken_over(&device, value)) continue;
+            compare_value(family, &device, &ref, value, value);
+        }
+        for (int i = 0; i < ref.c.graph->parameter_count; i++) {
+            tri_value a = device.c.graph->parameters[i].gradient;
+            tri_value b = ref.c.graph->parameters[i].gradient;
+            if (tri_value_is(b)) compare_value(family, &device, &ref, a, b);
+        }
+        count_kernels(&used, &device);
+        close_side(&device);
+        close_side(&ref);
+    }
+    printf("  %s:", family->name);
+    for (int i = 0; i < used.count; i++)
+        printf(" %s/%s %d", used.ops[i]->name, used.defs[i]->name, used.counts[i]);
+    printf("\n");
+}
+
+void op_compare_all(const tri_device_backend *backend, int threads, uint64_t seed, int rounds) {
+    for (const op_family *family = op_families; family->name; family++)
+        op_compare(family, backend, threads, seed, rounds);
+}
+
+static void refuse(const tri_device_backend *backend, const tri_op *op, int64_t label) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_shape scores = tri_shape_of(3, 4);
+    tri_nll_loss_grad_attr attr = {.shape = scores, .dtype = TRI_F32};
+    tri_value x = tri_input(g, "scores", TRI_F32, scores);
+    tri_value labels = tri_input(g, "labels", TRI_I64, tri_shape_of(3));
+    tri_value in[3] = {x, labels, tri_scalar(g, TRI_SCALAR_SEED)};
+    if (op == &tri_op_nll_loss_grad) memmove(in, in + 1, 2 * sizeof *in);
+    tri_node_add(g, op, in, op->input_count, op->attr_bytes ? &attr : NULL, "");
+    tri_device *device = op_device_open(backend, 1);
+    op_session *session = op_session_open(g, device, false);
+    ((int64_t *)op_host(session, labels))[1] = label;
+    if (op_run(session) != TRI_BAD_INPUT)
+        fail_msg("%s took label %" PRId64 " of 4 classes", op->name, label);
+    assert_non_null(strstr(tri_error_message(), "sample 1"));
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
+void op_compare_bad_labels(const tri_device_backend *backend) {
+    static const tri_op *const ops[] = {&tri_op_nll_loss, &tri_op_nll_loss_grad,
+                                        &tri_op_cross_entropy, &tri_op_cross_entropy_grad,
+                                        &tri_op_accuracy};
+    static const int64_t labels[] = {4, -1, -99, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (size_t k = 0; k < sizeof labels / sizeof *labels; k++)
+            refuse(backend, ops[i], labels[k]);
+}

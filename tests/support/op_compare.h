@@ -1,0 +1,59 @@
+// Holds a device against `ref`: every op at random shapes, F32, with poisoned outputs.
+#ifndef TRIREME_TESTS_OP_COMPARE_H
+#define TRIREME_TESTS_OP_COMPARE_H
+
+#include "support/op_session.h"
+
+enum { OP_CASE_SOURCES = 12 };
+
+typedef enum op_source_kind {
+    OP_SOURCE_NUMBERS,  // uniform in [low, high)
+    OP_SOURCE_LABELS,   // I64 in [0, high), some of them ignored
+    OP_SOURCE_POSITION, // a step and a place in it
+    OP_SOURCE_STEP,     // scalars of update `low`, skipped when high is not 0
+} op_source_kind;
+
+typedef struct op_source {
+    tri_value value;
+    op_source_kind kind;
+    double low, high;
+} op_source;
+
+// One graph being built; the same calls on the same seed build the same graph.
+typedef struct op_case {
+    tri_graph *graph;
+    uint64_t seed;
+    uint32_t draws;
+    op_source sources[OP_CASE_SOURCES];
+    int source_count;
+} op_case;
+
+// The next random whole number in [low, high].
+int64_t op_draw(op_case *c, int64_t low, int64_t high);
+bool op_chance(op_case *c, int percent);
+// A parameter with random numbers; named by its place.
+tri_value op_numbers(op_case *c, tri_shape shape, double low, double high);
+tri_value op_labels(op_case *c, int64_t samples, int64_t classes);
+tri_value op_place(op_case *c);
+tri_value op_step_scalars(op_case *c, int update, bool skip);
+
+// A way to build a graph at random, and how far results may differ: |a - b| <= tolerance * the
+// largest |b| of the tensor. U8 and I64 results must be equal.
+typedef struct op_family {
+    const char *name;
+    void (*build)(op_case *c);
+    double tolerance;
+} op_family;
+
+extern const op_family op_families[]; // a NULL name ends the list
+
+// Builds and runs `rounds` graphs of the family, every other one in place; fails the test where the
+// device differs from ref and says which seed and value. Prints which kernels were used.
+void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
+                uint64_t seed, int rounds);
+// All families.
+void op_compare_all(const tri_device_backend *backend, int threads, uint64_t seed, int rounds);
+// A label that is no class must be refused by every loss and metric of the device, TRI_BAD_INPUT.
+void op_compare_bad_labels(const tri_device_backend *backend);
+
+#endif

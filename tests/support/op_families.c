@@ -1,0 +1,310 @@
+// Random graphs of each op. Channel counts favour those that blocked layouts want.
+#include "support/op_compare.h"
+
+#include "pass/pass.h"
+
+#include <string.h>
+#include <trireme/nn.h>
+
+static int64_t channels(op_case *c) {
+    static const int64_t some[] = {1, 2, 3, 5, 8, 16, 16, 32, 48, 64};
+    return some[op_draw(c, 0, 9)];
+}
+
+static tri_shape image(op_case *c, int64_t n, int64_t ch, int64_t smallest) {
+    int64_t largest = op_chance(c, 30) ? 28 : 12;
+    return tri_shape_of(n, ch, op_draw(c, smallest, largest), op_draw(c, smallest, largest));
+}
+
+static tri_shape any_shape(op_case *c) {
+    tri_shape shape = {.rank = (int)op_draw(c, 1, 4)};
+    for (int i = 0; i < shape.rank; i++) shape.dims[i] = op_draw(c, 1, 9);
+    if (op_chance(c, 30) && shape.rank == 4) shape.dims[1] = 16 * op_draw(c, 1, 4);
+    return shape;
+}
+
+static tri_value numbers(op_case *c, tri_shape shape) { return op_numbers(c, shape, -1, 1); }
+
+static void add(op_case *c, const tri_op *op, const tri_value *in, const void *attr) {
+    tri_node_add(c->graph, op, in, op->input_count, attr, "");
+}
+
+static int64_t window(int64_t in, int64_t kernel, int64_t stride, int64_t padding,
+                      int64_t dilation) {
+    return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+}
+
+// Half of them as in the models: stride 1, dilation 1, one group; `regular` ones fit Winograd.
+static void draw_conv(op_case *c, tri_conv2d_attr *a, tri_shape *x, tri_shape *weight,
+                      tri_shape *y) {
+    bool regular = op_chance(c, 30), plain = regular || op_chance(c, 50);
+    int64_t kernel = regular ? 3 : op_draw(c, 1, 5), other = regular ? 3 : kernel;
+    if (!plain) other = op_draw(c, 1, 5);
+    *a = (tri_conv2d_attr){.groups = plain ? 1 : op_draw(c, 1, 2), .slope = 0.25};
+    int64_t in = regular ? 16 * op_draw(c, 1, 2) : channels(c);
+    int64_t out = regular ? 16 * op_draw(c, 1, 2) : channels(c);
+    *x = image(c, op_draw(c, 1, 3), in * a->groups, regular ? 10 : 1);
+    *weight = tri_shape_of(out * a->groups, in, kernel, other);
+    a->activation = op_draw(c, 0, 2);
+    a->direct = op_chance(c, 30);
+    *y = tri_shape_of(x->dims[0], out * a->groups, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        a->stride[i] = plain ? 1 : op_draw(c, 1, 3);
+        a->dilation[i] = plain ? 1 : op_draw(c, 1, 2);
+        a->padding[i] = op_draw(c, 0, 2);
+        int64_t reach = a->dilation[i] * (weight->dims[2 + i] - 1) + 1;
+        if (x->dims[2 + i] + 2 * a->padding[i] < reach) x->dims[2 + i] = reach;
+        y->dims[2 + i] = window(x->dims[2 + i], weight->dims[2 + i], a->stride[i], a->padding[i],
+                                a->dilation[i]);
+    }
+}
+
+static void build_conv2d(op_case *c) {
+    tri_conv2d_attr a;
+    tri_shape x, w, y;
+    draw_conv(c, &a, &x, &w, &y);
+    tri_value in[] = {numbers(c, x), numbers(c, w), {0}};
+    if (op_chance(c, 70)) in[2] = numbers(c, tri_shape_of(w.dims[0]));
+    add(c, &tri_op_conv2d, in, &a);
+}
+
+static void build_conv2d_grad(op_case *c) {
+    tri_conv2d_grad_attr a = {.has_bias = op_chance(c, 70)};
+    tri_shape x, w, y;
+    draw_conv(c, &a.conv, &x, &w, &y);
+    tri_value xv = numbers(c, x), wv = numbers(c, w), dy = numbers(c, y);
+    a.shape = w;
+    add(c, &tri_op_conv2d_grad_weight, (tri_value[]){xv, dy}, &a);
+    a.shape = x;
+    a.has_bias = false;
+    add(c, &tri_op_conv2d_grad_input, (tri_value[]){dy, wv}, &a);
+}
+
+static tri_shape linear_x(op_case *c, int64_t axes, int64_t *inputs) {
+    static const int64_t some[] = {1, 3, 10, 16, 17, 64, 100, 256};
+    tri_shape x = {.rank = 1, .dims = {op_draw(c, 1, 20)}};
+    if (axes == 1) {
+        if (op_chance(c, 20)) x.dims[x.rank++] = op_draw(c, 1, 5);
+        x.dims[x.rank++] = some[op_draw(c, 0, 7)];
+    }
+    for (int i = 0; axes > 1 && i < axes; i++)
+        x.dims[x.rank++] = i == 0 ? channels(c) : op_draw(c, 1, 6);
+    *inputs = 1;
+    for (int i = x.rank - (int)axes; i < x.rank; i++) *inputs *= x.dims[i];
+    return x;
+}
+
+static int64_t features(op_case *c) {
+    static const int64_t some[] = {1, 3, 10, 64, 64, 100, 128, 784};
+    return some[op_draw(c, 0, 7)];
+}
+
+static void build_linear(op_case *c) {
+    tri_linear_attr a = {.axes = op_chance(c, 60) ? 1 : op_draw(c, 2, 3), .slope = 0.125};
+    int64_t inputs, out = features(c);
+    tri_shape x = linear_x(c, a.axes, &inputs);
+    a.activation = op_draw(c, 0, 2);
+    tri_value in[] = {numbers(c, x), numbers(c, tri_shape_of(out, inputs)), {0}};
+    if (op_chance(c, 70)) in[2] = numbers(c, tri_shape_of(out));
+    add(c, &tri_op_linear, in, &a);
+}
+
+static void build_linear_grad(op_case *c) {
+    tri_linear_grad_attr a = {.axes = op_chance(c, 60) ? 1 : op_draw(c, 2, 3),
+                              .has_bias = op_chance(c, 70)};
+    int64_t inputs, out = features(c);
+    tri_shape x = linear_x(c, a.axes, &inputs), y = x;
+    y.rank -= (int)a.axes;
+    y.dims[y.rank++] = out;
+    tri_value xv = numbers(c, x), wv = numbers(c, tri_shape_of(out, inputs)), dy = numbers(c, y);
+    a.shape = tri_shape_of(out, inputs);
+    add(c, &tri_op_linear_grad_weight, (tri_value[]){xv, dy}, &a);
+    a.shape = x;
+    a.has_bias = false;
+    add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &a);
+}
+
+static void build_elementwise(op_case *c) {
+    tri_shape shape = any_shape(c);
+    tri_value a = numbers(c, shape), b = numbers(c, shape);
+    tri_leaky_relu_attr leaky = {.slope = 0.01};
+    tri_activation_grad_attr grad = {.activation = op_draw(c, 0, 2), .slope = 0.01};
+    switch (op_draw(c, 0, 3)) {
+    case 0:
+        add(c, &tri_op_relu, &a, NULL);
+        break;
+    case 1:
+        add(c, &tri_op_leaky_relu, &a, &leaky);
+        break;
+    case 2:
+        add(c, &tri_op_activation_grad, (tri_value[]){a, b}, &grad);
+        break;
+    default:
+        add(c, &tri_op_add, (tri_value[]){a, b}, NULL);
+    }
+}
+
+static void build_max_pool2d(op_case *c) {
+    tri_max_pool2d_attr a = {.relu = op_chance(c, 50), .key = 31};
+    bool usual = op_chance(c, 60); // 2 x 2
+    tri_shape x = image(c, op_draw(c, 1, 4), channels(c), 3), y = x;
+    for (int i = 0; i < 2; i++) {
+        a.kernel[i] = usual ? 2 : op_draw(c, 1, 3);
+        a.stride[i] = usual ? 2 : op_draw(c, 1, 3);
+        a.padding[i] = usual ? 0 : op_draw(c, 0, a.kernel[i] / 2);
+        y.dims[2 + i] = window(x.dims[2 + i], a.kernel[i], a.stride[i], a.padding[i], 1);
+    }
+    tri_value in[] = {numbers(c, x), {0}}, dy = numbers(c, y);
+    if (op_chance(c, 50)) {
+        a.dropout = op_chance(c, 10) ? 1 : 0.25;
+        in[1] = op_place(c);
+    }
+    tri_value pool = tri_node_add(c->graph, &tri_op_max_pool2d, in, 2, &a, "");
+    a.x_shape = x;
+    add(c, &tri_op_max_pool2d_grad, (tri_value[]){tri_node_output(c->graph, pool, 1), dy}, &a);
+}
+
+static void build_batch_norm(op_case *c) {
+    tri_batch_norm_attr a = {.eps = 1e-5, .relu = op_chance(c, 50)};
+    tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 2, 4), channels(c), 1)
+                                   : tri_shape_of(op_draw(c, 2, 9), op_draw(c, 1, 40));
+    tri_shape ch = tri_shape_of(x.dims[1]);
+    tri_value xv = numbers(c, x), weight = numbers(c, ch), bias = numbers(c, ch);
+    tri_value mean = op_numbers(c, ch, -0.5, 0.5), positive = op_numbers(c, ch, 0.5, 2);
+    if (op_chance(c, 50)) {
+        add(c, &tri_op_batch_norm, (tri_value[]){xv, weight, bias}, &a);
+        add(c, &tri_op_batch_norm_inference, (tri_value[]){xv, weight, bias, mean, positive}, &a);
+    } else {
+        tri_value y = numbers(c, x), dy = numbers(c, x);
+        add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
+    }
+}
+
+static void build_dropout(op_case *c) {
+    tri_dropout_attr a = {.p = (double)op_draw(c, 0, 10) / 10, .key = 77};
+    tri_shape shape = any_shape(c);
+    tri_value in[] = {numbers(c, shape), op_place(c)};
+    add(c, op_chance(c, 50) ? &tri_op_dropout : &tri_op_dropout_grad, in, &a);
+}
+
+static void build_log_softmax(op_case *c) {
+    tri_shape shape = any_shape(c);
+    tri_value y = op_numbers(c, shape, -4, 0), dy = numbers(c, shape);
+    if (op_chance(c, 50))
+        add(c, &tri_op_log_softmax, &y, NULL);
+    else
+        add(c, &tri_op_log_softmax_grad, (tri_value[]){y, dy}, NULL);
+}
+
+static void build_class_loss(op_case *c) {
+    int64_t n = op_draw(c, 1, 70), k = op_chance(c, 60) ? 10 : op_draw(c, 1, 40);
+    tri_value x = op_numbers(c, tri_shape_of(n, k), -5, 5), labels = op_labels(c, n, k);
+    tri_value seed = tri_scalar(c->graph, TRI_SCALAR_SEED);
+    tri_nll_loss_grad_attr a = {.shape = tri_shape_of(n, k), .dtype = TRI_F32};
+    add(c, &tri_op_nll_loss, (tri_value[]){x, labels}, NULL);
+    add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
+    add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
+    add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL);
+    add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
+}
+
+static void build_distance_loss(op_case *c) {
+    tri_shape shape = op_chance(c, 30) ? image(c, 3, 1, 1) : any_shape(c);
+    tri_value in[] = {numbers(c, shape), numbers(c, shape), tri_scalar(c->graph, TRI_SCALAR_SEED)};
+    add(c, &tri_op_mse_loss, in, NULL);
+    add(c, &tri_op_mse_loss_grad, in, NULL);
+    add(c, &tri_op_relative_l2_loss, in, NULL);
+    add(c, &tri_op_relative_l2_loss_grad, in, NULL);
+}
+
+static void build_update(op_case *c) {
+    tri_shape shape = tri_shape_of(op_chance(c, 50) ? op_draw(c, 1, 40) : op_draw(c, 100, 5000));
+    double decay = op_chance(c, 50) ? 0.01 : 0;
+    tri_sgd_attr sgd = {.momentum = 0.9, .weight_decay = decay, .nesterov = op_chance(c, 30)};
+    if (!sgd.nesterov && op_chance(c, 50)) sgd.dampening = 0.5;
+    if (!sgd.nesterov && op_chance(c, 30)) sgd.momentum = 0;
+    tri_adam_attr adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = decay};
+    adam.decoupled = op_chance(c, 50);
+    tri_adadelta_attr adadelta = {.rho = 0.9, .eps = 1e-6, .weight_decay = decay};
+    tri_value in[] = {numbers(c, shape), numbers(c, shape),
+                      op_step_scalars(c, (int)op_draw(c, 1, 3), op_chance(c, 15)),
+                      op_numbers(c, shape, 0, 1), op_numbers(c, shape, 0, 1)};
+    switch (op_draw(c, 0, 3)) {
+    case 0:
+        if (sgd.momentum == 0) in[3] = (tri_value){0};
+        add(c, &tri_op_sgd, in, &sgd);
+        break;
+    case 1:
+        add(c, &tri_op_adam, in, &adam);
+        break;
+    case 2:
+        add(c, &tri_op_adadelta, in, &adadelta);
+        break;
+    default:
+        add(c, &tri_op_moving_average, in, &(tri_moving_average_attr){0.1});
+    }
+}
+
+static tri_layout draw_layout(op_case *c) {
+    static const tri_layout some[] = {
+        {0},
+        {.block_count = 1, .block_axis = {1}, .block_size = {16}},
+        {.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 16}},
+        {.block_count = 1, .block_axis = {0}, .block_size = {16}, .order = {0, 2, 3, 1}},
+        {.order = {0, 2, 3, 1}},
+        {.block_count = 3, .block_axis = {0, 1, 0}, .block_size = {4, 8, 2}},
+    };
+    return some[op_draw(c, 0, 5)];
+}
+
+static void build_reorder(op_case *c) {
+    tri_value x =
+        tri_input(c->graph, "x", TRI_F32, image(c, op_draw(c, 1, 20), op_draw(c, 1, 40), 1));
+    c->sources[c->source_count++] = (op_source){x, OP_SOURCE_NUMBERS, -1, 1};
+    c->graph->values[x.id].layout = draw_layout(c);
+    tri_value y = tri_node_add(c->graph, &tri_op_reorder, &x, 1, NULL, "");
+    c->graph->values[y.id].layout = draw_layout(c);
+}
+
+// A whole small network with its backward pass, so that layouts meet. Leaky ReLU: a result near 0
+// that has another sign elsewhere would let gradients differ.
+static void build_network(op_case *c) {
+    tri_graph *g = c->graph;
+    int64_t n = op_draw(c, 1, 4), wide = 16 * op_draw(c, 1, 2), size = op_draw(c, 14, 20);
+    tri_value x = tri_input(g, "images", TRI_F32, tri_shape_of(n, 1, size, size));
+    c->sources[c->source_count++] = (op_source){x, OP_SOURCE_NUMBERS, 0, 1};
+    tri_conv2d_options conv = {.channels = wide, .kernel = 3, .padding = op_draw(c, 0, 1)};
+    tri_value h = tri_leaky_relu(g, tri_conv2d(g, "conv1", x, conv), 0.9);
+    conv.channels = 16 * op_draw(c, 1, 3);
+    h = tri_conv2d(g, "conv2", h, conv);
+    h = tri_max_pool2d(g, h, (tri_pool2d_options){.kernel = 2});
+    h = tri_dropout(g, "drop", h, 0.25);
+    h = tri_linear(g, "fc1", tri_flatten(g, h), 64);
+    h = tri_linear(g, "fc2", tri_leaky_relu(g, h, 0.9), 10);
+    tri_value labels = op_labels(c, n, 10);
+    op_place(c);
+    for (int i = 0; i < g->parameter_count; i++)
+        c->sources[c->source_count++] =
+            (op_source){g->parameters[i].value, OP_SOURCE_NUMBERS, -0.1, 0.1};
+    tri_loss(g, tri_cross_entropy(g, h, labels));
+    if (tri_pass_fuse(g) != TRI_OK || tri_pass_autodiff(g) != TRI_OK)
+        tri_graph_fail(g, "%s", tri_error_message());
+}
+
+const op_family op_families[] = {
+    {"conv2d", build_conv2d, 1e-4},
+    {"conv2d_grad", build_conv2d_grad, 1e-4},
+    {"linear", build_linear, 1e-5},
+    {"linear_grad", build_linear_grad, 1e-5},
+    {"elementwise", build_elementwise, 1e-6},
+    {"max_pool2d", build_max_pool2d, 1e-6},
+    {"batch_norm", build_batch_norm, 2e-5},
+    {"dropout", build_dropout, 1e-6},
+    {"log_softmax", build_log_softmax, 1e-5},
+    {"class losses", build_class_loss, 1e-5},
+    {"distance losses", build_distance_loss, 1e-5},
+    {"updates", build_update, 1e-5},
+    {"reorder", build_reorder, 0},
+    {"network", build_network, 1e-3},
+    {0},
+};
