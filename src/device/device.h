@@ -36,8 +36,8 @@ struct tri_kernel_def {
     // `in` holds the layouts that the inputs have now; the kernel overwrites them with those that
     // it wants (a reorder is put in between where they differ) and sets those of the outputs, which
     // are plain before. What it wants of a parameter that has no home yet becomes its home order,
-    // so it must be a function of the parameter's shape, type and the instruction set alone. NULL:
-    // all plain.
+    // so it must be a function of the parameter's shape, type and the instruction set alone. Who
+    // reads the outputs is among graph->ahead. NULL: all plain.
     void (*layouts)(const tri_device *device, const tri_graph *graph, const tri_node *node,
                     tri_layout *in, tri_layout *out);
     // Makes what `run` needs, once; all allocation happens here. NULL: nothing to make.

@@ -126,6 +126,8 @@ struct tri_graph {
     int value_count, value_capacity;
     tri_node *nodes; // in an order that may run
     int node_count, node_capacity;
+    const tri_node *ahead; // while the layout pass rebuilds the list: what it has yet to place
+    int ahead_count;
     tri_parameter_info *parameters;
     int parameter_count, parameter_capacity;
     tri_input_info *inputs;

@@ -79,9 +79,12 @@ tri_status tri_pass_layout(tri_graph *graph, const tri_device *device) {
     graph->nodes = NULL;
     graph->node_count = graph->node_capacity = 0;
     for (int i = 0; i < count; i++) {
+        graph->ahead = nodes + i + 1;
+        graph->ahead_count = count - i - 1;
         TRI_TRY(place_node(&r, nodes[i]));
         place_gradients(&r, &nodes[i]);
     }
+    graph->ahead = NULL;
     graph->phase = phase;
     graph->block = block;
     return tri_graph_verify(graph);

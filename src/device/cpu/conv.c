@@ -1,0 +1,299 @@
+// Convolutions by oneDNN.
+//
+// The home order of a weight [O, C/groups, kh, kw] is a rule on its shape:
+//   groups 1, C and O multiples of 16   OIhw16i16o, activations nChw16c        ("blocked")
+//   groups 1, C ≤ 3, O a multiple of 16 Ohwi16o, input plain, output nChw16c   ("blocked")
+//   groups 1, C a multiple of 16, O = 1 plain, input nChw16c, output plain     (conv_thin.c)
+//   everything else                     plain, by im2col and GEMM              ("plain")
+// Blocked convolutions use Winograd's F(4×4, 3×3) (Lavin and Gray, "Fast algorithms for
+// convolutional neural networks", CVPR 2016) when the kernel is 3×3 with stride and dilation 1 and
+// padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless the
+// attribute `direct` forbids it.
+#include "device/cpu/conv.h"
+
+#include <stdlib.h>
+
+enum { WINOGRAD_MIN_OUTPUT = 8 };
+
+conv_shape conv_shape_of(const tri_conv2d_attr *attr, const tri_shape *x, const tri_shape *weight,
+                         const tri_shape *y) {
+    conv_shape s = {.groups = attr->groups};
+    s.n = x->dims[0];
+    s.c = x->dims[1];
+    s.o = y->dims[1];
+    for (int i = 0; i < 2; i++) {
+        s.in[i] = x->dims[2 + i];
+        s.out[i] = y->dims[2 + i];
+        s.kernel[i] = weight->dims[2 + i];
+        s.stride[i] = attr->stride[i];
+        s.padding[i] = attr->padding[i];
+        s.dilation[i] = attr->dilation[i];
+    }
+    s.direct = attr->direct;
+    return s;
+}
+
+conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node) {
+    if (node->op == &tri_op_conv2d)
+        return conv_shape_of(node->attr, cpu_in_shape(graph, node, 0), cpu_in_shape(graph, node, 1),
+                             cpu_out_shape(graph, node, 0));
+    const tri_conv2d_grad_attr *attr = node->attr;
+    if (node->op == &tri_op_conv2d_grad_input)
+        return conv_shape_of(&attr->conv, &attr->shape, cpu_in_shape(graph, node, 1),
+                             cpu_in_shape(graph, node, 0));
+    return conv_shape_of(&attr->conv, cpu_in_shape(graph, node, 0), &attr->shape,
+                         cpu_in_shape(graph, node, 1));
+}
+
+bool conv_is_winograd(const conv_shape *s) {
+    bool fits = !s->direct && s->groups == 1 && s->c % CPU_BLOCK == 0 && s->o % CPU_BLOCK == 0;
+    for (int i = 0; i < 2; i++)
+        fits = fits && s->kernel[i] == 3 && s->stride[i] == 1 && s->dilation[i] == 1 &&
+               s->padding[i] <= 1 && s->out[i] >= WINOGRAD_MIN_OUTPUT;
+    return fits;
+}
+
+conv_formats conv_formats_of(const conv_shape *s) {
+    if (s->groups != 1 || s->o % CPU_BLOCK) return (conv_formats){0};
+    if (s->c % CPU_BLOCK == 0) return (conv_formats){CPU_NCHW16C, CPU_OIHW16I16O, CPU_NCHW16C};
+    if (s->c <= 3) return (conv_formats){CPU_PLAIN, CPU_OHWI16O, CPU_NCHW16C};
+    return (conv_formats){0};
+}
+
+typedef struct conv_mds {
+    dnnl_memory_desc_t x, weight, bias, y;
+    dnnl_dims_t stride, dilation, padding;
+} conv_mds;
+
+static tri_status mds_of(const conv_shape *s, conv_formats formats, bool bias, conv_mds *out) {
+    int64_t x[] = {s->n, s->c, s->in[0], s->in[1]}, y[] = {s->n, s->o, s->out[0], s->out[1]};
+    int64_t grouped[] = {s->groups, s->o / s->groups, s->c / s->groups, s->kernel[0], s->kernel[1]};
+    int64_t plain[] = {s->o, s->c, s->kernel[0], s->kernel[1]};
+    *out = (conv_mds){0};
+    TRI_TRY(cpu_format_md(formats.x, 4, x, &out->x));
+    TRI_TRY(cpu_format_md(formats.y, 4, y, &out->y));
+    if (s->groups > 1)
+        TRI_TRY(cpu_format_md(CPU_PLAIN, 5, grouped, &out->weight));
+    else
+        TRI_TRY(cpu_format_md(formats.weight, 4, plain, &out->weight));
+    if (bias) TRI_TRY(cpu_format_md(CPU_PLAIN, 1, &s->o, &out->bias));
+    for (int i = 0; i < 2; i++) {
+        out->stride[i] = s->stride[i];
+        out->dilation[i] = s->dilation[i] - 1;
+        out->padding[i] = s->padding[i];
+    }
+    return TRI_OK;
+}
+
+// The input that the last output reaches may end before the padding does.
+static void padding_after(const conv_shape *s, dnnl_dims_t out) {
+    for (int i = 0; i < 2; i++)
+        out[i] = (s->out[i] - 1) * s->stride[i] + (s->kernel[i] - 1) * s->dilation[i] + 1 -
+                 s->in[i] - s->padding[i];
+}
+
+tri_status conv_describe(const cpu_device *device, conv_task task, const conv_shape *s,
+                         conv_formats formats, bool bias, tri_activation activation, double slope,
+                         dnnl_primitive_desc_t *out) {
+    conv_mds m;
+    TRI_TRY(mds_of(s, formats, bias, &m));
+    dnnl_alg_kind_t alg = formats.weight == CPU_OIHW16I16O && conv_is_winograd(s)
+                              ? dnnl_convolution_winograd
+                              : dnnl_convolution_direct;
+    const dnnl_memory_desc_t *bias_md = bias ? &m.bias : NULL;
+    dnnl_dims_t after;
+    padding_after(s, after);
+    dnnl_convolution_desc_t forward, desc;
+    CPU_DNNL(dnnl_dilated_convolution_forward_desc_init(&forward, dnnl_forward_training, alg, &m.x,
+                                                        &m.weight, bias_md, &m.y, m.stride,
+                                                        m.dilation, m.padding, after));
+    desc = forward;
+    if (task == CONV_GRAD_INPUT)
+        CPU_DNNL(dnnl_dilated_convolution_backward_data_desc_init(
+            &desc, alg, &m.x, &m.weight, &m.y, m.stride, m.dilation, m.padding, after));
+    if (task == CONV_GRAD_WEIGHT)
+        CPU_DNNL(dnnl_dilated_convolution_backward_weights_desc_init(
+            &desc, alg, &m.x, &m.weight, bias_md, &m.y, m.stride, m.dilation, m.padding, after));
+    dnnl_primitive_attr_t attr;
+    TRI_TRY(
+        cpu_primitive_attr(task == CONV_FORWARD ? activation : TRI_ACTIVATION_NONE, slope, &attr));
+    dnnl_primitive_desc_t hint = NULL;
+    if (task != CONV_FORWARD)
+        dnnl_primitive_desc_create(&hint, &forward, NULL, device->engine, NULL);
+    dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, device->engine, hint);
+    if (hint) dnnl_primitive_desc_destroy(hint);
+    dnnl_primitive_attr_destroy(attr);
+    if (status == dnnl_success) return TRI_OK;
+    return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution: status %d", status);
+}
+
+static conv_task task_of(const tri_node *node) {
+    if (node->op == &tri_op_conv2d) return CONV_FORWARD;
+    return node->op == &tri_op_conv2d_grad_input ? CONV_GRAD_INPUT : CONV_GRAD_WEIGHT;
+}
+
+// The direct gradient of the input reads the weight transposed inside its blocks.
+static conv_formats formats_of_task(const conv_shape *s, conv_task task) {
+    conv_formats formats = conv_formats_of(s);
+    if (task == CONV_GRAD_INPUT && formats.weight == CPU_OIHW16I16O && !conv_is_winograd(s))
+        formats.weight = CPU_OIHW16O16I;
+    return formats;
+}
+
+static bool is_f32(const tri_graph *graph, const tri_node *node) {
+    return tri_value_get(graph, node->inputs[0])->dtype == TRI_F32;
+}
+
+static bool has_bias(const tri_node *node) {
+    if (node->op == &tri_op_conv2d) return tri_value_is(node->inputs[2]);
+    if (node->op == &tri_op_conv2d_grad_input) return false;
+    return ((const tri_conv2d_grad_attr *)node->attr)->has_bias;
+}
+
+static bool supports_formats(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                             bool blocked) {
+    if (!is_f32(graph, node)) return false;
+    conv_shape s = conv_shape_of_node(graph, node);
+    conv_formats formats = {0};
+    if (blocked) {
+        if (!cpu_of(device)->avx512) return false;
+        formats = formats_of_task(&s, task_of(node));
+        if (formats.weight == CPU_PLAIN) return false;
+    }
+    if (s.n == 0) return false;
+    dnnl_primitive_desc_t pd;
+    if (conv_describe(cpu_of(device), task_of(node), &s, formats, has_bias(node),
+                      TRI_ACTIVATION_NONE, 0, &pd) != TRI_OK)
+        return false;
+    bool fast = cpu_primitive_is_fast(pd);
+    dnnl_primitive_desc_destroy(pd);
+    return fast;
+}
+
+static bool supports_blocked(const tri_device *device, const tri_graph *graph,
+                             const tri_node *node) {
+    return supports_formats(device, graph, node, true);
+}
+
+static bool supports_plain(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    return supports_formats(device, graph, node, false);
+}
+
+void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out) {
+    tri_layout x = cpu_format_layout(formats.x), y = cpu_format_layout(formats.y);
+    tri_layout weight = cpu_format_layout(formats.weight);
+    switch (task_of(node)) {
+    case CONV_FORWARD:
+        in[0] = x;
+        in[1] = weight;
+        if (node->input_count > 2) in[2] = TRI_LAYOUT_PLAIN;
+        out[0] = y;
+        break;
+    case CONV_GRAD_INPUT:
+        in[0] = y;
+        in[1] = weight;
+        out[0] = x;
+        break;
+    case CONV_GRAD_WEIGHT:
+        in[0] = x;
+        in[1] = y;
+        out[0] = weight;
+        out[1] = TRI_LAYOUT_PLAIN;
+        break;
+    }
+}
+
+static void layouts_blocked(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                            tri_layout *in, tri_layout *out) {
+    conv_shape s = conv_shape_of_node(graph, node);
+    conv_set_layouts(node, formats_of_task(&s, task_of(node)), in, out);
+}
+
+typedef struct conv_state {
+    const cpu_device *device;
+    cpu_primitive primitive;
+    conv_task task;
+    bool bias;
+    double slope; // of a leaky ReLU that is applied after the primitive, when leaky is set
+    bool leaky;
+    int64_t y_count;
+} conv_state;
+
+static tri_status prepare_formats(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                  tri_kernel *kernel, bool blocked) {
+    static const int args[][4] = {
+        [CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS},
+        [CONV_GRAD_INPUT] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC, 0},
+        [CONV_GRAD_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
+                              DNNL_ARG_DIFF_BIAS},
+    };
+    cpu_use_threads(cpu_of(device));
+    conv_shape s = conv_shape_of_node(graph, node);
+    conv_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a convolution");
+    *state = (conv_state){.device = cpu_of(device), .task = task_of(node), .bias = has_bias(node)};
+    state->y_count = s.n * s.o * s.out[0] * s.out[1];
+    kernel->state = state;
+    conv_formats formats = {0};
+    if (blocked) formats = formats_of_task(&s, state->task);
+    tri_activation activation = TRI_ACTIVATION_NONE;
+    if (state->task == CONV_FORWARD) {
+        const tri_conv2d_attr *attr = node->attr;
+        activation = attr->activation;
+        state->slope = attr->slope;
+        state->leaky = activation == TRI_ACTIVATION_LEAKY_RELU && blocked && conv_is_winograd(&s);
+        if (state->leaky) activation = TRI_ACTIVATION_NONE; // Winograd's code knows only ReLU
+    }
+    dnnl_primitive_desc_t pd;
+    TRI_TRY(conv_describe(state->device, state->task, &s, formats, state->bias, activation,
+                          state->slope, &pd));
+    TRI_TRY(cpu_primitive_make(state->device, pd, args[state->task], 3 + state->bias,
+                               &state->primitive));
+    kernel->workspace_bytes = state->primitive.scratchpad_bytes;
+    return TRI_OK;
+}
+
+static tri_status prepare_blocked(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                  tri_kernel *kernel) {
+    return prepare_formats(device, graph, node, kernel, true);
+}
+
+static tri_status prepare_plain(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                tri_kernel *kernel) {
+    return prepare_formats(device, graph, node, kernel, false);
+}
+
+static tri_status conv_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const conv_state *state = kernel->state;
+    cpu_use_threads(state->device);
+    void *data[] = {args->in[0], args->in[1], args->out[0], NULL};
+    if (state->bias) data[3] = state->task == CONV_FORWARD ? args->in[2] : args->out[1];
+    TRI_TRY(cpu_primitive_run(&state->primitive, data, args->workspace));
+    if (state->leaky) cpu_leaky_relu(state->device, args->out[0], state->slope, state->y_count);
+    return TRI_OK;
+}
+
+static void conv_release(tri_kernel *kernel) {
+    conv_state *state = kernel->state;
+    if (!state) return;
+    cpu_primitive_release(&state->primitive);
+    free(state);
+}
+
+#define CONV_KERNEL(identifier, form)                                                              \
+    const tri_kernel_def cpu_##identifier##_##form = {                                             \
+        .op = &tri_op_##identifier,                                                                \
+        .name = "onednn-" #form,                                                                   \
+        .supports = supports_##form,                                                               \
+        .layouts = layouts_##form,                                                                 \
+        .prepare = prepare_##form,                                                                 \
+        .run = conv_run,                                                                           \
+        .release = conv_release,                                                                   \
+    };
+#define layouts_plain NULL
+CONV_KERNEL(conv2d, blocked)
+CONV_KERNEL(conv2d, plain)
+CONV_KERNEL(conv2d_grad_input, blocked)
+CONV_KERNEL(conv2d_grad_input, plain)
+CONV_KERNEL(conv2d_grad_weight, blocked)
+CONV_KERNEL(conv2d_grad_weight, plain)

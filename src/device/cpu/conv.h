@@ -1,0 +1,33 @@
+// What the kernels of convolutions share.
+#ifndef TRIREME_DEVICE_CPU_CONV_H
+#define TRIREME_DEVICE_CPU_CONV_H
+
+#include "device/cpu/internal.h"
+
+// Sizes of a convolution, those of height and width in pairs.
+typedef struct conv_shape {
+    int64_t n, c, o, groups;
+    int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
+    bool direct;
+} conv_shape;
+
+typedef struct conv_formats {
+    cpu_format x, weight, y;
+} conv_formats;
+
+typedef enum conv_task { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT } conv_task;
+
+// Of a node of any of the three ops.
+conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node);
+conv_shape conv_shape_of(const tri_conv2d_attr *attr, const tri_shape *x, const tri_shape *weight,
+                         const tri_shape *y);
+// The rules at the top of conv.c. All plain where no blocked form applies.
+conv_formats conv_formats_of(const conv_shape *s);
+bool conv_is_winograd(const conv_shape *s);
+void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out);
+// TRI_UNSUPPORTED when oneDNN has no such primitive.
+tri_status conv_describe(const cpu_device *device, conv_task task, const conv_shape *s,
+                         conv_formats formats, bool bias, tri_activation activation, double slope,
+                         dnnl_primitive_desc_t *out);
+
+#endif

@@ -1,0 +1,156 @@
+#include "device/cpu/internal.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "device/ref/ref.h"
+
+enum {
+    CPU_MAX_KERNELS = 256,
+    CPU_HUGE_PAGE_BYTES = 2 << 20,
+    CPU_SUM_CHUNK = 1 << 14,  // elements whose squares one piece of work sums
+    CPU_FLAT_GRAIN = 1 << 14, // elements below which a second thread does not pay
+};
+
+// Our kernels first, then those of `ref`; filled by the first cpu_open.
+static const tri_kernel_def *cpu_kernels[CPU_MAX_KERNELS];
+
+static void list_kernels(void) {
+    if (cpu_kernels[0]) return;
+    static const tri_kernel_def *const own[] = {
+#define X(name) &cpu_##name,
+        CPU_KERNEL_LIST(X)
+#undef X
+    };
+    int count = (int)(sizeof own / sizeof *own), total = count;
+    const tri_kernel_def *const *ref = tri_device_ref.kernels;
+    for (; ref[total - count]; total++) {
+        TRI_ASSERT(total + 1 < CPU_MAX_KERNELS);
+        cpu_kernels[total] = ref[total - count];
+    }
+    memcpy(cpu_kernels, own, sizeof own);
+}
+
+static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
+    list_kernels();
+    cpu_device *device = calloc(1, sizeof *device);
+    if (!device) return TRI_FAIL(TRI_NO_MEMORY, "no memory for the device cpu");
+    device->head.backend = &tri_device_cpu;
+    device->head.threads = config->threads ? config->threads : omp_get_max_threads();
+    device->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    cpu_use_threads(device);
+    dnnl_status_t status = dnnl_engine_create(&device->engine, dnnl_cpu, 0);
+    if (status == dnnl_success)
+        status = dnnl_stream_create(&device->stream, device->engine, dnnl_stream_default_flags);
+    *out = &device->head;
+    if (status == dnnl_success) return TRI_OK;
+    tri_device_cpu.close(&device->head);
+    return TRI_FAIL(TRI_INTERNAL, "oneDNN does not start: status %d", status);
+}
+
+static void cpu_close(tri_device *head) {
+    cpu_device *device = (cpu_device *)head;
+    if (!device) return;
+    if (device->stream) dnnl_stream_destroy(device->stream);
+    if (device->engine) dnnl_engine_destroy(device->engine);
+    free(device);
+}
+
+static tri_status cpu_alloc(tri_device *device, size_t size_bytes, void **out) {
+    // Large buffers take huge pages where the system has them: fewer misses of the TLB.
+    bool huge = size_bytes >= CPU_HUGE_PAGE_BYTES;
+    size_t alignment = huge ? CPU_HUGE_PAGE_BYTES : 64;
+    if (size_bytes > SIZE_MAX - alignment ||
+        posix_memalign(out, alignment, size_bytes ? size_bytes : 1))
+        return TRI_FAIL(TRI_NO_MEMORY, "the device cpu has no memory for %zu bytes", size_bytes);
+    if (huge) madvise(*out, size_bytes, MADV_HUGEPAGE);
+    memset(*out, 0, size_bytes);
+    return TRI_OK;
+}
+
+static void cpu_free(tri_device *device, void *memory) { free(memory); }
+
+static void cpu_copy(tri_device *device, void *to, const void *from, size_t size_bytes) {
+    memcpy(to, from, size_bytes);
+}
+
+typedef struct flat_job {
+    float *to;
+    const float *from;
+    int64_t count;
+    double *sums;
+} flat_job;
+
+static void zero_range(void *context, int64_t begin, int64_t end, int thread) {
+    flat_job *job = context;
+    memset((char *)job->to + begin, 0, (size_t)(end - begin));
+}
+
+static void cpu_zero(tri_device *device, void *memory, size_t size_bytes) {
+    flat_job job = {.to = memory};
+    cpu_parallel(cpu_of(device), (int64_t)size_bytes, CPU_FLAT_GRAIN * 4, zero_range, &job);
+}
+
+static void add_range(void *context, int64_t begin, int64_t end, int thread) {
+    flat_job *job = context;
+    float *restrict to = job->to;
+    const float *restrict from = job->from;
+    for (int64_t i = begin; i < end; i++) to[i] += from[i];
+}
+
+static void cpu_add(tri_device *device, float *to, const float *from, int64_t count) {
+    flat_job job = {.to = to, .from = from};
+    cpu_parallel(cpu_of(device), count, CPU_FLAT_GRAIN, add_range, &job);
+}
+
+// Eight partial sums in a fixed order, so that the compiler may use vectors and the bits do not
+// depend on who computes the chunk.
+static double chunk_sum(const float *values, int64_t count) {
+    double lane[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        for (int k = 0; k < 8; k++) lane[k] += (double)values[i + k] * (double)values[i + k];
+    for (; i < count; i++) lane[0] += (double)values[i] * (double)values[i];
+    double sum = 0;
+    for (int k = 0; k < 8; k++) sum += lane[k];
+    return sum;
+}
+
+static void square_range(void *context, int64_t begin, int64_t end, int thread) {
+    flat_job *job = context;
+    for (int64_t c = begin; c < end; c++) {
+        int64_t first = c * CPU_SUM_CHUNK, left = job->count - first;
+        job->sums[c] = chunk_sum(job->from + first, left < CPU_SUM_CHUNK ? left : CPU_SUM_CHUNK);
+    }
+}
+
+static double cpu_sum_of_squares(tri_device *device, const float *values, int64_t count) {
+    enum { ROUND = 256 }; // chunks at a time, their sums on the stack
+    double sums[ROUND], total = 0;
+    for (int64_t first = 0; first < count; first += (int64_t)ROUND * CPU_SUM_CHUNK) {
+        int64_t left = count - first, chunks = (left + CPU_SUM_CHUNK - 1) / CPU_SUM_CHUNK;
+        if (chunks > ROUND) chunks = ROUND;
+        flat_job job = {.from = values + first, .count = left, .sums = sums};
+        cpu_parallel(cpu_of(device), chunks, 2, square_range, &job);
+        for (int64_t c = 0; c < chunks; c++) total += sums[c];
+    }
+    return total;
+}
+
+const tri_device_backend tri_device_cpu = {
+    .name = "cpu",
+    .kernels = cpu_kernels,
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .copy_in = cpu_copy,
+    .copy_out = cpu_copy,
+    .zero = cpu_zero,
+    .add = cpu_add,
+    .sum_of_squares = cpu_sum_of_squares,
+    .host_memory = true,
+};

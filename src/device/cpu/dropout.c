@@ -1,0 +1,120 @@
+// Dropout on plain and on channel-blocked tensors, with the numbers of tri_philox_at.
+#include "device/cpu/simd.h"
+
+#include <stdlib.h>
+
+enum {
+    DROPOUT_STRETCH = 4096, // elements of a sample that one piece of work covers, of plain tensors
+};
+
+typedef struct dropout_state {
+    const cpu_device *device;
+    cpu_dropout dropout;
+    int64_t samples, elements; // elements: of a sample
+    int64_t places;            // of a plane of a blocked tensor; 0: plain
+} dropout_state;
+
+typedef struct dropout_job {
+    const dropout_state *state;
+    cpu_dropout dropout;
+    uint32_t first_sample;
+    const float *x;
+    float *y;
+    uint16_t *keep; // workspace: one plane's masks for each thread
+} dropout_job;
+
+static void plain_range(void *context, int64_t begin, int64_t end, int thread) {
+    const dropout_job *job = context;
+    int64_t elements = job->state->elements;
+    int64_t stretches = (elements + DROPOUT_STRETCH - 1) / DROPOUT_STRETCH;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t sample = i / stretches, first = i % stretches * DROPOUT_STRETCH;
+        int64_t count = elements - first < DROPOUT_STRETCH ? elements - first : DROPOUT_STRETCH;
+        int64_t offset = sample * elements + first;
+        cpu_dropout_plain(&job->dropout, job->first_sample + (uint32_t)sample, (uint64_t)first,
+                          count, job->x + offset, job->y + offset);
+    }
+}
+
+static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, int thread) {
+    const dropout_job *job = context;
+    int64_t places = job->state->places, plane = places * CPU_BLOCK;
+    int64_t blocks = job->state->elements / plane;
+    uint16_t *keep = job->keep + thread * places;
+    __m512 scale = _mm512_set1_ps(job->dropout.scale);
+    for (int64_t i = begin; i < end; i++) {
+        uint32_t sample = job->first_sample + (uint32_t)(i / blocks);
+        cpu_dropout_block_masks(&job->dropout, sample, (uint64_t)(i % blocks * plane), places,
+                                keep);
+        const float *x = job->x + i * plane;
+        float *y = job->y + i * plane;
+        for (int64_t p = 0; p < places; p++)
+            _mm512_storeu_ps(
+                y + p * CPU_BLOCK,
+                _mm512_mul_ps(_mm512_maskz_loadu_ps(keep[p], x + p * CPU_BLOCK), scale));
+    }
+}
+
+static void dropout_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                            tri_layout *in, tri_layout *out) {
+    if (!cpu_layout_is(&in[0], CPU_NCHW16C) || cpu_in_shape(graph, node, 0)->rank != 4)
+        in[0] = TRI_LAYOUT_PLAIN;
+    in[1] = TRI_LAYOUT_PLAIN;
+    out[0] = in[0];
+}
+
+static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                  tri_kernel *kernel) {
+    const tri_dropout_attr *attr = node->attr;
+    const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
+    dropout_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for dropout");
+    *state = (dropout_state){.device = cpu_of(device),
+                             .dropout = cpu_dropout_of(attr->p, attr->key),
+                             .samples = x->shape.dims[0],
+                             .elements = 1};
+    for (int i = 1; i < x->shape.rank; i++) state->elements *= x->shape.dims[i];
+    if (!tri_layout_is_plain(&x->layout)) {
+        state->places = x->shape.dims[2] * x->shape.dims[3];
+        kernel->workspace_bytes = (size_t)state->places * device->threads * sizeof(uint16_t);
+    }
+    kernel->state = state;
+    return TRI_OK;
+}
+
+static tri_status dropout_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const dropout_state *state = kernel->state;
+    const int64_t *position = args->in[1];
+    dropout_job job = {.state = state,
+                       .dropout = state->dropout,
+                       .first_sample = (uint32_t)position[1],
+                       .x = args->in[0],
+                       .y = args->out[0],
+                       .keep = args->workspace};
+    job.dropout.step = (uint64_t)position[0];
+    if (state->places) {
+        int64_t plane = state->places * CPU_BLOCK;
+        cpu_parallel(state->device, state->samples * state->elements / plane, 8, blocked_range,
+                     &job);
+    } else {
+        int64_t stretches = (state->elements + DROPOUT_STRETCH - 1) / DROPOUT_STRETCH;
+        int64_t grain = state->elements < 256 ? 64 : 8;
+        cpu_parallel(state->device, state->samples * stretches, grain, plain_range, &job);
+    }
+    return TRI_OK;
+}
+
+static void dropout_release(tri_kernel *kernel) { free(kernel->state); }
+
+#define DROPOUT_KERNEL(identifier, opname)                                                         \
+    const tri_kernel_def cpu_##identifier = {                                                      \
+        .op = &tri_op_##opname,                                                                    \
+        .name = "avx512",                                                                          \
+        .supports = cpu_has_avx512_f32,                                                            \
+        .layouts = dropout_layouts,                                                                \
+        .prepare = dropout_prepare,                                                                \
+        .run = dropout_run,                                                                        \
+        .release = dropout_release,                                                                \
+    };
+DROPOUT_KERNEL(dropout_forward, dropout)
+DROPOUT_KERNEL(dropout_backward, dropout_grad)

@@ -1,0 +1,130 @@
+// What the files of this room share: the device, formats, oneDNN primitives, parallel loops.
+#ifndef TRIREME_DEVICE_CPU_INTERNAL_H
+#define TRIREME_DEVICE_CPU_INTERNAL_H
+
+#include "device/cpu/cpu.h"
+#include "ops/ops.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+typedef struct cpu_device {
+    tri_device head;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    bool avx512; // F, BW, DQ and VL
+} cpu_device;
+
+static inline const cpu_device *cpu_of(const tri_device *device) {
+    return (const cpu_device *)device;
+}
+
+// The orders in memory that the kernels know. None of them ever has padding: a blocked one is
+// chosen only where the blocks divide the axes.
+typedef enum cpu_format {
+    CPU_PLAIN,
+    CPU_NCHW16C,    // activations
+    CPU_OIHW16I16O, // weights of blocked convolutions
+    CPU_OIHW16O16I, // … as the direct gradient of the input wants them
+    CPU_OHWI16O,    // weights of convolutions from 1 to 3 channels
+    CPU_OI16I64O,   // weights of linear layers, [out, in]
+} cpu_format;
+enum { CPU_BLOCK = 16 }; // floats in a vector, channels in a block
+
+tri_layout cpu_format_layout(cpu_format format);
+// A tensor of `rank` axes as oneDNN sees it.
+tri_status cpu_format_md(cpu_format format, int rank, const int64_t *dims, dnnl_memory_desc_t *out);
+bool cpu_layout_is(const tri_layout *layout, cpu_format format);
+
+// Turns a failure of oneDNN into TRI_INTERNAL with the call's text.
+#define CPU_DNNL(call)                                                                             \
+    do {                                                                                           \
+        dnnl_status_t cpu_dnnl_status_ = (call);                                                   \
+        if (cpu_dnnl_status_ != dnnl_success)                                                      \
+            return TRI_FAIL(TRI_INTERNAL, "oneDNN failed with status %d: %s", cpu_dnnl_status_,    \
+                            #call);                                                                \
+    } while (0)
+
+enum { CPU_MAX_ARGS = 6 };
+
+// A primitive with its memory objects; data and scratchpad are handed over at each run.
+typedef struct cpu_primitive {
+    dnnl_primitive_t primitive;
+    dnnl_stream_t stream;
+    dnnl_exec_arg_t args[CPU_MAX_ARGS + 1]; // the last one is the scratchpad
+    int count;
+    size_t scratchpad_bytes;
+} cpu_primitive;
+
+// `args` are DNNL_ARG_… in the order in which `data` is given to cpu_primitive_run. Takes `pd`
+// over, also on failure.
+tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd, const int *args,
+                              int count, cpu_primitive *out);
+tri_status cpu_primitive_run(const cpu_primitive *primitive, void *const *data, void *scratchpad);
+void cpu_primitive_release(cpu_primitive *primitive); // a zeroed one is allowed
+// Attributes with the user's scratchpad, and an activation as post-op unless it is none.
+tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out);
+// False for the plain reference code of oneDNN, which is slower than ours.
+bool cpu_primitive_is_fast(const_dnnl_primitive_desc_t pd);
+
+// Makes the calling thread's parallel regions, ours and oneDNN's, as wide as the device says.
+void cpu_use_threads(const cpu_device *device);
+
+// Calls `range` on parts of [0, count), one for each thread, the same parts every time; a part may
+// be empty. A job of less than 2 × `grain` items stays on one thread. `thread` counts from 0.
+typedef void (*cpu_range)(void *context, int64_t begin, int64_t end, int thread);
+void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
+                  void *context);
+
+// Functions with this run only on a device with avx512 set.
+#define CPU_AVX512                                                                                 \
+    __attribute__((                                                                                \
+        target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2,prefer-vector-width=512")))
+
+// Leaky ReLU in place (device with avx512).
+void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64_t count);
+
+// What every `supports` of an own kernel asks first.
+bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);
+// A kernel's layouts where all tensors of the first input's shape lie as that input does, and all
+// others are plain.
+void cpu_layouts_of_first(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                          tri_layout *in, tri_layout *out);
+const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input);
+const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output);
+
+#define CPU_KERNEL_LIST(X)                                                                         \
+    X(conv2d_blocked)                                                                              \
+    X(conv2d_thin)                                                                                 \
+    X(conv2d_plain)                                                                                \
+    X(conv2d_grad_input_blocked)                                                                   \
+    X(conv2d_grad_input_thin)                                                                      \
+    X(conv2d_grad_input_plain)                                                                     \
+    X(conv2d_grad_weight_blocked)                                                                  \
+    X(conv2d_grad_weight_thin)                                                                     \
+    X(conv2d_grad_weight_plain)                                                                    \
+    X(linear_forward)                                                                              \
+    X(linear_grad_input)                                                                           \
+    X(linear_grad_weight)                                                                          \
+    X(max_pool2d_blocked)                                                                          \
+    X(max_pool2d_grad_blocked)                                                                     \
+    X(batch_norm_blocked)                                                                          \
+    X(batch_norm_inference_blocked)                                                                \
+    X(batch_norm_grad_blocked)                                                                     \
+    X(dropout_forward)                                                                             \
+    X(dropout_backward)                                                                            \
+    X(relu_flat)                                                                                   \
+    X(leaky_relu_flat)                                                                             \
+    X(activation_grad_flat)                                                                        \
+    X(add_flat)                                                                                    \
+    X(mse_loss_flat)                                                                               \
+    X(mse_loss_grad_flat)                                                                          \
+    X(sgd_flat)                                                                                    \
+    X(adam_flat)                                                                                   \
+    X(adadelta_flat)                                                                               \
+    X(reorder_dnnl)
+
+#define X(name) extern const tri_kernel_def cpu_##name;
+CPU_KERNEL_LIST(X)
+#undef X
+
+#endif

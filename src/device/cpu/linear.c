@@ -1,0 +1,174 @@
+// Linear layers by oneDNN: y = x·Wᵀ + b with x [rows, in], W [out, in], y [rows, out].
+//
+// The home order of W is a rule on its shape: blocks of 16 inputs × 64 outputs (AB16b64a) when out
+// is a multiple of 64 and in one of 16, else plain. All three products then read and write W as it
+// lies, for any number of rows. x and y are plain.
+#include "device/cpu/internal.h"
+
+#include <stdlib.h>
+
+typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT } linear_task;
+
+typedef struct linear_shape {
+    int64_t rows, in, out;
+} linear_shape;
+
+static linear_task task_of(const tri_node *node) {
+    if (node->op == &tri_op_linear) return LINEAR_FORWARD;
+    return node->op == &tri_op_linear_grad_input ? LINEAR_GRAD_INPUT : LINEAR_GRAD_WEIGHT;
+}
+
+static linear_shape shape_of(const tri_graph *graph, const tri_node *node) {
+    const tri_shape *weight, *y;
+    switch (task_of(node)) {
+    case LINEAR_FORWARD:
+        weight = cpu_in_shape(graph, node, 1);
+        y = cpu_out_shape(graph, node, 0);
+        break;
+    case LINEAR_GRAD_INPUT:
+        weight = cpu_in_shape(graph, node, 1);
+        y = cpu_in_shape(graph, node, 0);
+        break;
+    default:
+        weight = &((const tri_linear_grad_attr *)node->attr)->shape;
+        y = cpu_in_shape(graph, node, 1);
+        break;
+    }
+    linear_shape s = {.rows = 1, .out = weight->dims[0], .in = 1};
+    for (int i = 1; i < weight->rank; i++) s.in *= weight->dims[i];
+    for (int i = 0; i + 1 < y->rank; i++) s.rows *= y->dims[i];
+    return s;
+}
+
+static cpu_format weight_format(const tri_device *device, const linear_shape *s) {
+    bool blocked = cpu_of(device)->avx512 && s->out % 64 == 0 && s->in % 16 == 0;
+    return blocked ? CPU_OI16I64O : CPU_PLAIN;
+}
+
+static bool has_bias(const tri_node *node) {
+    if (node->op == &tri_op_linear) return tri_value_is(node->inputs[2]);
+    if (node->op == &tri_op_linear_grad_input) return false;
+    return ((const tri_linear_grad_attr *)node->attr)->has_bias;
+}
+
+static tri_status describe(const cpu_device *device, linear_task task, const linear_shape *s,
+                           cpu_format format, bool bias, tri_activation activation, double slope,
+                           dnnl_primitive_desc_t *out) {
+    dnnl_memory_desc_t x, weight, bias_md, y;
+    TRI_TRY(cpu_format_md(CPU_PLAIN, 2, (int64_t[]){s->rows, s->in}, &x));
+    TRI_TRY(cpu_format_md(format, 2, (int64_t[]){s->out, s->in}, &weight));
+    TRI_TRY(cpu_format_md(CPU_PLAIN, 1, &s->out, &bias_md));
+    TRI_TRY(cpu_format_md(CPU_PLAIN, 2, (int64_t[]){s->rows, s->out}, &y));
+    const dnnl_memory_desc_t *b = bias ? &bias_md : NULL;
+    dnnl_inner_product_desc_t forward, desc;
+    CPU_DNNL(
+        dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, &x, &weight, b, &y));
+    desc = forward;
+    if (task == LINEAR_GRAD_INPUT)
+        CPU_DNNL(dnnl_inner_product_backward_data_desc_init(&desc, &x, &weight, &y));
+    if (task == LINEAR_GRAD_WEIGHT)
+        CPU_DNNL(dnnl_inner_product_backward_weights_desc_init(&desc, &x, &weight, b, &y));
+    dnnl_primitive_attr_t attr;
+    TRI_TRY(cpu_primitive_attr(activation, slope, &attr));
+    dnnl_primitive_desc_t hint = NULL;
+    if (task != LINEAR_FORWARD)
+        dnnl_primitive_desc_create(&hint, &forward, NULL, device->engine, NULL);
+    dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, device->engine, hint);
+    if (hint) dnnl_primitive_desc_destroy(hint);
+    dnnl_primitive_attr_destroy(attr);
+    if (status == dnnl_success) return TRI_OK;
+    return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such inner product: status %d", status);
+}
+
+static bool linear_supports(const tri_device *device, const tri_graph *graph,
+                            const tri_node *node) {
+    if (tri_value_get(graph, node->inputs[0])->dtype != TRI_F32) return false;
+    linear_shape s = shape_of(graph, node);
+    if (s.rows == 0) return false;
+    dnnl_primitive_desc_t pd;
+    if (describe(cpu_of(device), task_of(node), &s, weight_format(device, &s), has_bias(node),
+                 TRI_ACTIVATION_NONE, 0, &pd) != TRI_OK)
+        return false;
+    bool fast = cpu_primitive_is_fast(pd);
+    dnnl_primitive_desc_destroy(pd);
+    return fast;
+}
+
+static void linear_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                           tri_layout *in, tri_layout *out) {
+    linear_shape s = shape_of(graph, node);
+    tri_layout weight = cpu_format_layout(weight_format(device, &s));
+    for (int i = 0; i < node->input_count; i++) in[i] = TRI_LAYOUT_PLAIN;
+    for (int i = 0; i < node->output_count; i++) out[i] = TRI_LAYOUT_PLAIN;
+    if (task_of(node) == LINEAR_GRAD_WEIGHT)
+        out[0] = weight;
+    else
+        in[1] = weight;
+}
+
+typedef struct linear_state {
+    const cpu_device *device;
+    cpu_primitive primitive;
+    linear_task task;
+    bool bias;
+} linear_state;
+
+static tri_status linear_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    static const int args[][4] = {
+        [LINEAR_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS},
+        [LINEAR_GRAD_INPUT] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC, 0},
+        [LINEAR_GRAD_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
+                                DNNL_ARG_DIFF_BIAS},
+    };
+    cpu_use_threads(cpu_of(device));
+    linear_shape s = shape_of(graph, node);
+    linear_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a linear layer");
+    *state =
+        (linear_state){.device = cpu_of(device), .task = task_of(node), .bias = has_bias(node)};
+    kernel->state = state;
+    tri_activation activation = TRI_ACTIVATION_NONE;
+    double slope = 0;
+    if (state->task == LINEAR_FORWARD) {
+        const tri_linear_attr *attr = node->attr;
+        activation = attr->activation;
+        slope = attr->slope;
+    }
+    dnnl_primitive_desc_t pd;
+    TRI_TRY(describe(state->device, state->task, &s, weight_format(device, &s), state->bias,
+                     activation, slope, &pd));
+    TRI_TRY(cpu_primitive_make(state->device, pd, args[state->task], 3 + state->bias,
+                               &state->primitive));
+    kernel->workspace_bytes = state->primitive.scratchpad_bytes;
+    return TRI_OK;
+}
+
+static tri_status linear_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const linear_state *state = kernel->state;
+    cpu_use_threads(state->device);
+    void *data[] = {args->in[0], args->in[1], args->out[0], NULL};
+    if (state->bias) data[3] = state->task == LINEAR_FORWARD ? args->in[2] : args->out[1];
+    return cpu_primitive_run(&state->primitive, data, args->workspace);
+}
+
+static void linear_release(tri_kernel *kernel) {
+    linear_state *state = kernel->state;
+    if (!state) return;
+    cpu_primitive_release(&state->primitive);
+    free(state);
+}
+
+#define LINEAR_KERNEL(identifier, opname)                                                          \
+    const tri_kernel_def cpu_##identifier = {                                                      \
+        .op = &tri_op_##opname,                                                                    \
+        .name = "onednn",                                                                          \
+        .supports = linear_supports,                                                               \
+        .layouts = linear_layouts,                                                                 \
+        .prepare = linear_prepare,                                                                 \
+        .run = linear_run,                                                                         \
+        .release = linear_release,                                                                 \
+    };
+LINEAR_KERNEL(linear_forward, linear)
+LINEAR_KERNEL(linear_grad_input, linear_grad_input)
+LINEAR_KERNEL(linear_grad_weight, linear_grad_weight)

@@ -1,0 +1,294 @@
+// Batch norm of nChw16c tensors with ReLU folded in.
+//
+// Sums are taken in f32 over stretches of one plane, in f64 beyond, and joined over the samples in
+// their order (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+// sample variances", 1979): the bits do not depend on the number of threads.
+#include "device/cpu/internal.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { NORM_STRETCH = 64 }; // places whose values are summed in f32
+
+typedef struct norm_state {
+    const cpu_device *device;
+    int64_t samples, channels, blocks, places;
+    double eps;
+    bool relu;
+} norm_state;
+
+typedef struct norm_job {
+    const norm_state *state;
+    const float *x, *y, *dy;
+    float *out;
+    const float *mean;
+    double *first, *second;             // [samples][channels]: of each plane
+    const float *scale, *shift, *slope; // [channels], of the elementwise pass
+} norm_job;
+
+typedef struct norm_sum {
+    __m512d low, high; // of channels 0 to 7 and 8 to 15
+} norm_sum;
+
+static CPU_AVX512 inline norm_sum sum_add(norm_sum sum, __m512 values) {
+    sum.low = _mm512_add_pd(sum.low, _mm512_cvtps_pd(_mm512_castps512_ps256(values)));
+    sum.high = _mm512_add_pd(sum.high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(values, 1)));
+    return sum;
+}
+
+static CPU_AVX512 inline void sum_store(norm_sum sum, double *to) {
+    _mm512_storeu_pd(to, sum.low);
+    _mm512_storeu_pd(to + 8, sum.high);
+}
+
+static CPU_AVX512 inline norm_sum sum_zero(void) {
+    return (norm_sum){_mm512_setzero_pd(), _mm512_setzero_pd()};
+}
+
+// first: the plane's mean; second: its sum of squared deviations.
+static CPU_AVX512 void moments_range(void *context, int64_t begin, int64_t end, int thread) {
+    const norm_job *job = context;
+    int64_t places = job->state->places;
+    for (int64_t i = begin; i < end; i++) {
+        const float *x = job->x + i * places * CPU_BLOCK;
+        double *first = job->first + i * CPU_BLOCK, *second = job->second + i * CPU_BLOCK;
+        norm_sum sum = sum_zero(), squares = sum_zero();
+        for (int64_t p = 0; p < places; p += NORM_STRETCH) {
+            __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+            int64_t stop = p + NORM_STRETCH < places ? p + NORM_STRETCH : places;
+            for (int64_t q = p; q < stop; q++)
+                part[q & 1] = _mm512_add_ps(part[q & 1], _mm512_loadu_ps(x + q * CPU_BLOCK));
+            sum = sum_add(sum, _mm512_add_ps(part[0], part[1]));
+        }
+        sum_store(sum, first);
+        float rounded[CPU_BLOCK];
+        for (int c = 0; c < CPU_BLOCK; c++) rounded[c] = (float)(first[c] /= (double)places);
+        __m512 mean = _mm512_loadu_ps(rounded);
+        for (int64_t p = 0; p < places; p += NORM_STRETCH) {
+            __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+            int64_t stop = p + NORM_STRETCH < places ? p + NORM_STRETCH : places;
+            for (int64_t q = p; q < stop; q++) {
+                __m512 d = _mm512_sub_ps(_mm512_loadu_ps(x + q * CPU_BLOCK), mean);
+                part[q & 1] = _mm512_fmadd_ps(d, d, part[q & 1]);
+            }
+            squares = sum_add(squares, _mm512_add_ps(part[0], part[1]));
+        }
+        sum_store(squares, second);
+        for (int c = 0; c < CPU_BLOCK; c++) {
+            double error = first[c] - (double)rounded[c]; // the mean was rounded to f32
+            second[c] -= (double)places * error * error;
+        }
+    }
+}
+
+// out = x · scale + shift, cut off by ReLU.
+static CPU_AVX512 void affine_range(void *context, int64_t begin, int64_t end, int thread) {
+    const norm_job *job = context;
+    const norm_state *s = job->state;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t channel = i % s->blocks * CPU_BLOCK;
+        __m512 scale = _mm512_loadu_ps(job->scale + channel);
+        __m512 shift = _mm512_loadu_ps(job->shift + channel);
+        const float *x = job->x + i * s->places * CPU_BLOCK;
+        float *y = job->out + i * s->places * CPU_BLOCK;
+        for (int64_t p = 0; p < s->places; p++) {
+            __m512 value = _mm512_fmadd_ps(_mm512_loadu_ps(x + p * CPU_BLOCK), scale, shift);
+            // Of a NaN and zero, the second operand is the result: NaN stays.
+            if (s->relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);
+            _mm512_storeu_ps(y + p * CPU_BLOCK, value);
+        }
+    }
+}
+
+static CPU_AVX512 inline __m512 cut_gradient(const norm_job *job, int64_t offset) {
+    __m512 dy = _mm512_loadu_ps(job->dy + offset);
+    if (!job->state->relu) return dy;
+    __mmask16 on =
+        _mm512_cmp_ps_mask(_mm512_loadu_ps(job->y + offset), _mm512_setzero_ps(), _CMP_GT_OQ);
+    return _mm512_maskz_mov_ps(on, dy);
+}
+
+// first: the plane's sum of dy; second: of dy · (x − mean).
+static CPU_AVX512 void gradient_sums_range(void *context, int64_t begin, int64_t end, int thread) {
+    const norm_job *job = context;
+    const norm_state *s = job->state;
+    for (int64_t i = begin; i < end; i++) {
+        __m512 mean = _mm512_loadu_ps(job->mean + i % s->blocks * CPU_BLOCK);
+        norm_sum sum = sum_zero(), product = sum_zero();
+        for (int64_t p = 0; p < s->places; p += NORM_STRETCH) {
+            __m512 part = _mm512_setzero_ps(), cross = _mm512_setzero_ps();
+            int64_t stop = p + NORM_STRETCH < s->places ? p + NORM_STRETCH : s->places;
+            for (int64_t q = p; q < stop; q++) {
+                int64_t offset = (i * s->places + q) * CPU_BLOCK;
+                __m512 dy = cut_gradient(job, offset);
+                part = _mm512_add_ps(part, dy);
+                cross = _mm512_fmadd_ps(dy, _mm512_sub_ps(_mm512_loadu_ps(job->x + offset), mean),
+                                        cross);
+            }
+            sum = sum_add(sum, part);
+            product = sum_add(product, cross);
+        }
+        sum_store(sum, job->first + i * CPU_BLOCK);
+        sum_store(product, job->second + i * CPU_BLOCK);
+    }
+}
+
+// out = scale · dy + slope · (x − mean) + shift
+static CPU_AVX512 void gradient_range(void *context, int64_t begin, int64_t end, int thread) {
+    const norm_job *job = context;
+    const norm_state *s = job->state;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t channel = i % s->blocks * CPU_BLOCK;
+        __m512 mean = _mm512_loadu_ps(job->mean + channel);
+        __m512 scale = _mm512_loadu_ps(job->scale + channel);
+        __m512 slope = _mm512_loadu_ps(job->slope + channel);
+        __m512 shift = _mm512_loadu_ps(job->shift + channel);
+        for (int64_t p = 0; p < s->places; p++) {
+            int64_t offset = (i * s->places + p) * CPU_BLOCK;
+            __m512 h = _mm512_sub_ps(_mm512_loadu_ps(job->x + offset), mean);
+            __m512 value = _mm512_fmadd_ps(slope, h, shift);
+            value = _mm512_fmadd_ps(scale, cut_gradient(job, offset), value);
+            _mm512_storeu_ps(job->out + offset, value);
+        }
+    }
+}
+
+static bool norm_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    const tri_shape *x = cpu_in_shape(graph, node, 0);
+    return cpu_has_avx512_f32(device, graph, node) && x->rank == 4 && x->dims[1] % CPU_BLOCK == 0 &&
+           tri_shape_count(x) > 0;
+}
+
+static void norm_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                         tri_layout *in, tri_layout *out) {
+    in[0] = cpu_format_layout(CPU_NCHW16C);
+    cpu_layouts_of_first(device, graph, node, in, out);
+}
+
+static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    const tri_batch_norm_attr *attr = node->attr;
+    const tri_shape *x = cpu_in_shape(graph, node, 0);
+    norm_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for batch norm");
+    *state = (norm_state){.device = cpu_of(device),
+                          .samples = x->dims[0],
+                          .channels = x->dims[1],
+                          .blocks = x->dims[1] / CPU_BLOCK,
+                          .places = x->dims[2] * x->dims[3],
+                          .eps = attr->eps,
+                          .relu = attr->relu};
+    kernel->state = state;
+    size_t vectors = 3 * (size_t)state->channels * sizeof(float);
+    size_t sums = 2 * (size_t)(state->samples * state->channels) * sizeof(double);
+    kernel->workspace_bytes = sums + vectors;
+    return TRI_OK;
+}
+
+static norm_job job_of(const norm_state *s, const tri_kernel_args *args) {
+    double *sums = args->workspace;
+    int64_t count = s->samples * s->channels;
+    const float *vectors = (const float *)(sums + 2 * count);
+    return (norm_job){.state = s,
+                      .x = args->in[0],
+                      .out = args->out[0],
+                      .first = sums,
+                      .second = sums + count,
+                      .scale = vectors,
+                      .shift = vectors + s->channels,
+                      .slope = vectors + 2 * s->channels};
+}
+
+static void each_plane(const norm_state *s, cpu_range range, norm_job *job) {
+    int64_t grain = 1 + 1024 / s->places;
+    cpu_parallel(s->device, s->samples * s->blocks, grain, range, job);
+}
+
+static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    const float *weight = args->in[1], *bias = args->in[2];
+    float *mean_out = args->out[1], *inv_std_out = args->out[2];
+    float *mean_sum = args->out[3], *var_sum = args->out[4];
+    norm_job job = job_of(s, args);
+    float *scale = (float *)job.scale, *shift = (float *)job.shift;
+    each_plane(s, moments_range, &job);
+    double m = (double)s->places, all = m * (double)s->samples;
+    for (int64_t c = 0; c < s->channels; c++) {
+        double mean = job.first[c], squares = job.second[c];
+        for (int64_t n = 1; n < s->samples; n++) {
+            double delta = job.first[n * s->channels + c] - mean, k = (double)n;
+            mean += delta / (k + 1);
+            squares += job.second[n * s->channels + c] + delta * delta * m * k / (k + 1);
+        }
+        double inv_std = 1 / sqrt(squares / all + s->eps);
+        mean_out[c] = (float)mean;
+        inv_std_out[c] = (float)inv_std;
+        mean_sum[c] = (float)(mean * (double)s->samples);
+        var_sum[c] = (float)(squares / (all - 1) * (double)s->samples);
+        scale[c] = (float)(weight[c] * inv_std);
+        shift[c] = (float)(bias[c] - mean * inv_std * weight[c]);
+    }
+    each_plane(s, affine_range, &job);
+    return TRI_OK;
+}
+
+static tri_status inference_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    const float *weight = args->in[1], *bias = args->in[2];
+    const float *mean = args->in[3], *variance = args->in[4];
+    norm_job job = job_of(s, args);
+    float *scale = (float *)job.scale, *shift = (float *)job.shift;
+    for (int64_t c = 0; c < s->channels; c++) {
+        double inv_std = 1 / sqrt(variance[c] + s->eps);
+        scale[c] = (float)(weight[c] * inv_std);
+        shift[c] = (float)(bias[c] - mean[c] * inv_std * weight[c]);
+    }
+    each_plane(s, affine_range, &job);
+    return TRI_OK;
+}
+
+static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    const float *weight = args->in[3], *inv_std = args->in[5];
+    float *dweight = args->out[1], *dbias = args->out[2];
+    norm_job job = job_of(s, args);
+    job.y = args->in[1];
+    job.dy = args->in[2];
+    job.mean = args->in[4];
+    float *scale = (float *)job.scale, *shift = (float *)job.shift, *slope = (float *)job.slope;
+    each_plane(s, gradient_sums_range, &job);
+    double all = (double)s->places * (double)s->samples;
+    for (int64_t c = 0; c < s->channels; c++) {
+        double sum = 0, product = 0;
+        for (int64_t n = 0; n < s->samples; n++) {
+            sum += job.first[n * s->channels + c];
+            product += job.second[n * s->channels + c];
+        }
+        product *= inv_std[c];
+        double factor = (double)weight[c] * inv_std[c];
+        dbias[c] = (float)sum;
+        dweight[c] = (float)product;
+        scale[c] = (float)factor;
+        shift[c] = (float)(-factor * sum / all);
+        slope[c] = (float)(-factor * product * inv_std[c] / all);
+    }
+    each_plane(s, gradient_range, &job);
+    return TRI_OK;
+}
+
+static void norm_release(tri_kernel *kernel) { free(kernel->state); }
+
+#define NORM_KERNEL(identifier, runs)                                                              \
+    const tri_kernel_def cpu_##identifier##_blocked = {                                            \
+        .op = &tri_op_##identifier,                                                                \
+        .name = "avx512-blocked",                                                                  \
+        .supports = norm_supports,                                                                 \
+        .layouts = norm_layouts,                                                                   \
+        .prepare = norm_prepare,                                                                   \
+        .run = runs,                                                                               \
+        .release = norm_release,                                                                   \
+    };
+NORM_KERNEL(batch_norm, forward_run)
+NORM_KERNEL(batch_norm_inference, inference_run)
+NORM_KERNEL(batch_norm_grad, gradient_run)

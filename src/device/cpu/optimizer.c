@@ -1,0 +1,163 @@
+// Optimizer updates: one pass over parameter, gradient and states.
+#include "device/cpu/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTIMIZER_GRAIN = 1 << 13 };
+
+typedef struct update_state {
+    const cpu_device *device;
+    int64_t count;
+    union {
+        tri_sgd_attr sgd;
+        tri_adam_attr adam;
+        tri_adadelta_attr adadelta;
+    } attr;
+} update_state;
+
+// The constants of one update, in the precision in which they are used.
+typedef struct update_job {
+    float *param;
+    const float *grad;
+    float *state1, *state2;
+    float lr, scale, decay, shrink; // shrink: what is left of param under decoupled decay
+    float momentum, damping;        // sgd
+    bool nesterov, first;
+    float beta1, beta2, rest1, rest2, root, eps; // adam: rest = 1 − beta; adadelta: beta1 = rho
+} update_job;
+
+static CPU_AVX512 void sgd_range(void *context, int64_t begin, int64_t end, int thread) {
+    const update_job job = *(const update_job *)context;
+    float *restrict p = job.param, *restrict b = job.state1;
+    const float *restrict grad = job.grad;
+    if (!b) {
+        for (int64_t i = begin; i < end; i++)
+            p[i] -= job.lr * (job.scale * grad[i] + job.decay * p[i]);
+        return;
+    }
+    float old = job.first ? 0 : job.momentum, fresh = job.first ? 1 : job.damping;
+    for (int64_t i = begin; i < end; i++) {
+        float g = job.scale * grad[i] + job.decay * p[i];
+        b[i] = old * b[i] + fresh * g;
+        p[i] -= job.lr * (job.nesterov ? g + job.momentum * b[i] : b[i]);
+    }
+}
+
+static CPU_AVX512 void adam_range(void *context, int64_t begin, int64_t end, int thread) {
+    const update_job job = *(const update_job *)context;
+    float *restrict p = job.param, *restrict m = job.state1, *restrict v = job.state2;
+    const float *restrict grad = job.grad;
+    for (int64_t i = begin; i < end; i++) {
+        float g = job.scale * grad[i] + job.decay * p[i];
+        m[i] = job.beta1 * m[i] + job.rest1 * g;
+        v[i] = job.beta2 * v[i] + job.rest2 * g * g;
+        p[i] = job.shrink * p[i] - job.lr * m[i] / (sqrtf(v[i]) * job.root + job.eps);
+    }
+}
+
+static CPU_AVX512 void adadelta_range(void *context, int64_t begin, int64_t end, int thread) {
+    const update_job job = *(const update_job *)context;
+    float *restrict p = job.param, *restrict s = job.state1, *restrict a = job.state2;
+    const float *restrict grad = job.grad;
+    for (int64_t i = begin; i < end; i++) {
+        float g = job.scale * grad[i] + job.decay * p[i];
+        s[i] = job.beta1 * s[i] + job.rest1 * g * g;
+        float d = sqrtf((a[i] + job.eps) / (s[i] + job.eps)) * g;
+        a[i] = job.beta1 * a[i] + job.rest1 * d * d;
+        p[i] -= job.lr * d;
+    }
+}
+
+static tri_status update_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    update_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an optimizer update");
+    const tri_value_info *param = tri_value_get(graph, node->inputs[0]);
+    *state = (update_state){.device = cpu_of(device),
+                            .count = tri_layout_elements(&param->layout, &param->shape)};
+    memcpy(&state->attr, node->attr, node->op->attr_bytes);
+    kernel->state = state;
+    return TRI_OK;
+}
+
+static update_job job_of(const tri_kernel_args *args, int inputs) {
+    const double *step = args->in[2];
+    return (update_job){.param = args->in[0],
+                        .grad = args->in[1],
+                        .state1 = inputs > 3 ? args->in[3] : NULL,
+                        .state2 = inputs > 4 ? args->in[4] : NULL,
+                        .lr = (float)step[TRI_STEP_LR],
+                        .scale = (float)step[TRI_STEP_GRADIENT_SCALE],
+                        .first = step[TRI_STEP_UPDATE] <= 1,
+                        .shrink = 1};
+}
+
+static void update(const update_state *state, const tri_kernel_args *args, cpu_range range,
+                   update_job *job) {
+    const double *step = args->in[2];
+    if (step[TRI_STEP_SKIP] == 0)
+        cpu_parallel(state->device, state->count, OPTIMIZER_GRAIN, range, job);
+}
+
+static tri_status sgd_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const update_state *state = kernel->state;
+    const tri_sgd_attr *attr = &state->attr.sgd;
+    update_job job = job_of(args, 4);
+    job.decay = (float)attr->weight_decay;
+    job.momentum = (float)attr->momentum;
+    job.damping = (float)(1 - attr->dampening);
+    job.nesterov = attr->nesterov;
+    update(state, args, sgd_range, &job);
+    return TRI_OK;
+}
+
+static tri_status adam_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const update_state *state = kernel->state;
+    const tri_adam_attr *attr = &state->attr.adam;
+    const double *step = args->in[2];
+    double t = step[TRI_STEP_UPDATE];
+    update_job job = job_of(args, 5);
+    if (attr->decoupled)
+        job.shrink = (float)(1 - step[TRI_STEP_LR] * attr->weight_decay);
+    else
+        job.decay = (float)attr->weight_decay;
+    job.lr = (float)(step[TRI_STEP_LR] / (1 - pow(attr->beta1, t)));
+    job.root = (float)(1 / sqrt(1 - pow(attr->beta2, t)));
+    job.beta1 = (float)attr->beta1;
+    job.beta2 = (float)attr->beta2;
+    job.rest1 = (float)(1 - attr->beta1);
+    job.rest2 = (float)(1 - attr->beta2);
+    job.eps = (float)attr->eps;
+    update(state, args, adam_range, &job);
+    return TRI_OK;
+}
+
+static tri_status adadelta_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const update_state *state = kernel->state;
+    const tri_adadelta_attr *attr = &state->attr.adadelta;
+    update_job job = job_of(args, 5);
+    job.decay = (float)attr->weight_decay;
+    job.beta1 = (float)attr->rho;
+    job.rest1 = (float)(1 - attr->rho);
+    job.eps = (float)attr->eps;
+    update(state, args, adadelta_range, &job);
+    return TRI_OK;
+}
+
+static void update_release(tri_kernel *kernel) { free(kernel->state); }
+
+#define UPDATE_KERNEL(opname)                                                                      \
+    const tri_kernel_def cpu_##opname##_flat = {                                                   \
+        .op = &tri_op_##opname,                                                                    \
+        .name = "avx512-flat",                                                                     \
+        .supports = cpu_has_avx512_f32,                                                            \
+        .layouts = cpu_layouts_of_first,                                                           \
+        .prepare = update_prepare,                                                                 \
+        .run = opname##_run,                                                                       \
+        .release = update_release,                                                                 \
+    };
+UPDATE_KERNEL(sgd)
+UPDATE_KERNEL(adam)
+UPDATE_KERNEL(adadelta)

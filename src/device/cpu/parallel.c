@@ -1,0 +1,47 @@
+#include "device/cpu/internal.h"
+
+#include <omp.h>
+
+void cpu_use_threads(const cpu_device *device) {
+    // The setting belongs to the calling thread, which need not be the one that opened the device.
+    if (omp_get_max_threads() != device->head.threads) omp_set_num_threads(device->head.threads);
+}
+
+void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
+                  void *context) {
+    if (count <= 0) return;
+    int64_t parts = device->head.threads;
+    if (parts == 1 || count < 2 * grain) {
+        range(context, 0, count, 0);
+        return;
+    }
+#pragma omp parallel for num_threads((int)parts) schedule(static, 1)
+    for (int64_t part = 0; part < parts; part++)
+        range(context, count * part / parts, count * (part + 1) / parts, (int)part);
+}
+
+bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    return cpu_of(device)->avx512 && tri_value_get(graph, node->inputs[0])->dtype == TRI_F32;
+}
+
+const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input) {
+    return &tri_value_get(graph, node->inputs[input])->shape;
+}
+
+const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output) {
+    return &tri_value_get(graph, node->outputs[output])->shape;
+}
+
+void cpu_layouts_of_first(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                          tri_layout *in, tri_layout *out) {
+    const tri_shape *shape = cpu_in_shape(graph, node, 0);
+    for (int i = 1; i < node->input_count; i++) {
+        bool like =
+            tri_value_is(node->inputs[i]) && tri_shape_equal(cpu_in_shape(graph, node, i), shape);
+        in[i] = like ? in[0] : TRI_LAYOUT_PLAIN;
+    }
+    for (int i = 0; i < node->output_count; i++) {
+        bool like = tri_shape_equal(cpu_out_shape(graph, node, i), shape);
+        out[i] = like ? in[0] : TRI_LAYOUT_PLAIN;
+    }
+}

@@ -1,0 +1,320 @@
+// Max pooling of nChw16c tensors with ReLU and dropout folded in, and its gradient in one pass.
+//
+// The result is written plain where no convolution, pooling or batch norm reads it (a linear layer
+// follows): 16 × 16 values are transposed in registers, cheaper than a reorder through memory.
+#include "device/cpu/simd.h"
+
+#include <stdlib.h>
+
+typedef struct pool_state {
+    const cpu_device *device;
+    int64_t planes, blocks; // planes: samples × blocks of 16 channels
+    int64_t in[2], out[2], kernel[2], stride[2], padding[2];
+    bool relu, plain; // plain: the pooled tensor (not its index) is plain
+    bool has_dropout;
+    cpu_dropout dropout;
+} pool_state;
+
+typedef struct pool_job {
+    const pool_state *state;
+    cpu_dropout dropout;
+    uint32_t first_sample;
+    const float *from;
+    float *to;
+    uint8_t *index;
+    char *workspace; // of each thread: a plane of the pooled tensor, and its masks
+} pool_job;
+
+static int64_t pooled_places(const pool_state *s) { return s->out[0] * s->out[1]; }
+
+static size_t workspace_of_thread(const pool_state *s) {
+    size_t bytes = (size_t)pooled_places(s) * (CPU_BLOCK * sizeof(float) + sizeof(uint16_t));
+    return (bytes + 63) / 64 * 64;
+}
+
+typedef struct pool_best {
+    __m512 value;
+    __m512i index;
+} pool_best;
+
+// Larger, or the first NaN.
+CPU_INLINE __mmask16 is_better(__m512 value, __m512 best) {
+    __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    return _mm512_cmp_ps_mask(value, best, _CMP_GT_OQ) |
+           _mm512_mask_cmp_ps_mask(nan, best, best, _CMP_ORD_Q);
+}
+
+CPU_INLINE pool_best window_max(const float *x, const pool_state *s, int64_t row, int64_t column) {
+    pool_best best = {.value = _mm512_setzero_ps(), .index = _mm512_setzero_si512()};
+    bool first = true;
+    for (int64_t kh = 0; kh < s->kernel[0]; kh++) {
+        int64_t h = row * s->stride[0] - s->padding[0] + kh;
+        if (h < 0 || h >= s->in[0]) continue;
+        for (int64_t kw = 0; kw < s->kernel[1]; kw++) {
+            int64_t w = column * s->stride[1] - s->padding[1] + kw;
+            if (w < 0 || w >= s->in[1]) continue;
+            __m512 value = _mm512_loadu_ps(x + (h * s->in[1] + w) * CPU_BLOCK);
+            __mmask16 better = is_better(value, best.value);
+            if (first) better = 0xFFFF;
+            first = false;
+            best.value = _mm512_mask_mov_ps(best.value, better, value);
+            best.index = _mm512_mask_mov_epi32(best.index, better,
+                                               _mm512_set1_epi32((int)(kh * s->kernel[1] + kw)));
+        }
+    }
+    return best;
+}
+
+CPU_INLINE pool_best window_max_2x2(const float *x, const pool_state *s, int64_t row,
+                                    int64_t column) {
+    const float *at = x + (row * 2 * s->in[1] + column * 2) * CPU_BLOCK;
+    pool_best best = {.value = _mm512_loadu_ps(at), .index = _mm512_setzero_si512()};
+    for (int k = 1; k < 4; k++) {
+        __m512 value = _mm512_loadu_ps(at + (k / 2 * s->in[1] + k % 2) * CPU_BLOCK);
+        __mmask16 better = is_better(value, best.value);
+        best.value = _mm512_mask_mov_ps(best.value, better, value);
+        best.index = _mm512_mask_mov_epi32(best.index, better, _mm512_set1_epi32(k));
+    }
+    return best;
+}
+
+CPU_INLINE void pool_plane(const pool_job *job, const float *x, float *y, uint8_t *index,
+                           const uint16_t *keep, bool is_2x2) {
+    const pool_state *s = job->state;
+    const __m512i none = _mm512_set1_epi32(TRI_POOL_NO_GRADIENT);
+    __m512 scale = _mm512_set1_ps(job->dropout.scale);
+    int64_t place = 0;
+    for (int64_t row = 0; row < s->out[0]; row++) {
+        for (int64_t column = 0; column < s->out[1]; column++, place++) {
+            pool_best best =
+                is_2x2 ? window_max_2x2(x, s, row, column) : window_max(x, s, row, column);
+            if (s->relu) {
+                __mmask16 off = _mm512_cmp_ps_mask(best.value, _mm512_setzero_ps(), _CMP_LE_OQ);
+                best.value = _mm512_mask_mov_ps(best.value, off, _mm512_setzero_ps());
+                best.index = _mm512_mask_mov_epi32(best.index, off, none);
+            }
+            if (keep) {
+                best.value = _mm512_maskz_mul_ps(keep[place], best.value, scale);
+                best.index = _mm512_mask_mov_epi32(none, keep[place], best.index);
+            }
+            _mm512_storeu_ps(y + place * CPU_BLOCK, best.value);
+            _mm_storeu_si128((__m128i *)(index + place * CPU_BLOCK),
+                             _mm512_cvtepi32_epi8(best.index));
+        }
+    }
+}
+
+static bool is_2x2(const pool_state *s) {
+    for (int i = 0; i < 2; i++)
+        if (s->kernel[i] != 2 || s->stride[i] != 2 || s->padding[i]) return false;
+    return true;
+}
+
+static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, int thread) {
+    const pool_job *job = context;
+    const pool_state *s = job->state;
+    int64_t places = pooled_places(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
+    float *buffer = (float *)(job->workspace + workspace_of_thread(s) * (size_t)thread);
+    uint16_t *masks = (uint16_t *)(buffer + places * CPU_BLOCK), *keep = NULL;
+    bool small = is_2x2(s);
+    for (int64_t i = begin; i < end; i++) {
+        if (s->has_dropout) {
+            keep = masks;
+            uint64_t first = (uint64_t)(i % s->blocks * CPU_BLOCK * places);
+            cpu_dropout_block_masks(&job->dropout, job->first_sample + (uint32_t)(i / s->blocks),
+                                    first, places, keep);
+        }
+        const float *x = job->from + i * x_plane;
+        float *y = job->to + i * places * CPU_BLOCK;
+        uint8_t *index = job->index + i * places * CPU_BLOCK;
+        if (small)
+            pool_plane(job, x, s->plain ? buffer : y, index, keep, true);
+        else
+            pool_plane(job, x, s->plain ? buffer : y, index, keep, false);
+        if (s->plain) cpu_block_to_rows(buffer, y, places, places);
+    }
+}
+
+CPU_INLINE void scatter_2x2(const pool_state *s, const float *dy, const uint8_t *index,
+                            __m512 scale, float *dx) {
+    int64_t width = s->in[1];
+    for (int64_t row = 0; row < s->out[0]; row++) {
+        float *top = dx + row * 2 * width * CPU_BLOCK, *bottom = top + width * CPU_BLOCK;
+        for (int64_t column = 0; column < s->out[1]; column++) {
+            int64_t place = row * s->out[1] + column;
+            __m512 value = _mm512_mul_ps(_mm512_loadu_ps(dy + place * CPU_BLOCK), scale);
+            __m128i at = _mm_loadu_si128((const __m128i *)(index + place * CPU_BLOCK));
+            for (int k = 0; k < 4; k++) {
+                __mmask16 here = _mm_cmpeq_epi8_mask(at, _mm_set1_epi8((char)k));
+                float *to = (k < 2 ? top : bottom) + (2 * column + k % 2) * CPU_BLOCK;
+                _mm512_storeu_ps(to, _mm512_maskz_mov_ps(here, value));
+            }
+        }
+        for (int64_t w = 2 * s->out[1]; w < width; w++) {
+            _mm512_storeu_ps(top + w * CPU_BLOCK, _mm512_setzero_ps());
+            _mm512_storeu_ps(bottom + w * CPU_BLOCK, _mm512_setzero_ps());
+        }
+    }
+    for (int64_t i = 2 * s->out[0] * width; i < s->in[0] * width; i++)
+        _mm512_storeu_ps(dx + i * CPU_BLOCK, _mm512_setzero_ps());
+}
+
+// Windows may overlap: adds to zeros.
+CPU_INLINE void scatter_any(const pool_state *s, const float *dy, const uint8_t *index,
+                            __m512 scale, float *dx) {
+    for (int64_t i = 0; i < s->in[0] * s->in[1]; i++)
+        _mm512_storeu_ps(dx + i * CPU_BLOCK, _mm512_setzero_ps());
+    for (int64_t place = 0; place < pooled_places(s); place++) {
+        int64_t row = place / s->out[1], column = place % s->out[1];
+        __m512 value = _mm512_mul_ps(_mm512_loadu_ps(dy + place * CPU_BLOCK), scale);
+        __m128i at = _mm_loadu_si128((const __m128i *)(index + place * CPU_BLOCK));
+        for (int64_t k = 0; k < s->kernel[0] * s->kernel[1]; k++) {
+            __mmask16 here = _mm_cmpeq_epi8_mask(at, _mm_set1_epi8((char)k));
+            if (!here) continue;
+            int64_t h = row * s->stride[0] - s->padding[0] + k / s->kernel[1];
+            int64_t w = column * s->stride[1] - s->padding[1] + k % s->kernel[1];
+            float *to = dx + (h * s->in[1] + w) * CPU_BLOCK;
+            __m512 old = _mm512_loadu_ps(to);
+            _mm512_storeu_ps(to, _mm512_mask_add_ps(old, here, old, value));
+        }
+    }
+}
+
+static CPU_AVX512 void backward_range(void *context, int64_t begin, int64_t end, int thread) {
+    const pool_job *job = context;
+    const pool_state *s = job->state;
+    int64_t places = pooled_places(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
+    float *buffer = (float *)(job->workspace + workspace_of_thread(s) * (size_t)thread);
+    __m512 scale = _mm512_set1_ps(s->has_dropout ? job->dropout.scale : 1);
+    bool small = is_2x2(s);
+    for (int64_t i = begin; i < end; i++) {
+        const float *dy = job->from + i * places * CPU_BLOCK;
+        const uint8_t *index = job->index + i * places * CPU_BLOCK;
+        if (s->plain) {
+            cpu_rows_to_block(dy, buffer, places, places);
+            dy = buffer;
+        }
+        if (small)
+            scatter_2x2(s, dy, index, scale, job->to + i * x_plane);
+        else
+            scatter_any(s, dy, index, scale, job->to + i * x_plane);
+    }
+}
+
+static const tri_shape *x_shape_of(const tri_graph *graph, const tri_node *node) {
+    if (node->op == &tri_op_max_pool2d) return cpu_in_shape(graph, node, 0);
+    return &((const tri_max_pool2d_attr *)node->attr)->x_shape;
+}
+
+static bool pool_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    int x = node->op == &tri_op_max_pool2d ? 0 : 1;
+    return cpu_of(device)->avx512 && tri_value_get(graph, node->inputs[x])->dtype == TRI_F32 &&
+           x_shape_of(graph, node)->dims[1] % CPU_BLOCK == 0;
+}
+
+// Whether some later node reads the value channel-blocked.
+static bool read_blocked(const tri_graph *graph, tri_value value) {
+    for (int i = 0; i < graph->ahead_count; i++) {
+        const tri_node *node = &graph->ahead[i];
+        bool blocked = node->op == &tri_op_conv2d || node->op == &tri_op_conv2d_grad_weight ||
+                       node->op == &tri_op_max_pool2d || node->op == &tri_op_batch_norm ||
+                       node->op == &tri_op_batch_norm_inference;
+        for (int k = 0; blocked && k < node->input_count; k++)
+            if (node->inputs[k].id == value.id) return true;
+    }
+    return false;
+}
+
+static void pool_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                         tri_layout *in, tri_layout *out) {
+    tri_layout blocked = cpu_format_layout(CPU_NCHW16C);
+    if (node->op == &tri_op_max_pool2d) {
+        in[0] = blocked;
+        in[1] = TRI_LAYOUT_PLAIN;
+        out[0] = read_blocked(graph, node->outputs[0]) ? blocked : TRI_LAYOUT_PLAIN;
+        out[1] = blocked;
+        return;
+    }
+    in[0] = blocked;
+    if (!cpu_layout_is(&in[1], CPU_NCHW16C)) in[1] = TRI_LAYOUT_PLAIN;
+    out[0] = blocked;
+}
+
+static tri_status pool_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    const tri_max_pool2d_attr *attr = node->attr;
+    bool forward = node->op == &tri_op_max_pool2d;
+    const tri_shape *x = x_shape_of(graph, node);
+    const tri_value_info *pooled =
+        tri_value_get(graph, forward ? node->outputs[0] : node->inputs[1]);
+    pool_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for pooling");
+    *state = (pool_state){.device = cpu_of(device),
+                          .blocks = x->dims[1] / CPU_BLOCK,
+                          .relu = attr->relu,
+                          .plain = tri_layout_is_plain(&pooled->layout),
+                          .has_dropout = attr->dropout > 0,
+                          .dropout = cpu_dropout_of(attr->dropout, attr->key)};
+    state->planes = x->dims[0] * state->blocks;
+    for (int i = 0; i < 2; i++) {
+        state->in[i] = x->dims[2 + i];
+        state->out[i] = pooled->shape.dims[2 + i];
+        state->kernel[i] = attr->kernel[i];
+        state->stride[i] = attr->stride[i];
+        state->padding[i] = attr->padding[i];
+    }
+    kernel->state = state;
+    kernel->workspace_bytes = workspace_of_thread(state) * (size_t)device->threads;
+    return TRI_OK;
+}
+
+static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const pool_state *state = kernel->state;
+    pool_job job = {.state = state,
+                    .dropout = state->dropout,
+                    .from = args->in[0],
+                    .to = args->out[0],
+                    .index = args->out[1],
+                    .workspace = args->workspace};
+    if (state->has_dropout) {
+        const int64_t *position = args->in[1];
+        job.dropout.step = (uint64_t)position[0];
+        job.first_sample = (uint32_t)position[1];
+    }
+    cpu_parallel(state->device, state->planes, 2, forward_range, &job);
+    return TRI_OK;
+}
+
+static tri_status backward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const pool_state *state = kernel->state;
+    pool_job job = {.state = state,
+                    .dropout = state->dropout,
+                    .index = args->in[0],
+                    .from = args->in[1],
+                    .to = args->out[0],
+                    .workspace = args->workspace};
+    cpu_parallel(state->device, state->planes, 2, backward_range, &job);
+    return TRI_OK;
+}
+
+static void pool_release(tri_kernel *kernel) { free(kernel->state); }
+
+const tri_kernel_def cpu_max_pool2d_blocked = {
+    .op = &tri_op_max_pool2d,
+    .name = "avx512-blocked",
+    .supports = pool_supports,
+    .layouts = pool_layouts,
+    .prepare = pool_prepare,
+    .run = forward_run,
+    .release = pool_release,
+};
+
+const tri_kernel_def cpu_max_pool2d_grad_blocked = {
+    .op = &tri_op_max_pool2d_grad,
+    .name = "avx512-blocked",
+    .supports = pool_supports,
+    .layouts = pool_layouts,
+    .prepare = pool_prepare,
+    .run = backward_run,
+    .release = pool_release,
+};

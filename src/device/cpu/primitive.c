@@ -1,0 +1,103 @@
+#include "device/cpu/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+tri_layout cpu_format_layout(cpu_format format) {
+    switch (format) {
+    case CPU_NCHW16C:
+        return (tri_layout){.block_count = 1, .block_axis = {1}, .block_size = {16}};
+    case CPU_OIHW16I16O:
+        return (tri_layout){.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 16}};
+    case CPU_OIHW16O16I:
+        return (tri_layout){.block_count = 2, .block_axis = {0, 1}, .block_size = {16, 16}};
+    case CPU_OHWI16O:
+        return (tri_layout){
+            .block_count = 1, .block_axis = {0}, .block_size = {16}, .order = {0, 2, 3, 1}};
+    case CPU_OI16I64O:
+        return (tri_layout){.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 64}};
+    case CPU_PLAIN:
+        break;
+    }
+    return TRI_LAYOUT_PLAIN;
+}
+
+bool cpu_layout_is(const tri_layout *layout, cpu_format format) {
+    tri_layout wanted = cpu_format_layout(format);
+    return tri_layout_equal(layout, &wanted);
+}
+
+tri_status cpu_format_md(cpu_format format, int rank, const int64_t *dims,
+                         dnnl_memory_desc_t *out) {
+    static const dnnl_format_tag_t plain[] = {0,         dnnl_a,     dnnl_ab,    dnnl_abc,
+                                              dnnl_abcd, dnnl_abcde, dnnl_abcdef};
+    dnnl_format_tag_t tag = plain[rank];
+    if (format == CPU_NCHW16C) tag = dnnl_nChw16c;
+    if (format == CPU_OIHW16I16O) tag = dnnl_OIhw16i16o;
+    if (format == CPU_OIHW16O16I) tag = dnnl_OIhw16o16i;
+    if (format == CPU_OHWI16O) tag = dnnl_Ohwi16o;
+    if (format == CPU_OI16I64O) tag = dnnl_AB16b64a;
+    CPU_DNNL(dnnl_memory_desc_init_by_tag(out, rank, dims, dnnl_f32, tag));
+    return TRI_OK;
+}
+
+tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd, const int *args,
+                              int count, cpu_primitive *out) {
+    *out = (cpu_primitive){.stream = device->stream, .count = count};
+    dnnl_status_t status = dnnl_primitive_create(&out->primitive, pd);
+    for (int i = 0; i <= count && status == dnnl_success; i++) {
+        const dnnl_memory_desc_t *md =
+            i < count ? dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, args[i])
+                      : dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        if (i == count) out->scratchpad_bytes = dnnl_memory_desc_get_size(md);
+        out->args[i].arg = i < count ? args[i] : DNNL_ARG_SCRATCHPAD;
+        status = dnnl_memory_create(&out->args[i].memory, md, device->engine, DNNL_MEMORY_NONE);
+    }
+    dnnl_primitive_desc_destroy(pd);
+    if (status == dnnl_success) return TRI_OK;
+    cpu_primitive_release(out);
+    return TRI_FAIL(TRI_INTERNAL, "oneDNN cannot make a primitive: status %d", status);
+}
+
+tri_status cpu_primitive_run(const cpu_primitive *primitive, void *const *data, void *scratchpad) {
+    for (int i = 0; i <= primitive->count; i++) {
+        void *memory = i < primitive->count ? data[i] : scratchpad;
+        CPU_DNNL(dnnl_memory_set_data_handle(primitive->args[i].memory, memory));
+    }
+    CPU_DNNL(dnnl_primitive_execute(primitive->primitive, primitive->stream, primitive->count + 1,
+                                    primitive->args));
+    return TRI_OK;
+}
+
+void cpu_primitive_release(cpu_primitive *primitive) {
+    for (int i = 0; i <= CPU_MAX_ARGS; i++)
+        if (primitive->args[i].memory) dnnl_memory_destroy(primitive->args[i].memory);
+    if (primitive->primitive) dnnl_primitive_destroy(primitive->primitive);
+    *primitive = (cpu_primitive){0};
+}
+
+tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out) {
+    dnnl_primitive_attr_t attr;
+    CPU_DNNL(dnnl_primitive_attr_create(&attr));
+    dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    dnnl_post_ops_t post_ops = NULL;
+    if (status == dnnl_success && activation != TRI_ACTIVATION_NONE) {
+        float alpha = activation == TRI_ACTIVATION_LEAKY_RELU ? (float)slope : 0;
+        status = dnnl_post_ops_create(&post_ops);
+        if (status == dnnl_success)
+            status = dnnl_post_ops_append_eltwise(post_ops, 1, dnnl_eltwise_relu, alpha, 0);
+        if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attr, post_ops);
+    }
+    if (post_ops) dnnl_post_ops_destroy(post_ops);
+    *out = attr;
+    if (status == dnnl_success) return TRI_OK;
+    dnnl_primitive_attr_destroy(attr);
+    return TRI_FAIL(TRI_INTERNAL, "oneDNN refuses an activation: status %d", status);
+}
+
+bool cpu_primitive_is_fast(const_dnnl_primitive_desc_t pd) {
+    const char *name = "";
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) != dnnl_success)
+        return false;
+    return !strstr(name, "ref");
+}

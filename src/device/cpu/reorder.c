@@ -1,0 +1,118 @@
+// From one order in memory to another: planes of 16 channels by transposition in registers, all
+// else (weights, small) by oneDNN.
+#include "device/cpu/simd.h"
+
+#include <stdlib.h>
+
+typedef struct reorder_state {
+    const cpu_device *device;
+    bool to_blocked, to_plain; // planes; neither: the primitive
+    int64_t planes, places;
+    cpu_primitive primitive;
+} reorder_state;
+
+typedef struct reorder_job {
+    const reorder_state *state;
+    const float *from;
+    float *to;
+} reorder_job;
+
+static void planes_range(void *context, int64_t begin, int64_t end, int thread) {
+    const reorder_job *job = context;
+    int64_t places = job->state->places, plane = places * CPU_BLOCK;
+    for (int64_t i = begin; i < end; i++) {
+        if (job->state->to_plain)
+            cpu_block_to_rows(job->from + i * plane, job->to + i * plane, places, places);
+        else
+            cpu_rows_to_block(job->from + i * plane, job->to + i * plane, places, places);
+    }
+}
+
+static cpu_format format_of(const tri_layout *layout) {
+    static const cpu_format all[] = {CPU_PLAIN,      CPU_NCHW16C, CPU_OIHW16I16O,
+                                     CPU_OIHW16O16I, CPU_OHWI16O, CPU_OI16I64O};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (cpu_layout_is(layout, all[i])) return all[i];
+    TRI_ASSERT(!"a layout that no kernel of this device uses");
+    return CPU_PLAIN;
+}
+
+static bool is_f32(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    return tri_value_get(graph, node->inputs[0])->dtype == TRI_F32;
+}
+
+// The pass that adds a reorder knows both layouts: nothing is wanted here.
+static void reorder_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                            tri_layout *in, tri_layout *out) {
+    in[0] = tri_value_get(graph, node->inputs[0])->layout;
+    out[0] = tri_value_get(graph, node->outputs[0])->layout;
+}
+
+static tri_status make_primitive(reorder_state *state, const tri_shape *shape, cpu_format from,
+                                 cpu_format to) {
+    const cpu_device *device = state->device;
+    dnnl_memory_desc_t source, target;
+    TRI_TRY(cpu_format_md(from, shape->rank, shape->dims, &source));
+    TRI_TRY(cpu_format_md(to, shape->rank, shape->dims, &target));
+    dnnl_primitive_attr_t attr;
+    TRI_TRY(cpu_primitive_attr(TRI_ACTIVATION_NONE, 0, &attr));
+    dnnl_primitive_desc_t pd;
+    dnnl_status_t status = dnnl_reorder_primitive_desc_create(&pd, &source, device->engine, &target,
+                                                              device->engine, attr);
+    dnnl_primitive_attr_destroy(attr);
+    if (status != dnnl_success)
+        return TRI_FAIL(TRI_INTERNAL, "oneDNN has no such reorder: status %d", status);
+    return cpu_primitive_make(device, pd, (int[]){DNNL_ARG_FROM, DNNL_ARG_TO}, 2,
+                              &state->primitive);
+}
+
+static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                  tri_kernel *kernel) {
+    const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
+    cpu_format from = format_of(&x->layout);
+    cpu_format to = format_of(&tri_value_get(graph, node->outputs[0])->layout);
+    cpu_use_threads(cpu_of(device));
+    reorder_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a reorder");
+    *state = (reorder_state){.device = cpu_of(device),
+                             .to_blocked = from == CPU_PLAIN && to == CPU_NCHW16C,
+                             .to_plain = from == CPU_NCHW16C && to == CPU_PLAIN};
+    kernel->state = state;
+    if (state->to_blocked || state->to_plain) {
+        state->planes = x->shape.dims[0] * x->shape.dims[1] / CPU_BLOCK;
+        state->places = x->shape.dims[2] * x->shape.dims[3];
+        return TRI_OK;
+    }
+    TRI_TRY(make_primitive(state, &x->shape, from, to));
+    kernel->workspace_bytes = state->primitive.scratchpad_bytes;
+    return TRI_OK;
+}
+
+static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const reorder_state *state = kernel->state;
+    if (state->planes) {
+        reorder_job job = {.state = state, .from = args->in[0], .to = args->out[0]};
+        cpu_parallel(state->device, state->planes, 4, planes_range, &job);
+        return TRI_OK;
+    }
+    cpu_use_threads(state->device);
+    return cpu_primitive_run(&state->primitive, (void *[]){args->in[0], args->out[0]},
+                             args->workspace);
+}
+
+static void reorder_release(tri_kernel *kernel) {
+    reorder_state *state = kernel->state;
+    if (!state) return;
+    cpu_primitive_release(&state->primitive);
+    free(state);
+}
+
+const tri_kernel_def cpu_reorder_dnnl = {
+    .op = &tri_op_reorder,
+    .name = "planes-or-onednn",
+    .supports = is_f32,
+    .layouts = reorder_layouts,
+    .prepare = reorder_prepare,
+    .run = reorder_run,
+    .release = reorder_release,
+};

@@ -1,0 +1,177 @@
+#include "device/cpu/simd.h"
+
+#include "base/philox.h"
+
+#include <math.h>
+
+enum { PHILOX_ROUNDS = 10 };
+
+// Eight counters at a time, each word in the low half of a 64-bit lane; what the high halves hold
+// does not matter, because the multiplication does not read it.
+typedef struct philox8 {
+    __m512i word[4];
+} philox8;
+
+CPU_INLINE philox8 philox_of(__m512i c0, uint32_t sample, uint64_t step, uint64_t key) {
+    __m512i c1 = _mm512_set1_epi64(sample), c2 = _mm512_set1_epi64((uint32_t)step);
+    __m512i c3 = _mm512_set1_epi64((int64_t)(step >> 32));
+    const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        __m512i p0 = _mm512_mul_epu32(c0, m0), p1 = _mm512_mul_epu32(c2, m1);
+        c0 = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p1, 32), c1),
+                              _mm512_set1_epi64(k0));
+        c2 = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p0, 32), c3),
+                              _mm512_set1_epi64(k1));
+        c1 = p1;
+        c3 = p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return (philox8){{c0, c1, c2, c3}};
+}
+
+// For 16 counters: bit i of mask[w] says that word w of counter i is at least the threshold.
+CPU_INLINE void keep_masks(const cpu_dropout *d, uint32_t sample, __m512i even, __m512i odd,
+                           uint16_t mask[4]) {
+    philox8 a = philox_of(even, sample, d->step, d->key);
+    philox8 b = philox_of(odd, sample, d->step, d->key);
+    __m512i threshold = _mm512_set1_epi32((int)d->threshold);
+    for (int w = 0; w < 4; w++) {
+        __m512i both = _mm512_mask_blend_epi32(0xAAAA, a.word[w], _mm512_slli_epi64(b.word[w], 32));
+        mask[w] = (uint16_t)_mm512_cmpge_epu32_mask(both, threshold);
+        if (d->keep_none) mask[w] = 0;
+    }
+}
+
+cpu_dropout cpu_dropout_of(double p, uint64_t key) {
+    double threshold = ceil(p * 0x1p32);
+    bool none = threshold > UINT32_MAX;
+    return (cpu_dropout){.key = key,
+                         .threshold = none ? 0 : (uint32_t)threshold,
+                         .scale = p >= 1 ? 0 : (float)(1 / (1 - p)),
+                         .keep_none = none};
+}
+
+// Channels whose planes are whole groups of four elements share the place of a group.
+static CPU_AVX512 void block_masks_aligned(const cpu_dropout *d, uint32_t sample, uint64_t first,
+                                           int64_t count, uint16_t *keep) {
+    uint32_t groups = (uint32_t)(count / 4), base = (uint32_t)(first / 4);
+    const __m512i pair = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i even = _mm512_mullo_epi64(pair, _mm512_set1_epi64(groups));
+    even = _mm512_add_epi64(even, _mm512_set1_epi64(base));
+    __m512i odd = _mm512_add_epi64(even, _mm512_set1_epi64(groups));
+    const __m512i one = _mm512_set1_epi64(1);
+    for (uint32_t g = 0; g < groups; g++) {
+        keep_masks(d, sample, even, odd, keep + 4 * g);
+        even = _mm512_add_epi64(even, one);
+        odd = _mm512_add_epi64(odd, one);
+    }
+}
+
+static CPU_AVX512 void block_masks_any(const cpu_dropout *d, uint32_t sample, uint64_t first,
+                                       int64_t count, uint16_t *keep) {
+    const __m512i pair = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i start = _mm512_add_epi64(_mm512_mullo_epi64(pair, _mm512_set1_epi64(count)),
+                                     _mm512_set1_epi64((int64_t)first));
+    for (int64_t place = 0; place < count; place++) {
+        __m512i even = _mm512_add_epi64(start, _mm512_set1_epi64(place));
+        __m512i odd = _mm512_add_epi64(even, _mm512_set1_epi64(count));
+        uint16_t mask[4], bits = 0;
+        keep_masks(d, sample, _mm512_srli_epi64(even, 2), _mm512_srli_epi64(odd, 2), mask);
+        for (int channel = 0; channel < 16; channel++) {
+            uint64_t word = (first + (uint64_t)(channel * count + place)) % 4;
+            bits |= mask[word] & (1u << channel);
+        }
+        keep[place] = bits;
+    }
+}
+
+void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
+                             int64_t count, uint16_t *keep) {
+    if (count % 4 == 0)
+        block_masks_aligned(dropout, sample, first, count, keep);
+    else
+        block_masks_any(dropout, sample, first, count, keep);
+}
+
+CPU_AVX512 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
+                                  int64_t count, const float *x, float *y) {
+    const __m512i pair = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512 scale = _mm512_set1_ps(dropout->scale);
+    for (int64_t i = 0; i < count; i += 64) {
+        __m512i even = _mm512_add_epi64(pair, _mm512_set1_epi64((int64_t)(first + i) / 4));
+        uint16_t mask[4];
+        keep_masks(dropout, sample, even, _mm512_add_epi64(even, _mm512_set1_epi64(1)), mask);
+        uint64_t bits = 0;
+        for (int w = 0; w < 4; w++) bits |= _pdep_u64(mask[w], 0x1111111111111111u << w);
+        for (int64_t k = i; k < i + 64 && k < count; k += 16, bits >>= 16) {
+            __mmask16 inside = count - k >= 16 ? 0xFFFF : (__mmask16)((1u << (count - k)) - 1);
+            __m512 value = _mm512_maskz_loadu_ps(inside & (__mmask16)bits, x + k);
+            _mm512_mask_storeu_ps(y + k, inside, _mm512_mul_ps(value, scale));
+        }
+    }
+}
+
+CPU_INLINE void transpose16(__m512 r[16]) {
+    __m512 t[16];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+        r[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xEE);
+        r[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        r[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
+    }
+    // r[4q + k] holds column 4j + k of rows 4q to 4q + 3 in its 128-bit lane j.
+    for (int k = 0; k < 4; k++) {
+        t[k] = _mm512_shuffle_f32x4(r[k], r[4 + k], 0x88);
+        t[4 + k] = _mm512_shuffle_f32x4(r[8 + k], r[12 + k], 0x88);
+        t[8 + k] = _mm512_shuffle_f32x4(r[k], r[4 + k], 0xDD);
+        t[12 + k] = _mm512_shuffle_f32x4(r[8 + k], r[12 + k], 0xDD);
+    }
+    for (int k = 0; k < 4; k++) {
+        r[k] = _mm512_shuffle_f32x4(t[k], t[4 + k], 0x88);
+        r[8 + k] = _mm512_shuffle_f32x4(t[k], t[4 + k], 0xDD);
+        r[4 + k] = _mm512_shuffle_f32x4(t[8 + k], t[12 + k], 0x88);
+        r[12 + k] = _mm512_shuffle_f32x4(t[8 + k], t[12 + k], 0xDD);
+    }
+}
+
+CPU_AVX512 void cpu_block_to_rows(const float *block, float *rows, int64_t places, int64_t stride) {
+    __m512 r[16];
+    for (int64_t p = 0; p < places; p += 16) {
+        int64_t left = places - p < 16 ? places - p : 16;
+        for (int i = 0; i < 16; i++)
+            r[i] = i < left ? _mm512_loadu_ps(block + (p + i) * 16) : _mm512_setzero_ps();
+        transpose16(r);
+        __mmask16 inside = (__mmask16)((1u << left) - 1);
+        for (int i = 0; i < 16; i++) _mm512_mask_storeu_ps(rows + i * stride + p, inside, r[i]);
+    }
+}
+
+CPU_AVX512 void cpu_rows_to_block(const float *rows, float *block, int64_t places, int64_t stride) {
+    __m512 r[16];
+    for (int64_t p = 0; p < places; p += 16) {
+        int64_t left = places - p < 16 ? places - p : 16;
+        __mmask16 inside = (__mmask16)((1u << left) - 1);
+        for (int i = 0; i < 16; i++) r[i] = _mm512_maskz_loadu_ps(inside, rows + i * stride + p);
+        transpose16(r);
+        for (int i = 0; i < left; i++) _mm512_storeu_ps(block + (p + i) * 16, r[i]);
+    }
+}
+
+CPU_AVX512 void cpu_sum_lanes(const float *block, float *out, int64_t places) {
+    __m512 r[16];
+    for (int64_t p = 0; p < places; p += 16) {
+        int64_t left = places - p < 16 ? places - p : 16;
+        for (int i = 0; i < 16; i++)
+            r[i] = i < left ? _mm512_loadu_ps(block + (p + i) * 16) : _mm512_setzero_ps();
+        transpose16(r);
+        for (int width = 8; width; width /= 2)
+            for (int i = 0; i < width; i++) r[i] = _mm512_add_ps(r[i], r[i + width]);
+        _mm512_mask_storeu_ps(out + p, (__mmask16)((1u << left) - 1), r[0]);
+    }
+}
