@@ -31,7 +31,7 @@ static const char *joined(const context *c, const char *const *words) {
 }
 
 static const char *bounds(const context *c, const tri_option *row) {
-    bool low = row->min > -1e300, high = row->max < 1e300 && row->max < 9e15;
+    bool low = row->min > -1e300, high = row->max < 1e15;
     if (low && high) return tri_arena_printf(c->arena, " from %.15g to %.15g", row->min, row->max);
     if (low) return tri_arena_printf(c->arena, " of at least %.15g", row->min);
     if (high) return tri_arena_printf(c->arena, " of at most %.15g", row->max);
@@ -430,7 +430,7 @@ static void print_rows(tri_arena *arena, const char *prefix, const tri_option *r
             continue;
         }
         if (row->type == TRI_OPTION_IS_REST) {
-            fprintf(out, "  %s...\n      %s\n", prefix, row->help);
+            fprintf(out, "  %s*\n      %s\n", prefix, row->help);
             continue;
         }
         fprintf(out, "  %s%s", prefix, row->key);

@@ -172,14 +172,16 @@ static void a_long_torn_line_is_cut(void **state) {
     free(text);
 }
 
-// Runs `body` in a child with standard error on `fd`; returns what it wrote there.
-static char *stderr_of(void (*body)(void), bool on_terminal) {
+// Runs `body` in a child with standard error on a terminal of so many columns, or for 0 on a pipe;
+// returns what it wrote there.
+static char *stderr_of(void (*body)(void), int columns) {
+    bool on_terminal = columns > 0;
     int ours, theirs, ends[2];
     if (on_terminal) {
         ours = posix_openpt(O_RDWR | O_NOCTTY);
         assert_true(ours >= 0 && grantpt(ours) == 0 && unlockpt(ours) == 0);
         theirs = open(ptsname(ours), O_RDWR | O_NOCTTY);
-        struct winsize window = {.ws_col = 120, .ws_row = 24};
+        struct winsize window = {.ws_col = (unsigned short)columns, .ws_row = 24};
         assert_int_equal(ioctl(theirs, TIOCSWINSZ, &window), 0);
     } else {
         assert_int_equal(pipe(ends), 0);
@@ -222,7 +224,7 @@ static void short_run(void) {
 }
 
 static void prints_plain_lines_on_a_pipe(void **state) {
-    char *text = stderr_of(short_run, false);
+    char *text = stderr_of(short_run, 0);
     assert_string_equal(text, "epoch 1/2  step 2/20  loss 0.5  lr 1  64 samples/s  eta 00:18\n"
                               "epoch 1/2  step 4/20  loss 0.25  lr 1  64 samples/s  eta 00:16\n"
                               "trireme: hello\n"
@@ -234,7 +236,7 @@ static void prints_plain_lines_on_a_pipe(void **state) {
 static void redraws_on_a_terminal(void **state) {
     setenv("LC_ALL", "C", 1);
     setenv("NO_COLOR", "1", 1);
-    char *text = stderr_of(short_run, true);
+    char *text = stderr_of(short_run, 120);
     assert_non_null(
         strstr(text, "\r\x1b[K#####...................  epoch 1/2  step 4/20  loss 0.2500  64 "
                      "samples/s  eta 00:16\r\x1b[Ktrireme: hello"));
@@ -243,8 +245,17 @@ static void redraws_on_a_terminal(void **state) {
     free(text);
     unsetenv("NO_COLOR");
     setenv("LC_ALL", "C.UTF-8", 1);
-    text = stderr_of(short_run, true);
+    text = stderr_of(short_run, 120);
     assert_non_null(strstr(text, "\x1b[32m━"));
+    free(text);
+}
+
+// A line wider than the screen would wrap, and a redraw would leave its first part behind.
+static void fits_a_narrow_terminal(void **state) {
+    char *text = stderr_of(short_run, 30);
+    const char *drawn = strstr(text, "\r\x1b[K  epoch 1/2");
+    assert_non_null(drawn);
+    assert_int_equal(strcspn(drawn + 4, "\r"), 29);
     free(text);
 }
 
@@ -261,7 +272,7 @@ static void full_disk_run(void) {
 }
 
 static void warns_once_when_the_disk_is_full(void **state) {
-    char *text = stderr_of(full_disk_run, false);
+    char *text = stderr_of(full_disk_run, 0);
     const char *first = strstr(text, "metrics.jsonl has gaps");
     assert_non_null(first);
     assert_null(strstr(first + 1, "metrics.jsonl has gaps"));
@@ -290,7 +301,7 @@ static void no_folder_run(void) {
 
 static void goes_on_without_a_sink_that_cannot_open(void **state) {
     append("a-file", "x");
-    char *text = stderr_of(no_folder_run, false);
+    char *text = stderr_of(no_folder_run, 0);
     assert_non_null(strstr(text, "training goes on without metrics.jsonl\n"));
     assert_non_null(strstr(text, "training goes on without TensorBoard's curves\n"));
     free(text);
@@ -362,6 +373,7 @@ int main(void) {
         WITH_FOLDER(a_long_torn_line_is_cut),
         WITH_FOLDER(prints_plain_lines_on_a_pipe),
         WITH_FOLDER(redraws_on_a_terminal),
+        WITH_FOLDER(fits_a_narrow_terminal),
         WITH_FOLDER(warns_once_when_the_disk_is_full),
         WITH_FOLDER(goes_on_without_a_sink_that_cannot_open),
         WITH_FOLDER(writes_curves),

@@ -248,6 +248,11 @@ static void prints_help(void **state) {
     assert_non_null(strstr(text, "part.name: adadelta"));
     assert_non_null(strstr(text, "part.rho = 0.9"));
     free(text);
+    out = open_memstream(&text, &size);
+    tri_option_print(&open_table, out);
+    fclose(out);
+    assert_non_null(strstr(text, "model.*\n      the model's own"));
+    free(text);
 }
 
 int main(void) {

@@ -152,6 +152,14 @@ static void reads_json(void **state) {
     assert_string_equal(tri_error_message(),
                         "j.json:2: not valid JSON: duplicate object key near '\"a\"'");
     assert_int_equal(tri_json_parse(arena, "{\"a\":1,}", 8, "j.json", &t), TRI_BAD_INPUT);
+    char deep[2 * TRI_MAX_TREE_DEPTH + 3];
+    memset(deep, '[', TRI_MAX_TREE_DEPTH + 1);
+    memset(deep + TRI_MAX_TREE_DEPTH + 1, ']', TRI_MAX_TREE_DEPTH + 1);
+    deep[sizeof deep - 1] = 0;
+    assert_int_equal(tri_json_parse(arena, deep, strlen(deep), "j.json", &t), TRI_BAD_INPUT);
+    assert_string_equal(tri_error_message(), "j.json: nested too deeply");
+    assert_int_equal(tri_json_parse(arena, deep + 1, strlen(deep) - 2, "j.json", &t), TRI_OK);
+    assert_int_equal(tri_json_read_file(arena, "/nonexistent.json", &t), TRI_NOT_FOUND);
 }
 
 static void emits_what_it_reads(void **state) {
