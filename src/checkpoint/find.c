@@ -20,15 +20,9 @@ bool checkpoint_has(const char *folder, const char *name) {
            stat(path, &info) == 0;
 }
 
-// A run directory, or its checkpoints folder: its newest. One that cannot be read counts too, by
-// its step: what the caller named is not passed over in silence.
-static tri_status newest_of(tri_arena *arena, const char *home, const char *path,
-                            const char **out) {
-    checkpoint_steps steps;
-    TRI_TRY(checkpoint_scan(arena, home, &steps));
-    if (steps.count == 0) return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no checkpoint in it", path);
-    *out = steps.items[0].path;
-    return TRI_OK;
+const char *checkpoint_home_of(tri_arena *arena, const char *path) {
+    if (checkpoint_has(path, "checkpoints")) return checkpoint_home(arena, path);
+    return strcmp(checkpoint_base_name(path), "checkpoints") == 0 ? path : NULL;
 }
 
 tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kind *kind,
@@ -43,11 +37,15 @@ tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kin
     int64_t step;
     if (checkpoint_has(real, CHECKPOINT_STATE_FILE) || checkpoint_is_step_name(real, &step))
         return TRI_OK;
-    const char *home = checkpoint_home(arena, real);
-    if (checkpoint_has(real, "checkpoints")) return newest_of(arena, home, path, out);
-    if (strcmp(checkpoint_base_name(real), "checkpoints") == 0)
-        return newest_of(arena, real, path, out);
     *kind = CHECKPOINT_IS_FOLDER;
+    const char *home = checkpoint_home_of(arena, *out);
+    if (!home) return TRI_OK;
+    // One that cannot be read counts too: what was named is not passed over in silence.
+    *kind = CHECKPOINT_IS_STEP;
+    checkpoint_steps steps;
+    TRI_TRY(checkpoint_scan(arena, home, &steps));
+    if (steps.count == 0) return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no checkpoint in it", path);
+    *out = steps.items[0].path;
     return TRI_OK;
 }
 

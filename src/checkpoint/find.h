@@ -16,6 +16,8 @@ tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kin
                               const char **out);
 // The same where only a checkpoint will do; TRI_BAD_INPUT if it is a file.
 tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char **out);
+// The folder of checkpoints if `path` is a run directory or that folder itself; else NULL.
+const char *checkpoint_home_of(tri_arena *arena, const char *path);
 bool checkpoint_has(const char *folder, const char *name);
 
 #endif
