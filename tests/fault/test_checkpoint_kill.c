@@ -1,0 +1,77 @@
+// A process that saves one checkpoint after the other is killed 100 times at random moments: each
+// time there is a whole one, no older than the last it had reported, and the run goes on from it.
+#include "checkpoint_fixture.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { KILLS = 100, WIDTH = 20000 }; // 8 MB: weights and two states of the optimizer
+
+static char run_dir[64];
+
+static int setup(void **state) {
+    snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
+    return mkdtemp(run_dir) == NULL;
+}
+
+static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK; }
+
+static fixture_save options(int64_t step) {
+    tri_checkpoint_monitor monitor = {"val_loss", false, true, (double)(step * 7919 % 101)};
+    return (fixture_save){.step = step, .width = WIDTH, .monitor = monitor, .save_top_k = 1};
+}
+
+// Saves steps from `from` on until killed, and writes the number of each one committed.
+static void save_on(int64_t from, int report) {
+    for (int64_t step = from;; step++) {
+        if (fixture_do_save(run_dir, options(step)) != TRI_OK) _exit(1);
+        // Every third one again, to be killed while a step is being replaced.
+        if (step % 3 == 0 && fixture_do_save(run_dir, options(step)) != TRI_OK) _exit(1);
+        if (write(report, &step, sizeof step) != sizeof step) _exit(1);
+    }
+}
+
+static void one_kill(int64_t *last, double whole_save_s, unsigned *seed) {
+    int report[2], status;
+    assert_int_equal(pipe(report), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(report[0]);
+        save_on(*last + 1, report[1]);
+    }
+    close(report[1]);
+    tri_os.sleep_ns((int64_t)(rand_r(seed) / (RAND_MAX + 1.0) * 1.5 * whole_save_s * 1e9));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status)); // it did not fail by itself
+    int64_t step, reported = *last;
+    while (read(report[0], &step, sizeof step) == sizeof step) reported = step;
+    close(report[0]);
+
+    assert_int_equal(tri_checkpoint_clean(run_dir), TRI_OK);
+    int64_t found = fixture_auto(run_dir, WIDTH); // verified and loaded, each element checked
+    if (found != reported && found != reported + 1)
+        fail_msg("step %lld was reported, %lld found", (long long)reported, (long long)found);
+    *last = found;
+}
+
+static void test_kills(void **state) {
+    unsigned seed = 20240229;
+    int64_t last = 1, first;
+    double start = tri_os_seconds();
+    assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
+    double whole_save_s = tri_os_seconds() - start;
+    first = last;
+    for (int i = 0; i < KILLS; i++) one_kill(&last, whole_save_s, &seed);
+    print_message("%d kills, %lld saves, %.0f ms each\n", KILLS, (long long)(last - first),
+                  whole_save_s * 1e3);
+    assert_true(last > first);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_kills, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
