@@ -191,3 +191,7 @@ tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sampl
         tri_convert(row->stored, stored, row->fed.dtype, out, tri_shape_count(&row->fed.shape));
     return TRI_OK;
 }
+
+void tri_dataset_hint(const tri_dataset *dataset, int field, int64_t sample) {
+    if (dataset->kind->hint) dataset->kind->hint(dataset, field, sample);
+}

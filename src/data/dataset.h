@@ -50,5 +50,7 @@ size_t tri_dataset_scratch_bytes(const tri_dataset *dataset);
 // bytes at `out`.
 tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
                             void *scratch, void *out);
+// Says that this sample will be read soon, a few reads from now.
+void tri_dataset_hint(const tri_dataset *dataset, int field, int64_t sample);
 
 #endif

@@ -16,6 +16,8 @@ typedef struct tri_dataset_kind {
     // which has room for them. Any number of threads at once.
     tri_status (*read)(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
                        const void **stored);
+    // The sample will be read soon: asks the memory for it. NULL: no use.
+    void (*hint)(const tri_dataset *dataset, int field, int64_t sample);
     bool (*has_test)(const tri_data_options *options);
     // Fields from options alone, into an empty dataset. May be NULL.
     tri_status (*describe)(tri_dataset *dataset);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN_BYTES = 64 };
+enum { ALIGN_BYTES = 64, HINT_AHEAD = 3 };
 
 typedef enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD } slot_state;
 
@@ -78,9 +78,12 @@ static tri_status read_samples(const tri_loader *loader, slot *target, void *scr
             tri_sampler_at(&loader->sampler, &order, batch->step, batch->micro.first + i);
     for (int field = 0; field < tri_dataset_field_count(loader->dataset); field++) {
         size_t bytes = tri_dataset_field(loader->dataset, field)->size_bytes;
-        for (int64_t i = 0; i < batch->micro.size; i++)
+        for (int64_t i = 0; i < batch->micro.size; i++) {
+            if (i + HINT_AHEAD < batch->micro.size)
+                tri_dataset_hint(loader->dataset, field, target->samples[i + HINT_AHEAD]);
             TRI_TRY(tri_dataset_read(loader->dataset, field, target->samples[i], batch->epoch,
                                      scratch, (char *)batch->fields[field] + (size_t)i * bytes));
+        }
     }
     return TRI_OK;
 }

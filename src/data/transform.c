@@ -4,6 +4,7 @@
 #include "base/option.h"
 #include "base/philox.h"
 #include "data/convert.h"
+#include "data/pixels.h"
 
 #include <string.h>
 
@@ -14,6 +15,9 @@ typedef struct transform_kind {
     tri_status (*fit)(const void *params, tri_shape *image);
     // Changes `count` values of channel `channel`, in [0, 1] for U8 images. NULL: values stay.
     void (*change)(const void *params, int channel, float *values, int64_t count);
+    // Where `change` is (x - shift) / divisor and the only change, these numbers make U8 images
+    // faster. May be NULL.
+    void (*affine)(const void *params, int channel, float *shift, float *divisor);
     // Moves the pixels of `from` [C, H, W] to `to`, whose shape is that of fit; `draw` holds this
     // sample's random words. NULL: pixels stay.
     void (*move)(const void *params, const tri_philox_block *draw, const tri_shape *image,
@@ -47,11 +51,16 @@ static tri_status normalize_fit(const void *params, tri_shape *image) {
     return TRI_OK;
 }
 
+static void normalize_affine(const void *params, int channel, float *shift, float *divisor) {
+    const normalize_options *options = params;
+    *shift = (float)options->mean.items[options->mean.count > 1 ? channel : 0];
+    *divisor = (float)options->std.items[options->std.count > 1 ? channel : 0];
+}
+
 // In single precision and with true divisions, as torchvision does it: the same bits.
 static void normalize_change(const void *params, int channel, float *values, int64_t count) {
-    const normalize_options *options = params;
-    float mean = (float)options->mean.items[options->mean.count > 1 ? channel : 0];
-    float std = (float)options->std.items[options->std.count > 1 ? channel : 0];
+    float mean, std;
+    normalize_affine(params, channel, &mean, &std);
     for (int64_t i = 0; i < count; i++) values[i] = (values[i] - mean) / std;
 }
 
@@ -131,7 +140,10 @@ static void crop_move(const void *params, const tri_philox_block *draw, const tr
 }
 
 static const transform_kind kinds[] = {
-    {.options = &normalize_table, .fit = normalize_fit, .change = normalize_change},
+    {.options = &normalize_table,
+     .fit = normalize_fit,
+     .change = normalize_change,
+     .affine = normalize_affine},
     {.options = &flip_table, .move = flip_move},
     {.options = &crop_table, .fit = crop_fit, .move = crop_move},
 };
@@ -149,9 +161,9 @@ struct tri_transforms {
     int count;
     transform items[MAX_TRANSFORMS];
     tri_dtype stored;
-    tri_shape shape;     // that comes out
-    size_t step_bytes;   // of the largest image between two moves
-    float (*table)[256]; // of U8 images: the value of each byte, per channel
+    tri_shape shape;    // that comes out
+    size_t step_bytes;  // of the largest image between two moves
+    tri_pixels *pixels; // of U8 images: the value of each byte, per channel
 };
 
 // An entry is `name`, or a map of one key: `name: {option: value}`.
@@ -208,17 +220,20 @@ static size_t bytes_of(const tri_transforms *transforms, const tri_shape *shape)
     return (size_t)tri_shape_count(shape) * tri_dtype_bytes(transforms->stored);
 }
 
-// The values of all bytes, so that reading a pixel is one look-up.
-static void make_table(tri_arena *arena, tri_transforms *transforms) {
+// The values of all bytes, so that reading a pixel is at most one look-up.
+static void make_pixels(tri_arena *arena, tri_transforms *transforms) {
     int64_t channels = transforms->shape.dims[0];
-    transforms->table = tri_arena_alloc(arena, (size_t)channels * sizeof *transforms->table);
+    transforms->pixels = TRI_NEW_ARRAY(arena, tri_pixels, channels);
     for (int channel = 0; channel < channels; channel++) {
-        float *values = transforms->table[channel];
-        for (int byte = 0; byte < 256; byte++) values[byte] = (float)byte / 255.0f;
+        tri_pixels *pixels = &transforms->pixels[channel];
+        float shift = 0, divisor = 1;
+        for (int byte = 0; byte < 256; byte++) pixels->values[byte] = (float)byte / 255.0f;
         for (int i = 0; i < transforms->count; i++) {
             const transform *item = &transforms->items[i];
-            if (item->kind->change) item->kind->change(item->params, channel, values, 256);
+            if (item->kind->change) item->kind->change(item->params, channel, pixels->values, 256);
+            if (item->kind->affine) item->kind->affine(item->params, channel, &shift, &divisor);
         }
+        tri_pixels_hint(pixels, shift, divisor);
     }
 }
 
@@ -243,7 +258,7 @@ tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dty
         if (item->kind->move && bytes > transforms->step_bytes) transforms->step_bytes = bytes;
         transforms->items[transforms->count++] = *item;
     }
-    if (stored == TRI_U8) make_table(arena, transforms);
+    if (stored == TRI_U8) make_pixels(arena, transforms);
     *out = transforms;
     return TRI_OK;
 }
@@ -253,16 +268,6 @@ const tri_shape *tri_transforms_shape(const tri_transforms *transforms) {
 }
 size_t tri_transforms_scratch_bytes(const tri_transforms *transforms) {
     return 2 * transforms->step_bytes;
-}
-
-static void look_up(const float *table, const uint8_t *from, float *to, int64_t count) {
-    int64_t i = 0;
-    for (; i + 8 <= count; i += 8) { // eight bytes by one load
-        uint64_t bytes;
-        memcpy(&bytes, from + i, sizeof bytes);
-        for (int k = 0; k < 8; k++) to[i + k] = table[bytes >> 8 * k & 255];
-    }
-    for (; i < count; i++) to[i] = table[from[i]];
 }
 
 void tri_transforms_apply(const tri_transforms *transforms, const void *stored, int64_t sample,
@@ -284,8 +289,8 @@ void tri_transforms_apply(const tri_transforms *transforms, const void *stored, 
     int64_t plane = transforms->shape.dims[1] * transforms->shape.dims[2];
     for (int channel = 0; channel < transforms->shape.dims[0]; channel++) {
         float *values = out + channel * plane;
-        if (transforms->table) {
-            look_up(transforms->table[channel], from + channel * plane, values, plane);
+        if (transforms->pixels) {
+            tri_pixels_apply(&transforms->pixels[channel], from + channel * plane, values, plane);
             continue;
         }
         size_t skip = (size_t)(channel * plane) * tri_dtype_bytes(transforms->stored);

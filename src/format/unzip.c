@@ -43,7 +43,7 @@ static tri_status start(tri_unzip *source) {
     source->file_bytes = info.st_size;
     isal_inflate_init(&source->state);
     source->state.crc_flag = ISAL_GZIP;
-    bool more;
+    bool more = false;
     TRI_TRY(refill(source, &more));
     source->gzip =
         source->state.avail_in >= 2 && source->input[0] == 0x1f && source->input[1] == 0x8b;
@@ -113,7 +113,7 @@ static tri_status inflate_some(tri_unzip *source, uint8_t *out, uint32_t size, u
         if (state->block_state == ISAL_BLOCK_FINISH) {
             TRI_TRY(next_member(source));
         } else if (state->avail_in == 0 && *got < size) {
-            bool more;
+            bool more = false;
             TRI_TRY(refill(source, &more));
             if (!more)
                 return TRI_FAIL(TRI_CORRUPT, "%s: truncated: its gzip data has no end",

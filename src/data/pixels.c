@@ -1,0 +1,80 @@
+#include "data/pixels.h"
+
+#include <string.h>
+
+// A division by a constant as a product with its reciprocal and one correction by fused
+// multiply-add: Markstein, "Computation of elementary functions on the IBM RISC System/6000
+// processor", IBM J. Res. Dev. 34 (1990). Nearly always the correctly rounded quotient, at a
+// fraction of a division's price; tri_pixels_hint proves it for the 256 values that matter. Twice
+// 16 numbers are computed side by side where the machine can.
+#define AFFINE_BODY                                                                                \
+    const float by_255 = 1.0f / 255.0f, by_divisor = 1.0f / divisor;                               \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        float x = (float)from[i];                                                                  \
+        float q = x * by_255;                                                                      \
+        q = __builtin_fmaf(__builtin_fmaf(-q, 255.0f, x), by_255, q);                              \
+        float y = q - shift;                                                                       \
+        float z = y * by_divisor;                                                                  \
+        to[i] = __builtin_fmaf(__builtin_fmaf(-z, divisor, y), by_divisor, z);                     \
+    }
+
+typedef void affine_function(const uint8_t *from, float *to, int64_t count, float shift,
+                             float divisor);
+
+#ifdef __x86_64__
+__attribute__((target("avx512f,avx512bw,avx512vl,fma"))) static void
+affine_avx512(const uint8_t *restrict from, float *restrict to, int64_t count, float shift,
+              float divisor) {
+    AFFINE_BODY
+}
+
+__attribute__((target("avx2,fma"))) static void affine_avx2(const uint8_t *restrict from,
+                                                            float *restrict to, int64_t count,
+                                                            float shift, float divisor) {
+    AFFINE_BODY
+}
+
+static affine_function *affine(void) {
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        return affine_avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return affine_avx2;
+    return NULL; // without the instruction the table is faster
+}
+#elif defined(__ARM_FEATURE_FMA)
+static void affine_plain(const uint8_t *restrict from, float *restrict to, int64_t count,
+                         float shift, float divisor) {
+    AFFINE_BODY
+}
+
+static affine_function *affine(void) { return affine_plain; }
+#else
+static affine_function *affine(void) { return NULL; }
+#endif
+
+void tri_pixels_hint(tri_pixels *pixels, float shift, float divisor) {
+    uint8_t bytes[256];
+    float values[256];
+    if (!affine()) return;
+    for (int i = 0; i < 256; i++) bytes[i] = (uint8_t)i;
+    affine()(bytes, values, 256, shift, divisor);
+    pixels->is_affine = memcmp(values, pixels->values, sizeof values) == 0;
+    pixels->shift = shift;
+    pixels->divisor = divisor;
+}
+
+static void look_up(const float *values, const uint8_t *from, float *to, int64_t count) {
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) { // eight bytes by one load
+        uint64_t bytes;
+        memcpy(&bytes, from + i, sizeof bytes);
+        for (int k = 0; k < 8; k++) to[i + k] = values[bytes >> 8 * k & 255];
+    }
+    for (; i < count; i++) to[i] = values[from[i]];
+}
+
+void tri_pixels_apply(const tri_pixels *pixels, const uint8_t *from, float *to, int64_t count) {
+    if (pixels->is_affine)
+        affine()(from, to, count, pixels->shift, pixels->divisor);
+    else
+        look_up(pixels->values, from, to, count);
+}
