@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Writes tests/grad/torch_tables.h: what PyTorch makes of the cases below, in float64.
+
+usage: make_torch_tables.py > torch_tables.h, then clang-format -i torch_tables.h
+Needs python3-torch. Inputs are waves that the C test computes again, so only results are
+stored: of a tensor two projections, which any misplaced element changes.
+"""
+import math
+import torch
+import torch.nn.functional as F
+
+torch.set_default_dtype(torch.float64)
+
+
+def wave(k, *shape):
+    count = math.prod(shape)
+    values = [math.sin(0.9 * i + 0.013 * i * i + k) for i in range(count)]
+    return torch.tensor(values).reshape(shape)
+
+
+def project(t):
+    flat = t.detach().reshape(-1).tolist()
+    return (sum(v * math.cos(1.7 * i + 0.3) for i, v in enumerate(flat)),
+            sum(v * v for v in flat))
+
+
+def number(v):
+    return repr(float(v))
+
+
+def row(items):
+    return "    {" + ", ".join(items) + "},"
+
+
+def braces(values):
+    return "{" + ", ".join(number(v) if isinstance(v, float) else str(v) for v in values) + "}"
+
+
+def conv():
+    cases = [  # x, features, kernel, stride, padding, dilation, groups
+        ((2, 3, 5, 4), 2, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+        ((1, 1, 1, 1), 1, (1, 1), (1, 1), (0, 0), (1, 1), 1),
+        ((2, 4, 7, 9), 6, (3, 2), (2, 3), (0, 1), (1, 2), 2),
+        ((1, 3, 8, 6), 3, (2, 4), (1, 2), (2, 3), (3, 1), 3),
+    ]
+    print("typedef struct torch_conv {")
+    print("    int64_t x[4], features, kernel[2], stride[2], padding[2], dilation[2], groups;")
+    print("    double y[2];\n} torch_conv;")
+    print("static const torch_conv torch_convs[] = {")
+    for x, features, kernel, stride, padding, dilation, groups in cases:
+        weight = wave(2, features, x[1] // groups, *kernel)
+        y = F.conv2d(wave(1, *x), weight, wave(3, features), stride, padding, dilation, groups)
+        print(row([braces(x), str(features), braces(kernel), braces(stride), braces(padding),
+                   braces(dilation), str(groups), braces(project(y))]))
+    print("};\n")
+
+
+def pool():
+    cases = [  # x, kernel, stride, padding
+        ((2, 3, 6, 4), (2, 2), (2, 2), (0, 0)),
+        ((1, 2, 7, 5), (3, 2), (2, 1), (1, 1)),
+    ]
+    print("typedef struct torch_pool {")
+    print("    int64_t x[4], kernel[2], stride[2], padding[2];\n    double y[2];\n} torch_pool;")
+    print("static const torch_pool torch_pools[] = {")
+    for x, kernel, stride, padding in cases:
+        y = F.max_pool2d(wave(1, *x), kernel, stride, padding)
+        print(row([braces(x), braces(kernel), braces(stride), braces(padding),
+                   braces(project(y))]))
+    print("};\n")
+
+
+def batch_norm():
+    """x [3, 2, 4, 5], momentum 0.1, one update of fresh statistics, then evaluation with them."""
+    layer = torch.nn.BatchNorm2d(2, eps=1e-5, momentum=0.1)
+    layer.weight.data, layer.bias.data = wave(2, 2), wave(3, 2)
+    y = layer(wave(1, 3, 2, 4, 5))
+    layer.eval()
+    later = layer(wave(4, 3, 2, 4, 5))
+    print(f"static const double torch_bn_y[] = {braces(project(y))};")
+    print(f"static const double torch_bn_mean[] = {braces(layer.running_mean.tolist())};")
+    print(f"static const double torch_bn_var[] = {braces(layer.running_var.tolist())};")
+    print(f"static const double torch_bn_eval[] = {braces(project(later))};\n")
+
+
+def losses():
+    """Scores wave(1) * 3, [6, 4]; labels 0 1 2 -100 3 0; sums."""
+    scores, labels = wave(1, 6, 4) * 3, torch.tensor([0, 1, 2, -100, 3, 0])
+    log_p = F.log_softmax(scores, -1)
+    print(f"static const double torch_log_softmax[] = {braces(project(log_p))};")
+    nll = F.nll_loss(scores, labels, reduction="sum")
+    print(f"static const double torch_nll = {number(nll)};")
+    entropy = F.cross_entropy(scores, labels, reduction="sum")
+    print(f"static const double torch_cross_entropy = {number(entropy)};")
+    mse = F.mse_loss(wave(1, 6, 4), wave(2, 6, 4), reduction="sum")
+    print(f"static const double torch_mse = {number(mse)};")
+    a, b = wave(1, 6, 4), wave(2, 6, 4)
+    relative = (torch.linalg.vector_norm(a - b, dim=1) / torch.linalg.vector_norm(b, dim=1)).sum()
+    print(f"static const double torch_relative_l2 = {number(relative)};\n")
+
+
+def optimizers():
+    """5 parameters wave(1); gradient of update t: wave(10 + t); after updates 1 and 4."""
+    sgd, adam = torch.optim.SGD, torch.optim.Adam
+    adamw, adadelta = torch.optim.AdamW, torch.optim.Adadelta
+    cases = [
+        ("sgd", sgd, dict(lr=0.1), "{.sgd = {0}}"),
+        ("sgd", sgd, dict(lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.02),
+         "{.sgd = {.momentum = 0.9, .dampening = 0.3, .weight_decay = 0.02}}"),
+        ("sgd", sgd, dict(lr=0.1, momentum=0.8, nesterov=True, weight_decay=0.01),
+         "{.sgd = {.momentum = 0.8, .nesterov = true, .weight_decay = 0.01}}"),
+        ("adam", adam, dict(lr=0.01, betas=(0.9, 0.99), eps=1e-6),
+         "{.adam = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6}}"),
+        ("adam", adam, dict(lr=0.01, betas=(0.8, 0.999), weight_decay=0.1),
+         "{.adam = {.beta1 = 0.8, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1}}"),
+        ("adam", adamw, dict(lr=0.01, weight_decay=0.1),
+         "{.adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1,"
+         " .decoupled = true}}"),
+        ("adadelta", adadelta, dict(lr=1.0), "{.adadelta = {.rho = 0.9, .eps = 1e-6}}"),
+        ("adadelta", adadelta, dict(lr=0.5, rho=0.8, eps=1e-4, weight_decay=0.05),
+         "{.adadelta = {.rho = 0.8, .eps = 1e-4, .weight_decay = 0.05}}"),
+    ]
+    print("typedef struct torch_update {")
+    print("    const char *op;\n    double lr;\n    union {")
+    print("        tri_sgd_attr sgd;\n        tri_adam_attr adam;")
+    print("        tri_adadelta_attr adadelta;\n    } attr;")
+    print("    double first[5], last[5];\n} torch_update;")
+    print("static const torch_update torch_updates[] = {")
+    for name, kind, options, attr in cases:
+        p = torch.nn.Parameter(wave(1, 5))
+        optimizer = kind([p], **options)
+        after = []
+        for t in range(1, 5):
+            p.grad = wave(10 + t, 5)
+            optimizer.step()
+            after.append(p.detach().tolist())
+        print(row([f'"{name}"', number(options["lr"]), attr, braces(after[0]), braces(after[3])]))
+    print("};\n")
+
+
+print("// Made by make_torch_tables.py; PyTorch " + torch.__version__.split("+")[0] + ", float64.")
+print("#ifndef TRIREME_TESTS_TORCH_TABLES_H\n#define TRIREME_TESTS_TORCH_TABLES_H\n")
+print('#include "ops/ops.h"\n')
+conv()
+pool()
+batch_norm()
+losses()
+optimizers()
+print("#endif")

@@ -1,0 +1,297 @@
+// Every refusal of every shape rule, by its message.
+#include "ops/ops.h"
+#include "support/op_session.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct input {
+    bool present;
+    tri_dtype dtype;
+    tri_shape shape;
+} input;
+
+#define OF(type, ...) ((input){true, type, tri_shape_of(__VA_ARGS__)})
+#define F(...) OF(TRI_F32, __VA_ARGS__)
+#define D(...) OF(TRI_F64, __VA_ARGS__)
+#define L(...) OF(TRI_I64, __VA_ARGS__)
+#define POINT ((input){true, TRI_F32, {0}})
+#define STEP D(TRI_STEP_SCALAR_COUNT)
+#define POSITION L(2)
+// REFUSED(op, attributes, message, inputs…)
+#define REFUSED(op, attr, message, ...)                                                            \
+    refused(&tri_op_##op, attr, message, (input[TRI_MAX_INPUTS]){__VA_ARGS__})
+
+static void refused(const tri_op *op, const void *attr, const char *message, const input *in) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value values[TRI_MAX_INPUTS] = {{0}};
+    for (int i = 0; i < op->input_count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "in%d", i);
+        if (in[i].present) values[i] = tri_input(g, name, in[i].dtype, in[i].shape);
+    }
+    tri_value made = tri_node_add(g, op, values, op->input_count, attr, "layer7");
+    const char *found = "";
+    char want[512];
+    snprintf(want, sizeof want, "layer7: %s: %s", op->name, message);
+    assert_int_equal(tri_graph_status(g, &found), TRI_BAD_INPUT);
+    assert_string_equal(found, want);
+    assert_false(tri_value_is(made));
+    op_graph_close(g);
+}
+
+static const tri_conv2d_attr conv = {
+    .stride = {1, 1}, .padding = {0, 0}, .dilation = {1, 1}, .groups = 1};
+
+static tri_conv2d_attr conv_with(int64_t stride, int64_t padding, int64_t dilation,
+                                 int64_t groups) {
+    return (tri_conv2d_attr){.stride = {1, stride},
+                             .padding = {0, padding},
+                             .dilation = {1, dilation},
+                             .groups = groups};
+}
+
+static void test_conv2d(void **state) {
+    tri_conv2d_attr a;
+    REFUSED(conv2d, &conv, "x [N, C, H, W] must have 4 axes, but is [2, 3, 8]", F(2, 3, 8),
+            F(4, 3, 3, 3));
+    REFUSED(conv2d, &conv, "weight [O, C / groups, KH, KW] must have 4 axes, but is [4, 27]",
+            F(2, 3, 8, 8), F(4, 27));
+    REFUSED(conv2d, &conv, "x has 3 channels, but the weight wants 2 in 1 groups", F(2, 3, 8, 8),
+            F(4, 2, 3, 3));
+    REFUSED(conv2d, &conv, "a kernel of 9 with dilation 1 does not fit into 8 with padding 0",
+            F(2, 3, 8, 9), F(4, 3, 9, 9));
+    REFUSED(conv2d, &conv, "bias must be [4], but is [3]", F(2, 3, 8, 8), F(4, 3, 3, 3), F(3));
+    REFUSED(conv2d, &conv, "input 1 must be F32, but is F64", F(2, 3, 8, 8), D(4, 3, 3, 3));
+    REFUSED(conv2d, &conv, "input 0 must be F32 or F64, but is I64", L(2, 3, 8, 8), F(4, 3, 3, 3));
+    a = conv_with(1, 0, 1, 0);
+    REFUSED(conv2d, &a, "groups must be at least 1, not 0", F(2, 3, 8, 8), F(4, 3, 3, 3));
+    a = conv_with(1, 0, 1, 3);
+    REFUSED(conv2d, &a, "4 output channels cannot be cut into 3 groups", F(2, 3, 8, 8),
+            F(4, 1, 3, 3));
+    static const int64_t bad[][3] = {{0, 0, 1}, {1, -1, 1}, {1, 0, 0}};
+    for (int i = 0; i < 3; i++) {
+        char want[256];
+        a = conv_with(bad[i][0], bad[i][1], bad[i][2], 1);
+        snprintf(want, sizeof want,
+                 "kernel, stride and dilation must be at least 1 and padding at least 0, not 3, "
+                 "%d, %d, %d",
+                 (int)bad[i][0], (int)bad[i][2], (int)bad[i][1]);
+        REFUSED(conv2d, &a, want, F(2, 3, 8, 8), F(4, 3, 3, 3));
+    }
+    a = conv;
+    a.activation = 3;
+    REFUSED(conv2d, &a, "there is no activation 3", F(2, 3, 8, 8), F(4, 3, 3, 3));
+    a.activation = TRI_ACTIVATION_LEAKY_RELU;
+    a.slope = -0.5;
+    REFUSED(conv2d, &a, "the slope must be at least 0, not -0.5", F(2, 3, 8, 8), F(4, 3, 3, 3));
+}
+
+static void test_conv2d_grad(void **state) {
+    tri_conv2d_grad_attr a = {.conv = conv, .shape = tri_shape_of(2, 3, 8, 8)};
+    REFUSED(conv2d_grad_input, &a, "dy must be [2, 4, 6, 6], but is [2, 4, 6, 5]", F(2, 4, 6, 5),
+            F(4, 3, 3, 3));
+    a.shape = tri_shape_of(4, 3, 3, 3);
+    REFUSED(conv2d_grad_weight, &a, "dy must be [2, 4, 6, 6], but is [1, 4, 6, 6]", F(2, 3, 8, 8),
+            F(1, 4, 6, 6));
+}
+
+static void test_linear(void **state) {
+    tri_linear_attr a = {.axes = 1};
+    REFUSED(linear, &a, "weight [features, inputs] must have 2 axes, but is [5]", F(2, 6), F(5));
+    REFUSED(linear, &a, "x [2, 6] has 6 inputs, but the weight [5, 7] wants 7", F(2, 6), F(5, 7));
+    REFUSED(linear, &a, "bias must be [5], but is [1, 5]", F(2, 6), F(5, 6), F(1, 5));
+    a.axes = 3;
+    REFUSED(linear, &a, "cannot contract 3 axes of x [2, 6]", F(2, 6), F(5, 6));
+    a.axes = 0;
+    REFUSED(linear, &a, "cannot contract 0 axes of x [2, 6]", F(2, 6), F(5, 6));
+    tri_linear_grad_attr grad = {.axes = 1, .shape = tri_shape_of(2, 6)};
+    REFUSED(linear_grad_input, &grad, "dy must be [2, 5], but is [3, 5]", F(3, 5), F(5, 6));
+    grad.shape = tri_shape_of(5, 6);
+    REFUSED(linear_grad_weight, &grad, "dy must be [2, 5], but is [2, 4]", F(2, 6), F(2, 4));
+}
+
+static void test_elementwise(void **state) {
+    tri_leaky_relu_attr leaky = {.slope = NAN};
+    tri_activation_grad_attr grad = {.activation = TRI_ACTIVATION_RELU};
+    tri_dropout_attr dropout = {.p = 1.5};
+    REFUSED(relu, NULL, "x must be F32 or F64, but is I64", L(2));
+    REFUSED(leaky_relu, &leaky, "the slope must be at least 0, not nan", F(2));
+    REFUSED(activation_grad, &grad, "dy must be [2], but is [3]", F(2), F(3));
+    REFUSED(add, NULL, "b must be [2, 3], but is [3, 2]", F(2, 3), F(3, 2));
+    REFUSED(add, NULL, "input 1 must be F32, but is F64", F(2, 3), D(2, 3));
+    REFUSED(dropout, &dropout, "p must be 0 to 1, not 1.5", F(2, 3), POSITION);
+    dropout.p = 0.5;
+    REFUSED(dropout, &dropout, "position must be [2], but is [3]", F(2, 3), L(3));
+    REFUSED(dropout, &dropout, "position must be I64, but is F32", F(2, 3), F(2));
+    REFUSED(dropout_grad, &dropout, "x must have samples as its first axis", POINT, POSITION);
+    tri_reshape_attr reshape = {tri_shape_of(4, 2)};
+    REFUSED(reshape, &reshape, "[4, 2] does not hold as many elements as [3, 3]", F(3, 3));
+}
+
+static void test_max_pool2d(void **state) {
+    tri_max_pool2d_attr a = {.kernel = {2, 2}, .stride = {2, 2}};
+    REFUSED(max_pool2d, &a, "x [N, C, H, W] must have 4 axes, but is [8, 8]", F(8, 8));
+    REFUSED(max_pool2d, &a, "a kernel of 2 does not fit into 1 with padding 0", F(1, 1, 8, 1));
+    a.dropout = 0.5;
+    REFUSED(max_pool2d, &a, "dropout needs the position", F(1, 1, 8, 8));
+    a.dropout = -1;
+    REFUSED(max_pool2d, &a, "dropout must be 0 to 1, not -1", F(1, 1, 8, 8), POSITION);
+    a = (tri_max_pool2d_attr){.kernel = {2, 2}, .stride = {2, 0}};
+    REFUSED(max_pool2d, &a, "kernel and stride must be at least 1, not 2 and 0", F(1, 1, 8, 8));
+    a = (tri_max_pool2d_attr){.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 2}};
+    REFUSED(max_pool2d, &a, "padding must be 0 to half the kernel of 3, not 2", F(1, 1, 8, 8));
+    a = (tri_max_pool2d_attr){.kernel = {16, 16}, .stride = {1, 1}};
+    REFUSED(max_pool2d, &a, "a kernel of 16 x 16 has more than 255 places", F(1, 1, 20, 20));
+    a = (tri_max_pool2d_attr){
+        .kernel = {2, 2}, .stride = {2, 2}, .x_shape = tri_shape_of(1, 1, 8, 8)};
+    REFUSED(max_pool2d_grad, &a, "index must be [1, 1, 4, 4], but is [1, 1, 4, 5]",
+            OF(TRI_U8, 1, 1, 4, 5), F(1, 1, 4, 4));
+    REFUSED(max_pool2d_grad, &a, "index must be U8, but is F32", F(1, 1, 4, 4), F(1, 1, 4, 4));
+}
+
+static void test_batch_norm(void **state) {
+    tri_batch_norm_attr a = {.eps = 1e-5};
+    REFUSED(batch_norm, &a, "x must be [N, C, ...], but is [3]", F(3), F(3), F(3));
+    REFUSED(batch_norm, &a, "weight must be [3], but is [2]", F(4, 3), F(2), F(3));
+    REFUSED(batch_norm, &a,
+            "training needs more than 1 value per channel, but x is [1, 3, 1, 1]; use larger "
+            "micro-batches",
+            F(1, 3, 1, 1), F(3), F(3));
+    REFUSED(batch_norm_inference, &a, "running_var must be [3], but is [4]", F(1, 3), F(3), F(3),
+            F(3), F(4));
+    REFUSED(batch_norm_grad, &a, "y must be [4, 3], but is [3, 4]", F(4, 3), F(3, 4), F(4, 3), F(3),
+            F(3), F(3));
+    a.eps = 0;
+    REFUSED(batch_norm, &a, "eps must be above 0, not 0", F(4, 3), F(3), F(3));
+}
+
+static void test_losses(void **state) {
+    tri_nll_loss_grad_attr grad = {.shape = tri_shape_of(4, 3), .dtype = TRI_F32};
+    REFUSED(log_softmax, NULL, "x [] has no last axis to sum over", POINT);
+    REFUSED(log_softmax_grad, NULL, "dy must be [4, 3], but is [3, 4]", F(4, 3), F(3, 4));
+    REFUSED(nll_loss, NULL, "the scores [N, K] must have 2 axes, but is [4]", F(4), L(4));
+    REFUSED(nll_loss, NULL, "labels must be [4], but is [5]", F(4, 3), L(5));
+    REFUSED(nll_loss, NULL, "labels must be I64, but is F32", F(4, 3), F(4));
+    REFUSED(cross_entropy, NULL, "there are no classes", F(4, 0), L(4));
+    REFUSED(accuracy, NULL, "labels must be [4], but is [4, 1]", F(4, 3), L(4, 1));
+    REFUSED(nll_loss_grad, &grad, "the seed must be [1], but is [2]", L(4), F(2));
+    grad.dtype = TRI_I64;
+    REFUSED(nll_loss_grad, &grad, "dx must be F32 or F64, but is I64", L(4), F(1));
+    REFUSED(cross_entropy_grad, NULL, "the seed must be F32 or F64, but is I64", F(4, 3), L(4),
+            L(1));
+    REFUSED(mse_loss, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4));
+    REFUSED(mse_loss_grad, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4), F(1));
+    REFUSED(relative_l2_loss, NULL, "prediction must have samples as its first axis", POINT, POINT);
+    REFUSED(relative_l2_loss_grad, NULL, "the target must be [4, 3], but is [4, 2]", F(4, 3),
+            F(4, 2), F(1));
+}
+
+static void test_updates(void **state) {
+    tri_sgd_attr sgd = {.momentum = 0.9};
+    tri_adam_attr adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    tri_adadelta_attr adadelta = {.rho = 0.9, .eps = 1e-6};
+    tri_moving_average_attr average = {.momentum = 2};
+    REFUSED(sgd, &sgd, "a momentum buffer goes with a momentum, which is 0.9", F(5), F(5), STEP);
+    REFUSED(sgd, &sgd, "the gradient must be [5], but is [6]", F(5), F(6), STEP, F(5));
+    REFUSED(sgd, &sgd, "the step scalars must be F64, but is F32", F(5), F(5), F(8), F(5));
+    REFUSED(sgd, &sgd, "the step scalars must be [8], but is [7]", F(5), F(5), D(7), F(5));
+    REFUSED(sgd, &sgd, "the state must be F32, but is F64", F(5), F(5), STEP, D(5));
+    sgd = (tri_sgd_attr){.momentum = 0.9, .dampening = 0.1, .nesterov = true};
+    REFUSED(sgd, &sgd, "nesterov needs a momentum above 0 and no dampening, not 0.9 and 0.1", F(5),
+            F(5), STEP, F(5));
+    sgd = (tri_sgd_attr){.weight_decay = -1};
+    REFUSED(sgd, &sgd, "momentum and weight_decay must be at least 0, not 0 and -1", F(5), F(5),
+            STEP);
+    REFUSED(adam, &adam, "the state must be [5], but is [4]", F(5), F(5), STEP, F(5), F(4));
+    adam.beta2 = 1;
+    REFUSED(adam, &adam, "betas must be at least 0 and below 1, not 0.9 and 1", F(5), F(5), STEP,
+            F(5), F(5));
+    adam = (tri_adam_attr){.eps = -1};
+    REFUSED(adam, &adam, "eps and weight_decay must be at least 0, not -1 and 0", F(5), F(5), STEP,
+            F(5), F(5));
+    adadelta.rho = 1.1;
+    REFUSED(adadelta, &adadelta, "rho must be 0 to 1, not 1.1", F(5), F(5), STEP, F(5), F(5));
+    adadelta = (tri_adadelta_attr){.rho = 0.9, .weight_decay = -2};
+    REFUSED(adadelta, &adadelta, "eps and weight_decay must be at least 0, not 0 and -2", F(5),
+            F(5), STEP, F(5), F(5));
+    REFUSED(moving_average, &average, "momentum must be 0 to 1, not 2", F(5), F(5), STEP);
+}
+
+// Gradients that do not exist are refused when they are asked for.
+static void test_no_gradient(void **state) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_init init = {0};
+    tri_batch_norm_attr a = {.eps = 1e-5};
+    tri_shape c = tri_shape_of(3);
+    tri_value x = tri_parameter(g, "x", tri_shape_of(4, 3), init);
+    tri_value v = tri_parameter(g, "v", c, init);
+    tri_value y =
+        tri_node_add(g, &tri_op_batch_norm_inference, (tri_value[]){x, v, v, v, v}, 5, &a, "bn1");
+    bool wanted[TRI_MAX_INPUTS] = {true};
+    tri_value in_grads[TRI_MAX_INPUTS] = {{0}};
+    const char *message = "";
+    tri_op_batch_norm_inference.gradient(g, tri_value_node(g, y), &x, wanted, in_grads);
+    assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+    assert_string_equal(message, "bn1: batch norm with running statistics has no gradient; build "
+                                 "the graph for training");
+    op_graph_close(g);
+    g = op_graph_open(TRI_F32);
+    x = tri_parameter(g, "x", tri_shape_of(4, 3), init);
+    y = tri_node_add(g, &tri_op_relative_l2_loss, (tri_value[]){x, x}, 2, NULL, "");
+    wanted[1] = true;
+    tri_value seed = tri_scalar(g, TRI_SCALAR_SEED);
+    tri_op_relative_l2_loss.gradient(g, tri_value_node(g, y), &seed, wanted, in_grads);
+    assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+    assert_string_equal(message, "relative_l2_loss: the target has no gradient; it must be data");
+    op_graph_close(g);
+}
+
+// The table, its names and its printed reference agree; a doc is one line.
+static void test_table(void **state) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    tri_ops_print(out);
+    fclose(out);
+    for (int i = 0; i < tri_op_count; i++) {
+        const tri_op *op = tri_ops[i];
+        assert_ptr_equal(tri_op_find(op->name), op);
+        assert_non_null(op->shape);
+        assert_null(strchr(op->doc, '\n'));
+        assert_non_null(strstr(text, op->doc));
+        assert_true(op->input_count <= TRI_MAX_INPUTS && op->output_count <= TRI_MAX_OUTPUTS);
+        assert_true(op->in_place <= op->input_count);
+        assert_true((op->output_count == 0) == ((op->flags & TRI_OP_UPDATE) != 0));
+    }
+    assert_null(tri_op_find("conv3d"));
+    free(text);
+}
+
+// Flops count multiplications and additions: conv [2,3,8,8] by [4,3,3,3] makes 2*4*6*6 results of
+// 27 products each.
+static void test_cost(void **state) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value in[] = {tri_input(g, "x", TRI_F32, tri_shape_of(2, 3, 8, 8)),
+                      tri_input(g, "w", TRI_F32, tri_shape_of(4, 3, 3, 3))};
+    tri_value y = tri_node_add(g, &tri_op_conv2d, in, 2, &conv, "");
+    assert_true(tri_node_cost(g, tri_value_node(g, y)).flops == 2.0 * 2 * 4 * 36 * 27);
+    op_graph_close(g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv2d),      cmocka_unit_test(test_conv2d_grad),
+        cmocka_unit_test(test_linear),      cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_max_pool2d),  cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_losses),      cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_no_gradient), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_cost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
