@@ -1,0 +1,281 @@
+// Weights from files of others, into files for others, and the commands that look at them.
+#include "checkpoint/convert.h"
+#include "checkpoint_fixture.h"
+#include "format/safetensors.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+static char run_dir[64];
+
+static int setup(void **state) {
+    snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
+    return mkdtemp(run_dir) == NULL;
+}
+
+static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK; }
+
+static const char *in_run(const char *name) {
+    static char paths[4][160];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", run_dir, name);
+    return path;
+}
+
+static void expect(tri_status got, tri_status wanted, const char *words) {
+    if (got != wanted || !strstr(tri_error_message(), words))
+        fail_msg("%s instead of %s '%s': %s", tri_status_name(got), tri_status_name(wanted), words,
+                 tri_error_message());
+}
+
+static void ok(tri_status status) {
+    if (status != TRI_OK) fail_msg("%s", tri_error_message());
+}
+
+static void put_text(const char *path, const char *text) {
+    ok(tri_os_replace_file(path, text, strlen(text)));
+}
+
+// GCC's own half precision as the judge, in both directions.
+static void test_halves(void **state) {
+    for (uint32_t bits = 0; bits < 0x10000; bits++) {
+        uint16_t half = (uint16_t)bits, back;
+        _Float16 judge;
+        float value;
+        double wide;
+        memcpy(&judge, &half, 2);
+        checkpoint_convert(TRI_F16, &half, TRI_F32, &value, 1);
+        checkpoint_to_f64(TRI_F16, &half, 1, &wide);
+        if (isnan((float)judge)) {
+            assert_true(isnan(value) && isnan(wide));
+            continue;
+        }
+        assert_true(value == (float)judge && wide == (double)judge);
+        assert_int_equal(signbit(value) != 0, half >> 15);
+        checkpoint_convert(TRI_F32, &value, TRI_F16, &back, 1);
+        assert_int_equal(back, half);
+    }
+    for (uint64_t i = 0; i < 2000000; i++) {
+        uint32_t bits = (uint32_t)(i * 2147 + i / 3);
+        float value;
+        uint16_t half, expected;
+        memcpy(&value, &bits, 4);
+        if (isnan(value)) continue;
+        _Float16 judge = (_Float16)value;
+        memcpy(&expected, &judge, 2);
+        checkpoint_convert(TRI_F32, &value, TRI_F16, &half, 1);
+        if (half != expected) fail_msg("%a: %04x instead of %04x", value, half, expected);
+    }
+}
+
+static void test_brain_floats(void **state) {
+    static const struct {
+        float value;
+        uint16_t bits;
+    } rows[] = {{1.0f, 0x3f80},      {-2.0f, 0xc000},          {0x1.01p0f, 0x3f80},
+                {0x1.03p0f, 0x3f82}, {0x1.010002p0f, 0x3f81},  {INFINITY, 0x7f80},
+                {-0.0f, 0x8000},     {0x1.fffffep127f, 0x7f80}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint16_t got;
+        checkpoint_convert(TRI_F32, &rows[i].value, TRI_BF16, &got, 1);
+        assert_int_equal(got, rows[i].bits);
+    }
+    float nan = NAN, back;
+    uint16_t bits;
+    checkpoint_convert(TRI_F32, &nan, TRI_BF16, &bits, 1);
+    checkpoint_convert(TRI_BF16, &bits, TRI_F32, &back, 1);
+    assert_true(isnan(back));
+}
+
+static void write_model(const char *path, uint64_t seed, int count) {
+    fixture_state model = fixture_model(seed, 9);
+    model.count = count;
+    tri_state_source source = fixture_source(&model);
+    ok(tri_checkpoint_write_weights(path, &source));
+}
+
+static tri_status load_model(const char *path, fixture_state *model) {
+    *model = fixture_model(1, 9);
+    tri_state_sink sink = fixture_sink(model);
+    return tri_checkpoint_load_weights(path, &sink);
+}
+
+static void test_init(void **state) {
+    fixture_state model;
+    write_model(in_run("all"), 1, 6);
+    ok(load_model(in_run("all"), &model));
+    assert_int_equal(model.wrong, 0);
+    write_model(in_run("few"), 1, 3); // without the buffers, and without `empty`
+    expect(load_model(in_run("few"), &model), TRI_BAD_INPUT, "has no tensor 'empty'");
+    fixture_state part = fixture_model(1, 9);
+    part.tensors[3] = part.tensors[5]; // seen by place, so only counted here
+    part.count = 4;
+    tri_state_source source = fixture_source(&part);
+    ok(tri_checkpoint_write_weights(in_run("few"), &source));
+    ok(load_model(in_run("few"), &model));
+    assert_int_equal(model.seen[0], 9 * 33);
+    assert_int_equal(model.seen[4], 0);
+    expect(load_model(in_run("none"), &model), TRI_NOT_FOUND, "none");
+    put_text(in_run("text"), "this is no tensor file, but long enough to look at");
+    expect(load_model(in_run("text"), &model), TRI_CORRUPT, "text");
+    expect(load_model(run_dir, &model), TRI_NOT_FOUND, "holds no checkpoint");
+}
+
+static void test_export(void **state) {
+    static const char *const dtypes[] = {"F16", "BF16", "F64"};
+    ok(fixture_do_save(run_dir, (fixture_save){.step = 1, .width = 9}));
+    ok(tri_checkpoint_export(run_dir, in_run("same"), NULL));
+    fixture_state model;
+    ok(load_model(in_run("same"), &model));
+    assert_int_equal(model.wrong, 0);
+    for (int i = 0; i < 3; i++) {
+        ok(tri_checkpoint_export(in_run("checkpoints/last"), in_run("other"), dtypes[i]));
+        tri_safetensors *file;
+        ok(tri_safetensors_open(in_run("other"), &file));
+        assert_string_equal(tri_dtype_name(tri_safetensors_find(file, "conv1.weight")->dtype),
+                            dtypes[i]);
+        assert_int_equal(tri_safetensors_find(file, "bn1.num_batches_tracked")->dtype, TRI_I64);
+        tri_safetensors_close(file);
+        ok(load_model(in_run("other"), &model)); // becomes F32 again
+        assert_int_equal(model.seen[0], 9 * 33);
+        assert_true(i == 2 ? model.wrong == 0 : model.wrong > 0); // halves were rounded
+    }
+    expect(tri_checkpoint_export(run_dir, in_run("x"), "I8"), TRI_BAD_INPUT, "'I8' is no type");
+    assert_int_not_equal(access(in_run("x"), F_OK), 0);
+}
+
+static void test_shards(void **state) {
+    fixture_state one = fixture_model(1, 9), two = one, model;
+    one.count = 2;
+    memmove(two.tensors, two.tensors + 2, 4 * sizeof *two.tensors);
+    two.count = 4;
+    tri_state_source source = fixture_source(&one);
+    ok(tri_checkpoint_write_weights(in_run("model-00001-of-00002.safetensors"), &source));
+    source = fixture_source(&two);
+    ok(tri_checkpoint_write_weights(in_run("model-00002-of-00002.safetensors"), &source));
+#define INDEX(third, extra)                                                                        \
+    "{\"metadata\":{\"total_size\":1},\"weight_map\":{"                                            \
+    "\"fc1.weight\":\"model-00001-of-00002.safetensors\","                                         \
+    "\"conv1.weight\":\"model-00001-of-00002.safetensors\","                                       \
+    "\"conv1.bias\":\"" third "\"" extra "}}"
+    const char *index = in_run("model.safetensors.index.json");
+    put_text(index, INDEX("model-00002-of-00002.safetensors", ""));
+    for (int i = 0; i < 2; i++) {
+        ok(load_model(i ? run_dir : in_run("model.safetensors.index.json"), &model));
+        assert_int_equal(model.seen[0] + model.seen[1] + model.seen[2], 9 * 33 + 45 + 5);
+    }
+    index = in_run("model.safetensors.index.json");
+    put_text(index, INDEX("model-00001-of-00002.safetensors", ""));
+    expect(load_model(run_dir, &model), TRI_CORRUPT, "'conv1.bias' is not in model-00001");
+    put_text(index, INDEX("../secret", ""));
+    expect(load_model(run_dir, &model), TRI_CORRUPT, "is not the name of a file beside it");
+    put_text(index, INDEX("model-00003-of-00002.safetensors", ""));
+    expect(load_model(run_dir, &model), TRI_NOT_FOUND, "model-00003");
+    put_text(index, "{\"weight_map\":[]}");
+    expect(load_model(run_dir, &model), TRI_CORRUPT, "no 'weight_map'");
+    put_text(index, "{\"weight_map\":");
+    expect(load_model(run_dir, &model), TRI_BAD_INPUT, "not valid JSON");
+}
+
+// What a command printed.
+typedef struct printed {
+    FILE *file;
+    char *text;
+    size_t size;
+} printed;
+
+static FILE *begin(printed *p) {
+    *p = (printed){0};
+    p->file = open_memstream(&p->text, &p->size);
+    return p->file;
+}
+
+static void has(printed *p, int lines, const char *first, const char *second) {
+    fclose(p->file);
+    int count = 0;
+    for (const char *at = p->text; (at = strchr(at, '\n')); at++) count++;
+    if (count != lines || !strstr(p->text, first) || !strstr(p->text, second))
+        fail_msg("%d lines, not %d with '%s' and '%s': %s", count, lines, first, second, p->text);
+    free(p->text);
+}
+
+static void flip_last(const char *path) {
+    char *data;
+    size_t size;
+    ok(tri_os_read_file(path, 1 << 24, &data, &size));
+    data[size - 1] ^= 1;
+    ok(tri_os_replace_file(path, data, size));
+    free(data);
+}
+
+static void test_list_and_verify(void **state) {
+    printed p;
+    expect(tri_checkpoint_list(run_dir, false, begin(&p)), TRI_NOT_FOUND, "no checkpoint in it");
+    has(&p, 0, "", "");
+    for (int i = 1; i <= 2; i++) {
+        tri_checkpoint_monitor monitor = {"val_loss", false, true, 0.25 * i};
+        ok(fixture_do_save(
+            run_dir,
+            (fixture_save){.step = 10 * i, .width = 9, .monitor = monitor, .save_top_k = 1}));
+    }
+    ok(tri_checkpoint_list(run_dir, false, begin(&p)));
+    has(&p, 3, "val_loss 0.25", "last");
+    ok(tri_checkpoint_list(in_run("checkpoints/"), true, begin(&p)));
+    has(&p, 2, "\"step\":10,", "\"epoch\":2,\"val_loss\":0.5,");
+    ok(tri_checkpoint_verify(run_dir, false, begin(&p)));
+    has(&p, 2, "step-00000010: ok (every hash", "step-00000020: ok");
+
+    flip_last(in_run("checkpoints/step-00000020/optimizer.safetensors"));
+    expect(tri_checkpoint_verify(run_dir, true, begin(&p)), TRI_CORRUPT, "'fc1.weight.exp_avg_sq'");
+    has(&p, 2, "step-00000010\",\"ok\":true", "step-00000020\",\"ok\":false,\"why\":");
+    ok(tri_checkpoint_verify(in_run("checkpoints/best"), false, begin(&p)));
+    has(&p, 1, "step-00000010: ok", "");
+    ok(tri_checkpoint_verify(in_run("checkpoints/step-00000010/model.safetensors"), false,
+                             begin(&p)));
+    has(&p, 1, "there are no hashes", "");
+    assert_int_equal(truncate(in_run("checkpoints/step-00000010/model.safetensors"), 200), 0);
+    ok(tri_checkpoint_list(run_dir, true, begin(&p)));
+    has(&p, 2, "\"why\":\"model.safetensors has another length\"", "\"whole\":false");
+}
+
+static void test_diff(void **state) {
+    printed p;
+    bool differ;
+    ok(fixture_do_save(run_dir, (fixture_save){.step = 1, .width = 9, .save_top_k = -1}));
+    ok(fixture_do_save(run_dir,
+                       (fixture_save){.step = 2, .width = 9, .seed = 1, .save_top_k = -1}));
+    ok(fixture_do_save(run_dir, (fixture_save){.step = 3, .width = 8, .save_top_k = -1}));
+    const char *one = in_run("checkpoints/step-00000001"),
+               *two = in_run("checkpoints/step-00000002");
+    ok(tri_checkpoint_diff(one, two, false, begin(&p), &differ));
+    assert_false(differ);
+    has(&p, 1, "9 tensors equal, 0 differ", "");
+    ok(tri_checkpoint_diff(one, in_run("checkpoints/step-00000003"), true, begin(&p), &differ));
+    assert_true(differ);
+    has(&p, 9, "\"a\":\"F32 [9, 33]\",\"b\":\"F32 [8, 33]\"", "\"optimizer: fc1.weight.exp_avg\"");
+
+    float a[] = {3, 4, 0}, b[] = {3, 4, 0.5f};
+    tri_safetensors_spec specs[] = {{"w", TRI_F32, tri_shape_of(3)},
+                                    {"x", TRI_F32, tri_shape_of(3)}};
+    const void *left[] = {a, a}, *right[] = {b};
+    ok(tri_safetensors_write(in_run("a"), specs, left, 2, NULL, 0));
+    ok(tri_safetensors_write(in_run("b"), specs, right, 1, NULL, 0));
+    ok(tri_checkpoint_diff(in_run("a"), in_run("b"), true, begin(&p), &differ));
+    assert_true(differ);
+    has(&p, 2, "{\"name\":\"w\",\"equal\":false,\"max_abs\":0.5,\"relative_l2\":0.1}",
+        "\"name\":\"x\",\"equal\":false,\"only_in\":");
+    b[2] = NAN;
+    ok(tri_safetensors_write(in_run("b"), specs, right, 1, NULL, 0));
+    ok(tri_checkpoint_diff(in_run("b"), in_run("a"), false, begin(&p), &differ));
+    has(&p, 3, "w: max abs nan", "0 tensors equal, 2 differ");
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(halves), TEST(brain_floats),    TEST(init), TEST(export),
+        TEST(shards), TEST(list_and_verify), TEST(diff),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
