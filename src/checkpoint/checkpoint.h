@@ -72,8 +72,8 @@ typedef struct tri_checkpoint_save_request {
 // A message that begins "checkpoint step … is saved, but" tells of links or removal only.
 tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
 
-// Removes what killed saves left in RUN/checkpoints. Called by one process at a run's start, before
-// tri_checkpoint_find. No such folder is no failure.
+// Removes what killed saves left in RUN/checkpoints. For one process at a run's start; finding by
+// auto begins with it. No such folder is no failure.
 tri_status tri_checkpoint_clean(const char *run_dir);
 
 // Which checkpoint to go on from: `resume` is auto, never or a path. *out: the step's folder, in

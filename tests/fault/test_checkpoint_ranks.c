@@ -1,0 +1,135 @@
+// Several ranks save one checkpoint: the same bytes whatever their number, all or none.
+#include "checkpoint_fixture.h"
+#include "comm_ranks.h"
+
+#include <errno.h>
+
+enum { WIDTH = 200, CHUNK = 1024 };
+
+static char run_dir[64];
+
+static int setup(void **state) {
+    snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
+    return mkdtemp(run_dir) == NULL;
+}
+
+static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK; }
+
+typedef struct order {
+    fixture_save save;
+    int bad_rank; // its writes fail, or it ends; -1: none
+} order;
+
+static fixture_save options(int64_t step) {
+    return (fixture_save){.step = step, .width = WIDTH, .chunk_bytes = CHUNK, .save_top_k = -1};
+}
+
+static void read_part(const char *name, int64_t step, char **data, size_t *size) {
+    char path[160];
+    snprintf(path, sizeof path, "%s/checkpoints/step-%08lld/%s", run_dir, (long long)step, name);
+    assert_int_equal(tri_os_read_file(path, 1 << 24, data, size), TRI_OK);
+}
+
+static void save_body(tri_comm *comm, ranks_table *table, void *argument) {
+    fixture_save save = ((order *)argument)->save;
+    save.comm = comm;
+    CHECK_OK(fixture_do_save(run_dir, save));
+    // All load it, each for itself.
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    int64_t step;
+    CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
+    CHECK_OK(fixture_do_load(path, WIDTH, 0, &step));
+    CHECK(step == save.step);
+    tri_arena_destroy(arena);
+}
+
+static void test_same_bytes(void **state) {
+    static const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
+    char *alone, *together;
+    size_t alone_size, together_size;
+    for (int size = 1; size <= 4; size++) {
+        order all = {.save = options(5)};
+        assert_int_equal(fixture_do_save(run_dir, options(5)), TRI_OK);
+        for (int f = 0; f < 2; f++) {
+            assert_int_equal(ranks_run(size, NULL, save_body, &all), 0);
+            read_part(files[f], 5, &together, &together_size);
+            assert_int_equal(fixture_do_save(run_dir, options(5)), TRI_OK);
+            read_part(files[f], 5, &alone, &alone_size);
+            assert_int_equal(alone_size, together_size);
+            assert_memory_equal(alone, together, alone_size);
+            free(alone);
+            free(together);
+        }
+        assert_int_equal(fixture_auto(run_dir, WIDTH), 5);
+    }
+}
+
+static ssize_t full_disk(int fd, const void *data, size_t size, off_t offset) {
+    errno = ENOSPC;
+    return -1;
+}
+
+static void failing_body(tri_comm *comm, ranks_table *table, void *argument) {
+    const order *all = argument;
+    fixture_save save = all->save;
+    char words[32];
+    snprintf(words, sizeof words, "rank %d: ", all->bad_rank);
+    save.comm = comm;
+    if (comm->rank == all->bad_rank) tri_os.pwrite = full_disk;
+    CHECK(fixture_do_save(run_dir, save) == TRI_NO_SPACE);
+    CHECK(strncmp(tri_error_message(), words, strlen(words)) == 0);
+    tri_os = tri_os_system;
+    save.step++; // training goes on, and the next one succeeds
+    CHECK_OK(fixture_do_save(run_dir, save));
+}
+
+static void test_one_rank_fails(void **state) {
+    assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
+    for (int bad = 0; bad < 3; bad++) {
+        order all = {.save = options(10 * (bad + 1)), .bad_rank = bad};
+        assert_int_equal(ranks_run(3, NULL, failing_body, &all), 0);
+        assert_int_equal(fixture_auto(run_dir, WIDTH), 10 * (bad + 1) + 1);
+    }
+    char path[160];
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000010", run_dir);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+static ssize_t end_here(int fd, const void *data, size_t size, off_t offset) {
+    kill(getpid(), SIGKILL);
+    return -1;
+}
+
+static void dying_body(tri_comm *comm, ranks_table *table, void *argument) {
+    const order *all = argument;
+    fixture_save save = all->save;
+    save.comm = comm;
+    if (comm->rank == all->bad_rank) tri_os.pwrite = end_here;
+    tri_status status = fixture_do_save(run_dir, save);
+    CHECK(status == TRI_PEER_LOST || status == TRI_TIMEOUT);
+}
+
+// Those left behind commit nothing, rank 0 or not.
+static void test_one_rank_dies(void **state) {
+    tri_shm_config config = {.timeout_ms = 3000};
+    assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
+    for (int bad = 0; bad < 2; bad++) {
+        order all = {.save = options(10), .bad_rank = bad};
+        ranks started = ranks_start(2, &config, dying_body, &all);
+        assert_int_equal(ranks_join(&started, bad, 30), 128 + SIGKILL);
+        assert_int_equal(ranks_join(&started, 1 - bad, 30), 0);
+        munmap(started.table, sizeof *started.table);
+        assert_int_equal(fixture_auto(run_dir, WIDTH), 1);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(same_bytes),
+        TEST(one_rank_fails),
+        TEST(one_rank_dies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
