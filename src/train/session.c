@@ -115,15 +115,15 @@ static tri_axis own_axis(tri_strategy_kind kind) {
     return TRI_AXIS_REPLICATE;
 }
 
-static tri_status make_mesh(tri_session *s) {
-    const tri_mesh_options *m = &s->recipe->strategy.mesh;
+tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out) {
+    const tri_mesh_options *m = &recipe->strategy.mesh;
     const int64_t asked[TRI_AXIS_COUNT] = {[TRI_AXIS_REPLICATE] = m->replicate,
                                            [TRI_AXIS_SHARD] = m->shard,
                                            [TRI_AXIS_TENSOR] = m->tensor,
                                            [TRI_AXIS_PIPELINE] = m->pipeline};
     int size[TRI_AXIS_COUNT];
     for (int i = 0; i < TRI_AXIS_COUNT; i++) size[i] = asked[i] == TRI_AUTO ? 0 : (int)asked[i];
-    return tri_mesh_make(size, own_axis(s->recipe->strategy.name), s->identity.size, &s->mesh);
+    return tri_mesh_make(size, own_axis(recipe->strategy.name), ranks, out);
 }
 
 static tri_status make_plan(tri_session *s) {
@@ -196,7 +196,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
         s->identity = (tri_identity){.launcher = "none", .size = 1, .local_size = 1};
     else
         TRI_TRY(tri_identity_read((const char *(*)(const char *))getenv, &s->identity));
-    TRI_TRY(make_mesh(s));
+    TRI_TRY(tri_session_make_mesh(s->recipe, s->identity.size, &s->mesh));
     if (s->recipe->batch.global && r->train)
         TRI_TRY(tri_sampler_check_step(s->recipe->batch.global, s->recipe->batch.micro,
                                        tri_mesh_replicas(&s->mesh)));

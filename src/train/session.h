@@ -54,6 +54,8 @@ void tri_session_close(tri_session *session); // NULL allowed
 // The fields of a sample without opening the data: from the data's options or the task.
 tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task *task,
                                        tri_field *fields, int *count);
+// The recipe's mesh for so many ranks.
+tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out);
 // `device` by name from the table; "auto" is the first that opens.
 tri_status tri_session_open_device(const tri_backends *backends, const char *name, int index,
                                    tri_device **out);

@@ -1,0 +1,122 @@
+#include "cli/cli.h"
+
+#include "comm/bench.h"
+#include "train/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SIZES = 64 };
+
+// "8,1M,256M": bytes, with k, M or G for powers of 1024.
+static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
+    const char *at = text;
+    for (*count = 0; *at; (*count)++) {
+        char *end;
+        double value = strtod(at, &end), unit = 1;
+        if (*end == 'k' || *end == 'K') unit = 1 << 10;
+        if (*end == 'm' || *end == 'M') unit = 1 << 20;
+        if (*end == 'g' || *end == 'G') unit = 1 << 30;
+        if (unit > 1) end++;
+        bool fits = value >= 1 && value * unit <= 64.0 * (1 << 30) && *count < MAX_SIZES;
+        if (end == at || (*end && *end != ',') || !fits)
+            return TRI_FAIL(TRI_BAD_INPUT, "--sizes: '%s' is no list such as 8,1M,256M", text);
+        sizes[*count] = (size_t)(value * unit);
+        at = *end ? end + 1 : end;
+    }
+    if (*count == 0) return TRI_FAIL(TRI_BAD_INPUT, "--sizes: the list is empty");
+    return TRI_OK;
+}
+
+static tri_status find_kind(const char *name, tri_comm_kind *out) {
+    const char *known[TRI_COMM_KIND_COUNT];
+    for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) {
+        known[i] = tri_comm_kind_name((tri_comm_kind)i);
+        *out = (tri_comm_kind)i;
+        if (!strcmp(known[i], name)) return TRI_OK;
+    }
+    const char *near = tri_option_nearest(name, known, TRI_COMM_KIND_COUNT);
+    return TRI_FAIL(TRI_BAD_INPUT, "--op: there is no operation '%s'%s%s%s", name,
+                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+static tri_status bench_comm(const char *op, const char *sizes_text, bool json) {
+    size_t sizes[MAX_SIZES];
+    tri_comm_bench_options options = {.json = json};
+    tri_identity identity;
+    tri_comm *comm;
+    if (sizes_text) {
+        TRI_TRY(read_sizes(sizes_text, sizes, &options.sizes));
+        options.sizes_bytes = sizes;
+    }
+    if (op) TRI_TRY(find_kind(op, &options.kind));
+    TRI_TRY(tri_identity_read((const char *(*)(const char *))getenv, &identity));
+    if (identity.size == 1)
+        TRI_TRY(tri_comm_self_open(&comm));
+    else
+        TRI_TRY(cli_backends.open_comm(&identity, &comm));
+    tri_status status = tri_comm_bench(comm, &options, stdout);
+    tri_comm_close(comm);
+    return status;
+}
+
+static tri_status bench_train(const cli_context *context, tri_arena *arena, int count, char **words,
+                              const char *seconds_text, const char *device, bool json) {
+    tri_recipe recipe;
+    char *end = NULL;
+    double seconds = seconds_text ? strtod(seconds_text, &end) : 10;
+    if (seconds <= 0 || seconds > 86400 || (end && *end))
+        return TRI_FAIL(TRI_BAD_INPUT, "--seconds: '%s' is no number of seconds", seconds_text);
+    TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
+                            context->task ? context->task->name : NULL, &recipe));
+    tri_bench_result r;
+    TRI_TRY(tri_bench_train(&(tri_session_request){.backends = &cli_backends,
+                                                   .recipe = &recipe,
+                                                   .task = context->task,
+                                                   .device = device,
+                                                   .train = true},
+                            seconds, &r));
+    if (r.rank != 0) return TRI_OK;
+    double gflops = r.samples_per_s * r.flops_per_sample * 1e-9;
+    printf(
+        json ? "{\"name\":\"%s\",\"ranks\":%d,\"threads\":%d,\"samples_per_s\":%.2f,"
+               "\"samples_per_s_low\":%.2f,\"samples_per_s_high\":%.2f,\"chunks\":%d,"
+               "\"rejected\":%d,\"gflops\":%.2f,\"first_step_s\":%.4f,\"max_rss_mb\":%.1f,"
+               "\"steps\":%lld,\"loss\":%.9g}\n"
+             : "%s on %d rank(s) of %d thread(s): %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
+               "%d rejected), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps, "
+               "loss %.4f\n",
+        recipe.name, r.ranks, r.threads, r.samples_per_s, r.samples_per_s_low, r.samples_per_s_high,
+        r.chunks, r.rejected, gflops, r.first_step_s, r.max_rss_mb, (long long)r.steps, r.loss);
+    return TRI_OK;
+}
+
+int cli_bench(const cli_context *context, int argc, char **argv) {
+    const cli_command *self = cli_find("bench");
+    const char *op = NULL, *sizes = NULL, *seconds = NULL, *device = "auto";
+    bool json = false;
+    const cli_flag flags[] = {
+        {"op", "NAME", "comm: all_reduce (default), all_gather, ...", &op, NULL},
+        {"sizes", "LIST", "comm: bytes, such as 8,1M,256M", &sizes, NULL},
+        {"seconds", "S", "train: how long (10)", &seconds, NULL},
+        {"device", "auto|cpu|ref|null", "train: what computes", &device, NULL},
+        {"json", NULL, "one JSON object a line", NULL, &json},
+        {0}};
+    int count, code = cli_parse(self, flags, argc, argv, &count,
+                                "trireme run --standalone --nproc-per-node 2 trireme bench comm\n");
+    if (code >= 0) return code;
+    const char *what = count ? argv[1] : "";
+    tri_status status;
+    tri_arena *arena = tri_arena_create(NULL, "command");
+    if (!strcmp(what, "comm") && count == 1)
+        status = bench_comm(op, sizes, json);
+    else if (!strcmp(what, "train") && count >= 2)
+        status = bench_train(context, arena, count - 1, argv + 2, seconds, device, json);
+    else
+        status = TRI_BAD_INPUT;
+    tri_arena_destroy(arena);
+    if (status == TRI_BAD_INPUT && strcmp(what, "comm") != 0 && strcmp(what, "train") != 0)
+        return cli_usage(self, "bench: kernels, comm, or train RECIPE");
+    return status == TRI_OK ? 0 : cli_fail(status);
+}

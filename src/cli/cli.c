@@ -1,0 +1,148 @@
+#include "cli/cli.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_FLAGS = 16, NUMBER_BUFFERS = 8 };
+
+const cli_command *cli_find(const char *name) {
+    for (const cli_command *c = cli_commands; c->name; c++)
+        if (!strcmp(c->name, name)) return c;
+    return NULL;
+}
+
+static void print_help(const cli_command *command, const cli_flag *flags, const char *more) {
+    printf("usage: trireme %s %s\n\n%s\n", command->name, command->arguments, command->help);
+    if (flags->name) printf("\n");
+    for (const cli_flag *f = flags; f->name; f++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", f->name, f->argument ? " " : "",
+                 f->argument ? f->argument : "");
+        printf("  %-24s %s\n", left, f->help);
+    }
+    if (more) printf("\n%s", more);
+}
+
+static int take_flag(const cli_command *command, const cli_flag *flags, int argc, char **argv,
+                     int *at) {
+    const char *text = argv[*at] + 2, *equals = strchr(text, '=');
+    size_t length = equals ? (size_t)(equals - text) : strlen(text);
+    const char *known[MAX_FLAGS];
+    int count = 0;
+    for (const cli_flag *f = flags; f->name && count < MAX_FLAGS; f++) {
+        known[count++] = f->name;
+        if (strlen(f->name) != length || strncmp(f->name, text, length) != 0) continue;
+        if (!f->argument) {
+            if (equals) return cli_usage(command, "--%s takes no value", f->name);
+            *f->set = true;
+            return -1;
+        }
+        if (!equals && *at + 1 >= argc)
+            return cli_usage(command, "--%s needs %s", f->name, f->argument);
+        *f->value = equals ? equals + 1 : argv[++*at];
+        return -1;
+    }
+    const char *near = tri_option_nearest(text, known, count);
+    return cli_usage(command, "unknown flag --%s%s%s%s", text, near ? " (did you mean --" : "",
+                     near ? near : "", near ? "?)" : "");
+}
+
+int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv, int *count,
+              const char *more) {
+    *count = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--")) {
+            while (++i < argc) argv[1 + (*count)++] = argv[i];
+            break;
+        }
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            print_help(command, flags, more);
+            return 0;
+        }
+        if (argv[i][0] != '-' || !argv[i][1]) {
+            argv[1 + (*count)++] = argv[i];
+            continue;
+        }
+        if (argv[i][1] != '-') return cli_usage(command, "unknown flag %s", argv[i]);
+        int code = take_flag(command, flags, argc, argv, &i);
+        if (code >= 0) return code;
+    }
+    return -1;
+}
+
+// For the launcher: {"message": {"message": …, "extraInfo": {"timestamp": …}, "errorCode": n}}.
+static void write_error_file(tri_status status) {
+    const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+    if (!path || !*path) return;
+    char text[TRI_MESSAGE_MAX_BYTES + 64], stamp[32];
+    snprintf(text, sizeof text, "%s: %s", tri_status_name(status), tri_error_message());
+    snprintf(stamp, sizeof stamp, "%lld", (long long)(tri_os.realtime_ns() / 1000000000));
+    json_t *report =
+        json_pack("{s:{s:s#, s:{s:s}, s:i}}", "message", "message", text, (int)strlen(text),
+                  "extraInfo", "timestamp", stamp, "errorCode", tri_status_exit_code(status));
+    char *bytes = report ? json_dumps(report, 0) : NULL;
+    if (bytes) (void)tri_os_replace_file(path, bytes, strlen(bytes));
+    free(bytes);
+    json_decref(report);
+}
+
+int cli_fail(tri_status status) {
+    char line[TRI_MESSAGE_MAX_BYTES];
+    snprintf(line, sizeof line, "%s", tri_error_message());
+    tri_identity identity;
+    bool is_known = tri_identity_read((const char *(*)(const char *))getenv, &identity) == TRI_OK;
+    bool same_for_all = tri_status_exit_code(status) == 2 || status == TRI_STOPPED;
+    if (!is_known || identity.rank == 0 || !same_for_all) tri_log(TRI_LOG_ERROR, "%s", line);
+    if (status != TRI_STOPPED) {
+        (void)TRI_FAIL(status, "%s", line);
+        write_error_file(status);
+    }
+    return tri_status_exit_code(status);
+}
+
+int cli_usage(const cli_command *command, const char *format, ...) {
+    char text[TRI_MESSAGE_MAX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return cli_fail(TRI_FAIL(TRI_BAD_INPUT, "%s (see trireme %s --help)", text, command->name));
+}
+
+static char *next_buffer(void) {
+    static _Thread_local char buffers[NUMBER_BUFFERS][48];
+    static _Thread_local int next;
+    next = (next + 1) % NUMBER_BUFFERS;
+    return buffers[next];
+}
+
+const char *cli_number(double value) {
+    char digits[32], *out = next_buffer();
+    snprintf(digits, sizeof digits, "%.0f", value);
+    int length = (int)strlen(digits), used = 0;
+    for (int i = 0; i < length; i++) {
+        out[used++] = digits[i];
+        int left = length - 1 - i;
+        if (left > 0 && left % 3 == 0 && digits[i] != '-') out[used++] = ',';
+    }
+    out[used] = 0;
+    return out;
+}
+
+const char *cli_bytes(double bytes) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    int unit = 0;
+    while (bytes >= 999.5 && unit < 5) {
+        bytes /= 1000;
+        unit++;
+    }
+    char *out = next_buffer();
+    snprintf(out, 48, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return out;
+}

@@ -1,0 +1,166 @@
+#include "train/bench.h"
+
+#include "base/os.h"
+#include "train/loop.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { MAX_CHUNKS = 4096, LEAST_CHUNKS = 9 };
+static const double CHUNK_S = 0.25;
+enum { SHARED_END };
+
+typedef struct bench_run {
+    tri_session *session;
+    loop_feed feed;
+    int64_t step, steps_per_epoch;
+    double loss;
+} bench_run;
+
+// Seconds since the kernel started this process.
+static double process_age_s(void) {
+    char stat[1024] = "", *fields;
+    int fd = tri_os.open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    ssize_t size = tri_os.read(fd, stat, sizeof stat - 1);
+    tri_os.close(fd);
+    if (size <= 0 || !(fields = strrchr(stat, ')'))) return 0;
+    for (int i = 0; i < 20 && fields; i++) fields = strchr(fields + 1, ' ');
+    if (!fields) return 0;
+    double started = strtod(fields, NULL) / (double)sysconf(_SC_CLK_TCK);
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - started;
+}
+
+// CPU seconds that everybody on this machine has used, and this process alone.
+static void cpu_seconds(double *machine, double *own) {
+    char line[512] = "";
+    *machine = 0;
+    int fd = tri_os.open("/proc/stat", O_RDONLY | O_CLOEXEC, 0);
+    ssize_t size = fd < 0 ? 0 : tri_os.read(fd, line, sizeof line - 1);
+    if (fd >= 0) tri_os.close(fd);
+    double v[8] = {0};
+    if (size > 0)
+        sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4],
+               &v[5], &v[6], &v[7]);
+    *machine = (v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)sysconf(_SC_CLK_TCK);
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    *own = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+static tri_status run_step(bench_run *run, bool end, bool *all_end) {
+    tri_session *s = run->session;
+    bool tail = run->step % run->steps_per_epoch == s->train_sampler.steps - 1 &&
+                s->plan->steps[TRI_STEP_TAIL].samples > 0;
+    tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
+                            .step = run->step,
+                            .update = run->step + 1,
+                            .lr = s->recipe->optimizer.lr,
+                            .clip = s->recipe->trainer.gradient_clip_val,
+                            .next = loop_next,
+                            .context = &run->feed};
+    if (s->identity.rank == 0) input.shared[SHARED_END] = end;
+    tri_step_output out;
+    TRI_TRY(tri_engine_step(s->engine, &input, &out));
+    run->step++;
+    run->loss = out.sum[0] / out.count[0];
+    if (all_end) *all_end = out.shared[SHARED_END] > 0;
+    return TRI_OK;
+}
+
+static int ascending(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return a < b ? -1 : a > b;
+}
+
+static tri_status measure(bench_run *run, double seconds, tri_bench_result *out) {
+    tri_session *s = run->session;
+    double started = tri_os_seconds(), *rates = TRI_NEW_ARRAY(s->arena, double, MAX_CHUNKS);
+    TRI_TRY(run_step(run, false, NULL));
+    out->first_step_s = process_age_s();
+    int64_t warm = 1;
+    double per = 0;
+    for (double warm_s = tri_os_seconds(); warm < 4 || tri_os_seconds() - warm_s < 0.2 * seconds;
+         warm++) {
+        double before = tri_os_seconds();
+        TRI_TRY(run_step(run, false, NULL));
+        per = tri_os_seconds() - before;
+        if (s->identity.size > 1 && warm >= 4) break; // ranks warm up for the same number of steps
+    }
+    bool end = false;
+    while (!end && out->chunks < MAX_CHUNKS) {
+        double machine, own, machine_after, own_after, took;
+        int64_t samples = 0;
+        cpu_seconds(&machine, &own);
+        double before = tri_os_seconds();
+        for (int64_t i = 0; i == 0 || (double)i * per < CHUNK_S; i++) {
+            double now = tri_os_seconds();
+            bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;
+            bool all;
+            TRI_TRY(run_step(run, over || now - started > 6 * seconds + 60, &all));
+            end = end || all;
+            samples += s->recipe->batch.global;
+            if (s->identity.size > 1 && (i + 1) * 16 > 256) break;
+        }
+        took = tri_os_seconds() - before;
+        cpu_seconds(&machine_after, &own_after);
+        double others = (machine_after - machine) - (own_after - own);
+        if (s->identity.size == 1 && others > 0.08 * took + 0.02)
+            out->rejected++;
+        else
+            rates[out->chunks++] = (double)samples / took;
+    }
+    if (out->chunks == 0) return TRI_FAIL(TRI_TIMEOUT, "bench train: the machine was never quiet");
+    qsort(rates, (size_t)out->chunks, sizeof *rates, ascending);
+    out->samples_per_s = rates[out->chunks / 2];
+    out->samples_per_s_low = rates[out->chunks / 10];
+    out->samples_per_s_high = rates[out->chunks * 9 / 10];
+    return TRI_OK;
+}
+
+static double flops_per_sample(const tri_plan *plan) {
+    const tri_program *p = plan->programs[0];
+    double flops = 0;
+    for (int b = 0; b < plan->graph->block_count; b++)
+        flops += tri_program_flops(p, b, TRI_PHASE_FORWARD) +
+                 tri_program_flops(p, b, TRI_PHASE_BACKWARD);
+    return flops / (double)p->batch;
+}
+
+static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
+    tri_session *s = run->session;
+    run->steps_per_epoch = tri_session_steps_per_epoch(s);
+    tri_engine_initialize(s->engine, (uint64_t)s->recipe->seed);
+    TRI_TRY(tri_session_train_loader(s, 0, 0, &run->feed.loader));
+    run->feed.field_count = s->field_count;
+    tri_status status = measure(run, seconds, out);
+    loop_release(&run->feed);
+    tri_loader_destroy(run->feed.loader);
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    out->max_rss_mb = (double)used.ru_maxrss * 1024e-6;
+    out->rank = s->identity.rank;
+    out->ranks = s->identity.size;
+    out->threads = s->device->threads;
+    out->steps = run->step;
+    out->loss = run->loss;
+    out->flops_per_sample = flops_per_sample(s->plan);
+    return status;
+}
+
+tri_status tri_bench_train(const tri_session_request *request, double seconds,
+                           tri_bench_result *out) {
+    *out = (tri_bench_result){.rank = 0};
+    bench_run run = {.session = NULL};
+    TRI_TRY(tri_session_open(request, &run.session));
+    tri_status status = bench(&run, seconds, out);
+    tri_session_close(run.session);
+    return status;
+}

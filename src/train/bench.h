@@ -1,0 +1,23 @@
+// The engine of `trireme bench train`: how fast a recipe's steps are, on any number of ranks.
+#ifndef TRIREME_TRAIN_BENCH_H
+#define TRIREME_TRAIN_BENCH_H
+
+#include "train/session.h"
+
+typedef struct tri_bench_result {
+    int rank, ranks, threads;
+    double samples_per_s; // over all ranks: median over chunks of about 0.25 s
+    double samples_per_s_low, samples_per_s_high; // tenth and ninetieth percentile
+    int chunks, rejected;    // rejected: others used more than 8% of a core meanwhile
+    double first_step_s;     // from the start of the process to the end of the first step
+    double max_rss_mb;       // 10^6 bytes, of this rank
+    double flops_per_sample; // forward and backward
+    int64_t steps;
+    double loss; // of the last step
+} tri_bench_result;
+
+// Trains for about `seconds`, without evaluation, checkpoints or logs. Collective.
+tri_status tri_bench_train(const tri_session_request *request, double seconds,
+                           tri_bench_result *out);
+
+#endif
