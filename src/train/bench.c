@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_CHUNKS = 4096, LEAST_CHUNKS = 9 };

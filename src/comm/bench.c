@@ -1,0 +1,239 @@
+#include "comm/bench.h"
+
+#include "base/os.h"
+#include "comm/op.h"
+#include "comm/shm/reduce.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BENCH_MAX_REPETITIONS = 1000,
+    BENCH_SMALL_BYTES = 64 << 10, // up to here a repetition is many operations
+    BENCH_SMALL_INNER = 200,
+    BENCH_BUDGET_BYTES = 1 << 30, // touched per size, about
+};
+
+static const size_t bench_sizes[] = {8,       64,      512,      4096,     32768,    262144,
+                                     1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20};
+
+typedef struct bench_run {
+    tri_comm *comm;
+    tri_comm_kind kind;
+    size_t bytes; // as reported
+    int64_t count;
+    int repetitions, inner;
+    char *send, *recv;
+} bench_run;
+
+static bool bench_parted(tri_comm_kind kind) {
+    return kind == TRI_COMM_REDUCE_SCATTER || kind == TRI_COMM_ALL_GATHER ||
+           kind == TRI_COMM_ALL_TO_ALL;
+}
+
+static bool bench_in_place(tri_comm_kind kind) {
+    return kind == TRI_COMM_ALL_REDUCE || kind == TRI_COMM_BROADCAST;
+}
+
+static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *options, size_t wanted) {
+    bench_run run = {.comm = comm, .kind = options->kind};
+    size_t unit = sizeof(float) * (bench_parted(run.kind) ? (size_t)comm->size : 1);
+    run.count = (int64_t)((wanted + unit - 1) / unit);
+    run.bytes = (size_t)run.count * unit;
+    if (run.kind == TRI_COMM_BARRIER) run.bytes = 0, run.count = 0;
+    run.inner = run.bytes <= BENCH_SMALL_BYTES ? BENCH_SMALL_INNER : 1;
+    size_t chosen = run.bytes ? BENCH_BUDGET_BYTES / run.bytes : BENCH_MAX_REPETITIONS;
+    if (chosen > 50) chosen = 50;
+    if (chosen < 9) chosen = 9;
+    run.repetitions = options->repetitions > 0 ? options->repetitions : (int)chosen;
+    if (run.repetitions > BENCH_MAX_REPETITIONS) run.repetitions = BENCH_MAX_REPETITIONS;
+    return run;
+}
+
+// Small whole numbers, so that every sum is exact.
+static float bench_value(int rank, int64_t i) { return (float)((i + rank * 3) % 11 - 5); }
+
+static tri_status bench_once(bench_run *run) {
+    tri_comm *comm = run->comm;
+    tri_comm_op op = {.kind = run->kind,
+                      .dtype = TRI_F32,
+                      .count = run->count,
+                      .send = run->send,
+                      .recv = run->recv,
+                      .label = "bench",
+                      .waits = true};
+    if (run->kind != TRI_COMM_SEND) return tri_comm_run(comm, &op);
+    tri_comm_op pair[2] = {op, op};
+    pair[0].peer = (comm->rank + 1) % comm->size;
+    pair[1].peer = (comm->rank + comm->size - 1) % comm->size;
+    pair[1].kind = TRI_COMM_RECV;
+    tri_comm_ticket ticket;
+    TRI_TRY(comm->backend->start(comm, pair, 2, &ticket));
+    return comm->backend->wait(comm, ticket);
+}
+
+static float bench_expected(const bench_run *run, int64_t i) {
+    int size = run->comm->size, rank = run->comm->rank;
+    int64_t part = i / run->count, within = i % run->count,
+            at = run->kind == TRI_COMM_REDUCE_SCATTER ? rank * run->count + i : i;
+    float sum = 0;
+    switch (run->kind) {
+    case TRI_COMM_ALL_REDUCE:
+    case TRI_COMM_REDUCE_SCATTER:
+        for (int r = 0; r < size; r++) sum += bench_value(r, at);
+        return sum;
+    case TRI_COMM_ALL_GATHER:
+        return bench_value((int)part, within);
+    case TRI_COMM_ALL_TO_ALL:
+        return bench_value((int)part, rank * run->count + within);
+    case TRI_COMM_BROADCAST:
+        return bench_value(0, i);
+    default:
+        return bench_value((rank + size - 1) % size, i);
+    }
+}
+
+static int64_t bench_elements(const bench_run *run, bool sends) {
+    tri_comm_op op = {.kind = run->kind, .count = run->count};
+    if (run->kind == TRI_COMM_SEND) return run->count;
+    return sends ? tri_comm_send_count(&op, run->comm->size)
+                 : tri_comm_recv_count(&op, run->comm->size);
+}
+
+// One operation on known numbers. All ranks fail if one does.
+static tri_status bench_check(bench_run *run) {
+    float *send = (float *)(void *)run->send;
+    int64_t sends = bench_elements(run, true), recvs = bench_elements(run, false), wrong = -1;
+    for (int64_t i = 0; i < sends; i++) send[i] = bench_value(run->comm->rank, i);
+    TRI_TRY(bench_once(run));
+    const float *recv = (const float *)(const void *)run->recv;
+    for (int64_t i = 0; i < recvs && wrong < 0; i++)
+        if (recv[i] != bench_expected(run, i)) wrong = i;
+    TRI_TRY(tri_comm_run(run->comm, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
+                                                   .dtype = TRI_I64,
+                                                   .count = 1,
+                                                   .reduction = TRI_REDUCE_MAX,
+                                                   .send = &wrong,
+                                                   .recv = &wrong,
+                                                   .label = "bench check"}));
+    if (wrong >= 0)
+        return TRI_FAIL(TRI_INTERNAL, "%s of %zu bytes over %s is wrong at element %lld",
+                        tri_comm_kind_name(run->kind), run->bytes, run->comm->backend->name,
+                        (long long)wrong);
+    // Sums of zeros stay what they are, however often they are added.
+    memset(run->send, 0, (size_t)sends * sizeof *send);
+    return TRI_OK;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef tri_status bench_body(bench_run *run);
+
+// The median of the slowest rank's times of one operation, in seconds.
+static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
+    double times[BENCH_MAX_REPETITIONS];
+    for (int warm = 0; warm < 2; warm++) TRI_TRY(body(run));
+    for (int i = 0; i < run->repetitions; i++) {
+        TRI_TRY(tri_comm_barrier(run->comm, "bench"));
+        double begin = tri_os_seconds();
+        for (int k = 0; k < run->inner; k++) TRI_TRY(body(run));
+        times[i] = (tri_os_seconds() - begin) / run->inner;
+    }
+    TRI_TRY(tri_comm_run(run->comm, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
+                                                   .dtype = TRI_F64,
+                                                   .count = run->repetitions,
+                                                   .reduction = TRI_REDUCE_MAX,
+                                                   .send = times,
+                                                   .recv = times,
+                                                   .label = "bench times"}));
+    qsort(times, (size_t)run->repetitions, sizeof *times, compare_doubles);
+    *out = times[run->repetitions / 2];
+    return TRI_OK;
+}
+
+static tri_status bench_touch(bench_run *run) {
+    const void *in[] = {run->send, run->send};
+    void *out[] = {run->send};
+    shm_reduce(TRI_F32, TRI_REDUCE_SUM, 2, in, 1, out, run->bytes / sizeof(float), false);
+    return TRI_OK;
+}
+
+// Bytes over the busiest link per byte of the operation; nccl-tests, doc/PERFORMANCE.md.
+static double bench_bus_factor(tri_comm_kind kind, int size) {
+    if (kind == TRI_COMM_ALL_REDUCE) return 2.0 * (size - 1) / size;
+    return bench_parted(kind) ? (double)(size - 1) / size : 1;
+}
+
+static void bench_header(const bench_run *run, FILE *out) {
+    fprintf(out,
+            "# %s over %s, %d ranks, f32, median; memory: what reading and writing that much in "
+            "place allows\n"
+            "%12s %12s %14s %14s %14s %14s\n",
+            tri_comm_kind_name(run->kind), run->comm->backend->name, run->comm->size, "bytes",
+            "count", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "memory (GB/s)");
+}
+
+static void bench_line(const bench_run *run, double seconds, double touch, bool json, FILE *out) {
+    double algbw = (double)run->bytes / seconds / 1e9;
+    double busbw = algbw * bench_bus_factor(run->kind, run->comm->size);
+    if (json)
+        fprintf(out,
+                "{\"op\":\"%s\",\"backend\":\"%s\",\"ranks\":%d,\"bytes\":%zu,\"time_us\":%.3f,"
+                "\"algbw_gb_s\":%.4f,\"busbw_gb_s\":%.4f}\n",
+                tri_comm_kind_name(run->kind), run->comm->backend->name, run->comm->size,
+                run->bytes, seconds * 1e6, algbw, busbw);
+    else
+        fprintf(out, "%12zu %12lld %14.2f %14.3f %14.3f %14.3f\n", run->bytes,
+                (long long)run->count, seconds * 1e6, algbw, busbw,
+                (double)run->bytes / touch / 1e9);
+    fflush(out);
+}
+
+static tri_status bench_size(bench_run *run, const tri_comm_bench_options *options, FILE *out) {
+    double seconds, touch = 0;
+    if (run->kind != TRI_COMM_BARRIER) TRI_TRY(bench_check(run));
+    TRI_TRY(bench_time(run, bench_once, &seconds));
+    if (!options->json && run->bytes > 0) TRI_TRY(bench_time(run, bench_touch, &touch));
+    if (run->comm->rank == 0) bench_line(run, seconds, touch, options->json, out);
+    return TRI_OK;
+}
+
+static tri_status bench_with_memory(bench_run *run, const tri_comm_bench_options *options,
+                                    FILE *out) {
+    tri_comm *comm = run->comm;
+    void *send = NULL, *recv = NULL;
+    TRI_TRY(comm->backend->alloc(comm, run->bytes + sizeof(float), &send));
+    tri_status status = TRI_OK;
+    if (!bench_in_place(run->kind))
+        status = comm->backend->alloc(comm, run->bytes + sizeof(float), &recv);
+    if (status == TRI_OK) {
+        run->send = send;
+        run->recv = recv ? recv : send;
+        status = bench_size(run, options, out);
+    }
+    comm->backend->free(comm, send);
+    if (recv) comm->backend->free(comm, recv);
+    return status;
+}
+
+tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out) {
+    const size_t *sizes = options->sizes_bytes ? options->sizes_bytes : bench_sizes;
+    int count =
+        options->sizes_bytes ? options->sizes : (int)(sizeof bench_sizes / sizeof *bench_sizes);
+    if ((unsigned)options->kind >= TRI_COMM_KIND_COUNT || options->kind == TRI_COMM_RECV)
+        return TRI_FAIL(TRI_BAD_INPUT, "bench comm: cannot time operation %d alone",
+                        (int)options->kind);
+    if (options->kind == TRI_COMM_BARRIER) count = 1;
+    if (comm->rank == 0 && !options->json) {
+        bench_run first = {.comm = comm, .kind = options->kind};
+        bench_header(&first, out);
+    }
+    for (int i = 0; i < count; i++) {
+        bench_run run = bench_plan(comm, options, sizes[i] ? sizes[i] : sizeof(float));
+        TRI_TRY(bench_with_memory(&run, options, out));
+    }
+    return TRI_OK;
+}
