@@ -211,7 +211,8 @@ void op_compare(const op_family *family, const tri_device_backend *backend, int 
 
 void op_compare_all(const tri_device_backend *backend, int threads, uint64_t seed, int rounds) {
     for (const op_family *family = op_families; family->name; family++)
-        op_compare(family, backend, threads, seed, rounds);
+        if (!family->any_layout || backend == &tri_device_ref)
+            op_compare(family, backend, threads, seed, rounds);
 }
 
 static void refuse(const tri_device_backend *backend, const tri_op *op, int64_t label) {

@@ -43,6 +43,7 @@ typedef struct op_family {
     const char *name;
     void (*build)(op_case *c);
     double tolerance;
+    bool any_layout; // layouts that only ref takes: not for other devices
 } op_family;
 
 extern const op_family op_families[]; // a NULL name ends the list
@@ -51,7 +52,7 @@ extern const op_family op_families[]; // a NULL name ends the list
 // device differs from ref and says which seed and value. Prints which kernels were used.
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
                 uint64_t seed, int rounds);
-// All families.
+// All families that the device takes.
 void op_compare_all(const tri_device_backend *backend, int threads, uint64_t seed, int rounds);
 // A label that is no class must be refused by every loss and metric of the device, TRI_BAD_INPUT.
 void op_compare_bad_labels(const tri_device_backend *backend);

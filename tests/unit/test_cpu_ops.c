@@ -1,0 +1,22 @@
+// `cpu` against `ref`: every op and a small network at random shapes, on one thread and on two.
+#include "device/cpu/cpu.h"
+#include "support/op_compare.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void test_one_thread(void **state) { op_compare_all(&tri_device_cpu, 1, 2000, 24); }
+
+static void test_two_threads(void **state) { op_compare_all(&tri_device_cpu, 2, 3000, 12); }
+
+static void test_bad_labels(void **state) { op_compare_bad_labels(&tri_device_cpu); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_thread),
+                                       cmocka_unit_test(test_two_threads),
+                                       cmocka_unit_test(test_bad_labels)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
