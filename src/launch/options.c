@@ -211,7 +211,7 @@ static tri_status read_arguments(int argc, char **argv, launch_options *o) {
             table[rows++] = (struct option){other[i], argument, NULL, 256 + i};
         if (!flags[i].letter) continue;
         char letter[3] = {flags[i].letter, argument ? ':' : 0, 0};
-        strcat(letters, letter);
+        memcpy(letters + strlen(letters), letter, sizeof letter);
     }
     optind = 0; // glibc: start anew
     for (int code; (code = getopt_long(argc, argv, letters, table, NULL)) != -1;) {

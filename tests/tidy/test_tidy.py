@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The rules of the house that a program can check: layers, lengths, banned words.
+"""The rules of the house that a program can check: layers, lengths, dead files, banned words.
 
-usage: test_tidy.py [BUILD_FOLDER]     run in the source folder; the build folder is not used
+usage: test_tidy.py [BUILD_FOLDER]     run in the source folder; without a build folder the rule
+                                       about unused sources has nothing to look at
 
 Each rule is a function from a tree (path -> text) to violations, so the self-test can plant one
 violation of every rule in a small tree made up in memory and see it caught.
@@ -64,8 +65,10 @@ BANNED_IN_C = [
 EXIT = re.compile(r"(?<![\w.>])(_?exit|quick_exit|_Exit)\s*\(")
 EXIT_ALLOWED = ("src/cli/", "src/launch/", "tests/", "examples/", "bench/")
 
+ROOMS = "rooms.dir/"
 SELF = "tests/tidy/test_tidy.py"
 # Records of measurement and foreign text: no limit on their lines.
+FOREIGN = ("tests/fuzz/corpus/", "tests/parity/goldens/")
 PROSE = (".md", ".json", ".jsonl", ".txt", ".yaml", ".yml", ".svg", ".html", ".in")
 
 
@@ -175,6 +178,8 @@ def backends(tree):
 def lengths(tree):
     """Files of 600 lines, lines of 100 columns, no tabs, no trailing blanks."""
     for path, text in tree.items():
+        if path.startswith(FOREIGN):
+            continue
         lines = text.split("\n")
         code = is_code(path, text)
         if code and len(lines) - 1 > MAX_LINES:
@@ -193,7 +198,7 @@ def lengths(tree):
 def words(tree):
     """Banned words and calls."""
     for path, text in tree.items():
-        if path in (SELF, "LICENSE"):
+        if path in (SELF, "LICENSE") or path.startswith(FOREIGN):
             continue
         for pattern, why in BANNED_EVERYWHERE:
             for match in pattern.finditer(text):
@@ -215,11 +220,70 @@ def words(tree):
                 yield path, line_of(code, match.start()), "exit in a helper: return a status"
 
 
-RULES = [layers, backends, lengths, words]
+def dead_files(tree):
+    """Headers that nobody includes, pages, recipes and scripts that nobody mentions."""
+    uses = {path: {resolve(tree, path, *match.groups()) for match in INCLUDE.finditer(text)}
+            for path, text in tree.items() if is_c(path)}
+    included = set().union(*(found - {path} for path, found in uses.items()))
+    for path in tree:
+        if path.endswith(".h") and path not in included:
+            yield path, 1, "nobody includes this header"
+    for path in tree:
+        if not path.startswith(("recipes/", "docs/", "scripts/", "sites/", "examples/", "bench/")):
+            continue
+        name = os.path.basename(path)
+        folder = os.path.basename(os.path.dirname(path))
+        listed = (name, f"{folder}/", os.path.splitext(name)[0])
+        if not any(word in text for other, text in tree.items() if other != path
+                   for word in (listed if path.startswith("docs/decisions/") else listed[::2])):
+            yield path, 1, "nothing mentions this file"
 
 
-def check(tree):
-    return [(rule.__name__, *found) for rule in RULES for found in rule(tree)]
+def symbols(build):
+    """object file -> (symbols it defines, symbols it needs), as nm sees them in the build."""
+    objects = {}
+    for folder, _, files in os.walk(build):
+        for name in files:
+            if not name.endswith(".o"):
+                continue
+            path = os.path.join(folder, name)
+            out = subprocess.run(["nm", "-g", "--format=posix", path], capture_output=True,
+                                 text=True, check=False).stdout
+            defined, needed = set(), set()
+            for line in out.splitlines():
+                symbol, kind = line.split()[:2]
+                (needed if kind in "Uvw" else defined).add(symbol)
+            objects[os.path.relpath(path, build)] = (defined, needed)
+    return objects
+
+
+def dead_sources(tree, objects):
+    """Sources that define nothing anybody else needs and nothing a public header declares.
+
+    Asked of the object files, since macros make names that no text search finds."""
+    if "src/cli/main.c" not in tree:
+        return  # a library on its own has no last user
+    public = set(re.findall(r"\w+", " ".join(text for path, text in tree.items()
+                                             if path.startswith("include/"))))
+    needed_by = {}
+    for name, (_, needed) in objects.items():
+        for symbol in needed:
+            needed_by.setdefault(symbol, set()).add(name)
+    for name, (defined, _) in objects.items():
+        path = name[name.find(ROOMS) + len(ROOMS):-len(".o")] if ROOMS in name else None
+        if path not in tree or not tree[path].strip():
+            continue  # a test's object, or one whose source is gone
+        if not any(needed_by.get(symbol, set()) - {name} or symbol in public
+                   for symbol in defined):
+            yield path, 1, "nothing else uses anything this source defines"
+
+
+RULES = [layers, backends, lengths, words, dead_files]
+
+
+def check(tree, objects=None):
+    found = [(rule.__name__, *what) for rule in RULES for what in rule(tree)]
+    return found + [("dead_sources", *what) for what in dead_sources(tree, objects or {})]
 
 
 def self_test():
@@ -254,11 +318,19 @@ def self_test():
         "src/base/copy.c": ("int tri_fail(void) { strcpy(a, b); }\n", "words"),
         "src/base/leave.c": ("int tri_fail(void) { exit(1); }\n", "words"),
         "src/nn/gpu.c": ("int tri_fail(void);\n#ifdef USE_CUDA\n#endif\n", "words"),
+        "src/base/alone.h": ("int x;\n", "dead_files"),
+        "recipes/lost.yaml": ("name: lost\n", "dead_files"),
+        "docs/lost.md": ("words\n", "dead_files"),
     }
     failures = [f"a clean tree is refused: {found}" for found in check(clean)]
     for path, (text, rule) in broken.items():
         if not any(f[0] == rule and f[1] == path for f in check({**clean, path: text})):
             failures.append(f"{rule} does not see the violation planted in {path}")
+    objects = {ROOMS + "src/base/status.c.o": ({"tri_fail"}, set()),
+               ROOMS + "src/device/cpu/cpu.c.o": ({"cpu"}, {"tri_fail"})}
+    dead = [found[1] for found in check(clean, objects) if found[0] == "dead_sources"]
+    if dead != ["src/device/cpu/cpu.c"]:
+        failures.append(f"dead_sources finds {dead} instead of the one planted")
     return failures
 
 
@@ -270,10 +342,12 @@ def main():
     if not tree:
         print("no files found: run this in the source folder")
         return 1
-    found = check(tree)
+    objects = symbols(sys.argv[1]) if len(sys.argv) > 1 else {}
+    found = check(tree, objects)
     for rule, path, line, what in found:
         print(f"{path}:{line}: {rule}: {what}")
-    print(f"{len(tree)} files, {len(RULES)} rules, {len(found)} violations")
+    print(f"{len(tree)} files, {len(objects)} objects, {len(RULES) + 1} rules, "
+          f"{len(found)} violations")
     return 1 if failures or found else 0
 
 
