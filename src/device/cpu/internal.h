@@ -76,9 +76,13 @@ void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_ra
                   void *context);
 
 // Functions with this run only on a device with avx512 set.
+#ifdef __clang__ // it would ignore the whole attribute for the one word that it does not know
+#define CPU_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2")))
+#else
 #define CPU_AVX512                                                                                 \
     __attribute__((                                                                                \
         target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2,prefer-vector-width=512")))
+#endif
 
 // Leaky ReLU in place (device with avx512).
 void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64_t count);
