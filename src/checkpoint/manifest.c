@@ -167,6 +167,7 @@ static tri_status parse(tri_arena *arena, const char *path, const tri_tree *root
     if (out->chunk_bytes % 8)
         return TRI_FAIL(TRI_CORRUPT, "%s: 'chunk_bytes' is missing or impossible", path);
     info->program = get_text(root, "program");
+    if (!info->program) return TRI_FAIL(TRI_CORRUPT, "%s: 'program' is missing", path);
     info->recipe = get_text(root, "recipe");
     info->training = tri_tree_get(root, "training");
     parse_monitor(tri_tree_get(root, "monitor"), &info->monitor);
