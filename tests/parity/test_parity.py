@@ -89,8 +89,8 @@ def main():
     chosen = sys.argv[2:] or list(formula.BATCH)
     self_test()
     if not os.path.exists(program):
-        print(f"there is no {program} yet")
-        return 77
+        print(f"there is no {program}: build it first")
+        return 1
     failed = 0
     for model in formula.BATCH:
         wanted = [name for name in formula.OPTIMIZERS

@@ -65,8 +65,8 @@ def check(program, model, folder):
 def main():
     program = os.path.join(sys.argv[1], "bin", "trireme")
     if not os.path.exists(program):
-        print(f"there is no {program} yet")
-        return 77
+        print(f"there is no {program}: build it first")
+        return 1
     failed = 0
     for model in make_goldens.MODELS:
         with tempfile.TemporaryDirectory(prefix="trireme-torch-") as folder:
