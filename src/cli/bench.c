@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include "comm/bench.h"
+#include "data/bench.h"
 #include "train/bench.h"
 
 #include <stdio.h>
@@ -61,13 +62,53 @@ static tri_status bench_comm(const char *op, const char *sizes_text, bool json) 
     return status;
 }
 
+static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
+    tri_dataset *dataset;
+    tri_sampler sampler;
+    TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, (uint64_t)recipe->seed, &dataset));
+    const tri_sampler_options options = {.samples = tri_dataset_samples(dataset),
+                                         .global = recipe->batch.global,
+                                         .micro = recipe->batch.micro,
+                                         .keep_order = !recipe->data.shuffle,
+                                         .seed = (uint64_t)recipe->seed};
+    tri_status status = tri_sampler_make(&options, &sampler);
+    const int64_t workers[] = {0, 1, 2, 4, 8, recipe->data.workers};
+    for (int i = 0; i < 6 && status == TRI_OK; i++) {
+        if (i < 5 && workers[i] >= recipe->data.workers) continue;
+        tri_data_rate r;
+        status = tri_data_bench(dataset, &sampler, workers[i], seconds, &r);
+        if (status != TRI_OK) break;
+        printf(json ? "{\"workers\":%lld,\"samples_per_s\":%.1f,\"bytes_per_s\":%.0f,"
+                      "\"time_us\":%.2f}\n"
+                    : "%lld worker(s): %.0f samples/s, %.4g bytes/s, %.1f us a micro-batch\n",
+               (long long)r.workers, r.samples_per_s, r.bytes_per_s, r.time_us);
+    }
+    tri_dataset_close(dataset);
+    return status;
+}
+
+static tri_status read_seconds(const char *text, double otherwise, double *out) {
+    char *end = NULL;
+    *out = text ? strtod(text, &end) : otherwise;
+    if (*out > 0 && *out <= 86400 && !(end && *end)) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "--seconds: '%s' is no number of seconds", text);
+}
+
+static tri_status bench_data(const cli_context *context, tri_arena *arena, int count, char **words,
+                             const char *seconds_text, bool json) {
+    tri_recipe recipe;
+    double seconds;
+    TRI_TRY(read_seconds(seconds_text, 1, &seconds));
+    TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
+                            context->task ? context->task->name : NULL, &recipe));
+    return bench_data_rows(&recipe, seconds, json);
+}
+
 static tri_status bench_train(const cli_context *context, tri_arena *arena, int count, char **words,
                               const char *seconds_text, const char *device, bool json) {
     tri_recipe recipe;
-    char *end = NULL;
-    double seconds = seconds_text ? strtod(seconds_text, &end) : 10;
-    if (seconds <= 0 || seconds > 86400 || (end && *end))
-        return TRI_FAIL(TRI_BAD_INPUT, "--seconds: '%s' is no number of seconds", seconds_text);
+    double seconds;
+    TRI_TRY(read_seconds(seconds_text, 10, &seconds));
     TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
                             context->task ? context->task->name : NULL, &recipe));
     tri_bench_result r;
@@ -99,7 +140,7 @@ int cli_bench(const cli_context *context, int argc, char **argv) {
     const cli_flag flags[] = {
         {"op", "NAME", "comm: all_reduce (default), all_gather, ...", &op, NULL},
         {"sizes", "LIST", "comm: bytes, such as 8,1M,256M", &sizes, NULL},
-        {"seconds", "S", "train: how long (10)", &seconds, NULL},
+        {"seconds", "S", "data: of each row (1); train: in all (10)", &seconds, NULL},
         {"device", "auto|cpu|ref|null", "train: what computes", &device, NULL},
         {"json", NULL, "one JSON object a line", NULL, &json},
         {0}};
@@ -107,16 +148,18 @@ int cli_bench(const cli_context *context, int argc, char **argv) {
                                 "trireme run --standalone --nproc-per-node 2 trireme bench comm\n");
     if (code >= 0) return code;
     const char *what = count ? argv[1] : "";
-    tri_status status;
+    tri_status status = TRI_OK;
+    bool known = true;
     tri_arena *arena = tri_arena_create(NULL, "command");
     if (!strcmp(what, "comm") && count == 1)
         status = bench_comm(op, sizes, json);
+    else if (!strcmp(what, "data") && count >= 2)
+        status = bench_data(context, arena, count - 1, argv + 2, seconds, json);
     else if (!strcmp(what, "train") && count >= 2)
         status = bench_train(context, arena, count - 1, argv + 2, seconds, device, json);
     else
-        status = TRI_BAD_INPUT;
+        known = false;
     tri_arena_destroy(arena);
-    if (status == TRI_BAD_INPUT && strcmp(what, "comm") != 0 && strcmp(what, "train") != 0)
-        return cli_usage(self, "bench: kernels, comm, or train RECIPE");
+    if (!known) return cli_usage(self, "bench: kernels, comm, data RECIPE, or train RECIPE");
     return status == TRI_OK ? 0 : cli_fail(status);
 }

@@ -1,0 +1,20 @@
+// How fast a recipe's training data can be fed, by number of loader threads.
+#ifndef TRIREME_DATA_BENCH_H
+#define TRIREME_DATA_BENCH_H
+
+#include "data/dataset.h"
+#include "data/sampler.h"
+
+typedef struct tri_data_rate {
+    int64_t workers;
+    int64_t batches;      // that were read
+    double samples_per_s; // of one replica that does nothing else
+    double bytes_per_s;   // as they are fed
+    double time_us;       // of one micro-batch
+} tri_data_rate;
+
+// Reads shuffled micro-batches of replica 0 for about `seconds`, from the start of an epoch.
+tri_status tri_data_bench(const tri_dataset *dataset, const tri_sampler *sampler, int64_t workers,
+                          double seconds, tri_data_rate *out);
+
+#endif
