@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Checkpoints through the front door: runs killed and resumed, damage, the checkpoint commands.
+
+usage: test_checkpoint.py BUILD_FOLDER
+"""
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
+SETTINGS = ["data.name=synthetic", "data.samples=640", "data.test_samples=64", "data.classes=10",
+            "data.shape=[1,28,28]", "data.shuffle=true", "batch.global=64", "batch.micro=32",
+            "batch.eval=32", "model.dropout=0.1", "optimizer.name=sgd", "optimizer.lr=0.01",
+            "optimizer.momentum=0.9", "trainer.max_epochs=3", "trainer.log_every_n_steps=1",
+            "checkpoint.every_n_steps=3", "log.tensorboard=false"]
+LAST_STEP = 30
+
+
+def command(run_dir, *more):
+    return [TRIREME, "train", "recipes/mnist-convnet.yaml", *SETTINGS, "--run-dir", run_dir, *more]
+
+
+def run(words, code=0):
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+    assert done.returncode == code, f"{words}: {done.returncode}, not {code}: {done.stderr}"
+    return done
+
+
+def refused(words, *parts):
+    """Code 2 and exactly one line on standard error, with the parts in it."""
+    done = run(words, 2)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, f"{words}: {len(lines)} lines: {done.stderr}"
+    for part in parts:
+        assert part in lines[0], f"'{part}' is not in: {lines[0]}"
+
+
+def losses(run_dir):
+    """The losses by step as they are written; of repeated steps the later one holds."""
+    found = {}
+    with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as lines:
+        for line in lines:
+            try:
+                entry = json.loads(line)
+            except ValueError:  # cut short by a kill
+                continue
+            if entry["kind"] == "train":
+                found[entry["step"]] = entry["loss"]
+    return found
+
+
+def contents(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def tensors(path):
+    """A safetensors file by its definition: name -> (dtype, shape, bytes)."""
+    data = contents(path)
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    assert header.pop("__metadata__")["format"] == "pt"
+    return {name: (t["dtype"], t["shape"],
+                   data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]])
+            for name, t in header.items()}
+
+
+def newest(run_dir):
+    return os.path.realpath(os.path.join(run_dir, "checkpoints", "last"))
+
+
+def flip(path, offset, bit):
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ (1 << bit)]))
+
+
+def kill_at(words, run_dir, step):
+    """Starts a run and kills it once it has logged that step; False: it ended by itself."""
+    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    metrics = os.path.join(run_dir, "metrics.jsonl")
+    while child.poll() is None:
+        if os.path.exists(metrics) and max(losses(run_dir), default=0) >= step:
+            time.sleep(random.random() * 0.02)
+            child.kill()
+            child.wait()
+            return True
+        time.sleep(0.002)
+    assert child.returncode == 0, f"it ended with {child.returncode}"
+    return False
+
+
+def check_kills(folder, whole):
+    """Killed again and again in mid-epoch: the same losses and weights to the last bit."""
+    killed = os.path.join(folder, "killed")
+    kills = sum(kill_at(command(killed), killed, step) for step in (2, 7, 11, 19, 26))
+    assert kills >= 3, f"only {kills} kills"
+    run(command(killed))
+    assert losses(killed) == losses(whole), "a killed run's losses differ"
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert contents(os.path.join(newest(killed), name)) == \
+            contents(os.path.join(newest(whole), name)), f"a killed run's {name} differs"
+    shutil.rmtree(killed)
+
+
+def check_damage(folder, whole):
+    """A flipped bit anywhere: a path is refused, auto falls back and ends where it would have."""
+    names = os.listdir(newest(whole))
+    assert sorted(names) == ["model.safetensors", "optimizer.safetensors", "state.json"]
+    for name in names:
+        copy = os.path.join(folder, "damaged")
+        shutil.copytree(whole, copy, symlinks=True)
+        path = os.path.join(newest(copy), name)
+        for _ in range(3):
+            offset, bit = random.randrange(os.path.getsize(path)), random.randrange(8)
+            flip(path, offset, bit)
+            refused(command(copy, "--resume", newest(copy)), name)
+            refused([TRIREME, "checkpoint", "verify", newest(copy)], name)
+            flip(path, offset, bit)
+        flip(path, offset, bit)
+        done = run(command(copy))
+        assert "falling back" in done.stderr, done.stderr
+        assert losses(copy) == losses(whole)
+        assert contents(os.path.join(newest(copy), "model.safetensors")) == \
+            contents(os.path.join(newest(whole), "model.safetensors"))
+        run([TRIREME, "checkpoint", "verify", copy])
+        os.remove(path)
+        refused(command(copy, "--resume", newest(copy)), "missing")
+        shutil.rmtree(copy)
+
+
+def check_refusals(folder, whole):
+    before = sorted(os.walk(whole))
+    refused(command(whole, "--resume", "never"), "is not empty")
+    refused(command(os.path.join(folder, "new"), "--resume", os.path.join(folder, "none")), "none")
+    refused(command(os.path.join(folder, "new"), "--resume", newest(whole), "optimizer.lr=0.5"),
+            "optimizer.lr")
+    assert sorted(os.walk(whole)) == before, "a refused run changed its folder"
+    assert not os.path.exists(os.path.join(folder, "new")), "a refused run left a folder"
+
+
+def check_commands(folder, whole):
+    lines = run([TRIREME, "checkpoint", "list", whole, "--json"]).stdout.splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert entries[-1]["step"] == LAST_STEP and entries[-1]["last"] and entries[-1]["whole"]
+    out = os.path.join(folder, "weights")
+    run([TRIREME, "checkpoint", "export", whole, "--out", out])
+    model = tensors(os.path.join(newest(whole), "model.safetensors"))
+    assert tensors(out) == model
+    assert model["layer1.1.num_batches_tracked"][:2] == ("I64", [])
+    assert model["layer1.0.weight"][:2] == ("F32", [16, 1, 5, 5])
+    run([TRIREME, "checkpoint", "diff", out, whole])
+    first = os.path.join(folder, "first")
+    init = [TRIREME, "checkpoint", "init", "recipes/mnist-convnet.yaml", "data.path=/nowhere"]
+    run([*init, "--out", first])
+    run([*init, "--out", first + "2"])
+    assert contents(first) == contents(first + "2"), "one seed, two initial weights"
+    run([TRIREME, "checkpoint", "diff", first, whole], 1)
+    run([TRIREME, "checkpoint", "export", whole, "--out", out, "--dtype", "BF16"])
+    assert tensors(out)["fc.weight"][0] == "BF16"
+    refused([TRIREME, "checkpoint", "verify", os.path.join(folder, "none")], "none")
+    with open(out, "wb") as file:
+        file.write(struct.pack("<Q", 1 << 63) + b"{}")
+    refused(command(os.path.join(folder, "new"), f"init={out}"), out)
+
+
+def check_other_ranks(folder, whole):
+    """Stopped on one rank, gone on with on two: every step's loss within the rounding."""
+    stopped = os.path.join(folder, "stopped")
+    run(command(stopped, "trainer.max_steps=13"))
+    run([TRIREME, "run", "--standalone", "--nproc-per-node", "2", *command(stopped)])
+    got, wanted = losses(stopped), losses(whole)
+    assert got.keys() == wanted.keys()
+    for step, loss in wanted.items():
+        assert abs(got[step] - loss) <= 1e-5 * abs(loss), f"step {step}: {got[step]} not {loss}"
+    shutil.rmtree(stopped)
+
+
+def main():
+    os.environ["OMP_NUM_THREADS"] = "1"
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    random.seed(seed)
+    with tempfile.TemporaryDirectory(prefix="trireme-checkpoint-") as folder:
+        whole = os.path.join(folder, "whole")
+        run(command(whole))
+        assert sorted(losses(whole)) == list(range(1, LAST_STEP + 1))
+        for check in (check_commands, check_refusals, check_damage, check_kills,
+                      check_other_ranks):
+            start = time.monotonic()
+            check(folder, whole)
+            print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
