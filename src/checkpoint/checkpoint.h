@@ -69,7 +69,7 @@ typedef struct tri_checkpoint_save_request {
 // to), and the `save_top_k` best. A step that is there already is replaced. On failure every rank
 // returns the same status, naming the rank; nothing of the new checkpoint is left and all earlier
 // ones stay. TRI_NO_SPACE, TRI_IO, what the source fails with, what the communicator fails with.
-// A message that begins "checkpoint step … is saved, but" tells of links or removal only.
+// What fails after the commit (a link, a removal) is a warning: the checkpoint is there.
 tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
 
 // Removes what killed saves left in RUN/checkpoints. For one process at a run's start; finding by

@@ -94,11 +94,11 @@ static void list_line(tri_arena *arena, const char *home, const checkpoint_step 
             : tri_arena_printf(arena, "%s %.6g", info->monitor.name, info->monitor.value);
     bool last = links_to(arena, home, "last", step->path);
     bool best = links_to(arena, home, "best", step->path);
-    fprintf(out, "%10lld  %5s  %-22s  %9s  %s  %s%s%s%s%s\n", (long long)step->step,
+    const char *links = last && best ? "  last best" : last ? "  last" : best ? "  best" : "";
+    fprintf(out, "%10lld  %5s  %-22s  %9s  %s%s%s%s\n", (long long)step->step,
             epoch && epoch->kind == TRI_TREE_SCALAR ? epoch->text : "", value,
             size_text(arena, checkpoint_manifest_bytes(&step->manifest)),
-            time_text(arena, info->saved_unix_s), last ? "last" : "", last && best ? " " : "",
-            best ? "best" : "", *fault ? " damaged: " : "", fault);
+            time_text(arena, info->saved_unix_s), links, *fault ? "  damaged: " : "", fault);
 }
 
 static tri_status list(tri_arena *arena, const char *path, bool json, FILE *out) {

@@ -1,5 +1,13 @@
 // state.json: what a checkpoint is and the hashes of its files. Its last member is the SHA-256 of
 // all bytes before that member, so that no bit of it goes unnoticed either.
+//
+//     {"format":1,"step":938,"commit":1,"saved_unix_s":1700000000,"program":"trireme 0.1.0",
+//      "monitor":{"name":"val_loss","mode":"min","value":0.3301},   (value null: not known)
+//      "training":{…},"recipe":"…","chunk_bytes":4194304,
+//      "files":[{"name":"model.safetensors","bytes":4800160,"sha256":["…",…]},…],"sha256":"…"}
+//
+// A file's hashes are of its pieces, in order: the header (count and padding with it), then each
+// tensor as it lies in the file, both cut every chunk_bytes; empty tensors have none.
 #ifndef TRIREME_CHECKPOINT_MANIFEST_H
 #define TRIREME_CHECKPOINT_MANIFEST_H
 

@@ -211,12 +211,9 @@ static tri_status run(save *s, bool *is_committed) {
     TRI_TRY(checkpoint_agree(comm, write_files(s)));
     TRI_TRY(gather_hashes(s));
     status = leads ? commit(s, is_committed) : TRI_OK;
-    if (*is_committed) {
-        status = tidy_up(s);
-        if (status != TRI_OK)
-            status = tri_status_context(status, "checkpoint step %lld is saved, but",
-                                        (long long)s->request->step);
-    }
+    if (*is_committed && tidy_up(s) != TRI_OK)
+        tri_log(TRI_LOG_WARNING, "checkpoint of step %lld is saved, but: %s",
+                (long long)s->request->step, tri_error_message());
     return checkpoint_agree(comm, status);
 }
 

@@ -94,7 +94,7 @@ static void save_failing(int at, int with, bool lasting, int64_t *newest, int64_
     const char *slot = failed;
     tri_os = tri_os_system;
     if (*ended || status == TRI_OK) assert_int_equal(status, TRI_OK);
-    bool is_saved = status == TRI_OK || strstr(message, "is saved, but");
+    bool is_saved = status == TRI_OK; // with a warning if a link or a removal failed
     if (is_saved) *newest = step;
     // A call that fails after the data is on the disk (closing what was read) may be no failure.
     int64_t found = fixture_auto(run_dir, WIDTH);
@@ -138,7 +138,7 @@ static void test_first_save(void **state) {
         inject(at, ENOSPC, false);
         tri_status status = fixture_do_save(run_dir, options(3));
         ended = calls < at;
-        bool is_saved = status == TRI_OK || strstr(tri_error_message(), "is saved, but");
+        bool is_saved = status == TRI_OK;
         tri_os = tri_os_system;
         assert_int_equal(fixture_auto(run_dir, WIDTH), is_saved ? 3 : -1);
     }
