@@ -105,7 +105,7 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
             double now = tri_os_seconds();
             bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;
             bool all;
-            TRI_TRY(run_step(run, over || now - started > 6 * seconds + 60, &all));
+            TRI_TRY(run_step(run, over || now - started > 3 * seconds + 10, &all));
             end = end || all;
             samples += s->recipe->batch.global;
             if (s->identity.size > 1 && (i + 1) * 16 > 256) break;

@@ -1,0 +1,20 @@
+// A user's own model with the whole command line of trireme:
+//     cc two-layer.c -o two-layer $(pkg-config --cflags --libs trireme)
+//     ./two-layer train two-layer.yaml
+// The same task as a shared object that a recipe names as its model (model: {name: ./two-layer.so}):
+//     cc -shared -fPIC two-layer.c -o two-layer.so $(pkg-config --cflags trireme)
+//     trireme train two-layer.yaml model.name=./two-layer.so
+#include <trireme/trireme.h>
+
+static void two_layer_net(tri_graph *g, const tri_batch *batch) {
+    tri_block(g, "hidden");
+    tri_value x = tri_relu(g, tri_linear(g, "fc1", tri_flatten(g, batch->images), 512));
+    tri_block(g, "head");
+    tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc2", x, 10), batch->labels));
+}
+
+static const tri_task two_layer = {.name = "two-layer", .build = two_layer_net};
+
+TRI_EXPORT_TASK(two_layer)
+
+int main(int argc, char **argv) { return tri_main(argc, argv, &two_layer); }
