@@ -94,10 +94,12 @@ tri_status tri_event_writer_create(const char *folder, tri_event_writer **out) {
     begin(writer);
     protobuf_string(&writer->buffer, 3, "brain.Event:2"); // Event.file_version
     tri_status status = finish(writer);
-    if (status == TRI_OK)
+    if (status == TRI_OK) {
         *out = writer;
-    else
+    } else {
+        tri_os.unlink(writer->path); // nothing whole is in it
         tri_event_writer_destroy(writer);
+    }
     return status;
 }
 

@@ -11,6 +11,7 @@
 
 enum {
     INPUT_BYTES = 1 << 16,
+    MAGIC_BYTES = 2,             // 0x1f 0x8b
     OUTPUT_STEP_BYTES = 1 << 30, // the library counts in 32 bits
     MOST_EXPANSION = 1032,       // deflate: 258 bytes from 2 bits
 };
@@ -24,15 +25,20 @@ struct tri_unzip {
     uint8_t input[INPUT_BYTES];
 };
 
-// Fills the empty input; false at the end of the file.
-static tri_status refill(tri_unzip *source, bool *more) {
-    ssize_t got;
-    do got = tri_os.read(source->fd, source->input, INPUT_BYTES);
-    while (got < 0 && errno == EINTR);
-    if (got < 0) return tri_os_fail("read", source->path);
-    source->state.next_in = source->input;
-    source->state.avail_in = (uint32_t)got;
-    *more = got > 0;
+// Fills the empty input with what one read gives, at least `least` bytes if there are as many;
+// without any it is the end of the file.
+static tri_status refill(tri_unzip *source, uint32_t least) {
+    struct inflate_state *state = &source->state;
+    state->next_in = source->input;
+    state->avail_in = 0;
+    while (state->avail_in < least) {
+        ssize_t got =
+            tri_os.read(source->fd, source->input + state->avail_in, INPUT_BYTES - state->avail_in);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return tri_os_fail("read", source->path);
+        if (got == 0) break;
+        state->avail_in += (uint32_t)got;
+    }
     return TRI_OK;
 }
 
@@ -43,10 +49,9 @@ static tri_status start(tri_unzip *source) {
     source->file_bytes = info.st_size;
     isal_inflate_init(&source->state);
     source->state.crc_flag = ISAL_GZIP;
-    bool more = false;
-    TRI_TRY(refill(source, &more));
-    source->gzip =
-        source->state.avail_in >= 2 && source->input[0] == 0x1f && source->input[1] == 0x8b;
+    TRI_TRY(refill(source, MAGIC_BYTES));
+    source->gzip = source->state.avail_in >= MAGIC_BYTES && source->input[0] == 0x1f &&
+                   source->input[1] == 0x8b;
     return TRI_OK;
 }
 
@@ -81,9 +86,8 @@ void tri_unzip_close(tri_unzip *source) {
 
 // One member has ended: another may follow (RFC 1952, 2.2), else this is the end.
 static tri_status next_member(tri_unzip *source) {
-    bool more = source->state.avail_in > 0;
-    if (!more) TRI_TRY(refill(source, &more));
-    if (!more) {
+    if (source->state.avail_in == 0) TRI_TRY(refill(source, 1));
+    if (source->state.avail_in == 0) {
         source->ended = true;
         return TRI_OK;
     }
@@ -113,9 +117,8 @@ static tri_status inflate_some(tri_unzip *source, uint8_t *out, uint32_t size, u
         if (state->block_state == ISAL_BLOCK_FINISH) {
             TRI_TRY(next_member(source));
         } else if (state->avail_in == 0 && *got < size) {
-            bool more = false;
-            TRI_TRY(refill(source, &more));
-            if (!more)
+            TRI_TRY(refill(source, 1));
+            if (state->avail_in == 0)
                 return TRI_FAIL(TRI_CORRUPT, "%s: truncated: its gzip data has no end",
                                 source->path);
         } else if (made == 0 && state->avail_in == before) {
