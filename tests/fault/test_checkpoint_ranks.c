@@ -124,12 +124,45 @@ static void test_one_rank_dies(void **state) {
     }
 }
 
+// Saves until it is killed; tells the parent the last step that all have committed.
+static void saving_body(tri_comm *comm, ranks_table *table, void *argument) {
+    fixture_save save = ((order *)argument)->save;
+    save.comm = comm;
+    save.save_top_k = 1;
+    for (;; save.step++) {
+        CHECK_OK(fixture_do_save(run_dir, save));
+        atomic_store(&table->notes[comm->rank], (int)save.step);
+    }
+}
+
+static void test_killed_while_saving(void **state) {
+    int last = 1;
+    unsigned seed = 7;
+    assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
+    for (int i = 0; i < 20; i++) {
+        order all = {.save = options(last + 1)};
+        ranks started = ranks_start(2, NULL, saving_body, &all);
+        while (!atomic_load(&started.table->notes[0])) ranks_sleep_ms(1);
+        tri_os.sleep_ns(rand_r(&seed) % 60 * 1000000);
+        for (int r = 0; r < 2; r++) kill(started.pids[(i + r) % 2], SIGKILL);
+        assert_int_equal(ranks_join(&started, i % 2, 30), 128 + SIGKILL);
+        int code = ranks_join(&started, (i + 1) % 2, 30); // it may notice before its own end
+        assert_true(code == 128 + SIGKILL || code == 1);
+        int reported = atomic_load(&started.table->notes[0]);
+        munmap(started.table, sizeof *started.table);
+        int found = (int)fixture_auto(run_dir, WIDTH);
+        assert_true(found == reported || found == reported + 1);
+        last = found;
+    }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(same_bytes),
         TEST(one_rank_fails),
         TEST(one_rank_dies),
+        TEST(killed_while_saving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
