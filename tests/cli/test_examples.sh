@@ -1,5 +1,5 @@
 #!/bin/sh
-# A user's program against the installed library, by pkg-config; and the same task as a shared object.
+# A user's program against the installed library, by pkg-config; the same as a shared object.
 set -eu
 build=$1
 here=$(pwd)
@@ -20,13 +20,15 @@ export OMP_NUM_THREADS=1 LD_LIBRARY_PATH="$(dirname "$lib")"
 cc -Wall -Wextra -Werror two-layer.c -o two-layer $flags
 # shellcheck disable=SC2086
 cc -Wall -Wextra -Werror -shared -fPIC two-layer.c -o two-layer.so -I"$folder/root/usr/include"
-settings="data.limit=640 trainer.max_steps=5 trainer.log_every_n_steps=1 trainer.limit_val_batches=1"
+settings="data.limit=640 trainer.max_steps=5 trainer.log_every_n_steps=1"
+settings="$settings trainer.limit_val_batches=1"
 # shellcheck disable=SC2086
 ./two-layer train two-layer.yaml $settings --run-dir own
 # shellcheck disable=SC2086
 "$build/bin/trireme" train two-layer.yaml model.name=./two-layer.so $settings --run-dir object
 ./two-layer --help | grep -q checkpoint
-./two-layer plan two-layer.yaml data.name=synthetic 'data.shape=[1,28,28]' data.classes=10 data.samples=64 | grep -q 407,050
+./two-layer plan two-layer.yaml data.name=synthetic 'data.shape=[1,28,28]' data.classes=10 \
+    data.samples=64 | grep -q 407,050
 grep -o '"loss":[^,]*' own/metrics.jsonl >own.txt
 grep -o '"loss":[^,]*' object/metrics.jsonl >object.txt
 [ "$(wc -l <own.txt)" -ge 5 ]
