@@ -1,5 +1,5 @@
-// Every operation: its attributes and its row. Shapes are PyTorch's: [N, C, H, W], weights [out,
-// in, …].
+// Every operation: its attributes and its row; docs/adding-an-op.md adds one. Shapes are PyTorch's:
+// [N, C, H, W], weights [out, in, …].
 #ifndef TRIREME_OPS_OPS_H
 #define TRIREME_OPS_OPS_H
 
