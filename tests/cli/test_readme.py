@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Runs the commands of README.md, so that none of them is wrong.
+
+usage: test_readme.py BUILD_FOLDER
+
+Every line of the fenced `sh` blocks runs, in order, in one folder that looks like a checkout after
+`make build`: the sources by links, the build as build/release, its programs in PATH. Left out are
+the lines that begin with a word of ELSEWHERE, which other tests or .ci/run cover, and blocks after
+a comment <!-- not run: why -->; both are printed.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ELSEWHERE = {
+    "make": "make test is what runs this; the demo and the installation have their own tests",
+    "git": "needs the network",
+    "sudo": "changes the machine",
+    "apt-get": "changes the machine",
+    "sbatch": "needs a cluster",
+    "srun": "needs a cluster",
+    "cd": "this is the folder already",
+}
+LINKED = ("recipes", "examples", "include", "docs", "sites", "scripts", "bench", "tests")
+BLOCK = re.compile(r"(<!--\s*not run:([^>]*?)-->\s*)?^```(?:sh|bash|shell|console)\n(.*?)^```",
+                   re.M | re.S)
+LIMIT_S = 350
+
+
+def blocks(text):
+    """For each fenced block its commands to run, and what is left out with the reason."""
+    for match in BLOCK.finditer(text):
+        commands, left_out = [], []
+        body = re.sub(r"\\\n\s*", "", match.group(3))
+        for line in body.splitlines():
+            line = re.sub(r"^\$ ", "", line).strip()
+            if not line or line.startswith("#"):
+                continue
+            word = line.split()[0]
+            if match.group(1):
+                left_out.append((line, match.group(2).strip()))
+            elif word in ELSEWHERE:
+                left_out.append((line, ELSEWHERE[word]))
+            else:
+                commands.append(line)
+        yield commands, left_out
+
+
+def run(line, folder, environment):
+    """What is wrong with the command, or an empty text."""
+    try:
+        done = subprocess.run(["sh", "-euc", line], cwd=folder, env=environment, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no end after {LIMIT_S} s"
+    if done.returncode != 0:
+        return f"exit code {done.returncode}: {done.stdout[-1500:]}"
+    return ""
+
+
+def checkout(folder, build):
+    """Makes the folder look like a checkout after `make build`; returns the environment."""
+    source = os.getcwd()
+    for name in LINKED:
+        if os.path.exists(name):
+            os.symlink(os.path.join(source, name), os.path.join(folder, name))
+    os.mkdir(os.path.join(folder, "build"))
+    os.symlink(os.path.abspath(build), os.path.join(folder, "build", "release"))
+    programs = os.path.join(os.path.abspath(build), "bin")
+    return {**os.environ, "PATH": programs + os.pathsep + os.environ["PATH"], "HOME": folder}
+
+
+def self_test():
+    text = ("```sh\nmake demo\ntrue  # fine\nfalse \\\n  --really\n```\n"
+            "```c\nint x;\n```\n<!-- not run: no such machine -->\n```sh\nsbatch job\n```\n")
+    found = list(blocks(text))
+    assert [commands for commands, _ in found] == [["true  # fine", "false --really"], []], found
+    assert [line for _, left in found for line, _ in left] == ["make demo", "sbatch job"], found
+    assert not run("true", ".", os.environ) and run("false; true", ".", os.environ)
+
+
+def main():
+    self_test()
+    if not os.path.exists("README.md"):
+        print("there is no README.md yet")
+        return 77
+    with open("README.md", encoding="utf-8") as f:
+        found = list(blocks(f.read()))
+    ran = failed = 0
+    with tempfile.TemporaryDirectory(prefix="trireme-readme-") as folder:
+        environment = checkout(folder, sys.argv[1])
+        for commands, left_out in found:
+            for line, why in left_out:
+                print(f"left out  {line}: {why}")
+            for line in commands:
+                wrong = run(line, folder, environment)
+                print(f"{'FAILED  ' if wrong else 'ok      '}  {line}", flush=True)
+                if wrong:
+                    print(f"    {wrong}")
+                ran, failed = ran + 1, failed + bool(wrong)
+    if not ran:
+        print("README.md has no `sh` block with a command to run")
+    return 1 if failed or not ran else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
