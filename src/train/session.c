@@ -161,6 +161,27 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 
+// Labels of the data that the model has no class for would only be found at some later step.
+static tri_status check_classes(const tri_session *s) {
+    const tri_graph *g = s->plan->graph;
+    const tri_dataset *const sets[] = {s->train_data, s->test_data};
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        if (node->op != &tri_op_cross_entropy && node->op != &tri_op_nll_loss) continue;
+        tri_shape scores = tri_value_shape(g, node->inputs[0]);
+        for (int k = 0; k < 2; k++) {
+            int64_t classes = sets[k] ? tri_dataset_classes(sets[k]) : 0;
+            if (classes > scores.dims[scores.rank - 1])
+                return TRI_FAIL(TRI_BAD_INPUT,
+                                "data: the %s data has labels up to %lld, but model %s has %lld "
+                                "classes",
+                                k ? "test" : "training", (long long)classes - 1, s->task->name,
+                                (long long)scores.dims[scores.rank - 1]);
+        }
+    }
+    return TRI_OK;
+}
+
 // All ranks must be about to do the same: recipe, program version, parameters and their home
 // orders.
 static tri_status compare_ranks(tri_session *s) {
@@ -204,6 +225,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
     TRI_TRY(make_samplers(s));
     TRI_TRY(tri_session_open_device(r->backends, r->device, s->identity.local_rank, &s->device));
     TRI_TRY(make_plan(s));
+    TRI_TRY(check_classes(s));
     if (s->identity.size == 1)
         TRI_TRY(tri_comm_self_open(&s->comm));
     else

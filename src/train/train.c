@@ -147,8 +147,14 @@ static tri_status run_steps(train_loop *loop) {
     bool complete = is_complete(loop);
     bool due = !complete || loop->recipe->checkpoint.save_last;
     if (loop->saves && due && loop->saved_step != p->step) TRI_TRY(loop_save(loop));
+    bool is_lost = loop->saves && due && loop->saved_step != p->step;
+    if (complete && is_lost)
+        return TRI_FAIL(TRI_IO,
+                        "the run is complete at step %lld, but its last checkpoint could not "
+                        "be written; make room and run the same command again",
+                        (long long)p->step);
     if (complete) return TRI_OK;
-    if (loop->saves && loop->saved_step != p->step)
+    if (is_lost)
         return TRI_FAIL(TRI_IO,
                         "stopped by a signal at step %lld, and no checkpoint of it could "
                         "be written",
@@ -206,6 +212,9 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     train_loop loop = {
         .arena = session->arena, .request = request, .recipe = request->recipe, .session = session};
     tri_status status = run(&loop, out);
+    // The others need not find out by themselves that this rank is gone, or why.
+    if (status != TRI_OK && status != TRI_STOPPED && session->comm->size > 1)
+        session->comm->backend->abort(session->comm, tri_error_message());
     tri_observer_destroy(loop.observer);
     tri_loader_destroy(loop.train_loader);
     tri_loader_destroy(loop.test_loader);
