@@ -15,11 +15,12 @@ enum {
     TRI_MAX_RECIPE_BYTES = 1 << 20,
     TRI_MAX_TREE_NODES = 1 << 16, // of a YAML or JSON document, aliases expanded
     TRI_MAX_TREE_DEPTH = 64,
-    TRI_MAX_TREE_KEYS = 4096,    // of one map
+    TRI_MAX_TREE_KEYS = 4096, // of one map
     TRI_MAX_TREE_ANCHORS = 1024,
     TRI_MAX_BATCH = 1 << 24,                // samples of a step
     TRI_MAX_TENSORS = 1 << 20,              // of one safetensors file
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes; the format's own bound
+    TRI_MAX_WINDOW = 1 << 20,               // kernel, stride, padding, dilation of a layer
     TRI_MAX_METRICS = 16,                   // of one model
     TRI_MAX_DATA_FIELDS = 8,                // tensors of a sample
     TRI_MAX_WORKERS = 256,                  // loader threads

@@ -215,6 +215,13 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
         keep_error(graph, *node.name ? tri_status_context(status, "%s", node.name) : status);
         return none;
     }
+    for (int i = 0; i < op->output_count; i++) {
+        if (tri_shape_count(&s.out[i]) >= 0) continue;
+        char shape[160];
+        tri_graph_fail(graph, "%s: %s: the result %s has too many elements", node.name, op->name,
+                       tri_shape_text(&s.out[i], shape, sizeof shape));
+        return none;
+    }
     for (int i = 0; i < op->output_count; i++)
         node.outputs[i] = add_value(graph, (tri_value_info){.kind = TRI_VALUE_RESULT,
                                                             .dtype = s.out_type[i],

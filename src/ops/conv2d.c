@@ -1,3 +1,4 @@
+#include "base/limits.h"
 #include "ops/rules.h"
 
 // H and W of the output, after checking the attributes against both shapes.
@@ -23,6 +24,13 @@ static tri_status conv2d_window(const char *op, const tri_conv2d_attr *a, const 
                             "%s: kernel, stride and dilation must be at least 1 and padding at "
                             "least 0, not %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
                             op, weight->dims[2 + i], a->stride[i], a->dilation[i], a->padding[i]);
+        if (a->stride[i] > TRI_MAX_WINDOW || a->dilation[i] > TRI_MAX_WINDOW ||
+            a->padding[i] > TRI_MAX_WINDOW || weight->dims[2 + i] > TRI_MAX_WINDOW)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "%s: kernel, stride, dilation and padding must be at most %d, not "
+                            "%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
+                            op, TRI_MAX_WINDOW, weight->dims[2 + i], a->stride[i], a->dilation[i],
+                            a->padding[i]);
         out[i] = ops_window(x->dims[2 + i], weight->dims[2 + i], a->stride[i], a->padding[i],
                             a->dilation[i]);
         if (out[i] < 1)

@@ -3,6 +3,12 @@
 static tri_status pool_window(const char *op, const tri_max_pool2d_attr *a, const tri_shape *x,
                               tri_shape *y) {
     TRI_TRY(ops_want_rank(op, "x [N, C, H, W]", x, 4));
+    bool large = a->kernel[0] > TRI_POOL_NO_GRADIENT || a->kernel[1] > TRI_POOL_NO_GRADIENT;
+    if (large || (a->kernel[0] > 0 && a->kernel[1] > 0 &&
+                  a->kernel[0] * a->kernel[1] > TRI_POOL_NO_GRADIENT))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: a kernel of %" PRId64 " x %" PRId64 " has more than %d places", op,
+                        a->kernel[0], a->kernel[1], TRI_POOL_NO_GRADIENT);
     *y = *x;
     for (int i = 0; i < 2; i++) {
         if (a->kernel[i] < 1 || a->stride[i] < 1)
@@ -21,11 +27,6 @@ static tri_status pool_window(const char *op, const tri_max_pool2d_attr *a, cons
                             " with padding %" PRId64,
                             op, a->kernel[i], x->dims[2 + i], a->padding[i]);
     }
-    if (a->kernel[0] > TRI_POOL_NO_GRADIENT || a->kernel[1] > TRI_POOL_NO_GRADIENT ||
-        a->kernel[0] * a->kernel[1] > TRI_POOL_NO_GRADIENT)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: a kernel of %" PRId64 " x %" PRId64 " has more than %d places", op,
-                        a->kernel[0], a->kernel[1], TRI_POOL_NO_GRADIENT);
     if (!(a->dropout >= 0 && a->dropout <= 1))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: dropout must be 0 to 1, not %g", op, a->dropout);
     return TRI_OK;

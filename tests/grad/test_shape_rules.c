@@ -84,6 +84,13 @@ static void test_conv2d(void **state) {
                  (int)bad[i][0], (int)bad[i][2], (int)bad[i][1]);
         REFUSED(conv2d, &a, want, F(2, 3, 8, 8), F(4, 3, 3, 3));
     }
+    a = conv_with(INT64_MAX, 0, 1, 1);
+    REFUSED(conv2d, &a,
+            "kernel, stride, dilation and padding must be at most 1048576, not 3, "
+            "9223372036854775807, 1, 0",
+            F(2, 3, 8, 8), F(4, 3, 3, 3));
+    REFUSED(conv2d, &conv, "the result [1099511627776, 1099511627776, 6, 6] has too many elements",
+            F((int64_t)1 << 40, 3, 8, 8), F((int64_t)1 << 40, 3, 3, 3));
     a = conv;
     a.activation = 3;
     REFUSED(conv2d, &a, "there is no activation 3", F(2, 3, 8, 8), F(4, 3, 3, 3));
