@@ -16,27 +16,16 @@ static tri_status allocate_gradients(tri_engine *e, int64_t size_bytes) {
 }
 
 tri_status engine_allocate(tri_engine *e) {
-    const tri_flat *flat = &e->plan->flat;
-    int64_t bytes = flat->elements * (int64_t)sizeof(float), block = 0;
-    int64_t activations = 0, workspace = 0, inputs = 0, results = 0;
-    for (int i = 0; i < flat->block_count; i++)
-        if (flat->blocks[i].elements > block) block = flat->blocks[i].elements;
-    for (int i = 0; i < e->plan->program_count; i++) {
-        const tri_program *p = e->plan->programs[i];
-        if (p->activation_bytes > activations) activations = p->activation_bytes;
-        if (p->workspace_bytes > workspace) workspace = p->workspace_bytes;
-        if (p->input_bytes > inputs) inputs = p->input_bytes;
-        if (p->result_bytes > results) results = p->result_bytes;
-    }
+    const tri_plan *plan = e->plan;
+    int64_t bytes = plan->flat.elements * (int64_t)sizeof(float);
     TRI_TRY(allocate(e, bytes, &e->parameters));
     TRI_TRY(allocate_gradients(e, bytes));
-    if (e->plan->accumulates)
-        TRI_TRY(allocate(e, block * (int64_t)sizeof(float), &e->round_gradients));
+    TRI_TRY(allocate(e, plan->round_elements * (int64_t)sizeof(float), &e->round_gradients));
     for (int i = 0; i < e->optimizer.state_count; i++) TRI_TRY(allocate(e, bytes, &e->states[i]));
-    TRI_TRY(allocate(e, activations, &e->activations));
-    TRI_TRY(allocate(e, workspace, &e->workspace));
-    TRI_TRY(allocate(e, inputs, &e->inputs));
-    TRI_TRY(allocate(e, results, &e->results));
+    TRI_TRY(allocate(e, plan->activation_bytes, &e->activations));
+    TRI_TRY(allocate(e, plan->workspace_bytes, &e->workspace));
+    TRI_TRY(allocate(e, plan->input_bytes, &e->inputs));
+    TRI_TRY(allocate(e, plan->result_bytes, &e->results));
     TRI_TRY(allocate(e, sizeof(float), &e->scalars[TRI_SCALAR_SEED]));
     return allocate(e, TRI_STEP_SCALAR_COUNT * (int64_t)sizeof(double),
                     &e->scalars[TRI_SCALAR_STEP]);

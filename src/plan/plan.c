@@ -31,7 +31,7 @@ static tri_status check_homes(const tri_graph *a, const tri_graph *b) {
 }
 
 static tri_status plan_step(tri_plan *plan, tri_device *device, const tri_plan_request *request,
-                            tri_step_shape shape) {
+                            tri_step_shape shape, bool *accumulates) {
     tri_step_plan *step = &plan->steps[shape];
     bool training = shape != TRI_STEP_EVALUATE;
     int64_t samples = request->step_samples[shape], replicas = plan->replicas;
@@ -50,7 +50,7 @@ static tri_status plan_step(tri_plan *plan, tri_device *device, const tri_plan_r
         active++;
         TRI_TRY(find_program(plan, device, request, m.size, training, &step->items[i].program));
     }
-    plan->accumulates = plan->accumulates || (training && active > 1);
+    *accumulates = *accumulates || (training && active > 1);
     if (plan->program_count == 0) { // a rank without a micro-batch still has all parameters
         tri_program *program;
         TRI_TRY(find_program(plan, device, request, 1, training, &program));
@@ -69,20 +69,29 @@ static tri_status plan_step(tri_plan *plan, tri_device *device, const tri_plan_r
     return tri_schedule_make(plan->arena, plan->strategy, &schedule, &step->schedule);
 }
 
-static void size_memory(tri_plan *plan, const tri_plan_request *request) {
-    tri_memory_plan *m = &plan->memory;
-    int64_t flat = plan->flat.elements * (int64_t)sizeof(float), block = 0;
-    for (int i = 0; i < plan->flat.block_count; i++)
-        if (plan->flat.blocks[i].elements > block) block = plan->flat.blocks[i].elements;
-    m->parameters = flat;
-    m->gradients = flat + (plan->accumulates ? block * (int64_t)sizeof(float) : 0);
-    m->optimizer = flat * request->optimizer_states;
+static void raise_to(int64_t *most, int64_t value) {
+    if (value > *most) *most = value;
+}
+
+static void size_memory(tri_plan *plan, const tri_plan_request *request, bool accumulates) {
+    int64_t flat = plan->flat.elements * (int64_t)sizeof(float);
+    for (int i = 0; accumulates && i < plan->flat.block_count; i++)
+        raise_to(&plan->round_elements, plan->flat.blocks[i].elements);
     for (int i = 0; i < plan->program_count; i++) {
         const tri_program *p = plan->programs[i];
-        int64_t held = p->activation_bytes + p->input_bytes + p->result_bytes;
-        if (held > m->activations) m->activations = held;
-        if (p->workspace_bytes > m->workspace) m->workspace = p->workspace_bytes;
+        raise_to(&plan->activation_bytes, p->activation_bytes);
+        raise_to(&plan->workspace_bytes, p->workspace_bytes);
+        raise_to(&plan->input_bytes, p->input_bytes);
+        raise_to(&plan->result_bytes, p->result_bytes);
     }
+    plan->memory = (tri_memory_plan){
+        .parameters = flat,
+        .gradients = flat + plan->round_elements * (int64_t)sizeof(float),
+        .optimizer = flat * request->optimizer_states,
+        .activations = plan->activation_bytes + plan->input_bytes + plan->result_bytes,
+        .workspace = plan->workspace_bytes,
+    };
+    tri_memory_plan *m = &plan->memory;
     m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
               m->communication;
 }
@@ -103,15 +112,16 @@ static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_r
     if (plan->strategy->needs_one_rank && plan->mesh.ranks > 1)
         return TRI_FAIL(TRI_BAD_INPUT, "strategy.name: '%s' is for one rank, not %d; use ddp",
                         plan->strategy->name, plan->mesh.ranks);
+    bool accumulates = false; // some step has more than one round on this rank
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)
-            TRI_TRY(plan_step(plan, device, request, (tri_step_shape)i));
+            TRI_TRY(plan_step(plan, device, request, (tri_step_shape)i, &accumulates));
     if (!plan->graph) return TRI_FAIL(TRI_BAD_INPUT, "there is no step to plan");
     for (int i = 1; i < plan->program_count; i++)
         TRI_TRY(check_homes(plan->graph, plan->programs[i]->graph));
     TRI_TRY(check_batch_norm(plan, request));
     plan->flat = tri_flat_make(plan->arena, plan->graph);
-    size_memory(plan, request);
+    size_memory(plan, request, accumulates);
     return TRI_OK;
 }
 

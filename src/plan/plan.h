@@ -57,6 +57,9 @@ typedef struct tri_plan {
     const tri_graph *graph; // of the first program: parameters, blocks, metrics
     tri_flat flat;
     bool accumulates; // some step has more than one round on this rank
+    // What all programs share: as large as the largest needs.
+    int64_t activation_bytes, workspace_bytes, input_bytes, result_bytes;
+    int64_t round_elements; // gradients of one block, where rounds are accumulated; else 0
     tri_memory_plan memory;
 } tri_plan;
 
