@@ -202,7 +202,7 @@ static tri_status bad_flag(char **argv, int code) {
 static tri_status read_arguments(int argc, char **argv, launch_options *o) {
     struct option table[2 * FLAGS + 1] = {0};
     char other[FLAGS][NAME_BYTES], letters[2 * FLAGS + 3] = "+:";
-    int rows = 0;
+    int rows = 0, letter = 2;
     for (int i = 0; i < FLAGS; i++) {
         int argument = flags[i].kind == SWITCH ? no_argument : required_argument;
         underscored(flags[i].name, other[i]);
@@ -210,8 +210,8 @@ static tri_status read_arguments(int argc, char **argv, launch_options *o) {
         if (strcmp(other[i], flags[i].name) != 0)
             table[rows++] = (struct option){other[i], argument, NULL, 256 + i};
         if (!flags[i].letter) continue;
-        char letter[3] = {flags[i].letter, argument ? ':' : 0, 0};
-        memcpy(letters + strlen(letters), letter, sizeof letter);
+        letters[letter++] = flags[i].letter;
+        if (argument) letters[letter++] = ':';
     }
     optind = 0; // glibc: start anew
     for (int code; (code = getopt_long(argc, argv, letters, table, NULL)) != -1;) {

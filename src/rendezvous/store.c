@@ -92,7 +92,7 @@ static tri_status receive_answer(tri_store *store, answer *out, int64_t until_ns
     return receive_bytes(store, out->value, out->size, until_ns);
 }
 
-// Sends one message; with `out`, waits for the answer, whose value the caller frees.
+// Sends one message and waits for the answer, whose value the caller frees.
 static tri_status ask(tri_store *store, store_head head, const char *key, const void *value,
                       answer *out) {
     int64_t until_ns =
@@ -101,7 +101,7 @@ static tri_status ask(tri_store *store, store_head head, const char *key, const 
     TRI_TRY(send_bytes(store, &head, sizeof head, until_ns));
     TRI_TRY(send_bytes(store, key, head.key_bytes, until_ns));
     TRI_TRY(send_bytes(store, value, head.value_bytes, until_ns));
-    return out ? receive_answer(store, out, until_ns) : TRI_OK;
+    return receive_answer(store, out, until_ns);
 }
 
 // As ask, and a failure on rank 0 is a failure here. out->value is NULL after any failure.
@@ -163,13 +163,13 @@ static tri_status meet(tri_store *store, int timeout_ms) {
     if (store->identity.rank == 0) TRI_TRY(serve(store, until_ns));
     TRI_TRY(reach(store, timeout_ms, until_ns));
     int64_t left_ms = (until_ns - tri_os.monotonic_ns() + 999999) / 1000000;
-    int32_t size = store->identity.size;
+    store_hello words = {store->identity.size, timeout_ms};
     store_head hello = {.kind = STORE_HELLO,
-                        .value_bytes = sizeof size,
+                        .value_bytes = sizeof words,
                         .number = store->identity.rank,
                         .timeout_ms = left_ms < 0 ? 0 : (int32_t)left_ms};
     answer got;
-    TRI_TRY(request(store, hello, store->identity.job, &size, &got));
+    TRI_TRY(request(store, hello, store->identity.job, &words, &got));
     free(got.value);
     return TRI_OK;
 }
@@ -195,8 +195,9 @@ tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_stor
 void tri_store_close(tri_store *store) {
     if (!store) return;
     if (store->fd >= 0) {
+        // Not through ask: the message of a failure that led here stays the thread's last one.
         store_head bye = {.kind = STORE_BYE};
-        if (!store->broken) ask(store, bye, "", NULL, NULL);
+        if (!store->broken) tri_os.send(store->fd, &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
         tri_os.close(store->fd);
     }
     store_server_stop(store->server);

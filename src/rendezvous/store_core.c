@@ -220,12 +220,12 @@ static void wait_until(client *c, int timeout_ms, int64_t now_ns) {
 static bool hello(store_core *core, client *c, const store_head *head, const char *key,
                   const char *value, int64_t now_ns) {
     char text[256];
-    int32_t size;
-    if (c->rank >= 0 || head->value_bytes != sizeof size) return false;
-    memcpy(&size, value, sizeof size);
-    if (strcmp(key, core->job) != 0 || size != core->size) {
+    store_hello words;
+    if (c->rank >= 0 || head->value_bytes != sizeof words) return false;
+    memcpy(&words, value, sizeof words);
+    if (strcmp(key, core->job) != 0 || words.size != core->size) {
         snprintf(text, sizeof text, "a rank of job %.100s with %d ranks came to rank 0 of %d ranks",
-                 key, (int)size, core->size);
+                 key, (int)words.size, core->size);
         reply_text(c, TRI_MISMATCH, text);
         return false;
     }
@@ -243,6 +243,7 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     c->arrived = core->seen[rank] = true;
     core->arrived++;
     wait_until(c, head->timeout_ms, now_ns);
+    c->timeout_ms = words.asked_ms;
     if (core->lost >= 0)
         fail_waits(core, core->lost);
     else if (core->arrived == core->size)

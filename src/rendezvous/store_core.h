@@ -18,9 +18,15 @@ typedef struct store_head {
     int64_t number;     // ADD: the amount; HELLO: rank; REPLY to ADD: the new value
 } store_head;
 
+// The value of a HELLO.
+typedef struct store_hello {
+    int32_t size;     // ranks of the job
+    int32_t asked_ms; // the whole time to meet, of which timeout_ms is left; for messages
+} store_hello;
+
 enum {
     STORE_HELLO =
-        0x54520001, // key: job, number: rank, value: int32 world size; answered when all have come
+        0x54520001, // key: job, number: rank, value: a store_hello; answered when all have come
     STORE_SET,
     STORE_GET,
     STORE_ADD,

@@ -2,6 +2,7 @@
 // own. With the argument "run" this program is that launcher.
 #include "base/os.h"
 #include "launch/launch.h"
+#include "rendezvous/rendezvous.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -184,7 +185,8 @@ static void error_files_tell_the_cause(void **state) {
     // Both fail; the later process has the earlier time stamp.
     assert_int_equal(
         RUN(WORKERS(2), "sh", "-c",
-            "trap '' TERM; if test $RANK = 0; then stamp=2000; else sleep 0.3; stamp=1000; fi; "
+            "trap '' TERM; if test $RANK = 0; then sleep 0.5; stamp=2000; else sleep 0.8; "
+            "stamp=1000; fi; "
             "printf %s "
             "'{\"message\": {\"message\": \"RuntimeError: of '$RANK'\\nsecond line\", "
             "\"extraInfo\": "
@@ -442,13 +444,45 @@ static int tear_down(void **state) { return tri_os_remove_tree(folder) == TRI_OK
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+static const char *from_environment(const char *name) { return getenv(name); }
+
+static int who_am_i(void) {
+    tri_identity me;
+    tri_store *store;
+    int64_t met;
+    char all[8];
+    size_t size;
+    tri_status status = tri_identity_read(from_environment, &me);
+    if (status == TRI_OK) status = tri_store_open(&me, 20000, &store);
+    if (status == TRI_OK) status = tri_store_add(store, "met", 1, &met);
+    if (status == TRI_OK && met == me.size) status = tri_store_set(store, "all", "yes", 3);
+    if (status == TRI_OK) status = tri_store_get(store, "all", 20000, all, sizeof all, &size);
+    if (status == TRI_OK) status = tri_store_add(store, "met", 0, &met);
+    if (status != TRI_OK) {
+        fprintf(stderr, "%s\n", tri_error_message());
+        return tri_status_exit_code(status);
+    }
+    printf("%s rank %d of %d, local %d of %d, met %d\n", me.launcher, me.rank, me.size,
+           me.local_rank, me.local_size, (int)met);
+    tri_store_close(store);
+    return 0;
+}
+
+static void workers_meet(void **state) {
+    assert_int_equal(RUN(WORKERS(3), "trireme", "whoami"), 0);
+    HAS(out_path, "torchrun rank 0 of 3, local 0 of 3, met 3\n");
+    HAS(out_path, "torchrun rank 2 of 3, local 2 of 3, met 3\n");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "run")) return tri_launch_main(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "hello")) return puts("hello from the program itself") < 0;
+    if (argc > 1 && !strcmp(argv[1], "whoami")) return who_am_i();
     unsetenv("OMP_NUM_THREADS");
     const struct CMUnitTest tests[] = {
         CASE(every_variable),
         CASE(how_programs_are_run),
+        CASE(workers_meet),
         CASE(restarts_until_it_works),
         CASE(always_crashing),
         CASE(error_files_tell_the_cause),

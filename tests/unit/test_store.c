@@ -181,10 +181,20 @@ static void lost_rank_ends_waits(void **state) {
     assert_true(WIFSIGNALED(status));
 }
 
+static void dies_when_rank_1_waits(tri_identity identity) {
+    tri_store *store;
+    size_t size;
+    REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
+    REQUIRE(tri_store_get(store, "here", WAIT_MS, NULL, 0, &size) == TRI_OK);
+    usleep(200000);
+    raise(SIGKILL);
+}
+
 static void loses_rank_0(tri_identity identity) {
     tri_store *store;
     size_t size;
     REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
+    REQUIRE(tri_store_set(store, "here", "", 0) == TRI_OK);
     REQUIRE(tri_store_get(store, "nothing", WAIT_MS, NULL, 0, &size) == TRI_PEER_LOST);
     REQUIRE(strstr(tri_error_message(), "rank 0 of 2 ended"));
     REQUIRE(tri_store_set(store, "more", "", 0) == TRI_PEER_LOST);
@@ -194,7 +204,7 @@ static void loses_rank_0(tri_identity identity) {
 static void lost_rank_0_is_named(void **state) {
     pid_t pids[2];
     tri_identity zero = make_identity(0, 2);
-    start_ranks(zero, 0, 0, dies, pids);
+    start_ranks(zero, 0, 0, dies_when_rank_1_waits, pids);
     start_ranks(zero, 1, 1, loses_rank_0, pids);
     int status;
     waitpid(pids[0], &status, 0);
@@ -232,27 +242,43 @@ static void rubbish_clients(void **state) {
     end_ranks(0, 1, pids);
 }
 
+static void meets(tri_identity identity) {
+    tri_store *store;
+    REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
+    tri_store_close(store);
+}
+
 static void second_rank_of_a_number_is_refused(void **state) {
     pid_t pids[3];
     tri_identity zero = make_identity(0, 3);
-    start_ranks(zero, 0, 1, exchange, pids);
+    start_ranks(zero, 0, 0, meets, pids);
+    // Rank 1, by hand, so that it has certainly come first.
     int fd = -1;
     while (store_unix.connect(&zero, &fd) == TRI_NOT_FOUND) usleep(10000);
-    close(fd);
-    usleep(300000); // rank 1 has arrived, surely; if not, it is the one that is refused and the
-                    // test fails
+    store_hello words = {3, WAIT_MS};
+    store_head head = {STORE_HELLO, (uint32_t)strlen(zero.job), sizeof words, WAIT_MS, 1};
+    assert_int_equal(write(fd, &head, sizeof head), sizeof head);
+    assert_int_equal(write(fd, zero.job, head.key_bytes), head.key_bytes);
+    assert_int_equal(write(fd, &words, sizeof words), sizeof words);
     tri_identity one = zero;
     one.rank = 1;
     tri_store *store;
+    // The server hears clients in the order in which they were accepted.
     assert_int_equal(tri_store_open(&one, WAIT_MS, &store), TRI_MISMATCH);
-    assert_non_null(strstr(tri_error_message(), "came twice"));
+    if (!strstr(tri_error_message(), "came twice")) fail_msg("%s", tri_error_message());
     one.rank = 2;
     one.size = 4;
     one.local_size = 4;
     assert_int_equal(tri_store_open(&one, WAIT_MS, &store), TRI_MISMATCH);
     assert_non_null(strstr(tri_error_message(), "with 4 ranks"));
-    start_ranks(zero, 2, 2, exchange, pids);
-    end_ranks(0, 2, pids);
+    start_ranks(zero, 2, 2, meets, pids);
+    assert_int_equal(read(fd, &head, sizeof head), sizeof head);
+    assert_int_equal(head.timeout_ms, TRI_OK);
+    head = (store_head){.kind = STORE_BYE};
+    assert_int_equal(write(fd, &head, sizeof head), sizeof head);
+    close(fd);
+    end_ranks(0, 0, pids);
+    end_ranks(2, 2, pids);
 }
 
 static void several_hosts_are_refused(void **state) {
