@@ -19,12 +19,13 @@ deps:
 
 build: deps
 	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
-	@cmake --build $(BUILD)
+	@cmake --build $(BUILD) --target program
 
 demo: build
 	@$(BUILD)/bin/trireme train recipes/mnist-cnn.yaml trainer.max_epochs=1 --run-dir runs/demo --resume never
 
 test: build
+	@cmake --build $(BUILD)
 	@scripts/test
 
 bench: build
