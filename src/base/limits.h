@@ -39,7 +39,7 @@ enum {
     TRI_SHM_STAGE_BYTES = 1 << 20,          // of one rank's staging memory
     TRI_SHM_PAIR_BYTES = 1 << 16,           // of the pipe between two ranks
     TRI_SHM_CHUNK_BYTES = 128 << 10,        // done between two looks at the others
-    TRI_SHM_SPIN_US = 100,                  // before a waiting rank sleeps, when all have a core
+    TRI_SHM_YIELD_US = 100,                 // before a waiting rank sleeps, when all have a core
     TRI_SHM_CHECK_MS = 100,                 // between two looks at whether the others live
     TRI_LAUNCH_DRAIN_MS = 1000,             // for output after all workers have ended
     TRI_MAX_ERROR_FILE_BYTES = 1 << 20,     // that a worker wrote

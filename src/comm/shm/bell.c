@@ -18,15 +18,15 @@ void shm_futex_wake(_Atomic uint32_t *word) {
 
 void shm_ring(shm_family *family, int member) {
     shm_member *other = &family->control->members[member];
-    if (atomic_load_explicit(&other->sleepers, memory_order_relaxed) == 0) return;
+    if (atomic_load(&other->sleepers) == 0) return;
     atomic_fetch_add(&other->doorbell, 1);
     shm_futex_wake(&other->doorbell);
 }
 
 // Whoever sleeps counted itself in `sleepers` before its last look at what it waits for; whoever
-// rings wrote that before looking at `sleepers`. The fence makes one of the two see the other.
+// rings wrote that before looking at `sleepers`. As all of it is sequentially consistent, one of
+// the two sees the other.
 void shm_ring_all(shm_comm *comm) {
-    atomic_thread_fence(memory_order_seq_cst);
     for (int r = 0; r < comm->head.size; r++)
         if (r != comm->head.rank) shm_ring(comm->family, comm->world[r]);
 }
@@ -34,9 +34,7 @@ void shm_ring_all(shm_comm *comm) {
 uint32_t shm_sleep_begin(shm_family *family) {
     shm_member *me = shm_me(family);
     atomic_fetch_add(&me->sleepers, 1);
-    uint32_t seen = atomic_load(&me->doorbell);
-    atomic_thread_fence(memory_order_seq_cst);
-    return seen;
+    return atomic_load(&me->doorbell);
 }
 
 void shm_sleep(shm_family *family, uint32_t seen, int timeout_ms) {

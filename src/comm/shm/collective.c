@@ -7,7 +7,7 @@
 #include <string.h>
 
 bool shm_reached(const shm_comm *comm, int rank, uint64_t step) {
-    return atomic_load_explicit(&comm->board->seats[rank].step, memory_order_acquire) >= step;
+    return atomic_load(&comm->board->seats[rank].step) >= step;
 }
 
 static bool all_reached(const shm_comm *comm) {
@@ -19,8 +19,7 @@ static bool all_reached(const shm_comm *comm) {
 // Raises our step: what was written before is for everybody to see.
 static void announce_step(shm_comm *comm) {
     comm->step++;
-    atomic_store_explicit(&comm->board->seats[comm->head.rank].step, comm->step,
-                          memory_order_release);
+    atomic_store(&comm->board->seats[comm->head.rank].step, comm->step);
     shm_ring_all(comm);
 }
 

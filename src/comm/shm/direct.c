@@ -4,6 +4,7 @@
 #include "comm/shm/internal.h"
 #include "comm/shm/reduce.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { REDUCE_GRAIN = 256 }; // elements: slices begin on cache lines where the buffer does
@@ -137,7 +138,7 @@ static bool counter_raise(_Atomic uint64_t *counter, uint64_t step, uint64_t lim
 }
 
 static uint64_t counter_value(_Atomic uint64_t *counter, uint64_t step, uint64_t limit) {
-    uint64_t seen = atomic_load_explicit(counter, memory_order_acquire);
+    uint64_t seen = atomic_load(counter);
     int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - (uint32_t)step);
     return ahead == 0 ? (uint32_t)seen : ahead > 0 ? limit : 0;
 }

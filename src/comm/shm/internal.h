@@ -217,6 +217,8 @@ tri_status shm_wait(tri_comm *comm, tri_comm_ticket ticket);
 shm_progress shm_advance(shm_comm *comm);
 bool shm_try_execute(shm_comm *comm);
 void shm_end_execute(shm_comm *comm);
+// For a caller that does not stay: whoever found it at work and went to sleep is woken.
+void shm_hand_over(shm_comm *comm);
 
 // worker.c: the thread that works behind the caller's back and gives the heartbeat
 tri_status shm_worker_start(shm_family *family);

@@ -18,10 +18,7 @@ static size_t bytes_of(const tri_comm_op *op) {
     return (size_t)op->count * tri_dtype_bytes(op->dtype);
 }
 
-static void pair_ring(shm_comm *comm, int peer) {
-    atomic_thread_fence(memory_order_seq_cst);
-    shm_ring(comm->family, comm->world[peer]);
-}
+static void pair_ring(shm_comm *comm, int peer) { shm_ring(comm->family, comm->world[peer]); }
 
 static shm_pending *pairs_item(shm_comm *comm, int index) {
     return shm_at(comm,
@@ -51,8 +48,8 @@ static bool pair_is_next(shm_comm *comm, int index) {
 }
 
 static bool send_post(shm_comm *comm, shm_pending *item, shm_pair *pair) {
-    uint64_t posted = atomic_load_explicit(&pair->posted, memory_order_relaxed);
-    if (atomic_load_explicit(&pair->received, memory_order_acquire) != posted) return false;
+    uint64_t posted = atomic_load(&pair->posted);
+    if (atomic_load(&pair->received) != posted) return false;
     pair->dtype = item->op.dtype;
     pair->count = item->op.count;
     pair->place = shm_place_of(comm, item->op.send, bytes_of(&item->op));
@@ -61,7 +58,7 @@ static bool send_post(shm_comm *comm, shm_pending *item, shm_pair *pair) {
     item->posted = true;
     // A message through the pipe counts as moved by the pipe; one in place has nothing to move.
     if (pair->place.region) item->moved = bytes_of(&item->op);
-    atomic_store_explicit(&pair->posted, item->message, memory_order_release);
+    atomic_store(&pair->posted, item->message);
     pair_ring(comm, item->op.peer);
     return true;
 }
@@ -78,25 +75,25 @@ static bool send_advance(shm_comm *comm, shm_pending *item) {
     if (!item->posted) return false;
     size_t left = bytes_of(&item->op) - item->moved;
     if (left > 0) {
-        uint64_t head = atomic_load_explicit(&pair->head, memory_order_relaxed);
-        uint64_t tail = atomic_load_explicit(&pair->tail, memory_order_acquire);
+        uint64_t head = atomic_load(&pair->head);
+        uint64_t tail = atomic_load(&pair->tail);
         size_t n = least(least(left, TRI_SHM_PAIR_BYTES - (head - tail)), pipe_stretch(head));
         if (n == 0) return moved;
         memcpy(pipe_of(comm, me, item->op.peer) + head % TRI_SHM_PAIR_BYTES,
                (const char *)item->op.send + item->moved, n);
         item->moved += n;
-        atomic_store_explicit(&pair->head, head + n, memory_order_release);
+        atomic_store(&pair->head, head + n);
         pair_ring(comm, item->op.peer);
         return true;
     }
-    if (atomic_load_explicit(&pair->received, memory_order_acquire) < item->message) return moved;
+    if (atomic_load(&pair->received) < item->message) return moved;
     item->done = true;
     return true;
 }
 
 static bool recv_meet(shm_comm *comm, shm_pending *item, shm_pair *pair) {
-    uint64_t received = atomic_load_explicit(&pair->received, memory_order_relaxed);
-    if (atomic_load_explicit(&pair->posted, memory_order_acquire) == received) return false;
+    uint64_t received = atomic_load(&pair->received);
+    if (atomic_load(&pair->posted) == received) return false;
     if (pair->dtype != item->op.dtype || pair->count != item->op.count) {
         shm_fail(comm, TRI_MISMATCH,
                  "ranks disagree: rank %d calls send '%s' of %lld %s, rank %d calls recv '%s' of "
@@ -126,19 +123,19 @@ static bool recv_advance(shm_comm *comm, shm_pending *item) {
         item->moved += n;
         moved = true;
     } else if (left > 0) {
-        uint64_t tail = atomic_load_explicit(&pair->tail, memory_order_relaxed);
-        uint64_t head = atomic_load_explicit(&pair->head, memory_order_acquire);
+        uint64_t tail = atomic_load(&pair->tail);
+        uint64_t head = atomic_load(&pair->head);
         size_t n = least(least(left, head - tail), pipe_stretch(tail));
         if (n == 0) return moved;
         memcpy(to, pipe_of(comm, item->op.peer, me) + tail % TRI_SHM_PAIR_BYTES, n);
         item->moved += n;
-        atomic_store_explicit(&pair->tail, tail + n, memory_order_release);
+        atomic_store(&pair->tail, tail + n);
         if (item->moved < bytes_of(&item->op)) pair_ring(comm, item->op.peer);
         moved = true;
     }
     if (item->moved < bytes_of(&item->op)) return moved;
     item->done = true;
-    atomic_store_explicit(&pair->received, item->message, memory_order_release);
+    atomic_store(&pair->received, item->message);
     pair_ring(comm, item->op.peer);
     return true;
 }

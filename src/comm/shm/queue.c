@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHM_SPINS_PER_CLOCK = 64 };
+enum { SHM_SPINS = 100 }; // some microseconds
 
 bool shm_try_execute(shm_comm *comm) {
-    if (atomic_load_explicit(&comm->executing, memory_order_relaxed)) return false;
+    if (atomic_load(&comm->executing)) return false;
     return !atomic_exchange_explicit(&comm->executing, 1, memory_order_acquire);
 }
 
@@ -21,17 +21,17 @@ void shm_end_execute(shm_comm *comm) {
     atomic_store_explicit(&comm->executing, 0, memory_order_release);
 }
 
-// For a caller that does not stay: the worker may have found it at work and gone to sleep.
-static void queue_hand_over(shm_comm *comm) {
-    shm_end_execute(comm);
-    atomic_thread_fence(memory_order_seq_cst);
+void shm_hand_over(shm_comm *comm) {
+    atomic_store(&comm->executing, 0);
     shm_ring(comm->family, comm->family->rank);
 }
 
 static void queue_complete(shm_comm *comm, uint64_t count) {
     shm_rest(comm->family);
     memset(&comm->current, 0, offsetof(shm_current, from));
-    atomic_fetch_add_explicit(&comm->completed, count, memory_order_release);
+    atomic_fetch_add(&comm->completed, count);
+    // Another thread may wait for this one while we carried it out.
+    if (atomic_load(&comm->waiters) > 1) shm_ring(comm->family, comm->family->rank);
 }
 
 // The length of the run of sends and receives of one group at the head.
@@ -130,7 +130,7 @@ tri_status shm_start(tri_comm *head, const tri_comm_op *ops, int count, tri_comm
         shm_advance(comm); // announces it if it is the first
         uint64_t left = started - atomic_load(&comm->completed);
         alone = left == 0 || (left == 1 && !queue_needs_worker(comm));
-        queue_hand_over(comm);
+        shm_hand_over(comm);
     } else {
         alone = false;
     }
@@ -147,7 +147,7 @@ bool shm_test(tri_comm *head, tri_comm_ticket ticket) {
     if (shm_failed(comm)) return true;
     if (shm_try_execute(comm)) {
         shm_advance(comm);
-        queue_hand_over(comm);
+        shm_hand_over(comm);
     }
     return atomic_load_explicit(&comm->completed, memory_order_acquire) >= ticket.value ||
            shm_failed(comm);
@@ -161,15 +161,22 @@ static void queue_pause(void) {
 
 typedef struct queue_patience {
     int spins;
-    int64_t until_ns; // 0: not begun
+    int64_t since_ns; // 0: not begun
 } queue_patience;
 
+// Spins for a moment, then leaves the core to others who want it, then gives up. Somebody else's
+// program may sit on the core that our peer needs, so spinning on would delay what we wait for.
 static bool queue_may_spin(shm_comm *comm, queue_patience *patience) {
     if (!comm->family->can_spin) return false;
-    if (patience->until_ns && ++patience->spins % SHM_SPINS_PER_CLOCK != 0) return true;
+    if (patience->spins < SHM_SPINS) {
+        patience->spins++;
+        queue_pause();
+        return true;
+    }
     int64_t now = tri_os.monotonic_ns();
-    if (!patience->until_ns) patience->until_ns = now + TRI_SHM_SPIN_US * 1000;
-    return now < patience->until_ns;
+    if (!patience->since_ns) patience->since_ns = now;
+    sched_yield();
+    return now - patience->since_ns < TRI_SHM_YIELD_US * 1000;
 }
 
 // Sleeps until somebody rings, unless there is something to do after all.
@@ -200,10 +207,7 @@ tri_status shm_wait(tri_comm *head, tri_comm_ticket ticket) {
             shm_end_execute(comm);
         }
         if (progress == SHM_BLOCKED) {
-            if (queue_may_spin(comm, &patience)) {
-                queue_pause();
-                continue;
-            }
+            if (queue_may_spin(comm, &patience)) continue;
             progress = queue_sleep(comm, ticket.value);
         }
         if (progress == SHM_MOVED) patience = (queue_patience){0};

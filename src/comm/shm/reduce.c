@@ -117,6 +117,10 @@ void shm_reduce(tri_dtype dtype, tri_comm_reduction reduction, int ins, const vo
         row->both(out[0], out[1], in[0], in[1], count);
         return;
     }
+    if (ins == 2 && outs == 1 && !stream) {
+        row->fold(out[0], in[0], in[1], count);
+        return;
+    }
     // A block of the sum stays in the first cache until it went to every place.
     _Alignas(64) char block[REDUCE_BLOCK_BYTES];
     size_t step = REDUCE_BLOCK_BYTES / width;

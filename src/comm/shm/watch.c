@@ -26,8 +26,8 @@ static void act(shm_member *me, bool running, tri_comm_kind kind, uint64_t seque
                 const char *label) {
     shm_action *action = &me->action;
     uint32_t version = atomic_load_explicit(&action->version, memory_order_relaxed);
-    atomic_store_explicit(&action->version, version + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
+    // As an exchange that acquires, it keeps what follows behind it.
+    atomic_exchange_explicit(&action->version, version + 1, memory_order_acq_rel);
     action->running = running;
     if (running) {
         action->kind = (int32_t)kind;
@@ -46,8 +46,8 @@ void shm_act(shm_family *family, tri_comm_kind kind, uint64_t sequence, const ch
 void shm_rest(shm_family *family) { act(shm_me(family), false, TRI_COMM_BARRIER, 0, NULL); }
 
 // "in all_reduce 'REDUCE conv2' (sequence 17)", "after …" or "before its first operation"
-static void action_text(const shm_member *member, char *out, size_t size) {
-    const shm_action *action = &member->action;
+static void action_text(shm_member *member, char *out, size_t size) {
+    shm_action *action = &member->action;
     for (int tries = 0; tries < WATCH_TEXT_TRIES; tries++) {
         uint32_t version = atomic_load_explicit(&action->version, memory_order_acquire);
         if (version & 1) continue;
@@ -58,8 +58,7 @@ static void action_text(const shm_member *member, char *out, size_t size) {
                  tri_comm_kind_name((tri_comm_kind)action->kind), label,
                  (unsigned long long)action->sequence);
         if (version == 0) snprintf(out, size, "before its first operation");
-        atomic_thread_fence(memory_order_acquire);
-        if (atomic_load_explicit(&action->version, memory_order_relaxed) == version) return;
+        if (atomic_fetch_add(&action->version, 0) == version) return;
     }
     snprintf(out, size, "while it changed operation");
 }
@@ -213,12 +212,15 @@ static void report_crossing(shm_comm *comm) {
     const shm_pending *item = comm->current.pairs ? shm_pairs_waiting(comm) : NULL;
     if (!item || item->op.peer == comm->head.rank) return;
     if (!shm_reached(comm, item->op.peer, comm->step + 1)) return;
+    // What it did before it went on is visible by now.
+    if (shm_advance(comm) != SHM_BLOCKED) return;
     const shm_entry *entry = &comm->board->seats[item->op.peer].entries[(comm->step + 1) & 1];
     shm_fail(comm, TRI_MISMATCH,
-             "ranks disagree: rank %d calls %s '%s' with rank %d, which calls %s '%s'",
+             "ranks disagree: rank %d calls %s '%s' with rank %d, rank %d calls %s '%s'",
              comm->world[comm->head.rank], tri_comm_kind_name(item->op.kind),
              item->op.label ? item->op.label : "", comm->world[item->op.peer],
-             tri_comm_kind_name((tri_comm_kind)entry->kind), entry->label);
+             comm->world[item->op.peer], tri_comm_kind_name((tri_comm_kind)entry->kind),
+             entry->label);
 }
 
 static void report_timeout(shm_comm *comm) {

@@ -19,9 +19,8 @@ static shm_progress worker_try(shm_comm *comm, bool look) {
     if (!shm_try_execute(comm)) return wanted ? SHM_BLOCKED : SHM_IDLE;
     shm_progress progress = shm_advance(comm);
     if (progress == SHM_BLOCKED) shm_watch(comm);
-    shm_end_execute(comm);
+    atomic_store(&comm->executing, 0);
     // Whoever came to wait meanwhile found us at work, and may have gone to sleep.
-    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&comm->waiters) > 0) shm_ring(comm->family, comm->family->rank);
     return wanted ? progress : SHM_IDLE;
 }

@@ -1,0 +1,321 @@
+// Ranks that die, stop, come late or call something else: noticed in time, named, and nothing is
+// left.
+#include "comm_ranks.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { N = 1 << 20 };
+
+static int count_shm_files(void) {
+    DIR *folder = opendir("/dev/shm");
+    if (!folder) return 0;
+    int count = 0;
+    for (struct dirent *entry; (entry = readdir(folder));)
+        count += strstr(entry->d_name, "trireme") != NULL;
+    closedir(folder);
+    return count;
+}
+
+static void check_says(const char *part) {
+    if (strstr(tri_error_message(), part)) return;
+    fprintf(stderr, "'%s' is missing in '%s'\n", part, tri_error_message());
+    _exit(1);
+}
+
+// After a failure every later call fails likewise.
+static void check_stays(tri_comm *comm, tri_status status) {
+    CHECK(tri_comm_barrier(comm, "after the failure") == status);
+    int64_t x = 0;
+    tri_comm_op op = {
+        .kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_I64, .count = 1, .send = &x, .recv = &x};
+    CHECK(tri_comm_run(comm, &op) == status);
+    tri_comm *part;
+    CHECK(comm->backend->split(comm, 0, 0, &part) == status && !part);
+    void *memory;
+    CHECK(comm->backend->alloc(comm, 100, &memory) == status && !memory);
+}
+
+// ---- a rank is killed or stopped while all of them work
+
+typedef struct attack_plan {
+    int victim, signal, delay_ms;
+    bool behind; // operations are in flight and nobody waits for them
+} attack_plan;
+
+static void work_until_failure(tri_comm *comm, const attack_plan *attack, float *shared,
+                               float *own) {
+    tri_status status = TRI_OK;
+    for (int step = 0; status == TRI_OK; step++) {
+        float *x = step % 3 == 1 ? own : shared;
+        tri_comm_op op = {.kind = step % 4 == 3 ? TRI_COMM_ALL_GATHER : TRI_COMM_ALL_REDUCE,
+                          .dtype = TRI_F32,
+                          .count = step % 5 == 4 ? 2 : N / comm->size,
+                          .send = x,
+                          .recv = x,
+                          .label = "REDUCE conv2"};
+        if (op.kind == TRI_COMM_ALL_GATHER) op.send = x + (size_t)comm->rank * (size_t)op.count;
+        tri_comm_ticket ticket;
+        status = comm->backend->start(comm, &op, 1, &ticket);
+        if (status == TRI_OK && attack->behind)
+            while (!comm->backend->test(comm, ticket)) ranks_sleep_ms(1);
+        if (status == TRI_OK) status = comm->backend->wait(comm, ticket);
+    }
+}
+
+static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
+    const attack_plan *attack = argument;
+    float *shared, *own = calloc(N, sizeof *own);
+    CHECK_OK(comm->backend->alloc(comm, N * sizeof *shared, (void **)&shared));
+    atomic_store(&table->notes[comm->rank], 1);
+    work_until_failure(comm, attack, shared, own);
+    CHECK(comm->rank != attack->victim);
+    char who[64];
+    snprintf(who, sizeof who, "rank %d (host ", attack->victim);
+    check_says(who);
+    check_says(attack->signal == SIGKILL ? " died " : " does not move");
+    check_says("REDUCE conv2");
+    check_says("sequence ");
+    check_stays(comm, TRI_PEER_LOST);
+    free(own);
+}
+
+static void attack_once(int size, attack_plan attack) {
+    ranks all = ranks_start(size, NULL, body_attacked, &attack);
+    for (int r = 0; r < size; r++)
+        while (!atomic_load(&all.table->notes[r])) ranks_sleep_ms(1);
+    ranks_sleep_ms(attack.delay_ms);
+    kill(all.pids[attack.victim], attack.signal);
+    double begin = ranks_seconds();
+    for (int r = 0; r < size; r++)
+        if (r != attack.victim) assert_int_equal(ranks_join(&all, r, 30), 0);
+    double took = ranks_seconds() - begin;
+    kill(all.pids[attack.victim], SIGKILL);
+    assert_int_equal(ranks_join(&all, attack.victim, 5), 128 + SIGKILL);
+    printf("rank %d of %d, signal %d after %d ms: noticed in %.2f s\n", attack.victim, size,
+           attack.signal, attack.delay_ms, took);
+    assert_true(took < 5);
+    munmap(all.table, sizeof *all.table);
+}
+
+static void test_killed(void **state) {
+    unsigned seed = 7;
+    for (int i = 0; i < 12; i++) {
+        int size = 2 + i % 3;
+        attack_once(size, (attack_plan){.victim = rand_r(&seed) % size,
+                                        .signal = SIGKILL,
+                                        .delay_ms = rand_r(&seed) % 40,
+                                        .behind = i % 2});
+    }
+    assert_int_equal(count_shm_files(), 0);
+}
+
+static void test_stopped(void **state) {
+    attack_once(2, (attack_plan){.victim = 1, .signal = SIGSTOP, .delay_ms = 20});
+    attack_once(3, (attack_plan){.victim = 0, .signal = SIGSTOP, .delay_ms = 700, .behind = true});
+}
+
+// All ranks stopped together, as by a terminal: no rank is lost by that.
+static void body_suspended(tri_comm *comm, ranks_table *table, void *argument) {
+    int64_t x = 1;
+    atomic_store(&table->notes[comm->rank], 1);
+    double end = ranks_seconds() + 6.5;
+    for (int64_t stop = 0; !stop;) {
+        stop = comm->rank == 0 && ranks_seconds() > end;
+        tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
+                          .dtype = TRI_I64,
+                          .count = 1,
+                          .send = &stop,
+                          .recv = &stop};
+        CHECK_OK(tri_comm_run(comm, &op));
+        ranks_sleep_ms(5);
+    }
+    CHECK(x == 1);
+}
+
+static void test_suspended(void **state) {
+    ranks all = ranks_start(3, NULL, body_suspended, NULL);
+    for (int r = 0; r < 3; r++)
+        while (!atomic_load(&all.table->notes[r])) ranks_sleep_ms(1);
+    ranks_sleep_ms(100);
+    for (int r = 0; r < 3; r++) kill(all.pids[r], SIGSTOP);
+    ranks_sleep_ms(5500);
+    for (int r = 0; r < 3; r++) {
+        kill(all.pids[r], SIGCONT);
+        ranks_sleep_ms(50);
+    }
+    for (int r = 0; r < 3; r++) assert_int_equal(ranks_join(&all, r, 20), 0);
+    munmap(all.table, sizeof *all.table);
+}
+
+static void body_forever(tri_comm *comm, ranks_table *table, void *argument) {
+    float *x;
+    CHECK_OK(comm->backend->alloc(comm, N * sizeof *x, (void **)&x));
+    atomic_store(&table->notes[comm->rank], 1);
+    for (;;)
+        CHECK_OK(tri_comm_run(
+            comm,
+            &(tri_comm_op){
+                .kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_F32, .count = N, .send = x, .recv = x}));
+}
+
+// Memory without a name cannot be left behind, even if all end at once.
+static void test_all_killed(void **state) {
+    int before = count_shm_files();
+    ranks all = ranks_start(3, NULL, body_forever, NULL);
+    for (int r = 0; r < 3; r++)
+        while (!atomic_load(&all.table->notes[r])) ranks_sleep_ms(1);
+    assert_int_equal(count_shm_files(), before);
+    for (int r = 0; r < 3; r++) kill(all.pids[r], SIGKILL);
+    for (int r = 0; r < 3; r++) assert_int_equal(ranks_join(&all, r, 5), 128 + SIGKILL);
+    assert_int_equal(count_shm_files(), before);
+    munmap(all.table, sizeof *all.table);
+}
+
+// ---- ranks that disagree
+
+typedef struct disagreement {
+    tri_comm_op ops[2]; // of rank 0, and of the others
+    const char *says[2];
+} disagreement;
+
+static void body_disagree(tri_comm *comm, ranks_table *table, void *argument) {
+    const disagreement *row = argument;
+    double begin = ranks_seconds();
+    tri_comm_op op = row->ops[comm->rank != 0];
+    char *memory = calloc(1, 1 << 20);
+    op.send = op.recv = memory;
+    CHECK(tri_comm_run(comm, &op) == TRI_MISMATCH);
+    CHECK(ranks_seconds() - begin < 5);
+    check_says("rank 0 calls");
+    check_says("rank 1 calls");
+    check_says(row->says[0]);
+    check_says(row->says[1]);
+    check_stays(comm, TRI_MISMATCH);
+    free(memory);
+}
+
+// The last of two values of a field counts.
+#pragma GCC diagnostic ignored "-Woverride-init"
+#define OP(k, ...)                                                                                 \
+    { .kind = TRI_COMM_##k, .dtype = TRI_F32, .count = 4, __VA_ARGS__ }
+
+static void test_mismatch(void **state) {
+    static const disagreement rows[] = {
+        {{OP(ALL_REDUCE, .label = "REDUCE a"), OP(ALL_GATHER, .label = "GATHER b")},
+         {"all_reduce 'REDUCE a' of 4 F32", "all_gather 'GATHER b' of 4 F32"}},
+        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .dtype = TRI_F64)}, {"of 4 F32", "of 4 F64"}},
+        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .count = 5)}, {"of 4 F32", "of 5 F32"}},
+        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .count = 50000)}, {"of 4 F32", "of 50000 F32"}},
+        {{OP(ALL_REDUCE, .count = 60000), OP(ALL_TO_ALL, .count = 50000)},
+         {"all_reduce '' of 60000", "all_to_all '' of 50000"}},
+        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .reduction = TRI_REDUCE_MIN)}, {"(sum)", "(min)"}},
+        {{OP(BROADCAST, ), OP(BROADCAST, .root = 1)}, {"from rank 0", "from rank 1"}},
+        {{OP(BARRIER, .label = "end"), OP(ALL_REDUCE, )}, {"barrier 'end'", "all_reduce"}},
+        {{OP(SEND, .peer = 1), OP(RECV, .count = 3)}, {"send '' of 4 F32", "recv '' of 3 F32"}},
+        {{OP(SEND, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
+         {"send 'edge 3'", "all_reduce 'REDUCE a'"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        disagreement row = rows[i];
+        assert_int_equal(ranks_run(2, NULL, body_disagree, &row), 0);
+    }
+}
+
+// ---- ranks that do not come
+
+static void body_late(tri_comm *comm, ranks_table *table, void *argument) {
+    CHECK_OK(tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BARRIER, .label = "epoch 1"}));
+    if (comm->rank == 1) {
+        while (!atomic_load(&table->notes[0])) ranks_sleep_ms(5);
+        CHECK(tri_comm_barrier(comm, "too late") == TRI_TIMEOUT);
+        return;
+    }
+    double begin = ranks_seconds();
+    tri_status status =
+        tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BARRIER, .label = "epoch 2"});
+    CHECK(status == TRI_TIMEOUT);
+    double took = ranks_seconds() - begin;
+    CHECK(took > 0.5 && took < 3);
+    check_says("rank 1 (host ");
+    check_says("after barrier 'epoch 1'");
+    check_says("barrier 'epoch 2'");
+    check_stays(comm, TRI_TIMEOUT);
+    if (comm->rank == 0) atomic_store(&table->notes[0], 1);
+}
+
+static void test_timeout(void **state) {
+    tri_shm_config config = {.timeout_ms = 600};
+    assert_int_equal(ranks_run(3, &config, body_late, NULL), 0);
+}
+
+static void body_leaver(tri_comm *comm, ranks_table *table, void *argument) {
+    if (comm->rank == 1) {
+        while (!atomic_load(&table->notes[0])) ranks_sleep_ms(5);
+        return;
+    }
+    if (comm->rank == 0) atomic_store(&table->notes[0], 1);
+    CHECK(tri_comm_barrier(comm, "all here?") == TRI_PEER_LOST);
+    check_says("rank 1 (host ");
+}
+
+static void test_leaver(void **state) {
+    assert_int_equal(ranks_run(3, NULL, body_leaver, NULL), 0);
+}
+
+static void *abort_later(void *context) {
+    tri_comm *comm = context;
+    ranks_sleep_ms(100);
+    comm->backend->abort(comm, "rank 0: the data ended early");
+    return NULL;
+}
+
+static void body_abort(tri_comm *comm, ranks_table *table, void *argument) {
+    pthread_t thread;
+    if (comm->rank == 0) {
+        CHECK(pthread_create(&thread, NULL, abort_later, comm) == 0);
+        ranks_sleep_ms(500);
+        pthread_join(thread, NULL);
+    } else {
+        double begin = ranks_seconds();
+        CHECK(tri_comm_barrier(comm, "waiting") == TRI_PEER_LOST);
+        CHECK(ranks_seconds() - begin < 0.45);
+    }
+    CHECK(tri_comm_barrier(comm, "after") == TRI_PEER_LOST);
+    CHECK(strcmp(tri_error_message(), "rank 0: the data ended early") == 0);
+    check_stays(comm, TRI_PEER_LOST);
+}
+
+static void test_abort(void **state) { assert_int_equal(ranks_run(3, NULL, body_abort, NULL), 0); }
+
+static void test_never_came(void **state) {
+    ranks_table *table =
+        mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(table, MAP_FAILED);
+    tri_shm_meeting meeting = {.context = table, .set = ranks_set, .get = ranks_get};
+    tri_shm_config config = {.timeout_ms = 200};
+    tri_comm *comm;
+    assert_int_equal(tri_comm_shm_open_at(0, 2, &meeting, &config, &comm), TRI_TIMEOUT);
+    assert_non_null(strstr(tri_error_message(), "rank 1 did not join"));
+    assert_int_equal(tri_comm_shm_open_at(1, 2, &meeting, &config, &comm), TRI_TIMEOUT);
+    assert_non_null(strstr(tri_error_message(), "rank 0 did not join"));
+    assert_null(comm);
+    munmap(table, sizeof *table);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_never_came), cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_timeout),    cmocka_unit_test(test_leaver),
+        cmocka_unit_test(test_abort),      cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_all_killed), cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_suspended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
