@@ -120,6 +120,9 @@ static void print_failure(FILE *to, const failure *f, const char *host) {
             host, (long)w->pid, how, when);
     if (f->error.message)
         print_text(to, f->error.message);
+    else if (w->signal == SIGKILL)
+        fprintf(to,
+                "      killed from outside: by hand, the batch system, or for lack of memory\n");
     else
         fprintf(to, "      no error file; its own output tells more\n");
     for (int i = LAUNCH_STREAMS - 1; i >= 0; i--)

@@ -287,6 +287,7 @@ static void killed_worker_ends_all(void **state) {
     assert_true(tri_os_seconds() - begin < 5);
     require_gone(pids, 4, 1); // the children, too
     HAS(err_path, "ended by SIGKILL");
+    HAS(err_path, "killed from outside");
 }
 
 static void leftover_children_end_with_the_run(void **state) {
