@@ -39,6 +39,9 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
     if (!device) return TRI_FAIL(TRI_NO_MEMORY, "no memory for the device cpu");
     device->head.backend = &tri_device_cpu;
     device->head.threads = config->threads ? config->threads : omp_get_max_threads();
+    // oneDNN leaves out the parts of threads that OMP_THREAD_LIMIT keeps from starting.
+    if (device->head.threads > omp_get_thread_limit())
+        device->head.threads = omp_get_thread_limit();
     device->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     cpu_use_threads(device);
