@@ -2,8 +2,12 @@
 #ifndef TRIREME_DEVICE_CPU_H
 #define TRIREME_DEVICE_CPU_H
 
-#include "device/device.h"
+#include "device/bench.h"
 
 extern const tri_device_backend tri_device_cpu;
+
+// Measures what this machine reaches with the device's threads; takes about a second.
+// TRI_UNSUPPORTED without AVX2.
+tri_status cpu_measure_peak(tri_device *device, tri_bench_peak *out);
 
 #endif

@@ -1,0 +1,159 @@
+#include "device/bench.h"
+
+#include "base/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BENCH_MAX_REPEATS = 1000, BENCH_MIN_REPEATS = 3, BENCH_ALIGN = 64 };
+
+typedef struct bench {
+    tri_device *device;
+    const tri_graph *graph;
+    void **data; // by value
+    tri_kernel *kernels;
+    void *workspace;
+    double *times; // [node][repeat]
+} bench;
+
+static double uniform(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*state >> 40) * 0x1p-24;
+}
+
+// Numbers in [-0.5, 0.5), labels 0 and 1, positions 0 and 1; the step scalars make sense.
+static void fill(const tri_value_info *info, void *host, int64_t count, uint64_t *state) {
+    for (int64_t i = 0; i < count; i++) {
+        double value = uniform(state) - 0.5;
+        if (info->dtype == TRI_F32) ((float *)host)[i] = (float)value;
+        if (info->dtype == TRI_F64) ((double *)host)[i] = value;
+        if (info->dtype == TRI_I64) ((int64_t *)host)[i] = value > 0;
+    }
+    if (info->kind == TRI_VALUE_SCALAR && info->index == TRI_SCALAR_STEP) {
+        double *step = host;
+        memset(step, 0, sizeof *step * TRI_STEP_SCALAR_COUNT);
+        step[TRI_STEP_LR] = 1e-3;
+        step[TRI_STEP_GRADIENT_SCALE] = step[TRI_STEP_UPDATE] = 1;
+    }
+}
+
+static tri_status make_value(bench *b, int id, uint64_t *state) {
+    const tri_value_info *info = &b->graph->values[id];
+    const tri_value_info *viewed = NULL;
+    if (info->kind == TRI_VALUE_NONE) return TRI_OK;
+    if (info->kind == TRI_VALUE_RESULT) {
+        const tri_node *node = &b->graph->nodes[info->node];
+        if (node->op->flags & TRI_OP_VIEW) viewed = &b->graph->values[node->inputs[0].id];
+    }
+    if (viewed) {
+        b->data[id] = b->data[viewed - b->graph->values];
+        return TRI_OK;
+    }
+    size_t bytes = (size_t)tri_value_bytes(b->graph, (tri_value){.id = (uint32_t)id});
+    TRI_TRY(b->device->backend->alloc(b->device, bytes, &b->data[id]));
+    if (info->kind == TRI_VALUE_RESULT) return TRI_OK;
+    void *host = calloc(1, bytes + BENCH_ALIGN);
+    if (!host) return TRI_FAIL(TRI_NO_MEMORY, "no memory for %zu bytes of random numbers", bytes);
+    fill(info, host, (int64_t)(bytes / tri_dtype_bytes(info->dtype)), state);
+    b->device->backend->copy_in(b->device, b->data[id], host, bytes);
+    free(host);
+    return TRI_OK;
+}
+
+static tri_status prepare(bench *b) {
+    const tri_graph *g = b->graph;
+    size_t workspace = 0;
+    uint64_t state = 1;
+    for (int id = 0; id < g->value_count; id++) TRI_TRY(make_value(b, id, &state));
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_kernel_def *def = tri_device_select(b->device, g, &g->nodes[i]);
+        if (!def)
+            return TRI_FAIL(TRI_UNSUPPORTED, "device %s has no kernel for %s",
+                            b->device->backend->name, g->nodes[i].op->name);
+        TRI_TRY(tri_kernel_prepare(def, b->device, g, &g->nodes[i], &b->kernels[i]));
+        if (b->kernels[i].workspace_bytes > workspace) workspace = b->kernels[i].workspace_bytes;
+    }
+    return b->device->backend->alloc(b->device, workspace, &b->workspace);
+}
+
+static tri_status run_node(const bench *b, int i) {
+    const tri_node *node = &b->graph->nodes[i];
+    void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
+    for (int k = 0; k < node->input_count; k++) in[k] = b->data[node->inputs[k].id];
+    for (int k = 0; k < node->output_count; k++) out[k] = b->data[node->outputs[k].id];
+    tri_kernel_args args = {.in = in, .out = out, .workspace = b->workspace};
+    return b->kernels[i].def->run(&b->kernels[i], &args);
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double bytes_of(const bench *b, const tri_node *node) {
+    double bytes = 0;
+    for (int k = 0; k < node->input_count; k++)
+        if (tri_value_is(node->inputs[k]))
+            bytes += (double)tri_value_bytes(b->graph, node->inputs[k]);
+    for (int k = 0; k < node->output_count; k++)
+        bytes += (double)tri_value_bytes(b->graph, node->outputs[k]);
+    return bytes;
+}
+
+static tri_status measure(bench *b, const tri_bench_peak *peak, double budget_s,
+                          tri_bench_row *rows) {
+    const tri_graph *g = b->graph;
+    int repeats = 0;
+    double begin = tri_os_seconds();
+    while (repeats < BENCH_MAX_REPEATS &&
+           (repeats < BENCH_MIN_REPEATS || tri_os_seconds() - begin < budget_s)) {
+        for (int i = 0; i < g->node_count; i++) {
+            double start = tri_os_seconds();
+            TRI_TRY(run_node(b, i));
+            b->times[i * BENCH_MAX_REPEATS + repeats] = tri_os_seconds() - start;
+        }
+        repeats++;
+    }
+    for (int i = 0; i < g->node_count; i++) {
+        double *times = b->times + i * BENCH_MAX_REPEATS;
+        qsort(times, (size_t)repeats, sizeof *times, ascending);
+        tri_bench_row *row = &rows[i];
+        *row = (tri_bench_row){.node = i,
+                               .kernel = b->kernels[i].def->name,
+                               .seconds = times[repeats / 2],
+                               .fastest = times[0],
+                               .flops = tri_node_cost(g, &g->nodes[i]).flops,
+                               .bytes = bytes_of(b, &g->nodes[i])};
+        double compute = row->flops / peak->flops_per_s, memory = row->bytes / peak->bytes_per_s;
+        if (row->seconds > 0) row->share = (compute > memory ? compute : memory) / row->seconds;
+    }
+    return TRI_OK;
+}
+
+tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri_bench_peak *peak,
+                           double budget_s, tri_bench_row *rows) {
+    size_t values = (size_t)graph->value_count, nodes = (size_t)graph->node_count;
+    bench b = {.device = device,
+               .graph = graph,
+               .data = calloc(values + 1, sizeof(void *)),
+               .kernels = calloc(nodes + 1, sizeof(tri_kernel)),
+               .times = calloc((nodes + 1) * BENCH_MAX_REPEATS, sizeof(double))};
+    tri_status status = TRI_NO_MEMORY;
+    if (!b.data || !b.kernels || !b.times)
+        status = TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");
+    else
+        status = prepare(&b);
+    if (status == TRI_OK) status = measure(&b, peak, budget_s, rows);
+    for (size_t i = 0; b.kernels && i < nodes; i++) tri_kernel_release(&b.kernels[i]);
+    for (size_t id = 0; b.data && id < values; id++) {
+        const tri_value_info *info = &graph->values[id];
+        bool view =
+            info->kind == TRI_VALUE_RESULT && graph->nodes[info->node].op->flags & TRI_OP_VIEW;
+        if (b.data[id] && !view) device->backend->free(device, b.data[id]);
+    }
+    if (b.workspace) device->backend->free(device, b.workspace);
+    free(b.data);
+    free(b.kernels);
+    free(b.times);
+    return status;
+}

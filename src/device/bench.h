@@ -1,0 +1,31 @@
+// How long each node of a graph takes on a device, beside what the machine could do.
+#ifndef TRIREME_DEVICE_BENCH_H
+#define TRIREME_DEVICE_BENCH_H
+
+#include "device/device.h"
+
+// What the machine reaches at best, with the device's number of threads.
+typedef struct tri_bench_peak {
+    double flops_per_s; // F32 multiplications and additions
+    double bytes_per_s; // of memory: read and written, on buffers larger than the caches
+} tri_bench_peak;
+
+typedef struct tri_bench_row {
+    int node; // of the graph
+    const char *kernel;
+    double seconds; // median of the repetitions
+    double fastest;
+    double flops; // of the op's cost rule: what the plain algorithm would do
+    double bytes; // of inputs and outputs, each once
+    // The time that the peaks allow (the larger of both bounds) over the time taken. Above 1 where
+    // the algorithm saves work (Winograd) or the data lie in a cache.
+    double share;
+} tri_bench_row;
+
+// Runs a graph that the layout pass has finished, on memory of its own that is filled with random
+// numbers, from first node to last, again and again for `budget_s` seconds (at least three times).
+// `rows` has room for all nodes. TRI_NO_MEMORY, or what a kernel returns.
+tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri_bench_peak *peak,
+                           double budget_s, tri_bench_row *rows);
+
+#endif

@@ -1,0 +1,68 @@
+#include "device/cpu/internal.h"
+
+#include "base/os.h"
+
+#include <immintrin.h>
+
+enum {
+    PEAK_CHAINS = 12, // independent sums: latency times throughput of the units
+    PEAK_ROUNDS = 200000,
+    PEAK_REPEATS = 9,
+    PEAK_BUFFER_BYTES = 192 << 20, // larger than the caches that we know
+};
+
+static volatile float peak_sink; // keeps the loops from being removed
+
+static CPU_AVX512 void fma_avx512(void *context, int64_t begin, int64_t end, int thread) {
+    __m512 sum[PEAK_CHAINS], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
+    for (int i = 0; i < PEAK_CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
+    for (int64_t r = begin; r < end; r++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < PEAK_CHAINS; i++) sum[i] = _mm512_fmadd_ps(sum[i], x, y);
+        __asm__ volatile("" ::"v"(sum[0]));
+    }
+    for (int i = 1; i < PEAK_CHAINS; i++) sum[0] = _mm512_add_ps(sum[0], sum[i]);
+    peak_sink = _mm512_reduce_add_ps(sum[0]);
+}
+
+static __attribute__((target("avx2,fma"))) void fma_avx2(void *context, int64_t begin, int64_t end,
+                                                         int thread) {
+    __m256 sum[PEAK_CHAINS], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-3f);
+    for (int i = 0; i < PEAK_CHAINS; i++) sum[i] = _mm256_set1_ps((float)i);
+    for (int64_t r = begin; r < end; r++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < PEAK_CHAINS; i++) sum[i] = _mm256_fmadd_ps(sum[i], x, y);
+        __asm__ volatile("" ::"x"(sum[0]));
+    }
+    for (int i = 1; i < PEAK_CHAINS; i++) sum[0] = _mm256_add_ps(sum[0], sum[i]);
+    peak_sink = sum[0][0];
+}
+
+tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
+    const cpu_device *device = cpu_of(head);
+    double flops = 0, bytes = 0;
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (!device->avx512 && !avx2)
+        return TRI_FAIL(TRI_UNSUPPORTED, "the peak is measured on CPUs with AVX2 or AVX-512 only");
+    int64_t rounds = (int64_t)PEAK_ROUNDS * head->threads;
+    double each = (device->avx512 ? 16 : 8) * 2.0 * PEAK_CHAINS;
+    for (int repeat = 0; repeat < PEAK_REPEATS; repeat++) {
+        double start = tri_os_seconds();
+        cpu_parallel(device, rounds, 1, device->avx512 ? fma_avx512 : fma_avx2, NULL);
+        double rate = each * (double)rounds / (tri_os_seconds() - start);
+        if (rate > flops) flops = rate;
+    }
+    void *a, *b;
+    TRI_TRY(head->backend->alloc(head, PEAK_BUFFER_BYTES, &a));
+    tri_status status = head->backend->alloc(head, PEAK_BUFFER_BYTES, &b);
+    for (int repeat = 0; repeat < PEAK_REPEATS && status == TRI_OK; repeat++) {
+        double start = tri_os_seconds();
+        head->backend->add(head, a, b, PEAK_BUFFER_BYTES / sizeof(float)); // 2 reads, 1 write
+        double rate = 3.0 * PEAK_BUFFER_BYTES / (tri_os_seconds() - start);
+        if (rate > bytes) bytes = rate;
+    }
+    head->backend->free(head, a);
+    if (status == TRI_OK) head->backend->free(head, b);
+    *out = (tri_bench_peak){.flops_per_s = flops, .bytes_per_s = bytes};
+    return status;
+}
