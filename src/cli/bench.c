@@ -133,6 +133,13 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
     return TRI_OK;
 }
 
+static tri_status bench_kernels(tri_arena *arena, int count, char **models,
+                                const char *seconds_text, bool json) {
+    double seconds;
+    TRI_TRY(read_seconds(seconds_text, 1, &seconds));
+    return cli_bench_kernels(arena, count, models, seconds, json);
+}
+
 int cli_bench(const cli_context *context, int argc, char **argv) {
     const cli_command *self = cli_find("bench");
     const char *op = NULL, *sizes = NULL, *seconds = NULL, *device = "auto";
@@ -140,7 +147,8 @@ int cli_bench(const cli_context *context, int argc, char **argv) {
     const cli_flag flags[] = {
         {"op", "NAME", "comm: all_reduce (default), all_gather, ...", &op, NULL},
         {"sizes", "LIST", "comm: bytes, such as 8,1M,256M", &sizes, NULL},
-        {"seconds", "S", "data: of each row (1); train: in all (10)", &seconds, NULL},
+        {"seconds", "S", "kernels: of each model (1); data: of each row (1); train: in all (10)",
+         &seconds, NULL},
         {"device", "auto|cpu|ref|null", "train: what computes", &device, NULL},
         {"json", NULL, "one JSON object a line", NULL, &json},
         {0}};
@@ -153,6 +161,8 @@ int cli_bench(const cli_context *context, int argc, char **argv) {
     tri_arena *arena = tri_arena_create(NULL, "command");
     if (!strcmp(what, "comm") && count == 1)
         status = bench_comm(op, sizes, json);
+    else if (!strcmp(what, "kernels"))
+        status = bench_kernels(arena, count - 1, argv + 2, seconds, json);
     else if (!strcmp(what, "data") && count >= 2)
         status = bench_data(context, arena, count - 1, argv + 2, seconds, json);
     else if (!strcmp(what, "train") && count >= 2)
@@ -160,6 +170,7 @@ int cli_bench(const cli_context *context, int argc, char **argv) {
     else
         known = false;
     tri_arena_destroy(arena);
-    if (!known) return cli_usage(self, "bench: kernels, comm, data RECIPE, or train RECIPE");
+    if (!known)
+        return cli_usage(self, "bench: kernels [MODEL ...], comm, data RECIPE, or train RECIPE");
     return status == TRI_OK ? 0 : cli_fail(status);
 }

@@ -26,6 +26,8 @@ int cli_eval(const cli_context *context, int argc, char **argv);
 int cli_run(const cli_context *context, int argc, char **argv);
 int cli_plan(const cli_context *context, int argc, char **argv);
 int cli_bench(const cli_context *context, int argc, char **argv);
+// The part of `bench` that measures kernels: of the named built-in models, or of all.
+tri_status cli_bench_kernels(tri_arena *arena, int count, char **models, double seconds, bool json);
 int cli_data(const cli_context *context, int argc, char **argv);
 int cli_checkpoint(const cli_context *context, int argc, char **argv);
 int cli_version(const cli_context *context, int argc, char **argv);

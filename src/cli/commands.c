@@ -15,7 +15,7 @@ const cli_command cli_commands[] = {
      "Start the ranks of this node, watch them, start them again.", cli_run},
     {"plan", "RECIPE [key.path=value ...]",
      "Show blocks, memory and schedule of a run without running it.", cli_plan},
-    {"bench", "kernels | comm | data RECIPE | train RECIPE",
+    {"bench", "kernels [MODEL ...] | comm | data RECIPE | train RECIPE",
      "Measure kernels, collectives, loading or training.", cli_bench},
     {"data", "list | check RECIPE", "List the kinds of data sets; read one and say what is in it.",
      cli_data},
