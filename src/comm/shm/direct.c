@@ -90,8 +90,11 @@ void shm_stage_drain(shm_comm *comm, const tri_comm_op *op) {
            (size_t)now->count * width);
 }
 
+// Past the caches goes what is too much for them and was not just read: writing in place finds its
+// lines in the cache, and throwing them out would only cost.
 static bool streams(const shm_comm *comm, const tri_comm_op *op) {
     if (comm->current.staged) return false;
+    if (op->kind == TRI_COMM_ALL_REDUCE && op->send == op->recv) return false;
     int64_t touched =
         tri_comm_recv_count(op, comm->head.size) * (int64_t)width_of(op) * comm->head.size;
     return touched > SHM_STREAM_BYTES;
