@@ -23,7 +23,7 @@ static char folder[64]; // of the case; removed after it
 static char out_path[128], err_path[128];
 
 static char *text_of(const char *path) {
-    char *text;
+    char *text = NULL;
     size_t size;
     if (tri_os_read_file(path, 64 << 20, &text, &size) != TRI_OK)
         fail_msg("%s", tri_error_message());

@@ -56,7 +56,7 @@ static const char *path_of(const char *name) {
 }
 
 static char *contents(const char *name) {
-    char *text;
+    char *text = NULL;
     size_t size;
     assert_int_equal(tri_os_read_file(path_of(name), 1 << 20, &text, &size), TRI_OK);
     return text;
@@ -308,7 +308,7 @@ static void goes_on_without_a_sink_that_cannot_open(void **state) {
 }
 
 static bool file_holds(const char *path, const char *word) {
-    char *text;
+    char *text = NULL;
     size_t size;
     assert_int_equal(tri_os_read_file(path, 1 << 20, &text, &size), TRI_OK);
     bool found = memmem(text, size, word, strlen(word)) != NULL;
