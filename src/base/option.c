@@ -31,7 +31,7 @@ static const char *joined(const context *c, const char *const *words) {
 }
 
 static const char *bounds(const context *c, const tri_option *row) {
-    bool low = row->min > -1e300, high = row->max < 1e15;
+    bool low = row->min > -1e300, high = row->max < 1e12;
     if (low && high) return tri_arena_printf(c->arena, " from %.15g to %.15g", row->min, row->max);
     if (low) return tri_arena_printf(c->arena, " of at least %.15g", row->min);
     if (high) return tri_arena_printf(c->arena, " of at most %.15g", row->max);
@@ -417,50 +417,77 @@ tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, con
     return map;
 }
 
-static void print_table(tri_arena *arena, const char *prefix, const tri_option_table *table,
-                        FILE *out);
+typedef struct walk {
+    tri_arena *arena;
+    tri_option_visit *visit;
+    void *data;
+} walk;
 
-static void print_rows(tri_arena *arena, const char *prefix, const tri_option *rows, int count,
-                       FILE *out) {
-    context c = {.arena = arena, .prefix = prefix};
+static void walk_table(const walk *w, const char *prefix, const tri_option_table *table);
+
+static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
+                      const tri_option_variant *variant) {
+    context c = {.arena = w->arena, .prefix = prefix};
     for (int i = 0; i < count; i++) {
         const tri_option *row = &rows[i];
+        bool is_rest = row->type == TRI_OPTION_IS_REST;
+        const char *key = tri_arena_printf(w->arena, "%s%s", prefix, is_rest ? "*" : row->key);
         if (row->type == TRI_OPTION_IS_TABLE) {
-            print_table(arena, tri_arena_printf(arena, "%s%s.", prefix, row->key), row->table, out);
+            walk_table(w, tri_arena_printf(w->arena, "%s.", key), row->table);
             continue;
         }
-        if (row->type == TRI_OPTION_IS_REST) {
-            fprintf(out, "  %s*\n      %s\n", prefix, row->help);
-            continue;
-        }
-        fprintf(out, "  %s%s", prefix, row->key);
-        if (row->value) fprintf(out, " = %s", row->value);
-        fprintf(out, "\n      %s", row->help);
-        bool is_free = row->type == TRI_OPTION_IS_STRING || row->type == TRI_OPTION_IS_TREE ||
-                       row->type == TRI_OPTION_IS_NAME;
-        if (!is_free) fprintf(out, " (%s)", allowed(&c, row));
-        fputc('\n', out);
+        bool is_free = is_rest || row->type == TRI_OPTION_IS_STRING ||
+                       row->type == TRI_OPTION_IS_TREE || row->type == TRI_OPTION_IS_NAME;
+        w->visit(w->data,
+                 &(tri_option_entry){key, row, variant, is_free ? NULL : allowed(&c, row)});
     }
 }
 
-static void print_table(tri_arena *arena, const char *prefix, const tri_option_table *table,
-                        FILE *out) {
-    print_rows(arena, prefix, table->rows, table->count, out);
+static void walk_table(const walk *w, const char *prefix, const tri_option_table *table) {
+    const tri_option *name = row_of_type(table, TRI_OPTION_IS_NAME);
+    walk_rows(w, prefix, table->rows, table->count, NULL);
     for (int i = 0; i < table->variant_count; i++) {
         const tri_option_variant *variant = &table->variants[i];
-        fprintf(out, "  %sname: %s\n      %s\n", prefix, variant->name, variant->help);
-        print_rows(arena, tri_arena_printf(arena, "  %s", prefix), variant->rows, variant->count,
-                   out);
+        const char *key = tri_arena_printf(w->arena, "%s%s", prefix, name->key);
+        w->visit(w->data, &(tri_option_entry){.key = key, .variant = variant});
+        walk_rows(w, prefix, variant->rows, variant->count, variant);
     }
 }
 
-void tri_option_print(const tri_option_table *table, FILE *out) {
+void tri_option_walk(const tri_option_table *table, tri_option_visit *visit, void *data) {
     tri_arena *arena = tri_arena_create(NULL, "option help");
     const char *prefix = *table->section ? tri_arena_printf(arena, "%s.", table->section) : "";
-    if (table->help)
-        fprintf(out, "%s: %s\n", *table->section ? table->section : "recipe", table->help);
-    print_table(arena, prefix, table, out);
+    walk_table(&(walk){arena, visit, data}, prefix, table);
     tri_arena_destroy(arena);
+}
+
+typedef struct printing {
+    const char *prefix;
+    FILE *out;
+    bool any;
+} printing;
+
+static void print_entry(void *data, const tri_option_entry *e) {
+    printing *p = data;
+    if (strncmp(e->key, p->prefix, strlen(p->prefix)) != 0) return;
+    p->any = true;
+    const char *indent = e->row && e->variant ? "  " : "";
+    if (!e->row) {
+        fprintf(p->out, "  %s: %s\n      %s\n", e->key, e->variant->name, e->variant->help);
+        return;
+    }
+    fprintf(p->out, "  %s%s%s%s\n      %s%s", indent, e->key, e->row->value ? " = " : "",
+            e->row->value ? e->row->value : "", indent, e->row->help);
+    if (e->allowed) fprintf(p->out, " (%s)", e->allowed);
+    fputc('\n', p->out);
+}
+
+bool tri_option_print(const tri_option_table *table, const char *prefix, FILE *out) {
+    printing p = {.prefix = prefix, .out = out};
+    if (table->help && !*prefix)
+        fprintf(out, "%s: %s\n", *table->section ? table->section : "recipe", table->help);
+    tri_option_walk(table, print_entry, &p);
+    return p.any;
 }
 
 // Restricted Damerau-Levenshtein distance: inserted, lost, changed and swapped letters count one

@@ -100,8 +100,22 @@ tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, co
                              void *options);
 // All options, defaults too, in the order of the rows; reads back to the same.
 tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options);
-// The manual of a section: key, type, default, bounds, help, one line each.
-void tri_option_print(const tri_option_table *table, FILE *out);
+// One entry of a table's manual. `key` is the whole path ("optimizer.lr", "model.*"); `allowed`
+// says what it takes, NULL for free text. The head of a variant has the key of the row that names
+// it
+// ("optimizer.name"), no row, and its rows follow with `variant` set.
+typedef struct tri_option_entry {
+    const char *key;
+    const tri_option *row;
+    const tri_option_variant *variant;
+    const char *allowed;
+} tri_option_entry;
+typedef void tri_option_visit(void *data, const tri_option_entry *entry);
+// All entries in the order of the rows, nested tables in their place.
+void tri_option_walk(const tri_option_table *table, tri_option_visit *visit, void *data);
+// The manual as text: key, default, help, what is allowed. Only keys that begin with `prefix` (""
+// all); false when there are none.
+bool tri_option_print(const tri_option_table *table, const char *prefix, FILE *out);
 
 // The word of `known` (NULL entries are skipped) nearest to `word` by edit distance; NULL when none
 // is near enough to be meant.

@@ -241,7 +241,7 @@ static void prints_help(void **state) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    tri_option_print(&table, out);
+    assert_true(tri_option_print(&table, "", out));
     fclose(out);
     assert_non_null(strstr(text, "part.count = 64\n      a count (a whole number from 1 to 1000)"));
     assert_non_null(strstr(text, "part.mesh.replicate = auto"));
@@ -249,7 +249,7 @@ static void prints_help(void **state) {
     assert_non_null(strstr(text, "part.rho = 0.9"));
     free(text);
     out = open_memstream(&text, &size);
-    tri_option_print(&open_table, out);
+    assert_true(tri_option_print(&open_table, "", out));
     fclose(out);
     assert_non_null(strstr(text, "model.*\n      the model's own"));
     free(text);
