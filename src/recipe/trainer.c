@@ -20,7 +20,7 @@ static const tri_option_table early_table =
 static const tri_option trainer_rows[] = {
     TRI_OPTION_INT(T, max_epochs, "3", -1, 1e9, "epochs of the run; -1: no bound"),
     TRI_OPTION_INT(T, max_steps, "-1", -1, 1e15, "updates of the run; -1: no bound"),
-    TRI_OPTION_DURATION(T, max_time, "0", "time of the run; 0: no bound"),
+    TRI_OPTION_DURATION(T, max_time, "0", "time of this start of the run; 0: no bound"),
     TRI_OPTION_AMOUNT(T, limit_train_batches, "1.0", "training steps of an epoch"),
     TRI_OPTION_AMOUNT(T, limit_val_batches, "1.0", "evaluation passes; 0: no evaluation"),
     TRI_OPTION_AMOUNT(T, val_check_interval, "1.0", "evaluate after this much of an epoch"),
@@ -30,7 +30,7 @@ static const tri_option trainer_rows[] = {
     TRI_OPTION_FLOAT(T, gradient_clip_val, "0", 0, 1e30, "largest norm of all gradients; 0: any"),
     TRI_OPTION_INT(T, log_every_n_steps, "50", 1, 1e15, "steps from line to line of metrics.jsonl"),
     TRI_OPTION_INT(T, num_sanity_val_steps, "0", -1, 1e9,
-                   "evaluation passes before training; -1: all"),
+                   "not 0: an evaluation before training, to fail early"),
     TRI_OPTION_BOOL_OR_INT(T, fast_dev_run, "false", 0, 1e9,
                            "true or N: so many steps and evaluation passes, nothing saved"),
     TRI_OPTION_AMOUNT(T, overfit_batches, "0", "train and evaluate on these same batches; 0: off"),

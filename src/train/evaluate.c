@@ -50,6 +50,12 @@ bool loop_monitored(const train_loop *loop, const char *name, double *out) {
     return false;
 }
 
+bool loop_has_waited(const train_loop *loop) {
+    const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
+    const tri_progress *p = &loop->progress;
+    return o->monitor && p->has_best && p->waited > 0 && p->waited >= o->patience;
+}
+
 static void look_whether_to_stop(train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     tri_progress *p = &loop->progress;
@@ -62,7 +68,8 @@ static void look_whether_to_stop(train_loop *loop) {
         p->waited = 0;
         return;
     }
-    if (++p->waited < o->patience) return;
+    p->waited++;
+    if (!loop_has_waited(loop)) return;
     loop->stop = true;
     tri_observe_message(loop->observer,
                         "%s has not improved on %.6g for %lld evaluations: stopping", o->monitor,
@@ -115,7 +122,8 @@ void loop_fill_result(const tri_session *session, const tri_progress *progress,
 static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_train_result *out) {
     tri_state_view model;
     tri_state_view_model(s->arena, s->engine, &model);
-    TRI_TRY(tri_checkpoint_load_weights(request->checkpoint, &model.sink));
+    tri_status loaded = tri_checkpoint_load_weights(request->checkpoint, &model.sink);
+    if (loaded != TRI_OK) return tri_status_context(loaded, "--checkpoint");
     tri_loader *loader;
     TRI_TRY(tri_session_test_loader(s, &loader));
     tri_step_output sums;

@@ -29,6 +29,8 @@ typedef struct train_loop {
 tri_status loop_prepare(train_loop *loop);
 // Evaluates, reports, and looks whether to stop early.
 tri_status loop_evaluate(train_loop *loop);
+// Whether early stopping has ended the run, in this process or before its checkpoint.
+bool loop_has_waited(const train_loop *loop);
 // Writes a checkpoint; a failure to write is said and is no failure of the run.
 tri_status loop_save(train_loop *loop);
 // The value of a monitored name ("val_loss", "val_accuracy", "train_loss"); false: not known.

@@ -65,7 +65,11 @@ tri_status loop_prepare(train_loop *loop) {
     loop->saves = !dry;
     loop->saved_step = -1;
     if (!dry && strcmp(r->resume, "never") != 0) TRI_TRY(compare_folder(loop));
-    if (!dry) TRI_TRY(tri_checkpoint_find(loop->arena, s->comm, r->run_dir, r->resume, &path));
+    bool named = strcmp(r->resume, "auto") != 0 && strcmp(r->resume, "never") != 0;
+    if (!dry) {
+        tri_status status = tri_checkpoint_find(loop->arena, s->comm, r->run_dir, r->resume, &path);
+        if (status != TRI_OK) return named ? tri_status_context(status, "--resume") : status;
+    }
     if (path) {
         TRI_TRY(restore(loop, path));
         if (s->identity.rank == 0)

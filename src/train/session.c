@@ -44,7 +44,10 @@ static tri_status open_data(tri_session *s, const tri_session_request *r) {
     const tri_recipe *recipe = s->recipe;
     uint64_t seed = (uint64_t)recipe->seed;
     if (r->train) TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->train_data));
-    if (r->evaluate && (tri_data_has_test(&recipe->data) || !r->train))
+    bool overfit = r->train && recipe->trainer.overfit_batches.value > 0;
+    if (r->evaluate && overfit) // on the very samples that it trains on
+        TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->test_data));
+    else if (r->evaluate && (tri_data_has_test(&recipe->data) || !r->train))
         TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TEST, seed, &s->test_data));
     const tri_dataset *data = s->train_data ? s->train_data : s->test_data;
     s->field_count = tri_dataset_field_count(data);
@@ -80,8 +83,10 @@ static tri_status make_samplers(tri_session *s) {
         TRI_TRY(tri_sampler_make(&options, &s->train_sampler));
     }
     if (!s->test_data) return TRI_OK;
-    int64_t samples = tri_dataset_samples(s->test_data);
     const tri_trainer_options *t = &r->trainer;
+    int64_t samples = tri_dataset_samples(s->test_data);
+    int64_t trained = s->train_data ? tri_session_steps_per_epoch(s) * r->batch.global : 0;
+    if (s->train_data && t->overfit_batches.value > 0 && trained < samples) samples = trained;
     TRI_TRY(tri_sampler_make_evaluation(samples, r->batch.eval, r->batch.global, r->batch.micro,
                                         replicas, &s->test_sampler));
     int64_t pass = s->test_sampler.options.micro;

@@ -135,8 +135,10 @@ static tri_status run_steps(train_loop *loop) {
     tri_progress *p = &loop->progress;
     TRI_TRY(tri_session_train_loader(s, p->epoch, p->step_in_epoch, &loop->train_loader));
     if (s->test_data) TRI_TRY(tri_session_test_loader(s, &loop->test_loader));
-    if (loop->recipe->trainer.num_sanity_val_steps > 0 && p->step == 0)
-        TRI_TRY(loop_evaluate(loop));
+    if (loop->recipe->trainer.num_sanity_val_steps != 0 && p->step == 0 && s->test_data) {
+        tri_step_output unused; // only to fail now rather than after an epoch
+        TRI_TRY(loop_run_evaluation(s, loop->test_loader, &unused));
+    }
     loop_feed feed = {.loader = loop->train_loader, .field_count = s->field_count};
     bool interrupted = false;
     tri_status status = TRI_OK;
@@ -175,6 +177,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     tri_state_view_model(loop->arena, loop->session->engine, &loop->model);
     tri_state_view_optimizer(loop->arena, loop->session->engine, &loop->optimizer);
     TRI_TRY(loop_prepare(loop));
+    loop->stop = loop_has_waited(loop);
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
     if (!out->was_complete) {
         TRI_TRY(open_run_folder(loop));
@@ -194,6 +197,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     }
     loop_fill_result(loop->session, &loop->progress, out);
     out->epochs = loop->progress.epoch;
+    out->has_stopped_early = loop_has_waited(loop);
     int64_t samples = loop->progress.samples - loop->started_samples;
     out->samples_per_s = loop->training_s > 0 ? (double)samples / loop->training_s : 0;
     return TRI_OK;

@@ -20,6 +20,7 @@ typedef struct tri_train_result {
     int64_t steps, epochs, samples; // of the whole run, earlier parts of it included
     double wall_s, samples_per_s;   // of this part: training alone, loading included
     bool was_complete;              // nothing was left to do
+    bool has_stopped_early;         // trainer.early_stopping ended the run
     bool has_val;
     double val_loss;
     tri_metric_value val[TRI_MAX_METRICS]; // the other metrics
