@@ -22,7 +22,7 @@ build: deps
 	@cmake --build $(BUILD) --target program
 
 demo: build
-	@$(BUILD)/bin/trireme train recipes/mnist-cnn.yaml trainer.max_epochs=1 --run-dir runs/demo --resume never
+	@$(BUILD)/bin/trireme train recipes/mnist-cnn.yaml trainer.max_epochs=1 --run-dir runs/demo
 
 test: build
 	@cmake --build $(BUILD)

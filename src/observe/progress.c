@@ -13,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { TEXT_BYTES = 512, BAR_CELLS = 24 };
+enum { TEXT_BYTES = 512, BAR_CELLS = 24, LEAST_BAR_CELLS = 6 };
 static const double REDRAW_S = 0.1;
 
 typedef struct progress {
@@ -107,12 +107,12 @@ static int screen_columns(void) {
 }
 
 // Full cells, then empty ones; in colour the empty ones are grey.
-static void write_bar(const progress *p, double part, char *text, size_t size) {
-    int full = (int)(part * BAR_CELLS + 0.5);
-    if (full > BAR_CELLS) full = BAR_CELLS;
+static void write_bar(const progress *p, double part, int cells, char *text, size_t size) {
+    int full = (int)(part * cells + 0.5);
+    if (full > cells) full = cells;
     if (full < 0) full = 0;
     size_t used = 0;
-    for (int i = 0; i < BAR_CELLS; i++) {
+    for (int i = 0; i < cells; i++) {
         const char *colour = "";
         if (p->has_colour && i == 0 && full > 0) colour = "\x1b[32m";
         if (p->has_colour && i == full) colour = "\x1b[90m";
@@ -138,7 +138,8 @@ static void draw(progress *p, const tri_train_event *e) {
     int64_t in_epoch = p->info.steps_per_epoch > 0 ? p->info.steps_per_epoch : e->step;
     double part = (double)((e->step - 1) % in_epoch + 1) / (double)in_epoch;
     if (p->info.total_steps > 0) part = (double)e->step / (double)p->info.total_steps;
-    if (columns >= BAR_CELLS + size) write_bar(p, part, bar, sizeof bar);
+    int cells = columns - size < BAR_CELLS ? columns - size : BAR_CELLS;
+    if (cells >= LEAST_BAR_CELLS) write_bar(p, part, cells, bar, sizeof bar);
     if (!bar[0] && size > columns) size = columns > 0 ? columns : 0;
     int length = snprintf(line, sizeof line, "\r\x1b[K%s%.*s", bar, size, text);
     put(line, (size_t)length);
