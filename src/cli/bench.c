@@ -140,37 +140,54 @@ static tri_status bench_kernels(tri_arena *arena, int count, char **models,
     return cli_bench_kernels(arena, count, models, seconds, json);
 }
 
-int cli_bench(const cli_context *context, int argc, char **argv) {
-    const cli_command *self = cli_find("bench");
-    const char *op = NULL, *sizes = NULL, *seconds = NULL, *device = "auto";
-    bool json = false;
-    const cli_flag flags[] = {
-        {"op", "NAME", "comm: all_reduce (default), all_gather, ...", &op, NULL},
-        {"sizes", "LIST", "comm: bytes, such as 8,1M,256M", &sizes, NULL},
-        {"seconds", "S", "kernels: of each model (1); data: of each row (1); train: in all (10)",
-         &seconds, NULL},
-        {"device", "auto|cpu|ref|null", "train: what computes", &device, NULL},
-        {"json", NULL, "one JSON object a line", NULL, &json},
-        {0}};
-    int count, code = cli_parse(self, flags, argc, argv, &count,
-                                "trireme run --standalone --nproc-per-node 2 trireme bench comm\n");
+static const cli_flag flags[] = {
+    {"op", "NAME", "comm: all_reduce (default), all_gather, ...", 0},
+    {"sizes", "LIST", "comm: bytes, such as 8,1M,256M", 0},
+    {"seconds", "S", "kernels: of each model (1); data: of each row (1); train: in all (10)", 0},
+    CLI_DEVICE_FLAG("train: what computes"),
+    {"json", NULL, "one JSON object a line", 0},
+    {0}};
+static const cli_verb verbs[] = {
+    {"kernels", "[MODEL ...]", "each kernel's share of the peak, at a model's shapes"},
+    {"comm", "", "a collective operation over all ranks: time and bandwidth by size"},
+    {"data", "RECIPE [key.path=value ...]", "loading and transforming, by number of workers"},
+    {"train", "RECIPE [key.path=value ...]", "training steps: samples and FLOP per second"},
+    {0}};
+
+static int run(const cli_context *context, int argc, char **argv) {
+    cli_arguments a;
+    int code = cli_parse(&cli_bench, argc, argv, &a);
     if (code >= 0) return code;
-    const char *what = count ? argv[1] : "";
+    const char *what = a.count ? a.words[0] : "", *seconds = cli_value(&a, "seconds");
+    const char *device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto";
+    bool json = cli_has(&a, "json"), known = true;
     tri_status status = TRI_OK;
-    bool known = true;
     tri_arena *arena = tri_arena_create(NULL, "command");
-    if (!strcmp(what, "comm") && count == 1)
-        status = bench_comm(op, sizes, json);
+    if (!strcmp(what, "comm") && a.count == 1)
+        status = bench_comm(cli_value(&a, "op"), cli_value(&a, "sizes"), json);
     else if (!strcmp(what, "kernels"))
-        status = bench_kernels(arena, count - 1, argv + 2, seconds, json);
-    else if (!strcmp(what, "data") && count >= 2)
-        status = bench_data(context, arena, count - 1, argv + 2, seconds, json);
-    else if (!strcmp(what, "train") && count >= 2)
-        status = bench_train(context, arena, count - 1, argv + 2, seconds, device, json);
+        status = bench_kernels(arena, a.count - 1, a.words + 1, seconds, json);
+    else if (!strcmp(what, "data") && a.count >= 2)
+        status = bench_data(context, arena, a.count - 1, a.words + 1, seconds, json);
+    else if (!strcmp(what, "train") && a.count >= 2)
+        status = bench_train(context, arena, a.count - 1, a.words + 1, seconds, device, json);
     else
         known = false;
     tri_arena_destroy(arena);
     if (!known)
-        return cli_usage(self, "bench: kernels [MODEL ...], comm, data RECIPE, or train RECIPE");
+        return cli_usage(&cli_bench,
+                         "bench: kernels [MODEL ...], comm, data RECIPE or train RECIPE");
     return status == TRI_OK ? 0 : cli_fail(status);
 }
+
+const cli_command cli_bench = {
+    .name = "bench",
+    .arguments = "kernels [MODEL ...] | comm | data RECIPE | train RECIPE",
+    .help = "Measure kernels, collectives, loading or training.",
+    .flags = flags,
+    .verbs = verbs,
+    .examples = "trireme bench kernels mnist-cnn\n"
+                "trireme run --standalone --nproc-per-node 2 trireme bench comm --sizes 8,1M,64M\n"
+                "trireme bench data recipes/mnist-cnn.yaml --seconds 2\n"
+                "trireme bench train recipes/mnist-cnn.yaml batch.global=128 --json\n",
+    .run = run};

@@ -47,53 +47,72 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
     return status;
 }
 
-static int initial(const cli_context *context, const cli_command *self, int count, char **words,
-                   const char *out) {
-    if (count < 1) return cli_usage(self, "checkpoint init: which recipe?");
-    if (!out) return cli_usage(self, "checkpoint init: --out FILE.safetensors is missing");
+static int initial(const cli_context *context, const cli_arguments *a) {
+    const char *out = cli_value(a, "out");
+    if (a->count < 2) return cli_usage(&cli_checkpoint, "checkpoint init: which recipe?");
+    if (!out)
+        return cli_usage(&cli_checkpoint, "checkpoint init: --out FILE.safetensors is missing");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_recipe recipe;
-    tri_status status = tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
-                                        context->task ? context->task->name : NULL, &recipe);
+    tri_status status =
+        tri_recipe_load(arena, a->words[1], (const char *const *)a->words + 2, a->count - 2,
+                        context->task ? context->task->name : NULL, &recipe);
     if (status == TRI_OK) status = write_initial(context, arena, &recipe, out);
     tri_arena_destroy(arena);
     return status == TRI_OK ? 0 : cli_fail(status);
 }
 
-int cli_checkpoint(const cli_context *context, int argc, char **argv) {
-    const cli_command *self = cli_find("checkpoint");
-    const char *out = NULL, *dtype = NULL;
-    bool json = false;
-    const cli_flag flags[] = {{"out", "FILE", "of export and init: what to write", &out, NULL},
-                              {"dtype", "F32|F16|BF16|F64", "of export: convert to", &dtype, NULL},
-                              {"json", NULL, "one JSON object a line", NULL, &json},
-                              {0}};
-    int count, code = cli_parse(self, flags, argc, argv, &count,
-                                "list RUN_DIR            steps, monitored values, links\n"
-                                "verify PATH             every byte against its SHA-256\n"
-                                "export PATH --out FILE  the weights as one .safetensors file\n"
-                                "diff PATH PATH          tensor by tensor; exit code 1 when they "
-                                "differ\n"
-                                "init RECIPE --out FILE  the initial weights of a recipe's seed\n");
+static const cli_flag flags[] = {
+    {"out", "FILE", "of export and init: what to write", 0},
+    {"dtype", "F32|F16|BF16|F64", "of export: convert to", 0},
+    {"json", NULL, "of list, verify and diff: one JSON object a line", 0},
+    {0}};
+static const cli_verb verbs[] = {
+    {"list", "RUN_DIR", "steps, monitored values, links"},
+    {"verify", "PATH", "every byte against its SHA-256"},
+    {"export", "PATH --out FILE", "the weights as one .safetensors file"},
+    {"diff", "PATH PATH", "tensor by tensor; exit code 1 when they differ"},
+    {"init", "RECIPE --out FILE", "the initial weights of a recipe's seed"},
+    {0}};
+
+static int run(const cli_context *context, int argc, char **argv) {
+    const cli_command *self = &cli_checkpoint;
+    cli_arguments a;
+    int code = cli_parse(self, argc, argv, &a);
     if (code >= 0) return code;
-    const char *verb = count ? argv[1] : "";
-    char **words = argv + 2;
-    bool differ = false;
+    const char *verb = a.count ? a.words[0] : "", *out = cli_value(&a, "out");
+    char **words = a.words + 1;
+    bool differ = false, json = cli_has(&a, "json");
     tri_status status;
-    count--;
-    if (!strcmp(verb, "init")) return initial(context, self, count, words, out);
+    int count = a.count - 1;
+    if (!strcmp(verb, "init")) return initial(context, &a);
     if (!strcmp(verb, "list") && count == 1) {
         status = tri_checkpoint_list(words[0], json, stdout);
     } else if (!strcmp(verb, "verify") && count == 1) {
         status = tri_checkpoint_verify(words[0], json, stdout);
     } else if (!strcmp(verb, "export") && count == 1 && out) {
-        status = tri_checkpoint_export(words[0], out, dtype);
+        status = tri_checkpoint_export(words[0], out, cli_value(&a, "dtype"));
     } else if (!strcmp(verb, "diff") && count == 2) {
         status = tri_checkpoint_diff(words[0], words[1], json, stdout, &differ);
     } else {
-        return cli_usage(self,
-                         "checkpoint: list RUN_DIR, verify PATH, export PATH --out FILE, diff "
-                         "PATH PATH or init RECIPE --out FILE");
+        for (const cli_verb *v = verbs; v->name; v++)
+            if (!strcmp(v->name, verb))
+                return cli_usage(self, "write it as: trireme checkpoint %s %s", v->name,
+                                 v->arguments);
+        return cli_usage(self, "checkpoint: list, verify, export, diff or init?");
     }
     return status == TRI_OK ? differ : cli_fail(status);
 }
+
+const cli_command cli_checkpoint = {
+    .name = "checkpoint",
+    .arguments = "list | verify | export | diff PATH ... | init RECIPE",
+    .help = "Look at, verify, convert, compare or make checkpoints.",
+    .flags = flags,
+    .verbs = verbs,
+    .more = "PATH is a checkpoint, a run directory (its last checkpoint) or a .safetensors file.\n",
+    .examples = "trireme checkpoint list runs/mnist-cnn\n"
+                "trireme checkpoint verify runs/mnist-cnn/checkpoints/best\n"
+                "trireme checkpoint export runs/mnist-cnn --out mnist-cnn.safetensors\n"
+                "trireme checkpoint init recipes/mnist-cnn.yaml seed=7 --out start.safetensors\n",
+    .run = run};

@@ -9,43 +9,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FLAGS = 16, NUMBER_BUFFERS = 8 };
+enum { NUMBER_BUFFERS = 8 };
 
-const cli_command *cli_find(const char *name) {
-    for (const cli_command *c = cli_commands; c->name; c++)
-        if (!strcmp(c->name, name)) return c;
-    return NULL;
+bool cli_flag_at(const cli_command *command, int index, cli_flag *out) {
+    if (command->flag_at) return command->flag_at(index, out);
+    if (!command->flags || !command->flags[index].name) return false;
+    *out = command->flags[index];
+    return true;
 }
 
-static void print_help(const cli_command *command, const cli_flag *flags, const char *more) {
+static void print_help(const cli_command *command) {
+    cli_flag f;
     printf("usage: trireme %s %s\n\n%s\n", command->name, command->arguments, command->help);
-    if (flags->name) printf("\n");
-    for (const cli_flag *f = flags; f->name; f++) {
+    if (command->verbs) printf("\n");
+    for (const cli_verb *v = command->verbs; v && v->name; v++) {
         char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", f->name, f->argument ? " " : "",
-                 f->argument ? f->argument : "");
-        printf("  %-24s %s\n", left, f->help);
+        snprintf(left, sizeof left, "%s %s", v->name, v->arguments);
+        printf("  %-34s %s\n", left, v->help);
     }
-    if (more) printf("\n%s", more);
+    for (int i = 0; cli_flag_at(command, i, &f); i++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", f.name, f.argument ? " " : "",
+                 f.argument ? f.argument : "");
+        printf("%s  %-34s %s\n", i ? "" : "\n", left, f.help);
+    }
+    if (command->more) printf("\n%s", command->more);
+    printf("\nfor example\n");
+    for (const char *at = command->examples; *at;) {
+        int length = (int)strcspn(at, "\n");
+        printf("  %.*s\n", length, at);
+        at += length + (at[length] != 0);
+    }
 }
 
-static int take_flag(const cli_command *command, const cli_flag *flags, int argc, char **argv,
-                     int *at) {
+static int take_flag(int argc, char **argv, int *at, cli_arguments *out) {
+    const cli_command *command = out->command;
     const char *text = argv[*at] + 2, *equals = strchr(text, '=');
     size_t length = equals ? (size_t)(equals - text) : strlen(text);
-    const char *known[MAX_FLAGS];
+    const char *known[CLI_MAX_FLAGS];
     int count = 0;
-    for (const cli_flag *f = flags; f->name && count < MAX_FLAGS; f++) {
-        known[count++] = f->name;
-        if (strlen(f->name) != length || strncmp(f->name, text, length) != 0) continue;
-        if (!f->argument) {
-            if (equals) return cli_usage(command, "--%s takes no value", f->name);
-            *f->set = true;
-            return -1;
-        }
-        if (!equals && *at + 1 >= argc)
-            return cli_usage(command, "--%s needs %s", f->name, f->argument);
-        *f->value = equals ? equals + 1 : argv[++*at];
+    for (cli_flag f; cli_flag_at(command, count, &f); count++) {
+        TRI_ASSERT(count < CLI_MAX_FLAGS);
+        known[count] = f.name;
+        if (strlen(f.name) != length || strncmp(f.name, text, length) != 0) continue;
+        if (!f.argument && equals) return cli_usage(command, "--%s takes no value", f.name);
+        if (f.argument && !equals && *at + 1 >= argc)
+            return cli_usage(command, "--%s needs %s", f.name, f.argument);
+        out->values[count] = !f.argument ? "" : equals ? equals + 1 : argv[++*at];
         return -1;
     }
     const char *near = tri_option_nearest(text, known, count);
@@ -53,27 +63,38 @@ static int take_flag(const cli_command *command, const cli_flag *flags, int argc
                      near ? near : "", near ? "?)" : "");
 }
 
-int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv, int *count,
-              const char *more) {
-    *count = 0;
+int cli_parse(const cli_command *command, int argc, char **argv, cli_arguments *out) {
+    *out = (cli_arguments){.command = command, .words = argv + 1};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--")) {
-            while (++i < argc) argv[1 + (*count)++] = argv[i];
+            while (++i < argc) out->words[out->count++] = argv[i];
             break;
         }
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            print_help(command, flags, more);
+            print_help(command);
             return 0;
         }
         if (argv[i][0] != '-' || !argv[i][1]) {
-            argv[1 + (*count)++] = argv[i];
+            out->words[out->count++] = argv[i];
             continue;
         }
         if (argv[i][1] != '-') return cli_usage(command, "unknown flag %s", argv[i]);
-        int code = take_flag(command, flags, argc, argv, &i);
+        int code = take_flag(argc, argv, &i, out);
         if (code >= 0) return code;
     }
     return -1;
+}
+
+const char *cli_value(const cli_arguments *arguments, const char *flag) {
+    cli_flag f;
+    for (int i = 0; cli_flag_at(arguments->command, i, &f); i++)
+        if (!strcmp(f.name, flag)) return arguments->values[i];
+    TRI_ASSERT(!"a flag of the command's table");
+    return NULL;
+}
+
+bool cli_has(const cli_arguments *arguments, const char *flag) {
+    return cli_value(arguments, flag) != NULL;
 }
 
 // For the launcher: {"message": {"message": …, "extraInfo": {"timestamp": …}, "errorCode": n}}.

@@ -4,54 +4,71 @@
 
 #include "train/session.h"
 
-#include <getopt.h>
-
 typedef struct cli_context {
     const char *program;  // argv[0] of the program
     const tri_task *task; // the program's own; NULL: none
 } cli_context;
 
+// One flag. `argument` shows what it takes: "DIR", or its values "auto|never|PATH", in which the
+// words without capitals stand for themselves. NULL: a switch.
+typedef struct cli_flag {
+    const char *name; // without the dashes
+    const char *argument, *help;
+    char letter; // 0: none
+} cli_flag;
+
+// What a command is asked to do where it does several things: `trireme data check`.
+typedef struct cli_verb {
+    const char *name, *arguments, *help;
+} cli_verb;
+
+// --help, `trireme manual` and `trireme completion` all come from these.
 typedef struct cli_command {
     const char *name;
-    const char *arguments;                                         // "RECIPE [key.path=value …]"
-    const char *help;                                              // one line
+    const char *arguments;                     // "RECIPE [key.path=value ...]"
+    const char *help;                          // one line
+    const cli_flag *flags;                     // a NULL name ends it; NULL: none, or flag_at
+    bool (*flag_at)(int index, cli_flag *out); // of a room that has its own table; false: no more
+    const cli_verb *verbs;                     // a NULL name ends it; NULL: none
+    const char *more;                          // paragraphs for --help and the manual, or NULL
+    const char *examples;                      // command lines, each ended by a line feed
     int (*run)(const cli_context *context, int argc, char **argv); // argv[0] is the command's name
 } cli_command;
 
-extern const cli_command cli_commands[]; // a NULL name ends it
+extern const cli_command cli_train, cli_eval, cli_run, cli_plan, cli_bench, cli_data,
+    cli_checkpoint, cli_completion, cli_manual, cli_version;
+extern const cli_command *const cli_commands[]; // NULL ends it
 extern const tri_backends cli_backends;
 
-int cli_train(const cli_context *context, int argc, char **argv);
-int cli_eval(const cli_context *context, int argc, char **argv);
-int cli_run(const cli_context *context, int argc, char **argv);
-int cli_plan(const cli_context *context, int argc, char **argv);
-int cli_bench(const cli_context *context, int argc, char **argv);
 // The part of `bench` that measures kernels: of the named built-in models, or of all.
 tri_status cli_bench_kernels(tri_arena *arena, int count, char **models, double seconds, bool json);
-int cli_data(const cli_context *context, int argc, char **argv);
-int cli_checkpoint(const cli_context *context, int argc, char **argv);
-int cli_version(const cli_context *context, int argc, char **argv);
 
-// One flag of a command. Flags may stand anywhere among the arguments; `--` ends them.
-typedef struct cli_flag {
-    const char *name;     // without the dashes
-    const char *argument; // "DIR"; NULL: a switch
-    const char *help;
-    const char **value; // of a flag with an argument
-    bool *set;          // of a switch
-} cli_flag;
+enum { CLI_MAX_FLAGS = 16 };
 
-// Parses argv[1…] and moves what is no flag to the front of argv + 1, their number in *count.
-// --help prints usage, flags and `more` (may be NULL) and gives 0; a bad flag says so and gives 2;
-// -1: go on.
-int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv, int *count,
-              const char *more);
-const cli_command *cli_find(const char *name);
+// A command line taken apart.
+typedef struct cli_arguments {
+    const cli_command *command;
+    const char *values[CLI_MAX_FLAGS]; // by place in the table of flags; NULL: not given
+    char **words;                      // what is no flag
+    int count;
+} cli_arguments;
+
+// Parses argv[1...] by the command's flags, which may stand anywhere among the words; `--` ends
+// them. Words move to the front of argv + 1. --help prints the page and gives 0; a bad flag says so
+// and gives 2; -1: go on.
+int cli_parse(const cli_command *command, int argc, char **argv, cli_arguments *out);
+// The value of a flag of the table, NULL when not given; of a switch, whether it was.
+const char *cli_value(const cli_arguments *arguments, const char *flag);
+bool cli_has(const cli_arguments *arguments, const char *flag);
+// The flag at `index`, wherever the command has its flags; false: no more.
+bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 
 // Prints the thread's message as the one line of a failure and returns the exit code. Rank 0 speaks
 // for all of a job; other ranks leave it to their error file (TORCHELASTIC_ERROR_FILE), which
 // everyone writes.
 int cli_fail(tri_status status);
+#define CLI_DEVICE_FLAG(words)                                                                     \
+    { "device", "auto|cpu|ref|null", words, 0 }
 // A bad command line: one line that names the command's --help. Returns 2.
 int cli_usage(const cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -36,24 +36,45 @@ static tri_status check(const tri_recipe *recipe, bool json) {
     return TRI_OK;
 }
 
-int cli_data(const cli_context *context, int argc, char **argv) {
-    const cli_command *self = cli_find("data");
-    bool json = false;
-    const cli_flag flags[] = {{"json", NULL, "one JSON object a line", NULL, &json}, {0}};
-    int count, code = cli_parse(self, flags, argc, argv, &count, NULL);
-    if (code >= 0) return code;
-    if (count == 1 && !strcmp(argv[1], "list")) {
-        for (int i = 0; i < tri_data_table.variant_count; i++)
-            printf("%-12s %s\n", tri_data_table.variants[i].name, tri_data_table.variants[i].help);
-        return 0;
+static int list(bool json) {
+    for (int i = 0; i < tri_data_table.variant_count; i++) {
+        const tri_option_variant *kind = &tri_data_table.variants[i];
+        printf(json ? "{\"name\":\"%s\",\"help\":\"%s\"}\n" : "%-12s %s\n", kind->name, kind->help);
     }
-    if (count < 2 || strcmp(argv[1], "check") != 0)
-        return cli_usage(self, "data: list, or check RECIPE");
+    return 0;
+}
+
+static int run(const cli_context *context, int argc, char **argv) {
+    cli_arguments a;
+    int code = cli_parse(&cli_data, argc, argv, &a);
+    if (code >= 0) return code;
+    bool json = cli_has(&a, "json");
+    if (a.count == 1 && !strcmp(a.words[0], "list")) return list(json);
+    if (a.count < 1 || strcmp(a.words[0], "check") != 0)
+        return cli_usage(&cli_data, "data: list, or check RECIPE");
+    if (a.count < 2) return cli_usage(&cli_data, "data check: which recipe?");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_recipe recipe;
-    tri_status status = tri_recipe_load(arena, argv[2], (const char *const *)argv + 3, count - 2,
-                                        context->task ? context->task->name : NULL, &recipe);
+    tri_status status =
+        tri_recipe_load(arena, a.words[1], (const char *const *)a.words + 2, a.count - 2,
+                        context->task ? context->task->name : NULL, &recipe);
     if (status == TRI_OK) status = check(&recipe, json);
     tri_arena_destroy(arena);
     return status == TRI_OK ? 0 : cli_fail(status);
 }
+
+static const cli_flag flags[] = {{"json", NULL, "one JSON object a line", 0}, {0}};
+static const cli_verb verbs[] = {
+    {"list", "", "the kinds of data sets that data.name takes"},
+    {"check", "RECIPE [key.path=value ...]", "read every sample and say what is in it"},
+    {0}};
+
+const cli_command cli_data = {
+    .name = "data",
+    .arguments = "list | check RECIPE [key.path=value ...]",
+    .help = "List the kinds of data sets; read one and say what is in it.",
+    .flags = flags,
+    .verbs = verbs,
+    .examples = "trireme data check recipes/mnist-cnn.yaml\n"
+                "trireme data check recipes/mnist-cnn.yaml data.path=data/my-images --json\n",
+    .run = run};

@@ -252,22 +252,35 @@ static tri_status plan(const cli_context *context, tri_arena *arena, int count, 
     return status;
 }
 
-int cli_plan(const cli_context *context, int argc, char **argv) {
-    const cli_command *self = cli_find("plan");
-    const char *ranks = NULL, *mesh = NULL, *show = NULL, *device = "auto";
-    bool json = false;
-    const cli_flag flags[] = {
-        {"ranks", "N", "plan for so many ranks (1)", &ranks, NULL},
-        {"mesh", "AXIS=N,...", "or for a mesh, e.g. replicate=64", &mesh, NULL},
-        {"show", "WHAT", "blocks, memory, schedule, gantt, graph or dot alone", &show, NULL},
-        {"device", "auto|cpu|ref|null", "what would compute", &device, NULL},
-        {"json", NULL, "print everything as one JSON object", NULL, &json},
-        {0}};
-    int count, code = cli_parse(self, flags, argc, argv, &count, NULL);
+static const cli_flag flags[] = {
+    {"ranks", "N", "plan for so many ranks (1)", 0},
+    {"mesh", "AXIS=N,...", "or for a mesh, e.g. replicate=64", 0},
+    {"show", "blocks|memory|schedule|gantt|graph|dot", "this alone", 0},
+    CLI_DEVICE_FLAG("what would compute"),
+    {"json", NULL, "print everything as one JSON object", 0},
+    {0}};
+
+static int run(const cli_context *context, int argc, char **argv) {
+    cli_arguments a;
+    int code = cli_parse(&cli_plan, argc, argv, &a);
     if (code >= 0) return code;
-    if (count < 1) return cli_usage(self, "plan: which recipe?");
+    if (a.count < 1) return cli_usage(&cli_plan, "plan: which recipe?");
     tri_arena *arena = tri_arena_create(NULL, "command");
-    tri_status status = plan(context, arena, count, argv + 1, ranks, mesh, device, show, json);
+    tri_status status =
+        plan(context, arena, a.count, a.words, cli_value(&a, "ranks"), cli_value(&a, "mesh"),
+             cli_has(&a, "device") ? cli_value(&a, "device") : "auto", cli_value(&a, "show"),
+             cli_has(&a, "json"));
     tri_arena_destroy(arena);
     return status == TRI_OK ? 0 : cli_fail(status);
 }
+
+const cli_command cli_plan = {
+    .name = "plan",
+    .arguments = "RECIPE [key.path=value ...]",
+    .help = "Show blocks, memory and schedule of a run without running it.",
+    .flags = flags,
+    .more = "The data is not opened. Memory is that of the fullest rank.\n",
+    .examples = "trireme plan recipes/mnist-cnn.yaml --ranks 8\n"
+                "trireme plan recipes/mnist-cnn.yaml batch.micro=16 --show gantt\n"
+                "trireme plan recipes/denoise-cnn.yaml --json\n",
+    .run = run};

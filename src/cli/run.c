@@ -2,7 +2,22 @@
 
 #include "launch/launch.h"
 
-int cli_run(const cli_context *context, int argc, char **argv) {
+static int run(const cli_context *context, int argc, char **argv) {
     (void)context;
     return tri_launch_main(argc, argv);
 }
+
+// The launcher has its own table, of torchrun's flags, and its own page of help.
+static bool flag_at(int index, cli_flag *out) {
+    tri_launch_flag f;
+    if (!tri_launch_flag_at(index, &f)) return false;
+    *out = (cli_flag){.name = f.name, .argument = f.values, .help = f.help, .letter = f.letter};
+    return true;
+}
+
+const cli_command cli_run = {.name = "run",
+                             .arguments = "[torchrun's flags] PROGRAM [ARG ...]",
+                             .help = "Start the ranks of this node, watch them, start them again.",
+                             .flag_at = flag_at,
+                             .examples = TRI_LAUNCH_EXAMPLES,
+                             .run = run};

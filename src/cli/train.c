@@ -26,12 +26,60 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     tri_arena_destroy(arena);
 }
 
-static void print_summary(const tri_train_request *request, const tri_train_result *r,
-                          const char *recipe) {
+// One word for a shell, quoted where it has to be.
+static void print_word(const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=,:+%@";
+    bool is_plain = *word && strspn(word, plain) == strlen(word);
+    fputs(is_plain ? " " : " '", stdout);
+    for (const char *c = word; *c; c++) {
+        if (*c == '\'' && !is_plain) fputs("'\\'", stdout);
+        fputc(*c, stdout);
+    }
+    if (!is_plain) fputc('\'', stdout);
+}
+
+// The recipe and the overrides that the user gave, so that the command as printed works; without
+// the end of the run if another one follows.
+static void print_recipe(const cli_arguments *a, bool without_end) {
+    for (int i = 0; i < a->count; i++) {
+        bool is_end = !strncmp(a->words[i], "trainer.max_", strlen("trainer.max_"));
+        if (!(i > 0 && is_end && without_end)) print_word(a->words[i]);
+    }
+}
+
+static void print_next(const cli_context *context, const tri_train_request *request,
+                       const tri_train_result *r, const cli_arguments *a) {
+    printf("run directory: %s\n", request->run_dir);
+    if (request->recipe->log.tensorboard)
+        printf("  curves:    tensorboard --logdir %s/tensorboard\n", request->run_dir);
+    printf("  evaluate: ");
+    print_word(context->program);
+    printf(" eval");
+    print_recipe(a, false);
+    printf(" --checkpoint %s/checkpoints/last\n  go on:    ", request->run_dir);
+    print_word(context->program);
+    printf(" train");
+    print_recipe(a, true);
+    printf(" trainer.max_epochs=%lld --run-dir %s\n", (long long)(r->epochs + 2), request->run_dir);
+    if (r->ranks > 1 || context->task) return;
+    printf("  all cores:");
+    print_word(context->program);
+    printf(" run --standalone --nproc-per-node auto trireme train");
+    print_recipe(a, false);
+    printf("\n");
+}
+
+static void print_summary(const cli_context *context, const tri_train_request *request,
+                          const tri_train_result *r, const cli_arguments *a) {
     const char *name = request->recipe->name;
+    const tri_trainer_options *t = &request->recipe->trainer;
     if (r->was_complete)
-        printf("%s: is complete already, %s steps; raise trainer.max_epochs to go on\n", name,
-               cli_number((double)r->steps));
+        printf("%s: is complete already, %s steps; raise %s to go on\n", name,
+               cli_number((double)r->steps),
+               t->max_steps >= 0 && r->steps >= t->max_steps ? "trainer.max_steps"
+               : r->has_stopped_early                        ? "trainer.early_stopping.patience"
+                                                             : "trainer.max_epochs");
     else
         printf("%s: %s steps, %s samples/s on %d rank%s, %.1f s\n", name,
                cli_number((double)r->steps), cli_number(r->samples_per_s), r->ranks,
@@ -41,89 +89,104 @@ static void print_summary(const tri_train_request *request, const tri_train_resu
         for (int i = 0; i < r->val_count; i++) printf(", %s %.4f", r->val[i].name, r->val[i].value);
         printf(" (%s samples)\n", cli_number((double)r->val_samples));
     }
-    if (request->recipe->trainer.fast_dev_run > 0) return;
-    printf("run directory: %s\n", request->run_dir);
-    if (request->recipe->log.tensorboard)
-        printf("  curves:    tensorboard --logdir %s/tensorboard\n", request->run_dir);
-    printf("  evaluate:  trireme eval %s --checkpoint %s/checkpoints/last\n", recipe,
-           request->run_dir);
-    printf("  go on:     trireme train %s trainer.max_epochs=%lld --run-dir %s\n", recipe,
-           (long long)(r->epochs + 2), request->run_dir);
-    printf("  all cores: trireme run --standalone --nproc-per-node auto trireme train %s\n",
-           recipe);
+    if (t->fast_dev_run == 0) print_next(context, request, r, a);
 }
 
-int cli_train(const cli_context *context, int argc, char **argv) {
-    const cli_command *self = cli_find("train");
-    const char *run_dir = NULL, *resume = "auto", *device = "auto";
-    bool json = false, keys = false;
-    const cli_flag flags[] = {
-        {"run-dir", "DIR", "where the run's files go (runs/<name>)", &run_dir, NULL},
-        {"resume", "auto|never|PATH", "auto: go on from the newest whole checkpoint", &resume,
-         NULL},
-        {"device", "auto|cpu|ref|null", "what computes", &device, NULL},
-        {"json", NULL, "print the summary as JSON", NULL, &json},
-        {"keys", NULL, "list every key of a recipe, its default and its bounds", NULL, &keys},
-        {0}};
-    int count, code = cli_parse(self, flags, argc, argv, &count, NULL);
+static const cli_flag train_flags[] = {
+    {"run-dir", "DIR", "where the run's files go (runs/<name>)", 0},
+    {"resume", "auto|never|PATH", "auto: go on from the newest whole checkpoint", 0},
+    CLI_DEVICE_FLAG("what computes"),
+    {"json", NULL, "print the summary as JSON", 0},
+    {"keys", NULL, "list the keys of a recipe, all or those of the sections named", 0},
+    {0}};
+
+// The keys that begin with one of the words; of all when there are none.
+static int print_keys(const cli_arguments *a) {
+    for (int i = 0; i < a->count; i++)
+        if (!tri_option_print(&tri_recipe_table, a->words[i], stdout))
+            return cli_usage(&cli_train, "--keys: no key begins with '%s'", a->words[i]);
+    if (a->count == 0) tri_option_print(&tri_recipe_table, "", stdout);
+    return 0;
+}
+
+static int run_train(const cli_context *context, int argc, char **argv) {
+    cli_arguments a;
+    int code = cli_parse(&cli_train, argc, argv, &a);
     if (code >= 0) return code;
-    if (keys) {
-        tri_option_print(&tri_recipe_table, stdout);
-        return 0;
-    }
-    if (count < 1) return cli_usage(self, "train: which recipe?");
+    if (cli_has(&a, "keys")) return print_keys(&a);
+    if (a.count < 1) return cli_usage(&cli_train, "train: which recipe?");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_recipe recipe;
-    tri_status status = tri_recipe_load(arena, argv[1], (const char *const *)argv + 2, count - 1,
-                                        context->task ? context->task->name : NULL, &recipe);
+    tri_status status =
+        tri_recipe_load(arena, a.words[0], (const char *const *)a.words + 1, a.count - 1,
+                        context->task ? context->task->name : NULL, &recipe);
     tri_train_result result;
     tri_train_request request = {.backends = &cli_backends,
                                  .recipe = &recipe,
                                  .task = context->task,
-                                 .device = device,
-                                 .resume = resume};
+                                 .device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto",
+                                 .resume =
+                                     cli_has(&a, "resume") ? cli_value(&a, "resume") : "auto"};
     if (status == TRI_OK) {
-        request.run_dir = run_dir ? run_dir : tri_arena_printf(arena, "runs/%s", recipe.name);
+        request.run_dir = cli_value(&a, "run-dir");
+        if (!request.run_dir) request.run_dir = tri_arena_printf(arena, "runs/%s", recipe.name);
         status = tri_train(&request, &result);
     }
     if (status == TRI_OK && result.rank == 0) {
-        if (json)
+        if (cli_has(&a, "json"))
             print_json(&request, &result);
         else
-            print_summary(&request, &result, argv[1]);
+            print_summary(context, &request, &result, &a);
     }
     code = status == TRI_OK ? 0 : cli_fail(status);
     tri_arena_destroy(arena);
     return code;
 }
 
-int cli_eval(const cli_context *context, int argc, char **argv) {
-    const cli_command *self = cli_find("eval");
-    const char *checkpoint = NULL, *device = "auto";
-    bool json = false;
-    const cli_flag flags[] = {{"checkpoint", "PATH",
-                               "a checkpoint, a run directory or a .safetensors file", &checkpoint,
-                               NULL},
-                              {"device", "auto|cpu|ref|null", "what computes", &device, NULL},
-                              {"json", NULL, "print the result as JSON", NULL, &json},
-                              {0}};
-    int count, code = cli_parse(self, flags, argc, argv, &count, NULL);
+const cli_command cli_train = {
+    .name = "train",
+    .arguments = "RECIPE [key.path=value ...]",
+    .help = "Train a recipe's model.",
+    .flags = train_flags,
+    .more =
+        "The same command goes on with a run that was stopped. Ctrl-C, SIGTERM and SIGUSR1 save "
+        "a\ncheckpoint and end with code 75.\n",
+    .examples =
+        "trireme train recipes/mnist-cnn.yaml\n"
+        "trireme train recipes/mnist-cnn.yaml optimizer.name=adam trainer.max_epochs=1 --run-dir "
+        "runs/adam\n"
+        "trireme train recipes/mnist-cnn.yaml trainer.fast_dev_run=true\n"
+        "trireme train --keys optimizer\n",
+    .run = run_train};
+
+static const cli_flag eval_flags[] = {
+    {"checkpoint", "PATH", "a checkpoint, a run directory or a .safetensors file", 0},
+    CLI_DEVICE_FLAG("what computes"),
+    {"json", NULL, "print the result as JSON", 0},
+    {0}};
+
+static int run_eval(const cli_context *context, int argc, char **argv) {
+    cli_arguments a;
+    int code = cli_parse(&cli_eval, argc, argv, &a);
     if (code >= 0) return code;
-    if (count < 1) return cli_usage(self, "eval: which recipe?");
-    if (!checkpoint) return cli_usage(self, "eval: --checkpoint is missing");
+    if (a.count < 1) return cli_usage(&cli_eval, "eval: which recipe?");
+    if (!cli_has(&a, "checkpoint")) return cli_usage(&cli_eval, "eval: --checkpoint is missing");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_recipe recipe;
-    tri_status status = tri_recipe_load(arena, argv[1], (const char *const *)argv + 2, count - 1,
-                                        context->task ? context->task->name : NULL, &recipe);
+    tri_status status =
+        tri_recipe_load(arena, a.words[0], (const char *const *)a.words + 1, a.count - 1,
+                        context->task ? context->task->name : NULL, &recipe);
     tri_train_result r;
     if (status == TRI_OK)
-        status = tri_evaluate(&(tri_eval_request){.backends = &cli_backends,
-                                                  .recipe = &recipe,
-                                                  .task = context->task,
-                                                  .device = device,
-                                                  .checkpoint = checkpoint},
-                              &r);
+        status = tri_evaluate(
+            &(tri_eval_request){.backends = &cli_backends,
+                                .recipe = &recipe,
+                                .task = context->task,
+                                .device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto",
+                                .checkpoint = cli_value(&a, "checkpoint")},
+            &r);
     if (status == TRI_OK && r.rank == 0) {
+        bool json = cli_has(&a, "json");
         printf(json ? "{\"loss\":%.9g" : "loss %.6g", r.val_loss);
         for (int i = 0; i < r.val_count; i++)
             printf(json ? ",\"%s\":%.9g" : ", %s %.6g", r.val[i].name, r.val[i].value);
@@ -133,3 +196,12 @@ int cli_eval(const cli_context *context, int argc, char **argv) {
     tri_arena_destroy(arena);
     return code;
 }
+
+const cli_command cli_eval = {
+    .name = "eval",
+    .arguments = "RECIPE --checkpoint PATH [key.path=value ...]",
+    .help = "Evaluate a checkpoint on the recipe's test data.",
+    .flags = eval_flags,
+    .examples = "trireme eval recipes/mnist-cnn.yaml --checkpoint runs/mnist-cnn/checkpoints/best\n"
+                "trireme eval recipes/mnist-cnn.yaml --checkpoint mnist-cnn.safetensors --json\n",
+    .run = run_eval};

@@ -2,10 +2,23 @@
 #ifndef TRIREME_LAUNCH_LAUNCH_H
 #define TRIREME_LAUNCH_LAUNCH_H
 
+#include <stdbool.h>
+
 // argv[0] is the command's name ("run"), then torchrun's flags, PROGRAM and its arguments. Returns
 // the exit code: 0 all workers did well; 1 one failed (2 if the first to fail ended with 2); 2 bad
 // usage; 75 workers stopped with a checkpoint; 128+n signal n ended the run. Owns the process while
 // it runs: its signals (given back at the end) and all of its children.
 int tri_launch_main(int argc, char **argv);
+
+// The flags by index, for manuals and completion; false: no more. `values` is NULL for switches.
+typedef struct tri_launch_flag {
+    const char *name, *values, *help;
+    char letter; // 0: none
+} tri_launch_flag;
+bool tri_launch_flag_at(int index, tri_launch_flag *out);
+
+#define TRI_LAUNCH_EXAMPLES                                                                        \
+    "trireme run --standalone --nproc-per-node 2 trireme train recipes/mnist-cnn.yaml\n"           \
+    "trireme run --standalone --nproc-per-node 4 --tee 3 --log-dir logs train.py --epochs 3\n"
 
 #endif

@@ -1,5 +1,7 @@
 #include "launch/options.h"
 
+#include "launch/launch.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
@@ -252,8 +254,15 @@ tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const 
     return out->help ? TRI_OK : check(out);
 }
 
+bool tri_launch_flag_at(int index, tri_launch_flag *out) {
+    if (index >= FLAGS) return false;
+    const flag *f = &flags[index];
+    *out = (tri_launch_flag){f->name, f->values, f->help, f->letter};
+    return true;
+}
+
 void launch_options_help(void) {
-    printf("trireme run [FLAG …] PROGRAM [ARG …]\n\n"
+    printf("usage: trireme run [FLAG …] PROGRAM [ARG …]\n\n"
            "Starts PROGRAM as the workers (ranks) of a job on this machine, with torchrun's flags "
            "and\n"
            "variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the others. A "
@@ -262,10 +271,7 @@ void launch_options_help(void) {
            "worker\n"
            "fails all are stopped, and started again up to --max-restarts times; the first to fail "
            "is\n"
-           "shown last.\n\n"
-           "  trireme run --standalone --nproc-per-node 2 trireme train recipes/mnist-cnn.yaml\n"
-           "  trireme run --standalone --nproc-per-node 4 --tee 3 --log-dir logs train.py --epochs "
-           "3\n\n");
+           "shown last.\n\n");
     for (int i = 0; i < FLAGS; i++) {
         const flag *f = &flags[i];
         char left[96];
@@ -280,5 +286,7 @@ void launch_options_help(void) {
            "good as\n"
            "hyphens. Exit codes: 0 done; 1 a worker failed; 2 bad usage or input; 75 stopped early "
            "with a\n"
-           "checkpoint, run again; 128+n ended by signal n.\n");
+           "checkpoint, run again; 128+n ended by signal n.\n\nfor example\n");
+    for (const char *at = TRI_LAUNCH_EXAMPLES; *at; at = strchr(at, '\n') + 1)
+        printf("  %.*s\n", (int)strcspn(at, "\n"), at);
 }

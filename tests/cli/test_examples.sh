@@ -8,6 +8,8 @@ data=/usr/share/datasets/fashion-mnist
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 DESTDIR="$folder/root" cmake --install "$build" --prefix /usr >"$folder/install.log"
+[ -s "$folder/root/usr/share/bash-completion/completions/trireme" ]
+[ -s "$folder/root/usr/share/man/man1/trireme.1" ]
 lib=$(find "$folder/root" -name trireme.pc -printf '%h\n')
 export PKG_CONFIG_PATH="$lib" PKG_CONFIG_SYSROOT_DIR="$folder/root"
 flags=$(pkg-config --cflags --libs trireme)
