@@ -70,6 +70,7 @@ static bool crashed(const launch_worker *w) { return w->signal != 0 && w->signal
 
 static bool is_earlier(const failure *a, const failure *b) {
     if (floor(a->seconds) != floor(b->seconds)) return a->seconds < b->seconds;
+    if (a->worker->asked_to_end != b->worker->asked_to_end) return b->worker->asked_to_end;
     if (crashed(a->worker) != crashed(b->worker)) return crashed(a->worker);
     return a->worker->place < b->worker->place;
 }

@@ -22,8 +22,9 @@ tri_status launch_error_parse(tri_arena *arena, const char *text, size_t size, c
 bool launch_worker_failed(const launch_worker *worker);
 
 // One report on standard error: what failed, the cause last. The cause is the failure with the
-// earliest time stamp, to the second as error files have it; within one second a crash by a signal
-// comes before an error, then what ended first. Returns the cause; NULL: no worker failed.
+// earliest time stamp, to the second as error files have it; within one second those that were told
+// to end come last, a crash by a signal before an error, then what ended first. Returns the cause;
+// NULL: no worker failed.
 const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker *workers,
                                            int count, const char *host, int attempt, int attempts);
 

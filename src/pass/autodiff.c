@@ -51,7 +51,10 @@ static tri_status link_parameters(autodiff *a) {
         if (p->role != TRI_ROLE_TRAINED) continue;
         p->gradient = a->grads[p->value.id];
         if (!tri_value_is(p->gradient))
-            return TRI_FAIL(TRI_BAD_INPUT, "parameter %s takes no part in the loss", p->name);
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "parameter %s takes no part in the loss: use its layer's result, or "
+                            "leave the layer out",
+                            p->name);
     }
     return TRI_OK;
 }
