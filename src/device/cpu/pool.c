@@ -65,21 +65,32 @@ CPU_INLINE pool_best window_max(const float *x, const pool_state *s, int64_t row
     return best;
 }
 
+// The usual window. Where nothing is NaN, which one test tells, plain comparisons do; they begin
+// with zero and no gradient under ReLU.
 CPU_INLINE pool_best window_max_2x2(const float *x, const pool_state *s, int64_t row,
-                                    int64_t column) {
-    const float *at = x + (row * 2 * s->in[1] + column * 2) * CPU_BLOCK;
-    pool_best best = {.value = _mm512_loadu_ps(at), .index = _mm512_setzero_si512()};
-    for (int k = 1; k < 4; k++) {
-        __m512 value = _mm512_loadu_ps(at + (k / 2 * s->in[1] + k % 2) * CPU_BLOCK);
-        __mmask16 better = is_better(value, best.value);
-        best.value = _mm512_mask_mov_ps(best.value, better, value);
+                                    int64_t column, bool relu) {
+    const float *top = x + (row * 2 * s->in[1] + column * 2) * CPU_BLOCK;
+    const float *bottom = top + s->in[1] * CPU_BLOCK;
+    __m512 value[4] = {_mm512_loadu_ps(top), _mm512_loadu_ps(top + CPU_BLOCK),
+                       _mm512_loadu_ps(bottom), _mm512_loadu_ps(bottom + CPU_BLOCK)};
+    __mmask16 nan = _mm512_cmp_ps_mask(value[0], value[1], _CMP_UNORD_Q) |
+                    _mm512_cmp_ps_mask(value[2], value[3], _CMP_UNORD_Q);
+    if (__builtin_expect(nan != 0, 0)) return window_max(x, s, row, column);
+    pool_best best = {.value = value[0], .index = _mm512_setzero_si512()};
+    if (relu)
+        best = (pool_best){.value = _mm512_setzero_ps(),
+                           .index = _mm512_set1_epi32(TRI_POOL_NO_GRADIENT)};
+#pragma GCC unroll 4
+    for (int k = relu ? 0 : 1; k < 4; k++) {
+        __mmask16 better = _mm512_cmp_ps_mask(value[k], best.value, _CMP_GT_OQ);
+        best.value = _mm512_max_ps(value[k], best.value);
         best.index = _mm512_mask_mov_epi32(best.index, better, _mm512_set1_epi32(k));
     }
     return best;
 }
 
 CPU_INLINE void pool_plane(const pool_job *job, const float *x, float *y, uint8_t *index,
-                           const uint16_t *keep, bool is_2x2) {
+                           const uint16_t *keep, bool small, bool relu) {
     const pool_state *s = job->state;
     const __m512i none = _mm512_set1_epi32(TRI_POOL_NO_GRADIENT);
     __m512 scale = _mm512_set1_ps(job->dropout.scale);
@@ -87,8 +98,8 @@ CPU_INLINE void pool_plane(const pool_job *job, const float *x, float *y, uint8_
     for (int64_t row = 0; row < s->out[0]; row++) {
         for (int64_t column = 0; column < s->out[1]; column++, place++) {
             pool_best best =
-                is_2x2 ? window_max_2x2(x, s, row, column) : window_max(x, s, row, column);
-            if (s->relu) {
+                small ? window_max_2x2(x, s, row, column, relu) : window_max(x, s, row, column);
+            if (relu) {
                 __mmask16 off = _mm512_cmp_ps_mask(best.value, _mm512_setzero_ps(), _CMP_LE_OQ);
                 best.value = _mm512_mask_mov_ps(best.value, off, _mm512_setzero_ps());
                 best.index = _mm512_mask_mov_epi32(best.index, off, none);
@@ -127,10 +138,13 @@ static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, 
         const float *x = job->from + i * x_plane;
         float *y = job->to + i * places * CPU_BLOCK;
         uint8_t *index = job->index + i * places * CPU_BLOCK;
-        if (small)
-            pool_plane(job, x, s->plain ? buffer : y, index, keep, true);
+        float *to = s->plain ? buffer : y;
+        if (small && s->relu)
+            pool_plane(job, x, to, index, keep, true, true);
+        else if (small)
+            pool_plane(job, x, to, index, keep, true, false);
         else
-            pool_plane(job, x, s->plain ? buffer : y, index, keep, false);
+            pool_plane(job, x, to, index, keep, false, s->relu);
         if (s->plain) cpu_block_to_rows(buffer, y, places, places);
     }
 }

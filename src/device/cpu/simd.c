@@ -3,6 +3,7 @@
 #include "base/philox.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { PHILOX_ROUNDS = 10 };
 
@@ -12,35 +13,52 @@ typedef struct philox8 {
     __m512i word[4];
 } philox8;
 
-CPU_INLINE philox8 philox_of(__m512i c0, uint32_t sample, uint64_t step, uint64_t key) {
-    __m512i c1 = _mm512_set1_epi64(sample), c2 = _mm512_set1_epi64((uint32_t)step);
-    __m512i c3 = _mm512_set1_epi64((int64_t)(step >> 32));
-    const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+// The keys of all rounds, so that a round reads its own from memory as it is.
+typedef struct philox_keys {
+    uint64_t low[PHILOX_ROUNDS], high[PHILOX_ROUNDS];
+} philox_keys;
+
+static philox_keys keys_of(uint64_t key) {
+    philox_keys keys;
+    uint32_t low = (uint32_t)key, high = (uint32_t)(key >> 32);
     for (int round = 0; round < PHILOX_ROUNDS; round++) {
-        __m512i p0 = _mm512_mul_epu32(c0, m0), p1 = _mm512_mul_epu32(c2, m1);
-        c0 = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p1, 32), c1),
-                              _mm512_set1_epi64(k0));
-        c2 = _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(p0, 32), c3),
-                              _mm512_set1_epi64(k1));
-        c1 = p1;
-        c3 = p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+        keys.low[round] = low;
+        keys.high[round] = high;
+        low += 0x9E3779B9u;
+        high += 0xBB67AE85u;
     }
-    return (philox8){{c0, c1, c2, c3}};
+    return keys;
+}
+
+CPU_INLINE __m512i xor3(__m512i a, __m512i b, uint64_t c) {
+    return _mm512_ternarylogic_epi64(a, b, _mm512_set1_epi64((int64_t)c), 0x96);
 }
 
 // For 16 counters: bit i of mask[w] says that word w of counter i is at least the threshold.
-CPU_INLINE void keep_masks(const cpu_dropout *d, uint32_t sample, __m512i even, __m512i odd,
-                           uint16_t mask[4]) {
-    philox8 a = philox_of(even, sample, d->step, d->key);
-    philox8 b = philox_of(odd, sample, d->step, d->key);
+// Even and odd counters go through the rounds side by side.
+CPU_INLINE void keep_masks(const cpu_dropout *d, const philox_keys *keys, uint32_t sample,
+                           __m512i even, __m512i odd, uint16_t mask[4]) {
+    __m512i s = _mm512_set1_epi64(sample), low = _mm512_set1_epi64((uint32_t)d->step);
+    __m512i high = _mm512_set1_epi64((int64_t)(d->step >> 32));
+    philox8 a = {{even, s, low, high}}, b = {{odd, s, low, high}};
+    const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57);
+#pragma GCC unroll 10
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        __m512i a0 = _mm512_mul_epu32(a.word[0], m0), a1 = _mm512_mul_epu32(a.word[2], m1);
+        __m512i b0 = _mm512_mul_epu32(b.word[0], m0), b1 = _mm512_mul_epu32(b.word[2], m1);
+        a.word[0] = xor3(_mm512_srli_epi64(a1, 32), a.word[1], keys->low[round]);
+        b.word[0] = xor3(_mm512_srli_epi64(b1, 32), b.word[1], keys->low[round]);
+        a.word[2] = xor3(_mm512_srli_epi64(a0, 32), a.word[3], keys->high[round]);
+        b.word[2] = xor3(_mm512_srli_epi64(b0, 32), b.word[3], keys->high[round]);
+        a.word[1] = a1;
+        b.word[1] = b1;
+        a.word[3] = a0;
+        b.word[3] = b0;
+    }
     __m512i threshold = _mm512_set1_epi32((int)d->threshold);
     for (int w = 0; w < 4; w++) {
         __m512i both = _mm512_mask_blend_epi32(0xAAAA, a.word[w], _mm512_slli_epi64(b.word[w], 32));
         mask[w] = (uint16_t)_mm512_cmpge_epu32_mask(both, threshold);
-        if (d->keep_none) mask[w] = 0;
     }
 }
 
@@ -56,6 +74,7 @@ cpu_dropout cpu_dropout_of(double p, uint64_t key) {
 // Channels whose planes are whole groups of four elements share the place of a group.
 static CPU_AVX512 void block_masks_aligned(const cpu_dropout *d, uint32_t sample, uint64_t first,
                                            int64_t count, uint16_t *keep) {
+    const philox_keys keys = keys_of(d->key);
     uint32_t groups = (uint32_t)(count / 4), base = (uint32_t)(first / 4);
     const __m512i pair = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     __m512i even = _mm512_mullo_epi64(pair, _mm512_set1_epi64(groups));
@@ -63,7 +82,7 @@ static CPU_AVX512 void block_masks_aligned(const cpu_dropout *d, uint32_t sample
     __m512i odd = _mm512_add_epi64(even, _mm512_set1_epi64(groups));
     const __m512i one = _mm512_set1_epi64(1);
     for (uint32_t g = 0; g < groups; g++) {
-        keep_masks(d, sample, even, odd, keep + 4 * g);
+        keep_masks(d, &keys, sample, even, odd, keep + 4 * g);
         even = _mm512_add_epi64(even, one);
         odd = _mm512_add_epi64(odd, one);
     }
@@ -71,6 +90,7 @@ static CPU_AVX512 void block_masks_aligned(const cpu_dropout *d, uint32_t sample
 
 static CPU_AVX512 void block_masks_any(const cpu_dropout *d, uint32_t sample, uint64_t first,
                                        int64_t count, uint16_t *keep) {
+    const philox_keys keys = keys_of(d->key);
     const __m512i pair = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     __m512i start = _mm512_add_epi64(_mm512_mullo_epi64(pair, _mm512_set1_epi64(count)),
                                      _mm512_set1_epi64((int64_t)first));
@@ -78,7 +98,7 @@ static CPU_AVX512 void block_masks_any(const cpu_dropout *d, uint32_t sample, ui
         __m512i even = _mm512_add_epi64(start, _mm512_set1_epi64(place));
         __m512i odd = _mm512_add_epi64(even, _mm512_set1_epi64(count));
         uint16_t mask[4], bits = 0;
-        keep_masks(d, sample, _mm512_srli_epi64(even, 2), _mm512_srli_epi64(odd, 2), mask);
+        keep_masks(d, &keys, sample, _mm512_srli_epi64(even, 2), _mm512_srli_epi64(odd, 2), mask);
         for (int channel = 0; channel < 16; channel++) {
             uint64_t word = (first + (uint64_t)(channel * count + place)) % 4;
             bits |= mask[word] & (1u << channel);
@@ -89,7 +109,9 @@ static CPU_AVX512 void block_masks_any(const cpu_dropout *d, uint32_t sample, ui
 
 void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
                              int64_t count, uint16_t *keep) {
-    if (count % 4 == 0)
+    if (dropout->keep_none)
+        memset(keep, 0, (size_t)count * sizeof *keep);
+    else if (count % 4 == 0)
         block_masks_aligned(dropout, sample, first, count, keep);
     else
         block_masks_any(dropout, sample, first, count, keep);
@@ -99,12 +121,15 @@ CPU_AVX512 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, u
                                   int64_t count, const float *x, float *y) {
     const __m512i pair = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     const __m512 scale = _mm512_set1_ps(dropout->scale);
+    const philox_keys keys = keys_of(dropout->key);
     for (int64_t i = 0; i < count; i += 64) {
         __m512i even = _mm512_add_epi64(pair, _mm512_set1_epi64((int64_t)(first + i) / 4));
         uint16_t mask[4];
-        keep_masks(dropout, sample, even, _mm512_add_epi64(even, _mm512_set1_epi64(1)), mask);
+        keep_masks(dropout, &keys, sample, even, _mm512_add_epi64(even, _mm512_set1_epi64(1)),
+                   mask);
         uint64_t bits = 0;
         for (int w = 0; w < 4; w++) bits |= _pdep_u64(mask[w], 0x1111111111111111u << w);
+        if (dropout->keep_none) bits = 0;
         for (int64_t k = i; k < i + 64 && k < count; k += 16, bits >>= 16) {
             __mmask16 inside = count - k >= 16 ? 0xFFFF : (__mmask16)((1u << (count - k)) - 1);
             __m512 value = _mm512_maskz_loadu_ps(inside & (__mmask16)bits, x + k);
