@@ -264,7 +264,7 @@ static tri_status prepare_plain(tri_device *device, const tri_graph *graph, cons
 }
 
 static tri_status conv_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const conv_state *state = kernel->state;
+    conv_state *state = kernel->state;
     cpu_use_threads(state->device);
     void *data[] = {args->in[0], args->in[1], args->out[0], NULL};
     if (state->bias) data[3] = state->task == CONV_FORWARD ? args->in[2] : args->out[1];

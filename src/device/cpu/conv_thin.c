@@ -182,7 +182,7 @@ static float sum_of(const float *values, int64_t count) {
 }
 
 static tri_status thin_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const thin_state *state = kernel->state;
+    thin_state *state = kernel->state;
     float *packed = args->workspace;
     void *rest = (char *)args->workspace + packed_bytes(state);
     cpu_use_threads(state->device);

@@ -85,6 +85,7 @@ typedef struct flat_job {
     const float *from;
     int64_t count;
     double *sums;
+    bool avx512;
 } flat_job;
 
 static void zero_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -109,8 +110,19 @@ static void cpu_add(tri_device *device, float *to, const float *from, int64_t co
     cpu_parallel(cpu_of(device), count, CPU_FLAT_GRAIN, add_range, &job);
 }
 
-// Eight partial sums in a fixed order, so that the compiler may use vectors and the bits do not
-// depend on who computes the chunk.
+// Partial sums in a fixed order, so that the bits do not depend on who computes the chunk.
+static CPU_AVX512 double chunk_sum_avx512(const float *values, int64_t count) {
+    enum { LANES = 32 };
+    double lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int k = 0; k < LANES; k++) lane[k] += (double)values[i + k] * (double)values[i + k];
+    for (; i < count; i++) lane[0] += (double)values[i] * (double)values[i];
+    double sum = 0;
+    for (int k = 0; k < LANES; k++) sum += lane[k];
+    return sum;
+}
+
 static double chunk_sum(const float *values, int64_t count) {
     double lane[8] = {0};
     int64_t i = 0;
@@ -126,7 +138,9 @@ static void square_range(void *context, int64_t begin, int64_t end, int thread) 
     flat_job *job = context;
     for (int64_t c = begin; c < end; c++) {
         int64_t first = c * CPU_SUM_CHUNK, left = job->count - first;
-        job->sums[c] = chunk_sum(job->from + first, left < CPU_SUM_CHUNK ? left : CPU_SUM_CHUNK);
+        if (left > CPU_SUM_CHUNK) left = CPU_SUM_CHUNK;
+        job->sums[c] = job->avx512 ? chunk_sum_avx512(job->from + first, left)
+                                   : chunk_sum(job->from + first, left);
     }
 }
 
@@ -136,7 +150,8 @@ static double cpu_sum_of_squares(tri_device *device, const float *values, int64_
     for (int64_t first = 0; first < count; first += (int64_t)ROUND * CPU_SUM_CHUNK) {
         int64_t left = count - first, chunks = (left + CPU_SUM_CHUNK - 1) / CPU_SUM_CHUNK;
         if (chunks > ROUND) chunks = ROUND;
-        flat_job job = {.from = values + first, .count = left, .sums = sums};
+        flat_job job = {
+            .from = values + first, .count = left, .sums = sums, .avx512 = cpu_of(device)->avx512};
         cpu_parallel(cpu_of(device), chunks, 2, square_range, &job);
         for (int64_t c = 0; c < chunks; c++) total += sums[c];
     }

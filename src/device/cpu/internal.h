@@ -51,6 +51,7 @@ typedef struct cpu_primitive {
     dnnl_primitive_t primitive;
     dnnl_stream_t stream;
     dnnl_exec_arg_t args[CPU_MAX_ARGS + 1]; // the last one is the scratchpad
+    const void *data[CPU_MAX_ARGS + 1];     // what they point to since the last run
     int count;
     size_t scratchpad_bytes;
 } cpu_primitive;
@@ -59,7 +60,7 @@ typedef struct cpu_primitive {
 // over, also on failure.
 tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd, const int *args,
                               int count, cpu_primitive *out);
-tri_status cpu_primitive_run(const cpu_primitive *primitive, void *const *data, void *scratchpad);
+tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad);
 void cpu_primitive_release(cpu_primitive *primitive); // a zeroed one is allowed
 // Attributes with the user's scratchpad, and an activation as post-op unless it is none.
 tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out);

@@ -145,7 +145,7 @@ static tri_status linear_prepare(tri_device *device, const tri_graph *graph, con
 }
 
 static tri_status linear_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const linear_state *state = kernel->state;
+    linear_state *state = kernel->state;
     cpu_use_threads(state->device);
     void *data[] = {args->in[0], args->in[1], args->out[0], NULL};
     if (state->bias) data[3] = state->task == LINEAR_FORWARD ? args->in[2] : args->out[1];

@@ -59,10 +59,12 @@ tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd
     return TRI_FAIL(TRI_INTERNAL, "oneDNN cannot make a primitive: status %d", status);
 }
 
-tri_status cpu_primitive_run(const cpu_primitive *primitive, void *const *data, void *scratchpad) {
+tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad) {
     for (int i = 0; i <= primitive->count; i++) {
         void *memory = i < primitive->count ? data[i] : scratchpad;
+        if (memory == primitive->data[i]) continue; // the same place in every step
         CPU_DNNL(dnnl_memory_set_data_handle(primitive->args[i].memory, memory));
+        primitive->data[i] = memory;
     }
     CPU_DNNL(dnnl_primitive_execute(primitive->primitive, primitive->stream, primitive->count + 1,
                                     primitive->args));

@@ -89,7 +89,7 @@ static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, co
 }
 
 static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const reorder_state *state = kernel->state;
+    reorder_state *state = kernel->state;
     if (state->planes) {
         reorder_job job = {.state = state, .from = args->in[0], .to = args->out[0]};
         cpu_parallel(state->device, state->planes, 4, planes_range, &job);
