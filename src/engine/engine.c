@@ -89,21 +89,45 @@ static void count_results(tri_engine *e, const tri_program *p) {
     }
 }
 
+// The gradients of one more round are written where those of other blocks were: what those left
+// between the parameters would be added too, and be part of the norm.
+static void clear_gaps(const tri_engine *e, int block) {
+    const tri_graph *g = e->plan->graph;
+    for (int i = 0; i < g->parameter_count; i++) {
+        const tri_flat_parameter *p = &e->plan->flat.parameters[i];
+        int64_t rest = p->elements % TRI_FLAT_ALIGNMENT;
+        if (g->parameters[i].block != block || p->offset < 0 || rest == 0) continue;
+        int64_t end = p->offset + p->elements - e->plan->flat.blocks[block].offset;
+        e->device->backend->zero(e->device, e->round_gradients + end,
+                                 (size_t)(TRI_FLAT_ALIGNMENT - rest) * sizeof(float));
+    }
+}
+
+// Adds what one more round left of a block's stretch to that of the rounds before.
+static void add_round(const tri_engine *e, int block, int64_t first, int64_t end) {
+    if (first == end) return;
+    e->device->backend->add(e->device, e->gradients + e->plan->flat.blocks[block].offset + first,
+                            e->round_gradients + first, end - first);
+}
+
+// Batch norm's statistics leave the forward pass, all other gradients the backward pass.
 static tri_status do_forward(tri_engine *e, const tri_action *a) {
     const tri_round *round = &e->step->items[a->round];
     if (a->block == 0) TRI_TRY(take_batch(e, round));
-    TRI_TRY(run_segment(e, round->program, a->block, TRI_PHASE_FORWARD, false));
+    const tri_flat_block *block = &e->plan->flat.blocks[a->block];
+    bool adds = a->accumulate && block->elements > block->trained;
+    if (adds) clear_gaps(e, a->block);
+    TRI_TRY(run_segment(e, round->program, a->block, TRI_PHASE_FORWARD, adds));
+    if (adds) add_round(e, a->block, block->trained, block->elements);
     if (a->block == e->plan->graph->block_count - 1) count_results(e, round->program);
     return TRI_OK;
 }
 
 static tri_status do_backward(tri_engine *e, const tri_action *a) {
     const tri_program *p = e->step->items[a->round].program;
+    if (a->accumulate) clear_gaps(e, a->block);
     TRI_TRY(run_segment(e, p, a->block, TRI_PHASE_BACKWARD, a->accumulate));
-    const tri_flat_block *block = &e->plan->flat.blocks[a->block];
-    if (a->accumulate && block->elements)
-        e->device->backend->add(e->device, e->gradients + block->offset, e->round_gradients,
-                                block->elements);
+    if (a->accumulate) add_round(e, a->block, 0, e->plan->flat.blocks[a->block].trained);
     return TRI_OK;
 }
 

@@ -69,9 +69,10 @@ static void touch(access_list *list, int thing, bool writes) {
 static access_list accesses(const tri_action *a) {
     access_list list = {.count = 0};
     switch (a->kind) {
-    case TRI_ACTION_FORWARD:
+    case TRI_ACTION_FORWARD: // gradients: batch norm's statistics travel among them
         touch(&list, THING_ACTIVATIONS, true);
         touch(&list, parameters_of(a->block), false);
+        touch(&list, gradients_of(a->block), true);
         break;
     case TRI_ACTION_BACKWARD:
         touch(&list, THING_ACTIVATIONS, true);

@@ -37,7 +37,7 @@ typedef struct tri_action {
     tri_action_kind kind;
     int block;                              // -1: none
     int round;                              // of the micro-batch; -1: none
-    bool accumulate;                        // BACKWARD: adds to the gradients of an earlier round
+    bool accumulate;                        // FORWARD, BACKWARD: adds to what earlier rounds left
     int first_dependency, dependency_count; // into the schedule's dependencies
 } tri_action;
 

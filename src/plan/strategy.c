@@ -17,8 +17,10 @@ void tri_schedule_add_passes(const tri_schedule_request *request, tri_schedule *
         if (request->round_sizes[round] > 0) last = round;
     for (int round = 0; round <= last; round++) {
         if (request->round_sizes[round] == 0) continue;
-        for (int block = 0; block < request->blocks; block++)
+        for (int block = 0; block < request->blocks; block++) {
             tri_schedule_add(out, TRI_ACTION_FORWARD, block, round);
+            out->actions[out->count - 1].accumulate = done > 0;
+        }
         if (!request->training) continue;
         for (int block = request->blocks - 1; block >= 0; block--) {
             tri_schedule_add(out, TRI_ACTION_BACKWARD, block, round);

@@ -25,6 +25,8 @@ static tri_status follow(const tri_schedule_request *r, const tri_action *a, int
                 return broken(index, a, "an earlier block did not go forward in this round");
         if (r->training && b->forward != b->backward)
             return broken(index, a, "overwrites activations that BACKWARD still needs");
+        if (a->accumulate != (r->training && b->forward > 0))
+            return broken(index, a, "adds to statistics that are not there, or loses some");
         b->forward++;
         break;
     case TRI_ACTION_BACKWARD:
