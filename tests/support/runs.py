@@ -1,0 +1,117 @@
+"""What the tests that drive the program share: starting runs, reading what they leave, limits."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+SECONDS = 240  # no single run takes this long
+TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
+DATA = "/usr/share/datasets/fashion-mnist"
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["NO_COLOR"] = "1"
+
+# Random images, so that a test needs no data set; the labels are learnable only by heart.
+SYNTHETIC = ["data.name=synthetic", "data.shape=[1,28,28]", "data.classes=10", "data.workers=1",
+             "data.shuffle=true", "log.tensorboard=false", "trainer.log_every_n_steps=1"]
+
+
+def train(recipe, run_dir, *words):
+    return [TRIREME, "train", f"recipes/{recipe}.yaml", "--run-dir", run_dir, *words]
+
+
+def on_ranks(ranks, words, *flags):
+    """The command as it is started on so many ranks; one rank needs no launcher."""
+    if ranks == 1 and not flags:
+        return words
+    return [TRIREME, "run", "--standalone", "--nproc-per-node", str(ranks), *flags, *words]
+
+
+def run(words, code=0, **more):
+    """Runs to the end; the exit code has to be that one (None: any)."""
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False,
+                          **more)
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"exit code {done.returncode}, not {code}, of {' '.join(words)}\n"
+                             f"{done.stdout}{done.stderr}")
+    return done
+
+
+def entries(run_dir, kind):
+    """The objects of one kind in metrics.jsonl; a last line cut short by a kill is left out."""
+    path = os.path.join(run_dir, "metrics.jsonl")
+    if not os.path.exists(path):
+        return []
+    found = []
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            try:
+                # Numbers stay the text that they are: to compare them is to compare every bit.
+                entry = json.loads(line, parse_float=str)
+            except ValueError:
+                continue
+            if entry["kind"] == kind:
+                found.append(entry)
+    return found
+
+
+def losses(run_dir, kind="train"):
+    """Loss by step, as text; of repeated steps the later line holds."""
+    return {entry["step"]: str(entry["loss"]) for entry in entries(run_dir, kind)}
+
+
+def check_same(got, wanted, what):
+    """To the last digit."""
+    for step in sorted(wanted.keys() | got.keys()):
+        if got.get(step) != wanted.get(step):
+            raise AssertionError(f"{what}, step {step}: loss {got.get(step)}, "
+                                 f"not {wanted.get(step)}")
+
+
+def check_close(got, wanted, limit, what):
+    """Within a relative limit at each step. Returns the largest difference."""
+    assert got.keys() == wanted.keys(), f"{what}: steps {sorted(got)}, not {sorted(wanted)}"
+    worst = 0.0
+    for step, loss in sorted(wanted.items()):
+        difference = abs(float(got[step]) - float(loss)) / abs(float(loss))
+        assert difference <= limit, f"{what}, step {step}: {got[step]} and {loss}: {difference:.2e}"
+        worst = max(worst, difference)
+    return worst
+
+
+def start(words, **more):
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            **more)
+
+
+def wait_for(condition, what, seconds=60, child=None):
+    """Until the condition holds; fails when the child ends first or the time is up."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if child is not None and child.poll() is not None:
+            return False
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.005)
+    return True
+
+
+def finish(child, seconds=SECONDS):
+    """Output, errors and exit code of a child; it is killed when it takes too long."""
+    try:
+        out, err = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGKILL)
+        out, err = child.communicate()
+        raise AssertionError(f"it did not end within {seconds} s\n{out}{err}") from None
+    return out, err, child.returncode
+
+
+def last(run_dir):
+    return os.path.join(run_dir, "checkpoints", "last")
+
+
+def timed(check, *arguments):
+    begin = time.monotonic()
+    check(*arguments)
+    print(f"{check.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
