@@ -50,6 +50,32 @@ bool loop_monitored(const train_loop *loop, const char *name, double *out) {
     return false;
 }
 
+static tri_status check_monitor(const train_loop *loop, const char *key, const char *name) {
+    const tri_graph *g = loop->session->plan->graph;
+    const char *known[TRI_MAX_METRICS + 1] = {"train_loss", "val_loss"};
+    int count = 2;
+    for (int i = 1; i < g->metric_count; i++)
+        known[count++] = tri_arena_printf(loop->arena, "val_%s", g->metrics[i].name);
+    const char *list = "";
+    for (int i = 0; i < count; i++) {
+        if (!strcmp(known[i], name)) return TRI_OK;
+        list = tri_arena_printf(loop->arena, "%s%s%s", list, i ? ", " : "", known[i]);
+    }
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: the run has no metric '%s'; it has %s", key, name, list);
+}
+
+tri_status loop_check_monitors(const train_loop *loop) {
+    const tri_recipe *r = loop->recipe;
+    const char *early = r->trainer.early_stopping.monitor;
+    if (r->checkpoint.monitor)
+        TRI_TRY(check_monitor(loop, "checkpoint.monitor", r->checkpoint.monitor));
+    if (!early) return TRI_OK;
+    TRI_TRY(check_monitor(loop, "trainer.early_stopping.monitor", early));
+    if (loop->session->test_data) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "trainer.early_stopping: there is no evaluation to look at: the "
+                                   "data has no test samples, or trainer.limit_val_batches is 0");
+}
+
 bool loop_has_waited(const train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     const tri_progress *p = &loop->progress;

@@ -27,6 +27,8 @@ typedef struct train_loop {
 
 // Before anything is created: finds what to go on from and refuses what may not be.
 tri_status loop_prepare(train_loop *loop);
+// Refuses monitors of the recipe that name no metric, or one that the run will not have.
+tri_status loop_check_monitors(const train_loop *loop);
 // Evaluates, reports, and looks whether to stop early.
 tri_status loop_evaluate(train_loop *loop);
 // Whether early stopping has ended the run, in this process or before its checkpoint.

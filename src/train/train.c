@@ -176,6 +176,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
                             .total_updates = loop->last_step > 0 ? loop->last_step : 0};
     tri_state_view_model(loop->arena, loop->session->engine, &loop->model);
     tri_state_view_optimizer(loop->arena, loop->session->engine, &loop->optimizer);
+    TRI_TRY(loop_check_monitors(loop));
     TRI_TRY(loop_prepare(loop));
     loop->stop = loop_has_waited(loop);
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
