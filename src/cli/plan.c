@@ -44,6 +44,7 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
         .mesh = mesh,
         .step_samples = {[TRI_STEP_FULL] = r->batch.global, [TRI_STEP_EVALUATE] = eval * replicas},
         .micro = r->batch.micro,
+        .sync_batchnorm = r->trainer.sync_batchnorm,
         .eval_micro = eval,
         .optimizer_states = optimizer.state_count};
     TRI_TRY(tri_plan_create(v->arena, v->device, &request, &v->plan));

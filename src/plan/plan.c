@@ -96,16 +96,28 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request, bool ac
               m->communication;
 }
 
+static const char *find_statistic(const tri_graph *graph) {
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (graph->parameters[i].role == TRI_ROLE_STATISTIC) return graph->parameters[i].name;
+    return NULL;
+}
+
 static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request *request) {
+    const char *name = find_statistic(plan->graph);
+    if (!name) return TRI_OK;
+    if (request->sync_batchnorm && request->micro > 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "trainer.sync_batchnorm and batch.micro exclude each other: "
+                                       "batch norm is over a step or over a micro-batch");
+    if (request->sync_batchnorm && plan->replicas > 1)
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "'trainer.sync_batchnorm: true' on several replicas is not in this version "
+                        "of Trireme; set batch.micro (batch norm over so many samples)");
     if (plan->replicas == 1 || request->micro > 0) return TRI_OK;
-    for (int i = 0; i < plan->graph->parameter_count; i++)
-        if (plan->graph->parameters[i].role == TRI_ROLE_STATISTIC)
-            return TRI_FAIL(TRI_BAD_INPUT,
-                            "batch norm (%s) on several replicas needs batch.micro or "
-                            "trainer.sync_batchnorm to be set: else its result would depend on "
-                            "how many there are",
-                            plan->graph->parameters[i].name);
-    return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "batch norm (%s) on several replicas needs batch.micro to be set (at most "
+                    "batch.global over their number): else its result would depend on how many "
+                    "there are",
+                    name);
 }
 
 static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_request *request) {

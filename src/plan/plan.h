@@ -36,6 +36,7 @@ typedef struct tri_plan_request {
     int64_t step_samples[TRI_STEP_SHAPE_COUNT]; // 0: does not occur
     int64_t micro;                              // of training steps; 0: one per replica
     int64_t eval_micro;                         // of evaluation
+    bool sync_batchnorm; // batch norm over a whole step: what one replica's one pass is anyway
     int optimizer_states;
 } tri_plan_request;
 

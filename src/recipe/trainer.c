@@ -37,7 +37,7 @@ static const tri_option trainer_rows[] = {
     TRI_OPTION_BOOL(T, detect_anomaly, "false", "check every value for not being finite"),
     TRI_OPTION_BOOL(T, deterministic, "false",
                     "the same bits for any number of ranks; needs batch.micro"),
-    TRI_OPTION_BOOL(T, sync_batchnorm, "false", "batch norm over the whole step"),
+    TRI_OPTION_BOOL(T, sync_batchnorm, "false", "batch norm over the whole step of all ranks"),
     TRI_OPTION_CHOICE(T, convolution, "auto", convolutions, "direct: no Winograd"),
     TRI_OPTION_NESTED(T, early_stopping, E, &early_table, "when to give up"),
 };

@@ -143,6 +143,7 @@ static tri_status make_plan(tri_session *s) {
                                 .mesh = s->mesh,
                                 .rank = s->identity.rank,
                                 .micro = s->recipe->batch.micro,
+                                .sync_batchnorm = s->recipe->trainer.sync_batchnorm,
                                 .optimizer_states = s->optimizer.state_count};
     TRI_ASSERT(request.strategy);
     if (s->train_data) {
