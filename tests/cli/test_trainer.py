@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Every argument of the trainer, of its schedules and of its checkpoints once.
+
+usage: test_trainer.py BUILD_FOLDER
+"""
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
+RECIPE = "recipes/mlp-jax.yaml"
+# Four steps an epoch, the last one of 8 samples; three passes of evaluation.
+TINY = ["data.name=synthetic", "data.samples=56", "data.test_samples=24", "data.classes=10",
+        "data.shape=[1,28,28]", "data.workers=0", "batch.global=16", "batch.eval=8",
+        "optimizer.name=sgd", "optimizer.lr=0.2", "trainer.max_epochs=2",
+        "trainer.log_every_n_steps=1", "log.tensorboard=false", "checkpoint.save_top_k=0"]
+
+# The learning rates of 8 updates from 0.2, as torch.optim.lr_scheduler of PyTorch 1.13 has them:
+# StepLR, LinearLR, CosineAnnealingLR and OneCycleLR with these arguments, stepped after every
+# update or, where `every` is epoch, after every fourth.
+RATES = {
+    "name=step gamma=0.5 step_size=3 every=step": [0.2, 0.2, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05],
+    "name=step gamma=0.7": [0.2, 0.2, 0.2, 0.2, 0.14, 0.14, 0.14, 0.14],
+    "name=linear start_factor=0.25 end_factor=0.75 total_iters=5":
+        [0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.15, 0.15],
+    "name=linear": [0.2, 0.175, 0.15, 0.125, 0.1, 0.075, 0.05, 0.025],
+    "name=cosine T_max=5 eta_min=0.01 every=step":
+        [0.2, 0.181856614, 0.134356614, 0.0756433855, 0.0281433855, 0.01, 0.0281433855,
+         0.0756433855],
+    "name=cosine": [0.2, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1, 0.1],
+    "name=onecycle max_lr=0.4":
+        [0.016, 0.327710042, 0.388776711, 0.324698262, 0.222393606, 0.113224399, 0.0306566375,
+         1.6e-06],
+    "name=onecycle max_lr=0.4 pct_start=0.5 div_factor=10 final_div_factor=100 "
+    "anneal_strategy=linear": [0.04, 0.16, 0.28, 0.4, 0.3001, 0.2002, 0.1003, 0.0004],
+    # Warm-up has no such scheduler there: it rises in equal parts to the schedule's first value,
+    # and the schedule begins after it.
+    "name=constant": [0.2] * 8,
+    "name=constant warmup_steps=4": [0.05, 0.1, 0.15, 0.2, 0.2, 0.2, 0.2, 0.2],
+    "name=constant warmup_steps=0.5": [0.05, 0.1, 0.15, 0.2, 0.2, 0.2, 0.2, 0.2],
+    "name=linear warmup_steps=4": [0.05, 0.1, 0.15, 0.2, 0.2, 0.15, 0.1, 0.05],
+    "name=step gamma=0.5 step_size=2 every=step warmup_steps=2":
+        [0.1, 0.2, 0.2, 0.2, 0.1, 0.1, 0.05, 0.05],
+}
+
+folder = None  # of this test's runs
+runs = 0
+
+
+def train(*overrides, run_dir=None, code=0):
+    """Runs a new run (or goes on with run_dir); the run directory and what it printed."""
+    global runs
+    runs += 1
+    run_dir = run_dir or os.path.join(folder, str(runs))
+    done = subprocess.run([TRIREME, "train", RECIPE, *TINY, *overrides, "--run-dir", run_dir],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, f"{overrides}: {done.returncode}: {done.stderr}"
+    return run_dir, done
+
+
+def metrics(run_dir, kind):
+    with open(os.path.join(run_dir, "metrics.jsonl"), encoding="utf-8") as lines:
+        return [entry for entry in map(json.loads, lines) if entry["kind"] == kind]
+
+
+def steps(*overrides):
+    return [entry["step"] for entry in metrics(train(*overrides)[0], "train")]
+
+
+def refused(*overrides, part):
+    _, done = train(*overrides, code=2)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and part in lines[0], f"{overrides}: {done.stderr}"
+
+
+def weights(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    start = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:start])
+    found = {}
+    for name, tensor in header.items():
+        if name != "__metadata__":
+            begin, end = tensor["data_offsets"]
+            found[name] = struct.unpack(f"<{(end - begin) // 4}f", data[start + begin:start + end])
+    return found
+
+
+def checkpoints(run_dir):
+    home = os.path.join(run_dir, "checkpoints")
+    names = sorted(os.listdir(home)) if os.path.isdir(home) else []
+    links = {name: int(os.readlink(os.path.join(home, name))[5:])
+             for name in names if name in ("last", "best")}
+    return [int(name[5:]) for name in names if name.startswith("step-")], links
+
+
+def check_length():
+    assert steps() == list(range(1, 9))
+    assert steps("trainer.max_epochs=1") == [1, 2, 3, 4]
+    assert steps("trainer.max_steps=6") == [1, 2, 3, 4, 5, 6]
+    assert steps("trainer.max_steps=600") == list(range(1, 9)), "max_epochs comes first"
+    assert steps("trainer.max_epochs=-1", "trainer.max_steps=9") == list(range(1, 10))
+    start = time.monotonic()
+    run_dir, _ = train("trainer.max_epochs=-1", "trainer.max_time=1")
+    assert 1 <= time.monotonic() - start < 20
+    assert metrics(run_dir, "end")[0]["status"] == "completed"
+    assert len(metrics(run_dir, "train")) > 8
+    refused("trainer.max_epochs=-1", part="no end")
+
+
+def check_limits():
+    run_dir, _ = train("trainer.limit_train_batches=2")
+    assert [e["epoch"] for e in metrics(run_dir, "train")] == [0, 0, 1, 1]
+    assert len(steps("trainer.limit_train_batches=0.75")) == 6
+    for limit, samples in ((1, 8), (2, 16), ("0.5", 12), ("1.0", 24), (7, 24)):
+        run_dir, _ = train(f"trainer.limit_val_batches={limit}")
+        assert [e["samples"] for e in metrics(run_dir, "val")] == [samples] * 2, limit
+    run_dir, _ = train("trainer.limit_val_batches=0")
+    assert not metrics(run_dir, "val")
+    run_dir, _ = train("trainer.val_check_interval=0.5")
+    assert [e["step"] for e in metrics(run_dir, "val")] == [2, 4, 6, 8]
+    run_dir, _ = train("trainer.val_check_interval=3")
+    assert [e["step"] for e in metrics(run_dir, "val")] == [3, 7]
+    run_dir, _ = train("trainer.check_val_every_n_epoch=2")
+    assert [e["step"] for e in metrics(run_dir, "val")] == [8]
+    run_dir, _ = train("trainer.num_sanity_val_steps=2")
+    assert [e["step"] for e in metrics(run_dir, "val")] == [4, 8]
+
+
+def check_trials():
+    run_dir, done = train("trainer.fast_dev_run=true")
+    assert not os.path.exists(run_dir) and "completed after 1 steps" in done.stderr, done.stderr
+    assert "(8 samples)" in done.stdout, done.stdout
+    run_dir, done = train("trainer.fast_dev_run=2")
+    assert not os.path.exists(run_dir) and "completed after 2 steps" in done.stderr, done.stderr
+    # One batch again and again: the evaluation is of that batch too, so an epoch's is the loss of
+    # the next step.
+    run_dir, _ = train("trainer.overfit_batches=1", "trainer.max_epochs=20")
+    trained, evaluated = metrics(run_dir, "train"), metrics(run_dir, "val")
+    assert len(trained) == 20 and trained[-1]["loss"] < 0.95 * trained[0]["loss"], trained[-1]
+    for before, after in zip(evaluated, trained[1:]):
+        assert before["samples"] == 16
+        assert math.isclose(before["loss"], after["loss"], rel_tol=1e-5), (before, after)
+
+
+def check_early_stopping():
+    still = ["optimizer.lr=0", "trainer.max_epochs=9", "trainer.early_stopping.monitor=val_loss"]
+    run_dir, done = train(*still, "trainer.early_stopping.patience=2")
+    assert len(metrics(run_dir, "val")) == 3 and "has not improved" in done.stderr, done.stderr
+    assert metrics(run_dir, "end")[0]["status"] == "completed"
+    _, done = train(*still, "trainer.early_stopping.patience=2", run_dir=run_dir)
+    assert "complete already" in done.stdout and "patience" in done.stdout, done.stdout
+    train(*still, "trainer.early_stopping.patience=4", run_dir=run_dir)
+    assert len(metrics(run_dir, "val")) == 5, "it goes on where the patience was raised"
+    learning = ["trainer.max_epochs=5", "trainer.overfit_batches=2",
+                "trainer.early_stopping.patience=1"]
+    for monitor, more, epochs in (("val_loss", [], 5), ("val_loss", ["min_delta=9"], 2),
+                                  ("val_loss", ["mode=max"], 2), ("train_loss", ["mode=min"], 5)):
+        run_dir, _ = train(*learning, "trainer.early_stopping.monitor=" + monitor,
+                           *(f"trainer.early_stopping.{key}" for key in more))
+        assert len(metrics(run_dir, "val")) == epochs, (monitor, more)
+    refused("trainer.early_stopping.monitor=val_los", part="val_loss, val_accuracy")
+    refused("trainer.early_stopping.monitor=val_loss", "trainer.limit_val_batches=0",
+            part="no evaluation")
+
+
+def check_checkpoints():
+    every = ["checkpoint.save_top_k=-1", "checkpoint.every_n_epochs=0"]
+    found, links = checkpoints(train(*every, "checkpoint.every_n_steps=3")[0])
+    assert found == [3, 6, 8] and links["last"] == 8, (found, links)
+    found, _ = checkpoints(train(*every, "checkpoint.every_n_steps=3",
+                                 "checkpoint.save_last=false")[0])
+    assert found == [3, 6], found
+    found, _ = checkpoints(train("checkpoint.save_top_k=-1", "trainer.max_epochs=5",
+                                 "checkpoint.every_n_epochs=2")[0])
+    assert found == [8, 16, 20], found
+    found, _ = checkpoints(train(*every, "checkpoint.save_last=false")[0])
+    assert found == [], found
+    found, _ = checkpoints(train(*every, "checkpoint.train_time_interval=0.3", "trainer.max_time=1",
+                                 "trainer.max_epochs=-1", "checkpoint.save_last=false")[0])
+    assert 1 <= len(found) <= 4, found
+    refused("checkpoint.monitor=accuracy", part="val_accuracy")
+
+
+def check_best():
+    for mode, pick in (("min", min), ("max", max)):
+        run_dir, _ = train("trainer.max_epochs=6", f"checkpoint.mode={mode}",
+                           "checkpoint.save_top_k=2")
+        evaluated = {e["step"]: e["loss"] for e in metrics(run_dir, "val")}
+        ranked = sorted(evaluated, key=evaluated.get, reverse=mode == "max")
+        found, links = checkpoints(run_dir)
+        assert links == {"best": ranked[0], "last": 24}, (links, evaluated)
+        # The one before the last stays, for the case that the last is damaged.
+        assert set(found) == {*ranked[:2], 20, 24}, (found, ranked, evaluated)
+        assert pick(evaluated.values()) == evaluated[ranked[0]]
+    run_dir, _ = train("checkpoint.save_top_k=1", "checkpoint.monitor=train_loss",
+                       "checkpoint.every_n_steps=1")
+    trained = {e["step"]: e["loss"] for e in metrics(run_dir, "train")}
+    assert checkpoints(run_dir)[1] == {"best": min(trained, key=trained.get), "last": 8}
+
+
+def check_schedules():
+    for schedule, wanted in RATES.items():
+        settings = [f"schedule.{word}" for word in schedule.split()]
+        found = [entry["lr"] for entry in metrics(train(*settings)[0], "train")]
+        assert len(found) == len(wanted) and all(
+            math.isclose(a, b, rel_tol=1e-7) for a, b in zip(found, wanted)), (schedule, found)
+    # A run that is interrupted has the same rates after it.
+    whole = ["schedule.name=cosine", "schedule.every=step", "schedule.T_max=8"]
+    run_dir, _ = train(*whole, "trainer.max_steps=3")
+    train(*whole, run_dir=run_dir)
+    found = [entry["lr"] for entry in metrics(run_dir, "train")]
+    wanted = [entry["lr"] for entry in metrics(train(*whole)[0], "train")]
+    assert found == wanted, (found, wanted)
+
+
+def check_clipping():
+    """The first update of SGD is lr times the gradient, whose norm is the clip value at most."""
+    start = os.path.join(folder, "start")
+    init = [TRIREME, "checkpoint", "init", RECIPE, "--out", start]
+    subprocess.run(init, check=True, capture_output=True)
+    before = weights(start)
+    norms = []
+    for clip in (0, 0.01, 1e6):
+        run_dir, _ = train("trainer.max_steps=1", f"trainer.gradient_clip_val={clip}")
+        after = weights(os.path.join(run_dir, "checkpoints", "last", "model.safetensors"))
+        assert after.keys() == before.keys()
+        norms.append(math.sqrt(sum((a - b) ** 2 for name in before
+                                   for a, b in zip(after[name], before[name]))) / 0.2)
+    assert norms[0] == norms[2] > 0.1, norms
+    assert math.isclose(norms[1], 0.01, rel_tol=1e-3), norms
+
+
+def check_accumulation():
+    """Passes of 4 samples that accumulate to 16: the losses of one pass of 16."""
+    whole, parts = train()[0], train("batch.micro=4")[0]
+    for a, b in zip(metrics(whole, "train"), metrics(parts, "train")):
+        assert math.isclose(a["loss"], b["loss"], rel_tol=1e-5), (a, b)
+
+
+def check_refused():
+    """What has no effect here is not taken in silence."""
+    refused("trainer.accumulate_grad_batches=2", part="batch.micro")
+    refused("trainer.deterministic=true", part="not in this version")
+    refused("trainer.detect_anomaly=true", part="not in this version")
+    refused("trainer.precision=16-mixed", part="not in this version")
+    refused("trainer.limit_train_batches=0", part="limit_train_batches")
+    refused("trainer.gradient_clip_val=-1", part="gradient_clip_val")
+    refused("model.name=mnist-convnet", "trainer.sync_batchnorm=true", "batch.micro=4",
+            part="exclude each other")
+    train("model.name=mnist-convnet", "trainer.sync_batchnorm=true", "trainer.max_steps=1")
+
+
+def main():
+    global folder
+    os.environ["OMP_NUM_THREADS"] = "1"
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
+        for check in (check_length, check_limits, check_trials, check_early_stopping,
+                      check_checkpoints, check_best, check_schedules, check_clipping,
+                      check_accumulation, check_refused):
+            start = time.monotonic()
+            try:
+                check()
+                print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+            except AssertionError as wrong:
+                failed += 1
+                line = wrong.__traceback__
+                while line.tb_next:
+                    line = line.tb_next
+                print(f"{check.__name__}: line {line.tb_lineno}: {wrong}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
