@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""A run that was interrupted and goes on is the run that was not: the same losses to the last bit.
+
+Signals and kills at random moments in mid-epoch, on one rank and on two; with other ranks within
+1e-5. What a resume has to refuse, and what a completed run says.
+
+usage: test_resume.py BUILD_FOLDER
+"""
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import (SYNTHETIC, TRIREME, check_close, check_same, entries, finish,  # noqa: E402
+                  last, losses, on_ranks, run, start, timed, train, wait_for)
+
+# Three epochs of seven steps, the last of them a tail; evaluation at each epoch's end.
+LAST = 21
+COMMON = [*SYNTHETIC, "data.samples=200", "data.test_samples=40", "batch.global=32",
+          "trainer.max_epochs=3", "schedule.name=step", "schedule.gamma=0.7",
+          "schedule.every=epoch"]
+RUNS = {
+    "dropout and adadelta": ("mnist-cnn", ["model.dropout=0.3", "batch.eval=40"]),
+    "batch norm, accumulation and adam": (
+        "mnist-convnet", ["batch.micro=8", "optimizer.name=adam", "optimizer.lr=1e-3",
+                          "trainer.gradient_clip_val=0.5", "checkpoint.every_n_steps=4"]),
+    "momentum": ("mlp-jax", ["optimizer.momentum=0.9", "optimizer.nesterov=true",
+                             "checkpoint.every_n_steps=2"]),
+}
+
+
+def check_end(got, whole, what):
+    """Every loss, the evaluations and every bit of weights and optimizer states."""
+    assert sorted(losses(whole)) == list(range(1, LAST + 1)), sorted(losses(whole))
+    check_same(losses(got), losses(whole), what)
+    check_same(losses(got, "val"), losses(whole, "val"), f"{what}, val")
+    run([TRIREME, "checkpoint", "diff", last(got), last(whole)])
+
+
+def interrupt(words, place, number, step, to_launcher=True):
+    """Starts the run and sends the signal once that step is logged. Its exit code; None: too late."""
+    child = start(words)
+    seen = wait_for(lambda: max(losses(place), default=0) >= step, f"step {step}", child=child)
+    if seen:
+        time.sleep(random.random() * 0.03)
+        child.send_signal(number)
+    err, code = finish(child)[1:]
+    if code == 0:
+        return None
+    if number != signal.SIGKILL:
+        assert code == 75, f"signal {number} at step {step}: exit code {code}: {err}"
+        assert "checkpoint" in err, err
+        assert os.path.exists(last(place)), "75 without a checkpoint"
+    else:
+        assert code == -signal.SIGKILL, f"exit code {code}: {err}"
+    return code
+
+
+def check_interruptions(folder, name, ranks):
+    recipe, more = RUNS[name]
+    words = [*COMMON, *more]
+    whole, cut = (os.path.join(folder, f"{recipe}-{ranks}-{kind}") for kind in ("whole", "cut"))
+    run(on_ranks(ranks, train(recipe, whole, *words)))
+    command = on_ranks(ranks, train(recipe, cut, *words))
+    numbers = [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1, signal.SIGINT]
+    if ranks > 1:  # of a launcher: its workers end with it, tests/fault has that
+        numbers.remove(signal.SIGKILL)
+    interrupted, steps = 0, sorted(random.sample(range(1, LAST - 3), len(numbers)))
+    for number, step in zip(numbers, steps):
+        interrupted += interrupt(command, cut, number, step) is not None
+    assert interrupted >= 2, f"{name}: only {interrupted} interruptions at {steps}"
+    run(command)
+    check_end(cut, whole, f"{name}, {ranks} ranks, interrupted at {steps}")
+
+
+def check_all_interruptions(folder):
+    for name in RUNS:
+        timed(check_interruptions, folder, name, 1)
+    timed(check_interruptions, folder, "batch norm, accumulation and adam", 2)
+
+
+def check_kills(folder):
+    """Killed again and again; what was not saved is computed again, the same."""
+    recipe, more = RUNS["momentum"]
+    words = [*COMMON, *more]
+    whole, cut = (os.path.join(folder, kind) for kind in ("kills-whole", "kills-cut"))
+    run(train(recipe, whole, *words))
+    kills = 0
+    for step in (1, 2, 5, 7, 8, 13, 14, 18):
+        kills += interrupt(train(recipe, cut, *words), cut, signal.SIGKILL, step) is not None
+    assert kills >= 4, f"only {kills} kills"
+    run(train(recipe, cut, *words))
+    check_end(cut, whole, "killed eight times")
+    run([TRIREME, "checkpoint", "verify", cut])
+
+
+def check_other_ranks(folder):
+    """Each part on another number of ranks."""
+    for recipe, more in (("mnist-convnet", ["batch.micro=8"]),
+                         ("mnist-cnn", ["optimizer.name=sgd", "optimizer.lr=0.01"])):
+        words = [*COMMON, *more, "checkpoint.every_n_steps=5"]
+        whole, moved = (os.path.join(folder, f"{recipe}-{kind}") for kind in ("alone", "moved"))
+        run(train(recipe, whole, *words))
+        for ranks, until in ((2, 5), (1, 10), (3, LAST)):
+            run(on_ranks(ranks, train(recipe, moved, *words, f"trainer.max_steps={until}")))
+        worst = check_close(losses(moved), losses(whole), 1e-5, f"{recipe} on 2, 1 and 3 ranks")
+        check_close(losses(moved, "val"), losses(whole, "val"), 1e-5, f"{recipe}, val")
+        print(f"  {recipe} on 2, 1 and 3 ranks in turn: worst {worst:.1e}", flush=True)
+
+
+def check_completed(folder):
+    recipe, words = "mlp-jax", COMMON
+    short, whole = (os.path.join(folder, kind) for kind in ("short", "at-once"))
+    run(train(recipe, short, *words, "trainer.max_epochs=1"))
+    before = sorted(os.walk(short))
+    with open(os.path.join(short, "metrics.jsonl"), encoding="utf-8") as file:
+        text = file.read()
+    done = run(train(recipe, short, *words, "trainer.max_epochs=1"))
+    assert "complete" in done.stdout, done.stdout
+    assert sorted(os.walk(short)) == before, "a completed run changed its folder"
+    with open(os.path.join(short, "metrics.jsonl"), encoding="utf-8") as file:
+        assert file.read() == text, "a completed run wrote metrics"
+    run(train(recipe, short, *words))  # three epochs
+    run(train(recipe, whole, *words))
+    check_end(short, whole, "max_epochs raised")
+    assert [e["status"] for e in entries(short, "end")] == ["completed", "completed"]
+    # Without its metrics, which a resume does not need.
+    os.remove(os.path.join(short, "metrics.jsonl"))
+    run(train(recipe, short, *words, "trainer.max_epochs=4"))
+    assert min(losses(short)) == LAST + 1, sorted(losses(short))
+
+
+def check_other_recipe(folder):
+    """What defines the run may not change; how it is shown, how long it lasts, may."""
+    recipe, words, place = "mlp-jax", [*COMMON, "trainer.max_epochs=1"], os.path.join(folder, "own")
+    run(train(recipe, place, *words))
+    before = {path: os.stat(path).st_mtime_ns for path, _, _ in os.walk(place)}
+    for more, keys in ((["optimizer.lr=0.5"], ["optimizer.lr"]), (["seed=9"], ["seed"]),
+                       (["batch.global=16", "seed=9"], ["batch.global", "seed"]),
+                       (["data.samples=300"], ["data.samples"]),
+                       (["optimizer.name=adam"], ["optimizer.name"]),
+                       (["trainer.gradient_clip_val=1"], ["trainer.gradient_clip_val"]),
+                       (["model.name=autoencoder"], ["model.name"])):
+        for resume in ([], ["--resume", last(place)]):
+            done = run(train(recipe, place, *words, *more, *resume), 2)
+            lines = done.stderr.splitlines()
+            assert len(lines) == 1 and all(key in lines[0] for key in keys), f"{more}: {lines}"
+    done = run(train(recipe, place, *words, "--resume", "never"), 2)
+    assert len(done.stderr.splitlines()) == 1 and place in done.stderr, done.stderr
+    assert {path: os.stat(path).st_mtime_ns for path, _, _ in os.walk(place)} == before
+    run(train(recipe, place, *words, "trainer.log_every_n_steps=3", "data.workers=2",
+              "trainer.max_epochs=2"))
+
+
+def main():
+    seed = int(os.environ.get("TRIREME_TEST_SEED", random.randrange(1 << 30)))
+    print(f"TRIREME_TEST_SEED={seed}")
+    random.seed(seed)
+    with tempfile.TemporaryDirectory(prefix="trireme-resume-") as folder:
+        for check in (check_other_recipe, check_completed, check_other_ranks, check_kills,
+                      check_all_interruptions):
+            timed(check, folder)
+
+
+if __name__ == "__main__":
+    main()
