@@ -96,17 +96,16 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         if (s->identity.size > 1 && warm >= 4) break; // ranks warm up for the same number of steps
     }
     bool end = false;
-    while (!end && out->chunks < MAX_CHUNKS) {
+    while (!end) {
         double machine, own, machine_after, own_after, took;
         int64_t samples = 0;
         cpu_seconds(&machine, &own);
         double before = tri_os_seconds();
-        for (int64_t i = 0; i == 0 || (double)i * per < CHUNK_S; i++) {
+        // All ranks hear of the end in the same step, and none goes on to the end of its own chunk.
+        for (int64_t i = 0; !end && (i == 0 || (double)i * per < CHUNK_S); i++) {
             double now = tri_os_seconds();
             bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;
-            bool all;
-            TRI_TRY(run_step(run, over || now - started > 3 * seconds + 10, &all));
-            end = end || all;
+            TRI_TRY(run_step(run, over || now - started > 3 * seconds + 10, &end));
             samples += s->recipe->batch.global;
             if (s->identity.size > 1 && (i + 1) * 16 > 256) break;
         }
@@ -115,7 +114,7 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         double others = (machine_after - machine) - (own_after - own);
         if (s->identity.size == 1 && others > 0.08 * took + 0.02)
             out->rejected++;
-        else
+        else if (out->chunks < MAX_CHUNKS)
             rates[out->chunks++] = (double)samples / took;
     }
     if (out->chunks == 0) return TRI_FAIL(TRI_TIMEOUT, "bench train: the machine was never quiet");
