@@ -55,6 +55,27 @@ static const struct {
             {"cosine", cosine},
             {"onecycle", onecycle}};
 
+tri_status tri_rate_check(const tri_rate *rate) {
+    const tri_schedule_options *o = rate->schedule;
+    const struct {
+        const char *name, *key;
+        int64_t length;
+    } reaching[] = {{"linear", "total_iters", o->total_iters},
+                    {"cosine", "T_max", o->T_max},
+                    {"onecycle", "total_steps", o->total_steps}};
+    if (rate->total_updates > 0) return TRI_OK;
+    if (o->warmup_steps.is_fraction && o->warmup_steps.value > 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "schedule.warmup_steps: a fraction of a run without end; "
+                                       "set trainer.max_epochs or max_steps, or a whole number");
+    for (size_t i = 0; i < sizeof reaching / sizeof *reaching; i++)
+        if (!strcmp(o->name, reaching[i].name) && reaching[i].length == 0)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "schedule.name: %s reaches to the end of the run, but this one has "
+                            "none; set trainer.max_epochs or max_steps, or schedule.%s",
+                            o->name, reaching[i].key);
+    return TRI_OK;
+}
+
 double tri_rate_at(const tri_rate *rate, int64_t update) {
     const tri_schedule_options *o = rate->schedule;
     int64_t warmup = (int64_t)o->warmup_steps.value;

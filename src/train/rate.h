@@ -2,6 +2,7 @@
 #ifndef TRIREME_TRAIN_RATE_H
 #define TRIREME_TRAIN_RATE_H
 
+#include "base/status.h"
 #include "recipe/trainer.h"
 
 typedef struct tri_rate {
@@ -11,6 +12,8 @@ typedef struct tri_rate {
     int64_t total_updates; // of the whole run; 0: open end
 } tri_rate;
 
+// TRI_BAD_INPUT when the schedule reaches to the end of a run that has none.
+tri_status tri_rate_check(const tri_rate *rate);
 // The learning rate of update `update`, counted from 0.
 double tri_rate_at(const tri_rate *rate, int64_t update);
 
