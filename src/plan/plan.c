@@ -2,6 +2,8 @@
 
 #include "data/sampler.h"
 
+#include <string.h>
+
 // The program of that size and mode, made at its first use.
 static tri_status find_program(tri_plan *plan, tri_device *device, const tri_plan_request *request,
                                int64_t batch, bool training, tri_program **out) {
@@ -19,11 +21,21 @@ static tri_status find_program(tri_plan *plan, tri_device *device, const tri_pla
     return TRI_OK;
 }
 
-// A parameter has one home order in all programs.
-static tri_status check_homes(const tri_graph *a, const tri_graph *b) {
-    if (a->parameter_count != b->parameter_count || a->block_count != b->block_count)
-        return TRI_FAIL(TRI_BAD_INPUT, "the model has other parameters for another batch size or "
-                                       "in evaluation: its build function must not do that");
+// All programs share one place for each parameter and one sum for each metric.
+static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
+    bool alike = a->parameter_count == b->parameter_count && a->block_count == b->block_count &&
+                 a->metric_count == b->metric_count;
+    for (int i = 0; alike && i < a->parameter_count; i++) {
+        const tri_parameter_info *p = &a->parameters[i], *q = &b->parameters[i];
+        alike = !strcmp(p->name, q->name) && p->role == q->role && p->block == q->block &&
+                tri_shape_equal(&p->shape, &q->shape);
+    }
+    for (int i = 0; alike && i < a->metric_count; i++)
+        alike = !strcmp(a->metrics[i].name, b->metrics[i].name);
+    if (!alike)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "the model has other blocks, parameters or metrics for another batch size "
+                        "or in evaluation: its build function must not do that");
     for (int i = 0; i < a->parameter_count; i++)
         TRI_ASSERT(tri_layout_equal(&a->parameters[i].layout, &b->parameters[i].layout) ||
                    !b->parameters[i].layout_chosen);
@@ -130,7 +142,7 @@ static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_r
             TRI_TRY(plan_step(plan, device, request, (tri_step_shape)i, &accumulates));
     if (!plan->graph) return TRI_FAIL(TRI_BAD_INPUT, "there is no step to plan");
     for (int i = 1; i < plan->program_count; i++)
-        TRI_TRY(check_homes(plan->graph, plan->programs[i]->graph));
+        TRI_TRY(check_alike(plan->graph, plan->programs[i]->graph));
     TRI_TRY(check_batch_norm(plan, request));
     plan->flat = tri_flat_make(plan->arena, plan->graph);
     size_memory(plan, request, accumulates);
