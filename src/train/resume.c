@@ -49,10 +49,8 @@ static tri_status restore(train_loop *loop, const char *path) {
                                 stateless ? NULL : &loop->optimizer.sink, &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
     // An epoch's last step and the next one's first are the same place.
-    while (loop->progress.step_in_epoch >= loop->steps_per_epoch) {
-        loop->progress.step_in_epoch -= loop->steps_per_epoch;
-        loop->progress.epoch++;
-    }
+    loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
+    loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;
     return TRI_OK;
 }

@@ -1,4 +1,5 @@
 #include "base/os.h"
+#include "checkpoint/agree.h"
 #include "train/loop.h"
 #include "train/signals.h"
 
@@ -19,7 +20,6 @@ static int64_t total_steps(const train_loop *loop) {
 }
 
 static tri_status open_run_folder(train_loop *loop) {
-    if (!loop->saves || loop->session->identity.rank != 0) return TRI_OK;
     const char *dir = loop->request->run_dir;
     char path[PATH_MAX];
     TRI_TRY(tri_os_make_folders(dir));
@@ -182,7 +182,11 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     loop->stop = loop_has_waited(loop);
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
     if (!out->was_complete) {
-        TRI_TRY(open_run_folder(loop));
+        if (loop->saves) {
+            bool leads = loop->session->identity.rank == 0;
+            tri_status opened = leads ? open_run_folder(loop) : TRI_OK;
+            TRI_TRY(checkpoint_agree(loop->session->comm, opened));
+        }
         open_observer(loop);
         loop->started_s = loop->saved_s = tri_os_seconds();
         loop->started_samples = loop->progress.samples;
