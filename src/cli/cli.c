@@ -118,7 +118,8 @@ int cli_fail(tri_status status) {
     snprintf(line, sizeof line, "%s", tri_error_message());
     tri_identity identity;
     bool is_known = tri_identity_read((const char *(*)(const char *))getenv, &identity) == TRI_OK;
-    bool same_for_all = tri_status_exit_code(status) == 2 || status == TRI_STOPPED;
+    bool same_for_all =
+        tri_status_exit_code(status) == 2 || status == TRI_STOPPED || status == TRI_NOT_FINITE;
     if (!is_known || identity.rank == 0 || !same_for_all) tri_log(TRI_LOG_ERROR, "%s", line);
     if (status != TRI_STOPPED) {
         (void)TRI_FAIL(status, "%s", line);
