@@ -123,6 +123,15 @@ static void write_bar(const progress *p, double part, int cells, char *text, siz
     if (p->has_colour) snprintf(text + used, size - used, "\x1b[0m");
 }
 
+// How much of the text fits in so many columns without half a number at the end. Two spaces begin a
+// field.
+static int whole_fields(const char *text, int columns) {
+    if (columns <= 0) return 0;
+    for (int i = columns; i > 0; i--)
+        if (text[i] == ' ' && text[i + 1] == ' ') return i;
+    return columns;
+}
+
 static void draw(progress *p, const tri_train_event *e) {
     double now = tri_os_seconds();
     bool is_last = e->step == p->info.total_steps;
@@ -140,7 +149,7 @@ static void draw(progress *p, const tri_train_event *e) {
     if (p->info.total_steps > 0) part = (double)e->step / (double)p->info.total_steps;
     int cells = columns - size < BAR_CELLS ? columns - size : BAR_CELLS;
     if (cells >= LEAST_BAR_CELLS) write_bar(p, part, cells, bar, sizeof bar);
-    if (!bar[0] && size > columns) size = columns > 0 ? columns : 0;
+    if (!bar[0] && size > columns) size = whole_fields(text, columns);
     int length = snprintf(line, sizeof line, "\r\x1b[K%s%.*s", bar, size, text);
     put(line, (size_t)length);
     atomic_store(&p->is_drawn, true);

@@ -252,11 +252,29 @@ static void redraws_on_a_terminal(void **state) {
 
 // A line wider than the screen would wrap, and a redraw would leave its first part behind.
 static void fits_a_narrow_terminal(void **state) {
-    char *text = stderr_of(short_run, 30);
-    const char *drawn = strstr(text, "\r\x1b[K  epoch 1/2");
-    assert_non_null(drawn);
-    assert_int_equal(strcspn(drawn + 4, "\r"), 29);
-    free(text);
+    static const struct {
+        int columns;
+        const char *line; // as many whole fields as fit
+    } screens[] = {{80, "  epoch 1/2  step 1/20  loss 1.0000  64 samples/s  eta 00:19"},
+                   {50, "  epoch 1/2  step 1/20  loss 1.0000  64 samples/s"},
+                   {40, "  epoch 1/2  step 1/20  loss 1.0000"},
+                   {30, "  epoch 1/2  step 1/20"},
+                   {8, "  epoch"}};
+    setenv("NO_COLOR", "1", 1);
+    setenv("LC_ALL", "C", 1);
+    for (int i = 0; i < 5; i++) {
+        char *text = stderr_of(short_run, screens[i].columns);
+        const char *drawn = strstr(text, "\r\x1b[K");
+        assert_non_null(drawn);
+        size_t size = strcspn(drawn + 4, "\r");
+        assert_true(size < (size_t)screens[i].columns);
+        const char *begin = drawn + 4 + strspn(drawn + 4, "#.");
+        size -= (size_t)(begin - drawn - 4);
+        assert_int_equal(size, strlen(screens[i].line));
+        assert_memory_equal(begin, screens[i].line, size);
+        free(text);
+    }
+    unsetenv("NO_COLOR");
 }
 
 static void full_disk_run(void) {
