@@ -42,7 +42,7 @@ def check_end(got, whole, what):
 
 
 def interrupt(words, place, number, step, to_launcher=True):
-    """Starts the run and sends the signal once that step is logged. Its exit code; None: too late."""
+    """Starts the run and sends the signal once that step is logged. Its exit code; None: late."""
     child = start(words)
     seen = wait_for(lambda: max(losses(place), default=0) >= step, f"step {step}", child=child)
     if seen:
