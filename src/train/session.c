@@ -56,6 +56,9 @@ static tri_status open_data(tri_session *s, const tri_session_request *r) {
         s->fields[i] = (tri_field){f->name, f->dtype, f->shape};
     }
     if (!s->train_data || !s->test_data) return TRI_OK;
+    if (tri_dataset_field_count(s->test_data) != s->field_count)
+        return TRI_FAIL(TRI_BAD_INPUT, "data: training samples have %d fields, test samples %d",
+                        s->field_count, tri_dataset_field_count(s->test_data));
     for (int i = 0; i < s->field_count; i++) {
         const tri_data_field *f = tri_dataset_field(s->test_data, i);
         char a[128], b[128];
