@@ -33,9 +33,9 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
     TRI_TRY(tri_session_make_mesh(r, v->ranks, &mesh));
     int64_t replicas = tri_mesh_replicas(&mesh);
     TRI_TRY(tri_sampler_check_step(r->batch.global, r->batch.micro, replicas));
-    tri_sampler pass; // one evaluation pass on every replica
-    TRI_TRY(
-        tri_sampler_make_evaluation(1, r->batch.eval, r->batch.global, r->batch.micro, 1, &pass));
+    tri_sampler pass; // of evaluation, as long as any data would make it, on every replica
+    TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, r->batch.eval, r->batch.global, r->batch.micro,
+                                        1, &pass));
     int64_t eval = pass.options.micro;
     TRI_TRY(tri_session_open_device(&cli_backends, device, 0, &v->device));
     tri_plan_request request = {
