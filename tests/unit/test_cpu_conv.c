@@ -156,5 +156,11 @@ int main(void) {
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_linear),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest plain[] = {
+        cmocka_unit_test(test_random_convolutions),
+        cmocka_unit_test(test_linear),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    setenv("TRIREME_CPU_ISA", "base", 1); // everything plain
+    return failed + cmocka_run_group_tests(plain, NULL, NULL);
 }

@@ -2,6 +2,10 @@
 // against `ref`.
 #include "compare_kernels.h"
 
+static bool is_avx512(void) {
+    return !strcmp(getenv("TRIREME_CPU_ISA"), "avx512") && __builtin_cpu_supports("avx512bw");
+}
+
 // A value in [N, C, H, W] in blocks of 16 channels.
 static void make_blocked(compare_case *c, tri_value value) {
     c->graph->values[value.id].layout =
@@ -33,7 +37,7 @@ static void compare_pool(tri_shape x, int64_t kernel, int64_t stride, int64_t pa
         c.graph->ahead_count = 1;
         void *in_data[] = {NULL, position};
         compare_last_node(&c, in_data, 1);
-        if (x.dims[1] % 16 == 0 && __builtin_cpu_supports("avx512bw")) {
+        if (x.dims[1] % 16 == 0 && is_avx512()) {
             assert_string_equal(c.kernel, "avx512-blocked");
             assert_int_equal(tri_layout_is_plain(&c.out_layout[0]), !blocked);
         }
@@ -333,5 +337,12 @@ int main(void) {
         cmocka_unit_test(test_mse_loss_grad), cmocka_unit_test(test_updates),
         cmocka_unit_test(test_reorders),      cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = 0;
+    static const char *const levels[] = {"avx512", "avx2", "base"};
+    for (int i = 0; i < 3; i++) {
+        setenv("TRIREME_CPU_ISA", levels[i], 1);
+        printf("TRIREME_CPU_ISA=%s\n", levels[i]);
+        failed += cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    return failed;
 }

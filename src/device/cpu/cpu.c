@@ -42,8 +42,12 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
     // oneDNN leaves out the parts of threads that OMP_THREAD_LIMIT keeps from starting.
     if (device->head.threads > omp_get_thread_limit())
         device->head.threads = omp_get_thread_limit();
+    const char *most = getenv("TRIREME_CPU_ISA"); // for a cluster of unlike CPUs, and for tests
+    device->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     device->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (most && strcmp(most, "avx512") != 0) device->avx512 = false;
+    if (most && !strcmp(most, "base")) device->avx2 = false;
     cpu_use_threads(device);
     dnnl_status_t status = dnnl_engine_create(&device->engine, dnnl_cpu, 0);
     if (status == dnnl_success)
@@ -85,7 +89,6 @@ typedef struct flat_job {
     const float *from;
     int64_t count;
     double *sums;
-    bool avx512;
 } flat_job;
 
 static void zero_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -98,20 +101,21 @@ static void cpu_zero(tri_device *device, void *memory, size_t size_bytes) {
     cpu_parallel(cpu_of(device), (int64_t)size_bytes, CPU_FLAT_GRAIN * 4, zero_range, &job);
 }
 
-static void add_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY add_body(void *context, int64_t begin, int64_t end) {
     flat_job *job = context;
     float *restrict to = job->to;
     const float *restrict from = job->from;
     for (int64_t i = begin; i < end; i++) to[i] += from[i];
 }
+CPU_RANGES(add)
 
 static void cpu_add(tri_device *device, float *to, const float *from, int64_t count) {
     flat_job job = {.to = to, .from = from};
-    cpu_parallel(cpu_of(device), count, CPU_FLAT_GRAIN, add_range, &job);
+    cpu_parallel(cpu_of(device), count, CPU_FLAT_GRAIN, add_range(cpu_of(device)), &job);
 }
 
 // Partial sums in a fixed order, so that the bits do not depend on who computes the chunk.
-static CPU_AVX512 double chunk_sum_avx512(const float *values, int64_t count) {
+static inline __attribute__((always_inline)) double chunk_sum(const float *values, int64_t count) {
     enum { LANES = 32 };
     double lane[LANES] = {0};
     int64_t i = 0;
@@ -123,26 +127,15 @@ static CPU_AVX512 double chunk_sum_avx512(const float *values, int64_t count) {
     return sum;
 }
 
-static double chunk_sum(const float *values, int64_t count) {
-    double lane[8] = {0};
-    int64_t i = 0;
-    for (; i + 8 <= count; i += 8)
-        for (int k = 0; k < 8; k++) lane[k] += (double)values[i + k] * (double)values[i + k];
-    for (; i < count; i++) lane[0] += (double)values[i] * (double)values[i];
-    double sum = 0;
-    for (int k = 0; k < 8; k++) sum += lane[k];
-    return sum;
-}
-
-static void square_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY square_body(void *context, int64_t begin, int64_t end) {
     flat_job *job = context;
     for (int64_t c = begin; c < end; c++) {
         int64_t first = c * CPU_SUM_CHUNK, left = job->count - first;
         if (left > CPU_SUM_CHUNK) left = CPU_SUM_CHUNK;
-        job->sums[c] = job->avx512 ? chunk_sum_avx512(job->from + first, left)
-                                   : chunk_sum(job->from + first, left);
+        job->sums[c] = chunk_sum(job->from + first, left);
     }
 }
+CPU_RANGES(square)
 
 static double cpu_sum_of_squares(tri_device *device, const float *values, int64_t count) {
     enum { ROUND = 256 }; // chunks at a time, their sums on the stack
@@ -150,9 +143,8 @@ static double cpu_sum_of_squares(tri_device *device, const float *values, int64_
     for (int64_t first = 0; first < count; first += (int64_t)ROUND * CPU_SUM_CHUNK) {
         int64_t left = count - first, chunks = (left + CPU_SUM_CHUNK - 1) / CPU_SUM_CHUNK;
         if (chunks > ROUND) chunks = ROUND;
-        flat_job job = {
-            .from = values + first, .count = left, .sums = sums, .avx512 = cpu_of(device)->avx512};
-        cpu_parallel(cpu_of(device), chunks, 2, square_range, &job);
+        flat_job job = {.from = values + first, .count = left, .sums = sums};
+        cpu_parallel(cpu_of(device), chunks, 2, square_range(cpu_of(device)), &job);
         for (int64_t c = 0; c < chunks; c++) total += sums[c];
     }
     return total;

@@ -17,24 +17,25 @@ typedef struct elementwise_job {
     float slope;
 } elementwise_job;
 
-static CPU_AVX512 void relu_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY relu_body(void *context, int64_t begin, int64_t end) {
     const elementwise_job *job = context;
     const float *x = job->a;
     float *y = job->out;
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) y[i] = x[i] <= 0 ? 0 : x[i]; // NaN stays
 }
+CPU_RANGES(relu)
 
-static CPU_AVX512 void leaky_relu_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY leaky_relu_body(void *context, int64_t begin, int64_t end) {
     const elementwise_job *job = context;
     const float *x = job->a, slope = job->slope;
     float *y = job->out;
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) y[i] = x[i] > 0 ? x[i] : x[i] * slope;
 }
+CPU_RANGES(leaky_relu)
 
-static CPU_AVX512 void activation_grad_range(void *context, int64_t begin, int64_t end,
-                                             int thread) {
+CPU_BODY activation_grad_body(void *context, int64_t begin, int64_t end) {
     const elementwise_job *job = context;
     const float *y = job->a, *dy = job->b, slope = job->slope;
     float *dx = job->out;
@@ -46,18 +47,20 @@ static CPU_AVX512 void activation_grad_range(void *context, int64_t begin, int64
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) dx[i] = y[i] > 0 ? dy[i] : dy[i] * slope;
 }
+CPU_RANGES(activation_grad)
 
-static CPU_AVX512 void add_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY add_body(void *context, int64_t begin, int64_t end) {
     const elementwise_job *job = context;
     const float *a = job->a, *b = job->b;
     float *out = job->out;
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) out[i] = a[i] + b[i];
 }
+CPU_RANGES(add)
 
 void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64_t count) {
     elementwise_job job = {.a = values, .out = values, .slope = (float)slope};
-    cpu_parallel(device, count, ELEMENTWISE_GRAIN, leaky_relu_range, &job);
+    cpu_parallel(device, count, ELEMENTWISE_GRAIN, leaky_relu_range(device), &job);
 }
 
 static tri_status elementwise_prepare(tri_device *device, const tri_graph *graph,
@@ -78,11 +81,11 @@ static tri_status elementwise_prepare(tri_device *device, const tri_graph *graph
 }
 
 static void elementwise_run(const tri_kernel *kernel, const tri_kernel_args *args, int inputs,
-                            cpu_range range) {
+                            cpu_range (*range)(const cpu_device *device)) {
     const elementwise_state *state = kernel->state;
     elementwise_job job = {.a = args->in[0], .out = args->out[0], .slope = state->slope};
     if (inputs > 1) job.b = args->in[1];
-    cpu_parallel(state->device, state->count, ELEMENTWISE_GRAIN, range, &job);
+    cpu_parallel(state->device, state->count, ELEMENTWISE_GRAIN, range(state->device), &job);
 }
 
 static void elementwise_release(tri_kernel *kernel) { free(kernel->state); }
@@ -90,7 +93,7 @@ static void elementwise_release(tri_kernel *kernel) { free(kernel->state); }
 static bool activation_grad_supports(const tri_device *device, const tri_graph *graph,
                                      const tri_node *node) {
     const tri_activation_grad_attr *attr = node->attr;
-    return cpu_has_avx512_f32(device, graph, node) && attr->activation != TRI_ACTIVATION_NONE;
+    return cpu_is_f32(device, graph, node) && attr->activation != TRI_ACTIVATION_NONE;
 }
 
 #define ELEMENTWISE_KERNEL(opname, inputs, supports_function)                                      \
@@ -100,14 +103,14 @@ static bool activation_grad_supports(const tri_device *device, const tri_graph *
     }                                                                                              \
     const tri_kernel_def cpu_##opname##_flat = {                                                   \
         .op = &tri_op_##opname,                                                                    \
-        .name = "avx512-flat",                                                                     \
+        .name = "flat",                                                                            \
         .supports = supports_function,                                                             \
         .layouts = cpu_layouts_of_first,                                                           \
         .prepare = elementwise_prepare,                                                            \
         .run = opname##_run,                                                                       \
         .release = elementwise_release,                                                            \
     };
-ELEMENTWISE_KERNEL(relu, 1, cpu_has_avx512_f32)
-ELEMENTWISE_KERNEL(leaky_relu, 1, cpu_has_avx512_f32)
+ELEMENTWISE_KERNEL(relu, 1, cpu_is_f32)
+ELEMENTWISE_KERNEL(leaky_relu, 1, cpu_is_f32)
 ELEMENTWISE_KERNEL(activation_grad, 2, activation_grad_supports)
-ELEMENTWISE_KERNEL(add, 2, cpu_has_avx512_f32)
+ELEMENTWISE_KERNEL(add, 2, cpu_is_f32)

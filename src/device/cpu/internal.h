@@ -12,6 +12,7 @@ typedef struct cpu_device {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     bool avx512; // F, BW, DQ and VL
+    bool avx2;   // and FMA
 } cpu_device;
 
 static inline const cpu_device *cpu_of(const tri_device *device) {
@@ -85,8 +86,28 @@ void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_ra
         target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2,prefer-vector-width=512")))
 #endif
 
-// Leaky ReLU in place (device with avx512).
+// Leaky ReLU in place.
 void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64_t count);
+
+// From `static inline void NAME_body(void *context, int64_t begin, int64_t end)`, a plain loop, the
+// function NAME_range(device): that loop for the widest vectors the device has.
+#define CPU_BODY static inline __attribute__((always_inline)) void
+#define CPU_RANGES(name)                                                                           \
+    static CPU_AVX512 void name##_avx512(void *context, int64_t begin, int64_t end, int thread) {  \
+        name##_body(context, begin, end);                                                          \
+    }                                                                                              \
+    static __attribute__((target("avx2,fma"))) void name##_avx2(void *context, int64_t begin,      \
+                                                                int64_t end, int thread) {         \
+        name##_body(context, begin, end);                                                          \
+    }                                                                                              \
+    static void name##_base(void *context, int64_t begin, int64_t end, int thread) {               \
+        name##_body(context, begin, end);                                                          \
+    }                                                                                              \
+    static cpu_range name##_range(const cpu_device *device) {                                      \
+        if (device->avx512) return name##_avx512;                                                  \
+        return device->avx2 ? name##_avx2 : name##_base;                                           \
+    }
+bool cpu_is_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);
 
 // What every `supports` of an own kernel asks first.
 bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);

@@ -22,7 +22,8 @@ typedef struct loss_job {
     double *sums; // of each chunk
 } loss_job;
 
-static CPU_AVX512 double chunk_sum(const float *a, const float *b, int64_t count) {
+static inline __attribute__((always_inline)) double chunk_sum(const float *a, const float *b,
+                                                              int64_t count) {
     float lane[64] = {0};
     int64_t i = 0;
     for (; i + 64 <= count; i += 64)
@@ -36,7 +37,7 @@ static CPU_AVX512 double chunk_sum(const float *a, const float *b, int64_t count
     return sum;
 }
 
-static void sum_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY sum_body(void *context, int64_t begin, int64_t end) {
     const loss_job *job = context;
     for (int64_t c = begin; c < end; c++) {
         int64_t first = c * LOSS_CHUNK, left = job->count - first;
@@ -44,14 +45,16 @@ static void sum_range(void *context, int64_t begin, int64_t end, int thread) {
                                  left < LOSS_CHUNK ? left : LOSS_CHUNK);
     }
 }
+CPU_RANGES(sum)
 
-static CPU_AVX512 void gradient_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY gradient_body(void *context, int64_t begin, int64_t end) {
     const loss_job *job = context;
     const float *a = job->prediction, *b = job->target, factor = job->factor;
     float *out = job->gradient;
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) out[i] = factor * (a[i] - b[i]);
 }
+CPU_RANGES(gradient)
 
 static int64_t chunks_of(int64_t count) { return (count + LOSS_CHUNK - 1) / LOSS_CHUNK; }
 
@@ -75,7 +78,7 @@ static tri_status sum_run(const tri_kernel *kernel, const tri_kernel_args *args)
                     .count = state->count,
                     .sums = args->workspace};
     int64_t chunks = chunks_of(state->count);
-    cpu_parallel(state->device, chunks, LOSS_GRAIN / LOSS_CHUNK, sum_range, &job);
+    cpu_parallel(state->device, chunks, LOSS_GRAIN / LOSS_CHUNK, sum_range(state->device), &job);
     out[0] = 0;
     for (int64_t c = 0; c < chunks; c++) out[0] += job.sums[c];
     out[1] = (double)state->count;
@@ -88,7 +91,7 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
                     .target = args->in[1],
                     .gradient = args->out[0],
                     .factor = 2 * *(const float *)args->in[2]};
-    cpu_parallel(state->device, state->count, LOSS_GRAIN, gradient_range, &job);
+    cpu_parallel(state->device, state->count, LOSS_GRAIN, gradient_range(state->device), &job);
     return TRI_OK;
 }
 
@@ -96,8 +99,8 @@ static void loss_release(tri_kernel *kernel) { free(kernel->state); }
 
 const tri_kernel_def cpu_mse_loss_flat = {
     .op = &tri_op_mse_loss,
-    .name = "avx512-flat",
-    .supports = cpu_has_avx512_f32,
+    .name = "flat",
+    .supports = cpu_is_f32,
     .prepare = loss_prepare,
     .run = sum_run,
     .release = loss_release,
@@ -105,8 +108,8 @@ const tri_kernel_def cpu_mse_loss_flat = {
 
 const tri_kernel_def cpu_mse_loss_grad_flat = {
     .op = &tri_op_mse_loss_grad,
-    .name = "avx512-flat",
-    .supports = cpu_has_avx512_f32,
+    .name = "flat",
+    .supports = cpu_is_f32,
     .prepare = loss_prepare,
     .run = gradient_run,
     .release = loss_release,

@@ -28,7 +28,7 @@ typedef struct update_job {
     float beta1, beta2, rest1, rest2, root, eps; // adam: rest = 1 − beta; adadelta: beta1 = rho
 } update_job;
 
-static CPU_AVX512 void sgd_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY sgd_body(void *context, int64_t begin, int64_t end) {
     const update_job job = *(const update_job *)context;
     float *restrict p = job.param, *restrict b = job.state1;
     const float *restrict grad = job.grad;
@@ -44,8 +44,9 @@ static CPU_AVX512 void sgd_range(void *context, int64_t begin, int64_t end, int 
         p[i] -= job.lr * (job.nesterov ? g + job.momentum * b[i] : b[i]);
     }
 }
+CPU_RANGES(sgd)
 
-static CPU_AVX512 void adam_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY adam_body(void *context, int64_t begin, int64_t end) {
     const update_job job = *(const update_job *)context;
     float *restrict p = job.param, *restrict m = job.state1, *restrict v = job.state2;
     const float *restrict grad = job.grad;
@@ -56,8 +57,9 @@ static CPU_AVX512 void adam_range(void *context, int64_t begin, int64_t end, int
         p[i] = job.shrink * p[i] - job.lr * m[i] / (sqrtf(v[i]) * job.root + job.eps);
     }
 }
+CPU_RANGES(adam)
 
-static CPU_AVX512 void adadelta_range(void *context, int64_t begin, int64_t end, int thread) {
+CPU_BODY adadelta_body(void *context, int64_t begin, int64_t end) {
     const update_job job = *(const update_job *)context;
     float *restrict p = job.param, *restrict s = job.state1, *restrict a = job.state2;
     const float *restrict grad = job.grad;
@@ -69,6 +71,7 @@ static CPU_AVX512 void adadelta_range(void *context, int64_t begin, int64_t end,
         p[i] -= job.lr * d;
     }
 }
+CPU_RANGES(adadelta)
 
 static tri_status update_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                  tri_kernel *kernel) {
@@ -109,7 +112,7 @@ static tri_status sgd_run(const tri_kernel *kernel, const tri_kernel_args *args)
     job.momentum = (float)attr->momentum;
     job.damping = (float)(1 - attr->dampening);
     job.nesterov = attr->nesterov;
-    update(state, args, sgd_range, &job);
+    update(state, args, sgd_range(state->device), &job);
     return TRI_OK;
 }
 
@@ -130,7 +133,7 @@ static tri_status adam_run(const tri_kernel *kernel, const tri_kernel_args *args
     job.rest1 = (float)(1 - attr->beta1);
     job.rest2 = (float)(1 - attr->beta2);
     job.eps = (float)attr->eps;
-    update(state, args, adam_range, &job);
+    update(state, args, adam_range(state->device), &job);
     return TRI_OK;
 }
 
@@ -142,7 +145,7 @@ static tri_status adadelta_run(const tri_kernel *kernel, const tri_kernel_args *
     job.beta1 = (float)attr->rho;
     job.rest1 = (float)(1 - attr->rho);
     job.eps = (float)attr->eps;
-    update(state, args, adadelta_range, &job);
+    update(state, args, adadelta_range(state->device), &job);
     return TRI_OK;
 }
 
@@ -151,8 +154,8 @@ static void update_release(tri_kernel *kernel) { free(kernel->state); }
 #define UPDATE_KERNEL(opname)                                                                      \
     const tri_kernel_def cpu_##opname##_flat = {                                                   \
         .op = &tri_op_##opname,                                                                    \
-        .name = "avx512-flat",                                                                     \
-        .supports = cpu_has_avx512_f32,                                                            \
+        .name = "flat",                                                                            \
+        .supports = cpu_is_f32,                                                                    \
         .layouts = cpu_layouts_of_first,                                                           \
         .prepare = update_prepare,                                                                 \
         .run = opname##_run,                                                                       \

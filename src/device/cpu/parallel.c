@@ -20,8 +20,12 @@ void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_ra
         range(context, count * part / parts, count * (part + 1) / parts, (int)part);
 }
 
+bool cpu_is_f32(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    return tri_value_get(graph, node->inputs[0])->dtype == TRI_F32;
+}
+
 bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node) {
-    return cpu_of(device)->avx512 && tri_value_get(graph, node->inputs[0])->dtype == TRI_F32;
+    return cpu_of(device)->avx512 && cpu_is_f32(device, graph, node);
 }
 
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input) {
