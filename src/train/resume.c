@@ -3,6 +3,7 @@
 #include "train/loop.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -106,7 +107,12 @@ tri_status loop_save(train_loop *loop) {
     if (status != TRI_IO && status != TRI_NO_SPACE && status != TRI_BAD_INPUT &&
         status != TRI_NOT_FOUND)
         return status;
-    tri_observe_message(loop->observer, "warning: no checkpoint of step %lld: %s; training goes on",
-                        (long long)loop->progress.step, tri_error_message());
+    char text[TRI_MESSAGE_MAX_BYTES];
+    snprintf(text, sizeof text, "no checkpoint of step %lld: %.400s; training goes on",
+             (long long)loop->progress.step, tri_error_message());
+    if (loop->recipe->log.progress)
+        tri_observe_message(loop->observer, "warning: %s", text);
+    else if (loop->session->identity.rank == 0) // who wants no progress is told of trouble still
+        tri_log(TRI_LOG_WARNING, "%s", text);
     return TRI_OK;
 }

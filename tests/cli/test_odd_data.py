@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Data sets and settings that do not fit together, and plans for evaluation passes that are larger
-than training's.
+"""Data sets and settings that do not fit together, plans for evaluation passes that are larger than
+training's, and what is said where nothing is to be shown.
 
 usage: test_odd_data.py BUILD_FOLDER
 """
@@ -12,6 +12,8 @@ import sys
 import tempfile
 
 TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
+SYNTHETIC = ["data.name=synthetic", "data.shape=[1,28,28]", "data.samples=32",
+             "data.test_samples=16", "data.classes=10", "batch.global=16"]
 
 
 def run(*arguments):
@@ -55,6 +57,28 @@ def check_plan():
     assert peak(256) > 4 * peak(8)
 
 
+def check_quiet(folder):
+    """Without a progress line a checkpoint that failed is still said."""
+    run_dir = os.path.join(folder, "blocked")
+    os.mkdir(run_dir)
+    with open(os.path.join(run_dir, "checkpoints"), "w", encoding="ascii"):
+        pass  # where the folder should be
+    done = run("train", "recipes/mlp-jax.yaml", *SYNTHETIC, "trainer.max_epochs=2",
+               "log.progress=false", "--run-dir", run_dir)
+    assert done.returncode == 1, done
+    assert "warning: no checkpoint of step 2:" in done.stderr, done.stderr
+
+
+def check_no_evaluation():
+    """Evaluation that is off stays off in a dry run; less than one pass is one."""
+    dry = ["train", "recipes/mlp-jax.yaml", *SYNTHETIC, "trainer.fast_dev_run=true"]
+    assert "test: loss" in run(*dry).stdout
+    assert "test: loss" not in run(*dry, "trainer.limit_val_batches=0").stdout
+    assert "test: loss" in run(*dry, "trainer.limit_val_batches=0.001").stdout
+
+
 with tempfile.TemporaryDirectory() as temporary:
     check_fields(temporary)
     check_plan()
+    check_quiet(temporary)
+    check_no_evaluation()
