@@ -96,8 +96,8 @@ static tri_status make_samplers(tri_session *s) {
     int64_t most = t->limit_val_batches.is_fraction
                        ? (int64_t)(t->limit_val_batches.value * (double)samples)
                        : (int64_t)t->limit_val_batches.value * pass;
-    if (t->fast_dev_run > 0 && (most == 0 || t->fast_dev_run * pass < most))
-        most = t->fast_dev_run * pass;
+    if (most == 0 && t->limit_val_batches.value > 0) most = pass; // a fraction of less than one
+    if (t->fast_dev_run > 0 && t->fast_dev_run * pass < most) most = t->fast_dev_run * pass;
     if (most >= samples) return TRI_OK;
     if (most == 0) { // no evaluation at all
         tri_dataset_close(s->test_data);
