@@ -52,7 +52,8 @@ def check_fields(folder):
 def check_plan():
     """The peak is that of the larger passes."""
     def peak(size):
-        done = run("plan", "recipes/mnist-cnn.yaml", "batch.global=8", f"batch.eval={size}", "--json")
+        sizes = ["batch.global=8", f"batch.eval={size}"]
+        done = run("plan", "recipes/mnist-cnn.yaml", *sizes, "--json")
         return json.loads(done.stdout)["memory"]["activations"]
     assert peak(256) > 4 * peak(8)
 
