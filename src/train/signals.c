@@ -1,12 +1,14 @@
 #include "train/signals.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 static volatile sig_atomic_t seen;
 static const int watched[] = {SIGTERM, SIGINT, SIGUSR1};
 enum { WATCHED = sizeof watched / sizeof *watched };
 static struct sigaction before[WATCHED];
+static bool watching;
 
 static void keep(int number) {
     if (number == SIGINT && seen == SIGINT) {
@@ -20,11 +22,14 @@ void tri_signals_watch(void) {
     struct sigaction action = {.sa_handler = keep, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     seen = 0;
+    watching = true;
     for (int i = 0; i < WATCHED; i++) sigaction(watched[i], &action, &before[i]);
 }
 
 int tri_signals_seen(void) { return seen; }
 
 void tri_signals_unwatch(void) {
+    if (!watching) return;
+    watching = false;
     for (int i = 0; i < WATCHED; i++) sigaction(watched[i], &before[i], NULL);
 }

@@ -192,7 +192,6 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         loop->started_samples = loop->progress.samples;
         tri_signals_watch();
         tri_status status = run_steps(loop);
-        tri_signals_unwatch();
         tri_observe_end(loop->observer,
                         status == TRI_OK        ? "completed"
                         : status == TRI_STOPPED ? "stopped"
@@ -229,5 +228,8 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     tri_loader_destroy(loop.train_loader);
     tri_loader_destroy(loop.test_loader);
     tri_session_close(session);
+    // To the very end: a signal that comes after the last step does not make the run one that a
+    // signal ended.
+    tri_signals_unwatch();
     return status;
 }

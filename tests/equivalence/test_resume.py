@@ -41,15 +41,21 @@ def check_end(got, whole, what):
     run([TRIREME, "checkpoint", "diff", last(got), last(whole)])
 
 
-def interrupt(words, place, number, step, to_launcher=True):
-    """Starts the run and sends the signal once that step is logged. Its exit code; None: late."""
+def interrupt(words, place, number, step):
+    """Starts the run and sends the signal once that step is logged. Its exit code; None: too late,
+    the run was over."""
+    before = len(entries(place, "train"))
     child = start(words)
-    seen = wait_for(lambda: max(losses(place), default=0) >= step, f"step {step}", child=child)
+
+    def reached():
+        return any(entry["step"] >= step for entry in entries(place, "train")[before:])
+    seen = wait_for(reached, f"step {step}", child=child)
     if seen:
-        time.sleep(random.random() * 0.03)
+        time.sleep(random.random() * 0.005)
         child.send_signal(number)
     err, code = finish(child)[1:]
     if code == 0:
+        assert losses(place)[LAST]
         return None
     if number != signal.SIGKILL:
         assert code == 75, f"signal {number} at step {step}: exit code {code}: {err}"
