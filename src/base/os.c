@@ -45,7 +45,8 @@ tri_status tri_os_fail(const char *verb, const char *path) {
     tri_status status = TRI_IO;
     if (error == ENOSPC || error == EDQUOT) status = TRI_NO_SPACE;
     if (error == ENOENT || error == ENOTDIR) status = TRI_NOT_FOUND;
-    if (error == EACCES || error == EPERM || error == EROFS || error == EISDIR)
+    if (error == EACCES || error == EPERM || error == EROFS || error == EISDIR ||
+        error == ENAMETOOLONG || error == ELOOP)
         status = TRI_BAD_INPUT;
     return TRI_FAIL(status, "%s: cannot %s: %s", path, verb, strerror(error));
 }

@@ -62,7 +62,9 @@ tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char
 
 static tri_status find_auto(tri_arena *arena, const char *run_dir, const char **out) {
     checkpoint_steps steps;
-    if (tri_checkpoint_clean(run_dir) != TRI_OK) // what it could not remove does no harm
+    tri_status cleaned = tri_checkpoint_clean(run_dir);
+    if (cleaned == TRI_BAD_INPUT) return cleaned; // no path of a folder
+    if (cleaned != TRI_OK)                        // what it could not remove does no harm
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
     TRI_TRY(checkpoint_scan(arena, checkpoint_home(arena, run_dir), &steps));
     char *first = NULL;
