@@ -69,24 +69,28 @@ def images_and_labels(batch, size, classes):
     return turns(torch.randn(4, batch, 3, size, size), torch.randint(0, classes, (4, batch)))
 
 
-def make(name, optimizer=None):
+def make(name, optimizer=None, batch=None):
     torch.manual_seed(0)
     name = ALIASES.get(name, name)
     if name == "mnist-cnn":
         choices = {"sgd": sgd(0.01), "adadelta": lambda p: torch.optim.Adadelta(p, 1.0)}
-        return Job(models.MnistCNN(), choices[optimizer or "sgd"], fashion(64, True), 64)
+        batch = batch or 64
+        return Job(models.MnistCNN(), choices[optimizer or "sgd"], fashion(batch, True), batch)
     if name == "mnist-convnet":
-        return Job(models.MnistConvnet(), sgd(1e-4), fashion(100, False), 100)
+        batch = batch or 100
+        return Job(models.MnistConvnet(), sgd(1e-4), fashion(batch, False), batch)
     if name == "mlp-jax":
-        return Job(models.mlp(), sgd(0.01), fashion(64, False), 64)
+        batch = batch or 128
+        return Job(models.mlp(), sgd(0.01), fashion(batch, False), batch)
     if name == "autoencoder":
-        labelled = fashion(64, False)
+        batch = batch or 64
+        labelled = fashion(batch, False)
 
         def data(i):
             x = labelled(i)[0]
-            return x, x.view(64, 784)
+            return x, x.view(batch, 784)
 
-        return Job(models.autoencoder(), adam(1e-3), data, 64, F.mse_loss)
+        return Job(models.autoencoder(), adam(1e-3), data, batch, F.mse_loss)
     if name == "denoise-cnn":
         data = turns(torch.rand(4, 32, 1, 128, 128), torch.rand(4, 32, 1, 128, 128))
         return Job(models.DenoiseCNN(), adam(1e-3), data, 32, F.mse_loss)

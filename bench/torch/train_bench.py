@@ -26,6 +26,7 @@ def arguments():
     p.add_argument("--bf16", action="store_true")
     p.add_argument("--cl", action="store_true", help="channels last")
     p.add_argument("--opt", help="of mnist-cnn: sgd or adadelta")
+    p.add_argument("--batch", type=int, help="of the models on Fashion-MNIST")
     p.add_argument("--compile", action="store_true")
     p.add_argument("--seconds", type=float, default=20)
     p.add_argument("--tag", default="")
@@ -45,7 +46,7 @@ def busy():
 def main():
     a = arguments()
     torch.set_num_threads(a.threads)
-    job = jobs.make(a.model, a.opt)
+    job = jobs.make(a.model, a.opt, a.batch)
     net = job.net.to(memory_format=torch.channels_last) if a.cl else job.net
     optimizer = job.optimizer(net.parameters())
     if a.compile:
