@@ -18,8 +18,12 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
     TRI_TRY(tri_task_graph_options(arena, recipe, &options, &model.options));
     tri_device *device;
     tri_comm *comm;
-    TRI_TRY(tri_session_open_device(&cli_backends, "ref", 0, &device));
     TRI_TRY(tri_comm_self_open(&comm));
+    tri_status opened = tri_session_open_device(&cli_backends, "ref", 0, &device);
+    if (opened != TRI_OK) {
+        tri_comm_close(comm);
+        return opened;
+    }
     tri_plan_request request = {.model = &model,
                                 .strategy = &tri_strategy_single,
                                 .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},

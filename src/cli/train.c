@@ -187,10 +187,19 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
             &r);
     if (status == TRI_OK && r.rank == 0) {
         bool json = cli_has(&a, "json");
-        printf(json ? "{\"loss\":%.9g" : "loss %.6g", r.val_loss);
+        tri_tree *map = tri_tree_map(arena);
+        tri_tree_put(arena, map, "loss", tri_tree_double(arena, r.val_loss));
         for (int i = 0; i < r.val_count; i++)
-            printf(json ? ",\"%s\":%.9g" : ", %s %.6g", r.val[i].name, r.val[i].value);
-        printf(json ? ",\"samples\":%lld}\n" : " (%lld samples)\n", (long long)r.val_samples);
+            tri_tree_put(arena, map, r.val[i].name, tri_tree_double(arena, r.val[i].value));
+        tri_tree_put(arena, map, "samples", tri_tree_int(arena, r.val_samples));
+        if (json) {
+            printf("%s\n", tri_json_emit(arena, map));
+        } else {
+            printf("loss %.6g", r.val_loss);
+            for (int i = 0; i < r.val_count; i++)
+                printf(", %s %.6g", r.val[i].name, r.val[i].value);
+            printf(" (%lld samples)\n", (long long)r.val_samples);
+        }
     }
     code = status == TRI_OK ? 0 : cli_fail(status);
     tri_arena_destroy(arena);

@@ -55,6 +55,11 @@ static tri_status link_parameters(autodiff *a) {
                             "parameter %s takes no part in the loss: use its layer's result, or "
                             "leave the layer out",
                             p->name);
+        // Each gradient has a place of its own in the flat buffer.
+        for (int k = 0; k < i; k++)
+            if (g->parameters[k].gradient.id == p->gradient.id)
+                return TRI_FAIL(TRI_UNSUPPORTED, "parameters %s and %s have one gradient", p->name,
+                                g->parameters[k].name);
     }
     return TRI_OK;
 }

@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include "base/limits.h"
 #include "data/sampler.h"
 
 #include <string.h>
@@ -50,7 +51,14 @@ static tri_status plan_step(tri_plan *plan, tri_device *device, const tri_plan_r
     int64_t micro = training ? request->micro : request->eval_micro;
     int64_t replica = tri_mesh_replica(&plan->mesh, plan->rank);
     step->samples = samples;
-    step->rounds = (int)tri_micro_batch_rounds(samples, micro, replicas);
+    int64_t rounds = tri_micro_batch_rounds(samples, micro, replicas);
+    if (rounds > TRI_MAX_ROUNDS)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: %lld samples in micro-batches of %lld are %lld rounds on each of %lld "
+                        "replicas; at most %d are possible: raise it",
+                        training ? "batch.micro" : "batch.eval", (long long)samples,
+                        (long long)micro, (long long)rounds, (long long)replicas, TRI_MAX_ROUNDS);
+    step->rounds = (int)rounds;
     step->items = TRI_NEW_ARRAY(plan->arena, tri_round, step->rounds);
     int64_t *sizes = TRI_NEW_ARRAY(plan->arena, int64_t, step->rounds);
     int active = 0;
@@ -65,7 +73,8 @@ static tri_status plan_step(tri_plan *plan, tri_device *device, const tri_plan_r
     *accumulates = *accumulates || (training && active > 1);
     if (plan->program_count == 0) { // a rank without a micro-batch still has all parameters
         tri_program *program;
-        TRI_TRY(find_program(plan, device, request, 1, training, &program));
+        int64_t most = tri_micro_batch_most(samples, micro, replicas);
+        TRI_TRY(find_program(plan, device, request, most, training, &program));
     }
     plan->graph = plan->programs[0]->graph;
     bool *has_state = TRI_NEW_ARRAY(plan->arena, bool, plan->graph->block_count);

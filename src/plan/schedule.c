@@ -55,8 +55,8 @@ static int gradients_of(int block) { return THING_FIRST_BLOCK + 2 * block; }
 static int parameters_of(int block) { return THING_FIRST_BLOCK + 2 * block + 1; }
 
 typedef struct access_list {
-    int thing[64];
-    bool writes[64];
+    int thing[4];
+    bool writes[4];
     int count;
 } access_list;
 
@@ -65,7 +65,7 @@ static void touch(access_list *list, int thing, bool writes) {
     list->writes[list->count++] = writes;
 }
 
-// NORM reads the gradients of all blocks and is handled by the callers.
+// NORM also reads the gradients of all blocks: the caller adds those.
 static access_list accesses(const tri_action *a) {
     access_list list = {.count = 0};
     switch (a->kind) {
@@ -98,20 +98,6 @@ static access_list accesses(const tri_action *a) {
     return list;
 }
 
-static bool touches(const tri_action *a, int thing, bool *writes) {
-    *writes = false;
-    if (a->kind == TRI_ACTION_NORM && thing >= THING_FIRST_BLOCK)
-        return (thing - THING_FIRST_BLOCK) % 2 == 0;
-    access_list list = accesses(a);
-    bool found = false;
-    for (int i = 0; i < list.count; i++) {
-        if (list.thing[i] != thing) continue;
-        found = true;
-        *writes = *writes || list.writes[i];
-    }
-    return found;
-}
-
 static void add_dependency(tri_schedule *s, tri_action *a, int other) {
     if (other < 0 || rows[s->actions[other].kind].lane == rows[a->kind].lane) return;
     for (int i = 0; i < a->dependency_count; i++)
@@ -120,31 +106,40 @@ static void add_dependency(tri_schedule *s, tri_action *a, int other) {
     a->dependency_count++;
 }
 
+// By thing: the last action that wrote it, and by lane the last that read it since.
+typedef struct access_history {
+    int *writer;
+    int (*reader)[TRI_LANE_COUNT];
+} access_history;
+
+static void follow_access(tri_schedule *s, access_history *h, int index, int thing, bool writes) {
+    tri_action *a = &s->actions[index];
+    add_dependency(s, a, h->writer[thing]);
+    for (int lane = 0; writes && lane < TRI_LANE_COUNT; lane++)
+        add_dependency(s, a, h->reader[thing][lane]);
+    if (writes) {
+        h->writer[thing] = index;
+        memset(h->reader[thing], -1, sizeof h->reader[thing]);
+    } else {
+        h->reader[thing][rows[a->kind].lane] = index;
+    }
+}
+
 void tri_schedule_find_dependencies(tri_schedule *schedule) {
-    int things = THING_FIRST_BLOCK + 2 * schedule->blocks;
-    // By thing: the last action that wrote it, and by lane the last that read it since.
-    int *writer = TRI_NEW_ARRAY(schedule->arena, int, things);
-    int(*reader)[TRI_LANE_COUNT] =
-        tri_arena_alloc(schedule->arena, (size_t)things * sizeof *reader);
-    memset(writer, -1, (size_t)things * sizeof *writer);
-    memset(reader, -1, (size_t)things * sizeof *reader);
+    size_t things = (size_t)(THING_FIRST_BLOCK + 2 * schedule->blocks);
+    access_history h = {.writer = TRI_NEW_ARRAY(schedule->arena, int, things)};
+    h.reader = tri_arena_alloc(schedule->arena, things * sizeof *h.reader);
+    memset(h.writer, -1, things * sizeof *h.writer);
+    memset(h.reader, -1, things * sizeof *h.reader);
     for (int i = 0; i < schedule->count; i++) {
         tri_action *a = &schedule->actions[i];
         a->first_dependency = schedule->dependency_count;
         a->dependency_count = 0;
-        for (int thing = 0; thing < things; thing++) {
-            bool writes;
-            if (!touches(a, thing, &writes)) continue;
-            add_dependency(schedule, a, writer[thing]);
-            for (int lane = 0; writes && lane < TRI_LANE_COUNT; lane++)
-                add_dependency(schedule, a, reader[thing][lane]);
-            if (writes) {
-                writer[thing] = i;
-                memset(reader[thing], -1, sizeof reader[thing]);
-            } else {
-                reader[thing][rows[a->kind].lane] = i;
-            }
-        }
+        access_list list = accesses(a);
+        for (int k = 0; k < list.count; k++)
+            follow_access(schedule, &h, i, list.thing[k], list.writes[k]);
+        for (int b = 0; a->kind == TRI_ACTION_NORM && b < schedule->blocks; b++)
+            follow_access(schedule, &h, i, gradients_of(b), false);
     }
 }
 

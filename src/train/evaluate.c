@@ -37,7 +37,9 @@ bool loop_monitored(const train_loop *loop, const char *name, double *out) {
         *out = loop->train_loss;
         return loop->progress.step > 0 && isfinite(*out);
     }
-    if (strncmp(name, "val_", 4) != 0 || !loop->progress.has_val) return false;
+    // An evaluation speaks for the weights that it was made with, not for later ones.
+    bool is_fresh = loop->progress.has_val && loop->progress.val_step == loop->progress.step;
+    if (strncmp(name, "val_", 4) != 0 || !is_fresh) return false;
     if (!strcmp(name + 4, "loss")) {
         *out = loop->progress.val_loss;
         return isfinite(*out);
@@ -111,6 +113,7 @@ tri_status loop_evaluate(train_loop *loop) {
     TRI_TRY(loop_run_evaluation(s, loop->test_loader, &sums));
     tri_metric_value metrics[TRI_MAX_METRICS];
     p->has_val = true;
+    p->val_step = p->step;
     p->val_loss = sums.sum[0] / sums.count[0];
     p->val_samples = tri_sampler_step_size(&s->test_sampler, 0);
     for (int i = 1; i < g->metric_count; i++) {

@@ -54,6 +54,7 @@ tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_g
     for (int i = 1; i < graph->metric_count; i++)
         tri_tree_put(arena, val, graph->metrics[i].name, tri_tree_double(arena, p->val[i]));
     tri_tree_put(arena, val, "samples", tri_tree_int(arena, p->val_samples));
+    tri_tree_put(arena, val, "step", tri_tree_int(arena, p->val_step));
     tri_tree_put(arena, map, "val", val);
     return map;
 }
@@ -76,5 +77,6 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     if (!out->has_val) return TRI_OK;
     for (int i = 1; i < graph->metric_count; i++)
         tri_tree_to_double(tri_tree_get(val, graph->metrics[i].name), &out->val[i]);
+    TRI_TRY(need_int(val, "step", &out->val_step));
     return need_int(val, "samples", &out->val_samples);
 }

@@ -17,6 +17,7 @@ typedef struct tri_progress {
     bool has_val;   // the latest evaluation
     double val_loss, val[TRI_MAX_METRICS];
     int64_t val_samples;
+    int64_t val_step; // at which it was made
 } tri_progress;
 
 typedef struct tri_state_view {

@@ -156,6 +156,9 @@ static tri_status run_steps(train_loop *loop) {
                         "be written; make room and run the same command again",
                         (long long)p->step);
     if (complete) return TRI_OK;
+    if (!loop->saves)
+        return TRI_FAIL(TRI_IO, "stopped by a signal at step %lld; fast_dev_run saves nothing",
+                        (long long)p->step);
     if (is_lost)
         return TRI_FAIL(TRI_IO,
                         "stopped by a signal at step %lld, and no checkpoint of it could "
