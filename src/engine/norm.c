@@ -55,7 +55,7 @@ static tri_status name_not_finite(const tri_engine *e) {
         return TRI_FAIL(TRI_NOT_FINITE,
                         "step %lld: the loss is %g; try a smaller optimizer.lr or "
                         "trainer.gradient_clip_val",
-                        step, e->output->sum[0] / e->output->count[0]);
+                        step, isnan(e->output->sum[0]) ? NAN : e->output->sum[0]); // never -nan
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_flat_parameter *p = &e->plan->flat.parameters[i];
         if (g->parameters[i].role != TRI_ROLE_TRAINED) continue;
