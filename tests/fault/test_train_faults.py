@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Ranks of a training run that are killed or stopped, files that cannot grow, losses that explode:
+noticed, named, nothing left behind, and gone on from.
+
+usage: test_train_faults.py BUILD_FOLDER
+"""
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import (SYNTHETIC, TRIREME, check_same, entries, finish, last, losses,  # noqa: E402
+                  on_ranks, run, start, timed, train, wait_for)
+
+NOTICED_S = 10.0  # 5 for the notice, and time for a loaded machine to end a process
+ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
+           "trainer.max_epochs=10000", "trainer.limit_val_batches=0",
+           "checkpoint.every_n_epochs=0"]
+
+
+def shared_memory():
+    return {name for name in os.listdir("/dev/shm") if "trireme" in name}
+
+
+def alive(pid):
+    """Neither gone nor only waiting to be reaped."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def descendants(pid):
+    found = []
+    for child in children(pid):
+        found += [child, *descendants(child)]
+    return found
+
+
+def workers(launcher):
+    """The pids of the ranks, in their order: the launcher's descendants that have a RANK."""
+    found = {}
+    for pid in descendants(launcher):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                words = dict(w.split(b"=", 1) for w in file.read().split(b"\0") if b"=" in w)
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if b"train" not in file.read().split(b"\0"):
+                    continue
+        except OSError:
+            continue
+        if b"RANK" in words:
+            found[int(words[b"RANK"])] = pid
+    return [found[rank] for rank in sorted(found)]
+
+
+def start_ranks(words, count):
+    """The ranks started by hand, without a launcher that would end the others."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return [start(words, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank),
+                              "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+            for rank in range(count)]
+
+
+def after_steps(place, count, what, child=None):
+    assert wait_for(lambda: len(losses(place)) >= count, what, child=child), f"{what}: it ended"
+    time.sleep(random.random() * 0.05)
+
+
+def check_lost_rank(folder, count, victim, number):
+    """A rank is killed or stopped in mid-step: the others leave, and say who and where."""
+    place = os.path.join(folder, f"lost-{count}-{victim}-{number}")
+    before = shared_memory()
+    ranks = start_ranks(train("mlp-jax", place, *ENDLESS), count)
+    try:
+        after_steps(place, 5, "steps of ranks started by hand", ranks[0])
+        ranks[victim].send_signal(number)
+        begin = time.monotonic()
+        for rank, child in enumerate(ranks):
+            if rank == victim:
+                continue
+            _, err, code = finish(child, NOTICED_S + 20)
+            took = time.monotonic() - begin
+            what = f"rank {rank} of {count}, rank {victim} sent {number}, {took:.1f} s: {err}"
+            assert took < NOTICED_S, what
+            assert code == 1, f"code {code}: {what}"
+            assert f"rank {victim}" in err, f"it does not name the rank: {what}"
+            assert "REDUCE" in err or "NORM" in err, f"it does not name the action: {what}"
+        print(f"  rank {victim} of {count}, {signal.Signals(number).name}: left after {took:.1f} s")
+    finally:
+        for child in ranks:
+            if child.poll() is None:
+                child.kill()
+            child.communicate()
+    assert shared_memory() <= before, f"left in shared memory: {shared_memory() - before}"
+    run([TRIREME, "checkpoint", "list", place], None)
+
+
+def check_lost_ranks(folder):
+    for count, victim, number in ((2, 1, signal.SIGKILL), (2, 0, signal.SIGKILL),
+                                  (3, 1, signal.SIGKILL), (2, 1, signal.SIGSTOP),
+                                  (3, 0, signal.SIGSTOP)):
+        timed(check_lost_rank, folder, count, victim, number)
+
+
+def check_under_the_launcher(folder):
+    """The launcher ends with 1, names the rank, and leaves no process and no shared memory."""
+    for victim in (0, 1):
+        place = os.path.join(folder, f"launched-{victim}")
+        before = shared_memory()
+        launcher = start(on_ranks(2, train("mlp-jax", place, *ENDLESS)))
+        after_steps(place, 5, "steps under the launcher", launcher)
+        family, ranks = descendants(launcher.pid), workers(launcher.pid)
+        assert len(ranks) == 2, ranks
+        os.kill(ranks[victim], signal.SIGKILL)
+        _, err, code = finish(launcher, 30)
+        assert code == 1, f"{code}: {err}"
+        assert f"rank {victim}" in err and "SIGKILL" in err, err
+        left = [pid for pid in family if alive(pid)]
+        assert not left, f"processes left: {left}"
+        assert shared_memory() <= before, f"left: {shared_memory() - before}"
+
+
+def check_everything_killed(folder):
+    """The launcher itself is killed: its ranks end, nothing is left in shared memory."""
+    place = os.path.join(folder, "orphans")
+    before = shared_memory()
+    launcher = start(on_ranks(2, train("mlp-jax", place, *ENDLESS)))
+    after_steps(place, 5, "steps under the launcher", launcher)
+    family = descendants(launcher.pid)
+    launcher.kill()
+    launcher.communicate()
+    wait_for(lambda: not any(alive(pid) for pid in family), "the ranks' end", 20)
+    assert shared_memory() <= before, f"left: {shared_memory() - before}"
+
+
+def check_restart(folder):
+    """A rank killed under --max-restarts: the run goes on from its checkpoint, the same run."""
+    words = [*SYNTHETIC, "data.samples=600", "data.test_samples=16", "batch.global=32",
+             "batch.micro=8", "trainer.max_epochs=6", "checkpoint.every_n_steps=7",
+             "optimizer.name=adam", "optimizer.lr=1e-3"]
+    whole, killed = (os.path.join(folder, kind) for kind in ("whole", "killed"))
+    run(on_ranks(2, train("mnist-convnet", whole, *words)))
+    launcher = start(on_ranks(2, train("mnist-convnet", killed, *words), "--max-restarts", "1"))
+    after_steps(killed, 12, "steps before the kill", launcher)
+    ranks = workers(launcher.pid)
+    assert len(ranks) == 2, "the run was over before the kill"
+    os.kill(ranks[1], signal.SIGKILL)
+    _, err, code = finish(launcher)
+    assert code == 0, f"{code}: {err}"
+    assert "restart 1 of 1" in err and "going on from" in err, err
+    check_same(losses(killed), losses(whole), "restarted by the launcher")
+    run([TRIREME, "checkpoint", "diff", last(killed), last(whole)])
+    assert [e["status"] for e in entries(killed, "end")][-1] == "completed"
+
+
+def check_no_room(folder):
+    """Files that cannot grow: training goes on, says so, and what was committed stays whole."""
+    words = [*SYNTHETIC, "data.samples=64", "data.test_samples=8", "batch.global=16",
+             "trainer.max_epochs=2"]
+    place = os.path.join(folder, "room")
+    run(train("mlp-jax", place, *words, "trainer.max_epochs=1"))
+    first = os.path.realpath(last(place))
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    done = run(train("mlp-jax", place, *words), 1, preexec_fn=small_files)
+    assert max(losses(place)) == 8, "training did not go on"
+    assert "training goes on" in done.stderr and "File too large" in done.stderr, done.stderr
+    assert os.path.realpath(last(place)) == first
+    assert not [n for n in os.listdir(os.path.join(place, "checkpoints")) if n.startswith(".")]
+    run([TRIREME, "checkpoint", "verify", place])
+    done = run(train("mlp-jax", place, *words))
+    assert f"going on from {first}" in done.stderr, done.stderr
+
+
+def check_not_finite(folder):
+    """Code 1, and one line names the loss or the parameter."""
+    for ranks in (1, 2):
+        for recipe in ("mlp-jax", "mnist-cnn", "autoencoder"):
+            place = os.path.join(folder, f"explodes-{ranks}-{recipe}")
+            words = [*SYNTHETIC, "data.samples=64", "data.test_samples=8", "batch.global=16",
+                     "optimizer.name=sgd"]
+            done = run(on_ranks(ranks, train(recipe, place, *words, "optimizer.lr=1e6")), 1)
+            said = [line for line in done.stderr.splitlines()
+                    if line.startswith("trireme: step ") and "optimizer.lr" in line]
+            assert len(said) == 1, done.stderr
+            assert "the loss is" in said[0] or "the gradient of" in said[0], done.stderr
+            for loss in losses(place).values():
+                assert abs(float(loss)) < 1e300, loss
+            assert entries(place, "end")[-1]["status"] == "failed"
+
+
+def main():
+    seed = int(os.environ.get("TRIREME_TEST_SEED", random.randrange(1 << 30)))
+    print(f"TRIREME_TEST_SEED={seed}")
+    random.seed(seed)
+    with tempfile.TemporaryDirectory(prefix="trireme-faults-") as folder:
+        for check in (check_not_finite, check_no_room, check_restart, check_under_the_launcher,
+                      check_everything_killed, check_lost_ranks):
+            timed(check, folder)
+
+
+if __name__ == "__main__":
+    main()
