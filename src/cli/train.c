@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+// As metrics.jsonl writes them: nine significant digits tell any two floats apart.
+static tri_tree *nine_digits(tri_arena *arena, double value) {
+    return tri_tree_plain(arena, tri_arena_printf(arena, "%.9g", value));
+}
+
 static void print_json(const tri_train_request *request, const tri_train_result *r) {
     tri_arena *arena = tri_arena_create(NULL, "summary");
     tri_tree *map = tri_tree_map(arena);
@@ -188,9 +193,9 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
     if (status == TRI_OK && r.rank == 0) {
         bool json = cli_has(&a, "json");
         tri_tree *map = tri_tree_map(arena);
-        tri_tree_put(arena, map, "loss", tri_tree_double(arena, r.val_loss));
+        tri_tree_put(arena, map, "loss", nine_digits(arena, r.val_loss));
         for (int i = 0; i < r.val_count; i++)
-            tri_tree_put(arena, map, r.val[i].name, tri_tree_double(arena, r.val[i].value));
+            tri_tree_put(arena, map, r.val[i].name, nine_digits(arena, r.val[i].value));
         tri_tree_put(arena, map, "samples", tri_tree_int(arena, r.val_samples));
         if (json) {
             printf("%s\n", tri_json_emit(arena, map));

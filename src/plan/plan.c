@@ -135,9 +135,10 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
                         "of Trireme; set batch.micro (batch norm over so many samples)");
     if (plan->replicas == 1 || request->micro > 0) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "batch norm (%s) on several replicas needs batch.micro to be set (at most "
-                    "batch.global over their number): else its result would depend on how many "
-                    "there are",
+                    "batch norm (%s) on several replicas needs batch.micro or "
+                    "trainer.sync_batchnorm to be set, else its result would depend on how many "
+                    "there are; this version has batch.micro, at most batch.global over their "
+                    "number",
                     name);
 }
 
