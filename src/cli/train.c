@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include "train/signals.h"
 #include "train/train.h"
 
 #include <stdio.h>
@@ -144,6 +145,9 @@ static int run_train(const cli_context *context, int argc, char **argv) {
             print_summary(context, &request, &result, &a);
     }
     code = status == TRI_OK ? 0 : cli_fail(status);
+    // Only now: a signal that comes after the last step ends neither a complete run nor a failing
+    // one that has not said why.
+    tri_signals_unwatch();
     tri_arena_destroy(arena);
     return code;
 }

@@ -231,8 +231,5 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     tri_loader_destroy(loop.train_loader);
     tri_loader_destroy(loop.test_loader);
     tri_session_close(session);
-    // To the very end: a signal that comes after the last step does not make the run one that a
-    // signal ended.
-    tri_signals_unwatch();
     return status;
 }

@@ -30,7 +30,8 @@ typedef struct tri_train_result {
 } tri_train_result;
 
 // TRI_OK when the run is complete; TRI_STOPPED after a signal, with a checkpoint; else what failed,
-// with all checkpoints as they were. Bad input is refused before anything is created.
+// with all checkpoints as they were. Bad input is refused before anything is created. SIGTERM,
+// SIGINT and SIGUSR1 are kept until the caller ends that (tri_signals_unwatch).
 tri_status tri_train(const tri_train_request *request, tri_train_result *out);
 
 typedef struct tri_eval_request {
