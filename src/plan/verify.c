@@ -11,8 +11,14 @@ static tri_status broken(int index, const tri_action *action, const char *rule) 
 // What has happened to a block when the list is read from top to bottom.
 typedef struct block_state {
     int forward, backward; // rounds done
+    int round;             // the last of them
     bool cleared, reduced, stepped;
 } block_state;
+
+// All rounds of all replicas are in a block's gradients.
+static bool has_gradients(const tri_schedule_request *r, const block_state *b, int active) {
+    return r->replicas > 1 ? b->reduced : b->backward == active;
+}
 
 static tri_status follow(const tri_schedule_request *r, const tri_action *a, int index,
                          block_state *blocks, bool normed, int active) {
@@ -21,16 +27,19 @@ static tri_status follow(const tri_schedule_request *r, const tri_action *a, int
     case TRI_ACTION_FORWARD:
         if (r->round_sizes[a->round] == 0) return broken(index, a, "has no samples");
         for (int i = 0; i < a->block; i++)
-            if (blocks[i].forward != b->forward + 1)
+            if (blocks[i].forward != b->forward + 1 || blocks[i].round != a->round)
                 return broken(index, a, "an earlier block did not go forward in this round");
+        if (b->forward > 0 && a->round <= b->round)
+            return broken(index, a, "comes after a later round");
         if (r->training && b->forward != b->backward)
             return broken(index, a, "overwrites activations that BACKWARD still needs");
         if (a->accumulate != (r->training && b->forward > 0))
             return broken(index, a, "adds to statistics that are not there, or loses some");
         b->forward++;
+        b->round = a->round;
         break;
     case TRI_ACTION_BACKWARD:
-        if (!r->training || b->backward + 1 != b->forward)
+        if (!r->training || b->backward + 1 != b->forward || a->round != b->round)
             return broken(index, a, "goes backward without having gone forward");
         for (int i = a->block + 1; i < r->blocks; i++)
             if (blocks[i].backward != b->backward + 1)
@@ -52,11 +61,12 @@ static tri_status follow(const tri_schedule_request *r, const tri_action *a, int
         break;
     case TRI_ACTION_NORM:
         if (normed) return broken(index, a, "comes twice");
+        for (int i = 0; i < r->blocks; i++)
+            if (r->has_state[i] && !has_gradients(r, &blocks[i], active))
+                return broken(index, a, "reads gradients that are not complete");
         break;
     case TRI_ACTION_STEP:
         if (!normed || b->stepped) return broken(index, a, "comes before NORM, or twice");
-        if (r->replicas > 1 ? !b->reduced : active && b->backward != active)
-            return broken(index, a, "steps with gradients that are not complete");
         b->stepped = true;
         break;
     case TRI_ACTION_KIND_COUNT:
