@@ -1,0 +1,237 @@
+// The passes on every built-in model, device, mode and size: each leaves a verified graph, the same
+// one every time, with what it promises; and a graph that is not right is caught.
+#include "device/cpu/cpu.h"
+#include "device/null/null.h"
+#include "device/ref/ref.h"
+#include "nn/models/models.h"
+#include "ops/ops.h"
+#include "pass/pass.h"
+#include "plan/program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <trireme/nn.h>
+
+#include <cmocka.h>
+
+static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_null,
+                                                     &tri_device_cpu};
+enum { BACKENDS = sizeof backends / sizeof *backends };
+
+static void check(tri_status status, const char *model, const char *what) {
+    if (status != TRI_OK) fail_msg("%s, %s: %s", model, what, tri_error_message());
+}
+
+static tri_graph *build(tri_arena *arena, const tri_task *task, int64_t batch, bool training) {
+    tri_model_request request = {
+        .task = task, .fields = task->fields, .options = {.seed = 1, .training = training}};
+    while (request.field_count < TRI_TASK_MAX_FIELDS && task->fields[request.field_count].name)
+        request.field_count++;
+    tri_graph *graph;
+    check(tri_model_build(arena, &request, batch, &graph), task->name, "build");
+    return graph;
+}
+
+static int count_op(const tri_graph *g, const tri_op *op) {
+    int count = 0;
+    for (int i = 0; i < g->node_count; i++) count += g->nodes[i].op == op;
+    return count;
+}
+
+// What is needed by nobody: no reader, no gradient, no metric.
+static int count_useless(const tri_graph *g) {
+    bool *used = calloc((size_t)g->value_count, sizeof *used);
+    assert_non_null(used);
+    for (int i = 0; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].input_count; k++) used[g->nodes[i].inputs[k].id] = true;
+    for (int i = 0; i < g->parameter_count; i++) used[g->parameters[i].gradient.id] = true;
+    for (int i = 0; i < g->metric_count; i++) used[g->metrics[i].value.id] = true;
+    int useless = 0;
+    for (int i = 0; i < g->node_count; i++) {
+        bool needed = false;
+        for (int k = 0; k < g->nodes[i].output_count; k++)
+            needed = needed || used[g->nodes[i].outputs[k].id];
+        useless += !needed;
+    }
+    free(used);
+    return useless;
+}
+
+static char *text_of(const tri_graph *g, bool dot) {
+    char *text;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    (dot ? tri_graph_dot : tri_graph_print)(g, to);
+    fclose(to);
+    return text;
+}
+
+static char *rewrite(const tri_task *task, const tri_device *device, int64_t batch, bool training,
+                     bool dot) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_graph *g = build(arena, task, batch, training);
+    int64_t trained = tri_graph_trained_count(g);
+    check(tri_graph_verify(g), task->name, "build");
+    check(tri_pass_fuse(g), task->name, "fuse");
+    check(tri_graph_verify(g), task->name, "fuse");
+    assert_int_equal(count_op(g, &tri_op_relu) + count_op(g, &tri_op_leaky_relu), 0);
+    assert_int_equal(count_op(g, &tri_op_log_softmax), 0); // merged into NLL
+    if (training) {
+        check(tri_pass_autodiff(g), task->name, "autodiff");
+        check(tri_graph_verify(g), task->name, "autodiff");
+        for (int i = 0; i < g->parameter_count; i++) {
+            const tri_parameter_info *p = &g->parameters[i];
+            if (p->role == TRI_ROLE_COUNTER) continue;
+            assert_true(tri_value_is(p->gradient));
+            tri_shape shape = tri_value_shape(g, p->gradient);
+            assert_true(tri_shape_equal(&shape, &p->shape));
+        }
+    }
+    check(tri_pass_sweep(g), task->name, "sweep");
+    check(tri_graph_verify(g), task->name, "sweep");
+    assert_int_equal(count_useless(g), 0);
+    check(tri_pass_layout(g, device), task->name, "layout");
+    check(tri_graph_verify(g), task->name, "layout");
+    for (int i = 0; i < g->node_count; i++)
+        assert_non_null(tri_device_select(device, g, &g->nodes[i]));
+    assert_int_equal(tri_graph_trained_count(g), trained);
+    char *text = text_of(g, dot);
+    tri_arena_destroy(arena);
+    return text;
+}
+
+static void test_models(void **state) {
+    (void)state;
+    static const int64_t batches[] = {1, 3, 16};
+    for (int b = 0; b < BACKENDS; b++) {
+        tri_device *device;
+        check(backends[b]->open(&(tri_device_config){.threads = 1}, &device), "", "open");
+        for (int m = 0; tri_models[m]; m++)
+            for (int k = 0; k < 3; k++)
+                for (int training = 0; training < 2; training++)
+                    for (int dot = 0; dot < 2; dot++) {
+                        char *one = rewrite(tri_models[m], device, batches[k], training, dot);
+                        char *two = rewrite(tri_models[m], device, batches[k], training, dot);
+                        assert_string_equal(one, two);
+                        assert_non_null(strstr(one, dot ? "digraph" : "forward "));
+                        assert_true(training == (strstr(one, dot ? "filled" : "backward ") != 0));
+                        free(one);
+                        free(two);
+                    }
+        device->backend->close(device);
+    }
+}
+
+// The home order of a parameter depends on neither batch nor mode.
+static void test_homes(void **state) {
+    (void)state;
+    tri_device *device;
+    check(tri_device_cpu.open(&(tri_device_config){.threads = 1}, &device), "", "open");
+    for (int m = 0; tri_models[m]; m++) {
+        tri_arena *arena = tri_arena_create(NULL, "test");
+        tri_graph *first = NULL;
+        for (int64_t batch = 1; batch <= 9; batch++)
+            for (int training = 0; training < 2; training++) {
+                tri_graph *g = build(arena, tri_models[m], batch, training);
+                check(tri_pass_fuse(g), g->blocks[0], "fuse");
+                if (training) check(tri_pass_autodiff(g), g->blocks[0], "autodiff");
+                check(tri_pass_sweep(g), g->blocks[0], "sweep");
+                check(tri_pass_layout(g, device), g->blocks[0], "layout");
+                if (!first) first = g;
+                assert_int_equal(g->parameter_count, first->parameter_count);
+                for (int i = 0; i < g->parameter_count; i++) {
+                    assert_string_equal(g->parameters[i].name, first->parameters[i].name);
+                    if (!tri_layout_equal(&g->parameters[i].layout, &first->parameters[i].layout))
+                        fail_msg("%s, %s: another home at batch %d", tri_models[m]->name,
+                                 g->parameters[i].name, (int)batch);
+                }
+            }
+        tri_arena_destroy(arena);
+    }
+    device->backend->close(device);
+}
+
+// Every node of a good graph, spoiled in every way.
+static void test_verify(void **state) {
+    (void)state;
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_graph *g = build(arena, &tri_model_mnist_convnet, 2, true);
+    check(tri_pass_fuse(g), "mnist-convnet", "fuse");
+    check(tri_pass_autodiff(g), "mnist-convnet", "autodiff");
+    for (int i = 0; i < g->node_count; i++) {
+        tri_node *node = &g->nodes[i], kept = *node;
+        tri_value_info *out = &g->values[node->outputs[0].id], was = *out;
+#define SPOILED(change)                                                                            \
+    do {                                                                                           \
+        change;                                                                                    \
+        if (tri_graph_verify(g) == TRI_OK) fail_msg("node %d, %s: not caught", i, #change);        \
+        *node = kept;                                                                              \
+        *out = was;                                                                                \
+    } while (0)
+        SPOILED(node->block = -1);
+        SPOILED(node->block = g->block_count);
+        SPOILED(node->inputs[0] = (tri_value){(uint32_t)g->value_count});
+        SPOILED(node->inputs[0] = node->outputs[0]);
+        SPOILED(node->inputs[0] = (tri_value){0});
+        SPOILED(out->shape.dims[0]++);
+        SPOILED(out->dtype = TRI_U8);
+        SPOILED(out->node = i + 1);
+        SPOILED(out->output = 5);
+        if (i + 1 < g->node_count && node->phase == TRI_PHASE_FORWARD)
+            SPOILED(node->phase = TRI_PHASE_STEP);
+        if (i > 0 && node->phase == TRI_PHASE_FORWARD && kept.block == 0 && i < 2)
+            SPOILED(node->block = g->block_count - 1);
+        assert_int_equal(tri_graph_verify(g), TRI_OK);
+    }
+    for (int i = 0; i < g->parameter_count; i++) {
+        if (!tri_value_is(g->parameters[i].gradient)) continue;
+        tri_parameter_info kept = g->parameters[i];
+        g->parameters[i].shape.dims[0]++;
+        assert_int_not_equal(tri_graph_verify(g), TRI_OK);
+        g->parameters[i] = kept;
+    }
+    tri_arena_destroy(arena);
+}
+
+static void no_loss(tri_graph *g, const tri_batch *batch) {
+    tri_block(g, "only");
+    tri_linear(g, "fc", tri_flatten(g, batch->images), 10);
+}
+
+static void idle_parameter(tri_graph *g, const tri_batch *batch) {
+    tri_block(g, "only");
+    tri_linear(g, "idle", tri_flatten(g, batch->images), 3);
+    tri_value x = tri_linear(g, "fc", tri_flatten(g, batch->images), 10);
+    tri_loss(g, tri_cross_entropy(g, x, batch->labels));
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    static const struct {
+        void (*build)(tri_graph *g, const tri_batch *batch);
+        const char *part;
+    } cases[] = {{no_loss, "loss"}, {idle_parameter, "idle"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_arena *arena = tri_arena_create(NULL, "test");
+        tri_task task = tri_model_mnist_cnn;
+        task.build = cases[i].build;
+        tri_model_request request = {
+            .task = &task, .fields = task.fields, .field_count = 2, .options = {.training = true}};
+        tri_graph *g = NULL;
+        tri_status status = tri_model_build(arena, &request, 2, &g);
+        if (status == TRI_OK) status = tri_pass_autodiff(g);
+        assert_int_equal(status, TRI_BAD_INPUT);
+        if (!strstr(tri_error_message(), cases[i].part)) fail_msg("%s", tri_error_message());
+        tri_arena_destroy(arena);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_homes),
+                                       cmocka_unit_test(test_verify),
+                                       cmocka_unit_test(test_refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
