@@ -88,6 +88,22 @@ def check_initial_weights(folder):
             run([TRIREME, "checkpoint", "diff", first, last(several)])
 
 
+def check_statistics(folder):
+    """After one step the running mean of the first batch norm is that of the whole step, however
+    the step was cut: a mean of means weighted by their sizes."""
+    words = [*SYNTHETIC, *SGD, "data.samples=22", "data.test_samples=4", "batch.global=22",
+             "trainer.max_steps=1"]
+    whole = os.path.join(folder, "statistics")
+    run(train("mnist-convnet", whole, *words))
+    for micro, ranks in ((8, 1), (5, 1), (8, 2), (3, 3)):
+        cut = os.path.join(folder, f"statistics-{micro}-{ranks}")
+        run(on_ranks(ranks, train("mnist-convnet", cut, *words, f"batch.micro={micro}")))
+        done = run([TRIREME, "checkpoint", "diff", last(cut), last(whole), "--json"], 1)
+        found = [line for line in map(json.loads, done.stdout.splitlines())
+                 if line["name"] == "layer1.1.running_mean"]
+        assert len(found) == 1 and found[0]["relative_l2"] <= 1e-5, f"micro {micro}: {found}"
+
+
 def check_same_ranks_same_bits(folder):
     """Two runs on the same number of ranks: every digit and every weight."""
     recipe, words = settings(CASES[0])
@@ -169,8 +185,8 @@ def main():
         timed(check_initial_weights, folder)
         for number, case in enumerate(CASES):
             timed(check_case, folder, number, case)
-        for check in (check_same_ranks_same_bits, check_reference, check_evaluation,
-                      check_whole_runs):
+        for check in (check_statistics, check_same_ranks_same_bits, check_reference,
+                      check_evaluation, check_whole_runs):
             timed(check, folder)
 
 

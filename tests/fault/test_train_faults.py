@@ -203,7 +203,8 @@ def check_not_finite(folder):
             done = run(on_ranks(ranks, train(recipe, place, *words, "optimizer.lr=1e6")), 1)
             said = [line for line in done.stderr.splitlines()
                     if line.startswith("trireme: step ") and "optimizer.lr" in line]
-            assert len(said) == 1, done.stderr
+            # A rank that hears of it from another one says it again.
+            assert len(set(said)) == 1 and len(said) <= ranks, done.stderr
             assert "the loss is" in said[0] or "the gradient of" in said[0], said
             for loss in losses(place).values():
                 assert abs(float(loss)) < 1e300, loss
