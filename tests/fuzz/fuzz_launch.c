@@ -55,7 +55,7 @@ static void fuzz_values(const char *text) {
     int low, high;
     double seconds = 1;
     launch_stream_map_parse("--tee", text, &map);
-    launch_rank_set_parse("--local-ranks-filter", text, &words);
+    launch_rank_set_parse("--local-ranks-filter", text, &ranks);
     launch_signals_parse("--signals-to-handle", text, &signals);
     if (launch_nodes_parse("--nnodes", text, &low, &high) == TRI_OK && (low < 1 || high < low))
         abort();
