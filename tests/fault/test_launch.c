@@ -356,7 +356,10 @@ static void slow_console_loses_nothing(void **state) {
 }
 
 static void binding(void **state) {
-    if (sysconf(_SC_NPROCESSORS_ONLN) < 2) skip();
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+        print_message("skipped: binding needs two cores\n");
+        skip();
+    }
     assert_int_equal(RUN(WORKERS(2), "--numa-binding=exclusive", "sh", "-c",
                          "echo cpus $(nproc) $(grep Cpus_allowed: /proc/self/status)"),
                      0);
