@@ -7,7 +7,7 @@
 
 // The same names as in the variants of tri_data_table.
 static const tri_dataset_kind *const kinds[] = {&tri_dataset_idx, &tri_dataset_tensors,
-                                                &tri_dataset_synthetic};
+                                                &tri_dataset_tokens, &tri_dataset_synthetic};
 
 static const tri_dataset_kind *kind_of(const tri_data_options *options) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

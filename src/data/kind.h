@@ -50,6 +50,7 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
 // `name` within data.path; absolute names stay.
 const char *tri_dataset_path(tri_dataset *dataset, const char *name);
 
-extern const tri_dataset_kind tri_dataset_idx, tri_dataset_tensors, tri_dataset_synthetic;
+extern const tri_dataset_kind tri_dataset_idx, tri_dataset_tensors, tri_dataset_synthetic,
+    tri_dataset_tokens;
 
 #endif

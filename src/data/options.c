@@ -3,22 +3,33 @@
 #include "base/limits.h"
 #include "data/transform.h"
 
+static const char *const token_types[] = {"auto", "u8", "u16", "u32", NULL};
+
+static const tri_option tokens_rows[] = {
+    TRI_OPTION_CHOICE(tri_data_options, dtype, "auto", token_types,
+                      "of a token. auto: .bin and .u16 files are little-endian u16 (nanoGPT, "
+                      "Megatron), .u32 files u32, llm.c's say it in their header, all others are "
+                      "text whose bytes are the tokens"),
+};
+
 static const tri_option synthetic_rows[] = {
     TRI_OPTION_INTS(tri_data_options, shape, "[1, 28, 28]", 1, TRI_MAX_SAMPLE_ELEMENTS, 0,
-                    "sizes of one sample, e.g. [C, H, W]; [T] with vocabulary"),
+                    "sizes of one sample, e.g. [C, H, W]; of text data.sequence says it"),
     TRI_OPTION_INT(tri_data_options, samples, "1024", 1, TRI_MAX_SAMPLES, "training samples"),
     TRI_OPTION_INT(tri_data_options, test_samples, "0", 0, TRI_MAX_SAMPLES,
                    "test samples; 0: no test data"),
     TRI_OPTION_INT(tri_data_options, classes, "0", 0, TRI_MAX_CLASSES,
                    "labels below it for images; 0: inputs and targets of the same shape"),
     TRI_OPTION_INT(tri_data_options, vocabulary, "0", 0, TRI_MAX_CLASSES,
-                   "not 0: input_ids, token numbers below it"),
+                   "not 0: input_ids, data.sequence token numbers below it"),
 };
 
 // The same names as in tri_dataset_kinds.
 static const tri_option_variant kinds[] = {
     {.name = "idx", .help = "IDX files as of MNIST and Fashion-MNIST, raw or gzip"},
     {.name = "tensors", .help = "a safetensors file whose tensors share their first axis"},
+    TRI_OPTION_VARIANT("tokens", tokens_rows,
+                       "text, or flat files of token numbers, cut into windows of data.sequence"),
     TRI_OPTION_VARIANT("synthetic", synthetic_rows,
                        "random numbers from the seed, uniform in [0, 1)"),
 };
@@ -38,7 +49,7 @@ static const tri_option rows[] = {
     TRI_OPTION_TREE(tri_data_options, transform, "[]", "list of transforms of images, in order"),
     TRI_OPTION_INT(tri_data_options, limit, "0", 0, TRI_MAX_SAMPLES,
                    "first N training samples only; 0: all"),
-    TRI_OPTION_INT(tri_data_options, sequence, "512", 1, TRI_MAX_SAMPLE_ELEMENTS,
+    TRI_OPTION_INT(tri_data_options, sequence, "512", 2, TRI_MAX_SAMPLE_ELEMENTS,
                    "text: tokens per sample"),
 };
 

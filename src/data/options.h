@@ -3,6 +3,7 @@
 #define TRIREME_DATA_OPTIONS_H
 
 #include "base/option.h"
+#include "format/tokens.h"
 
 typedef struct tri_data_options {
     const char *name;         // of the kind: a row of tri_dataset_kinds
@@ -13,11 +14,13 @@ typedef struct tri_data_options {
     const tri_tree *transform; // list of transforms; NULL: none
     int64_t limit;             // first samples of the training data only; 0: all
     int64_t sequence;          // tokens per sample, of text
+    // tokens
+    tri_token_type dtype; // of the numbers in the files
     // synthetic
     tri_ints shape; // of a sample, without the axis of samples
     int64_t samples, test_samples;
     int64_t classes;    // 0: targets of the inputs' own shape
-    int64_t vocabulary; // not 0: token numbers below it
+    int64_t vocabulary; // not 0: `sequence` token numbers below it
 } tri_data_options;
 
 extern const tri_option_table tri_data_table;

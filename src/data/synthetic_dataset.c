@@ -17,11 +17,16 @@ static tri_status synthetic_describe(tri_dataset *dataset) {
     if (options->classes > 0 && options->vocabulary > 0)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "data.classes and data.vocabulary exclude each other: set one to 0");
+    if (options->vocabulary > 0 && options->shape.count == 1)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.shape is not of token numbers: data.sequence says how many");
     tri_shape shape = {.rank = options->shape.count};
     for (int i = 0; i < shape.rank; i++) shape.dims[i] = options->shape.items[i];
     dataset->classes = options->classes + options->vocabulary;
-    if (options->vocabulary > 0)
-        return tri_dataset_add(dataset, source, "input_ids", TRI_I64, &shape);
+    if (options->vocabulary > 0) {
+        shape = tri_shape_of(options->sequence);
+        return tri_dataset_add(dataset, "data.sequence", "input_ids", TRI_I64, &shape);
+    }
     if (options->classes > 0) {
         TRI_TRY(tri_dataset_add(dataset, source, "images", TRI_F32, &shape));
         return tri_dataset_add(dataset, source, "labels", TRI_I64, &(tri_shape){0});

@@ -38,7 +38,6 @@ static const missing rows[] = {
     {"data.name", "imagefolder", NULL},
     {"data.name", "webdataset", NULL},
     {"data.name", "hdf5", NULL},
-    {"data.name", "tokens", NULL},
     {"data.name", "jsonl", NULL},
     {"log.mlflow", NULL, "use log.tensorboard"},
 };

@@ -226,8 +226,123 @@ static void test_synthetic(void **state) {
     refuse("name: synthetic", TRI_DATA_TEST, TRI_NOT_FOUND, "test_samples");
     refuse("name: synthetic, shape: [2], classes: 3, vocabulary: 4", TRI_DATA_TRAIN, TRI_BAD_INPUT,
            "exclude");
+    refuse("name: synthetic, shape: [2], vocabulary: 4", TRI_DATA_TRAIN, TRI_BAD_INPUT,
+           "data.sequence");
+    options = fixture_options("name: synthetic, sequence: 9, vocabulary: 5");
+    dataset = opened(&options, TRI_DATA_TRAIN);
+    int64_t ids[9];
+    assert_int_equal(tri_dataset_field(dataset, 0)->size_bytes, sizeof ids);
+    read_field(dataset, 0, 1, 0, ids);
+    for (int i = 0; i < 9; i++) assert_true(ids[i] >= 0 && ids[i] < 5);
+    tri_dataset_close(dataset);
     refuse("name: synthetic, shape: [2], transform: [horizontal_flip]", TRI_DATA_TRAIN,
            TRI_BAD_INPUT, "for images");
+}
+
+static void put_numbers(const char *name, size_t width, int count, uint32_t first) {
+    uint8_t *bytes = malloc(width * (size_t)count);
+    for (int i = 0; i < count; i++) {
+        uint32_t token = first + (uint32_t)i;
+        memcpy(bytes + width * (size_t)i, &token, width);
+    }
+    fixture_put(name, bytes, width * (size_t)count);
+    free(bytes);
+}
+
+// llm.c's header before `count` tokens of `width` bytes.
+static void put_headed(const char *name, int32_t magic, int32_t version, int32_t promised,
+                       size_t width, int count) {
+    int32_t header[256] = {magic, version, promised};
+    char *bytes = calloc(1, sizeof header + width * (size_t)count);
+    memcpy(bytes, header, sizeof header);
+    for (int i = 0; i < count; i++) bytes[sizeof header + width * (size_t)i] = (char)(i + 1);
+    fixture_put(name, bytes, sizeof header + width * (size_t)count);
+    free(bytes);
+}
+
+// Windows of `sequence` tokens that count on from `first`, the last one partial and left out.
+static void check_windows(const char *yaml, int64_t samples, int sequence, int64_t first) {
+    tri_data_options options = fixture_options(yaml);
+    tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
+    assert_int_equal(tri_dataset_samples(dataset), samples);
+    assert_int_equal(tri_dataset_find(dataset, "input_ids"), 0);
+    assert_int_equal(tri_dataset_field(dataset, 0)->dtype, TRI_I64);
+    assert_int_equal(tri_dataset_field(dataset, 0)->shape.rank, 1);
+    assert_int_equal(tri_dataset_field(dataset, 0)->shape.dims[0], sequence);
+    assert_int_equal(tri_dataset_classes(dataset), first + samples * sequence);
+    int64_t *ids = malloc((size_t)sequence * sizeof *ids);
+    for (int64_t i = samples - 1; i >= 0; i--) {
+        tri_dataset_hint(dataset, 0, i);
+        read_field(dataset, 0, i, 3, ids);
+        for (int k = 0; k < sequence; k++) assert_int_equal(ids[k], first + i * sequence + k);
+    }
+    free(ids);
+    tri_dataset_close(dataset);
+}
+
+static void test_tokens(void **state) {
+    fixture_put("text.txt", " !\"#$%&'()*+,-./0123", 20);
+    put_numbers("gpt.bin", 2, 70, 50000);
+    put_numbers("long.u32", 4, 30, 100000);
+    put_headed("gpt-header.bin", 20240520, 1, 9, 2, 9);
+    put_headed("llama-header.bin", 20240801, 7, 5, 4, 5);
+    check_windows("name: tokens, train: text.txt, sequence: 6", 3, 6, ' ');
+    check_windows("name: tokens, train: text.txt, sequence: 20", 1, 20, ' ');
+    check_windows("name: tokens, train: text.txt, sequence: 6, limit: 2", 2, 6, ' ');
+    check_windows("name: tokens, train: gpt.bin, sequence: 16", 4, 16, 50000);
+    check_windows("name: tokens, train: gpt.bin, dtype: u16, sequence: 70", 1, 70, 50000);
+    check_windows("name: tokens, train: long.u32, sequence: 7", 4, 7, 100000);
+    check_windows("name: tokens, train: gpt-header.bin, sequence: 3", 3, 3, 1);
+    check_windows("name: tokens, train: llama-header.bin, sequence: 2", 2, 2, 1);
+    const char *alone = tri_arena_printf(fixture_arena, "{name: tokens, path: %s, sequence: 5}",
+                                         fixture_path("text.txt"));
+    tri_data_options options;
+    assert_int_equal(fixture_try_options(alone, &options), TRI_OK);
+    tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
+    assert_int_equal(tri_dataset_samples(dataset), 4);
+    tri_dataset_close(dataset);
+    assert_false(tri_data_has_test(&options));
+    tri_data_field fields[TRI_MAX_DATA_FIELDS];
+    int count;
+    assert_int_equal(tri_data_describe(&options, fields, &count), TRI_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(fields[0].size_bytes, 40);
+}
+
+static void test_tokens_refused(void **state) {
+    fixture_put("text.txt", "0123456789", 10);
+    fixture_put("empty.txt", "", 0);
+    fixture_put("odd.bin", "0123456", 7);
+    put_numbers("huge.u32", 4, 8, 3000000000u);
+    put_headed("lies.bin", 20240520, 1, 10, 2, 9);
+    put_headed("later.bin", 20240520, 2, 9, 2, 9);
+    const struct {
+        const char *yaml;
+        tri_status status;
+        const char *words;
+    } rows[] = {
+        {"train: nowhere.txt", TRI_NOT_FOUND, "nowhere.txt"},
+        {"train: empty.txt", TRI_BAD_INPUT, "is empty"},
+        {"train: /", TRI_BAD_INPUT, "is not a file"},
+        {"train: text.txt, sequence: 11", TRI_BAD_INPUT, "10 tokens are less than one sample"},
+        {"train: odd.bin, sequence: 2", TRI_BAD_INPUT, "7 bytes are no whole number"},
+        {"train: text.txt, dtype: u32, sequence: 2", TRI_BAD_INPUT, "10 bytes are no whole"},
+        {"train: huge.u32, sequence: 2", TRI_BAD_INPUT, "token 3000000007"},
+        {"train: lies.bin, sequence: 2", TRI_CORRUPT, "promises 10 tokens"},
+        {"train: later.bin, sequence: 2", TRI_UNSUPPORTED, "version 2"},
+        {"train: text.txt, sequence: 2, transform: [horizontal_flip]", TRI_BAD_INPUT, "images"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        refuse(tri_arena_printf(fixture_arena, "name: tokens, %s", rows[i].yaml), TRI_DATA_TRAIN,
+               rows[i].status, rows[i].words);
+    refuse("name: tokens, train: text.txt", TRI_DATA_TEST, TRI_NOT_FOUND, "data.test is not set");
+    tri_data_options options;
+    assert_int_equal(fixture_try_options("{name: tokens, sequence: 1}", &options), TRI_BAD_INPUT);
+    expect_words("data.sequence");
+    tri_dataset *dataset;
+    assert_int_equal(fixture_try_options("{name: tokens}", &options), TRI_OK);
+    assert_int_equal(tri_dataset_open(&options, TRI_DATA_TRAIN, 1, &dataset), TRI_BAD_INPUT);
+    expect_words("data.train is not set");
 }
 
 // Every transformed sample is one of those that the definition allows, and both kinds appear.
@@ -343,6 +458,7 @@ int main(void) {
         TEST(test_tensors),   TEST(test_tensors_refuses),
         TEST(test_synthetic), TEST(test_random_transforms),
         TEST(test_options),   TEST(test_check),
+        TEST(test_tokens),    TEST(test_tokens_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,77 @@
+// A text as a sequence of tokens: sample i is the window of tokens i·T … i·T + T−1, T =
+// data.sequence, as `input_ids`. Windows do not overlap, so each gives T−1 next-token targets; what
+// is left after the last whole window is not used.
+#include "data/kind.h"
+#include "format/tokens.h"
+
+static const char *file_of(const tri_data_options *options, tri_data_split split) {
+    if (split == TRI_DATA_TEST) return options->test;
+    return options->train ? options->train : options->path;
+}
+
+static tri_status tokens_describe(tri_dataset *dataset) {
+    tri_shape shape = tri_shape_of(dataset->options->sequence);
+    return tri_dataset_add(dataset, "data.sequence", "input_ids", TRI_U32, &shape);
+}
+
+// The largest token of the windows that are used says how many words the model must know.
+static tri_status count_classes(tri_dataset *dataset, const char *path, const tri_tokens *tokens) {
+    int64_t limit = dataset->split == TRI_DATA_TRAIN ? dataset->options->limit : 0;
+    int64_t used = limit > 0 && limit < dataset->samples ? limit : dataset->samples;
+    uint32_t most = tri_tokens_largest(tokens, 0, used * dataset->options->sequence);
+    if (most >= TRI_MAX_CLASSES)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: token %u read as %s is no token of any vocabulary; if the file is of "
+                        "another type, set data.dtype",
+                        path, most, tri_dtype_name(tokens->dtype));
+    dataset->classes = (int64_t)most + 1;
+    return TRI_OK;
+}
+
+static tri_status tokens_open(tri_dataset *dataset) {
+    const tri_data_options *options = dataset->options;
+    tri_tokens *tokens = TRI_NEW(dataset->arena, tri_tokens);
+    dataset->state = tokens;
+    bool training = dataset->split == TRI_DATA_TRAIN;
+    const char *name = file_of(options, dataset->split);
+    if (!name)
+        return TRI_FAIL(training ? TRI_BAD_INPUT : TRI_NOT_FOUND,
+                        "data.%s is not set: the file with the tokens",
+                        training ? "train" : "test");
+    const char *path = name == options->path ? name : tri_dataset_path(dataset, name);
+    TRI_TRY(tri_tokens_open(path, (tri_token_type)options->dtype, tokens));
+    dataset->samples = tokens->count / options->sequence;
+    if (dataset->samples == 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: %lld tokens are less than one sample of data.sequence = %lld", path,
+                        (long long)tokens->count, (long long)options->sequence);
+    TRI_TRY(count_classes(dataset, path, tokens));
+    tri_shape shape = tri_shape_of(options->sequence);
+    return tri_dataset_add(dataset, path, "input_ids", tokens->dtype, &shape);
+}
+
+static void tokens_close(tri_dataset *dataset) { tri_tokens_close(dataset->state); }
+
+static tri_status tokens_read(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
+                              const void **stored) {
+    const tri_tokens *tokens = dataset->state;
+    *stored = (const char *)tokens->data + (size_t)sample * dataset->fields[field].stored_bytes;
+    return TRI_OK;
+}
+
+static void tokens_hint(const tri_dataset *dataset, int field, int64_t sample) {
+    int64_t sequence = dataset->options->sequence;
+    tri_tokens_hint(dataset->state, sample * sequence, sequence);
+}
+
+static bool tokens_has_test(const tri_data_options *options) { return options->test != NULL; }
+
+const tri_dataset_kind tri_dataset_tokens = {
+    .name = "tokens",
+    .open = tokens_open,
+    .close = tokens_close,
+    .read = tokens_read,
+    .hint = tokens_hint,
+    .has_test = tokens_has_test,
+    .describe = tokens_describe,
+};
