@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define R tri_recipe
 
@@ -69,6 +70,17 @@ static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *
     return TRI_OK;
 }
 
+// A relative path that a recipe's file names is one of the working directory, or, when nothing lies
+// there, of the folder of the recipe: so that a recipe may bring its data along.
+static void settle_path(tri_arena *arena, tri_tree *node, const char *file) {
+    const char *slash = strrchr(file, '/');
+    if (!slash || !node || node->kind != TRI_TREE_SCALAR || !node->file) return;
+    if (strcmp(node->file, file) != 0 || node->text[0] == '/' || !node->text[0]) return;
+    if (access(node->text, F_OK) == 0) return;
+    char *beside = tri_arena_printf(arena, "%.*s/%s", (int)(slash - file), file, node->text);
+    if (access(beside, F_OK) == 0) node->text = beside;
+}
+
 // The name becomes a folder: runs/<name>.
 static tri_status settle_name(tri_arena *arena, const tri_tree *root, const char *task,
                               tri_recipe *recipe) {
@@ -108,6 +120,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     if (root->kind != TRI_TREE_MAP)
         return tri_tree_fail(root, "a recipe has to be a mapping of keys to values");
     TRI_TRY(apply_overrides(arena, root, overrides, count));
+    settle_path(arena, tri_tree_find(root, "data.path"), file);
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
     return settle_name(arena, root, task, out);

@@ -33,8 +33,10 @@ extern const tri_option_table tri_recipe_table;
 // Reads the file at `path` and applies `overrides` ("key.path=value") in order. Overriding
 // data.name, optimizer.name or schedule.name with another value first discards that mapping's other
 // keys of the file. `task` names the model of a program that brings its own; NULL: the recipe has
-// to name one. All memory lies in `arena`. Everything a table can check is checked; no file but the
-// recipe is opened. TRI_BAD_INPUT and others: one line with file and line, or the override.
+// to name one. A relative data.path of the file that does not exist is taken from the folder of the
+// recipe if it exists there. All memory lies in `arena`. Everything a table can check is checked;
+// no file but the recipe is opened. TRI_BAD_INPUT and others: one line with file and line, or the
+// override.
 tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const *overrides,
                            int count, const char *task, tri_recipe *out);
 // The same for text that is already there; `file` is its name in errors.

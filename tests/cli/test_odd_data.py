@@ -49,6 +49,34 @@ def check_fields(folder):
         assert not os.path.exists(os.path.join(folder, "run"))
 
 
+def check_tokens(folder):
+    """Text is read from beside the recipe; what is no tokens is bad input, in one line."""
+    recipe = os.path.join(folder, "text.yaml")
+    os.mkdir(os.path.join(folder, "texts"))
+    for name, data in (("train.txt", b"abcdefgh" * 5), ("odd.bin", b"123"), ("empty.txt", b"")):
+        with open(os.path.join(folder, "texts", name), "wb") as file:
+            file.write(data)
+    with open(recipe, "w", encoding="ascii") as file:
+        file.write("model: {name: mlp-jax}\n"
+                   "data: {name: tokens, path: texts, train: train.txt, sequence: 12}\n")
+    done = run("data", "check", recipe, "--json")
+    report = json.loads(done.stdout)
+    assert report["samples"] == 3 and report["fields"][0]["name"] == "input_ids", report
+    assert report["fields"][0]["min"] == ord("a") and report["fields"][0]["max"] == ord("h")
+    for setting, words in (("data.train=nowhere.txt", "nowhere.txt"),
+                           ("data.train=odd.bin", "no whole number"),
+                           ("data.train=empty.txt", "is empty"),
+                           ("data.test=odd.bin", "odd.bin"),
+                           ("data.sequence=41", "40 tokens are less than one sample"),
+                           ("data.sequence=1", "'data.sequence' has to be"),
+                           ("data.dtype=u64", "'data.dtype' has to be"),
+                           ("data.path=texts", "train.txt")):  # an override is taken literally
+        done = run("train", recipe, setting, "--run-dir", os.path.join(folder, "run"))
+        assert done.returncode == 2, done
+        assert len(done.stderr.splitlines()) == 1 and words in done.stderr, done.stderr
+        assert not os.path.exists(os.path.join(folder, "run"))
+
+
 def check_plan():
     """The peak is that of the larger passes."""
     def peak(size):
@@ -80,6 +108,7 @@ def check_no_evaluation():
 
 with tempfile.TemporaryDirectory() as temporary:
     check_fields(temporary)
+    check_tokens(temporary)
     check_plan()
     check_quiet(temporary)
     check_no_evaluation()
