@@ -2,6 +2,7 @@
 
 #include "base/limits.h"
 
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -173,6 +174,38 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
 tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init) {
     return tri_parameter_of_role(graph, name, graph->options.dtype, shape, init, TRI_ROLE_TRAINED,
                                  0);
+}
+
+tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count) {
+    for (int k = 0; k < count; k++) {
+        bool any = false;
+        for (int i = 0; i < graph->parameter_count; i++) {
+            tri_parameter_info *p = &graph->parameters[i];
+            bool trained = p->role == TRI_ROLE_TRAINED || p->role == TRI_ROLE_FROZEN;
+            if (!trained || fnmatch(patterns[k], p->name, 0) != 0) continue;
+            p->role = TRI_ROLE_FROZEN;
+            any = true;
+        }
+        if (!any)
+            return TRI_FAIL(TRI_BAD_INPUT, "optimizer.freeze: '%s' matches no parameter",
+                            patterns[k]);
+    }
+    return TRI_OK;
+}
+
+void tri_gradient_add(tri_graph *graph, int parameter, tri_value value) {
+    TRI_PUSH(graph->arena, graph->gradients, graph->gradient_count, graph->gradient_capacity) =
+        (tri_gradient_info){.parameter = parameter, .block = graph->block, .value = value};
+}
+
+tri_value tri_gradient_of(const tri_graph *graph, int parameter) {
+    tri_value found = {0};
+    for (int i = 0; i < graph->gradient_count; i++) {
+        if (graph->gradients[i].parameter != parameter) continue;
+        TRI_ASSERT(!tri_value_is(found));
+        found = graph->gradients[i].value;
+    }
+    return found;
 }
 
 static tri_op_signature input_signature(const tri_graph *g, const tri_op *op,

@@ -13,7 +13,8 @@
 typedef enum tri_phase {
     TRI_PHASE_FORWARD,
     TRI_PHASE_BACKWARD,
-    TRI_PHASE_STEP, // optimizer updates
+    TRI_PHASE_WEIGHT, // what of the backward pass no other block waits for, where it is split off
+    TRI_PHASE_STEP,   // optimizer updates
     TRI_PHASE_COUNT
 } tri_phase;
 
@@ -59,7 +60,8 @@ typedef struct tri_init {
 
 typedef enum tri_parameter_role {
     TRI_ROLE_TRAINED,   // updated by the optimizer
-    TRI_ROLE_STATISTIC, // moving average of what FORWARD makes; `gradient` is samples × statistic
+    TRI_ROLE_FROZEN,    // a trained one that this run leaves as it is (tri_graph_freeze)
+    TRI_ROLE_STATISTIC, // moving average of what FORWARD makes; its gradient is samples × statistic
     TRI_ROLE_COUNTER,   // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 
@@ -74,8 +76,14 @@ typedef struct tri_parameter_info {
     double momentum; // of a statistic: new = (1 − momentum)·old + momentum·batch
     int block;
     tri_value value;
-    tri_value gradient; // none until autodiff
 } tri_parameter_info;
+
+// What one block adds to the gradient of a parameter. A parameter that several blocks read has
+// several of them: their sum is its gradient.
+typedef struct tri_gradient_info {
+    int parameter, block;
+    tri_value value;
+} tri_gradient_info;
 
 typedef struct tri_input_info {
     const char *name; // "images", …, "position" (I64 [2]: step, position in the step of sample 0)
@@ -130,6 +138,8 @@ struct tri_graph {
     int ahead_count;
     tri_parameter_info *parameters;
     int parameter_count, parameter_capacity;
+    tri_gradient_info *gradients; // of statistics from the start, of trained ones after autodiff
+    int gradient_count, gradient_capacity;
     tri_input_info *inputs;
     int input_count, input_capacity;
     tri_metric_info *metrics;
@@ -160,6 +170,14 @@ tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
                                 tri_shape shape, tri_init init, tri_parameter_role role,
                                 double momentum);
+
+// Makes every trained parameter whose name matches a pattern (`*` and `?`, as fnmatch) a frozen
+// one. TRI_BAD_INPUT when a pattern matches none. Before autodiff.
+tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
+// Adds a contribution to the parameter's gradient, made by the current block.
+void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
+// The only contribution to it; none if there is none. Several are a bug of the caller.
+tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);
 // The node that made the value, or NULL.

@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 
-static const char *const phase_names[TRI_PHASE_COUNT] = {"forward", "backward", "step"};
+static const char *const phase_names[TRI_PHASE_COUNT] = {"forward", "backward", "weight", "step"};
 
 static void print_field(const tri_attr_field *field, const void *attr, FILE *out) {
     int count = field->count ? field->count : 1;

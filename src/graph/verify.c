@@ -52,17 +52,16 @@ tri_status tri_graph_verify(const tri_graph *graph) {
         if (i == 0) continue;
         const tri_node *before = &graph->nodes[i - 1];
         if (node->phase < before->phase) return fail(graph, i, "its phase is over already");
-        if (node->phase == TRI_PHASE_FORWARD && before->phase == TRI_PHASE_FORWARD &&
-            node->block < before->block)
+        if (node->phase != before->phase) continue;
+        if (node->phase == TRI_PHASE_FORWARD && node->block < before->block)
             return fail(graph, i, "its block is over already");
-        if (node->phase == TRI_PHASE_BACKWARD && before->phase == TRI_PHASE_BACKWARD &&
-            node->block > before->block)
+        bool backward = node->phase == TRI_PHASE_BACKWARD || node->phase == TRI_PHASE_WEIGHT;
+        if (backward && node->block > before->block)
             return fail(graph, i, "its block comes too late in the backward pass");
     }
-    for (int i = 0; i < graph->parameter_count; i++) {
-        const tri_parameter_info *p = &graph->parameters[i];
-        if (!tri_value_is(p->gradient)) continue;
-        const tri_value_info *gradient = tri_value_get(graph, p->gradient);
+    for (int i = 0; i < graph->gradient_count; i++) {
+        const tri_parameter_info *p = &graph->parameters[graph->gradients[i].parameter];
+        const tri_value_info *gradient = tri_value_get(graph, graph->gradients[i].value);
         if (!tri_shape_equal(&gradient->shape, &p->shape))
             return TRI_FAIL(TRI_INTERNAL, "graph: the gradient of %s has another shape", p->name);
     }

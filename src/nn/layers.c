@@ -105,13 +105,15 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
     tri_value y =
         tri_node_add(graph, &tri_op_batch_norm, (tri_value[]){x, weight, bias}, 3, &attr, name);
     if (graph->status != TRI_OK) return y;
-    if (tri_value_is(graph->parameters[tri_value_get(graph, mean)->index].gradient)) {
+    int mean_index = tri_value_get(graph, mean)->index,
+        var_index = tri_value_get(graph, var)->index;
+    if (tri_value_is(tri_gradient_of(graph, mean_index))) {
         tri_graph_fail(graph, "batch_norm %s: used twice, but it has one pair of statistics", name);
         return y;
     }
     // What FORWARD makes of the statistics travels as their gradient; STEP applies it.
-    graph->parameters[tri_value_get(graph, mean)->index].gradient = tri_node_output(graph, y, 3);
-    graph->parameters[tri_value_get(graph, var)->index].gradient = tri_node_output(graph, y, 4);
+    tri_gradient_add(graph, mean_index, tri_node_output(graph, y, 3));
+    tri_gradient_add(graph, var_index, tri_node_output(graph, y, 4));
     return y;
 }
 

@@ -22,9 +22,25 @@ static void mark_wanted(autodiff *a) {
     }
 }
 
+// What the current block has added to the parameter's gradient so far, or NULL.
+static tri_value *contribution(tri_graph *g, int parameter) {
+    for (int i = 0; i < g->gradient_count; i++)
+        if (g->gradients[i].parameter == parameter && g->gradients[i].block == g->block)
+            return &g->gradients[i].value;
+    return NULL;
+}
+
 static void accumulate(autodiff *a, tri_value value, tri_value gradient) {
     if (!tri_value_is(value) || !tri_value_is(gradient) || !a->wanted[value.id]) return;
+    const tri_value_info *info = tri_value_get(a->graph, value);
     tri_value *sum = &a->grads[value.id];
+    if (info->kind == TRI_VALUE_PARAMETER) {
+        sum = contribution(a->graph, info->index);
+        if (!sum) {
+            tri_gradient_add(a->graph, info->index, gradient);
+            return;
+        }
+    }
     *sum = tri_value_is(*sum)
                ? tri_node_add(a->graph, &tri_op_add, (tri_value[]){*sum, gradient}, 2, NULL, "")
                : gradient;
@@ -44,23 +60,23 @@ static void differentiate(autodiff *a, tri_node node) {
     for (int k = 0; k < node.input_count; k++) accumulate(a, node.inputs[k], in[k]);
 }
 
-static tri_status link_parameters(autodiff *a) {
-    tri_graph *g = a->graph;
-    for (int i = 0; i < g->parameter_count; i++) {
-        tri_parameter_info *p = &g->parameters[i];
-        if (p->role != TRI_ROLE_TRAINED) continue;
-        p->gradient = a->grads[p->value.id];
-        if (!tri_value_is(p->gradient))
+static tri_status check_gradients(const tri_graph *g) {
+    bool *has = TRI_NEW_ARRAY(g->arena, bool, g->parameter_count);
+    for (int i = 0; i < g->gradient_count; i++) {
+        has[g->gradients[i].parameter] = true;
+        // Each gradient has a place of its own in the flat buffer.
+        for (int k = 0; k < i; k++)
+            if (g->gradients[k].value.id == g->gradients[i].value.id)
+                return TRI_FAIL(TRI_UNSUPPORTED, "parameters %s and %s have one gradient",
+                                g->parameters[g->gradients[i].parameter].name,
+                                g->parameters[g->gradients[k].parameter].name);
+    }
+    for (int i = 0; i < g->parameter_count; i++)
+        if (g->parameters[i].role == TRI_ROLE_TRAINED && !has[i])
             return TRI_FAIL(TRI_BAD_INPUT,
                             "parameter %s takes no part in the loss: use its layer's result, or "
                             "leave the layer out",
-                            p->name);
-        // Each gradient has a place of its own in the flat buffer.
-        for (int k = 0; k < i; k++)
-            if (g->parameters[k].gradient.id == p->gradient.id)
-                return TRI_FAIL(TRI_UNSUPPORTED, "parameters %s and %s have one gradient", p->name,
-                                g->parameters[k].name);
-    }
+                            g->parameters[i].name);
     return TRI_OK;
 }
 
@@ -82,6 +98,6 @@ tri_status tri_pass_autodiff(tri_graph *graph) {
     graph->phase = TRI_PHASE_FORWARD;
     graph->block = block;
     if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
-    TRI_TRY(link_parameters(&a));
+    TRI_TRY(check_gradients(graph));
     return tri_graph_verify(graph);
 }

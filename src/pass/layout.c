@@ -56,12 +56,13 @@ static tri_status place_node(relayout *r, tri_node node) {
 // A gradient has its parameter's home order, as do its sums over ranks.
 static void place_gradients(relayout *r, const tri_node *node) {
     tri_graph *g = r->graph;
-    for (int i = 0; i < g->parameter_count; i++) {
-        tri_parameter_info *p = &g->parameters[i];
+    for (int i = 0; i < g->gradient_count; i++) {
+        const tri_layout *home = &g->parameters[g->gradients[i].parameter].layout;
+        tri_value *gradient = &g->gradients[i].value;
         for (int k = 0; k < node->output_count; k++) {
-            if (p->gradient.id != node->outputs[k].id || !tri_value_is(p->gradient)) continue;
-            if (!tri_layout_equal(&g->values[p->gradient.id].layout, &p->layout))
-                p->gradient = reorder(r, p->gradient, &p->layout);
+            if (gradient->id != node->outputs[k].id) continue;
+            if (!tri_layout_equal(&g->values[gradient->id].layout, home))
+                *gradient = reorder(r, *gradient, home);
             break;
         }
     }

@@ -9,7 +9,8 @@
 tri_status tri_pass_fuse(tri_graph *graph);
 // Drops nodes whose results nobody reads.
 tri_status tri_pass_sweep(tri_graph *graph);
-// Adds the backward pass: the gradient of the loss's sum with respect to every trained parameter.
+// Adds the backward pass: the gradient of the loss's sum with respect to every trained parameter,
+// one contribution (tri_gradient_add) for each block that reads it.
 // TRI_BAD_INPUT when there is no loss or a parameter takes no part in it.
 tri_status tri_pass_autodiff(tri_graph *graph);
 // Chooses the kernel-given layouts of values and the home order of parameters, and puts reorders

@@ -3,7 +3,7 @@
 // A node stays if somebody reads one of its results, or if it changes memory.
 static void mark(const tri_graph *g, bool *live) {
     for (int i = 0; i < g->metric_count; i++) live[g->metrics[i].value.id] = true;
-    for (int i = 0; i < g->parameter_count; i++) live[g->parameters[i].gradient.id] = true;
+    for (int i = 0; i < g->gradient_count; i++) live[g->gradients[i].value.id] = true;
     for (int i = g->node_count - 1; i >= 0; i--) {
         const tri_node *node = &g->nodes[i];
         bool stays = node->op->flags & TRI_OP_UPDATE;

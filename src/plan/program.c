@@ -75,9 +75,10 @@ static void place_fixed(tri_program *p) {
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_parameter_info *info = &g->parameters[i];
         p->places[info->value.id] = (tri_place){TRI_PLACE_PARAMETER, i, 0};
-        if (tri_value_is(info->gradient) && p->training)
-            p->places[info->gradient.id] = (tri_place){TRI_PLACE_GRADIENT, i, 0};
     }
+    for (int i = 0; p->training && i < g->gradient_count; i++)
+        p->places[g->gradients[i].value.id] =
+            (tri_place){TRI_PLACE_GRADIENT, g->gradients[i].parameter, 0};
     for (int i = 0; i < g->metric_count; i++) {
         p->places[g->metrics[i].value.id] = (tri_place){TRI_PLACE_RESULT, i, p->result_bytes};
         p->result_bytes += aligned(tri_value_bytes(g, g->metrics[i].value));
@@ -194,6 +195,11 @@ static tri_status compile(tri_program *p, const tri_model_request *request) {
     TRI_TRY(tri_model_build(p->arena, request, p->batch, &p->graph));
     TRI_TRY(tri_pass_fuse(p->graph));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));
+    for (int i = 0; i < p->graph->gradient_count; i++)
+        for (int k = 0; k < i; k++)
+            if (p->graph->gradients[k].parameter == p->graph->gradients[i].parameter)
+                return TRI_FAIL(TRI_UNSUPPORTED, "parameter %s is read by several blocks",
+                                p->graph->parameters[p->graph->gradients[i].parameter].name);
     TRI_TRY(tri_pass_layout(p->graph, p->device));
     find_segments(p);
     p->places = TRI_NEW_ARRAY(p->arena, tri_place, p->graph->value_count);

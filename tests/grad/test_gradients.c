@@ -59,7 +59,8 @@ static void check_parameter(op_session *session, const tri_graph *g, int index, 
     int64_t count = op_count(session, p->value);
     double *gradient = malloc((size_t)count * sizeof *gradient + 1);
     op_run_ok(session);
-    for (int64_t i = 0; i < count; i++) gradient[i] = op_get(session, p->gradient, i);
+    tri_value made = tri_gradient_of(g, index);
+    for (int64_t i = 0; i < count; i++) gradient[i] = op_get(session, made, i);
     for (int64_t i = 0; i < count; i++) {
         double x = op_get(session, p->value, i);
         op_set(session, p->value, i, x + step_size);

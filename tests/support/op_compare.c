@@ -195,8 +195,8 @@ void op_compare(const op_family *family, const tri_device_backend *backend, int 
             compare_value(family, &device, &ref, value, value);
         }
         for (int i = 0; i < ref.c.graph->parameter_count; i++) {
-            tri_value a = device.c.graph->parameters[i].gradient;
-            tri_value b = ref.c.graph->parameters[i].gradient;
+            tri_value a = tri_gradient_of(device.c.graph, i);
+            tri_value b = tri_gradient_of(ref.c.graph, i);
             if (tri_value_is(b)) compare_value(family, &device, &ref, a, b);
         }
         count_kernels(&used, &device);

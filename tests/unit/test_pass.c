@@ -47,7 +47,7 @@ static int count_useless(const tri_graph *g) {
     assert_non_null(used);
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < g->nodes[i].input_count; k++) used[g->nodes[i].inputs[k].id] = true;
-    for (int i = 0; i < g->parameter_count; i++) used[g->parameters[i].gradient.id] = true;
+    for (int i = 0; i < g->gradient_count; i++) used[g->gradients[i].value.id] = true;
     for (int i = 0; i < g->metric_count; i++) used[g->metrics[i].value.id] = true;
     int useless = 0;
     for (int i = 0; i < g->node_count; i++) {
@@ -85,8 +85,8 @@ static char *rewrite(const tri_task *task, const tri_device *device, int64_t bat
         for (int i = 0; i < g->parameter_count; i++) {
             const tri_parameter_info *p = &g->parameters[i];
             if (p->role == TRI_ROLE_COUNTER) continue;
-            assert_true(tri_value_is(p->gradient));
-            tri_shape shape = tri_value_shape(g, p->gradient);
+            assert_true(tri_value_is(tri_gradient_of(g, i)));
+            tri_shape shape = tri_value_shape(g, tri_gradient_of(g, i));
             assert_true(tri_shape_equal(&shape, &p->shape));
         }
     }
@@ -187,7 +187,7 @@ static void test_verify(void **state) {
         assert_int_equal(tri_graph_verify(g), TRI_OK);
     }
     for (int i = 0; i < g->parameter_count; i++) {
-        if (!tri_value_is(g->parameters[i].gradient)) continue;
+        if (!tri_value_is(tri_gradient_of(g, i))) continue;
         tri_parameter_info kept = g->parameters[i];
         g->parameters[i].shape.dims[0]++;
         assert_int_not_equal(tri_graph_verify(g), TRI_OK);
