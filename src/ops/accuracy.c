@@ -10,7 +10,7 @@ static tri_status accuracy_shape(const void *attr, tri_op_signature *s) {
 const tri_op tri_op_accuracy = {
     .name = "accuracy",
     .doc =
-        "scores [N, K], labels [N] -> F64 [2]: samples whose first largest score is the label's, "
+        "scores [.., K], labels [..] -> F64 [2]: samples whose first largest score is the label's, "
         "number of labels; label -100 is left out of both",
     .input_count = 2,
     .output_count = 1,

@@ -5,7 +5,7 @@ static tri_status channels(const char *op, const tri_op_signature *s, double eps
     if (s->in[0].rank < 2)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: x must be [N, C, ...], but is %s", op,
                         tri_shape_text(&s->in[0], x, sizeof x));
-    if (!(eps > 0)) return TRI_FAIL(TRI_BAD_INPUT, "%s: eps must be above 0, not %g", op, eps);
+    TRI_TRY(ops_want_eps(op, eps));
     *out = s->in[0].dims[1];
     return TRI_OK;
 }

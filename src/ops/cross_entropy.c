@@ -30,8 +30,9 @@ static tri_cost cross_entropy_cost(const void *attr, const tri_op_signature *s) 
 
 const tri_op tri_op_cross_entropy = {
     .name = "cross_entropy",
-    .doc = "logits [N, K], labels [N] -> F64 [2]: sum of -log_softmax(logits) at the label, number "
-           "of labels; label -100 is left out of both",
+    .doc =
+        "logits [.., K], labels [..] -> F64 [2]: sum of -log_softmax(logits) at the label, number "
+        "of labels; label -100 is left out of both",
     .input_count = 2,
     .output_count = 1,
     .flags = TRI_OP_LOSS,

@@ -1,23 +1,15 @@
 #include "ops/rules.h"
 
-static tri_status last_axis(const char *op, const tri_op_signature *s) {
-    const tri_shape *x = &s->in[0];
-    char text[160];
-    if (x->rank >= 1 && x->dims[x->rank - 1] >= 1) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: x %s has no last axis to sum over", op,
-                    tri_shape_text(x, text, sizeof text));
-}
-
 static tri_status log_softmax_shape(const void *attr, tri_op_signature *s) {
     TRI_TRY(ops_want_float("log_softmax", "x", s->in_type[0]));
-    TRI_TRY(last_axis("log_softmax", s));
+    TRI_TRY(ops_want_last_axis("log_softmax", s));
     ops_like_first(s);
     return TRI_OK;
 }
 
 static tri_status log_softmax_grad_shape(const void *attr, tri_op_signature *s) {
     TRI_TRY(ops_want_one_type("log_softmax_grad", s, 0, 2));
-    TRI_TRY(last_axis("log_softmax_grad", s));
+    TRI_TRY(ops_want_last_axis("log_softmax_grad", s));
     TRI_TRY(ops_want_shape("log_softmax_grad", "dy", &s->in[1], s->in[0]));
     ops_like_first(s);
     return TRI_OK;

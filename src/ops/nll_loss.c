@@ -29,8 +29,9 @@ static void nll_loss_gradient(tri_graph *graph, const tri_node *node, const tri_
 
 const tri_op tri_op_nll_loss = {
     .name = "nll_loss",
-    .doc = "log-probabilities [N, K], labels [N] -> F64 [2]: sum of -log-probability of the label, "
-           "number of labels; label -100 is left out of both",
+    .doc =
+        "log-probabilities [.., K], labels [..] -> F64 [2]: sum of -log-probability of the label, "
+        "number of labels; label -100 is left out of both",
     .input_count = 2,
     .output_count = 1,
     .flags = TRI_OP_LOSS,
@@ -40,7 +41,7 @@ const tri_op tri_op_nll_loss = {
 
 const tri_op tri_op_nll_loss_grad = {
     .name = "nll_loss_grad",
-    .doc = "labels, seed -> dx [N, K]: -seed at each label, else 0",
+    .doc = "labels, seed -> dx [.., K]: -seed at each label, else 0",
     .input_count = 2,
     .output_count = 1,
     .attr_bytes = sizeof(tri_nll_loss_grad_attr),

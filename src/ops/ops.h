@@ -33,15 +33,29 @@ typedef enum tri_activation {
     X(add)                   /* a, b -> a + b */                                                   \
     X(log_softmax)           /* x -> y, over the last axis */                                      \
     X(log_softmax_grad)      /* y, dy -> dx */                                                     \
-    X(nll_loss)              /* log-probabilities [N, K], labels [N] -> F64 [2] */                 \
-    X(nll_loss_grad)         /* labels, seed -> dx [N, K] */                                       \
-    X(cross_entropy)         /* logits [N, K], labels [N] -> F64 [2] */                            \
+    X(embedding)             /* ids [..], weight [V, D] -> y [.., D] */                            \
+    X(embedding_grad_weight) /* ids, dy -> dweight of attr.shape */                                \
+    X(rms_norm)              /* x, weight -> y, inv_rms */                                         \
+    X(rms_norm_grad)         /* x, dy, weight, inv_rms -> dx, dweight */                           \
+    X(layer_norm)            /* x, weight?, bias? -> y, mean, inv_std */                           \
+    X(layer_norm_grad)       /* x, dy, mean, inv_std, weight? -> dx, dweight, dbias (as above) */  \
+    X(rotary)                /* x [N, T, H, D] -> y */                                             \
+    X(attention)             /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */   \
+    X(attention_grad)        /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                       \
+    X(gelu)                  /* x -> y */                                                          \
+    X(gelu_grad)             /* x, dy -> dx */                                                     \
+    X(silu_mul)              /* gate, up -> silu(gate) * up */                                     \
+    X(silu_mul_grad)         /* gate, up, dy -> dgate, dup */                                      \
+    X(next_token)            /* ids [N, T] -> labels [N, T] */                                     \
+    X(nll_loss)              /* log-probabilities [.., K], labels [..] -> F64 [2] */               \
+    X(nll_loss_grad)         /* labels, seed -> dx [.., K] */                                      \
+    X(cross_entropy)         /* logits [.., K], labels [..] -> F64 [2] */                          \
     X(cross_entropy_grad)    /* logits, labels, seed -> dx */                                      \
     X(mse_loss)              /* prediction, target -> F64 [2] */                                   \
     X(mse_loss_grad)         /* prediction, target, seed -> d prediction */                        \
     X(relative_l2_loss)      /* prediction, target -> F64 [2] */                                   \
     X(relative_l2_loss_grad) /* prediction, target, seed -> d prediction */                        \
-    X(accuracy)              /* logits [N, K], labels [N] -> F64 [2]: hits, counted samples */     \
+    X(accuracy)              /* logits [.., K], labels [..] -> F64 [2]: hits, counted labels */    \
     X(reorder)               /* x -> the same tensor in the output's layout */                     \
     X(sgd)                   /* param, grad, step scalars, momentum buffer? */                     \
     X(adam)                  /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */      \
@@ -119,8 +133,32 @@ typedef struct tri_reshape_attr {
     tri_shape shape;
 } tri_reshape_attr;
 
+typedef struct tri_embedding_grad_attr {
+    tri_shape shape; // the weight's, [V, D]
+} tri_embedding_grad_attr;
+
+// Of rms_norm and layer_norm and of their gradients.
+typedef struct tri_norm_attr {
+    double eps;
+} tri_norm_attr;
+
+typedef struct tri_rotary_attr {
+    double theta;
+    int64_t first; // the position of x[:, 0]: a part of a sequence begins later
+    bool inverse;  // turns back: the gradient
+} tri_rotary_attr;
+
+typedef struct tri_attention_attr {
+    double scale; // times q·k; usually 1 / sqrt(D)
+    bool causal;  // query t sees keys 0 to t + S - T
+} tri_attention_attr;
+
+typedef struct tri_gelu_attr {
+    bool tanh; // the approximation of GPT-2
+} tri_gelu_attr;
+
 typedef struct tri_nll_loss_grad_attr {
-    tri_shape shape; // [N, K]
+    tri_shape shape; // [.., K]
     int64_t dtype;   // tri_dtype of dx
 } tri_nll_loss_grad_attr;
 

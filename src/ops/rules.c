@@ -25,6 +25,8 @@ tri_status ops_want_float(const char *op, const char *tensor, tri_dtype dtype) {
                     tri_dtype_name(dtype));
 }
 
+tri_dtype ops_accumulator_type(tri_dtype dtype) { return dtype == TRI_F64 ? TRI_F64 : TRI_F32; }
+
 tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tri_dtype wanted) {
     if (dtype == wanted) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT, "%s: %s must be %s, but is %s", op, tensor,
@@ -50,6 +52,29 @@ tri_status ops_want_activation(const char *op, int64_t activation, double slope)
     return TRI_OK;
 }
 
+tri_status ops_want_last_axis(const char *op, const tri_op_signature *s) {
+    const tri_shape *x = &s->in[0];
+    char got[160];
+    if (x->rank >= 1 && x->dims[x->rank - 1] >= 1) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: x %s has no last axis to sum over", op,
+                    text(x, got, sizeof got));
+}
+
+tri_shape ops_rows(const tri_op_signature *s) {
+    tri_shape rows = s->in[0];
+    rows.dims[--rows.rank] = 0;
+    return rows;
+}
+
+tri_shape ops_last_axis(const tri_op_signature *s) {
+    return tri_shape_of(s->in[0].dims[s->in[0].rank - 1]);
+}
+
+tri_status ops_want_eps(const char *op, double eps) {
+    if (eps > 0) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: eps must be above 0, not %g", op, eps);
+}
+
 void ops_like_first(tri_op_signature *s) {
     s->out[0] = s->in[0];
     s->out_type[0] = s->in_type[0];
@@ -72,10 +97,16 @@ tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input) {
 
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
                            tri_dtype labels_type) {
-    TRI_TRY(ops_want_rank(op, "the scores [N, K]", scores, 2));
-    if (scores->dims[1] < 1) return TRI_FAIL(TRI_BAD_INPUT, "%s: there are no classes", op);
+    char got[160];
+    if (scores->rank < 2)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: the scores [.., K] must have 2 axes or more, but are %s", op,
+                        text(scores, got, sizeof got));
+    tri_shape rows = *scores;
+    int64_t classes = rows.dims[--rows.rank];
+    if (classes < 1) return TRI_FAIL(TRI_BAD_INPUT, "%s: there are no classes", op);
     TRI_TRY(ops_want_type(op, "labels", labels_type, TRI_I64));
-    return ops_want_shape(op, "labels", labels, tri_shape_of(scores->dims[0]));
+    return ops_want_shape(op, "labels", labels, rows);
 }
 
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,

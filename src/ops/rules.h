@@ -18,10 +18,20 @@ tri_status ops_want_shape(const char *op, const char *tensor, const tri_shape *s
 // F32 or F64.
 tri_status ops_want_float(const char *op, const char *tensor, tri_dtype dtype);
 tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tri_dtype wanted);
+// F32 for F32 and narrower types, F64 for F64: what statistics and sums over `dtype` are kept in.
+tri_dtype ops_accumulator_type(tri_dtype dtype);
 // All present inputs from `first` on have input `first`'s type, which is F32 or F64.
 tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int first, int end);
 // TRI_ACTIVATION_…; a leaky slope is at least 0, so that the output keeps the input's sign.
 tri_status ops_want_activation(const char *op, int64_t activation, double slope);
+
+// x, which is input 0, has a last axis that is not empty.
+tri_status ops_want_last_axis(const char *op, const tri_op_signature *s);
+// Shape of input 0 without its last axis, and of the last axis alone.
+tri_shape ops_rows(const tri_op_signature *s);
+tri_shape ops_last_axis(const tri_op_signature *s);
+// What a norm adds to a variance is above 0.
+tri_status ops_want_eps(const char *op, double eps);
 
 // Output 0 has input 0's shape and type.
 void ops_like_first(tri_op_signature *s);
@@ -31,7 +41,7 @@ int64_t ops_window(int64_t in, int64_t kernel, int64_t stride, int64_t padding, 
 void ops_loss_output(tri_op_signature *s);
 // The seed is F32 or F64 [1].
 tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input);
-// Rules of [N, K] against labels I64 [N].
+// Rules of [.., K] against labels I64 [..]; at least 2 axes.
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
                            tri_dtype labels_type);
 

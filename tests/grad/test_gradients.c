@@ -41,10 +41,13 @@ static void fill_sources(op_session *session, const tri_graph *g, double low, do
             continue;
         }
         int64_t *labels = op_host(session, value);
-        bool position = g->inputs[info->index].value.id == value.id &&
-                        !strcmp(g->inputs[info->index].name, "position");
+        bool input = g->inputs[info->index].value.id == value.id;
+        const char *name = input ? g->inputs[info->index].name : "labels";
         for (int64_t k = 0; k < op_count(session, value); k++)
-            labels[k] = position ? 5 + k : k % 4 == 3 ? TRI_IGNORED_LABEL : k % 3;
+            labels[k] = !strcmp(name, "position") ? 5 + k
+                        : !strcmp(name, "ids")    ? k * k % 4
+                        : k % 4 == 3              ? TRI_IGNORED_LABEL
+                                                  : k % 3;
     }
     op_set(session, g->scalars[TRI_SCALAR_SEED], 0, seed_value);
 }
@@ -251,18 +254,83 @@ static void test_log_softmax(void **state) {
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_log_softmax, &x, 1, NULL, "")));
 }
 
-static void check_classes(const tri_op *op, int64_t samples) {
+static void check_classes(const tri_op *op, tri_shape labels) {
     subject s = begin();
-    tri_value in[] = {trained(&s, "scores", tri_shape_of(samples, 3)),
-                      tri_input(s.graph, "labels", TRI_I64, tri_shape_of(samples))};
+    tri_shape scores = labels;
+    scores.dims[scores.rank++] = 3;
+    tri_value in[] = {trained(&s, "scores", scores), tri_input(s.graph, "labels", TRI_I64, labels)};
     check(&s, tri_node_add(s.graph, op, in, 2, NULL, ""));
 }
 
 static void test_class_losses(void **state) {
-    check_classes(&tri_op_nll_loss, 7);
-    check_classes(&tri_op_nll_loss, 1);
-    check_classes(&tri_op_cross_entropy, 7);
-    check_classes(&tri_op_cross_entropy, 1);
+    const tri_op *const ops[] = {&tri_op_nll_loss, &tri_op_cross_entropy};
+    for (int i = 0; i < 2; i++) {
+        check_classes(ops[i], tri_shape_of(7));
+        check_classes(ops[i], tri_shape_of(1));
+        check_classes(ops[i], tri_shape_of(2, 5));
+    }
+}
+
+// Two uses of one token, and one of 5 that is never used: its gradient is 0.
+static void test_embedding(void **state) {
+    subject s = begin();
+    tri_value in[] = {tri_input(s.graph, "ids", TRI_I64, tri_shape_of(2, 3)),
+                      trained(&s, "weight", tri_shape_of(5, 4))};
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_embedding, in, 2, NULL, "embed")));
+}
+
+static void test_norms(void **state) {
+    static const tri_norm_attr attr = {.eps = 1e-3};
+    const tri_shape shapes[] = {tri_shape_of(2, 3, 5), tri_shape_of(1, 1), tri_shape_of(7)};
+    for (int i = 0; i < 3; i++)
+        for (int inputs = 1; inputs <= 3; inputs++) { // 2: the one of RMS; 1 and 3: layer norm
+            subject s = begin();
+            const tri_op *op = inputs == 2 ? &tri_op_rms_norm : &tri_op_layer_norm;
+            tri_shape width = tri_shape_of(shapes[i].dims[shapes[i].rank - 1]);
+            tri_value in[3] = {trained(&s, "x", shapes[i])};
+            if (inputs > 1) in[1] = trained(&s, "weight", width);
+            if (inputs > 2) in[2] = trained(&s, "bias", width);
+            check(&s, distance(&s, tri_node_add(s.graph, op, in, inputs, &attr, "norm")));
+        }
+}
+
+static void test_rotary(void **state) {
+    for (int64_t first = 0; first < 4; first += 3) {
+        subject s = begin();
+        tri_value x = trained(&s, "x", tri_shape_of(2, 3, 2, 6));
+        tri_rotary_attr attr = {.theta = 50, .first = first, .inverse = first > 0};
+        check(&s, distance(&s, tri_node_add(s.graph, &tri_op_rotary, &x, 1, &attr, "")));
+    }
+}
+
+static void check_attention(int64_t queries, int64_t keys, int64_t heads, int64_t kv_heads,
+                            bool causal) {
+    subject s = begin();
+    tri_attention_attr attr = {.scale = 0.7, .causal = causal};
+    tri_value in[] = {trained(&s, "q", tri_shape_of(2, queries, heads, 3)),
+                      trained(&s, "k", tri_shape_of(2, keys, kv_heads, 3)),
+                      trained(&s, "v", tri_shape_of(2, keys, kv_heads, 3))};
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_attention, in, 3, &attr, "attn")));
+}
+
+static void test_attention(void **state) {
+    check_attention(5, 5, 2, 2, true);
+    check_attention(3, 5, 4, 2, true);
+    check_attention(4, 3, 3, 1, false);
+    check_attention(1, 1, 1, 1, true);
+}
+
+static void test_gated(void **state) {
+    tri_shape shape = tri_shape_of(2, 9);
+    for (int i = 0; i < 2; i++) {
+        subject s = begin();
+        tri_value x = trained(&s, "x", shape);
+        tri_gelu_attr attr = {.tanh = i == 1};
+        check_in(&s, distance(&s, tri_node_add(s.graph, &tri_op_gelu, &x, 1, &attr, "")), -3, 3);
+    }
+    subject s = begin();
+    tri_value in[] = {trained(&s, "gate", shape), trained(&s, "up", shape)};
+    check_in(&s, distance(&s, tri_node_add(s.graph, &tri_op_silu_mul, in, 2, NULL, "")), -3, 3);
 }
 
 static void test_distance_losses(void **state) {
@@ -288,6 +356,13 @@ static void test_all_covered(void **state) {
         &tri_op_add,
         &tri_op_reshape,
         &tri_op_log_softmax,
+        &tri_op_embedding,
+        &tri_op_rms_norm,
+        &tri_op_layer_norm,
+        &tri_op_rotary,
+        &tri_op_attention,
+        &tri_op_gelu,
+        &tri_op_silu_mul,
         &tri_op_nll_loss,
         &tri_op_cross_entropy,
         &tri_op_mse_loss,
@@ -311,6 +386,9 @@ int main(void) {
         cmocka_unit_test(test_dropout),         cmocka_unit_test(test_add_and_reshape),
         cmocka_unit_test(test_log_softmax),     cmocka_unit_test(test_class_losses),
         cmocka_unit_test(test_distance_losses), cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_embedding),       cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_rotary),          cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_gated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

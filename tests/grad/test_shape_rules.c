@@ -182,9 +182,10 @@ static void test_losses(void **state) {
     tri_nll_loss_grad_attr grad = {.shape = tri_shape_of(4, 3), .dtype = TRI_F32};
     REFUSED(log_softmax, NULL, "x [] has no last axis to sum over", POINT);
     REFUSED(log_softmax_grad, NULL, "dy must be [4, 3], but is [3, 4]", F(4, 3), F(3, 4));
-    REFUSED(nll_loss, NULL, "the scores [N, K] must have 2 axes, but is [4]", F(4), L(4));
+    REFUSED(nll_loss, NULL, "the scores [.., K] must have 2 axes or more, but are [4]", F(4), L(4));
     REFUSED(nll_loss, NULL, "labels must be [4], but is [5]", F(4, 3), L(5));
     REFUSED(nll_loss, NULL, "labels must be I64, but is F32", F(4, 3), F(4));
+    REFUSED(cross_entropy, NULL, "labels must be [2, 5], but is [10]", F(2, 5, 3), L(10));
     REFUSED(cross_entropy, NULL, "there are no classes", F(4, 0), L(4));
     REFUSED(accuracy, NULL, "labels must be [4], but is [4, 1]", F(4, 3), L(4, 1));
     REFUSED(nll_loss_grad, &grad, "the seed must be [1], but is [2]", L(4), F(2));
@@ -197,6 +198,78 @@ static void test_losses(void **state) {
     REFUSED(relative_l2_loss, NULL, "prediction must have samples as its first axis", POINT, POINT);
     REFUSED(relative_l2_loss_grad, NULL, "the target must be [4, 3], but is [4, 2]", F(4, 3),
             F(4, 2), F(1));
+}
+
+static void test_tokens(void **state) {
+    tri_embedding_grad_attr grad = {tri_shape_of(7, 3)};
+    REFUSED(embedding, NULL, "ids must be I64, but is F32", F(2, 5), F(7, 3));
+    REFUSED(embedding, NULL, "weight [V, D] must have 2 axes, but is [7]", L(2, 5), F(7));
+    REFUSED(embedding, NULL, "weight must be F32 or F64, but is I64", L(2, 5), L(7, 3));
+    REFUSED(embedding, NULL, "the weight [0, 3] is empty", L(2, 5), F(0, 3));
+    REFUSED(embedding, NULL, "ids [1, 1, 1, 1, 1, 1] have too many axes", L(1, 1, 1, 1, 1, 1),
+            F(7, 3));
+    REFUSED(embedding_grad_weight, &grad, "dy must be [2, 5, 3], but is [2, 5, 4]", L(2, 5),
+            F(2, 5, 4));
+    REFUSED(embedding_grad_weight, &grad, "dy must be F32 or F64, but is I64", L(2), L(2, 3));
+    REFUSED(next_token, NULL, "ids [N, T] must have 2 axes, but is [5]", L(5));
+    REFUSED(next_token, NULL, "ids must be I64, but is F32", F(2, 5));
+}
+
+static void test_norms(void **state) {
+    tri_norm_attr a = {.eps = 1e-5}, none = {0};
+    REFUSED(rms_norm, &a, "x [] has no last axis to sum over", POINT, F(1));
+    REFUSED(rms_norm, &a, "weight must be [3], but is [2]", F(4, 3), F(2));
+    REFUSED(rms_norm, &none, "eps must be above 0, not 0", F(4, 3), F(3));
+    REFUSED(rms_norm_grad, &a, "dy must be [4, 3], but is [4]", F(4, 3), F(4), F(3), F(4));
+    REFUSED(rms_norm_grad, &a, "inv_rms must be [4], but is [3]", F(4, 3), F(4, 3), F(3), F(3));
+    REFUSED(rms_norm_grad, &a, "inv_rms must be F64, but is F32", D(4, 3), D(4, 3), D(3), F(4));
+    REFUSED(layer_norm, &a, "weight and bias go together", F(4, 3), F(3));
+    REFUSED(layer_norm, &a, "bias must be [3], but is [4]", F(4, 3), F(3), F(4));
+    REFUSED(layer_norm, &none, "eps must be above 0, not 0", F(4, 3));
+    REFUSED(layer_norm_grad, &a, "dy must be [4, 3], but is [3, 3]", F(4, 3), F(3, 3), F(4), F(4));
+    REFUSED(layer_norm_grad, &a, "inv_std must be F32, but is F64", F(4, 3), F(4, 3), F(4), D(4));
+    REFUSED(layer_norm_grad, &a, "mean must be [4], but is [3]", F(4, 3), F(4, 3), F(3), F(4));
+    REFUSED(layer_norm_grad, &a, "weight must be [3], but is [4]", F(4, 3), F(4, 3), F(4), F(4),
+            F(4));
+}
+
+static void test_attention(void **state) {
+    tri_attention_attr a = {.scale = 1, .causal = true};
+    tri_rotary_attr turn = {.theta = 10000};
+    REFUSED(rotary, &turn, "x [N, T, H, D] must have 4 axes, but is [2, 3]", F(2, 3));
+    REFUSED(rotary, &turn, "D is turned in pairs and must be even, not 3", F(2, 3, 4, 3));
+    turn.first = -1;
+    REFUSED(rotary, &turn, "theta must be above 0 and first at least 0, not 10000 and -1",
+            F(2, 3, 4, 2));
+    REFUSED(attention, &a, "q [N, T, H, D] must have 4 axes, but is [5, 8]", F(5, 8), F(5, 8),
+            F(5, 8));
+    REFUSED(attention, &a, "k must be [2, 5, 4, 8], but is [2, 5, 4, 6]", F(2, 5, 4, 8),
+            F(2, 5, 4, 6), F(2, 5, 4, 6));
+    REFUSED(attention, &a, "v must be [2, 5, 4, 8], but is [2, 4, 4, 8]", F(2, 5, 4, 8),
+            F(2, 5, 4, 8), F(2, 4, 4, 8));
+    REFUSED(attention, &a, "the 4 heads of q must be a multiple of the 3 of k and v", F(2, 5, 4, 8),
+            F(2, 5, 3, 8), F(2, 5, 3, 8));
+    REFUSED(attention, &a, "there are no keys, or D is 0", F(2, 5, 4, 8), F(2, 0, 4, 8),
+            F(2, 0, 4, 8));
+    REFUSED(attention, &a, "causal attention of 5 queries needs as many keys, but there are 4",
+            F(2, 5, 4, 8), F(2, 4, 4, 8), F(2, 4, 4, 8));
+    input q = F(2, 5, 4, 8), k = F(2, 5, 2, 8);
+    REFUSED(attention_grad, &a, "y must be [2, 5, 4, 8], but is [2, 5, 2, 8]", q, k, k, k, q,
+            F(2, 4, 5));
+    REFUSED(attention_grad, &a, "dy must be [2, 5, 4, 8], but is [2, 5, 2, 8]", q, k, k, q, k,
+            F(2, 4, 5));
+    REFUSED(attention_grad, &a, "log_sum_exp must be [2, 4, 5], but is [2, 5, 4]", q, k, k, q, q,
+            F(2, 5, 4));
+    REFUSED(attention_grad, &a, "log_sum_exp must be F32, but is F64", q, k, k, q, q, D(2, 4, 5));
+}
+
+static void test_gated(void **state) {
+    tri_gelu_attr a = {0};
+    REFUSED(gelu, &a, "x must be F32 or F64, but is I64", L(2));
+    REFUSED(gelu_grad, &a, "dy must be [2], but is [3]", F(2), F(3));
+    REFUSED(silu_mul, NULL, "up must be [2, 3], but is [2, 4]", F(2, 3), F(2, 4));
+    REFUSED(silu_mul_grad, NULL, "dy must be [2, 3], but is [2]", F(2, 3), F(2, 3), F(2));
+    REFUSED(silu_mul_grad, NULL, "up must be [2, 3], but is [2]", F(2, 3), F(2), F(2, 3));
 }
 
 static void test_updates(void **state) {
@@ -281,13 +354,17 @@ static void test_table(void **state) {
 }
 
 // Flops count multiplications and additions: conv [2,3,8,8] by [4,3,3,3] makes 2*4*6*6 results of
-// 27 products each.
+// 27 products each. Of 5 by 5 pairs of causal attention, 15 count.
 static void test_cost(void **state) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value in[] = {tri_input(g, "x", TRI_F32, tri_shape_of(2, 3, 8, 8)),
                       tri_input(g, "w", TRI_F32, tri_shape_of(4, 3, 3, 3))};
     tri_value y = tri_node_add(g, &tri_op_conv2d, in, 2, &conv, "");
     assert_true(tri_node_cost(g, tri_value_node(g, y)).flops == 2.0 * 2 * 4 * 36 * 27);
+    tri_value q = tri_input(g, "q", TRI_F32, tri_shape_of(2, 5, 4, 8));
+    tri_attention_attr causal = {.scale = 1, .causal = true};
+    y = tri_node_add(g, &tri_op_attention, (tri_value[]){q, q, q}, 3, &causal, "");
+    assert_true(tri_node_cost(g, tri_value_node(g, y)).flops == 2.0 * 2 * (2 * 4 * 8) * (15));
     op_graph_close(g);
 }
 
@@ -296,6 +373,8 @@ int main(void) {
         cmocka_unit_test(test_conv2d),      cmocka_unit_test(test_conv2d_grad),
         cmocka_unit_test(test_linear),      cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_max_pool2d),  cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_tokens),      cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_attention),   cmocka_unit_test(test_gated),
         cmocka_unit_test(test_losses),      cmocka_unit_test(test_updates),
         cmocka_unit_test(test_no_gradient), cmocka_unit_test(test_table),
         cmocka_unit_test(test_cost),

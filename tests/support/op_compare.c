@@ -32,9 +32,14 @@ tri_value op_numbers(op_case *c, tri_shape shape, double low, double high) {
                   high);
 }
 
-tri_value op_labels(op_case *c, int64_t samples, int64_t classes) {
-    return source(c, tri_input(c->graph, "labels", TRI_I64, tri_shape_of(samples)),
-                  OP_SOURCE_LABELS, 0, (double)classes);
+tri_value op_labels(op_case *c, tri_shape shape, int64_t classes) {
+    return source(c, tri_input(c->graph, "labels", TRI_I64, shape), OP_SOURCE_LABELS, 0,
+                  (double)classes);
+}
+
+tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens) {
+    return source(c, tri_input(c->graph, "ids", TRI_I64, shape), OP_SOURCE_TOKENS, 0,
+                  (double)tokens);
 }
 
 tri_value op_place(op_case *c) {
@@ -51,6 +56,8 @@ static void fill_integers(op_session *session, const op_source *s, uint64_t seed
         uint32_t word = tri_philox_at(seed, 3, 0, (uint64_t)i);
         if (s->kind == OP_SOURCE_POSITION)
             numbers[i] = word % 100000;
+        else if (s->kind == OP_SOURCE_TOKENS)
+            numbers[i] = word % (int64_t)s->high;
         else
             numbers[i] = word % 5 == 0 ? TRI_IGNORED_LABEL : word / 5 % (int64_t)s->high;
     }
@@ -215,6 +222,20 @@ void op_compare_all(const tri_device_backend *backend, int threads, uint64_t see
             op_compare(family, backend, threads, seed, rounds);
 }
 
+// Element 1 of `labels` is no class of 4.
+static void refuse_at(const tri_device_backend *backend, tri_graph *g, tri_value labels,
+                      int64_t label, const tri_op *op, const char *message) {
+    tri_device *device = op_device_open(backend, 1);
+    op_session *session = op_session_open(g, device, false);
+    ((int64_t *)op_host(session, labels))[1] = label;
+    if (op_run(session) != TRI_BAD_INPUT)
+        fail_msg("%s took label %" PRId64 " of 4 classes", op->name, label);
+    assert_non_null(strstr(tri_error_message(), message));
+    op_session_close(session);
+    device->backend->close(device);
+    op_graph_close(g);
+}
+
 static void refuse(const tri_device_backend *backend, const tri_op *op, int64_t label) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_shape scores = tri_shape_of(3, 4);
@@ -224,15 +245,17 @@ static void refuse(const tri_device_backend *backend, const tri_op *op, int64_t 
     tri_value in[3] = {x, labels, tri_scalar(g, TRI_SCALAR_SEED)};
     if (op == &tri_op_nll_loss_grad) memmove(in, in + 1, 2 * sizeof *in);
     tri_node_add(g, op, in, op->input_count, op->attr_bytes ? &attr : NULL, "");
-    tri_device *device = op_device_open(backend, 1);
-    op_session *session = op_session_open(g, device, false);
-    ((int64_t *)op_host(session, labels))[1] = label;
-    if (op_run(session) != TRI_BAD_INPUT)
-        fail_msg("%s took label %" PRId64 " of 4 classes", op->name, label);
-    assert_non_null(strstr(tri_error_message(), "sample 1"));
-    op_session_close(session);
-    device->backend->close(device);
-    op_graph_close(g);
+    refuse_at(backend, g, labels, label, op, "sample 1");
+}
+
+static void refuse_token(const tri_device_backend *backend, const tri_op *op, int64_t token) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_shape shape = tri_shape_of(4, 2);
+    tri_embedding_grad_attr attr = {.shape = shape};
+    tri_value ids = tri_input(g, "ids", TRI_I64, tri_shape_of(4));
+    tri_value in[2] = {ids, tri_input(g, "numbers", TRI_F32, shape)}; // the weight, or dy
+    tri_node_add(g, op, in, 2, op->attr_bytes ? &attr : NULL, "");
+    refuse_at(backend, g, ids, token, op, "place 1");
 }
 
 void op_compare_bad_labels(const tri_device_backend *backend) {
@@ -243,4 +266,8 @@ void op_compare_bad_labels(const tri_device_backend *backend) {
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         for (size_t k = 0; k < sizeof labels / sizeof *labels; k++)
             refuse(backend, ops[i], labels[k]);
+    for (size_t k = 0; k < sizeof labels / sizeof *labels; k++) {
+        refuse_token(backend, &tri_op_embedding, labels[k]);
+        refuse_token(backend, &tri_op_embedding_grad_weight, labels[k]);
+    }
 }

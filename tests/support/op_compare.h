@@ -9,6 +9,7 @@ enum { OP_CASE_SOURCES = 12 };
 typedef enum op_source_kind {
     OP_SOURCE_NUMBERS,  // uniform in [low, high)
     OP_SOURCE_LABELS,   // I64 in [0, high), some of them ignored
+    OP_SOURCE_TOKENS,   // I64 in [0, high)
     OP_SOURCE_POSITION, // a step and a place in it
     OP_SOURCE_STEP,     // scalars of update `low`, skipped when high is not 0
 } op_source_kind;
@@ -33,7 +34,8 @@ int64_t op_draw(op_case *c, int64_t low, int64_t high);
 bool op_chance(op_case *c, int percent);
 // A parameter with random numbers; named by its place.
 tri_value op_numbers(op_case *c, tri_shape shape, double low, double high);
-tri_value op_labels(op_case *c, int64_t samples, int64_t classes);
+tri_value op_labels(op_case *c, tri_shape shape, int64_t classes);
+tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);
 tri_value op_place(op_case *c);
 tri_value op_step_scalars(op_case *c, int update, bool skip);
 
@@ -54,7 +56,8 @@ void op_compare(const op_family *family, const tri_device_backend *backend, int 
                 uint64_t seed, int rounds);
 // All families that the device takes.
 void op_compare_all(const tri_device_backend *backend, int threads, uint64_t seed, int rounds);
-// A label that is no class must be refused by every loss and metric of the device, TRI_BAD_INPUT.
+// A label that is no class must be refused by every loss and metric of the device, and a token that
+// the vocabulary lacks by the embedding, TRI_BAD_INPUT.
 void op_compare_bad_labels(const tri_device_backend *backend);
 
 #endif

@@ -197,15 +197,92 @@ static void build_log_softmax(op_case *c) {
 }
 
 static void build_class_loss(op_case *c) {
-    int64_t n = op_draw(c, 1, 70), k = op_chance(c, 60) ? 10 : op_draw(c, 1, 40);
-    tri_value x = op_numbers(c, tri_shape_of(n, k), -5, 5), labels = op_labels(c, n, k);
+    int64_t k = op_chance(c, 60) ? 10 : op_draw(c, 1, 40);
+    tri_shape rows = tri_shape_of(op_draw(c, 1, 70)), scores;
+    if (op_chance(c, 30)) rows.dims[rows.rank++] = op_draw(c, 1, 5);
+    scores = rows;
+    scores.dims[scores.rank++] = k;
+    tri_value x = op_numbers(c, scores, -5, 5), labels = op_labels(c, rows, k);
     tri_value seed = tri_scalar(c->graph, TRI_SCALAR_SEED);
-    tri_nll_loss_grad_attr a = {.shape = tri_shape_of(n, k), .dtype = TRI_F32};
+    tri_nll_loss_grad_attr a = {.shape = scores, .dtype = TRI_F32};
     add(c, &tri_op_nll_loss, (tri_value[]){x, labels}, NULL);
     add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
     add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
     add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL);
     add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
+}
+
+static void build_embedding(op_case *c) {
+    int64_t tokens = op_draw(c, 1, 300), width = channels(c);
+    tri_shape ids = tri_shape_of(op_draw(c, 1, 4), op_draw(c, 1, 90)), y = ids;
+    y.dims[y.rank++] = width;
+    tri_embedding_grad_attr a = {.shape = tri_shape_of(tokens, width)};
+    tri_value id = op_tokens(c, ids, tokens);
+    add(c, &tri_op_embedding, (tri_value[]){id, numbers(c, a.shape)}, NULL);
+    add(c, &tri_op_embedding_grad_weight, (tri_value[]){id, numbers(c, y)}, &a);
+    add(c, &tri_op_next_token, &id, NULL);
+}
+
+// Rows of one length; those of transformers are multiples of 16.
+static tri_shape rows_of(op_case *c, int64_t *width) {
+    tri_shape x = any_shape(c);
+    if (op_chance(c, 60)) x.dims[x.rank - 1] = 16 * op_draw(c, 1, 20);
+    *width = x.dims[x.rank - 1];
+    return x;
+}
+
+static void build_norm(op_case *c) {
+    tri_norm_attr a = {.eps = 1e-5};
+    int64_t width;
+    tri_shape shape = rows_of(c, &width), rows = shape, w = tri_shape_of(width);
+    rows.rank--;
+    tri_value x = numbers(c, shape), dy = numbers(c, shape), weight = numbers(c, w);
+    tri_value bias = numbers(c, w), mean = op_numbers(c, rows, -0.5, 0.5);
+    tri_value inv = op_numbers(c, rows, 0.5, 2);
+    if (op_chance(c, 50)) {
+        add(c, &tri_op_rms_norm, (tri_value[]){x, weight}, &a);
+        add(c, &tri_op_rms_norm_grad, (tri_value[]){x, dy, weight, inv}, &a);
+        return;
+    }
+    if (op_chance(c, 30)) weight = bias = (tri_value){0};
+    add(c, &tri_op_layer_norm, (tri_value[]){x, weight, bias}, &a);
+    add(c, &tri_op_layer_norm_grad, (tri_value[]){x, dy, mean, inv, weight}, &a);
+}
+
+static void build_rotary(op_case *c) {
+    tri_shape x = tri_shape_of(op_draw(c, 1, 3), op_draw(c, 1, 40), op_draw(c, 1, 8),
+                               2 * (op_chance(c, 60) ? 16 * op_draw(c, 1, 4) : op_draw(c, 1, 20)));
+    tri_rotary_attr a = {.theta = 10000, .inverse = op_chance(c, 50)};
+    if (op_chance(c, 30)) a.first = op_draw(c, 0, 1000);
+    tri_value in = numbers(c, x);
+    add(c, &tri_op_rotary, &in, &a);
+}
+
+static void build_attention(op_case *c) {
+    int64_t width = op_chance(c, 60) ? 16 * op_draw(c, 1, 4) : op_draw(c, 1, 20);
+    int64_t samples = op_draw(c, 1, 2), kv_heads = op_draw(c, 1, 3);
+    int64_t keys = op_chance(c, 30) ? op_draw(c, 60, 200) : op_draw(c, 1, 40);
+    int64_t queries = op_chance(c, 70) ? keys : op_draw(c, 1, keys);
+    tri_shape kv = tri_shape_of(samples, keys, kv_heads, width);
+    tri_shape q = tri_shape_of(samples, queries, kv_heads * op_draw(c, 1, 3), width);
+    tri_attention_attr a = {.scale = (double)op_draw(c, 1, 8) / 8, .causal = op_chance(c, 70)};
+    tri_value qv = op_numbers(c, q, -2, 2), k = op_numbers(c, kv, -2, 2), v = numbers(c, kv);
+    tri_value y = tri_node_add(c->graph, &tri_op_attention, (tri_value[]){qv, k, v}, 3, &a, "");
+    tri_value grad[] = {qv, k, v, y, numbers(c, q), tri_node_output(c->graph, y, 1)};
+    add(c, &tri_op_attention_grad, grad, &a);
+}
+
+static void build_gated(op_case *c) {
+    tri_shape shape = any_shape(c);
+    tri_gelu_attr gelu = {.tanh = op_chance(c, 50)};
+    tri_value x = op_numbers(c, shape, -6, 6), dy = numbers(c, shape), up = numbers(c, shape);
+    if (op_chance(c, 50)) {
+        add(c, &tri_op_gelu, &x, &gelu);
+        add(c, &tri_op_gelu_grad, (tri_value[]){x, dy}, &gelu);
+    } else {
+        add(c, &tri_op_silu_mul, (tri_value[]){x, up}, NULL);
+        add(c, &tri_op_silu_mul_grad, (tri_value[]){x, up, dy}, NULL);
+    }
 }
 
 static void build_distance_loss(op_case *c) {
@@ -281,7 +358,7 @@ static void build_network(op_case *c) {
     h = tri_dropout(g, "drop", h, 0.25);
     h = tri_linear(g, "fc1", tri_flatten(g, h), 64);
     h = tri_linear(g, "fc2", tri_leaky_relu(g, h, 0.9), 10);
-    tri_value labels = op_labels(c, n, 10);
+    tri_value labels = op_labels(c, tri_shape_of(n), 10);
     op_place(c);
     for (int i = 0; i < g->parameter_count; i++)
         c->sources[c->source_count++] =
@@ -302,6 +379,11 @@ const op_family op_families[] = {
     {.name = "dropout", .build = build_dropout, .tolerance = 1e-6},
     {.name = "log_softmax", .build = build_log_softmax, .tolerance = 1e-5},
     {.name = "class losses", .build = build_class_loss, .tolerance = 1e-5},
+    {.name = "embedding", .build = build_embedding, .tolerance = 1e-5},
+    {.name = "norm", .build = build_norm, .tolerance = 1e-5},
+    {.name = "rotary", .build = build_rotary, .tolerance = 1e-5},
+    {.name = "attention", .build = build_attention, .tolerance = 2e-5},
+    {.name = "gated", .build = build_gated, .tolerance = 1e-5},
     {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
     {.name = "updates", .build = build_update, .tolerance = 1e-5},
     {.name = "reorder", .build = build_reorder, .tolerance = 0, .any_layout = true},

@@ -53,3 +53,40 @@ static tri_status TYPED(dropout)(const ref_node *node, const tri_kernel_args *ar
 static tri_status TYPED(dropout_grad)(const ref_node *node, const tri_kernel_args *args) {
     return TYPED(dropout)(node, args);
 }
+
+static tri_status TYPED(gelu)(const ref_node *node, const tri_kernel_args *args) {
+    const tri_gelu_attr *a = (const void *)node->attr;
+    const REAL *x = args->in[0];
+    REAL *y = args->out[0];
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        y[i] = (REAL)((double)x[i] * gelu_share((double)x[i], a->tanh));
+    return TRI_OK;
+}
+
+static tri_status TYPED(gelu_grad)(const ref_node *node, const tri_kernel_args *args) {
+    const tri_gelu_attr *a = (const void *)node->attr;
+    const REAL *x = args->in[0], *dy = args->in[1];
+    REAL *dx = args->out[0];
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        dx[i] = (REAL)((double)dy[i] * gelu_slope((double)x[i], a->tanh));
+    return TRI_OK;
+}
+
+static tri_status TYPED(silu_mul)(const ref_node *node, const tri_kernel_args *args) {
+    const REAL *gate = args->in[0], *up = args->in[1];
+    REAL *y = args->out[0];
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        y[i] = (REAL)((double)gate[i] / (1 + exp(-(double)gate[i])) * (double)up[i]);
+    return TRI_OK;
+}
+
+static tri_status TYPED(silu_mul_grad)(const ref_node *node, const tri_kernel_args *args) {
+    const REAL *gate = args->in[0], *up = args->in[1], *dy = args->in[2];
+    REAL *dgate = args->out[0], *dup = args->out[1];
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
+        double g = (double)gate[i], d = (double)dy[i], s = 1 / (1 + exp(-g));
+        dgate[i] = (REAL)(d * (double)up[i] * s * (1 + g * (1 - s)));
+        dup[i] = (REAL)(d * g * s);
+    }
+    return TRI_OK;
+}

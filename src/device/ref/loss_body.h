@@ -14,7 +14,7 @@ static double TYPED(log_sum)(const REAL *x, int64_t count) {
 
 static tri_status TYPED(log_softmax)(const ref_node *node, const tri_kernel_args *args) {
     const tri_shape *shape = &node->s.in[0];
-    int64_t classes = shape->dims[shape->rank - 1], rows = ref_count(shape) / classes;
+    int64_t classes = ref_classes(shape), rows = ref_count(shape) / classes;
     const REAL *x = args->in[0];
     REAL *y = args->out[0];
     for (int64_t r = 0; r < rows; r++, x += classes, y += classes) {
@@ -26,7 +26,7 @@ static tri_status TYPED(log_softmax)(const ref_node *node, const tri_kernel_args
 
 static tri_status TYPED(log_softmax_grad)(const ref_node *node, const tri_kernel_args *args) {
     const tri_shape *shape = &node->s.in[0];
-    int64_t classes = shape->dims[shape->rank - 1], rows = ref_count(shape) / classes;
+    int64_t classes = ref_classes(shape), rows = ref_count(shape) / classes;
     const REAL *y = args->in[0], *dy = args->in[1];
     REAL *dx = args->out[0];
     for (int64_t r = 0; r < rows; r++, y += classes, dy += classes, dx += classes) {
@@ -39,12 +39,13 @@ static tri_status TYPED(log_softmax_grad)(const ref_node *node, const tri_kernel
 }
 
 static tri_status TYPED(nll_loss)(const ref_node *node, const tri_kernel_args *args) {
-    int64_t samples = node->s.in[0].dims[0], classes = node->s.in[0].dims[1];
+    int64_t classes = ref_classes(&node->s.in[0]);
+    int64_t rows = ref_count(&node->s.in[0]) / classes;
     const REAL *scores = args->in[0];
     const int64_t *labels = args->in[1];
     double *loss = args->out[0];
     loss[0] = loss[1] = 0;
-    for (int64_t n = 0; n < samples; n++) {
+    for (int64_t n = 0; n < rows; n++) {
         TRI_TRY(ref_check_label(labels[n], n, classes));
         if (labels[n] == TRI_IGNORED_LABEL) continue;
         loss[0] -= (double)scores[n * classes + labels[n]];
@@ -54,12 +55,13 @@ static tri_status TYPED(nll_loss)(const ref_node *node, const tri_kernel_args *a
 }
 
 static tri_status TYPED(nll_loss_grad)(const ref_node *node, const tri_kernel_args *args) {
-    int64_t samples = node->s.out[0].dims[0], classes = node->s.out[0].dims[1];
+    int64_t classes = ref_classes(&node->s.out[0]);
+    int64_t rows = ref_count(&node->s.out[0]) / classes;
     const int64_t *labels = args->in[0];
     double seed = TYPED(seed)(node, args, 1);
     REAL *dx = args->out[0];
-    memset(dx, 0, (size_t)(samples * classes) * sizeof *dx);
-    for (int64_t n = 0; n < samples; n++) {
+    memset(dx, 0, (size_t)(rows * classes) * sizeof *dx);
+    for (int64_t n = 0; n < rows; n++) {
         TRI_TRY(ref_check_label(labels[n], n, classes));
         if (labels[n] != TRI_IGNORED_LABEL) dx[n * classes + labels[n]] = (REAL)-seed;
     }
@@ -67,12 +69,13 @@ static tri_status TYPED(nll_loss_grad)(const ref_node *node, const tri_kernel_ar
 }
 
 static tri_status TYPED(cross_entropy)(const ref_node *node, const tri_kernel_args *args) {
-    int64_t samples = node->s.in[0].dims[0], classes = node->s.in[0].dims[1];
+    int64_t classes = ref_classes(&node->s.in[0]);
+    int64_t rows = ref_count(&node->s.in[0]) / classes;
     const REAL *logits = args->in[0];
     const int64_t *labels = args->in[1];
     double *loss = args->out[0];
     loss[0] = loss[1] = 0;
-    for (int64_t n = 0; n < samples; n++) {
+    for (int64_t n = 0; n < rows; n++) {
         TRI_TRY(ref_check_label(labels[n], n, classes));
         if (labels[n] == TRI_IGNORED_LABEL) continue;
         const REAL *row = logits + n * classes;
@@ -83,11 +86,12 @@ static tri_status TYPED(cross_entropy)(const ref_node *node, const tri_kernel_ar
 }
 
 static tri_status TYPED(cross_entropy_grad)(const ref_node *node, const tri_kernel_args *args) {
-    int64_t samples = node->s.in[0].dims[0], classes = node->s.in[0].dims[1];
+    int64_t classes = ref_classes(&node->s.in[0]);
+    int64_t rows = ref_count(&node->s.in[0]) / classes;
     const REAL *logits = args->in[0];
     const int64_t *labels = args->in[1];
     double seed = TYPED(seed)(node, args, 2);
-    for (int64_t n = 0; n < samples; n++) {
+    for (int64_t n = 0; n < rows; n++) {
         const REAL *row = logits + n * classes;
         REAL *dx = (REAL *)args->out[0] + n * classes;
         TRI_TRY(ref_check_label(labels[n], n, classes));
@@ -167,12 +171,13 @@ static tri_status TYPED(relative_l2_loss_grad)(const ref_node *node, const tri_k
 }
 
 static tri_status TYPED(accuracy)(const ref_node *node, const tri_kernel_args *args) {
-    int64_t samples = node->s.in[0].dims[0], classes = node->s.in[0].dims[1];
+    int64_t classes = ref_classes(&node->s.in[0]);
+    int64_t rows = ref_count(&node->s.in[0]) / classes;
     const REAL *scores = args->in[0];
     const int64_t *labels = args->in[1];
     double *hits = args->out[0];
     hits[0] = hits[1] = 0;
-    for (int64_t n = 0; n < samples; n++) {
+    for (int64_t n = 0; n < rows; n++) {
         int64_t best = 0;
         const REAL *row = scores + n * classes;
         TRI_TRY(ref_check_label(labels[n], n, classes));

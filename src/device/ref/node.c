@@ -8,12 +8,17 @@
 
 static bool is_float(tri_dtype dtype) { return dtype == TRI_F32 || dtype == TRI_F64; }
 
-// Doubles of a row that a kernel sums into.
+// Doubles that a kernel sums into.
 static int64_t row_length(const tri_node *node, const tri_op_signature *s) {
     if (node->op == &tri_op_conv2d) return s->out[0].dims[3];
     if (node->op == &tri_op_conv2d_grad_input) return s->out[0].dims[3];
     if (node->op == &tri_op_linear_grad_input) return s->in[1].dims[1];
     if (node->op == &tri_op_linear_grad_weight) return s->out[0].dims[1];
+    if (node->op == &tri_op_embedding_grad_weight) return s->out[0].dims[0];
+    if (node->op == &tri_op_rms_norm_grad) return s->in[2].dims[0];
+    if (node->op == &tri_op_layer_norm_grad) return 2 * s->in[0].dims[s->in[0].rank - 1];
+    if (node->op == &tri_op_attention) return s->in[1].dims[1];
+    if (node->op == &tri_op_attention_grad) return 2 * s->in[0].dims[3];
     return 0;
 }
 
@@ -56,4 +61,12 @@ tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes) {
                     " of the micro-batch is no class: classes are 0 to %" PRId64
                     ", or -100 for none",
                     label, sample, classes - 1);
+}
+
+tri_status ref_check_token(int64_t token, int64_t index, int64_t tokens) {
+    if (token >= 0 && token < tokens) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "token %" PRId64 " at place %" PRId64
+                    " of the micro-batch is not in the vocabulary: tokens are 0 to %" PRId64,
+                    token, index, tokens - 1);
 }

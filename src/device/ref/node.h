@@ -29,6 +29,7 @@ void ref_release(tri_kernel *kernel);
                                           .release = ref_release};
 
 static inline int64_t ref_count(const tri_shape *shape) { return tri_shape_count(shape); }
+static inline int64_t ref_classes(const tri_shape *shape) { return shape->dims[shape->rank - 1]; }
 
 // What tri_activation does to one number; NaN stays NaN.
 static inline double ref_activate(int64_t activation, double slope, double x) {
@@ -48,5 +49,8 @@ double ref_mask_at(const ref_mask *mask, int64_t sample, int64_t element);
 
 // TRI_BAD_INPUT unless the label is TRI_IGNORED_LABEL or one of `classes`.
 tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes);
+
+// TRI_BAD_INPUT unless the token at place `index` of the micro-batch is 0 to `tokens` - 1.
+tri_status ref_check_token(int64_t token, int64_t index, int64_t tokens);
 
 #endif
