@@ -2,6 +2,7 @@
 
 const tri_kernel_def *tri_device_select(const tri_device *device, const tri_graph *graph,
                                         const tri_node *node) {
+    if (node->op->flags & TRI_OP_COLLECTIVE) return NULL;
     for (const tri_kernel_def *const *def = device->backend->kernels; *def; def++) {
         if ((*def)->op && (*def)->op != node->op) continue;
         if (!(*def)->supports || (*def)->supports(device, graph, node)) return *def;
@@ -12,7 +13,7 @@ const tri_kernel_def *tri_device_select(const tri_device *device, const tri_grap
 void tri_kernel_layouts(const tri_kernel_def *def, const tri_device *device, const tri_graph *graph,
                         const tri_node *node, tri_layout *in, tri_layout *out) {
     for (int i = 0; i < node->output_count; i++) out[i] = TRI_LAYOUT_PLAIN;
-    if (def->layouts) {
+    if (def && def->layouts) {
         def->layouts(device, graph, node, in, out);
         return;
     }

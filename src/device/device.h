@@ -73,10 +73,11 @@ struct tri_device {
     int threads;
 };
 
-// The first kernel of the device that supports the node; NULL: none.
+// The first kernel of the device that supports the node; NULL: none, as for all collective ops.
 const tri_kernel_def *tri_device_select(const tri_device *device, const tri_graph *graph,
                                         const tri_node *node);
-// The layouts the kernel wants, see tri_kernel_def.layouts; with NULL there, everything plain.
+// The layouts the kernel wants, see tri_kernel_def.layouts; with NULL there, or no kernel,
+// everything plain.
 void tri_kernel_layouts(const tri_kernel_def *def, const tri_device *device, const tri_graph *graph,
                         const tri_node *node, tri_layout *in, tri_layout *out);
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,

@@ -18,6 +18,7 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
                       .device = config->device,
                       .replicas = config->replicas,
                       .optimizer = *config->optimizer};
+    memcpy(e->axes, config->axes, sizeof e->axes);
     tri_status status = make_engine(e);
     if (status != TRI_OK) {
         tri_engine_destroy(e);
@@ -46,8 +47,11 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
     tri_segment s = p->segments[block][phase];
     for (int i = s.first; i < s.end; i++) {
         const tri_kernel *kernel = &p->kernels[i];
-        if (!kernel->def) continue; // a view
+        const tri_node *node = &p->graph->nodes[i];
         engine_args *args = &binding->args[later][i];
+        if (node->op->flags & TRI_OP_COLLECTIVE)
+            TRI_TRY(engine_run_collective(e, p, node, args->in, args->out));
+        if (!kernel->def) continue; // a view
         TRI_TRY(kernel->def->run(
             kernel,
             &(tri_kernel_args){.in = args->in, .out = args->out, .workspace = e->workspace}));

@@ -14,6 +14,7 @@ typedef struct tri_engine_config {
     const tri_plan *plan; // both outlive the engine
     tri_device *device;
     tri_comm *replicas;             // of this rank's replicas; the rank alone: tri_comm_self_open
+    tri_comm *axes[TRI_AXIS_COUNT]; // of the ranks along one axis; NULL: no op asks for it
     const tri_optimizer *optimizer; // copied
 } tri_engine_config;
 

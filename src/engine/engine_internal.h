@@ -28,6 +28,7 @@ struct tri_engine {
     const tri_plan *plan;
     tri_device *device;
     tri_comm *replicas;
+    tri_comm *axes[TRI_AXIS_COUNT]; // along one axis of the mesh; NULL: no op asks for it
     tri_optimizer optimizer;
     // Device memory, F32, places of plan->flat.
     float *parameters, *gradients, *round_gradients, *states[TRI_MAX_OPTIMIZER_STATES];
@@ -56,5 +57,13 @@ tri_status engine_make_updates(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine);
 tri_status engine_sum_metrics(tri_engine *engine, double *extra);
 void engine_list_tensors(tri_engine *engine);
+
+// Runs a node with TRI_OP_COLLECTIVE on the communicator of its group (collective.c). Every rank of
+// the group must come to it.
+tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
+                                 const tri_node *node, void *const *in, void *const *out);
+// The same on a communicator of as many ranks as the node has parts; memory of the host.
+tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_node *node,
+                             void *const *in, void *const *out);
 
 #endif

@@ -40,6 +40,7 @@ typedef enum tri_op_flags {
     TRI_OP_RANDOM = 2, // reads the value `position`
     TRI_OP_UPDATE = 4, // no outputs; overwrites input 0 and its states (inputs 3 and up) in place
     TRI_OP_LOSS = 8,   // output 0 is F64 [2] (sum, count); its gradient is the scalar `seed`
+    TRI_OP_COLLECTIVE = 16, // communicates: the engine runs it, no device; plain layouts
 } tri_op_flags;
 
 typedef struct tri_op {

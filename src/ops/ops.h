@@ -56,17 +56,29 @@ typedef enum tri_activation {
     X(relative_l2_loss)      /* prediction, target -> F64 [2] */                                   \
     X(relative_l2_loss_grad) /* prediction, target, seed -> d prediction */                        \
     X(accuracy)              /* logits [.., K], labels [..] -> F64 [2]: hits, counted labels */    \
+    X(copy_to)               /* x -> x, a view; its gradient is summed over the group */           \
+    X(split)                 /* x -> part `index` of `parts` along an axis */                      \
+    X(split_grad)            /* dy -> dx, zero outside the part */                                 \
+    X(rechunk)               /* x -> its chunks along one axis, put together along another */      \
     X(reorder)               /* x -> the same tensor in the output's layout */                     \
     X(sgd)                   /* param, grad, step scalars, momentum buffer? */                     \
     X(adam)                  /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */      \
     X(adadelta)              /* param, grad, step scalars, square_avg, acc_delta */                \
     X(moving_average)        /* statistic, grad (samples × batch statistic), step scalars */
 
+// Ops that communicate among the ranks of a group. No device has kernels for them: the engine runs
+// them on the group's communicator.
+#define TRI_COLLECTIVE_LIST(X)                                                                     \
+    X(all_reduce)     /* x -> the sum or maximum of every rank's x */                              \
+    X(all_gather)     /* x -> every rank's x, in rank order along an axis */                       \
+    X(reduce_scatter) /* x -> this rank's part of the sum, along an axis */
+
 #define X(identifier) extern const tri_op tri_op_##identifier;
 TRI_OP_LIST(X)
+TRI_COLLECTIVE_LIST(X)
 #undef X
 
-// All rows, in the order of the list.
+// All rows, in the order of the lists.
 extern const tri_op *const tri_ops[];
 extern const int tri_op_count;
 const tri_op *tri_op_find(const char *name); // NULL: none
@@ -157,6 +169,28 @@ typedef struct tri_gelu_attr {
     bool tanh; // the approximation of GPT-2
 } tri_gelu_attr;
 
+// Whose ranks take part in a collective op.
+typedef enum tri_group {
+    TRI_GROUP_TENSOR,   // those along the axis tensor: they share each layer
+    TRI_GROUP_REPLICAS, // those with different micro-batches
+    TRI_GROUP_COUNT
+} tri_group;
+
+// Of all_reduce, all_gather, reduce_scatter, copy_to, split and split_grad. A tensor that every
+// rank has as a whole either has its whole gradient on every rank, or (`partial`) a part of that
+// sum on each.
+typedef struct tri_collective_attr {
+    int64_t group;        // tri_group
+    int64_t parts, index; // ranks of the group, and this one's number
+    int64_t dim;          // that is cut or put together; of a collective: no longer axis before it
+    bool maximum;         // all_reduce: instead of the sum; has no gradient
+    bool partial;         // all_gather, split: how the gradient of the whole tensor lies
+} tri_collective_attr;
+
+typedef struct tri_rechunk_attr {
+    int64_t from, to, parts; // y = concatenate(chunk(x, parts, from), to)
+} tri_rechunk_attr;
+
 typedef struct tri_nll_loss_grad_attr {
     tri_shape shape; // [.., K]
     int64_t dtype;   // tri_dtype of dx
@@ -179,5 +213,10 @@ typedef struct tri_adadelta_attr {
 typedef struct tri_moving_average_attr {
     double momentum;
 } tri_moving_average_attr;
+
+// x gathered or reduced along any axis (attr->dim): the collective runs along the outermost one,
+// with a rechunk where that is another.
+tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
+tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 
 #endif

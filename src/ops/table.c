@@ -3,7 +3,7 @@
 #include <string.h>
 
 #define X(identifier) &tri_op_##identifier,
-const tri_op *const tri_ops[] = {TRI_OP_LIST(X)};
+const tri_op *const tri_ops[] = {TRI_OP_LIST(X) TRI_COLLECTIVE_LIST(X)};
 #undef X
 const int tri_op_count = sizeof tri_ops / sizeof *tri_ops;
 
@@ -25,6 +25,8 @@ void tri_ops_print(FILE *out) {
         }
         if (op->flags & TRI_OP_VIEW) fprintf(out, "    a view: shares the input's memory\n");
         if (op->flags & TRI_OP_RANDOM) fprintf(out, "    draws random numbers by position\n");
+        if (op->flags & TRI_OP_COLLECTIVE)
+            fprintf(out, "    communicates among the ranks of a group\n");
         if (op->flags & TRI_OP_UPDATE) fprintf(out, "    updates its inputs in place\n");
         if (op->in_place) fprintf(out, "    may overwrite input %d\n", op->in_place - 1);
         if (op->gradient) fprintf(out, "    has a gradient rule\n");

@@ -26,7 +26,7 @@ static tri_value reorder(relayout *r, tri_value value, const tri_layout *layout)
 static tri_status place_node(relayout *r, tri_node node) {
     tri_graph *g = r->graph;
     const tri_kernel_def *def = tri_device_select(r->device, g, &node);
-    if (!def)
+    if (!def && !(node.op->flags & TRI_OP_COLLECTIVE))
         return TRI_FAIL(TRI_UNSUPPORTED, "device %s has no kernel for %s '%s'",
                         r->device->backend->name, node.op->name, node.name);
     tri_layout in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];

@@ -183,6 +183,7 @@ static tri_status prepare_kernels(tri_program *p) {
         const tri_node *node = &g->nodes[i];
         if (is_free_view(p, node)) continue;
         const tri_kernel_def *def = tri_device_select(p->device, g, node);
+        if (node->op->flags & TRI_OP_COLLECTIVE) continue; // the engine's
         TRI_ASSERT(def); // the layout pass has asked before
         TRI_TRY(tri_kernel_prepare(def, p->device, g, node, &p->kernels[i]));
         int64_t workspace = aligned((int64_t)p->kernels[i].workspace_bytes);

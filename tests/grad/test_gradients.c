@@ -343,6 +343,29 @@ static void test_distance_losses(void **state) {
     check(&s, tri_node_add(s.graph, &tri_op_relative_l2_loss, relative, 2, NULL, ""));
 }
 
+// Of one rank alone: each is then the identity, but for a part that is cut out. tests/unit/
+// test_collective.c has them among several ranks.
+static void test_collectives(void **state) {
+    tri_shape shape = tri_shape_of(1, 2, 6, 3);
+    for (int partial = 0; partial < 2; partial++) {
+        subject s = begin();
+        tri_collective_attr one = {.parts = 1, .dim = 1, .partial = partial};
+        tri_collective_attr half = {.parts = 2, .index = 1, .dim = 2, .partial = true};
+        tri_rechunk_attr chunks = {.from = 2, .to = 1, .parts = 3};
+        const struct {
+            const tri_op *op;
+            const void *attr;
+        } chain[] = {{&tri_op_copy_to, &one},    {&tri_op_all_gather, &one},
+                     {&tri_op_all_reduce, &one}, {&tri_op_reduce_scatter, &one},
+                     {&tri_op_split, &one},      {&tri_op_split, &half},
+                     {&tri_op_rechunk, &chunks}};
+        tri_value x = trained(&s, "x", shape);
+        for (size_t i = 0; i < sizeof chain / sizeof *chain; i++)
+            x = tri_node_add(s.graph, chain[i].op, &x, 1, chain[i].attr, "");
+        check(&s, distance(&s, x));
+    }
+}
+
 // Every op that says it has a gradient rule is the subject of a test above.
 static void test_all_covered(void **state) {
     static const tri_op *const covered[] = {
@@ -367,6 +390,12 @@ static void test_all_covered(void **state) {
         &tri_op_cross_entropy,
         &tri_op_mse_loss,
         &tri_op_relative_l2_loss,
+        &tri_op_copy_to,
+        &tri_op_split,
+        &tri_op_rechunk,
+        &tri_op_all_reduce,
+        &tri_op_all_gather,
+        &tri_op_reduce_scatter,
         &tri_op_reorder,              // passes its gradient on
         &tri_op_batch_norm_inference, // refuses
     };
@@ -388,7 +417,7 @@ int main(void) {
         cmocka_unit_test(test_distance_losses), cmocka_unit_test(test_all_covered),
         cmocka_unit_test(test_embedding),       cmocka_unit_test(test_norms),
         cmocka_unit_test(test_rotary),          cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_gated),
+        cmocka_unit_test(test_gated),           cmocka_unit_test(test_collectives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include "support/op_session.h"
 
 #include "base/philox.h"
+#include "engine/engine_internal.h"
 #include "pass/pass.h"
 
 #include <setjmp.h>
@@ -15,6 +16,7 @@ enum { POISON = 0xff }; // NaN as a number, 255 as an index
 struct op_session {
     tri_graph *graph;
     tri_device *device;
+    tri_comm *alone, *comm; // of collective ops: the session's own, or the test's
     int value_count;
     char **host, **memory; // by value
     tri_kernel *kernels;   // by node
@@ -73,6 +75,8 @@ static tri_value shared_input(const tri_graph *g, int index, bool in_place) {
 op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place) {
     op_session *s = calloc(1, sizeof *s);
     *s = (op_session){.graph = graph, .device = device};
+    ok(tri_comm_self_open(&s->alone));
+    s->comm = s->alone;
     ok(tri_pass_layout(graph, device));
     s->value_count = graph->value_count;
     s->host = calloc((size_t)s->value_count, sizeof *s->host);
@@ -91,6 +95,7 @@ op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place)
             device->backend->free(device, s->memory[node->outputs[0].id]);
             s->memory[node->outputs[0].id] = s->memory[shared.id];
         }
+        if (node->op->flags & TRI_OP_COLLECTIVE) continue;
         const tri_kernel_def *def = tri_device_select(device, graph, node);
         assert_non_null(def);
         ok(tri_kernel_prepare(def, device, graph, node, &s->kernels[i]));
@@ -103,6 +108,7 @@ op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place)
 
 void op_session_close(op_session *s) {
     const tri_device_backend *backend = s->device->backend;
+    tri_comm_close(s->alone);
     for (int i = 0; i < s->graph->node_count; i++) tri_kernel_release(&s->kernels[i]);
     for (int i = 1; i < s->value_count; i++) {
         bool shared = false;
@@ -116,6 +122,8 @@ void op_session_close(op_session *s) {
     free(s->kernels);
     free(s);
 }
+
+void op_session_join(op_session *session, tri_comm *comm) { session->comm = comm; }
 
 void *op_host(const op_session *session, tri_value value) { return session->host[value.id]; }
 
@@ -195,6 +203,8 @@ static tri_status run_node(op_session *s, int index) {
     if (node->op->flags & TRI_OP_VIEW) return TRI_OK;
     for (int k = 0; k < node->input_count; k++) in[k] = s->memory[node->inputs[k].id];
     for (int k = 0; k < node->output_count; k++) out[k] = s->memory[node->outputs[k].id];
+    if (node->op->flags & TRI_OP_COLLECTIVE)
+        return engine_collective(s->comm, s->graph, node, in, out);
     tri_kernel_args args = {.in = in, .out = out, .workspace = s->workspace};
     return s->kernels[index].def->run(&s->kernels[index], &args);
 }

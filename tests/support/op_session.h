@@ -4,6 +4,7 @@
 #ifndef TRIREME_TESTS_OP_SESSION_H
 #define TRIREME_TESTS_OP_SESSION_H
 
+#include "comm/comm.h"
 #include "device/device.h"
 #include "ops/ops.h"
 
@@ -20,6 +21,8 @@ tri_device *op_device_open(const tri_device_backend *backend, int threads);
 // the test on any error.
 op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place);
 void op_session_close(op_session *session);
+// Collective ops run on `comm`, which the session does not own, instead of on the rank alone.
+void op_session_join(op_session *session, tri_comm *comm);
 
 // The value on the host, plain: sources are read from there, results written there by op_run.
 void *op_host(const op_session *session, tri_value value);

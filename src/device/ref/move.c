@@ -34,7 +34,7 @@ const tri_kernel_def ref_reorder = {.op = &tri_op_reorder,
                                     .release = ref_release};
 
 // A view has its input's memory already; elsewhere the elements are copied.
-static tri_status reshape_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     size_t bytes = (size_t)ref_count(&node->s.in[0]) * tri_dtype_bytes(node->s.in_type[0]);
     if (args->out[0] != args->in[0]) memmove(args->out[0], args->in[0], bytes);
@@ -44,5 +44,11 @@ static tri_status reshape_run(const tri_kernel *kernel, const tri_kernel_args *a
 const tri_kernel_def ref_reshape = {.op = &tri_op_reshape,
                                     .name = "ref",
                                     .prepare = ref_prepare,
-                                    .run = reshape_run,
+                                    .run = view_run,
+                                    .release = ref_release};
+
+const tri_kernel_def ref_copy_to = {.op = &tri_op_copy_to,
+                                    .name = "ref",
+                                    .prepare = ref_prepare,
+                                    .run = view_run,
                                     .release = ref_release};

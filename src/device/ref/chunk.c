@@ -1,0 +1,76 @@
+// Parts of tensors, moved as they are: any type, plain layouts.
+#include "device/ref/node.h"
+
+#include <string.h>
+
+// A tensor [outer, dims[axis], inner] in bytes: a run is all of axis and what lies inside it.
+typedef struct runs {
+    int64_t outer;
+    size_t run_bytes;
+} runs;
+
+static runs runs_of(const tri_shape *shape, int64_t axis, tri_dtype dtype) {
+    runs r = {.outer = 1, .run_bytes = tri_dtype_bytes(dtype)};
+    for (int i = 0; i < shape->rank; i++)
+        if (i < axis)
+            r.outer *= shape->dims[i];
+        else
+            r.run_bytes *= (size_t)shape->dims[i];
+    return r;
+}
+
+static tri_status split_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const ref_node *node = kernel->state;
+    const tri_collective_attr *a = (const void *)node->attr;
+    runs part = runs_of(&node->s.out[0], a->dim, node->s.in_type[0]);
+    const char *from = (const char *)args->in[0] + part.run_bytes * (size_t)a->index;
+    char *to = args->out[0];
+    for (int64_t i = 0; i < part.outer; i++, to += part.run_bytes)
+        memcpy(to, from + part.run_bytes * (size_t)(i * a->parts), part.run_bytes);
+    return TRI_OK;
+}
+
+static tri_status split_grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const ref_node *node = kernel->state;
+    const tri_collective_attr *a = (const void *)node->attr;
+    runs part = runs_of(&node->s.in[0], a->dim, node->s.in_type[0]);
+    const char *from = args->in[0];
+    char *to = (char *)args->out[0];
+    memset(to, 0, part.run_bytes * (size_t)(part.outer * a->parts));
+    to += part.run_bytes * (size_t)a->index;
+    for (int64_t i = 0; i < part.outer; i++, from += part.run_bytes)
+        memcpy(to + part.run_bytes * (size_t)(i * a->parts), from, part.run_bytes);
+    return TRI_OK;
+}
+
+// Chunk c of x starts at run c of its axis `from`; that of y at run c of its axis `to`. Both hold
+// the same chunk [.., from / parts, .., to, ..] and go through it in the same order: in stretches
+// that lie inside the innermost of both axes.
+static tri_status rechunk_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const ref_node *node = kernel->state;
+    const tri_rechunk_attr *a = (const void *)node->attr;
+    tri_shape chunk = node->s.in[0];
+    chunk.dims[a->from] /= a->parts;
+    runs from = runs_of(&chunk, a->from, node->s.in_type[0]);
+    runs to = runs_of(&chunk, a->to, node->s.in_type[0]);
+    size_t step = from.run_bytes < to.run_bytes ? from.run_bytes : to.run_bytes;
+    size_t bytes = (size_t)from.outer * from.run_bytes, parts = (size_t)a->parts;
+    for (size_t c = 0; c < parts; c++)
+        for (size_t at = 0; at < bytes; at += step) {
+            size_t source =
+                (at / from.run_bytes * parts + c) * from.run_bytes + at % from.run_bytes;
+            size_t target = (at / to.run_bytes * parts + c) * to.run_bytes + at % to.run_bytes;
+            memcpy((char *)args->out[0] + target, (const char *)args->in[0] + source, step);
+        }
+    return TRI_OK;
+}
+
+#define CHUNK_KERNEL(op_name)                                                                      \
+    const tri_kernel_def ref_##op_name = {.op = &tri_op_##op_name,                                 \
+                                          .name = "ref",                                           \
+                                          .prepare = ref_prepare,                                  \
+                                          .run = op_name##_run,                                    \
+                                          .release = ref_release};
+CHUNK_KERNEL(split)
+CHUNK_KERNEL(split_grad)
+CHUNK_KERNEL(rechunk)

@@ -1,0 +1,263 @@
+// Ops between the parts of a tensor that ranks share, in pairs that are each other's gradient: g
+// and f of Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using
+// model parallelism", 2019, and those of Korthikanti et al., "Reducing activation recomputation in
+// large transformer models", 2022, for activations that are split along the sequence.
+#include "ops/rules.h"
+
+static tri_status want_group(const char *op, const tri_collective_attr *a) {
+    if (a->group >= 0 && a->group < TRI_GROUP_COUNT && a->parts >= 1 && a->index >= 0 &&
+        a->index < a->parts)
+        return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: there is no part %" PRId64 " of %" PRId64 " in group %" PRId64, op,
+                    a->index, a->parts, a->group);
+}
+
+static tri_status want_axis(const char *op, const tri_shape *shape, int64_t dim, int64_t parts) {
+    char text[160];
+    if (dim < 0 || dim >= shape->rank)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: x %s has no axis %" PRId64, op,
+                        tri_shape_text(shape, text, sizeof text), dim);
+    if (parts < 1 || shape->dims[dim] % parts)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: axis %" PRId64 " of x %s does not divide into %" PRId64 " parts", op,
+                        dim, tri_shape_text(shape, text, sizeof text), parts);
+    return TRI_OK;
+}
+
+// Parts that ranks send and receive lie one after the other.
+static tri_status want_outermost(const char *op, const tri_shape *shape, int64_t dim) {
+    char text[160];
+    for (int64_t i = 0; i < dim; i++)
+        if (shape->dims[i] != 1)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "%s: axis %" PRId64 " of x %s is not the outermost; use rechunk", op,
+                            dim, tri_shape_text(shape, text, sizeof text));
+    return TRI_OK;
+}
+
+static tri_status all_reduce_shape(const void *attr, tri_op_signature *s) {
+    TRI_TRY(want_group("all_reduce", attr));
+    TRI_TRY(ops_want_float("all_reduce", "x", s->in_type[0]));
+    ops_like_first(s);
+    return TRI_OK;
+}
+
+static tri_status all_gather_shape(const void *attr, tri_op_signature *s) {
+    const tri_collective_attr *a = attr;
+    TRI_TRY(want_group("all_gather", a));
+    TRI_TRY(want_axis("all_gather", &s->in[0], a->dim, 1));
+    TRI_TRY(want_outermost("all_gather", &s->in[0], a->dim));
+    ops_like_first(s);
+    s->out[0].dims[a->dim] *= a->parts;
+    return TRI_OK;
+}
+
+static tri_status reduce_scatter_shape(const void *attr, tri_op_signature *s) {
+    const tri_collective_attr *a = attr;
+    TRI_TRY(want_group("reduce_scatter", a));
+    TRI_TRY(ops_want_float("reduce_scatter", "x", s->in_type[0]));
+    TRI_TRY(want_axis("reduce_scatter", &s->in[0], a->dim, a->parts));
+    TRI_TRY(want_outermost("reduce_scatter", &s->in[0], a->dim));
+    ops_like_first(s);
+    s->out[0].dims[a->dim] /= a->parts;
+    return TRI_OK;
+}
+
+static tri_status copy_to_shape(const void *attr, tri_op_signature *s) {
+    TRI_TRY(want_group("copy_to", attr));
+    ops_like_first(s);
+    return TRI_OK;
+}
+
+static tri_status split_shape(const void *attr, tri_op_signature *s) {
+    const tri_collective_attr *a = attr;
+    TRI_TRY(want_group("split", a));
+    TRI_TRY(want_axis("split", &s->in[0], a->dim, a->parts));
+    ops_like_first(s);
+    s->out[0].dims[a->dim] /= a->parts;
+    return TRI_OK;
+}
+
+static tri_status split_grad_shape(const void *attr, tri_op_signature *s) {
+    const tri_collective_attr *a = attr;
+    TRI_TRY(want_group("split_grad", a));
+    TRI_TRY(want_axis("split_grad", &s->in[0], a->dim, 1));
+    ops_like_first(s);
+    s->out[0].dims[a->dim] *= a->parts;
+    return TRI_OK;
+}
+
+static tri_status rechunk_shape(const void *attr, tri_op_signature *s) {
+    const tri_rechunk_attr *a = attr;
+    TRI_TRY(want_axis("rechunk", &s->in[0], a->from, a->parts));
+    TRI_TRY(want_axis("rechunk", &s->in[0], a->to, 1));
+    ops_like_first(s);
+    s->out[0].dims[a->from] /= a->parts;
+    s->out[0].dims[a->to] *= a->parts;
+    return TRI_OK;
+}
+
+static tri_value rechunk(tri_graph *graph, tri_value x, int64_t from, int64_t to, int64_t parts) {
+    tri_rechunk_attr attr = {.from = from, .to = to, .parts = parts};
+    return tri_node_add(graph, &tri_op_rechunk, &x, 1, &attr, "");
+}
+
+// The axis whose parts lie one after the other: `dim` itself where the axes before it are 1.
+static int64_t outermost(const tri_graph *graph, tri_value x, int64_t dim) {
+    tri_shape shape = tri_value_shape(graph, x);
+    for (int64_t i = 0; i < dim && i < shape.rank; i++)
+        if (shape.dims[i] != 1) return 0;
+    return dim;
+}
+
+tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr) {
+    tri_collective_attr a = *attr;
+    a.dim = outermost(graph, x, attr->dim);
+    tri_value y = tri_node_add(graph, &tri_op_all_gather, &x, 1, &a, "");
+    return a.dim == attr->dim ? y : rechunk(graph, y, a.dim, attr->dim, a.parts);
+}
+
+tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr) {
+    tri_collective_attr a = *attr;
+    a.dim = outermost(graph, x, attr->dim);
+    if (a.dim != attr->dim) x = rechunk(graph, x, attr->dim, a.dim, a.parts);
+    return tri_node_add(graph, &tri_op_reduce_scatter, &x, 1, &a, "");
+}
+
+// The op itself or its partner, on the gradient.
+static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                                const bool *wanted, tri_value *in_grads) {
+    const tri_collective_attr *a = node->attr;
+    if (wanted[0] && !a->maximum) in_grads[0] = out_grads[0];
+}
+
+static void copy_to_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                             const bool *wanted, tri_value *in_grads) {
+    if (!wanted[0] || !tri_value_is(out_grads[0])) return;
+    in_grads[0] = tri_node_add(graph, &tri_op_all_reduce, out_grads, 1, node->attr, node->name);
+}
+
+static void all_gather_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                                const bool *wanted, tri_value *in_grads) {
+    const tri_collective_attr *a = node->attr;
+    if (!wanted[0] || !tri_value_is(out_grads[0])) return;
+    in_grads[0] = tri_node_add(graph, a->partial ? &tri_op_reduce_scatter : &tri_op_split,
+                               out_grads, 1, a, node->name);
+}
+
+static void reduce_scatter_gradient(tri_graph *graph, const tri_node *node,
+                                    const tri_value *out_grads, const bool *wanted,
+                                    tri_value *in_grads) {
+    if (!wanted[0] || !tri_value_is(out_grads[0])) return;
+    in_grads[0] = tri_node_add(graph, &tri_op_all_gather, out_grads, 1, node->attr, node->name);
+}
+
+static void split_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                           const bool *wanted, tri_value *in_grads) {
+    const tri_collective_attr *a = node->attr;
+    if (!wanted[0] || !tri_value_is(out_grads[0])) return;
+    in_grads[0] = a->partial ? tri_node_add(graph, &tri_op_split_grad, out_grads, 1, a, node->name)
+                             : ops_all_gather(graph, out_grads[0], a);
+}
+
+static void rechunk_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                             const bool *wanted, tri_value *in_grads) {
+    const tri_rechunk_attr *a = node->attr;
+    if (!wanted[0] || !tri_value_is(out_grads[0])) return;
+    in_grads[0] = rechunk(graph, out_grads[0], a->to, a->from, a->parts);
+}
+
+static tri_cost no_cost(const void *attr, const tri_op_signature *s) { return (tri_cost){0}; }
+
+static const tri_attr_field collective_fields[] = {
+    OPS_FIELD(TRI_ATTR_INT, tri_collective_attr, group),
+    OPS_FIELD(TRI_ATTR_INT, tri_collective_attr, parts),
+    OPS_FIELD(TRI_ATTR_INT, tri_collective_attr, index),
+    OPS_FIELD(TRI_ATTR_INT, tri_collective_attr, dim),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_collective_attr, maximum),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_collective_attr, partial),
+    {0},
+};
+
+static const tri_attr_field rechunk_fields[] = {
+    OPS_FIELD(TRI_ATTR_INT, tri_rechunk_attr, from),
+    OPS_FIELD(TRI_ATTR_INT, tri_rechunk_attr, to),
+    OPS_FIELD(TRI_ATTR_INT, tri_rechunk_attr, parts),
+    {0},
+};
+
+// What all rows of this file that cut or join share.
+#define COLLECTIVE_ROW                                                                             \
+    .input_count = 1, .output_count = 1, .attr_bytes = sizeof(tri_collective_attr),                \
+    .attr_fields = collective_fields, .cost = no_cost
+
+const tri_op tri_op_all_reduce = {
+    COLLECTIVE_ROW,
+    .name = "all_reduce",
+    .doc = "x -> y: the sum (or the maximum) of every rank's x, on every rank; the gradient passes "
+           "through",
+    .flags = TRI_OP_COLLECTIVE,
+    .in_place = 1,
+    .shape = all_reduce_shape,
+    .gradient = all_reduce_gradient,
+};
+
+const tri_op tri_op_all_gather = {
+    COLLECTIVE_ROW,
+    .name = "all_gather",
+    .doc = "x -> y: every rank's x in rank order along axis `dim`; the gradient is cut, or summed "
+           "and cut where it is partial",
+    .flags = TRI_OP_COLLECTIVE,
+    .shape = all_gather_shape,
+    .gradient = all_gather_gradient,
+};
+
+const tri_op tri_op_reduce_scatter = {
+    COLLECTIVE_ROW,
+    .name = "reduce_scatter",
+    .doc = "x -> y: part `index` along axis `dim` of the sum of every rank's x; the gradient is "
+           "gathered",
+    .flags = TRI_OP_COLLECTIVE,
+    .shape = reduce_scatter_shape,
+    .gradient = reduce_scatter_gradient,
+};
+
+const tri_op tri_op_copy_to = {
+    COLLECTIVE_ROW,
+    .name = "copy_to",
+    .doc = "x -> x: read by every rank for its part of what follows; the gradient is the sum of "
+           "every rank's",
+    .flags = TRI_OP_VIEW,
+    .shape = copy_to_shape,
+    .gradient = copy_to_gradient,
+};
+
+const tri_op tri_op_split = {
+    COLLECTIVE_ROW,
+    .name = "split",
+    .doc = "x -> y: part `index` of `parts` of x along axis `dim`; the gradient is gathered from "
+           "all ranks, or zero outside the part where it is partial",
+    .shape = split_shape,
+    .gradient = split_gradient,
+};
+
+const tri_op tri_op_split_grad = {
+    COLLECTIVE_ROW,
+    .name = "split_grad",
+    .doc = "dy -> dx: dy as part `index` of `parts` along axis `dim`, zero elsewhere",
+    .shape = split_grad_shape,
+};
+
+const tri_op tri_op_rechunk = {
+    .name = "rechunk",
+    .doc = "x -> y: concatenate(chunk(x, parts, from), to), chunks along one axis put together "
+           "along another",
+    .input_count = 1,
+    .output_count = 1,
+    .attr_bytes = sizeof(tri_rechunk_attr),
+    .attr_fields = rechunk_fields,
+    .shape = rechunk_shape,
+    .gradient = rechunk_gradient,
+    .cost = no_cost,
+};
