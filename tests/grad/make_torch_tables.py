@@ -99,6 +99,61 @@ def losses():
     print(f"static const double torch_relative_l2 = {number(relative)};\n")
 
 
+def rotate(x, theta, first):
+    """Rotary embedding of x [N, T, H, D] as in Hugging Face's Llama."""
+    half = x.shape[3] // 2
+    frequency = 1 / theta ** (torch.arange(half) * 2 / x.shape[3])
+    angle = torch.outer(torch.arange(x.shape[1]) + first, frequency)
+    cos, sin = (torch.cat([f(angle)] * 2, -1)[None, :, None] for f in (torch.cos, torch.sin))
+    return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
+
+
+def attend(q, k, v, scale, causal):
+    """q [N, T, H, D], k and v [N, S, K, D]; the heads of a group share one of k and v."""
+    k, v = (t.repeat_interleave(q.shape[2] // k.shape[2], 2) for t in (k, v))
+    scores = torch.einsum("nthd,nshd->nhts", q, k) * scale
+    queries, keys = scores.shape[2:]
+    if causal:
+        unseen = torch.ones(queries, keys, dtype=torch.bool).triu(keys - queries + 1)
+        scores = scores.masked_fill(unseen, -math.inf)
+    return torch.einsum("nhts,nshd->nthd", scores.softmax(-1), v), scores.logsumexp(-1)
+
+
+def transformer():
+    x, weight, bias = wave(1, 3, 2, 8), wave(2, 8), wave(3, 8)
+    rms = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-3) * weight
+    gate, up = wave(1, 5, 7) * 4, wave(2, 5, 7)
+    tables = {
+        "embedding": F.embedding(torch.tensor([[0, 4, 2], [4, 4, 1]]), wave(2, 5, 3)),
+        "rms_norm": rms,
+        "layer_norm": F.layer_norm(x, (8,), weight, bias, 1e-3),
+        "layer_norm_plain": F.layer_norm(x, (8,), None, None, 1e-3),
+        "rotary": rotate(wave(1, 2, 5, 3, 8), 100.0, 2),
+        "gelu": F.gelu(gate),
+        "gelu_tanh": F.gelu(gate, approximate="tanh"),
+        "silu_mul": F.silu(gate) * up,
+    }
+    for name, y in tables.items():
+        print(f"static const double torch_{name}[] = {braces(project(y))};")
+    scores, labels = wave(1, 2, 3, 4) * 3, torch.tensor([[0, 1, 2], [-100, 3, 0]])
+    entropy = F.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="sum")
+    print(f"static const double torch_cross_entropy_tokens = {number(entropy)};\n")
+    cases = [  # q, k and v, scale, causal
+        ((2, 5, 4, 6), (2, 5, 2, 6), 0.5, True),
+        ((1, 3, 3, 4), (1, 7, 1, 4), 1.5, True),
+        ((2, 4, 2, 3), (2, 6, 2, 3), 0.75, False),
+    ]
+    print("typedef struct torch_attention {")
+    print("    int64_t q[4], k[4];\n    double scale;\n    bool causal;")
+    print("    double y[2], log_sum_exp[2];\n} torch_attention;")
+    print("static const torch_attention torch_attentions[] = {")
+    for q, k, scale, causal in cases:
+        y, log_sum_exp = attend(wave(1, *q) * 2, wave(2, *k), wave(3, *k), scale, causal)
+        print(row([braces(q), braces(k), number(scale), "true" if causal else "false",
+                   braces(project(y)), braces(project(log_sum_exp))]))
+    print("};\n")
+
+
 def optimizers():
     """5 parameters wave(1); gradient of update t: wave(10 + t); after updates 1 and 4."""
     sgd, adam = torch.optim.SGD, torch.optim.Adam
@@ -145,5 +200,6 @@ conv()
 pool()
 batch_norm()
 losses()
+transformer()
 optimizers()
 print("#endif")

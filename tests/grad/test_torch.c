@@ -22,16 +22,23 @@ typedef struct bench {
     tri_value in[TRI_MAX_INPUTS], y;
 } bench;
 
+static tri_dtype input_type(const tri_op *op, int input, tri_dtype dtype) {
+    bool classes =
+        (op->flags & TRI_OP_LOSS && op != &tri_op_mse_loss && op != &tri_op_relative_l2_loss) ||
+        op == &tri_op_accuracy;
+    if (input == 1 && classes) return TRI_I64;
+    if (input == 0 && (op == &tri_op_embedding || op == &tri_op_next_token)) return TRI_I64;
+    return input == 2 && (op->flags & TRI_OP_UPDATE) ? TRI_F64 : dtype;
+}
+
 static bench bench_open(tri_dtype dtype, const tri_op *op, const tri_shape *shapes, int count,
                         const void *attr) {
     const char *message = "";
     bench b = {.graph = op_graph_open(dtype)};
     for (int i = 0; i < count; i++) {
         char name[16];
-        bool labels = shapes[i].rank == 1 && i == 1 && !(op->flags & TRI_OP_UPDATE) && count == 2;
-        bool step = i == 2 && (op->flags & TRI_OP_UPDATE);
         snprintf(name, sizeof name, "in%d", i);
-        b.in[i] = tri_input(b.graph, name, labels ? TRI_I64 : step ? TRI_F64 : dtype, shapes[i]);
+        b.in[i] = tri_input(b.graph, name, input_type(op, i, dtype), shapes[i]);
     }
     b.y = tri_node_add(b.graph, op, b.in, count, attr, "");
     if (tri_graph_status(b.graph, &message) != TRI_OK) fail_msg("%s", message);
@@ -159,8 +166,9 @@ static void fill_labels(bench *b) {
     memcpy(op_host(b->session, b->in[1]), labels, sizeof labels);
 }
 
-static void check_class_loss(const tri_op *op, double sum) {
-    tri_shape shapes[] = {tri_shape_of(6, 4), tri_shape_of(6)};
+static void check_class_loss(const tri_op *op, tri_shape labels, double sum) {
+    tri_shape shapes[] = {labels, labels};
+    shapes[0].dims[shapes[0].rank++] = 4;
     bench b = bench_open(TRI_F64, op, shapes, 2, NULL);
     for (int64_t i = 0; i < 24; i++) op_set(b.session, b.in[0], i, 3 * wave(1, i));
     fill_labels(&b);
@@ -188,8 +196,9 @@ static void test_losses(void **state) {
     op_run_ok(b.session);
     near_projection(&b, b.y, torch_log_softmax);
     bench_close(&b);
-    check_class_loss(&tri_op_nll_loss, torch_nll);
-    check_class_loss(&tri_op_cross_entropy, torch_cross_entropy);
+    check_class_loss(&tri_op_nll_loss, tri_shape_of(6), torch_nll);
+    check_class_loss(&tri_op_cross_entropy, tri_shape_of(6), torch_cross_entropy);
+    check_class_loss(&tri_op_cross_entropy, tri_shape_of(2, 3), torch_cross_entropy_tokens);
     check_distance_loss(&tri_op_mse_loss, torch_mse, 24);
     check_distance_loss(&tri_op_relative_l2_loss, torch_relative_l2, 6);
 }
@@ -218,6 +227,67 @@ static void test_accuracy(void **state) {
     op_run_ok(b.session);
     assert_true(op_get(b.session, b.y, 0) == 2 && op_get(b.session, b.y, 1) == 5);
     bench_close(&b);
+}
+
+static void test_tokens(void **state) {
+    static const int64_t ids[] = {0, 4, 2, 4, 4, 1};
+    static const int64_t next[] = {4, 2, TRI_IGNORED_LABEL, 4, 1, TRI_IGNORED_LABEL};
+    tri_shape shapes[] = {tri_shape_of(2, 3), tri_shape_of(5, 3)};
+    bench b = bench_open(TRI_F64, &tri_op_embedding, shapes, 2, NULL);
+    memcpy(op_host(b.session, b.in[0]), ids, sizeof ids);
+    fill_wave(&b, 1, 2);
+    op_run_ok(b.session);
+    near_projection(&b, b.y, torch_embedding);
+    bench_close(&b);
+    b = bench_open(TRI_F64, &tri_op_next_token, shapes, 1, NULL);
+    memcpy(op_host(b.session, b.in[0]), ids, sizeof ids);
+    op_run_ok(b.session);
+    assert_memory_equal(op_host(b.session, b.y), next, sizeof next);
+    bench_close(&b);
+}
+
+// Inputs are waves 1, 2, 3, the first one times `factor`.
+static bench run_waves(const tri_op *op, const tri_shape *shapes, int count, const void *attr,
+                       double factor) {
+    bench b = bench_open(TRI_F64, op, shapes, count, attr);
+    for (int k = 0; k < count; k++) fill_wave(&b, k, k + 1);
+    for (int64_t i = 0; i < op_count(b.session, b.in[0]); i++)
+        op_set(b.session, b.in[0], i, factor * wave(1, i));
+    op_run_ok(b.session);
+    return b;
+}
+
+static void check_waves(const tri_op *op, tri_shape first, tri_shape others, int count,
+                        const void *attr, double factor, const double want[2]) {
+    bench b = run_waves(op, (tri_shape[]){first, others, others}, count, attr, factor);
+    near_projection(&b, b.y, want);
+    bench_close(&b);
+}
+
+static void test_layers(void **state) {
+    static const tri_norm_attr norm = {.eps = 1e-3};
+    static const tri_rotary_attr rotary = {.theta = 100, .first = 2};
+    static const tri_gelu_attr exact = {0}, approximate = {.tanh = true};
+    tri_shape x = tri_shape_of(3, 2, 8), w = tri_shape_of(8), gate = tri_shape_of(5, 7);
+    check_waves(&tri_op_rms_norm, x, w, 2, &norm, 1, torch_rms_norm);
+    check_waves(&tri_op_layer_norm, x, w, 3, &norm, 1, torch_layer_norm);
+    check_waves(&tri_op_layer_norm, x, w, 1, &norm, 1, torch_layer_norm_plain);
+    check_waves(&tri_op_rotary, tri_shape_of(2, 5, 3, 8), w, 1, &rotary, 1, torch_rotary);
+    check_waves(&tri_op_gelu, gate, gate, 1, &exact, 4, torch_gelu);
+    check_waves(&tri_op_gelu, gate, gate, 1, &approximate, 4, torch_gelu_tanh);
+    check_waves(&tri_op_silu_mul, gate, gate, 2, NULL, 4, torch_silu_mul);
+}
+
+static void test_attention(void **state) {
+    for (size_t i = 0; i < COUNT(torch_attentions); i++) {
+        const torch_attention *c = &torch_attentions[i];
+        tri_attention_attr attr = {.scale = c->scale, .causal = c->causal};
+        tri_shape shapes[] = {four(c->q), four(c->k), four(c->k)};
+        bench b = run_waves(&tri_op_attention, shapes, 3, &attr, 2);
+        near_projection(&b, b.y, c->y);
+        near_projection(&b, tri_node_output(b.graph, b.y, 1), c->log_sum_exp);
+        bench_close(&b);
+    }
 }
 
 static void check_update(const torch_update *u, tri_dtype dtype, double tolerance) {
@@ -286,7 +356,8 @@ int main(void) {
         cmocka_unit_test(test_batch_norm),       cmocka_unit_test(test_moving_average),
         cmocka_unit_test(test_losses),           cmocka_unit_test(test_large_scores),
         cmocka_unit_test(test_accuracy),         cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_dropout_position),
+        cmocka_unit_test(test_dropout_position), cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_layers),           cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

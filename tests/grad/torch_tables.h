@@ -35,6 +35,43 @@ static const double torch_cross_entropy = 20.48636126220454;
 static const double torch_mse = 10.78449040211855;
 static const double torch_relative_l2 = 5.647723277972761;
 
+static const double torch_embedding[] = {-0.7999192887376517, 9.58838344336889};
+static const double torch_rms_norm[] = {3.316928221907074, 23.717607872816036};
+static const double torch_layer_norm[] = {3.350445800180951, 47.05465760727751};
+static const double torch_layer_norm_plain[] = {11.44836331564144, 47.900529071617086};
+static const double torch_rotary[] = {2.4859986839876376, 116.9642891915787};
+static const double torch_gelu[] = {12.937017826775305, 149.5118598972423};
+static const double torch_gelu_tanh[] = {12.936836982572197, 149.5253096630439};
+static const double torch_silu_mul[] = {6.244338934253484, 51.64771570723691};
+static const double torch_cross_entropy_tokens = 20.48636126220454;
+
+typedef struct torch_attention {
+    int64_t q[4], k[4];
+    double scale;
+    bool causal;
+    double y[2], log_sum_exp[2];
+} torch_attention;
+static const torch_attention torch_attentions[] = {
+    {{2, 5, 4, 6},
+     {2, 5, 2, 6},
+     0.5,
+     true,
+     {-1.2066004619689692, 69.91376945263438},
+     {-0.6821122265140798, 96.25632642604731}},
+    {{1, 3, 3, 4},
+     {1, 7, 1, 4},
+     1.5,
+     true,
+     {2.1216600422513165, 14.297815066351836},
+     {4.914419017259008, 279.9350212505288}},
+    {{2, 4, 2, 3},
+     {2, 6, 2, 3},
+     0.75,
+     false,
+     {0.10868150496988745, 12.49627487656529},
+     {0.21049448785829883, 114.74927053233466}},
+};
+
 typedef struct torch_update {
     const char *op;
     double lr;
