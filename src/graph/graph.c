@@ -240,7 +240,7 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
                      .output_count = op->output_count};
     for (int i = 0; i < count; i++) node.inputs[i] = inputs[i];
     void *copy = tri_arena_alloc(graph->arena, op->attr_bytes);
-    if (op->attr_bytes) memcpy(copy, attr, op->attr_bytes);
+    if (op->attr_bytes && attr) memcpy(copy, attr, op->attr_bytes); // the arena's is zero
     node.attr = copy;
     tri_op_signature s = input_signature(graph, op, node.inputs, op->input_count);
     tri_status status = op->shape(node.attr, &s);

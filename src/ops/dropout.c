@@ -9,6 +9,11 @@ static tri_status shape_of(const char *op, const void *attr, tri_op_signature *s
     TRI_TRY(ops_want_shape(op, "position", &s->in[1], tri_shape_of(2)));
     if (!(a->p >= 0 && a->p <= 1))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: p must be 0 to 1, not %g", op, a->p);
+    if (a->run < 0 || a->first < 0 || (a->run > 0 && a->first + a->run > a->stride))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: elements %" PRId64 " to %" PRId64 " of every %" PRId64
+                        " are no part of a sample",
+                        op, a->first, a->first + a->run, a->stride);
     ops_like_first(s);
     return TRI_OK;
 }
@@ -32,6 +37,9 @@ static void dropout_gradient(tri_graph *graph, const tri_node *node, const tri_v
 static const tri_attr_field dropout_fields[] = {
     OPS_FIELD(TRI_ATTR_FLOAT, tri_dropout_attr, p),
     OPS_FIELD(TRI_ATTR_KEY, tri_dropout_attr, key),
+    OPS_FIELD(TRI_ATTR_INT, tri_dropout_attr, run),
+    OPS_FIELD(TRI_ATTR_INT, tri_dropout_attr, stride),
+    OPS_FIELD(TRI_ATTR_INT, tri_dropout_attr, first),
     {0},
 };
 

@@ -139,14 +139,24 @@ typedef struct tri_batch_norm_attr {
 typedef struct tri_dropout_attr {
     double p;
     uint64_t key; // tri_philox_key(seed, layer)
+    // Where x is a part of a larger tensor, which of a whole sample's elements a sample of it has:
+    // `run` of them every `stride`, from `first` on. run 0: all, from the first.
+    int64_t run, stride, first;
 } tri_dropout_attr;
 
 typedef struct tri_reshape_attr {
     tri_shape shape;
 } tri_reshape_attr;
 
+// The weight may be a part of the table: its rows `first` to first + V - 1 of `total`. Ids of other
+// rows then give zeros. total 0: all rows.
+typedef struct tri_embedding_attr {
+    int64_t first, total;
+} tri_embedding_attr;
+
 typedef struct tri_embedding_grad_attr {
     tri_shape shape; // the weight's, [V, D]
+    tri_embedding_attr rows;
 } tri_embedding_grad_attr;
 
 // Of rms_norm and layer_norm and of their gradients.

@@ -93,6 +93,7 @@ static void fuse_dropout(fusion *f, tri_node *node) {
     tri_node *p = sole_producer(f, node, &tri_op_max_pool2d);
     if (!p || ((const tri_max_pool2d_attr *)p->attr)->dropout > 0) return;
     const tri_dropout_attr *dropout = node->attr;
+    if (dropout->run > 0) return; // of a part of a tensor
     tri_max_pool2d_attr *attr = edit_attr(f, p);
     attr->dropout = dropout->p;
     attr->key = dropout->key;

@@ -136,6 +136,10 @@ static void test_elementwise(void **state) {
     dropout.p = 0.5;
     REFUSED(dropout, &dropout, "position must be [2], but is [3]", F(2, 3), L(3));
     REFUSED(dropout, &dropout, "position must be I64, but is F32", F(2, 3), F(2));
+    dropout = (tri_dropout_attr){.p = 0.5, .run = 4, .stride = 6, .first = 3};
+    REFUSED(dropout, &dropout, "elements 3 to 7 of every 6 are no part of a sample", F(2, 8),
+            POSITION);
+    dropout.run = 0;
     REFUSED(dropout_grad, &dropout, "x must have samples as its first axis", POINT, POSITION);
     tri_reshape_attr reshape = {tri_shape_of(4, 2)};
     REFUSED(reshape, &reshape, "[4, 2] does not hold as many elements as [3, 3]", F(3, 3));
@@ -201,7 +205,7 @@ static void test_losses(void **state) {
 }
 
 static void test_tokens(void **state) {
-    tri_embedding_grad_attr grad = {tri_shape_of(7, 3)};
+    tri_embedding_grad_attr grad = {.shape = tri_shape_of(7, 3)};
     REFUSED(embedding, NULL, "ids must be I64, but is F32", F(2, 5), F(7, 3));
     REFUSED(embedding, NULL, "weight [V, D] must have 2 axes, but is [7]", L(2, 5), F(7));
     REFUSED(embedding, NULL, "weight must be F32 or F64, but is I64", L(2, 5), L(7, 3));
@@ -211,6 +215,9 @@ static void test_tokens(void **state) {
     REFUSED(embedding_grad_weight, &grad, "dy must be [2, 5, 3], but is [2, 5, 4]", L(2, 5),
             F(2, 5, 4));
     REFUSED(embedding_grad_weight, &grad, "dy must be F32 or F64, but is I64", L(2), L(2, 3));
+    tri_embedding_attr rows = {.first = 2, .total = 8};
+    REFUSED(embedding, &rows, "the weight [7, 3] cannot have rows 2 and following of 8", L(2),
+            F(7, 3));
     REFUSED(next_token, NULL, "ids [N, T] must have 2 axes, but is [5]", L(5));
     REFUSED(next_token, NULL, "ids must be I64, but is F32", F(2, 5));
 }

@@ -182,6 +182,12 @@ static void build_batch_norm(op_case *c) {
 
 static void build_dropout(op_case *c) {
     tri_dropout_attr a = {.p = (double)op_draw(c, 0, 10) / 10, .key = 77};
+    if (op_chance(c, 40)) { // a part of a tensor, in runs that vectors like or do not
+        int64_t unit = op_chance(c, 70) ? 64 : 1;
+        a.run = unit * op_draw(c, 1, 5);
+        a.first = unit * op_draw(c, 0, 3);
+        a.stride = a.first + a.run + unit * op_draw(c, 0, 3);
+    }
     tri_shape shape = any_shape(c);
     tri_value in[] = {numbers(c, shape), op_place(c)};
     add(c, op_chance(c, 50) ? &tri_op_dropout : &tri_op_dropout_grad, in, &a);
@@ -218,7 +224,11 @@ static void build_embedding(op_case *c) {
     y.dims[y.rank++] = width;
     tri_embedding_grad_attr a = {.shape = tri_shape_of(tokens, width)};
     tri_value id = op_tokens(c, ids, tokens);
-    add(c, &tri_op_embedding, (tri_value[]){id, numbers(c, a.shape)}, NULL);
+    if (op_chance(c, 50)) { // a part of the table
+        a.rows = (tri_embedding_attr){.first = op_draw(c, 0, tokens - 1), .total = tokens};
+        a.shape.dims[0] = op_draw(c, 1, tokens - a.rows.first);
+    }
+    add(c, &tri_op_embedding, (tri_value[]){id, numbers(c, a.shape)}, &a.rows);
     add(c, &tri_op_embedding_grad_weight, (tri_value[]){id, numbers(c, y)}, &a);
     add(c, &tri_op_next_token, &id, NULL);
 }

@@ -10,8 +10,9 @@ enum {
 typedef struct dropout_state {
     const cpu_device *device;
     cpu_dropout dropout;
-    int64_t samples, elements; // elements: of a sample
-    int64_t places;            // of a plane of a blocked tensor; 0: plain
+    int64_t samples, elements;  // elements: of a sample
+    int64_t places;             // of a plane of a blocked tensor; 0: plain
+    int64_t run, stride, first; // of tri_dropout_attr; of a whole plain tensor one run
 } dropout_state;
 
 typedef struct dropout_job {
@@ -30,9 +31,14 @@ static void plain_range(void *context, int64_t begin, int64_t end, int thread) {
     for (int64_t i = begin; i < end; i++) {
         int64_t sample = i / stretches, first = i % stretches * DROPOUT_STRETCH;
         int64_t count = elements - first < DROPOUT_STRETCH ? elements - first : DROPOUT_STRETCH;
-        int64_t offset = sample * elements + first;
-        cpu_dropout_plain(&job->dropout, job->first_sample + (uint32_t)sample, (uint64_t)first,
-                          count, job->x + offset, job->y + offset);
+        int64_t run = job->state->run, last = first + count;
+        for (int64_t e = first, next; e < last; e = next) {
+            next = (e / run + 1) * run < last ? (e / run + 1) * run : last;
+            int64_t whole = e / run * job->state->stride + job->state->first + e % run;
+            int64_t offset = sample * elements + e;
+            cpu_dropout_plain(&job->dropout, job->first_sample + (uint32_t)sample, (uint64_t)whole,
+                              next - e, job->x + offset, job->y + offset);
+        }
     }
 }
 
@@ -55,9 +61,19 @@ static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, 
     }
 }
 
+// Runs that cpu_dropout_plain can begin at.
+static bool dropout_supports(const tri_device *device, const tri_graph *graph,
+                             const tri_node *node) {
+    const tri_dropout_attr *attr = node->attr;
+    return cpu_has_avx512_f32(device, graph, node) && attr->run % 64 == 0 &&
+           attr->stride % 64 == 0 && attr->first % 64 == 0;
+}
+
 static void dropout_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
                             tri_layout *in, tri_layout *out) {
-    if (!cpu_layout_is(&in[0], CPU_NCHW16C) || cpu_in_shape(graph, node, 0)->rank != 4)
+    const tri_dropout_attr *attr = node->attr;
+    if (!cpu_layout_is(&in[0], CPU_NCHW16C) || cpu_in_shape(graph, node, 0)->rank != 4 ||
+        attr->run > 0)
         in[0] = TRI_LAYOUT_PLAIN;
     in[1] = TRI_LAYOUT_PLAIN;
     out[0] = in[0];
@@ -74,6 +90,9 @@ static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, co
                              .samples = x->shape.dims[0],
                              .elements = 1};
     for (int i = 1; i < x->shape.rank; i++) state->elements *= x->shape.dims[i];
+    state->run = attr->run ? attr->run : state->elements;
+    state->stride = attr->run ? attr->stride : state->elements;
+    state->first = attr->first;
     if (!tri_layout_is_plain(&x->layout)) {
         state->places = x->shape.dims[2] * x->shape.dims[3];
         kernel->workspace_bytes = (size_t)state->places * device->threads * sizeof(uint16_t);
@@ -110,7 +129,7 @@ static void dropout_release(tri_kernel *kernel) { free(kernel->state); }
     const tri_kernel_def cpu_##identifier = {                                                      \
         .op = &tri_op_##opname,                                                                    \
         .name = "avx512",                                                                          \
-        .supports = cpu_has_avx512_f32,                                                            \
+        .supports = dropout_supports,                                                              \
         .layouts = dropout_layouts,                                                                \
         .prepare = dropout_prepare,                                                                \
         .run = dropout_run,                                                                        \

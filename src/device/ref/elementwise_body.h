@@ -44,7 +44,8 @@ static tri_status TYPED(dropout)(const ref_node *node, const tri_kernel_args *ar
     int64_t elements = samples ? ref_count(&node->s.in[0]) / samples : 0;
     for (int64_t n = 0; n < samples; n++)
         for (int64_t e = 0; e < elements; e++) {
-            double factor = ref_mask_at(&mask, n, e);
+            int64_t whole = a->run ? e / a->run * a->stride + a->first + e % a->run : e;
+            double factor = ref_mask_at(&mask, n, whole);
             y[n * elements + e] = factor == 0 ? 0 : (REAL)((double)x[n * elements + e] * factor);
         }
     return TRI_OK;

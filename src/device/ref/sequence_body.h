@@ -3,9 +3,14 @@ static tri_status TYPED(embedding)(const ref_node *node, const tri_kernel_args *
     const REAL *weight = args->in[1];
     REAL *y = args->out[0];
     int64_t rows = node->s.in[1].dims[0], width = node->s.in[1].dims[1];
+    const tri_embedding_attr *a = (const void *)node->attr;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
-        TRI_TRY(ref_check_token(ids[i], i, rows));
-        memcpy(y + i * width, weight + ids[i] * width, (size_t)width * sizeof *y);
+        TRI_TRY(ref_check_token(ids[i], i, a->total ? a->total : rows));
+        int64_t row = ids[i] - a->first;
+        if (row >= 0 && row < rows)
+            memcpy(y + i * width, weight + row * width, (size_t)width * sizeof *y);
+        else
+            memset(y + i * width, 0, (size_t)width * sizeof *y);
     }
     return TRI_OK;
 }
@@ -18,10 +23,16 @@ static tri_status TYPED(embedding_grad_weight)(const ref_node *node, const tri_k
     double *column = args->workspace;
     int64_t rows = node->s.out[0].dims[0], width = node->s.out[0].dims[1];
     int64_t count = ref_count(&node->s.in[0]);
-    for (int64_t i = 0; i < count; i++) TRI_TRY(ref_check_token(ids[i], i, rows));
+    const tri_embedding_attr *a =
+        &((const tri_embedding_grad_attr *)(const void *)node->attr)->rows;
+    for (int64_t i = 0; i < count; i++)
+        TRI_TRY(ref_check_token(ids[i], i, a->total ? a->total : rows));
     for (int64_t d = 0; d < width; d++) {
         for (int64_t r = 0; r < rows; r++) column[r] = 0;
-        for (int64_t i = 0; i < count; i++) column[ids[i]] += (double)dy[i * width + d];
+        for (int64_t i = 0; i < count; i++) {
+            int64_t row = ids[i] - a->first;
+            if (row >= 0 && row < rows) column[row] += (double)dy[i * width + d];
+        }
         for (int64_t r = 0; r < rows; r++) dweight[r * width + d] = (REAL)column[r];
     }
     return TRI_OK;
