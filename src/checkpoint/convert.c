@@ -1,7 +1,6 @@
 #include "checkpoint/convert.h"
 
-#include <math.h>
-#include <string.h>
+#include "tensor/half.h"
 
 enum { BLOCK = 512 };
 
@@ -10,42 +9,6 @@ bool checkpoint_is_float(tri_dtype dtype) {
 }
 
 bool checkpoint_has_f64(tri_dtype dtype) { return dtype != TRI_F8_E4M3 && dtype != TRI_F8_E5M2; }
-
-static float from_bits(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static uint32_t to_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-// IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits.
-static float half_to_float(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31;
-    uint32_t fraction = half & 0x3ff;
-    if (exponent == 31) return from_bits(sign | 0x7f800000 | fraction << 13);
-    if (exponent == 0) return copysignf((float)fraction * 0x1p-24f, from_bits(sign));
-    return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
-static uint16_t float_to_half(float value) {
-    uint32_t bits = to_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
-    if (size > 0x7f800000) return (uint16_t)(sign | 0x7e00);  // not a number
-    if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00); // rounds past 65504
-    if (size < 0x38800000) // below 2^-14: steps of 2^-24, rounded by the addition
-        return (uint16_t)(sign | (to_bits(from_bits(size) + 0x1p-1f) - to_bits(0x1p-1f)));
-    return (uint16_t)(sign | ((size - (112u << 23)) + 0xfff + (size >> 13 & 1)) >> 13);
-}
-
-static uint16_t float_to_brain(float value) {
-    uint32_t bits = to_bits(value);
-    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 #define EACH(type, expression)                                                                     \
     do {                                                                                           \
@@ -61,9 +24,9 @@ void checkpoint_to_f64(tri_dtype dtype, const void *from, int64_t count, double 
     case TRI_F32:
         EACH(float, in[i]);
     case TRI_F16:
-        EACH(uint16_t, half_to_float(in[i]));
+        EACH(uint16_t, tri_f16_to_float(in[i]));
     case TRI_BF16:
-        EACH(uint16_t, from_bits((uint32_t)in[i] << 16));
+        EACH(uint16_t, tri_bf16_to_float(in[i]));
     case TRI_I64:
         EACH(int64_t, (double)in[i]);
     case TRI_U64:
@@ -93,9 +56,9 @@ static void from_f64(tri_dtype dtype, const double *from, int64_t count, void *t
         else if (dtype == TRI_F32)
             ((float *)to)[i] = (float)from[i];
         else if (dtype == TRI_F16)
-            ((uint16_t *)to)[i] = float_to_half((float)from[i]);
+            ((uint16_t *)to)[i] = tri_float_to_f16((float)from[i]);
         else
-            ((uint16_t *)to)[i] = float_to_brain((float)from[i]);
+            ((uint16_t *)to)[i] = tri_float_to_bf16((float)from[i]);
     }
 }
 

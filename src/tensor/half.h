@@ -1,0 +1,52 @@
+// The 16-bit floating-point types in plain C: elements are uint16_t.
+#ifndef TRIREME_TENSOR_HALF_H
+#define TRIREME_TENSOR_HALF_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline float tri_float_from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t tri_float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// BF16: the upper half of an F32.
+static inline float tri_bf16_to_float(uint16_t brain) {
+    return tri_float_from_bits((uint32_t)brain << 16);
+}
+
+// Rounds to nearest, ties to even; what is not a number stays so.
+static inline uint16_t tri_float_to_bf16(float value) {
+    uint32_t bits = tri_float_bits(value);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+}
+
+// F16: IEEE 754 binary16, 1 sign, 5 exponent (bias 15), 10 fraction bits.
+static inline float tri_f16_to_float(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31;
+    uint32_t fraction = half & 0x3ff;
+    if (exponent == 31) return tri_float_from_bits(sign | 0x7f800000 | fraction << 13);
+    if (exponent == 0) return copysignf((float)fraction * 0x1p-24f, tri_float_from_bits(sign));
+    return tri_float_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+static inline uint16_t tri_float_to_f16(float value) {
+    uint32_t bits = tri_float_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    if (size > 0x7f800000) return (uint16_t)(sign | 0x7e00);  // not a number
+    if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00); // rounds past 65504
+    if (size < 0x38800000) // below 2^-14: steps of 2^-24, rounded by the addition
+        return (uint16_t)(sign | (tri_float_bits(tri_float_from_bits(size) + 0x1p-1f) -
+                                  tri_float_bits(0x1p-1f)));
+    return (uint16_t)(sign | ((size - (112u << 23)) + 0xfff + (size >> 13 & 1)) >> 13);
+}
+
+#endif
