@@ -34,7 +34,23 @@ void tri_comm_close(tri_comm *comm) {
 }
 
 static bool reduces(tri_dtype dtype) {
-    return dtype == TRI_F32 || dtype == TRI_F64 || dtype == TRI_I64 || dtype == TRI_I32;
+    return dtype == TRI_F32 || dtype == TRI_F64 || dtype == TRI_I64 || dtype == TRI_I32 ||
+           dtype == TRI_BF16 || dtype == TRI_F16;
+}
+
+static tri_status check_accumulate(const tri_comm_op *op, int size) {
+    const char *name = tri_comm_kind_name(op->kind), *label = op->label ? op->label : "";
+    bool wide = op->dtype == TRI_F32 || op->dtype == TRI_F64;
+    if (op->kind != TRI_COMM_REDUCE_SCATTER || op->reduction != TRI_REDUCE_SUM || !wide)
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "%s '%s': only a reduce_scatter of sums of F32 or F64 accumulates", name,
+                        label);
+    int64_t width = (int64_t)tri_dtype_bytes(op->dtype);
+    intptr_t recv = (intptr_t)op->recv, send = (intptr_t)op->send;
+    if (op->count > 0 && recv < send + op->count * size * width && send < recv + op->count * width)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': what accumulates cannot lie in what is sent", name,
+                        label);
+    return TRI_OK;
 }
 
 tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op) {
@@ -55,12 +71,14 @@ tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op) {
     if (tri_comm_kind_is_pair(op->kind) && (op->peer < 0 || op->peer >= comm->size))
         return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': peer %d is none of %d ranks", name, label,
                         op->peer, comm->size);
+    if (op->accumulate) TRI_TRY(check_accumulate(op, comm->size));
     if (!tri_comm_kind_reduces(op->kind)) return TRI_OK;
     if ((unsigned)op->reduction > TRI_REDUCE_MIN)
         return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': no reduction %d", name, label, (int)op->reduction);
     if (!reduces(op->dtype))
-        return TRI_FAIL(TRI_UNSUPPORTED, "%s '%s': %s does not reduce; F32, F64, I64 and I32 do",
-                        name, label, tri_dtype_name(op->dtype));
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "%s '%s': %s does not reduce; F32, F64, BF16, F16, I64 and I32 do", name,
+                        label, tri_dtype_name(op->dtype));
     return TRI_OK;
 }
 

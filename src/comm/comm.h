@@ -6,6 +6,15 @@
 // between ranks is TRI_MISMATCH naming both; a rank that died or does not move within timeout_ms is
 // TRI_PEER_LOST or TRI_TIMEOUT naming the rank and its action. After a failure every later call on
 // the communicator fails likewise.
+//
+// Sums are made in rank order, ((send_0 + send_1) + send_2) + …, one addition after the other in
+// the type itself, so that their bits depend on nothing but the values. BF16 and F16 are added in
+// F32 and rounded once at the end.
+//
+// Sends and receives are matched in order between one rank and another in one direction, and only
+// those wait for each other: messages of other pairs, and of the other direction, overtake them. A
+// collective waits for all sends and receives that were started before it, and those started after
+// it wait for it. A message of a rank to itself needs both halves in one group.
 #ifndef TRIREME_COMM_COMM_H
 #define TRIREME_COMM_COMM_H
 
@@ -17,8 +26,9 @@ typedef enum tri_comm_kind {
     TRI_COMM_ALL_REDUCE,     // recv[count] = reduction of every rank's send[count]; send == recv
                              // allowed
     TRI_COMM_REDUCE_SCATTER, // recv[count] = this rank's part of the reduction of send[count *
-                             // size]
-    TRI_COMM_ALL_GATHER,     // recv[count * size] = every rank's send[count], in rank order
+                             // size]; recv == send + rank * count allowed
+    TRI_COMM_ALL_GATHER,     // recv[count * size] = every rank's send[count], in rank order;
+                             // send == recv + rank * count allowed
     TRI_COMM_ALL_TO_ALL,     // part r of send[count * size] goes to rank r; recv likewise
     TRI_COMM_BROADCAST,      // recv[count] on all = send[count] of `root`
     TRI_COMM_SEND,           // send[count] to rank `peer`; matched with its RECV in order
@@ -36,7 +46,11 @@ typedef enum tri_comm_reduction {
 typedef struct tri_comm_op {
     tri_comm_kind kind;
     tri_comm_reduction reduction;
-    tri_dtype dtype;  // F32, F64, I64, I32 reduce (sums of F32 in F32); any type moves
+    tri_dtype dtype; // F32, F64, I64, I32, BF16, F16 reduce; any type moves
+    // REDUCE_SCATTER of sums of F32 or F64: recv[i] = recv[i] + send_0[i] + send_1[i] + …, so that
+    // round after round comes to the bits of one rank that adds all parts in that order. `recv`
+    // lies apart from `send`.
+    bool accumulate;
     int64_t count;    // elements, as the kind says; 0 is legal
     const void *send; // must stay unchanged until the operation was waited for
     void *recv;
@@ -63,15 +77,19 @@ typedef struct tri_comm_backend {
     tri_status (*split)(tri_comm *comm, int colour, int key, tri_comm **out);
     // Memory that this backend's operations are fastest on, aligned to 64 bytes (4096 from a page
     // up), zeroed. Collective: every rank asks for the same size in the same order. Free is not
-    // collective.
+    // collective. It serves operations of any communicator of the family (all that were split from
+    // one), and is as fast there as long as all of that one's ranks took part in allocating it:
+    // what several axes of a mesh reduce is best allocated by the communicator over all of them.
     tri_status (*alloc)(tri_comm *comm, size_t size_bytes, void **out);
     void (*free)(tri_comm *comm, void *memory);
-    // Starts `count` operations as one group (SEND and RECV of a group cannot block each other);
-    // *out names the last of them. Copies the ops. Called from one thread at a time.
+    // Starts `count` operations of any kinds and types as one group; *out names the group. Copies
+    // the ops. Called from one thread at a time.
     tri_status (*start)(tri_comm *comm, const tri_comm_op *ops, int count, tri_comm_ticket *out);
-    // True when done or failed. Never blocks.
+    // True when the group is done, or the communicator failed. Never blocks.
     bool (*test)(tri_comm *comm, tri_comm_ticket ticket);
-    // Waits for the operation and all started before it.
+    // Waits for the group. A collective in it implies everything that was started before; a SEND or
+    // RECV only what it has to wait for itself, so that a RECV may be waited for while an earlier
+    // SEND goes on.
     tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
     // Makes every rank's pending and later calls fail with TRI_PEER_LOST and `why`. Any thread.
     void (*abort)(tri_comm *comm, const char *why);

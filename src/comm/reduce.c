@@ -1,13 +1,14 @@
-#include "comm/shm/reduce.h"
+#include "comm/reduce.h"
 
 #include "base/status.h"
+#include "tensor/half.h"
 
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-enum { REDUCE_BLOCK_BYTES = 4096 };
+enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
 
 #define REDUCE_SUM(a, b) ((a) + (b))
 #define REDUCE_MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -38,16 +39,49 @@ enum { REDUCE_BLOCK_BYTES = 4096 };
     REDUCE_PAIR(isa, type, word##_max, REDUCE_MAX, attribute)                                      \
     REDUCE_PAIR(isa, type, word##_min, REDUCE_MIN, attribute)
 
+// To F32 and back, for what is added there. GCC makes vectors of the loops for BF16; those of F16
+// have an instruction of their own below.
+#define REDUCE_HALF(isa, attribute)                                                                \
+    attribute static void widen_##isa##_bf16(float *out, const void *from, size_t count) {         \
+        const uint16_t *in = from;                                                                 \
+        _Pragma("GCC ivdep") for (size_t i = 0; i < count; i++) out[i] = tri_bf16_to_float(in[i]); \
+    }                                                                                              \
+    attribute static void narrow_##isa##_bf16(void *to, const float *in, size_t count) {           \
+        uint16_t *out = to;                                                                        \
+        _Pragma("GCC ivdep") for (size_t i = 0; i < count; i++) out[i] = tri_float_to_bf16(in[i]); \
+    }                                                                                              \
+    attribute static void widen_##isa##_f16(float *out, const void *from, size_t count) {          \
+        const uint16_t *in = from;                                                                 \
+        size_t done = WIDEN_##isa(out, in, count);                                                 \
+        for (size_t i = done; i < count; i++) out[i] = tri_f16_to_float(in[i]);                    \
+    }                                                                                              \
+    attribute static void narrow_##isa##_f16(void *to, const float *in, size_t count) {            \
+        uint16_t *out = to;                                                                        \
+        size_t done = NARROW_##isa(out, in, count);                                                \
+        for (size_t i = done; i < count; i++) out[i] = tri_float_to_f16(in[i]);                    \
+    }
+
 #define REDUCE_ISA(isa, attribute)                                                                 \
     REDUCE_TYPE(isa, float, float, f32, attribute)                                                 \
     REDUCE_TYPE(isa, double, double, f64, attribute)                                               \
     REDUCE_TYPE(isa, int64_t, uint64_t, i64, attribute)                                            \
-    REDUCE_TYPE(isa, int32_t, uint32_t, i32, attribute)
+    REDUCE_TYPE(isa, int32_t, uint32_t, i32, attribute)                                            \
+    REDUCE_HALF(isa, attribute)
 
 typedef struct reduce_row {
     void (*fold)(void *out, const void *first, const void *second, size_t count);
     void (*both)(void *out, void *other, const void *first, const void *second, size_t count);
 } reduce_row;
+
+typedef struct reduce_half {
+    void (*widen)(float *out, const void *in, size_t count);
+    void (*narrow)(void *out, const float *in, size_t count);
+} reduce_half;
+
+typedef struct reduce_table {
+    reduce_row rows[TRI_DTYPE_COUNT][3];
+    reduce_half halves[TRI_DTYPE_COUNT]; // of types that are added in F32
+} reduce_table;
 
 #define REDUCE_ROW(isa, word)                                                                      \
     {                                                                                              \
@@ -60,27 +94,56 @@ typedef struct reduce_row {
     }
 
 #define REDUCE_TABLE(isa)                                                                          \
-    static const reduce_row table_##isa[TRI_DTYPE_COUNT][3] = {[TRI_F32] = REDUCE_ROW(isa, f32),   \
-                                                               [TRI_F64] = REDUCE_ROW(isa, f64),   \
-                                                               [TRI_I64] = REDUCE_ROW(isa, i64),   \
-                                                               [TRI_I32] = REDUCE_ROW(isa, i32)};
+    static const reduce_table table_##isa = {                                                      \
+        .rows = {[TRI_F32] = REDUCE_ROW(isa, f32),                                                 \
+                 [TRI_F64] = REDUCE_ROW(isa, f64),                                                 \
+                 [TRI_I64] = REDUCE_ROW(isa, i64),                                                 \
+                 [TRI_I32] = REDUCE_ROW(isa, i32)},                                                \
+        .halves = {[TRI_BF16] = {widen_##isa##_bf16, narrow_##isa##_bf16},                         \
+                   [TRI_F16] = {widen_##isa##_f16, narrow_##isa##_f16}}};
 
+#define WIDEN_plain(out, in, count) 0
+#define NARROW_plain(out, in, count) 0
 REDUCE_ISA(plain, )
 REDUCE_TABLE(plain)
 #if defined(__x86_64__)
-REDUCE_ISA(avx2, __attribute__((target("avx2"))))
+enum { HALF_VECTOR = 8 };
+
+__attribute__((target("avx2,f16c"))) static size_t widen_vectors(float *out, const uint16_t *in,
+                                                                 size_t count) {
+    size_t i = 0;
+    for (; i + HALF_VECTOR <= count; i += HALF_VECTOR)
+        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(in + i))));
+    return i;
+}
+
+__attribute__((target("avx2,f16c"))) static size_t narrow_vectors(uint16_t *out, const float *in,
+                                                                  size_t count) {
+    size_t i = 0;
+    for (; i + HALF_VECTOR <= count; i += HALF_VECTOR)
+        _mm_storeu_si128((void *)(out + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+    return i;
+}
+
+#define WIDEN_avx2(out, in, count) widen_vectors(out, in, count)
+#define NARROW_avx2(out, in, count) narrow_vectors(out, in, count)
+#define WIDEN_avx512(out, in, count) widen_vectors(out, in, count)
+#define NARROW_avx512(out, in, count) narrow_vectors(out, in, count)
+REDUCE_ISA(avx2, __attribute__((target("avx2,f16c"))))
 REDUCE_TABLE(avx2)
-REDUCE_ISA(avx512, __attribute__((target("avx512f,avx512dq,prefer-vector-width=512"))))
+REDUCE_ISA(avx512, __attribute__((target("avx512f,avx512dq,f16c,prefer-vector-width=512"))))
 REDUCE_TABLE(avx512)
 #endif
 
-static const reduce_row *reduce_find(tri_dtype dtype, tri_comm_reduction reduction) {
+static const reduce_table *reduce_find(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
-        return &table_avx512[dtype][reduction];
-    if (__builtin_cpu_supports("avx2")) return &table_avx2[dtype][reduction];
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
+        return &table_avx512;
+    if (avx2) return &table_avx2;
 #endif
-    return &table_plain[dtype][reduction];
+    return &table_plain;
 }
 
 #if defined(__x86_64__)
@@ -98,7 +161,7 @@ __attribute__((target("avx2"))) static size_t stream_lines(char *to, const char 
 }
 #endif
 
-void shm_copy(void *to, const void *from, size_t bytes, bool stream) {
+void comm_copy(void *to, const void *from, size_t bytes, bool stream) {
     if (bytes == 0 || to == from) return;
     size_t done = 0;
 #if defined(__x86_64__)
@@ -108,11 +171,38 @@ void shm_copy(void *to, const void *from, size_t bytes, bool stream) {
     memcpy((char *)to + done, (const char *)from + done, bytes - done);
 }
 
-void shm_reduce(tri_dtype dtype, tri_comm_reduction reduction, int ins, const void *const *in,
-                int outs, void *const *out, size_t count, bool stream) {
-    size_t width = tri_dtype_bytes(dtype);
-    const reduce_row *row = reduce_find(dtype, reduction);
+static const void *at(const void *memory, size_t bytes) { return (const char *)memory + bytes; }
+
+// A block of the sum, in F32, stays in the first cache until it went to every place.
+static void reduce_narrow(const reduce_half *half, const reduce_row *row, int ins,
+                          const void *const *in, int outs, void *const *out, size_t count,
+                          bool stream) {
+    _Alignas(64) float sum[REDUCE_BLOCK], next[REDUCE_BLOCK];
+    _Alignas(64) uint16_t narrow[REDUCE_BLOCK];
+    for (size_t begin = 0; begin < count; begin += REDUCE_BLOCK) {
+        size_t n = count - begin < REDUCE_BLOCK ? count - begin : REDUCE_BLOCK;
+        size_t offset = begin * sizeof *narrow;
+        half->widen(sum, at(in[0], offset), n);
+        for (int r = 1; r < ins; r++) {
+            half->widen(next, at(in[r], offset), n);
+            row->fold(sum, sum, next, n);
+        }
+        half->narrow(narrow, sum, n);
+        for (int o = 0; o < outs; o++)
+            comm_copy((char *)out[o] + offset, narrow, n * sizeof *narrow, stream);
+    }
+}
+
+void comm_reduce(tri_dtype dtype, tri_comm_reduction reduction, int ins, const void *const *in,
+                 int outs, void *const *out, size_t count, bool stream) {
+    const reduce_table *table = reduce_find();
+    const reduce_half *half = &table->halves[dtype];
+    const reduce_row *row = &table->rows[half->widen ? TRI_F32 : dtype][reduction];
     TRI_ASSERT(row->fold && ins > 0);
+    if (half->widen) {
+        reduce_narrow(half, row, ins, in, outs, out, count, stream);
+        return;
+    }
     if (ins == 2 && outs == 2 && !stream) {
         row->both(out[0], out[1], in[0], in[1], count);
         return;
@@ -121,16 +211,15 @@ void shm_reduce(tri_dtype dtype, tri_comm_reduction reduction, int ins, const vo
         row->fold(out[0], in[0], in[1], count);
         return;
     }
-    // A block of the sum stays in the first cache until it went to every place.
     _Alignas(64) char block[REDUCE_BLOCK_BYTES];
-    size_t step = REDUCE_BLOCK_BYTES / width;
+    size_t width = tri_dtype_bytes(dtype), step = REDUCE_BLOCK_BYTES / width;
     for (size_t begin = 0; begin < count; begin += step) {
         size_t n = count - begin < step ? count - begin : step, offset = begin * width;
-        const void *sum = (const char *)in[0] + offset;
+        const void *sum = at(in[0], offset);
         for (int r = 1; r < ins; r++) {
-            row->fold(block, sum, (const char *)in[r] + offset, n);
+            row->fold(block, sum, at(in[r], offset), n);
             sum = block;
         }
-        for (int o = 0; o < outs; o++) shm_copy((char *)out[o] + offset, sum, n * width, stream);
+        for (int o = 0; o < outs; o++) comm_copy((char *)out[o] + offset, sum, n * width, stream);
     }
 }

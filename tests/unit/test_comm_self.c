@@ -41,6 +41,42 @@ static void test_collectives(void **state) {
     assert_int_equal(tri_comm_barrier(comm, "barrier"), TRI_OK);
 }
 
+// One rank folds what it is given, round after round; several types in one group.
+static void test_fold_and_group(void **state) {
+    tri_comm *comm = *state;
+    float sum[3] = {0}, want[3] = {0};
+    double wide[3] = {1, 2, 3}, wide_sum[3] = {10, 10, 10};
+    for (int round = 0; round < 7; round++) {
+        float part[3];
+        for (int i = 0; i < 3; i++) part[i] = 0.1f * (float)(i + 1) / (float)(round + 3);
+        for (int i = 0; i < 3; i++) want[i] += part[i];
+        uint16_t brain[2] = {0x3f80, 0x4000}, copied[2] = {0};
+        tri_comm_op group[3] = {{.kind = TRI_COMM_REDUCE_SCATTER,
+                                 .dtype = TRI_F32,
+                                 .accumulate = true,
+                                 .count = 3,
+                                 .send = part,
+                                 .recv = sum},
+                                {.kind = TRI_COMM_ALL_GATHER,
+                                 .dtype = TRI_BF16,
+                                 .count = 2,
+                                 .send = brain,
+                                 .recv = copied},
+                                {.kind = TRI_COMM_REDUCE_SCATTER,
+                                 .dtype = TRI_F64,
+                                 .accumulate = true,
+                                 .count = 3,
+                                 .send = wide,
+                                 .recv = wide_sum}};
+        tri_comm_ticket ticket;
+        assert_int_equal(comm->backend->start(comm, group, 3, &ticket), TRI_OK);
+        assert_int_equal(comm->backend->wait(comm, ticket), TRI_OK);
+        assert_memory_equal(brain, copied, sizeof brain);
+    }
+    assert_memory_equal(sum, want, sizeof sum);
+    for (int i = 0; i < 3; i++) assert_true(wide_sum[i] == 10 + 7 * wide[i]);
+}
+
 static void test_group_to_itself(void **state) {
     tri_comm *comm = *state;
     int64_t a[2] = {1, 2}, b[2] = {3, 4}, got[4] = {0};
@@ -75,9 +111,18 @@ static void test_bad_operations(void **state) {
         {{.kind = TRI_COMM_ALL_GATHER, .dtype = TRI_F32, .count = INT64_MAX},
          TRI_BAD_INPUT,
          "not possible"},
-        {{.kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_BF16, .count = 1},
+        {{.kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_U8, .count = 1},
          TRI_UNSUPPORTED,
-         "BF16 does not reduce"},
+         "U8 does not reduce"},
+        {{.kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_F32, .count = 1, .accumulate = true},
+         TRI_UNSUPPORTED,
+         "only a reduce_scatter"},
+        {{.kind = TRI_COMM_REDUCE_SCATTER, .dtype = TRI_BF16, .count = 1, .accumulate = true},
+         TRI_UNSUPPORTED,
+         "F32 or F64"},
+        {{.kind = TRI_COMM_REDUCE_SCATTER, .dtype = TRI_F32, .count = 1, .accumulate = true},
+         TRI_BAD_INPUT,
+         "cannot lie in"},
         {{.kind = TRI_COMM_ALL_REDUCE, .reduction = (tri_comm_reduction)7, .count = 1},
          TRI_BAD_INPUT,
          "reduction"},
@@ -127,6 +172,7 @@ static void test_abort(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_collectives, open_self, close_self),
+        cmocka_unit_test_setup_teardown(test_fold_and_group, open_self, close_self),
         cmocka_unit_test_setup_teardown(test_group_to_itself, open_self, close_self),
         cmocka_unit_test(test_bad_operations),
         cmocka_unit_test_setup_teardown(test_memory_and_split, open_self, close_self),

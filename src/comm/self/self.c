@@ -2,6 +2,7 @@
 #include "base/status.h"
 #include "comm/comm.h"
 #include "comm/op.h"
+#include "comm/reduce.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -58,6 +59,12 @@ static tri_status self_alloc(tri_comm *comm, size_t size_bytes, void **out) {
 static void self_free(tri_comm *comm, void *memory) { free(memory); }
 
 static void self_move(const tri_comm_op *send, const tri_comm_op *recv) {
+    if (recv->accumulate) {
+        const void *in[] = {recv->recv, send->send};
+        void *out[] = {recv->recv};
+        comm_reduce(send->dtype, send->reduction, 2, in, 1, out, (size_t)send->count, false);
+        return;
+    }
     size_t bytes = (size_t)send->count * tri_dtype_bytes(send->dtype);
     if (bytes > 0 && send->send != recv->recv) memmove(recv->recv, send->send, bytes);
 }

@@ -38,6 +38,7 @@ static void announce(shm_comm *comm, const shm_pending *pending) {
     entry->kind = op->kind;
     entry->dtype = op->dtype;
     entry->reduction = op->reduction;
+    entry->accumulate = op->accumulate;
     entry->root = op->root;
     entry->count = op->count;
     entry->sequence = atomic_load_explicit(&comm->completed, memory_order_relaxed) + 1;
@@ -60,7 +61,8 @@ static bool entries_agree(const shm_entry *a, const shm_entry *b) {
     if (a->kind != b->kind) return false;
     if (a->kind == TRI_COMM_BARRIER) return true;
     if (a->dtype != b->dtype || a->count != b->count) return false;
-    if (tri_comm_kind_reduces((tri_comm_kind)a->kind) && a->reduction != b->reduction) return false;
+    bool same = a->reduction == b->reduction && a->accumulate == b->accumulate;
+    if (tri_comm_kind_reduces((tri_comm_kind)a->kind) && !same) return false;
     return a->kind != TRI_COMM_BROADCAST || a->root == b->root;
 }
 
@@ -73,7 +75,8 @@ static void entry_text(const shm_entry *entry, char *out, size_t size) {
     }
     char detail[48] = "";
     if (tri_comm_kind_reduces(kind))
-        snprintf(detail, sizeof detail, " (%s)", reductions[entry->reduction % 3]);
+        snprintf(detail, sizeof detail, " (%s%s)", reductions[entry->reduction % 3],
+                 entry->accumulate ? ", accumulated" : "");
     if (kind == TRI_COMM_BROADCAST) snprintf(detail, sizeof detail, " from rank %d", entry->root);
     snprintf(out, size, "%s '%s' of %lld %s%s", tri_comm_kind_name(kind), entry->label,
              (long long)entry->count, tri_dtype_name((tri_dtype)entry->dtype), detail);

@@ -1,8 +1,8 @@
 // The work of a collective: between the ranks' own buffers where all of them lie in shared memory,
 // else piece by piece through staging memory.
 #include "comm/op.h"
+#include "comm/reduce.h"
 #include "comm/shm/internal.h"
-#include "comm/shm/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +26,15 @@ void shm_eager_apply(shm_comm *comm, const tri_comm_op *op) {
     int size = comm->head.size, rank = comm->head.rank;
     size_t part = op->kind == TRI_COMM_BARRIER ? 0 : (size_t)op->count * width_of(op);
     if (part == 0) return;
-    const void *in[TRI_MAX_LOCAL_RANKS];
+    const void *with_own[TRI_MAX_LOCAL_RANKS + 1] = {op->recv}, **in = with_own + 1;
     for (int r = 0; r < size; r++) {
         bool parted = op->kind == TRI_COMM_REDUCE_SCATTER || op->kind == TRI_COMM_ALL_TO_ALL;
         in[r] = entry_now(comm, r)->payload + (parted ? (size_t)rank * part : 0);
     }
     if (tri_comm_kind_reduces(op->kind)) {
         void *out[] = {op->recv};
-        shm_reduce(op->dtype, op->reduction, size, in, 1, out, (size_t)op->count, false);
+        comm_reduce(op->dtype, op->reduction, size + op->accumulate, in - op->accumulate, 1, out,
+                    (size_t)op->count, false);
     } else if (op->kind == TRI_COMM_BROADCAST) {
         memcpy(op->recv, in[op->root], part);
     } else {
@@ -90,11 +91,16 @@ void shm_stage_drain(shm_comm *comm, const tri_comm_op *op) {
            (size_t)now->count * width);
 }
 
+static bool in_place(const shm_comm *comm, const tri_comm_op *op) {
+    if (op->kind == TRI_COMM_ALL_REDUCE) return op->send == op->recv;
+    size_t own = (size_t)comm->head.rank * (size_t)op->count * width_of(op);
+    return op->kind == TRI_COMM_REDUCE_SCATTER && op->recv == (const char *)op->send + own;
+}
+
 // Past the caches goes what is too much for them and was not just read: writing in place finds its
 // lines in the cache, and throwing them out would only cost.
 static bool streams(const shm_comm *comm, const tri_comm_op *op) {
-    if (comm->current.staged) return false;
-    if (op->kind == TRI_COMM_ALL_REDUCE && op->send == op->recv) return false;
+    if (comm->current.staged || op->accumulate || in_place(comm, op)) return false;
     int64_t touched =
         tri_comm_recv_count(op, comm->head.size) * (int64_t)width_of(op) * comm->head.size;
     return touched > SHM_STREAM_BYTES;
@@ -154,8 +160,8 @@ static void reduce_chunk(shm_comm *comm, const tri_comm_op *op, int64_t begin, i
         in[r] = comm->current.from[r] + offset;
         out[r] = comm->current.to[r] + offset;
     }
-    shm_reduce(op->dtype, op->reduction, comm->head.size, in, comm->head.size, out, (size_t)count,
-               streams(comm, op));
+    comm_reduce(op->dtype, op->reduction, comm->head.size, in, comm->head.size, out, (size_t)count,
+                streams(comm, op));
 }
 
 shm_progress shm_reduce_advance(shm_comm *comm, const tri_comm_op *op) {
@@ -190,12 +196,12 @@ static void pull_reduce(shm_comm *comm, const tri_comm_op *op, int64_t first, in
     const shm_current *now = &comm->current;
     size_t width = width_of(op), rank = (size_t)comm->head.rank;
     size_t part = (size_t)(now->staged ? now->count : op->count) * width;
-    const void *in[TRI_MAX_LOCAL_RANKS];
+    void *out[] = {(char *)op->recv + (size_t)(now->begin + first) * width};
+    const void *with_own[TRI_MAX_LOCAL_RANKS + 1] = {out[0]}, **in = with_own + 1;
     for (int r = 0; r < comm->head.size; r++)
         in[r] = now->from[r] + rank * part + (size_t)first * width;
-    void *out[] = {(char *)op->recv + (size_t)(now->begin + first) * width};
-    shm_reduce(op->dtype, op->reduction, comm->head.size, in, 1, out, (size_t)count,
-               streams(comm, op));
+    comm_reduce(op->dtype, op->reduction, comm->head.size + op->accumulate, in - op->accumulate, 1,
+                out, (size_t)count, streams(comm, op));
 }
 
 static void pull_copy(shm_comm *comm, const tri_comm_op *op, int source, int64_t first,
@@ -206,8 +212,8 @@ static void pull_copy(shm_comm *comm, const tri_comm_op *op, int source, int64_t
     if (op->kind == TRI_COMM_ALL_TO_ALL)
         from += (size_t)comm->head.rank * (size_t)(now->staged ? now->count : op->count) * width;
     if (op->kind != TRI_COMM_BROADCAST) to += (size_t)source * (size_t)op->count * width;
-    shm_copy((char *)op->recv + to, now->from[source] + from, (size_t)count * width,
-             streams(comm, op));
+    comm_copy((char *)op->recv + to, now->from[source] + from, (size_t)count * width,
+              streams(comm, op));
 }
 
 shm_progress shm_pull_advance(shm_comm *comm, const tri_comm_op *op) {

@@ -63,7 +63,7 @@ typedef struct shm_place { // of a buffer in an allocated region; region 0: else
 } shm_place;
 
 typedef struct shm_entry {
-    _Alignas(SHM_LINE) uint32_t kind, dtype, reduction;
+    _Alignas(SHM_LINE) uint32_t kind, dtype, reduction, accumulate;
     int32_t root;
     int64_t count;
     uint64_t sequence;
@@ -157,9 +157,9 @@ typedef enum shm_phase {
 typedef struct shm_current { // progress of the operation at the head of the queue
     shm_phase phase;
     bool eager, staged;
-    int64_t begin, count;  // the piece: elements of what the kind counts
-    int64_t unit;          // next unit of WORK
-    int pairs, pairs_done; // length of a run of sends and receives, and how many of them are done
+    int64_t begin, count;                  // the piece: elements of what the kind counts
+    int64_t unit;                          // next unit of WORK
+    int pairs;                             // length of a run of sends and receives
     const char *from[TRI_MAX_LOCAL_RANKS]; // where each rank's part of the piece lies
     char *to[TRI_MAX_LOCAL_RANKS];
 } shm_current;
@@ -255,10 +255,10 @@ void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry);
 void shm_eager_apply(shm_comm *comm, const tri_comm_op *op);
 
 // pair.c
-void shm_pairs_begin(shm_comm *comm);
+void shm_pairs_say(shm_comm *comm); // publishes the first of the run as what we are doing
 shm_progress shm_pairs_advance(shm_comm *comm);
-// The peer of the first send or receive that is not done.
-const shm_pending *shm_pairs_waiting(shm_comm *comm);
+// The first send or receive of the run with `peer` that is not done.
+const shm_pending *shm_pairs_waiting(shm_comm *comm, int peer);
 
 // region.c
 tri_status shm_alloc(tri_comm *comm, size_t size_bytes, void **out);

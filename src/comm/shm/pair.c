@@ -1,7 +1,7 @@
-// Sends and receives. The ones of a group advance side by side, those of one pair and direction in
-// order.
+// Sends and receives. Those that follow each other in the queue advance side by side, those of one
+// pair and direction in order.
+#include "comm/reduce.h"
 #include "comm/shm/internal.h"
-#include "comm/shm/reduce.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,15 +25,17 @@ static shm_pending *pairs_item(shm_comm *comm, int index) {
                   atomic_load_explicit(&comm->completed, memory_order_relaxed) + (uint64_t)index);
 }
 
-void shm_pairs_begin(shm_comm *comm) {
+void shm_pairs_say(shm_comm *comm) {
     const shm_pending *first = pairs_item(comm, 0);
     shm_act(comm->family, first->op.kind,
             atomic_load_explicit(&comm->completed, memory_order_relaxed) + 1, first->op.label);
 }
 
-const shm_pending *shm_pairs_waiting(shm_comm *comm) {
-    for (int i = 0; i < comm->current.pairs; i++)
-        if (!pairs_item(comm, i)->done) return pairs_item(comm, i);
+const shm_pending *shm_pairs_waiting(shm_comm *comm, int peer) {
+    for (int i = 0; i < comm->current.pairs; i++) {
+        const shm_pending *item = pairs_item(comm, i);
+        if (!item->done && item->op.peer == peer) return item;
+    }
     return NULL;
 }
 
@@ -98,8 +100,8 @@ static bool recv_meet(shm_comm *comm, shm_pending *item, shm_pair *pair) {
         shm_fail(comm, TRI_MISMATCH,
                  "ranks disagree: rank %d calls send '%s' of %lld %s, rank %d calls recv '%s' of "
                  "%lld %s",
-                 item->op.peer, pair->label, (long long)pair->count,
-                 tri_dtype_name((tri_dtype)pair->dtype), comm->head.rank,
+                 comm->world[item->op.peer], pair->label, (long long)pair->count,
+                 tri_dtype_name((tri_dtype)pair->dtype), comm->world[comm->head.rank],
                  item->op.label ? item->op.label : "", (long long)item->op.count,
                  tri_dtype_name(item->op.dtype));
         return false;
@@ -119,7 +121,7 @@ static bool recv_advance(shm_comm *comm, shm_pending *item) {
     if (left > 0 && pair->place.region) {
         const char *from = shm_place_find(comm->family, pair->place);
         size_t n = least(left, TRI_SHM_CHUNK_BYTES);
-        shm_copy(to, from + item->moved, n, bytes_of(&item->op) > SHM_STREAM_BYTES);
+        comm_copy(to, from + item->moved, n, bytes_of(&item->op) > SHM_STREAM_BYTES);
         item->moved += n;
         moved = true;
     } else if (left > 0) {
@@ -147,7 +149,6 @@ shm_progress shm_pairs_advance(shm_comm *comm) {
         if (item->done || !pair_is_next(comm, i)) continue;
         moved |=
             item->op.kind == TRI_COMM_SEND ? send_advance(comm, item) : recv_advance(comm, item);
-        if (item->done) comm->current.pairs_done++;
     }
     return moved ? SHM_MOVED : SHM_BLOCKED;
 }

@@ -1,4 +1,5 @@
-// Operations in order: who carries them out, and how long a caller spins and sleeps.
+// Operations in order: who carries them out, and how long a caller spins and sleeps. Sends and
+// receives that follow each other advance side by side, and end in any order.
 //
 // Whoever sets `executing` may advance the operation at the head of the queue: the thread that
 // waits for it, or the worker while nobody waits. Both do it in bounded pieces.
@@ -26,24 +27,57 @@ void shm_hand_over(shm_comm *comm) {
     shm_ring(comm->family, comm->family->rank);
 }
 
+// Another thread may wait for what we carried out.
+static void queue_tell_waiters(shm_comm *comm) {
+    if (atomic_load(&comm->waiters) > 1) shm_ring(comm->family, comm->family->rank);
+}
+
 static void queue_complete(shm_comm *comm, uint64_t count) {
     shm_rest(comm->family);
     memset(&comm->current, 0, offsetof(shm_current, from));
     atomic_fetch_add(&comm->completed, count);
-    // Another thread may wait for this one while we carried it out.
-    if (atomic_load(&comm->waiters) > 1) shm_ring(comm->family, comm->family->rank);
+    queue_tell_waiters(comm);
 }
 
-// The length of the run of sends and receives of one group at the head.
+// The length of the run of sends and receives at the head.
 static int queue_pairs(shm_comm *comm, uint64_t head, uint64_t started) {
-    uint64_t group = shm_at(comm, head)->group;
-    int count = 0;
-    while (head + (uint64_t)count < started) {
-        const shm_pending *next = shm_at(comm, head + (uint64_t)count);
-        if (next->group != group || !tri_comm_kind_is_pair(next->op.kind)) break;
+    int count = comm->current.pairs;
+    while (head + (uint64_t)count < started &&
+           tri_comm_kind_is_pair(shm_at(comm, head + (uint64_t)count)->op.kind))
         count++;
-    }
     return count;
+}
+
+// Takes the ones that are done off the head of the run.
+static void queue_drop_pairs(shm_comm *comm, uint64_t head) {
+    int done = 0;
+    while (done < comm->current.pairs && shm_at(comm, head + (uint64_t)done)->done) done++;
+    if (done == 0) return;
+    int left = comm->current.pairs - done;
+    queue_complete(comm, (uint64_t)done);
+    comm->current.pairs = left;
+    if (left > 0) shm_pairs_say(comm);
+}
+
+// True when all of the ticket's group is done. Needs `lock`, or to have set `executing`.
+static bool queue_group_done(shm_comm *comm, uint64_t ticket) {
+    uint64_t completed = atomic_load_explicit(&comm->completed, memory_order_acquire);
+    for (uint64_t i = ticket; i > completed && shm_at(comm, i - 1)->group == ticket; i--)
+        if (!shm_at(comm, i - 1)->done) return false;
+    return true;
+}
+
+// Without `patience`, false while somebody is at work on a piece.
+static bool queue_is_over(shm_comm *comm, uint64_t ticket, bool patience) {
+    if (atomic_load_explicit(&comm->completed, memory_order_acquire) >= ticket) return true;
+    if (shm_failed(comm)) return true;
+    if (patience)
+        pthread_mutex_lock(&comm->lock);
+    else if (pthread_mutex_trylock(&comm->lock))
+        return false;
+    bool done = queue_group_done(comm, ticket);
+    pthread_mutex_unlock(&comm->lock);
+    return done;
 }
 
 static shm_progress queue_step(shm_comm *comm) {
@@ -56,13 +90,12 @@ static shm_progress queue_step(shm_comm *comm) {
         if (comm->current.phase == SHM_DONE) queue_complete(comm, 1);
         return progress;
     }
-    if (comm->current.pairs == 0) {
-        comm->current.pairs = queue_pairs(comm, head, started);
-        shm_pairs_begin(comm);
-    }
+    bool begins = comm->current.pairs == 0;
+    comm->current.pairs = queue_pairs(comm, head, started);
+    if (begins) shm_pairs_say(comm);
     shm_progress progress = shm_pairs_advance(comm);
-    if (comm->current.pairs_done == comm->current.pairs)
-        queue_complete(comm, (uint64_t)comm->current.pairs);
+    queue_drop_pairs(comm, head);
+    if (progress == SHM_MOVED) queue_tell_waiters(comm);
     return progress;
 }
 
@@ -143,14 +176,12 @@ tri_status shm_start(tri_comm *head, const tri_comm_op *ops, int count, tri_comm
 
 bool shm_test(tri_comm *head, tri_comm_ticket ticket) {
     shm_comm *comm = shm_of(head);
-    if (atomic_load_explicit(&comm->completed, memory_order_acquire) >= ticket.value) return true;
-    if (shm_failed(comm)) return true;
+    if (queue_is_over(comm, ticket.value, false)) return true;
     if (shm_try_execute(comm)) {
         shm_advance(comm);
         shm_hand_over(comm);
     }
-    return atomic_load_explicit(&comm->completed, memory_order_acquire) >= ticket.value ||
-           shm_failed(comm);
+    return queue_is_over(comm, ticket.value, false);
 }
 
 static void queue_pause(void) {
@@ -188,7 +219,7 @@ static shm_progress queue_sleep(shm_comm *comm, uint64_t ticket) {
         if (progress == SHM_BLOCKED) shm_watch(comm);
         shm_end_execute(comm);
     }
-    bool over = atomic_load(&comm->completed) >= ticket || shm_failed(comm);
+    bool over = queue_is_over(comm, ticket, true);
     if (progress == SHM_BLOCKED && !over) shm_sleep(comm->family, seen, TRI_SHM_CHECK_MS);
     shm_sleep_end(comm->family);
     return progress;
@@ -199,8 +230,7 @@ tri_status shm_wait(tri_comm *head, tri_comm_ticket ticket) {
     TRI_ASSERT(ticket.value <= atomic_load(&comm->started));
     queue_patience patience = {0};
     atomic_fetch_add(&comm->waiters, 1);
-    while (atomic_load_explicit(&comm->completed, memory_order_acquire) < ticket.value &&
-           !shm_failed(comm)) {
+    while (!queue_is_over(comm, ticket.value, true)) {
         shm_progress progress = SHM_BLOCKED;
         if (shm_try_execute(comm)) {
             progress = shm_advance(comm);
@@ -213,9 +243,11 @@ tri_status shm_wait(tri_comm *head, tri_comm_ticket ticket) {
         if (progress == SHM_MOVED) patience = (queue_patience){0};
     }
     atomic_fetch_sub(&comm->waiters, 1);
-    uint64_t completed = atomic_load_explicit(&comm->completed, memory_order_acquire);
-    if (atomic_load(&comm->behind) > completed) shm_worker_wake(comm->family);
-    if (completed >= ticket.value) return TRI_OK;
+    if (atomic_load(&comm->behind) > atomic_load(&comm->completed)) shm_worker_wake(comm->family);
+    pthread_mutex_lock(&comm->lock);
+    bool done = queue_group_done(comm, ticket.value);
+    pthread_mutex_unlock(&comm->lock);
+    if (done) return TRI_OK;
     // Nobody of this process touches the buffers of a failed operation once this returned.
     while (!shm_try_execute(comm)) queue_pause();
     shm_end_execute(comm);

@@ -151,9 +151,11 @@ tri_status shm_alloc(tri_comm *head, size_t size_bytes, void **out) {
             region_make(comm, REGION_PAGE + region_stride(region->part_bytes) * (size_t)head->size,
                         &region->segment, &handle);
     status = shm_share(comm, 0, status, &handle, &region->segment, "alloc");
-    if (status == TRI_OK)
+    if (status == TRI_OK) {
+        shm_segment_advise_huge(&region->segment);
         status = region_commit(comm, region,
                                (size_t)(region_part(region) - (char *)region->segment.base));
+    }
     if (status != TRI_OK) {
         shm_segment_unmap(&region->segment);
         free(region);

@@ -25,7 +25,6 @@ static tri_status segment_map(shm_segment *segment, size_t size_bytes) {
         shm_segment_close_fd(segment);
         return status;
     }
-    if (size_bytes >= 2 * SHM_HUGE_PAGE) (void)madvise(base, size_bytes, MADV_HUGEPAGE);
     segment->base = base;
     segment->size_bytes = size_bytes;
     return TRI_OK;
@@ -209,6 +208,11 @@ tri_status shm_segment_commit(const shm_segment *segment, size_t offset, size_t 
         return TRI_FAIL(TRI_NO_MEMORY, "no shared memory of %zu bytes: %s", size_bytes,
                         strerror(failed));
     return TRI_OK;
+}
+
+void shm_segment_advise_huge(const shm_segment *segment) {
+    if (segment->size_bytes >= 2 * SHM_HUGE_PAGE)
+        (void)madvise(segment->base, segment->size_bytes, MADV_HUGEPAGE);
 }
 
 void shm_segment_close_fd(shm_segment *segment) {

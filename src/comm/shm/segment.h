@@ -34,6 +34,8 @@ tri_status shm_segment_serve(const shm_segment *segment, const shm_handle *handl
 tri_status shm_segment_fetch(const shm_handle *handle, int timeout_ms, shm_segment *out);
 // Commits the pages of a range now, so that a lack of memory is an error here and no signal later.
 tri_status shm_segment_commit(const shm_segment *segment, size_t offset, size_t size_bytes);
+// For memory that is used whole: a board, of which few pages are touched, would grow by it.
+void shm_segment_advise_huge(const shm_segment *segment);
 void shm_segment_close_fd(shm_segment *segment);
 void shm_segment_unmap(shm_segment *segment); // closes the fd too; again is harmless
 

@@ -181,10 +181,13 @@ static void describe(const shm_comm *comm, int r, char *out, size_t size) {
     snprintf(out, size, "rank %d (host %s, pid %d)", comm->world[r], member->host, member->pid);
 }
 
+// The lock keeps `start` from moving the queue.
 static bool awaits(shm_comm *comm, int r) {
-    if (comm->current.pairs == 0) return shm_collective_awaits(comm, r);
-    const shm_pending *item = shm_pairs_waiting(comm);
-    return item && item->op.peer == r;
+    pthread_mutex_lock(&comm->lock);
+    bool result =
+        comm->current.pairs ? shm_pairs_waiting(comm, r) != NULL : shm_collective_awaits(comm, r);
+    pthread_mutex_unlock(&comm->lock);
+    return result;
 }
 
 typedef enum loss { LOSS_NONE, LOSS_DEAD, LOSS_LEFT, LOSS_SILENT } loss;
@@ -208,18 +211,21 @@ static void report_loss(shm_comm *comm, int r, loss what) {
 }
 
 // A send or receive whose peer waits for us in a collective can never end.
-static void report_crossing(shm_comm *comm) {
-    const shm_pending *item = comm->current.pairs ? shm_pairs_waiting(comm) : NULL;
-    if (!item || item->op.peer == comm->head.rank) return;
-    if (!shm_reached(comm, item->op.peer, comm->step + 1)) return;
+static void report_crossing(shm_comm *comm, int peer) {
+    if (peer == comm->head.rank || comm->current.pairs == 0 || !awaits(comm, peer)) return;
+    if (!shm_reached(comm, peer, comm->step + 1)) return;
     // What it did before it went on is visible by now.
     if (shm_advance(comm) != SHM_BLOCKED) return;
-    const shm_entry *entry = &comm->board->seats[item->op.peer].entries[(comm->step + 1) & 1];
+    pthread_mutex_lock(&comm->lock);
+    const shm_pending *item = shm_pairs_waiting(comm, peer);
+    tri_comm_op op = item ? item->op : (tri_comm_op){.kind = TRI_COMM_BARRIER};
+    pthread_mutex_unlock(&comm->lock);
+    if (!item) return;
+    const shm_entry *entry = &comm->board->seats[peer].entries[(comm->step + 1) & 1];
     shm_fail(comm, TRI_MISMATCH,
              "ranks disagree: rank %d calls %s '%s' with rank %d, rank %d calls %s '%s'",
-             comm->world[comm->head.rank], tri_comm_kind_name(item->op.kind),
-             item->op.label ? item->op.label : "", comm->world[item->op.peer],
-             comm->world[item->op.peer], tri_comm_kind_name((tri_comm_kind)entry->kind),
+             comm->world[comm->head.rank], tri_comm_kind_name(op.kind), op.label ? op.label : "",
+             comm->world[peer], comm->world[peer], tri_comm_kind_name((tri_comm_kind)entry->kind),
              entry->label);
 }
 
@@ -259,6 +265,6 @@ void shm_watch(shm_comm *comm) {
             return;
         }
     }
-    report_crossing(comm);
+    for (int r = 0; r < comm->head.size; r++) report_crossing(comm, r);
     if (now - comm->moved_ns > comm->family->timeout_ms * (int64_t)1000000) report_timeout(comm);
 }
