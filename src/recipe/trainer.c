@@ -16,6 +16,19 @@ static const tri_option early_rows[] = {
 static const tri_option_table early_table =
     TRI_OPTION_TABLE("early_stopping", E, early_rows, "when to give up");
 
+#define L tri_loss_scale_options
+static const tri_option loss_scale_rows[] = {
+    TRI_OPTION_FLOAT(L, initial, "65536", 1e-30, 1e30, "the first scale"),
+    TRI_OPTION_INT(L, window, "1000", 1, 1e15, "steps without overflow until it doubles"),
+    TRI_OPTION_INT(L, hysteresis, "2", 1, 1e9, "the overflow that halves it; 2 lets one pass"),
+    TRI_OPTION_BOOL(L, consecutive_hysteresis, "false",
+                    "a step without overflow gives all of hysteresis back, not only a doubling"),
+    TRI_OPTION_FLOAT(L, minimum, "1", 1e-30, 1e30, "the least scale; an overflow at it is the end"),
+    TRI_OPTION_FLOAT(L, fixed, "0", 0, 1e30, "not 0: this scale, always"),
+};
+static const tri_option_table loss_scale_table =
+    TRI_OPTION_TABLE("loss_scale", L, loss_scale_rows, "the factor on the loss under 16-mixed");
+
 #define T tri_trainer_options
 static const tri_option trainer_rows[] = {
     TRI_OPTION_INT(T, max_epochs, "3", -1, 1e9, "epochs of the run; -1: no bound"),
@@ -27,6 +40,7 @@ static const tri_option trainer_rows[] = {
     TRI_OPTION_INT(T, check_val_every_n_epoch, "1", 1, 1e9, "epochs from evaluation to evaluation"),
     TRI_OPTION_INT(T, accumulate_grad_batches, "1", 1, 1e9, "1; batch.micro sets what accumulates"),
     TRI_OPTION_CHOICE(T, precision, "32-true", precisions, "number format"),
+    TRI_OPTION_NESTED(T, loss_scale, L, &loss_scale_table, "the factor on the loss under 16-mixed"),
     TRI_OPTION_FLOAT(T, gradient_clip_val, "0", 0, 1e30, "largest norm of all gradients; 0: any"),
     TRI_OPTION_INT(T, log_every_n_steps, "50", 1, 1e15, "steps from line to line of metrics.jsonl"),
     TRI_OPTION_INT(T, num_sanity_val_steps, "0", -1, 1e9,
@@ -55,6 +69,9 @@ static tri_status check_trainer(const void *options, const tri_tree *map) {
     if (o->limit_train_batches.value == 0 && o->overfit_batches.value == 0)
         return tri_tree_fail(tri_tree_get(map, "limit_train_batches"),
                              "'trainer.limit_train_batches' has to be more than 0");
+    if (o->loss_scale.initial < o->loss_scale.minimum)
+        return tri_tree_fail(tri_tree_find(map, "loss_scale"),
+                             "'trainer.loss_scale.initial' is less than its 'minimum'");
     return TRI_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/option.h"
 #include "checkpoint/options.h"
+#include "engine/loss_scale.h"
 
 typedef enum tri_precision {
     TRI_PRECISION_32_TRUE,
@@ -31,7 +32,8 @@ typedef struct tri_trainer_options {
     int64_t check_val_every_n_epoch;
     int64_t accumulate_grad_batches; // always 1: batch.micro says it
     tri_precision precision;
-    double gradient_clip_val; // of the global norm; 0: off
+    tri_loss_scale_options loss_scale; // of 16-mixed
+    double gradient_clip_val;          // of the global norm; 0: off
     int64_t log_every_n_steps;
     int64_t num_sanity_val_steps;
     int64_t fast_dev_run;       // 0: off; N: N steps and N evaluation passes, nothing saved
