@@ -23,7 +23,8 @@ static const tri_option_table mesh_table =
 
 static const tri_option strategy_rows[] = {
     TRI_OPTION_CHOICE(tri_strategy_options, name, "ddp", tri_strategy_names,
-                      "how replicas share the training state"),
+                      "how replicas share the training state; names of Lightning, FSDP and "
+                      "DeepSpeed are understood too (deepspeed_stage_2_offload, full_shard)"),
     TRI_OPTION_NESTED(tri_strategy_options, mesh, tri_mesh_options, &mesh_table,
                       "how ranks are arranged; the product is the number of ranks"),
     TRI_OPTION_CHOICE(tri_strategy_options, schedule, "1f1b", schedules, "order of a pipeline"),

@@ -2,6 +2,7 @@
 
 #include "base/limits.h"
 #include "base/os.h"
+#include "recipe/alias.h"
 #include "recipe/missing.h"
 
 #include <stdlib.h>
@@ -121,6 +122,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
         return tri_tree_fail(root, "a recipe has to be a mapping of keys to values");
     TRI_TRY(apply_overrides(arena, root, overrides, count));
     settle_path(arena, tri_tree_find(root, "data.path"), file);
+    TRI_TRY(tri_recipe_settle_strategy(arena, root));
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
     return settle_name(arena, root, task, out);

@@ -2,6 +2,7 @@
 #include "recipe/recipe.h"
 
 #include "base/os.h"
+#include "recipe/alias.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,6 +149,34 @@ static void names_what_defines_a_run(void **state) {
     assert_string_equal(tri_recipe_differences(arena, &a, &b).items[0], "optimizer.name");
 }
 
+// What other systems call it, as far as this version has it.
+static void knows_the_names_of_others(void **state) {
+    static const struct {
+        const char *alias, *name, *offload;
+    } rows[] = {{"auto", "ddp", NULL},
+                {"ddp_spawn", "ddp", NULL},
+                {"NO_SHARD", "ddp", NULL},
+                {"deepspeed", "zero2", NULL},
+                {"deepspeed_stage_1", "zero1", NULL},
+                {"deepspeed_stage_2_offload", "zero2", "optimizer"},
+                {"deepspeed_stage_3_offload", "fsdp", "parameters"},
+                {"FULL_SHARD", "fsdp", NULL},
+                {"shard_grad_op", "zero2", NULL},
+                {"fsdp", "fsdp", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *text = tri_arena_printf(arena, "strategy: {name: %s}", rows[i].alias);
+        tri_tree *root;
+        assert_int_equal(tri_yaml_parse(arena, text, strlen(text), "r.yaml", &root), TRI_OK);
+        assert_int_equal(tri_recipe_settle_strategy(arena, root), TRI_OK);
+        assert_string_equal(tri_tree_find(root, "strategy.name")->text, rows[i].name);
+        const tri_tree *offload = tri_tree_find(root, "strategy.offload");
+        assert_int_equal(!offload, !rows[i].offload);
+        if (offload) assert_string_equal(offload->text, rows[i].offload);
+    }
+    tri_recipe r = recipe(BASE "strategy: {name: ddp_spawn}", NULL);
+    assert_non_null(strstr(tri_recipe_emit(arena, &r), "name: ddp\n"));
+}
+
 typedef struct refusal {
     const char *text; // after BASE; one that starts with '!' stands alone
     const char *override;
@@ -199,6 +228,12 @@ static const refusal refusals[] = {
     {"", "strategy.mesh.tensor=2",
      "override 'strategy.mesh.tensor=2': 'strategy.mesh.tensor: 2' is not in "
      "this version of Trireme; use replicate"},
+    {"strategy: {name: deepspeed_stage_2_offload, offload: none}", NULL,
+     "r.yaml:3: 'strategy.offload: none' contradicts 'strategy.name: deepspeed_stage_2_offload'"},
+    {"strategy: {name: HYBRID_SHARD}", NULL,
+     "r.yaml:3: 'strategy.name: HYBRID_SHARD' shards inside a host and replicates outside: set "},
+    {"trainer: {loss_scale: {minimum: 4, initial: 2}}", NULL,
+     "r.yaml:3: 'trainer.loss_scale.initial' is less than its 'minimum'"},
     {"name: ../up", NULL,
      "r.yaml:3: 'name' has to be usable as the name of a folder: no '/', not '.' "
      "first, at most 128 bytes"},
@@ -282,6 +317,7 @@ int main(void) {
         cmocka_unit_test(takes_lists_and_model_options),
         cmocka_unit_test(resolves_to_itself),
         cmocka_unit_test(names_what_defines_a_run),
+        cmocka_unit_test(knows_the_names_of_others),
         cmocka_unit_test(refuses_bad_recipes),
         cmocka_unit_test(loads_the_recipes),
         cmocka_unit_test(every_default_fits_its_row),

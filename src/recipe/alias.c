@@ -1,0 +1,67 @@
+#include "recipe/alias.h"
+
+#include <string.h>
+#include <strings.h>
+
+// https://lightning.ai/docs/pytorch/stable/extensions/strategy.html, the sharding strategies of
+// https://pytorch.org/docs/stable/fsdp.html and DeepSpeed's stages. Upper case is the same.
+static const struct {
+    const char *alias, *name;
+    const char *offload; // NULL: as the recipe says
+    bool is_hybrid;      // shards inside, replicates outside: the recipe has to say how many
+} rows[] = {
+    {"auto", "ddp", NULL, false},
+    {"no_shard", "ddp", NULL, false},
+    {"ddp_spawn", "ddp", NULL, false},
+    {"ddp_fork", "ddp", NULL, false},
+    {"ddp_notebook", "ddp", NULL, false},
+    {"ddp_find_unused_parameters_true", "ddp", NULL, false},
+    {"ddp_find_unused_parameters_false", "ddp", NULL, false},
+    {"deepspeed", "zero2", NULL, false},
+    {"deepspeed_stage_1", "zero1", NULL, false},
+    {"deepspeed_stage_1_offload", "zero1", "optimizer", false},
+    {"deepspeed_stage_2", "zero2", NULL, false},
+    {"deepspeed_stage_2_offload", "zero2", "optimizer", false},
+    {"deepspeed_stage_3", "fsdp", NULL, false},
+    {"deepspeed_stage_3_offload", "fsdp", "parameters", false},
+    {"zero3", "fsdp", NULL, false},
+    {"fsdp_native", "fsdp", NULL, false},
+    {"fsdp_cpu_offload", "fsdp", "parameters", false},
+    {"full_shard", "fsdp", NULL, false},
+    {"shard_grad_op", "zero2", NULL, false},
+    {"hybrid_shard", "fsdp", NULL, true},
+    {"hybrid_shard_zero2", "zero2", NULL, true},
+    {"_hybrid_shard_zero2", "zero2", NULL, true},
+};
+
+static bool is_open(const tri_tree *node) {
+    return tri_tree_is_null(node) || (node->kind == TRI_TREE_SCALAR && !strcmp(node->text, "auto"));
+}
+
+tri_status tri_recipe_settle_strategy(tri_arena *arena, tri_tree *root) {
+    tri_tree *strategy = tri_tree_get(root, "strategy"), *name = tri_tree_get(strategy, "name");
+    if (!name || name->kind != TRI_TREE_SCALAR) return TRI_OK;
+    size_t row = 0, count = sizeof rows / sizeof *rows;
+    while (row < count && strcasecmp(rows[row].alias, name->text) != 0) row++;
+    if (row == count) return TRI_OK;
+    const char *alias = name->text;
+    name->text = rows[row].name;
+    if (rows[row].is_hybrid && is_open(tri_tree_find(strategy, "mesh.shard")) &&
+        is_open(tri_tree_find(strategy, "mesh.replicate")))
+        return tri_tree_fail(name,
+                             "'strategy.name: %s' shards inside a host and replicates outside: set "
+                             "strategy.mesh.shard to the ranks of a host, or strategy.mesh."
+                             "replicate to the number of hosts",
+                             alias);
+    const tri_tree *offload = tri_tree_get(strategy, "offload");
+    if (!rows[row].offload) return TRI_OK;
+    if (!tri_tree_is_null(offload) && offload->kind == TRI_TREE_SCALAR &&
+        strcmp(offload->text, rows[row].offload) != 0)
+        return tri_tree_fail(offload, "'strategy.offload: %s' contradicts 'strategy.name: %s'",
+                             offload->text, alias);
+    tri_tree *value = tri_tree_string(arena, rows[row].offload);
+    value->file = name->file;
+    value->line = name->line;
+    tri_tree_put(arena, strategy, "offload", value);
+    return TRI_OK;
+}
