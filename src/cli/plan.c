@@ -16,6 +16,7 @@ typedef struct plan_view {
     tri_device *device;
     tri_plan *plan;
     int ranks;
+    tri_mesh mesh;
 } plan_view;
 
 static tri_status make_plan(plan_view *v, const cli_context *context, const char *device) {
@@ -29,9 +30,8 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
     TRI_TRY(tri_task_graph_options(v->arena, r, &options, &model.options));
     tri_optimizer optimizer;
     TRI_TRY(tri_optimizer_make(&r->optimizer, &optimizer));
-    tri_mesh mesh;
-    TRI_TRY(tri_session_make_mesh(r, v->ranks, &mesh));
-    int64_t replicas = tri_mesh_replicas(&mesh);
+    TRI_TRY(tri_session_make_mesh(r, v->ranks, &v->mesh));
+    int64_t replicas = tri_mesh_replicas(&v->mesh);
     TRI_TRY(tri_sampler_check_step(r->batch.global, r->batch.micro, replicas));
     tri_sampler pass; // of evaluation, as long as any data would make it, on every replica
     TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, r->batch.eval, r->batch.global, r->batch.micro,
@@ -41,7 +41,7 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
     tri_plan_request request = {
         .model = &model,
         .strategy = tri_strategy_find(tri_strategy_names[r->strategy.name]),
-        .mesh = mesh,
+        .mesh = v->mesh,
         .step_samples = {[TRI_STEP_FULL] = r->batch.global, [TRI_STEP_EVALUATE] = eval * replicas},
         .micro = r->batch.micro,
         .sync_batchnorm = r->trainer.sync_batchnorm,
@@ -183,6 +183,9 @@ static void print_dot(const plan_view *v) { tri_graph_dot(v->plan->graph, stdout
 
 static bool print_shown(const plan_view *v, const char *show) {
     bool any = false;
+    char mesh[256];
+    if (!show && v->mesh.ranks > 1)
+        printf("mesh: %s\n\n", tri_mesh_text(&v->mesh, mesh, sizeof mesh));
     for (size_t i = 0; i < sizeof shows / sizeof *shows; i++) {
         if (show && strcmp(shows[i].name, show) != 0) continue;
         shows[i].print(v);

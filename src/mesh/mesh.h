@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum tri_axis {
@@ -22,12 +23,27 @@ typedef struct tri_mesh {
 const char *tri_axis_name(tri_axis axis);
 
 // A size of 0 is left open: the axis `own` (the strategy's) takes what the others leave, any other
-// open axis is 1. TRI_BAD_INPUT says which sizes would do when the product is not `ranks`.
+// open axis is 1. TRI_BAD_INPUT: the product is not `ranks`; the message has the nearest sizes, and
+// numbers of ranks, that would do.
 tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks, tri_mesh *out);
 // A rank's place along an axis.
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
+
+// Groups along a set of axes (bits 1 << TRI_AXIS_SHARD, …): the ranks that differ along these
+// alone. Colour and key are what a communicator's split wants: one colour for each group, and
+// within it the ranks in mesh order. No axes: each rank alone.
+int tri_mesh_colour(const tri_mesh *mesh, int rank, unsigned axes);
+int tri_mesh_key(const tri_mesh *mesh, int rank, unsigned axes);
+int tri_mesh_size(const tri_mesh *mesh, unsigned axes);
+// The rank of `key` in the group of `rank`.
+int tri_mesh_member(const tri_mesh *mesh, int rank, unsigned axes, int key);
+
 // Replicas are the ranks that get different micro-batches: replicate × shard.
+#define TRI_AXES_REPLICAS (1u << TRI_AXIS_REPLICATE | 1u << TRI_AXIS_SHARD)
 int tri_mesh_replicas(const tri_mesh *mesh);
 int tri_mesh_replica(const tri_mesh *mesh, int rank);
+
+// "replicate 2 (ranks 0 4) x shard 4 (ranks 0 1 2 3)": each axis with the group of rank 0 along it.
+char *tri_mesh_text(const tri_mesh *mesh, char *out, size_t size);
 
 #endif

@@ -53,6 +53,9 @@ static void open_observer(train_loop *loop) {
                         s->task->name, s->device->backend->name, s->identity.size,
                         s->identity.size == 1 ? "" : "s", s->device->threads,
                         s->device->threads == 1 ? "" : "s", (long long)tri_graph_trained_count(g));
+    char mesh[256];
+    if (s->mesh.ranks > 1)
+        tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));
 }
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
