@@ -1,9 +1,12 @@
 #include "recipe/trainer.h"
 
+#include <string.h>
+
 static const char *const precisions[] = {"32-true", "bf16-mixed", "16-mixed", "bf16-true", NULL};
 static const char *const convolutions[] = {"auto", "direct", NULL};
 static const char *const units[] = {"epoch", "step", NULL};
 static const char *const anneals[] = {"cos", "linear", NULL};
+static const char *const warmups[] = {"log", "linear", NULL};
 
 #define E tri_early_stopping_options
 static const tri_option early_rows[] = {
@@ -81,7 +84,7 @@ const tri_option_table tri_trainer_table = TRI_OPTION_TABLE(
 #define S tri_schedule_options
 static const tri_option schedule_rows[] = {
     TRI_OPTION_NAME(S, name, "constant", "how the learning rate changes"),
-    TRI_OPTION_AMOUNT(S, warmup_steps, "0", "updates of linear rise, or a fraction of the run"),
+    TRI_OPTION_AMOUNT(S, warmup_steps, "0", "updates of the rise, or a fraction of the run"),
 };
 static const tri_option step_rows[] = {
     TRI_OPTION_FLOAT(S, gamma, "0.7", 0, 1e6, "factor of a fall"),
@@ -109,17 +112,52 @@ static const tri_option onecycle_rows[] = {
     TRI_OPTION_BOOL(S, cycle_momentum, "false", "momentum against the learning rate"),
     TRI_OPTION_CHOICE(S, every, "step", units, "a cycle counts steps"),
 };
+static const tri_option warmup_rows[] = {
+    TRI_OPTION_CHOICE(S, warmup_type, "log", warmups, "the shape of the rise"),
+    TRI_OPTION_FLOAT(S, warmup_min_lr, "0", 0, 1e6, "the learning rate at the start"),
+    TRI_OPTION_FLOAT(S, max_lr, "0", 0, 1e6, "the peak; 0: optimizer.lr"),
+};
+static const tri_option warmup_decay_rows[] = {
+    TRI_OPTION_CHOICE(S, warmup_type, "log", warmups, "the shape of the rise"),
+    TRI_OPTION_FLOAT(S, warmup_min_lr, "0", 0, 1e6, "the learning rate at the start and the end"),
+    TRI_OPTION_FLOAT(S, max_lr, "0", 0, 1e6, "the peak; 0: optimizer.lr"),
+    TRI_OPTION_INT(S, total_steps, "0", 0, 1e15, "updates of rise and fall; 0: of the run"),
+};
+static const tri_option warmup_cosine_rows[] = {
+    TRI_OPTION_CHOICE(S, warmup_type, "log", warmups, "the shape of the rise"),
+    TRI_OPTION_FLOAT(S, warmup_min_ratio, "0", 0, 1, "of optimizer.lr at the start"),
+    TRI_OPTION_FLOAT(S, cos_min_ratio, "0.0001", 0, 1, "of optimizer.lr at the end"),
+    TRI_OPTION_INT(S, total_steps, "0", 0, 1e15, "updates of rise and fall; 0: of the run"),
+};
+static const tri_option triangle_rows[] = {
+    TRI_OPTION_FLOAT(S, min_lr, "0", 0, 1e6, "the learning rate at both ends of the cycle"),
+    TRI_OPTION_FLOAT(S, max_lr, "0", 0, 1e6, "the peak; 0: optimizer.lr"),
+    TRI_OPTION_INT(S, first_steps, "2000", 1, 1e15, "updates that rise"),
+    TRI_OPTION_INT(S, second_steps, "0", 0, 1e15, "updates that fall; 0: as many"),
+    TRI_OPTION_INT(S, first_stairs, "0", 0, 1e15, "stairs of the rise; 0: none"),
+    TRI_OPTION_INT(S, second_stairs, "-1", -1, 1e15, "stairs of the fall; -1: as many"),
+    TRI_OPTION_INT(S, decay_steps, "0", 0, 1e15,
+                   "after the cycle, what decay_rate is per; 0: none"),
+    TRI_OPTION_FLOAT(S, decay_rate, "0", 0, 1e6, "min_lr / (1 + decay_rate * t / decay_steps)"),
+};
 static const tri_option_variant schedules[] = {
     {.name = "constant", .help = "optimizer.lr"},
     TRI_OPTION_VARIANT("step", step_rows, "falls by a factor"),
     TRI_OPTION_VARIANT("linear", linear_rows, "a straight line"),
     TRI_OPTION_VARIANT("cosine", cosine_rows, "half a cosine"),
     TRI_OPTION_VARIANT("onecycle", onecycle_rows, "up, then down"),
+    TRI_OPTION_VARIANT("warmup", warmup_rows, "up, then constant: DeepSpeed's WarmupLR"),
+    TRI_OPTION_VARIANT("warmup-decay", warmup_decay_rows,
+                       "up, then a straight line down: DeepSpeed's WarmupDecayLR"),
+    TRI_OPTION_VARIANT("warmup-cosine", warmup_cosine_rows,
+                       "up, then half a cosine: DeepSpeed's WarmupCosineLR"),
+    TRI_OPTION_VARIANT("triangle", triangle_rows,
+                       "straight up, down, then a slow decay: DeepSpeed's OneCycle"),
 };
 
 static tri_status check_schedule(const void *options, const tri_tree *map) {
     const S *o = options;
-    if (o->name && o->name[0] == 'o' && o->every != TRI_EVERY_STEP)
+    if (o->name && !strcmp(o->name, "onecycle") && o->every != TRI_EVERY_STEP)
         return tri_tree_fail(tri_tree_get(map, "every"),
                              "'schedule.every' of onecycle has to be step");
     return TRI_OK;

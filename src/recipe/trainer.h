@@ -47,11 +47,15 @@ typedef struct tri_trainer_options {
 
 typedef enum tri_schedule_unit { TRI_EVERY_EPOCH, TRI_EVERY_STEP } tri_schedule_unit;
 typedef enum tri_anneal { TRI_ANNEAL_COS, TRI_ANNEAL_LINEAR } tri_anneal;
+typedef enum tri_warmup_type { TRI_WARMUP_LOG, TRI_WARMUP_LINEAR } tri_warmup_type;
 
 // Members that the named schedule does not have are zero. With t counted in `every`, in units of
-// optimizer.lr, as PyTorch's schedulers of these names:
+// optimizer.lr, as PyTorch's schedulers of these names; warmup and triangle count updates and are
+// DeepSpeed's WarmupLR, WarmupDecayLR, WarmupCosineLR and OneCycle (without momentum):
 typedef struct tri_schedule_options {
-    const char *name;        // constant | step | linear | cosine | onecycle
+    // constant | step | linear | cosine | onecycle | warmup | warmup-decay | warmup-cosine |
+    // triangle
+    const char *name;
     tri_amount warmup_steps; // updates of linear rise to the first value, before t starts; or a
                              // fraction of the run's updates
     tri_schedule_unit every;
@@ -61,11 +65,19 @@ typedef struct tri_schedule_options {
     int64_t total_iters;             // linear; 0: to the end of the run
     int64_t T_max;                   // cosine: t of the minimum; 0: the end of the run
     double eta_min;                  // cosine: the least learning rate (no factor)
-    double max_lr;                   // onecycle: the peak; 0: optimizer.lr
+    double max_lr; // onecycle, warmup, warmup-decay, triangle: the peak; 0: optimizer.lr
     double pct_start, div_factor, final_div_factor; // onecycle
     tri_anneal anneal_strategy;                     // onecycle
-    int64_t total_steps;                            // onecycle; 0: to the end of the run
-    bool cycle_momentum;                            // onecycle; always false
+    int64_t total_steps;         // onecycle, warmup-decay, warmup-cosine; 0: to the end of the run
+    bool cycle_momentum;         // onecycle; always false
+    tri_warmup_type warmup_type; // warmup, warmup-decay, warmup-cosine
+    double warmup_min_lr;        // warmup, warmup-decay
+    double warmup_min_ratio, cos_min_ratio; // warmup-cosine, of optimizer.lr
+    double min_lr;                          // triangle: both ends of the cycle
+    int64_t first_steps, second_steps;      // triangle: up, down; second 0: as many
+    int64_t first_stairs, second_stairs;    // triangle; 0: none; second -1: as many
+    int64_t decay_steps;                    // triangle, after the cycle; 0: no decay
+    double decay_rate;                      // triangle: min_lr / (1 + rate * t / decay_steps)
 } tri_schedule_options;
 
 extern const tri_option_table tri_trainer_table, tri_schedule_table;

@@ -8,6 +8,7 @@ typedef struct moment {
     const tri_schedule_options *o;
     double lr;
     int64_t t, end;
+    int64_t warmup; // of those that rise by a rule of their own
 } moment;
 
 static double constant(const moment *m) { return m->lr; }
@@ -46,14 +47,73 @@ static double onecycle(const moment *m) {
     return anneal(m, peak, least, last > top ? fmin((t - top) / (last - top), 1) : 1);
 }
 
+// DeepSpeed's schedulers (deepspeed/runtime/lr_schedules.py) take their first step after the first
+// update: update t has the rate of their iteration t - 1, update 0 that of the start.
+
+static int64_t warmup_length(const moment *m) { return m->warmup > 2 ? m->warmup : 2; }
+
+// From 0 to 1; past the rise 1.
+static double risen(const moment *m) {
+    int64_t iteration = m->t - 1, length = warmup_length(m);
+    if (iteration < 0) return 0;
+    if (iteration >= length) return 1;
+    if (m->o->warmup_type == TRI_WARMUP_LINEAR) return (double)iteration / (double)length;
+    return log((double)iteration + 1) / log((double)length);
+}
+
+static double between(const moment *m, double part) {
+    double peak = m->o->max_lr > 0 ? m->o->max_lr : m->lr, least = m->o->warmup_min_lr;
+    return least + (peak - least) * part;
+}
+
+static double warmup(const moment *m) { return between(m, risen(m)); }
+
+static int64_t total_of(const moment *m) { return m->o->total_steps ? m->o->total_steps : m->end; }
+
+static double warmup_decay(const moment *m) {
+    int64_t iteration = m->t - 1, length = warmup_length(m), total = total_of(m);
+    if (iteration < length) return between(m, risen(m));
+    return between(m, fmax((double)(total - iteration) / fmax((double)(total - length), 1), 0));
+}
+
+static double warmup_cosine(const moment *m) {
+    int64_t iteration = m->t - 1, length = warmup_length(m);
+    double start = m->o->warmup_min_ratio, end = m->o->cos_min_ratio;
+    if (iteration < 0) return 0;
+    if (iteration < length) return m->lr * (start + risen(m) * (1 - start));
+    double part = (double)(iteration - length + 1) / fmax((double)(total_of(m) - length), 1);
+    return m->lr * (end + (1 - end) * (1 + cos(M_PI * fmin(part, 1))) / 2);
+}
+
+static double triangle(const moment *m) {
+    const tri_schedule_options *o = m->o;
+    double first = (double)o->first_steps;
+    double second = o->second_steps ? (double)o->second_steps : first;
+    double peak = o->max_lr > 0 ? o->max_lr : m->lr, t = (double)m->t;
+    if (t > first + second) {
+        double decays = o->decay_steps ? (t - first - second) / (double)o->decay_steps : 0;
+        return o->min_lr / (1 + o->decay_rate * decays);
+    }
+    bool rises = t <= first;
+    double height = rises ? t : first + second - t, top = rises ? first : second;
+    double stairs = (double)(rises || o->second_stairs < 0 ? o->first_stairs : o->second_stairs);
+    double part = stairs > 0 ? floor(height * stairs / top) / stairs : height / top;
+    return o->min_lr + (peak - o->min_lr) * part;
+}
+
 static const struct {
     const char *name;
     double (*rate)(const moment *m);
-} rows[] = {{"constant", constant},
-            {"step", step},
-            {"linear", linear},
-            {"cosine", cosine},
-            {"onecycle", onecycle}};
+    bool warms_up; // by itself: it is told all updates
+} rows[] = {{"constant", constant, false},
+            {"step", step, false},
+            {"linear", linear, false},
+            {"cosine", cosine, false},
+            {"onecycle", onecycle, false},
+            {"warmup", warmup, true},
+            {"warmup-decay", warmup_decay, true},
+            {"warmup-cosine", warmup_cosine, true},
+            {"triangle", triangle, true}};
 
 tri_status tri_rate_check(const tri_rate *rate) {
     const tri_schedule_options *o = rate->schedule;
@@ -62,7 +122,9 @@ tri_status tri_rate_check(const tri_rate *rate) {
         int64_t length;
     } reaching[] = {{"linear", "total_iters", o->total_iters},
                     {"cosine", "T_max", o->T_max},
-                    {"onecycle", "total_steps", o->total_steps}};
+                    {"onecycle", "total_steps", o->total_steps},
+                    {"warmup-decay", "total_steps", o->total_steps},
+                    {"warmup-cosine", "total_steps", o->total_steps}};
     if (rate->total_updates > 0) return TRI_OK;
     if (o->warmup_steps.is_fraction && o->warmup_steps.value > 0)
         return TRI_FAIL(TRI_BAD_INPUT, "schedule.warmup_steps: a fraction of a run without end; "
@@ -78,19 +140,25 @@ tri_status tri_rate_check(const tri_rate *rate) {
 
 double tri_rate_at(const tri_rate *rate, int64_t update) {
     const tri_schedule_options *o = rate->schedule;
-    int64_t warmup = (int64_t)o->warmup_steps.value;
+    size_t row = 0;
+    while (row < sizeof rows / sizeof *rows && strcmp(rows[row].name, o->name) != 0) row++;
+    TRI_ASSERT(row < sizeof rows / sizeof *rows);
+    int64_t warmup_steps = (int64_t)o->warmup_steps.value;
     if (o->warmup_steps.is_fraction)
-        warmup = (int64_t)(o->warmup_steps.value * (double)rate->total_updates);
-    int64_t t = update > warmup ? update - warmup : 0;
-    int64_t end = rate->total_updates > warmup ? rate->total_updates - warmup : 0;
+        warmup_steps = (int64_t)(o->warmup_steps.value * (double)rate->total_updates);
+    if (rows[row].warms_up)
+        return rows[row].rate(&(moment){.o = o,
+                                        .lr = rate->lr,
+                                        .t = update,
+                                        .end = rate->total_updates,
+                                        .warmup = warmup_steps});
+    int64_t t = update > warmup_steps ? update - warmup_steps : 0;
+    int64_t end = rate->total_updates > warmup_steps ? rate->total_updates - warmup_steps : 0;
     if (o->every == TRI_EVERY_EPOCH && rate->steps_per_epoch > 0) {
         t /= rate->steps_per_epoch;
         end = (end + rate->steps_per_epoch - 1) / rate->steps_per_epoch;
     }
-    double lr = rate->lr;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strcmp(rows[i].name, o->name))
-            lr = rows[i].rate(&(moment){.o = o, .lr = rate->lr, .t = t, .end = end});
-    if (update < warmup) lr *= (double)(update + 1) / (double)warmup;
+    double lr = rows[row].rate(&(moment){.o = o, .lr = rate->lr, .t = t, .end = end});
+    if (update < warmup_steps) lr *= (double)(update + 1) / (double)warmup_steps;
     return lr;
 }

@@ -1,6 +1,7 @@
 // Learning rates of schedules, and schedules that need an end which the run has not.
 #include "train/rate.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,8 +29,9 @@ static void test_follows_the_schedule(void **state) {
 
 static void test_refuses_an_end_that_is_not_there(void **state) {
     (void)state;
-    static const char *const reaching[] = {"linear", "cosine", "onecycle"};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const reaching[] = {"linear", "cosine", "onecycle", "warmup-decay",
+                                           "warmup-cosine"};
+    for (size_t i = 0; i < sizeof reaching / sizeof *reaching; i++) {
         tri_schedule_options o = {.name = reaching[i], .every = TRI_EVERY_STEP};
         tri_rate open = {.schedule = &o, .lr = 1, .steps_per_epoch = 10};
         assert_int_equal(tri_rate_check(&open), TRI_BAD_INPUT);
@@ -43,9 +45,148 @@ static void test_refuses_an_end_that_is_not_there(void **state) {
     }
 }
 
+typedef struct course {
+    tri_schedule_options o;
+    int64_t warmup_steps;
+    struct {
+        int64_t update;
+        double lr;
+    } at[13];
+} course;
+
+#define D .every = TRI_EVERY_EPOCH, .second_stairs = -1
+// Numbers that DeepSpeed's classes themselves give for an optimizer of lr 0.5: the rate each update
+// is made with when the scheduler steps after it.
+static const course deepspeeds[] = {
+    {{.name = "warmup", D, .warmup_min_lr = 0.001, .max_lr = 0.01},
+     100,
+     {{0, 0.001},
+      {1, 0.001},
+      {2, 0.0023546349804879152},
+      {3, 0.0031470456462384809},
+      {11, 0.0056862670832120129},
+      {99, 0.0099803583756889747},
+      {100, 0.01},
+      {101, 0.01},
+      {500, 0.01}}},
+    {{.name = "warmup", D, .warmup_type = TRI_WARMUP_LINEAR},
+     100,
+     {{0, 0}, {1, 0}, {2, 0.005}, {51, 0.25}, {100, 0.495}, {101, 0.5}, {500, 0.5}}},
+    {{.name = "warmup", D}, 1, {{0, 0}, {1, 0}, {2, 0.5}, {3, 0.5}}},
+    {{.name = "warmup", D, .max_lr = 0.001},
+     1000,
+     {{0, 0}, {2, 0.00010034333188799373}, {10, 0.00033333333333333338}, {1000, 0.001}}},
+    {{.name = "warmup-decay",
+      D,
+      .warmup_type = TRI_WARMUP_LINEAR,
+      .warmup_min_lr = 0.001,
+      .max_lr = 0.01,
+      .total_steps = 100},
+     10,
+     {{0, 0.001},
+      {1, 0.001},
+      {2, 0.0019},
+      {10, 0.0091},
+      {11, 0.01},
+      {12, 0.0099},
+      {50, 0.0061},
+      {100, 0.0011},
+      {101, 0.001},
+      {150, 0.001}}},
+    {{.name = "warmup-decay", D, .max_lr = 0.001},
+     10,
+     {{0, 0},
+      {2, 0.00030102999566398113},
+      {10, 0.001},
+      {12, 0.00098888888888888898},
+      {50, 0.00056666666666666671},
+      {100, 1.1111111111111112e-05},
+      {150, 0}}},
+    {{.name = "warmup-decay", D, .max_lr = 0.001, .total_steps = 5},
+     10,
+     {{9, 0.00095424250943932482}, {10, 0.001}, {11, 0}, {12, 0}}},
+    {{.name = "warmup-cosine", D, .warmup_min_ratio = 0.1, .cos_min_ratio = 0.01},
+     10,
+     {{0, 0},
+      {1, 0.05},
+      {2, 0.18546349804879153},
+      {10, 0.5},
+      {11, 0.49984922968722623},
+      {12, 0.49939710243930646},
+      {50, 0.29547792397256528},
+      {100, 0.005},
+      {150, 0.005}}},
+    {{.name = "warmup-cosine", D, .warmup_type = TRI_WARMUP_LINEAR, .cos_min_ratio = 0.0001},
+     10,
+     {{0, 0},
+      {1, 0},
+      {2, 0.05},
+      {10, 0.45},
+      {11, 0.49984772198409849},
+      {12, 0.49939107346369954},
+      {50, 0.29343270321229098},
+      {100, 5e-5}}},
+    {{.name = "triangle",
+      D,
+      .min_lr = 0.001,
+      .max_lr = 0.01,
+      .first_steps = 10,
+      .second_steps = 20,
+      .decay_steps = 5,
+      .decay_rate = 0.5},
+     0,
+     {{0, 0.001},
+      {1, 0.0019},
+      {5, 0.0055},
+      {10, 0.01},
+      {11, 0.00955},
+      {20, 0.0055},
+      {30, 0.001},
+      {31, 0.00090909090909090909},
+      {35, 0.00066666666666666664},
+      {130, 9.0909090909090917e-05}}},
+    {{.name = "triangle", D, .min_lr = 0.001, .max_lr = 0.01, .first_steps = 2000},
+     0,
+     {{0, 0.001}, {1000, 0.0055}, {2000, 0.01}, {3000, 0.0055}, {4000, 0.001}, {9000, 0.001}}},
+    {{.name = "triangle", D, .min_lr = 0.001, .max_lr = 0.01, .first_steps = 10, .first_stairs = 4},
+     0,
+     {{2, 0.001},
+      {3, 0.00325},
+      {5, 0.0055},
+      {9, 0.00775},
+      {10, 0.01},
+      {11, 0.00775},
+      {15, 0.0055},
+      {19, 0.001},
+      {21, 0.001}}},
+    {{.name = "triangle",
+      .min_lr = 0.001,
+      .max_lr = 0.01,
+      .first_steps = 10,
+      .first_stairs = 4,
+      .second_stairs = 0},
+     0,
+     {{3, 0.00325}, {9, 0.00775}, {10, 0.01}, {11, 0.0091}, {12, 0.0082}, {19, 0.0019}}},
+};
+
+static void test_follows_deepspeeds_schedulers(void **state) {
+    for (size_t i = 0; i < sizeof deepspeeds / sizeof *deepspeeds; i++) {
+        tri_schedule_options o = deepspeeds[i].o;
+        o.warmup_steps.value = (double)deepspeeds[i].warmup_steps;
+        tri_rate rate = {.schedule = &o, .lr = 0.5, .steps_per_epoch = 7, .total_updates = 100};
+        for (int k = 0; k == 0 || deepspeeds[i].at[k].update > 0; k++) {
+            double lr = tri_rate_at(&rate, deepspeeds[i].at[k].update);
+            if (fabs(lr - deepspeeds[i].at[k].lr) > 1e-12)
+                fail_msg("%s (%zu), update %d: %.17g", o.name, i, (int)deepspeeds[i].at[k].update,
+                         lr);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follows_the_schedule),
+        cmocka_unit_test(test_follows_deepspeeds_schedulers),
         cmocka_unit_test(test_refuses_an_end_that_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
