@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_SIZES = 64 };
 
@@ -30,19 +31,35 @@ static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
     return TRI_OK;
 }
 
-static tri_status find_kind(const char *name, tri_comm_kind *out) {
-    const char *known[TRI_COMM_KIND_COUNT];
-    for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) {
-        known[i] = tri_comm_kind_name((tri_comm_kind)i);
-        *out = (tri_comm_kind)i;
-        if (!strcmp(known[i], name)) return TRI_OK;
+static tri_status find_kind(const char *name, tri_comm_bench_options *out) {
+    const char *known[TRI_COMM_KIND_COUNT + 1] = {[TRI_COMM_KIND_COUNT] = "fold"};
+    for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) known[i] = tri_comm_kind_name((tri_comm_kind)i);
+    for (int i = 0; i <= TRI_COMM_KIND_COUNT; i++) {
+        if (strcmp(known[i], name) != 0) continue;
+        out->fold = i == TRI_COMM_KIND_COUNT;
+        out->kind = out->fold ? TRI_COMM_REDUCE_SCATTER : (tri_comm_kind)i;
+        return TRI_OK;
     }
-    const char *near = tri_option_nearest(name, known, TRI_COMM_KIND_COUNT);
+    const char *near = tri_option_nearest(name, known, TRI_COMM_KIND_COUNT + 1);
     return TRI_FAIL(TRI_BAD_INPUT, "--op: there is no operation '%s'%s%s%s", name,
                     near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-static tri_status bench_comm(const char *op, const char *sizes_text, bool json) {
+static tri_status find_type(const char *name, tri_comm_bench_options *out) {
+    const tri_dtype types[] = {TRI_F32, TRI_F64, TRI_BF16, TRI_F16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        out->dtype = types[i];
+        if (!strcasecmp(tri_dtype_name(types[i]), name)) break;
+        if (i == sizeof types / sizeof *types - 1)
+            return TRI_FAIL(TRI_BAD_INPUT, "--type: '%s' is none of f32, f64, bf16, f16", name);
+    }
+    bool wide = out->dtype == TRI_F32 || out->dtype == TRI_F64;
+    if (out->fold && !wide)
+        return TRI_FAIL(TRI_BAD_INPUT, "--type: a fold is of f32 or f64, not of '%s'", name);
+    return TRI_OK;
+}
+
+static tri_status bench_comm(const char *op, const char *type, const char *sizes_text, bool json) {
     size_t sizes[MAX_SIZES];
     tri_comm_bench_options options = {.json = json};
     tri_identity identity;
@@ -51,7 +68,8 @@ static tri_status bench_comm(const char *op, const char *sizes_text, bool json) 
         TRI_TRY(read_sizes(sizes_text, sizes, &options.sizes));
         options.sizes_bytes = sizes;
     }
-    if (op) TRI_TRY(find_kind(op, &options.kind));
+    if (op) TRI_TRY(find_kind(op, &options));
+    if (type) TRI_TRY(find_type(type, &options));
     TRI_TRY(tri_identity_read((const char *(*)(const char *))getenv, &identity));
     if (identity.size == 1)
         TRI_TRY(tri_comm_self_open(&comm));
@@ -141,7 +159,8 @@ static tri_status bench_kernels(tri_arena *arena, int count, char **models,
 }
 
 static const cli_flag flags[] = {
-    {"op", "NAME", "comm: all_reduce (default), all_gather, ...", 0},
+    {"op", "NAME", "comm: all_reduce (default), all_gather, reduce_scatter, fold, send, ...", 0},
+    {"type", "f32|f64|bf16|f16", "comm: of the elements (f32)", 0},
     {"sizes", "LIST", "comm: bytes, such as 8,1M,256M", 0},
     {"seconds", "S", "kernels: of each model (1); data: of each row (1); train: in all (10)", 0},
     CLI_DEVICE_FLAG("train: what computes"),
@@ -164,7 +183,8 @@ static int run(const cli_context *context, int argc, char **argv) {
     tri_status status = TRI_OK;
     tri_arena *arena = tri_arena_create(NULL, "command");
     if (!strcmp(what, "comm") && a.count == 1)
-        status = bench_comm(cli_value(&a, "op"), cli_value(&a, "sizes"), json);
+        status =
+            bench_comm(cli_value(&a, "op"), cli_value(&a, "type"), cli_value(&a, "sizes"), json);
     else if (!strcmp(what, "kernels"))
         status = bench_kernels(arena, a.count - 1, a.words + 1, seconds, json);
     else if (!strcmp(what, "data") && a.count >= 2)

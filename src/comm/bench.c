@@ -2,6 +2,7 @@
 
 #include "base/os.h"
 #include "comm/op.h"
+#include "tensor/half.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,8 @@ static const size_t bench_sizes[] = {8,       64,      512,      4096,     32768
 typedef struct bench_run {
     tri_comm *comm;
     tri_comm_kind kind;
+    tri_dtype dtype;
+    bool fold;
     size_t bytes; // as reported
     int64_t count;
     int repetitions, inner;
@@ -35,8 +38,9 @@ static bool bench_in_place(tri_comm_kind kind) {
 }
 
 static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *options, size_t wanted) {
-    bench_run run = {.comm = comm, .kind = options->kind};
-    size_t unit = sizeof(float) * (bench_parted(run.kind) ? (size_t)comm->size : 1);
+    bench_run run = {
+        .comm = comm, .kind = options->kind, .dtype = options->dtype, .fold = options->fold};
+    size_t unit = tri_dtype_bytes(run.dtype) * (bench_parted(run.kind) ? (size_t)comm->size : 1);
     run.count = (int64_t)((wanted + unit - 1) / unit);
     run.bytes = (size_t)run.count * unit;
     if (run.kind == TRI_COMM_BARRIER) run.bytes = 0, run.count = 0;
@@ -52,10 +56,31 @@ static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *option
 // Small whole numbers, so that every sum is exact.
 static float bench_value(int rank, int64_t i) { return (float)((i + rank * 3) % 11 - 5); }
 
+static const char *bench_name(const bench_run *run) {
+    return run->fold ? "fold" : tri_comm_kind_name(run->kind);
+}
+
+static void bench_put(const bench_run *run, char *to, int64_t i, float value) {
+    void *memory = to;
+    if (run->dtype == TRI_F32) ((float *)memory)[i] = value;
+    if (run->dtype == TRI_F64) ((double *)memory)[i] = value;
+    if (run->dtype == TRI_BF16) ((uint16_t *)memory)[i] = tri_float_to_bf16(value);
+    if (run->dtype == TRI_F16) ((uint16_t *)memory)[i] = tri_float_to_f16(value);
+}
+
+static float bench_get(const bench_run *run, const char *from, int64_t i) {
+    const void *memory = from;
+    if (run->dtype == TRI_F64) return (float)((const double *)memory)[i];
+    if (run->dtype == TRI_BF16) return tri_bf16_to_float(((const uint16_t *)memory)[i]);
+    if (run->dtype == TRI_F16) return tri_f16_to_float(((const uint16_t *)memory)[i]);
+    return ((const float *)memory)[i];
+}
+
 static tri_status bench_once(bench_run *run) {
     tri_comm *comm = run->comm;
     tri_comm_op op = {.kind = run->kind,
-                      .dtype = TRI_F32,
+                      .dtype = run->dtype,
+                      .accumulate = run->fold,
                       .count = run->count,
                       .send = run->send,
                       .recv = run->recv,
@@ -101,13 +126,12 @@ static int64_t bench_elements(const bench_run *run, bool sends) {
 
 // One operation on known numbers. All ranks fail if one does.
 static tri_status bench_check(bench_run *run) {
-    float *send = (float *)(void *)run->send;
     int64_t sends = bench_elements(run, true), recvs = bench_elements(run, false), wrong = -1;
-    for (int64_t i = 0; i < sends; i++) send[i] = bench_value(run->comm->rank, i);
+    for (int64_t i = 0; i < sends; i++)
+        bench_put(run, run->send, i, bench_value(run->comm->rank, i));
     TRI_TRY(bench_once(run));
-    const float *recv = (const float *)(const void *)run->recv;
     for (int64_t i = 0; i < recvs && wrong < 0; i++)
-        if (recv[i] != bench_expected(run, i)) wrong = i;
+        if (bench_get(run, run->recv, i) != bench_expected(run, i)) wrong = i;
     TRI_TRY(tri_comm_run(run->comm, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
                                                    .dtype = TRI_I64,
                                                    .count = 1,
@@ -117,10 +141,9 @@ static tri_status bench_check(bench_run *run) {
                                                    .label = "bench check"}));
     if (wrong >= 0)
         return TRI_FAIL(TRI_INTERNAL, "%s of %zu bytes over %s is wrong at element %lld",
-                        tri_comm_kind_name(run->kind), run->bytes, run->comm->backend->name,
-                        (long long)wrong);
+                        bench_name(run), run->bytes, run->comm->backend->name, (long long)wrong);
     // Sums of zeros stay what they are, however often they are added.
-    memset(run->send, 0, (size_t)sends * sizeof *send);
+    memset(run->send, 0, (size_t)sends * tri_dtype_bytes(run->dtype));
     return TRI_OK;
 }
 
@@ -156,7 +179,7 @@ static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
 // Reads and writes a rank's own bytes in place: what an all-reduce of two ranks has to move, since
 // each reads half of both buffers and writes half of both.
 static tri_status bench_touch(bench_run *run) {
-    float *values = (float *)run->send;
+    float *values = (float *)(void *)run->send;
     for (size_t i = 0; i < run->bytes / sizeof *values; i++) values[i] += values[i];
     return TRI_OK;
 }
@@ -169,11 +192,11 @@ static double bench_bus_factor(tri_comm_kind kind, int size) {
 
 static void bench_header(const bench_run *run, FILE *out) {
     fprintf(out,
-            "# %s over %s, %d ranks, f32, median; memory: what reading and writing that much in "
+            "# %s over %s, %d ranks, %s, median; memory: what reading and writing that much in "
             "place allows\n"
             "%12s %12s %14s %14s %14s %14s\n",
-            tri_comm_kind_name(run->kind), run->comm->backend->name, run->comm->size, "bytes",
-            "count", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "memory (GB/s)");
+            bench_name(run), run->comm->backend->name, run->comm->size, tri_dtype_name(run->dtype),
+            "bytes", "count", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "memory (GB/s)");
 }
 
 static void bench_line(const bench_run *run, double seconds, double touch, bool json, FILE *out) {
@@ -183,9 +206,9 @@ static void bench_line(const bench_run *run, double seconds, double touch, bool 
     if (json)
         fprintf(out,
                 "{\"op\":\"%s\",\"backend\":\"%s\",\"ranks\":%d,\"bytes\":%zu,\"time_us\":%.3f,"
-                "\"algbw_gb_s\":%.4f,\"busbw_gb_s\":%.4f,\"memory_gb_s\":%.4f}\n",
-                tri_comm_kind_name(run->kind), run->comm->backend->name, run->comm->size,
-                run->bytes, seconds * 1e6, algbw, busbw, memory);
+                "\"algbw_gb_s\":%.4f,\"busbw_gb_s\":%.4f,\"memory_gb_s\":%.4f,\"type\":\"%s\"}\n",
+                bench_name(run), run->comm->backend->name, run->comm->size, run->bytes,
+                seconds * 1e6, algbw, busbw, memory, tri_dtype_name(run->dtype));
     else
         fprintf(out, "%12zu %12lld %14.2f %14.3f %14.3f %14.3f\n", run->bytes,
                 (long long)run->count, seconds * 1e6, algbw, busbw, memory);
@@ -205,10 +228,10 @@ static tri_status bench_with_memory(bench_run *run, const tri_comm_bench_options
                                     FILE *out) {
     tri_comm *comm = run->comm;
     void *send = NULL, *recv = NULL;
-    TRI_TRY(comm->backend->alloc(comm, run->bytes + sizeof(float), &send));
+    TRI_TRY(comm->backend->alloc(comm, run->bytes + sizeof(double), &send));
     tri_status status = TRI_OK;
     if (!bench_in_place(run->kind))
-        status = comm->backend->alloc(comm, run->bytes + sizeof(float), &recv);
+        status = comm->backend->alloc(comm, run->bytes + sizeof(double), &recv);
     if (status == TRI_OK) {
         run->send = send;
         run->recv = recv ? recv : send;
@@ -227,12 +250,14 @@ tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options,
         return TRI_FAIL(TRI_BAD_INPUT, "bench comm: cannot time operation %d alone",
                         (int)options->kind);
     if (options->kind == TRI_COMM_BARRIER) count = 1;
+    TRI_ASSERT(!options->fold || options->kind == TRI_COMM_REDUCE_SCATTER);
     if (comm->rank == 0 && !options->json) {
-        bench_run first = {.comm = comm, .kind = options->kind};
+        bench_run first = {
+            .comm = comm, .kind = options->kind, .dtype = options->dtype, .fold = options->fold};
         bench_header(&first, out);
     }
     for (int i = 0; i < count; i++) {
-        bench_run run = bench_plan(comm, options, sizes[i] ? sizes[i] : sizeof(float));
+        bench_run run = bench_plan(comm, options, sizes[i] ? sizes[i] : 1);
         TRI_TRY(bench_with_memory(&run, options, out));
     }
     return TRI_OK;

@@ -8,8 +8,10 @@
 
 typedef struct tri_comm_bench_options {
     tri_comm_kind kind; // zero: all_reduce. SEND is a ring: everybody sends to the next rank
+    bool fold;          // REDUCE_SCATTER accumulates; its name is "fold"
+    tri_dtype dtype;    // F32 (zero), F64, BF16 or F16
     // Bytes as nccl-tests counts them: of the whole buffer, which is `recv` of an all-gather and
-    // `send` of a reduce-scatter. Rounded up to whole f32 elements of every rank. NULL: 8 bytes to
+    // `send` of a reduce-scatter. Rounded up to whole elements of every rank. NULL: 8 bytes to
     // 256 MiB.
     const size_t *sizes_bytes;
     int sizes;

@@ -367,8 +367,12 @@ def check_bench(folder):
         assert (entry["op"], entry["ranks"]) == ("all_reduce", 2)
         assert math.isclose(entry["algbw_gb_s"], entry["bytes"] / entry["time_us"] / 1e3,
                             rel_tol=0.05, abs_tol=1e-3), entry
-    one = run("bench", "comm", "--op", "all_gather", "--sizes", "1k", "--json").stdout
-    assert json.loads(one)["op"] == "all_gather"
+    for op in ["all_gather", "reduce_scatter", "send", "fold"]:
+        for kind in ["f32", "f64"] if op == "fold" else ["f32", "bf16"]:
+            words = ["bench", "comm", "--op", op, "--type", kind, "--sizes", "1k", "--json"]
+            for prefix in [[], ranks] if kind != "f32" else [[]]:
+                entry = json.loads(run(*prefix, *words).stdout)
+                assert (entry["op"], entry["type"]) == (op, kind.upper()), entry
 
 
 def check_ranks(folder):
