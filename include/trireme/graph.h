@@ -34,7 +34,8 @@ void tri_block(tri_graph *graph, const char *name);
 // Declares the value to minimise (once): a loss as the functions of nn.h make it, F64 [2]: (sum,
 // count).
 void tri_loss(tri_graph *graph, tri_value loss);
-// Declares a metric by name, F64 [2]: (sum, count) over samples; reported as sum / count.
+// Declares a metric by name, F64 [2]: (sum, count) over samples; reported by evaluation as sum /
+// count. In training the metric may be none: then it is not computed there.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
 // The shape of a value; rank 0 after an error.
@@ -43,6 +44,9 @@ tri_shape tri_value_shape(const tri_graph *graph, tri_value value);
 bool tri_training(const tri_graph *graph);
 // The graph's first error; TRI_OK when there was none. The message is that of the error.
 tri_status tri_graph_status(const tri_graph *graph, const char **message);
+// Text that lives as long as the graph: names of layers that a loop makes.
+const char *tri_name(tri_graph *graph, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 // Reports an error of the model's own ("hidden_size must be divisible by heads").
 void tri_graph_fail(tri_graph *graph, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

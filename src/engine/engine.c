@@ -86,6 +86,7 @@ static void count_results(tri_engine *e, const tri_program *p) {
     const tri_graph *g = p->graph;
     for (int i = 0; i < g->metric_count; i++) {
         double pair[2];
+        if (!tri_value_is(g->metrics[i].value)) continue;
         e->device->backend->copy_out(
             e->device, pair, e->results + p->places[g->metrics[i].value.id].offset, sizeof pair);
         e->output->sum[i] += pair[0];

@@ -35,6 +35,15 @@ void tri_graph_fail(tri_graph *graph, const char *format, ...) {
     keep_error(graph, TRI_FAIL(TRI_BAD_INPUT, "%s", text));
 }
 
+const char *tri_name(tri_graph *graph, const char *format, ...) {
+    char text[TRI_MESSAGE_MAX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return tri_arena_strdup(graph->arena, text);
+}
+
 tri_status tri_graph_status(const tri_graph *graph, const char **message) {
     if (message) *message = graph->message;
     return graph->status;
@@ -287,11 +296,11 @@ tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node) {
     return (tri_cost){.flops = (double)tri_shape_count(&s.out[0])};
 }
 
-static void add_metric(tri_graph *g, const char *name, tri_value value) {
+static void add_metric(tri_graph *g, const char *name, tri_value value, bool left_out) {
     if (g->status != TRI_OK) return;
     const tri_value_info *info = tri_value_get(g, value);
     tri_shape pair = tri_shape_of(2);
-    if (info->dtype != TRI_F64 || !tri_shape_equal(&info->shape, &pair)) {
+    if (!left_out && (info->dtype != TRI_F64 || !tri_shape_equal(&info->shape, &pair))) {
         tri_graph_fail(g, "'%s' is no loss or metric: it must be F64 [2], (sum, count)", name);
         return;
     }
@@ -304,11 +313,11 @@ static void add_metric(tri_graph *g, const char *name, tri_value value) {
 }
 
 void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
-    add_metric(graph, name, metric);
+    add_metric(graph, name, metric, graph->options.training && !tri_value_is(metric));
 }
 
 void tri_loss(tri_graph *graph, tri_value loss) {
-    add_metric(graph, "loss", loss);
+    add_metric(graph, "loss", loss, false);
     if (graph->status != TRI_OK) return;
     tri_metric_info last = graph->metrics[graph->metric_count - 1];
     memmove(graph->metrics + 1, graph->metrics,

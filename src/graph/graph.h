@@ -92,7 +92,7 @@ typedef struct tri_input_info {
 
 typedef struct tri_metric_info {
     const char *name; // "loss" is always the first
-    tri_value value;
+    tri_value value;  // none: not computed in training
 } tri_metric_info;
 
 typedef enum tri_scalar_kind {

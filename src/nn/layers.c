@@ -8,7 +8,7 @@
 
 // "conv1" and "weight" make "conv1.weight".
 static const char *join(tri_graph *g, const char *layer, const char *parameter) {
-    return tri_arena_printf(g->arena, "%s.%s", layer, parameter);
+    return tri_name(g, "%s.%s", layer, parameter);
 }
 
 // PyTorch's default for linear and convolution: Kaiming uniform with a = √5 comes to ±1/√fan_in,
@@ -23,20 +23,29 @@ static tri_value one_input(tri_graph *g, const tri_op *op, tri_value x, const vo
     return tri_node_add(g, op, &x, 1, attr, name);
 }
 
-tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t features) {
+static tri_init normal(double std) { return (tri_init){.kind = TRI_INIT_NORMAL, .b = std}; }
+
+tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_linear_options o) {
     if (graph->status != TRI_OK) return (tri_value){0};
     tri_shape shape = tri_value_shape(graph, x);
-    if (shape.rank < 1 || features < 1) {
+    if (shape.rank < 1 || o.features < 1) {
         tri_graph_fail(graph, "linear %s: needs an input with an axis and features > 0", name);
         return (tri_value){0};
     }
     int64_t in = shape.dims[shape.rank - 1];
-    tri_init init = fan_in_uniform(in);
-    tri_value weight =
-        tri_parameter(graph, join(graph, name, "weight"), tri_shape_of(features, in), init);
-    tri_value bias = tri_parameter(graph, join(graph, name, "bias"), tri_shape_of(features), init);
+    tri_init init = o.std > 0 ? normal(o.std) : fan_in_uniform(in), zero = {0};
+    const char *weight_name = o.weight ? o.weight : join(graph, name, "weight");
+    tri_value weight = tri_parameter(graph, weight_name, tri_shape_of(o.features, in), init);
+    tri_value bias = {0};
+    if (!o.no_bias)
+        bias = tri_parameter(graph, join(graph, name, "bias"), tri_shape_of(o.features),
+                             o.std > 0 ? zero : init);
     tri_linear_attr attr = {.axes = 1};
     return tri_node_add(graph, &tri_op_linear, (tri_value[]){x, weight, bias}, 3, &attr, name);
+}
+
+tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t features) {
+    return tri_linear_with(graph, name, x, (tri_linear_options){.features = features});
 }
 
 static int64_t or_one(int64_t value) { return value ? value : 1; }
@@ -115,6 +124,76 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
     tri_gradient_add(graph, mean_index, tri_node_output(graph, y, 3));
     tri_gradient_add(graph, var_index, tri_node_output(graph, y, 4));
     return y;
+}
+
+// [D] of x [.., D]; fails the graph when there is none.
+static tri_shape last_axis(tri_graph *g, const char *layer, const char *name, tri_value x) {
+    tri_shape shape = tri_value_shape(g, x);
+    if (shape.rank > 0) return tri_shape_of(shape.dims[shape.rank - 1]);
+    tri_graph_fail(g, "%s %s: needs an input with an axis", layer, name);
+    return shape;
+}
+
+tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
+                        tri_embedding_options o) {
+    if (o.tokens < 1 || o.features < 1)
+        tri_graph_fail(graph, "embedding %s: needs tokens and features > 0", name);
+    if (graph->status != TRI_OK) return (tri_value){0};
+    tri_value weight =
+        tri_parameter(graph, join(graph, name, "weight"), tri_shape_of(o.tokens, o.features),
+                      normal(o.std > 0 ? o.std : 1));
+    return tri_node_add(graph, &tri_op_embedding, (tri_value[]){ids, weight}, 2, NULL, name);
+}
+
+tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double eps) {
+    if (graph->status != TRI_OK) return (tri_value){0};
+    tri_init one = {.kind = TRI_INIT_CONSTANT, .a = 1};
+    tri_shape width = last_axis(graph, "rms_norm", name, x);
+    tri_value weight = tri_parameter(graph, join(graph, name, "weight"), width, one);
+    return tri_node_add(graph, &tri_op_rms_norm, (tri_value[]){x, weight}, 2, &(tri_norm_attr){eps},
+                        name);
+}
+
+tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
+                         tri_layer_norm_options o) {
+    if (graph->status != TRI_OK) return (tri_value){0};
+    tri_init one = {.kind = TRI_INIT_CONSTANT, .a = 1}, zero = {0};
+    tri_shape width = last_axis(graph, "layer_norm", name, x);
+    tri_value in[] = {x, {0}, {0}};
+    if (!o.plain) {
+        in[1] = tri_parameter(graph, join(graph, name, "weight"), width, one);
+        in[2] = tri_parameter(graph, join(graph, name, "bias"), width, zero);
+    }
+    return tri_node_add(graph, &tri_op_layer_norm, in, 3,
+                        &(tri_norm_attr){o.eps > 0 ? o.eps : 1e-5}, name);
+}
+
+tri_value tri_rotary(tri_graph *graph, tri_value x, double theta) {
+    return one_input(graph, &tri_op_rotary, x, &(tri_rotary_attr){.theta = theta}, "");
+}
+
+tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_value k, tri_value v,
+                        tri_attention_options o) {
+    if (graph->status != TRI_OK) return (tri_value){0};
+    tri_attention_attr attr = {.scale = o.scale, .causal = o.causal};
+    if (o.scale == 0) attr.scale = 1 / sqrt((double)tri_value_shape(graph, q).dims[3]);
+    return tri_node_add(graph, &tri_op_attention, (tri_value[]){q, k, v}, 3, &attr, name);
+}
+
+tri_value tri_gelu(tri_graph *graph, tri_value x) {
+    return one_input(graph, &tri_op_gelu, x, &(tri_gelu_attr){0}, "");
+}
+
+tri_value tri_gelu_tanh(tri_graph *graph, tri_value x) {
+    return one_input(graph, &tri_op_gelu, x, &(tri_gelu_attr){.tanh = true}, "");
+}
+
+tri_value tri_silu_mul(tri_graph *graph, tri_value gate, tri_value up) {
+    return tri_node_add(graph, &tri_op_silu_mul, (tri_value[]){gate, up}, 2, NULL, "");
+}
+
+tri_value tri_next_token(tri_graph *graph, tri_value ids) {
+    return one_input(graph, &tri_op_next_token, ids, NULL, "");
 }
 
 tri_value tri_relu(tri_graph *graph, tri_value x) {

@@ -3,11 +3,13 @@
 #include <string.h>
 #include <trireme/nn.h>
 
+// Training prints its loss alone: there the metric is declared and not computed.
 static void report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
+    tri_value in[] = {scores, labels}, accuracy = {0};
     for (int i = 0; i < g->metric_count; i++)
         if (!strcmp(g->metrics[i].name, "accuracy")) return;
-    tri_metric(g, "accuracy",
-               tri_node_add(g, &tri_op_accuracy, (tri_value[]){scores, labels}, 2, NULL, ""));
+    if (!tri_training(g)) accuracy = tri_node_add(g, &tri_op_accuracy, in, 2, NULL, "");
+    tri_metric(g, "accuracy", accuracy);
 }
 
 static tri_value pair_loss(tri_graph *g, const tri_op *op, tri_value a, tri_value b) {

@@ -80,6 +80,7 @@ static void place_fixed(tri_program *p) {
         p->places[g->gradients[i].value.id] =
             (tri_place){TRI_PLACE_GRADIENT, g->gradients[i].parameter, 0};
     for (int i = 0; i < g->metric_count; i++) {
+        if (!tri_value_is(g->metrics[i].value)) continue; // of evaluation only
         p->places[g->metrics[i].value.id] = (tri_place){TRI_PLACE_RESULT, i, p->result_bytes};
         p->result_bytes += aligned(tri_value_bytes(g, g->metrics[i].value));
     }
@@ -184,7 +185,7 @@ static tri_status prepare_kernels(tri_program *p) {
         if (is_free_view(p, node)) continue;
         const tri_kernel_def *def = tri_device_select(p->device, g, node);
         if (node->op->flags & TRI_OP_COLLECTIVE) continue; // the engine's
-        TRI_ASSERT(def); // the layout pass has asked before
+        TRI_ASSERT(def);                                   // the layout pass has asked before
         TRI_TRY(tri_kernel_prepare(def, p->device, g, node, &p->kernels[i]));
         int64_t workspace = aligned((int64_t)p->kernels[i].workspace_bytes);
         if (workspace > p->workspace_bytes) p->workspace_bytes = workspace;

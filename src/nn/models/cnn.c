@@ -1,6 +1,5 @@
 #include "nn/models/models.h"
 
-#include <stdio.h>
 #include <trireme/nn.h>
 
 // The CNN of PyTorch's own MNIST example.
@@ -60,9 +59,7 @@ static void denoise_cnn(tri_graph *g, const tri_batch *batch) {
     tri_value x = denoise_layer(g, "conv_in.0", batch->inputs, width);
     for (int i = 0; i < 3; i++) {
         tri_block(g, hidden[i]);
-        char name[32];
-        snprintf(name, sizeof name, "%s.0", hidden[i]);
-        x = denoise_layer(g, name, x, width);
+        x = denoise_layer(g, tri_name(g, "%s.0", hidden[i]), x, width);
     }
     tri_block(g, "conv_out");
     x = denoise_layer(g, "conv_out.0", x, 1);
