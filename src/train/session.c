@@ -170,24 +170,34 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 
-// Labels of the data that the model has no class for would only be found at some later step.
+// Labels or tokens of the data that the model has no class for would only be found at some later
+// step.
 static tri_status check_classes(const tri_session *s) {
+    const struct {
+        const tri_op *op;
+        int input, axis; // of the tensor whose size is the number of classes; -1: the last axis
+        const char *data, *model;
+    } readers[] = {{&tri_op_cross_entropy, 0, -1, "labels", "classes"},
+                   {&tri_op_nll_loss, 0, -1, "labels", "classes"},
+                   {&tri_op_embedding, 1, 0, "tokens", "in its vocabulary"}};
     const tri_graph *g = s->plan->graph;
     const tri_dataset *const sets[] = {s->train_data, s->test_data};
-    for (int i = 0; i < g->node_count; i++) {
-        const tri_node *node = &g->nodes[i];
-        if (node->op != &tri_op_cross_entropy && node->op != &tri_op_nll_loss) continue;
-        tri_shape scores = tri_value_shape(g, node->inputs[0]);
-        for (int k = 0; k < 2; k++) {
-            int64_t classes = sets[k] ? tri_dataset_classes(sets[k]) : 0;
-            if (classes > scores.dims[scores.rank - 1])
-                return TRI_FAIL(TRI_BAD_INPUT,
-                                "data: the %s data has labels up to %lld, but model %s has %lld "
-                                "classes",
-                                k ? "test" : "training", (long long)classes - 1, s->task->name,
-                                (long long)scores.dims[scores.rank - 1]);
+    for (int i = 0; i < g->node_count; i++)
+        for (size_t r = 0; r < sizeof readers / sizeof *readers; r++) {
+            const tri_node *node = &g->nodes[i];
+            if (node->op != readers[r].op) continue;
+            tri_shape shape = tri_value_shape(g, node->inputs[readers[r].input]);
+            int64_t known = shape.dims[readers[r].axis < 0 ? shape.rank - 1 : readers[r].axis];
+            for (int k = 0; k < 2; k++) {
+                int64_t classes = sets[k] ? tri_dataset_classes(sets[k]) : 0;
+                if (classes > known)
+                    return TRI_FAIL(TRI_BAD_INPUT,
+                                    "data: the %s data has %s up to %lld, but model %s has %lld %s",
+                                    k ? "test" : "training", readers[r].data,
+                                    (long long)classes - 1, s->task->name, (long long)known,
+                                    readers[r].model);
+            }
         }
-    }
     return TRI_OK;
 }
 

@@ -115,7 +115,7 @@ typedef struct rig {
 
     int shape, round;
     float *numbers; // of any field
-    int64_t labels[256];
+    int64_t labels[4096]; // or tokens
     tri_field fields[TRI_TASK_MAX_FIELDS];
     int field_count;
 } rig;

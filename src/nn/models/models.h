@@ -5,7 +5,7 @@
 #include <trireme/task.h>
 
 extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_autoencoder,
-    tri_model_denoise_cnn, tri_model_mlp_jax;
+    tri_model_denoise_cnn, tri_model_mlp_jax, tri_model_llama;
 
 // Fields of a sample: grey images of 28 by 28, a class.
 #define MODEL_IMAGES_28                                                                            \
