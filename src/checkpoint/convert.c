@@ -4,10 +4,6 @@
 
 enum { BLOCK = 512 };
 
-bool checkpoint_is_float(tri_dtype dtype) {
-    return dtype == TRI_F64 || dtype == TRI_F32 || dtype == TRI_F16 || dtype == TRI_BF16;
-}
-
 bool checkpoint_has_f64(tri_dtype dtype) { return dtype != TRI_F8_E4M3 && dtype != TRI_F8_E5M2; }
 
 #define EACH(type, expression)                                                                     \
@@ -64,7 +60,7 @@ static void from_f64(tri_dtype dtype, const double *from, int64_t count, void *t
 
 void checkpoint_convert(tri_dtype from_dtype, const void *from, tri_dtype to_dtype, void *to,
                         int64_t count) {
-    TRI_ASSERT(checkpoint_is_float(from_dtype) && checkpoint_is_float(to_dtype));
+    TRI_ASSERT(tri_dtype_is_float(from_dtype) && tri_dtype_is_float(to_dtype));
     size_t from_bytes = tri_dtype_bytes(from_dtype), to_bytes = tri_dtype_bytes(to_dtype);
     for (int64_t done = 0; done < count; done += BLOCK) {
         double block[BLOCK];

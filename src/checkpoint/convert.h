@@ -6,7 +6,6 @@
 
 #include <trireme/tensor.h>
 
-bool checkpoint_is_float(tri_dtype dtype); // F64, F32, F16, BF16
 // Every dtype but the eight-bit floats; large 64-bit integers lose low bits.
 bool checkpoint_has_f64(tri_dtype dtype);
 void checkpoint_to_f64(tri_dtype dtype, const void *from, int64_t count, double *to);

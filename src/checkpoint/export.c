@@ -4,6 +4,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/piece.h"
 #include "checkpoint/weights.h"
+#include "tensor/half.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static tri_status read_converted(void *context, int tensor, int64_t first, int64
 static tri_status export_weights(tri_arena *arena, const char *path, const char *out_path,
                                  const char *dtype, exported *e) {
     tri_dtype wanted = TRI_F32;
-    if (dtype && (!tri_dtype_from_name(dtype, &wanted) || !checkpoint_is_float(wanted)))
+    if (dtype && (!tri_dtype_from_name(dtype, &wanted) || !tri_dtype_is_float(wanted)))
         return TRI_FAIL(TRI_BAD_INPUT, "'%s' is no type to export to: F32, F16, BF16 or F64",
                         dtype);
     TRI_TRY(checkpoint_weights_open(arena, path, &e->weights));
@@ -87,7 +88,7 @@ static tri_status export_weights(tri_arena *arena, const char *path, const char 
     for (int i = 0; i < e->weights.count; i++) {
         const tri_safetensors_entry *entry = &e->weights.entries[i];
         tensors[i] = (tri_state_tensor){entry->name, entry->dtype, entry->shape, false};
-        if (dtype && checkpoint_is_float(entry->dtype)) tensors[i].dtype = wanted;
+        if (dtype && tri_dtype_is_float(entry->dtype)) tensors[i].dtype = wanted;
     }
     e->tensors = tensors;
     return write_weights(arena, out_path,

@@ -5,6 +5,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"
+#include "tensor/half.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -152,7 +153,7 @@ tri_status checkpoint_weights_read(const checkpoint_weights *weights, int index,
 
 static tri_status check_dtype(const checkpoint_weights *w, int index, tri_dtype wanted) {
     tri_dtype there = w->entries[index].dtype;
-    if (there == wanted || (checkpoint_is_float(there) && wanted == TRI_F32)) return TRI_OK;
+    if (there == wanted || (tri_dtype_is_float(there) && wanted == TRI_F32)) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' is %s there, but %s in the model",
                     tri_safetensors_path(w->files[index]), w->entries[index].name,
                     tri_dtype_name(there), tri_dtype_name(wanted));

@@ -1,32 +1,9 @@
 #include "data/convert.h"
 
 #include "base/status.h"
+#include "tensor/half.h"
 
 #include <string.h>
-
-// Every finite half is a float; 0x7c00 and above are infinity and NaN.
-static float from_half(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, magnitude = half & 0x7fff, bits;
-    float value;
-    if (magnitude < 0x0400) { // zero and subnormals: units of 2^-24
-        value = (float)magnitude * 0x1p-24f;
-        memcpy(&bits, &value, sizeof bits);
-    } else if (magnitude >= 0x7c00) {
-        bits = 0x7f800000 | (magnitude & 0x03ff) << 13;
-    } else {
-        bits = (magnitude << 13) + ((127 - 15) << 23);
-    }
-    bits |= sign;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static float from_bfloat(uint16_t half) {
-    uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 static bool is_whole(tri_dtype dtype) {
     switch (dtype) {
@@ -46,8 +23,7 @@ static bool is_whole(tri_dtype dtype) {
 }
 
 bool tri_convert_supported(tri_dtype from, tri_dtype to) {
-    bool is_float = from == TRI_F32 || from == TRI_F64 || from == TRI_F16 || from == TRI_BF16;
-    if (to == TRI_F32) return is_float || is_whole(from);
+    if (to == TRI_F32) return tri_dtype_is_float(from) || is_whole(from);
     return to == TRI_I64 && is_whole(from) && from != TRI_U64;
 }
 
@@ -66,9 +42,9 @@ static void to_float(tri_dtype from, const void *in, float *to_items, int64_t co
     case TRI_F64:
         LOOP(double, (float)x);
     case TRI_F16:
-        LOOP(uint16_t, from_half(x));
     case TRI_BF16:
-        LOOP(uint16_t, from_bfloat(x));
+        tri_half_widen(from, in, to_items, count);
+        return;
     case TRI_I64:
         LOOP(int64_t, (float)x);
     case TRI_I32:

@@ -5,6 +5,10 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <trireme/tensor.h>
+
+bool tri_dtype_is_half(tri_dtype dtype);  // F16, BF16
+bool tri_dtype_is_float(tri_dtype dtype); // F64, F32, F16, BF16
 
 static inline float tri_float_from_bits(uint32_t bits) {
     float value;
@@ -48,5 +52,12 @@ static inline uint16_t tri_float_to_f16(float value) {
                                   tri_float_bits(0x1p-1f)));
     return (uint16_t)(sign | ((size - (112u << 23)) + 0xfff + (size >> 13 & 1)) >> 13);
 }
+
+// One number of the type `half`.
+float tri_half_to_float(tri_dtype half, uint16_t bits);
+uint16_t tri_float_to_half(tri_dtype half, float value);
+// Many, in memory that does not overlap.
+void tri_half_widen(tri_dtype half, const void *from, float *to, int64_t count);
+void tri_half_narrow(tri_dtype half, const float *from, void *to, int64_t count);
 
 #endif
