@@ -68,7 +68,7 @@ typedef enum tri_parameter_role {
 typedef struct tri_parameter_info {
     const char *name; // canonical: "layer1.0.weight"
     tri_parameter_role role;
-    tri_dtype dtype;
+    tri_dtype dtype; // in which it is kept; `value` has the type in which it is computed
     tri_shape shape;
     tri_layout layout;  // its home order
     bool layout_chosen; // false until the layout pass chose one
@@ -113,11 +113,20 @@ enum {
     TRI_STEP_SCALAR_COUNT = 8
 };
 
+// In which types the parts of a graph are computed: see tri_pass_precision. Lightning's names.
+typedef enum tri_precision {
+    TRI_PRECISION_32_TRUE,
+    TRI_PRECISION_BF16_MIXED, // matrix products and what lies between them in BF16
+    TRI_PRECISION_16_MIXED,   // likewise in F16, with a scaled loss
+    TRI_PRECISION_BF16_TRUE,  // all activations in BF16
+} tri_precision;
+
 typedef struct tri_graph_options {
     uint64_t seed;
     bool training;
     tri_dtype dtype; // of parameters and activations: TRI_F32 (0), or TRI_F64 for checks on `ref`
-    double dropout;  // replaces every rate when has_dropout
+    tri_precision precision; // of an F32 graph
+    double dropout;          // replaces every rate when has_dropout
     bool has_dropout;
     bool direct_convolution; // no Winograd
     // The recipe's model options: sets *out and returns true when `key` is there. May be NULL.

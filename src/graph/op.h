@@ -26,11 +26,12 @@ typedef enum tri_attr_kind {
     TRI_ATTR_INT,
     TRI_ATTR_FLOAT,
     TRI_ATTR_BOOL,
-    TRI_ATTR_KEY
+    TRI_ATTR_KEY,
+    TRI_ATTR_TYPE
 } tri_attr_kind;
 typedef struct tri_attr_field {
     const char *name;
-    tri_attr_kind kind; // int64_t, double, bool, uint64_t
+    tri_attr_kind kind; // int64_t, double, bool, uint64_t, int64_t that is a tri_dtype
     size_t offset;
     int count; // of an array; 0: 1
 } tri_attr_field;

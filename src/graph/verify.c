@@ -64,6 +64,8 @@ tri_status tri_graph_verify(const tri_graph *graph) {
         const tri_value_info *gradient = tri_value_get(graph, graph->gradients[i].value);
         if (!tri_shape_equal(&gradient->shape, &p->shape))
             return TRI_FAIL(TRI_INTERNAL, "graph: the gradient of %s has another shape", p->name);
+        if (gradient->dtype != p->dtype)
+            return TRI_FAIL(TRI_INTERNAL, "graph: the gradient of %s has another type", p->name);
     }
     return TRI_OK;
 }

@@ -150,8 +150,8 @@ tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double e
     tri_init one = {.kind = TRI_INIT_CONSTANT, .a = 1};
     tri_shape width = last_axis(graph, "rms_norm", name, x);
     tri_value weight = tri_parameter(graph, join(graph, name, "weight"), width, one);
-    return tri_node_add(graph, &tri_op_rms_norm, (tri_value[]){x, weight}, 2, &(tri_norm_attr){eps},
-                        name);
+    return tri_node_add(graph, &tri_op_rms_norm, (tri_value[]){x, weight}, 2,
+                        &(tri_norm_attr){.eps = eps}, name);
 }
 
 tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
@@ -165,7 +165,7 @@ tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
         in[2] = tri_parameter(graph, join(graph, name, "bias"), width, zero);
     }
     return tri_node_add(graph, &tri_op_layer_norm, in, 3,
-                        &(tri_norm_attr){o.eps > 0 ? o.eps : 1e-5}, name);
+                        &(tri_norm_attr){.eps = o.eps > 0 ? o.eps : 1e-5}, name);
 }
 
 tri_value tri_rotary(tri_graph *graph, tri_value x, double theta) {

@@ -15,7 +15,8 @@ static tri_status batch_norm_shape(const void *attr, tri_op_signature *s) {
     const tri_batch_norm_attr *a = attr;
     int64_t c;
     char x[160];
-    TRI_TRY(ops_want_one_type(op, s, 0, 3));
+    TRI_TRY(ops_want_float(op, "x", s->in_type[0]));
+    TRI_TRY(ops_want_accumulators(op, s, 1, 3));
     TRI_TRY(channels(op, s, a->eps, &c));
     TRI_TRY(ops_want_shape(op, "weight", &s->in[1], tri_shape_of(c)));
     TRI_TRY(ops_want_shape(op, "bias", &s->in[2], tri_shape_of(c)));
@@ -25,12 +26,12 @@ static tri_status batch_norm_shape(const void *attr, tri_op_signature *s) {
                         "%s: training needs more than 1 value per channel, but x is %s; use larger "
                         "micro-batches",
                         op, tri_shape_text(&s->in[0], x, sizeof x));
-    ops_like_first(s);
+    s->out[0] = s->in[0];
     for (int i = 1; i < 5; i++) {
         s->out[i] = tri_shape_of(c);
-        s->out_type[i] = s->in_type[0];
+        s->out_type[i] = ops_accumulator_type(s->in_type[0]);
     }
-    return TRI_OK;
+    return ops_narrow_type(op, a->narrow, s->in_type[0], &s->out_type[0]);
 }
 
 static tri_status batch_norm_inference_shape(const void *attr, tri_op_signature *s) {
@@ -38,11 +39,12 @@ static tri_status batch_norm_inference_shape(const void *attr, tri_op_signature 
     static const char *const names[] = {"x", "weight", "bias", "running_mean", "running_var"};
     const tri_batch_norm_attr *a = attr;
     int64_t c;
-    TRI_TRY(ops_want_one_type(op, s, 0, 5));
+    TRI_TRY(ops_want_float(op, "x", s->in_type[0]));
+    TRI_TRY(ops_want_accumulators(op, s, 1, 5));
     TRI_TRY(channels(op, s, a->eps, &c));
     for (int i = 1; i < 5; i++) TRI_TRY(ops_want_shape(op, names[i], &s->in[i], tri_shape_of(c)));
-    ops_like_first(s);
-    return TRI_OK;
+    s->out[0] = s->in[0];
+    return ops_narrow_type(op, a->narrow, s->in_type[0], &s->out_type[0]);
 }
 
 static tri_status batch_norm_grad_shape(const void *attr, tri_op_signature *s) {
@@ -50,14 +52,18 @@ static tri_status batch_norm_grad_shape(const void *attr, tri_op_signature *s) {
     static const char *const names[] = {"x", "y", "dy", "weight", "mean", "inv_std"};
     const tri_batch_norm_attr *a = attr;
     int64_t c;
-    TRI_TRY(ops_want_one_type(op, s, 0, 6));
+    tri_dtype y;
+    TRI_TRY(ops_want_float(op, "x", s->in_type[0]));
+    TRI_TRY(ops_narrow_type(op, a->narrow, s->in_type[0], &y));
+    for (int i = 1; i < 3; i++) TRI_TRY(ops_want_type(op, names[i], s->in_type[i], y));
+    TRI_TRY(ops_want_accumulators(op, s, 3, 6));
     TRI_TRY(channels(op, s, a->eps, &c));
     for (int i = 1; i < 6; i++)
         TRI_TRY(ops_want_shape(op, names[i], &s->in[i], i < 3 ? s->in[0] : tri_shape_of(c)));
     ops_like_first(s);
     for (int i = 1; i < 3; i++) {
         s->out[i] = tri_shape_of(c);
-        s->out_type[i] = s->in_type[0];
+        s->out_type[i] = ops_accumulator_type(s->in_type[0]);
     }
     return TRI_OK;
 }
@@ -98,6 +104,7 @@ static tri_cost batch_norm_grad_cost(const void *attr, const tri_op_signature *s
 static const tri_attr_field batch_norm_fields[] = {
     OPS_FIELD(TRI_ATTR_FLOAT, tri_batch_norm_attr, eps),
     OPS_FIELD(TRI_ATTR_BOOL, tri_batch_norm_attr, relu),
+    OPS_FIELD(TRI_ATTR_TYPE, tri_batch_norm_attr, narrow),
     {0},
 };
 

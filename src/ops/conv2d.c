@@ -78,7 +78,7 @@ static tri_status conv2d_grad_weight_shape(const void *attr, tri_op_signature *s
                            tri_shape_of(s->in[0].dims[0], a->shape.dims[0], out[0], out[1])));
     s->out[0] = a->shape;
     s->out[1] = tri_shape_of(a->has_bias ? a->shape.dims[0] : 0);
-    s->out_type[0] = s->out_type[1] = s->in_type[0];
+    s->out_type[0] = s->out_type[1] = ops_accumulator_type(s->in_type[0]);
     return TRI_OK;
 }
 

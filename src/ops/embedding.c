@@ -37,7 +37,7 @@ static tri_status embedding_grad_weight_shape(const void *attr, tri_op_signature
     TRI_TRY(embedding_output(op, &a->rows, s, &a->shape, &y));
     TRI_TRY(ops_want_shape(op, "dy", &s->in[1], y));
     s->out[0] = a->shape;
-    s->out_type[0] = s->in_type[1];
+    s->out_type[0] = ops_accumulator_type(s->in_type[1]);
     return TRI_OK;
 }
 

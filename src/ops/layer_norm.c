@@ -3,7 +3,8 @@
 static tri_status layer_norm_shape(const void *attr, tri_op_signature *s) {
     const tri_norm_attr *a = attr;
     static const char *const names[] = {"x", "weight", "bias"};
-    TRI_TRY(ops_want_one_type("layer_norm", s, 0, 3));
+    TRI_TRY(ops_want_float("layer_norm", "input 0", s->in_type[0]));
+    TRI_TRY(ops_want_accumulators("layer_norm", s, 1, 3));
     TRI_TRY(ops_want_last_axis("layer_norm", s));
     TRI_TRY(ops_want_eps("layer_norm", a->eps));
     if (s->present[1] != s->present[2])
@@ -11,6 +12,7 @@ static tri_status layer_norm_shape(const void *attr, tri_op_signature *s) {
     for (int i = 1; i < 3 && s->present[i]; i++)
         TRI_TRY(ops_want_shape("layer_norm", names[i], &s->in[i], ops_last_axis(s)));
     ops_like_first(s);
+    TRI_TRY(ops_narrow_type("layer_norm", a->narrow, s->in_type[0], &s->out_type[0]));
     s->out[1] = s->out[2] = ops_rows(s);
     s->out_type[1] = s->out_type[2] = ops_accumulator_type(s->in_type[0]);
     return TRI_OK;
@@ -21,7 +23,7 @@ static tri_status layer_norm_grad_shape(const void *attr, tri_op_signature *s) {
     static const char *const names[] = {"x", "dy", "mean", "inv_std", "weight"};
     const tri_norm_attr *a = attr;
     tri_dtype statistics = ops_accumulator_type(s->in_type[0]);
-    TRI_TRY(ops_want_one_type(op, s, 0, 2));
+    TRI_TRY(ops_want_norm_gradient(op, a->narrow, s));
     TRI_TRY(ops_want_last_axis(op, s));
     TRI_TRY(ops_want_eps(op, a->eps));
     TRI_TRY(ops_want_shape(op, "dy", &s->in[1], s->in[0]));
@@ -31,9 +33,9 @@ static tri_status layer_norm_grad_shape(const void *attr, tri_op_signature *s) {
     }
     ops_like_first(s);
     s->out[1] = s->out[2] = tri_shape_of(0);
-    s->out_type[1] = s->out_type[2] = s->in_type[0];
+    s->out_type[1] = s->out_type[2] = statistics;
     if (!s->present[4]) return TRI_OK;
-    TRI_TRY(ops_want_type(op, names[4], s->in_type[4], s->in_type[0]));
+    TRI_TRY(ops_want_type(op, names[4], s->in_type[4], statistics));
     TRI_TRY(ops_want_shape(op, names[4], &s->in[4], ops_last_axis(s)));
     s->out[1] = s->out[2] = s->in[4];
     return TRI_OK;
@@ -60,6 +62,7 @@ static tri_cost layer_norm_grad_cost(const void *attr, const tri_op_signature *s
 
 static const tri_attr_field layer_norm_fields[] = {
     OPS_FIELD(TRI_ATTR_FLOAT, tri_norm_attr, eps),
+    OPS_FIELD(TRI_ATTR_TYPE, tri_norm_attr, narrow),
     {0},
 };
 

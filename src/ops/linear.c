@@ -53,7 +53,7 @@ static tri_status linear_grad_weight_shape(const void *attr, tri_op_signature *s
     TRI_TRY(ops_want_shape(op, "dy", &s->in[1], y));
     s->out[0] = a->shape;
     s->out[1] = tri_shape_of(a->has_bias ? a->shape.dims[0] : 0);
-    s->out_type[0] = s->out_type[1] = s->in_type[0];
+    s->out_type[0] = s->out_type[1] = ops_accumulator_type(s->in_type[0]);
     return TRI_OK;
 }
 

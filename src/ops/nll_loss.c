@@ -27,6 +27,11 @@ static void nll_loss_gradient(tri_graph *graph, const tri_node *node, const tri_
                            none, none);
 }
 
+static const tri_attr_field nll_loss_grad_fields[] = {
+    OPS_FIELD(TRI_ATTR_TYPE, tri_nll_loss_grad_attr, dtype),
+    {0},
+};
+
 const tri_op tri_op_nll_loss = {
     .name = "nll_loss",
     .doc =
@@ -45,5 +50,6 @@ const tri_op tri_op_nll_loss_grad = {
     .input_count = 2,
     .output_count = 1,
     .attr_bytes = sizeof(tri_nll_loss_grad_attr),
+    .attr_fields = nll_loss_grad_fields,
     .shape = nll_loss_grad_shape,
 };

@@ -31,6 +31,7 @@ typedef enum tri_activation {
     X(dropout_grad)          /* dy, position -> dx */                                              \
     X(reshape)               /* x -> y, a view */                                                  \
     X(add)                   /* a, b -> a + b */                                                   \
+    X(cast)                  /* x -> x in the type attr.dtype */                                   \
     X(log_softmax)           /* x -> y, over the last axis */                                      \
     X(log_softmax_grad)      /* y, dy -> dx */                                                     \
     X(embedding)             /* ids [..], weight [V, D] -> y [.., D] */                            \
@@ -133,7 +134,8 @@ typedef struct tri_max_pool2d_attr {
 
 typedef struct tri_batch_norm_attr {
     double eps;
-    bool relu; // y = relu(normalised)
+    bool relu;      // y = relu(normalised)
+    int64_t narrow; // tri_dtype of y in place of x's F32: F16 or BF16; 0: y has x's type
 } tri_batch_norm_attr;
 
 typedef struct tri_dropout_attr {
@@ -162,6 +164,7 @@ typedef struct tri_embedding_grad_attr {
 // Of rms_norm and layer_norm and of their gradients.
 typedef struct tri_norm_attr {
     double eps;
+    int64_t narrow; // tri_dtype of y in place of x's F32: F16 or BF16; 0: y has x's type
 } tri_norm_attr;
 
 typedef struct tri_rotary_attr {
@@ -200,6 +203,10 @@ typedef struct tri_collective_attr {
 typedef struct tri_rechunk_attr {
     int64_t from, to, parts; // y = concatenate(chunk(x, parts, from), to)
 } tri_rechunk_attr;
+
+typedef struct tri_cast_attr {
+    int64_t dtype; // tri_dtype of y
+} tri_cast_attr;
 
 typedef struct tri_nll_loss_grad_attr {
     tri_shape shape; // [.., K]

@@ -8,9 +8,12 @@ static tri_status rms_norm_rules(const char *op, const tri_norm_attr *a, tri_op_
 }
 
 static tri_status rms_norm_shape(const void *attr, tri_op_signature *s) {
-    TRI_TRY(ops_want_one_type("rms_norm", s, 0, 2));
-    TRI_TRY(rms_norm_rules("rms_norm", attr, s, 1));
+    const tri_norm_attr *a = attr;
+    TRI_TRY(ops_want_float("rms_norm", "input 0", s->in_type[0]));
+    TRI_TRY(ops_want_accumulators("rms_norm", s, 1, 2));
+    TRI_TRY(rms_norm_rules("rms_norm", a, s, 1));
     ops_like_first(s);
+    TRI_TRY(ops_narrow_type("rms_norm", a->narrow, s->in_type[0], &s->out_type[0]));
     s->out[1] = ops_rows(s);
     s->out_type[1] = ops_accumulator_type(s->in_type[0]);
     return TRI_OK;
@@ -18,8 +21,10 @@ static tri_status rms_norm_shape(const void *attr, tri_op_signature *s) {
 
 static tri_status rms_norm_grad_shape(const void *attr, tri_op_signature *s) {
     const char *op = "rms_norm_grad";
-    TRI_TRY(ops_want_one_type(op, s, 0, 3));
-    TRI_TRY(rms_norm_rules(op, attr, s, 2));
+    const tri_norm_attr *a = attr;
+    TRI_TRY(ops_want_norm_gradient(op, a->narrow, s));
+    TRI_TRY(ops_want_accumulators(op, s, 2, 3));
+    TRI_TRY(rms_norm_rules(op, a, s, 2));
     TRI_TRY(ops_want_shape(op, "dy", &s->in[1], s->in[0]));
     TRI_TRY(ops_want_type(op, "inv_rms", s->in_type[3], ops_accumulator_type(s->in_type[0])));
     TRI_TRY(ops_want_shape(op, "inv_rms", &s->in[3], ops_rows(s)));
@@ -47,6 +52,7 @@ static tri_cost rms_norm_grad_cost(const void *attr, const tri_op_signature *s) 
 
 static const tri_attr_field rms_norm_fields[] = {
     OPS_FIELD(TRI_ATTR_FLOAT, tri_norm_attr, eps),
+    OPS_FIELD(TRI_ATTR_TYPE, tri_norm_attr, narrow),
     {0},
 };
 

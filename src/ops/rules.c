@@ -1,5 +1,7 @@
 #include "ops/rules.h"
 
+#include "tensor/half.h"
+
 static char *text(const tri_shape *shape, char *out, size_t size) {
     return tri_shape_text(shape, out, size);
 }
@@ -20,12 +22,16 @@ tri_status ops_want_shape(const char *op, const char *tensor, const tri_shape *s
 }
 
 tri_status ops_want_float(const char *op, const char *tensor, tri_dtype dtype) {
+    if (tri_dtype_is_float(dtype)) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: %s must be F32, F64, F16 or BF16, but is %s", op, tensor,
+                    tri_dtype_name(dtype));
+}
+
+tri_status ops_want_wide(const char *op, const char *tensor, tri_dtype dtype) {
     if (dtype == TRI_F32 || dtype == TRI_F64) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT, "%s: %s must be F32 or F64, but is %s", op, tensor,
                     tri_dtype_name(dtype));
 }
-
-tri_dtype ops_accumulator_type(tri_dtype dtype) { return dtype == TRI_F64 ? TRI_F64 : TRI_F32; }
 
 tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tri_dtype wanted) {
     if (dtype == wanted) return TRI_OK;
@@ -33,15 +39,42 @@ tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tr
                     tri_dtype_name(wanted), tri_dtype_name(dtype));
 }
 
-tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int first, int end) {
+static tri_status want_inputs(const char *op, const tri_op_signature *s, int first, int end,
+                              tri_dtype dtype) {
     for (int i = first; i < end; i++) {
-        if (i > first && !s->present[i]) continue;
+        if (!s->present[i]) continue;
         char name[32];
         snprintf(name, sizeof name, "input %d", i);
-        if (i == first) TRI_TRY(ops_want_float(op, name, s->in_type[i]));
-        TRI_TRY(ops_want_type(op, name, s->in_type[i], s->in_type[first]));
+        TRI_TRY(ops_want_type(op, name, s->in_type[i], dtype));
     }
     return TRI_OK;
+}
+
+tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int first, int end) {
+    char name[32];
+    snprintf(name, sizeof name, "input %d", first);
+    TRI_TRY(ops_want_float(op, name, s->in_type[first]));
+    return want_inputs(op, s, first + 1, end, s->in_type[first]);
+}
+
+tri_dtype ops_accumulator_type(tri_dtype dtype) { return dtype == TRI_F64 ? TRI_F64 : TRI_F32; }
+
+tri_status ops_want_accumulators(const char *op, const tri_op_signature *s, int first, int end) {
+    return want_inputs(op, s, first, end, ops_accumulator_type(s->in_type[0]));
+}
+
+tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtype *y) {
+    *y = narrow ? (tri_dtype)narrow : x;
+    if (*y == x || (x == TRI_F32 && tri_dtype_is_half(*y))) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: cannot make %s of %s", op, tri_dtype_name(*y),
+                    tri_dtype_name(x));
+}
+
+tri_status ops_want_norm_gradient(const char *op, int64_t narrow, const tri_op_signature *s) {
+    tri_dtype y;
+    TRI_TRY(ops_want_float(op, "input 0", s->in_type[0]));
+    TRI_TRY(ops_narrow_type(op, narrow, s->in_type[0], &y));
+    return ops_want_type(op, "input 1", s->in_type[1], y);
 }
 
 tri_status ops_want_activation(const char *op, int64_t activation, double slope) {
@@ -91,7 +124,7 @@ void ops_loss_output(tri_op_signature *s) {
 }
 
 tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input) {
-    TRI_TRY(ops_want_float(op, "the seed", s->in_type[input]));
+    TRI_TRY(ops_want_wide(op, "the seed", s->in_type[input]));
     return ops_want_shape(op, "the seed", &s->in[input], tri_shape_of(1));
 }
 
@@ -124,12 +157,24 @@ tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_
     return ops_node(graph, node, &tri_op_activation_grad, &attr, y, dy, none, none);
 }
 
+tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value value,
+                          tri_value gradient) {
+    tri_value none = {0};
+    if (!tri_value_is(gradient)) return none;
+    const tri_value_info *info = tri_value_get(graph, value);
+    tri_dtype wanted =
+        info->kind == TRI_VALUE_PARAMETER ? ops_accumulator_type(info->dtype) : info->dtype;
+    if (tri_value_get(graph, gradient)->dtype == wanted) return gradient;
+    tri_cast_attr attr = {.dtype = wanted};
+    return ops_node(graph, node, &tri_op_cast, &attr, gradient, none, none, none);
+}
+
 tri_cost ops_cost_per_input(const tri_op_signature *s, double per_element) {
     return (tri_cost){.flops = per_element * (double)tri_shape_count(&s->in[0])};
 }
 
 tri_status ops_update_shape(const char *op, tri_op_signature *s) {
-    TRI_TRY(ops_want_float(op, "the parameter", s->in_type[0]));
+    TRI_TRY(ops_want_wide(op, "the parameter", s->in_type[0]));
     TRI_TRY(ops_want_type(op, "the gradient", s->in_type[1], s->in_type[0]));
     TRI_TRY(ops_want_shape(op, "the gradient", &s->in[1], s->in[0]));
     TRI_TRY(ops_want_type(op, "the step scalars", s->in_type[2], TRI_F64));

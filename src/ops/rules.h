@@ -15,13 +15,22 @@
 tri_status ops_want_rank(const char *op, const char *tensor, const tri_shape *shape, int rank);
 tri_status ops_want_shape(const char *op, const char *tensor, const tri_shape *shape,
                           tri_shape wanted);
-// F32 or F64.
+// F32, F64, F16 or BF16.
 tri_status ops_want_float(const char *op, const char *tensor, tri_dtype dtype);
+// F32 or F64: what is summed over many and what optimizers keep.
+tri_status ops_want_wide(const char *op, const char *tensor, tri_dtype dtype);
 tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tri_dtype wanted);
-// F32 for F32 and narrower types, F64 for F64: what statistics and sums over `dtype` are kept in.
+// F32 for F32 and narrower types, F64 for F64: what statistics, sums over `dtype` and with them the
+// gradients of parameters are kept in.
 tri_dtype ops_accumulator_type(tri_dtype dtype);
-// All present inputs from `first` on have input `first`'s type, which is F32 or F64.
+// All present inputs from `first` on have input `first`'s type, which is a floating one.
 tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int first, int end);
+// All present inputs from `first` on have the accumulator type of input 0.
+tri_status ops_want_accumulators(const char *op, const tri_op_signature *s, int first, int end);
+// The type of a norm's output: x's, or where `narrow` is not 0 that half type in place of x's F32.
+tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtype *y);
+// Of a norm's gradient: input 0 is x, input 1 dy in the type of y.
+tri_status ops_want_norm_gradient(const char *op, int64_t narrow, const tri_op_signature *s);
 // TRI_ACTIVATION_…; a leaky slope is at least 0, so that the output keeps the input's sign.
 tri_status ops_want_activation(const char *op, int64_t activation, double slope);
 
@@ -48,6 +57,10 @@ tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_sh
 // dy through a fused activation, from the output y: an activation_grad node, or dy itself.
 tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
                                   double slope, tri_value y, tri_value dy);
+// `gradient` in the type of `value`, whose it is: by a cast where they differ. That of a parameter
+// stays as wide as it is, since it will be summed.
+tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value value,
+                          tri_value gradient);
 // Adds a node of `op` with up to four inputs, named like the node it comes from.
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,
                    tri_value a, tri_value b, tri_value c, tri_value d);

@@ -30,11 +30,19 @@ static tri_value *contribution(tri_graph *g, int parameter) {
     return NULL;
 }
 
+// In the type in which the parameter is kept, should a rule have made it half.
+static tri_value as_stored(tri_graph *g, int parameter, tri_value gradient) {
+    tri_cast_attr attr = {.dtype = g->parameters[parameter].dtype};
+    if (tri_value_get(g, gradient)->dtype == g->parameters[parameter].dtype) return gradient;
+    return tri_node_add(g, &tri_op_cast, &gradient, 1, &attr, "");
+}
+
 static void accumulate(autodiff *a, tri_value value, tri_value gradient) {
     if (!tri_value_is(value) || !tri_value_is(gradient) || !a->wanted[value.id]) return;
     const tri_value_info *info = tri_value_get(a->graph, value);
     tri_value *sum = &a->grads[value.id];
     if (info->kind == TRI_VALUE_PARAMETER) {
+        gradient = as_stored(a->graph, info->index, gradient);
         sum = contribution(a->graph, info->index);
         if (!sum) {
             tri_gradient_add(a->graph, info->index, gradient);

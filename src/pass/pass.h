@@ -7,6 +7,11 @@
 // Merges chains that a device computes in one go: activation into what makes its input, ReLU and
 // dropout into max pooling, flatten into linear, log-softmax into NLL. Before autodiff.
 tri_status tri_pass_fuse(tri_graph *graph);
+// Gives every value the type in which it is computed and puts casts in between; the table is in
+// precision.c. A parameter whose value becomes half keeps its stored type (info.dtype) and is
+// converted by whoever supplies the value; its gradient has the stored type. After fusion, before
+// autodiff.
+tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
 // Drops nodes whose results nobody reads.
 tri_status tri_pass_sweep(tri_graph *graph);
 // Adds the backward pass: the gradient of the loss's sum with respect to every trained parameter,

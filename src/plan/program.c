@@ -196,6 +196,7 @@ static tri_status prepare_kernels(tri_program *p) {
 static tri_status compile(tri_program *p, const tri_model_request *request) {
     TRI_TRY(tri_model_build(p->arena, request, p->batch, &p->graph));
     TRI_TRY(tri_pass_fuse(p->graph));
+    TRI_TRY(tri_pass_precision(p->graph, request->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));
     for (int i = 0; i < p->graph->gradient_count; i++)
         for (int k = 0; k < i; k++)

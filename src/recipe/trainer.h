@@ -6,13 +6,7 @@
 #include "base/option.h"
 #include "checkpoint/options.h"
 #include "engine/loss_scale.h"
-
-typedef enum tri_precision {
-    TRI_PRECISION_32_TRUE,
-    TRI_PRECISION_BF16_MIXED,
-    TRI_PRECISION_16_MIXED,
-    TRI_PRECISION_BF16_TRUE,
-} tri_precision;
+#include "graph/graph.h"
 
 typedef enum tri_convolution { TRI_CONVOLUTION_AUTO, TRI_CONVOLUTION_DIRECT } tri_convolution;
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void test_families(void **state) { op_compare_all(&tri_device_ref, 1, 1000, 24); }
+static void test_families(void **state) { op_compare_all(&tri_device_ref, 1, TRI_F32, 1000, 24); }
 
 static void test_bad_labels(void **state) { op_compare_bad_labels(&tri_device_ref); }
 

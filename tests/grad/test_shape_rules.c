@@ -20,6 +20,8 @@ typedef struct input {
 #define F(...) OF(TRI_F32, __VA_ARGS__)
 #define D(...) OF(TRI_F64, __VA_ARGS__)
 #define L(...) OF(TRI_I64, __VA_ARGS__)
+#define B(...) OF(TRI_BF16, __VA_ARGS__)
+#define H(...) OF(TRI_F16, __VA_ARGS__)
 #define POINT ((input){true, TRI_F32, {0}})
 #define STEP D(TRI_STEP_SCALAR_COUNT)
 #define POSITION L(2)
@@ -68,7 +70,8 @@ static void test_conv2d(void **state) {
             F(2, 3, 8, 9), F(4, 3, 9, 9));
     REFUSED(conv2d, &conv, "bias must be [4], but is [3]", F(2, 3, 8, 8), F(4, 3, 3, 3), F(3));
     REFUSED(conv2d, &conv, "input 1 must be F32, but is F64", F(2, 3, 8, 8), D(4, 3, 3, 3));
-    REFUSED(conv2d, &conv, "input 0 must be F32 or F64, but is I64", L(2, 3, 8, 8), F(4, 3, 3, 3));
+    REFUSED(conv2d, &conv, "input 0 must be F32, F64, F16 or BF16, but is I64", L(2, 3, 8, 8),
+            F(4, 3, 3, 3));
     a = conv_with(1, 0, 1, 0);
     REFUSED(conv2d, &a, "groups must be at least 1, not 0", F(2, 3, 8, 8), F(4, 3, 3, 3));
     a = conv_with(1, 0, 1, 3);
@@ -127,11 +130,11 @@ static void test_elementwise(void **state) {
     tri_leaky_relu_attr leaky = {.slope = NAN};
     tri_activation_grad_attr grad = {.activation = TRI_ACTIVATION_RELU};
     tri_dropout_attr dropout = {.p = 1.5};
-    REFUSED(relu, NULL, "x must be F32 or F64, but is I64", L(2));
+    REFUSED(relu, NULL, "x must be F32, F64, F16 or BF16, but is I64", L(2));
     REFUSED(leaky_relu, &leaky, "the slope must be at least 0, not nan", F(2));
     REFUSED(activation_grad, &grad, "dy must be [2], but is [3]", F(2), F(3));
     REFUSED(add, NULL, "b must be [2, 3], but is [3, 2]", F(2, 3), F(3, 2));
-    REFUSED(add, NULL, "input 1 must be F32, but is F64", F(2, 3), D(2, 3));
+    REFUSED(add, NULL, "F32 and F64 have no sum", F(2, 3), D(2, 3));
     REFUSED(dropout, &dropout, "p must be 0 to 1, not 1.5", F(2, 3), POSITION);
     dropout.p = 0.5;
     REFUSED(dropout, &dropout, "position must be [2], but is [3]", F(2, 3), L(3));
@@ -194,7 +197,7 @@ static void test_losses(void **state) {
     REFUSED(accuracy, NULL, "labels must be [4], but is [4, 1]", F(4, 3), L(4, 1));
     REFUSED(nll_loss_grad, &grad, "the seed must be [1], but is [2]", L(4), F(2));
     grad.dtype = TRI_I64;
-    REFUSED(nll_loss_grad, &grad, "dx must be F32 or F64, but is I64", L(4), F(1));
+    REFUSED(nll_loss_grad, &grad, "dx must be F32, F64, F16 or BF16, but is I64", L(4), F(1));
     REFUSED(cross_entropy_grad, NULL, "the seed must be F32 or F64, but is I64", F(4, 3), L(4),
             L(1));
     REFUSED(mse_loss, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4));
@@ -208,13 +211,14 @@ static void test_tokens(void **state) {
     tri_embedding_grad_attr grad = {.shape = tri_shape_of(7, 3)};
     REFUSED(embedding, NULL, "ids must be I64, but is F32", F(2, 5), F(7, 3));
     REFUSED(embedding, NULL, "weight [V, D] must have 2 axes, but is [7]", L(2, 5), F(7));
-    REFUSED(embedding, NULL, "weight must be F32 or F64, but is I64", L(2, 5), L(7, 3));
+    REFUSED(embedding, NULL, "weight must be F32, F64, F16 or BF16, but is I64", L(2, 5), L(7, 3));
     REFUSED(embedding, NULL, "the weight [0, 3] is empty", L(2, 5), F(0, 3));
     REFUSED(embedding, NULL, "ids [1, 1, 1, 1, 1, 1] have too many axes", L(1, 1, 1, 1, 1, 1),
             F(7, 3));
     REFUSED(embedding_grad_weight, &grad, "dy must be [2, 5, 3], but is [2, 5, 4]", L(2, 5),
             F(2, 5, 4));
-    REFUSED(embedding_grad_weight, &grad, "dy must be F32 or F64, but is I64", L(2), L(2, 3));
+    REFUSED(embedding_grad_weight, &grad, "dy must be F32, F64, F16 or BF16, but is I64", L(2),
+            L(2, 3));
     tri_embedding_attr rows = {.first = 2, .total = 8};
     REFUSED(embedding, &rows, "the weight [7, 3] cannot have rows 2 and following of 8", L(2),
             F(7, 3));
@@ -272,11 +276,38 @@ static void test_attention(void **state) {
 
 static void test_gated(void **state) {
     tri_gelu_attr a = {0};
-    REFUSED(gelu, &a, "x must be F32 or F64, but is I64", L(2));
+    REFUSED(gelu, &a, "x must be F32, F64, F16 or BF16, but is I64", L(2));
     REFUSED(gelu_grad, &a, "dy must be [2], but is [3]", F(2), F(3));
     REFUSED(silu_mul, NULL, "up must be [2, 3], but is [2, 4]", F(2, 3), F(2, 4));
     REFUSED(silu_mul_grad, NULL, "dy must be [2, 3], but is [2]", F(2, 3), F(2, 3), F(2));
     REFUSED(silu_mul_grad, NULL, "up must be [2, 3], but is [2]", F(2, 3), F(2), F(2, 3));
+}
+
+// What half types may stand for what else.
+static void test_halves(void **state) {
+    tri_linear_attr linear = {.axes = 1};
+    tri_norm_attr norm = {.eps = 1e-5}, narrow = {.eps = 1e-5, .narrow = TRI_BF16};
+    tri_batch_norm_attr batch = {.eps = 1e-5, .narrow = TRI_F16};
+    tri_sgd_attr sgd = {0};
+    REFUSED(linear, &linear, "input 1 must be BF16, but is F32", B(2, 3), F(4, 3));
+    REFUSED(linear, &linear, "input 1 must be BF16, but is F16", B(2, 3), H(4, 3));
+    REFUSED(add, NULL, "BF16 and F16 have no sum", B(2), H(2));
+    REFUSED(add, NULL, "BF16 and F64 have no sum", B(2), D(2));
+    REFUSED(rms_norm, &norm, "input 1 must be F32, but is BF16", B(4, 3), B(3));
+    REFUSED(rms_norm, &narrow, "cannot make BF16 of F16", H(4, 3), F(3));
+    REFUSED(rms_norm, &narrow, "cannot make BF16 of F64", D(4, 3), D(3));
+    REFUSED(rms_norm_grad, &narrow, "input 1 must be BF16, but is F32", F(4, 3), F(4, 3), F(3),
+            F(4));
+    REFUSED(layer_norm_grad, &norm, "input 1 must be BF16, but is F32", B(4, 3), F(4, 3), F(4),
+            F(4));
+    REFUSED(batch_norm, &batch, "cannot make F16 of BF16", B(4, 3), F(3), F(3));
+    REFUSED(batch_norm_grad, &batch, "y must be F16, but is F32", F(4, 3), F(4, 3), F(4, 3), F(3),
+            F(3), F(3));
+    REFUSED(cast, &(tri_cast_attr){TRI_I64}, "y must be F32, F64, F16 or BF16, but is I64", F(2));
+    REFUSED(cast, &(tri_cast_attr){TRI_F32}, "x must be F32, F64, F16 or BF16, but is I64", L(2));
+    REFUSED(cross_entropy_grad, NULL, "the seed must be F32 or F64, but is BF16", B(4, 3), L(4),
+            B(1));
+    REFUSED(sgd, &sgd, "the parameter must be F32 or F64, but is BF16", B(5), F(5), STEP);
 }
 
 static void test_updates(void **state) {
@@ -346,7 +377,7 @@ static void test_collectives(void **state) {
     REFUSED(reduce_scatter, &a, "axis 1 of x [2, 3] is not the outermost; use rechunk", F(2, 3));
     REFUSED(all_gather, &a, "axis 1 of x [2, 3] is not the outermost; use rechunk", F(2, 3));
     REFUSED(all_gather, &a, "x [2] has no axis 1", F(2));
-    REFUSED(all_reduce, &a, "x must be F32 or F64, but is I64", L(2));
+    REFUSED(all_reduce, &a, "x must be F32, F64, F16 or BF16, but is I64", L(2));
     REFUSED(split_grad, &a, "x [2] has no axis 1", F(2));
     tri_rechunk_attr chunks = {.from = 0, .to = 2, .parts = 2};
     REFUSED(rechunk, &chunks, "axis 0 of x [3, 2, 2] does not divide into 2 parts", F(3, 2, 2));
@@ -400,9 +431,10 @@ int main(void) {
         cmocka_unit_test(test_max_pool2d),  cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_tokens),      cmocka_unit_test(test_norms),
         cmocka_unit_test(test_attention),   cmocka_unit_test(test_gated),
-        cmocka_unit_test(test_losses),      cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_no_gradient), cmocka_unit_test(test_table),
-        cmocka_unit_test(test_cost),        cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_halves),      cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_updates),     cmocka_unit_test(test_no_gradient),
+        cmocka_unit_test(test_table),       cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_collectives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

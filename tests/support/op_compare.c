@@ -2,6 +2,7 @@
 
 #include "base/philox.h"
 #include "device/ref/ref.h"
+#include "tensor/half.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -25,11 +26,20 @@ static tri_value source(op_case *c, tri_value value, op_source_kind kind, double
     return value;
 }
 
-tri_value op_numbers(op_case *c, tri_shape shape, double low, double high) {
+static tri_value typed(op_case *c, tri_dtype dtype, tri_shape shape, double low, double high) {
     char name[16];
     snprintf(name, sizeof name, "p%d", c->source_count);
-    return source(c, tri_parameter(c->graph, name, shape, (tri_init){0}), OP_SOURCE_NUMBERS, low,
-                  high);
+    tri_value value =
+        tri_parameter_of_role(c->graph, name, dtype, shape, (tri_init){0}, TRI_ROLE_TRAINED, 0);
+    return source(c, value, OP_SOURCE_NUMBERS, low, high);
+}
+
+tri_value op_numbers(op_case *c, tri_shape shape, double low, double high) {
+    return typed(c, c->dtype, shape, low, high);
+}
+
+tri_value op_wide(op_case *c, tri_shape shape, double low, double high) {
+    return typed(c, TRI_F32, shape, low, high);
 }
 
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes) {
@@ -63,7 +73,7 @@ static void fill_integers(op_session *session, const op_source *s, uint64_t seed
     }
 }
 
-static void fill(op_session *session, const op_case *c) {
+void op_sources_fill(op_session *session, const op_case *c) {
     for (int i = 0; i < c->source_count; i++) {
         const op_source *s = &c->sources[i];
         if (s->kind == OP_SOURCE_NUMBERS) {
@@ -92,16 +102,16 @@ typedef struct side {
 } side;
 
 static void open_side(side *s, const op_family *family, const tri_device_backend *backend,
-                      int threads, uint64_t seed, bool in_place) {
+                      int threads, tri_dtype dtype, uint64_t seed, bool in_place) {
     const char *message = "";
-    s->c = (op_case){.graph = op_graph_open(TRI_F32), .seed = seed};
+    s->c = (op_case){.graph = op_graph_open(TRI_F32), .dtype = dtype, .seed = seed};
     family->build(&s->c);
     if (tri_graph_status(s->c.graph, &message) != TRI_OK)
         fail_msg("%s, seed %" PRIu64 ": %s", family->name, seed, message);
     s->built = s->c.graph->value_count;
     s->device = op_device_open(backend, threads);
     s->session = op_session_open(s->c.graph, s->device, in_place);
-    fill(s->session, &s->c);
+    op_sources_fill(s->session, &s->c);
     op_run_ok(s->session);
 }
 
@@ -134,9 +144,18 @@ static void fail_value(const op_family *family, const side *ref, tri_value value
              tri_shape_text(&dims, shape, sizeof shape), i, got, want, largest);
 }
 
+// A half result may be rounded to the other neighbour.
+static double tolerance_of(const op_family *family, const side *ref, tri_dtype dtype) {
+    if (ref->c.dtype == TRI_F32) return family->tolerance;
+    double rounding = ref->c.dtype == TRI_BF16 ? 0x1p-8 : 0x1p-11;
+    if (family->half_tolerance > 0) return family->half_tolerance;
+    return family->tolerance + (tri_dtype_is_half(dtype) ? rounding : 0);
+}
+
 static void compare_numbers(const op_family *family, const side *device, const side *ref,
                             tri_value a, tri_value b) {
     int64_t count = op_count(ref->session, b);
+    double tolerance = tolerance_of(family, ref, tri_value_get(ref->c.graph, b)->dtype);
     double largest = 0;
     for (int64_t i = 0; i < count; i++) {
         double want = fabs(op_get(ref->session, b, i));
@@ -144,7 +163,7 @@ static void compare_numbers(const op_family *family, const side *device, const s
     }
     for (int64_t i = 0; i < count; i++) {
         double got = op_get(device->session, a, i), want = op_get(ref->session, b, i);
-        if (!(fabs(got - want) <= family->tolerance * largest + 1e-30))
+        if (!(fabs(got - want) <= tolerance * largest + 1e-30))
             fail_value(family, ref, b, i, got, want, largest);
     }
 }
@@ -152,7 +171,7 @@ static void compare_numbers(const op_family *family, const side *device, const s
 static void compare_value(const op_family *family, const side *device, const side *ref, tri_value a,
                           tri_value b) {
     tri_dtype dtype = tri_value_get(ref->c.graph, b)->dtype;
-    if (dtype == TRI_F32 || dtype == TRI_F64) {
+    if (tri_dtype_is_float(dtype)) {
         compare_numbers(family, device, ref, a, b);
         return;
     }
@@ -186,14 +205,14 @@ static void count_kernels(tally *t, const side *s) {
 }
 
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
-                uint64_t seed, int rounds) {
+                tri_dtype dtype, uint64_t seed, int rounds) {
     tally used = {0};
     for (int round = 0; round < rounds; round++) {
         side device, ref;
         bool in_place = round % 2 == 1;
         uint64_t key = seed + (uint64_t)round;
-        open_side(&device, family, backend, threads, key, in_place);
-        open_side(&ref, family, &tri_device_ref, 1, key, false);
+        open_side(&device, family, backend, threads, dtype, key, in_place);
+        open_side(&ref, family, &tri_device_ref, 1, dtype, key, false);
         int common = ref.built < device.built ? ref.built : device.built;
         for (uint32_t id = 1; id < (uint32_t)common; id++) {
             tri_value value = {id};
@@ -210,16 +229,17 @@ void op_compare(const op_family *family, const tri_device_backend *backend, int 
         close_side(&device);
         close_side(&ref);
     }
-    printf("  %s:", family->name);
+    printf("  %s, %s:", family->name, tri_dtype_name(dtype));
     for (int i = 0; i < used.count; i++)
         printf(" %s/%s %d", used.ops[i]->name, used.defs[i]->name, used.counts[i]);
     printf("\n");
 }
 
-void op_compare_all(const tri_device_backend *backend, int threads, uint64_t seed, int rounds) {
+void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dtype, uint64_t seed,
+                    int rounds) {
     for (const op_family *family = op_families; family->name; family++)
         if (!family->any_layout || backend == &tri_device_ref)
-            op_compare(family, backend, threads, seed, rounds);
+            op_compare(family, backend, threads, dtype, seed, rounds);
 }
 
 // Element 1 of `labels` is no class of 4.

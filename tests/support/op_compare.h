@@ -1,4 +1,5 @@
-// Holds a device against `ref`: every op at random shapes, F32, with poisoned outputs.
+// Holds a device against `ref`: every op at random shapes, in F32 or a half type, with
+// poisoned outputs.
 #ifndef TRIREME_TESTS_OP_COMPARE_H
 #define TRIREME_TESTS_OP_COMPARE_H
 
@@ -23,6 +24,7 @@ typedef struct op_source {
 // One graph being built; the same calls on the same seed build the same graph.
 typedef struct op_case {
     tri_graph *graph;
+    tri_dtype dtype; // of the numbers
     uint64_t seed;
     uint32_t draws;
     op_source sources[OP_CASE_SOURCES];
@@ -34,10 +36,14 @@ int64_t op_draw(op_case *c, int64_t low, int64_t high);
 bool op_chance(op_case *c, int percent);
 // A parameter with random numbers; named by its place.
 tri_value op_numbers(op_case *c, tri_shape shape, double low, double high);
+// The same, in F32 whatever the case's type: statistics, weights of norms, what updates keep.
+tri_value op_wide(op_case *c, tri_shape shape, double low, double high);
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes);
 tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);
 tri_value op_place(op_case *c);
 tri_value op_step_scalars(op_case *c, int update, bool skip);
+// Draws what the case's sources hold.
+void op_sources_fill(op_session *session, const op_case *c);
 
 // A way to build a graph at random, and how far results may differ: |a - b| <= tolerance * the
 // largest |b| of the tensor. U8 and I64 results must be equal.
@@ -45,7 +51,8 @@ typedef struct op_family {
     const char *name;
     void (*build)(op_case *c);
     double tolerance;
-    bool any_layout; // layouts that only ref takes: not for other devices
+    double half_tolerance; // in a half type, where more than one rounding lies between; else 0
+    bool any_layout;       // layouts that only ref takes: not for other devices
 } op_family;
 
 extern const op_family op_families[]; // a NULL name ends the list
@@ -53,9 +60,10 @@ extern const op_family op_families[]; // a NULL name ends the list
 // Builds and runs `rounds` graphs of the family, every other one in place; fails the test where the
 // device differs from ref and says which seed and value. Prints which kernels were used.
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
-                uint64_t seed, int rounds);
+                tri_dtype dtype, uint64_t seed, int rounds);
 // All families that the device takes.
-void op_compare_all(const tri_device_backend *backend, int threads, uint64_t seed, int rounds);
+void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dtype, uint64_t seed,
+                    int rounds);
 // A label that is no class must be refused by every loss and metric of the device, and a token that
 // the vocabulary lacks by the embedding, TRI_BAD_INPUT.
 void op_compare_bad_labels(const tri_device_backend *backend);

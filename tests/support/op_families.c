@@ -24,6 +24,14 @@ static tri_shape any_shape(op_case *c) {
 }
 
 static tri_value numbers(op_case *c, tri_shape shape) { return op_numbers(c, shape, -1, 1); }
+static tri_value wide(op_case *c, tri_shape shape) { return op_wide(c, shape, -1, 1); }
+
+// Of a norm: half of those whose y is half read an x that is F32.
+static tri_value norm_input(op_case *c, tri_shape shape, int64_t *narrow) {
+    if (c->dtype == TRI_F32 || op_chance(c, 50)) return numbers(c, shape);
+    *narrow = c->dtype;
+    return wide(c, shape);
+}
 
 static void add(op_case *c, const tri_op *op, const tri_value *in, const void *attr) {
     tri_node_add(c->graph, op, in, op->input_count, attr, "");
@@ -126,10 +134,11 @@ static void build_linear_grad(op_case *c) {
 
 static void build_elementwise(op_case *c) {
     tri_shape shape = any_shape(c);
-    tri_value a = numbers(c, shape), b = numbers(c, shape);
+    tri_value a = numbers(c, shape), b = numbers(c, shape), w = wide(c, shape);
+    tri_cast_attr half = {.dtype = c->dtype}, f32 = {.dtype = TRI_F32};
     tri_leaky_relu_attr leaky = {.slope = 0.01};
     tri_activation_grad_attr grad = {.activation = op_draw(c, 0, 2), .slope = 0.01};
-    switch (op_draw(c, 0, 3)) {
+    switch (op_draw(c, 0, 6)) {
     case 0:
         add(c, &tri_op_relu, &a, NULL);
         break;
@@ -138,6 +147,13 @@ static void build_elementwise(op_case *c) {
         break;
     case 2:
         add(c, &tri_op_activation_grad, (tri_value[]){a, b}, &grad);
+        break;
+    case 3:
+        add(c, &tri_op_cast, &a, &f32);
+        add(c, &tri_op_cast, &w, &half);
+        break;
+    case 4:
+        add(c, &tri_op_add, op_chance(c, 50) ? (tri_value[]){a, w} : (tri_value[]){w, b}, NULL);
         break;
     default:
         add(c, &tri_op_add, (tri_value[]){a, b}, NULL);
@@ -169,8 +185,8 @@ static void build_batch_norm(op_case *c) {
     tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 2, 4), channels(c), 1)
                                    : tri_shape_of(op_draw(c, 2, 9), op_draw(c, 1, 40));
     tri_shape ch = tri_shape_of(x.dims[1]);
-    tri_value xv = numbers(c, x), weight = numbers(c, ch), bias = numbers(c, ch);
-    tri_value mean = op_numbers(c, ch, -0.5, 0.5), positive = op_numbers(c, ch, 0.5, 2);
+    tri_value xv = norm_input(c, x, &a.narrow), weight = wide(c, ch), bias = wide(c, ch);
+    tri_value mean = op_wide(c, ch, -0.5, 0.5), positive = op_wide(c, ch, 0.5, 2);
     if (op_chance(c, 50)) {
         add(c, &tri_op_batch_norm, (tri_value[]){xv, weight, bias}, &a);
         add(c, &tri_op_batch_norm_inference, (tri_value[]){xv, weight, bias, mean, positive}, &a);
@@ -210,7 +226,7 @@ static void build_class_loss(op_case *c) {
     scores.dims[scores.rank++] = k;
     tri_value x = op_numbers(c, scores, -5, 5), labels = op_labels(c, rows, k);
     tri_value seed = tri_scalar(c->graph, TRI_SCALAR_SEED);
-    tri_nll_loss_grad_attr a = {.shape = scores, .dtype = TRI_F32};
+    tri_nll_loss_grad_attr a = {.shape = scores, .dtype = c->dtype};
     add(c, &tri_op_nll_loss, (tri_value[]){x, labels}, NULL);
     add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
     add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
@@ -246,9 +262,9 @@ static void build_norm(op_case *c) {
     int64_t width;
     tri_shape shape = rows_of(c, &width), rows = shape, w = tri_shape_of(width);
     rows.rank--;
-    tri_value x = numbers(c, shape), dy = numbers(c, shape), weight = numbers(c, w);
-    tri_value bias = numbers(c, w), mean = op_numbers(c, rows, -0.5, 0.5);
-    tri_value inv = op_numbers(c, rows, 0.5, 2);
+    tri_value x = norm_input(c, shape, &a.narrow), dy = numbers(c, shape), weight = wide(c, w);
+    tri_value bias = wide(c, w), mean = op_wide(c, rows, -0.5, 0.5);
+    tri_value inv = op_wide(c, rows, 0.5, 2);
     if (op_chance(c, 50)) {
         add(c, &tri_op_rms_norm, (tri_value[]){x, weight}, &a);
         add(c, &tri_op_rms_norm_grad, (tri_value[]){x, dy, weight, inv}, &a);
@@ -313,9 +329,9 @@ static void build_update(op_case *c) {
     tri_adam_attr adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = decay};
     adam.decoupled = op_chance(c, 50);
     tri_adadelta_attr adadelta = {.rho = 0.9, .eps = 1e-6, .weight_decay = decay};
-    tri_value in[] = {numbers(c, shape), numbers(c, shape),
+    tri_value in[] = {wide(c, shape), wide(c, shape),
                       op_step_scalars(c, (int)op_draw(c, 1, 3), op_chance(c, 15)),
-                      op_numbers(c, shape, 0, 1), op_numbers(c, shape, 0, 1)};
+                      op_wide(c, shape, 0, 1), op_wide(c, shape, 0, 1)};
     switch (op_draw(c, 0, 3)) {
     case 0:
         if (sgd.momentum == 0) in[3] = (tri_value){0};
@@ -346,7 +362,7 @@ static tri_layout draw_layout(op_case *c) {
 
 static void build_reorder(op_case *c) {
     tri_value x =
-        tri_input(c->graph, "x", TRI_F32, image(c, op_draw(c, 1, 20), op_draw(c, 1, 40), 1));
+        tri_input(c->graph, "x", c->dtype, image(c, op_draw(c, 1, 20), op_draw(c, 1, 40), 1));
     c->sources[c->source_count++] = (op_source){x, OP_SOURCE_NUMBERS, -1, 1};
     c->graph->values[x.id].layout = draw_layout(c);
     tri_value y = tri_node_add(c->graph, &tri_op_reorder, &x, 1, NULL, "");
@@ -374,7 +390,11 @@ static void build_network(op_case *c) {
         c->sources[c->source_count++] =
             (op_source){g->parameters[i].value, OP_SOURCE_NUMBERS, -0.1, 0.1};
     tri_loss(g, tri_cross_entropy(g, h, labels));
-    if (tri_pass_fuse(g) != TRI_OK || tri_pass_autodiff(g) != TRI_OK)
+    tri_precision precision = c->dtype == TRI_BF16  ? TRI_PRECISION_BF16_MIXED
+                              : c->dtype == TRI_F16 ? TRI_PRECISION_16_MIXED
+                                                    : TRI_PRECISION_32_TRUE;
+    if (tri_pass_fuse(g) != TRI_OK || tri_pass_precision(g, precision) != TRI_OK ||
+        tri_pass_autodiff(g) != TRI_OK)
         tri_graph_fail(g, "%s", tri_error_message());
 }
 
@@ -392,11 +412,11 @@ const op_family op_families[] = {
     {.name = "embedding", .build = build_embedding, .tolerance = 1e-5},
     {.name = "norm", .build = build_norm, .tolerance = 1e-5},
     {.name = "rotary", .build = build_rotary, .tolerance = 1e-5},
-    {.name = "attention", .build = build_attention, .tolerance = 2e-5},
+    {.name = "attention", .build = build_attention, .tolerance = 2e-5, .half_tolerance = 0.01},
     {.name = "gated", .build = build_gated, .tolerance = 1e-5},
     {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
     {.name = "updates", .build = build_update, .tolerance = 1e-5},
     {.name = "reorder", .build = build_reorder, .tolerance = 0, .any_layout = true},
-    {.name = "network", .build = build_network, .tolerance = 1e-3},
+    {.name = "network", .build = build_network, .tolerance = 1e-3, .half_tolerance = 0.03},
     {0},
 };

@@ -3,6 +3,7 @@
 #include "base/philox.h"
 #include "engine/engine_internal.h"
 #include "pass/pass.h"
+#include "tensor/half.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -135,13 +136,19 @@ int64_t op_count(const op_session *session, tri_value value) {
 double op_get(const op_session *session, tri_value value, int64_t i) {
     if (tri_value_get(session->graph, value)->dtype == TRI_F64)
         return ((const double *)op_host(session, value))[i];
-    assert_int_equal(tri_value_get(session->graph, value)->dtype, TRI_F32);
+    tri_dtype dtype = tri_value_get(session->graph, value)->dtype;
+    if (tri_dtype_is_half(dtype))
+        return (double)tri_half_to_float(dtype, ((const uint16_t *)op_host(session, value))[i]);
+    assert_int_equal(dtype, TRI_F32);
     return (double)((const float *)op_host(session, value))[i];
 }
 
 void op_set(op_session *session, tri_value value, int64_t i, double number) {
-    if (tri_value_get(session->graph, value)->dtype == TRI_F64)
+    tri_dtype dtype = tri_value_get(session->graph, value)->dtype;
+    if (dtype == TRI_F64)
         ((double *)op_host(session, value))[i] = number;
+    else if (tri_dtype_is_half(dtype))
+        ((uint16_t *)op_host(session, value))[i] = tri_float_to_half(dtype, (float)number);
     else
         ((float *)op_host(session, value))[i] = (float)number;
 }

@@ -27,7 +27,7 @@ void op_session_join(op_session *session, tri_comm *comm);
 // The value on the host, plain: sources are read from there, results written there by op_run.
 void *op_host(const op_session *session, tri_value value);
 int64_t op_count(const op_session *session, tri_value value); // elements
-// Element i of an F32 or F64 value.
+// Element i of a floating value.
 double op_get(const op_session *session, tri_value value, int64_t i);
 void op_set(op_session *session, tri_value value, int64_t i, double number);
 // Uniform numbers in [low, high) that depend on seed and value id.

@@ -3,6 +3,7 @@
 #define TRIREME_DEVICE_CPU_INTERNAL_H
 
 #include "device/cpu/cpu.h"
+#include "device/widen.h"
 #include "ops/ops.h"
 
 #include <oneapi/dnnl/dnnl.h>

@@ -21,7 +21,8 @@ void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_ra
 }
 
 bool cpu_is_f32(const tri_device *device, const tri_graph *graph, const tri_node *node) {
-    return tri_value_get(graph, node->inputs[0])->dtype == TRI_F32;
+    return tri_value_get(graph, node->inputs[0])->dtype == TRI_F32 &&
+           !tri_node_has_half(graph, node);
 }
 
 bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node) {

@@ -22,6 +22,10 @@ static int64_t row_length(const tri_node *node, const tri_op_signature *s) {
     return 0;
 }
 
+bool ref_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    return !tri_node_has_half(graph, node);
+}
+
 tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                        tri_kernel *kernel) {
     ref_node *state = calloc(1, sizeof *state + node->op->attr_bytes);

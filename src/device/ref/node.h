@@ -3,6 +3,7 @@
 #define TRIREME_DEVICE_REF_NODE_H
 
 #include "device/ref/ref.h"
+#include "device/widen.h"
 
 typedef struct ref_node {
     tri_op_signature s;
@@ -11,6 +12,8 @@ typedef struct ref_node {
     _Alignas(16) char attr[];
 } ref_node;
 
+// Not for half types: those are widened.
+bool ref_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
 tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                        tri_kernel *kernel);
 void ref_release(tri_kernel *kernel);
@@ -24,6 +27,7 @@ void ref_release(tri_kernel *kernel);
     }                                                                                              \
     const tri_kernel_def ref_##op_name = {.op = &tri_op_##op_name,                                 \
                                           .name = "ref",                                           \
+                                          .supports = ref_supports,                                \
                                           .prepare = ref_prepare,                                  \
                                           .run = op_name##_run,                                    \
                                           .release = ref_release};

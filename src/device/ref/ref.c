@@ -1,10 +1,12 @@
 #include "device/ref/ref.h"
 
+#include "device/widen.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define X(identifier) &ref_##identifier,
-static const tri_kernel_def *const kernels[] = {TRI_OP_LIST(X) NULL};
+static const tri_kernel_def *const kernels[] = {TRI_OP_LIST(X) & tri_kernel_widened, NULL};
 #undef X
 
 static tri_status ref_open(const tri_device_config *config, tri_device **out) {

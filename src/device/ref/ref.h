@@ -1,5 +1,5 @@
 // Plain C, the truth that every other device is held against: plain layouts, F32 and F64, sums in
-// double, one thread.
+// double, one thread; half types by way of F32 (device/widen.h).
 #ifndef TRIREME_DEVICE_REF_H
 #define TRIREME_DEVICE_REF_H
 

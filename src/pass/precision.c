@@ -1,0 +1,258 @@
+#include "ops/ops.h"
+#include "pass/pass.h"
+#include "tensor/half.h"
+
+#include <stddef.h>
+#include <string.h>
+
+// How an op takes part when the graph is computed in a half type.
+typedef enum precision_class {
+    PRECISION_FULL,   // F32 in and out; also of ops without a row
+    PRECISION_LOW,    // half in and out, sums in F32
+    PRECISION_FOLLOW, // the type of its inputs, the wider one where they differ
+    PRECISION_NORM, // x as it comes, weights and statistics F32; y half where only halves are read
+    PRECISION_ANY,  // computes in F32 from whatever it gets
+    PRECISION_GATHER, // rows of a parameter in its type, read as F32 where the residual stream is
+} precision_class;
+
+// One row per op of the forward pass; gradients follow from the types of their values.
+static const struct precision_row {
+    const tri_op *op;
+    precision_class class;
+    size_t narrow; // of a norm: where its attributes hold the type of y
+} rows[] = {
+    {&tri_op_conv2d, PRECISION_LOW, 0},
+    {&tri_op_linear, PRECISION_LOW, 0},
+    {&tri_op_attention, PRECISION_LOW, 0},
+    {&tri_op_embedding, PRECISION_GATHER, 0},
+    {&tri_op_relu, PRECISION_FOLLOW, 0},
+    {&tri_op_leaky_relu, PRECISION_FOLLOW, 0},
+    {&tri_op_max_pool2d, PRECISION_FOLLOW, 0},
+    {&tri_op_dropout, PRECISION_FOLLOW, 0},
+    {&tri_op_gelu, PRECISION_FOLLOW, 0},
+    {&tri_op_silu_mul, PRECISION_FOLLOW, 0},
+    {&tri_op_rotary, PRECISION_FOLLOW, 0},
+    {&tri_op_reshape, PRECISION_FOLLOW, 0},
+    {&tri_op_split, PRECISION_FOLLOW, 0},
+    {&tri_op_rechunk, PRECISION_FOLLOW, 0},
+    {&tri_op_copy_to, PRECISION_FOLLOW, 0},
+    {&tri_op_all_reduce, PRECISION_FOLLOW, 0},
+    {&tri_op_all_gather, PRECISION_FOLLOW, 0},
+    {&tri_op_reduce_scatter, PRECISION_FOLLOW, 0},
+    {&tri_op_reorder, PRECISION_FOLLOW, 0},
+    {&tri_op_add, PRECISION_ANY, 0}, // of F32 and a half it makes F32 without a cast
+    {&tri_op_batch_norm, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
+    {&tri_op_batch_norm_inference, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
+    {&tri_op_rms_norm, PRECISION_NORM, offsetof(tri_norm_attr, narrow)},
+    {&tri_op_layer_norm, PRECISION_NORM, offsetof(tri_norm_attr, narrow)},
+    {&tri_op_cross_entropy, PRECISION_ANY, 0},
+    {&tri_op_accuracy, PRECISION_ANY, 0},
+    {&tri_op_log_softmax, PRECISION_FULL, 0},
+    {&tri_op_nll_loss, PRECISION_FULL, 0},
+    {&tri_op_mse_loss, PRECISION_FULL, 0},
+    {&tri_op_relative_l2_loss, PRECISION_FULL, 0},
+};
+
+static const struct precision_row *row_of(const tri_op *op) {
+    static const struct precision_row full = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].op == op) return &rows[i];
+    return &full;
+}
+
+static const struct {
+    tri_dtype low; // 0: nothing is computed in a half type
+    bool all;      // activations are half even where nobody asks for it
+} modes[] = {
+    [TRI_PRECISION_32_TRUE] = {0, false},
+    [TRI_PRECISION_BF16_MIXED] = {TRI_BF16, false},
+    [TRI_PRECISION_16_MIXED] = {TRI_F16, false},
+    [TRI_PRECISION_BF16_TRUE] = {TRI_BF16, true},
+};
+
+// What the pass knows of a value; a cast of it is always to the other of F32 and low.
+typedef struct precision_value {
+    bool narrows;  // every reader reads it, or what follows from it, as low
+    bool wide;     // read as F32 by whoever has no wish, though it is low
+    bool at_maker; // the cast stands behind the node that makes it, else before its first reader
+    tri_value cast;
+} precision_value;
+
+typedef struct precision {
+    tri_graph *graph;
+    tri_dtype low;
+    bool all;
+    precision_value *values;
+} precision;
+
+// Whether this reader is as well served by the low value.
+static bool reads_low(const precision *p, const tri_node *node) {
+    switch (row_of(node->op)->class) {
+    case PRECISION_LOW:
+        return true;
+    case PRECISION_FOLLOW:
+        return p->values[node->outputs[0].id].narrows;
+    default:
+        return false;
+    }
+}
+
+static void find_narrowing(precision *p) {
+    const tri_graph *g = p->graph;
+    bool *read = TRI_NEW_ARRAY(g->arena, bool, g->value_count);
+    for (int i = g->node_count - 1; i >= 0; i--) {
+        const tri_node *node = &g->nodes[i];
+        bool low = reads_low(p, node);
+        for (int k = 0; k < node->input_count; k++) {
+            precision_value *value = &p->values[node->inputs[k].id];
+            value->narrows = low && (value->narrows || !read[node->inputs[k].id]);
+            read[node->inputs[k].id] = true;
+        }
+    }
+}
+
+// A trained parameter is computed low where a low op reads it, or all are.
+static void type_parameters(precision *p) {
+    tri_graph *g = p->graph;
+    for (int i = 0; i < g->parameter_count; i++)
+        if (p->all && g->parameters[i].role == TRI_ROLE_TRAINED)
+            g->values[g->parameters[i].value.id].dtype = p->low;
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        if (row_of(node->op)->class != PRECISION_LOW) continue;
+        for (int k = 0; k < node->input_count; k++) {
+            tri_value_info *info = &g->values[node->inputs[k].id];
+            if (info->kind != TRI_VALUE_PARAMETER || info->dtype != TRI_F32) continue;
+            if (g->parameters[info->index].role == TRI_ROLE_TRAINED) info->dtype = p->low;
+        }
+    }
+}
+
+static tri_dtype type_of(const precision *p, tri_value value) {
+    return p->values[value.id].wide ? TRI_F32 : tri_value_get(p->graph, value)->dtype;
+}
+
+// The type in which the node reads its input k, one of F32 and low.
+static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
+    tri_dtype there = type_of(p, node->inputs[k]);
+    bool data = tri_value_get(p->graph, node->inputs[k])->kind == TRI_VALUE_INPUT;
+    switch (row_of(node->op)->class) {
+    case PRECISION_FULL:
+        return TRI_F32;
+    case PRECISION_LOW:
+        return p->low;
+    case PRECISION_NORM:
+        return k > 0 ? TRI_F32 : p->all ? p->low : there;
+    case PRECISION_FOLLOW:
+        for (int i = 0; i < node->input_count && !p->all; i++)
+            if (tri_value_is(node->inputs[i]) && type_of(p, node->inputs[i]) == TRI_F32)
+                return TRI_F32;
+        return p->low;
+    case PRECISION_ANY:
+    case PRECISION_GATHER:
+        break;
+    }
+    return p->all && data ? p->low : there;
+}
+
+static bool is_cast(const precision *p, const tri_node *node, int k) {
+    tri_dtype dtype = tri_value_get(p->graph, node->inputs[k])->dtype;
+    bool takes_part = tri_value_is(node->inputs[k]) && (dtype == TRI_F32 || dtype == p->low);
+    return takes_part && wanted_type(p, node, k) != dtype;
+}
+
+static void set_narrow(precision *p, tri_node *node, size_t offset) {
+    char *attr = tri_arena_alloc(p->graph->arena, node->op->attr_bytes);
+    memcpy(attr, node->attr, node->op->attr_bytes);
+    *(int64_t *)(attr + offset) = p->low;
+    node->attr = attr;
+}
+
+// Types of what the node makes, from those in which it reads its inputs.
+static tri_status type_node(precision *p, tri_node *node) {
+    tri_graph *g = p->graph;
+    const struct precision_row *row = row_of(node->op);
+    tri_op_signature s = tri_node_signature(g, node);
+    for (int k = 0; k < node->input_count; k++)
+        if (is_cast(p, node, k)) s.in_type[k] = wanted_type(p, node, k);
+    if (row->class == PRECISION_NORM && s.in_type[0] == TRI_F32 &&
+        p->values[node->outputs[0].id].narrows)
+        set_narrow(p, node, row->narrow);
+    TRI_TRY(node->op->shape(node->attr, &s));
+    for (int k = 0; k < node->output_count; k++)
+        g->values[node->outputs[k].id].dtype = s.out_type[k];
+    if (row->class == PRECISION_GATHER && !p->all && s.out_type[0] == p->low)
+        p->values[node->outputs[0].id].wide = true;
+    return TRI_OK;
+}
+
+// What crosses into other blocks only as low is narrowed before it does.
+static void find_places(precision *p) {
+    const tri_graph *g = p->graph;
+    bool *plain = TRI_NEW_ARRAY(g->arena, bool, g->value_count); // crosses as it is
+    for (int i = 0; i < g->node_count; i++)
+        for (int k = 0; k < g->nodes[i].input_count; k++) {
+            tri_value value = g->nodes[i].inputs[k];
+            const tri_node *maker = tri_value_node(g, value);
+            if (!maker || maker->block == g->nodes[i].block) continue;
+            if (is_cast(p, &g->nodes[i], k))
+                p->values[value.id].at_maker = tri_value_get(g, value)->dtype == TRI_F32;
+            else
+                plain[value.id] = true;
+        }
+    for (int i = 0; i < g->value_count; i++)
+        p->values[i].at_maker = p->values[i].at_maker && !plain[i];
+}
+
+static tri_value cast_of(precision *p, tri_value value) {
+    precision_value *info = &p->values[value.id];
+    if (tri_value_is(info->cast)) return info->cast;
+    bool low = tri_value_get(p->graph, value)->dtype == p->low;
+    tri_cast_attr attr = {.dtype = low ? TRI_F32 : p->low};
+    tri_value made = tri_node_add(p->graph, &tri_op_cast, &value, 1, &attr, "");
+    p->values[value.id].cast = made;
+    return made;
+}
+
+// Copies the nodes into a new list, with the casts in between.
+static void place_casts(precision *p) {
+    tri_graph *g = p->graph;
+    tri_phase phase = g->phase;
+    int block = g->block, count = g->node_count;
+    tri_node *nodes = g->nodes;
+    bool(*casts)[TRI_MAX_INPUTS] = tri_arena_alloc(g->arena, (size_t)count * sizeof *casts);
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < nodes[i].input_count; k++) casts[i][k] = is_cast(p, &nodes[i], k);
+    g->nodes = NULL;
+    g->node_count = g->node_capacity = 0;
+    for (int i = 0; i < count; i++) {
+        tri_node node = nodes[i];
+        g->phase = node.phase;
+        g->block = node.block;
+        for (int k = 0; k < node.input_count; k++)
+            if (casts[i][k]) node.inputs[k] = cast_of(p, node.inputs[k]);
+        for (int k = 0; k < node.output_count; k++)
+            g->values[node.outputs[k].id].node = g->node_count;
+        TRI_PUSH(g->arena, g->nodes, g->node_count, g->node_capacity) = node;
+        for (int k = 0; k < node.output_count; k++)
+            if (p->values[node.outputs[k].id].at_maker) cast_of(p, node.outputs[k]);
+    }
+    g->phase = phase;
+    g->block = block;
+}
+
+tri_status tri_pass_precision(tri_graph *graph, tri_precision precision_mode) {
+    if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
+    precision p = {.graph = graph,
+                   .low = modes[precision_mode].low,
+                   .all = modes[precision_mode].all,
+                   .values = TRI_NEW_ARRAY(graph->arena, precision_value, graph->value_count)};
+    if (precision_mode == TRI_PRECISION_32_TRUE) return TRI_OK;
+    TRI_ASSERT(graph->options.dtype == TRI_F32);
+    find_narrowing(&p);
+    type_parameters(&p);
+    for (int i = 0; i < graph->node_count; i++) TRI_TRY(type_node(&p, &graph->nodes[i]));
+    find_places(&p);
+    place_casts(&p);
+    return tri_graph_verify(graph);
+}
