@@ -11,7 +11,8 @@ import struct
 MASK = (1 << 64) - 1
 SKETCH_SIZE = 256
 
-BATCH = {"mnist-cnn": 16, "mnist-convnet": 20, "autoencoder": 16, "denoise-cnn": 4, "mlp-jax": 16}
+BATCH = {"mnist-cnn": 16, "mnist-convnet": 20, "autoencoder": 16, "denoise-cnn": 4, "mlp-jax": 16,
+         "llama-tiny": 4, "llama-small": 6}
 STEPS_PER_EPOCH = 5
 STEPS = 10
 LEFT_OVER = 3  # samples beyond full batches, which data.drop_last leaves out
@@ -24,6 +25,22 @@ OPTIMIZERS = {
     "adam": {"name": "adam", "lr": 1e-3, "weight_decay": 1e-3},
     "adamw": {"name": "adamw", "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1},
     "adadelta": {"name": "adadelta", "lr": 1.0},
+}
+# Those of the models that are not run with all of them.
+CHOICE = {"llama-tiny": ("adamw",), "llama-small": ("adamw", "sgd")}
+
+# Tokens of a sample, and the sizes by the names of Hugging Face's config.json. Those of llama-tiny
+# are the recipe's; in llama-small all heads share one key and value, and there are biases.
+TOKENS = {"llama-tiny": 129, "llama-small": 37}
+SMALL = {"vocab_size": 70, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
+         "num_attention_heads": 3, "num_key_value_heads": 1, "rms_norm_eps": 1e-3,
+         "rope_theta": 100, "tie_word_embeddings": False, "attention_bias": True}
+LLAMA = {
+    "llama-tiny": {"vocab_size": 256, "hidden_size": 128, "intermediate_size": 384,
+                   "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+                   "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": False,
+                   "attention_bias": False},
+    "llama-small": SMALL,
 }
 
 
@@ -47,6 +64,29 @@ def batch_norm(name, channels):
             (f"{name}.num_batches_tracked", (), "count")]
 
 
+def llama(config):
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    queries = hidden
+    keys = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
+    biased = 2 if config["attention_bias"] else 1  # how many of [weight, bias]
+    rows = [("model.embed_tokens.weight", (config["vocab_size"], hidden), 0.3)]
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}"
+        rows += linear(f"{layer}.self_attn.q_proj", hidden, queries)[:biased]
+        rows += linear(f"{layer}.self_attn.k_proj", hidden, keys)[:biased]
+        rows += linear(f"{layer}.self_attn.v_proj", hidden, keys)[:biased]
+        rows += linear(f"{layer}.self_attn.o_proj", queries, hidden)[:biased]
+        rows += linear(f"{layer}.mlp.gate_proj", hidden, inner)[:1]
+        rows += linear(f"{layer}.mlp.up_proj", hidden, inner)[:1]
+        rows += linear(f"{layer}.mlp.down_proj", inner, hidden)[:1]
+        rows += [(f"{layer}.{norm}.weight", (hidden,), "one")
+                 for norm in ("input_layernorm", "post_attention_layernorm")]
+    rows.append(("model.norm.weight", (hidden,), "one"))
+    if not config["tie_word_embeddings"]:
+        rows += linear("lm_head", hidden, config["vocab_size"])[:1]
+    return rows
+
+
 # Name, shape, and the bound of a uniform distribution around 0 (or "one": around 1).
 PARAMETERS = {
     "mnist-cnn": conv("conv1", 1, 32, 3) + conv("conv2", 32, 64, 3)
@@ -59,6 +99,7 @@ PARAMETERS = {
     + conv("conv_hidden.1.0", 64, 64, 3) + conv("conv_hidden.2.0", 64, 64, 3)
     + conv("conv_out.0", 64, 1, 3),
     "mlp-jax": linear("fc1", 784, 512) + linear("fc2", 512, 512) + linear("fc3", 512, 10),
+    **{name: llama(config) for name, config in LLAMA.items()},
 }
 
 # A bias in front of batch norm has no gradient but rounding noise, which optimizers that divide by
@@ -112,9 +153,21 @@ def samples(model):
     return STEPS_PER_EPOCH * BATCH[model] + LEFT_OVER
 
 
+def text(count, vocabulary):
+    """Three of four tokens follow from the one before, by a rule; the others are random."""
+    ids = [0]
+    for i in range(1, count):
+        drawn = splitmix(key_of("text") + i)
+        ids.append(drawn // 4 % vocabulary if drawn % 4 == 0 else (5 * ids[-1] + 3) % vocabulary)
+    return array.array("q", ids)
+
+
 def data_set(model):
     """Tensors by name. Images are their class's pattern and noise, half and half, in [-1, 1)."""
     n = samples(model)
+    if model in LLAMA:
+        shape = (n, TOKENS[model])
+        return {"input_ids": ("I64", shape, text(math.prod(shape), LLAMA[model]["vocab_size"]))}
     if model == "denoise-cnn":
         shape, element = (n, 1, 30, 34), 30 * 34  # not square, no power of two
         clean = uniform("denoise/targets", n * element)

@@ -9,7 +9,9 @@ single precision; the distance of the two ("rounding") says how far apart two co
 be, and a golden whose distance comes near the test's limits is refused.
 """
 import array
+import functools
 import json
+import math
 import os
 import sys
 
@@ -92,8 +94,98 @@ class MlpJax(nn.Module):
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))))
 
 
+class LlamaAttention(nn.Module):
+    """Queries, keys and values per head with rotary positions; groups of heads share a key."""
+    def __init__(self, config):
+        super().__init__()
+        hidden, self.heads = config["hidden_size"], config["num_attention_heads"]
+        self.kv_heads, self.theta = config["num_key_value_heads"], config["rope_theta"]
+        self.width = hidden // self.heads
+        bias = config["attention_bias"]
+        self.q_proj = nn.Linear(hidden, self.heads * self.width, bias)
+        self.k_proj = nn.Linear(hidden, self.kv_heads * self.width, bias)
+        self.v_proj = nn.Linear(hidden, self.kv_heads * self.width, bias)
+        self.o_proj = nn.Linear(self.heads * self.width, hidden, bias)
+
+    def rotate(self, x):
+        """Turns the pair of dimensions (i, i + width / 2) of position t by t / theta^(2i / width).
+        """
+        half = self.width // 2
+        frequency = 1 / self.theta ** (torch.arange(half, dtype=torch.float64) * 2 / self.width)
+        angle = torch.outer(torch.arange(x.shape[2], dtype=torch.float64), frequency)
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        low, high = x[..., :half], x[..., half:]
+        return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
+
+    def forward(self, x):
+        n, t, _ = x.shape
+        q, k, v = (projection(x).reshape(n, t, heads, self.width).transpose(1, 2)
+                   for projection, heads in ((self.q_proj, self.heads), (self.k_proj, self.kv_heads),
+                                             (self.v_proj, self.kv_heads)))
+        q, k = self.rotate(q), self.rotate(k)
+        k, v = (a.repeat_interleave(self.heads // self.kv_heads, 1) for a in (k, v))
+        scores = q @ k.transpose(2, 3) / math.sqrt(self.width)
+        later = torch.ones(t, t, dtype=torch.bool).triu(1)
+        y = scores.masked_fill(later, -math.inf).softmax(-1) @ v
+        return self.o_proj(y.transpose(1, 2).reshape(n, t, -1))
+
+
+class LlamaNorm(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(config["hidden_size"])), config["rms_norm_eps"]
+
+    def forward(self, x):
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+class LlamaMlp(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        hidden, inner = config["hidden_size"], config["intermediate_size"]
+        self.gate_proj = nn.Linear(hidden, inner, False)
+        self.up_proj = nn.Linear(hidden, inner, False)
+        self.down_proj = nn.Linear(inner, hidden, False)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class LlamaLayer(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.self_attn, self.mlp = LlamaAttention(config), LlamaMlp(config)
+        self.input_layernorm, self.post_attention_layernorm = LlamaNorm(config), LlamaNorm(config)
+
+    def forward(self, x):
+        x = x + self.self_attn(self.input_layernorm(x))
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Llama(nn.Module):
+    """Hugging Face's LlamaForCausalLM, with its names, as far as the models here need it."""
+    def __init__(self, name):
+        super().__init__()
+        config = formula.LLAMA[name]
+        self.model = nn.Module()
+        self.model.embed_tokens = nn.Embedding(config["vocab_size"], config["hidden_size"])
+        self.model.layers = nn.ModuleList([LlamaLayer(config)
+                                           for _ in range(config["num_hidden_layers"])])
+        self.model.norm = LlamaNorm(config)
+        if not config["tie_word_embeddings"]:
+            self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], False)
+
+    def forward(self, ids):
+        x = self.model.embed_tokens(ids)
+        for layer in self.model.layers:
+            x = layer(x)
+        head = self.lm_head if hasattr(self, "lm_head") else self.model.embed_tokens
+        return F.linear(self.model.norm(x), head.weight)
+
+
 MODELS = {"mnist-cnn": MnistCnn, "mnist-convnet": MnistConvnet, "autoencoder": Autoencoder,
-          "denoise-cnn": DenoiseCnn, "mlp-jax": MlpJax}
+          "denoise-cnn": DenoiseCnn, "mlp-jax": MlpJax,
+          **{name: functools.partial(Llama, name) for name in formula.LLAMA}}
 CLASSES = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
            "adadelta": torch.optim.Adadelta}
 
@@ -123,6 +215,9 @@ def loss_of(model, net, batch):
         return F.mse_loss(net(batch["inputs"]), batch["targets"])
     if model == "autoencoder":
         return F.mse_loss(net(batch["images"]), torch.flatten(batch["images"], 1))
+    if model in formula.LLAMA:
+        ids = batch["input_ids"]
+        return F.cross_entropy(net(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
     loss = F.nll_loss if model == "mnist-cnn" else F.cross_entropy
     return loss(net(batch["images"]), batch["labels"])
 
@@ -184,7 +279,7 @@ def main():
     os.makedirs(os.path.join(HERE, "goldens"), exist_ok=True)
     for model in sys.argv[1:] or MODELS:
         weights, data = formula.initial_weights(model), formula.data_set(model)
-        for optimizer in formula.OPTIMIZERS:
+        for optimizer in formula.CHOICE.get(model, formula.OPTIMIZERS):
             result = rounded(golden(model, optimizer, weights, data))
             path = os.path.join(HERE, "goldens", f"{model}-{optimizer}.json")
             with open(path, "w", encoding="utf-8") as f:

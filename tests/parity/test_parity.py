@@ -16,22 +16,25 @@ import tempfile
 import formula
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ALSO_ON_REF = ("mnist-convnet", "autoencoder", "mlp-jax")  # the plain C device; others take long
+# On the plain C device, with sgd; others take long.
+ALSO_ON_REF = ("mnist-convnet", "autoencoder", "mlp-jax", "llama-small")
 LOSS_LIMIT = 1e-4
 WEIGHT_LIMIT = 1e-3
 
 
-def overrides(options):
-    return [f"optimizer.{key}={json.dumps(value) if not isinstance(value, str) else value}"
+def overrides(section, options):
+    return [f"{section}.{key}={json.dumps(value) if not isinstance(value, str) else value}"
             for key, value in options.items()]
 
 
 def run(program, model, options, files, run_dir, more=()):
     """Trains for ten steps; the lines of metrics.jsonl and the final tensors."""
-    command = [program, "train", f"recipes/{model}.yaml", "data.name=tensors",
+    recipe = "llama-tiny" if model in formula.LLAMA else model
+    command = [program, "train", f"recipes/{recipe}.yaml", "data.name=tensors",
                f"data.train={files}/data.safetensors", "data.shuffle=false", "data.drop_last=true",
                f"init={files}/init.safetensors", f"batch.global={formula.BATCH[model]}",
-               *overrides(options), "schedule.name=constant", "model.dropout=0",
+               *overrides("optimizer", options), *overrides("model", formula.LLAMA.get(model, {})),
+               "schedule.name=constant", "model.dropout=0", "trainer.gradient_clip_val=0",
                f"trainer.max_steps={formula.STEPS}", "trainer.max_epochs=100",
                "trainer.log_every_n_steps=1", "trainer.convolution=direct",
                "--run-dir", run_dir, "--resume", "never", *more]
@@ -94,7 +97,7 @@ def main():
         return 1
     failed = 0
     for model in formula.BATCH:
-        wanted = [name for name in formula.OPTIMIZERS
+        wanted = [name for name in formula.CHOICE.get(model, formula.OPTIMIZERS)
                   if model in chosen or f"{model}-{name}" in chosen]
         if not wanted:
             continue
