@@ -119,9 +119,8 @@ class LlamaAttention(nn.Module):
 
     def forward(self, x):
         n, t, _ = x.shape
-        q, k, v = (projection(x).reshape(n, t, heads, self.width).transpose(1, 2)
-                   for projection, heads in ((self.q_proj, self.heads), (self.k_proj, self.kv_heads),
-                                             (self.v_proj, self.kv_heads)))
+        q, k, v = (projection(x).reshape(n, t, -1, self.width).transpose(1, 2)
+                   for projection in (self.q_proj, self.k_proj, self.v_proj))
         q, k = self.rotate(q), self.rotate(k)
         k, v = (a.repeat_interleave(self.heads // self.kv_heads, 1) for a in (k, v))
         scores = q @ k.transpose(2, 3) / math.sqrt(self.width)
@@ -133,7 +132,8 @@ class LlamaAttention(nn.Module):
 class LlamaNorm(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.ones(config["hidden_size"])), config["rms_norm_eps"]
+        self.weight = nn.Parameter(torch.ones(config["hidden_size"]))
+        self.eps = config["rms_norm_eps"]
 
     def forward(self, x):
         return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
