@@ -31,6 +31,19 @@ typedef struct tri_batch {
 // reduction, recomputation and pipelining; a model has at least one.
 void tri_block(tri_graph *graph, const char *name);
 
+// How tensor parallelism divides a layer over the ranks along the mesh's axis `tensor`.
+typedef enum tri_split {
+    TRI_SPLIT_NONE,   // every rank has all of it
+    TRI_SPLIT_COLUMN, // each rank makes a part of the features: axis 0 of the weight, and the bias.
+                      // Of an embedding: each rank has a part of the vocabulary
+    TRI_SPLIT_ROW,    // each rank reads a part of the features: axis 1 of the weight
+} tri_split;
+
+// Annotates the linear layer or embedding `layer`, after it was made. A column layer followed by a
+// row layer needs one exchange in between them and the next. The recipe's strategy.tensor overrides
+// it; on a mesh without the axis it means nothing.
+void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
+
 // Declares the value to minimise (once): a loss as the functions of nn.h make it, F64 [2]: (sum,
 // count).
 void tri_loss(tri_graph *graph, tri_value loss);

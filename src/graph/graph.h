@@ -65,6 +65,13 @@ typedef enum tri_parameter_role {
     TRI_ROLE_COUNTER,   // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 
+// What one rank has of a parameter that the ranks along the axis `tensor` divide.
+typedef struct tri_parameter_part {
+    int axis;         // that is cut
+    int parts, index; // this rank's part; parts 0: it is whole
+    tri_shape full;   // of all parts together
+} tri_parameter_part;
+
 typedef struct tri_parameter_info {
     const char *name; // canonical: "layer1.0.weight"
     tri_parameter_role role;
@@ -76,6 +83,9 @@ typedef struct tri_parameter_info {
     double momentum; // of a statistic: new = (1 − momentum)·old + momentum·batch
     int block;
     tri_value value;
+    tri_split split;          // as its layer was annotated
+    tri_parameter_part part;  // by tri_pass_tensor: `shape` is then the part's
+    bool partial_over_tensor; // whole, but its gradient is the sum over the axis `tensor`
 } tri_parameter_info;
 
 // What one block adds to the gradient of a parameter. A parameter that several blocks read has
@@ -187,6 +197,15 @@ tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int c
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
 // The only contribution to it; none if there is none. Several are a bug of the caller.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
+
+// The place in the whole parameter, in row-major order, of element `index` of a part of shape
+// `shape`; `index` itself where the parameter is whole.
+int64_t tri_parameter_full_index(const tri_parameter_part *part, const tri_shape *shape,
+                                 int64_t index);
+// How many elements, from any multiple of it on, follow one another in the part and in the whole.
+int64_t tri_parameter_run(const tri_parameter_part *part, const tri_shape *shape);
+// The layer of a parameter: "fc1" of "fc1.weight". Bytes of the name that are it.
+size_t tri_parameter_layer(const char *name);
 
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);
 // The node that made the value, or NULL.

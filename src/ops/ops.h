@@ -32,6 +32,8 @@ typedef enum tri_activation {
     X(reshape)               /* x -> y, a view */                                                  \
     X(add)                   /* a, b -> a + b */                                                   \
     X(cast)                  /* x -> x in the type attr.dtype */                                   \
+    X(add_bias)              /* x [.., F], bias [F] -> x + bias */                                 \
+    X(add_bias_grad)         /* dy -> dbias */                                                     \
     X(log_softmax)           /* x -> y, over the last axis */                                      \
     X(log_softmax_grad)      /* y, dy -> dx */                                                     \
     X(embedding)             /* ids [..], weight [V, D] -> y [.., D] */                            \

@@ -23,6 +23,7 @@ static const struct precision_row {
 } rows[] = {
     {&tri_op_conv2d, PRECISION_LOW, 0},
     {&tri_op_linear, PRECISION_LOW, 0},
+    {&tri_op_add_bias, PRECISION_LOW, 0},
     {&tri_op_attention, PRECISION_LOW, 0},
     {&tri_op_embedding, PRECISION_GATHER, 0},
     {&tri_op_relu, PRECISION_FOLLOW, 0},

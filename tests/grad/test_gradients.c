@@ -247,6 +247,13 @@ static void test_add_and_reshape(void **state) {
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_reshape, &cast, 1, &attr, "")));
 }
 
+static void test_add_bias(void **state) {
+    subject s = begin();
+    tri_value in[] = {trained(&s, "x", tri_shape_of(2, 3, 5)),
+                      trained(&s, "bias", tri_shape_of(5))};
+    check(&s, distance(&s, tri_node_add(s.graph, &tri_op_add_bias, in, 2, NULL, "")));
+}
+
 static void test_log_softmax(void **state) {
     subject s = begin();
     tri_value x = trained(&s, "x", tri_shape_of(3, 2, 5));
@@ -382,6 +389,7 @@ static void test_all_covered(void **state) {
         &tri_op_batch_norm,
         &tri_op_dropout,
         &tri_op_add,
+        &tri_op_add_bias,
         &tri_op_reshape,
         &tri_op_log_softmax,
         &tri_op_embedding,
@@ -424,6 +432,7 @@ int main(void) {
         cmocka_unit_test(test_embedding),       cmocka_unit_test(test_norms),
         cmocka_unit_test(test_rotary),          cmocka_unit_test(test_attention),
         cmocka_unit_test(test_gated),           cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_add_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -370,6 +370,12 @@ static void test_no_gradient(void **state) {
     op_graph_close(g);
 }
 
+static void test_add_bias(void **state) {
+    REFUSED(add_bias, NULL, "bias must be [4], but is [3]", F(3, 4), F(3));
+    REFUSED(add_bias, NULL, "x [] has no last axis to sum over", POINT, F(1));
+    REFUSED(add_bias_grad, NULL, "x [3, 0] has no last axis to sum over", F(3, 0));
+}
+
 static void test_collectives(void **state) {
     tri_collective_attr a = {.parts = 3, .dim = 1};
     REFUSED(split, &a, "axis 1 of x [2, 4] does not divide into 3 parts", F(2, 4));
@@ -434,7 +440,7 @@ int main(void) {
         cmocka_unit_test(test_halves),      cmocka_unit_test(test_losses),
         cmocka_unit_test(test_updates),     cmocka_unit_test(test_no_gradient),
         cmocka_unit_test(test_table),       cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_collectives), cmocka_unit_test(test_add_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

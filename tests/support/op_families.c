@@ -138,7 +138,14 @@ static void build_elementwise(op_case *c) {
     tri_cast_attr half = {.dtype = c->dtype}, f32 = {.dtype = TRI_F32};
     tri_leaky_relu_attr leaky = {.slope = 0.01};
     tri_activation_grad_attr grad = {.activation = op_draw(c, 0, 2), .slope = 0.01};
-    switch (op_draw(c, 0, 6)) {
+    tri_value bias = numbers(c, tri_shape_of(shape.dims[shape.rank - 1]));
+    switch (op_draw(c, 0, 8)) {
+    case 5:
+        add(c, &tri_op_add_bias, (tri_value[]){a, bias}, NULL);
+        break;
+    case 6:
+        add(c, &tri_op_add_bias_grad, &a, NULL);
+        break;
     case 0:
         add(c, &tri_op_relu, &a, NULL);
         break;

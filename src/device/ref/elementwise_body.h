@@ -34,6 +34,26 @@ static tri_status TYPED(add)(const ref_node *node, const tri_kernel_args *args) 
     return TRI_OK;
 }
 
+static tri_status TYPED(add_bias)(const ref_node *node, const tri_kernel_args *args) {
+    const REAL *x = args->in[0], *bias = args->in[1];
+    REAL *y = args->out[0];
+    int64_t width = node->s.in[1].dims[0];
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        y[i] = x[i] + bias[i % width];
+    return TRI_OK;
+}
+
+static tri_status TYPED(add_bias_grad)(const ref_node *node, const tri_kernel_args *args) {
+    const REAL *dy = args->in[0];
+    REAL *dbias = args->out[0];
+    int64_t width = node->s.out[0].dims[0], count = ref_count(&node->s.in[0]);
+    double *row = args->workspace;
+    for (int64_t k = 0; k < width; k++) row[k] = 0;
+    for (int64_t i = 0; i < count; i++) row[i % width] += (double)dy[i];
+    for (int64_t k = 0; k < width; k++) dbias[k] = (REAL)row[k];
+    return TRI_OK;
+}
+
 // Of the values and of their gradients alike.
 static tri_status TYPED(dropout)(const ref_node *node, const tri_kernel_args *args) {
     const tri_dropout_attr *a = (const void *)node->attr;

@@ -12,6 +12,7 @@ static bool is_float(tri_dtype dtype) { return dtype == TRI_F32 || dtype == TRI_
 static int64_t row_length(const tri_node *node, const tri_op_signature *s) {
     if (node->op == &tri_op_conv2d) return s->out[0].dims[3];
     if (node->op == &tri_op_conv2d_grad_input) return s->out[0].dims[3];
+    if (node->op == &tri_op_add_bias_grad) return s->out[0].dims[0];
     if (node->op == &tri_op_linear_grad_input) return s->in[1].dims[1];
     if (node->op == &tri_op_linear_grad_weight) return s->out[0].dims[1];
     if (node->op == &tri_op_embedding_grad_weight) return s->out[0].dims[0];

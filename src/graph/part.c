@@ -1,0 +1,35 @@
+// Parts of parameters that the ranks along the axis `tensor` have.
+#include "graph/graph.h"
+
+#include <string.h>
+
+int64_t tri_parameter_run(const tri_parameter_part *part, const tri_shape *shape) {
+    int64_t run = 1;
+    for (int i = part->parts ? part->axis : 0; i < shape->rank; i++) run *= shape->dims[i];
+    return run;
+}
+
+int64_t tri_parameter_full_index(const tri_parameter_part *part, const tri_shape *shape,
+                                 int64_t index) {
+    if (part->parts == 0) return index;
+    int64_t run = tri_parameter_run(part, shape);
+    return (index / run * part->parts + part->index) * run + index % run;
+}
+
+size_t tri_parameter_layer(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot ? (size_t)(dot - name) : strlen(name);
+}
+
+void tri_split_layer(tri_graph *graph, const char *layer, tri_split split) {
+    bool any = false;
+    if (graph->status != TRI_OK) return;
+    for (int i = 0; i < graph->parameter_count; i++) {
+        tri_parameter_info *p = &graph->parameters[i];
+        size_t length = tri_parameter_layer(p->name);
+        if (strlen(layer) != length || strncmp(p->name, layer, length) != 0) continue;
+        p->split = split;
+        any = true;
+    }
+    if (!any) tri_graph_fail(graph, "tri_split_layer: no layer is named '%s'", layer);
+}

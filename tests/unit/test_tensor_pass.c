@@ -1,0 +1,231 @@
+// The tensor pass: what it writes, what it leaves alone, what it refuses.
+#include "nn/models/models.h"
+#include "pass/pass.h"
+#include "plan/program.h"
+#include "support/op_session.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <trireme/nn.h>
+
+#include <cmocka.h>
+
+static const tri_tensor_options as_annotated = {0};
+
+// The graph as text, its values numbered in the order in which they are named.
+static char *text_of(const tri_graph *g) {
+    char *printed = NULL, *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&printed, &size);
+    tri_graph_print(g, out);
+    fclose(out);
+    int *number = calloc((size_t)g->value_count, sizeof *number), count = 0;
+    out = open_memstream(&text, &size);
+    for (char *at = printed; *at;) {
+        if (*at != '%') {
+            fputc(*at++, out);
+            continue;
+        }
+        int *mine = &number[strtoul(at + 1, &at, 10)];
+        if (!*mine) *mine = ++count;
+        fprintf(out, "%%%d", *mine);
+    }
+    fclose(out);
+    free(printed);
+    free(number);
+    return text;
+}
+
+static tri_mesh mesh_of(int parts) {
+    return (tri_mesh){.size = {[TRI_AXIS_PIPELINE] = 1,
+                               [TRI_AXIS_REPLICATE] = 1,
+                               [TRI_AXIS_SHARD] = 1,
+                               [TRI_AXIS_TENSOR] = parts},
+                      .ranks = parts};
+}
+
+static tri_graph *small(int64_t hidden) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6));
+    tri_value y = tri_input(g, "targets", TRI_F32, tri_shape_of(4, 3));
+    x = tri_relu(g, tri_linear(g, "fc1", x, hidden));
+    tri_split_layer(g, "fc1", TRI_SPLIT_COLUMN);
+    x = tri_linear(g, "fc2", x, 3);
+    tri_split_layer(g, "fc2", TRI_SPLIT_ROW);
+    tri_loss(g, tri_mse_loss(g, x, y));
+    assert_int_equal(tri_graph_status(g, NULL), TRI_OK);
+    return g;
+}
+
+// Column, then row: one copy_to before, one all_reduce and the bias behind.
+static void test_print(void **state) {
+    static const char want[] =
+        "forward test:\n"
+        "  %1 F32[4, 6] = copy_to @inputs group=0 parts=2 index=1 dim=0 maximum=false "
+        "partial=false\n"
+        "  %2 F32[4, 4] = linear 'fc1' %1 fc1.weight fc1.bias axes=1 activation=0 slope=0\n"
+        "  %3 F32[4, 4] = relu %2\n"
+        "  %4 F32[4, 3] = linear 'fc2' %3 fc2.weight - axes=1 activation=0 slope=0\n"
+        "  %5 F32[4, 3] = all_reduce %4 group=0 parts=2 index=1 dim=0 maximum=false "
+        "partial=false\n"
+        "  %6 F32[4, 3] = add_bias 'fc2' %5 fc2.bias\n"
+        "  %7 F64[2] = mse_loss %6 @targets\n";
+    tri_graph *g = small(8), *out;
+    tri_mesh mesh = mesh_of(2);
+    assert_int_equal(tri_pass_tensor(NULL, g, &mesh, 1, &as_annotated, &out), TRI_OK);
+    char *text = text_of(out);
+    assert_string_equal(text, want);
+    free(text);
+    static const struct {
+        int axis;
+        tri_shape shape;
+    } parts[] = {{0, {2, {4, 6}}}, {0, {1, {4}}}, {1, {2, {3, 4}}}, {-1, {1, {3}}}};
+    for (int i = 0; i < 4; i++) {
+        const tri_parameter_info *p = &out->parameters[i];
+        assert_true(tri_shape_equal(&p->shape, &parts[i].shape));
+        assert_int_equal(p->part.parts, parts[i].axis < 0 ? 0 : 2);
+        if (parts[i].axis < 0) continue;
+        assert_int_equal(p->part.axis, parts[i].axis);
+        assert_int_equal(p->part.index, 1);
+        assert_true(tri_shape_equal(&p->part.full, &g->parameters[i].shape));
+    }
+    tri_graph_destroy(out);
+    op_graph_close(g);
+}
+
+// One part: the graph as it was, to the letter.
+static void test_one_part(void **state) {
+    tri_mesh mesh = mesh_of(1);
+    for (int m = 0; tri_models[m]; m++)
+        for (int training = 0; training < 2; training++) {
+            const tri_task *task = tri_models[m];
+            tri_arena *arena = tri_arena_create(NULL, "test");
+            tri_model_request request = {
+                .task = task, .fields = task->fields, .options.training = training};
+            while (request.field_count < TRI_TASK_MAX_FIELDS &&
+                   task->fields[request.field_count].name)
+                request.field_count++;
+            tri_graph *g, *out;
+            assert_int_equal(tri_model_build(arena, &request, 4, &g), TRI_OK);
+            assert_int_equal(tri_pass_tensor(arena, g, &mesh, 0, &as_annotated, &out), TRI_OK);
+            assert_int_equal(g->gradient_count, out->gradient_count);
+            if (training) {
+                assert_int_equal(tri_pass_autodiff(g), TRI_OK);
+                assert_int_equal(tri_pass_autodiff(out), TRI_OK);
+            }
+            char *a = text_of(g), *b = text_of(out);
+            assert_string_equal(a, b);
+            free(a);
+            free(b);
+            tri_arena_destroy(arena);
+        }
+}
+
+static void refused(tri_graph *g, int parts, const char *layers, bool sequence, const char *words) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_tree *tree = NULL;
+    tri_graph *out;
+    tri_mesh mesh = mesh_of(parts);
+    if (layers) assert_int_equal(tri_yaml_parse_value(arena, layers, "override", &tree), TRI_OK);
+    tri_tensor_options options = {.layers = tree, .sequence_parallel = sequence};
+    for (int rank = 0; rank < parts; rank++) {
+        tri_status status = tri_pass_tensor(arena, g, &mesh, rank, &options, &out);
+        if (status == TRI_OK) fail_msg("not refused: %s", words);
+        if (!strstr(tri_error_message(), words))
+            fail_msg("\"%s\" does not say \"%s\"", tri_error_message(), words);
+    }
+    tri_arena_destroy(arena);
+    op_graph_close(g);
+}
+
+static tri_graph *attention(int64_t heads, int64_t keys, int64_t tokens) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    static const char *const names[] = {"q", "k", "v"};
+    tri_attention_attr attr = {.scale = 1};
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(2, tokens, 12)), in[3];
+    for (int i = 0; i < 3; i++) {
+        int64_t count = i == 0 ? heads : keys;
+        in[i] = tri_linear(g, names[i], x, count * 12);
+        tri_split_layer(g, names[i], TRI_SPLIT_COLUMN);
+        in[i] = tri_reshape(g, in[i], tri_shape_of(2, tokens, count, 12));
+    }
+    x = tri_node_add(g, &tri_op_attention, in, 3, &attr, "attention");
+    x = tri_linear(g, "o", tri_reshape(g, x, tri_shape_of(2, tokens, heads * 12)), 3);
+    tri_split_layer(g, "o", TRI_SPLIT_ROW);
+    tri_loss(g, tri_mse_loss(g, x, tri_input(g, "targets", TRI_F32, tri_value_shape(g, x))));
+    assert_int_equal(tri_graph_status(g, NULL), TRI_OK);
+    return g;
+}
+
+static tri_graph *convolution(void) {
+    tri_graph *g = op_graph_open(TRI_F32);
+    tri_value x = tri_input(g, "images", TRI_F32, tri_shape_of(2, 2, 4, 4));
+    x = tri_conv2d(g, "conv", x, (tri_conv2d_options){.channels = 4, .kernel = 1});
+    tri_loss(g, tri_mse_loss(g, x, tri_input(g, "targets", TRI_F32, tri_value_shape(g, x))));
+    return g;
+}
+
+static void test_refusals(void **state) {
+    refused(small(8), 3, NULL, false,
+            "parameter fc1.weight [8, 6] does not divide into 3 equal parts along its axis 0");
+    refused(small(9), 3, "{fc1: none, fc2: column, fc3: row}", false,
+            "override: strategy.tensor: 'fc3' matches no layer");
+    refused(small(8), 2, "{fc1: both}", false, "'fc1' is none, column or row");
+    refused(small(8), 2, "{fc1: [row]}", false, "'fc1' is none, column or row");
+    refused(small(8), 2, "{fc2: column}", false,
+            "parameter fc2.weight [3, 8] does not divide into 2 equal parts along its axis 0");
+    refused(small(8), 2, "{'fc?': none}", false, "no layer of the model is divided");
+    refused(convolution(), 2, NULL, false, "no layer of the model is divided");
+    refused(convolution(), 2, "{conv: column}", false,
+            "conv.weight is a parameter of conv2d, which has no column split");
+    refused(attention(3, 3, 4), 2, NULL, false,
+            "2 ranks cannot share attention of 3 heads with 3 of keys and values");
+    refused(attention(6, 3, 4), 2, NULL, false,
+            "2 ranks cannot share attention of 6 heads with 3 of keys and values");
+    refused(attention(2, 2, 5), 2, NULL, true,
+            "strategy.sequence_parallel: sequences of 5 tokens do not divide over "
+            "strategy.mesh.tensor: 2");
+    tri_graph *g = small(8);
+    tri_split_layer(g, "fc", TRI_SPLIT_ROW);
+    const char *message = "";
+    assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+    assert_string_equal(message, "tri_split_layer: no layer is named 'fc'");
+    op_graph_close(g);
+}
+
+// Every element of the whole is in one part, at the place that the part says.
+static void test_parts(void **state) {
+    tri_shape full = tri_shape_of(4, 6, 2);
+    for (int axis = 0; axis < 3; axis++)
+        for (int parts = 1; parts <= (int)full.dims[axis]; parts++) {
+            if (full.dims[axis] % parts) continue;
+            int seen[48] = {0};
+            for (int index = 0; index < parts; index++) {
+                tri_shape shape = full;
+                shape.dims[axis] /= parts;
+                tri_parameter_part part = {axis, parts, index, full};
+                int64_t run = tri_parameter_run(&part, &shape), from = 0;
+                for (int64_t i = 0; i < tri_shape_count(&shape); i++) {
+                    int64_t at = tri_parameter_full_index(&part, &shape, i);
+                    seen[at]++;
+                    int64_t inner = axis == 0 ? 12 : axis == 1 ? 2 : 1;
+                    assert_int_equal(at / inner % full.dims[axis] / shape.dims[axis], index);
+                    if (i % run == 0) from = at;
+                    assert_int_equal(at, from + i % run);
+                }
+            }
+            for (int i = 0; i < 48; i++) assert_int_equal(seen[i], 1);
+        }
+    tri_parameter_part whole = {0};
+    assert_int_equal(tri_parameter_full_index(&whole, &full, 47), 47);
+    assert_int_equal(tri_parameter_run(&whole, &full), 48);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_print), cmocka_unit_test(test_one_part),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_parts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
