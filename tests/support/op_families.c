@@ -132,6 +132,22 @@ static void build_linear_grad(op_case *c) {
     add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &a);
 }
 
+// As many rows as in a transformer.
+static void build_linear_rows(op_case *c) {
+    static const int64_t some[] = {1, 15, 33, 64, 100, 128, 160, 530};
+    int64_t in = some[op_draw(c, 0, 7)], out = some[op_draw(c, 0, 7)];
+    tri_shape x = tri_shape_of(op_draw(c, 2, 3), op_draw(c, 96, 130), in), y = x;
+    tri_linear_attr a = {.axes = 1};
+    tri_linear_grad_attr grad = {.axes = 1, .shape = tri_shape_of(out, in)};
+    y.dims[2] = out;
+    tri_value xv = numbers(c, x), wv = numbers(c, tri_shape_of(out, in)), dy = numbers(c, y);
+    tri_value bias = op_chance(c, 40) ? numbers(c, tri_shape_of(out)) : (tri_value){0};
+    add(c, &tri_op_linear, (tri_value[]){xv, wv, bias}, &a);
+    add(c, &tri_op_linear_grad_weight, (tri_value[]){xv, dy}, &grad);
+    grad.shape = x;
+    add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &grad);
+}
+
 static void build_elementwise(op_case *c) {
     tri_shape shape = any_shape(c);
     tri_value a = numbers(c, shape), b = numbers(c, shape), w = wide(c, shape);
@@ -410,6 +426,7 @@ const op_family op_families[] = {
     {.name = "conv2d_grad", .build = build_conv2d_grad, .tolerance = 1e-4},
     {.name = "linear", .build = build_linear, .tolerance = 1e-5},
     {.name = "linear_grad", .build = build_linear_grad, .tolerance = 1e-5},
+    {.name = "linear on many rows", .build = build_linear_rows, .tolerance = 1e-5},
     {.name = "elementwise", .build = build_elementwise, .tolerance = 1e-6},
     {.name = "max_pool2d", .build = build_max_pool2d, .tolerance = 1e-6},
     {.name = "batch_norm", .build = build_batch_norm, .tolerance = 2e-5},

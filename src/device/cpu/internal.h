@@ -129,6 +129,9 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(conv2d_grad_weight_blocked)                                                                  \
     X(conv2d_grad_weight_thin)                                                                     \
     X(conv2d_grad_weight_plain)                                                                    \
+    X(linear_rows)                                                                                 \
+    X(linear_rows_grad_input)                                                                      \
+    X(linear_rows_grad_weight)                                                                     \
     X(linear_forward)                                                                              \
     X(linear_grad_input)                                                                           \
     X(linear_grad_weight)                                                                          \

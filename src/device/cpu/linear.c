@@ -3,24 +3,18 @@
 // The home order of W is a rule on its shape: blocks of 16 inputs × 64 outputs (AB16b64a) when out
 // is a multiple of 64 and in one of 16, else plain. All three products then read and write W as it
 // lies, for any number of rows. x and y are plain.
-#include "device/cpu/internal.h"
+#include "device/cpu/linear.h"
 
 #include <stdlib.h>
 
-typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT } linear_task;
-
-typedef struct linear_shape {
-    int64_t rows, in, out;
-} linear_shape;
-
-static linear_task task_of(const tri_node *node) {
+linear_task linear_task_of(const tri_node *node) {
     if (node->op == &tri_op_linear) return LINEAR_FORWARD;
     return node->op == &tri_op_linear_grad_input ? LINEAR_GRAD_INPUT : LINEAR_GRAD_WEIGHT;
 }
 
-static linear_shape shape_of(const tri_graph *graph, const tri_node *node) {
+linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node) {
     const tri_shape *weight, *y;
-    switch (task_of(node)) {
+    switch (linear_task_of(node)) {
     case LINEAR_FORWARD:
         weight = cpu_in_shape(graph, node, 1);
         y = cpu_out_shape(graph, node, 0);
@@ -40,12 +34,12 @@ static linear_shape shape_of(const tri_graph *graph, const tri_node *node) {
     return s;
 }
 
-static cpu_format weight_format(const tri_device *device, const linear_shape *s) {
+cpu_format linear_home(const tri_device *device, const linear_shape *s) {
     bool blocked = cpu_of(device)->avx512 && s->out % 64 == 0 && s->in % 16 == 0;
     return blocked ? CPU_OI16I64O : CPU_PLAIN;
 }
 
-static bool has_bias(const tri_node *node) {
+bool linear_has_bias(const tri_node *node) {
     if (node->op == &tri_op_linear) return tri_value_is(node->inputs[2]);
     if (node->op == &tri_op_linear_grad_input) return false;
     return ((const tri_linear_grad_attr *)node->attr)->has_bias;
@@ -83,11 +77,11 @@ static tri_status describe(const cpu_device *device, linear_task task, const lin
 static bool linear_supports(const tri_device *device, const tri_graph *graph,
                             const tri_node *node) {
     if (tri_value_get(graph, node->inputs[0])->dtype != TRI_F32) return false;
-    linear_shape s = shape_of(graph, node);
+    linear_shape s = linear_shape_of(graph, node);
     if (s.rows == 0) return false;
     dnnl_primitive_desc_t pd;
-    if (describe(cpu_of(device), task_of(node), &s, weight_format(device, &s), has_bias(node),
-                 TRI_ACTIVATION_NONE, 0, &pd) != TRI_OK)
+    if (describe(cpu_of(device), linear_task_of(node), &s, linear_home(device, &s),
+                 linear_has_bias(node), TRI_ACTIVATION_NONE, 0, &pd) != TRI_OK)
         return false;
     bool fast = cpu_primitive_is_fast(pd);
     dnnl_primitive_desc_destroy(pd);
@@ -96,11 +90,11 @@ static bool linear_supports(const tri_device *device, const tri_graph *graph,
 
 static void linear_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
                            tri_layout *in, tri_layout *out) {
-    linear_shape s = shape_of(graph, node);
-    tri_layout weight = cpu_format_layout(weight_format(device, &s));
+    linear_shape s = linear_shape_of(graph, node);
+    tri_layout weight = cpu_format_layout(linear_home(device, &s));
     for (int i = 0; i < node->input_count; i++) in[i] = TRI_LAYOUT_PLAIN;
     for (int i = 0; i < node->output_count; i++) out[i] = TRI_LAYOUT_PLAIN;
-    if (task_of(node) == LINEAR_GRAD_WEIGHT)
+    if (linear_task_of(node) == LINEAR_GRAD_WEIGHT)
         out[0] = weight;
     else
         in[1] = weight;
@@ -122,11 +116,11 @@ static tri_status linear_prepare(tri_device *device, const tri_graph *graph, con
                                 DNNL_ARG_DIFF_BIAS},
     };
     cpu_use_threads(cpu_of(device));
-    linear_shape s = shape_of(graph, node);
+    linear_shape s = linear_shape_of(graph, node);
     linear_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a linear layer");
-    *state =
-        (linear_state){.device = cpu_of(device), .task = task_of(node), .bias = has_bias(node)};
+    *state = (linear_state){
+        .device = cpu_of(device), .task = linear_task_of(node), .bias = linear_has_bias(node)};
     kernel->state = state;
     tri_activation activation = TRI_ACTIVATION_NONE;
     double slope = 0;
@@ -136,7 +130,7 @@ static tri_status linear_prepare(tri_device *device, const tri_graph *graph, con
         slope = attr->slope;
     }
     dnnl_primitive_desc_t pd;
-    TRI_TRY(describe(state->device, state->task, &s, weight_format(device, &s), state->bias,
+    TRI_TRY(describe(state->device, state->task, &s, linear_home(device, &s), state->bias,
                      activation, slope, &pd));
     TRI_TRY(cpu_primitive_make(state->device, pd, args[state->task], 3 + state->bias,
                                &state->primitive));

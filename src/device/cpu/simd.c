@@ -138,40 +138,13 @@ CPU_AVX512 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, u
     }
 }
 
-CPU_INLINE void transpose16(__m512 r[16]) {
-    __m512 t[16];
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4) {
-        r[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
-        r[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xEE);
-        r[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-        r[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
-    }
-    // r[4q + k] holds column 4j + k of rows 4q to 4q + 3 in its 128-bit lane j.
-    for (int k = 0; k < 4; k++) {
-        t[k] = _mm512_shuffle_f32x4(r[k], r[4 + k], 0x88);
-        t[4 + k] = _mm512_shuffle_f32x4(r[8 + k], r[12 + k], 0x88);
-        t[8 + k] = _mm512_shuffle_f32x4(r[k], r[4 + k], 0xDD);
-        t[12 + k] = _mm512_shuffle_f32x4(r[8 + k], r[12 + k], 0xDD);
-    }
-    for (int k = 0; k < 4; k++) {
-        r[k] = _mm512_shuffle_f32x4(t[k], t[4 + k], 0x88);
-        r[8 + k] = _mm512_shuffle_f32x4(t[k], t[4 + k], 0xDD);
-        r[4 + k] = _mm512_shuffle_f32x4(t[8 + k], t[12 + k], 0x88);
-        r[12 + k] = _mm512_shuffle_f32x4(t[8 + k], t[12 + k], 0xDD);
-    }
-}
-
 CPU_AVX512 void cpu_block_to_rows(const float *block, float *rows, int64_t places, int64_t stride) {
     __m512 r[16];
     for (int64_t p = 0; p < places; p += 16) {
         int64_t left = places - p < 16 ? places - p : 16;
         for (int i = 0; i < 16; i++)
             r[i] = i < left ? _mm512_loadu_ps(block + (p + i) * 16) : _mm512_setzero_ps();
-        transpose16(r);
+        cpu_transpose16(r);
         __mmask16 inside = (__mmask16)((1u << left) - 1);
         for (int i = 0; i < 16; i++) _mm512_mask_storeu_ps(rows + i * stride + p, inside, r[i]);
     }
@@ -183,7 +156,7 @@ CPU_AVX512 void cpu_rows_to_block(const float *rows, float *block, int64_t place
         int64_t left = places - p < 16 ? places - p : 16;
         __mmask16 inside = (__mmask16)((1u << left) - 1);
         for (int i = 0; i < 16; i++) r[i] = _mm512_maskz_loadu_ps(inside, rows + i * stride + p);
-        transpose16(r);
+        cpu_transpose16(r);
         for (int i = 0; i < left; i++) _mm512_storeu_ps(block + (p + i) * 16, r[i]);
     }
 }
@@ -194,7 +167,7 @@ CPU_AVX512 void cpu_sum_lanes(const float *block, float *out, int64_t places) {
         int64_t left = places - p < 16 ? places - p : 16;
         for (int i = 0; i < 16; i++)
             r[i] = i < left ? _mm512_loadu_ps(block + (p + i) * 16) : _mm512_setzero_ps();
-        transpose16(r);
+        cpu_transpose16(r);
         for (int width = 8; width; width /= 2)
             for (int i = 0; i < width; i++) r[i] = _mm512_add_ps(r[i], r[i + width]);
         _mm512_mask_storeu_ps(out + p, (__mmask16)((1u << left) - 1), r[0]);

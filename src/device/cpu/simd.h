@@ -27,6 +27,34 @@ void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64
 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first, int64_t count,
                        const float *x, float *y);
 
+// r[i][k] = r[k][i].
+CPU_INLINE void cpu_transpose16(__m512 r[16]) {
+    __m512 t[16];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+        r[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xEE);
+        r[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        r[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
+    }
+    // r[4q + k] holds column 4j + k of rows 4q to 4q + 3 in its 128-bit lane j.
+    for (int k = 0; k < 4; k++) {
+        t[k] = _mm512_shuffle_f32x4(r[k], r[4 + k], 0x88);
+        t[4 + k] = _mm512_shuffle_f32x4(r[8 + k], r[12 + k], 0x88);
+        t[8 + k] = _mm512_shuffle_f32x4(r[k], r[4 + k], 0xDD);
+        t[12 + k] = _mm512_shuffle_f32x4(r[8 + k], r[12 + k], 0xDD);
+    }
+    for (int k = 0; k < 4; k++) {
+        r[k] = _mm512_shuffle_f32x4(t[k], t[4 + k], 0x88);
+        r[8 + k] = _mm512_shuffle_f32x4(t[k], t[4 + k], 0xDD);
+        r[4 + k] = _mm512_shuffle_f32x4(t[8 + k], t[12 + k], 0x88);
+        r[12 + k] = _mm512_shuffle_f32x4(t[8 + k], t[12 + k], 0xDD);
+    }
+}
+
 // [places][16] to 16 rows of `places` that are `stride` apart, and back.
 void cpu_block_to_rows(const float *block, float *rows, int64_t places, int64_t stride);
 void cpu_rows_to_block(const float *rows, float *block, int64_t places, int64_t stride);

@@ -1,0 +1,20 @@
+// What the kernels of linear layers share: y = x·Wᵀ + b with x [rows, in], W [out, in], y [rows,
+// out].
+#ifndef TRIREME_DEVICE_CPU_LINEAR_H
+#define TRIREME_DEVICE_CPU_LINEAR_H
+
+#include "device/cpu/internal.h"
+
+typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT } linear_task;
+
+typedef struct linear_shape {
+    int64_t rows, in, out;
+} linear_shape;
+
+linear_task linear_task_of(const tri_node *node);
+linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node);
+bool linear_has_bias(const tri_node *node);
+// W's home order, a rule on its shape.
+cpu_format linear_home(const tri_device *device, const linear_shape *shape);
+
+#endif
