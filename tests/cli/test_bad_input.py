@@ -183,6 +183,24 @@ def check_recipes(folder):
         refused(folder, train("mlp-jax", place, *SMALL, *words), *parts)
 
 
+def check_text(folder):
+    """Sizes of a decoder that cannot be, and tokens that its vocabulary lacks."""
+    place = os.path.join(folder, "run")
+    text = ["data.name=synthetic", "data.vocabulary=256", "data.sequence=20", "data.samples=8"]
+    for words, parts in (
+            (["data.vocabulary=300"], ("tokens up to 299", "256")),
+            (["model.vocab_size=255"], ("tokens up to 255", "255")),
+            (["data.vocabulary=0", "data.shape=[3]"], ("embed_tokens", "no such field")),
+            (["model.num_key_value_heads=3"], ("num_key_value_heads", "4 and 3")),
+            (["model.hidden_size=36"], ("head_dim", "9")),
+            (["model.num_hidden_layers=0"], ("num_hidden_layers", "0")),
+            (["model.intermediate_size=1.5"], ("intermediate_size", "1.5")),
+            (["model.rms_norm_eps=0"], ("rms_norm_eps",)),
+            (["model.max_position_embeddings=19"], ("max_position_embeddings", "20")),
+            (["model.rope_scaling=2"], ("rope_scaling",))):
+        refused(folder, train("llama-tiny", place, *text, *words), *parts)
+
+
 def check_numbers(folder):
     """Batches and ranks that cannot be."""
     place = os.path.join(folder, "run")
@@ -316,8 +334,8 @@ def main():
     seed = int(os.environ.get("TRIREME_TEST_SEED", random.randrange(1 << 30)))
     print(f"TRIREME_TEST_SEED={seed}")
     random.seed(seed)
-    for check in (check_command_line, check_recipes, check_numbers, check_idx, check_checkpoints,
-                  check_paths, check_under_the_launcher):
+    for check in (check_command_line, check_recipes, check_text, check_numbers, check_idx,
+                  check_checkpoints, check_paths, check_under_the_launcher):
         with tempfile.TemporaryDirectory(prefix="trireme-bad-") as folder:
             timed(check, folder)
 
