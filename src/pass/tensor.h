@@ -42,6 +42,8 @@ typedef struct tensor_pass {
     tensor_spread *spreads;               // by old value
     tri_split *splits;                    // by parameter: its layer's
     bool *partial, *entire;               // by parameter: what its readers make of its gradient
+    tri_value scores, max; // the old value whose largest number of each row was asked for last, and
+                           // that as a new value
     tensor_conversion *conversions;
     int conversion_count, conversion_capacity;
 } tensor_pass;

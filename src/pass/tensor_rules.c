@@ -183,11 +183,66 @@ static void rewrite_attention(tensor_pass *pass, const tri_node *node, const rul
     tensor_emit(pass, node, in, node->attr, q);
 }
 
+// The largest score of each row, over all parts of the classes.
+static tri_value max_of(tensor_pass *pass, tri_value scores) {
+    if (pass->scores.id == scores.id) return pass->max;
+    tri_collective_attr attr = pass->tensor;
+    attr.maximum = true;
+    tri_value max = tri_node_add(pass->to, &tri_op_row_max, &pass->values[scores.id], 1, NULL, "");
+    pass->scores = scores;
+    pass->max = tri_node_add(pass->to, &tri_op_all_reduce, &max, 1, &attr, "");
+    return pass->max;
+}
+
+// Scores in parts of the classes, which the loss and the accuracy do not put together.
+static bool in_classes(const tensor_pass *pass, tri_value scores, tri_classes_attr *classes) {
+    tensor_spread is = tensor_spread_of(pass, scores);
+    tri_shape whole = whole_shape(pass, scores);
+    classes->classes = whole.dims[whole.rank - 1];
+    classes->first = classes->classes / pass->tensor.parts * pass->tensor.index;
+    return is.kind == TENSOR_PART && is.dim == whole.rank - 1;
+}
+
+static void rewrite_cross_entropy(tensor_pass *pass, const tri_node *node, const rule *row) {
+    tri_graph *g = pass->to;
+    tri_classes_attr classes;
+    if (!in_classes(pass, node->inputs[0], &classes)) {
+        rewrite_whole(pass, node);
+        return;
+    }
+    tri_value in[4] = {pass->values[node->inputs[0].id],
+                       tensor_ask(pass, node->inputs[1], TENSOR_IS_WHOLE),
+                       max_of(pass, node->inputs[0])};
+    tri_value sums = tri_node_add(g, &tri_op_part_softmax, in, 3, &classes, node->name);
+    in[3] = tri_node_add(g, &tri_op_all_reduce, &sums, 1, &pass->tensor, node->name);
+    tri_value loss = tri_node_add(g, &tri_op_part_cross_entropy, in, 4, &classes, node->name);
+    tensor_set(pass, node->outputs[0], loss, TENSOR_IS_WHOLE);
+}
+
+static void rewrite_accuracy(tensor_pass *pass, const tri_node *node, const rule *row) {
+    tri_graph *g = pass->to;
+    tri_classes_attr classes;
+    if (!in_classes(pass, node->inputs[0], &classes)) {
+        rewrite_whole(pass, node);
+        return;
+    }
+    tri_collective_attr attr = pass->tensor;
+    attr.maximum = true;
+    tri_value in[2] = {pass->values[node->inputs[0].id], max_of(pass, node->inputs[0])};
+    in[0] = tri_node_add(g, &tri_op_part_argmax, in, 2, &classes, node->name);
+    in[0] = tri_node_add(g, &tri_op_all_reduce, in, 1, &attr, node->name);
+    in[1] = tensor_ask(pass, node->inputs[1], TENSOR_IS_WHOLE);
+    tri_value made = tri_node_add(g, &tri_op_part_accuracy, in, 2, &classes, node->name);
+    tensor_set(pass, node->outputs[0], made, TENSOR_IS_WHOLE);
+}
+
 static const rule rules[] = {
     {.op = &tri_op_linear, .rewrite = rewrite_linear, .streams = 1, .axes = ROWS},
     {.op = &tri_op_embedding, .rewrite = rewrite_embedding},
     {.op = &tri_op_reshape, .rewrite = rewrite_reshape},
     {.op = &tri_op_attention, .rewrite = rewrite_attention, .streams = 3, .axes = FIRST},
+    {.op = &tri_op_cross_entropy, .rewrite = rewrite_cross_entropy},
+    {.op = &tri_op_accuracy, .rewrite = rewrite_accuracy},
     {.op = &tri_op_relu, .streams = 1, .axes = ANY},
     {.op = &tri_op_leaky_relu, .streams = 1, .axes = ANY},
     {.op = &tri_op_gelu, .streams = 1, .axes = ANY},

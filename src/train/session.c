@@ -177,9 +177,13 @@ static tri_status check_classes(const tri_session *s) {
         const tri_op *op;
         int input, axis; // of the tensor whose size is the number of classes; -1: the last axis
         const char *data, *model;
-    } readers[] = {{&tri_op_cross_entropy, 0, -1, "labels", "classes"},
-                   {&tri_op_nll_loss, 0, -1, "labels", "classes"},
-                   {&tri_op_embedding, 1, 0, "tokens", "in its vocabulary"}};
+        size_t whole; // or where the attributes say it, if that is no 0: the tensor may be a part
+    } readers[] = {{&tri_op_cross_entropy, 0, -1, "labels", "classes", SIZE_MAX},
+                   {&tri_op_nll_loss, 0, -1, "labels", "classes", SIZE_MAX},
+                   {&tri_op_part_cross_entropy, 0, -1, "labels", "classes",
+                    offsetof(tri_classes_attr, classes)},
+                   {&tri_op_embedding, 1, 0, "tokens", "in its vocabulary",
+                    offsetof(tri_embedding_attr, total)}};
     const tri_graph *g = s->plan->graph;
     const tri_dataset *const sets[] = {s->train_data, s->test_data};
     for (int i = 0; i < g->node_count; i++)
@@ -188,6 +192,10 @@ static tri_status check_classes(const tri_session *s) {
             if (node->op != readers[r].op) continue;
             tri_shape shape = tri_value_shape(g, node->inputs[readers[r].input]);
             int64_t known = shape.dims[readers[r].axis < 0 ? shape.rank - 1 : readers[r].axis];
+            int64_t whole = 0;
+            if (readers[r].whole != SIZE_MAX)
+                memcpy(&whole, (const char *)node->attr + readers[r].whole, sizeof whole);
+            if (whole) known = whole;
             for (int k = 0; k < 2; k++) {
                 int64_t classes = sets[k] ? tri_dataset_classes(sets[k]) : 0;
                 if (classes > known)

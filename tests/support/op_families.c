@@ -257,6 +257,27 @@ static void build_class_loss(op_case *c) {
     add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
 }
 
+// Scores of a part of the classes, with max and sums as if others had been larger.
+static void build_part_loss(op_case *c) {
+    int64_t k = op_draw(c, 1, 40);
+    tri_classes_attr part = {.first = op_draw(c, 0, 5)};
+    part.classes = part.first + k + op_draw(c, 0, 5);
+    tri_shape rows = tri_shape_of(op_draw(c, 1, 70)), scores, two;
+    if (op_chance(c, 30)) rows.dims[rows.rank++] = op_draw(c, 1, 5);
+    scores = two = rows;
+    scores.dims[scores.rank++] = k;
+    two.dims[two.rank++] = 2;
+    tri_value x = op_numbers(c, scores, -5, 5), labels = op_labels(c, rows, part.classes);
+    tri_value in[] = {x, labels, op_wide(c, rows, 5, 7), op_wide(c, two, 1, 3),
+                      tri_scalar(c->graph, TRI_SCALAR_SEED)};
+    add(c, &tri_op_part_softmax, in, &part);
+    add(c, &tri_op_part_cross_entropy, in, &part);
+    add(c, &tri_op_part_cross_entropy_grad, in, &part);
+    tri_value max = tri_node_add(c->graph, &tri_op_row_max, &x, 1, NULL, "");
+    max = tri_node_add(c->graph, &tri_op_part_argmax, (tri_value[]){x, max}, 2, &part, "");
+    add(c, &tri_op_part_accuracy, (tri_value[]){max, labels}, &part);
+}
+
 static void build_embedding(op_case *c) {
     int64_t tokens = op_draw(c, 1, 300), width = channels(c);
     tri_shape ids = tri_shape_of(op_draw(c, 1, 4), op_draw(c, 1, 90)), y = ids;
@@ -433,6 +454,7 @@ const op_family op_families[] = {
     {.name = "dropout", .build = build_dropout, .tolerance = 1e-6},
     {.name = "log_softmax", .build = build_log_softmax, .tolerance = 1e-5},
     {.name = "class losses", .build = build_class_loss, .tolerance = 1e-5},
+    {.name = "part losses", .build = build_part_loss, .tolerance = 1e-5},
     {.name = "embedding", .build = build_embedding, .tolerance = 1e-5},
     {.name = "norm", .build = build_norm, .tolerance = 1e-5},
     {.name = "rotary", .build = build_rotary, .tolerance = 1e-5},

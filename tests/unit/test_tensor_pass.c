@@ -140,6 +140,36 @@ static void refused(tri_graph *g, int parts, const char *layers, bool sequence, 
     op_graph_close(g);
 }
 
+static int count_op(const tri_graph *g, const tri_op *op) {
+    int count = 0;
+    for (int i = 0; i < g->node_count; i++) count += g->nodes[i].op == op;
+    return count;
+}
+
+// Scores in parts are not put together: three numbers a row are exchanged, and no gradient is.
+static void test_classes(void **state) {
+    tri_graph_options evaluation = {0};
+    for (int training = 0; training < 2; training++) {
+        evaluation.training = training;
+        tri_graph *g = tri_graph_create(NULL, &evaluation), *out;
+        tri_block(g, "test");
+        tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6));
+        x = tri_linear(g, "head", x, 10);
+        tri_split_layer(g, "head", TRI_SPLIT_COLUMN);
+        tri_loss(g, tri_cross_entropy(g, x, tri_input(g, "labels", TRI_I64, tri_shape_of(4))));
+        tri_mesh mesh = mesh_of(2);
+        assert_int_equal(tri_pass_tensor(NULL, g, &mesh, 1, &as_annotated, &out), TRI_OK);
+        if (training) assert_int_equal(tri_pass_autodiff(out), TRI_OK);
+        assert_int_equal(count_op(out, &tri_op_part_cross_entropy), 1);
+        assert_int_equal(count_op(out, &tri_op_part_accuracy), !training);
+        assert_int_equal(count_op(out, &tri_op_row_max), 1);
+        assert_int_equal(count_op(out, &tri_op_all_reduce), training ? 2 : 3);
+        assert_int_equal(count_op(out, &tri_op_all_gather), 0);
+        tri_graph_destroy(g);
+        tri_graph_destroy(out);
+    }
+}
+
 static tri_graph *attention(int64_t heads, int64_t keys, int64_t tokens) {
     tri_graph *g = op_graph_open(TRI_F32);
     static const char *const names[] = {"q", "k", "v"};
@@ -224,8 +254,9 @@ static void test_parts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_print), cmocka_unit_test(test_one_part),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_print), cmocka_unit_test(test_classes),
+                                       cmocka_unit_test(test_one_part),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
