@@ -44,6 +44,10 @@ enum {
     TRI_SHM_CHECK_MS = 100,                 // between two looks at whether the others live
     TRI_LAUNCH_DRAIN_MS = 1000,             // for output after all workers have ended
     TRI_MAX_ERROR_FILE_BYTES = 1 << 20,     // that a worker wrote
+    TRI_LEDGER_EVENTS = 256,                // latest actions that each rank shows to others
+    TRI_MAX_LEDGER_KINDS = 48,              // of action
+    TRI_MAX_LANES = 32,                     // of one rank
+    TRI_MAX_TRACE_EVENTS = 1 << 17,         // of one rank; the latest are kept
     TRI_HEARTBEAT_MS = 500,
     TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,

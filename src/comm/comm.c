@@ -29,6 +29,25 @@ tri_status tri_comm_barrier(tri_comm *comm, const char *label) {
     return tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BARRIER, .label = label});
 }
 
+void tri_comm_name(tri_comm *comm, const char *name) {
+    tri_ledger_name_lane(comm->ledger, comm->lane, name);
+}
+
+tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence) {
+    int64_t sent = tri_comm_send_count(op, comm->size), got = tri_comm_recv_count(op, comm->size);
+    bool moves = op->kind != TRI_COMM_BARRIER;
+    return tri_ledger_begin(
+        comm->ledger,
+        &(tri_ledger_action){
+            .kind = tri_comm_kind_name(op->kind),
+            .label = op->label,
+            .lane = comm->lane,
+            .subject = -1,
+            .round = -1,
+            .bytes = moves ? (sent > got ? sent : got) * (int64_t)tri_dtype_bytes(op->dtype) : 0,
+            .sequence = sequence});
+}
+
 void tri_comm_close(tri_comm *comm) {
     if (comm) comm->backend->close(comm);
 }

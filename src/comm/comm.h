@@ -18,6 +18,7 @@
 #ifndef TRIREME_COMM_COMM_H
 #define TRIREME_COMM_COMM_H
 
+#include "base/ledger.h"
 #include "base/status.h"
 
 #include <trireme/tensor.h>
@@ -93,12 +94,18 @@ typedef struct tri_comm_backend {
     tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
     // Makes every rank's pending and later calls fail with TRI_PEER_LOST and `why`. Any thread.
     void (*abort)(tri_comm *comm, const char *why);
+    // What another rank did last; NULL: it cannot be seen from here.
+    const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);
 } tri_comm_backend;
 
 // The head of every communicator; a backend's own struct begins with it.
 struct tri_comm {
     const tri_comm_backend *backend;
     int rank, size;
+    // Of this rank, one for the whole family: every operation is an action of the communicator's
+    // lane there, and a wait that has to wait is one of lane 0 (on the thread that computes).
+    tri_ledger *ledger;
+    int lane;
 };
 
 // One rank alone: every operation is a copy or nothing.
@@ -109,6 +116,8 @@ tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op);
 tri_status tri_comm_barrier(tri_comm *comm, const char *label);
 // "all_reduce", …: as `bench comm --op` and the ledger call them.
 const char *tri_comm_kind_name(tri_comm_kind kind);
+// How the communicator's lane is called in a trace: "shard", ….
+void tri_comm_name(tri_comm *comm, const char *name);
 void tri_comm_close(tri_comm *comm); // NULL allowed
 
 #endif

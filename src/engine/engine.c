@@ -64,7 +64,12 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
     const tri_program *p = round->program;
     const tri_graph *g = p->graph;
     tri_engine_batch batch;
-    TRI_TRY(e->input->next(e->input->context, &batch));
+    static const char kind[] = "INPUT";
+    tri_ledger_mark mark = tri_ledger_begin(
+        e->replicas->ledger, &(tri_ledger_action){.kind = kind, .subject = -1, .round = -1});
+    tri_status status = e->input->next(e->input->context, &batch);
+    tri_ledger_end(e->replicas->ledger, mark);
+    TRI_TRY(status);
     TRI_ASSERT(batch.size == round->size);
     int field = 0;
     for (int i = 0; i < g->input_count; i++) {
@@ -179,6 +184,19 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
     [TRI_ACTION_NORM] = do_norm,       [TRI_ACTION_STEP] = do_step,
 };
 
+static tri_status do_action(tri_engine *e, const tri_action *a) {
+    const char *label = a->block < 0 ? NULL : e->plan->graph->blocks[a->block];
+    tri_ledger_mark mark =
+        tri_ledger_begin(e->replicas->ledger, &(tri_ledger_action){.kind = tri_action_name(a->kind),
+                                                                   .label = label,
+                                                                   .lane = TRI_LANE_OF_COMPUTE,
+                                                                   .subject = a->block,
+                                                                   .round = a->round});
+    tri_status status = actions[a->kind](e, a);
+    tri_ledger_end(e->replicas->ledger, mark);
+    return status;
+}
+
 // Compute actions run here, one after the other; those of a communicator are started here and make
 // progress by themselves until somebody depends on them.
 static tri_status run_schedule(tri_engine *e) {
@@ -192,7 +210,7 @@ static tri_status run_schedule(tri_engine *e) {
             TRI_TRY(e->replicas->backend->wait(e->replicas, e->tickets[other]));
             e->tickets[other].value = 0;
         }
-        TRI_TRY(actions[a->kind](e, a));
+        TRI_TRY(do_action(e, a));
     }
     return TRI_OK;
 }
@@ -203,6 +221,7 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
     engine->output = out;
     *out = (tri_step_output){.gradient_norm = 0};
     TRI_ASSERT(engine->step->samples > 0);
+    tri_ledger_step(engine->replicas->ledger, input->step);
     if (input->shape != TRI_STEP_EVALUATE) {
         float seed = (float)(1.0 / (double)engine->step->samples);
         engine->device->backend->copy_in(engine->device, engine->scalars[TRI_SCALAR_SEED], &seed,

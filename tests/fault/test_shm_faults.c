@@ -244,8 +244,9 @@ static void body_late(tri_comm *comm, ranks_table *table, void *argument) {
     double took = ranks_seconds() - begin;
     CHECK(took > 0.5 && took < 3);
     check_says("rank 1 (host ");
-    check_says("after barrier 'epoch 1'");
-    check_says("barrier 'epoch 2'");
+    check_says("after barrier 'epoch 1' (sequence 2)");
+    check_says(" waits in barrier 'epoch 2' (sequence 3), rank ");
+    check_says(" is in barrier 'epoch 2' (sequence 3)");
     check_stays(comm, TRI_TIMEOUT);
     if (comm->rank == 0) atomic_store(&table->notes[0], 1);
 }

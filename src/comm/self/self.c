@@ -34,12 +34,13 @@ static tri_status self_break(self_comm *self, tri_status status) {
     return status;
 }
 
-static void self_close(tri_comm *comm) { free(comm); }
+static void self_close(tri_comm *comm) {
+    tri_ledger_close(comm->ledger);
+    free(comm);
+}
 
-static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out) {
-    *out = NULL;
-    TRI_TRY(self_check(self_of(comm)));
-    return colour < 0 ? TRI_OK : tri_comm_self_open(out);
+static const tri_ledger_ring *self_ledger_of(tri_comm *comm, int rank) {
+    return tri_ledger_ring_of(comm->ledger);
 }
 
 static tri_status self_alloc(tri_comm *comm, size_t size_bytes, void **out) {
@@ -104,9 +105,12 @@ static tri_status self_start(tri_comm *comm, const tri_comm_op *ops, int count,
         tri_status status = tri_comm_op_check(comm, &ops[i]);
         if (status) return self_break(self, status);
     }
-    for (int i = 0; i < count; i++)
-        if (!tri_comm_kind_is_pair(ops[i].kind) && ops[i].kind != TRI_COMM_BARRIER)
-            self_move(&ops[i], &ops[i]);
+    for (int i = 0; i < count; i++) {
+        if (tri_comm_kind_is_pair(ops[i].kind)) continue;
+        tri_ledger_mark mark = tri_comm_op_begin(comm, &ops[i], self->started + (uint64_t)i + 1);
+        if (ops[i].kind != TRI_COMM_BARRIER) self_move(&ops[i], &ops[i]);
+        tri_ledger_end(comm->ledger, mark);
+    }
     tri_status status = self_pairs(ops, count);
     if (status) return self_break(self, status);
     self->started += (uint64_t)count;
@@ -130,6 +134,8 @@ static void self_abort(tri_comm *comm, const char *why) {
     atomic_store(&self->aborted, 2);
 }
 
+static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out);
+
 static const tri_comm_backend self_backend = {
     .name = "self",
     .close = self_close,
@@ -140,12 +146,33 @@ static const tri_comm_backend self_backend = {
     .test = self_test,
     .wait = self_wait,
     .abort = self_abort,
+    .ledger_of = self_ledger_of,
 };
 
-tri_status tri_comm_self_open(tri_comm **out) {
+// Takes the ledger over.
+static tri_status self_make(tri_ledger *ledger, const char *name, tri_comm **out) {
     self_comm *self = calloc(1, sizeof *self);
-    if (!self) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
-    self->head = (tri_comm){.backend = &self_backend, .rank = 0, .size = 1};
+    if (!self) {
+        tri_ledger_close(ledger);
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    }
+    self->head = (tri_comm){.backend = &self_backend,
+                            .rank = 0,
+                            .size = 1,
+                            .ledger = ledger,
+                            .lane = tri_ledger_lane(ledger, name)};
     *out = &self->head;
     return TRI_OK;
+}
+
+static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out) {
+    *out = NULL;
+    TRI_TRY(self_check(self_of(comm)));
+    return colour < 0 ? TRI_OK : self_make(tri_ledger_share(comm->ledger), "part", out);
+}
+
+tri_status tri_comm_self_open(tri_comm **out) {
+    tri_ledger *ledger;
+    TRI_TRY(tri_ledger_open(NULL, &ledger));
+    return self_make(ledger, "world", out);
 }

@@ -32,7 +32,7 @@ static bool is_eager(const shm_comm *comm, const tri_comm_op *op) {
     return bytes <= TRI_SHM_EAGER_BYTES;
 }
 
-static void announce(shm_comm *comm, const shm_pending *pending) {
+static void announce(shm_comm *comm, shm_pending *pending) {
     const tri_comm_op *op = &pending->op;
     shm_entry *entry = entry_of(comm, comm->head.rank, comm->step + 1);
     entry->kind = op->kind;
@@ -53,7 +53,7 @@ static void announce(shm_comm *comm, const shm_pending *pending) {
         entry->recv =
             shm_place_of(comm, op->recv, (size_t)tri_comm_recv_count(op, comm->head.size) * width);
     }
-    shm_act(comm->family, op->kind, entry->sequence, entry->label);
+    pending->mark = tri_comm_op_begin(&comm->head, op, entry->sequence);
     announce_step(comm);
 }
 

@@ -1,9 +1,9 @@
 // How the shared-memory backend is made.
 //
 // A *family* is all communicators that come from one open; its control block has a member per rank:
-// who it is, its heartbeat, its current action, and a doorbell (a futex) on which it sleeps while
-// it waits for others. A communicator has a *board*: a seat per rank, on which the rank announces
-// its operations, a pipe per pair of ranks, and staging memory.
+// who it is, its heartbeat, its ledger of actions, and a doorbell (a futex) on which it sleeps
+// while it waits for others. A communicator has a *board*: a seat per rank, on which the rank
+// announces its operations, a pipe per pair of ranks, and staging memory.
 //
 // A seat's `step` counts meetings. Whoever raises it to s has written its entry of parity s & 1,
 // and has finished reading all entries of earlier steps; so an entry is free again two steps later,
@@ -33,21 +33,13 @@ enum {
 
 // ---- in shared memory
 
-typedef struct shm_action {
-    _Atomic uint32_t version; // odd while it is being written
-    int32_t kind, running;
-    uint64_t sequence;
-    char label[SHM_LABEL_BYTES];
-} shm_action;
-
 typedef struct shm_member {
     _Alignas(SHM_LINE) int32_t pid;
     uint64_t start_time; // in clock ticks since boot, from /proc
-    char host[64];
     cpu_set_t cpus;
     _Alignas(SHM_LINE) _Atomic uint32_t joined;
     _Atomic uint64_t heartbeat;
-    _Alignas(SHM_LINE) shm_action action;
+    _Alignas(SHM_LINE) tri_ledger_ring ledger;
     _Alignas(SHM_LINE) _Atomic uint32_t doorbell;
     _Atomic uint32_t sleepers; // threads that may be asleep on the doorbell
 } shm_member;
@@ -130,6 +122,7 @@ typedef struct shm_watched { // what this process saw of another rank
 typedef struct shm_family {
     shm_control *control;
     shm_segment segment;
+    tri_ledger *ledger;
     int rank, size, timeout_ms;
     bool by_socket, can_spin;
     // In this order: the worker holds `lock` while it advances an operation.
@@ -167,6 +160,7 @@ typedef struct shm_current { // progress of the operation at the head of the que
 typedef struct shm_pending {
     tri_comm_op op;
     uint64_t group; // ticket of the last of its group
+    tri_ledger_mark mark;
     // Of sends and receives:
     bool posted, done;
     uint64_t message; // its number on the pair
@@ -255,7 +249,6 @@ void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry);
 void shm_eager_apply(shm_comm *comm, const tri_comm_op *op);
 
 // pair.c
-void shm_pairs_say(shm_comm *comm); // publishes the first of the run as what we are doing
 shm_progress shm_pairs_advance(shm_comm *comm);
 // The first send or receive of the run with `peer` that is not done.
 const shm_pending *shm_pairs_waiting(shm_comm *comm, int peer);
@@ -278,8 +271,7 @@ void shm_fail(shm_comm *comm, tri_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 tri_status shm_failure_status(shm_comm *comm);
 void shm_abort(tri_comm *comm, const char *why);
-void shm_act(shm_family *family, tri_comm_kind kind, uint64_t sequence, const char *label);
-void shm_rest(shm_family *family);
+const tri_ledger_ring *shm_ledger_of(tri_comm *comm, int rank);
 tri_status shm_watch_begin(shm_family *family);
 void shm_watch_end(shm_family *family);
 uint64_t shm_process_start_time(int pid); // 0: there is no such process

@@ -30,6 +30,7 @@ const tri_comm_backend shm_backend = {
     .test = shm_test,
     .wait = shm_wait,
     .abort = shm_abort,
+    .ledger_of = shm_ledger_of,
 };
 
 // ---- communicators
@@ -67,6 +68,8 @@ tri_status shm_comm_create(shm_family *family, const shm_segment *segment, const
     pthread_mutex_init(&comm->lock, NULL);
     comm->segment = taken;
     comm->head = (tri_comm){.backend = &shm_backend, .rank = rank, .size = size};
+    comm->head.ledger = family->ledger;
+    comm->head.lane = tri_ledger_lane(family->ledger, family->comms ? "part" : "world");
     comm->family = family;
     comm->capacity = SHM_QUEUE_START;
     comm->queue = calloc(comm->capacity, sizeof *comm->queue);
@@ -96,6 +99,7 @@ static void family_release(shm_family *family) {
     shm_worker_stop(family);
     shm_regions_end(family);
     shm_watch_end(family);
+    tri_ledger_close(family->ledger);
     shm_segment_unmap(&family->segment);
     pthread_mutex_destroy(&family->lock);
     pthread_mutex_destroy(&family->regions_lock);
@@ -239,8 +243,6 @@ static void open_introduce(shm_family *family) {
     shm_member *me = shm_me(family);
     me->pid = (int32_t)getpid();
     me->start_time = shm_process_start_time(me->pid);
-    if (gethostname(me->host, sizeof me->host - 1) < 0)
-        snprintf(me->host, sizeof me->host, "localhost");
     CPU_ZERO(&me->cpus);
     (void)sched_getaffinity(0, sizeof me->cpus, &me->cpus);
     atomic_store(&me->heartbeat, 1);
@@ -259,6 +261,12 @@ static tri_status open_family(const open_call *call, const shm_segment *control,
     shm_family *family = calloc(1, sizeof *family);
     if (!family) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
     family->control = control->base;
+    tri_status status =
+        tri_ledger_open(&family->control->members[call->rank].ledger, &family->ledger);
+    if (status != TRI_OK) {
+        free(family);
+        return status;
+    }
     family->segment = *control;
     family->rank = call->rank;
     family->size = call->size;

@@ -25,12 +25,6 @@ static shm_pending *pairs_item(shm_comm *comm, int index) {
                   atomic_load_explicit(&comm->completed, memory_order_relaxed) + (uint64_t)index);
 }
 
-void shm_pairs_say(shm_comm *comm) {
-    const shm_pending *first = pairs_item(comm, 0);
-    shm_act(comm->family, first->op.kind,
-            atomic_load_explicit(&comm->completed, memory_order_relaxed) + 1, first->op.label);
-}
-
 const shm_pending *shm_pairs_waiting(shm_comm *comm, int peer) {
     for (int i = 0; i < comm->current.pairs; i++) {
         const shm_pending *item = pairs_item(comm, i);
@@ -149,6 +143,7 @@ shm_progress shm_pairs_advance(shm_comm *comm) {
         if (item->done || !pair_is_next(comm, i)) continue;
         moved |=
             item->op.kind == TRI_COMM_SEND ? send_advance(comm, item) : recv_advance(comm, item);
+        if (item->done) tri_ledger_end(comm->head.ledger, item->mark);
     }
     return moved ? SHM_MOVED : SHM_BLOCKED;
 }

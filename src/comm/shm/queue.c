@@ -33,19 +33,19 @@ static void queue_tell_waiters(shm_comm *comm) {
 }
 
 static void queue_complete(shm_comm *comm, uint64_t count) {
-    shm_rest(comm->family);
     memset(&comm->current, 0, offsetof(shm_current, from));
     atomic_fetch_add(&comm->completed, count);
     queue_tell_waiters(comm);
 }
 
-// The length of the run of sends and receives at the head.
-static int queue_pairs(shm_comm *comm, uint64_t head, uint64_t started) {
-    int count = comm->current.pairs;
-    while (head + (uint64_t)count < started &&
-           tri_comm_kind_is_pair(shm_at(comm, head + (uint64_t)count)->op.kind))
-        count++;
-    return count;
+// The run of sends and receives at the head takes in those that were started since.
+static void queue_take_pairs(shm_comm *comm, uint64_t head, uint64_t started) {
+    for (uint64_t at = head + (uint64_t)comm->current.pairs; at < started; at++) {
+        shm_pending *item = shm_at(comm, at);
+        if (!tri_comm_kind_is_pair(item->op.kind)) break;
+        item->mark = tri_comm_op_begin(&comm->head, &item->op, at + 1);
+        comm->current.pairs++;
+    }
 }
 
 // Takes the ones that are done off the head of the run.
@@ -56,7 +56,6 @@ static void queue_drop_pairs(shm_comm *comm, uint64_t head) {
     int left = comm->current.pairs - done;
     queue_complete(comm, (uint64_t)done);
     comm->current.pairs = left;
-    if (left > 0) shm_pairs_say(comm);
 }
 
 // True when all of the ticket's group is done. Needs `lock`, or to have set `executing`.
@@ -87,12 +86,13 @@ static shm_progress queue_step(shm_comm *comm) {
     shm_pending *first = shm_at(comm, head);
     if (!tri_comm_kind_is_pair(first->op.kind)) {
         shm_progress progress = shm_collective_advance(comm, first);
-        if (comm->current.phase == SHM_DONE) queue_complete(comm, 1);
+        if (comm->current.phase == SHM_DONE) {
+            tri_ledger_end(comm->head.ledger, first->mark);
+            queue_complete(comm, 1);
+        }
         return progress;
     }
-    bool begins = comm->current.pairs == 0;
-    comm->current.pairs = queue_pairs(comm, head, started);
-    if (begins) shm_pairs_say(comm);
+    queue_take_pairs(comm, head, started);
     shm_progress progress = shm_pairs_advance(comm);
     queue_drop_pairs(comm, head);
     if (progress == SHM_MOVED) queue_tell_waiters(comm);
@@ -225,10 +225,27 @@ static shm_progress queue_sleep(shm_comm *comm, uint64_t ticket) {
     return progress;
 }
 
+// The wait as an action of the thread that computes.
+static tri_ledger_mark queue_begin_wait(shm_comm *comm, uint64_t ticket) {
+    if (!tri_ledger_computes(comm->head.ledger)) return (tri_ledger_mark){0};
+    pthread_mutex_lock(&comm->lock);
+    bool pending = ticket > atomic_load(&comm->completed);
+    const char *label = pending ? shm_at(comm, ticket - 1)->op.label : NULL;
+    pthread_mutex_unlock(&comm->lock);
+    return tri_ledger_begin(comm->head.ledger, &(tri_ledger_action){.kind = TRI_LEDGER_WAIT,
+                                                                    .label = label,
+                                                                    .lane = TRI_LANE_OF_COMPUTE,
+                                                                    .subject = -1,
+                                                                    .round = -1,
+                                                                    .sequence = ticket});
+}
+
 tri_status shm_wait(tri_comm *head, tri_comm_ticket ticket) {
     shm_comm *comm = shm_of(head);
     TRI_ASSERT(ticket.value <= atomic_load(&comm->started));
     queue_patience patience = {0};
+    tri_ledger_mark waits = {0};
+    if (!queue_is_over(comm, ticket.value, true)) waits = queue_begin_wait(comm, ticket.value);
     atomic_fetch_add(&comm->waiters, 1);
     while (!queue_is_over(comm, ticket.value, true)) {
         shm_progress progress = SHM_BLOCKED;
@@ -243,6 +260,7 @@ tri_status shm_wait(tri_comm *head, tri_comm_ticket ticket) {
         if (progress == SHM_MOVED) patience = (queue_patience){0};
     }
     atomic_fetch_sub(&comm->waiters, 1);
+    tri_ledger_end(head->ledger, waits);
     if (atomic_load(&comm->behind) > atomic_load(&comm->completed)) shm_worker_wake(comm->family);
     pthread_mutex_lock(&comm->lock);
     bool done = queue_group_done(comm, ticket.value);

@@ -17,50 +17,12 @@ enum {
     WATCH_NO_PIDFD = -1,
     WATCH_UNKNOWN = -2,
     WATCH_STRANGER = -3,
-    WATCH_TEXT_TRIES = 1000
+    WATCH_ACTION_BYTES = 224,
 };
 
-// ---- what each rank is doing
-
-static void act(shm_member *me, bool running, tri_comm_kind kind, uint64_t sequence,
-                const char *label) {
-    shm_action *action = &me->action;
-    uint32_t version = atomic_load_explicit(&action->version, memory_order_relaxed);
-    // As an exchange that acquires, it keeps what follows behind it.
-    atomic_exchange_explicit(&action->version, version + 1, memory_order_acq_rel);
-    action->running = running;
-    if (running) {
-        action->kind = (int32_t)kind;
-        action->sequence = sequence;
-        size_t length = label ? strnlen(label, SHM_LABEL_BYTES - 1) : 0;
-        memcpy(action->label, label ? label : "", length);
-        action->label[length] = 0;
-    }
-    atomic_store_explicit(&action->version, version + 2, memory_order_release);
-}
-
-void shm_act(shm_family *family, tri_comm_kind kind, uint64_t sequence, const char *label) {
-    act(shm_me(family), true, kind, sequence, label);
-}
-
-void shm_rest(shm_family *family) { act(shm_me(family), false, TRI_COMM_BARRIER, 0, NULL); }
-
-// "in all_reduce 'REDUCE conv2' (sequence 17)", "after …" or "before its first operation"
-static void action_text(shm_member *member, char *out, size_t size) {
-    shm_action *action = &member->action;
-    for (int tries = 0; tries < WATCH_TEXT_TRIES; tries++) {
-        uint32_t version = atomic_load_explicit(&action->version, memory_order_acquire);
-        if (version & 1) continue;
-        char label[SHM_LABEL_BYTES];
-        memcpy(label, action->label, sizeof label);
-        label[sizeof label - 1] = 0;
-        snprintf(out, size, "%s %s '%s' (sequence %llu)", action->running ? "in" : "after",
-                 tri_comm_kind_name((tri_comm_kind)action->kind), label,
-                 (unsigned long long)action->sequence);
-        if (version == 0) snprintf(out, size, "before its first operation");
-        if (atomic_fetch_add(&action->version, 0) == version) return;
-    }
-    snprintf(out, size, "while it changed operation");
+const tri_ledger_ring *shm_ledger_of(tri_comm *head, int rank) {
+    const shm_comm *comm = shm_of(head);
+    return &comm->family->control->members[comm->world[rank]].ledger;
 }
 
 // ---- who lives
@@ -178,7 +140,8 @@ void shm_abort(tri_comm *head, const char *why) {
 
 static void describe(const shm_comm *comm, int r, char *out, size_t size) {
     const shm_member *member = &comm->family->control->members[comm->world[r]];
-    snprintf(out, size, "rank %d (host %s, pid %d)", comm->world[r], member->host, member->pid);
+    snprintf(out, size, "rank %d (host %s, pid %d)", comm->world[r], member->ledger.host,
+             member->pid);
 }
 
 // The lock keeps `start` from moving the queue.
@@ -200,14 +163,32 @@ static loss look_at(shm_comm *comm, int r) {
     return LOSS_NONE;
 }
 
+// What the others do meanwhile: "; rank 0 waits in …, rank 2 is in …".
+static void describe_others(shm_comm *comm, int culprit, char *out, size_t size) {
+    enum { OTHERS = 3 };
+    int said = 0;
+    size_t used = 0;
+    *out = 0;
+    for (int i = 0; i < comm->head.size && said < OTHERS && used < size; i++) {
+        int r = (comm->head.rank + i) % comm->head.size; // ourselves first
+        char action[WATCH_ACTION_BYTES];
+        if (r == culprit) continue;
+        tri_ledger_text(shm_ledger_of(&comm->head, r), action, sizeof action);
+        int step = snprintf(out + used, size - used, "%s rank %d %s %s", said++ ? "," : ";",
+                            comm->world[r], r == comm->head.rank ? "waits" : "is", action);
+        used += step > 0 ? (size_t)step : 0;
+    }
+}
+
 static void report_loss(shm_comm *comm, int r, loss what) {
-    char who[128], action[192];
+    char who[128], action[WATCH_ACTION_BYTES], others[512];
     describe(comm, r, who, sizeof who);
-    action_text(&comm->family->control->members[comm->world[r]], action, sizeof action);
+    describe_others(comm, r, others, sizeof others);
+    tri_ledger_text(shm_ledger_of(&comm->head, r), action, sizeof action);
     const char *const verbs[] = {[LOSS_DEAD] = "died",
                                  [LOSS_LEFT] = "left the communicator",
                                  [LOSS_SILENT] = "does not move: no heartbeat for 4 s; it is"};
-    shm_fail(comm, TRI_PEER_LOST, "%s %s %s", who, verbs[what], action);
+    shm_fail(comm, TRI_PEER_LOST, "%s %s %s%s", who, verbs[what], action, others);
 }
 
 // A send or receive whose peer waits for us in a collective can never end.
@@ -230,18 +211,18 @@ static void report_crossing(shm_comm *comm, int peer) {
 }
 
 static void report_timeout(shm_comm *comm) {
-    char who[128], action[192], mine[192];
-    action_text(shm_me(comm->family), mine, sizeof mine);
+    char who[128], action[WATCH_ACTION_BYTES], others[512];
     for (int r = 0; r < comm->head.size; r++) {
         if (r == comm->head.rank || !awaits(comm, r)) continue;
         describe(comm, r, who, sizeof who);
-        action_text(&comm->family->control->members[comm->world[r]], action, sizeof action);
-        shm_fail(comm, TRI_TIMEOUT, "%s did not join in %d ms; it is %s, rank %d waits %s", who,
-                 comm->family->timeout_ms, action, comm->world[comm->head.rank], mine);
+        describe_others(comm, r, others, sizeof others);
+        tri_ledger_text(shm_ledger_of(&comm->head, r), action, sizeof action);
+        shm_fail(comm, TRI_TIMEOUT, "%s did not join in %d ms; it is %s%s", who,
+                 comm->family->timeout_ms, action, others);
         return;
     }
-    shm_fail(comm, TRI_TIMEOUT, "rank %d: nothing moved in %d ms %s", comm->world[comm->head.rank],
-             comm->family->timeout_ms, mine);
+    describe_others(comm, -1, others, sizeof others);
+    shm_fail(comm, TRI_TIMEOUT, "nothing moved in %d ms%s", comm->family->timeout_ms, others);
 }
 
 void shm_watch(shm_comm *comm) {

@@ -1,0 +1,271 @@
+#include "base/ledger.h"
+
+#include "base/os.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char TRI_LEDGER_WAIT[] = "WAIT";
+
+enum { LEDGER_DEPTH = 16 };
+
+typedef struct ledger_open { // an action of lane 0 that goes on
+    uint64_t number;
+    int64_t nested_ns; // in actions inside it
+    int kind;
+} ledger_open;
+
+struct tri_ledger {
+    pthread_mutex_t lock;
+    tri_ledger_ring *ring, *own;
+    int users;
+    const char *kinds[TRI_MAX_LEDGER_KINDS]; // by pointer, as the ring has them by name
+    ledger_open open[LEDGER_DEPTH];
+    int depth;
+    pthread_t thread; // of lane 0, once it was seen
+    _Atomic bool has_thread;
+    tri_ledger_event *trace;
+    size_t trace_capacity;
+    uint64_t trace_first; // number of its first event
+};
+
+tri_status tri_ledger_open(tri_ledger_ring *ring, tri_ledger **out) {
+    tri_ledger *ledger = calloc(1, sizeof *ledger);
+    tri_ledger_ring *own = ring ? NULL : calloc(1, sizeof *own);
+    if (!ledger || (!ring && !own)) {
+        free(ledger);
+        free(own);
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a ledger of actions");
+    }
+    pthread_mutex_init(&ledger->lock, NULL);
+    ledger->users = 1;
+    ledger->own = own;
+    ledger->ring = ring = ring ? ring : own;
+    if (gethostname(ring->host, sizeof ring->host - 1) < 0)
+        snprintf(ring->host, sizeof ring->host, "localhost");
+    ring->pid = (int32_t)getpid();
+    ring->realtime_offset_ns = tri_os.realtime_ns() - tri_os.monotonic_ns();
+    tri_ledger_lane(ledger, "compute");
+    *out = ledger;
+    return TRI_OK;
+}
+
+tri_ledger *tri_ledger_share(tri_ledger *ledger) {
+    ledger->users++;
+    return ledger;
+}
+
+void tri_ledger_close(tri_ledger *ledger) {
+    if (!ledger || --ledger->users > 0) return;
+    pthread_mutex_destroy(&ledger->lock);
+    free(ledger->trace);
+    free(ledger->own);
+    free(ledger);
+}
+
+const tri_ledger_ring *tri_ledger_ring_of(const tri_ledger *ledger) { return ledger->ring; }
+
+void tri_ledger_name_lane(tri_ledger *ledger, int lane, const char *name) {
+    snprintf(ledger->ring->lane_names[lane], TRI_LEDGER_NAME_BYTES, "%s", name);
+}
+
+int tri_ledger_lane(tri_ledger *ledger, const char *name) {
+    pthread_mutex_lock(&ledger->lock);
+    int lanes = atomic_load(&ledger->ring->lanes);
+    int lane = lanes < TRI_MAX_LANES ? lanes : TRI_MAX_LANES - 1;
+    tri_ledger_name_lane(ledger, lane, name);
+    atomic_store(&ledger->ring->lanes, lane + 1);
+    pthread_mutex_unlock(&ledger->lock);
+    return lane;
+}
+
+void tri_ledger_set_group(tri_ledger *ledger, int group) {
+    atomic_store(&ledger->ring->group, group);
+}
+
+void tri_ledger_step(tri_ledger *ledger, int64_t step) {
+    if (!ledger) return;
+    ledger->thread = pthread_self();
+    atomic_store_explicit(&ledger->has_thread, true, memory_order_release);
+    ledger->depth = 0; // a step that failed may have left actions open
+    atomic_store_explicit(&ledger->ring->step, step, memory_order_relaxed);
+    atomic_fetch_add(&ledger->ring->steps, 1);
+}
+
+bool tri_ledger_computes(const tri_ledger *ledger) {
+    return ledger && atomic_load_explicit(&ledger->has_thread, memory_order_acquire) &&
+           pthread_equal(ledger->thread, pthread_self());
+}
+
+static int kind_of(tri_ledger *ledger, const char *kind) {
+    int known = atomic_load_explicit(&ledger->ring->kinds, memory_order_relaxed);
+    for (int i = 0; i < known; i++)
+        if (ledger->kinds[i] == kind) return i;
+    if (known == TRI_MAX_LEDGER_KINDS) return known - 1;
+    ledger->kinds[known] = kind;
+    snprintf(ledger->ring->kind_names[known], TRI_LEDGER_NAME_BYTES, "%s", kind);
+    atomic_store_explicit(&ledger->ring->kinds, known + 1, memory_order_release);
+    return known;
+}
+
+static void event_write(tri_ledger_event *event, uint64_t number, int64_t now, int kind,
+                        const tri_ledger_action *action) {
+    // As an exchange that acquires, it keeps what follows behind it.
+    atomic_exchange_explicit(&event->number, 0, memory_order_acq_rel);
+    atomic_store_explicit(&event->end_ns, 0, memory_order_relaxed);
+    event->begin_ns = now;
+    event->bytes = action->bytes;
+    event->sequence = action->sequence;
+    event->lane = action->lane;
+    event->kind = kind;
+    event->subject = action->subject;
+    event->round = action->round;
+    size_t length = action->label ? strnlen(action->label, sizeof event->label - 1) : 0;
+    if (length > 0) memcpy(event->label, action->label, length);
+    event->label[length] = 0;
+    atomic_store_explicit(&event->number, number, memory_order_release);
+}
+
+static tri_ledger_event *ring_slot(tri_ledger *ledger, uint64_t number) {
+    return &ledger->ring->events[number % TRI_LEDGER_EVENTS];
+}
+
+static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
+    if (!ledger->trace || number < ledger->trace_first) return NULL;
+    return &ledger->trace[(number - ledger->trace_first) % ledger->trace_capacity];
+}
+
+tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action) {
+    if (!ledger) return (tri_ledger_mark){0};
+    int64_t now = tri_os.monotonic_ns();
+    pthread_mutex_lock(&ledger->lock);
+    uint64_t number = atomic_load_explicit(&ledger->ring->begun, memory_order_relaxed) + 1;
+    int kind = kind_of(ledger, action->kind);
+    event_write(ring_slot(ledger, number), number, now, kind, action);
+    tri_ledger_event *traced = trace_slot(ledger, number);
+    if (traced) event_write(traced, number, now, kind, action);
+    atomic_store_explicit(&ledger->ring->begun, number, memory_order_release);
+    if (action->lane == TRI_LANE_OF_COMPUTE && ledger->depth < LEDGER_DEPTH)
+        ledger->open[ledger->depth++] = (ledger_open){.number = number, .kind = kind};
+    pthread_mutex_unlock(&ledger->lock);
+    return (tri_ledger_mark){number, now};
+}
+
+// Ends the action of lane 0, and what was left open inside it.
+static void compute_end(tri_ledger *ledger, tri_ledger_mark mark, int64_t now) {
+    int at = ledger->depth - 1;
+    while (at >= 0 && ledger->open[at].number != mark.number) at--;
+    if (at < 0) return;
+    int64_t took = now - mark.begin_ns;
+    tri_ledger_total *total = &ledger->ring->totals[ledger->open[at].kind];
+    atomic_fetch_add_explicit(&total->busy_ns, took - ledger->open[at].nested_ns,
+                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&total->count, 1, memory_order_relaxed);
+    if (at > 0) ledger->open[at - 1].nested_ns += took;
+    ledger->depth = at;
+}
+
+void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark) {
+    if (!ledger || !mark.number) return;
+    int64_t now = tri_os.monotonic_ns();
+    pthread_mutex_lock(&ledger->lock);
+    tri_ledger_event *const slots[] = {ring_slot(ledger, mark.number),
+                                       trace_slot(ledger, mark.number)};
+    for (int i = 0; i < 2; i++)
+        if (slots[i] &&
+            atomic_load_explicit(&slots[i]->number, memory_order_relaxed) == mark.number)
+            atomic_store_explicit(&slots[i]->end_ns, now, memory_order_release);
+    compute_end(ledger, mark, now);
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+// ---- the trace
+
+tri_status tri_ledger_trace(tri_ledger *ledger, size_t events) {
+    tri_ledger_event *trace = calloc(events, sizeof *trace);
+    if (!trace) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a trace of %zu actions", events);
+    pthread_mutex_lock(&ledger->lock);
+    free(ledger->trace);
+    ledger->trace = trace;
+    ledger->trace_capacity = events;
+    ledger->trace_first = atomic_load(&ledger->ring->begun) + 1;
+    pthread_mutex_unlock(&ledger->lock);
+    return TRI_OK;
+}
+
+size_t tri_ledger_traced(const tri_ledger *ledger, uint64_t *dropped) {
+    uint64_t begun = atomic_load(&ledger->ring->begun) + 1 - ledger->trace_first;
+    *dropped = 0;
+    if (!ledger->trace) return 0;
+    if (begun > ledger->trace_capacity) *dropped = begun - ledger->trace_capacity;
+    return (size_t)(begun - *dropped);
+}
+
+const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t index) {
+    uint64_t dropped;
+    TRI_ASSERT(index < tri_ledger_traced(ledger, &dropped));
+    return &ledger->trace[(dropped + index) % ledger->trace_capacity];
+}
+
+// ---- reading
+
+bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out) {
+    const tri_ledger_event *event = &ring->events[number % TRI_LEDGER_EVENTS];
+    if (!number || atomic_load_explicit(&event->number, memory_order_acquire) != number)
+        return false;
+    memcpy(out, event, sizeof *out);
+    atomic_thread_fence(memory_order_acquire);
+    out->label[sizeof out->label - 1] = 0;
+    return atomic_load_explicit(&event->number, memory_order_relaxed) == number;
+}
+
+typedef struct ledger_view { // the newest event of each sort
+    tri_ledger_event computes, operates, operated;
+} ledger_view;
+
+static bool waits(const tri_ledger_ring *ring, const tri_ledger_event *event) {
+    return !strcmp(ring->kind_names[event->kind], TRI_LEDGER_WAIT);
+}
+
+static void look(const tri_ledger_ring *ring, ledger_view *view) {
+    uint64_t begun = atomic_load(&ring->begun);
+    for (uint64_t n = begun; n > 0 && n + TRI_LEDGER_EVENTS > begun; n--) {
+        tri_ledger_event event;
+        if (!tri_ledger_read(ring, n, &event) || (unsigned)event.kind >= TRI_MAX_LEDGER_KINDS)
+            continue;
+        bool compute = event.lane == TRI_LANE_OF_COMPUTE, ended = event.end_ns != 0;
+        if (compute && (ended || waits(ring, &event))) continue;
+        tri_ledger_event *to = compute ? &view->computes
+                               : ended ? &view->operated
+                                       : &view->operates;
+        if (!to->number) *to = event;
+    }
+}
+
+static int say(const tri_ledger_ring *ring, const tri_ledger_event *event, const char *how,
+               char *out, size_t size) {
+    if (!event->number) return 0;
+    int used = snprintf(out, size, "%s %s '%s'", how, ring->kind_names[event->kind], event->label);
+    if (event->sequence && used > 0 && (size_t)used < size)
+        used += snprintf(out + used, size - (size_t)used, " (sequence %llu)",
+                         (unsigned long long)event->sequence);
+    if (event->lane == TRI_LANE_OF_COMPUTE && used > 0 && (size_t)used < size)
+        used += snprintf(out + used, size - (size_t)used, " of step %lld",
+                         (long long)atomic_load(&ring->step));
+    return used < 0 ? 0 : used;
+}
+
+char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size) {
+    ledger_view view = {0};
+    look(ring, &view);
+    snprintf(out, size, "before its first action");
+    int used = say(ring, &view.computes, "in", out, size);
+    if ((size_t)used >= size) return out;
+    const char *in = used > 0 ? ", in" : "in", *after = used > 0 ? ", after" : "after";
+    if (!say(ring, &view.operates, in, out + used, size - (size_t)used))
+        say(ring, &view.operated, after, out + used, size - (size_t)used);
+    return out;
+}
