@@ -88,6 +88,25 @@ def self_test():
     assert 0.75 < formula.relative_error(noise, golden) / true < 1.25
 
 
+def check_initial(program, files):
+    """Weights of a fresh llama-tiny: names and shapes of the golden, norms 1, else normal with the
+    standard deviation that initializer_range says."""
+    path = f"{files}/fresh.safetensors"
+    subprocess.run([program, "checkpoint", "init", "recipes/llama-tiny.yaml",
+                    "model.initializer_range=0.05", "--out", path], check=True)
+    fresh, wanted = formula.read_safetensors(path), formula.PARAMETERS["llama-tiny"]
+    assert {name: entry[1] for name, entry in fresh.items()} == {row[0]: row[1] for row in wanted}
+    for name, (_, _, values) in fresh.items():
+        if name.endswith("norm.weight"):
+            assert set(values) == {1.0}, name
+            continue
+        n = len(values)
+        mean, deviation = math.fsum(values) / n, formula.norm(values) / math.sqrt(n)
+        assert abs(mean) < 5 * 0.05 / math.sqrt(n), f"{name}: mean {mean}"
+        assert abs(deviation / 0.05 - 1) < 5 / math.sqrt(2 * n), f"{name}: {deviation}"
+        assert max(map(abs, values)) > 3 * 0.05, f"{name}: no tails"
+
+
 def main():
     program = os.path.join(sys.argv[1], "bin", "trireme")
     chosen = sys.argv[2:] or list(formula.BATCH)
@@ -96,6 +115,8 @@ def main():
         print(f"there is no {program}: build it first")
         return 1
     failed = 0
+    with tempfile.TemporaryDirectory(prefix="trireme-parity-") as files:
+        check_initial(program, files)
     for model in formula.BATCH:
         wanted = [name for name in formula.CHOICE.get(model, formula.OPTIMIZERS)
                   if model in chosen or f"{model}-{name}" in chosen]
