@@ -90,6 +90,8 @@ static tri_status choose_splits(tensor_pass *pass) {
     const tri_graph *g = pass->from;
     const tri_tree *layers = pass->options->layers;
     for (int i = 0; i < g->parameter_count; i++) pass->splits[i] = g->parameters[i].split;
+    if (layers && layers->kind != TRI_TREE_MAP)
+        return tri_tree_fail(layers, "strategy.tensor: must map layers to none, column or row");
     for (int k = 0; layers && k < layers->count; k++) {
         const tri_tree *entry = layers->items[k];
         int split = 0, matches = 0;

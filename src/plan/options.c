@@ -32,6 +32,11 @@ static const tri_option strategy_rows[] = {
                       "what is computed again in the backward pass instead of kept"),
     TRI_OPTION_CHOICE(tri_strategy_options, offload, "none", offloads,
                       "what lies in host memory between uses"),
+    TRI_OPTION_TREE(tri_strategy_options, tensor, NULL,
+                    "of mesh.tensor: patterns of layers' names with none, column or row, instead "
+                    "of what the model says ({'*.mlp.*': none, fc1: column})"),
+    TRI_OPTION_BOOL(tri_strategy_options, sequence_parallel, "false",
+                    "of mesh.tensor: between layers each rank has a part of the sequences"),
 };
 const tri_option_table tri_strategy_table = TRI_OPTION_TABLE(
     "strategy", tri_strategy_options, strategy_rows, "how the ranks divide the work");

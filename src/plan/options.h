@@ -39,6 +39,8 @@ typedef struct tri_strategy_options {
     tri_pipeline_schedule schedule;
     tri_recompute recompute;
     tri_offload offload;
+    const tri_tree *tensor; // see tri_tensor_options.layers
+    bool sequence_parallel;
 } tri_strategy_options;
 
 typedef struct tri_batch_options {

@@ -203,6 +203,7 @@ static void test_refusals(void **state) {
     refused(small(9), 3, "{fc1: none, fc2: column, fc3: row}", false,
             "override: strategy.tensor: 'fc3' matches no layer");
     refused(small(8), 2, "{fc1: both}", false, "'fc1' is none, column or row");
+    refused(small(8), 2, "[fc1]", false, "must map layers to none, column or row");
     refused(small(8), 2, "{fc1: [row]}", false, "'fc1' is none, column or row");
     refused(small(8), 2, "{fc2: column}", false,
             "parameter fc2.weight [3, 8] does not divide into 2 equal parts along its axis 0");

@@ -3,6 +3,7 @@
 #include "base/philox.h"
 #include "comm_ranks.h"
 #include "device/ref/ref.h"
+#include "nn/models/models.h"
 #include "pass/pass.h"
 #include "support/op_session.h"
 
@@ -20,6 +21,8 @@ typedef struct test_case {
     void (*build)(tri_graph *g);
     const char *layers; // strategy.tensor; NULL: as annotated
     bool sequence;
+    int keys; // of Llama: heads of keys and values
+    bool tied;
     int ranks[4]; // 0 ends
 } test_case;
 
@@ -48,147 +51,95 @@ static void build_mlp(tri_graph *g) {
     classify(g, tri_log_softmax(g, tri_linear(g, "fc3", x, 8)));
 }
 
-static tri_value weight(tri_graph *g, const char *layer, const char *name, tri_shape shape) {
-    return tri_parameter(g, tri_arena_printf(g->arena, "%s.%s", layer, name), shape, (tri_init){0});
+static tri_value input_ids(tri_graph *g) {
+    return tri_input(g, "input_ids", TRI_I64, tri_shape_of(SAMPLES, TOKENS));
 }
 
-static tri_value projection(tri_graph *g, const char *layer, tri_value x, int64_t features,
-                            tri_split split) {
-    tri_shape shape = tri_value_shape(g, x);
-    tri_linear_attr attr = {.axes = 1};
-    tri_value w = weight(g, layer, "weight", tri_shape_of(features, shape.dims[shape.rank - 1]));
-    x = tri_node_add(g, &tri_op_linear, (tri_value[]){x, w}, 2, &attr, layer);
-    tri_split_layer(g, layer, split);
+static void build_llama(tri_graph *g) {
+    tri_model_llama.build(g, &(tri_batch){.size = SAMPLES, .input_ids = input_ids(g)});
+}
+
+static tri_value split_linear(tri_graph *g, const char *name, tri_value x, int64_t features,
+                              tri_split split) {
+    x = tri_linear(g, name, x, features);
+    tri_split_layer(g, name, split);
     return x;
 }
 
-static tri_value rms_norm(tri_graph *g, const char *layer, tri_value x) {
-    tri_norm_attr attr = {.eps = 1e-5};
-    tri_value w = weight(g, layer, "weight", tri_shape_of(WIDTH));
-    return tri_node_add(g, &tri_op_rms_norm, (tri_value[]){x, w}, 2, &attr, layer);
-}
-
-static tri_value layer_norm(tri_graph *g, const char *layer, tri_value x) {
-    tri_norm_attr attr = {.eps = 1e-5};
-    tri_value w = weight(g, layer, "weight", tri_shape_of(WIDTH));
-    tri_value b = weight(g, layer, "bias", tri_shape_of(WIDTH));
-    return tri_node_add(g, &tri_op_layer_norm, (tri_value[]){x, w, b}, 3, &attr, layer);
-}
-
-static tri_value heads(tri_graph *g, tri_value x, int64_t count, bool rotate) {
-    x = tri_reshape(g, x, tri_shape_of(SAMPLES, TOKENS, count, HEAD));
-    tri_rotary_attr attr = {.theta = 100, .first = 1};
-    return rotate ? tri_node_add(g, &tri_op_rotary, &x, 1, &attr, "") : x;
-}
-
-static tri_value attend(tri_graph *g, tri_value q, tri_value k, tri_value v) {
-    tri_attention_attr attr = {.scale = 0.5, .causal = true};
-    tri_value y = tri_node_add(g, &tri_op_attention, (tri_value[]){q, k, v}, 3, &attr, "attention");
-    return tri_reshape(g, y, tri_shape_of(SAMPLES, TOKENS, HEADS * HEAD));
-}
-
-static tri_value embed(tri_graph *g, tri_value ids, const char *layer) {
-    tri_value w = weight(g, layer, "weight", tri_shape_of(VOCABULARY, WIDTH));
-    tri_value x = tri_node_add(g, &tri_op_embedding, (tri_value[]){ids, w}, 2, NULL, layer);
-    tri_split_layer(g, layer, TRI_SPLIT_COLUMN);
-    return x;
-}
-
-static void predict(tri_graph *g, tri_value scores, tri_value ids) {
-    tri_value labels = tri_node_add(g, &tri_op_next_token, &ids, 1, NULL, "");
-    tri_loss(g, tri_cross_entropy(g, scores, labels));
-}
-
-// Two layers of Llama, with `keys` heads of keys and values.
-static void build_llama(tri_graph *g, int64_t keys, const char *head) {
-    tri_block(g, "embed");
-    tri_value ids = tri_input(g, "input_ids", TRI_I64, tri_shape_of(SAMPLES, TOKENS));
-    tri_value x = embed(g, ids, "embed_tokens");
-    for (int i = 0; i < 2; i++) {
-        char name[8][24];
-        static const char *const parts[] = {"norm1", "q", "k", "v", "o", "norm2", "gate", "down"};
-        for (int k = 0; k < 8; k++) snprintf(name[k], sizeof name[k], "layers.%d.%s", i, parts[k]);
-        char up[32], block[32];
-        snprintf(up, sizeof up, "layers.%d.up", i);
-        snprintf(block, sizeof block, "layers.%d", i);
-        tri_block(g, block);
-        tri_value h = rms_norm(g, name[0], x);
-        tri_value q =
-            heads(g, projection(g, name[1], h, HEADS * HEAD, TRI_SPLIT_COLUMN), HEADS, true);
-        tri_value k =
-            heads(g, projection(g, name[2], h, keys * HEAD, TRI_SPLIT_COLUMN), keys, true);
-        tri_value v =
-            heads(g, projection(g, name[3], h, keys * HEAD, TRI_SPLIT_COLUMN), keys, false);
-        h = projection(g, name[4], attend(g, q, k, v), WIDTH, TRI_SPLIT_ROW);
-        x = tri_add(g, x, tri_dropout(g, name[4], h, 0.25));
-        h = rms_norm(g, name[5], x);
-        tri_value gate = projection(g, name[6], h, 32, TRI_SPLIT_COLUMN);
-        h = tri_node_add(g, &tri_op_silu_mul,
-                         (tri_value[]){gate, projection(g, up, h, 32, TRI_SPLIT_COLUMN)}, 2, NULL,
-                         "");
-        x = tri_add(g, x,
-                    projection(g, name[7], tri_dropout(g, up, h, 0.25), WIDTH, TRI_SPLIT_ROW));
-    }
-    tri_block(g, "head");
-    x = projection(g, head, rms_norm(g, "norm", x), VOCABULARY, TRI_SPLIT_COLUMN);
-    predict(g, x, ids);
-}
-
-static void build_llama_many(tri_graph *g) { build_llama(g, HEADS, "lm_head"); }
-static void build_llama_grouped(tri_graph *g) { build_llama(g, 2, "lm_head"); }
-static void build_llama_one(tri_graph *g) { build_llama(g, 1, "lm_head"); }
-static void build_llama_tied(tri_graph *g) { build_llama(g, 2, "embed_tokens"); }
-
-// A layer of GPT-2: layer norm, biases, GELU.
+// A layer of GPT-2: layer norm, biases, GELU; between two that are not divided.
 static void build_gpt(tri_graph *g) {
-    tri_block(g, "embed");
-    tri_value ids = tri_input(g, "input_ids", TRI_I64, tri_shape_of(SAMPLES, TOKENS));
-    tri_value x = embed(g, ids, "wte");
-    tri_block(g, "h.0");
-    tri_value h = layer_norm(g, "ln_1", x), qkv[3];
     static const char *const names[] = {"q", "k", "v"};
-    for (int i = 0; i < 3; i++) {
-        qkv[i] = heads(g, tri_linear(g, names[i], h, HEADS * HEAD), HEADS, false);
-        tri_split_layer(g, names[i], TRI_SPLIT_COLUMN);
-    }
-    h = tri_linear(g, "c_proj", attend(g, qkv[0], qkv[1], qkv[2]), WIDTH);
-    tri_split_layer(g, "c_proj", TRI_SPLIT_ROW);
-    x = tri_add(g, x, h);
-    h = tri_linear(g, "mlp.c_fc", layer_norm(g, "ln_2", x), 4 * WIDTH);
-    tri_split_layer(g, "mlp.c_fc", TRI_SPLIT_COLUMN);
-    h = tri_node_add(g, &tri_op_gelu, &h, 1, &(tri_gelu_attr){true}, "");
-    h = tri_linear(g, "mlp.c_proj", h, WIDTH);
-    tri_split_layer(g, "mlp.c_proj", TRI_SPLIT_ROW);
-    x = layer_norm(g, "ln_f", tri_linear(g, "mix", tri_add(g, x, h), WIDTH));
-    predict(g, projection(g, "head", x, VOCABULARY, TRI_SPLIT_NONE), ids);
+    tri_shape by_head = tri_shape_of(SAMPLES, TOKENS, HEADS, HEAD);
+    tri_block(g, "embed");
+    tri_value ids = input_ids(g), qkv[3];
+    tri_embedding_options table = {.tokens = VOCABULARY, .features = WIDTH};
+    tri_value x = tri_embedding(g, "wte", ids, table);
+    tri_split_layer(g, "wte", TRI_SPLIT_COLUMN);
+    x = tri_linear(g, "mix", x, WIDTH);
+    tri_block(g, "h.0");
+    tri_value h = tri_layer_norm(g, "ln_1", x, (tri_layer_norm_options){0});
+    for (int i = 0; i < 3; i++)
+        qkv[i] =
+            tri_reshape(g, split_linear(g, names[i], h, HEADS * HEAD, TRI_SPLIT_COLUMN), by_head);
+    h = tri_attention(g, "attn", qkv[0], qkv[1], qkv[2], (tri_attention_options){.causal = true});
+    h = tri_reshape(g, h, tri_shape_of(SAMPLES, TOKENS, HEADS * HEAD));
+    x = tri_add(g, x, split_linear(g, "c_proj", h, WIDTH, TRI_SPLIT_ROW));
+    h = tri_layer_norm(g, "ln_2", x, (tri_layer_norm_options){0});
+    h = tri_gelu_tanh(g, split_linear(g, "mlp.c_fc", h, 4 * WIDTH, TRI_SPLIT_COLUMN));
+    x = tri_add(g, x, split_linear(g, "mlp.c_proj", h, WIDTH, TRI_SPLIT_ROW));
+    tri_block(g, "head");
+    x = tri_layer_norm(g, "ln_f", x, (tri_layer_norm_options){.plain = true});
+    x = tri_linear(g, "head", x, VOCABULARY);
+    tri_loss(g, tri_cross_entropy(g, x, tri_next_token(g, ids)));
 }
 
 static const test_case cases[] = {
-    {"mlp", build_mlp, NULL, false, {2, 3, 4}},
-    {"mlp, one column", build_mlp, "{fc2: none, fc3: column}", false, {2, 4}},
-    {"mlp, rows", build_mlp, "{fc1: row, fc3: row, 'fc2': none}", false, {2}},
-    {"llama", build_llama_many, NULL, false, {2, 4}},
-    {"llama, sequence", build_llama_many, NULL, true, {2, 4}},
-    {"llama, 2 heads of keys", build_llama_grouped, NULL, false, {2, 4}},
-    {"llama, 2 heads, sequence", build_llama_grouped, NULL, true, {4}},
-    {"llama, 1 head of keys", build_llama_one, NULL, true, {2, 4}},
-    {"llama, tied", build_llama_tied, NULL, true, {2, 4}},
-    {"llama, without mlp",
-     build_llama_many,
-     "{'layers.?.gate': none, '*.up': none, '*.down': none}",
-     true,
-     {2}},
-    {"llama, mlp only",
-     build_llama_many,
-     "{'*': none, '*.gate': column, '*.up': column, '*.down': row, 'norm*': none}",
-     true,
-     {2}},
-    {"gpt", build_gpt, NULL, false, {2}},
-    {"gpt, sequence", build_gpt, NULL, true, {2, 4}},
+    {"mlp", build_mlp, .ranks = {2, 3, 4}},
+    {"mlp, one column", build_mlp, "{fc2: none, fc3: column}", .ranks = {2, 4}},
+    {"mlp, rows", build_mlp, "{fc1: row, fc3: row, 'fc2': none}", .ranks = {2}},
+    {"llama", build_llama, .keys = HEADS, .ranks = {2, 4}},
+    {"llama, sequence", build_llama, .keys = HEADS, .sequence = true, .ranks = {2, 4}},
+    {"llama, 2 heads of keys", build_llama, .keys = 2, .ranks = {2, 4}},
+    {"llama, 2 heads, sequence", build_llama, .keys = 2, .sequence = true, .ranks = {4}},
+    {"llama, 1 head of keys", build_llama, .keys = 1, .sequence = true, .ranks = {2, 4}},
+    {"llama, tied", build_llama, .keys = 2, .sequence = true, .tied = true, .ranks = {2, 4}},
+    {"llama, attention only", build_llama, "{'*.mlp.*': none}", true, HEADS, .ranks = {2}},
+    {"llama, mlp only", build_llama, "{'*.self_attn.*': none, 'model.embed*': none, lm_head: none}",
+     true, HEADS, .ranks = {2}},
+    {"gpt", build_gpt, .ranks = {2}},
+    {"gpt, sequence", build_gpt, .sequence = true, .ranks = {2, 4}},
 };
 
+static bool model_option(void *context, const char *key, double *out) {
+    const test_case *test = context;
+    const struct {
+        const char *key;
+        double value;
+    } options[] = {{"vocab_size", VOCABULARY},
+                   {"hidden_size", WIDTH},
+                   {"intermediate_size", 32},
+                   {"num_hidden_layers", 2},
+                   {"num_attention_heads", HEADS},
+                   {"num_key_value_heads", test->keys},
+                   {"rope_theta", 100},
+                   {"attention_bias", test->keys == HEADS},
+                   {"tie_word_embeddings", test->tied}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        if (strcmp(options[i].key, key) != 0) continue;
+        *out = options[i].value;
+        return true;
+    }
+    return false;
+}
+
 static tri_graph *build(const test_case *test, bool training) {
-    tri_graph_options options = {.seed = 7, .training = training, .dtype = TRI_F64};
+    tri_graph_options options = {.seed = 7,
+                                 .training = training,
+                                 .dtype = TRI_F64,
+                                 .has_dropout = true,
+                                 .dropout = 0.25,
+                                 .model_option = model_option,
+                                 .model_context = (void *)test};
     tri_graph *g = tri_graph_create(NULL, &options);
     test->build(g);
     const char *message = "";

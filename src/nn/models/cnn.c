@@ -14,9 +14,11 @@ static void mnist_cnn(tri_graph *g, const tri_batch *batch) {
     x = tri_dropout(g, "dropout1", x, 0.25);
     tri_block(g, "fc1");
     x = tri_relu(g, tri_linear(g, "fc1", tri_flatten(g, x), 128));
+    tri_split_layer(g, "fc1", TRI_SPLIT_COLUMN);
     x = tri_dropout(g, "dropout2", x, 0.5);
     tri_block(g, "fc2");
     x = tri_log_softmax(g, tri_linear(g, "fc2", x, 10));
+    tri_split_layer(g, "fc2", TRI_SPLIT_ROW);
     tri_loss(g, tri_nll_loss(g, x, batch->labels));
 }
 

@@ -66,11 +66,14 @@ static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
                        (long long)ids.dims[1], (long long)c->max_position_embeddings);
 }
 
+// Tensor parallelism divides the projections by heads, or by features of the MLP.
 static tri_value project(tri_graph *g, const llama_config *c, const char *name, tri_value x,
-                         int64_t features, bool bias) {
-    return tri_linear_with(
+                         int64_t features, bool bias, tri_split split) {
+    x = tri_linear_with(
         g, name, x,
         (tri_linear_options){.features = features, .no_bias = !bias, .std = c->initializer_range});
+    tri_split_layer(g, name, split);
+    return x;
 }
 
 // [N, T, heads · D] as [N, T, heads, D].
@@ -84,23 +87,27 @@ static tri_value self_attention(tri_graph *g, const llama_config *c, const char 
     int64_t heads = c->num_attention_heads, kv_heads = c->num_key_value_heads;
     bool bias = c->attention_bias;
     tri_shape shape = tri_value_shape(g, x);
-    tri_value q = project(g, c, tri_name(g, "%s.q_proj", name), x, heads * c->head_dim, bias);
-    tri_value k = project(g, c, tri_name(g, "%s.k_proj", name), x, kv_heads * c->head_dim, bias);
-    tri_value v = project(g, c, tri_name(g, "%s.v_proj", name), x, kv_heads * c->head_dim, bias);
+    tri_value q = project(g, c, tri_name(g, "%s.q_proj", name), x, heads * c->head_dim, bias,
+                          TRI_SPLIT_COLUMN);
+    tri_value k = project(g, c, tri_name(g, "%s.k_proj", name), x, kv_heads * c->head_dim, bias,
+                          TRI_SPLIT_COLUMN);
+    tri_value v = project(g, c, tri_name(g, "%s.v_proj", name), x, kv_heads * c->head_dim, bias,
+                          TRI_SPLIT_COLUMN);
     q = tri_rotary(g, heads_of(g, c, q, heads), c->rope_theta);
     k = tri_rotary(g, heads_of(g, c, k, kv_heads), c->rope_theta);
     v = heads_of(g, c, v, kv_heads);
     tri_value y = tri_attention(g, name, q, k, v, (tri_attention_options){.causal = true});
     y = tri_reshape(g, y, tri_shape_of(shape.dims[0], shape.dims[1], heads * c->head_dim));
-    return project(g, c, tri_name(g, "%s.o_proj", name), y, c->hidden_size, bias);
+    return project(g, c, tri_name(g, "%s.o_proj", name), y, c->hidden_size, bias, TRI_SPLIT_ROW);
 }
 
 static tri_value mlp(tri_graph *g, const llama_config *c, const char *name, tri_value x) {
-    tri_value gate =
-        project(g, c, tri_name(g, "%s.gate_proj", name), x, c->intermediate_size, false);
-    tri_value up = project(g, c, tri_name(g, "%s.up_proj", name), x, c->intermediate_size, false);
+    tri_value gate = project(g, c, tri_name(g, "%s.gate_proj", name), x, c->intermediate_size,
+                             false, TRI_SPLIT_COLUMN);
+    tri_value up = project(g, c, tri_name(g, "%s.up_proj", name), x, c->intermediate_size, false,
+                           TRI_SPLIT_COLUMN);
     return project(g, c, tri_name(g, "%s.down_proj", name), tri_silu_mul(g, gate, up),
-                   c->hidden_size, false);
+                   c->hidden_size, false, TRI_SPLIT_ROW);
 }
 
 static tri_value decoder_layer(tri_graph *g, const llama_config *c, const char *layer,
@@ -124,6 +131,7 @@ static void llama(tri_graph *g, const tri_batch *batch) {
                                 (tri_embedding_options){.tokens = c.vocab_size,
                                                         .features = c.hidden_size,
                                                         .std = c.initializer_range});
+    tri_split_layer(g, "model.embed_tokens", TRI_SPLIT_COLUMN);
     x = tri_dropout(g, "model.embed_tokens.dropout", x, 0);
     for (int64_t i = 0; i < c.num_hidden_layers; i++) {
         tri_block(g, tri_name(g, "layers.%lld", (long long)i));
@@ -137,6 +145,7 @@ static void llama(tri_graph *g, const tri_batch *batch) {
                              .no_bias = true,
                              .weight = c.tie_word_embeddings ? "model.embed_tokens.weight" : NULL,
                              .std = c.initializer_range});
+    if (!c.tie_word_embeddings) tri_split_layer(g, "lm_head", TRI_SPLIT_COLUMN);
     tri_loss(g, tri_cross_entropy(g, logits, tri_next_token(g, batch->input_ids)));
 }
 
