@@ -253,8 +253,8 @@ static void build_class_loss(op_case *c) {
     add(c, &tri_op_nll_loss, (tri_value[]){x, labels}, NULL);
     add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
     add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
-    add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL);
     add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
+    add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may overwrite x
 }
 
 // Scores of a part of the classes, with max and sums as if others had been larger.
