@@ -163,7 +163,7 @@ static void compare_numbers(const op_family *family, const side *device, const s
     }
     for (int64_t i = 0; i < count; i++) {
         double got = op_get(device->session, a, i), want = op_get(ref->session, b, i);
-        if (!(fabs(got - want) <= tolerance * largest + 1e-30))
+        if (!(fabs(got - want) <= tolerance * largest + family->rounding + 1e-30))
             fail_value(family, ref, b, i, got, want, largest);
     }
 }

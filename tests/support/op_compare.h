@@ -51,6 +51,7 @@ typedef struct op_family {
     const char *name;
     void (*build)(op_case *c);
     double tolerance;
+    double rounding;       // what a difference of equal numbers of about 1 may leave; else 0
     double half_tolerance; // in a half type, where more than one rounding lies between; else 0
     bool any_layout;       // layouts that only ref takes: not for other devices
 } op_family;

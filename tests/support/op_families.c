@@ -330,6 +330,7 @@ static void build_rotary(op_case *c) {
 
 static void build_attention(op_case *c) {
     int64_t width = op_chance(c, 60) ? 16 * op_draw(c, 1, 4) : op_draw(c, 1, 20);
+    if (op_chance(c, 15)) width = op_draw(c, 65, 140);
     int64_t samples = op_draw(c, 1, 2), kv_heads = op_draw(c, 1, 3);
     int64_t keys = op_chance(c, 30) ? op_draw(c, 60, 200) : op_draw(c, 1, 40);
     int64_t queries = op_chance(c, 70) ? keys : op_draw(c, 1, keys);
@@ -458,7 +459,11 @@ const op_family op_families[] = {
     {.name = "embedding", .build = build_embedding, .tolerance = 1e-5},
     {.name = "norm", .build = build_norm, .tolerance = 1e-5},
     {.name = "rotary", .build = build_rotary, .tolerance = 1e-5},
-    {.name = "attention", .build = build_attention, .tolerance = 2e-5, .half_tolerance = 0.01},
+    {.name = "attention",
+     .build = build_attention,
+     .tolerance = 2e-5,
+     .rounding = 1e-5,
+     .half_tolerance = 0.01},
     {.name = "gated", .build = build_gated, .tolerance = 1e-5},
     {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
     {.name = "updates", .build = build_update, .tolerance = 1e-5},

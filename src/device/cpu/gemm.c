@@ -4,10 +4,9 @@
 #include "device/cpu/gemm.h"
 
 #include "device/cpu/simd.h"
+#include "device/cpu/tile.h"
 
 enum {
-    TILE_ROWS = 6,
-    TILE_VECTORS = CPU_GEMM_COLUMNS / 16,
     STEPS_READ = 512,   // of k at a time: six rows of a take 12 KB
     STEPS_PACKED = 256, // … and 16 packed rows 16 KB
     PANELS_MAX = 4,     // of b at a time: 512 KB
@@ -37,75 +36,10 @@ static float *at(const cpu_matrix *m, int64_t r, int64_t c) {
            c % 64 * m->column;
 }
 
-// One tile: `rows` of a, `vectors` of 16 columns, the last one under a mask.
-typedef struct tile_job {
-    int64_t steps;
-    const float *a;
-    int64_t a_row, a_step;
-    const float *b; // [steps][64]
-    float *c;
-    int64_t c_row;
-    const float *start; // of the sums, the same for all rows; NULL: zero, or c itself when `more`
-    bool more;
-    __mmask16 last;
-} tile_job;
-
-CPU_INLINE void tile(const tile_job *job, int rows, int vectors) {
-    __m512 sum[TILE_ROWS * TILE_VECTORS];
-    const float *a = job->a, *b = job->b;
-    const int64_t a_row = job->a_row, a_step = job->a_step;
-#pragma GCC unroll 6
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) {
-            _mm_prefetch((const char *)(job->c + i * job->c_row + 16 * v), _MM_HINT_T0);
-            sum[i * vectors + v] = _mm512_setzero_ps();
-        }
-    for (int64_t p = 0; p < job->steps; p++) {
-        __m512 column[TILE_VECTORS];
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) column[v] = _mm512_loadu_ps(b + 16 * v);
-#pragma GCC unroll 6
-        for (int i = 0; i < rows; i++) {
-            __m512 x = _mm512_set1_ps(a[i * a_row]);
-#pragma GCC unroll 4
-            for (int v = 0; v < vectors; v++)
-                sum[i * vectors + v] = _mm512_fmadd_ps(x, column[v], sum[i * vectors + v]);
-        }
-        a += a_step;
-        b += CPU_GEMM_COLUMNS;
-    }
-#pragma GCC unroll 6
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) {
-            __mmask16 inside = v == vectors - 1 ? job->last : 0xFFFF;
-            float *c = job->c + i * job->c_row + 16 * v;
-            __m512 value = sum[i * vectors + v];
-            if (job->more) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, c));
-            if (job->start)
-                value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, job->start + 16 * v));
-            _mm512_mask_storeu_ps(c, inside, value);
-        }
-}
-
-#define TILE(rows, vectors)                                                                        \
-    static CPU_AVX512 void tile_##rows##_##vectors(const tile_job *job) {                          \
-        tile(job, rows, vectors);                                                                  \
-    }
-#define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
-TILES(1)
-TILES(2)
-TILES(3) TILES(4) TILES(5) TILES(6)
-#define ROW(rows)                                                                                  \
-    { tile_##rows##_1, tile_##rows##_2, tile_##rows##_3, tile_##rows##_4 }
-    static void (*const tiles[TILE_ROWS][TILE_VECTORS])(const tile_job *) = {
-        ROW(1), ROW(2), ROW(3), ROW(4), ROW(5), ROW(6)};
-
 static bool reads_a(const cpu_gemm *g) { return g->a.column == 1 && g->a.column_block == 64; }
 static bool reads_b(const cpu_gemm *g) {
-    return g->b.column == 1 && g->b.row == CPU_GEMM_COLUMNS && g->b.row_block == 64 * 64 &&
-           g->n % CPU_GEMM_COLUMNS == 0;
+    return g->b.column == 1 && g->b.row == CPU_TILE_COLUMNS && g->b.row_block == 64 * 64 &&
+           g->n % CPU_TILE_COLUMNS == 0;
 }
 
 // A rectangle of c for each thread; each packs what it needs for itself.
@@ -116,10 +50,10 @@ typedef struct split {
 } split;
 
 static split split_of(const cpu_device *device, const cpu_gemm *g) {
-    int64_t unit = reads_a(g) ? TILE_ROWS : PACK_ROWS;
+    int64_t unit = reads_a(g) ? CPU_TILE_ROWS : PACK_ROWS;
     split best = {.unit = unit,
                   .groups = (g->m + unit - 1) / unit,
-                  .panels = (g->n + CPU_GEMM_COLUMNS - 1) / CPU_GEMM_COLUMNS,
+                  .panels = (g->n + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
                   .rows = 1,
                   .columns = 1};
     int64_t least = INT64_MAX;
@@ -146,7 +80,7 @@ static int64_t packed_a(const cpu_gemm *g, const split *s) {
     return reads_a(g) ? 0 : groups * s->unit * steps_of(g);
 }
 static int64_t packed_b(const cpu_gemm *g) {
-    return reads_b(g) ? 0 : PANELS_MAX * CPU_GEMM_COLUMNS * steps_of(g);
+    return reads_b(g) ? 0 : PANELS_MAX * CPU_TILE_COLUMNS * steps_of(g);
 }
 
 size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm) {
@@ -167,38 +101,17 @@ static CPU_AVX512 void pack_a(const cpu_gemm *g, int64_t row, int64_t step, int6
     }
 }
 
-// to[p][64] = b(step + p, column + j), zero beyond n.
-static CPU_AVX512 void pack_b_rows(const cpu_gemm *g, int64_t column, int64_t step, int64_t steps,
-                                   float *to) {
-    int64_t left = g->n - column;
-    uint64_t inside = left >= 64 ? UINT64_MAX : (UINT64_C(1) << left) - 1;
-    for (int64_t p = 0; p < steps; p++, to += CPU_GEMM_COLUMNS) {
-        const float *from = at(&g->b, step + p, column);
-        const float *ahead = from + GEMM_AHEAD * g->b.row;
-        for (int v = 0; v < TILE_VECTORS; v++) {
-            _mm_prefetch((const char *)(ahead + 16 * v), _MM_HINT_T0);
-            _mm512_storeu_ps(to + 16 * v,
-                             _mm512_maskz_loadu_ps((__mmask16)(inside >> (16 * v)), from + 16 * v));
-        }
-    }
-}
-
-static CPU_AVX512 void pack_b_columns(const cpu_gemm *g, int64_t column, int64_t step,
-                                      int64_t steps, float *to) {
-    for (int64_t p = 0; p < steps; p += 16) {
-        int64_t places = steps - p < 16 ? steps - p : 16;
-        __mmask16 inside = (__mmask16)((1u << places) - 1);
-        const float *from = at(&g->b, step + p, column);
-        for (int64_t j = 0; j < CPU_GEMM_COLUMNS; j += 16) {
-            __m512 r[16];
-            for (int64_t i = 0; i < 16; i++)
-                r[i] = column + j + i < g->n
-                           ? _mm512_maskz_loadu_ps(inside, from + (j + i) * g->b.column)
-                           : _mm512_setzero_ps();
-            cpu_transpose16(r);
-            for (int64_t i = 0; i < places; i++)
-                _mm512_storeu_ps(to + (p + i) * CPU_GEMM_COLUMNS + j, r[i]);
-        }
+// to[p][64] = b(step + p, column + j), zero beyond n. A matrix whose columns lie side by side is
+// plain; one whose rows do is so within 64 of them.
+static void pack_b(const cpu_gemm *g, int64_t column, int64_t step, int64_t steps, float *to) {
+    int64_t columns = g->n - column < CPU_TILE_COLUMNS ? g->n - column : CPU_TILE_COLUMNS;
+    int64_t place = 0, part;
+    if (g->b.column == 1)
+        cpu_pack_rows(at(&g->b, step, column), false, g->b.row, steps, columns, to);
+    for (; g->b.column != 1 && place < steps; place += part, to += part * CPU_TILE_COLUMNS) {
+        part = 64 - (step + place) % 64;
+        if (part > steps - place) part = steps - place;
+        cpu_pack_columns(at(&g->b, step + place, column), false, g->b.column, part, columns, to);
     }
 }
 
@@ -219,7 +132,7 @@ typedef struct block {
 CPU_INLINE void fetch_ahead(const cpu_gemm *g, const block *b, int64_t row, int64_t part) {
     int64_t lines = b->steps / GEMM_LINE, first = lines * part / b->panels;
     int64_t end = lines * (part + 1) / b->panels;
-    for (int64_t i = row; i < row + TILE_ROWS && i < b->end_row; i++) {
+    for (int64_t i = row; i < row + CPU_TILE_ROWS && i < b->end_row; i++) {
         const float *from = g->a.data + i * g->a.row + b->step;
         for (int64_t l = first; l < end; l++)
             _mm_prefetch((const char *)(from + l * GEMM_LINE), _MM_HINT_T1);
@@ -229,8 +142,8 @@ CPU_INLINE void fetch_ahead(const cpu_gemm *g, const block *b, int64_t row, int6
 static CPU_AVX512 void multiply_block(const cpu_gemm *g, const block *b) {
     int64_t rows;
     for (int64_t row = b->first_row; row < b->end_row; row += rows) {
-        tile_job job = {.steps = b->steps, .c_row = g->c.row, .more = b->step > 0};
-        rows = TILE_ROWS;
+        cpu_tile job = {.steps = b->steps, .c_row = g->c.row, .more = b->step > 0};
+        rows = CPU_TILE_ROWS;
         if (b->a) { // 16 rows are 6, 5 and 5
             int64_t place = row - b->first_row, inner = place % PACK_ROWS;
             if (inner > 0) rows = 5;
@@ -244,15 +157,12 @@ static CPU_AVX512 void multiply_block(const cpu_gemm *g, const block *b) {
         }
         if (rows > b->end_row - row) rows = b->end_row - row;
         for (int64_t j = 0; j < b->panels; j++) {
-            int64_t column = (b->panel + j) * CPU_GEMM_COLUMNS, left = g->n - column;
-            if (left > CPU_GEMM_COLUMNS) left = CPU_GEMM_COLUMNS;
-            int64_t vectors = (left + 15) / 16;
+            int64_t column = (b->panel + j) * CPU_TILE_COLUMNS, left = g->n - column;
             job.b = b->b[j];
             job.c = g->c.data + row * g->c.row + (b->panel + j) * g->c.column_block;
-            job.start = g->bias && b->step == 0 ? g->bias + column : NULL;
-            job.last = (__mmask16)(0xFFFF >> (16 * vectors - left));
-            if (!b->a) fetch_ahead(g, b, row + TILE_ROWS, j);
-            tiles[rows - 1][vectors - 1](&job);
+            job.bias = g->bias && b->step == 0 ? g->bias + column : NULL;
+            if (!b->a) fetch_ahead(g, b, row + CPU_TILE_ROWS, j);
+            cpu_tile_multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
     }
 }
@@ -277,14 +187,10 @@ static void multiply_part(const gemm_job *job, int part) {
         for (b.panel = s->panels * column / s->columns; b.panel < end_panel; b.panel += b.panels) {
             b.panels = end_panel - b.panel < PANELS_MAX ? end_panel - b.panel : PANELS_MAX;
             for (int64_t j = 0; j < b.panels; j++) {
-                int64_t first = (b.panel + j) * CPU_GEMM_COLUMNS;
-                float *to = packed + j * CPU_GEMM_COLUMNS * most;
+                int64_t first = (b.panel + j) * CPU_TILE_COLUMNS;
+                float *to = packed + j * CPU_TILE_COLUMNS * most;
                 b.b[j] = reads_b(g) ? at(&g->b, b.step, first) : to;
-                if (reads_b(g)) continue;
-                if (g->b.column == 1)
-                    pack_b_rows(g, first, b.step, b.steps, to);
-                else
-                    pack_b_columns(g, first, b.step, b.steps, to);
+                if (!reads_b(g)) pack_b(g, first, b.step, b.steps, to);
             }
             multiply_block(g, &b);
         }

@@ -4,8 +4,6 @@
 
 #include "device/cpu/internal.h"
 
-enum { CPU_GEMM_COLUMNS = 64 }; // of a panel of b: four vectors
-
 // Element (r, c) lies at data[r / 64 · row_block + r % 64 · row + c / 64 · column_block +
 // c % 64 · column], so that plain matrices, those in panels and their transposed ones are one
 // thing.

@@ -112,6 +112,9 @@ bool cpu_is_f32(const tri_device *device, const tri_graph *graph, const tri_node
 
 // What every `supports` of an own kernel asks first.
 bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);
+// BF16 beside F32, of input 0: what kernels of transformers take.
+bool cpu_has_avx512_float(const tri_device *device, const tri_graph *graph, const tri_node *node);
+bool cpu_is_brain(const tri_graph *graph, const tri_node *node);
 // A kernel's layouts where all tensors of the first input's shape lie as that input does, and all
 // others are plain.
 void cpu_layouts_of_first(const tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -135,6 +138,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(linear_forward)                                                                              \
     X(linear_grad_input)                                                                           \
     X(linear_grad_weight)                                                                          \
+    X(attention_tiles)                                                                             \
+    X(attention_grad_tiles)                                                                        \
     X(max_pool2d_blocked)                                                                          \
     X(max_pool2d_grad_blocked)                                                                     \
     X(batch_norm_blocked)                                                                          \

@@ -1,4 +1,4 @@
-// Vectors of 16 floats: random numbers and transposition. For functions marked CPU_AVX512.
+// Vectors of 16 floats: types, random numbers, transposition. For functions marked CPU_AVX512.
 #ifndef TRIREME_DEVICE_CPU_SIMD_H
 #define TRIREME_DEVICE_CPU_SIMD_H
 
@@ -26,6 +26,53 @@ void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64
 // mask and the scale.
 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first, int64_t count,
                        const float *x, float *y);
+
+// 16 floats, or BF16 that become floats, from element `at` on; zero outside the mask, where nothing
+// is read.
+CPU_INLINE __m512 cpu_load(const void *from, bool brain, int64_t at, __mmask16 inside) {
+    if (!brain) return _mm512_maskz_loadu_ps(inside, (const float *)from + at);
+    __m256i bits = _mm256_maskz_loadu_epi16(inside, (const uint16_t *)from + at);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+// To nearest BF16, ties to even; what is not a number stays so.
+CPU_INLINE __m256i cpu_to_brain(__m512 values) {
+    __m512i bits = _mm512_castps_si512(values), high = _mm512_srli_epi32(bits, 16);
+    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
+    __m512i quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), nan, quiet));
+}
+
+CPU_INLINE void cpu_store(void *to, bool brain, int64_t at, __mmask16 inside, __m512 values) {
+    if (!brain)
+        _mm512_mask_storeu_ps((float *)to + at, inside, values);
+    else
+        _mm256_mask_storeu_epi16((uint16_t *)to + at, inside, cpu_to_brain(values));
+}
+
+// The first `left` of 16 lanes; all from 16 on.
+CPU_INLINE __mmask16 cpu_first_lanes(int64_t left) {
+    return left >= 16 ? 0xFFFF : (__mmask16)((1u << left) - 1);
+}
+
+// e^x to about 1 in the last place: 2^n · e^r with |r| <= ln 2 / 2. 0 below -87, no overflow checks
+// above 88.
+CPU_INLINE __m512 cpu_exp(__m512 x) {
+    const __m512 log2e = _mm512_set1_ps(1.44269504f);
+    const __m512 high = _mm512_set1_ps(-0.693359375f), low = _mm512_set1_ps(2.12194440e-4f);
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, log2e), _MM_FROUND_TO_NEAREST_INT);
+    __m512 r = _mm512_fmadd_ps(n, low, _mm512_fmadd_ps(n, high, x));
+    __m512 p = _mm512_set1_ps(1.9875691500e-4f); // Cephes, expf
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.3981999507e-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1f));
+    p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1)));
+    return _mm512_scalef_ps(p, n);
+}
 
 // r[i][k] = r[k][i].
 CPU_INLINE void cpu_transpose16(__m512 r[16]) {

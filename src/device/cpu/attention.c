@@ -1,0 +1,221 @@
+// Attention without a matrix of scores: six queries at a time against all keys that they see. Keys
+// and values are packed once for all queries.
+#include "device/cpu/attention.h"
+
+#include "device/cpu/simd.h"
+#include "device/cpu/tile.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+bool attention_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    const tri_shape *q = cpu_in_shape(graph, node, 0);
+    return cpu_has_avx512_float(device, graph, node) && tri_shape_count(q) > 0;
+}
+
+tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                             tri_kernel *kernel) {
+    const tri_attention_attr *attr = node->attr;
+    const int64_t *q = cpu_in_shape(graph, node, 0)->dims, *k = cpu_in_shape(graph, node, 1)->dims;
+    attention_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for attention");
+    *state = (attention_state){.device = cpu_of(device),
+                               .samples = q[0],
+                               .queries = q[1],
+                               .keys = k[1],
+                               .heads = q[2],
+                               .width = q[3],
+                               .group = q[2] / k[2],
+                               .kv_heads = k[2],
+                               .key_blocks = (k[1] + ATTENTION_KEYS - 1) / ATTENTION_KEYS,
+                               .panels = (q[3] + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
+                               .scale = (float)attr->scale,
+                               .causal = attr->causal,
+                               .brain = cpu_is_brain(graph, node)};
+    kernel->state = state;
+    return TRI_OK;
+}
+
+void attention_release(tri_kernel *kernel) { free(kernel->state); }
+
+// Floats in the workspace: packed k and v of all heads, and what a thread has for itself.
+typedef struct forward_space {
+    int64_t k, v, scores, rows, out;
+} forward_space;
+
+static forward_space space_of(const attention_state *s) {
+    int64_t pairs = s->samples * s->kv_heads;
+    return (forward_space){.k = pairs * s->key_blocks * s->width * ATTENTION_KEYS,
+                           .v = pairs * s->panels * s->keys * CPU_TILE_COLUMNS,
+                           .scores = CPU_TILE_ROWS * s->key_blocks * ATTENTION_KEYS,
+                           .rows = CPU_TILE_ROWS * s->width,
+                           .out = CPU_TILE_ROWS * s->panels * CPU_TILE_COLUMNS};
+}
+
+static tri_status forward_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                  tri_kernel *kernel) {
+    TRI_TRY(attention_prepare(device, graph, node, kernel));
+    forward_space z = space_of(kernel->state);
+    int64_t each = z.scores + z.rows + z.out;
+    kernel->workspace_bytes = (size_t)(z.k + z.v + each * device->threads) * sizeof(float);
+    return TRI_OK;
+}
+
+typedef struct forward_job {
+    const attention_state *state;
+    const void *q, *k, *v;
+    void *y;
+    float *log_sum_exp;
+    float *packed_k; // [sample][kv head][key block][width][64]
+    float *packed_v; // [sample][kv head][panel][key][64]
+    float *own;      // [thread]
+} forward_job;
+
+static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
+    const forward_job *job = context;
+    const attention_state *s = job->state;
+    int64_t stride = s->kv_heads * s->width;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t pair = i / s->key_blocks, first = i % s->key_blocks * ATTENTION_KEYS;
+        int64_t count = s->keys - first < ATTENTION_KEYS ? s->keys - first : ATTENTION_KEYS;
+        int64_t at = attention_key(s, pair / s->kv_heads, first, pair % s->kv_heads);
+        cpu_pack_columns(attention_at(s, job->k, at), s->brain, stride, s->width, count,
+                         job->packed_k + i * s->width * ATTENTION_KEYS);
+        for (int64_t p = 0; p < s->panels; p++) {
+            float *to = job->packed_v + ((pair * s->panels + p) * s->keys + first) * 64;
+            cpu_pack_rows(attention_at(s, job->v, at + 64 * p), s->brain, stride, count,
+                          attention_columns(s, p), to);
+        }
+    }
+}
+
+// scores[0 .. seen) become exp(score − largest), those up to `end` 0. Returns the sum.
+static CPU_AVX512 float softmax_row(float *scores, int64_t seen, int64_t end, float *largest) {
+    __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
+    for (int64_t i = 0; i < seen; i += 16) {
+        __mmask16 inside = cpu_first_lanes(seen - i);
+        most = _mm512_mask_max_ps(most, inside, most, _mm512_loadu_ps(scores + i));
+    }
+    *largest = _mm512_reduce_max_ps(most);
+    most = _mm512_set1_ps(*largest);
+    for (int64_t i = 0; i < end; i += 16) {
+        __mmask16 inside = i < seen ? cpu_first_lanes(seen - i) : 0;
+        __m512 p = cpu_exp(_mm512_sub_ps(_mm512_loadu_ps(scores + i), most));
+        p = _mm512_maskz_mov_ps(inside, p);
+        sum = _mm512_add_ps(sum, p);
+        _mm512_storeu_ps(scores + i, p);
+    }
+    return _mm512_reduce_add_ps(sum);
+}
+
+static CPU_AVX512 void scaled_row(const attention_state *s, const void *from, bool brain,
+                                  float factor, float *to) {
+    __m512 f = _mm512_set1_ps(factor);
+    for (int64_t i = 0; i < s->width; i += 16) {
+        __mmask16 inside = cpu_first_lanes(s->width - i);
+        _mm512_mask_storeu_ps(to + i, inside, _mm512_mul_ps(cpu_load(from, brain, i, inside), f));
+    }
+}
+
+static CPU_AVX512 void store_row(const attention_state *s, const float *from, float factor,
+                                 void *to, int64_t at) {
+    __m512 f = _mm512_set1_ps(factor);
+    for (int64_t i = 0; i < s->width; i += 16) {
+        __mmask16 inside = cpu_first_lanes(s->width - i);
+        cpu_store(to, s->brain, at + i, inside, _mm512_mul_ps(_mm512_loadu_ps(from + i), f));
+    }
+}
+
+// Queries `first` and following, at most six, of a head.
+static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_t first,
+                         float *own) {
+    const attention_state *s = job->state;
+    forward_space z = space_of(s);
+    float *scores = own, *rows = scores + z.scores, *out = rows + z.rows;
+    int64_t count = s->queries - first < CPU_TILE_ROWS ? s->queries - first : CPU_TILE_ROWS;
+    int64_t stride = s->key_blocks * ATTENTION_KEYS, seen = attention_seen(s, first + count - 1);
+    int64_t pair = n * s->kv_heads + head / s->group;
+    for (int64_t i = 0; i < count; i++)
+        scaled_row(s, attention_at(s, job->q, attention_query(s, n, first + i, head)), s->brain,
+                   s->scale, rows + i * s->width);
+    cpu_tile tile = {.steps = s->width,
+                     .a = rows,
+                     .a_row = s->width,
+                     .a_step = 1,
+                     .b = job->packed_k + pair * s->key_blocks * s->width * ATTENTION_KEYS,
+                     .c = scores,
+                     .c_row = stride};
+    for (int64_t key = 0; key < seen; key += ATTENTION_KEYS) {
+        cpu_tile_multiply(&tile, count, ATTENTION_KEYS);
+        tile.b += s->width * ATTENTION_KEYS;
+        tile.c += ATTENTION_KEYS;
+    }
+    float sums[CPU_TILE_ROWS];
+    for (int64_t i = 0; i < count; i++) {
+        float largest;
+        int64_t own_seen = attention_seen(s, first + i);
+        sums[i] = softmax_row(scores + i * stride, own_seen, seen, &largest);
+        job->log_sum_exp[(n * s->heads + head) * s->queries + first + i] = largest + logf(sums[i]);
+    }
+    tile = (cpu_tile){.steps = seen,
+                      .a = scores,
+                      .a_row = stride,
+                      .a_step = 1,
+                      .b = job->packed_v + pair * s->panels * s->keys * CPU_TILE_COLUMNS,
+                      .c = out,
+                      .c_row = s->panels * CPU_TILE_COLUMNS};
+    for (int64_t p = 0; p < s->panels; p++) {
+        cpu_tile_multiply(&tile, count, CPU_TILE_COLUMNS);
+        tile.b += s->keys * CPU_TILE_COLUMNS;
+        tile.c += CPU_TILE_COLUMNS;
+    }
+    for (int64_t i = 0; i < count; i++)
+        store_row(s, out + i * s->panels * CPU_TILE_COLUMNS, 1 / sums[i], job->y,
+                  attention_query(s, n, first + i, head));
+}
+
+static int64_t row_groups(const attention_state *s) {
+    return (s->queries + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
+}
+
+// Early and late queries of a head take turns, so that any stretch of them is the same work.
+static void forward_range(void *context, int64_t begin, int64_t end, int thread) {
+    const forward_job *job = context;
+    const attention_state *s = job->state;
+    forward_space z = space_of(s);
+    int64_t groups = row_groups(s);
+    float *own = job->own + thread * (z.scores + z.rows + z.out);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t turn = i % groups, group = turn % 2 ? groups - 1 - turn / 2 : turn / 2;
+        int64_t head = i / groups;
+        forward_rows(job, head / s->heads, head % s->heads, group * CPU_TILE_ROWS, own);
+    }
+}
+
+static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const attention_state *s = kernel->state;
+    forward_space z = space_of(s);
+    float *space = args->workspace;
+    forward_job job = {.state = s,
+                       .q = args->in[0],
+                       .k = args->in[1],
+                       .v = args->in[2],
+                       .y = args->out[0],
+                       .log_sum_exp = args->out[1],
+                       .packed_k = space,
+                       .packed_v = space + z.k,
+                       .own = space + z.k + z.v};
+    int64_t pairs = s->samples * s->kv_heads;
+    cpu_parallel(s->device, pairs * s->key_blocks, 1, pack_range, &job);
+    cpu_parallel(s->device, s->samples * s->heads * row_groups(s), 2, forward_range, &job);
+    return TRI_OK;
+}
+
+const tri_kernel_def cpu_attention_tiles = {
+    .op = &tri_op_attention,
+    .name = "avx512-tiles",
+    .supports = attention_supports,
+    .prepare = forward_prepare,
+    .run = forward_run,
+    .release = attention_release,
+};

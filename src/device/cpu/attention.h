@@ -1,0 +1,48 @@
+// What the forward and the backward kernel of attention share.
+#ifndef TRIREME_DEVICE_CPU_ATTENTION_H
+#define TRIREME_DEVICE_CPU_ATTENTION_H
+
+#include "device/cpu/internal.h"
+
+enum { ATTENTION_KEYS = 64 }; // in a block
+
+typedef struct attention_state {
+    const cpu_device *device;
+    int64_t samples, queries, keys, heads, width;
+    int64_t group, kv_heads;    // heads of q that share one of k and v; heads of those
+    int64_t key_blocks, panels; // of 64 keys, of 64 columns of a head
+    float scale;
+    bool causal;
+    bool brain; // tensors are BF16, else F32
+} attention_state;
+
+bool attention_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
+// The state in `kernel`; sets no workspace.
+tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                             tri_kernel *kernel);
+void attention_release(tri_kernel *kernel);
+
+// Element of the row of query t, or of key s, of a head.
+static inline int64_t attention_query(const attention_state *s, int64_t n, int64_t t,
+                                      int64_t head) {
+    return ((n * s->queries + t) * s->heads + head) * s->width;
+}
+static inline int64_t attention_key(const attention_state *s, int64_t n, int64_t key,
+                                    int64_t head) {
+    return ((n * s->keys + key) * s->kv_heads + head) * s->width;
+}
+// Keys that query t sees: the first so many.
+static inline int64_t attention_seen(const attention_state *s, int64_t t) {
+    return s->causal ? t + 1 + s->keys - s->queries : s->keys;
+}
+static inline const void *attention_at(const attention_state *s, const void *tensor,
+                                       int64_t element) {
+    return (const char *)tensor + element * (s->brain ? 2 : 4);
+}
+// Columns of the head in panel p, at most 64.
+static inline int64_t attention_columns(const attention_state *s, int64_t panel) {
+    int64_t left = s->width - 64 * panel;
+    return left < 64 ? left : 64;
+}
+
+#endif

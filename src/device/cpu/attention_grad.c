@@ -1,0 +1,260 @@
+// The gradient of attention in blocks of 96 queries by 64 keys, whose scores are computed again.
+// One thread has a head of k and v and all heads of q that share it, so every sum has one order.
+#include "device/cpu/attention.h"
+
+#include "device/cpu/simd.h"
+#include "device/cpu/tile.h"
+
+#include <math.h>
+
+enum { GRAD_QUERIES = 96 };
+
+// A thread's part of the workspace.
+typedef struct grad_space {
+    float *k_columns, *v_columns; // [key block][width][64]
+    float *k, *q, *dy;            // [panel][key or query][64]
+    float *dq, *dk, *dv;          // … sums
+    float *p, *ds;                // [96][64]
+    float *y_dy;                  // [query]: the sum of y · dy
+} grad_space;
+
+// Lays the parts out from `base` on; returns their floats.
+static int64_t space_at(const attention_state *s, float *base, grad_space *z) {
+    int64_t columns = s->key_blocks * s->width * ATTENTION_KEYS;
+    int64_t keys = s->panels * s->keys * CPU_TILE_COLUMNS;
+    int64_t queries = s->panels * s->queries * CPU_TILE_COLUMNS;
+    int64_t block = GRAD_QUERIES * ATTENTION_KEYS;
+    struct {
+        float **part;
+        int64_t count;
+    } parts[] = {{&z->k_columns, columns}, {&z->v_columns, columns}, {&z->k, keys},
+                 {&z->dk, keys},           {&z->dv, keys},           {&z->q, queries},
+                 {&z->dy, queries},        {&z->dq, queries},        {&z->p, block},
+                 {&z->ds, block},          {&z->y_dy, s->queries}};
+    int64_t total = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        *parts[i].part = base ? base + total : NULL;
+        total += (parts[i].count + 15) / 16 * 16;
+    }
+    return total;
+}
+
+static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    TRI_TRY(attention_prepare(device, graph, node, kernel));
+    grad_space z;
+    int64_t each = space_at(kernel->state, NULL, &z);
+    kernel->workspace_bytes = (size_t)(each * device->threads) * sizeof(float);
+    return TRI_OK;
+}
+
+typedef struct grad_job {
+    const attention_state *state;
+    const void *q, *k, *v, *y, *dy;
+    const float *log_sum_exp;
+    void *dq, *dk, *dv;
+    float *workspace;
+} grad_job;
+
+// Where a thread works.
+typedef struct grad_place {
+    const grad_job *job;
+    const attention_state *s;
+    grad_space z;
+    int64_t n, kv_head, head;
+} grad_place;
+
+static void pack_keys(const grad_place *g) {
+    const attention_state *s = g->s;
+    int64_t stride = s->kv_heads * s->width;
+    int64_t at = attention_key(s, g->n, 0, g->kv_head);
+    for (int64_t b = 0; b < s->key_blocks; b++) {
+        int64_t first = b * ATTENTION_KEYS, left = s->keys - first;
+        int64_t count = left < ATTENTION_KEYS ? left : ATTENTION_KEYS;
+        int64_t from = at + first * stride, to = first * s->width;
+        cpu_pack_columns(attention_at(s, g->job->k, from), s->brain, stride, s->width, count,
+                         g->z.k_columns + to);
+        cpu_pack_columns(attention_at(s, g->job->v, from), s->brain, stride, s->width, count,
+                         g->z.v_columns + to);
+    }
+    for (int64_t p = 0; p < s->panels; p++)
+        cpu_pack_rows(attention_at(s, g->job->k, at + 64 * p), s->brain, stride, s->keys,
+                      attention_columns(s, p), g->z.k + p * s->keys * CPU_TILE_COLUMNS);
+}
+
+static CPU_AVX512 float dot(const attention_state *s, const void *a, const void *b, int64_t at) {
+    __m512 sum = _mm512_setzero_ps();
+    for (int64_t i = 0; i < s->width; i += 16) {
+        __mmask16 inside = cpu_first_lanes(s->width - i);
+        sum = _mm512_fmadd_ps(cpu_load(a, s->brain, at + i, inside),
+                              cpu_load(b, s->brain, at + i, inside), sum);
+    }
+    return _mm512_reduce_add_ps(sum);
+}
+
+static void pack_queries(const grad_place *g) {
+    const attention_state *s = g->s;
+    int64_t stride = s->heads * s->width, at = attention_query(s, g->n, 0, g->head);
+    for (int64_t p = 0; p < s->panels; p++) {
+        int64_t to = p * s->queries * CPU_TILE_COLUMNS, columns = attention_columns(s, p);
+        cpu_pack_rows(attention_at(s, g->job->q, at + 64 * p), s->brain, stride, s->queries,
+                      columns, g->z.q + to);
+        cpu_pack_rows(attention_at(s, g->job->dy, at + 64 * p), s->brain, stride, s->queries,
+                      columns, g->z.dy + to);
+    }
+    for (int64_t t = 0; t < s->queries; t++)
+        g->z.y_dy[t] = dot(s, g->job->y, g->job->dy, at + t * stride);
+}
+
+// out[i][64] = rows t + i of `a` times the columns of a key block.
+static void product_with_block(const grad_place *g, const float *a, const float *columns,
+                               int64_t block, int64_t t, int64_t rows, float *out) {
+    const attention_state *s = g->s;
+    for (int64_t p = 0; p < s->panels; p++) {
+        const float *b = columns + (block * s->width + p * 64) * ATTENTION_KEYS;
+        cpu_tile tile = {.steps = attention_columns(s, p),
+                         .a = a + (p * s->queries + t) * CPU_TILE_COLUMNS,
+                         .a_row = CPU_TILE_COLUMNS,
+                         .a_step = 1,
+                         .b = b,
+                         .c = out,
+                         .c_row = ATTENTION_KEYS,
+                         .more = p > 0};
+        cpu_tile_multiply(&tile, rows, ATTENTION_KEYS);
+    }
+}
+
+// p and ds of one query from its scores and dy · v, of which the first `seen` count.
+static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum_exp, float y_dy,
+                                         int64_t seen, float *p, float *ds) {
+    __m512 scale = _mm512_set1_ps(s->scale), norm = _mm512_set1_ps(log_sum_exp);
+    __m512 center = _mm512_set1_ps(y_dy);
+    for (int64_t i = 0; i < ATTENTION_KEYS; i += 16) {
+        __mmask16 inside = i < seen ? cpu_first_lanes(seen - i) : 0;
+        __m512 share = cpu_exp(_mm512_fmsub_ps(_mm512_loadu_ps(p + i), scale, norm));
+        share = _mm512_maskz_mov_ps(inside, share);
+        __m512 slope = _mm512_sub_ps(_mm512_loadu_ps(ds + i), center);
+        _mm512_storeu_ps(p + i, share);
+        slope = _mm512_maskz_mul_ps(inside, _mm512_mul_ps(share, scale), slope);
+        _mm512_storeu_ps(ds + i, slope);
+    }
+}
+
+// Adds what queries [first, end) and a block of keys give each other.
+static void add_block(const grad_place *g, int64_t first, int64_t end, int64_t block) {
+    const attention_state *s = g->s;
+    const grad_space *z = &g->z;
+    int64_t key = block * ATTENTION_KEYS, left = s->keys - key;
+    int64_t keys = left < ATTENTION_KEYS ? left : ATTENTION_KEYS;
+    const float *norms = g->job->log_sum_exp + (g->n * s->heads + g->head) * s->queries;
+    for (int64_t t = first; t < end; t += CPU_TILE_ROWS) {
+        int64_t rows = end - t < CPU_TILE_ROWS ? end - t : CPU_TILE_ROWS;
+        float *p = z->p + (t - first) * ATTENTION_KEYS, *ds = z->ds + (t - first) * ATTENTION_KEYS;
+        product_with_block(g, z->q, z->k_columns, block, t, rows, p);
+        product_with_block(g, z->dy, z->v_columns, block, t, rows, ds);
+        for (int64_t i = 0; i < rows; i++)
+            differentiate_row(s, norms[t + i], z->y_dy[t + i], attention_seen(s, t + i) - key,
+                              p + i * ATTENTION_KEYS, ds + i * ATTENTION_KEYS);
+    }
+    for (int64_t panel = 0; panel < s->panels; panel++) {
+        int64_t at_key = (panel * s->keys + key) * CPU_TILE_COLUMNS;
+        int64_t at_query = (panel * s->queries + first) * CPU_TILE_COLUMNS;
+        cpu_tile tile = {.steps = keys,
+                         .a = z->ds,
+                         .a_row = ATTENTION_KEYS,
+                         .a_step = 1,
+                         .b = z->k + at_key,
+                         .c = z->dq + at_query,
+                         .c_row = CPU_TILE_COLUMNS,
+                         .more = true};
+        cpu_tile_multiply_rows(&tile, end - first, CPU_TILE_COLUMNS);
+        tile.steps = end - first; // … and with p and ds transposed
+        tile.a_row = 1;
+        tile.a_step = ATTENTION_KEYS;
+        tile.b = z->q + at_query;
+        tile.c = z->dk + at_key;
+        cpu_tile_multiply_rows(&tile, keys, CPU_TILE_COLUMNS);
+        tile.a = z->p;
+        tile.b = z->dy + at_query;
+        tile.c = z->dv + at_key;
+        cpu_tile_multiply_rows(&tile, keys, CPU_TILE_COLUMNS);
+    }
+}
+
+// [panel][row][64] to rows of a tensor.
+static CPU_AVX512 void unpack(const attention_state *s, const float *from, int64_t rows, void *to,
+                              int64_t at, int64_t stride) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < s->width; i += 16) {
+            const float *row = from + (i / 64 * rows + r) * CPU_TILE_COLUMNS + i % 64;
+            cpu_store(to, s->brain, at + r * stride + i, cpu_first_lanes(s->width - i),
+                      _mm512_loadu_ps(row));
+        }
+}
+
+static void clear(const attention_state *s, float *sums, int64_t rows) {
+    for (int64_t i = 0; i < s->panels * rows * CPU_TILE_COLUMNS; i++) sums[i] = 0;
+}
+
+static void add_head(const grad_place *g) {
+    const attention_state *s = g->s;
+    pack_queries(g);
+    clear(s, g->z.dq, s->queries);
+    for (int64_t block = 0; block < s->key_blocks; block++) {
+        // The first query that sees any of these keys.
+        int64_t start = block * ATTENTION_KEYS - (s->keys - s->queries), end;
+        if (!s->causal || start < 0) start = 0;
+        for (int64_t first = start; first < s->queries; first = end) {
+            end = first + GRAD_QUERIES < s->queries ? first + GRAD_QUERIES : s->queries;
+            add_block(g, first, end, block);
+        }
+    }
+    unpack(s, g->z.dq, s->queries, g->job->dq, attention_query(s, g->n, 0, g->head),
+           s->heads * s->width);
+}
+
+static void grad_range(void *context, int64_t begin, int64_t end, int thread) {
+    const grad_job *job = context;
+    const attention_state *s = job->state;
+    grad_place g = {.job = job, .s = s};
+    int64_t each = space_at(s, NULL, &g.z);
+    space_at(s, job->workspace + thread * each, &g.z);
+    for (int64_t i = begin; i < end; i++) {
+        g.n = i / s->kv_heads;
+        g.kv_head = i % s->kv_heads;
+        pack_keys(&g);
+        clear(s, g.z.dk, s->keys);
+        clear(s, g.z.dv, s->keys);
+        for (g.head = g.kv_head * s->group; g.head < (g.kv_head + 1) * s->group; g.head++)
+            add_head(&g);
+        int64_t at = attention_key(s, g.n, 0, g.kv_head), stride = s->kv_heads * s->width;
+        unpack(s, g.z.dk, s->keys, job->dk, at, stride);
+        unpack(s, g.z.dv, s->keys, job->dv, at, stride);
+    }
+}
+
+static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const attention_state *s = kernel->state;
+    grad_job job = {.state = s,
+                    .q = args->in[0],
+                    .k = args->in[1],
+                    .v = args->in[2],
+                    .y = args->in[3],
+                    .dy = args->in[4],
+                    .log_sum_exp = args->in[5],
+                    .dq = args->out[0],
+                    .dk = args->out[1],
+                    .dv = args->out[2],
+                    .workspace = args->workspace};
+    cpu_parallel(s->device, s->samples * s->kv_heads, 1, grad_range, &job);
+    return TRI_OK;
+}
+
+const tri_kernel_def cpu_attention_grad_tiles = {
+    .op = &tri_op_attention_grad,
+    .name = "avx512-tiles",
+    .supports = attention_supports,
+    .prepare = grad_prepare,
+    .run = grad_run,
+    .release = attention_release,
+};

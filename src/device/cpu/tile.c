@@ -1,0 +1,121 @@
+#include "device/cpu/tile.h"
+
+#include "device/cpu/simd.h"
+
+enum {
+    TILE_VECTORS = CPU_TILE_COLUMNS / 16,
+    PACK_AHEAD = 16, // rows that packing asks for in advance
+};
+
+// The last vector of columns under a mask.
+CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors) {
+    __m512 sum[CPU_TILE_ROWS * TILE_VECTORS];
+    const float *a = job->a, *b = job->b;
+    const int64_t a_row = job->a_row, a_step = job->a_step;
+#pragma GCC unroll 6
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            _mm_prefetch((const char *)(job->c + i * job->c_row + 16 * v), _MM_HINT_T0);
+            sum[i * vectors + v] = _mm512_setzero_ps();
+        }
+    for (int64_t p = 0; p < job->steps; p++) {
+        __m512 column[TILE_VECTORS];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) column[v] = _mm512_loadu_ps(b + 16 * v);
+#pragma GCC unroll 6
+        for (int i = 0; i < rows; i++) {
+            __m512 x = _mm512_set1_ps(a[i * a_row]);
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++)
+                sum[i * vectors + v] = _mm512_fmadd_ps(x, column[v], sum[i * vectors + v]);
+        }
+        a += a_step;
+        b += CPU_TILE_COLUMNS;
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            __mmask16 inside = v == vectors - 1 ? last : 0xFFFF;
+            float *c = job->c + i * job->c_row + 16 * v;
+            __m512 value = sum[i * vectors + v];
+            if (job->more) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, c));
+            if (job->bias)
+                value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, job->bias + 16 * v));
+            _mm512_mask_storeu_ps(c, inside, value);
+        }
+}
+
+typedef void (*tile_function)(const cpu_tile *job, __mmask16 last);
+
+// clang-format off
+#define TILE(rows, vectors)                                                                        \
+    static CPU_AVX512 void tile_##rows##_##vectors(const cpu_tile *job, __mmask16 last) {          \
+        tile(job, last, rows, vectors);                                                            \
+    }
+#define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
+TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
+#define ROW(rows) {tile_##rows##_1, tile_##rows##_2, tile_##rows##_3, tile_##rows##_4}
+static const tile_function tiles[CPU_TILE_ROWS][TILE_VECTORS] = {
+    ROW(1), ROW(2), ROW(3), ROW(4), ROW(5), ROW(6),
+};
+// clang-format on
+
+void cpu_tile_multiply(const cpu_tile *job, int64_t rows, int64_t columns) {
+    int64_t vectors = (columns + 15) / 16;
+    tiles[rows - 1][vectors - 1](job, (__mmask16)(0xFFFF >> (16 * vectors - columns)));
+}
+
+void cpu_tile_multiply_rows(const cpu_tile *job, int64_t rows, int64_t columns) {
+    cpu_tile part = *job;
+    for (int64_t i = 0; i < rows; i += CPU_TILE_ROWS) {
+        cpu_tile_multiply(&part, rows - i < CPU_TILE_ROWS ? rows - i : CPU_TILE_ROWS, columns);
+        part.a += CPU_TILE_ROWS * job->a_row;
+        part.c += CPU_TILE_ROWS * job->c_row;
+    }
+}
+
+CPU_INLINE void pack_rows(const void *from, bool brain, int64_t stride, int64_t rows,
+                          int64_t columns, float *to) {
+    uint64_t inside = columns >= 64 ? UINT64_MAX : (UINT64_C(1) << columns) - 1;
+    for (int64_t p = 0; p < rows; p++, to += CPU_TILE_COLUMNS)
+        for (int v = 0; v < TILE_VECTORS; v++) {
+            int64_t at = p * stride + 16 * v, ahead = (at + PACK_AHEAD * stride) * (brain ? 2 : 4);
+            _mm_prefetch((const char *)from + ahead, _MM_HINT_T0);
+            __m512 values = cpu_load(from, brain, at, (__mmask16)(inside >> (16 * v)));
+            _mm512_storeu_ps(to + 16 * v, values);
+        }
+}
+
+CPU_INLINE void pack_columns(const void *from, bool brain, int64_t stride, int64_t steps,
+                             int64_t columns, float *to) {
+    for (int64_t p = 0; p < steps; p += 16)
+        for (int64_t j = 0; j < CPU_TILE_COLUMNS; j += 16) {
+            int64_t places = steps - p < 16 ? steps - p : 16;
+            __mmask16 inside = (__mmask16)((1u << places) - 1);
+            __m512 r[16];
+            for (int64_t i = 0; i < 16; i++)
+                r[i] = j + i < columns ? cpu_load(from, brain, (j + i) * stride + p, inside)
+                                       : _mm512_setzero_ps();
+            cpu_transpose16(r);
+            for (int64_t i = 0; i < places; i++)
+                _mm512_storeu_ps(to + (p + i) * CPU_TILE_COLUMNS + j, r[i]);
+        }
+}
+
+CPU_AVX512 void cpu_pack_rows(const void *from, bool brain, int64_t stride, int64_t rows,
+                              int64_t columns, float *to) {
+    if (brain)
+        pack_rows(from, true, stride, rows, columns, to);
+    else
+        pack_rows(from, false, stride, rows, columns, to);
+}
+
+CPU_AVX512 void cpu_pack_columns(const void *from, bool brain, int64_t stride, int64_t steps,
+                                 int64_t columns, float *to) {
+    if (brain)
+        pack_columns(from, true, stride, steps, columns, to);
+    else
+        pack_columns(from, false, stride, steps, columns, to);
+}

@@ -1,0 +1,37 @@
+// The innermost piece of matrix products for AVX-512, and how its operands are packed.
+#ifndef TRIREME_DEVICE_CPU_TILE_H
+#define TRIREME_DEVICE_CPU_TILE_H
+
+#include "device/cpu/internal.h"
+
+enum {
+    CPU_TILE_ROWS = 6,
+    CPU_TILE_COLUMNS = 64, // of a panel of b: four vectors
+};
+
+// c [rows][columns] = the sum over `steps` p of a(i, p) · b[p][j].
+typedef struct cpu_tile {
+    int64_t steps;
+    const float *a; // element (i, p) at i · a_row + p · a_step
+    int64_t a_row, a_step;
+    const float *b; // [steps][64]
+    float *c;
+    int64_t c_row;
+    const float *bias; // [columns], added to each row; NULL: none
+    bool more;         // adds to c instead
+} cpu_tile;
+
+// At most 6 rows and 64 columns. Each element is one chain of sums, in order of p.
+void cpu_tile_multiply(const cpu_tile *tile, int64_t rows, int64_t columns);
+// Any number of rows.
+void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns);
+
+// to[p][64] from rows of floats, or of BF16, that are `stride` elements apart; zero from `columns`
+// on.
+void cpu_pack_rows(const void *from, bool brain, int64_t stride, int64_t rows, int64_t columns,
+                   float *to);
+// The same transposed: to[p][j] is element p of row j.
+void cpu_pack_columns(const void *from, bool brain, int64_t stride, int64_t steps, int64_t columns,
+                      float *to);
+
+#endif
