@@ -123,7 +123,8 @@ static tri_status bench_data(const cli_context *context, tri_arena *arena, int c
 }
 
 static tri_status bench_train(const cli_context *context, tri_arena *arena, int count, char **words,
-                              const char *seconds_text, const char *device, bool json) {
+                              const char *seconds_text, const char *device, const char *trace,
+                              bool json) {
     tri_recipe recipe;
     double seconds;
     TRI_TRY(read_seconds(seconds_text, 10, &seconds));
@@ -135,7 +136,7 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
                                                    .task = context->task,
                                                    .device = device,
                                                    .train = true},
-                            seconds, &r));
+                            seconds, trace, &r));
     if (r.rank != 0) return TRI_OK;
     double gflops = r.samples_per_s * r.flops_per_sample * 1e-9;
     printf(
@@ -164,6 +165,7 @@ static const cli_flag flags[] = {
     {"sizes", "LIST", "comm: bytes, such as 8,1M,256M", 0},
     {"seconds", "S", "kernels: of each model (1); data: of each row (1); train: in all (10)", 0},
     CLI_DEVICE_FLAG("train: what computes"),
+    {"trace", "FILE", "train: write the actions of all ranks for ui.perfetto.dev", 0},
     {"json", NULL, "one JSON object a line", 0},
     {0}};
 static const cli_verb verbs[] = {
@@ -190,7 +192,8 @@ static int run(const cli_context *context, int argc, char **argv) {
     else if (!strcmp(what, "data") && a.count >= 2)
         status = bench_data(context, arena, a.count - 1, a.words + 1, seconds, json);
     else if (!strcmp(what, "train") && a.count >= 2)
-        status = bench_train(context, arena, a.count - 1, a.words + 1, seconds, device, json);
+        status = bench_train(context, arena, a.count - 1, a.words + 1, seconds, device,
+                             cli_value(&a, "trace"), json);
     else
         known = false;
     tri_arena_destroy(arena);

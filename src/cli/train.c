@@ -102,6 +102,7 @@ static const cli_flag train_flags[] = {
     {"run-dir", "DIR", "where the run's files go (runs/<name>)", 0},
     {"resume", "auto|never|PATH", "auto: go on from the newest whole checkpoint", 0},
     CLI_DEVICE_FLAG("what computes"),
+    {"trace", "FILE", "write the actions of all ranks and lanes for ui.perfetto.dev", 0},
     {"json", NULL, "print the summary as JSON", 0},
     {"keys", NULL, "list the keys of a recipe, all or those of the sections named", 0},
     {0}};
@@ -131,8 +132,8 @@ static int run_train(const cli_context *context, int argc, char **argv) {
                                  .recipe = &recipe,
                                  .task = context->task,
                                  .device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto",
-                                 .resume =
-                                     cli_has(&a, "resume") ? cli_value(&a, "resume") : "auto"};
+                                 .resume = cli_has(&a, "resume") ? cli_value(&a, "resume") : "auto",
+                                 .trace = cli_value(&a, "trace")};
     if (status == TRI_OK) {
         request.run_dir = cli_value(&a, "run-dir");
         if (!request.run_dir) request.run_dir = tri_arena_printf(arena, "runs/%s", recipe.name);

@@ -1,6 +1,7 @@
 #include "train/bench.h"
 
 #include "base/os.h"
+#include "checkpoint/agree.h"
 #include "train/loop.h"
 
 #include <fcntl.h>
@@ -155,12 +156,18 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     return status;
 }
 
-tri_status tri_bench_train(const tri_session_request *request, double seconds,
+tri_status tri_bench_train(const tri_session_request *request, double seconds, const char *trace,
                            tri_bench_result *out) {
     *out = (tri_bench_result){.rank = 0};
     bench_run run = {.session = NULL};
     TRI_TRY(tri_session_open(request, &run.session));
-    tri_status status = bench(&run, seconds, out);
+    tri_trace *traced = NULL;
+    tri_status status = TRI_OK;
+    if (trace)
+        status =
+            checkpoint_agree(run.session->comm, tri_trace_open(run.session->comm, trace, &traced));
+    if (status == TRI_OK) status = bench(&run, seconds, out);
+    tri_trace_finish(traced, status == TRI_OK);
     tri_session_close(run.session);
     return status;
 }

@@ -17,7 +17,8 @@ typedef struct tri_bench_result {
 } tri_bench_result;
 
 // Trains for about `seconds`, without evaluation, checkpoints or logs. Collective.
-tri_status tri_bench_train(const tri_session_request *request, double seconds,
+// `trace`: file for the actions of all ranks; NULL: none.
+tri_status tri_bench_train(const tri_session_request *request, double seconds, const char *trace,
                            tri_bench_result *out);
 
 #endif

@@ -173,6 +173,14 @@ static tri_status run_steps(train_loop *loop) {
                     (long long)p->step);
 }
 
+// Rank 0 makes the run's files.
+static tri_status open_files(train_loop *loop) {
+    const char *trace = loop->request->trace;
+    if (trace) TRI_TRY(tri_trace_open(loop->session->comm, trace, &loop->trace));
+    bool leads = loop->session->identity.rank == 0;
+    return leads && loop->saves ? open_run_folder(loop) : TRI_OK;
+}
+
 static tri_status run(train_loop *loop, tri_train_result *out) {
     loop->steps_per_epoch = tri_session_steps_per_epoch(loop->session);
     loop->last_step = total_steps(loop);
@@ -188,16 +196,14 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     loop->stop = loop_has_waited(loop);
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
     if (!out->was_complete) {
-        if (loop->saves) {
-            bool leads = loop->session->identity.rank == 0;
-            tri_status opened = leads ? open_run_folder(loop) : TRI_OK;
-            TRI_TRY(checkpoint_agree(loop->session->comm, opened));
-        }
+        TRI_TRY(checkpoint_agree(loop->session->comm, open_files(loop)));
         open_observer(loop);
         loop->started_s = loop->saved_s = tri_os_seconds();
         loop->started_samples = loop->progress.samples;
         tri_signals_watch();
         tri_status status = run_steps(loop);
+        tri_trace_finish(loop->trace, status == TRI_OK || status == TRI_STOPPED);
+        loop->trace = NULL;
         tri_observe_end(loop->observer,
                         status == TRI_OK        ? "completed"
                         : status == TRI_STOPPED ? "stopped"
@@ -230,6 +236,7 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     // The others need not find out by themselves that this rank is gone, or why.
     if (status != TRI_OK && status != TRI_STOPPED && session->comm->size > 1)
         session->comm->backend->abort(session->comm, tri_error_message());
+    tri_trace_finish(loop.trace, false);
     tri_observer_destroy(loop.observer);
     tri_loader_destroy(loop.train_loader);
     tri_loader_destroy(loop.test_loader);

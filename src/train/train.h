@@ -12,6 +12,7 @@ typedef struct tri_train_request {
     const char *device;
     const char *run_dir;
     const char *resume; // auto, never or a path
+    const char *trace;  // file for the actions of all ranks; NULL: none
 } tri_train_request;
 
 // What a run came to, for the summary. Of rank 0; the others have rank alone.
