@@ -13,55 +13,59 @@ typedef enum tri_activation {
 
 // X(identifier): the row is `tri_op_<identifier>`, its name the identifier.
 #define TRI_OP_LIST(X)                                                                             \
-    X(conv2d)                /* x, weight, bias? -> y; activation fused */                         \
-    X(conv2d_grad_input)     /* dy, weight -> dx */                                                \
-    X(conv2d_grad_weight)    /* x, dy -> dweight, dbias ([0] when there is no bias) */             \
-    X(linear)                /* x, weight, bias? -> y; contracts the last attr.axes axes of x */   \
-    X(linear_grad_input)     /* dy, weight -> dx of attr.shape */                                  \
-    X(linear_grad_weight)    /* x, dy -> dweight, dbias (as above) */                              \
-    X(relu)                  /* x -> y */                                                          \
-    X(leaky_relu)            /* x -> y */                                                          \
-    X(activation_grad)       /* y, dy -> dx; from the sign of the activation's output */           \
-    X(max_pool2d)            /* x, position? -> y, index (U8) */                                   \
-    X(max_pool2d_grad)       /* index, dy -> dx */                                                 \
-    X(batch_norm)            /* x, weight, bias -> y, mean, inv_std, mean_sum, var_sum */          \
-    X(batch_norm_inference)  /* x, weight, bias, running_mean, running_var -> y */                 \
-    X(batch_norm_grad)       /* x, y, dy, weight, mean, inv_std -> dx, dweight, dbias */           \
-    X(dropout)               /* x, position -> y */                                                \
-    X(dropout_grad)          /* dy, position -> dx */                                              \
-    X(reshape)               /* x -> y, a view */                                                  \
-    X(add)                   /* a, b -> a + b */                                                   \
-    X(cast)                  /* x -> x in the type attr.dtype */                                   \
-    X(add_bias)              /* x [.., F], bias [F] -> x + bias */                                 \
-    X(add_bias_grad)         /* dy -> dbias */                                                     \
-    X(log_softmax)           /* x -> y, over the last axis */                                      \
-    X(log_softmax_grad)      /* y, dy -> dx */                                                     \
-    X(embedding)             /* ids [..], weight [V, D] -> y [.., D] */                            \
-    X(embedding_grad_weight) /* ids, dy -> dweight of attr.shape */                                \
-    X(rms_norm)              /* x, weight -> y, inv_rms */                                         \
-    X(rms_norm_grad)         /* x, dy, weight, inv_rms -> dx, dweight */                           \
-    X(layer_norm)            /* x, weight?, bias? -> y, mean, inv_std */                           \
-    X(layer_norm_grad)       /* x, dy, mean, inv_std, weight? -> dx, dweight, dbias (as above) */  \
-    X(rotary)                /* x [N, T, H, D] -> y */                                             \
-    X(attention)             /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */   \
-    X(attention_grad)        /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                       \
-    X(gelu)                  /* x -> y */                                                          \
-    X(gelu_grad)             /* x, dy -> dx */                                                     \
-    X(silu_mul)              /* gate, up -> silu(gate) * up */                                     \
-    X(silu_mul_grad)         /* gate, up, dy -> dgate, dup */                                      \
-    X(next_token)            /* ids [N, T] -> labels [N, T] */                                     \
-    X(nll_loss)              /* log-probabilities [.., K], labels [..] -> F64 [2] */               \
-    X(nll_loss_grad)         /* labels, seed -> dx [.., K] */                                      \
-    X(cross_entropy)         /* logits [.., K], labels [..] -> F64 [2] */                          \
-    X(cross_entropy_grad)    /* logits, labels, seed -> dx */                                      \
-    X(mse_loss)              /* prediction, target -> F64 [2] */                                   \
-    X(mse_loss_grad)         /* prediction, target, seed -> d prediction */                        \
-    X(relative_l2_loss)      /* prediction, target -> F64 [2] */                                   \
-    X(relative_l2_loss_grad) /* prediction, target, seed -> d prediction */                        \
-    X(accuracy)              /* logits [.., K], labels [..] -> F64 [2]: hits, counted labels */    \
-    X(row_max)               /* x [.., K] -> y [..] */                                             \
-    X(part_softmax)          /* logits, labels, max -> sums [.., 2] of a part of the classes */    \
-    X(part_cross_entropy)    /* logits, labels, max, sums -> F64 [2], likewise */                  \
+    X(conv2d)                 /* x, weight, bias? -> y; activation fused */                        \
+    X(conv2d_grad_input)      /* dy, weight -> dx */                                               \
+    X(conv2d_grad_weight)     /* x, dy -> dweight, dbias ([0] when there is no bias) */            \
+    X(linear)                 /* x, weight, bias? -> y; contracts the last attr.axes axes of x */  \
+    X(linear_grad_input)      /* dy, weight -> dx of attr.shape */                                 \
+    X(linear_grad_weight)     /* x, dy -> dweight, dbias (as above) */                             \
+    X(relu)                   /* x -> y */                                                         \
+    X(leaky_relu)             /* x -> y */                                                         \
+    X(activation_grad)        /* y, dy -> dx; from the sign of the activation's output */          \
+    X(max_pool2d)             /* x, position? -> y, index (U8) */                                  \
+    X(max_pool2d_grad)        /* index, dy -> dx */                                                \
+    X(batch_norm)             /* x, weight, bias -> y, mean, inv_std, mean_sum, var_sum */         \
+    X(batch_norm_inference)   /* x, weight, bias, running_mean, running_var -> y */                \
+    X(batch_norm_grad)        /* x, y, dy, weight, mean, inv_std -> dx, dweight, dbias */          \
+    X(batch_norm_moments)     /* x -> moments [1, 2C + 1] of this replica */                       \
+    X(batch_norm_shared)      /* x, weight, bias, moments of all -> as batch_norm */               \
+    X(batch_norm_sums)        /* x, y, dy, mean, inv_std -> dweight, dbias, sums [2, C] */         \
+    X(batch_norm_shared_grad) /* x, y, dy, weight, mean, inv_std, sums, moments -> dx */           \
+    X(dropout)                /* x, position -> y */                                               \
+    X(dropout_grad)           /* dy, position -> dx */                                             \
+    X(reshape)                /* x -> y, a view */                                                 \
+    X(add)                    /* a, b -> a + b */                                                  \
+    X(cast)                   /* x -> x in the type attr.dtype */                                  \
+    X(add_bias)               /* x [.., F], bias [F] -> x + bias */                                \
+    X(add_bias_grad)          /* dy -> dbias */                                                    \
+    X(log_softmax)            /* x -> y, over the last axis */                                     \
+    X(log_softmax_grad)       /* y, dy -> dx */                                                    \
+    X(embedding)              /* ids [..], weight [V, D] -> y [.., D] */                           \
+    X(embedding_grad_weight)  /* ids, dy -> dweight of attr.shape */                               \
+    X(rms_norm)               /* x, weight -> y, inv_rms */                                        \
+    X(rms_norm_grad)          /* x, dy, weight, inv_rms -> dx, dweight */                          \
+    X(layer_norm)             /* x, weight?, bias? -> y, mean, inv_std */                          \
+    X(layer_norm_grad)        /* x, dy, mean, inv_std, weight? -> dx, dweight, dbias (as above) */ \
+    X(rotary)                 /* x [N, T, H, D] -> y */                                            \
+    X(attention)              /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */  \
+    X(attention_grad)         /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                      \
+    X(gelu)                   /* x -> y */                                                         \
+    X(gelu_grad)              /* x, dy -> dx */                                                    \
+    X(silu_mul)               /* gate, up -> silu(gate) * up */                                    \
+    X(silu_mul_grad)          /* gate, up, dy -> dgate, dup */                                     \
+    X(next_token)             /* ids [N, T] -> labels [N, T] */                                    \
+    X(nll_loss)               /* log-probabilities [.., K], labels [..] -> F64 [2] */              \
+    X(nll_loss_grad)          /* labels, seed -> dx [.., K] */                                     \
+    X(cross_entropy)          /* logits [.., K], labels [..] -> F64 [2] */                         \
+    X(cross_entropy_grad)     /* logits, labels, seed -> dx */                                     \
+    X(mse_loss)               /* prediction, target -> F64 [2] */                                  \
+    X(mse_loss_grad)          /* prediction, target, seed -> d prediction */                       \
+    X(relative_l2_loss)       /* prediction, target -> F64 [2] */                                  \
+    X(relative_l2_loss_grad)  /* prediction, target, seed -> d prediction */                       \
+    X(accuracy)               /* logits [.., K], labels [..] -> F64 [2]: hits, counted labels */   \
+    X(row_max)                /* x [.., K] -> y [..] */                                            \
+    X(part_softmax)           /* logits, labels, max -> sums [.., 2] of a part of the classes */   \
+    X(part_cross_entropy)     /* logits, labels, max, sums -> F64 [2], likewise */                 \
     X(part_cross_entropy_grad) /* logits, labels, max, sums, seed -> dx */                         \
     X(part_argmax)             /* logits, max -> minus the class, likewise */                      \
     X(part_accuracy)           /* what argmax makes of all parts, labels -> F64 [2] */             \
@@ -208,6 +212,12 @@ typedef struct tri_collective_attr {
     bool partial;         // all_gather, split: how the gradient of the whole tensor lies
 } tri_collective_attr;
 
+// Of batch_norm_shared and its gradient.
+typedef struct tri_batch_norm_shared_attr {
+    tri_batch_norm_attr norm; // first, as of batch_norm: fusion and precision set it alike
+    tri_collective_attr replicas;
+} tri_batch_norm_shared_attr;
+
 // Scores of a part of the classes: `first` and those that follow, of `classes`.
 typedef struct tri_classes_attr {
     int64_t first, classes;
@@ -248,5 +258,10 @@ typedef struct tri_moving_average_attr {
 // with a rechunk where that is another.
 tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
+
+// What takes the place of a batch_norm node, on new inputs: moments of each replica, gathered, and
+// batch_norm_shared, whose first output comes back.
+tri_value ops_batch_norm_shared(tri_graph *graph, const tri_node *node, const tri_value *inputs,
+                                const tri_collective_attr *replicas);
 
 #endif

@@ -33,6 +33,15 @@ static tri_node *sole_producer(fusion *f, const tri_node *node, const tri_op *op
     return producer->op == op && producer->block == node->block ? producer : NULL;
 }
 
+// Likewise of a batch norm, whose attributes begin with tri_batch_norm_attr.
+static tri_node *batch_norm_producer(fusion *f, const tri_node *node) {
+    static const tri_op *const ops[] = {&tri_op_batch_norm, &tri_op_batch_norm_inference,
+                                        &tri_op_batch_norm_shared};
+    tri_node *found = NULL;
+    for (int i = 0; i < 3 && !found; i++) found = sole_producer(f, node, ops[i]);
+    return found;
+}
+
 static void *edit_attr(fusion *f, tri_node *node) {
     void *copy = tri_arena_alloc(f->graph->arena, node->op->attr_bytes);
     memcpy(copy, node->attr, node->op->attr_bytes);
@@ -65,8 +74,7 @@ static void fuse_activation(fusion *f, tri_node *node, tri_activation activation
         return;
     }
     if (activation != TRI_ACTIVATION_RELU) return;
-    p = sole_producer(f, node, &tri_op_batch_norm);
-    if (!p) p = sole_producer(f, node, &tri_op_batch_norm_inference);
+    p = batch_norm_producer(f, node);
     if (p) {
         ((tri_batch_norm_attr *)edit_attr(f, p))->relu = true;
         replace_by(f, node, p);
@@ -81,8 +89,7 @@ static void fuse_pool(fusion *f, tri_node *node) {
         ((tri_max_pool2d_attr *)edit_attr(f, node))->relu = true;
         return;
     }
-    p = sole_producer(f, node, &tri_op_batch_norm);
-    if (!p) p = sole_producer(f, node, &tri_op_batch_norm_inference);
+    p = batch_norm_producer(f, node);
     if (p && ((const tri_batch_norm_attr *)p->attr)->relu) {
         ((tri_batch_norm_attr *)edit_attr(f, p))->relu = false;
         ((tri_max_pool2d_attr *)edit_attr(f, node))->relu = true;

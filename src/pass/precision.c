@@ -44,6 +44,8 @@ static const struct precision_row {
     {&tri_op_add, PRECISION_ANY, 0}, // of F32 and a half it makes F32 without a cast
     {&tri_op_batch_norm, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
     {&tri_op_batch_norm_inference, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
+    {&tri_op_batch_norm_moments, PRECISION_ANY, 0},
+    {&tri_op_batch_norm_shared, PRECISION_NORM, offsetof(tri_batch_norm_shared_attr, norm.narrow)},
     {&tri_op_rms_norm, PRECISION_NORM, offsetof(tri_norm_attr, narrow)},
     {&tri_op_layer_norm, PRECISION_NORM, offsetof(tri_norm_attr, narrow)},
     {&tri_op_cross_entropy, PRECISION_ANY, 0},

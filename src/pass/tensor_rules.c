@@ -254,13 +254,28 @@ static const rule rules[] = {
     {.op = &tri_op_layer_norm, .streams = 1, .axes = ROWS},
 };
 
+static void share_batch_norm(tensor_pass *pass, const tri_node *node) {
+    tri_value in[3];
+    for (int k = 0; k < 3; k++) {
+        in[k] = tensor_ask(pass, node->inputs[k], TENSOR_IS_WHOLE);
+        tensor_note_use(pass, node->inputs[k], false);
+    }
+    tri_value y = ops_batch_norm_shared(pass->to, node, in, &pass->replicas);
+    for (int k = 0; k < node->output_count; k++)
+        tensor_set(pass, node->outputs[k], tri_node_output(pass->to, y, k), TENSOR_IS_WHOLE);
+}
+
 void tensor_rewrite(tensor_pass *pass, const tri_node *node) {
     for (size_t i = 0; pass->tensor.parts > 1 && i < sizeof rules / sizeof *rules; i++)
         if (rules[i].op == node->op) {
             (rules[i].rewrite ? rules[i].rewrite : follow)(pass, node, &rules[i]);
             return;
         }
-    rewrite_whole(pass, node);
+    bool shared = pass->options->sync_batch_norm && pass->replicas.parts > 1;
+    if (shared && node->op == &tri_op_batch_norm)
+        share_batch_norm(pass, node);
+    else
+        rewrite_whole(pass, node);
 }
 
 int tensor_parameter_axis(const tri_op *op, int input, tri_split split) {

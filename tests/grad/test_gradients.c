@@ -232,6 +232,22 @@ static void check_batch_norm(tri_shape shape, bool relu) {
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_batch_norm, in, 3, &attr, "bn")));
 }
 
+// Of a replica alone.
+static void check_batch_norm_shared(tri_shape shape, bool relu) {
+    subject s = begin();
+    tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu};
+    tri_collective_attr alone = {.group = TRI_GROUP_REPLICAS, .parts = 1};
+    tri_value in[] = {trained(&s, "x", shape), trained(&s, "weight", tri_shape_of(shape.dims[1])),
+                      trained(&s, "bias", tri_shape_of(shape.dims[1]))};
+    check(&s, distance(&s, ops_batch_norm_shared(s.graph, &(tri_node){.name = "bn", .attr = &attr},
+                                                 in, &alone)));
+}
+
+static void test_batch_norm_shared(void **state) {
+    check_batch_norm_shared(tri_shape_of(3, 2, 2, 3), false);
+    check_batch_norm_shared(tri_shape_of(4, 1, 3, 1), true);
+}
+
 static void test_batch_norm(void **state) {
     check_batch_norm(tri_shape_of(3, 2, 2, 3), false);
     check_batch_norm(tri_shape_of(5, 3), false);
@@ -433,6 +449,7 @@ static void test_all_covered(void **state) {
         &tri_op_dropout,
         &tri_op_add,
         &tri_op_add_bias,
+        &tri_op_batch_norm_shared,
         &tri_op_part_cross_entropy,
         &tri_op_reshape,
         &tri_op_log_softmax,
@@ -487,6 +504,7 @@ int main(void) {
         cmocka_unit_test(test_gated),
         cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_add_bias),
+        cmocka_unit_test(test_batch_norm_shared),
         cmocka_unit_test(test_part_cross_entropy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -370,6 +370,23 @@ static void test_no_gradient(void **state) {
     op_graph_close(g);
 }
 
+static void test_batch_norm_shared(void **state) {
+    tri_batch_norm_shared_attr a = {.norm.eps = 1e-5, .replicas.parts = 2};
+    REFUSED(batch_norm_moments, NULL, "x must be [N, C, ...], but is [3]", F(3));
+    REFUSED(batch_norm_moments, NULL, "x must be [N, C, ...], but is [0, 3]", F(0, 3));
+    REFUSED(batch_norm_shared, &a, "weight must be [3], but is [2]", F(4, 3), F(2), F(3), F(2, 7));
+    REFUSED(batch_norm_shared, &a, "moments must be [2, 7], but is [1, 7]", F(4, 3), F(3), F(3),
+            F(1, 7));
+    REFUSED(batch_norm_sums, &a.norm, "dy must be [4, 3], but is [3, 4]", F(4, 3), F(4, 3), F(3, 4),
+            F(3), F(3));
+    REFUSED(batch_norm_sums, &a.norm, "inv_std must be [3], but is [2]", F(4, 3), F(4, 3), F(4, 3),
+            F(3), F(2));
+    REFUSED(batch_norm_shared_grad, &a, "sums must be [2, 3], but is [3, 2]", F(4, 3), F(4, 3),
+            F(4, 3), F(3), F(3), F(3), F(3, 2), F(2, 7));
+    a.norm.eps = 0;
+    REFUSED(batch_norm_shared, &a, "eps must be above 0, not 0", F(4, 3), F(3), F(3), F(2, 7));
+}
+
 static void test_part_losses(void **state) {
     tri_classes_attr classes = {.first = 4, .classes = 7};
     REFUSED(row_max, NULL, "x [] has no last axis to sum over", POINT);
@@ -449,15 +466,25 @@ static void test_cost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv2d),      cmocka_unit_test(test_conv2d_grad),
-        cmocka_unit_test(test_linear),      cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_max_pool2d),  cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_tokens),      cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_attention),   cmocka_unit_test(test_gated),
-        cmocka_unit_test(test_halves),      cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_updates),     cmocka_unit_test(test_no_gradient),
-        cmocka_unit_test(test_table),       cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_collectives), cmocka_unit_test(test_add_bias),
+        cmocka_unit_test(test_conv2d),
+        cmocka_unit_test(test_conv2d_grad),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_max_pool2d),
+        cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_gated),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_no_gradient),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_add_bias),
+        cmocka_unit_test(test_batch_norm_shared),
         cmocka_unit_test(test_part_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

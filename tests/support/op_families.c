@@ -219,6 +219,27 @@ static void build_batch_norm(op_case *c) {
     }
 }
 
+static void build_batch_norm_shared(op_case *c) {
+    tri_batch_norm_shared_attr a = {.norm = {.eps = 1e-5, .relu = op_chance(c, 50)},
+                                    .replicas.parts = op_draw(c, 1, 3)};
+    tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 1, 4), channels(c), 1)
+                                   : tri_shape_of(op_draw(c, 1, 9), op_draw(c, 1, 40));
+    tri_shape ch = tri_shape_of(x.dims[1]);
+    tri_value xv = norm_input(c, x, &a.norm.narrow), weight = wide(c, ch), bias = wide(c, ch);
+    // Means, squares and samples alike, all positive.
+    tri_value all = op_wide(c, tri_shape_of(a.replicas.parts, 2 * x.dims[1] + 1), 1, 3);
+    if (op_chance(c, 50)) {
+        add(c, &tri_op_batch_norm_moments, &xv, NULL);
+        add(c, &tri_op_batch_norm_shared, (tri_value[]){xv, weight, bias, all}, &a);
+    } else {
+        tri_value y = numbers(c, x), dy = numbers(c, x), mean = op_wide(c, ch, -0.5, 0.5);
+        tri_value inv_std = op_wide(c, ch, 0.5, 2), sums = wide(c, tri_shape_of(2, x.dims[1]));
+        tri_value in[] = {xv, y, dy, weight, mean, inv_std, sums, all};
+        add(c, &tri_op_batch_norm_shared_grad, in, &a);
+        add(c, &tri_op_batch_norm_sums, (tri_value[]){xv, y, dy, mean, inv_std}, &a.norm);
+    }
+}
+
 static void build_dropout(op_case *c) {
     tri_dropout_attr a = {.p = (double)op_draw(c, 0, 10) / 10, .key = 77};
     if (op_chance(c, 40)) { // a part of a tensor, in runs that vectors like or do not
@@ -452,6 +473,7 @@ const op_family op_families[] = {
     {.name = "elementwise", .build = build_elementwise, .tolerance = 1e-6},
     {.name = "max_pool2d", .build = build_max_pool2d, .tolerance = 1e-6},
     {.name = "batch_norm", .build = build_batch_norm, .tolerance = 2e-5},
+    {.name = "batch_norm_shared", .build = build_batch_norm_shared, .tolerance = 2e-5},
     {.name = "dropout", .build = build_dropout, .tolerance = 1e-6},
     {.name = "log_softmax", .build = build_log_softmax, .tolerance = 1e-5},
     {.name = "class losses", .build = build_class_loss, .tolerance = 1e-5},

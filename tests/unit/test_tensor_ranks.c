@@ -1,5 +1,5 @@
-// Tensor parallelism against the same model on one rank: losses, metrics and every gradient, on
-// `ref` in F64, with the ranks' exchanges over shared memory.
+// Tensor parallelism and batch norm over replicas against the same model on one rank: losses,
+// metrics and every gradient, on `ref` in F64, with the ranks' exchanges over shared memory.
 #include "base/philox.h"
 #include "comm_ranks.h"
 #include "device/ref/ref.h"
@@ -132,6 +132,13 @@ static bool model_option(void *context, const char *key, double *out) {
     return false;
 }
 
+static tri_graph *checked(tri_graph *g, const char *name) {
+    const char *message = "";
+    if (tri_graph_status(g, &message) != TRI_OK) fprintf(stderr, "%s: %s\n", name, message);
+    CHECK_OK(tri_graph_verify(g));
+    return g;
+}
+
 static tri_graph *build(const test_case *test, bool training) {
     tri_graph_options options = {.seed = 7,
                                  .training = training,
@@ -142,10 +149,7 @@ static tri_graph *build(const test_case *test, bool training) {
                                  .model_context = (void *)test};
     tri_graph *g = tri_graph_create(NULL, &options);
     test->build(g);
-    const char *message = "";
-    if (tri_graph_status(g, &message) != TRI_OK) fprintf(stderr, "%s: %s\n", test->name, message);
-    CHECK_OK(tri_graph_verify(g));
-    return g;
+    return checked(g, test->name);
 }
 
 typedef struct run {
@@ -154,7 +158,8 @@ typedef struct run {
     op_session *session;
 } run;
 
-static void fill(run *r) {
+// The inputs are those of samples `first` and following.
+static void fill(run *r, int64_t first) {
     const tri_graph *g = r->graph;
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_parameter_info *p = &g->parameters[i];
@@ -167,9 +172,15 @@ static void fill(run *r) {
     }
     for (int i = 0; i < g->input_count; i++) {
         tri_value value = g->inputs[i].value;
+        tri_shape shape = tri_value_shape(g, value);
         uint64_t key = tri_philox_key(2, g->inputs[i].name);
+        int64_t skip = first * tri_shape_count(&shape) / shape.dims[0];
+        if (!strcmp(g->inputs[i].name, "position")) {
+            memcpy(op_host(r->session, value), (int64_t[]){3, first}, 2 * sizeof first);
+            continue;
+        }
         for (int64_t k = 0; k < op_count(r->session, value); k++) {
-            uint32_t word = tri_philox_at(key, 0, 0, (uint64_t)k);
+            uint32_t word = tri_philox_at(key, 0, 0, (uint64_t)(k + skip));
             if (tri_value_get(g, value)->dtype == TRI_F64)
                 op_set(r->session, value, k, (double)tri_philox_uniform(word) - 0.5);
             else
@@ -179,14 +190,14 @@ static void fill(run *r) {
     if (g->options.training) op_set(r->session, g->scalars[TRI_SCALAR_SEED], 0, 0.125);
 }
 
-static run start(tri_graph *g, tri_comm *comm, const char *name) {
+static run start(tri_graph *g, tri_comm *comm, int64_t first, const char *name) {
     tri_status status = g->options.training ? tri_pass_autodiff(g) : TRI_OK;
     if (status != TRI_OK) fprintf(stderr, "%s: %s\n", name, tri_error_message());
     CHECK_OK(status);
     run r = {.graph = g, .device = op_device_open(&tri_device_ref, 1)};
     r.session = op_session_open(g, r.device, false);
     if (comm) op_session_join(r.session, comm);
-    fill(&r);
+    fill(&r, first);
     CHECK_OK(op_run(r.session));
     return r;
 }
@@ -215,6 +226,11 @@ static void near(const char *name, const char *what, int64_t at, double got, dou
     _exit(1);
 }
 
+static void sum_over(tri_comm *comm, double *values, int64_t count) {
+    tri_comm_op op = {.dtype = TRI_F64, .count = count, .send = values, .recv = values};
+    CHECK_OK(tri_comm_run(comm, &op));
+}
+
 static void compare(const test_case *test, tri_comm *comm, run *one, run *part) {
     const tri_graph *a = one->graph, *b = part->graph;
     CHECK(a->metric_count == b->metric_count && a->parameter_count == b->parameter_count);
@@ -227,10 +243,7 @@ static void compare(const test_case *test, tri_comm *comm, run *one, run *part) 
         const tri_parameter_info *p = &b->parameters[i];
         double *want = gradient_of(one, i), *got = gradient_of(part, i);
         int64_t count = tri_shape_count(&p->shape);
-        if (p->partial_over_tensor) {
-            tri_comm_op op = {.dtype = TRI_F64, .count = count, .send = got, .recv = got};
-            CHECK_OK(tri_comm_run(comm, &op));
-        }
+        if (p->partial_over_tensor) sum_over(comm, got, count);
         for (int64_t k = 0; k < count; k++) {
             double whole = want[tri_parameter_full_index(&p->part, &p->shape, k)];
             near(test->name, p->name, k, got[k], whole);
@@ -256,7 +269,7 @@ static void rank_body(tri_comm *comm, ranks_table *table, void *argument) {
         tri_status status = tri_pass_tensor(NULL, graph, &mesh, comm->rank, &options, &local);
         if (status != TRI_OK) fprintf(stderr, "%s: %s\n", test->name, tri_error_message());
         CHECK_OK(status);
-        run one = start(graph, NULL, test->name), part = start(local, comm, test->name);
+        run one = start(graph, NULL, 0, test->name), part = start(local, comm, 0, test->name);
         compare(test, comm, &one, &part);
         stop(&one);
         stop(&part);
@@ -273,7 +286,65 @@ static void test_ranks(void **state) {
         }
 }
 
+enum { ALL_SAMPLES = 9 };
+
+static tri_graph *build_norms(int64_t samples) {
+    tri_graph_options options = {.seed = 7, .training = true, .dtype = TRI_F64};
+    tri_graph *g = tri_graph_create(NULL, &options);
+    tri_block(g, "conv");
+    tri_value x = tri_input(g, "images", TRI_F64, tri_shape_of(samples, 2, 6, 6));
+    x = tri_conv2d(g, "conv", x, (tri_conv2d_options){.channels = 3, .kernel = 3});
+    x = tri_relu(g, tri_batch_norm(g, "bn1", x, (tri_batch_norm_options){.eps = 1e-3}));
+    x = tri_dropout(g, "drop", tri_max_pool2d(g, x, (tri_pool2d_options){.kernel = 2}), 0.25);
+    tri_block(g, "fc");
+    x = tri_linear(g, "fc1", tri_flatten(g, x), 5);
+    x = tri_relu(g, tri_batch_norm(g, "bn2", x, (tri_batch_norm_options){.eps = 1e-3}));
+    classify(g, tri_linear(g, "fc2", x, 8));
+    return checked(g, "norms");
+}
+
+// Replicas whose micro-batches differ in size come to what one rank makes of all samples: losses,
+// gradients and the statistics that leave as gradients, each summed over the replicas.
+static void replica_body(tri_comm *comm, ranks_table *table, void *argument) {
+    bool fuse = *(bool *)argument;
+    int64_t size = ALL_SAMPLES / comm->size, more = ALL_SAMPLES % comm->size, rank = comm->rank;
+    int64_t first = rank * size + (rank < more ? rank : more);
+    tri_tensor_options options = {.sync_batch_norm = true};
+    tri_mesh mesh = {.size = {1, comm->size, 1, 1}, .ranks = comm->size};
+    tri_graph *whole = build_norms(ALL_SAMPLES), *mine = build_norms(size + (rank < more)), *local;
+    CHECK_OK(tri_pass_tensor(NULL, mine, &mesh, comm->rank, &options, &local));
+    if (fuse) CHECK_OK(tri_pass_fuse(local));
+    run one = start(whole, NULL, 0, "norms"), part = start(local, comm, first, "norms");
+    double loss[2];
+    bool moved = false;
+    for (int k = 0; k < 2; k++) loss[k] = op_get(part.session, local->metrics[0].value, k);
+    sum_over(comm, loss, 2);
+    for (int k = 0; k < 2; k++)
+        near("norms", "loss", k, loss[k], op_get(one.session, whole->metrics[0].value, k));
+    for (int i = 0; i < whole->parameter_count; i++) {
+        const tri_parameter_info *p = &whole->parameters[i];
+        int64_t count = tri_shape_count(&p->shape);
+        double *want = gradient_of(&one, i), *got = gradient_of(&part, i);
+        sum_over(comm, got, count);
+        for (int64_t k = 0; k < count; k++) near("norms", p->name, k, got[k], want[k]);
+        moved = moved || (count > 0 && want[0] != 0);
+        free(want);
+        free(got);
+    }
+    CHECK(moved);
+    stop(&one);
+    stop(&part);
+    tri_graph_destroy(mine);
+}
+
+static void test_replicas(void **state) {
+    for (int size = 1; size <= 4; size++)
+        for (int fuse = 0; fuse < 2; fuse++)
+            assert_int_equal(ranks_run(size, NULL, replica_body, &(bool){fuse}), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks),
+                                       cmocka_unit_test(test_replicas)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,191 @@
+// Batch norm over the micro-batches of all replicas: each finds the moments of its own, all are
+// gathered, and each normalises with those of all together. Joining moments is exact whatever the
+// sizes: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+// variances", 1979.
+#include "ops/rules.h"
+
+#include <string.h>
+
+// [N, C, …] with at least one value a channel.
+static tri_status want_channels(const char *op, const tri_op_signature *s, int64_t *channels) {
+    char x[160];
+    TRI_TRY(ops_want_float(op, "x", s->in_type[0]));
+    if (s->in[0].rank < 2 || tri_shape_count(&s->in[0]) < 1)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: x must be [N, C, ...], but is %s", op,
+                        tri_shape_text(&s->in[0], x, sizeof x));
+    *channels = s->in[0].dims[1];
+    return TRI_OK;
+}
+
+static tri_status moments_shape(const void *attr, tri_op_signature *s) {
+    int64_t c;
+    TRI_TRY(want_channels("batch_norm_moments", s, &c));
+    s->out[0] = tri_shape_of(1, 2 * c + 1);
+    s->out_type[0] = ops_accumulator_type(s->in_type[0]);
+    return TRI_OK;
+}
+
+static tri_status want_replicas(const char *op, const tri_batch_norm_shared_attr *a,
+                                const tri_op_signature *s, int input, int64_t channels) {
+    TRI_TRY(ops_want_eps(op, a->norm.eps));
+    return ops_want_shape(op, "moments", &s->in[input],
+                          tri_shape_of(a->replicas.parts, 2 * channels + 1));
+}
+
+static tri_status shared_shape(const void *attr, tri_op_signature *s) {
+    const char *op = "batch_norm_shared";
+    const tri_batch_norm_shared_attr *a = attr;
+    int64_t c;
+    TRI_TRY(want_channels(op, s, &c));
+    TRI_TRY(ops_want_accumulators(op, s, 1, 4));
+    TRI_TRY(ops_want_shape(op, "weight", &s->in[1], tri_shape_of(c)));
+    TRI_TRY(ops_want_shape(op, "bias", &s->in[2], tri_shape_of(c)));
+    TRI_TRY(want_replicas(op, a, s, 3, c));
+    s->out[0] = s->in[0];
+    for (int i = 1; i < 5; i++) {
+        s->out[i] = tri_shape_of(c);
+        s->out_type[i] = ops_accumulator_type(s->in_type[0]);
+    }
+    return ops_narrow_type(op, a->norm.narrow, s->in_type[0], &s->out_type[0]);
+}
+
+// x, y, dy of one shape, y and dy of y's type.
+static tri_status want_gradient(const char *op, const tri_batch_norm_attr *a,
+                                const tri_op_signature *s, int64_t *channels) {
+    tri_dtype y;
+    TRI_TRY(want_channels(op, s, channels));
+    TRI_TRY(ops_narrow_type(op, a->narrow, s->in_type[0], &y));
+    for (int i = 1; i < 3; i++) {
+        TRI_TRY(ops_want_type(op, i == 1 ? "y" : "dy", s->in_type[i], y));
+        TRI_TRY(ops_want_shape(op, i == 1 ? "y" : "dy", &s->in[i], s->in[0]));
+    }
+    return ops_want_accumulators(op, s, 3, s->input_count);
+}
+
+static tri_status sums_shape(const void *attr, tri_op_signature *s) {
+    const char *op = "batch_norm_sums";
+    int64_t c;
+    TRI_TRY(want_gradient(op, attr, s, &c));
+    TRI_TRY(ops_want_shape(op, "mean", &s->in[3], tri_shape_of(c)));
+    TRI_TRY(ops_want_shape(op, "inv_std", &s->in[4], tri_shape_of(c)));
+    for (int i = 0; i < 3; i++) {
+        s->out[i] = i < 2 ? tri_shape_of(c) : tri_shape_of(2, c);
+        s->out_type[i] = ops_accumulator_type(s->in_type[0]);
+    }
+    return TRI_OK;
+}
+
+static tri_status shared_grad_shape(const void *attr, tri_op_signature *s) {
+    const char *op = "batch_norm_shared_grad";
+    static const char *const names[] = {"weight", "mean", "inv_std"};
+    const tri_batch_norm_shared_attr *a = attr;
+    int64_t c;
+    TRI_TRY(want_gradient(op, &a->norm, s, &c));
+    for (int i = 0; i < 3; i++)
+        TRI_TRY(ops_want_shape(op, names[i], &s->in[3 + i], tri_shape_of(c)));
+    TRI_TRY(ops_want_shape(op, "sums", &s->in[6], tri_shape_of(2, c)));
+    TRI_TRY(want_replicas(op, a, s, 7, c));
+    ops_like_first(s);
+    return TRI_OK;
+}
+
+// Through y alone, as of batch_norm; that the moments come from x too is in the formula. Weight and
+// bias are those of every replica: their gradients are the replica's own sums.
+static void shared_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
+                            const bool *wanted, tri_value *in_grads) {
+    const tri_batch_norm_shared_attr *a = node->attr;
+    if (!tri_value_is(out_grads[0]) || !(wanted[0] || wanted[1] || wanted[2])) return;
+    const tri_value *in = node->inputs, *out = node->outputs;
+    tri_value ends[] = {in[0], out[0], out_grads[0], out[1], out[2]};
+    in_grads[1] = tri_node_add(graph, &tri_op_batch_norm_sums, ends, 5, &a->norm, node->name);
+    in_grads[2] = tri_node_output(graph, in_grads[1], 1);
+    if (!wanted[0]) return;
+    tri_value sums = tri_node_output(graph, in_grads[1], 2);
+    sums = tri_node_add(graph, &tri_op_all_reduce, &sums, 1, &a->replicas, node->name);
+    tri_value all[] = {in[0], out[0], out_grads[0], in[1], out[1], out[2], sums, in[3]};
+    in_grads[0] = tri_node_add(graph, &tri_op_batch_norm_shared_grad, all, 8, a, node->name);
+}
+
+tri_value ops_batch_norm_shared(tri_graph *graph, const tri_node *node, const tri_value *inputs,
+                                const tri_collective_attr *replicas) {
+    tri_batch_norm_shared_attr attr = {.replicas = *replicas};
+    memcpy(&attr.norm, node->attr, sizeof attr.norm);
+    tri_value in[4] = {inputs[0], inputs[1], inputs[2]};
+    in[3] = tri_node_add(graph, &tri_op_batch_norm_moments, in, 1, NULL, node->name);
+    in[3] = tri_node_add(graph, &tri_op_all_gather, &in[3], 1, replicas, node->name);
+    return tri_node_add(graph, &tri_op_batch_norm_shared, in, 4, &attr, node->name);
+}
+
+static tri_cost moments_cost(const void *attr, const tri_op_signature *s) {
+    return ops_cost_per_input(s, 4);
+}
+
+static tri_cost shared_cost(const void *attr, const tri_op_signature *s) {
+    return ops_cost_per_input(s, 4);
+}
+
+static tri_cost gradient_cost(const void *attr, const tri_op_signature *s) {
+    return ops_cost_per_input(s, 5);
+}
+
+static const tri_attr_field norm_fields[] = {
+    OPS_FIELD(TRI_ATTR_BOOL, tri_batch_norm_attr, relu),
+    OPS_FIELD(TRI_ATTR_TYPE, tri_batch_norm_attr, narrow),
+    {0},
+};
+
+static const tri_attr_field shared_fields[] = {
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_batch_norm_shared_attr, norm.eps),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_batch_norm_shared_attr, norm.relu),
+    OPS_FIELD(TRI_ATTR_TYPE, tri_batch_norm_shared_attr, norm.narrow),
+    OPS_FIELD(TRI_ATTR_INT, tri_batch_norm_shared_attr, replicas.parts),
+    {0},
+};
+
+const tri_op tri_op_batch_norm_moments = {
+    .name = "batch_norm_moments",
+    .doc = "x [N, C, ...] -> moments [1, 2C + 1]: the mean of each channel, the sum of squared "
+           "deviations from it of each, N",
+    .input_count = 1,
+    .output_count = 1,
+    .shape = moments_shape,
+    .cost = moments_cost,
+};
+
+const tri_op tri_op_batch_norm_shared = {
+    .name = "batch_norm_shared",
+    .doc = "x [N, C, ...], weight, bias, moments [R, 2C + 1] of all replicas -> y, mean, inv_std, "
+           "mean_sum, var_sum: as batch_norm, with mean and variance over all replicas; mean_sum "
+           "and var_sum are this one's N times them",
+    .input_count = 4,
+    .output_count = 5,
+    .attr_bytes = sizeof(tri_batch_norm_shared_attr),
+    .attr_fields = shared_fields,
+    .shape = shared_shape,
+    .gradient = shared_gradient,
+    .cost = shared_cost,
+};
+
+const tri_op tri_op_batch_norm_sums = {
+    .name = "batch_norm_sums",
+    .doc = "x, y, dy, mean, inv_std -> dweight, dbias, sums [2, C]: with h = (x - mean) * inv_std "
+           "and dy = 0 where relu cut y off: dweight = sum dy * h, dbias = sum dy; both again",
+    .input_count = 5,
+    .output_count = 3,
+    .attr_bytes = sizeof(tri_batch_norm_attr),
+    .attr_fields = norm_fields,
+    .shape = sums_shape,
+    .cost = gradient_cost,
+};
+
+const tri_op tri_op_batch_norm_shared_grad = {
+    .name = "batch_norm_shared_grad",
+    .doc = "x, y, dy, weight, mean, inv_std, sums and moments of all replicas -> dx: weight * "
+           "inv_std * (dy - (sums[1] + h * sums[0]) / M), M values a channel of all replicas",
+    .input_count = 8,
+    .output_count = 1,
+    .attr_bytes = sizeof(tri_batch_norm_shared_attr),
+    .attr_fields = shared_fields,
+    .shape = shared_grad_shape,
+    .cost = gradient_cost,
+};
