@@ -73,6 +73,7 @@ const tri_op tri_op_layer_norm = {
     .input_count = 3,
     .optional_inputs = 2,
     .output_count = 3,
+    .flags = TRI_OP_AGAIN,
     .in_place = 1,
     .attr_bytes = sizeof(tri_norm_attr),
     .attr_fields = layer_norm_fields,

@@ -67,7 +67,8 @@ static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_va
     tri_linear_grad_attr grad = {.axes = a->axes, .has_bias = tri_value_is(node->inputs[2])};
     if (wanted[1] || (grad.has_bias && wanted[2])) {
         grad.shape = tri_value_shape(graph, weight);
-        in_grads[1] = ops_node(graph, node, &tri_op_linear_grad_weight, &grad, x, dy, none, none);
+        in_grads[1] = ops_node(graph, node, &tri_op_linear_grad_weight, &grad,
+                               ops_again(graph, node, x), dy, none, none);
         if (grad.has_bias) in_grads[2] = tri_node_output(graph, in_grads[1], 1);
     }
     if (wanted[0]) {

@@ -1,5 +1,7 @@
 #include "ops/rules.h"
 
+#include <string.h>
+
 #include "tensor/half.h"
 
 static char *text(const tri_shape *shape, char *out, size_t size) {
@@ -167,6 +169,28 @@ tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value valu
     if (tri_value_get(graph, gradient)->dtype == wanted) return gradient;
     tri_cast_attr attr = {.dtype = wanted};
     return ops_node(graph, node, &tri_op_cast, &attr, gradient, none, none, none);
+}
+
+static bool same_inputs(const tri_node *a, const tri_node *b) {
+    for (int i = 0; i < a->input_count; i++)
+        if (a->inputs[i].id != b->inputs[i].id) return false;
+    return true;
+}
+
+tri_value ops_again(tri_graph *graph, const tri_node *node, tri_value value) {
+    const tri_node *found = tri_value_node(graph, value);
+    if (!found || !(found->op->flags & TRI_OP_AGAIN)) return value;
+    if (found->outputs[0].id != value.id || found->block != node->block) return value;
+    tri_node maker = *found;
+    for (int i = graph->node_count - 1; i >= 0; i--) {
+        const tri_node *copy = &graph->nodes[i];
+        if (copy->phase != TRI_PHASE_BACKWARD || copy->block != node->block) break;
+        bool same =
+            copy->op == maker.op && same_inputs(copy, &maker) &&
+            (maker.op->attr_bytes == 0 || !memcmp(copy->attr, maker.attr, maker.op->attr_bytes));
+        if (same) return copy->outputs[0];
+    }
+    return tri_node_add(graph, maker.op, maker.inputs, maker.input_count, maker.attr, maker.name);
 }
 
 tri_cost ops_cost_per_input(const tri_op_signature *s, double per_element) {

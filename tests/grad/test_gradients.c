@@ -365,6 +365,35 @@ static void test_norms(void **state) {
         }
 }
 
+// What is cheap is computed again, once for all that read it: nothing that a norm made in the
+// forward pass is kept for the backward pass but its statistics. Not across blocks.
+static void test_again(void **state) {
+    for (int blocks = 1; blocks <= 2; blocks++) {
+        subject s = begin();
+        tri_graph *g = s.graph;
+        tri_value x = tri_rms_norm(g, "norm", trained(&s, "x", tri_shape_of(3, 4)), 1e-3);
+        tri_value normed = x;
+        if (blocks == 2) tri_block(g, "mlp");
+        tri_linear_options wide = {.features = 5};
+        tri_value gate = tri_linear_with(g, "gate", x, wide),
+                  up = tri_linear_with(g, "up", x, wide);
+        x = tri_linear_with(g, "down", tri_silu_mul(g, gate, up), wide);
+        check_open(&s, distance(&s, x), -1, 1);
+        int norms = 0, products = 0, kept = 0;
+        for (int i = 0; i < g->node_count; i++) {
+            const tri_node *node = &g->nodes[i];
+            norms += node->op == &tri_op_rms_norm;
+            products += node->op == &tri_op_silu_mul;
+            for (int k = 0; k < node->input_count; k++)
+                kept += node->phase == TRI_PHASE_BACKWARD && node->inputs[k].id == normed.id;
+        }
+        assert_int_equal(norms, blocks == 1 ? 2 : 1);
+        assert_int_equal(kept, blocks == 1 ? 0 : 2);
+        assert_int_equal(products, 2);
+        op_graph_close(g);
+    }
+}
+
 static void test_rotary(void **state) {
     for (int64_t first = 0; first < 4; first += 3) {
         subject s = begin();
@@ -498,6 +527,7 @@ int main(void) {
         cmocka_unit_test(test_all_covered),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_again),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_attention),
