@@ -21,7 +21,7 @@ enum {
     TRI_MAX_TENSORS = 1 << 20,              // of one safetensors file
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes; the format's own bound
     TRI_MAX_WINDOW = 1 << 20,               // kernel, stride, padding, dilation of a layer
-    TRI_MAX_ROUNDS = 1 << 16, // micro-batches of one step or evaluation on one rank
+    TRI_MAX_ROUNDS = 1 << 16,               // micro-batches of one step or evaluation on one rank
     TRI_MAX_METRICS = 16,                   // of one model
     TRI_MAX_DATA_FIELDS = 8,                // tensors of a sample
     TRI_MAX_WORKERS = 256,                  // loader threads
@@ -48,6 +48,8 @@ enum {
     TRI_MAX_LEDGER_KINDS = 48,              // of action
     TRI_MAX_LANES = 32,                     // of one rank
     TRI_MAX_TRACE_EVENTS = 1 << 17,         // of one rank; the latest are kept
+    TRI_STRAGGLER_STEPS = 50,               // over which ranks are compared
+    TRI_STRAGGLER_PERCENT = 25, // of that time others may wait for one before it is said
     TRI_HEARTBEAT_MS = 500,
     TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,

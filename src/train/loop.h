@@ -2,6 +2,7 @@
 #ifndef TRIREME_TRAIN_LOOP_H
 #define TRIREME_TRAIN_LOOP_H
 
+#include "observe/straggler.h"
 #include "observe/trace.h"
 #include "train/rate.h"
 #include "train/state.h"
@@ -14,6 +15,7 @@ typedef struct train_loop {
     tri_session *session;
     tri_observer *observer; // rank 0 only
     tri_trace *trace;       // NULL: none
+    tri_straggler *straggler;
     tri_loader *train_loader, *test_loader;
     tri_state_view model, optimizer;
     tri_progress progress;

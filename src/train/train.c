@@ -1,3 +1,4 @@
+#include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"
 #include "train/loop.h"
@@ -112,6 +113,8 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
     double before = tri_os_seconds();
     TRI_TRY(tri_engine_step(s->engine, &input, &out));
     loop->training_s += tri_os_seconds() - before;
+    const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
+    if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
     p->step++;
     p->step_in_epoch++;
     p->samples += s->plan->steps[input.shape].samples;
@@ -182,7 +185,11 @@ static tri_status open_files(train_loop *loop) {
 }
 
 static tri_status run(train_loop *loop, tri_train_result *out) {
-    loop->steps_per_epoch = tri_session_steps_per_epoch(loop->session);
+    const tri_session *s = loop->session;
+    // Only the ranks of one stage do the same work.
+    tri_ledger_set_group(s->comm->ledger,
+                         tri_mesh_coordinate(&s->mesh, s->identity.rank, TRI_AXIS_PIPELINE));
+    loop->steps_per_epoch = tri_session_steps_per_epoch(s);
     loop->last_step = total_steps(loop);
     loop->rate = (tri_rate){.schedule = &loop->recipe->schedule,
                             .lr = loop->recipe->optimizer.lr,
@@ -198,6 +205,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     if (!out->was_complete) {
         TRI_TRY(checkpoint_agree(loop->session->comm, open_files(loop)));
         open_observer(loop);
+        loop->straggler = tri_straggler_create(loop->session->comm);
         loop->started_s = loop->saved_s = tri_os_seconds();
         loop->started_samples = loop->progress.samples;
         tri_signals_watch();
@@ -237,6 +245,7 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     if (status != TRI_OK && status != TRI_STOPPED && session->comm->size > 1)
         session->comm->backend->abort(session->comm, tri_error_message());
     tri_trace_finish(loop.trace, false);
+    tri_straggler_destroy(loop.straggler);
     tri_observer_destroy(loop.observer);
     tri_loader_destroy(loop.train_loader);
     tri_loader_destroy(loop.test_loader);

@@ -8,7 +8,6 @@ import os
 import random
 import resource
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -16,7 +15,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import (SYNTHETIC, TRIREME, check_same, entries, finish, last, losses,  # noqa: E402
-                  on_ranks, run, start, timed, train, wait_for)
+                  on_ranks, run, start, start_ranks, timed, train, wait_for)
 
 NOTICED_S = 10.0  # 5 for the notice, and time for a loaded machine to end a process
 ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
@@ -67,17 +66,6 @@ def workers(launcher):
         if b"RANK" in words:
             found[int(words[b"RANK"])] = pid
     return [found[rank] for rank in sorted(found)]
-
-
-def start_ranks(words, count):
-    """The ranks started by hand, without a launcher that would end the others."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return [start(words, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank),
-                              "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
-                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
-            for rank in range(count)]
 
 
 def after_steps(place, count, what, child=None):

@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -83,6 +84,17 @@ def check_close(got, wanted, limit, what):
 def start(words, **more):
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             **more)
+
+
+def start_ranks(words, count):
+    """The ranks started by hand, without a launcher that would end the others."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return [start(words, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank),
+                              "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+            for rank in range(count)]
 
 
 def wait_for(condition, what, seconds=60, child=None):

@@ -1,0 +1,215 @@
+#include "observe/straggler.h"
+
+#include "base/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WINDOW_PARTS = 5, // a window moves on by a part
+    PART_STEPS = TRI_STRAGGLER_STEPS / WINDOW_PARTS,
+    PART_MS = 200,
+};
+
+typedef struct straggler_work { // of one rank and kind of action
+    double count, busy_s;
+} straggler_work;
+
+typedef struct straggler_moment { // what the ledgers said at one time
+    double time_s;
+    int64_t step;
+    straggler_work *work; // [rank][kind]
+} straggler_moment;
+
+struct tri_straggler {
+    tri_comm *comm;
+    int kinds; // by name, as ranks may number them differently
+    char names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
+    straggler_moment moments[WINDOW_PARTS + 1]; // the latest last
+    int moment_count;
+    double *best_s; // [rank][kind]: the least mean time of a window; 0: none yet
+    bool *said;     // by rank: its episode goes on
+    char line[512];
+};
+
+static size_t cell(int rank, int kind) {
+    return (size_t)rank * TRI_MAX_LEDGER_KINDS + (size_t)kind;
+}
+
+void tri_straggler_destroy(tri_straggler *s) {
+    if (!s) return;
+    for (int i = 0; i <= WINDOW_PARTS; i++) free(s->moments[i].work);
+    free(s->best_s);
+    free(s->said);
+    free(s);
+}
+
+tri_straggler *tri_straggler_create(tri_comm *comm) {
+    if (comm->size == 1 || comm->rank != 0) return NULL;
+    for (int r = 0; r < comm->size; r++)
+        if (!comm->backend->ledger_of(comm, r)) return NULL;
+    size_t cells = cell(comm->size, 0);
+    tri_straggler *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    *s = (tri_straggler){.comm = comm,
+                         .best_s = calloc(cells, sizeof *s->best_s),
+                         .said = calloc((size_t)comm->size, sizeof *s->said)};
+    bool whole = s->best_s && s->said;
+    for (int i = 0; i <= WINDOW_PARTS; i++) {
+        s->moments[i].work = calloc(cells, sizeof(straggler_work));
+        whole = whole && s->moments[i].work;
+    }
+    if (whole) return s;
+    tri_straggler_destroy(s);
+    return NULL;
+}
+
+static const tri_ledger_ring *ring_of(const tri_straggler *s, int rank) {
+    return s->comm->backend->ledger_of(s->comm, rank);
+}
+
+static int kind_named(tri_straggler *s, const char *name) {
+    for (int k = 0; k < s->kinds; k++)
+        if (!strncmp(s->names[k], name, TRI_LEDGER_NAME_BYTES - 1)) return k;
+    if (s->kinds == TRI_MAX_LEDGER_KINDS) return -1;
+    snprintf(s->names[s->kinds], TRI_LEDGER_NAME_BYTES, "%s", name);
+    return s->kinds++;
+}
+
+static void read_work(tri_straggler *s, straggler_work *work) {
+    memset(work, 0, cell(s->comm->size, 0) * sizeof *work);
+    for (int r = 0; r < s->comm->size; r++) {
+        const tri_ledger_ring *ring = ring_of(s, r);
+        int kinds = atomic_load(&ring->kinds);
+        for (int i = 0; i < kinds && i < TRI_MAX_LEDGER_KINDS; i++) {
+            int k = kind_named(s, ring->kind_names[i]);
+            if (k < 0 || !strcmp(s->names[k], TRI_LEDGER_WAIT)) continue;
+            work[cell(r, k)].count = (double)atomic_load(&ring->totals[i].count);
+            work[cell(r, k)].busy_s = 1e-9 * (double)atomic_load(&ring->totals[i].busy_ns);
+        }
+    }
+}
+
+static void take_moment(tri_straggler *s, int64_t step, double now_s) {
+    if (s->moment_count > WINDOW_PARTS) {
+        straggler_work *oldest = s->moments[0].work;
+        memmove(s->moments, s->moments + 1, WINDOW_PARTS * sizeof *s->moments);
+        s->moments[WINDOW_PARTS].work = oldest;
+        s->moment_count--;
+    }
+    straggler_moment *moment = &s->moments[s->moment_count++];
+    moment->step = step;
+    moment->time_s = now_s;
+    read_work(s, moment->work);
+}
+
+// Mean time of a kind on a rank in the window; 0: it had none.
+static double mean_s(const tri_straggler *s, int rank, int kind, double *count) {
+    const straggler_work *from = &s->moments[0].work[cell(rank, kind)];
+    const straggler_work *to = &s->moments[WINDOW_PARTS].work[cell(rank, kind)];
+    *count = to->count - from->count;
+    return *count > 0 ? (to->busy_s - from->busy_s) / *count : 0;
+}
+
+static int ascending(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+// The median over the rank's peers; else the best of its own.
+static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) {
+    double *means = malloc((size_t)s->comm->size * sizeof *means), count;
+    double own = mean_s(s, rank, kind, &count), *best = &s->best_s[cell(rank, kind)];
+    if (!means) return own;
+    int peers = 0;
+    for (int r = 0; r < s->comm->size; r++) {
+        if (r == rank ||
+            atomic_load(&ring_of(s, r)->group) != atomic_load(&ring_of(s, rank)->group))
+            continue;
+        double mean = mean_s(s, r, kind, &count);
+        if (count > 0) means[peers++] = mean;
+    }
+    *has_peers = peers > 0;
+    if (*best == 0 || own < *best) *best = own;
+    double expected = *best;
+    if (peers > 0) {
+        qsort(means, (size_t)peers, sizeof *means, ascending);
+        expected = 0.5 * (means[(peers - 1) / 2] + means[peers / 2]);
+    }
+    free(means);
+    return expected;
+}
+
+typedef struct straggler_case { // of one rank
+    double busy_s, expected_s;
+    int kind; // that takes most beyond what is expected
+    double kind_s, kind_expected_s, kind_excess_s;
+    bool has_peers;
+} straggler_case;
+
+static straggler_case judge(tri_straggler *s, int rank) {
+    straggler_case c = {.kind = -1};
+    for (int k = 0; k < s->kinds; k++) {
+        double count, mean = mean_s(s, rank, k, &count);
+        if (count == 0) continue;
+        bool has_peers = false;
+        double expected = expected_s(s, rank, k, &has_peers), excess = count * (mean - expected);
+        c.busy_s += count * mean;
+        c.expected_s += count * expected;
+        if (c.kind >= 0 && excess <= c.kind_excess_s) continue;
+        c.kind = k;
+        c.kind_s = mean;
+        c.kind_expected_s = expected;
+        c.kind_excess_s = excess;
+        c.has_peers = has_peers;
+    }
+    return c;
+}
+
+static const char *name_it(tri_straggler *s, int rank, const straggler_case *c, double share) {
+    long long steps = s->moments[WINDOW_PARTS].step - s->moments[0].step;
+    snprintf(s->line, sizeof s->line,
+             "rank %d on host %s is %.1f times slower than %s: its %s takes %.3g ms, %s %.3g; the "
+             "others waited for it %.0f%% of the last %lld steps",
+             rank, ring_of(s, rank)->host, c->busy_s / c->expected_s,
+             c->has_peers ? "the median of the others" : "it was before", s->names[c->kind],
+             c->kind_s * 1e3, c->has_peers ? "theirs" : "then", c->kind_expected_s * 1e3,
+             share * 100, steps);
+    s->said[rank] = true;
+    return s->line;
+}
+
+static const char *compare(tri_straggler *s) {
+    double wall_s = s->moments[WINDOW_PARTS].time_s - s->moments[0].time_s, worst = 0;
+    int slowest = -1;
+    straggler_case worst_case = {0};
+    const char *line = NULL;
+    for (int r = 0; r < s->comm->size; r++) {
+        straggler_case c = judge(s, r);
+        double share = (c.busy_s - c.expected_s) / wall_s;
+        bool slow = c.busy_s > c.expected_s * (1 + 0.01 * TRI_STRAGGLER_PERCENT);
+        if (!s->said[r] && slow && share > 0.01 * TRI_STRAGGLER_PERCENT && share > worst) {
+            worst = share;
+            slowest = r;
+            worst_case = c;
+        }
+        // Only well below, so that what hovers at the limit is one episode.
+        if (!s->said[r] || share > 0.005 * TRI_STRAGGLER_PERCENT) continue;
+        s->said[r] = false;
+        snprintf(s->line, sizeof s->line, "rank %d on host %s keeps pace again", r,
+                 ring_of(s, r)->host);
+        line = s->line;
+    }
+    return slowest < 0 ? line : name_it(s, slowest, &worst_case, worst);
+}
+
+const char *tri_straggler_look(tri_straggler *s, int64_t step) {
+    if (!s) return NULL;
+    const straggler_moment *latest = s->moment_count ? &s->moments[s->moment_count - 1] : NULL;
+    if (latest && step - latest->step < PART_STEPS) return NULL;
+    double now_s = tri_os_seconds();
+    if (latest && now_s - latest->time_s < PART_MS * 1e-3) return NULL;
+    take_moment(s, step, now_s);
+    return s->moment_count > WINDOW_PARTS ? compare(s) : NULL;
+}

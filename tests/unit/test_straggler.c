@@ -1,0 +1,188 @@
+#include "observe/straggler.h"
+
+#include "base/os.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 4, SKEWED = 1 }; // rank SKEWED numbers its kinds in another order
+
+static tri_ledger_ring rings[RANKS];
+static int64_t clock_ns;
+
+static int64_t fake_clock(void) { return clock_ns; }
+static const tri_ledger_ring *ring_of(tri_comm *comm, int rank) { return &rings[rank]; }
+static const tri_comm_backend backend = {.name = "fake", .ledger_of = ring_of};
+static tri_comm world = {.backend = &backend, .rank = 0, .size = RANKS};
+
+static int set_up(void **state) {
+    static const char *const names[2][4] = {{"FORWARD", "BACKWARD", "WAIT", "STEP"},
+                                            {"WAIT", "STEP", "FORWARD", "BACKWARD"}};
+    memset(rings, 0, sizeof rings);
+    for (int r = 0; r < RANKS; r++) {
+        for (int k = 0; k < 4; k++)
+            snprintf(rings[r].kind_names[k], sizeof rings[r].kind_names[k], "%s",
+                     names[r == SKEWED][k]);
+        atomic_store(&rings[r].kinds, 4);
+        snprintf(rings[r].host, sizeof rings[r].host, "n%d", r / 2);
+    }
+    world.size = RANKS;
+    world.rank = 0;
+    clock_ns = 1000000000;
+    tri_os.monotonic_ns = fake_clock;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    tri_os = tri_os_system;
+    return 0;
+}
+
+static void did(int rank, const char *kind, int count, double each_ms) {
+    for (int k = 0; k < 4; k++) {
+        if (strcmp(rings[rank].kind_names[k], kind) != 0) continue;
+        atomic_fetch_add(&rings[rank].totals[k].count, count);
+        atomic_fetch_add(&rings[rank].totals[k].busy_ns, (int64_t)(count * each_ms * 1e6));
+    }
+}
+
+// A step in which rank r is `slow[r]` times slower, and does `work[r]` micro-batches.
+static double a_step(const double slow[RANKS], const int work[RANKS]) {
+    double longest = 0, took[RANKS];
+    for (int r = 0; r < world.size; r++) {
+        did(r, "FORWARD", 4 * work[r], 1.5 * slow[r]);
+        did(r, "BACKWARD", 4 * work[r], 3.0 * slow[r]);
+        did(r, "STEP", 4, 0.25 * slow[r]);
+        took[r] = slow[r] * (18.0 * work[r] + 1);
+        if (took[r] > longest) longest = took[r];
+    }
+    for (int r = 0; r < world.size; r++) did(r, "WAIT", 1, longest - took[r]);
+    clock_ns += (int64_t)(longest * 1e6);
+    return longest;
+}
+
+static const char *run(tri_straggler *s, int64_t *step, int steps, const double slow[RANKS],
+                       const int work[RANKS]) {
+    for (int i = 0; i < steps; i++) {
+        a_step(slow, work);
+        const char *line = tri_straggler_look(s, ++*step);
+        if (line) return line;
+    }
+    return NULL;
+}
+
+static const int even[RANKS] = {1, 1, 1, 1};
+static const double alike[RANKS] = {1, 1.05, 0.95, 1.1};
+
+static void expect(const char *line, const char *part) {
+    assert_non_null(line);
+    if (!strstr(line, part)) print_error("'%s' is not in '%s'\n", part, line);
+    assert_non_null(strstr(line, part));
+}
+
+static void test_named(void **state) {
+    const double slow[RANKS] = {1, 1.05, 0.95, 3};
+    tri_straggler *s = tri_straggler_create(&world);
+    assert_non_null(s);
+    int64_t step = 0, before;
+    assert_null(run(s, &step, 300, alike, even));
+    before = step;
+    const char *line = run(s, &step, 50, slow, even);
+    expect(line, "rank 3 on host n1 is ");
+    expect(line, " times slower than the median of the others: its BACKWARD takes ");
+    expect(line, "% of the last 50 steps");
+    print_message("after %d steps: %s\n", (int)(step - before), line);
+    // Once, until it is over.
+    assert_null(run(s, &step, 500, slow, even));
+    before = step;
+    expect(run(s, &step, 100, alike, even), "rank 3 on host n1 keeps pace again");
+    assert_true(step - before <= 60);
+    assert_null(run(s, &step, 300, alike, even));
+    const double second[RANKS] = {1, 2.5, 1, 1}; // the one whose kinds have other numbers
+    expect(run(s, &step, 50, second, even), "rank 1 on host n0 is ");
+    tri_straggler_destroy(s);
+}
+
+static void test_how_much(void **state) {
+    const double slow[RANKS] = {1, 1, 1, 3};
+    tri_straggler *s = tri_straggler_create(&world);
+    int64_t step = 0;
+    const char *line = run(s, &step, 200, slow, even); // from the start
+    expect(line, "is 3.0 times slower");
+    expect(line, "its BACKWARD takes 9 ms, theirs 3; the others waited for it 67%");
+    tri_straggler_destroy(s);
+}
+
+// More work is not slowness, and neither is a little of it.
+static void test_not_named(void **state) {
+    const int uneven[RANKS] = {2, 1, 1, 0};
+    const double little[RANKS] = {1, 1, 1, 1.2};
+    tri_straggler *s = tri_straggler_create(&world);
+    int64_t step = 0;
+    assert_null(run(s, &step, 400, alike, uneven));
+    assert_null(run(s, &step, 400, little, even));
+    tri_straggler_destroy(s);
+    // An action of a kind that is slow, but rare, keeps nobody waiting.
+    s = tri_straggler_create(&world);
+    for (int i = 0; i < 400; i++) {
+        if (i % 50 == 0) did(2, "STEP", 1, 20);
+        assert_null(run(s, &step, 1, alike, even));
+    }
+    tri_straggler_destroy(s);
+}
+
+// Stages of a pipeline do other work; a rank alone in its stage is compared with what it was.
+static void test_stages(void **state) {
+    const double stages[RANKS] = {1, 1, 2, 2}, slow[RANKS] = {1, 1, 2, 6};
+    const double alone[RANKS] = {1, 1, 2, 4}, later[RANKS] = {1, 1, 2, 12};
+    for (int r = 0; r < RANKS; r++) atomic_store(&rings[r].group, r / 2);
+    tri_straggler *s = tri_straggler_create(&world);
+    int64_t step = 0;
+    assert_null(run(s, &step, 200, stages, even));
+    expect(run(s, &step, 50, slow, even), "rank 3 on host n1 is ");
+    tri_straggler_destroy(s);
+    for (int r = 0; r < RANKS; r++) atomic_store(&rings[r].group, r);
+    s = tri_straggler_create(&world);
+    assert_null(run(s, &step, 200, alone, even));
+    const char *line = run(s, &step, 50, later, even);
+    expect(line, "rank 3 on host n1 is ");
+    expect(line, "times slower than it was before");
+    tri_straggler_destroy(s);
+}
+
+// Short steps: a second of them at least.
+static void test_short_steps(void **state) {
+    const double fast[RANKS] = {0.01, 0.01, 0.01, 0.03};
+    tri_straggler *s = tri_straggler_create(&world);
+    int64_t step = 0, began_ns = clock_ns;
+    expect(run(s, &step, 10000, fast, even), "rank 3");
+    assert_true(clock_ns - began_ns >= 1000000000 && step > 1000);
+    tri_straggler_destroy(s);
+}
+
+static void test_nothing_to_watch(void **state) {
+    world.rank = 1;
+    assert_null(tri_straggler_create(&world));
+    world.rank = 0;
+    world.size = 1;
+    assert_null(tri_straggler_create(&world));
+    assert_null(tri_straggler_look(NULL, 1));
+    tri_straggler_destroy(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_how_much, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_not_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_stages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_short_steps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_nothing_to_watch, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
