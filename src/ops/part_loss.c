@@ -145,6 +145,7 @@ const tri_op tri_op_part_cross_entropy_grad = {
     .doc = "scores, labels, max, sums, seed -> dx: seed * (exp(score - max) / sums[0] - 1 at the "
            "label), 0 for label -100",
     .input_count = 5,
+    .in_place = 1,
     .shape = part_cross_entropy_grad_shape,
 };
 

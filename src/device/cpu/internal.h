@@ -144,6 +144,10 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(max_pool2d_grad_blocked)                                                                     \
     X(batch_norm_blocked)                                                                          \
     X(batch_norm_inference_blocked)                                                                \
+    X(batch_norm_moments_blocked)                                                                  \
+    X(batch_norm_shared_blocked)                                                                   \
+    X(batch_norm_sums_blocked)                                                                     \
+    X(batch_norm_shared_grad_blocked)                                                              \
     X(batch_norm_grad_blocked)                                                                     \
     X(dropout_forward)                                                                             \
     X(dropout_backward)                                                                            \

@@ -4,16 +4,19 @@
 // their order (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
 // sample variances", 1979): the bits do not depend on the number of threads.
 #include "device/cpu/internal.h"
+#include "device/moments.h"
 
 #include <immintrin.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { NORM_STRETCH = 64 }; // places whose values are summed in f32
 
 typedef struct norm_state {
     const cpu_device *device;
     int64_t samples, channels, blocks, places;
+    int64_t replicas; // whose moments the node reads
     double eps;
     bool relu;
 } norm_state;
@@ -168,8 +171,10 @@ static void norm_layouts(const tri_device *device, const tri_graph *graph, const
 
 static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
-    const tri_batch_norm_attr *attr = node->attr;
+    static const tri_batch_norm_attr none = {0};
+    const tri_batch_norm_attr *attr = node->op->attr_bytes ? node->attr : &none;
     const tri_shape *x = cpu_in_shape(graph, node, 0);
+    const tri_shape *last = cpu_in_shape(graph, node, node->input_count - 1);
     norm_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for batch norm");
     *state = (norm_state){.device = cpu_of(device),
@@ -177,6 +182,7 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
                           .channels = x->dims[1],
                           .blocks = x->dims[1] / CPU_BLOCK,
                           .places = x->dims[2] * x->dims[3],
+                          .replicas = last->dims[0],
                           .eps = attr->eps,
                           .relu = attr->relu};
     kernel->state = state;
@@ -205,30 +211,69 @@ static void each_plane(const norm_state *s, cpu_range range, norm_job *job) {
     cpu_parallel(s->device, s->samples * s->blocks, grain, range, job);
 }
 
+// Of channel c over all planes, that of moments_range.
+static tri_moments join_planes(const norm_job *job, int64_t c) {
+    const norm_state *s = job->state;
+    tri_moments all = {0};
+    for (int64_t n = 0; n < s->samples; n++) {
+        int64_t at = n * s->channels + c;
+        all = tri_moments_join(all,
+                               (tri_moments){(double)s->places, job->first[at], job->second[at]});
+    }
+    return all;
+}
+
+// Of channel c over all replicas.
+static tri_moments join_replicas(const norm_state *s, const float *moments, int64_t c) {
+    tri_moments all = {0};
+    for (int64_t r = 0; r < s->replicas; r++, moments += 2 * s->channels + 1)
+        all = tri_moments_join(all,
+                               (tri_moments){(double)moments[2 * s->channels] * (double)s->places,
+                                             moments[c], moments[s->channels + c]});
+    return all;
+}
+
+// Sets what the elementwise pass needs of channel c and the results 1 to 4 of a batch norm.
+static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t c, tri_moments m) {
+    const norm_state *s = job->state;
+    const float *weight = args->in[1], *bias = args->in[2];
+    double inv_std = 1 / sqrt(m.squares / m.count + s->eps);
+    ((float *)args->out[1])[c] = (float)m.mean;
+    ((float *)args->out[2])[c] = (float)inv_std;
+    ((float *)args->out[3])[c] = (float)(m.mean * (double)s->samples);
+    ((float *)args->out[4])[c] = (float)(m.squares / (m.count - 1) * (double)s->samples);
+    ((float *)job->scale)[c] = (float)(weight[c] * inv_std);
+    ((float *)job->shift)[c] = (float)(bias[c] - m.mean * inv_std * weight[c]);
+}
+
 static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const norm_state *s = kernel->state;
-    const float *weight = args->in[1], *bias = args->in[2];
-    float *mean_out = args->out[1], *inv_std_out = args->out[2];
-    float *mean_sum = args->out[3], *var_sum = args->out[4];
     norm_job job = job_of(s, args);
-    float *scale = (float *)job.scale, *shift = (float *)job.shift;
     each_plane(s, moments_range, &job);
-    double m = (double)s->places, all = m * (double)s->samples;
+    for (int64_t c = 0; c < s->channels; c++) normalise(&job, args, c, join_planes(&job, c));
+    each_plane(s, affine_range, &job);
+    return TRI_OK;
+}
+
+static tri_status moments_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    norm_job job = job_of(s, args);
+    float *moments = args->out[0];
+    each_plane(s, moments_range, &job);
     for (int64_t c = 0; c < s->channels; c++) {
-        double mean = job.first[c], squares = job.second[c];
-        for (int64_t n = 1; n < s->samples; n++) {
-            double delta = job.first[n * s->channels + c] - mean, k = (double)n;
-            mean += delta / (k + 1);
-            squares += job.second[n * s->channels + c] + delta * delta * m * k / (k + 1);
-        }
-        double inv_std = 1 / sqrt(squares / all + s->eps);
-        mean_out[c] = (float)mean;
-        inv_std_out[c] = (float)inv_std;
-        mean_sum[c] = (float)(mean * (double)s->samples);
-        var_sum[c] = (float)(squares / (all - 1) * (double)s->samples);
-        scale[c] = (float)(weight[c] * inv_std);
-        shift[c] = (float)(bias[c] - mean * inv_std * weight[c]);
+        tri_moments m = join_planes(&job, c);
+        moments[c] = (float)m.mean;
+        moments[s->channels + c] = (float)m.squares;
     }
+    moments[2 * s->channels] = (float)s->samples;
+    return TRI_OK;
+}
+
+static tri_status shared_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    norm_job job = job_of(s, args);
+    for (int64_t c = 0; c < s->channels; c++)
+        normalise(&job, args, c, join_replicas(s, args->in[3], c));
     each_plane(s, affine_range, &job);
     return TRI_OK;
 }
@@ -248,6 +293,32 @@ static tri_status inference_run(const tri_kernel *kernel, const tri_kernel_args 
     return TRI_OK;
 }
 
+// Sums of dy and of dy · h over all planes of each channel.
+static void gradient_sums(norm_job *job, const float *mean, const float *inv_std, float *dweight,
+                          float *dbias) {
+    const norm_state *s = job->state;
+    job->mean = mean;
+    each_plane(s, gradient_sums_range, job);
+    for (int64_t c = 0; c < s->channels; c++) {
+        double sum = 0, product = 0;
+        for (int64_t n = 0; n < s->samples; n++) {
+            sum += job->first[n * s->channels + c];
+            product += job->second[n * s->channels + c];
+        }
+        dbias[c] = (float)sum;
+        dweight[c] = (float)(product * inv_std[c]);
+    }
+}
+
+// dx from the sums over `all` values of channel c.
+static void set_gradient(const norm_job *job, int64_t c, double weight, double inv_std, double sum,
+                         double product, double all) {
+    double factor = weight * inv_std;
+    ((float *)job->scale)[c] = (float)factor;
+    ((float *)job->shift)[c] = (float)(-factor * sum / all);
+    ((float *)job->slope)[c] = (float)(-factor * product * inv_std / all);
+}
+
 static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const norm_state *s = kernel->state;
     const float *weight = args->in[3], *inv_std = args->in[5];
@@ -255,24 +326,36 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     norm_job job = job_of(s, args);
     job.y = args->in[1];
     job.dy = args->in[2];
-    job.mean = args->in[4];
-    float *scale = (float *)job.scale, *shift = (float *)job.shift, *slope = (float *)job.slope;
-    each_plane(s, gradient_sums_range, &job);
+    gradient_sums(&job, args->in[4], inv_std, dweight, dbias);
     double all = (double)s->places * (double)s->samples;
-    for (int64_t c = 0; c < s->channels; c++) {
-        double sum = 0, product = 0;
-        for (int64_t n = 0; n < s->samples; n++) {
-            sum += job.first[n * s->channels + c];
-            product += job.second[n * s->channels + c];
-        }
-        product *= inv_std[c];
-        double factor = (double)weight[c] * inv_std[c];
-        dbias[c] = (float)sum;
-        dweight[c] = (float)product;
-        scale[c] = (float)factor;
-        shift[c] = (float)(-factor * sum / all);
-        slope[c] = (float)(-factor * product * inv_std[c] / all);
-    }
+    for (int64_t c = 0; c < s->channels; c++)
+        set_gradient(&job, c, weight[c], inv_std[c], dbias[c], dweight[c], all);
+    each_plane(s, gradient_range, &job);
+    return TRI_OK;
+}
+
+static tri_status sums_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    float *dweight = args->out[0], *dbias = args->out[1], *sums = args->out[2];
+    norm_job job = job_of(s, args);
+    job.y = args->in[1];
+    job.dy = args->in[2];
+    gradient_sums(&job, args->in[3], args->in[4], dweight, dbias);
+    memcpy(sums, dweight, (size_t)s->channels * sizeof *sums);
+    memcpy(sums + s->channels, dbias, (size_t)s->channels * sizeof *sums);
+    return TRI_OK;
+}
+
+static tri_status shared_gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    const float *weight = args->in[3], *inv_std = args->in[5], *sums = args->in[6];
+    norm_job job = job_of(s, args);
+    job.y = args->in[1];
+    job.dy = args->in[2];
+    job.mean = args->in[4];
+    for (int64_t c = 0; c < s->channels; c++)
+        set_gradient(&job, c, weight[c], inv_std[c], sums[s->channels + c], sums[c],
+                     join_replicas(s, args->in[7], c).count);
     each_plane(s, gradient_range, &job);
     return TRI_OK;
 }
@@ -292,3 +375,7 @@ static void norm_release(tri_kernel *kernel) { free(kernel->state); }
 NORM_KERNEL(batch_norm, forward_run)
 NORM_KERNEL(batch_norm_inference, inference_run)
 NORM_KERNEL(batch_norm_grad, gradient_run)
+NORM_KERNEL(batch_norm_moments, moments_run)
+NORM_KERNEL(batch_norm_shared, shared_run)
+NORM_KERNEL(batch_norm_sums, sums_run)
+NORM_KERNEL(batch_norm_shared_grad, shared_gradient_run)

@@ -1,11 +1,8 @@
 #include "device/ref/node.h"
 
-#include <math.h>
+#include "device/moments.h"
 
-// Of one channel.
-typedef struct ref_moments {
-    double values, mean, squares; // sum of squared deviations from the mean
-} ref_moments;
+#include <math.h>
 
 #include "device/ref/f32.h"
 

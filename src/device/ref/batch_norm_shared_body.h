@@ -20,17 +20,14 @@ static tri_status TYPED(batch_norm_moments)(const ref_node *node, const tri_kern
     return TRI_OK;
 }
 
-// Of channel c over all replicas: values, mean, sum of squared deviations.
-static ref_moments TYPED(join_moments)(const REAL *moments, int64_t replicas, int64_t channels,
+// Of channel c over all replicas.
+static tri_moments TYPED(join_moments)(const REAL *moments, int64_t replicas, int64_t channels,
                                        int64_t inner, int64_t c) {
-    ref_moments all = {0};
-    for (int64_t r = 0; r < replicas; r++, moments += 2 * channels + 1) {
-        double values = (double)moments[2 * channels] * (double)inner;
-        double delta = (double)moments[c] - all.mean, before = all.values;
-        all.values += values;
-        all.mean += delta * values / all.values;
-        all.squares += (double)moments[channels + c] + delta * delta * before * values / all.values;
-    }
+    tri_moments all = {0};
+    for (int64_t r = 0; r < replicas; r++, moments += 2 * channels + 1)
+        all =
+            tri_moments_join(all, (tri_moments){(double)moments[2 * channels] * (double)inner,
+                                                (double)moments[c], (double)moments[channels + c]});
     return all;
 }
 
@@ -42,8 +39,8 @@ static tri_status TYPED(batch_norm_shared)(const ref_node *node, const tri_kerne
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     for (int64_t c = 0; c < channels; c++) {
-        ref_moments m = TYPED(join_moments)(args->in[3], node->s.in[3].dims[0], channels, inner, c);
-        double inv_std = 1 / sqrt(m.squares / m.values + a->norm.eps);
+        tri_moments m = TYPED(join_moments)(args->in[3], node->s.in[3].dims[0], channels, inner, c);
+        double inv_std = 1 / sqrt(m.squares / m.count + a->norm.eps);
         for (int64_t n = 0; n < samples; n++)
             for (int64_t i = 0; i < inner; i++) {
                 int64_t at = (n * channels + c) * inner + i;
@@ -53,7 +50,7 @@ static tri_status TYPED(batch_norm_shared)(const ref_node *node, const tri_kerne
         mean_out[c] = (REAL)m.mean;
         inv_std_out[c] = (REAL)inv_std;
         mean_sum[c] = (REAL)((double)samples * m.mean);
-        var_sum[c] = (REAL)((double)samples * m.squares / (m.values - 1));
+        var_sum[c] = (REAL)((double)samples * m.squares / (m.count - 1));
     }
     return TRI_OK;
 }
@@ -89,7 +86,7 @@ static tri_status TYPED(batch_norm_shared_grad)(const ref_node *node, const tri_
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     for (int64_t c = 0; c < channels; c++) {
         double values =
-            TYPED(join_moments)(args->in[7], node->s.in[7].dims[0], channels, inner, c).values;
+            TYPED(join_moments)(args->in[7], node->s.in[7].dims[0], channels, inner, c).count;
         for (int64_t n = 0; n < samples; n++)
             for (int64_t i = 0; i < inner; i++) {
                 int64_t at = (n * channels + c) * inner + i;
