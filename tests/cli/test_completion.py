@@ -46,7 +46,8 @@ def check_completion(script):
     offers(recipe + "optimizer.we", "optimizer.weight_decay=")
     offers(recipe + "data.", "data.path=", "data.samples=", "data.limit=", exactly=False)
     offers(recipe + "optimizer.name=ada", "adam", "adamw", "adadelta")
-    offers(recipe + "seed=2 schedule.name=", "constant", "step", "linear", "cosine", "onecycle")
+    offers(recipe + "seed=2 schedule.name=", "constant", "step", "linear", "cosine", "onecycle",
+           "warmup", "warmup-decay", "warmup-cosine", "triangle")
     offers(recipe + "model.name=mnist-c", "mnist-cnn", "mnist-convnet")
     offers(recipe + "data.shuffle=f", "false")
     offers(recipe + "trainer.convolution=d", "direct")
