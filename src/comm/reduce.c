@@ -138,7 +138,7 @@ REDUCE_TABLE(avx512)
 
 static const reduce_table *reduce_find(void) {
 #if defined(__x86_64__)
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    bool avx2 = __builtin_cpu_supports("avx2"); // no processor has it without F16C
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
         return &table_avx512;
     if (avx2) return &table_avx2;
