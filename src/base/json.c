@@ -79,6 +79,51 @@ tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const
     return status;
 }
 
+// The end of the comment that begins at `at`; `at` itself when none does.
+static size_t comment_end(const char *text, size_t size, size_t at) {
+    bool is_block = at + 1 < size && text[at] == '/' && text[at + 1] == '*';
+    bool is_line = text[at] == '#' || (at + 1 < size && text[at] == '/' && text[at + 1] == '/');
+    if (is_line) {
+        while (at < size && text[at] != '\n') at++;
+    } else if (is_block) {
+        const char *end = memmem(text + at + 2, size - at - 2, "*/", 2);
+        at = end ? (size_t)(end - text) + 2 : at;
+    }
+    return at;
+}
+
+static size_t string_end(const char *text, size_t size, size_t at) {
+    for (at++; at < size && text[at] != '"'; at++)
+        if (text[at] == '\\') at++;
+    return at < size ? at + 1 : size;
+}
+
+bool tri_json_relax(char *text, size_t size) {
+    bool any = false;
+    size_t before = size, comma = size; // the last character that counts, and if it is a comma
+    for (size_t at = 0; at < size;) {
+        size_t end = comment_end(text, size, at);
+        if (end > at) {
+            for (any = true; at < end; at++)
+                if (text[at] != '\n') text[at] = ' ';
+            continue;
+        }
+        if (strchr(" \t\r\n", text[at])) {
+            at++;
+            continue;
+        }
+        if ((text[at] == '}' || text[at] == ']') && comma < size) {
+            text[comma] = ' ';
+            any = true;
+        }
+        bool follows = before < size && !strchr("[{,:", text[before]);
+        comma = text[at] == ',' && follows ? at : size;
+        before = at;
+        at = text[at] == '"' ? string_end(text, size, at) : at + 1;
+    }
+    return any;
+}
+
 tri_status tri_json_read_file(tri_arena *arena, const char *path, tri_tree **out) {
     char *text;
     size_t size;

@@ -48,6 +48,9 @@ tri_status tri_yaml_read_file(tri_arena *arena, const char *path, tri_tree **out
 tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);
 tri_status tri_json_read_file(tri_arena *arena, const char *path, tri_tree **out);
+// Blanks, in place, what people write into JSON and JSON forbids: comments (#, // and /* */) and a
+// comma after the last entry. Whether there was any.
+bool tri_json_relax(char *text, size_t size);
 
 // Writers: deterministic text in the arena that parses back to an equal tree. YAML: maps in block
 // style, what lies in lists in flow style, ends in a line feed. JSON: one line, no line feed.

@@ -247,19 +247,39 @@ static void overrides(void **state) {
     }
 }
 
+static void relaxes_json(void **state) {
+    static const struct {
+        const char *text, *relaxed;
+    } rows[] = {
+        {"{\"a\": [1, 2,], }", "{\"a\": [1, 2 ]  }"},
+        {"{\"a,}\": \"x,]\\\",}\"\n,}", "{\"a,}\": \"x,]\\\",}\"\n }"},
+        {"[1, # one,]\n2 /* , */ , // ]\n]", "[1,        \n2               \n]"},
+        {"[\"#\", \"//\", \"/*\"]", NULL},
+        {"[,]", NULL},
+        {"[1,,]", NULL},
+        {"{\"a\":,}", NULL},
+        {"[1 /* open", NULL},
+        {"[\"open,]", NULL},
+        {"[\"\\", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[64];
+        strcpy(text, rows[i].text);
+        bool any = tri_json_relax(text, strlen(text));
+        assert_int_equal(any, rows[i].relaxed && strcmp(rows[i].text, rows[i].relaxed) != 0);
+        assert_string_equal(text, rows[i].relaxed ? rows[i].relaxed : rows[i].text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_yaml),
-        cmocka_unit_test(reads_scalars),
-        cmocka_unit_test(refuses_bad_yaml),
-        cmocka_unit_test(refuses_alias_bombs),
-        cmocka_unit_test(refuses_deep_nesting),
-        cmocka_unit_test(refuses_crowds),
-        cmocka_unit_test(reads_json),
-        cmocka_unit_test(emits_what_it_reads),
-        cmocka_unit_test(compares),
-        cmocka_unit_test(writes_doubles),
-        cmocka_unit_test(overrides),
+        cmocka_unit_test(reads_yaml),           cmocka_unit_test(reads_scalars),
+        cmocka_unit_test(refuses_bad_yaml),     cmocka_unit_test(refuses_alias_bombs),
+        cmocka_unit_test(refuses_deep_nesting), cmocka_unit_test(refuses_crowds),
+        cmocka_unit_test(reads_json),           cmocka_unit_test(relaxes_json),
+        cmocka_unit_test(emits_what_it_reads),  cmocka_unit_test(compares),
+        cmocka_unit_test(writes_doubles),       cmocka_unit_test(overrides),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
