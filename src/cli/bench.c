@@ -2,6 +2,7 @@
 
 #include "comm/bench.h"
 #include "data/bench.h"
+#include "recipe/batch.h"
 #include "train/bench.h"
 
 #include <stdio.h>
@@ -83,10 +84,11 @@ static tri_status bench_comm(const char *op, const char *type, const char *sizes
 static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
     tri_dataset *dataset;
     tri_sampler sampler;
+    tri_batch_options batch = tri_recipe_batch_without_steps(recipe);
     TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, (uint64_t)recipe->seed, &dataset));
     const tri_sampler_options options = {.samples = tri_dataset_samples(dataset),
-                                         .global = recipe->batch.global,
-                                         .micro = recipe->batch.micro,
+                                         .global = batch.global,
+                                         .micro = batch.micro,
                                          .keep_order = !recipe->data.shuffle,
                                          .seed = (uint64_t)recipe->seed};
     tri_status status = tri_sampler_make(&options, &sampler);

@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include "plan/timeline.h"
+#include "recipe/batch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,18 +33,20 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
     TRI_TRY(tri_optimizer_make(&r->optimizer, &optimizer));
     TRI_TRY(tri_session_make_mesh(r, v->ranks, &v->mesh));
     int64_t replicas = tri_mesh_replicas(&v->mesh);
-    TRI_TRY(tri_sampler_check_step(r->batch.global, r->batch.micro, replicas));
+    tri_batch_options batch;
+    TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
+    TRI_TRY(tri_sampler_check_step(batch.global, batch.micro, replicas));
     tri_sampler pass; // of evaluation, as long as any data would make it, on every replica
-    TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, r->batch.eval, r->batch.global, r->batch.micro,
-                                        1, &pass));
+    TRI_TRY(
+        tri_sampler_make_evaluation(INT64_MAX, batch.eval, batch.global, batch.micro, 1, &pass));
     int64_t eval = pass.options.micro;
     TRI_TRY(tri_session_open_device(&cli_backends, device, 0, &v->device));
     tri_plan_request request = {
         .model = &model,
         .strategy = tri_strategy_find(tri_strategy_names[r->strategy.name]),
         .mesh = v->mesh,
-        .step_samples = {[TRI_STEP_FULL] = r->batch.global, [TRI_STEP_EVALUATE] = eval * replicas},
-        .micro = r->batch.micro,
+        .step_samples = {[TRI_STEP_FULL] = batch.global, [TRI_STEP_EVALUATE] = eval * replicas},
+        .micro = batch.micro,
         .sync_batchnorm = r->trainer.sync_batchnorm,
         .eval_micro = eval,
         .optimizer_states = optimizer.state_count};
@@ -236,6 +239,7 @@ static tri_status plan(const cli_context *context, tri_arena *arena, int count, 
     v.recipe = &recipe;
     tri_status status = make_plan(&v, context, device);
     if (status == TRI_OK) {
+        tri_recipe_say_notes(&recipe);
         bool known = true;
         if (json)
             print_json(&v);

@@ -42,8 +42,9 @@ const tri_option_table tri_strategy_table = TRI_OPTION_TABLE(
     "strategy", tri_strategy_options, strategy_rows, "how the ranks divide the work");
 
 static const tri_option batch_rows[] = {
-    TRI_OPTION_INT(tri_batch_options, global, "64", 1, TRI_MAX_BATCH,
-                   "samples of a step, over all ranks"),
+    TRI_OPTION_INT_OR_AUTO(tri_batch_options, global, "64", 1, TRI_MAX_BATCH,
+                           "samples of a step, over all ranks; auto: batch.micro times "
+                           "trainer.accumulate_grad_batches on each replica"),
     TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH,
                    "samples of a forward pass; 0: one pass per replica"),
     TRI_OPTION_INT(tri_batch_options, eval, "0", 0, TRI_MAX_BATCH,
@@ -52,7 +53,9 @@ static const tri_option batch_rows[] = {
 
 static tri_status check_batch(const void *options, const tri_tree *map) {
     const tri_batch_options *o = options;
-    if (o->micro <= o->global) return TRI_OK;
+    if (o->global == TRI_AUTO && o->micro == 0)
+        return tri_tree_fail(tri_tree_get(map, "global"), "'batch.global: auto' needs batch.micro");
+    if (o->global == TRI_AUTO || o->micro <= o->global) return TRI_OK;
     return tri_tree_fail(tri_tree_get(map, "micro"),
                          "'batch.micro' (%lld) cannot be more than 'batch.global' (%lld)",
                          (long long)o->micro, (long long)o->global);

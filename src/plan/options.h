@@ -44,7 +44,7 @@ typedef struct tri_strategy_options {
 } tri_strategy_options;
 
 typedef struct tri_batch_options {
-    int64_t global; // samples of a step, over all ranks
+    int64_t global; // samples of a step, over all ranks; TRI_AUTO before the ranks are known
     int64_t micro;  // samples of a forward pass; 0: one pass per replica
     int64_t eval;   // samples of an evaluation pass; 0: chosen
 } tri_batch_options;

@@ -13,7 +13,6 @@ typedef struct missing {
 static const char ABOVE_ONE[] = "> 1";
 
 static const missing rows[] = {
-    {"deepspeed", NULL, "write batch, optimizer, schedule and strategy in the recipe"},
     {"strategy.name", "zero1", "use ddp"},
     {"strategy.name", "zero2", "use ddp"},
     {"strategy.name", "fsdp", "use ddp"},
@@ -27,8 +26,6 @@ static const missing rows[] = {
     {"trainer.precision", "bf16-mixed", "use 32-true"},
     {"trainer.precision", "16-mixed", "use 32-true"},
     {"trainer.precision", "bf16-true", "use 32-true"},
-    {"trainer.accumulate_grad_batches", ABOVE_ONE,
-     "set batch.micro: passes of that many samples accumulate to batch.global"},
     {"trainer.profiler", NULL, NULL},
     {"trainer.deterministic", "true",
      "the bits of a run are the same each time; between numbers of ranks they round differently"},

@@ -1,8 +1,10 @@
 #include "recipe/recipe.h"
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "recipe/alias.h"
+#include "recipe/deepspeed.h"
 #include "recipe/missing.h"
 
 #include <stdlib.h>
@@ -26,7 +28,7 @@ static const tri_option rows[] = {
     TRI_OPTION_NESTED(R, checkpoint, tri_checkpoint_options, &tri_checkpoint_table,
                       "what is saved"),
     TRI_OPTION_NESTED(R, log, tri_log_options, &tri_log_table, "what is written"),
-    TRI_OPTION_TREE(R, deepspeed, NULL, "a DeepSpeed configuration"),
+    TRI_OPTION_TREE(R, deepspeed, NULL, "file of a DeepSpeed configuration, or the configuration"),
 };
 
 const tri_option_table tri_recipe_table = TRI_OPTION_TABLE("", R, rows, "what defines a run");
@@ -36,9 +38,9 @@ static const struct {
     const char *section, *key;
     const tri_option_table *table;
 } named[] = {
-    {"data", "data.name=", &tri_data_table},
-    {"optimizer", "optimizer.name=", &tri_optimizer_table},
-    {"schedule", "schedule.name=", &tri_schedule_table},
+    {"data", "data.name", &tri_data_table},
+    {"optimizer", "optimizer.name", &tri_optimizer_table},
+    {"schedule", "schedule.name", &tri_schedule_table},
 };
 
 static const char *default_name(const tri_option_table *table) {
@@ -47,27 +49,59 @@ static const char *default_name(const tri_option_table *table) {
     return NULL;
 }
 
-// The file's keys of a section whose name is overridden with another one mean something else there.
-static void discard_renamed(tri_arena *arena, tri_tree *root, const char *override) {
+// The keys of a section that gets another name mean something else there.
+static void discard_renamed(tri_tree *root, const char *path, const tri_tree *value) {
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        size_t length = strlen(named[i].key);
-        if (strncmp(override, named[i].key, length) != 0) continue;
+        if (strcmp(path, named[i].key) != 0) continue;
         tri_tree *section = tri_tree_get(root, named[i].section);
         if (!section || section->kind != TRI_TREE_MAP) return;
         const tri_tree *name = tri_tree_get(section, "name");
         const char *old = default_name(named[i].table);
         if (name && name->kind == TRI_TREE_SCALAR) old = name->text;
-        tri_tree *value;
-        if (tri_yaml_parse_value(arena, override + length, override, &value) != TRI_OK) return;
         if (value->kind != TRI_TREE_SCALAR || (old && !strcmp(old, value->text))) return;
         section->count = 0;
     }
 }
 
+static void discard_overridden(tri_arena *arena, tri_tree *root, const char *override) {
+    size_t length = strcspn(override, "=");
+    tri_tree *value;
+    if (!override[length]) return;
+    if (tri_yaml_parse_value(arena, override + length + 1, override, &value) != TRI_OK) return;
+    discard_renamed(root, tri_arena_printf(arena, "%.*s", (int)length, override), value);
+}
+
+static bool is_deepspeed(const char *override) {
+    return !strncmp(override, "deepspeed", 9) && (override[9] == '=' || override[9] == '.');
+}
+
 static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *const *overrides,
                                   int count) {
-    for (int i = 0; i < count; i++) discard_renamed(arena, root, overrides[i]);
-    for (int i = 0; i < count; i++) TRI_TRY(tri_tree_override(arena, root, overrides[i]));
+    for (int i = 0; i < count; i++) discard_overridden(arena, root, overrides[i]);
+    for (int i = 0; i < count; i++)
+        if (!is_deepspeed(overrides[i])) TRI_TRY(tri_tree_override(arena, root, overrides[i]));
+    return TRI_OK;
+}
+
+// A DeepSpeed configuration becomes part of the recipe before the other overrides apply to it.
+static tri_status take_deepspeed(tri_arena *arena, tri_tree *root, const char *file,
+                                 const char *const *overrides, int count, tri_deepspeed *out) {
+    *out = (tri_deepspeed){0};
+    for (int i = 0; i < count; i++)
+        if (is_deepspeed(overrides[i])) TRI_TRY(tri_tree_override(arena, root, overrides[i]));
+    const tri_tree *node = tri_tree_get(root, "deepspeed");
+    if (!tri_tree_is_null(node)) {
+        TRI_TRY(tri_deepspeed_read(arena, node, file, out));
+        const tri_tree *name = tri_tree_find(root, "strategy.name");
+        if (name && name->kind == TRI_TREE_SCALAR && !strcmp(name->text, "deepspeed"))
+            tri_tree_remove(tri_tree_get(root, "strategy"), "name"); // the stage says it
+        TRI_TRY(tri_recipe_settle_strategy(arena, root));
+        bool is_override = node->file && !strncmp(node->file, "override ", 9);
+        for (int i = 0; is_override && i < out->count; i++)
+            discard_renamed(root, out->settings[i].key, out->settings[i].value);
+        TRI_TRY(tri_deepspeed_merge(arena, out, root, is_override, overrides, count));
+    }
+    tri_tree_remove(root, "deepspeed");
     return TRI_OK;
 }
 
@@ -120,11 +154,15 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     if (tri_tree_is_null(root)) return TRI_FAIL(TRI_BAD_INPUT, "%s: is empty: no recipe", file);
     if (root->kind != TRI_TREE_MAP)
         return tri_tree_fail(root, "a recipe has to be a mapping of keys to values");
+    tri_deepspeed deepspeed;
+    TRI_TRY(take_deepspeed(arena, root, file, overrides, count, &deepspeed));
     TRI_TRY(apply_overrides(arena, root, overrides, count));
     settle_path(arena, tri_tree_find(root, "data.path"), file);
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
+    out->rounds = deepspeed.rounds;
+    out->notes = deepspeed.notes;
     return settle_name(arena, root, task, out);
 }
 
@@ -143,6 +181,11 @@ tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const
     memset(out, 0, sizeof *out);
     TRI_TRY(tri_yaml_read_file(arena, path, &root));
     return resolve(arena, root, path, overrides, count, task, out);
+}
+
+void tri_recipe_say_notes(const tri_recipe *recipe) {
+    for (int i = 0; i < recipe->notes.count; i++)
+        tri_log(TRI_LOG_WARNING, "%s", recipe->notes.items[i]);
 }
 
 tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe) {

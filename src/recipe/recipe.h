@@ -24,7 +24,9 @@ typedef struct tri_recipe {
     tri_strategy_options strategy;
     tri_checkpoint_options checkpoint;
     tri_log_options log;
-    const tri_tree *deepspeed; // always NULL: refused
+    const tri_tree *deepspeed; // always NULL: its settings are in the sections above
+    int64_t rounds;            // that a DeepSpeed configuration states (tri_deepspeed.rounds)
+    tri_strings notes;         // lines for people about what was read, see tri_recipe_say_notes
 } tri_recipe;
 
 // The whole recipe as one table: its help is the manual of a recipe.
@@ -34,7 +36,10 @@ extern const tri_option_table tri_recipe_table;
 // data.name, optimizer.name or schedule.name with another value first discards that mapping's other
 // keys of the file. `task` names the model of a program that brings its own; NULL: the recipe has
 // to name one. A relative data.path of the file that does not exist is taken from the folder of the
-// recipe if it exists there. All memory lies in `arena`. Everything a table can check is checked;
+// recipe if it exists there; so is the file that `deepspeed` names. What that file says counts as
+// the recipe's: where both speak and differ it is an error, unless an override says it too,
+// or an override names the file. All
+// memory lies in `arena`. Everything a table can check is checked;
 // no file but the recipe is opened. TRI_BAD_INPUT and others: one line with file and line, or the
 // override.
 tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const *overrides,
@@ -43,6 +48,9 @@ tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const
 tri_status tri_recipe_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                             const char *const *overrides, int count, const char *task,
                             tri_recipe *out);
+
+// Says the notes, as warnings: by one rank, once it is sure that the recipe is good.
+void tri_recipe_say_notes(const tri_recipe *recipe);
 
 // The resolved recipe: every key with its value, defaults too. Loading it gives the same recipe.
 tri_tree *tri_recipe_tree(tri_arena *arena, const tri_recipe *recipe);

@@ -24,7 +24,7 @@ typedef struct tri_trainer_options {
     tri_amount limit_train_batches, limit_val_batches; // per epoch; 1.0: all
     tri_amount val_check_interval; // a fraction of an epoch, or a count of steps
     int64_t check_val_every_n_epoch;
-    int64_t accumulate_grad_batches; // always 1: batch.micro says it
+    int64_t accumulate_grad_batches; // passes of a step; 1: batch.micro alone says it
     tri_precision precision;
     tri_loss_scale_options loss_scale; // of 16-mixed
     double gradient_clip_val;          // of the global norm; 0: off

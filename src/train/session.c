@@ -1,5 +1,7 @@
 #include "train/session.h"
 
+#include "recipe/batch.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +247,12 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
     else
         TRI_TRY(tri_identity_read((const char *(*)(const char *))getenv, &s->identity));
     TRI_TRY(tri_session_make_mesh(s->recipe, s->identity.size, &s->mesh));
+    tri_recipe *settled = TRI_NEW(s->arena, tri_recipe);
+    *settled = *s->recipe;
+    settled->batch = tri_recipe_batch_without_steps(s->recipe);
+    if (r->train)
+        TRI_TRY(tri_recipe_settle_batch(s->recipe, tri_mesh_replicas(&s->mesh), &settled->batch));
+    s->recipe = settled;
     if (s->recipe->batch.global && r->train)
         TRI_TRY(tri_sampler_check_step(s->recipe->batch.global, s->recipe->batch.micro,
                                        tri_mesh_replicas(&s->mesh)));

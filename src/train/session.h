@@ -30,7 +30,7 @@ typedef struct tri_session_request {
 
 typedef struct tri_session {
     tri_arena *arena;
-    const tri_recipe *recipe;
+    const tri_recipe *recipe; // the request's, with a batch for the ranks that there are
     const tri_task *task;
     tri_identity identity;
     tri_comm *comm;

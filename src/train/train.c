@@ -204,6 +204,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
     if (!out->was_complete) {
         TRI_TRY(checkpoint_agree(loop->session->comm, open_files(loop)));
+        if (loop->session->identity.rank == 0) tri_recipe_say_notes(loop->recipe);
         open_observer(loop);
         loop->straggler = tri_straggler_create(loop->session->comm);
         loop->started_s = loop->saved_s = tri_os_seconds();
@@ -238,8 +239,10 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
                                                     .train = true,
                                                     .evaluate = true},
                              &session));
+    tri_recipe recipe = *request->recipe;
+    recipe.batch.global = session->recipe->batch.global; // the run's, not only of these ranks
     train_loop loop = {
-        .arena = session->arena, .request = request, .recipe = request->recipe, .session = session};
+        .arena = session->arena, .request = request, .recipe = &recipe, .session = session};
     tri_status status = run(&loop, out);
     // The others need not find out by themselves that this rank is gone, or why.
     if (status != TRI_OK && status != TRI_STOPPED && session->comm->size > 1)

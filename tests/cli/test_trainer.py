@@ -239,13 +239,16 @@ def check_clipping():
 def check_accumulation():
     """Passes of 4 samples that accumulate to 16: the losses of one pass of 16."""
     whole, parts = train()[0], train("batch.micro=4")[0]
-    for a, b in zip(metrics(whole, "train"), metrics(parts, "train")):
+    stated = train("trainer.accumulate_grad_batches=4")[0]
+    for a, b, c in zip(*(metrics(folder, "train") for folder in (whole, parts, stated))):
         assert math.isclose(a["loss"], b["loss"], rel_tol=1e-5), (a, b)
+        assert b["loss"] == c["loss"], (b, c)
 
 
 def check_refused():
     """What has no effect here is not taken in silence."""
-    refused("trainer.accumulate_grad_batches=2", part="batch.micro")
+    refused("trainer.accumulate_grad_batches=3", part="no multiple of")
+    refused("trainer.accumulate_grad_batches=2", "batch.micro=4", part="leave one of them out")
     refused("trainer.deterministic=true", part="not in this version")
     refused("trainer.detect_anomaly=true", part="not in this version")
     refused("trainer.precision=16-mixed", part="not in this version")

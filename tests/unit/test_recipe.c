@@ -194,9 +194,9 @@ static const refusal refusals[] = {
     {"seed: one", NULL, "r.yaml:3: 'seed' has to be a whole number of at least 0, not one"},
     {"seed: -1", NULL, "r.yaml:3: 'seed' has to be a whole number of at least 0, not -1"},
     {"batch: {global: 0}", NULL,
-     "r.yaml:3: 'batch.global' has to be a whole number from 1 to 16777216, not 0"},
+     "r.yaml:3: 'batch.global' has to be auto or a whole number from 1 to 16777216, not 0"},
     {"batch: {global: 99999999999999999999}", NULL,
-     "r.yaml:3: 'batch.global' has to be a whole number from 1 to 16777216, not "
+     "r.yaml:3: 'batch.global' has to be auto or a whole number from 1 to 16777216, not "
      "99999999999999999999"},
     {"batch:\n  global: 8\n  micro: 9\n", NULL,
      "r.yaml:5: 'batch.micro' (9) cannot be more than 'batch.global' (8)"},
@@ -206,7 +206,7 @@ static const refusal refusals[] = {
      "number "
      "from 1 to 65536, not 0"},
     {"", "batch.global=sixty",
-     "override 'batch.global=sixty': 'batch.global' has to be a whole number "
+     "override 'batch.global=sixty': 'batch.global' has to be auto or a whole number "
      "from 1 to 16777216, not sixty"},
     {"optimizer: {name: sdg}", NULL,
      "r.yaml:3: 'optimizer.name' has to be one of: sgd, adam, adamw, adadelta; not sdg (did you "
@@ -222,9 +222,6 @@ static const refusal refusals[] = {
      "r.yaml:3: 'strategy.name: zero1' is not in this version of Trireme; use ddp"},
     {"trainer: {precision: bf16-mixed}", NULL,
      "r.yaml:3: 'trainer.precision: bf16-mixed' is not in this version of Trireme; use 32-true"},
-    {"deepspeed: ds.json", NULL,
-     "r.yaml:3: 'deepspeed' is not in this version of Trireme; write batch, "
-     "optimizer, schedule and strategy in the recipe"},
     {"", "strategy.mesh.tensor=2",
      "override 'strategy.mesh.tensor=2': 'strategy.mesh.tensor: 2' is not in "
      "this version of Trireme; use replicate"},

@@ -1,0 +1,297 @@
+#include "recipe/deepspeed.h"
+
+#include "base/limits.h"
+#include "base/os.h"
+#include "recipe/deepspeed_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool deepspeed_is_auto(const tri_tree *node) {
+    return node && node->kind == TRI_TREE_SCALAR && !strcmp(node->text, "auto");
+}
+
+tri_status deepspeed_fail(const deepspeed_reader *reader, const char *path, const char *format,
+                          ...) {
+    char text[TRI_MESSAGE_MAX_BYTES];
+    va_list words;
+    va_start(words, format);
+    vsnprintf(text, sizeof text, format, words);
+    va_end(words);
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' %s", reader->file, path, text);
+}
+
+static void push(deepspeed_reader *reader, tri_deepspeed_setting setting) {
+    if (reader->is_muted) return;
+    tri_deepspeed *out = reader->out;
+    TRI_PUSH(reader->arena, out->settings, out->count, out->capacity) = setting;
+}
+
+void deepspeed_set(deepspeed_reader *reader, const char *key, const char *path, tri_tree *value) {
+    value->file = tri_arena_printf(reader->arena, "%s: %s", reader->file, path);
+    value->line = 0;
+    push(reader, (tri_deepspeed_setting){.key = key, .value = value});
+}
+
+void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *value) {
+    push(reader, (tri_deepspeed_setting){.key = key, .value = value, .is_fallback = true});
+}
+
+// The row of `path`: its own, or that of the section that covers it.
+static const deepspeed_row *find_row(const deepspeed_table *table, const char *path) {
+    for (int i = 0; i < table->count; i++) {
+        const char *key = table->rows[i].key;
+        size_t length = strlen(key);
+        if (!strcmp(key, path)) return &table->rows[i];
+        if (key[length - 1] == '*' && !strncmp(key, path, length - 1)) return &table->rows[i];
+    }
+    return NULL;
+}
+
+static bool is_section(const deepspeed_table *table, const char *path) {
+    size_t length = strlen(path);
+    for (int i = 0; i < table->count; i++)
+        if (!strncmp(table->rows[i].key, path, length) && table->rows[i].key[length] == '.')
+            return true;
+    return false;
+}
+
+static tri_status fail_unknown(const deepspeed_reader *reader, const deepspeed_table *table,
+                               const char *section, const char *below, const char *key) {
+    const char **known = TRI_NEW_ARRAY(reader->arena, const char *, table->count + 1);
+    size_t depth = strlen(below);
+    int count = 0;
+    for (int i = 0; i < table->count; i++) {
+        const char *row = table->rows[i].key;
+        if (strncmp(row, below, depth) != 0) continue;
+        known[count++] =
+            tri_arena_printf(reader->arena, "%.*s", (int)strcspn(row + depth, "."), row + depth);
+    }
+    const char *near = tri_option_nearest(key, known, count);
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: unknown key '%s%.100s'%s%s%s", reader->file, section, key,
+                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+// A section with `enabled: false` asks for nothing.
+static bool is_off(const tri_tree *node) {
+    bool enabled;
+    const tri_tree *flag = tri_tree_get(node, "enabled");
+    if (!flag) return false;
+    return tri_tree_to_bool(flag, &enabled) && !enabled;
+}
+
+static bool is_harmless(const deepspeed_row *row, const tri_tree *node) {
+    double value, harmless;
+    tri_tree plain = {.kind = TRI_TREE_SCALAR, .text = row->harmless};
+    if (is_off(node) || (node->kind != TRI_TREE_SCALAR && node->count == 0)) return true;
+    if (!row->harmless || node->kind != TRI_TREE_SCALAR) return false;
+    if (tri_tree_to_double(node, &value) && tri_tree_to_double(&plain, &harmless))
+        return value == harmless;
+    return !strcmp(node->text, row->harmless);
+}
+
+static tri_status read_row(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
+                           tri_tree *node) {
+    if (row->convert) return row->convert(reader, row, path, node);
+    if (row->to) {
+        deepspeed_set(reader, row->to, path, tri_tree_copy(reader->arena, node));
+        return TRI_OK;
+    }
+    if (reader->is_muted || is_off(node)) return TRI_OK;
+    if (row->refusal) {
+        if (is_harmless(row, node)) return TRI_OK;
+        return deepspeed_fail(reader, path, "is not in this version of Trireme; %s", row->refusal);
+    }
+    TRI_PUSH(reader->arena, reader->idle, reader->idle_count, reader->idle_capacity) = path;
+    return TRI_OK;
+}
+
+tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table,
+                          const char *section, const char *below, const tri_tree *map) {
+    if (tri_tree_is_null(map)) return TRI_OK;
+    if (map->kind != TRI_TREE_MAP)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.*s' has to be an object", reader->file,
+                        (int)strlen(section) - 1, section);
+    bool was_muted = reader->is_muted;
+    reader->is_muted = was_muted || is_off(map);
+    for (int i = 0; i < map->count; i++) {
+        tri_tree *node = map->items[i];
+        const char *path = tri_arena_printf(reader->arena, "%s%s", below, node->key);
+        const char *whole = tri_arena_printf(reader->arena, "%s%s", section, node->key);
+        const deepspeed_row *row = find_row(table, path);
+        if (!row && !is_section(table, path))
+            return fail_unknown(reader, table, section, below, node->key);
+        if (tri_tree_is_null(node) || (deepspeed_is_auto(node) && (!row || !row->convert)))
+            continue;
+        if (row)
+            TRI_TRY(read_row(reader, row, whole, node));
+        else
+            TRI_TRY(deepspeed_walk(reader, table, tri_arena_printf(reader->arena, "%s.", whole),
+                                   tri_arena_printf(reader->arena, "%s.", path), node));
+    }
+    reader->is_muted = was_muted;
+    return TRI_OK;
+}
+
+// train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x replicas.
+static void finish_batch(deepspeed_reader *reader) {
+    tri_arena *arena = reader->arena;
+    if (reader->train)
+        deepspeed_set(reader, "batch.global", "train_batch_size",
+                      tri_tree_int(arena, reader->train));
+    else if (reader->micro && !reader->has_auto_train)
+        deepspeed_fall_back(reader, "batch.global", tri_tree_plain(arena, "auto"));
+    if (reader->micro)
+        deepspeed_set(reader, "batch.micro", "train_micro_batch_size_per_gpu",
+                      tri_tree_int(arena, reader->micro));
+    if (reader->accumulation)
+        deepspeed_set(reader, "trainer.accumulate_grad_batches", "gradient_accumulation_steps",
+                      tri_tree_int(arena, reader->accumulation));
+    reader->out->rounds = reader->accumulation             ? reader->accumulation
+                          : reader->train && reader->micro ? TRI_AUTO
+                                                           : 0;
+}
+
+static void add_note(deepspeed_reader *reader, const char *text) {
+    const char **notes = TRI_NEW_ARRAY(reader->arena, const char *, reader->notes.count + 1);
+    for (int i = 0; i < reader->notes.count; i++) notes[i] = reader->notes.items[i];
+    notes[reader->notes.count] = text;
+    reader->notes = (tri_strings){notes, reader->notes.count + 1};
+}
+
+static void finish(deepspeed_reader *reader) {
+    tri_arena *arena = reader->arena;
+    finish_batch(reader);
+    if (reader->precision)
+        deepspeed_set(reader, "trainer.precision", reader->precision_key,
+                      tri_tree_string(arena, reader->precision));
+    if (reader->offload_key)
+        deepspeed_set(
+            reader, "strategy.offload", reader->offload_key,
+            tri_tree_string(arena, reader->offloads_parameters ? "parameters" : "optimizer"));
+    if (reader->idle_count) {
+        const char *list = "";
+        for (int i = 0; i < reader->idle_count; i++)
+            list = tri_arena_printf(arena, "%s%s%s", list, i ? ", " : "", reader->idle[i]);
+        add_note(reader,
+                 tri_arena_printf(arena, "%s: without effect here: %s", reader->file, list));
+    }
+    reader->out->notes = reader->notes;
+}
+
+static tri_status read_map(deepspeed_reader *reader, const tri_tree *map) {
+    reader->root = map;
+    TRI_TRY(deepspeed_walk(reader, &deepspeed_top, "", "", map));
+    finish(reader);
+    return TRI_OK;
+}
+
+tri_status tri_deepspeed_parse(tri_arena *arena, char *text, size_t size, const char *file,
+                               tri_deepspeed *out) {
+    *out = (tri_deepspeed){0};
+    deepspeed_reader reader = {.arena = arena, .file = file, .out = out};
+    tri_tree *map;
+    if (tri_json_relax(text, size))
+        add_note(&reader, tri_arena_printf(arena,
+                                           "%s: has comments or commas after a last entry, which "
+                                           "JSON does not allow; they are passed over",
+                                           file));
+    TRI_TRY(tri_json_parse(arena, text, size, file, &map));
+    if (map->kind != TRI_TREE_MAP)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: a DeepSpeed configuration has to be an object", file);
+    return read_map(&reader, map);
+}
+
+tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char *recipe_file,
+                              tri_deepspeed *out) {
+    *out = (tri_deepspeed){0};
+    if (node->kind == TRI_TREE_MAP) {
+        deepspeed_reader reader = {
+            .arena = arena,
+            .file = tri_arena_printf(arena, "%s: deepspeed", node->file ? node->file : "recipe"),
+            .out = out};
+        return read_map(&reader, node);
+    }
+    if (node->kind != TRI_TREE_SCALAR || !*node->text)
+        return tri_tree_fail(node, "'deepspeed' has to be the name of a file, or a mapping");
+    const char *path = node->text, *slash = strrchr(recipe_file, '/');
+    if (path[0] != '/' && slash && access(path, F_OK) != 0) {
+        const char *beside =
+            tri_arena_printf(arena, "%.*s/%s", (int)(slash - recipe_file), recipe_file, path);
+        if (access(beside, F_OK) == 0) path = beside;
+    }
+    char *text;
+    size_t size;
+    TRI_TRY(tri_os_read_file(path, TRI_MAX_RECIPE_BYTES, &text, &size));
+    tri_status status = tri_deepspeed_parse(arena, text, size, path, out);
+    free(text);
+    return status;
+}
+
+// Whether an override sets `key`, a map around it, or something inside of it, or gives its section
+// another name.
+static bool is_overridden(const char *key, const char *const *overrides, int count) {
+    size_t length = strlen(key), section = strcspn(key, ".");
+    for (int i = 0; i < count; i++) {
+        size_t end = strcspn(overrides[i], "=");
+        size_t common = end < length ? end : length;
+        bool touches = !strncmp(overrides[i], key, common) &&
+                       (end == length || (end < length ? key[end] : overrides[i][length]) == '.');
+        bool renames = end == section + 5 && !strncmp(overrides[i], key, section) &&
+                       !strncmp(overrides[i] + section, ".name", 5);
+        if (touches || renames) return true;
+    }
+    return false;
+}
+
+// The map that holds the last part of `key`, made on the way; NULL where a value stands in its
+// place, which reading the recipe will refuse.
+static tri_tree *map_of(tri_arena *arena, tri_tree *map, const char *key, const char **last) {
+    for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
+        const char *part = tri_arena_printf(arena, "%.*s", (int)(dot - key), key);
+        tri_tree *below = tri_tree_get(map, part);
+        if (tri_tree_is_null(below)) {
+            below = tri_tree_map(arena);
+            tri_tree_put(arena, map, part, below);
+        }
+        if (below->kind != TRI_TREE_MAP) return NULL;
+        map = below;
+    }
+    *last = key;
+    return map;
+}
+
+static tri_status merge_one(tri_arena *arena, const tri_deepspeed_setting *s, tri_tree *root,
+                            bool may_replace) {
+    const char *last;
+    tri_tree *map = map_of(arena, root, s->key, &last);
+    if (!map) return TRI_OK;
+    const tri_tree *own = tri_tree_get(map, last);
+    if (!tri_tree_is_null(own)) {
+        if (s->is_fallback) return TRI_OK;
+        if (!may_replace && !tri_tree_equal(own, s->value))
+            return tri_tree_fail(own,
+                                 "'%s' is %s here, but %s in %s: take one of them out, or override "
+                                 "it on the command line",
+                                 s->key, tri_yaml_flow(arena, own), tri_yaml_flow(arena, s->value),
+                                 s->value->file);
+    }
+    tri_tree_put(arena, map, last, tri_tree_copy(arena, s->value));
+    return TRI_OK;
+}
+
+tri_status tri_deepspeed_merge(tri_arena *arena, const tri_deepspeed *deepspeed, tri_tree *root,
+                               bool is_override, const char *const *overrides, int count) {
+    for (int fallback = 0; fallback <= 1; fallback++) {
+        for (int i = 0; i < deepspeed->count; i++) {
+            const tri_deepspeed_setting *s = &deepspeed->settings[i];
+            if (s->is_fallback != (fallback == 1)) continue;
+            bool may_replace = is_override || is_overridden(s->key, overrides, count);
+            TRI_TRY(merge_one(arena, s, root, may_replace));
+        }
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,56 @@
+// How DeepSpeed's configuration is read: tables of its keys, and what a key becomes.
+#ifndef TRIREME_RECIPE_DEEPSPEED_INTERNAL_H
+#define TRIREME_RECIPE_DEEPSPEED_INTERNAL_H
+
+#include "recipe/deepspeed.h"
+
+typedef struct deepspeed_reader {
+    tri_arena *arena;
+    const char *file;
+    const tri_tree *root;
+    tri_deepspeed *out;
+    bool is_muted; // inside a section that is switched off: keys are checked and set nothing
+    int64_t train, micro, accumulation; // 0: not given
+    bool has_auto_train;                // the recipe's batch.global holds
+    const char *precision, *precision_key;
+    const char *offload_key; // NULL: none
+    bool offloads_parameters;
+    const char **idle; // keys that have no effect here
+    int idle_count, idle_capacity;
+    tri_strings notes;
+} deepspeed_reader;
+
+typedef struct deepspeed_row deepspeed_row;
+typedef tri_status deepspeed_convert(deepspeed_reader *reader, const deepspeed_row *row,
+                                     const char *path, tri_tree *node);
+
+// One key. Without `to`, `convert` and `refusal` it is understood and has no effect.
+struct deepspeed_row {
+    const char *key;            // its path below the table's section; "section.*": all keys there
+    const char *to;             // the recipe's key for the same value
+    deepspeed_convert *convert; // more than another name; also called for "auto"
+    const char *refusal;        // why it is refused, and what to do
+    const char *harmless;       // the value that asks for nothing, beside null and an `enabled:
+                                // false`
+};
+
+typedef struct deepspeed_table {
+    const deepspeed_row *rows;
+    int count;
+} deepspeed_table;
+
+extern const deepspeed_table deepspeed_top;
+
+// Reads all keys of `map`, which lies at `section` ("zero_optimization." or "") of the
+// configuration; `below` is its path within the table.
+tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table,
+                          const char *section, const char *below, const tri_tree *map);
+void deepspeed_set(deepspeed_reader *reader, const char *key, const char *path, tri_tree *value);
+void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *value);
+tri_status deepspeed_fail(const deepspeed_reader *reader, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+bool deepspeed_is_auto(const tri_tree *node);
+
+deepspeed_convert deepspeed_optimizer, deepspeed_scheduler;
+
+#endif
