@@ -54,6 +54,8 @@ tri_status checkpoint_agree(tri_comm *comm, tri_status mine) {
                                               .root = (int)first,
                                               .waits = true,
                                               .label = "checkpoint, which rank failed and why"});
+    // Nobody ends the communicator while another one still listens; how this ends is no matter.
+    if (status == TRI_OK) (void)tri_comm_barrier(comm, "checkpoint, all have heard of the failure");
     if (status != TRI_OK && mine == TRI_OK) return status;
     if (status != TRI_OK) first = comm->rank; // no one heard it, but it is what went wrong here
     failure.message[sizeof failure.message - 1] = 0;
