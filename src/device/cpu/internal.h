@@ -112,7 +112,8 @@ bool cpu_is_f32(const tri_device *device, const tri_graph *graph, const tri_node
 
 // What every `supports` of an own kernel asks first.
 bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);
-// BF16 beside F32, of input 0: what kernels of transformers take.
+// F32 or BF16, of input 0: what kernels of transformers take.
+bool cpu_is_float(const tri_device *device, const tri_graph *graph, const tri_node *node);
 bool cpu_has_avx512_float(const tri_device *device, const tri_graph *graph, const tri_node *node);
 bool cpu_is_brain(const tri_graph *graph, const tri_node *node);
 // A kernel's layouts where all tensors of the first input's shape lie as that input does, and all
@@ -140,6 +141,19 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(linear_grad_weight)                                                                          \
     X(attention_tiles)                                                                             \
     X(attention_grad_tiles)                                                                        \
+    X(embedding_rows)                                                                              \
+    X(embedding_grad_weight_rows)                                                                  \
+    X(rms_norm_rows)                                                                               \
+    X(rms_norm_grad_rows)                                                                          \
+    X(layer_norm_rows)                                                                             \
+    X(layer_norm_grad_rows)                                                                        \
+    X(rotary_rows)                                                                                 \
+    X(silu_mul_flat)                                                                               \
+    X(silu_mul_grad_flat)                                                                          \
+    X(gelu_flat)                                                                                   \
+    X(gelu_grad_flat)                                                                              \
+    X(cross_entropy_rows)                                                                          \
+    X(cross_entropy_grad_rows)                                                                     \
     X(max_pool2d_blocked)                                                                          \
     X(max_pool2d_grad_blocked)                                                                     \
     X(batch_norm_blocked)                                                                          \

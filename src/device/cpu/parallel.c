@@ -33,8 +33,12 @@ bool cpu_is_brain(const tri_graph *graph, const tri_node *node) {
     return tri_value_get(graph, node->inputs[0])->dtype == TRI_BF16;
 }
 
+bool cpu_is_float(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    return cpu_is_f32(device, graph, node) || cpu_is_brain(graph, node);
+}
+
 bool cpu_has_avx512_float(const tri_device *device, const tri_graph *graph, const tri_node *node) {
-    return cpu_of(device)->avx512 && (cpu_is_f32(device, graph, node) || cpu_is_brain(graph, node));
+    return cpu_of(device)->avx512 && cpu_is_float(device, graph, node);
 }
 
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input) {

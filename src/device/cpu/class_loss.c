@@ -1,0 +1,161 @@
+// Cross-entropy over many classes: rows over the threads, each row read while it lies in a cache.
+#include "device/cpu/number.h"
+
+#include "device/ref/node.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { CLASS_LANES = 64 };
+
+typedef struct class_state {
+    const cpu_device *device;
+    int64_t rows, classes;
+    bool brain, seed_f64;
+} class_state;
+
+typedef struct class_job {
+    const class_state *state;
+    const void *scores;
+    const int64_t *labels;
+    double *losses; // of each row
+    void *gradient;
+    float seed;
+} class_job;
+
+// The largest score of a row and the sum of exp(score − largest), by lanes.
+CPU_NUMBER float sum_of_row(const void *row, int64_t classes, bool brain, float *largest) {
+    float lane[CLASS_LANES];
+    int64_t whole = classes / CLASS_LANES * CLASS_LANES;
+    for (int k = 0; k < CLASS_LANES; k++) lane[k] = -INFINITY;
+    for (int64_t i = 0; i < whole; i += CLASS_LANES)
+        for (int k = 0; k < CLASS_LANES; k++) {
+            float x = cpu_get(row, brain, i + k);
+            lane[k] = lane[k] < x ? x : lane[k];
+        }
+    float most = lane[0];
+    for (int k = 1; k < CLASS_LANES; k++) most = most < lane[k] ? lane[k] : most;
+    for (int64_t i = whole; i < classes; i++) {
+        float x = cpu_get(row, brain, i);
+        most = most < x ? x : most;
+    }
+    for (int k = 0; k < CLASS_LANES; k++) lane[k] = 0;
+    for (int64_t i = 0; i < whole; i += CLASS_LANES)
+        for (int k = 0; k < CLASS_LANES; k++)
+            lane[k] += cpu_exp_number(cpu_get(row, brain, i + k) - most);
+    float sum = 0;
+    for (int64_t i = whole; i < classes; i++) sum += cpu_exp_number(cpu_get(row, brain, i) - most);
+    for (int width = CLASS_LANES / 2; width; width /= 2)
+        for (int k = 0; k < width; k++) lane[k] += lane[k + width];
+    *largest = most;
+    return sum + lane[0];
+}
+
+CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool brain) {
+    const class_job *job = context;
+    int64_t classes = job->state->classes;
+    for (int64_t n = begin; n < end; n++) {
+        const void *row = cpu_row(job->scores, brain, n * classes);
+        float largest;
+        job->losses[n] = 0;
+        if (job->labels[n] == TRI_IGNORED_LABEL) continue;
+        double norm = log((double)sum_of_row(row, classes, brain, &largest));
+        job->losses[n] = norm + (double)largest - (double)cpu_get(row, brain, job->labels[n]);
+    }
+}
+CPU_TYPED_RANGES(loss)
+
+CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool brain) {
+    const class_job *job = context;
+    int64_t classes = job->state->classes;
+    for (int64_t n = begin; n < end; n++) {
+        const void *row = cpu_row(job->scores, brain, n * classes);
+        void *out = (char *)job->gradient + n * classes * (brain ? 2 : 4);
+        float largest, factor = 0, label = 0;
+        bool counts = job->labels[n] != TRI_IGNORED_LABEL;
+        if (counts) {
+            factor = job->seed / sum_of_row(row, classes, brain, &largest);
+            label = cpu_get(row, brain, job->labels[n]);
+        }
+        if (!counts) {
+            for (int64_t k = 0; k < classes; k++) cpu_put(out, brain, k, 0);
+            continue;
+        }
+#pragma GCC ivdep
+        for (int64_t k = 0; k < classes; k++)
+            cpu_put(out, brain, k, factor * cpu_exp_number(cpu_get(row, brain, k) - largest));
+        float share = factor * cpu_exp_number(label - largest);
+        cpu_put(out, brain, job->labels[n], share - job->seed);
+    }
+}
+CPU_TYPED_RANGES(gradient)
+
+static tri_status class_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                tri_kernel *kernel) {
+    const tri_shape *scores = cpu_in_shape(graph, node, 0);
+    class_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loss");
+    int64_t classes = scores->dims[scores->rank - 1];
+    *state = (class_state){.device = cpu_of(device),
+                           .rows = tri_shape_count(scores) / classes,
+                           .classes = classes,
+                           .brain = cpu_is_brain(graph, node)};
+    kernel->state = state;
+    if (node->op == &tri_op_cross_entropy)
+        kernel->workspace_bytes = (size_t)state->rows * sizeof(double);
+    else
+        state->seed_f64 = tri_value_get(graph, node->inputs[2])->dtype == TRI_F64;
+    return TRI_OK;
+}
+
+static tri_status check_labels(const class_state *s, const int64_t *labels) {
+    for (int64_t n = 0; n < s->rows; n++) TRI_TRY(ref_check_label(labels[n], n, s->classes));
+    return TRI_OK;
+}
+
+static tri_status loss_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const class_state *s = kernel->state;
+    class_job job = {
+        .state = s, .scores = args->in[0], .labels = args->in[1], .losses = args->workspace};
+    double *loss = args->out[0];
+    TRI_TRY(check_labels(s, job.labels));
+    cpu_parallel(s->device, s->rows, 1 + 4096 / s->classes, loss_range(s->device, s->brain), &job);
+    loss[0] = loss[1] = 0;
+    for (int64_t n = 0; n < s->rows; n++) {
+        loss[0] += job.losses[n];
+        loss[1] += job.labels[n] != TRI_IGNORED_LABEL;
+    }
+    return TRI_OK;
+}
+
+static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const class_state *s = kernel->state;
+    const void *seed = args->in[2];
+    class_job job = {.state = s,
+                     .scores = args->in[0],
+                     .labels = args->in[1],
+                     .gradient = args->out[0],
+                     .seed = s->seed_f64 ? (float)*(const double *)seed : *(const float *)seed};
+    TRI_TRY(check_labels(s, job.labels));
+    cpu_parallel(s->device, s->rows, 1 + 4096 / s->classes, gradient_range(s->device, s->brain),
+                 &job);
+    return TRI_OK;
+}
+
+static bool class_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    return cpu_is_float(device, graph, node) && tri_shape_count(cpu_in_shape(graph, node, 0)) > 0;
+}
+
+static void class_release(tri_kernel *kernel) { free(kernel->state); }
+
+#define CLASS_KERNEL(opname, run_function)                                                         \
+    const tri_kernel_def cpu_##opname##_rows = {                                                   \
+        .op = &tri_op_##opname,                                                                    \
+        .name = "rows",                                                                            \
+        .supports = class_supports,                                                                \
+        .prepare = class_prepare,                                                                  \
+        .run = run_function,                                                                       \
+        .release = class_release,                                                                  \
+    };
+CLASS_KERNEL(cross_entropy, loss_run)
+CLASS_KERNEL(cross_entropy_grad, gradient_run)

@@ -1,0 +1,112 @@
+// Rows of a table by number, and their gradient: each thread owns a stretch of the table, so that
+// every row is summed in the order of the ids.
+#include "device/cpu/number.h"
+
+#include "device/ref/node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct embedding_state {
+    const cpu_device *device;
+    tri_embedding_attr attr;
+    int64_t ids, rows, width;
+    bool brain; // the weight of embedding, dy of its gradient
+} embedding_state;
+
+typedef struct embedding_job {
+    const embedding_state *state;
+    const int64_t *ids;
+    const void *from; // the table, or dy
+    void *to;
+} embedding_job;
+
+static void gather_range(void *context, int64_t begin, int64_t end, int thread) {
+    const embedding_job *job = context;
+    const embedding_state *s = job->state;
+    size_t bytes = (size_t)s->width * (s->brain ? 2 : 4);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = job->ids[i] - s->attr.first;
+        char *to = (char *)job->to + (size_t)i * bytes;
+        if (row >= 0 && row < s->rows)
+            memcpy(to, (const char *)job->from + (size_t)row * bytes, bytes);
+        else
+            memset(to, 0, bytes);
+    }
+}
+
+CPU_BODY scatter_typed(void *context, int64_t begin, int64_t end, bool brain) {
+    const embedding_job *job = context;
+    const embedding_state *s = job->state;
+    float *table = job->to;
+    memset(table + begin * s->width, 0, (size_t)((end - begin) * s->width) * sizeof *table);
+    for (int64_t i = 0; i < s->ids; i++) {
+        int64_t row = job->ids[i] - s->attr.first;
+        if (row < begin || row >= end) continue;
+        float *restrict sum = table + row * s->width;
+        const void *dy = cpu_row(job->from, brain, i * s->width);
+        for (int64_t k = 0; k < s->width; k++) sum[k] += cpu_get(dy, brain, k);
+    }
+}
+CPU_TYPED_RANGES(scatter)
+
+static tri_status check_ids(const embedding_state *s, const int64_t *ids) {
+    for (int64_t i = 0; i < s->ids; i++)
+        TRI_TRY(ref_check_token(ids[i], i, s->attr.total ? s->attr.total : s->rows));
+    return TRI_OK;
+}
+
+static tri_status gather_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const embedding_state *s = kernel->state;
+    embedding_job job = {s, args->in[0], args->in[1], args->out[0]};
+    TRI_TRY(check_ids(s, job.ids));
+    cpu_parallel(s->device, s->ids, 1 + 8192 / s->width, gather_range, &job);
+    return TRI_OK;
+}
+
+static tri_status scatter_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const embedding_state *s = kernel->state;
+    embedding_job job = {s, args->in[0], args->in[1], args->out[0]};
+    TRI_TRY(check_ids(s, job.ids));
+    cpu_parallel(s->device, s->rows, 1 + 8192 / s->width, scatter_range(s->device, s->brain), &job);
+    return TRI_OK;
+}
+
+static bool embedding_supports(const tri_device *device, const tri_graph *graph,
+                               const tri_node *node) {
+    tri_dtype dtype = tri_value_get(graph, node->inputs[1])->dtype;
+    return dtype == TRI_F32 || dtype == TRI_BF16;
+}
+
+static tri_status embedding_prepare(tri_device *device, const tri_graph *graph,
+                                    const tri_node *node, tri_kernel *kernel) {
+    embedding_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an embedding");
+    bool forward = node->op == &tri_op_embedding;
+    const tri_embedding_grad_attr *grad = node->attr;
+    const tri_shape *table = forward ? cpu_in_shape(graph, node, 1) : &grad->shape;
+    *state = (embedding_state){
+        .device = cpu_of(device),
+        .attr = forward ? *(const tri_embedding_attr *)node->attr : grad->rows,
+        .ids = tri_shape_count(cpu_in_shape(graph, node, 0)),
+        .rows = table->dims[0],
+        .width = table->dims[1],
+        .brain = tri_value_get(graph, node->inputs[1])->dtype == TRI_BF16,
+    };
+    kernel->state = state;
+    return TRI_OK;
+}
+
+static void embedding_release(tri_kernel *kernel) { free(kernel->state); }
+
+#define EMBEDDING_KERNEL(opname, run_function)                                                     \
+    const tri_kernel_def cpu_##opname##_rows = {                                                   \
+        .op = &tri_op_##opname,                                                                    \
+        .name = "rows",                                                                            \
+        .supports = embedding_supports,                                                            \
+        .prepare = embedding_prepare,                                                              \
+        .run = run_function,                                                                       \
+        .release = embedding_release,                                                              \
+    };
+EMBEDDING_KERNEL(embedding, gather_run)
+EMBEDDING_KERNEL(embedding_grad_weight, scatter_run)

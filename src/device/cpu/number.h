@@ -1,0 +1,57 @@
+// Numbers of F32 or BF16 and functions of them in plain C that compilers turn into vectors of any
+// width, for loops under CPU_RANGES.
+#ifndef TRIREME_DEVICE_CPU_NUMBER_H
+#define TRIREME_DEVICE_CPU_NUMBER_H
+
+#include "device/cpu/internal.h"
+
+#include "tensor/half.h"
+
+#define CPU_NUMBER static inline __attribute__((always_inline))
+
+CPU_NUMBER float cpu_get(const void *numbers, bool brain, int64_t i) {
+    return brain ? tri_bf16_to_float(((const uint16_t *)numbers)[i]) : ((const float *)numbers)[i];
+}
+
+CPU_NUMBER void cpu_put(void *numbers, bool brain, int64_t i, float value) {
+    if (brain)
+        ((uint16_t *)numbers)[i] = tri_float_to_bf16(value);
+    else
+        ((float *)numbers)[i] = value;
+}
+
+CPU_NUMBER const void *cpu_row(const void *numbers, bool brain, int64_t element) {
+    return (const char *)numbers + element * (brain ? 2 : 4);
+}
+
+// e^x to about 1 in the last place, as 2^n · e^r with |r| <= ln 2 / 2; outside of -87 to 88 what it
+// is there.
+CPU_NUMBER float cpu_exp_number(float x) {
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float shifted = x * 1.44269504f + 0x1.8p23f; // n in the low bits of the fraction
+    float n = shifted - 0x1.8p23f, r = n * 2.12194440e-4f + (n * -0.693359375f + x);
+    float p = 1.9875691500e-4f; // Cephes, expf
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return (p * (r * r) + (r + 1)) * tri_float_from_bits((tri_float_bits(shifted) + 127) << 23);
+}
+
+// From `static … void NAME_typed(void *context, int64_t begin, int64_t end, bool brain)` the
+// function NAME_range(device, brain).
+#define CPU_TYPED_RANGES(name)                                                                     \
+    CPU_BODY name##_f32_body(void *context, int64_t begin, int64_t end) {                          \
+        name##_typed(context, begin, end, false);                                                  \
+    }                                                                                              \
+    CPU_BODY name##_brain_body(void *context, int64_t begin, int64_t end) {                        \
+        name##_typed(context, begin, end, true);                                                   \
+    }                                                                                              \
+    CPU_RANGES(name##_f32)                                                                         \
+    CPU_RANGES(name##_brain)                                                                       \
+    static cpu_range name##_range(const cpu_device *device, bool brain) {                          \
+        return brain ? name##_brain_range(device) : name##_f32_range(device);                      \
+    }
+
+#endif

@@ -1,0 +1,87 @@
+// Rotary positions: the sines and cosines of all positions are made once.
+#include "device/cpu/number.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct rotary_state {
+    const cpu_device *device;
+    int64_t rows, positions, heads, half; // rows of [N, T]; half of D
+    bool brain;
+    float *turns; // [T][2][half]: cosines, then sines
+} rotary_state;
+
+typedef struct rotary_job {
+    const rotary_state *state;
+    const void *x;
+    void *y;
+} rotary_job;
+
+CPU_BODY rotary_typed(void *context, int64_t begin, int64_t end, bool brain) {
+    const rotary_job job = *(const rotary_job *)context;
+    const rotary_state *s = job.state;
+    const int64_t half = s->half;
+    for (int64_t row = begin; row < end; row++) {
+        const float *cosine = s->turns + row % s->positions * 2 * half, *sine = cosine + half;
+        for (int64_t h = 0; h < s->heads; h++) {
+            int64_t at = (row * s->heads + h) * 2 * half;
+#pragma GCC ivdep
+            for (int64_t i = 0; i < half; i++) {
+                float a = cpu_get(job.x, brain, at + i), b = cpu_get(job.x, brain, at + half + i);
+                cpu_put(job.y, brain, at + i, a * cosine[i] - b * sine[i]);
+                cpu_put(job.y, brain, at + half + i, b * cosine[i] + a * sine[i]);
+            }
+        }
+    }
+}
+CPU_TYPED_RANGES(rotary)
+
+static tri_status rotary_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    const tri_rotary_attr *attr = node->attr;
+    const int64_t *x = cpu_in_shape(graph, node, 0)->dims;
+    rotary_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for rotary positions");
+    *state = (rotary_state){.device = cpu_of(device),
+                            .rows = x[0] * x[1],
+                            .positions = x[1],
+                            .heads = x[2],
+                            .half = x[3] / 2,
+                            .brain = cpu_is_brain(graph, node)};
+    kernel->state = state;
+    state->turns = malloc((size_t)(x[1] * x[3] + 1) * sizeof(float));
+    if (!state->turns) return TRI_FAIL(TRI_NO_MEMORY, "no memory for rotary positions");
+    for (int64_t t = 0; t < x[1]; t++)
+        for (int64_t i = 0; i < state->half; i++) {
+            double rate = pow(attr->theta, -2 * (double)i / (double)x[3]);
+            double angle = (double)(attr->first + t) * rate;
+            float *turn = state->turns + t * x[3] + i;
+            turn[0] = (float)cos(angle);
+            turn[state->half] = (float)(attr->inverse ? -sin(angle) : sin(angle));
+        }
+    return TRI_OK;
+}
+
+static tri_status rotary_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const rotary_state *s = kernel->state;
+    rotary_job job = {.state = s, .x = args->in[0], .y = args->out[0]};
+    int64_t grain = 1 + 8192 / (s->heads * 2 * s->half + 1);
+    cpu_parallel(s->device, s->rows, grain, rotary_range(s->device, s->brain), &job);
+    return TRI_OK;
+}
+
+static void rotary_release(tri_kernel *kernel) {
+    rotary_state *state = kernel->state;
+    if (!state) return;
+    free(state->turns);
+    free(state);
+}
+
+const tri_kernel_def cpu_rotary_rows = {
+    .op = &tri_op_rotary,
+    .name = "rows",
+    .supports = cpu_is_float,
+    .prepare = rotary_prepare,
+    .run = rotary_run,
+    .release = rotary_release,
+};

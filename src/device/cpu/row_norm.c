@@ -1,0 +1,274 @@
+// rms_norm and layer_norm, which differ in whether a row's mean is taken off, and their gradients.
+// Sums over rows are kept for each chunk of them and added in order.
+#include "device/cpu/number.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { NORM_LANES = 64, NORM_CHUNK = 32 };
+
+typedef struct norm_state {
+    const cpu_device *device;
+    int64_t rows, width;
+    float eps;
+    bool x_brain, y_brain; // x and dx, y and dy; weights and statistics are F32
+    bool weighted;
+    float *ones, *zeros; // where there are no weights
+} norm_state;
+
+typedef struct norm_job {
+    const norm_state *state;
+    const void *x, *dy;
+    void *out; // y or dx
+    const float *weight, *bias;
+    float *mean, *inv;
+    float *sums; // [chunk][2][width]: of dy · h, of dy
+} norm_job;
+
+CPU_NUMBER float sum_of_lanes(float *lane) {
+    for (int width = NORM_LANES / 2; width; width /= 2)
+        for (int k = 0; k < width; k++) lane[k] += lane[k + width];
+    return lane[0];
+}
+
+// The sum over a row of x − center, or of its square.
+CPU_NUMBER float sum_of_row(const void *x, bool brain, int64_t width, float center, bool square) {
+    float lane[NORM_LANES] = {0}, rest = 0;
+    int64_t whole = width / NORM_LANES * NORM_LANES;
+    for (int64_t i = 0; i < whole; i += NORM_LANES)
+        for (int k = 0; k < NORM_LANES; k++) {
+            float value = cpu_get(x, brain, i + k) - center;
+            lane[k] += square ? value * value : value;
+        }
+    for (int64_t i = whole; i < width; i++) {
+        float value = cpu_get(x, brain, i) - center;
+        rest += square ? value * value : value;
+    }
+    return rest + sum_of_lanes(lane);
+}
+
+CPU_NUMBER void forward_rows(const norm_job *job, int64_t begin, int64_t end, bool x_brain,
+                             bool y_brain, bool centred) {
+    const norm_state *s = job->state;
+    const float *weight = job->weight, *bias = job->bias;
+    int64_t width = s->width;
+    for (int64_t r = begin; r < end; r++) {
+        const void *x = cpu_row(job->x, x_brain, r * width);
+        void *y = (char *)job->out + r * width * (y_brain ? 2 : 4);
+        float mean = centred ? sum_of_row(x, x_brain, width, 0, false) / (float)width : 0;
+        float squares = sum_of_row(x, x_brain, width, mean, true);
+        float inv = 1 / sqrtf(squares / (float)width + s->eps);
+        if (centred) job->mean[r] = mean;
+        job->inv[r] = inv;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < width; i++) {
+            float h = (cpu_get(x, x_brain, i) - mean) * inv;
+            cpu_put(y, y_brain, i, centred ? h * weight[i] + bias[i] : h * weight[i]);
+        }
+    }
+}
+
+// g = dy · weight and h of one element.
+typedef struct norm_pair {
+    float dy, g, h;
+} norm_pair;
+
+CPU_NUMBER norm_pair pair_at(const norm_job *job, const void *x, const void *dy, int64_t i,
+                             float mean, float inv, bool x_brain, bool y_brain) {
+    float slope = cpu_get(dy, y_brain, i);
+    return (norm_pair){slope, slope * job->weight[i], (cpu_get(x, x_brain, i) - mean) * inv};
+}
+
+CPU_NUMBER void gradient_row(const norm_job *job, int64_t r, float *restrict sums, bool x_brain,
+                             bool y_brain, bool centred) {
+    int64_t width = job->state->width, whole = width / NORM_LANES * NORM_LANES;
+    const void *x = cpu_row(job->x, x_brain, r * width);
+    const void *dy = cpu_row(job->dy, y_brain, r * width);
+    void *dx = (char *)job->out + r * width * (x_brain ? 2 : 4);
+    float *restrict bias_sums = sums + width;
+    float mean = centred ? job->mean[r] : 0, inv = job->inv[r];
+    float lane[NORM_LANES] = {0}, lane_h[NORM_LANES] = {0}, rest = 0, rest_h = 0;
+    for (int64_t i = 0; i < whole; i += NORM_LANES)
+        for (int k = 0; k < NORM_LANES; k++) {
+            norm_pair p = pair_at(job, x, dy, i + k, mean, inv, x_brain, y_brain);
+            sums[i + k] += p.dy * p.h;
+            if (centred) bias_sums[i + k] += p.dy;
+            if (centred) lane[k] += p.g;
+            lane_h[k] += p.g * p.h;
+        }
+    for (int64_t i = whole; i < width; i++) {
+        norm_pair p = pair_at(job, x, dy, i, mean, inv, x_brain, y_brain);
+        sums[i] += p.dy * p.h;
+        if (centred) bias_sums[i] += p.dy;
+        rest += p.g;
+        rest_h += p.g * p.h;
+    }
+    float mean_g = centred ? (rest + sum_of_lanes(lane)) / (float)width : 0;
+    float mean_gh = (rest_h + sum_of_lanes(lane_h)) / (float)width;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < width; i++) {
+        norm_pair p = pair_at(job, x, dy, i, mean, inv, x_brain, y_brain);
+        cpu_put(dx, x_brain, i, inv * (p.g - mean_g - p.h * mean_gh));
+    }
+}
+
+CPU_NUMBER void gradient_chunks(const norm_job *job, int64_t begin, int64_t end, bool x_brain,
+                                bool y_brain, bool centred) {
+    const norm_state *s = job->state;
+    for (int64_t c = begin; c < end; c++) {
+        float *sums = job->sums + c * 2 * s->width;
+        for (int64_t i = 0; i < 2 * s->width; i++) sums[i] = 0;
+        int64_t last = (c + 1) * NORM_CHUNK < s->rows ? (c + 1) * NORM_CHUNK : s->rows;
+        for (int64_t r = c * NORM_CHUNK; r < last; r++)
+            gradient_row(job, r, sums, x_brain, y_brain, centred);
+    }
+}
+
+#define NORM_RANGE(name, function, x_brain, y_brain, centred)                                      \
+    CPU_BODY name##_body(void *context, int64_t begin, int64_t end) {                              \
+        function(context, begin, end, x_brain, y_brain, centred);                                  \
+    }                                                                                              \
+    CPU_RANGES(name)
+// The function NAME_range(state): F32 or BF16 in and out, or from F32 to BF16.
+#define NORM_RANGES(name, function, centred)                                                       \
+    NORM_RANGE(name##_float, function, false, false, centred)                                      \
+    NORM_RANGE(name##_mixed, function, false, true, centred)                                       \
+    NORM_RANGE(name##_brain, function, true, true, centred)                                        \
+    static cpu_range name##_range(const norm_state *s) {                                           \
+        if (s->x_brain) return name##_brain_range(s->device);                                      \
+        return s->y_brain ? name##_mixed_range(s->device) : name##_float_range(s->device);         \
+    }
+NORM_RANGES(rms, forward_rows, false)
+NORM_RANGES(layer, forward_rows, true)
+NORM_RANGES(rms_grad, gradient_chunks, false)
+NORM_RANGES(layer_grad, gradient_chunks, true)
+
+static int64_t chunks_of(const norm_state *s) { return (s->rows + NORM_CHUNK - 1) / NORM_CHUNK; }
+
+static bool is_gradient(const tri_node *node) {
+    return node->op == &tri_op_rms_norm_grad || node->op == &tri_op_layer_norm_grad;
+}
+
+// The type of y or dy.
+static tri_dtype y_type(const tri_graph *graph, const tri_node *node) {
+    return tri_value_get(graph, is_gradient(node) ? node->inputs[1] : node->outputs[0])->dtype;
+}
+
+static bool norm_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+    int64_t narrow = ((const tri_norm_attr *)node->attr)->narrow;
+    return cpu_is_float(device, graph, node) && (narrow == 0 || narrow == TRI_BF16);
+}
+
+static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    const tri_shape *x = cpu_in_shape(graph, node, 0);
+    norm_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a norm");
+    int weight = node->op == &tri_op_layer_norm_grad ? 4 : is_gradient(node) ? 2 : 1;
+    int64_t width = x->dims[x->rank - 1];
+    *state = (norm_state){.device = cpu_of(device),
+                          .rows = tri_shape_count(x) / width,
+                          .width = width,
+                          .eps = (float)((const tri_norm_attr *)node->attr)->eps,
+                          .x_brain = cpu_is_brain(graph, node),
+                          .y_brain = y_type(graph, node) == TRI_BF16,
+                          .weighted = tri_value_is(node->inputs[weight])};
+    kernel->state = state;
+    if (is_gradient(node))
+        kernel->workspace_bytes = (size_t)(chunks_of(state) * 2 * width) * sizeof(float);
+    if (state->weighted) return TRI_OK;
+    state->ones = malloc((size_t)width * sizeof *state->ones);
+    state->zeros = calloc((size_t)width, sizeof *state->zeros);
+    if (!state->ones || !state->zeros) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a norm");
+    for (int64_t i = 0; i < width; i++) state->ones[i] = 1;
+    return TRI_OK;
+}
+
+static int64_t row_grain(const norm_state *s) { return 1 + 4096 / s->width; }
+
+static tri_status rms_norm_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    norm_job job = {.state = s,
+                    .x = args->in[0],
+                    .out = args->out[0],
+                    .weight = args->in[1],
+                    .inv = args->out[1]};
+    cpu_parallel(s->device, s->rows, row_grain(s), rms_range(s), &job);
+    return TRI_OK;
+}
+
+static tri_status layer_norm_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    norm_job job = {.state = s,
+                    .x = args->in[0],
+                    .out = args->out[0],
+                    .weight = s->weighted ? args->in[1] : s->ones,
+                    .bias = s->weighted ? args->in[2] : s->zeros,
+                    .mean = args->out[1],
+                    .inv = args->out[2]};
+    cpu_parallel(s->device, s->rows, row_grain(s), layer_range(s), &job);
+    return TRI_OK;
+}
+
+// out[i] = the sum over chunks of their sums at `offset` + i.
+static void add_chunks(const norm_job *job, int64_t offset, float *out) {
+    const norm_state *s = job->state;
+    for (int64_t i = 0; i < s->width; i++) out[i] = 0;
+    for (int64_t c = 0; c < chunks_of(s); c++) {
+        const float *sums = job->sums + c * 2 * s->width + offset;
+        for (int64_t i = 0; i < s->width; i++) out[i] += sums[i];
+    }
+}
+
+static tri_status rms_norm_grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    norm_job job = {.state = s,
+                    .x = args->in[0],
+                    .dy = args->in[1],
+                    .out = args->out[0],
+                    .weight = args->in[2],
+                    .inv = args->in[3],
+                    .sums = args->workspace};
+    cpu_parallel(s->device, chunks_of(s), 1, rms_grad_range(s), &job);
+    add_chunks(&job, 0, args->out[1]);
+    return TRI_OK;
+}
+
+static tri_status layer_norm_grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const norm_state *s = kernel->state;
+    norm_job job = {.state = s,
+                    .x = args->in[0],
+                    .dy = args->in[1],
+                    .out = args->out[0],
+                    .weight = s->weighted ? args->in[4] : s->ones,
+                    .mean = args->in[2],
+                    .inv = args->in[3],
+                    .sums = args->workspace};
+    cpu_parallel(s->device, chunks_of(s), 1, layer_grad_range(s), &job);
+    if (!s->weighted) return TRI_OK;
+    add_chunks(&job, 0, args->out[1]);
+    add_chunks(&job, s->width, args->out[2]);
+    return TRI_OK;
+}
+
+static void norm_release(tri_kernel *kernel) {
+    norm_state *state = kernel->state;
+    if (!state) return;
+    free(state->ones);
+    free(state->zeros);
+    free(state);
+}
+
+#define NORM_KERNEL(opname)                                                                        \
+    const tri_kernel_def cpu_##opname##_rows = {                                                   \
+        .op = &tri_op_##opname,                                                                    \
+        .name = "rows",                                                                            \
+        .supports = norm_supports,                                                                 \
+        .prepare = norm_prepare,                                                                   \
+        .run = opname##_run,                                                                       \
+        .release = norm_release,                                                                   \
+    };
+NORM_KERNEL(rms_norm)
+NORM_KERNEL(rms_norm_grad)
+NORM_KERNEL(layer_norm)
+NORM_KERNEL(layer_norm_grad)
