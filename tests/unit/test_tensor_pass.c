@@ -170,6 +170,24 @@ static void test_classes(void **state) {
     }
 }
 
+// What is cheap to compute again is not kept for the weight's gradient, divided or not.
+static void test_again(void **state) {
+    tri_graph *g = op_graph_open(TRI_F32), *out;
+    tri_value x = tri_linear(g, "in", tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6)), 6);
+    x = tri_rms_norm(g, "norm", x, 1e-5);
+    x = tri_linear(g, "fc", x, 10);
+    tri_split_layer(g, "fc", TRI_SPLIT_COLUMN);
+    tri_loss(g, tri_cross_entropy(g, x, tri_input(g, "labels", TRI_I64, tri_shape_of(4))));
+    tri_mesh mesh = mesh_of(2);
+    assert_int_equal(tri_pass_tensor(NULL, g, &mesh, 0, &as_annotated, &out), TRI_OK);
+    assert_int_equal(tri_pass_autodiff(g), TRI_OK);
+    assert_int_equal(tri_pass_autodiff(out), TRI_OK);
+    assert_int_equal(count_op(g, &tri_op_rms_norm), 2);
+    assert_int_equal(count_op(out, &tri_op_rms_norm), 2);
+    tri_graph_destroy(out);
+    op_graph_close(g);
+}
+
 static tri_graph *attention(int64_t heads, int64_t keys, int64_t tokens) {
     tri_graph *g = op_graph_open(TRI_F32);
     static const char *const names[] = {"q", "k", "v"};
@@ -255,9 +273,9 @@ static void test_parts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_print), cmocka_unit_test(test_classes),
-                                       cmocka_unit_test(test_one_part),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_parts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_print),    cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_again),    cmocka_unit_test(test_one_part),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
