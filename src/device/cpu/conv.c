@@ -70,13 +70,13 @@ static tri_status mds_of(const conv_shape *s, conv_formats formats, bool bias, c
     int64_t grouped[] = {s->groups, s->o / s->groups, s->c / s->groups, s->kernel[0], s->kernel[1]};
     int64_t plain[] = {s->o, s->c, s->kernel[0], s->kernel[1]};
     *out = (conv_mds){0};
-    TRI_TRY(cpu_format_md(formats.x, 4, x, &out->x));
-    TRI_TRY(cpu_format_md(formats.y, 4, y, &out->y));
+    TRI_TRY(cpu_format_md(formats.x, TRI_F32, 4, x, &out->x));
+    TRI_TRY(cpu_format_md(formats.y, TRI_F32, 4, y, &out->y));
     if (s->groups > 1)
-        TRI_TRY(cpu_format_md(CPU_PLAIN, 5, grouped, &out->weight));
+        TRI_TRY(cpu_format_md(CPU_PLAIN, TRI_F32, 5, grouped, &out->weight));
     else
-        TRI_TRY(cpu_format_md(formats.weight, 4, plain, &out->weight));
-    if (bias) TRI_TRY(cpu_format_md(CPU_PLAIN, 1, &s->o, &out->bias));
+        TRI_TRY(cpu_format_md(formats.weight, TRI_F32, 4, plain, &out->weight));
+    if (bias) TRI_TRY(cpu_format_md(CPU_PLAIN, TRI_F32, 1, &s->o, &out->bias));
     for (int i = 0; i < 2; i++) {
         out->stride[i] = s->stride[i];
         out->dilation[i] = s->dilation[i] - 1;

@@ -46,7 +46,9 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
     device->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     device->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (most && strcmp(most, "avx512") != 0) device->avx512 = false;
+    device->brain = device->avx512 && __builtin_cpu_supports("avx512bf16");
+    if (most && strcmp(most, "bf16") != 0) device->brain = false;
+    if (most && strcmp(most, "bf16") != 0 && strcmp(most, "avx512") != 0) device->avx512 = false;
     if (most && !strcmp(most, "base")) device->avx2 = false;
     cpu_use_threads(device);
     dnnl_status_t status = dnnl_engine_create(&device->engine, dnnl_cpu, 0);

@@ -1,5 +1,6 @@
 // Operations on each element for itself, in whatever layout their tensors lie.
 #include "device/cpu/internal.h"
+#include "tensor/half.h"
 
 #include <stdlib.h>
 
@@ -7,56 +8,86 @@ enum { ELEMENTWISE_GRAIN = 1 << 14 };
 
 typedef struct elementwise_state {
     const cpu_device *device;
+    cpu_range range;
+    int inputs;
     int64_t count;
     float slope;
 } elementwise_state;
 
 typedef struct elementwise_job {
-    const float *a, *b;
-    float *out;
+    const void *a, *b;
+    void *out;
     float slope;
 } elementwise_job;
 
-CPU_BODY relu_body(void *context, int64_t begin, int64_t end) {
-    const elementwise_job *job = context;
-    const float *x = job->a;
-    float *y = job->out;
-#pragma GCC ivdep
-    for (int64_t i = begin; i < end; i++) y[i] = x[i] <= 0 ? 0 : x[i]; // NaN stays
-}
-CPU_RANGES(relu)
+typedef float f32;
+typedef uint16_t brain;
 
-CPU_BODY leaky_relu_body(void *context, int64_t begin, int64_t end) {
-    const elementwise_job *job = context;
-    const float *x = job->a, slope = job->slope;
-    float *y = job->out;
-#pragma GCC ivdep
-    for (int64_t i = begin; i < end; i++) y[i] = x[i] > 0 ? x[i] : x[i] * slope;
-}
-CPU_RANGES(leaky_relu)
+#define WIDE(value) _Generic((value), f32 : (value), brain : tri_bf16_to_float((brain)(value)))
+#define NARROW(type, value) _Generic((type)0, f32 : (value), brain : tri_float_to_bf16(value))
+#define A WIDE(a[i])
+#define B WIDE(b[i])
 
-CPU_BODY activation_grad_body(void *context, int64_t begin, int64_t end) {
-    const elementwise_job *job = context;
-    const float *y = job->a, *dy = job->b, slope = job->slope;
-    float *dx = job->out;
-    if (slope == 0) {
-#pragma GCC ivdep
-        for (int64_t i = begin; i < end; i++) dx[i] = y[i] > 0 ? dy[i] : 0;
-        return;
-    }
-#pragma GCC ivdep
-    for (int64_t i = begin; i < end; i++) dx[i] = y[i] > 0 ? dy[i] : dy[i] * slope;
-}
-CPU_RANGES(activation_grad)
+// The loop `out[i] = value`, for each of the instruction sets, under one name.
+#define ELEMENTWISE(name, a_type, b_type, out_type, value)                                         \
+    CPU_BODY name##_body(void *context, int64_t begin, int64_t end) {                              \
+        const elementwise_job *job = context;                                                      \
+        const a_type *a = job->a;                                                                  \
+        const b_type *b = job->b;                                                                  \
+        out_type *out = job->out;                                                                  \
+        float slope = job->slope;                                                                  \
+        (void)b;                                                                                   \
+        (void)slope;                                                                               \
+        _Pragma("GCC ivdep") for (int64_t i = begin; i < end; i++) out[i] =                        \
+            NARROW(out_type, value);                                                               \
+    }                                                                                              \
+    CPU_RANGES(name)
 
-CPU_BODY add_body(void *context, int64_t begin, int64_t end) {
-    const elementwise_job *job = context;
-    const float *a = job->a, *b = job->b;
-    float *out = job->out;
-#pragma GCC ivdep
-    for (int64_t i = begin; i < end; i++) out[i] = a[i] + b[i];
+#define RELU (A <= 0 ? 0 : A) // NaN stays
+#define LEAKY_RELU (A > 0 ? A : A * slope)
+#define ACTIVATION_GRAD (A > 0 ? B : slope == 0 ? 0 : B * slope)
+
+ELEMENTWISE(relu, f32, f32, f32, RELU)
+ELEMENTWISE(relu_brain, brain, brain, brain, RELU)
+ELEMENTWISE(leaky_relu, f32, f32, f32, LEAKY_RELU)
+ELEMENTWISE(leaky_relu_brain, brain, brain, brain, LEAKY_RELU)
+ELEMENTWISE(activation_grad, f32, f32, f32, ACTIVATION_GRAD)
+ELEMENTWISE(activation_grad_brain, brain, brain, brain, ACTIVATION_GRAD)
+ELEMENTWISE(add, f32, f32, f32, A + B)
+ELEMENTWISE(add_brain, brain, brain, brain, A + B)
+ELEMENTWISE(add_brain_right, f32, brain, f32, A + B)
+ELEMENTWISE(add_brain_left, brain, f32, f32, A + B)
+ELEMENTWISE(cast_widen, brain, brain, f32, A)
+ELEMENTWISE(cast_narrow, f32, f32, brain, A)
+
+static const struct elementwise_row {
+    const tri_op *op;
+    tri_dtype a, b, out; // b: a's where there is no such input
+    cpu_range (*range)(const cpu_device *device);
+} rows[] = {
+    {&tri_op_relu, TRI_F32, TRI_F32, TRI_F32, relu_range},
+    {&tri_op_relu, TRI_BF16, TRI_BF16, TRI_BF16, relu_brain_range},
+    {&tri_op_leaky_relu, TRI_F32, TRI_F32, TRI_F32, leaky_relu_range},
+    {&tri_op_leaky_relu, TRI_BF16, TRI_BF16, TRI_BF16, leaky_relu_brain_range},
+    {&tri_op_activation_grad, TRI_F32, TRI_F32, TRI_F32, activation_grad_range},
+    {&tri_op_activation_grad, TRI_BF16, TRI_BF16, TRI_BF16, activation_grad_brain_range},
+    {&tri_op_add, TRI_F32, TRI_F32, TRI_F32, add_range},
+    {&tri_op_add, TRI_BF16, TRI_BF16, TRI_BF16, add_brain_range},
+    {&tri_op_add, TRI_F32, TRI_BF16, TRI_F32, add_brain_right_range},
+    {&tri_op_add, TRI_BF16, TRI_F32, TRI_F32, add_brain_left_range},
+    {&tri_op_cast, TRI_BF16, TRI_BF16, TRI_F32, cast_widen_range},
+    {&tri_op_cast, TRI_F32, TRI_F32, TRI_BF16, cast_narrow_range},
+};
+
+static const struct elementwise_row *row_of(const tri_graph *graph, const tri_node *node) {
+    tri_dtype a = tri_value_get(graph, node->inputs[0])->dtype, b = a;
+    tri_dtype out = tri_value_get(graph, node->outputs[0])->dtype;
+    if (node->input_count > 1) b = tri_value_get(graph, node->inputs[1])->dtype;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].op == node->op && rows[i].a == a && rows[i].b == b && rows[i].out == out)
+            return &rows[i];
+    return NULL;
 }
-CPU_RANGES(add)
 
 void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64_t count) {
     elementwise_job job = {.a = values, .out = values, .slope = (float)slope};
@@ -69,6 +100,8 @@ static tri_status elementwise_prepare(tri_device *device, const tri_graph *graph
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an elementwise operation");
     const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
     *state = (elementwise_state){.device = cpu_of(device),
+                                 .range = row_of(graph, node)->range(cpu_of(device)),
+                                 .inputs = node->input_count,
                                  .count = tri_layout_elements(&x->layout, &x->shape)};
     if (node->op == &tri_op_leaky_relu)
         state->slope = (float)((const tri_leaky_relu_attr *)node->attr)->slope;
@@ -80,37 +113,38 @@ static tri_status elementwise_prepare(tri_device *device, const tri_graph *graph
     return TRI_OK;
 }
 
-static void elementwise_run(const tri_kernel *kernel, const tri_kernel_args *args, int inputs,
-                            cpu_range (*range)(const cpu_device *device)) {
+static tri_status elementwise_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const elementwise_state *state = kernel->state;
-    elementwise_job job = {.a = args->in[0], .out = args->out[0], .slope = state->slope};
-    if (inputs > 1) job.b = args->in[1];
-    cpu_parallel(state->device, state->count, ELEMENTWISE_GRAIN, range(state->device), &job);
+    elementwise_job job = {.a = args->in[0],
+                           .b = state->inputs > 1 ? args->in[1] : NULL,
+                           .out = args->out[0],
+                           .slope = state->slope};
+    cpu_parallel(state->device, state->count, ELEMENTWISE_GRAIN, state->range, &job);
+    return TRI_OK;
 }
 
 static void elementwise_release(tri_kernel *kernel) { free(kernel->state); }
 
-static bool activation_grad_supports(const tri_device *device, const tri_graph *graph,
-                                     const tri_node *node) {
+static bool elementwise_supports(const tri_device *device, const tri_graph *graph,
+                                 const tri_node *node) {
     const tri_activation_grad_attr *attr = node->attr;
-    return cpu_is_f32(device, graph, node) && attr->activation != TRI_ACTIVATION_NONE;
+    if (node->op == &tri_op_activation_grad && attr->activation == TRI_ACTIVATION_NONE)
+        return false;
+    return row_of(graph, node) != NULL;
 }
 
-#define ELEMENTWISE_KERNEL(opname, inputs, supports_function)                                      \
-    static tri_status opname##_run(const tri_kernel *kernel, const tri_kernel_args *args) {        \
-        elementwise_run(kernel, args, inputs, opname##_range);                                     \
-        return TRI_OK;                                                                             \
-    }                                                                                              \
+#define ELEMENTWISE_KERNEL(opname)                                                                 \
     const tri_kernel_def cpu_##opname##_flat = {                                                   \
         .op = &tri_op_##opname,                                                                    \
         .name = "flat",                                                                            \
-        .supports = supports_function,                                                             \
+        .supports = elementwise_supports,                                                          \
         .layouts = cpu_layouts_of_first,                                                           \
         .prepare = elementwise_prepare,                                                            \
-        .run = opname##_run,                                                                       \
+        .run = elementwise_run,                                                                    \
         .release = elementwise_release,                                                            \
     };
-ELEMENTWISE_KERNEL(relu, 1, cpu_is_f32)
-ELEMENTWISE_KERNEL(leaky_relu, 1, cpu_is_f32)
-ELEMENTWISE_KERNEL(activation_grad, 2, activation_grad_supports)
-ELEMENTWISE_KERNEL(add, 2, cpu_is_f32)
+ELEMENTWISE_KERNEL(relu)
+ELEMENTWISE_KERNEL(leaky_relu)
+ELEMENTWISE_KERNEL(activation_grad)
+ELEMENTWISE_KERNEL(add)
+ELEMENTWISE_KERNEL(cast)

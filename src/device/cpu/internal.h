@@ -14,27 +14,33 @@ typedef struct cpu_device {
     dnnl_stream_t stream;
     bool avx512; // F, BW, DQ and VL
     bool avx2;   // and FMA
+    bool brain;  // AVX512_BF16: products of BF16
 } cpu_device;
 
 static inline const cpu_device *cpu_of(const tri_device *device) {
     return (const cpu_device *)device;
 }
 
-// The orders in memory that the kernels know. None of them ever has padding: a blocked one is
-// chosen only where the blocks divide the axes.
+// The orders in memory that the kernels know. A blocked one is chosen only where the blocks divide
+// the axes, so that none has padding but CPU_OHWI16O2I.
 typedef enum cpu_format {
     CPU_PLAIN,
-    CPU_NCHW16C,    // activations
-    CPU_OIHW16I16O, // weights of blocked convolutions
-    CPU_OIHW16O16I, // … as the direct gradient of the input wants them
-    CPU_OHWI16O,    // weights of convolutions from 1 to 3 channels
-    CPU_OI16I64O,   // weights of linear layers, [out, in]
+    CPU_NCHW16C,     // activations
+    CPU_OIHW16I16O,  // weights of blocked convolutions
+    CPU_OIHW16O16I,  // … as the direct gradient of the input wants them
+    CPU_OHWI16O,     // weights of convolutions from 1 to 3 channels
+    CPU_OIHW8I16O2I, // the same three for BF16, whose products take two numbers at a time
+    CPU_OIHW8O16I2O,
+    CPU_OHWI16O2I,
+    CPU_OI16I64O, // weights of linear layers, [out, in]
+    CPU_FORMAT_COUNT
 } cpu_format;
 enum { CPU_BLOCK = 16 }; // floats in a vector, channels in a block
 
 tri_layout cpu_format_layout(cpu_format format);
-// A tensor of `rank` axes as oneDNN sees it.
-tri_status cpu_format_md(cpu_format format, int rank, const int64_t *dims, dnnl_memory_desc_t *out);
+// A tensor of `rank` axes, F32 or BF16, as oneDNN sees it.
+tri_status cpu_format_md(cpu_format format, tri_dtype dtype, int rank, const int64_t *dims,
+                         dnnl_memory_desc_t *out);
 bool cpu_layout_is(const tri_layout *layout, cpu_format format);
 
 // Turns a failure of oneDNN into TRI_INTERNAL with the call's text.
@@ -169,6 +175,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(leaky_relu_flat)                                                                             \
     X(activation_grad_flat)                                                                        \
     X(add_flat)                                                                                    \
+    X(cast_flat)                                                                                   \
     X(mse_loss_flat)                                                                               \
     X(mse_loss_grad_flat)                                                                          \
     X(sgd_flat)                                                                                    \

@@ -3,6 +3,9 @@
 // The home order of W is a rule on its shape: blocks of 16 inputs × 64 outputs (AB16b64a) when out
 // is a multiple of 64 and in one of 16, else plain. All three products then read and write W as it
 // lies, for any number of rows. x and y are plain.
+//
+// A W that is computed in BF16 is plain: oneDNN's products of BF16 pack it for themselves as fast
+// as they read what was packed before, and its gradient, which is F32, has the same order.
 #include "device/cpu/linear.h"
 
 #include <stdlib.h>
@@ -28,7 +31,10 @@ linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node) {
         y = cpu_in_shape(graph, node, 1);
         break;
     }
-    linear_shape s = {.rows = 1, .out = weight->dims[0], .in = 1};
+    linear_shape s = {.rows = 1,
+                      .out = weight->dims[0],
+                      .in = 1,
+                      .dtype = tri_value_get(graph, node->inputs[0])->dtype};
     for (int i = 1; i < weight->rank; i++) s.in *= weight->dims[i];
     for (int i = 0; i + 1 < y->rank; i++) s.rows *= y->dims[i];
     return s;
@@ -36,6 +42,7 @@ linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node) {
 
 cpu_format linear_home(const tri_device *device, const linear_shape *s) {
     bool blocked = cpu_of(device)->avx512 && s->out % 64 == 0 && s->in % 16 == 0;
+    if (s->dtype == TRI_BF16 && cpu_of(device)->brain) return CPU_PLAIN;
     return blocked ? CPU_OI16I64O : CPU_PLAIN;
 }
 
@@ -48,20 +55,23 @@ bool linear_has_bias(const tri_node *node) {
 static tri_status describe(const cpu_device *device, linear_task task, const linear_shape *s,
                            cpu_format format, bool bias, tri_activation activation, double slope,
                            dnnl_primitive_desc_t *out) {
-    dnnl_memory_desc_t x, weight, bias_md, y;
-    TRI_TRY(cpu_format_md(CPU_PLAIN, 2, (int64_t[]){s->rows, s->in}, &x));
-    TRI_TRY(cpu_format_md(format, 2, (int64_t[]){s->out, s->in}, &weight));
-    TRI_TRY(cpu_format_md(CPU_PLAIN, 1, &s->out, &bias_md));
-    TRI_TRY(cpu_format_md(CPU_PLAIN, 2, (int64_t[]){s->rows, s->out}, &y));
+    dnnl_memory_desc_t x, weight, dweight, bias_md, y;
+    int64_t weight_dims[] = {s->out, s->in};
+    TRI_TRY(cpu_format_md(CPU_PLAIN, s->dtype, 2, (int64_t[]){s->rows, s->in}, &x));
+    TRI_TRY(cpu_format_md(format, s->dtype, 2, weight_dims, &weight));
+    TRI_TRY(cpu_format_md(format, TRI_F32, 2, weight_dims, &dweight));
+    TRI_TRY(cpu_format_md(CPU_PLAIN, task == LINEAR_FORWARD ? s->dtype : TRI_F32, 1, &s->out,
+                          &bias_md));
+    TRI_TRY(cpu_format_md(CPU_PLAIN, s->dtype, 2, (int64_t[]){s->rows, s->out}, &y));
     const dnnl_memory_desc_t *b = bias ? &bias_md : NULL;
     dnnl_inner_product_desc_t forward, desc;
-    CPU_DNNL(
-        dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, &x, &weight, b, &y));
+    CPU_DNNL(dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, &x, &weight,
+                                                  task == LINEAR_FORWARD ? b : NULL, &y));
     desc = forward;
     if (task == LINEAR_GRAD_INPUT)
         CPU_DNNL(dnnl_inner_product_backward_data_desc_init(&desc, &x, &weight, &y));
     if (task == LINEAR_GRAD_WEIGHT)
-        CPU_DNNL(dnnl_inner_product_backward_weights_desc_init(&desc, &x, &weight, b, &y));
+        CPU_DNNL(dnnl_inner_product_backward_weights_desc_init(&desc, &x, &dweight, b, &y));
     dnnl_primitive_attr_t attr;
     TRI_TRY(cpu_primitive_attr(activation, slope, &attr));
     dnnl_primitive_desc_t hint = NULL;
@@ -76,9 +86,9 @@ static tri_status describe(const cpu_device *device, linear_task task, const lin
 
 static bool linear_supports(const tri_device *device, const tri_graph *graph,
                             const tri_node *node) {
-    if (tri_value_get(graph, node->inputs[0])->dtype != TRI_F32) return false;
     linear_shape s = linear_shape_of(graph, node);
-    if (s.rows == 0) return false;
+    bool known = s.dtype == TRI_F32 || (s.dtype == TRI_BF16 && cpu_of(device)->brain);
+    if (!known || s.rows == 0) return false;
     dnnl_primitive_desc_t pd;
     if (describe(cpu_of(device), linear_task_of(node), &s, linear_home(device, &s),
                  linear_has_bias(node), TRI_ACTIVATION_NONE, 0, &pd) != TRI_OK)

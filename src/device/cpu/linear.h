@@ -9,12 +9,13 @@ typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT
 
 typedef struct linear_shape {
     int64_t rows, in, out;
+    tri_dtype dtype; // of x, y and W; a gradient of W is F32
 } linear_shape;
 
 linear_task linear_task_of(const tri_node *node);
 linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node);
 bool linear_has_bias(const tri_node *node);
-// W's home order, a rule on its shape.
+// W's home order, a rule on its shape and type.
 cpu_format linear_home(const tri_device *device, const linear_shape *shape);
 
 #endif

@@ -145,7 +145,7 @@ static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, 
             pool_plane(job, x, to, index, keep, true, false);
         else
             pool_plane(job, x, to, index, keep, false, s->relu);
-        if (s->plain) cpu_block_to_rows(buffer, y, places, places);
+        if (s->plain) cpu_block_to_rows(false, buffer, y, places, places);
     }
 }
 
@@ -205,7 +205,7 @@ static CPU_AVX512 void backward_range(void *context, int64_t begin, int64_t end,
         const float *dy = job->from + i * places * CPU_BLOCK;
         const uint8_t *index = job->index + i * places * CPU_BLOCK;
         if (s->plain) {
-            cpu_rows_to_block(dy, buffer, places, places);
+            cpu_rows_to_block(false, dy, buffer, places, places);
             dy = buffer;
         }
         if (small)

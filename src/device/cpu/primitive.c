@@ -3,41 +3,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-tri_layout cpu_format_layout(cpu_format format) {
-    switch (format) {
-    case CPU_NCHW16C:
-        return (tri_layout){.block_count = 1, .block_axis = {1}, .block_size = {16}};
-    case CPU_OIHW16I16O:
-        return (tri_layout){.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 16}};
-    case CPU_OIHW16O16I:
-        return (tri_layout){.block_count = 2, .block_axis = {0, 1}, .block_size = {16, 16}};
-    case CPU_OHWI16O:
-        return (tri_layout){
-            .block_count = 1, .block_axis = {0}, .block_size = {16}, .order = {0, 2, 3, 1}};
-    case CPU_OI16I64O:
-        return (tri_layout){.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 64}};
-    case CPU_PLAIN:
-        break;
-    }
-    return TRI_LAYOUT_PLAIN;
-}
+// oneDNN's tag, and the layout that it stands for.
+static const struct {
+    dnnl_format_tag_t tag;
+    tri_layout layout;
+} formats[CPU_FORMAT_COUNT] = {
+    [CPU_NCHW16C] = {dnnl_nChw16c, {.block_count = 1, .block_axis = {1}, .block_size = {16}}},
+    [CPU_OIHW16I16O] = {dnnl_OIhw16i16o,
+                        {.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 16}}},
+    [CPU_OIHW16O16I] = {dnnl_OIhw16o16i,
+                        {.block_count = 2, .block_axis = {0, 1}, .block_size = {16, 16}}},
+    [CPU_OHWI16O] =
+        {dnnl_Ohwi16o,
+         {.block_count = 1, .block_axis = {0}, .block_size = {16}, .order = {0, 2, 3, 1}}},
+    [CPU_OIHW8I16O2I] = {dnnl_OIhw8i16o2i,
+                         {.block_count = 3, .block_axis = {1, 0, 1}, .block_size = {8, 16, 2}}},
+    [CPU_OIHW8O16I2O] = {dnnl_OIhw8o16i2o,
+                         {.block_count = 3, .block_axis = {0, 1, 0}, .block_size = {8, 16, 2}}},
+    [CPU_OHWI16O2I] =
+        {dnnl_OhwI16o2i,
+         {.block_count = 2, .block_axis = {0, 1}, .block_size = {16, 2}, .order = {0, 2, 3, 1}}},
+    [CPU_OI16I64O] = {dnnl_AB16b64a,
+                      {.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 64}}},
+};
+
+tri_layout cpu_format_layout(cpu_format format) { return formats[format].layout; }
 
 bool cpu_layout_is(const tri_layout *layout, cpu_format format) {
     tri_layout wanted = cpu_format_layout(format);
     return tri_layout_equal(layout, &wanted);
 }
 
-tri_status cpu_format_md(cpu_format format, int rank, const int64_t *dims,
+tri_status cpu_format_md(cpu_format format, tri_dtype dtype, int rank, const int64_t *dims,
                          dnnl_memory_desc_t *out) {
     static const dnnl_format_tag_t plain[] = {0,         dnnl_a,     dnnl_ab,    dnnl_abc,
                                               dnnl_abcd, dnnl_abcde, dnnl_abcdef};
-    dnnl_format_tag_t tag = plain[rank];
-    if (format == CPU_NCHW16C) tag = dnnl_nChw16c;
-    if (format == CPU_OIHW16I16O) tag = dnnl_OIhw16i16o;
-    if (format == CPU_OIHW16O16I) tag = dnnl_OIhw16o16i;
-    if (format == CPU_OHWI16O) tag = dnnl_Ohwi16o;
-    if (format == CPU_OI16I64O) tag = dnnl_AB16b64a;
-    CPU_DNNL(dnnl_memory_desc_init_by_tag(out, rank, dims, dnnl_f32, tag));
+    dnnl_format_tag_t tag = format == CPU_PLAIN ? plain[rank] : formats[format].tag;
+    dnnl_data_type_t type = dtype == TRI_BF16 ? dnnl_bf16 : dnnl_f32;
+    CPU_DNNL(dnnl_memory_desc_init_by_tag(out, rank, dims, type, tag));
     return TRI_OK;
 }
 

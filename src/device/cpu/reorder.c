@@ -7,38 +7,43 @@
 typedef struct reorder_state {
     const cpu_device *device;
     bool to_blocked, to_plain; // planes; neither: the primitive
+    bool brain;                // BF16, else F32
     int64_t planes, places;
     cpu_primitive primitive;
 } reorder_state;
 
 typedef struct reorder_job {
     const reorder_state *state;
-    const float *from;
-    float *to;
+    const void *from;
+    void *to;
 } reorder_job;
 
 static void planes_range(void *context, int64_t begin, int64_t end, int thread) {
     const reorder_job *job = context;
-    int64_t places = job->state->places, plane = places * CPU_BLOCK;
+    bool brain = job->state->brain;
+    int64_t places = job->state->places, plane = places * CPU_BLOCK * (brain ? 2 : 4);
     for (int64_t i = begin; i < end; i++) {
+        const char *from = (const char *)job->from + i * plane;
+        char *to = (char *)job->to + i * plane;
         if (job->state->to_plain)
-            cpu_block_to_rows(job->from + i * plane, job->to + i * plane, places, places);
+            cpu_block_to_rows(brain, from, to, places, places);
         else
-            cpu_rows_to_block(job->from + i * plane, job->to + i * plane, places, places);
+            cpu_rows_to_block(brain, from, to, places, places);
     }
 }
 
 static cpu_format format_of(const tri_layout *layout) {
-    static const cpu_format all[] = {CPU_PLAIN,      CPU_NCHW16C, CPU_OIHW16I16O,
-                                     CPU_OIHW16O16I, CPU_OHWI16O, CPU_OI16I64O};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (cpu_layout_is(layout, all[i])) return all[i];
+    for (int format = 0; format < CPU_FORMAT_COUNT; format++)
+        if (cpu_layout_is(layout, (cpu_format)format)) return (cpu_format)format;
     TRI_ASSERT(!"a layout that no kernel of this device uses");
     return CPU_PLAIN;
 }
 
-static bool is_f32(const tri_device *device, const tri_graph *graph, const tri_node *node) {
-    return tri_value_get(graph, node->inputs[0])->dtype == TRI_F32;
+// oneDNN knows BF16 on devices with AVX-512 alone.
+static bool reorder_supports(const tri_device *device, const tri_graph *graph,
+                             const tri_node *node) {
+    tri_dtype dtype = tri_value_get(graph, node->inputs[0])->dtype;
+    return dtype == TRI_F32 || (dtype == TRI_BF16 && cpu_of(device)->avx512);
 }
 
 // The pass that adds a reorder knows both layouts: nothing is wanted here.
@@ -48,12 +53,12 @@ static void reorder_layouts(const tri_device *device, const tri_graph *graph, co
     out[0] = tri_value_get(graph, node->outputs[0])->layout;
 }
 
-static tri_status make_primitive(reorder_state *state, const tri_shape *shape, cpu_format from,
+static tri_status make_primitive(reorder_state *state, const tri_value_info *x, cpu_format from,
                                  cpu_format to) {
     const cpu_device *device = state->device;
     dnnl_memory_desc_t source, target;
-    TRI_TRY(cpu_format_md(from, shape->rank, shape->dims, &source));
-    TRI_TRY(cpu_format_md(to, shape->rank, shape->dims, &target));
+    TRI_TRY(cpu_format_md(from, x->dtype, x->shape.rank, x->shape.dims, &source));
+    TRI_TRY(cpu_format_md(to, x->dtype, x->shape.rank, x->shape.dims, &target));
     dnnl_primitive_attr_t attr;
     TRI_TRY(cpu_primitive_attr(TRI_ACTIVATION_NONE, 0, &attr));
     dnnl_primitive_desc_t pd;
@@ -75,6 +80,7 @@ static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, co
     reorder_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a reorder");
     *state = (reorder_state){.device = cpu_of(device),
+                             .brain = x->dtype == TRI_BF16,
                              .to_blocked = from == CPU_PLAIN && to == CPU_NCHW16C,
                              .to_plain = from == CPU_NCHW16C && to == CPU_PLAIN};
     kernel->state = state;
@@ -83,7 +89,7 @@ static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, co
         state->places = x->shape.dims[2] * x->shape.dims[3];
         return TRI_OK;
     }
-    TRI_TRY(make_primitive(state, &x->shape, from, to));
+    TRI_TRY(make_primitive(state, x, from, to));
     kernel->workspace_bytes = state->primitive.scratchpad_bytes;
     return TRI_OK;
 }
@@ -110,7 +116,7 @@ static void reorder_release(tri_kernel *kernel) {
 const tri_kernel_def cpu_reorder_dnnl = {
     .op = &tri_op_reorder,
     .name = "planes-or-onednn",
-    .supports = is_f32,
+    .supports = reorder_supports,
     .layouts = reorder_layouts,
     .prepare = reorder_prepare,
     .run = reorder_run,

@@ -138,27 +138,45 @@ CPU_AVX512 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, u
     }
 }
 
-CPU_AVX512 void cpu_block_to_rows(const float *block, float *rows, int64_t places, int64_t stride) {
+CPU_INLINE void block_to_rows(bool brain, const void *block, void *rows, int64_t places,
+                              int64_t stride) {
     __m512 r[16];
     for (int64_t p = 0; p < places; p += 16) {
         int64_t left = places - p < 16 ? places - p : 16;
         for (int i = 0; i < 16; i++)
-            r[i] = i < left ? _mm512_loadu_ps(block + (p + i) * 16) : _mm512_setzero_ps();
+            r[i] = i < left ? cpu_load(block, brain, (p + i) * 16, 0xFFFF) : _mm512_setzero_ps();
         cpu_transpose16(r);
-        __mmask16 inside = (__mmask16)((1u << left) - 1);
-        for (int i = 0; i < 16; i++) _mm512_mask_storeu_ps(rows + i * stride + p, inside, r[i]);
+        for (int i = 0; i < 16; i++)
+            cpu_store(rows, brain, i * stride + p, cpu_first_lanes(left), r[i]);
     }
 }
 
-CPU_AVX512 void cpu_rows_to_block(const float *rows, float *block, int64_t places, int64_t stride) {
+CPU_INLINE void rows_to_block(bool brain, const void *rows, void *block, int64_t places,
+                              int64_t stride) {
     __m512 r[16];
     for (int64_t p = 0; p < places; p += 16) {
         int64_t left = places - p < 16 ? places - p : 16;
-        __mmask16 inside = (__mmask16)((1u << left) - 1);
-        for (int i = 0; i < 16; i++) r[i] = _mm512_maskz_loadu_ps(inside, rows + i * stride + p);
+        for (int i = 0; i < 16; i++)
+            r[i] = cpu_load(rows, brain, i * stride + p, cpu_first_lanes(left));
         cpu_transpose16(r);
-        for (int i = 0; i < left; i++) _mm512_storeu_ps(block + (p + i) * 16, r[i]);
+        for (int i = 0; i < left; i++) cpu_store(block, brain, (p + i) * 16, 0xFFFF, r[i]);
     }
+}
+
+CPU_AVX512 void cpu_block_to_rows(bool brain, const void *block, void *rows, int64_t places,
+                                  int64_t stride) {
+    if (brain)
+        block_to_rows(true, block, rows, places, stride);
+    else
+        block_to_rows(false, block, rows, places, stride);
+}
+
+CPU_AVX512 void cpu_rows_to_block(bool brain, const void *rows, void *block, int64_t places,
+                                  int64_t stride) {
+    if (brain)
+        rows_to_block(true, rows, block, places, stride);
+    else
+        rows_to_block(false, rows, block, places, stride);
 }
 
 CPU_AVX512 void cpu_sum_lanes(const float *block, float *out, int64_t places) {

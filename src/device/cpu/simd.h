@@ -102,9 +102,9 @@ CPU_INLINE void cpu_transpose16(__m512 r[16]) {
     }
 }
 
-// [places][16] to 16 rows of `places` that are `stride` apart, and back.
-void cpu_block_to_rows(const float *block, float *rows, int64_t places, int64_t stride);
-void cpu_rows_to_block(const float *rows, float *block, int64_t places, int64_t stride);
+// [places][16] to 16 rows of `places` that are `stride` elements apart, and back; BF16 or F32.
+void cpu_block_to_rows(bool brain, const void *block, void *rows, int64_t places, int64_t stride);
+void cpu_rows_to_block(bool brain, const void *rows, void *block, int64_t places, int64_t stride);
 // out[p] = the sum of the 16 values of place p of [places][16].
 void cpu_sum_lanes(const float *block, float *out, int64_t places);
 
