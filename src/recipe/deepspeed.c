@@ -143,7 +143,9 @@ static void finish_batch(deepspeed_reader *reader) {
         deepspeed_set(reader, "batch.global", "train_batch_size",
                       tri_tree_int(arena, reader->train));
     else if (reader->micro && !reader->has_auto_train)
-        deepspeed_fall_back(reader, "batch.global", tri_tree_plain(arena, "auto"));
+        push(reader, (tri_deepspeed_setting){.key = "batch.global",
+                                             .value = tri_tree_plain(arena, "auto"),
+                                             .is_derived = true});
     if (reader->micro)
         deepspeed_set(reader, "batch.micro", "train_micro_batch_size_per_gpu",
                       tri_tree_int(arena, reader->micro));
@@ -265,13 +267,13 @@ static tri_tree *map_of(tri_arena *arena, tri_tree *map, const char *key, const 
 }
 
 static tri_status merge_one(tri_arena *arena, const tri_deepspeed_setting *s, tri_tree *root,
-                            bool may_replace) {
+                            bool is_override, bool may_replace) {
     const char *last;
     tri_tree *map = map_of(arena, root, s->key, &last);
     if (!map) return TRI_OK;
     const tri_tree *own = tri_tree_get(map, last);
     if (!tri_tree_is_null(own)) {
-        if (s->is_fallback) return TRI_OK;
+        if (s->is_fallback || (s->is_derived && !is_override)) return TRI_OK;
         if (!may_replace && !tri_tree_equal(own, s->value))
             return tri_tree_fail(own,
                                  "'%s' is %s here, but %s in %s: take one of them out, or override "
@@ -290,7 +292,7 @@ tri_status tri_deepspeed_merge(tri_arena *arena, const tri_deepspeed *deepspeed,
             const tri_deepspeed_setting *s = &deepspeed->settings[i];
             if (s->is_fallback != (fallback == 1)) continue;
             bool may_replace = is_override || is_overridden(s->key, overrides, count);
-            TRI_TRY(merge_one(arena, s, root, may_replace));
+            TRI_TRY(merge_one(arena, s, root, is_override, may_replace));
         }
     }
     return TRI_OK;

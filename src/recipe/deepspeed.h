@@ -11,6 +11,8 @@ typedef struct tri_deepspeed_setting {
     tri_tree *value;  // its `file` names the configuration and the key there
     bool is_fallback; // DeepSpeed's own default where this program's differs: the recipe's value
                       // goes before it
+    bool is_derived;  // follows from other settings: a recipe that names the configuration may say
+                      // it too, and it is compared when the ranks are known
 } tri_deepspeed_setting;
 
 typedef struct tri_deepspeed {

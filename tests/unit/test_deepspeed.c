@@ -37,12 +37,15 @@ static tri_deepspeed parse(const char *json) {
     return d;
 }
 
-// The settings as "key=value" in the order they were made, fallbacks with '?'.
+// The settings as "key=value" in the order they were made, fallbacks with '?', derived ones with
+// ':'.
 static const char *settings(const tri_deepspeed *d) {
     const char *text = "";
     for (int i = 0; i < d->count; i++)
         text = tri_arena_printf(arena, "%s%s%s%s%s", text, i ? " " : "", d->settings[i].key,
-                                d->settings[i].is_fallback ? "?=" : "=",
+                                d->settings[i].is_fallback  ? "?="
+                                : d->settings[i].is_derived ? ":="
+                                                            : "=",
                                 tri_yaml_flow(arena, d->settings[i].value));
     return text;
 }
@@ -101,7 +104,7 @@ static const example examples[] = {
      "\"warmup_min_lr\": \"auto\", \"warmup_max_lr\": \"auto\", \"warmup_num_steps\": \"auto\"}}}",
      "optimizer.name=adamw schedule.name=warmup-decay schedule.warmup_steps?=1000"},
     {"{\"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 8}",
-     "batch.global?=auto batch.micro=4 trainer.accumulate_grad_batches=8"},
+     "batch.global:=auto batch.micro=4 trainer.accumulate_grad_batches=8"},
     {"{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false}}}",
      "optimizer.name=adam optimizer.weight_decay?=0"},
     {"{\"optimizer\": {\"type\": \"adamw\", \"params\": {\"torch_adam\": true}}}",
@@ -277,6 +280,11 @@ static void test_becomes_the_recipe(void **state) {
                OVER("batch.micro=5", "deepspeed={train_batch_size: 20, optimizer: {type: AdamW}}"));
     assert_string_equal(r.optimizer.name, "adamw");
     assert_true(r.optimizer.momentum == 0 && r.batch.global == 20 && r.batch.micro == 5);
+    static const char micro[] = "deepspeed={train_micro_batch_size_per_gpu: 5}";
+    assert_int_equal(loaded("batch: {global: 100}", OVER(micro)).batch.global, TRI_AUTO);
+    assert_int_equal(loaded("batch: {global: 9}", OVER(micro, "batch.global=10")).batch.global, 10);
+    r = loaded("batch: {global: 100}\ndeepspeed: {train_micro_batch_size_per_gpu: 5}", NULL);
+    assert_int_equal(r.batch.global, 100);
     r = loaded(DS, OVER("deepspeed="));
     assert_true(r.batch.global == 64 && r.trainer.gradient_clip_val == 0);
     r = loaded("deepspeed: {zero_optimization: {stage: 0}}\nstrategy: {name: deepspeed}", NULL);
