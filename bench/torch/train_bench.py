@@ -89,7 +89,7 @@ def main():
         sys.exit("no quiet chunk: other processes are using this machine")
     rates.sort()
     n, rate = len(rates), rates[len(rates) // 2]
-    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024e-6
     if a.json:
         print(json.dumps({"samples_per_s": rate / job.tokens, "first_step_s": first_step,
                           "max_rss_mb": rss, "rejected": rejected}))
@@ -100,7 +100,7 @@ def main():
           f"p90 {rates[n * 9 // 10]:.1f}, n={n}x{per_chunk} rej={rejected}) "
           f"step {job.batch * job.tokens / rate * 1e3:.2f} ms  loss {first_loss:.3f}->"
           f"{loss.item():.3f} after {i} steps  first-step-done {first_step:.2f}s  "
-          f"maxrss {rss} MB", flush=True)
+          f"maxrss {rss:.0f} MB", flush=True)
 
 
 if __name__ == "__main__":
