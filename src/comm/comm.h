@@ -5,7 +5,8 @@
 // started and waited for later, and makes progress in between. A mismatch of kind, type or count
 // between ranks is TRI_MISMATCH naming both; a rank that died or does not move within timeout_ms is
 // TRI_PEER_LOST or TRI_TIMEOUT naming the rank and its action. After a failure every later call on
-// the communicator fails likewise.
+// the communicator, and on all that were split from the same one, fails likewise, so that a rank
+// which waits elsewhere hears of the first cause and not of those who left because of it.
 //
 // Sums are made in rank order, ((send_0 + send_1) + send_2) + …, one addition after the other in
 // the type itself, so that their bits depend on nothing but the values. BF16 and F16 are added in
@@ -92,7 +93,8 @@ typedef struct tri_comm_backend {
     // RECV only what it has to wait for itself, so that a RECV may be waited for while an earlier
     // SEND goes on.
     tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
-    // Makes every rank's pending and later calls fail with TRI_PEER_LOST and `why`. Any thread.
+    // Makes every rank's pending and later calls, on all communicators of the family, fail with
+    // TRI_PEER_LOST and `why`. Any thread.
     void (*abort)(tri_comm *comm, const char *why);
     // What another rank did last; NULL: it cannot be seen from here.
     const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);

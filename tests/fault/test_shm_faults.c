@@ -190,7 +190,8 @@ static void body_disagree(tri_comm *comm, ranks_table *table, void *argument) {
     double begin = ranks_seconds();
     tri_comm_op op = row->ops[comm->rank != 0];
     char *memory = calloc(1, 1 << 20);
-    op.send = op.recv = memory;
+    op.send = memory;
+    op.recv = op.accumulate ? memory + (1 << 19) : memory;
     CHECK(tri_comm_run(comm, &op) == TRI_MISMATCH);
     CHECK(ranks_seconds() - begin < 5);
     check_says("rank 0 calls");
@@ -216,6 +217,11 @@ static void test_mismatch(void **state) {
         {{OP(ALL_REDUCE, .count = 60000), OP(ALL_TO_ALL, .count = 50000)},
          {"all_reduce '' of 60000", "all_to_all '' of 50000"}},
         {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .reduction = TRI_REDUCE_MIN)}, {"(sum)", "(min)"}},
+        {{OP(REDUCE_SCATTER, ), OP(REDUCE_SCATTER, .reduction = TRI_REDUCE_MAX)},
+         {"(sum)", "(max)"}},
+        {{OP(REDUCE_SCATTER, .count = 4, .accumulate = true), OP(REDUCE_SCATTER, )},
+         {"(sum, accumulated)", "(sum)"}},
+        {{OP(ALL_GATHER, .dtype = TRI_BF16), OP(ALL_GATHER, )}, {"of 4 BF16", "of 4 F32"}},
         {{OP(BROADCAST, ), OP(BROADCAST, .root = 1)}, {"from rank 0", "from rank 1"}},
         {{OP(BARRIER, .label = "end"), OP(ALL_REDUCE, )}, {"barrier 'end'", "all_reduce"}},
         {{OP(SEND, .peer = 1), OP(RECV, .count = 3)}, {"send '' of 4 F32", "recv '' of 3 F32"}},

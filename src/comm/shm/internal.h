@@ -39,14 +39,22 @@ typedef struct shm_member {
     cpu_set_t cpus;
     _Alignas(SHM_LINE) _Atomic uint32_t joined;
     _Atomic uint64_t heartbeat;
+    _Atomic int32_t awaits; // 1 + the member that a waiting caller has waited for long; 0: nobody
     _Alignas(SHM_LINE) tri_ledger_ring ledger;
     _Alignas(SHM_LINE) _Atomic uint32_t doorbell;
     _Atomic uint32_t sleepers; // threads that may be asleep on the doorbell
 } shm_member;
 
+typedef struct shm_failure { // the first one, of whatever communicator
+    _Atomic uint32_t state;  // 0: none, 1: being written, 2: written
+    int32_t status;
+    char text[TRI_MESSAGE_MAX_BYTES];
+} shm_failure;
+
 typedef struct shm_control {
     shm_header header;
     int32_t size;
+    shm_failure failure;
     shm_member members[];
 } shm_control;
 
@@ -85,15 +93,8 @@ typedef struct shm_pair {                       // from one rank to another: one
     _Atomic uint64_t received;                // messages
 } shm_pair;
 
-typedef struct shm_failure {
-    _Atomic uint32_t state; // 0: none, 1: being written, 2: written
-    int32_t status;
-    char text[TRI_MESSAGE_MAX_BYTES];
-} shm_failure;
-
 typedef struct shm_board {
     shm_header header;
-    shm_failure failure;
     shm_seat seats[]; // then pairs[size * size], their pipes, and the staging memory
 } shm_board;
 
@@ -200,7 +201,7 @@ static inline shm_pending *shm_at(shm_comm *comm, uint64_t index) {
     return &comm->queue[index % comm->capacity];
 }
 static inline bool shm_failed(shm_comm *comm) {
-    return atomic_load_explicit(&comm->board->failure.state, memory_order_acquire) != 0;
+    return atomic_load_explicit(&comm->family->control->failure.state, memory_order_acquire) != 0;
 }
 
 // queue.c: operations in order, who carries them out, and sleep

@@ -147,7 +147,7 @@ tri_status shm_start(tri_comm *head, const tri_comm_op *ops, int count, tri_comm
     for (int i = 0; i < count; i++) {
         tri_status status = tri_comm_op_check(head, &ops[i]);
         if (status) {
-            shm_fail(comm, status, "rank %d: %s", head->rank, tri_error_message());
+            shm_fail(comm, status, "rank %d: %s", comm->world[head->rank], tri_error_message());
             return status;
         }
         waits = waits && ops[i].waits;
@@ -261,6 +261,8 @@ tri_status shm_wait(tri_comm *head, tri_comm_ticket ticket) {
     }
     atomic_fetch_sub(&comm->waiters, 1);
     tri_ledger_end(head->ledger, waits);
+    if (atomic_load_explicit(&shm_me(comm->family)->awaits, memory_order_relaxed))
+        atomic_store(&shm_me(comm->family)->awaits, 0);
     if (atomic_load(&comm->behind) > atomic_load(&comm->completed)) shm_worker_wake(comm->family);
     pthread_mutex_lock(&comm->lock);
     bool done = queue_group_done(comm, ticket.value);

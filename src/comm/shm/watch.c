@@ -109,7 +109,8 @@ static int64_t member_silent_ns(shm_family *family, int r) {
 // ---- failure
 
 void shm_fail(shm_comm *comm, tri_status status, const char *format, ...) {
-    shm_failure *failure = &comm->board->failure;
+    shm_family *family = comm->family;
+    shm_failure *failure = &family->control->failure;
     uint32_t none = 0;
     if (!atomic_compare_exchange_strong(&failure->state, &none, 1)) return;
     va_list arguments;
@@ -118,12 +119,11 @@ void shm_fail(shm_comm *comm, tri_status status, const char *format, ...) {
     va_end(arguments);
     failure->status = (int32_t)status;
     atomic_store(&failure->state, 2);
-    shm_ring_all(comm);
-    shm_ring(comm->family, comm->family->rank);
+    for (int r = 0; r < family->size; r++) shm_ring(family, r);
 }
 
 tri_status shm_failure_status(shm_comm *comm) {
-    const shm_failure *failure = &comm->board->failure;
+    const shm_failure *failure = &comm->family->control->failure;
     // Its writer may have been killed in the middle.
     for (int tries = 0; tries < 1000 && atomic_load(&failure->state) != 2; tries++)
         tri_os.sleep_ns(1000000);
@@ -138,10 +138,12 @@ void shm_abort(tri_comm *head, const char *why) {
 
 // ---- looking around while blocked
 
-static void describe(const shm_comm *comm, int r, char *out, size_t size) {
-    const shm_member *member = &comm->family->control->members[comm->world[r]];
-    snprintf(out, size, "rank %d (host %s, pid %d)", comm->world[r], member->ledger.host,
-             member->pid);
+static shm_member *member_of(const shm_comm *comm, int r) {
+    return &comm->family->control->members[comm->world[r]];
+}
+
+static void describe(const shm_member *member, int number, char *out, size_t size) {
+    snprintf(out, size, "rank %d (host %s, pid %d)", number, member->ledger.host, member->pid);
 }
 
 // The lock keeps `start` from moving the queue.
@@ -163,8 +165,8 @@ static loss look_at(shm_comm *comm, int r) {
     return LOSS_NONE;
 }
 
-// What the others do meanwhile: "; rank 0 waits in …, rank 2 is in …".
-static void describe_others(shm_comm *comm, int culprit, char *out, size_t size) {
+// What the others of the communicator do meanwhile: "; rank 0 waits in …, rank 2 is in …".
+static void describe_others(shm_comm *comm, const shm_member *culprit, char *out, size_t size) {
     enum { OTHERS = 3 };
     int said = 0;
     size_t used = 0;
@@ -172,8 +174,8 @@ static void describe_others(shm_comm *comm, int culprit, char *out, size_t size)
     for (int i = 0; i < comm->head.size && said < OTHERS && used < size; i++) {
         int r = (comm->head.rank + i) % comm->head.size; // ourselves first
         char action[WATCH_ACTION_BYTES];
-        if (r == culprit) continue;
-        tri_ledger_text(shm_ledger_of(&comm->head, r), action, sizeof action);
+        if (member_of(comm, r) == culprit) continue;
+        tri_ledger_text(&member_of(comm, r)->ledger, action, sizeof action);
         int step = snprintf(out + used, size - used, "%s rank %d %s %s", said++ ? "," : ";",
                             comm->world[r], r == comm->head.rank ? "waits" : "is", action);
         used += step > 0 ? (size_t)step : 0;
@@ -182,9 +184,9 @@ static void describe_others(shm_comm *comm, int culprit, char *out, size_t size)
 
 static void report_loss(shm_comm *comm, int r, loss what) {
     char who[128], action[WATCH_ACTION_BYTES], others[512];
-    describe(comm, r, who, sizeof who);
-    describe_others(comm, r, others, sizeof others);
-    tri_ledger_text(shm_ledger_of(&comm->head, r), action, sizeof action);
+    describe(member_of(comm, r), comm->world[r], who, sizeof who);
+    describe_others(comm, member_of(comm, r), others, sizeof others);
+    tri_ledger_text(&member_of(comm, r)->ledger, action, sizeof action);
     const char *const verbs[] = {[LOSS_DEAD] = "died",
                                  [LOSS_LEFT] = "left the communicator",
                                  [LOSS_SILENT] = "does not move: no heartbeat for 4 s; it is"};
@@ -210,19 +212,42 @@ static void report_crossing(shm_comm *comm, int peer) {
              entry->label);
 }
 
-static void report_timeout(shm_comm *comm) {
-    char who[128], action[WATCH_ACTION_BYTES], others[512];
+// Who keeps `member` waiting, itself or by keeping another one waiting; -1 where that leads to us
+// or goes round in a circle.
+static int find_culprit(const shm_family *family, int member) {
+    for (int steps = 0; steps < family->size && member != family->rank; steps++) {
+        int next = atomic_load(&family->control->members[member].awaits) - 1;
+        if (next < 0) return member;
+        member = next;
+    }
+    return -1;
+}
+
+// Of the ranks that we wait for, one that does not itself wait for us; -1: there is none at all.
+static int choose_awaited(shm_comm *comm, int *culprit) {
+    int chosen = -1;
     for (int r = 0; r < comm->head.size; r++) {
         if (r == comm->head.rank || !awaits(comm, r)) continue;
-        describe(comm, r, who, sizeof who);
-        describe_others(comm, r, others, sizeof others);
-        tri_ledger_text(shm_ledger_of(&comm->head, r), action, sizeof action);
-        shm_fail(comm, TRI_TIMEOUT, "%s did not join in %d ms; it is %s%s", who,
-                 comm->family->timeout_ms, action, others);
+        *culprit = find_culprit(comm->family, comm->world[r]);
+        if (chosen < 0 || *culprit >= 0) chosen = r;
+        if (*culprit >= 0) return r;
+    }
+    if (chosen >= 0) *culprit = comm->world[chosen];
+    return chosen;
+}
+
+static void report_timeout(shm_comm *comm, int culprit) {
+    char who[128], action[WATCH_ACTION_BYTES], others[512];
+    const shm_member *member = culprit < 0 ? NULL : &comm->family->control->members[culprit];
+    describe_others(comm, member, others, sizeof others);
+    if (!member) { // a send to ourselves that we never receive
+        shm_fail(comm, TRI_TIMEOUT, "nothing moved in %d ms%s", comm->family->timeout_ms, others);
         return;
     }
-    describe_others(comm, -1, others, sizeof others);
-    shm_fail(comm, TRI_TIMEOUT, "nothing moved in %d ms%s", comm->family->timeout_ms, others);
+    describe(member, culprit, who, sizeof who);
+    tri_ledger_text(&member->ledger, action, sizeof action);
+    shm_fail(comm, TRI_TIMEOUT, "%s did not join in %d ms; it is %s%s", who,
+             comm->family->timeout_ms, action, others);
 }
 
 void shm_watch(shm_comm *comm) {
@@ -247,5 +272,9 @@ void shm_watch(shm_comm *comm) {
         }
     }
     for (int r = 0; r < comm->head.size; r++) report_crossing(comm, r);
-    if (now - comm->moved_ns > comm->family->timeout_ms * (int64_t)1000000) report_timeout(comm);
+    int culprit = -1, awaited = choose_awaited(comm, &culprit);
+    if (awaited >= 0 && atomic_load(&comm->waiters) > 0)
+        atomic_store(&shm_me(comm->family)->awaits, comm->world[awaited] + 1);
+    if (now - comm->moved_ns > comm->family->timeout_ms * (int64_t)1000000)
+        report_timeout(comm, culprit);
 }

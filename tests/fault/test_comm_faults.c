@@ -1,0 +1,248 @@
+// Every kind of traffic that the strategies make, with a rank that is killed, stopped, or lost in
+// its computation in the middle of it: all the others end in time and name that rank, however many
+// others stand between them and it.
+#include "comm_ranks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { N = 120000, AXES = 2, TIMEOUT_MS = 900 };
+
+typedef struct traffic { // what a rank works with
+    tri_comm *world, *axes[AXES];
+    float *shared[2], *own[2];
+    int round;
+} traffic;
+
+typedef tri_status traffic_body(traffic *t);
+
+static float *memory(const traffic *t, int which) {
+    return t->round % 3 == 1 ? t->own[which] : t->shared[which];
+}
+
+// Beside the announcement, through staging memory, or where it lies.
+static int64_t elements(const traffic *t) { return t->round % 4 == 3 ? 20 : N / t->world->size; }
+
+static tri_comm_op op_of(const traffic *t, tri_comm_kind kind) {
+    return (tri_comm_op){.kind = kind,
+                         .dtype = TRI_F32,
+                         .count = elements(t),
+                         .send = memory(t, 0),
+                         .recv = memory(t, 1),
+                         .label = "TRAFFIC"};
+}
+
+static tri_status start_and_wait(tri_comm *comm, const tri_comm_op *ops, int count) {
+    tri_comm_ticket ticket;
+    TRI_TRY(comm->backend->start(comm, ops, count, &ticket));
+    return comm->backend->wait(comm, ticket);
+}
+
+static tri_status all_gather(traffic *t) {
+    tri_comm_op op = op_of(t, TRI_COMM_ALL_GATHER);
+    return start_and_wait(t->world, &op, 1);
+}
+
+static tri_status gather_two_types(traffic *t) {
+    tri_comm_op group[2] = {op_of(t, TRI_COMM_ALL_GATHER), op_of(t, TRI_COMM_ALL_GATHER)};
+    group[1].dtype = TRI_BF16;
+    group[1].recv = t->own[1];
+    return start_and_wait(t->world, group, 2);
+}
+
+static tri_status reduce_scatter(traffic *t) {
+    tri_comm_op op = op_of(t, TRI_COMM_REDUCE_SCATTER);
+    return start_and_wait(t->world, &op, 1);
+}
+
+static tri_status fold(traffic *t) {
+    tri_comm_op op = op_of(t, TRI_COMM_REDUCE_SCATTER);
+    op.accumulate = true;
+    return start_and_wait(t->world, &op, 1);
+}
+
+static tri_status ring(traffic *t) {
+    int rank = t->world->rank, size = t->world->size;
+    tri_comm_op group[2] = {op_of(t, TRI_COMM_SEND), op_of(t, TRI_COMM_RECV)};
+    group[0].peer = (rank + 1) % size;
+    group[1].peer = (rank + size - 1) % size;
+    return start_and_wait(t->world, group, 2);
+}
+
+// Forward and backward through a pipeline, with several micro-batches in flight.
+static tri_status pipeline(traffic *t) {
+    enum { FLIGHT = 4 };
+    int rank = t->world->rank, last = t->world->size - 1;
+    tri_comm_ticket got[FLIGHT] = {{0}}, sent[2 * FLIGHT] = {{0}};
+    for (int back = 0; back < 2; back++) {
+        int from = back ? rank + 1 : rank - 1, to = back ? rank - 1 : rank + 1;
+        for (int m = 0; m < FLIGHT; m++) {
+            tri_comm_op op = op_of(t, TRI_COMM_RECV);
+            op.count /= FLIGHT;
+            op.recv = memory(t, 1) + m * op.count;
+            op.peer = from;
+            got[m] = (tri_comm_ticket){0};
+            if (from >= 0 && from <= last)
+                TRI_TRY(t->world->backend->start(t->world, &op, 1, &got[m]));
+        }
+        for (int m = 0; m < FLIGHT; m++) {
+            if (got[m].value) TRI_TRY(t->world->backend->wait(t->world, got[m]));
+            tri_comm_op op = op_of(t, TRI_COMM_SEND);
+            op.count /= FLIGHT;
+            op.peer = to;
+            if (to >= 0 && to <= last)
+                TRI_TRY(t->world->backend->start(t->world, &op, 1, &sent[back * FLIGHT + m]));
+        }
+    }
+    for (int i = 0; i < 2 * FLIGHT; i++)
+        if (sent[i].value) TRI_TRY(t->world->backend->wait(t->world, sent[i]));
+    return TRI_OK;
+}
+
+// Shards of two ranks, replicated twice: those who share no axis with the lost rank wait for those
+// who do.
+static tri_status two_axes(traffic *t) {
+    tri_comm_op scatter = op_of(t, TRI_COMM_REDUCE_SCATTER);
+    TRI_TRY(start_and_wait(t->axes[0], &scatter, 1));
+    tri_comm_op sum = op_of(t, TRI_COMM_ALL_REDUCE);
+    return start_and_wait(t->axes[1], &sum, 1);
+}
+
+static const struct {
+    const char *name, *says; // what the ranks are in
+    traffic_body *body;
+    int size;
+} kinds[] = {
+    {"all_gather", "all_gather 'TRAFFIC'", all_gather, 3},
+    {"all_gather of two types", "all_gather 'TRAFFIC'", gather_two_types, 2},
+    {"reduce_scatter", "reduce_scatter 'TRAFFIC'", reduce_scatter, 3},
+    {"fold", "reduce_scatter 'TRAFFIC'", fold, 2},
+    {"ring", " 'TRAFFIC'", ring, 3},
+    {"pipeline", " 'TRAFFIC'", pipeline, 4},
+    {"two axes", " 'TRAFFIC'", two_axes, 4},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+typedef enum blow { KILLED, STOPPED, LOST } blow;
+
+typedef struct attack { // of one family of ranks
+    int kind, victim, delay_ms;
+    blow blow;
+    ranks all;
+} attack;
+
+static void check_says(const char *part) {
+    if (strstr(tri_error_message(), part)) return;
+    fprintf(stderr, "'%s' is missing in '%s'\n", part, tri_error_message());
+    _exit(1);
+}
+
+// What a computation that never ends looks like to the others.
+static void get_lost(tri_comm *comm) {
+    static const char forward[] = "FORWARD";
+    tri_ledger_step(comm->ledger, 12);
+    tri_ledger_begin(comm->ledger, &(tri_ledger_action){.kind = forward, .label = "block3"});
+    for (;;) ranks_sleep_ms(1000);
+}
+
+static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
+    const attack *a = argument;
+    traffic t = {.world = comm};
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(comm->backend->alloc(comm, N * sizeof(float), (void **)&t.shared[i]));
+        t.own[i] = calloc(N, sizeof(float));
+        int colour = i ? comm->rank % 2 : comm->rank / 2;
+        CHECK_OK(comm->backend->split(comm, colour, comm->rank, &t.axes[i]));
+    }
+    // All begin together, as the splitting is not what is under attack.
+    CHECK_OK(tri_comm_barrier(comm, "begin"));
+    atomic_store(&table->notes[comm->rank], 1);
+    tri_status status = TRI_OK;
+    while (status == TRI_OK) {
+        if (a->blow == LOST && comm->rank == a->victim && atomic_load(&table->notes[RANKS_MAX - 1]))
+            get_lost(comm);
+        status = kinds[a->kind].body(&t);
+        t.round++;
+    }
+    CHECK(comm->rank != a->victim);
+    CHECK(status == (a->blow == LOST ? TRI_TIMEOUT : TRI_PEER_LOST));
+    char who[64];
+    snprintf(who, sizeof who, "rank %d (host ", a->victim);
+    CHECK(strncmp(tri_error_message(), who, strlen(who)) == 0 || (check_says(who), false));
+    static const char *const verbs[] = {" died ", " does not move", " did not join in 900 ms"};
+    check_says(verbs[a->blow]);
+    check_says(kinds[a->kind].says);
+    check_says("(sequence ");
+    if (a->blow == LOST) check_says("it is in FORWARD 'block3' of step 12, after ");
+    // Every later call fails likewise, on all communicators.
+    for (int i = 0; i < AXES; i++) CHECK(tri_comm_barrier(t.axes[i], "after") == status);
+    CHECK(tri_comm_barrier(comm, "after") == status);
+    check_says(who);
+}
+
+static void attack_begin(attack *a) {
+    // A stopped rank is noticed by its heart, long before others would give it up.
+    tri_shm_config config = {.timeout_ms = a->blow == LOST ? TIMEOUT_MS : 0};
+    a->all = ranks_start(kinds[a->kind].size, &config, body_attacked, a);
+}
+
+static void attack_strike(attack *a) {
+    for (int r = 0; r < a->all.size; r++)
+        while (!atomic_load(&a->all.table->notes[r])) ranks_sleep_ms(1);
+    ranks_sleep_ms(a->delay_ms);
+    if (a->blow == LOST) atomic_store(&a->all.table->notes[RANKS_MAX - 1], 1);
+    if (a->blow != LOST) kill(a->all.pids[a->victim], a->blow == KILLED ? SIGKILL : SIGSTOP);
+}
+
+static void attack_end(attack *a, double limit_s) {
+    double begin = ranks_seconds();
+    int bad = 0;
+    for (int r = 0; r < a->all.size; r++)
+        if (r != a->victim) bad += ranks_join(&a->all, r, limit_s) != 0;
+    kill(a->all.pids[a->victim], SIGKILL);
+    ranks_join(&a->all, a->victim, 5);
+    munmap(a->all.table, sizeof *a->all.table);
+    print_message("%s, rank %d of %d: %.2f s\n", kinds[a->kind].name, a->victim, a->all.size,
+                  ranks_seconds() - begin);
+    assert_int_equal(bad, 0);
+}
+
+static void test_killed(void **state) {
+    unsigned seed = 11;
+    for (int i = 0; i < 2 * KINDS; i++) {
+        attack a = {.kind = i % KINDS, .blow = KILLED, .delay_ms = rand_r(&seed) % 30};
+        a.victim = rand_r(&seed) % kinds[a.kind].size;
+        attack_begin(&a);
+        attack_strike(&a);
+        attack_end(&a, 10);
+    }
+}
+
+// All kinds side by side, as each takes its time to be noticed.
+static void strike_all(blow how, double limit_s) {
+    attack attacks[KINDS];
+    unsigned seed = 5;
+    for (int i = 0; i < KINDS; i++) {
+        attacks[i] = (attack){.kind = i, .blow = how, .delay_ms = rand_r(&seed) % 20};
+        attacks[i].victim = kinds[i].size - 1 - (int)how % 2;
+        attack_begin(&attacks[i]);
+    }
+    for (int i = 0; i < KINDS; i++) attack_strike(&attacks[i]);
+    for (int i = 0; i < KINDS; i++) attack_end(&attacks[i], limit_s);
+}
+
+static void test_stopped(void **state) { strike_all(STOPPED, 15); }
+static void test_lost(void **state) { strike_all(LOST, 15); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
