@@ -264,6 +264,7 @@ static void build_log_softmax(op_case *c) {
 
 static void build_class_loss(op_case *c) {
     int64_t k = op_chance(c, 60) ? 10 : op_draw(c, 1, 40);
+    if (op_chance(c, 30)) k = op_draw(c, 60, 400);
     tri_shape rows = tri_shape_of(op_draw(c, 1, 70)), scores;
     if (op_chance(c, 30)) rows.dims[rows.rank++] = op_draw(c, 1, 5);
     scores = rows;
