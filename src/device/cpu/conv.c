@@ -9,14 +9,17 @@
 // convolutional neural networks", CVPR 2016) when the kernel is 3×3 with stride and dilation 1 and
 // padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless the
 // attribute `direct` forbids it.
+//
+// BF16 is always direct, on devices with AVX512_BF16. The orders are those above with pairs of
+// input channels innermost, and the gradient of a weight, which is F32, is reordered to its home.
 #include "device/cpu/conv.h"
 
 #include <stdlib.h>
 
 enum { WINOGRAD_MIN_OUTPUT = 8 };
 
-conv_shape conv_shape_of(const tri_conv2d_attr *attr, const tri_shape *x, const tri_shape *weight,
-                         const tri_shape *y) {
+static conv_shape shape_of(const tri_conv2d_attr *attr, const tri_shape *x, const tri_shape *weight,
+                           const tri_shape *y) {
     conv_shape s = {.groups = attr->groups};
     s.n = x->dims[0];
     s.c = x->dims[1];
@@ -34,19 +37,22 @@ conv_shape conv_shape_of(const tri_conv2d_attr *attr, const tri_shape *x, const 
 }
 
 conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node) {
-    if (node->op == &tri_op_conv2d)
-        return conv_shape_of(node->attr, cpu_in_shape(graph, node, 0), cpu_in_shape(graph, node, 1),
-                             cpu_out_shape(graph, node, 0));
     const tri_conv2d_grad_attr *attr = node->attr;
-    if (node->op == &tri_op_conv2d_grad_input)
-        return conv_shape_of(&attr->conv, &attr->shape, cpu_in_shape(graph, node, 1),
-                             cpu_in_shape(graph, node, 0));
-    return conv_shape_of(&attr->conv, cpu_in_shape(graph, node, 0), &attr->shape,
-                         cpu_in_shape(graph, node, 1));
+    const tri_shape *a = cpu_in_shape(graph, node, 0), *b = cpu_in_shape(graph, node, 1);
+    conv_shape s;
+    if (node->op == &tri_op_conv2d)
+        s = shape_of(node->attr, a, b, cpu_out_shape(graph, node, 0));
+    else if (node->op == &tri_op_conv2d_grad_input)
+        s = shape_of(&attr->conv, &attr->shape, b, a);
+    else
+        s = shape_of(&attr->conv, a, &attr->shape, b);
+    s.dtype = tri_value_get(graph, node->inputs[0])->dtype;
+    return s;
 }
 
 bool conv_is_winograd(const conv_shape *s) {
-    bool fits = !s->direct && s->groups == 1 && s->c % CPU_BLOCK == 0 && s->o % CPU_BLOCK == 0;
+    bool fits = !s->direct && s->dtype == TRI_F32 && s->groups == 1 && s->c % CPU_BLOCK == 0 &&
+                s->o % CPU_BLOCK == 0;
     for (int i = 0; i < 2; i++)
         fits = fits && s->kernel[i] == 3 && s->stride[i] == 1 && s->dilation[i] == 1 &&
                s->padding[i] <= 1 && s->out[i] >= WINOGRAD_MIN_OUTPUT;
@@ -61,22 +67,29 @@ conv_formats conv_formats_of(const conv_shape *s) {
 }
 
 typedef struct conv_mds {
-    dnnl_memory_desc_t x, weight, bias, y;
+    dnnl_memory_desc_t x, weight, any_weight, bias, y;
     dnnl_dims_t stride, dilation, padding;
 } conv_mds;
 
-static tri_status mds_of(const conv_shape *s, conv_formats formats, bool bias, conv_mds *out) {
+// The weight and bias of the forward pass, or for their gradient in F32; any_weight: the forward
+// pass's in the order that it wants.
+static tri_status mds_of(const conv_shape *s, conv_formats formats, conv_task task, bool bias,
+                         conv_mds *out) {
     int64_t x[] = {s->n, s->c, s->in[0], s->in[1]}, y[] = {s->n, s->o, s->out[0], s->out[1]};
     int64_t grouped[] = {s->groups, s->o / s->groups, s->c / s->groups, s->kernel[0], s->kernel[1]};
     int64_t plain[] = {s->o, s->c, s->kernel[0], s->kernel[1]};
     *out = (conv_mds){0};
-    TRI_TRY(cpu_format_md(formats.x, TRI_F32, 4, x, &out->x));
-    TRI_TRY(cpu_format_md(formats.y, TRI_F32, 4, y, &out->y));
+    tri_dtype kept = task == CONV_GRAD_WEIGHT ? TRI_F32 : s->dtype;
+    TRI_TRY(cpu_format_md(formats.x, s->dtype, 4, x, &out->x));
+    TRI_TRY(cpu_format_md(formats.y, s->dtype, 4, y, &out->y));
     if (s->groups > 1)
-        TRI_TRY(cpu_format_md(CPU_PLAIN, TRI_F32, 5, grouped, &out->weight));
+        TRI_TRY(cpu_format_md(CPU_PLAIN, kept, 5, grouped, &out->weight));
     else
-        TRI_TRY(cpu_format_md(formats.weight, TRI_F32, 4, plain, &out->weight));
-    if (bias) TRI_TRY(cpu_format_md(CPU_PLAIN, TRI_F32, 1, &s->o, &out->bias));
+        TRI_TRY(cpu_format_md(formats.weight, kept, 4, plain, &out->weight));
+    if (bias) TRI_TRY(cpu_format_md(CPU_PLAIN, kept, 1, &s->o, &out->bias));
+    out->any_weight = out->weight;
+    out->any_weight.data_type = out->x.data_type;
+    out->any_weight.format_kind = dnnl_format_kind_any;
     for (int i = 0; i < 2; i++) {
         out->stride[i] = s->stride[i];
         out->dilation[i] = s->dilation[i] - 1;
@@ -96,7 +109,7 @@ tri_status conv_describe(const cpu_device *device, conv_task task, const conv_sh
                          conv_formats formats, bool bias, tri_activation activation, double slope,
                          dnnl_primitive_desc_t *out) {
     conv_mds m;
-    TRI_TRY(mds_of(s, formats, bias, &m));
+    TRI_TRY(mds_of(s, formats, task, bias, &m));
     dnnl_alg_kind_t alg = formats.weight == CPU_OIHW16I16O && conv_is_winograd(s)
                               ? dnnl_convolution_winograd
                               : dnnl_convolution_direct;
@@ -104,9 +117,10 @@ tri_status conv_describe(const cpu_device *device, conv_task task, const conv_sh
     dnnl_dims_t after;
     padding_after(s, after);
     dnnl_convolution_desc_t forward, desc;
-    CPU_DNNL(dnnl_dilated_convolution_forward_desc_init(&forward, dnnl_forward_training, alg, &m.x,
-                                                        &m.weight, bias_md, &m.y, m.stride,
-                                                        m.dilation, m.padding, after));
+    CPU_DNNL(dnnl_dilated_convolution_forward_desc_init(
+        &forward, dnnl_forward_training, alg, &m.x,
+        task == CONV_FORWARD ? &m.weight : &m.any_weight, task == CONV_FORWARD ? bias_md : NULL,
+        &m.y, m.stride, m.dilation, m.padding, after));
     desc = forward;
     if (task == CONV_GRAD_INPUT)
         CPU_DNNL(dnnl_dilated_convolution_backward_data_desc_init(
@@ -135,13 +149,15 @@ static conv_task task_of(const tri_node *node) {
 // The direct gradient of the input reads the weight transposed inside its blocks.
 static conv_formats formats_of_task(const conv_shape *s, conv_task task) {
     conv_formats formats = conv_formats_of(s);
+    if (s->dtype == TRI_BF16 && task != CONV_GRAD_WEIGHT) {
+        if (formats.weight == CPU_OHWI16O) formats.weight = CPU_OHWI16O2I;
+        if (formats.weight == CPU_OIHW16I16O)
+            formats.weight = task == CONV_FORWARD ? CPU_OIHW8I16O2I : CPU_OIHW8O16I2O;
+        return formats;
+    }
     if (task == CONV_GRAD_INPUT && formats.weight == CPU_OIHW16I16O && !conv_is_winograd(s))
         formats.weight = CPU_OIHW16O16I;
     return formats;
-}
-
-static bool is_f32(const tri_graph *graph, const tri_node *node) {
-    return tri_value_get(graph, node->inputs[0])->dtype == TRI_F32;
 }
 
 static bool has_bias(const tri_node *node) {
@@ -152,8 +168,8 @@ static bool has_bias(const tri_node *node) {
 
 static bool supports_formats(const tri_device *device, const tri_graph *graph, const tri_node *node,
                              bool blocked) {
-    if (!is_f32(graph, node)) return false;
     conv_shape s = conv_shape_of_node(graph, node);
+    if (s.dtype != TRI_F32 && !(s.dtype == TRI_BF16 && cpu_of(device)->brain)) return false;
     conv_formats formats = {0};
     if (blocked) {
         if (!cpu_of(device)->avx512) return false;

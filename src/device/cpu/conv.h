@@ -9,6 +9,7 @@ typedef struct conv_shape {
     int64_t n, c, o, groups;
     int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
     bool direct;
+    tri_dtype dtype; // of x, weight and y; a gradient of the weight is F32
 } conv_shape;
 
 typedef struct conv_formats {
@@ -19,8 +20,6 @@ typedef enum conv_task { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT } conv_
 
 // Of a node of any of the three ops.
 conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node);
-conv_shape conv_shape_of(const tri_conv2d_attr *attr, const tri_shape *x, const tri_shape *weight,
-                         const tri_shape *y);
 // The rules at the top of conv.c. All plain where no blocked form applies.
 conv_formats conv_formats_of(const conv_shape *s);
 bool conv_is_winograd(const conv_shape *s);
