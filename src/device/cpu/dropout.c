@@ -13,14 +13,15 @@ typedef struct dropout_state {
     int64_t samples, elements;  // elements: of a sample
     int64_t places;             // of a plane of a blocked tensor; 0: plain
     int64_t run, stride, first; // of tri_dropout_attr; of a whole plain tensor one run
+    bool brain;                 // BF16, else F32
 } dropout_state;
 
 typedef struct dropout_job {
     const dropout_state *state;
     cpu_dropout dropout;
     uint32_t first_sample;
-    const float *x;
-    float *y;
+    const void *x;
+    void *y;
     uint16_t *keep; // workspace: one plane's masks for each thread
 } dropout_job;
 
@@ -37,13 +38,13 @@ static void plain_range(void *context, int64_t begin, int64_t end, int thread) {
             int64_t whole = e / run * job->state->stride + job->state->first + e % run;
             int64_t offset = sample * elements + e;
             cpu_dropout_plain(&job->dropout, job->first_sample + (uint32_t)sample, (uint64_t)whole,
-                              next - e, job->x + offset, job->y + offset);
+                              next - e, job->state->brain, job->x, job->y, offset);
         }
     }
 }
 
-static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, int thread) {
-    const dropout_job *job = context;
+CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int thread,
+                        bool brain) {
     int64_t places = job->state->places, plane = places * CPU_BLOCK;
     int64_t blocks = job->state->elements / plane;
     uint16_t *keep = job->keep + thread * places;
@@ -52,12 +53,11 @@ static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, 
         uint32_t sample = job->first_sample + (uint32_t)(i / blocks);
         cpu_dropout_block_masks(&job->dropout, sample, (uint64_t)(i % blocks * plane), places,
                                 keep);
-        const float *x = job->x + i * plane;
-        float *y = job->y + i * plane;
-        for (int64_t p = 0; p < places; p++)
-            _mm512_storeu_ps(
-                y + p * CPU_BLOCK,
-                _mm512_mul_ps(_mm512_maskz_loadu_ps(keep[p], x + p * CPU_BLOCK), scale));
+        for (int64_t p = 0; p < places; p++) {
+            int64_t at = i * plane + p * CPU_BLOCK;
+            __m512 value = cpu_load(job->x, brain, at, keep[p]);
+            cpu_store(job->y, brain, at, 0xFFFF, _mm512_mul_ps(value, scale));
+        }
     }
 }
 
@@ -65,8 +65,16 @@ static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, 
 static bool dropout_supports(const tri_device *device, const tri_graph *graph,
                              const tri_node *node) {
     const tri_dropout_attr *attr = node->attr;
-    return cpu_has_avx512_f32(device, graph, node) && attr->run % 64 == 0 &&
+    return cpu_has_avx512_float(device, graph, node) && attr->run % 64 == 0 &&
            attr->stride % 64 == 0 && attr->first % 64 == 0;
+}
+
+static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, int thread) {
+    const dropout_job *job = context;
+    if (job->state->brain)
+        blocked(job, begin, end, thread, true);
+    else
+        blocked(job, begin, end, thread, false);
 }
 
 static void dropout_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -87,6 +95,7 @@ static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, co
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for dropout");
     *state = (dropout_state){.device = cpu_of(device),
                              .dropout = cpu_dropout_of(attr->p, attr->key),
+                             .brain = x->dtype == TRI_BF16,
                              .samples = x->shape.dims[0],
                              .elements = 1};
     for (int i = 1; i < x->shape.rank; i++) state->elements *= x->shape.dims[i];

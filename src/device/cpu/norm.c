@@ -3,10 +3,9 @@
 // Sums are taken in f32 over stretches of one plane, in f64 beyond, and joined over the samples in
 // their order (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
 // sample variances", 1979): the bits do not depend on the number of threads.
-#include "device/cpu/internal.h"
+#include "device/cpu/simd.h"
 #include "device/moments.h"
 
-#include <immintrin.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +18,13 @@ typedef struct norm_state {
     int64_t replicas; // whose moments the node reads
     double eps;
     bool relu;
+    bool brain; // images are BF16, else F32
 } norm_state;
 
 typedef struct norm_job {
     const norm_state *state;
-    const float *x, *y, *dy;
-    float *out;
+    const void *x, *y, *dy;
+    void *out;
     const float *mean;
     double *first, *second;             // [samples][channels]: of each plane
     const float *scale, *shift, *slope; // [channels], of the elementwise pass
@@ -49,19 +49,23 @@ static CPU_AVX512 inline norm_sum sum_zero(void) {
     return (norm_sum){_mm512_setzero_pd(), _mm512_setzero_pd()};
 }
 
+// The 16 channels of a place.
+CPU_INLINE __m512 load(const void *image, bool brain, int64_t place) {
+    return cpu_load(image, brain, place * CPU_BLOCK, 0xFFFF);
+}
+
 // first: the plane's mean; second: its sum of squared deviations.
-static CPU_AVX512 void moments_range(void *context, int64_t begin, int64_t end, int thread) {
-    const norm_job *job = context;
+CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool brain) {
     int64_t places = job->state->places;
     for (int64_t i = begin; i < end; i++) {
-        const float *x = job->x + i * places * CPU_BLOCK;
+        int64_t plane = i * places;
         double *first = job->first + i * CPU_BLOCK, *second = job->second + i * CPU_BLOCK;
         norm_sum sum = sum_zero(), squares = sum_zero();
         for (int64_t p = 0; p < places; p += NORM_STRETCH) {
             __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
             int64_t stop = p + NORM_STRETCH < places ? p + NORM_STRETCH : places;
             for (int64_t q = p; q < stop; q++)
-                part[q & 1] = _mm512_add_ps(part[q & 1], _mm512_loadu_ps(x + q * CPU_BLOCK));
+                part[q & 1] = _mm512_add_ps(part[q & 1], load(job->x, brain, plane + q));
             sum = sum_add(sum, _mm512_add_ps(part[0], part[1]));
         }
         sum_store(sum, first);
@@ -72,7 +76,7 @@ static CPU_AVX512 void moments_range(void *context, int64_t begin, int64_t end, 
             __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
             int64_t stop = p + NORM_STRETCH < places ? p + NORM_STRETCH : places;
             for (int64_t q = p; q < stop; q++) {
-                __m512 d = _mm512_sub_ps(_mm512_loadu_ps(x + q * CPU_BLOCK), mean);
+                __m512 d = _mm512_sub_ps(load(job->x, brain, plane + q), mean);
                 part[q & 1] = _mm512_fmadd_ps(d, d, part[q & 1]);
             }
             squares = sum_add(squares, _mm512_add_ps(part[0], part[1]));
@@ -86,35 +90,30 @@ static CPU_AVX512 void moments_range(void *context, int64_t begin, int64_t end, 
 }
 
 // out = x · scale + shift, cut off by ReLU.
-static CPU_AVX512 void affine_range(void *context, int64_t begin, int64_t end, int thread) {
-    const norm_job *job = context;
+CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool brain) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
         int64_t channel = i % s->blocks * CPU_BLOCK;
         __m512 scale = _mm512_loadu_ps(job->scale + channel);
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
-        const float *x = job->x + i * s->places * CPU_BLOCK;
-        float *y = job->out + i * s->places * CPU_BLOCK;
-        for (int64_t p = 0; p < s->places; p++) {
-            __m512 value = _mm512_fmadd_ps(_mm512_loadu_ps(x + p * CPU_BLOCK), scale, shift);
+        for (int64_t p = i * s->places; p < (i + 1) * s->places; p++) {
+            __m512 value = _mm512_fmadd_ps(load(job->x, brain, p), scale, shift);
             // Of a NaN and zero, the second operand is the result: NaN stays.
             if (s->relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);
-            _mm512_storeu_ps(y + p * CPU_BLOCK, value);
+            cpu_store(job->out, brain, p * CPU_BLOCK, 0xFFFF, value);
         }
     }
 }
 
-static CPU_AVX512 inline __m512 cut_gradient(const norm_job *job, int64_t offset) {
-    __m512 dy = _mm512_loadu_ps(job->dy + offset);
+CPU_INLINE __m512 cut_gradient(const norm_job *job, bool brain, int64_t place) {
+    __m512 dy = load(job->dy, brain, place);
     if (!job->state->relu) return dy;
-    __mmask16 on =
-        _mm512_cmp_ps_mask(_mm512_loadu_ps(job->y + offset), _mm512_setzero_ps(), _CMP_GT_OQ);
+    __mmask16 on = _mm512_cmp_ps_mask(load(job->y, brain, place), _mm512_setzero_ps(), _CMP_GT_OQ);
     return _mm512_maskz_mov_ps(on, dy);
 }
 
 // first: the plane's sum of dy; second: of dy · (x − mean).
-static CPU_AVX512 void gradient_sums_range(void *context, int64_t begin, int64_t end, int thread) {
-    const norm_job *job = context;
+CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end, bool brain) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
         __m512 mean = _mm512_loadu_ps(job->mean + i % s->blocks * CPU_BLOCK);
@@ -123,11 +122,10 @@ static CPU_AVX512 void gradient_sums_range(void *context, int64_t begin, int64_t
             __m512 part = _mm512_setzero_ps(), cross = _mm512_setzero_ps();
             int64_t stop = p + NORM_STRETCH < s->places ? p + NORM_STRETCH : s->places;
             for (int64_t q = p; q < stop; q++) {
-                int64_t offset = (i * s->places + q) * CPU_BLOCK;
-                __m512 dy = cut_gradient(job, offset);
+                __m512 dy = cut_gradient(job, brain, i * s->places + q);
+                __m512 h = _mm512_sub_ps(load(job->x, brain, i * s->places + q), mean);
                 part = _mm512_add_ps(part, dy);
-                cross = _mm512_fmadd_ps(dy, _mm512_sub_ps(_mm512_loadu_ps(job->x + offset), mean),
-                                        cross);
+                cross = _mm512_fmadd_ps(dy, h, cross);
             }
             sum = sum_add(sum, part);
             product = sum_add(product, cross);
@@ -138,8 +136,7 @@ static CPU_AVX512 void gradient_sums_range(void *context, int64_t begin, int64_t
 }
 
 // out = scale · dy + slope · (x − mean) + shift
-static CPU_AVX512 void gradient_range(void *context, int64_t begin, int64_t end, int thread) {
-    const norm_job *job = context;
+CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool brain) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
         int64_t channel = i % s->blocks * CPU_BLOCK;
@@ -147,20 +144,45 @@ static CPU_AVX512 void gradient_range(void *context, int64_t begin, int64_t end,
         __m512 scale = _mm512_loadu_ps(job->scale + channel);
         __m512 slope = _mm512_loadu_ps(job->slope + channel);
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
-        for (int64_t p = 0; p < s->places; p++) {
-            int64_t offset = (i * s->places + p) * CPU_BLOCK;
-            __m512 h = _mm512_sub_ps(_mm512_loadu_ps(job->x + offset), mean);
+        for (int64_t p = i * s->places; p < (i + 1) * s->places; p++) {
+            __m512 h = _mm512_sub_ps(load(job->x, brain, p), mean);
             __m512 value = _mm512_fmadd_ps(slope, h, shift);
-            value = _mm512_fmadd_ps(scale, cut_gradient(job, offset), value);
-            _mm512_storeu_ps(job->out + offset, value);
+            value = _mm512_fmadd_ps(scale, cut_gradient(job, brain, p), value);
+            cpu_store(job->out, brain, p * CPU_BLOCK, 0xFFFF, value);
         }
     }
 }
 
+// The function for images of F32 and that of BF16.
+#define NORM_RANGES(name)                                                                          \
+    static CPU_AVX512 void name##_f32(void *context, int64_t begin, int64_t end, int thread) {     \
+        name(context, begin, end, false);                                                          \
+    }                                                                                              \
+    static CPU_AVX512 void name##_brain(void *context, int64_t begin, int64_t end, int thread) {   \
+        name(context, begin, end, true);                                                           \
+    }                                                                                              \
+    static const cpu_range name##_ranges[] = {name##_f32, name##_brain};
+NORM_RANGES(moments)
+NORM_RANGES(affine)
+NORM_RANGES(gradient_planes)
+NORM_RANGES(gradient)
+
+// All images have the type of x.
+static bool images_alike(const tri_graph *graph, const tri_node *node) {
+    const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
+    for (int i = 0; i < node->input_count + node->output_count; i++) {
+        tri_value value =
+            i < node->input_count ? node->inputs[i] : node->outputs[i - node->input_count];
+        const tri_value_info *info = tri_value_get(graph, value);
+        if (tri_shape_equal(&info->shape, &x->shape) && info->dtype != x->dtype) return false;
+    }
+    return true;
+}
+
 static bool norm_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
     const tri_shape *x = cpu_in_shape(graph, node, 0);
-    return cpu_has_avx512_f32(device, graph, node) && x->rank == 4 && x->dims[1] % CPU_BLOCK == 0 &&
-           tri_shape_count(x) > 0;
+    return cpu_has_avx512_float(device, graph, node) && images_alike(graph, node) && x->rank == 4 &&
+           x->dims[1] % CPU_BLOCK == 0 && tri_shape_count(x) > 0;
 }
 
 static void norm_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -184,7 +206,8 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
                           .places = x->dims[2] * x->dims[3],
                           .replicas = last->dims[0],
                           .eps = attr->eps,
-                          .relu = attr->relu};
+                          .relu = attr->relu,
+                          .brain = cpu_is_brain(graph, node)};
     kernel->state = state;
     size_t vectors = 3 * (size_t)state->channels * sizeof(float);
     size_t sums = 2 * (size_t)(state->samples * state->channels) * sizeof(double);
@@ -206,9 +229,9 @@ static norm_job job_of(const norm_state *s, const tri_kernel_args *args) {
                       .slope = vectors + 2 * s->channels};
 }
 
-static void each_plane(const norm_state *s, cpu_range range, norm_job *job) {
+static void each_plane(const norm_state *s, const cpu_range *ranges, norm_job *job) {
     int64_t grain = 1 + 1024 / s->places;
-    cpu_parallel(s->device, s->samples * s->blocks, grain, range, job);
+    cpu_parallel(s->device, s->samples * s->blocks, grain, ranges[s->brain], job);
 }
 
 // Of channel c over all planes, that of moments_range.
@@ -249,9 +272,9 @@ static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t 
 static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const norm_state *s = kernel->state;
     norm_job job = job_of(s, args);
-    each_plane(s, moments_range, &job);
+    each_plane(s, moments_ranges, &job);
     for (int64_t c = 0; c < s->channels; c++) normalise(&job, args, c, join_planes(&job, c));
-    each_plane(s, affine_range, &job);
+    each_plane(s, affine_ranges, &job);
     return TRI_OK;
 }
 
@@ -259,7 +282,7 @@ static tri_status moments_run(const tri_kernel *kernel, const tri_kernel_args *a
     const norm_state *s = kernel->state;
     norm_job job = job_of(s, args);
     float *moments = args->out[0];
-    each_plane(s, moments_range, &job);
+    each_plane(s, moments_ranges, &job);
     for (int64_t c = 0; c < s->channels; c++) {
         tri_moments m = join_planes(&job, c);
         moments[c] = (float)m.mean;
@@ -274,7 +297,7 @@ static tri_status shared_run(const tri_kernel *kernel, const tri_kernel_args *ar
     norm_job job = job_of(s, args);
     for (int64_t c = 0; c < s->channels; c++)
         normalise(&job, args, c, join_replicas(s, args->in[3], c));
-    each_plane(s, affine_range, &job);
+    each_plane(s, affine_ranges, &job);
     return TRI_OK;
 }
 
@@ -289,7 +312,7 @@ static tri_status inference_run(const tri_kernel *kernel, const tri_kernel_args 
         scale[c] = (float)(weight[c] * inv_std);
         shift[c] = (float)(bias[c] - mean[c] * inv_std * weight[c]);
     }
-    each_plane(s, affine_range, &job);
+    each_plane(s, affine_ranges, &job);
     return TRI_OK;
 }
 
@@ -298,7 +321,7 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
                           float *dbias) {
     const norm_state *s = job->state;
     job->mean = mean;
-    each_plane(s, gradient_sums_range, job);
+    each_plane(s, gradient_planes_ranges, job);
     for (int64_t c = 0; c < s->channels; c++) {
         double sum = 0, product = 0;
         for (int64_t n = 0; n < s->samples; n++) {
@@ -330,7 +353,7 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     double all = (double)s->places * (double)s->samples;
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], dbias[c], dweight[c], all);
-    each_plane(s, gradient_range, &job);
+    each_plane(s, gradient_ranges, &job);
     return TRI_OK;
 }
 
@@ -356,7 +379,7 @@ static tri_status shared_gradient_run(const tri_kernel *kernel, const tri_kernel
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], sums[s->channels + c], sums[c],
                      join_replicas(s, args->in[7], c).count);
-    each_plane(s, gradient_range, &job);
+    each_plane(s, gradient_ranges, &job);
     return TRI_OK;
 }
 

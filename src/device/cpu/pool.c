@@ -11,6 +11,7 @@ typedef struct pool_state {
     int64_t planes, blocks; // planes: samples × blocks of 16 channels
     int64_t in[2], out[2], kernel[2], stride[2], padding[2];
     bool relu, plain; // plain: the pooled tensor (not its index) is plain
+    bool brain;       // BF16, else F32; computed by planes that are widened
     bool has_dropout;
     cpu_dropout dropout;
 } pool_state;
@@ -19,17 +20,46 @@ typedef struct pool_job {
     const pool_state *state;
     cpu_dropout dropout;
     uint32_t first_sample;
-    const float *from;
-    float *to;
+    const void *from;
+    void *to;
     uint8_t *index;
-    char *workspace; // of each thread: a plane of the pooled tensor, and its masks
+    char *workspace; // of each thread: pool_space
 } pool_job;
 
 static int64_t pooled_places(const pool_state *s) { return s->out[0] * s->out[1]; }
 
+// What a thread has for itself: planes of the pooled and of the whole tensor in F32, and masks.
+typedef struct pool_space {
+    float *pooled, *whole;
+    uint16_t *masks;
+} pool_space;
+
+static size_t pooled_bytes(const pool_state *s) {
+    return (size_t)pooled_places(s) * CPU_BLOCK * sizeof(float);
+}
+static size_t whole_bytes(const pool_state *s) {
+    return s->brain ? (size_t)(s->in[0] * s->in[1]) * CPU_BLOCK * sizeof(float) : 0;
+}
 static size_t workspace_of_thread(const pool_state *s) {
-    size_t bytes = (size_t)pooled_places(s) * (CPU_BLOCK * sizeof(float) + sizeof(uint16_t));
-    return (bytes + 63) / 64 * 64;
+    size_t masks = (size_t)pooled_places(s) * sizeof(uint16_t);
+    return (pooled_bytes(s) + whole_bytes(s) + masks + 63) / 64 * 64;
+}
+static pool_space space_of_thread(const pool_job *job, int thread) {
+    const pool_state *s = job->state;
+    char *own = job->workspace + workspace_of_thread(s) * (size_t)thread;
+    return (pool_space){.pooled = (float *)own,
+                        .whole = (float *)(own + pooled_bytes(s)),
+                        .masks = (uint16_t *)(own + pooled_bytes(s) + whole_bytes(s))};
+}
+
+static CPU_AVX512 void widen_plane(const void *from, int64_t at, int64_t count, float *to) {
+    for (int64_t i = 0; i < count; i += CPU_BLOCK)
+        _mm512_storeu_ps(to + i, cpu_load(from, true, at + i, 0xFFFF));
+}
+
+static CPU_AVX512 void narrow_plane(const float *from, void *to, int64_t at, int64_t count) {
+    for (int64_t i = 0; i < count; i += CPU_BLOCK)
+        cpu_store(to, true, at + i, 0xFFFF, _mm512_loadu_ps(from + i));
 }
 
 typedef struct pool_best {
@@ -125,27 +155,31 @@ static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, 
     const pool_job *job = context;
     const pool_state *s = job->state;
     int64_t places = pooled_places(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
-    float *buffer = (float *)(job->workspace + workspace_of_thread(s) * (size_t)thread);
-    uint16_t *masks = (uint16_t *)(buffer + places * CPU_BLOCK), *keep = NULL;
+    int64_t y_plane = places * CPU_BLOCK;
+    pool_space space = space_of_thread(job, thread);
+    uint16_t *keep = NULL;
     bool small = is_2x2(s);
     for (int64_t i = begin; i < end; i++) {
         if (s->has_dropout) {
-            keep = masks;
+            keep = space.masks;
             uint64_t first = (uint64_t)(i % s->blocks * CPU_BLOCK * places);
             cpu_dropout_block_masks(&job->dropout, job->first_sample + (uint32_t)(i / s->blocks),
                                     first, places, keep);
         }
-        const float *x = job->from + i * x_plane;
-        float *y = job->to + i * places * CPU_BLOCK;
-        uint8_t *index = job->index + i * places * CPU_BLOCK;
-        float *to = s->plain ? buffer : y;
+        const float *x = s->brain ? space.whole : (const float *)job->from + i * x_plane;
+        if (s->brain) widen_plane(job->from, i * x_plane, x_plane, space.whole);
+        uint8_t *index = job->index + i * y_plane;
+        float *to = s->plain || s->brain ? space.pooled : (float *)job->to + i * y_plane;
         if (small && s->relu)
             pool_plane(job, x, to, index, keep, true, true);
         else if (small)
             pool_plane(job, x, to, index, keep, true, false);
         else
             pool_plane(job, x, to, index, keep, false, s->relu);
-        if (s->plain) cpu_block_to_rows(false, buffer, y, places, places);
+        if (s->plain)
+            cpu_block_to_rows(s->brain, to, job->to, i * y_plane, places);
+        else if (s->brain)
+            narrow_plane(to, job->to, i * y_plane, y_plane);
     }
 }
 
@@ -198,20 +232,24 @@ static CPU_AVX512 void backward_range(void *context, int64_t begin, int64_t end,
     const pool_job *job = context;
     const pool_state *s = job->state;
     int64_t places = pooled_places(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
-    float *buffer = (float *)(job->workspace + workspace_of_thread(s) * (size_t)thread);
+    int64_t y_plane = places * CPU_BLOCK;
+    pool_space space = space_of_thread(job, thread);
     __m512 scale = _mm512_set1_ps(s->has_dropout ? job->dropout.scale : 1);
     bool small = is_2x2(s);
     for (int64_t i = begin; i < end; i++) {
-        const float *dy = job->from + i * places * CPU_BLOCK;
-        const uint8_t *index = job->index + i * places * CPU_BLOCK;
-        if (s->plain) {
-            cpu_rows_to_block(false, dy, buffer, places, places);
-            dy = buffer;
-        }
+        const float *dy =
+            s->plain || s->brain ? space.pooled : (const float *)job->from + i * y_plane;
+        const uint8_t *index = job->index + i * y_plane;
+        float *dx = s->brain ? space.whole : (float *)job->to + i * x_plane;
+        if (s->plain)
+            cpu_rows_to_block(s->brain, job->from, i * y_plane, space.pooled, places);
+        else if (s->brain)
+            widen_plane(job->from, i * y_plane, y_plane, space.pooled);
         if (small)
-            scatter_2x2(s, dy, index, scale, job->to + i * x_plane);
+            scatter_2x2(s, dy, index, scale, dx);
         else
-            scatter_any(s, dy, index, scale, job->to + i * x_plane);
+            scatter_any(s, dy, index, scale, dx);
+        if (s->brain) narrow_plane(dx, job->to, i * x_plane, x_plane);
     }
 }
 
@@ -222,7 +260,8 @@ static const tri_shape *x_shape_of(const tri_graph *graph, const tri_node *node)
 
 static bool pool_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
     int x = node->op == &tri_op_max_pool2d ? 0 : 1;
-    return cpu_of(device)->avx512 && tri_value_get(graph, node->inputs[x])->dtype == TRI_F32 &&
+    tri_dtype dtype = tri_value_get(graph, node->inputs[x])->dtype;
+    return cpu_of(device)->avx512 && (dtype == TRI_F32 || dtype == TRI_BF16) &&
            x_shape_of(graph, node)->dims[1] % CPU_BLOCK == 0;
 }
 
@@ -267,6 +306,7 @@ static tri_status pool_prepare(tri_device *device, const tri_graph *graph, const
                           .blocks = x->dims[1] / CPU_BLOCK,
                           .relu = attr->relu,
                           .plain = tri_layout_is_plain(&pooled->layout),
+                          .brain = pooled->dtype == TRI_BF16,
                           .has_dropout = attr->dropout > 0,
                           .dropout = cpu_dropout_of(attr->dropout, attr->key)};
     state->planes = x->dims[0] * state->blocks;

@@ -1,5 +1,5 @@
-// From one order in memory to another: planes of 16 channels by transposition in registers, all
-// else (weights, small) by oneDNN.
+// From one order in memory to another: planes of 16 channels of F32 by transposition in registers,
+// all else (weights, small; BF16) by oneDNN.
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
@@ -7,28 +7,24 @@
 typedef struct reorder_state {
     const cpu_device *device;
     bool to_blocked, to_plain; // planes; neither: the primitive
-    bool brain;                // BF16, else F32
     int64_t planes, places;
     cpu_primitive primitive;
 } reorder_state;
 
 typedef struct reorder_job {
     const reorder_state *state;
-    const void *from;
-    void *to;
+    const float *from;
+    float *to;
 } reorder_job;
 
 static void planes_range(void *context, int64_t begin, int64_t end, int thread) {
     const reorder_job *job = context;
-    bool brain = job->state->brain;
-    int64_t places = job->state->places, plane = places * CPU_BLOCK * (brain ? 2 : 4);
+    int64_t places = job->state->places, plane = places * CPU_BLOCK;
     for (int64_t i = begin; i < end; i++) {
-        const char *from = (const char *)job->from + i * plane;
-        char *to = (char *)job->to + i * plane;
         if (job->state->to_plain)
-            cpu_block_to_rows(brain, from, to, places, places);
+            cpu_block_to_rows(false, job->from + i * plane, job->to, i * plane, places);
         else
-            cpu_rows_to_block(brain, from, to, places, places);
+            cpu_rows_to_block(false, job->from, i * plane, job->to + i * plane, places);
     }
 }
 
@@ -76,13 +72,13 @@ static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, co
     const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
     cpu_format from = format_of(&x->layout);
     cpu_format to = format_of(&tri_value_get(graph, node->outputs[0])->layout);
+    bool wide = x->dtype == TRI_F32;
     cpu_use_threads(cpu_of(device));
     reorder_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a reorder");
     *state = (reorder_state){.device = cpu_of(device),
-                             .brain = x->dtype == TRI_BF16,
-                             .to_blocked = from == CPU_PLAIN && to == CPU_NCHW16C,
-                             .to_plain = from == CPU_NCHW16C && to == CPU_PLAIN};
+                             .to_blocked = wide && from == CPU_PLAIN && to == CPU_NCHW16C,
+                             .to_plain = wide && from == CPU_NCHW16C && to == CPU_PLAIN};
     kernel->state = state;
     if (state->to_blocked || state->to_plain) {
         state->planes = x->shape.dims[0] * x->shape.dims[1] / CPU_BLOCK;

@@ -23,9 +23,9 @@ cpu_dropout cpu_dropout_of(double p, uint64_t key);
 void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
                              int64_t count, uint16_t *keep);
 // Multiplies `count` elements of a sample in plain order, from `first` (a multiple of 64), by the
-// mask and the scale.
+// mask and the scale: those from element `at` of x on, BF16 or F32.
 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first, int64_t count,
-                       const float *x, float *y);
+                       bool brain, const void *x, void *y, int64_t at);
 
 // 16 floats, or BF16 that become floats, from element `at` on; zero outside the mask, where nothing
 // is read.
@@ -102,9 +102,9 @@ CPU_INLINE void cpu_transpose16(__m512 r[16]) {
     }
 }
 
-// [places][16] to 16 rows of `places` that are `stride` elements apart, and back; BF16 or F32.
-void cpu_block_to_rows(bool brain, const void *block, void *rows, int64_t places, int64_t stride);
-void cpu_rows_to_block(bool brain, const void *rows, void *block, int64_t places, int64_t stride);
+// [places][16] of F32 to 16 rows of `places` from element `at` on, of BF16 or F32, and back.
+void cpu_block_to_rows(bool brain, const float *block, void *rows, int64_t at, int64_t places);
+void cpu_rows_to_block(bool brain, const void *rows, int64_t at, float *block, int64_t places);
 // out[p] = the sum of the 16 values of place p of [places][16].
 void cpu_sum_lanes(const float *block, float *out, int64_t places);
 
