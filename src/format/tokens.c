@@ -59,11 +59,15 @@ static tri_status read_header(const char *path, tri_token_type *type, tri_tokens
                     path, (uint32_t)words[COUNT], bytes, tokens->map_bytes - HEADER_BYTES);
 }
 
+static tri_status fail_empty(const char *path) {
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: is empty: no tokens", path);
+}
+
 static tri_status map_file(const char *path, int fd, tri_tokens *out) {
     struct stat info;
     if (fstat(fd, &info) < 0) return tri_os_fail("look at", path);
     if (!S_ISREG(info.st_mode)) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a file", path);
-    if (info.st_size == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: is empty: no tokens", path);
+    if (info.st_size == 0) return fail_empty(path);
     void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) return tri_os_fail("map", path);
     out->map = map;
@@ -82,6 +86,7 @@ static tri_status open_map(const char *path, tri_token_type type, int fd, tri_to
                         "%s: %zu bytes are no whole number of %s tokens of %zu bytes; if it is of "
                         "another type, set data.dtype",
                         path, bytes, tri_dtype_name(out->dtype), width);
+    if (bytes == 0) return fail_empty(path);
     out->count = (int64_t)(bytes / width);
     return TRI_OK;
 }

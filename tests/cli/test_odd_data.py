@@ -75,6 +75,14 @@ def check_tokens(folder):
         assert done.returncode == 2, done
         assert len(done.stderr.splitlines()) == 1 and words in done.stderr, done.stderr
         assert not os.path.exists(os.path.join(folder, "run"))
+    llama = os.path.abspath("recipes/llama-tiny.yaml")
+    done = subprocess.run([TRIREME, "data", "check", llama, "--json"], cwd=folder,
+                          capture_output=True, text=True, timeout=60)
+    splits = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [split["samples"] for split in splits] == [1003854 // 256, 111540 // 256], done
+    done = run("train", llama, "model.vocab_size=100", "--run-dir", os.path.join(folder, "run"))
+    assert done.returncode == 2 and "tokens up to 122" in done.stderr, done
+    assert not os.path.exists(os.path.join(folder, "run"))
 
 
 def check_plan():

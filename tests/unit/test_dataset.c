@@ -316,6 +316,7 @@ static void test_tokens_refused(void **state) {
     put_numbers("huge.u32", 4, 8, 3000000000u);
     put_headed("lies.bin", 20240520, 1, 10, 2, 9);
     put_headed("later.bin", 20240520, 2, 9, 2, 9);
+    put_headed("hollow.bin", 20240520, 1, 0, 2, 0);
     const struct {
         const char *yaml;
         tri_status status;
@@ -329,6 +330,7 @@ static void test_tokens_refused(void **state) {
         {"train: text.txt, dtype: u32, sequence: 2", TRI_BAD_INPUT, "10 bytes are no whole"},
         {"train: huge.u32, sequence: 2", TRI_BAD_INPUT, "token 3000000007"},
         {"train: lies.bin, sequence: 2", TRI_CORRUPT, "promises 10 tokens"},
+        {"train: hollow.bin, sequence: 2", TRI_BAD_INPUT, "is empty"},
         {"train: later.bin, sequence: 2", TRI_UNSUPPORTED, "version 2"},
         {"train: text.txt, sequence: 2, transform: [horizontal_flip]", TRI_BAD_INPUT, "images"},
     };
