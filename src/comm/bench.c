@@ -33,8 +33,16 @@ static bool bench_parted(tri_comm_kind kind) {
            kind == TRI_COMM_ALL_TO_ALL;
 }
 
-static bool bench_in_place(tri_comm_kind kind) {
-    return kind == TRI_COMM_ALL_REDUCE || kind == TRI_COMM_BROADCAST;
+// As training does it: shards are ranges of the whole. A fold adds to something else.
+static bool bench_in_place(const bench_run *run) {
+    return run->kind == TRI_COMM_ALL_REDUCE || run->kind == TRI_COMM_BROADCAST ||
+           run->kind == TRI_COMM_ALL_GATHER || (run->kind == TRI_COMM_REDUCE_SCATTER && !run->fold);
+}
+
+// This rank's part of the one buffer.
+static size_t bench_own(const bench_run *run) {
+    bool parted = bench_in_place(run) && bench_parted(run->kind);
+    return parted ? run->bytes / (size_t)run->comm->size * (size_t)run->comm->rank : 0;
 }
 
 static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *options, size_t wanted) {
@@ -179,7 +187,8 @@ static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
 // Reads and writes a rank's own bytes in place: what an all-reduce of two ranks has to move, since
 // each reads half of both buffers and writes half of both.
 static tri_status bench_touch(bench_run *run) {
-    float *values = (float *)(void *)run->send;
+    bool gathers = run->kind == TRI_COMM_ALL_GATHER; // whose buffer begins at recv
+    float *values = (float *)(void *)(gathers ? run->recv : run->send);
     for (size_t i = 0; i < run->bytes / sizeof *values; i++) values[i] += values[i];
     return TRI_OK;
 }
@@ -230,11 +239,13 @@ static tri_status bench_with_memory(bench_run *run, const tri_comm_bench_options
     void *send = NULL, *recv = NULL;
     TRI_TRY(comm->backend->alloc(comm, run->bytes + sizeof(double), &send));
     tri_status status = TRI_OK;
-    if (!bench_in_place(run->kind))
+    if (!bench_in_place(run))
         status = comm->backend->alloc(comm, run->bytes + sizeof(double), &recv);
     if (status == TRI_OK) {
         run->send = send;
         run->recv = recv ? recv : send;
+        if (run->kind == TRI_COMM_ALL_GATHER) run->send += bench_own(run);
+        if (run->kind == TRI_COMM_REDUCE_SCATTER) run->recv += bench_own(run);
         status = bench_size(run, options, out);
     }
     comm->backend->free(comm, send);
