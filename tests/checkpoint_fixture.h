@@ -66,7 +66,10 @@ static inline tri_status fixture_write(void *context, int tensor, int64_t first,
 }
 
 static inline tri_state_source fixture_source(fixture_state *state) {
-    return (tri_state_source){state->tensors, state->count, state, fixture_read};
+    return (tri_state_source){.tensors = state->tensors,
+                              .count = state->count,
+                              .context = state,
+                              .read = fixture_read};
 }
 
 static inline tri_state_sink fixture_sink(fixture_state *state) {

@@ -33,6 +33,12 @@ typedef struct tri_state_source {
     void *context;
     // Elements first … first + count - 1 of tensors[tensor], row-major, packed, into `to`.
     tri_status (*read)(void *context, int tensor, int64_t first, int64_t count, void *to);
+    // How many ranks answer for tensors[tensor], and which of them this one is (-1: none); the same
+    // number on every rank. NULL: all ranks of the request's communicator do.
+    int (*holders)(void *context, int tensor, int *index);
+    // Brings the tensor within reach of `read`. Collective over its holders, which all fetch the
+    // same tensors in the same order. NULL: nothing to bring.
+    tri_status (*fetch)(void *context, int tensor);
 } tri_state_source;
 
 // State to be filled. Every tensor is written exactly once, in parts, in no particular order.
@@ -60,7 +66,7 @@ typedef struct tri_checkpoint_save_request {
     const char *recipe;                // resolved, as YAML; NULL: none
     tri_checkpoint_monitor monitor;
     int64_t save_top_k;  // -1: keep all
-    tri_comm *comm;      // NULL: one rank alone. Every rank holds the whole state
+    tri_comm *comm;      // NULL: one rank alone
     int64_t chunk_bytes; // hashed and written at once, a multiple of 8; 0: the default
 } tri_checkpoint_save_request;
 

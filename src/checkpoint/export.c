@@ -91,8 +91,10 @@ static tri_status export_weights(tri_arena *arena, const char *path, const char 
         if (dtype && tri_dtype_is_float(entry->dtype)) tensors[i].dtype = wanted;
     }
     e->tensors = tensors;
-    return write_weights(arena, out_path,
-                         &(tri_state_source){tensors, e->weights.count, e, read_converted});
+    return write_weights(
+        arena, out_path,
+        &(tri_state_source){
+            .tensors = tensors, .count = e->weights.count, .context = e, .read = read_converted});
 }
 
 tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype) {

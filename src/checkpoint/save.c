@@ -108,20 +108,45 @@ static tri_status prepare(save *s) {
 
 // Pieces go round the ranks by their place in the file, so that all ranks work on neighbouring
 // tensors at any moment, whoever owns these.
-static bool is_mine(const save *s, const checkpoint_piece *piece) {
+static bool is_mine(const save *s, const tri_state_source *source, const checkpoint_piece *piece) {
     int64_t turn = piece->offset / s->manifest.chunk_bytes;
-    return turn % checkpoint_ranks(s->request->comm) == checkpoint_rank(s->request->comm);
+    int ranks = checkpoint_ranks(s->request->comm), rank = checkpoint_rank(s->request->comm);
+    if (source->holders && piece->tensor >= 0)
+        ranks = source->holders(source->context, piece->tensor, &rank);
+    return turn % ranks == rank;
+}
+
+// Every holder fetches every tensor, whichever of its pieces it writes, and whatever went wrong
+// before: the others wait for it.
+static tri_status fetch(const save *s, const tri_state_source *source,
+                        const checkpoint_pieces *pieces, int i) {
+    int tensor = pieces->items[i].tensor, index = 0;
+    (void)s;
+    if (!source->fetch || tensor < 0 || (i > 0 && pieces->items[i - 1].tensor == tensor))
+        return TRI_OK;
+    if (source->holders) source->holders(source->context, tensor, &index);
+    return index < 0 ? TRI_OK : source->fetch(source->context, tensor);
+}
+
+static tri_status write_piece(save *s, const checkpoint_image *image, const checkpoint_piece *piece,
+                              unsigned char *hash, int fd, const char *path) {
+    TRI_TRY(checkpoint_image_read(image, piece, s->buffer));
+    TRI_TRY(checkpoint_hash(s->buffer, piece->size_bytes, hash));
+    return tri_os_pwrite_all(fd, s->buffer, (size_t)piece->size_bytes, piece->offset, path);
 }
 
 static tri_status write_pieces(save *s, int file, int fd, const char *path) {
     const checkpoint_image *image = &s->images[file];
+    char why[TRI_MESSAGE_MAX_BYTES] = "";
+    tri_status status = TRI_OK;
     for (int i = 0; i < image->pieces.count; i++) {
         const checkpoint_piece *piece = &image->pieces.items[i];
-        if (!is_mine(s, piece)) continue;
-        TRI_TRY(checkpoint_image_read(image, piece, s->buffer));
-        TRI_TRY(checkpoint_hash(s->buffer, piece->size_bytes, s->manifest.files[file].hashes[i]));
-        TRI_TRY(tri_os_pwrite_all(fd, s->buffer, (size_t)piece->size_bytes, piece->offset, path));
+        TRI_TRY(fetch(s, image->source, &image->pieces, i));
+        if (status != TRI_OK || !is_mine(s, image->source, piece)) continue;
+        status = write_piece(s, image, piece, s->manifest.files[file].hashes[i], fd, path);
+        if (status != TRI_OK) snprintf(why, sizeof why, "%s", tri_error_message());
     }
+    if (status != TRI_OK) return TRI_FAIL(status, "%s", why);
     return tri_os.fsync(fd) < 0 ? tri_os_fail("sync", path) : TRI_OK;
 }
 

@@ -42,7 +42,8 @@ static tri_status bench_model(tri_arena *parent, tri_device *device, const tri_b
     for (int i = 0; i < TRI_TASK_MAX_FIELDS && task->fields[i].name; i++) request.field_count++;
     tri_program *program;
     int64_t batch = batch_of(task->name);
-    TRI_TRY(tri_program_create(parent, device, &request, batch, &program));
+    TRI_TRY(tri_program_create(
+        parent, device, &(tri_program_request){.model = &request, .batch = batch}, &program));
     const tri_graph *g = program->graph;
     tri_bench_row *rows = TRI_NEW_ARRAY(parent, tri_bench_row, g->node_count + 1);
     tri_status status = tri_bench_graph(device, g, peak, seconds, rows);

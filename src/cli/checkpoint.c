@@ -25,7 +25,7 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
         return opened;
     }
     tri_plan_request request = {.model = &model,
-                                .strategy = &tri_strategy_single,
+                                .options = &recipe->strategy,
                                 .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
                                 .step_samples = {[TRI_STEP_FULL] = 2}};
     tri_plan *plan = NULL;
@@ -36,7 +36,7 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
     if (status == TRI_OK)
         status = tri_engine_create(
             &(tri_engine_config){
-                .plan = plan, .device = device, .replicas = comm, .optimizer = &optimizer},
+                .plan = plan, .device = device, .world = comm, .optimizer = &optimizer},
             &engine);
     if (status == TRI_OK) {
         tri_engine_initialize(engine, (uint64_t)recipe->seed);

@@ -1,14 +1,11 @@
 #include "cli/cli.h"
 
-#include "plan/timeline.h"
+#include "plan/simulate.h"
 #include "recipe/batch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-// What a timeline assumes when nothing was measured: one core's worth.
-static const tri_rates assumed_rates = {.flops_per_s = 60e9, .bytes_per_s = 10e9};
 
 typedef struct plan_view {
     tri_arena *arena;
@@ -43,7 +40,10 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
     TRI_TRY(tri_session_open_device(&cli_backends, device, 0, &v->device));
     tri_plan_request request = {
         .model = &model,
-        .strategy = tri_strategy_find(tri_strategy_names[r->strategy.name]),
+        .options = &r->strategy,
+        .deterministic = r->trainer.deterministic,
+        .freeze = r->optimizer.freeze.items,
+        .freeze_count = r->optimizer.freeze.count,
         .mesh = v->mesh,
         .step_samples = {[TRI_STEP_FULL] = batch.global, [TRI_STEP_EVALUATE] = eval * replicas},
         .micro = batch.micro,
@@ -97,22 +97,90 @@ static void print_memory(const plan_view *v) {
     printf("\n");
 }
 
+static const char *const *unit_names(const plan_view *v) {
+    const tri_flat *flat = &v->plan->flat;
+    const char **names = TRI_NEW_ARRAY(v->arena, const char *, flat->unit_count);
+    for (int u = 0; u < flat->unit_count; u++) names[u] = flat->units[u].name;
+    return names;
+}
+
 static void print_schedule(const plan_view *v) {
     const tri_step_plan *step = &v->plan->steps[TRI_STEP_FULL];
     printf("schedule of rank 0: %s, %d rank%s, %d round%s of up to %lld samples\n",
-           v->plan->strategy->name, v->ranks, v->ranks == 1 ? "" : "s", step->rounds,
+           v->plan->named->name, v->ranks, v->ranks == 1 ? "" : "s", step->rounds,
            step->rounds == 1 ? "" : "s", (long long)step->items[0].size);
-    tri_schedule_print(&step->schedule, v->plan->graph->blocks, stdout);
+    tri_schedule_print(&step->schedule, unit_names(v), stdout);
+    printf("\n");
+}
+
+// What an action costs when nothing was measured: one core's worth.
+static const double assumed_flops_per_s = 60e9, assumed_bytes_per_s = 10e9;
+
+static double cost_s(const tri_plan *plan, const tri_step_plan *step, const tri_action *a) {
+    tri_subject subject = tri_action_subject(a->kind);
+    const tri_program *p = a->round >= 0 ? step->items[a->round].program : NULL;
+    if (subject == TRI_SUBJECT_EDGE)
+        return (double)step->request.edges[a->subject].bytes * (double)p->batch /
+               assumed_bytes_per_s;
+    if (subject == TRI_SUBJECT_UNIT)
+        return a->kind == TRI_ACTION_RELEASE
+                   ? 0
+                   : (double)plan->units[a->subject].bytes / assumed_bytes_per_s;
+    if (subject != TRI_SUBJECT_BLOCK) return 0;
+    double flops = 0;
+    if (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_RECOMPUTE)
+        flops += tri_program_flops(p, a->subject, TRI_PHASE_FORWARD);
+    if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
+        flops += tri_program_flops(p, a->subject, TRI_PHASE_BACKWARD);
+    if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
+        flops += tri_program_flops(p, a->subject, TRI_PHASE_WEIGHT);
+    return flops / assumed_flops_per_s;
+}
+
+static char letter(int index) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    return letters[index % (int)(sizeof letters - 1)];
+}
+
+// One row a lane, a letter a block.
+static void draw(const plan_view *v, const tri_moment *moments, double end_s) {
+    enum { COLUMNS = 84 };
+    const tri_schedule *s = &v->plan->steps[TRI_STEP_FULL].schedule;
+    for (int lane = 0; lane < TRI_LANE_COUNT; lane++) {
+        char row[COLUMNS + 1];
+        bool any = false;
+        memset(row, '.', COLUMNS);
+        row[COLUMNS] = 0;
+        for (int i = 0; i < s->count; i++) {
+            const tri_action *a = &s->actions[i];
+            bool shown = tri_action_lane(a->kind) == (tri_lane)lane && a->subject >= 0;
+            if (!shown || moments[i].end_s <= moments[i].start_s) continue;
+            any = true;
+            int from = (int)(moments[i].start_s / end_s * COLUMNS);
+            int to = (int)(moments[i].end_s / end_s * COLUMNS);
+            for (int c = from; c < COLUMNS && (c < to || c == from); c++)
+                row[c] = letter(a->subject);
+        }
+        if (any) printf("  %-9s %s\n", tri_lane_name((tri_lane)lane), row);
+    }
+    printf("  blocks:  ");
+    for (int b = 0; b < v->plan->graph->block_count; b++)
+        printf(" %c %s", letter(b), v->plan->graph->blocks[b]);
     printf("\n");
 }
 
 static void print_gantt(const plan_view *v) {
     const tri_step_plan *step = &v->plan->steps[TRI_STEP_FULL];
+    double *costs = TRI_NEW_ARRAY(v->arena, double, step->schedule.count);
     tri_moment *moments = TRI_NEW_ARRAY(v->arena, tri_moment, step->schedule.count);
-    double end = tri_timeline_make(v->plan, step, assumed_rates, moments);
+    for (int i = 0; i < step->schedule.count; i++)
+        costs[i] = cost_s(v->plan, step, &step->schedule.actions[i]);
+    tri_mesh alone = {.size = {1, 1, 1, 1}, .ranks = 1};
+    tri_simulated_rank rank = {&step->schedule, costs, moments};
+    double bubble, end = tri_simulate(&alone, &rank, &bubble);
     printf("one step, %.1f ms if a rank computes %.0f GFLOP/s and moves %.0f GB/s\n", end * 1e3,
-           assumed_rates.flops_per_s * 1e-9, assumed_rates.bytes_per_s * 1e-9);
-    tri_timeline_draw(v->plan, step, moments, end, 84, stdout);
+           assumed_flops_per_s * 1e-9, assumed_bytes_per_s * 1e-9);
+    if (end > 0) draw(v, moments, end);
 }
 
 static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
@@ -146,9 +214,10 @@ static tri_tree *schedule_tree(const plan_view *v) {
         const tri_action *a = &s->actions[i];
         tri_tree *map = tri_tree_map(v->arena), *after = tri_tree_list(v->arena);
         tri_tree_put(v->arena, map, "action", tri_tree_string(v->arena, tri_action_name(a->kind)));
-        if (a->block >= 0)
+        tri_subject subject = tri_action_subject(a->kind);
+        if (subject == TRI_SUBJECT_BLOCK || subject == TRI_SUBJECT_UNIT)
             tri_tree_put(v->arena, map, "block",
-                         tri_tree_string(v->arena, v->plan->graph->blocks[a->block]));
+                         tri_tree_string(v->arena, v->plan->flat.units[a->subject].name));
         if (a->round >= 0) tri_tree_put(v->arena, map, "round", tri_tree_int(v->arena, a->round));
         for (int d = 0; d < a->dependency_count; d++)
             tri_tree_append(v->arena, after,
@@ -164,7 +233,7 @@ static void print_json(const plan_view *v) {
     const tri_graph *g = v->plan->graph;
     tri_tree_put(v->arena, map, "name", tri_tree_string(v->arena, v->recipe->name));
     tri_tree_put(v->arena, map, "ranks", tri_tree_int(v->arena, v->ranks));
-    tri_tree_put(v->arena, map, "strategy", tri_tree_string(v->arena, v->plan->strategy->name));
+    tri_tree_put(v->arena, map, "strategy", tri_tree_string(v->arena, v->plan->named->name));
     tri_tree_put(v->arena, map, "parameters", tri_tree_int(v->arena, tri_graph_trained_count(g)));
     tri_tree_put(v->arena, map, "memory", memory_tree(v->arena, &v->plan->memory));
     tri_tree_put(v->arena, map, "blocks", blocks_tree(v));

@@ -13,8 +13,7 @@ typedef struct tri_engine tri_engine;
 typedef struct tri_engine_config {
     const tri_plan *plan; // both outlive the engine
     tri_device *device;
-    tri_comm *replicas;             // of this rank's replicas; the rank alone: tri_comm_self_open
-    tri_comm *axes[TRI_AXIS_COUNT]; // of the ranks along one axis; NULL: no op asks for it
+    tri_comm *world;                // of all ranks of the mesh; one rank: tri_comm_self_open
     const tri_optimizer *optimizer; // copied
 } tri_engine_config;
 
@@ -32,8 +31,9 @@ typedef struct tri_step_input {
     int64_t update; // number of this update, from 1
     double lr;
     double clip;                   // largest norm of all gradients; 0: no clipping
-    double shared[TRI_MAX_SHARED]; // the caller's own numbers, summed over the replicas on the way
-    // The next micro-batch of this rank, in the order of its rounds; valid until the next call.
+    double shared[TRI_MAX_SHARED]; // the caller's own numbers, summed over all ranks on the way
+    // The next micro-batch of this rank's replica, in the order of its rounds; valid until the next
+    // call.
     tri_status (*next)(void *context, tri_engine_batch *out);
     void *context;
 } tri_step_input;
@@ -45,7 +45,8 @@ typedef struct tri_step_output {
     double gradient_norm; // of the mean gradient, before clipping; training only
 } tri_step_output;
 
-// Allocates everything. Parameters are zero until initialised or loaded.
+// Allocates everything and splits the world into the groups of the plan. Collective. Parameters
+// are zero until initialised or loaded.
 tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine); // NULL allowed
 // Initial weights of a seed: by parameter name and element, the same on every rank.
@@ -55,7 +56,7 @@ void tri_engine_initialize(tri_engine *engine, uint64_t seed);
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
 
 // The state by name, for checkpoints: parameters as the graph numbers them; then, per state of the
-// optimizer, the trained ones among them.
+// optimizer, the trained ones among them. The same list on every rank, whoever holds them.
 typedef struct tri_engine_tensor {
     const char *name; // "conv1.weight", "conv1.weight.exp_avg"; lives as long as the engine
     tri_dtype dtype;
@@ -66,9 +67,15 @@ typedef struct tri_engine_tensor {
 
 int tri_engine_model_tensors(const tri_engine *engine, const tri_engine_tensor **out);
 int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tensor **out);
-// Copies elements first … first + count - 1 in row-major order.
+// How many ranks answer for the tensor, and which of them this rank is; -1: none of them.
+int tri_engine_holders(const tri_engine *engine, const tri_engine_tensor *tensor, int *index);
+// Brings the whole tensor within reach of tri_engine_read, until the next fetch, write or step.
+// Collective over its holders, which fetch the same tensors in the same order.
+tri_status tri_engine_fetch(tri_engine *engine, const tri_engine_tensor *tensor);
+// Copies elements first … first + count - 1 in row-major order of a tensor that was fetched.
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                      int64_t count, void *to);
+// Sets those elements, as far as this rank holds them. Not collective.
 void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                       int64_t count, const void *from);
 // num_batches_tracked counts the updates of this run and of those whose weights it began with.

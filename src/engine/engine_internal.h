@@ -4,59 +4,103 @@
 
 #include "engine/engine.h"
 
-// The pointers of one node's inputs and outputs, resolved once.
+// The pointers of one node's inputs and outputs.
 typedef struct engine_args {
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
 } engine_args;
 
-// A program's nodes bound to memory; [1] has gradients in `round_gradients`, to be added
-// afterwards.
-typedef struct engine_binding {
-    const tri_program *program;
-    engine_args *args[2];
-} engine_binding;
-
-// One update of a stretch of one block.
+// A kernel over one stretch of a unit: an update of STEP, or a cast of PREPARE.
 typedef struct engine_update {
     tri_kernel kernel;
     engine_args args;
-    int block;
+    int unit;
 } engine_update;
+
+typedef struct engine_updates {
+    engine_update *items;
+    int count;
+    tri_graph *graph; // of the nodes they compute
+} engine_updates;
+
+// Elements between the parameters of a part, which no kernel writes.
+typedef struct engine_gap {
+    int unit;
+    tri_part_kind part;
+    int64_t first, count;
+} engine_gap;
+
+typedef struct engine_ticket {
+    tri_comm *comm; // NULL: nothing under way
+    tri_comm_ticket ticket;
+} engine_ticket;
 
 struct tri_engine {
     tri_arena *arena;
     const tri_plan *plan;
     tri_device *device;
-    tri_comm *replicas;
-    tri_comm *axes[TRI_AXIS_COUNT]; // along one axis of the mesh; NULL: no op asks for it
     tri_optimizer optimizer;
-    // Device memory, F32, places of plan->flat.
-    float *parameters, *gradients, *round_gradients, *states[TRI_MAX_OPTIMIZER_STATES];
-    char *activations, *workspace, *inputs, *results;
+    // Communicators: of all ranks; of those that share one state; of those that hold copies of it;
+    // of the stages, one for each direction; of the parts of single operations; of all replicas.
+    tri_comm *world, *shards, *copies, *along, *back, *tensor, *replicas;
+    tri_comm **ties;       // by unit that several stages hold: those of them that do
+    tri_comm *memory_comm; // whose memory is reduced fastest
+
+    // Memory of the device. Parameters that are computed with as they are stored: whole, or this
+    // rank's ranges where GATHER brings the rest. Of the others, this rank's ranges as stored, and
+    // in the type of computation whole, or this rank's ranges.
+    float *stored, *masters;
+    char *low;
+    float *gradients, *kept; // whole; where they are scattered, this rank's ranges
+    float *round_gradients;  // to be added to others
+    float *states[TRI_MAX_OPTIMIZER_STATES];
+    char *stretches[TRI_STRETCH_COUNT], *scratch, *workspace, *results;
     void *scalars[TRI_SCALAR_KIND_COUNT];
-    engine_binding bindings[TRI_MAX_PROGRAMS];
-    engine_update *updates;
-    int update_count;
-    tri_graph *update_graph;
-    const char **reduce_labels; // by block
-    tri_comm_ticket *tickets;   // by action of the running schedule
-    int64_t *counters;          // by parameter: of those that are counters
+    char **slots; // by slot: where it lies now
+
+    engine_updates updates, casts;
+    bool is_stale; // parameters were written since they were last cast
+    engine_gap *gaps;
+    int gap_count;
+    const char **unit_labels[TRI_ACTION_KIND_COUNT]; // by unit, for communicators
+    const char *edge_labels[TRI_ACTION_KIND_COUNT];
+    engine_ticket *tickets; // by action of the running schedule
+    int64_t *counters;      // by parameter: of those that are counters
     tri_engine_tensor *model_tensors, *optimizer_tensors;
     int model_tensor_count, optimizer_tensor_count;
+    // A whole part of a unit, or of one of its states, outside the running step.
+    float *staging;
+    int64_t staging_elements;
+    int staged_unit, staged_part, staged_state; // unit -1: nothing
+    bool staged_is_new;                         // written, but not yet in its place
     // Of the running step.
     const tri_step_input *input;
     const tri_step_plan *step;
     tri_step_output *output;
+    double *round_sums; // by round and metric: (sum, count)
+    double *fold;       // of NORM
+    int64_t fold_count;
 };
 
-// Allocation and binding (memory.c), updates (update.c), NORM (norm.c).
-tri_status engine_allocate(tri_engine *engine);
+// Places of a unit's part: its range of the masters, its range of the gradients that STEP reads,
+// its range of a state; and what GATHER sends.
+float *engine_master(const tri_engine *engine, int unit, tri_part_kind part);
+float *engine_kept(const tri_engine *engine, int unit, tri_part_kind part);
+float *engine_state(const tri_engine *engine, int state, int unit, tri_part_kind part);
+void *engine_own(const tri_engine *engine, int unit, tri_part_kind part);
+tri_dtype engine_part_type(const tri_engine *engine, tri_part_kind part);
+
+tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
+void engine_close_groups(tri_engine *engine);
+tri_status engine_allocate(tri_engine *engine); // memory.c
 void engine_release(tri_engine *engine);
-tri_status engine_bind(tri_engine *engine);
-tri_status engine_make_updates(tri_engine *engine);
-tri_status engine_norm(tri_engine *engine);
-tri_status engine_sum_metrics(tri_engine *engine, double *extra);
-void engine_list_tensors(tri_engine *engine);
+void engine_find_gaps(tri_engine *engine);
+tri_status engine_make_updates(tri_engine *engine); // update.c
+tri_status engine_run_updates(tri_engine *engine, const engine_updates *updates, int unit);
+void engine_release_updates(engine_updates *updates);
+tri_status engine_norm(tri_engine *engine); // norm.c
+tri_status engine_sum_metrics(tri_engine *engine);
+void engine_list_tensors(tri_engine *engine); // state.c
+void engine_keep_writes(tri_engine *engine);
 
 // Runs a node with TRI_OP_COLLECTIVE on the communicator of its group (collective.c). Every rank of
 // the group must come to it.
@@ -65,5 +109,10 @@ tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
 // The same on a communicator of as many ranks as the node has parts; memory of the host.
 tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_node *node,
                              void *const *in, void *const *out);
+
+// pass.c: FORWARD, RECOMPUTE and the kinds of BACKWARD.
+tri_status engine_run_pass(tri_engine *engine, const tri_action *action);
+// collect.c: what communicators do; starts the action's operations.
+tri_status engine_start_comm(tri_engine *engine, const tri_action *action, engine_ticket *ticket);
 
 #endif

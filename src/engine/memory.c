@@ -1,111 +1,172 @@
 #include "engine/engine_internal.h"
 
+#include <stdlib.h>
+
 static tri_status allocate(tri_engine *e, int64_t size_bytes, void *out) {
     void **slot = out;
     if (size_bytes == 0) return TRI_OK;
     return e->device->backend->alloc(e->device, (size_t)size_bytes, slot);
 }
 
-// Gradients lie where the communicator reduces fastest, if the host may touch the device's memory.
-static tri_status allocate_gradients(tri_engine *e, int64_t size_bytes) {
-    if (!e->device->backend->host_memory) return allocate(e, size_bytes, &e->gradients);
-    void *memory;
-    TRI_TRY(e->replicas->backend->alloc(e->replicas, (size_t)size_bytes, &memory));
-    e->gradients = memory;
-    return TRI_OK;
+// What communicators touch lies where they are fastest, if the host may touch the device's memory.
+static tri_status allocate_shared(tri_engine *e, int64_t size_bytes, void *out) {
+    void **slot = out;
+    if (!e->device->backend->host_memory) return allocate(e, size_bytes, out);
+    if (size_bytes == 0) return TRI_OK;
+    return e->memory_comm->backend->alloc(e->memory_comm, (size_t)size_bytes, slot);
+}
+
+static void release(tri_engine *e, void *memory) {
+    if (memory) e->device->backend->free(e->device, memory);
+}
+
+static void release_shared(tri_engine *e, void *memory) {
+    if (!e->device->backend->host_memory)
+        release(e, memory);
+    else if (memory)
+        e->memory_comm->backend->free(e->memory_comm, memory);
+}
+
+tri_dtype engine_part_type(const tri_engine *e, tri_part_kind part) {
+    return tri_part_is_low(part) ? e->plan->flat.low : TRI_F32;
+}
+
+static const tri_flat_part *part_of(const tri_engine *e, int unit, tri_part_kind part) {
+    return &e->plan->flat.units[unit].parts[part];
+}
+
+// Elements from the start of the part to this rank's range of it.
+static int64_t own_start(const tri_engine *e, const tri_flat_part *p) {
+    return p->own * e->plan->shard;
+}
+
+void *engine_own(const tri_engine *e, int unit, tri_part_kind part) {
+    const tri_flat_part *p = part_of(e, unit, part);
+    char *base = tri_part_is_low(part) ? e->low : (char *)e->stored;
+    int64_t offset = e->plan->gathers ? p->own_offset : p->offset + own_start(e, p);
+    return base + offset * (int64_t)tri_dtype_bytes(engine_part_type(e, part));
+}
+
+float *engine_master(const tri_engine *e, int unit, tri_part_kind part) {
+    if (!tri_part_is_low(part)) return engine_own(e, unit, part);
+    return e->masters + part_of(e, unit, part)->own_offset;
+}
+
+float *engine_kept(const tri_engine *e, int unit, tri_part_kind part) {
+    const tri_flat_part *p = part_of(e, unit, part);
+    if (e->plan->scatters) return e->kept + p->gradient_own_offset;
+    return e->gradients + p->gradient_offset + own_start(e, p);
+}
+
+float *engine_state(const tri_engine *e, int state, int unit, tri_part_kind part) {
+    return e->states[state] + part_of(e, unit, part)->state_offset;
+}
+
+// What stays where it is during a step is in its slot from the start.
+static void fill_slots(tri_engine *e) {
+    const tri_plan *plan = e->plan;
+    int bundles = 0;
+    for (int i = 0; i < plan->program_count; i++)
+        if (plan->programs[i]->bundle_count > bundles) bundles = plan->programs[i]->bundle_count;
+    e->slots = TRI_NEW_ARRAY(e->arena, char *, tri_slot_bundle(&plan->flat, bundles));
+    for (int u = 0; u < plan->flat.unit_count; u++)
+        for (int k = 0; k < TRI_PART_COUNT; k++) {
+            tri_part_kind part = (tri_part_kind)k;
+            const tri_flat_part *p = part_of(e, u, part);
+            if (!plan->flat.units[u].here || p->elements == 0) continue;
+            int64_t width = (int64_t)tri_dtype_bytes(engine_part_type(e, part));
+            char *base = tri_part_is_low(part) ? e->low : (char *)e->stored;
+            if (!plan->gathers) e->slots[tri_slot_parameters(u, part)] = base + p->offset * width;
+            if (!plan->scatters && tri_part_has_gradients(part))
+                e->slots[tri_slot_gradients(u, part)] = (char *)(e->gradients + p->gradient_offset);
+        }
+}
+
+// Replicas with fewer micro-batches may need less, but a communicator gives all of them the same.
+static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
+    tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
+                      .reduction = TRI_REDUCE_MAX,
+                      .dtype = TRI_I64,
+                      .count = 1,
+                      .send = size_bytes,
+                      .recv = size_bytes,
+                      .label = "size of the memory for gathered parameters"};
+    return tri_comm_run(e->memory_comm, &op);
 }
 
 tri_status engine_allocate(tri_engine *e) {
     const tri_plan *plan = e->plan;
-    int64_t bytes = plan->flat.elements * (int64_t)sizeof(float);
-    TRI_TRY(allocate(e, bytes, &e->parameters));
-    TRI_TRY(allocate_gradients(e, bytes));
-    TRI_TRY(allocate(e, plan->round_elements * (int64_t)sizeof(float), &e->round_gradients));
-    for (int i = 0; i < e->optimizer.state_count; i++) TRI_TRY(allocate(e, bytes, &e->states[i]));
-    TRI_TRY(allocate(e, plan->activation_bytes, &e->activations));
+    int64_t state_bytes = plan->stretch_bytes[TRI_STRETCH_STATE];
+    TRI_TRY(agree_on_size(e, &state_bytes));
+    const tri_flat *flat = &plan->flat;
+    const int64_t f32 = sizeof(float), low = (int64_t)tri_dtype_bytes(flat->low);
+    int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[0];
+    int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[1];
+    TRI_TRY(allocate_shared(e, stored * f32, &e->stored));
+    TRI_TRY(allocate_shared(e, narrow * low, &e->low));
+    TRI_TRY(allocate(e, flat->own_elements[1] * f32, &e->masters));
+    if (plan->scatters)
+        TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->kept));
+    else
+        TRI_TRY(allocate_shared(e, flat->gradient_elements * f32, &e->gradients));
+    TRI_TRY(allocate_shared(e, state_bytes, &e->stretches[TRI_STRETCH_STATE]));
+    TRI_TRY(allocate(e, plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS],
+                     &e->stretches[TRI_STRETCH_ACTIVATIONS]));
+    TRI_TRY(allocate(e, plan->round_elements * f32, &e->round_gradients));
+    for (int i = 0; i < e->optimizer.state_count; i++)
+        TRI_TRY(allocate(e, flat->state_elements * f32, &e->states[i]));
+    TRI_TRY(allocate(e, plan->scratch_bytes, &e->scratch));
     TRI_TRY(allocate(e, plan->workspace_bytes, &e->workspace));
-    TRI_TRY(allocate(e, plan->input_bytes, &e->inputs));
     TRI_TRY(allocate(e, plan->result_bytes, &e->results));
     TRI_TRY(allocate(e, sizeof(float), &e->scalars[TRI_SCALAR_SEED]));
-    return allocate(e, TRI_STEP_SCALAR_COUNT * (int64_t)sizeof(double),
-                    &e->scalars[TRI_SCALAR_STEP]);
+    TRI_TRY(
+        allocate(e, TRI_STEP_SCALAR_COUNT * (int64_t)sizeof(double), &e->scalars[TRI_SCALAR_STEP]));
+    fill_slots(e);
+    return TRI_OK;
 }
 
 void engine_release(tri_engine *e) {
-    void *const owned[] = {e->parameters,
+    void *const owned[] = {e->masters,
                            e->round_gradients,
                            e->states[0],
                            e->states[1],
-                           e->activations,
+                           e->stretches[TRI_STRETCH_ACTIVATIONS],
+                           e->scratch,
                            e->workspace,
-                           e->inputs,
                            e->results,
                            e->scalars[TRI_SCALAR_SEED],
                            e->scalars[TRI_SCALAR_STEP]};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-        if (owned[i]) e->device->backend->free(e->device, owned[i]);
-    if (!e->gradients) return;
-    if (e->device->backend->host_memory)
-        e->replicas->backend->free(e->replicas, e->gradients);
-    else
-        e->device->backend->free(e->device, e->gradients);
+    void *const shared[] = {e->stored, e->low, e->kept, e->gradients,
+                            e->stretches[TRI_STRETCH_STATE]};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
+    free(e->staging);
 }
 
-// Where a value lies; `later` asks for the place of gradients that are added afterwards.
-static void *address(const tri_engine *e, const tri_program *p, tri_value value, bool later) {
-    if (!tri_value_is(value)) return NULL;
-    tri_place place = p->places[value.id];
+static int by_place(const void *left, const void *right) {
+    const engine_gap *a = left, *b = right;
+    if (a->unit != b->unit) return a->unit - b->unit;
+    if (a->part != b->part) return (int)a->part - (int)b->part;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+void engine_find_gaps(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
-    switch (place.kind) {
-    case TRI_PLACE_NONE:
-        return NULL;
-    case TRI_PLACE_ACTIVATION:
-        return e->activations + place.offset;
-    case TRI_PLACE_INPUT:
-        return e->inputs + place.offset;
-    case TRI_PLACE_RESULT:
-        return e->results + place.offset;
-    case TRI_PLACE_PARAMETER:
-        return e->parameters + flat->parameters[place.index].offset;
-    case TRI_PLACE_SCALAR:
-        return e->scalars[place.index];
-    case TRI_PLACE_GRADIENT:
-        break;
+    engine_gap *used = TRI_NEW_ARRAY(e->arena, engine_gap, flat->parameter_count);
+    int count = 0, capacity = 0;
+    for (int i = 0; i < flat->parameter_count; i++) {
+        const tri_flat_parameter *p = &flat->parameters[i];
+        if (p->unit < 0 || !flat->units[p->unit].here || !tri_part_has_gradients(p->part)) continue;
+        used[count++] = (engine_gap){p->unit, p->part, p->offset, p->elements};
     }
-    int64_t offset = flat->parameters[place.index].offset;
-    if (!later) return e->gradients + offset;
-    return e->round_gradients + offset -
-           flat->blocks[p->graph->parameters[place.index].block].offset;
-}
-
-static void bind_program(tri_engine *e, const tri_program *p, engine_binding *out) {
-    const tri_graph *g = p->graph;
-    out->program = p;
-    for (int later = 0; later < 2; later++) {
-        if (later && !e->round_gradients) continue;
-        out->args[later] = TRI_NEW_ARRAY(e->arena, engine_args, g->node_count);
-        for (int i = 0; i < g->node_count; i++) {
-            const tri_node *node = &g->nodes[i];
-            engine_args *args = &out->args[later][i];
-            for (int k = 0; k < node->input_count; k++)
-                args->in[k] = address(e, p, node->inputs[k], later);
-            for (int k = 0; k < node->output_count; k++)
-                args->out[k] = address(e, p, node->outputs[k], later);
-        }
+    if (count) qsort(used, (size_t)count, sizeof *used, by_place);
+    for (int i = 0; i < count; i++) {
+        const engine_gap *u = &used[i];
+        bool is_last = i + 1 == count || used[i + 1].unit != u->unit || used[i + 1].part != u->part;
+        int64_t end = is_last ? part_of(e, u->unit, u->part)->elements : used[i + 1].first;
+        int64_t from = u->first + u->count;
+        if (end > from)
+            TRI_PUSH(e->arena, e->gaps, e->gap_count, capacity) =
+                (engine_gap){u->unit, u->part, from, end - from};
     }
-}
-
-tri_status engine_bind(tri_engine *e) {
-    for (int i = 0; i < e->plan->program_count; i++)
-        bind_program(e, e->plan->programs[i], &e->bindings[i]);
-    const tri_graph *g = e->plan->graph;
-    e->reduce_labels = TRI_NEW_ARRAY(e->arena, const char *, g->block_count);
-    for (int i = 0; i < g->block_count; i++)
-        e->reduce_labels[i] = tri_arena_printf(e->arena, "REDUCE %s", g->blocks[i]);
-    int actions = 0;
-    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
-        if (e->plan->steps[i].schedule.count > actions) actions = e->plan->steps[i].schedule.count;
-    e->tickets = TRI_NEW_ARRAY(e->arena, tri_comm_ticket, actions);
-    e->counters = TRI_NEW_ARRAY(e->arena, int64_t, g->parameter_count);
-    return TRI_OK;
 }

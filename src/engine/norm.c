@@ -1,55 +1,148 @@
+// NORM: what all ranks have to know of a step before anything is changed. Loss, metrics, the
+// caller's numbers and the sum of squares of the gradients are summed over all ranks. Where the
+// result must not depend on their number, each part has a place of its own, and the parts are added
+// up in the order of the step.
 #include "engine/engine_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-// Sums over the replicas what every replica counted, the caller's numbers, and one number more.
-tri_status engine_sum_metrics(tri_engine *e, double *extra) {
-    int metrics = e->plan->graph->metric_count;
-    if (e->replicas->size == 1) {
-        memcpy(e->output->shared, e->input->shared, sizeof e->output->shared);
-        return TRI_OK;
-    }
-    double values[2 * TRI_MAX_METRICS + TRI_MAX_SHARED + 1];
-    double *counts = values + metrics, *shared = counts + metrics, *last = shared + TRI_MAX_SHARED;
-    memcpy(values, e->output->sum, (size_t)metrics * sizeof *values);
-    memcpy(counts, e->output->count, (size_t)metrics * sizeof *values);
-    memcpy(shared, e->input->shared, TRI_MAX_SHARED * sizeof *values);
-    *last = *extra;
+enum { PLAIN_VALUES = 2 * TRI_MAX_METRICS + TRI_MAX_SHARED + 1 };
+
+// Chunks of all units' trained parts, of this rank or not.
+static int64_t count_chunks(const tri_engine *e) {
+    int64_t elements = 0;
+    for (int u = 0; u < e->plan->flat.unit_count; u++)
+        for (int k = 0; k < TRI_PART_COUNT; k++)
+            if (tri_part_is_trained((tri_part_kind)k))
+                elements += e->plan->flat.units[u].parts[k].elements;
+    return elements / TRI_FLAT_CHUNK;
+}
+
+static int64_t count_sums(const tri_engine *e) {
+    return 2 * (int64_t)e->step->rounds * e->plan->graph->metric_count;
+}
+
+// This rank sees to the unit's norm: of the stages that hold it, the first.
+static bool counts_unit(const tri_engine *e, int unit) {
+    const tri_plan *plan = e->plan;
+    return plan->flat.units[unit].here &&
+           plan->units[unit].first_holder ==
+               tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
+}
+
+// Calls `visit` for the ranges of gradients whose squares this rank adds up: its own ones, of which
+// each of the copies takes a part.
+static void visit_ranges(const tri_engine *e,
+                         void (*visit)(const tri_engine *e, const float *values, int64_t count,
+                                       int64_t chunk, double *out),
+                         double *out) {
+    const tri_plan *plan = e->plan;
+    int64_t chunk = 0;
+    for (int u = 0; u < plan->flat.unit_count; u++)
+        for (int k = 0; k < TRI_PART_COUNT; k++) {
+            tri_part_kind part = (tri_part_kind)k;
+            const tri_flat_part *p = &plan->flat.units[u].parts[part];
+            if (!tri_part_is_trained(part) || p->own == 0) continue;
+            int64_t grain = plan->deterministic ? TRI_FLAT_CHUNK : TRI_FLAT_ALIGNMENT;
+            int64_t grains = p->own / grain;
+            int64_t first = grains * plan->copy / plan->copies * grain;
+            int64_t end = grains * (plan->copy + 1) / plan->copies * grain;
+            if (counts_unit(e, u) && end > first)
+                visit(e, engine_kept(e, u, part) + first, end - first,
+                      chunk + (p->own * plan->shard + first) / TRI_FLAT_CHUNK, out);
+            chunk += p->elements / TRI_FLAT_CHUNK;
+        }
+}
+
+static void add_squares(const tri_engine *e, const float *values, int64_t count, int64_t chunk,
+                        double *out) {
+    (void)chunk;
+    *out += e->device->backend->sum_of_squares(e->device, values, count);
+}
+
+static void keep_squares(const tri_engine *e, const float *values, int64_t count, int64_t chunk,
+                         double *out) {
+    for (int64_t i = 0; i < count; i += TRI_FLAT_CHUNK)
+        out[chunk++] = e->device->backend->sum_of_squares(e->device, values + i, TRI_FLAT_CHUNK);
+}
+
+static tri_status sum_over_ranks(tri_engine *e, double *values, int64_t count) {
+    if (e->world->size == 1) return TRI_OK;
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_SUM,
                       .dtype = TRI_F64,
-                      .count = last + 1 - values,
+                      .count = count,
                       .send = values,
                       .recv = values,
-                      .label = "NORM"};
-    TRI_TRY(tri_comm_run(e->replicas, &op));
+                      .label = "NORM",
+                      .waits = true};
+    return tri_comm_run(e->world, &op);
+}
+
+// Adds the sums of one round and replica to the step's.
+static void add_round(tri_engine *e, const double *sums) {
+    for (int i = 0; i < e->plan->graph->metric_count; i++) {
+        e->output->sum[i] += sums[2 * i];
+        e->output->count[i] += sums[2 * i + 1];
+    }
+}
+
+static tri_status sum_plainly(tri_engine *e, double *squares) {
+    int metrics = e->plan->graph->metric_count;
+    double values[PLAIN_VALUES];
+    double *counts = values + metrics, *shared = counts + metrics, *last = shared + TRI_MAX_SHARED;
+    for (int r = 0; r < e->step->rounds; r++) add_round(e, e->round_sums + 2 * r * metrics);
+    memcpy(values, e->output->sum, (size_t)metrics * sizeof *values);
+    memcpy(counts, e->output->count, (size_t)metrics * sizeof *values);
+    memcpy(shared, e->input->shared, TRI_MAX_SHARED * sizeof *values);
+    *last = *squares;
+    TRI_TRY(sum_over_ranks(e, values, last + 1 - values));
     memcpy(e->output->sum, values, (size_t)metrics * sizeof *values);
     memcpy(e->output->count, counts, (size_t)metrics * sizeof *values);
     memcpy(e->output->shared, shared, TRI_MAX_SHARED * sizeof *values);
-    *extra = *last;
+    *squares = *last;
     return TRI_OK;
 }
 
-// This rank's part of the sum of squares of all gradients: every replica has the same ones after
-// REDUCE and takes its part of each block.
-static double squares(const tri_engine *e) {
-    const tri_flat *flat = &e->plan->flat;
-    int64_t rank = e->replicas->rank, size = e->replicas->size;
-    double sum = 0;
-    for (int b = 0; b < flat->block_count; b++) {
-        int64_t units = flat->blocks[b].trained / TRI_FLAT_ALIGNMENT;
-        int64_t first = units * rank / size * TRI_FLAT_ALIGNMENT;
-        int64_t end = units * (rank + 1) / size * TRI_FLAT_ALIGNMENT;
-        if (end > first)
-            sum += e->device->backend->sum_of_squares(
-                e->device, e->gradients + flat->blocks[b].offset + first, end - first);
+// By micro-batch of the step (round by round, in each the replicas in order), then the caller's
+// numbers, then the squares chunk by chunk. Adding the zeros of all others changes nothing.
+static tri_status sum_in_order(tri_engine *e, bool squared, double *squares) {
+    int metrics = e->plan->graph->metric_count, replicas = e->plan->replicas;
+    int64_t sums = count_sums(e) * replicas, chunks = squared ? count_chunks(e) : 0;
+    int64_t total = sums + TRI_MAX_SHARED + chunks;
+    if (total > e->fold_count) {
+        free(e->fold);
+        e->fold = malloc((size_t)total * sizeof *e->fold);
+        e->fold_count = e->fold ? total : 0;
+        if (!e->fold)
+            return TRI_FAIL(TRI_NO_MEMORY, "no memory for %lld numbers of NORM", (long long)total);
     }
-    return sum;
+    memset(e->fold, 0, (size_t)total * sizeof *e->fold);
+    int64_t replica = tri_mesh_replica(&e->plan->mesh, e->plan->rank);
+    for (int r = 0; r < e->step->rounds; r++)
+        memcpy(e->fold + 2 * metrics * (r * replicas + replica), e->round_sums + 2 * metrics * r,
+               (size_t)(2 * metrics) * sizeof *e->fold);
+    memcpy(e->fold + sums, e->input->shared, TRI_MAX_SHARED * sizeof *e->fold);
+    if (squared) visit_ranges(e, keep_squares, e->fold + sums + TRI_MAX_SHARED);
+    TRI_TRY(sum_over_ranks(e, e->fold, total));
+    for (int64_t j = 0; j < (int64_t)e->step->rounds * replicas; j++)
+        add_round(e, e->fold + 2 * metrics * j);
+    memcpy(e->output->shared, e->fold + sums, TRI_MAX_SHARED * sizeof *e->fold);
+    *squares = 0;
+    for (int64_t i = 0; i < chunks; i++) *squares += e->fold[sums + TRI_MAX_SHARED + i];
+    return TRI_OK;
+}
+
+tri_status engine_sum_metrics(tri_engine *e) {
+    double nothing = 0;
+    return e->plan->deterministic ? sum_in_order(e, false, &nothing) : sum_plainly(e, &nothing);
 }
 
 static tri_status name_not_finite(const tri_engine *e) {
     const tri_graph *g = e->plan->graph;
+    const tri_flat *flat = &e->plan->flat;
     long long step = (long long)e->input->update;
     if (!isfinite(e->output->sum[0]))
         return TRI_FAIL(TRI_NOT_FINITE,
@@ -57,10 +150,14 @@ static tri_status name_not_finite(const tri_engine *e) {
                         "trainer.gradient_clip_val",
                         step, isnan(e->output->sum[0]) ? NAN : e->output->sum[0]); // never -nan
     for (int i = 0; i < g->parameter_count; i++) {
-        const tri_flat_parameter *p = &e->plan->flat.parameters[i];
-        if (g->parameters[i].role != TRI_ROLE_TRAINED) continue;
-        double sum =
-            e->device->backend->sum_of_squares(e->device, e->gradients + p->offset, p->elements);
+        const tri_flat_parameter *p = &flat->parameters[i];
+        if (g->parameters[i].role != TRI_ROLE_TRAINED || !flat->units[p->unit].here) continue;
+        int64_t own = flat->units[p->unit].parts[p->part].own, start = own * e->plan->shard;
+        int64_t from = p->offset > start ? p->offset : start, to = p->offset + p->elements;
+        if (to > start + own) to = start + own;
+        if (to <= from) continue;
+        double sum = e->device->backend->sum_of_squares(
+            e->device, engine_kept(e, p->unit, p->part) + from - start, to - from);
         if (!isfinite(sum))
             return TRI_FAIL(TRI_NOT_FINITE,
                             "step %lld: the gradient of %s is not finite; try a smaller "
@@ -72,8 +169,13 @@ static tri_status name_not_finite(const tri_engine *e) {
 
 // Learns the true counts and the norm, and writes the step scalars.
 tri_status engine_norm(tri_engine *e) {
-    double sum = squares(e);
-    TRI_TRY(engine_sum_metrics(e, &sum));
+    double sum = 0;
+    if (e->plan->deterministic) {
+        TRI_TRY(sum_in_order(e, true, &sum));
+    } else {
+        visit_ranges(e, add_squares, &sum);
+        TRI_TRY(sum_plainly(e, &sum));
+    }
     if (!isfinite(sum) || !isfinite(e->output->sum[0])) return name_not_finite(e);
     double nominal = (double)e->step->samples, count = e->output->count[0];
     double scale = count > 0 ? nominal / count : 0;

@@ -37,27 +37,107 @@ int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tens
     return engine->optimizer_tensor_count;
 }
 
-static float *place_of(const tri_engine *e, const tri_engine_tensor *tensor) {
-    float *base = tensor->state < 0 ? e->parameters : e->states[tensor->state];
-    return base + e->plan->flat.parameters[tensor->parameter].offset;
+// The tensor's unit, and which part of it or of its state: what is fetched at once.
+typedef struct whole {
+    int unit, part, state;
+    int64_t elements;
+    float *own; // this rank's range
+    int64_t own_elements;
+} whole;
+
+static whole whole_of(const tri_engine *e, const tri_engine_tensor *tensor) {
+    const tri_flat_parameter *p = &e->plan->flat.parameters[tensor->parameter];
+    const tri_flat_part *part = &e->plan->flat.units[p->unit].parts[p->part];
+    return (whole){.unit = p->unit,
+                   .part = (int)p->part,
+                   .state = tensor->state,
+                   .elements = part->elements,
+                   .own = tensor->state < 0 ? engine_master(e, p->unit, p->part)
+                                            : engine_state(e, tensor->state, p->unit, p->part),
+                   .own_elements = part->own};
 }
 
-// The host's view of a whole tensor's memory: the memory itself where the host may touch it.
-static float *open_view(const tri_engine *e, const tri_engine_tensor *tensor) {
-    if (e->device->backend->host_memory) return place_of(e, tensor);
-    size_t bytes = (size_t)e->plan->flat.parameters[tensor->parameter].elements * sizeof(float);
-    float *copy = malloc(bytes);
-    TRI_ASSERT(copy);
-    e->device->backend->copy_out(e->device, copy, place_of(e, tensor), bytes);
-    return copy;
+static bool is_staged(const tri_engine *e, const whole *w) {
+    return e->staged_unit == w->unit && e->staged_part == w->part && e->staged_state == w->state;
 }
 
-static void close_view(const tri_engine *e, const tri_engine_tensor *tensor, float *view,
-                       bool changed) {
-    if (e->device->backend->host_memory) return;
-    size_t bytes = (size_t)e->plan->flat.parameters[tensor->parameter].elements * sizeof(float);
-    if (changed) e->device->backend->copy_in(e->device, place_of(e, tensor), view, bytes);
-    free(view);
+// Where this rank holds all of it and the host may touch it, nothing is staged.
+static bool is_direct(const tri_engine *e) {
+    return e->plan->shards == 1 && e->device->backend->host_memory;
+}
+
+static bool holds(const tri_engine *e, const tri_engine_tensor *tensor) {
+    if (tensor->role == TRI_ROLE_COUNTER) {
+        int block = e->plan->graph->parameters[tensor->parameter].block;
+        return e->plan->blocks_here[block];
+    }
+    return e->plan->flat.units[e->plan->flat.parameters[tensor->parameter].unit].here;
+}
+
+int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int *index) {
+    const tri_plan *plan = e->plan;
+    int stage_ranks = plan->mesh.ranks / plan->mesh.size[TRI_AXIS_PIPELINE];
+    int place = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE), first;
+    if (tensor->role == TRI_ROLE_COUNTER)
+        first = plan->stage_of[plan->graph->parameters[tensor->parameter].block] %
+                plan->mesh.size[TRI_AXIS_PIPELINE];
+    else
+        first = plan->units[plan->flat.parameters[tensor->parameter].unit].first_holder;
+    // Ranks of a stage are neighbours.
+    *index = place == first ? plan->rank - place * stage_ranks : -1;
+    return stage_ranks;
+}
+
+static void stage(tri_engine *e, const whole *w) {
+    engine_keep_writes(e);
+    if (w->elements > e->staging_elements) {
+        free(e->staging);
+        e->staging = malloc((size_t)w->elements * sizeof *e->staging);
+        TRI_ASSERT(e->staging);
+        e->staging_elements = w->elements;
+    }
+    e->staged_unit = w->unit;
+    e->staged_part = w->part;
+    e->staged_state = w->state;
+}
+
+static float *own_in_staging(const tri_engine *e, const whole *w) {
+    return e->staging + w->own_elements * e->plan->shard;
+}
+
+tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
+    if (tensor->role == TRI_ROLE_COUNTER || is_direct(e)) return TRI_OK;
+    TRI_ASSERT(holds(e, tensor));
+    whole w = whole_of(e, tensor);
+    if (is_staged(e, &w)) return TRI_OK;
+    stage(e, &w);
+    size_t bytes = (size_t)w.own_elements * sizeof(float);
+    e->device->backend->copy_out(e->device, own_in_staging(e, &w), w.own, bytes);
+    if (e->shards->size == 1) return TRI_OK;
+    tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
+                      .dtype = TRI_F32,
+                      .count = w.own_elements,
+                      .send = own_in_staging(e, &w),
+                      .recv = e->staging,
+                      .label = tensor->name};
+    return tri_comm_run(e->shards, &op);
+}
+
+// What tri_engine_write staged goes to its place.
+void engine_keep_writes(tri_engine *e) {
+    if (e->staged_unit < 0 || !e->staged_is_new) return;
+    e->staged_is_new = false;
+    tri_part_kind part = (tri_part_kind)e->staged_part;
+    int64_t own = e->plan->flat.units[e->staged_unit].parts[part].own;
+    float *to = e->staged_state < 0 ? engine_master(e, e->staged_unit, part)
+                                    : engine_state(e, e->staged_state, e->staged_unit, part);
+    e->device->backend->copy_in(e->device, to, e->staging + own * e->plan->shard,
+                                (size_t)own * sizeof(float));
+    e->staged_unit = -1;
+}
+
+static const tri_layout *layout_of(const tri_engine *e, const tri_engine_tensor *tensor) {
+    return &e->plan->graph->parameters[tensor->parameter].layout;
 }
 
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
@@ -67,23 +147,36 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
         memcpy(to, &engine->counters[tensor->parameter], sizeof(int64_t));
         return;
     }
-    float *view = open_view(engine, tensor);
-    tri_layout_to_plain(&engine->plan->graph->parameters[tensor->parameter].layout, &tensor->shape,
-                        sizeof(float), view, to, first, count);
-    close_view(engine, tensor, view, false);
+    whole w = whole_of(engine, tensor);
+    TRI_ASSERT(is_direct(engine) || is_staged(engine, &w));
+    const float *from = is_direct(engine) ? w.own : engine->staging;
+    from += engine->plan->flat.parameters[tensor->parameter].offset;
+    tri_layout_to_plain(layout_of(engine, tensor), &tensor->shape, sizeof(float), from, to, first,
+                        count);
 }
 
 void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                       int64_t count, const void *from) {
-    if (count == 0) return;
+    if (count == 0 || !holds(engine, tensor)) return;
     if (tensor->role == TRI_ROLE_COUNTER) {
         memcpy(&engine->counters[tensor->parameter], from, sizeof(int64_t));
         return;
     }
-    float *view = open_view(engine, tensor);
-    tri_layout_from_plain(&engine->plan->graph->parameters[tensor->parameter].layout,
-                          &tensor->shape, sizeof(float), from, view, first, count);
-    close_view(engine, tensor, view, true);
+    engine->is_stale = true;
+    whole w = whole_of(engine, tensor);
+    float *to = w.own;
+    if (!is_direct(engine)) {
+        if (!is_staged(engine, &w)) {
+            stage(engine, &w);
+            engine->device->backend->copy_out(engine->device, own_in_staging(engine, &w), w.own,
+                                              (size_t)w.own_elements * sizeof(float));
+        }
+        engine->staged_is_new = true;
+        to = engine->staging;
+    }
+    to += engine->plan->flat.parameters[tensor->parameter].offset;
+    tri_layout_from_plain(layout_of(engine, tensor), &tensor->shape, sizeof(float), from, to, first,
+                          count);
 }
 
 static float initial_value(const tri_init *init, uint64_t key, uint64_t element) {
@@ -107,7 +200,7 @@ void tri_engine_initialize(tri_engine *engine, uint64_t seed) {
         const tri_engine_tensor *tensor = &engine->model_tensors[i];
         const tri_parameter_info *p = &g->parameters[tensor->parameter];
         engine->counters[tensor->parameter] = 0;
-        if (tensor->role == TRI_ROLE_COUNTER) continue;
+        if (tensor->role == TRI_ROLE_COUNTER || !holds(engine, tensor)) continue;
         uint64_t key = tri_philox_key(seed, p->name);
         int64_t total = tri_shape_count(&p->shape);
         for (int64_t first = 0; first < total; first += COPY_ELEMENTS) {
@@ -117,6 +210,7 @@ void tri_engine_initialize(tri_engine *engine, uint64_t seed) {
             tri_engine_write(engine, tensor, first, count, values);
         }
     }
+    engine_keep_writes(engine);
 }
 
 void tri_engine_count_update(tri_engine *engine) {

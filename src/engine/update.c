@@ -1,68 +1,114 @@
+// STEP and PREPARE: kernels over this rank's range of a unit's parts.
 #include "engine/engine_internal.h"
 
-// One node of the update graph over a stretch of the flat buffers: STEP runs it.
-static tri_status add_update(tri_engine *e, const tri_op *op, const void *attr, int states,
-                             int block, int64_t offset, int64_t elements) {
-    if (elements == 0) return TRI_OK;
-    tri_graph *g = e->update_graph;
-    tri_value in[TRI_MAX_INPUTS] = {{0}};
-    tri_shape shape = tri_shape_of(elements);
-    for (int i = 0; i < 3 + states; i++) {
-        const char *name = tri_arena_printf(g->arena, "update %d input %d", e->update_count, i);
-        in[i] = i == 2 ? tri_scalar(g, TRI_SCALAR_STEP) : tri_input(g, name, TRI_F32, shape);
-    }
-    tri_node_add(g, op, in, 3 + states, attr, e->plan->graph->blocks[block]);
+static engine_update *add(tri_engine *e, engine_updates *list, int unit) {
+    (void)e;
+    engine_update *u = &list->items[list->count++];
+    *u = (engine_update){.unit = unit};
+    return u;
+}
+
+static tri_status prepare(tri_engine *e, engine_updates *list, engine_update *u) {
+    tri_graph *g = list->graph;
     if (g->status != TRI_OK) return TRI_FAIL(g->status, "%s", g->message);
     const tri_node *node = &g->nodes[g->node_count - 1];
     const tri_kernel_def *def = tri_device_select(e->device, g, node);
     if (!def)
         return TRI_FAIL(TRI_UNSUPPORTED, "device %s has no kernel for %s", e->device->backend->name,
-                        op->name);
-    engine_update *u = &e->updates[e->update_count++];
-    u->block = block;
-    u->args.in[0] = e->parameters + offset;
-    u->args.in[1] = e->gradients + offset;
-    u->args.in[2] = e->scalars[TRI_SCALAR_STEP];
-    for (int i = 0; i < states; i++) u->args.in[3 + i] = e->states[i] + offset;
+                        node->op->name);
     TRI_TRY(tri_kernel_prepare(def, e->device, g, node, &u->kernel));
     TRI_ASSERT(u->kernel.workspace_bytes == 0);
     return TRI_OK;
 }
 
-// Neighbouring statistics with one momentum are averaged together.
-static tri_status add_statistics(tri_engine *e, int block) {
+static tri_value input(tri_graph *g, int index, tri_dtype type, int64_t elements) {
+    const char *name = tri_arena_printf(g->arena, "%d.%d", g->node_count, index);
+    return tri_input(g, name, type, tri_shape_of(elements));
+}
+
+// One node over elements first … of this rank's range: STEP runs it.
+static tri_status add_update(tri_engine *e, const tri_op *op, const void *attr, int states,
+                             int unit, tri_part_kind part, int64_t first, int64_t elements) {
+    if (elements <= 0) return TRI_OK;
+    engine_updates *list = &e->updates;
+    tri_graph *g = list->graph;
+    tri_value in[TRI_MAX_INPUTS] = {{0}};
+    for (int i = 0; i < 3 + states; i++)
+        in[i] = i == 2 ? tri_scalar(g, TRI_SCALAR_STEP) : input(g, i, TRI_F32, elements);
+    tri_node_add(g, op, in, 3 + states, attr, e->plan->flat.units[unit].name);
+    engine_update *u = add(e, list, unit);
+    u->args.in[0] = engine_master(e, unit, part) + first;
+    u->args.in[1] = engine_kept(e, unit, part) + first;
+    u->args.in[2] = e->scalars[TRI_SCALAR_STEP];
+    for (int i = 0; i < states; i++) u->args.in[3 + i] = engine_state(e, i, unit, part) + first;
+    return prepare(e, list, u);
+}
+
+// Statistics are averaged each with its own momentum.
+static tri_status add_statistics(tri_engine *e, int unit) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
-    int64_t end = flat->blocks[block].offset + flat->blocks[block].elements;
+    int64_t own = flat->units[unit].parts[TRI_PART_STATISTIC].own;
+    int64_t start = own * e->plan->shard;
     for (int i = 0; i < g->parameter_count; i++) {
-        const tri_parameter_info *p = &g->parameters[i];
-        if (p->block != block || p->role != TRI_ROLE_STATISTIC) continue;
-        int64_t from = flat->parameters[i].offset, to = end;
-        for (int k = i + 1; k < g->parameter_count; k++) {
-            const tri_parameter_info *q = &g->parameters[k];
-            if (q->block != block || q->role != TRI_ROLE_STATISTIC) continue;
-            if (q->momentum == p->momentum) {
-                i = k;
-                continue;
-            }
-            to = flat->parameters[k].offset;
-            break;
-        }
-        tri_moving_average_attr attr = {.momentum = p->momentum};
-        TRI_TRY(add_update(e, &tri_op_moving_average, &attr, 0, block, from, to - from));
+        const tri_flat_parameter *p = &flat->parameters[i];
+        if (p->unit != unit || p->part != TRI_PART_STATISTIC) continue;
+        int64_t from = p->offset > start ? p->offset : start, to = p->offset + p->elements;
+        if (to > start + own) to = start + own;
+        tri_moving_average_attr attr = {.momentum = g->parameters[i].momentum};
+        TRI_TRY(add_update(e, &tri_op_moving_average, &attr, 0, unit, TRI_PART_STATISTIC,
+                           from - start, to - from));
     }
     return TRI_OK;
+}
+
+static tri_status add_cast(tri_engine *e, int unit, tri_part_kind part) {
+    int64_t own = e->plan->flat.units[unit].parts[part].own;
+    if (own == 0 || !tri_part_is_low(part)) return TRI_OK;
+    tri_graph *g = e->casts.graph;
+    tri_value x = input(g, 0, TRI_F32, own);
+    tri_cast_attr attr = {.dtype = e->plan->flat.low};
+    tri_node_add(g, &tri_op_cast, &x, 1, &attr, e->plan->flat.units[unit].name);
+    engine_update *u = add(e, &e->casts, unit);
+    u->args.in[0] = engine_master(e, unit, part);
+    u->args.out[0] = engine_own(e, unit, part);
+    return prepare(e, &e->casts, u);
 }
 
 tri_status engine_make_updates(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     tri_graph_options options = {.training = true};
-    e->update_graph = tri_graph_create(e->arena, &options);
-    e->updates = TRI_NEW_ARRAY(e->arena, engine_update, flat->block_count + flat->parameter_count);
-    for (int b = 0; b < flat->block_count; b++) {
-        TRI_TRY(add_update(e, e->optimizer.op, &e->optimizer.attr, e->optimizer.state_count, b,
-                           flat->blocks[b].offset, flat->blocks[b].trained));
-        TRI_TRY(add_statistics(e, b));
+    int most = flat->unit_count * TRI_PART_COUNT + flat->parameter_count;
+    engine_updates *const lists[] = {&e->updates, &e->casts};
+    for (int i = 0; i < 2; i++) {
+        lists[i]->graph = tri_graph_create(e->arena, &options);
+        lists[i]->items = TRI_NEW_ARRAY(e->arena, engine_update, most);
+    }
+    for (int u = 0; u < flat->unit_count; u++) {
+        if (!flat->units[u].here) continue;
+        for (int k = 0; k < TRI_PART_COUNT; k++) {
+            tri_part_kind part = (tri_part_kind)k;
+            TRI_TRY(add_cast(e, u, part));
+            if (tri_part_is_trained(part))
+                TRI_TRY(add_update(e, e->optimizer.op, &e->optimizer.attr, e->optimizer.state_count,
+                                   u, part, 0, flat->units[u].parts[part].own));
+        }
+        TRI_TRY(add_statistics(e, u));
     }
     return TRI_OK;
+}
+
+tri_status engine_run_updates(tri_engine *e, const engine_updates *updates, int unit) {
+    for (int i = 0; i < updates->count; i++) {
+        engine_update *u = &updates->items[i];
+        if (u->unit != unit) continue;
+        TRI_TRY(u->kernel.def->run(
+            &u->kernel,
+            &(tri_kernel_args){.in = u->args.in, .out = u->args.out, .workspace = e->workspace}));
+    }
+    return TRI_OK;
+}
+
+void engine_release_updates(engine_updates *updates) {
+    for (int i = 0; i < updates->count; i++) tri_kernel_release(&updates->items[i].kernel);
 }

@@ -4,6 +4,8 @@
 
 static const tri_option common_rows[] = {
     TRI_OPTION_NAME(S, name, "adadelta", "how gradients change the weights"),
+    TRI_OPTION_STRINGS(S, freeze, "[]",
+                       "parameters that stay as they are, by name; * and ? match as in file names"),
 };
 
 static const tri_option sgd_rows[] = {

@@ -14,6 +14,7 @@ typedef struct tri_optimizer_options {
     double eps;                 // adam, adamw, adadelta
     double rho;                 // adadelta
     double weight_decay;
+    tri_strings freeze; // patterns of parameters that stay as they are
 } tri_optimizer_options;
 
 // Defaults are PyTorch's: https://pytorch.org/docs/stable/optim.html

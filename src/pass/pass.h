@@ -38,5 +38,8 @@ tri_status tri_pass_autodiff(tri_graph *graph);
 // Chooses the kernel-given layouts of values and the home order of parameters, and puts reorders
 // where a kernel wants another layout. Last.
 tri_status tri_pass_layout(tri_graph *graph, const tri_device *device);
+// Moves the nodes of the backward pass that no other block waits for (gradients of parameters,
+// mostly) into the phase WEIGHT, so that a pipeline can run them later. After autodiff.
+tri_status tri_pass_split_backward(tri_graph *graph);
 
 #endif

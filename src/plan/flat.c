@@ -1,34 +1,133 @@
 #include "plan/flat.h"
 
-static int64_t aligned(int64_t elements) {
-    return (elements + TRI_FLAT_ALIGNMENT - 1) / TRI_FLAT_ALIGNMENT * TRI_FLAT_ALIGNMENT;
+#include <string.h>
+
+static const struct {
+    bool trained, low;
+} part_rows[TRI_PART_COUNT] = {
+#define X(part, trained, low) [TRI_PART_##part] = {trained, low},
+    TRI_PART_LIST(X)
+#undef X
+};
+
+bool tri_part_is_trained(tri_part_kind part) { return part_rows[part].trained; }
+bool tri_part_is_low(tri_part_kind part) { return part_rows[part].low; }
+bool tri_part_has_gradients(tri_part_kind part) {
+    return part_rows[part].trained || part == TRI_PART_STATISTIC;
 }
 
-static void place_role(tri_flat *flat, const tri_graph *graph, int block, tri_parameter_role role) {
-    for (int i = 0; i < graph->parameter_count; i++) {
-        const tri_parameter_info *p = &graph->parameters[i];
-        if (p->block != block || p->role != role) continue;
-        flat->parameters[i].offset = flat->elements;
-        flat->parameters[i].elements = tri_layout_elements(&p->layout, &p->shape);
-        flat->elements += aligned(flat->parameters[i].elements);
-    }
+static int64_t round_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
+
+static int64_t take(int64_t *end, int64_t count) {
+    *end += count;
+    return *end - count;
 }
 
-tri_flat tri_flat_make(tri_arena *arena, const tri_graph *graph) {
-    tri_flat flat = {
-        .parameters = TRI_NEW_ARRAY(arena, tri_flat_parameter, graph->parameter_count),
-        .blocks = TRI_NEW_ARRAY(arena, tri_flat_block, graph->block_count),
-        .parameter_count = graph->parameter_count,
-        .block_count = graph->block_count,
-    };
-    for (int i = 0; i < graph->parameter_count; i++) flat.parameters[i].offset = -1;
-    for (int b = 0; b < graph->block_count; b++) {
-        tri_flat_block *block = &flat.blocks[b];
-        block->offset = flat.elements;
-        place_role(&flat, graph, b, TRI_ROLE_TRAINED);
-        block->trained = flat.elements - block->offset;
-        place_role(&flat, graph, b, TRI_ROLE_STATISTIC);
-        block->elements = flat.elements - block->offset;
+static bool is_low(const tri_graph *g, const tri_parameter_info *p) {
+    return tri_value_get(g, p->value)->dtype != p->dtype;
+}
+
+static tri_part_kind part_of(const tri_graph *g, const tri_parameter_info *p) {
+    if (p->role == TRI_ROLE_STATISTIC) return TRI_PART_STATISTIC;
+    if (p->role == TRI_ROLE_FROZEN) return is_low(g, p) ? TRI_PART_FROZEN_LOW : TRI_PART_FROZEN;
+    return is_low(g, p) ? TRI_PART_TRAINED_LOW : TRI_PART_TRAINED;
+}
+
+// readers[parameter * blocks + block]: whether the block reads it.
+static bool *find_readers(tri_arena *arena, const tri_graph *g) {
+    bool *readers = TRI_NEW_ARRAY(arena, bool, g->parameter_count * g->block_count);
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        for (int k = 0; k < node->input_count; k++) {
+            const tri_value_info *info = tri_value_get(g, node->inputs[k]);
+            if (info->kind != TRI_VALUE_PARAMETER) continue;
+            readers[info->index * g->block_count + node->block] = true;
+        }
     }
+    return readers;
+}
+
+static void place(tri_flat *flat, const tri_graph *g, int parameter, int unit) {
+    const tri_parameter_info *info = &g->parameters[parameter];
+    tri_flat_parameter *p = &flat->parameters[parameter];
+    p->unit = unit;
+    p->part = part_of(g, info);
+    tri_flat_part *part = &flat->units[unit].parts[p->part];
+    p->offset = part->elements;
+    p->elements = tri_layout_elements(&info->layout, &info->shape);
+    part->elements += round_up(p->elements, TRI_FLAT_ALIGNMENT);
+    if (is_low(g, info)) flat->low = tri_value_get(g, info->value)->dtype;
+}
+
+tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
+    const tri_graph *g = request->graph;
+    int blocks = g->block_count, count = g->parameter_count;
+    tri_flat flat = {.parameters = TRI_NEW_ARRAY(arena, tri_flat_parameter, count),
+                     .units = TRI_NEW_ARRAY(arena, tri_flat_unit, blocks + count),
+                     .parameter_count = count,
+                     .unit_count = blocks,
+                     .block_count = blocks,
+                     .shards = request->shards,
+                     .low = TRI_F32};
+    bool *readers = find_readers(arena, g);
+    for (int b = 0; b < blocks; b++) {
+        flat.units[b].name = g->blocks[b];
+        flat.units[b].here = request->blocks_here[b];
+    }
+    for (int i = 0; i < count; i++) {
+        const tri_parameter_info *p = &g->parameters[i];
+        flat.parameters[i].unit = -1;
+        if (p->role == TRI_ROLE_COUNTER) continue;
+        int unit = p->block, reading = 0;
+        bool here = false;
+        for (int b = 0; b < blocks; b++) {
+            if (!readers[i * blocks + b]) continue;
+            reading++;
+            here = here || request->blocks_here[b];
+        }
+        if (reading > 1) {
+            unit = flat.unit_count++;
+            flat.units[unit] = (tri_flat_unit){.name = p->name, .here = here};
+        }
+        place(&flat, g, i, unit);
+    }
+    int64_t grain = request->is_chunked ? TRI_FLAT_CHUNK : TRI_FLAT_ALIGNMENT;
+    for (int u = 0; u < flat.unit_count; u++)
+        for (int k = 0; k < TRI_PART_COUNT; k++) {
+            tri_flat_part *part = &flat.units[u].parts[k];
+            part->elements = round_up(part->elements, grain * flat.shards);
+            part->own = part->elements / flat.shards;
+            if (!flat.units[u].here) continue;
+            int low = tri_part_is_low((tri_part_kind)k);
+            part->offset = take(&flat.elements[low], part->elements);
+            part->own_offset = take(&flat.own_elements[low], part->own);
+            if (tri_part_has_gradients((tri_part_kind)k)) {
+                part->gradient_offset = take(&flat.gradient_elements, part->elements);
+                part->gradient_own_offset = take(&flat.gradient_own_elements, part->own);
+            }
+            if (tri_part_is_trained((tri_part_kind)k))
+                part->state_offset = take(&flat.state_elements, part->own);
+        }
     return flat;
+}
+
+int tri_flat_block_units(const tri_flat *flat, const tri_graph *graph, int block, int *units,
+                         int most) {
+    int found = 0;
+    units[found++] = block;
+    for (int i = 0; i < graph->node_count; i++) {
+        const tri_node *node = &graph->nodes[i];
+        if (node->block != block) continue;
+        for (int k = 0; k < node->input_count; k++) {
+            const tri_value_info *info = tri_value_get(graph, node->inputs[k]);
+            if (info->kind != TRI_VALUE_PARAMETER) continue;
+            int unit = flat->parameters[info->index].unit;
+            bool known = unit < 0;
+            for (int f = 0; f < found; f++) known = known || units[f] == unit;
+            if (known) continue;
+            TRI_ASSERT(found < most);
+            units[found++] = unit;
+        }
+    }
+    return found;
 }

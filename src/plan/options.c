@@ -4,7 +4,8 @@
 
 const char *const tri_strategy_names[] = {"single", "ddp",      "zero1", "zero2",
                                           "fsdp",   "pipeline", NULL};
-static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zero-bubble", NULL};
+static const char *const schedules[] = {"gpipe",       "1f1b",   "interleaved",
+                                        "zero-bubble", "looped", NULL};
 static const char *const recomputes[] = {"none", "block", NULL};
 static const char *const offloads[] = {"none", "optimizer", "parameters", NULL};
 
@@ -30,6 +31,18 @@ static const tri_option strategy_rows[] = {
     TRI_OPTION_CHOICE(tri_strategy_options, schedule, "1f1b", schedules, "order of a pipeline"),
     TRI_OPTION_CHOICE(tri_strategy_options, recompute, "none", recomputes,
                       "what is computed again in the backward pass instead of kept"),
+    TRI_OPTION_INT(tri_strategy_options, recompute_every, "1", 1, TRI_MAX_MODEL_BLOCKS,
+                   "of recompute: block: one of so many blocks"),
+    TRI_OPTION_INT(tri_strategy_options, stages_per_rank, "2", 1, TRI_MAX_MODEL_BLOCKS,
+                   "of the schedules interleaved and looped: stages that each rank has"),
+    TRI_OPTION_STRINGS(tri_strategy_options, stages, "[]",
+                       "blocks that begin the second and later stages; []: cut by cost"),
+    TRI_OPTION_INT(tri_strategy_options, prefetch, "1", 0, TRI_MAX_MODEL_BLOCKS,
+                   "of fsdp: blocks whose parameters are gathered ahead of their use"),
+    TRI_OPTION_BOOL(tri_strategy_options, reshard_after_forward, "true",
+                    "of fsdp: parameters are gathered again for the backward pass"),
+    TRI_OPTION_INT(tri_strategy_options, persistent_bytes, "65536", 0, INT64_MAX / 2,
+                   "of fsdp: blocks with fewer bytes of parameters stay gathered during a step"),
     TRI_OPTION_CHOICE(tri_strategy_options, offload, "none", offloads,
                       "what lies in host memory between uses"),
     TRI_OPTION_TREE(tri_strategy_options, tensor, NULL,

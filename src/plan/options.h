@@ -19,6 +19,7 @@ typedef enum tri_pipeline_schedule {
     TRI_SCHEDULE_1F1B,
     TRI_SCHEDULE_INTERLEAVED,
     TRI_SCHEDULE_ZERO_BUBBLE,
+    TRI_SCHEDULE_LOOPED,
 } tri_pipeline_schedule;
 
 typedef enum tri_recompute { TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_BLOCK } tri_recompute;
@@ -37,7 +38,13 @@ typedef struct tri_strategy_options {
     tri_strategy_kind name;
     tri_mesh_options mesh;
     tri_pipeline_schedule schedule;
+    int64_t stages_per_rank; // of schedules whose ranks have several
+    tri_strings stages;      // blocks that begin the second and later stages; none: cut by cost
     tri_recompute recompute;
+    int64_t recompute_every;    // of recompute block: every so many blocks, one
+    int64_t prefetch;           // fsdp: units gathered ahead of their use
+    bool reshard_after_forward; // fsdp: parameters are gathered again for the backward pass
+    int64_t persistent_bytes;   // fsdp: units smaller than this stay gathered during a step
     tri_offload offload;
     const tri_tree *tensor; // see tri_tensor_options.layers
     bool sequence_parallel;

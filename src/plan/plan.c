@@ -17,7 +17,17 @@ static tri_status find_program(tri_plan *plan, tri_device *device, const tri_pla
     TRI_ASSERT(plan->program_count < TRI_MAX_PROGRAMS);
     tri_model_request model = *request->model;
     model.options.training = training;
-    TRI_TRY(tri_program_create(plan->arena, device, &model, batch, out));
+    bool *recompute = TRI_NEW_ARRAY(plan->arena, bool, plan->block_count);
+    for (int b = 0; b < plan->block_count; b++)
+        recompute[b] = training && plan->blocks[b].recompute;
+    tri_program_request program = {.model = &model,
+                                   .batch = batch,
+                                   .recompute = recompute,
+                                   .blocks_here = plan->blocks_here,
+                                   .splits_backward = plan->order->splits_backward,
+                                   .freeze = request->freeze,
+                                   .freeze_count = request->freeze_count};
+    TRI_TRY(tri_program_create(plan->arena, device, &program, out));
     plan->programs[plan->program_count++] = *out;
     return TRI_OK;
 }
@@ -43,8 +53,9 @@ static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
     return TRI_OK;
 }
 
-static tri_status plan_step(tri_plan *plan, tri_device *device, const tri_plan_request *request,
-                            tri_step_shape shape, bool *accumulates) {
+// The micro-batches of one shape of step, and their programs.
+static tri_status plan_rounds(tri_plan *plan, tri_device *device, const tri_plan_request *request,
+                              tri_step_shape shape) {
     tri_step_plan *step = &plan->steps[shape];
     bool training = shape != TRI_STEP_EVALUATE;
     int64_t samples = request->step_samples[shape], replicas = plan->replicas;
@@ -60,57 +71,67 @@ static tri_status plan_step(tri_plan *plan, tri_device *device, const tri_plan_r
                         (long long)micro, (long long)rounds, (long long)replicas, TRI_MAX_ROUNDS);
     step->rounds = (int)rounds;
     step->items = TRI_NEW_ARRAY(plan->arena, tri_round, step->rounds);
-    int64_t *sizes = TRI_NEW_ARRAY(plan->arena, int64_t, step->rounds);
-    int active = 0;
+    tri_program *program;
     for (int i = 0; i < step->rounds; i++) {
         tri_micro_batch m = tri_micro_batch_of(samples, micro, replicas, replica, i);
         step->items[i] = (tri_round){.first = m.first, .size = m.size};
-        sizes[i] = m.size;
         if (m.size == 0) continue;
-        active++;
         TRI_TRY(find_program(plan, device, request, m.size, training, &step->items[i].program));
     }
-    *accumulates = *accumulates || (training && active > 1);
-    if (plan->program_count == 0) { // a rank without a micro-batch still has all parameters
-        tri_program *program;
-        int64_t most = tri_micro_batch_most(samples, micro, replicas);
-        TRI_TRY(find_program(plan, device, request, most, training, &program));
-    }
-    plan->graph = plan->programs[0]->graph;
-    bool *has_state = TRI_NEW_ARRAY(plan->arena, bool, plan->graph->block_count);
-    for (int i = 0; i < plan->graph->parameter_count; i++)
-        if (plan->graph->parameters[i].role != TRI_ROLE_COUNTER)
-            has_state[plan->graph->parameters[i].block] = true;
-    tri_schedule_request schedule = {.blocks = plan->graph->block_count,
-                                     .has_state = has_state,
-                                     .rounds = step->rounds,
-                                     .round_sizes = sizes,
-                                     .replicas = (int)replicas,
-                                     .training = training};
-    return tri_schedule_make(plan->arena, plan->strategy, &schedule, &step->schedule);
+    if (plan->program_count > 0) return TRI_OK;
+    // A rank without a micro-batch still has all parameters.
+    int64_t most = tri_micro_batch_most(samples, micro, replicas);
+    return find_program(plan, device, request, most, training, &program);
 }
 
 static void raise_to(int64_t *most, int64_t value) {
     if (value > *most) *most = value;
 }
 
-static void size_memory(tri_plan *plan, const tri_plan_request *request, bool accumulates) {
-    int64_t flat = plan->flat.elements * (int64_t)sizeof(float);
-    for (int i = 0; accumulates && i < plan->flat.block_count; i++)
-        raise_to(&plan->round_elements, plan->flat.blocks[i].elements);
+// What one action adds to gradients that are there already, in elements.
+static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
+    if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK) return 0;
+    bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
+    const tri_schedule_block *block = &plan->blocks[a->subject];
+    int64_t sum = 0;
+    for (int k = 0; k < block->unit_count; k++) {
+        if (!again && !(a->adds >> k & 1)) continue;
+        const tri_flat_part *parts = plan->flat.units[block->units[k]].parts;
+        sum += forward || again
+                   ? parts[TRI_PART_STATISTIC].elements
+                   : parts[TRI_PART_TRAINED].elements + parts[TRI_PART_TRAINED_LOW].elements;
+    }
+    return sum;
+}
+
+static void size_memory(tri_plan *plan, const tri_plan_request *request) {
+    const int64_t f32 = (int64_t)sizeof(float), low = (int64_t)tri_dtype_bytes(plan->flat.low);
+    const tri_flat *flat = &plan->flat;
     for (int i = 0; i < plan->program_count; i++) {
         const tri_program *p = plan->programs[i];
-        raise_to(&plan->activation_bytes, p->activation_bytes);
+        raise_to(&plan->scratch_bytes, p->scratch_bytes);
         raise_to(&plan->workspace_bytes, p->workspace_bytes);
-        raise_to(&plan->input_bytes, p->input_bytes);
         raise_to(&plan->result_bytes, p->result_bytes);
     }
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
+        const tri_step_plan *step = &plan->steps[i];
+        if (step->samples == 0) continue;
+        for (int k = 0; k < TRI_STRETCH_COUNT; k++)
+            raise_to(&plan->stretch_bytes[k], step->memory.stretch_bytes[k]);
+        for (int k = 0; k < step->schedule.count; k++)
+            raise_to(&plan->round_elements, added_elements(plan, &step->schedule.actions[k]));
+    }
+    int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[0];
+    int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[1];
+    int64_t gradients = plan->scatters ? flat->gradient_own_elements : flat->gradient_elements;
     plan->memory = (tri_memory_plan){
-        .parameters = flat,
-        .gradients = flat + plan->round_elements * (int64_t)sizeof(float),
-        .optimizer = flat * request->optimizer_states,
-        .activations = plan->activation_bytes + plan->input_bytes + plan->result_bytes,
+        .parameters = f32 * (stored + flat->own_elements[1]) + low * narrow,
+        .gradients = f32 * (gradients + plan->round_elements),
+        .optimizer = f32 * flat->state_elements * request->optimizer_states,
+        .activations =
+            plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS] + plan->scratch_bytes + plan->result_bytes,
         .workspace = plan->workspace_bytes,
+        .communication = plan->stretch_bytes[TRI_STRETCH_STATE],
     };
     tri_memory_plan *m = &plan->memory;
     m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
@@ -142,20 +163,62 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
                     name);
 }
 
+void tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
+    const tri_flat *flat = &plan->flat;
+    int pipeline = plan->mesh.size[TRI_AXIS_PIPELINE];
+    plan->units = TRI_NEW_ARRAY(plan->arena, tri_unit, flat->unit_count);
+    for (int u = 0; u < flat->unit_count; u++) {
+        const tri_flat_unit *from = &flat->units[u];
+        tri_unit *to = &plan->units[u];
+        to->here = from->here;
+        for (int k = 0; k < TRI_PART_COUNT; k++) {
+            if (from->parts[k].elements == 0) continue;
+            tri_part_kind part = (tri_part_kind)k;
+            to->bytes += from->parts[k].elements * (int64_t)sizeof(float);
+            to->has_gradients = to->has_gradients || tri_part_has_gradients(part);
+            to->has_statistics = to->has_statistics || part == TRI_PART_STATISTIC;
+            to->has_low = to->has_low || tri_part_is_low(part);
+        }
+        to->persistent = to->bytes < request->options->persistent_bytes;
+        to->first_holder = -1;
+    }
+    for (int b = 0; b < plan->block_count; b++) {
+        tri_schedule_block *block = &plan->blocks[b];
+        block->unit_count =
+            tri_flat_block_units(flat, plan->graph, b, block->units, TRI_MAX_BLOCK_UNITS);
+    }
+    for (int u = 0; u < flat->unit_count; u++)
+        for (int rank = 0; rank < pipeline; rank++) {
+            bool holds = false;
+            for (int b = 0; b < plan->block_count; b++)
+                for (int k = 0; k < plan->blocks[b].unit_count; k++)
+                    holds = holds ||
+                            (plan->blocks[b].units[k] == u && plan->stage_of[b] % pipeline == rank);
+            if (!holds) continue;
+            if (plan->units[u].first_holder < 0) plan->units[u].first_holder = rank;
+            plan->units[u].holder_count++;
+        }
+}
+
 static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_request *request) {
-    if (plan->strategy->needs_one_rank && plan->mesh.ranks > 1)
-        return TRI_FAIL(TRI_BAD_INPUT, "strategy.name: '%s' is for one rank, not %d; use ddp",
-                        plan->strategy->name, plan->mesh.ranks);
-    bool accumulates = false; // some step has more than one round on this rank
+    TRI_TRY(tri_plan_arrange(plan, request));
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)
-            TRI_TRY(plan_step(plan, device, request, (tri_step_shape)i, &accumulates));
-    if (!plan->graph) return TRI_FAIL(TRI_BAD_INPUT, "there is no step to plan");
+            TRI_TRY(plan_rounds(plan, device, request, (tri_step_shape)i));
+    if (plan->program_count == 0) return TRI_FAIL(TRI_BAD_INPUT, "there is no step to plan");
+    plan->graph = plan->programs[0]->graph;
     for (int i = 1; i < plan->program_count; i++)
         TRI_TRY(check_alike(plan->graph, plan->programs[i]->graph));
     TRI_TRY(check_batch_norm(plan, request));
-    plan->flat = tri_flat_make(plan->arena, plan->graph);
-    size_memory(plan, request, accumulates);
+    plan->flat = tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,
+                                                                .blocks_here = plan->blocks_here,
+                                                                .shards = plan->shards,
+                                                                .is_chunked = plan->deterministic});
+    tri_plan_describe(plan, request);
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
+        if (request->step_samples[i] > 0)
+            TRI_TRY(tri_plan_make_step(plan, request, (tri_step_shape)i));
+    size_memory(plan, request);
     return TRI_OK;
 }
 
@@ -167,7 +230,7 @@ tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan
                        .mesh = request->mesh,
                        .rank = request->rank,
                        .replicas = tri_mesh_replicas(&request->mesh),
-                       .strategy = request->strategy};
+                       .deterministic = request->deterministic};
     tri_status status = make_plan(plan, device, request);
     if (status != TRI_OK) {
         tri_plan_destroy(plan);

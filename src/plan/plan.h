@@ -1,12 +1,14 @@
 // Everything one rank needs for a run, made and sized before the first step: programs for every
-// size of micro-batch, a schedule for every shape of step, the place of every parameter.
+// size of micro-batch, a schedule for every shape of step, the place of everything.
 #ifndef TRIREME_PLAN_PLAN_H
 #define TRIREME_PLAN_PLAN_H
 
 #include "mesh/mesh.h"
 #include "plan/flat.h"
+#include "plan/options.h"
 #include "plan/program.h"
 #include "plan/schedule.h"
+#include "plan/step_memory.h"
 
 typedef enum tri_step_shape {
     TRI_STEP_FULL,
@@ -15,29 +17,37 @@ typedef enum tri_step_shape {
     TRI_STEP_SHAPE_COUNT
 } tri_step_shape;
 
-// One micro-batch of this rank.
+// One micro-batch of this rank's replica.
 typedef struct tri_round {
-    int64_t first, size;  // position in the step and samples; size 0: none in this round
-    tri_program *program; // NULL when there are no samples
+    int64_t first, size;           // position in the step and samples; size 0: none in this round
+    tri_program *program;          // NULL when there are no samples
+    const tri_crossing *crossings; // what goes from stage to stage
+    const int *crossing_edges;     // by crossing
+    int crossing_count;
 } tri_round;
 
 typedef struct tri_step_plan {
     int64_t samples; // over all replicas; 0: this shape does not occur
     int rounds;
     tri_round *items;
+    tri_schedule_request request; // what the schedule was written from
     tri_schedule schedule;
+    tri_step_memory memory;
 } tri_step_plan;
 
 typedef struct tri_plan_request {
     const tri_model_request *model; // options.training is set per program
-    const tri_strategy *strategy;
+    const tri_strategy_options *options;
     tri_mesh mesh;
     int rank;
     int64_t step_samples[TRI_STEP_SHAPE_COUNT]; // 0: does not occur
     int64_t micro;                              // of training steps; 0: one per replica
     int64_t eval_micro;                         // of evaluation
     bool sync_batchnorm; // batch norm over a whole step: what one replica's one pass is anyway
+    bool deterministic;  // the same bits on any number of ranks
     int optimizer_states;
+    const char *const *freeze; // patterns of parameters that stay as they are
+    int freeze_count;
 } tri_plan_request;
 
 // Bytes that one rank will hold.
@@ -50,17 +60,32 @@ enum { TRI_MAX_PROGRAMS = 8 };
 typedef struct tri_plan {
     tri_arena *arena;
     tri_mesh mesh;
-    int rank, replicas;
-    const tri_strategy *strategy;
+    int rank;
+    int replicas;                // ranks with samples of their own: replicate × shard
+    const tri_strategy *named;   // by the recipe
+    const tri_strategy *sharing; // what it comes to: a deterministic ddp folds as zero2 does
+    const tri_order *order;
+    // The mesh's axes whose ranks share one state, and whose ranks hold copies of it.
+    tri_axis shard_axis, replicate_axis;
+    int shards, shard, copies, copy;
+    int *stage_of; // by block
+    int block_count;
+    int stage_count;
+    bool *blocks_here; // by block: this rank computes it
+    tri_unit *units;
+    tri_schedule_block *blocks;
     tri_program *programs[TRI_MAX_PROGRAMS];
     int program_count;
     tri_step_plan steps[TRI_STEP_SHAPE_COUNT];
     const tri_graph *graph; // of the first program: parameters, blocks, metrics
     tri_flat flat;
-    bool accumulates; // some step has more than one round on this rank
-    // What all programs share: as large as the largest needs.
-    int64_t activation_bytes, workspace_bytes, input_bytes, result_bytes;
-    int64_t round_elements; // gradients of one block, where rounds are accumulated; else 0
+    bool deterministic;
+    bool gathers;  // parameters are whole only between GATHER and RELEASE
+    bool scatters; // gradients are whole only until SCATTER
+    // What all steps share: as large as the largest needs.
+    int64_t stretch_bytes[TRI_STRETCH_COUNT];
+    int64_t scratch_bytes, workspace_bytes, result_bytes;
+    int64_t round_elements; // gradients of one block that are added to others
     tri_memory_plan memory;
 } tri_plan;
 
@@ -69,5 +94,15 @@ typedef struct tri_plan {
 tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
                            tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
+
+// The rest is shared by the files of the plan.
+
+// Stages, order, groups, what this rank computes: before any program is compiled.
+tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request);
+// The schedule and memory of one shape of step; its programs are made and the flat buffers placed.
+tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
+                              tri_step_shape shape);
+// Units and blocks as schedules see them.
+void tri_plan_describe(tri_plan *plan, const tri_plan_request *request);
 
 #endif

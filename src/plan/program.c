@@ -48,126 +48,8 @@ tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, i
     return TRI_OK;
 }
 
-static void find_segments(tri_program *p) {
-    const tri_graph *g = p->graph;
-    p->segments = tri_arena_alloc(p->arena, (size_t)g->block_count * sizeof *p->segments);
-    for (int i = 0; i < g->node_count; i++) {
-        tri_segment *s = &p->segments[g->nodes[i].block][g->nodes[i].phase];
-        if (s->end == 0) s->first = i;
-        s->end = i + 1;
-    }
-}
-
 static int64_t aligned(int64_t size) {
     return (size + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT * TRI_MEMORY_ALIGNMENT;
-}
-
-// Everything that does not lie among the activations.
-static void place_fixed(tri_program *p) {
-    const tri_graph *g = p->graph;
-    for (int i = 0; i < g->input_count; i++) {
-        p->places[g->inputs[i].value.id] = (tri_place){TRI_PLACE_INPUT, i, p->input_bytes};
-        p->input_bytes += aligned(tri_value_bytes(g, g->inputs[i].value));
-    }
-    for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++)
-        if (tri_value_is(g->scalars[i]))
-            p->places[g->scalars[i].id] = (tri_place){TRI_PLACE_SCALAR, i, 0};
-    for (int i = 0; i < g->parameter_count; i++) {
-        const tri_parameter_info *info = &g->parameters[i];
-        p->places[info->value.id] = (tri_place){TRI_PLACE_PARAMETER, i, 0};
-    }
-    for (int i = 0; p->training && i < g->gradient_count; i++)
-        p->places[g->gradients[i].value.id] =
-            (tri_place){TRI_PLACE_GRADIENT, g->gradients[i].parameter, 0};
-    for (int i = 0; i < g->metric_count; i++) {
-        if (!tri_value_is(g->metrics[i].value)) continue; // of evaluation only
-        p->places[g->metrics[i].value.id] = (tri_place){TRI_PLACE_RESULT, i, p->result_bytes};
-        p->result_bytes += aligned(tri_value_bytes(g, g->metrics[i].value));
-    }
-}
-
-// True when nothing that lies in the memory of `value` is read after node `at`, and it is an
-// activation's.
-static bool may_overwrite(const tri_program *p, const uint32_t *home, const int *last_use,
-                          tri_value value, int at) {
-    uint32_t root = home[value.id];
-    return p->graph->values[root].kind == TRI_VALUE_RESULT &&
-           p->places[root].kind == TRI_PLACE_NONE && last_use[root] <= at &&
-           last_use[value.id] <= at;
-}
-
-// A view, or an output written over its input, lies where that input lies: its index, or -1.
-static int shared_input(const tri_program *p, const tri_node *node, const uint32_t *home,
-                        const int *last_use, int at) {
-    const tri_graph *g = p->graph;
-    if (node->output_count == 0 || p->places[node->outputs[0].id].kind != TRI_PLACE_NONE) return -1;
-    if (node->op->flags & TRI_OP_VIEW) return 0;
-    int k = node->op->in_place - 1;
-    if (k < 0 || !tri_value_is(node->inputs[k])) return -1;
-    const tri_value_info *in = tri_value_get(g, node->inputs[k]);
-    const tri_value_info *out = tri_value_get(g, node->outputs[0]);
-    if (in->dtype != out->dtype || !tri_shape_equal(&in->shape, &out->shape) ||
-        !tri_layout_equal(&in->layout, &out->layout))
-        return -1;
-    if (!may_overwrite(p, home, last_use, node->inputs[k], at)) return -1;
-    for (int i = 0; i < node->input_count; i++)
-        if (i != k && home[node->inputs[i].id] == home[node->inputs[k].id]) return -1;
-    return k;
-}
-
-// By value: the value in whose memory it lies. A shared memory lives as long as the last of its
-// values.
-static uint32_t *find_homes(const tri_program *p, int *last_use) {
-    const tri_graph *g = p->graph;
-    uint32_t *home = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count);
-    for (int i = 0; i < g->value_count; i++) home[i] = (uint32_t)i;
-    for (int i = 0; i < g->node_count; i++) {
-        const tri_node *node = &g->nodes[i];
-        for (int k = 0; k < node->input_count; k++)
-            if (last_use[node->inputs[k].id] < i) last_use[node->inputs[k].id] = i;
-    }
-    // A view's readers read its input: so does whoever wrote in place before them.
-    for (int i = g->node_count - 1; i >= 0; i--) {
-        const tri_node *node = &g->nodes[i];
-        if (!(node->op->flags & TRI_OP_VIEW)) continue;
-        int view = last_use[node->outputs[0].id], *base = &last_use[node->inputs[0].id];
-        if (view > *base) *base = view;
-    }
-    for (int i = 0; i < g->node_count; i++) {
-        const tri_node *node = &g->nodes[i];
-        int k = shared_input(p, node, home, last_use, i);
-        if (k < 0) continue;
-        uint32_t root = home[node->inputs[k].id];
-        home[node->outputs[0].id] = root;
-        int use = last_use[node->outputs[0].id];
-        if (use > last_use[root]) last_use[root] = use;
-    }
-    return home;
-}
-
-static void place_activations(tri_program *p) {
-    const tri_graph *g = p->graph;
-    int *last_use = TRI_NEW_ARRAY(p->arena, int, g->value_count);
-    uint32_t *home = find_homes(p, last_use);
-    tri_interval *intervals = TRI_NEW_ARRAY(p->arena, tri_interval, g->value_count);
-    uint32_t *owner = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count);
-    int count = 0;
-    for (int i = 1; i < g->value_count; i++) {
-        const tri_value_info *info = &g->values[i];
-        if (info->kind != TRI_VALUE_RESULT || home[i] != (uint32_t)i) continue;
-        if (p->places[i].kind != TRI_PLACE_NONE) continue;
-        int last = last_use[i] > info->node ? last_use[i] : info->node;
-        owner[count] = (uint32_t)i;
-        intervals[count++] =
-            (tri_interval){.size_bytes = tri_value_bytes(g, (tri_value){(uint32_t)i}),
-                           .first = info->node,
-                           .last = last};
-    }
-    p->activation_bytes = tri_memory_place(p->arena, intervals, count);
-    for (int i = 0; i < count; i++)
-        p->places[owner[i]] = (tri_place){TRI_PLACE_ACTIVATION, 0, intervals[i].offset};
-    for (int i = 1; i < g->value_count; i++)
-        if (home[i] != (uint32_t)i) p->places[i] = p->places[home[i]];
 }
 
 // A view costs nothing where it lies in its input's memory.
@@ -177,15 +59,15 @@ static bool is_free_view(const tri_program *p, const tri_node *node) {
     return in.kind == out.kind && in.index == out.index && in.offset == out.offset;
 }
 
-static tri_status prepare_kernels(tri_program *p) {
+static tri_status prepare_kernels(tri_program *p, const bool *blocks_here) {
     const tri_graph *g = p->graph;
     p->kernels = TRI_NEW_ARRAY(p->arena, tri_kernel, g->node_count);
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
-        if (is_free_view(p, node)) continue;
-        const tri_kernel_def *def = tri_device_select(p->device, g, node);
+        if (is_free_view(p, node) || (blocks_here && !blocks_here[node->block])) continue;
         if (node->op->flags & TRI_OP_COLLECTIVE) continue; // the engine's
-        TRI_ASSERT(def);                                   // the layout pass has asked before
+        const tri_kernel_def *def = tri_device_select(p->device, g, node);
+        TRI_ASSERT(def); // the layout pass has asked before
         TRI_TRY(tri_kernel_prepare(def, p->device, g, node, &p->kernels[i]));
         int64_t workspace = aligned((int64_t)p->kernels[i].workspace_bytes);
         if (workspace > p->workspace_bytes) p->workspace_bytes = workspace;
@@ -193,30 +75,26 @@ static tri_status prepare_kernels(tri_program *p) {
     return TRI_OK;
 }
 
-static tri_status compile(tri_program *p, const tri_model_request *request) {
-    TRI_TRY(tri_model_build(p->arena, request, p->batch, &p->graph));
+static tri_status compile(tri_program *p, const tri_program_request *request) {
+    TRI_TRY(tri_model_build(p->arena, request->model, p->batch, &p->graph));
+    TRI_TRY(tri_graph_freeze(p->graph, request->freeze, request->freeze_count));
     TRI_TRY(tri_pass_fuse(p->graph));
-    TRI_TRY(tri_pass_precision(p->graph, request->options.precision));
+    TRI_TRY(tri_pass_precision(p->graph, request->model->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));
-    for (int i = 0; i < p->graph->gradient_count; i++)
-        for (int k = 0; k < i; k++)
-            if (p->graph->gradients[k].parameter == p->graph->gradients[i].parameter)
-                return TRI_FAIL(TRI_UNSUPPORTED, "parameter %s is read by several blocks",
-                                p->graph->parameters[p->graph->gradients[i].parameter].name);
+    if (p->training && request->splits_backward) TRI_TRY(tri_pass_split_backward(p->graph));
     TRI_TRY(tri_pass_layout(p->graph, p->device));
-    find_segments(p);
-    p->places = TRI_NEW_ARRAY(p->arena, tri_place, p->graph->value_count);
-    place_fixed(p);
-    place_activations(p);
-    return prepare_kernels(p);
+    tri_program_place(p, request);
+    return prepare_kernels(p, request->blocks_here);
 }
 
 tri_status tri_program_create(tri_arena *parent, tri_device *device,
-                              const tri_model_request *request, int64_t batch, tri_program **out) {
+                              const tri_program_request *request, tri_program **out) {
     tri_arena *arena = tri_arena_create(parent, "program");
     tri_program *p = TRI_NEW(arena, tri_program);
-    *p = (tri_program){
-        .arena = arena, .device = device, .batch = batch, .training = request->options.training};
+    *p = (tri_program){.arena = arena,
+                       .device = device,
+                       .batch = request->batch,
+                       .training = request->model->options.training};
     tri_status status = compile(p, request);
     if (status != TRI_OK) {
         tri_program_destroy(p);
@@ -239,4 +117,41 @@ double tri_program_flops(const tri_program *program, int block, tri_phase phase)
     for (int i = s.first; i < s.end; i++)
         flops += tri_node_cost(program->graph, &program->graph->nodes[i]).flops;
     return flops;
+}
+
+static int position_of(const tri_node *node, int blocks) {
+    return node->phase == TRI_PHASE_FORWARD ? node->block : 2 * blocks - node->block;
+}
+
+int tri_program_crossings(tri_arena *arena, const tri_program *program, const int *stages,
+                          tri_crossing **out) {
+    const tri_graph *g = program->graph;
+    int count = 0, capacity = 0;
+    *out = NULL;
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *reader = &g->nodes[i];
+        for (int k = 0; k < reader->input_count; k++) {
+            const tri_node *maker =
+                tri_value_is(reader->inputs[k]) ? tri_value_node(g, reader->inputs[k]) : NULL;
+            int stage = stages[reader->block];
+            if (!maker || stages[maker->block] == stage) continue;
+            tri_crossing *known = NULL;
+            for (int c = 0; c < count && !known; c++)
+                if ((*out)[c].value.id == reader->inputs[k].id && (*out)[c].to_stage == stage)
+                    known = &(*out)[c];
+            if (!known) {
+                known = &TRI_PUSH(arena, *out, count, capacity);
+                *known = (tri_crossing){.value = reader->inputs[k],
+                                        .from_block = maker->block,
+                                        .to_block = reader->block,
+                                        .to_stage = stage,
+                                        .back = maker->phase != TRI_PHASE_FORWARD};
+            }
+            tri_node first = {.block = known->to_block,
+                              .phase = known->back ? TRI_PHASE_BACKWARD : TRI_PHASE_FORWARD};
+            if (position_of(reader, g->block_count) < position_of(&first, g->block_count))
+                known->to_block = reader->block;
+        }
+    }
+    return count;
 }

@@ -1,5 +1,5 @@
 // A model compiled for one size of micro-batch and one mode on one device: graph, kernels, and the
-// place of every value. Read-only once made; any number of rounds run it.
+// place of every value. Read-only once made; any number of rounds run it, several at a time.
 #ifndef TRIREME_PLAN_PROGRAM_H
 #define TRIREME_PLAN_PROGRAM_H
 
@@ -16,13 +16,14 @@ typedef struct tri_model_request {
 
 // Where a value lies while the program runs.
 typedef enum tri_place_kind {
-    TRI_PLACE_NONE,       // never in memory of its own
-    TRI_PLACE_ACTIVATION, // offset into the activations
-    TRI_PLACE_INPUT,      // offset into the inputs' buffer
-    TRI_PLACE_RESULT,     // offset into the results: (sum, count) of loss and metrics
-    TRI_PLACE_PARAMETER,  // index of the parameter
-    TRI_PLACE_GRADIENT,   // index of the parameter whose gradient it is
-    TRI_PLACE_SCALAR,     // tri_scalar_kind
+    TRI_PLACE_NONE,      // never in memory of its own
+    TRI_PLACE_SCRATCH,   // offset into what all segments use, one after the other
+    TRI_PLACE_BUNDLE,    // index of the bundle, offset into it
+    TRI_PLACE_INPUT,     // offset into the round's inputs
+    TRI_PLACE_RESULT,    // offset into the results: (sum, count) of loss and metrics
+    TRI_PLACE_PARAMETER, // index of the parameter
+    TRI_PLACE_GRADIENT,  // index of the parameter to whose gradient it is added
+    TRI_PLACE_SCALAR,    // tri_scalar_kind
 } tri_place_kind;
 
 typedef struct tri_place {
@@ -31,10 +32,40 @@ typedef struct tri_place {
     int64_t offset;
 } tri_place;
 
+// Values that live from one segment to another, all made and read by the same segments: they share
+// one stretch of memory, once for each round in flight.
+typedef struct tri_bundle {
+    int64_t size_bytes;
+    int own_block; // the only block whose segments touch it; -1: several do
+} tri_bundle;
+
 // Nodes first … end - 1 of the graph: a block in one phase.
 typedef struct tri_segment {
     int first, end;
+    int *bundles; // that it reads or writes
+    bool *writes; // by the same index
+    int bundle_count;
+    bool reads_inputs;
 } tri_segment;
+
+// A value that crosses from one stage to another.
+typedef struct tri_crossing {
+    tri_value value;
+    int from_block, to_block; // the maker, and the first reader in that stage
+    int to_stage;
+    bool back; // made in the backward pass
+} tri_crossing;
+
+typedef struct tri_program_request {
+    const tri_model_request *model;
+    int64_t batch; // samples of the micro-batch
+    // By block; NULL: see each.
+    const bool *recompute;     // FORWARD is run again before BACKWARD; NULL: never
+    const bool *blocks_here;   // whose kernels this rank needs; NULL: all
+    bool splits_backward;      // into the phases BACKWARD and WEIGHT
+    const char *const *freeze; // patterns of parameters that stay as they are
+    int freeze_count;
+} tri_program_request;
 
 typedef struct tri_program {
     tri_arena *arena;
@@ -42,10 +73,13 @@ typedef struct tri_program {
     tri_graph *graph;
     int64_t batch; // samples of the micro-batch
     bool training;
-    tri_kernel *kernels;                      // by node
+    tri_kernel *kernels;                      // by node; of blocks elsewhere: empty
     tri_place *places;                        // by value
+    bool *again;                              // by node: RECOMPUTE runs it
     tri_segment (*segments)[TRI_PHASE_COUNT]; // by block
-    int64_t activation_bytes, workspace_bytes, input_bytes, result_bytes;
+    tri_bundle *bundles;
+    int bundle_count;
+    int64_t scratch_bytes, workspace_bytes, input_bytes, result_bytes;
 } tri_program;
 
 // Builds the graph of `batch` samples: inputs, the task's model, verified. *out lives in `arena`.
@@ -54,10 +88,17 @@ tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, i
                            tri_graph **out);
 // Builds, rewrites and compiles. The device must outlive the program.
 tri_status tri_program_create(tri_arena *parent, tri_device *device,
-                              const tri_model_request *request, int64_t batch, tri_program **out);
+                              const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program); // NULL allowed
 
 // Flops of one run of a block's segment.
 double tri_program_flops(const tri_program *program, int block, tri_phase phase);
+// Every value that one stage makes and another reads, once for each stage that reads it; `stages`
+// is by block. Returns how many; *out lives in `arena`.
+int tri_program_crossings(tri_arena *arena, const tri_program *program, const int *stages,
+                          tri_crossing **out);
+
+// Places all values of a compiled graph: fills places, segments, bundles and sizes.
+void tri_program_place(tri_program *program, const tri_program_request *request);
 
 #endif

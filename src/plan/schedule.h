@@ -1,33 +1,69 @@
 // A schedule: what one rank does in one step, as a list of actions. It is data and a pure function
-// of (blocks, step, strategy, rank), so it can be printed, drawn and verified without running it.
+// of (blocks, mesh, strategy, step, rank), so it can be printed, drawn, verified and simulated
+// without running it.
+//
+// Words. A *block* is computed; a *unit* is state that is gathered, reduced and stepped together:
+// every block's own parameters are the unit of the block's number, and each parameter that several
+// blocks read (tied weights) is a unit of its own behind them. A *stage* is a run of consecutive
+// blocks; stage v of a pipeline of P ranks is on rank v mod P. A *round* is a micro-batch of this
+// rank's replica. An *edge* is what one stage sends to another for one micro-batch.
 #ifndef TRIREME_PLAN_SCHEDULE_H
 #define TRIREME_PLAN_SCHEDULE_H
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "mesh/mesh.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
+// What runs side by side; within a lane, actions run in the order of the list.
 typedef enum tri_lane {
     TRI_LANE_COMPUTE,
-    TRI_LANE_REDUCE, // the communicator of the replicas
+    TRI_LANE_SHARD,     // the communicator of the ranks that share one state
+    TRI_LANE_REPLICATE, // that of the copies of the state
+    TRI_LANE_ALONG,     // pipeline: activations, to later stages
+    TRI_LANE_BACK,      // pipeline: gradients, to earlier stages
+    TRI_LANE_STORE,     // local storage
     TRI_LANE_COUNT
 } tri_lane;
 
-// X(action, name, lane, has a block, has a micro-batch)
+// What an action's number beside the round names.
+typedef enum tri_subject {
+    TRI_SUBJECT_NONE,
+    TRI_SUBJECT_BLOCK,
+    TRI_SUBJECT_UNIT,
+    TRI_SUBJECT_EDGE
+} tri_subject;
+
+// X(action, name, lane, subject, has a round)
 #define TRI_ACTION_LIST(X)                                                                         \
-    X(FORWARD, "FORWARD", TRI_LANE_COMPUTE, true, true)                                            \
-    X(BACKWARD, "BACKWARD", TRI_LANE_COMPUTE, true, true)                                          \
-    X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, true,                                                      \
-      false) /* gradients = 0: no micro-batch of its own */                                        \
-    X(REDUCE, "REDUCE", TRI_LANE_REDUCE, true, false) /* sum the gradients over the replicas */    \
-    X(NORM, "NORM", TRI_LANE_COMPUTE, false, false)   /* counts, norm, step scalars */             \
-    X(STEP, "STEP", TRI_LANE_COMPUTE, true, false)    /* optimizer and statistics */
+    /* parameters as kernels read them = all shards, cast to the type of computation */            \
+    X(GATHER, "GATHER", TRI_LANE_SHARD, UNIT, false)                                               \
+    X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* ... are not needed any more */         \
+    X(FORWARD, "FORWARD", TRI_LANE_COMPUTE, BLOCK, true)                                           \
+    X(RECOMPUTE, "RECOMPUTE", TRI_LANE_COMPUTE, BLOCK, true) /* FORWARD again, for BACKWARD */     \
+    X(BACKWARD, "BACKWARD", TRI_LANE_COMPUTE, BLOCK, true)   /* both parts below */                \
+    X(BACKWARD_INPUT, "BACKWARD_INPUT", TRI_LANE_COMPUTE, BLOCK, true)                             \
+    X(BACKWARD_WEIGHT, "BACKWARD_WEIGHT", TRI_LANE_COMPUTE, BLOCK, true)                           \
+    X(SEND_ALONG, "SEND", TRI_LANE_ALONG, EDGE, true)                                              \
+    X(RECV_ALONG, "RECV", TRI_LANE_ALONG, EDGE, true)                                              \
+    X(SEND_BACK, "SEND", TRI_LANE_BACK, EDGE, true)                                                \
+    X(RECV_BACK, "RECV", TRI_LANE_BACK, EDGE, true)                                                \
+    X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, UNIT, false)     /* gradients = 0 */                       \
+    X(SCATTER, "SCATTER", TRI_LANE_SHARD, UNIT, false)   /* reduce-scatter of gradients */         \
+    X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of what this rank keeps */  \
+    X(COLLECT, "COLLECT", TRI_LANE_SHARD, UNIT, false)   /* all-gather of scattered gradients */   \
+    X(TIE, "TIE", TRI_LANE_BACK, UNIT, false)      /* sum over the stages that hold the unit */    \
+    X(NORM, "NORM", TRI_LANE_COMPUTE, NONE, false) /* counts, norm, step scalars */                \
+    X(LOAD, "LOAD", TRI_LANE_STORE, UNIT, false)   /* state of the optimizer, from storage */      \
+    X(STEP, "STEP", TRI_LANE_COMPUTE, UNIT, false) /* optimizer and statistics */                  \
+    X(PREPARE, "PREPARE", TRI_LANE_COMPUTE, UNIT, false) /* what STEP left, cast for GATHER */     \
+    X(EVICT, "EVICT", TRI_LANE_STORE, UNIT, false)       /* state of the optimizer, to storage */
 
 typedef enum tri_action_kind {
-#define X(kind, name, lane, block, micro) TRI_ACTION_##kind,
+#define X(kind, name, lane, subject, round) TRI_ACTION_##kind,
     TRI_ACTION_LIST(X)
 #undef X
         TRI_ACTION_KIND_COUNT
@@ -35,9 +71,19 @@ typedef enum tri_action_kind {
 
 typedef struct tri_action {
     tri_action_kind kind;
-    int block;                              // -1: none
-    int round;                              // of the micro-batch; -1: none
-    bool accumulate;                        // FORWARD, BACKWARD: adds to what earlier rounds left
+    int subject;              // number of the block, unit or edge; -1: none
+    int round;                // of the micro-batch; -1: none
+    int from_stage, to_stage; // SEND, RECV: of the edge
+    // FORWARD, BACKWARD…: some unit's gradients already hold something to add to (see `adds`).
+    // SCATTER: adds to what earlier rounds left of this rank's part.
+    bool accumulate;
+    // FORWARD: the first action of this rank that needs the round's samples.
+    bool takes_batch;
+    // FORWARD: RECOMPUTE follows, so only what other blocks read is kept.
+    bool forgets;
+    // Bit k: adds to gradients of the block's k-th unit: FORWARD to its statistics, BACKWARD and
+    // BACKWARD_WEIGHT to its trained parts. BACKWARD_INPUT writes no unit's gradients.
+    uint64_t adds;
     int first_dependency, dependency_count; // into the schedule's dependencies
 } tri_action;
 
@@ -45,57 +91,143 @@ typedef struct tri_schedule {
     tri_arena *arena;
     tri_action *actions;
     int count, capacity;
-    int *dependencies; // actions of other lanes that have to be done before
+    int *dependencies; // actions of other lanes that have to be done before this one starts
     int dependency_count, dependency_capacity;
-    int blocks, rounds;
 } tri_schedule;
 
-// What a strategy writes a schedule from.
-typedef struct tri_schedule_request {
-    int blocks;
-    const bool *has_state;      // by block: has parameters or statistics
-    int rounds;                 // of the step, on every replica
-    const int64_t *round_sizes; // by round: samples of this rank's micro-batch; 0: none
-    int replicas;
-    bool training; // false: evaluation, FORWARD only
-} tri_schedule_request;
+// What one stage makes and another reads, for one micro-batch.
+typedef struct tri_edge {
+    int from_stage, to_stage;
+    int from_block, to_block; // who makes the last of it, who reads the first of it
+    bool back;                // made and read by BACKWARD
+    int64_t bytes;            // per sample
+} tri_edge;
 
-// One way to divide the training state over replicas. It knows no kernel and no network.
+enum { TRI_MAX_BLOCK_UNITS = 8 };
+
+typedef struct tri_unit {
+    int64_t bytes;      // of parameters as stored, all shards
+    bool has_gradients; // trained parameters or statistics (else all are frozen, or there are none)
+    bool has_statistics;
+    bool has_low;    // is computed with in a narrower type than it is stored in
+    bool persistent; // fsdp: small enough to stay gathered from the start of a step to its end
+    int first_holder, holder_count; // pipeline ranks that hold it; more than one: TIE
+    bool here;                      // this rank holds it
+} tri_unit;
+
+typedef struct tri_schedule_block {
+    int stage;
+    bool recompute;
+    int units[TRI_MAX_BLOCK_UNITS]; // that it reads, its own first
+    int unit_count;
+    double forward_s, backward_s; // cost, in any one measure: for simulation and stages
+} tri_schedule_block;
+
+// How the state is divided over the ranks of the shard axis, and what travels when: data.
 typedef struct tri_strategy {
     const char *name;
     const char *help;
     bool needs_one_rank;
-    void (*write)(const tri_schedule_request *request, tri_schedule *out);
+    tri_axis own_axis; // takes what the mesh leaves open
+    bool shards_optimizer, shards_gradients, shards_parameters;
 } tri_strategy;
 
-extern const tri_strategy tri_strategy_single, tri_strategy_ddp;
+typedef struct tri_schedule_request tri_schedule_request;
+
+// The order of the passes of a pipeline's rank. With one stage in all, any of them is forward and
+// backward, round after round, except that gpipe and looped keep all rounds in flight.
+typedef struct tri_order {
+    const char *name;
+    const char *help;
+    bool is_looped;       // ranks have several stages (strategy.stages_per_rank)
+    bool splits_backward; // BACKWARD_INPUT and BACKWARD_WEIGHT
+    // Adds FORWARD and BACKWARD… of every round and of this rank's stages, nothing else; rounds
+    // without samples too, and each block's rounds in order. tri_schedule_add_stage helps.
+    void (*write)(const tri_schedule_request *request, tri_schedule *out);
+} tri_order;
+
+// What a schedule is written from.
+struct tri_schedule_request {
+    const tri_strategy *strategy;
+    const tri_order *order;
+    int block_count, unit_count, edge_count, stage_count;
+    const tri_schedule_block *blocks;
+    const tri_unit *units;
+    const tri_edge *edges;
+    int pipeline, pipeline_rank; // ranks along the pipeline, and this one's place
+    int replicate, shard;        // sizes of the groups of lanes REPLICATE and SHARD
+    int rounds;                  // of the step, on every replica
+    const int64_t *round_sizes;  // by round: samples of this rank's micro-batch; 0: none
+    bool training;               // false: evaluation, FORWARD only
+    bool deterministic; // gradients are folded in the order of micro-batches: every round is
+                        // scattered, whatever the strategy shards; COLLECT where it shards none
+    bool reshard_after_forward; // fsdp: RELEASE after FORWARD, GATHER again for BACKWARD
+    int prefetch;  // how many units ahead of their use GATHER starts; at least 0 (fsdp), 2 (others)
+    bool offloads; // LOAD before STEP, EVICT after it
+};
+
+// The orders there are: each is a file, order_NAME.c, and a row here.
+#define TRI_ORDER_LIST(X) X(1f1b) X(gpipe) X(interleaved) X(zero_bubble) X(looped)
+#define X(name) extern const tri_order tri_order_##name;
+TRI_ORDER_LIST(X)
+#undef X
+
+extern const tri_strategy *const tri_strategies[];       // end with NULL
+extern const tri_order *const tri_orders[];              // end with NULL
 const tri_strategy *tri_strategy_find(const char *name); // NULL: none
+const tri_order *tri_order_find(const char *name);       // NULL: none
 
-// Writes, completes with dependencies and verifies.
-tri_status tri_schedule_make(tri_arena *arena, const tri_strategy *strategy,
-                             const tri_schedule_request *request, tri_schedule *out);
+// What the strategy's flags come to for the sizes of the groups. SCATTER leaves a unit's sum in the
+// *kept* gradients (this rank's own range); without it, all gradients are kept. REDUCE and TIE work
+// on what is kept; NORM and STEP read that too, or after COLLECT the whole again.
+bool tri_schedule_gathers(const tri_schedule_request *request);         // parameters, each step
+bool tri_schedule_releases(const tri_schedule_request *request);        // ... and lets go of them
+bool tri_schedule_scatters(const tri_schedule_request *request);        // gradients, once at least
+bool tri_schedule_scatters_rounds(const tri_schedule_request *request); // ... after every round
+bool tri_schedule_collects(const tri_schedule_request *request);
 
-// For strategies. Block and round are -1 where the action has none.
-void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int block, int round);
-// FORWARD of all blocks and their BACKWARD of one round; CLEAR where a replica had none in any
-// round.
-void tri_schedule_add_passes(const tri_schedule_request *request, tri_schedule *out,
-                             void (*after_backward)(tri_schedule *out, int block));
+// Passes by the order, then everything else around them by the strategy, edges and units; without
+// dependencies. Verified.
+tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *request,
+                             tri_schedule *out);
 
-// Derives what has to wait for what from what actions read and write.
-void tri_schedule_find_dependencies(tri_schedule *schedule);
-// That every conflicting pair of actions is ordered by lanes and dependencies, and that each block
-// goes FORWARD before BACKWARD, is reduced at most once and after its last BACKWARD, and is stepped
-// once.
+// The most rounds whose activations a stage holds at one time: gone forward, not yet backward (with
+// BACKWARD_WEIGHT).
+int tri_schedule_in_flight(const tri_schedule *schedule, const tri_schedule_request *request,
+                           int stage);
+
+// For orders: the stage's blocks forward or backward for one round.
+void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *out,
+                            tri_action_kind kind, int stage, int round);
+void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject, int round);
+
+// A further wait: `action` starts after `other` is done (memory that is used again).
+typedef struct tri_wait {
+    int action, other;
+} tri_wait;
+
+// Derives what has to wait for what of other lanes from what actions read and write, and adds
+// `waits`.
+void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
+                                    const tri_wait *waits, int wait_count);
+// That the schedule computes the step: each block goes forward before backward in each round on
+// gathered parameters, each gradient is complete when it is reduced, reduced once and before NORM,
+// stepped once; that edges arrive before they are read; that the dependencies order every
+// conflicting pair (when they are there). TRI_INTERNAL names action and rule.
 tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_request *request);
-// That the collectives of all ranks are the same, in the same order.
-tri_status tri_schedule_verify_ranks(const tri_schedule *schedules, int count);
+// Over all ranks of a mesh (schedules[rank]): every send meets its receive, collectives of a group
+// are the same in the same order, and with channels in order nothing can deadlock. The mesh's axes
+// are the groups of the lanes: where SHARD's is all replicas, replicate is 1 and shard the product.
+// Dependencies are derived where a schedule has none yet.
+tri_status tri_schedule_verify_ranks(const tri_mesh *mesh, const tri_schedule *schedules,
+                                     const tri_schedule_request *requests);
 
 const char *tri_action_name(tri_action_kind kind);
 tri_lane tri_action_lane(tri_action_kind kind);
-// "REDUCE conv1" or "FORWARD fc1,2".
-char *tri_action_text(const tri_action *action, const char *const *block_names, char *out,
-                      size_t size);
-void tri_schedule_print(const tri_schedule *schedule, const char *const *block_names, FILE *out);
+tri_subject tri_action_subject(tri_action_kind kind);
+const char *tri_lane_name(tri_lane lane);
+// "REDUCE conv1", "FORWARD fc1,2" or "SEND 0>1,2". `names` are those of units (blocks first).
+char *tri_action_text(const tri_action *action, const char *const *names, char *out, size_t size);
+void tri_schedule_print(const tri_schedule *schedule, const char *const *names, FILE *out);
 
 #endif

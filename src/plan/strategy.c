@@ -2,72 +2,74 @@
 
 #include <string.h>
 
-static const tri_strategy *const strategies[] = {&tri_strategy_single, &tri_strategy_ddp};
+static const tri_strategy single = {
+    .name = "single", .help = "one rank", .needs_one_rank = true, .own_axis = TRI_AXIS_REPLICATE};
+
+static const tri_strategy ddp = {
+    .name = "ddp",
+    .help = "every replica holds all parameters; gradients are summed behind the backward pass",
+    .own_axis = TRI_AXIS_REPLICATE};
+
+static const tri_strategy zero1 = {.name = "zero1",
+                                   .help = "optimizer states are sharded",
+                                   .own_axis = TRI_AXIS_SHARD,
+                                   .shards_optimizer = true};
+
+static const tri_strategy zero2 = {.name = "zero2",
+                                   .help = "optimizer states and gradients are sharded",
+                                   .own_axis = TRI_AXIS_SHARD,
+                                   .shards_optimizer = true,
+                                   .shards_gradients = true};
+
+static const tri_strategy fsdp = {
+    .name = "fsdp",
+    .help = "parameters too: each block's are gathered when it is computed (ZeRO-3)",
+    .own_axis = TRI_AXIS_SHARD,
+    .shards_optimizer = true,
+    .shards_gradients = true,
+    .shards_parameters = true};
+
+static const tri_strategy pipeline = {
+    .name = "pipeline",
+    .help = "ranks hold consecutive blocks; micro-batches go through them one behind the other",
+    .own_axis = TRI_AXIS_PIPELINE};
+
+const tri_strategy *const tri_strategies[] = {&single, &ddp,      &zero1, &zero2,
+                                              &fsdp,   &pipeline, NULL};
+
+#define X(name) &tri_order_##name,
+const tri_order *const tri_orders[] = {TRI_ORDER_LIST(X) NULL};
+#undef X
 
 const tri_strategy *tri_strategy_find(const char *name) {
-    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
-        if (!strcmp(strategies[i]->name, name)) return strategies[i];
+    for (int i = 0; tri_strategies[i]; i++)
+        if (!strcmp(tri_strategies[i]->name, name)) return tri_strategies[i];
     return NULL;
 }
 
-void tri_schedule_add_passes(const tri_schedule_request *request, tri_schedule *out,
-                             void (*after_backward)(tri_schedule *out, int block)) {
-    int last = -1, done = 0;
-    for (int round = 0; round < request->rounds; round++)
-        if (request->round_sizes[round] > 0) last = round;
-    for (int round = 0; round <= last; round++) {
-        if (request->round_sizes[round] == 0) continue;
-        for (int block = 0; block < request->blocks; block++) {
-            tri_schedule_add(out, TRI_ACTION_FORWARD, block, round);
-            out->actions[out->count - 1].accumulate = done > 0;
-        }
-        if (!request->training) continue;
-        for (int block = request->blocks - 1; block >= 0; block--) {
-            tri_schedule_add(out, TRI_ACTION_BACKWARD, block, round);
-            out->actions[out->count - 1].accumulate = done > 0;
-            if (round == last && request->has_state[block]) after_backward(out, block);
-        }
-        done++;
-    }
-    if (!request->training || last >= 0) return;
-    for (int block = request->blocks - 1; block >= 0; block--) {
-        if (!request->has_state[block]) continue;
-        tri_schedule_add(out, TRI_ACTION_CLEAR, block, -1);
-        after_backward(out, block);
-    }
+const tri_order *tri_order_find(const char *name) {
+    for (int i = 0; tri_orders[i]; i++)
+        if (!strcmp(tri_orders[i]->name, name)) return tri_orders[i];
+    return NULL;
 }
 
-static void add_update(const tri_schedule_request *request, tri_schedule *out) {
-    if (!request->training) return;
-    tri_schedule_add(out, TRI_ACTION_NORM, -1, -1);
-    for (int block = 0; block < request->blocks; block++)
-        if (request->has_state[block]) tri_schedule_add(out, TRI_ACTION_STEP, block, -1);
+bool tri_schedule_gathers(const tri_schedule_request *request) {
+    return request->strategy->shards_optimizer && request->shard > 1;
 }
 
-static void nothing(tri_schedule *out, int block) {
-    (void)out;
-    (void)block;
+bool tri_schedule_releases(const tri_schedule_request *request) {
+    return request->strategy->shards_parameters && request->shard > 1;
 }
 
-static void reduce(tri_schedule *out, int block) {
-    tri_schedule_add(out, TRI_ACTION_REDUCE, block, -1);
+bool tri_schedule_scatters(const tri_schedule_request *request) {
+    return request->deterministic || tri_schedule_gathers(request);
 }
 
-static void write_single(const tri_schedule_request *request, tri_schedule *out) {
-    tri_schedule_add_passes(request, out, nothing);
-    add_update(request, out);
+bool tri_schedule_scatters_rounds(const tri_schedule_request *request) {
+    bool shards = request->strategy->shards_gradients && request->shard > 1;
+    return request->deterministic || shards;
 }
 
-// Every replica has all of the state; gradients are summed behind the backward pass.
-static void write_ddp(const tri_schedule_request *request, tri_schedule *out) {
-    tri_schedule_add_passes(request, out, request->replicas > 1 ? reduce : nothing);
-    add_update(request, out);
+bool tri_schedule_collects(const tri_schedule_request *request) {
+    return request->deterministic && !request->strategy->shards_optimizer;
 }
-
-const tri_strategy tri_strategy_single = {
-    .name = "single", .help = "one rank", .needs_one_rank = true, .write = write_single};
-
-const tri_strategy tri_strategy_ddp = {
-    .name = "ddp",
-    .help = "every replica holds all parameters; gradients are summed behind the backward pass",
-    .write = write_ddp};

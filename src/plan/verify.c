@@ -1,166 +1,426 @@
+// One rank's schedule, followed action by action.
 #include "plan/schedule.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-static tri_status broken(int index, const tri_action *action, const char *rule) {
-    return TRI_FAIL(TRI_INTERNAL, "schedule: action %d (%s, block %d, round %d): %s", index,
-                    tri_action_name(action->kind), action->block, action->round, rule);
+// What has happened to a block in a round, or to an edge in one.
+enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, CARRIED = 16 };
+
+typedef struct unit_state {
+    bool gathered, was_gathered;
+    bool trained, statistics; // the gradients hold something of the part
+    int round;                // ... of this one; -1: of none
+    int contributions;        // of blocks and rounds, in the whole step
+    bool scattered, reduced, tied, collected, loaded, stepped, prepared, evicted;
+} unit_state;
+
+typedef struct check {
+    const tri_schedule_request *request;
+    int index;
+    const tri_action *action;
+    unit_state *units;
+    uint8_t *blocks, *edges;            // by round
+    int *forwards, *backwards;          // by block: the last round gone forward, and back
+    int *expected;                      // contributions, by unit
+    int *edge_lists[2], *next_edges[2]; // those read by a block (made by it)
+    int last_taken;                     // round whose batch was taken
+    bool *taken;
+    bool normed;
+} check;
+
+static tri_status broken(const check *c, const char *rule) {
+    return TRI_FAIL(TRI_INTERNAL, "schedule: action %d (%s %d, round %d): %s", c->index,
+                    tri_action_name(c->action->kind), c->action->subject, c->action->round, rule);
 }
 
-// What has happened to a block when the list is read from top to bottom.
-typedef struct block_state {
-    int forward, backward; // rounds done
-    int round;             // the last of them
-    bool cleared, reduced, stepped;
-} block_state;
+#define REQUIRE(condition, rule)                                                                   \
+    do {                                                                                           \
+        if (!(condition)) return broken(c, (rule));                                                \
+    } while (0)
 
-// All rounds of all replicas are in a block's gradients.
-static bool has_gradients(const tri_schedule_request *r, const block_state *b, int active) {
-    return r->replicas > 1 ? b->reduced : b->backward == active;
+static bool is_here(const tri_schedule_request *r, int stage) {
+    return stage % r->pipeline == r->pipeline_rank;
 }
 
-static tri_status follow(const tri_schedule_request *r, const tri_action *a, int index,
-                         block_state *blocks, bool normed, int active) {
-    block_state *b = a->block >= 0 ? &blocks[a->block] : NULL;
+static uint8_t *block_at(const check *c, int block, int round) {
+    return &c->blocks[(size_t)block * (size_t)c->request->rounds + (size_t)round];
+}
+
+static uint8_t *edge_at(const check *c, int edge, int round) {
+    return &c->edges[(size_t)edge * (size_t)c->request->rounds + (size_t)round];
+}
+
+// Edges of other ranks have come, and those of this rank are made.
+static bool has_edges(const check *c, bool back) {
+    const tri_schedule_request *r = c->request;
+    int block = c->action->subject, round = c->action->round;
+    for (int e = c->edge_lists[0][block]; e >= 0; e = c->next_edges[0][e]) {
+        const tri_edge *edge = &r->edges[e];
+        if (edge->back != back) continue;
+        bool came = is_here(r, edge->from_stage)
+                        ? *block_at(c, edge->from_block, round) & (back ? INPUT : FORWARD)
+                        : *edge_at(c, e, round) & CARRIED;
+        if (!came) return false;
+    }
+    return true;
+}
+
+// No edge that the block makes has been sent already.
+static bool is_unsent(const check *c, bool back) {
+    const tri_schedule_request *r = c->request;
+    for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e])
+        if (r->edges[e].back == back && *edge_at(c, e, c->action->round)) return false;
+    return true;
+}
+
+static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
+    return other >= 0 && other < r->block_count && r->blocks[other].stage == r->blocks[block].stage;
+}
+
+// `adds` says truly what the units' gradients hold; then they hold this too.
+static tri_status add_to_gradients(check *c, bool forward) {
+    const tri_schedule_request *r = c->request;
+    const tri_schedule_block *b = &r->blocks[c->action->subject];
+    uint64_t adds = 0;
+    for (int k = 0; k < b->unit_count; k++) {
+        const tri_unit *unit = &r->units[b->units[k]];
+        unit_state *u = &c->units[b->units[k]];
+        if (!unit->has_gradients || (forward && !unit->has_statistics)) continue;
+        bool *part = forward ? &u->statistics : &u->trained;
+        adds |= *part ? UINT64_C(1) << k : 0;
+        *part = true;
+        if (forward) continue;
+        REQUIRE(!u->reduced && !u->tied && !u->collected, "comes after the unit was reduced");
+        REQUIRE(!tri_schedule_scatters_rounds(r) || u->round < 0 || u->round == c->action->round,
+                "mixes two rounds in gradients that every round scatters");
+        u->round = c->action->round;
+        u->contributions++;
+    }
+    REQUIRE(adds == c->action->adds && c->action->accumulate == (adds != 0),
+            "adds to gradients that are not there, or loses some");
+    return TRI_OK;
+}
+
+static tri_status follow_forward(check *c) {
+    const tri_schedule_request *r = c->request;
+    const tri_action *a = c->action;
+    REQUIRE(!(*block_at(c, a->subject, a->round) & FORWARD), "comes twice");
+    REQUIRE(!is_same_stage(r, a->subject, a->subject - 1) ||
+                (*block_at(c, a->subject - 1, a->round) & FORWARD),
+            "an earlier block did not go forward in this round");
+    REQUIRE(has_edges(c, false) && is_unsent(c, false), "reads what has not come, or was sent");
+    REQUIRE(a->round > c->forwards[a->subject], "comes after a later round");
+    REQUIRE(a->takes_batch == !c->taken[a->round], "takes the batch twice, or not at all");
+    REQUIRE(!a->takes_batch || a->round > c->last_taken, "takes batches out of order");
+    REQUIRE(a->forgets == (r->training && r->blocks[a->subject].recompute),
+            "forgets what BACKWARD needs, or keeps what it does not");
+    c->forwards[a->subject] = a->round;
+    c->last_taken = a->takes_batch ? a->round : c->last_taken;
+    c->taken[a->round] = true;
+    *block_at(c, a->subject, a->round) |= FORWARD;
+    return r->training ? add_to_gradients(c, true) : TRI_OK;
+}
+
+static tri_status follow_pass(check *c) {
+    const tri_schedule_request *r = c->request;
+    const tri_action *a = c->action;
+    const tri_schedule_block *b = &r->blocks[a->subject];
+    uint8_t *done = block_at(c, a->subject, a->round);
+    REQUIRE(is_here(r, b->stage), "names a block of another rank");
+    REQUIRE(r->round_sizes[a->round] > 0, "has no samples");
+    REQUIRE(!c->normed, "comes after NORM");
+    for (int k = 0; k < b->unit_count; k++)
+        REQUIRE(!tri_schedule_gathers(r) || c->units[b->units[k]].gathered ||
+                    r->units[b->units[k]].bytes == 0,
+                "reads parameters that are not gathered");
+    if (a->kind == TRI_ACTION_FORWARD) return follow_forward(c);
+    REQUIRE(r->training && (*done & FORWARD), "has not gone forward");
+    if (a->kind == TRI_ACTION_RECOMPUTE) {
+        REQUIRE(b->recompute && !(*done & (RECOMPUTED | INPUT)),
+                "recomputes twice, or for nothing");
+        *done |= RECOMPUTED;
+        return TRI_OK;
+    }
+    if (a->kind != TRI_ACTION_BACKWARD_WEIGHT) {
+        REQUIRE(!(*done & INPUT), "comes twice");
+        REQUIRE(!b->recompute || (*done & RECOMPUTED), "needs what FORWARD forgot");
+        REQUIRE(!is_same_stage(r, a->subject, a->subject + 1) ||
+                    (*block_at(c, a->subject + 1, a->round) & INPUT),
+                "a later block did not go backward in this round");
+        REQUIRE(has_edges(c, true) && is_unsent(c, true), "reads what has not come, or was sent");
+        *done |= INPUT;
+    }
+    if (a->kind == TRI_ACTION_BACKWARD_INPUT) return TRI_OK;
+    REQUIRE((*done & INPUT) && !(*done & WEIGHT), "comes twice, or before BACKWARD_INPUT");
+    REQUIRE(a->round > c->backwards[a->subject], "comes after a later round");
+    c->backwards[a->subject] = a->round;
+    *done |= WEIGHT;
+    return add_to_gradients(c, false);
+}
+
+static tri_status follow_transfer(check *c) {
+    const tri_schedule_request *r = c->request;
+    const tri_action *a = c->action;
+    const tri_edge *e = &r->edges[a->subject];
+    bool sends = a->kind == TRI_ACTION_SEND_ALONG || a->kind == TRI_ACTION_SEND_BACK;
+    bool back = a->kind == TRI_ACTION_SEND_BACK || a->kind == TRI_ACTION_RECV_BACK;
+    REQUIRE(r->round_sizes[a->round] > 0, "has no samples");
+    REQUIRE(e->back == back && is_here(r, sends ? e->from_stage : e->to_stage) &&
+                !is_here(r, sends ? e->to_stage : e->from_stage),
+            "is not between this rank and another in this direction");
+    REQUIRE(e->from_stage == a->from_stage && e->to_stage == a->to_stage, "names other stages");
+    REQUIRE(!*edge_at(c, a->subject, a->round), "comes twice");
+    REQUIRE(!sends || (*block_at(c, e->from_block, a->round) & (back ? INPUT : FORWARD)),
+            "sends what is not made");
+    *edge_at(c, a->subject, a->round) = CARRIED;
+    return TRI_OK;
+}
+
+// All that this rank's blocks add is in the gradients, or scattered.
+static bool is_complete(const check *c, int unit) {
+    const unit_state *u = &c->units[unit];
+    bool whole = u->contributions == c->expected[unit];
+    if (tri_schedule_scatters(c->request)) return whole && u->scattered && !u->trained;
+    return whole && u->trained && (u->statistics || !c->request->units[unit].has_statistics);
+}
+
+static bool is_reduced(const check *c, int unit) {
+    return is_complete(c, unit) && (c->request->replicate == 1 || c->units[unit].reduced);
+}
+
+static bool is_tied(const check *c, int unit) {
+    return is_reduced(c, unit) && (c->request->units[unit].holder_count < 2 || c->units[unit].tied);
+}
+
+static bool is_final(const check *c, int unit) {
+    bool collects = tri_schedule_collects(c->request);
+    return is_tied(c, unit) && (!collects || c->units[unit].collected);
+}
+
+static tri_status follow_gradients(check *c) {
+    const tri_schedule_request *r = c->request;
+    const tri_action *a = c->action;
+    unit_state *u = &c->units[a->subject];
+    bool closed = u->reduced || u->tied || u->collected || c->normed;
+    REQUIRE(r->training && r->units[a->subject].has_gradients, "has no gradients");
     switch (a->kind) {
-    case TRI_ACTION_FORWARD:
-        if (r->round_sizes[a->round] == 0) return broken(index, a, "has no samples");
-        for (int i = 0; i < a->block; i++)
-            if (blocks[i].forward != b->forward + 1 || blocks[i].round != a->round)
-                return broken(index, a, "an earlier block did not go forward in this round");
-        if (b->forward > 0 && a->round <= b->round)
-            return broken(index, a, "comes after a later round");
-        if (r->training && b->forward != b->backward)
-            return broken(index, a, "overwrites activations that BACKWARD still needs");
-        if (a->accumulate != (r->training && b->forward > 0))
-            return broken(index, a, "adds to statistics that are not there, or loses some");
-        b->forward++;
-        b->round = a->round;
-        break;
-    case TRI_ACTION_BACKWARD:
-        if (!r->training || b->backward + 1 != b->forward || a->round != b->round)
-            return broken(index, a, "goes backward without having gone forward");
-        for (int i = a->block + 1; i < r->blocks; i++)
-            if (blocks[i].backward != b->backward + 1)
-                return broken(index, a, "a later block did not go backward in this round");
-        if (a->accumulate != (b->backward > 0))
-            return broken(index, a, "adds to gradients that are not there, or loses some");
-        if (b->reduced) return broken(index, a, "comes after the block was reduced");
-        b->backward++;
-        break;
     case TRI_ACTION_CLEAR:
-        if (active > 0 || b->cleared) return broken(index, a, "loses gradients");
-        b->cleared = true;
+        REQUIRE(!closed && !u->trained && !u->statistics, "loses gradients");
+        u->trained = u->statistics = true;
+        break;
+    case TRI_ACTION_SCATTER:
+        REQUIRE(tri_schedule_scatters(r) && !closed, "is not wanted, or too late");
+        REQUIRE(u->trained && (u->statistics || !r->units[a->subject].has_statistics),
+                "scatters gradients that are not there");
+        REQUIRE(tri_schedule_scatters_rounds(r) || u->contributions == c->expected[a->subject],
+                "scatters gradients that are not complete");
+        REQUIRE(a->accumulate == u->scattered, "adds to what is not there, or loses some");
+        u->scattered = true;
+        u->trained = u->statistics = false;
+        u->round = -1;
         break;
     case TRI_ACTION_REDUCE:
-        if (b->reduced) return broken(index, a, "reduces twice");
-        if (active ? b->backward != active : !b->cleared)
-            return broken(index, a, "reduces gradients that are not complete");
-        b->reduced = true;
+        REQUIRE(r->replicate > 1 && !closed, "is not wanted, or comes twice");
+        REQUIRE(is_complete(c, a->subject), "reduces gradients that are not complete");
+        u->reduced = true;
         break;
-    case TRI_ACTION_NORM:
-        if (normed) return broken(index, a, "comes twice");
-        for (int i = 0; i < r->blocks; i++)
-            if (r->has_state[i] && !has_gradients(r, &blocks[i], active))
-                return broken(index, a, "reads gradients that are not complete");
+    case TRI_ACTION_TIE:
+        REQUIRE(r->units[a->subject].holder_count > 1 && !u->tied && !u->collected && !c->normed,
+                "is not wanted, or comes twice");
+        REQUIRE(is_reduced(c, a->subject), "sums gradients that are not complete");
+        u->tied = true;
         break;
-    case TRI_ACTION_STEP:
-        if (!normed || b->stepped) return broken(index, a, "comes before NORM, or twice");
-        b->stepped = true;
-        break;
-    case TRI_ACTION_KIND_COUNT:
-        return broken(index, a, "is no action");
+    default:
+        REQUIRE(tri_schedule_collects(r) && !u->collected && !c->normed,
+                "is not wanted, or comes twice");
+        REQUIRE(is_tied(c, a->subject), "collects gradients that are not complete");
+        u->collected = true;
     }
     return TRI_OK;
 }
 
-static tri_status verify_end(const tri_schedule_request *r, const block_state *blocks, int active,
-                             bool normed) {
-    for (int i = 0; i < r->blocks; i++) {
-        const block_state *b = &blocks[i];
-        bool whole = b->forward == active && b->backward == (r->training ? active : 0);
-        if (!whole) return TRI_FAIL(TRI_INTERNAL, "schedule: block %d misses a round", i);
-        if (r->training && r->has_state[i] && !b->stepped)
-            return TRI_FAIL(TRI_INTERNAL, "schedule: block %d is never stepped", i);
+static tri_status follow_state(check *c) {
+    const tri_schedule_request *r = c->request;
+    const tri_unit *unit = &r->units[c->action->subject];
+    unit_state *u = &c->units[c->action->subject];
+    if (c->action->kind == TRI_ACTION_GATHER) {
+        REQUIRE(tri_schedule_gathers(r) && !u->gathered && !c->normed, "is gathered already");
+        bool again = tri_schedule_releases(r) && !unit->persistent;
+        REQUIRE(!u->was_gathered || again, "gathers twice what stays");
+        u->gathered = u->was_gathered = true;
+        return TRI_OK;
     }
-    if (r->training && !normed) return TRI_FAIL(TRI_INTERNAL, "schedule: there is no NORM");
+    if (c->action->kind == TRI_ACTION_RELEASE) {
+        REQUIRE(tri_schedule_releases(r) && !unit->persistent && u->gathered, "is not gathered");
+        u->gathered = false;
+        return TRI_OK;
+    }
+    REQUIRE(r->training && unit->has_gradients, "has no gradients to step with");
+    switch (c->action->kind) {
+    case TRI_ACTION_LOAD:
+        REQUIRE(r->offloads && !u->loaded, "is not wanted, or comes twice");
+        u->loaded = true;
+        break;
+    case TRI_ACTION_STEP:
+        REQUIRE(c->normed && !u->stepped, "comes before NORM, or twice");
+        REQUIRE(!u->gathered || !tri_schedule_releases(r) || unit->persistent,
+                "steps what is still gathered");
+        REQUIRE(!r->offloads || u->loaded, "needs states that are not loaded");
+        u->stepped = true;
+        break;
+    case TRI_ACTION_PREPARE:
+        REQUIRE(unit->has_low && u->stepped && !u->prepared, "comes before STEP, or twice");
+        u->prepared = true;
+        break;
+    default:
+        REQUIRE(r->offloads && u->stepped && !u->evicted, "comes before STEP, or twice");
+        u->evicted = true;
+    }
+    return TRI_OK;
+}
+
+static tri_status follow_norm(check *c) {
+    const tri_schedule_request *r = c->request;
+    REQUIRE(r->training && !c->normed, "comes twice");
+    for (int u = 0; u < r->unit_count; u++)
+        REQUIRE(!r->units[u].here || !r->units[u].has_gradients || is_final(c, u),
+                "reads gradients that are not complete");
+    c->normed = true;
+    return TRI_OK;
+}
+
+static tri_status follow(check *c) {
+    const tri_schedule_request *r = c->request;
+    const tri_action *a = c->action;
+    const int counts[] = {[TRI_SUBJECT_NONE] = 0,
+                          [TRI_SUBJECT_BLOCK] = r->block_count,
+                          [TRI_SUBJECT_UNIT] = r->unit_count,
+                          [TRI_SUBJECT_EDGE] = r->edge_count};
+    tri_subject subject = tri_action_subject(a->kind);
+    REQUIRE(a->subject < counts[subject] && a->round < r->rounds, "names what is not there");
+    switch (subject) {
+    case TRI_SUBJECT_NONE:
+        return follow_norm(c);
+    case TRI_SUBJECT_BLOCK:
+        return follow_pass(c);
+    case TRI_SUBJECT_EDGE:
+        return follow_transfer(c);
+    case TRI_SUBJECT_UNIT:
+        break;
+    }
+    REQUIRE(r->units[a->subject].here, "names a unit of another rank");
+    bool gradients = a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER ||
+                     a->kind == TRI_ACTION_REDUCE || a->kind == TRI_ACTION_COLLECT ||
+                     a->kind == TRI_ACTION_TIE;
+    return gradients ? follow_gradients(c) : follow_state(c);
+}
+
+static tri_status verify_end(const check *c) {
+    const tri_schedule_request *r = c->request;
+    if (r->training && !c->normed) return TRI_FAIL(TRI_INTERNAL, "schedule: there is no NORM");
+    for (int round = 0; round < r->rounds; round++) {
+        if (r->round_sizes[round] == 0) continue;
+        for (int b = 0; b < r->block_count; b++) {
+            int wanted = r->training ? FORWARD | INPUT | WEIGHT : FORWARD;
+            if (is_here(r, r->blocks[b].stage) && (*block_at(c, b, round) & wanted) != wanted)
+                return TRI_FAIL(TRI_INTERNAL, "schedule: block %d misses round %d", b, round);
+        }
+        for (int e = 0; e < r->edge_count; e++) {
+            const tri_edge *edge = &r->edges[e];
+            bool crosses = is_here(r, edge->from_stage) != is_here(r, edge->to_stage);
+            if (crosses && (r->training || !edge->back) && !*edge_at(c, e, round))
+                return TRI_FAIL(TRI_INTERNAL, "schedule: edge %d misses round %d", e, round);
+        }
+    }
+    for (int i = 0; i < r->unit_count; i++) {
+        const tri_unit *unit = &r->units[i];
+        const unit_state *u = &c->units[i];
+        if (!unit->here) continue;
+        bool stays = !tri_schedule_releases(r) || unit->persistent;
+        if (u->was_gathered && u->gathered != stays)
+            return TRI_FAIL(TRI_INTERNAL, "schedule: unit %d is never released", i);
+        if (!r->training || !unit->has_gradients) continue;
+        if (!u->stepped || (unit->has_low && !u->prepared) || (r->offloads && !u->evicted))
+            return TRI_FAIL(TRI_INTERNAL, "schedule: unit %d is never stepped, or not put away", i);
+    }
     return TRI_OK;
 }
 
 // That the dependencies kept in the schedule order at least what the accesses demand.
-static tri_status verify_dependencies(const tri_schedule *schedule) {
+static tri_status verify_dependencies(const tri_schedule *schedule,
+                                      const tri_schedule_request *request) {
     tri_arena *arena = tri_arena_create(NULL, "schedule check");
-    tri_schedule again = *schedule;
-    again.arena = arena;
-    again.dependencies = NULL;
-    again.dependency_count = again.dependency_capacity = 0;
+    tri_schedule again = {.arena = arena, .count = schedule->count};
     again.actions = TRI_NEW_ARRAY(arena, tri_action, schedule->count);
     if (schedule->count)
         memcpy(again.actions, schedule->actions,
                (size_t)schedule->count * sizeof *schedule->actions);
-    tri_schedule_find_dependencies(&again);
+    tri_schedule_find_dependencies(&again, request, NULL, 0);
+    check c = {.request = request};
     tri_status status = TRI_OK;
     for (int i = 0; i < schedule->count && status == TRI_OK; i++) {
         const tri_action *a = &schedule->actions[i], *b = &again.actions[i];
+        c.index = i;
+        c.action = a;
         for (int d = 0; d < b->dependency_count; d++) {
             bool kept = false;
             for (int k = 0; k < a->dependency_count; k++)
                 kept = kept || schedule->dependencies[a->first_dependency + k] ==
                                    again.dependencies[b->first_dependency + d];
-            if (!kept) status = broken(i, a, "does not wait for what it reads or overwrites");
+            if (!kept) status = broken(&c, "does not wait for what it reads or overwrites");
         }
         for (int k = 0; k < a->dependency_count; k++)
             if (schedule->dependencies[a->first_dependency + k] >= i)
-                status = broken(i, a, "waits for a later action");
+                status = broken(&c, "waits for a later action");
     }
     tri_arena_destroy(arena);
     return status;
+}
+
+static void start_check(tri_arena *arena, check *c) {
+    const tri_schedule_request *r = c->request;
+    c->units = TRI_NEW_ARRAY(arena, unit_state, r->unit_count);
+    c->blocks = tri_arena_alloc(arena, (size_t)r->block_count * (size_t)r->rounds);
+    c->edges = tri_arena_alloc(arena, (size_t)r->edge_count * (size_t)r->rounds);
+    c->forwards = TRI_NEW_ARRAY(arena, int, r->block_count);
+    c->backwards = TRI_NEW_ARRAY(arena, int, r->block_count);
+    c->expected = TRI_NEW_ARRAY(arena, int, r->unit_count);
+    c->taken = TRI_NEW_ARRAY(arena, bool, r->rounds);
+    c->last_taken = -1;
+    int active = 0;
+    for (int i = 0; i < r->rounds; i++) active += r->round_sizes[i] > 0;
+    for (int made = 0; made < 2; made++) {
+        c->edge_lists[made] = TRI_NEW_ARRAY(arena, int, r->block_count);
+        c->next_edges[made] = TRI_NEW_ARRAY(arena, int, r->edge_count);
+    }
+    for (int b = 0; b < r->block_count; b++) {
+        c->forwards[b] = c->backwards[b] = -1;
+        c->edge_lists[0][b] = c->edge_lists[1][b] = -1;
+        if (!is_here(r, r->blocks[b].stage)) continue;
+        for (int k = 0; k < r->blocks[b].unit_count; k++)
+            c->expected[r->blocks[b].units[k]] += active;
+    }
+    for (int u = 0; u < r->unit_count; u++) c->units[u].round = -1;
+    for (int e = 0; e < r->edge_count; e++)
+        for (int made = 0; made < 2; made++) {
+            int block = made ? r->edges[e].from_block : r->edges[e].to_block;
+            c->next_edges[made][e] = c->edge_lists[made][block];
+            c->edge_lists[made][block] = e;
+        }
 }
 
 tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_request *request) {
-    int active = 0;
-    for (int i = 0; i < request->rounds; i++) active += request->round_sizes[i] > 0;
     tri_arena *arena = tri_arena_create(NULL, "schedule check");
-    block_state *blocks = TRI_NEW_ARRAY(arena, block_state, request->blocks);
-    bool normed = false;
+    check c = {.request = request};
+    start_check(arena, &c);
     tri_status status = TRI_OK;
     for (int i = 0; i < schedule->count && status == TRI_OK; i++) {
-        const tri_action *a = &schedule->actions[i];
-        if (a->block >= request->blocks || a->round >= request->rounds)
-            status = broken(i, a, "names a block or round that is not there");
-        else
-            status = follow(request, a, i, blocks, normed, active);
-        normed = normed || a->kind == TRI_ACTION_NORM;
+        c.index = i;
+        c.action = &schedule->actions[i];
+        status = follow(&c);
     }
-    if (status == TRI_OK) status = verify_end(request, blocks, active, normed);
-    if (status == TRI_OK) status = verify_dependencies(schedule);
+    if (status == TRI_OK) status = verify_end(&c);
+    if (status == TRI_OK && schedule->dependencies) status = verify_dependencies(schedule, request);
     tri_arena_destroy(arena);
     return status;
-}
-
-static int next_collective(const tri_schedule *s, int from) {
-    while (from < s->count && s->actions[from].kind != TRI_ACTION_REDUCE &&
-           s->actions[from].kind != TRI_ACTION_NORM)
-        from++;
-    return from;
-}
-
-tri_status tri_schedule_verify_ranks(const tri_schedule *schedules, int count) {
-    for (int rank = 1; rank < count; rank++) {
-        const tri_schedule *a = &schedules[0], *b = &schedules[rank];
-        int i = -1, k = -1;
-        do {
-            i = next_collective(a, i + 1);
-            k = next_collective(b, k + 1);
-            if ((i < a->count) != (k < b->count))
-                return TRI_FAIL(TRI_INTERNAL, "schedule: ranks 0 and %d differ in length", rank);
-            if (i == a->count) break;
-            if (a->actions[i].kind != b->actions[k].kind ||
-                a->actions[i].block != b->actions[k].block)
-                return TRI_FAIL(TRI_INTERNAL, "schedule: collectives of ranks 0 and %d differ",
-                                rank);
-        } while (true);
-    }
-    return TRI_OK;
 }

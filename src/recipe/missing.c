@@ -13,22 +13,13 @@ typedef struct missing {
 static const char ABOVE_ONE[] = "> 1";
 
 static const missing rows[] = {
-    {"strategy.name", "zero1", "use ddp"},
-    {"strategy.name", "zero2", "use ddp"},
-    {"strategy.name", "fsdp", "use ddp"},
-    {"strategy.name", "pipeline", "use ddp"},
-    {"strategy.mesh.shard", ABOVE_ONE, "use replicate"},
     {"strategy.mesh.tensor", ABOVE_ONE, "use replicate"},
-    {"strategy.mesh.pipeline", ABOVE_ONE, "use replicate"},
-    {"strategy.recompute", "block", NULL},
     {"strategy.offload", "optimizer", NULL},
     {"strategy.offload", "parameters", NULL},
     {"trainer.precision", "bf16-mixed", "use 32-true"},
     {"trainer.precision", "16-mixed", "use 32-true"},
     {"trainer.precision", "bf16-true", "use 32-true"},
     {"trainer.profiler", NULL, NULL},
-    {"trainer.deterministic", "true",
-     "the bits of a run are the same each time; between numbers of ranks they round differently"},
     {"trainer.detect_anomaly", "true", "the loss and the gradients are always checked"},
     {"schedule.cycle_momentum", "true", NULL},
     {"data.name", "cifar10", NULL},

@@ -110,21 +110,6 @@ static tri_status make_samplers(tri_session *s) {
                                        replicas, &s->test_sampler);
 }
 
-static tri_axis own_axis(tri_strategy_kind kind) {
-    switch (kind) {
-    case TRI_STRATEGY_SINGLE:
-    case TRI_STRATEGY_DDP:
-        return TRI_AXIS_REPLICATE;
-    case TRI_STRATEGY_ZERO1:
-    case TRI_STRATEGY_ZERO2:
-    case TRI_STRATEGY_FSDP:
-        return TRI_AXIS_SHARD;
-    case TRI_STRATEGY_PIPELINE:
-        return TRI_AXIS_PIPELINE;
-    }
-    return TRI_AXIS_REPLICATE;
-}
-
 tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out) {
     const tri_mesh_options *m = &recipe->strategy.mesh;
     const int64_t asked[TRI_AXIS_COUNT] = {[TRI_AXIS_REPLICATE] = m->replicate,
@@ -133,7 +118,8 @@ tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *
                                            [TRI_AXIS_PIPELINE] = m->pipeline};
     int size[TRI_AXIS_COUNT];
     for (int i = 0; i < TRI_AXIS_COUNT; i++) size[i] = asked[i] == TRI_AUTO ? 0 : (int)asked[i];
-    return tri_mesh_make(size, own_axis(recipe->strategy.name), ranks, out);
+    const tri_strategy *strategy = tri_strategy_find(tri_strategy_names[recipe->strategy.name]);
+    return tri_mesh_make(size, strategy->own_axis, ranks, out);
 }
 
 static tri_status make_plan(tri_session *s) {
@@ -143,14 +129,15 @@ static tri_status make_plan(tri_session *s) {
     s->model.field_count = s->field_count;
     TRI_TRY(tri_optimizer_make(&s->recipe->optimizer, &s->optimizer));
     tri_plan_request request = {.model = &s->model,
-                                .strategy =
-                                    tri_strategy_find(tri_strategy_names[s->recipe->strategy.name]),
+                                .options = &s->recipe->strategy,
                                 .mesh = s->mesh,
                                 .rank = s->identity.rank,
                                 .micro = s->recipe->batch.micro,
                                 .sync_batchnorm = s->recipe->trainer.sync_batchnorm,
+                                .deterministic = s->recipe->trainer.deterministic,
+                                .freeze = s->recipe->optimizer.freeze.items,
+                                .freeze_count = s->recipe->optimizer.freeze.count,
                                 .optimizer_states = s->optimizer.state_count};
-    TRI_ASSERT(request.strategy);
     if (s->train_data) {
         const tri_sampler *sampler = &s->train_sampler;
         int64_t last = tri_sampler_step_size(sampler, sampler->steps - 1);
@@ -268,7 +255,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
     TRI_TRY(compare_ranks(s));
     return tri_engine_create(
         &(tri_engine_config){
-            .plan = s->plan, .device = s->device, .replicas = s->comm, .optimizer = &s->optimizer},
+            .plan = s->plan, .device = s->device, .world = s->comm, .optimizer = &s->optimizer},
         &s->engine);
 }
 

@@ -6,6 +6,16 @@ static tri_status read_state(void *context, int tensor, int64_t first, int64_t c
     return TRI_OK;
 }
 
+static int holders(void *context, int tensor, int *index) {
+    const tri_state_view *view = context;
+    return tri_engine_holders(view->engine, &view->tensors[tensor], index);
+}
+
+static tri_status fetch(void *context, int tensor) {
+    const tri_state_view *view = context;
+    return tri_engine_fetch(view->engine, &view->tensors[tensor]);
+}
+
 static tri_status write_state(void *context, int tensor, int64_t first, int64_t count,
                               const void *from) {
     tri_state_view *view = context;
@@ -22,7 +32,12 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
                                           .shape = tensors[i].shape,
                                           .is_buffer = tensors[i].role != TRI_ROLE_TRAINED};
     *out = (tri_state_view){.engine = engine, .tensors = tensors};
-    out->source = (tri_state_source){described, count, out, read_state};
+    out->source = (tri_state_source){.tensors = described,
+                                     .count = count,
+                                     .context = out,
+                                     .read = read_state,
+                                     .holders = holders,
+                                     .fetch = fetch};
     out->sink = (tri_state_sink){described, count, out, write_state};
 }
 

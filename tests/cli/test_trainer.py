@@ -249,7 +249,6 @@ def check_refused():
     """What has no effect here is not taken in silence."""
     refused("trainer.accumulate_grad_batches=3", part="no multiple of")
     refused("trainer.accumulate_grad_batches=2", "batch.micro=4", part="leave one of them out")
-    refused("trainer.deterministic=true", part="not in this version")
     refused("trainer.detect_anomaly=true", part="not in this version")
     refused("trainer.precision=16-mixed", part="not in this version")
     refused("trainer.limit_train_batches=0", part="limit_train_batches")

@@ -176,7 +176,7 @@ static tri_status bad_read(void *context, int tensor, int64_t first, int64_t cou
 
 static void test_source(void **state) {
     fixture_state model = fixture_model(1, WIDTH);
-    tri_state_source source = {model.tensors, model.count, NULL, bad_read};
+    tri_state_source source = {.tensors = model.tensors, .count = model.count, .read = bad_read};
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
     tri_checkpoint_save_request request = {.run_dir = run_dir, .step = 2, .model = &source};
     assert_int_equal(tri_checkpoint_save(&request), TRI_NOT_FINITE);

@@ -149,9 +149,10 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
     check(tri_optimizer_make(&options, &r->optimizer));
     tri_model_request model = {
         .task = task, .fields = r->fields, .field_count = r->field_count, .options = {.seed = 1}};
+    static const tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE, .recompute_every = 1};
     tri_plan_request request = {
         .model = &model,
-        .strategy = &tri_strategy_single,
+        .options = &alone,
         .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
         .step_samples = {[TRI_STEP_FULL] = 6, [TRI_STEP_TAIL] = 5, [TRI_STEP_EVALUATE] = 7},
         .micro = micro,
@@ -160,7 +161,7 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
     check(tri_plan_create(r->arena, r->device, &request, &r->plan));
     check(tri_engine_create(
         &(tri_engine_config){
-            .plan = r->plan, .device = r->device, .replicas = r->comm, .optimizer = &r->optimizer},
+            .plan = r->plan, .device = r->device, .world = r->comm, .optimizer = &r->optimizer},
         &r->engine));
     tri_engine_initialize(r->engine, 1);
     enum { NUMBERS = 8 * 32 * 32 };

@@ -41,8 +41,9 @@ static tri_status plan_of(void (*build)(tri_graph *g, const tri_batch *batch)) {
     tri_device *device;
     tri_device_config config = {0};
     assert_int_equal(tri_device_ref.open(&config, &device), TRI_OK);
+    static const tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE, .recompute_every = 1};
     tri_plan_request request = {.model = &model,
-                                .strategy = &tri_strategy_single,
+                                .options = &alone,
                                 .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
                                 .step_samples = {[TRI_STEP_FULL] = 8, [TRI_STEP_EVALUATE] = 4},
                                 .eval_micro = 4};

@@ -189,6 +189,7 @@ typedef struct shm_comm {
     shm_current current; // of whoever set `executing`, as is all below
     uint64_t moves, watched_moves;
     int64_t moved_ns, watched_ns;
+    _Atomic int64_t asked_ns; // when the first operation came after there were none
 } shm_comm;
 
 typedef enum shm_progress { SHM_IDLE, SHM_BLOCKED, SHM_MOVED } shm_progress;

@@ -153,6 +153,8 @@ tri_status shm_start(tri_comm *head, const tri_comm_op *ops, int count, tri_comm
         waits = waits && ops[i].waits;
     }
     pthread_mutex_lock(&comm->lock);
+    if (atomic_load(&comm->started) == atomic_load(&comm->completed))
+        atomic_store(&comm->asked_ns, tri_os.monotonic_ns());
     tri_status status = queue_push(comm, ops, count);
     uint64_t started = atomic_load(&comm->started);
     pthread_mutex_unlock(&comm->lock);

@@ -275,6 +275,7 @@ void shm_watch(shm_comm *comm) {
     int culprit = -1, awaited = choose_awaited(comm, &culprit);
     if (awaited >= 0 && atomic_load(&comm->waiters) > 0)
         atomic_store(&shm_me(comm->family)->awaits, comm->world[awaited] + 1);
-    if (now - comm->moved_ns > comm->family->timeout_ms * (int64_t)1000000)
-        report_timeout(comm, culprit);
+    int64_t asked = atomic_load(&comm->asked_ns);
+    int64_t since = asked > comm->moved_ns ? asked : comm->moved_ns;
+    if (now - since > comm->family->timeout_ms * (int64_t)1000000) report_timeout(comm, culprit);
 }

@@ -1,0 +1,119 @@
+// What communicators do: each action is one group of operations, started here.
+#include "engine/engine_internal.h"
+
+enum { MOST_OPS = 64 };
+
+typedef struct op_list {
+    tri_comm_op ops[MOST_OPS];
+    int count;
+    const char *label;
+} op_list;
+
+static tri_comm_op *add(op_list *list, tri_comm_kind kind, tri_dtype dtype, int64_t count,
+                        const void *send, void *recv) {
+    TRI_ASSERT(list->count < MOST_OPS);
+    tri_comm_op *op = &list->ops[list->count++];
+    *op = (tri_comm_op){.kind = kind,
+                        .reduction = TRI_REDUCE_SUM,
+                        .dtype = dtype,
+                        .count = count,
+                        .send = send,
+                        .recv = recv,
+                        .label = list->label};
+    return op;
+}
+
+// Parameters as kernels read them: every shard's range, in the type of computation.
+static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        tri_part_kind part = (tri_part_kind)k;
+        const tri_flat_part *p = &e->plan->flat.units[a->subject].parts[part];
+        if (p->own == 0) continue;
+        add(list, TRI_COMM_ALL_GATHER, engine_part_type(e, part), p->own,
+            engine_own(e, a->subject, part), e->slots[tri_slot_parameters(a->subject, part)]);
+    }
+}
+
+static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        tri_part_kind part = (tri_part_kind)k;
+        const tri_flat_part *p = &e->plan->flat.units[a->subject].parts[part];
+        if (p->own == 0 || !tri_part_has_gradients(part)) continue;
+        tri_comm_op *op =
+            add(list, TRI_COMM_REDUCE_SCATTER, TRI_F32, p->own,
+                e->slots[tri_slot_gradients(a->subject, part)], engine_kept(e, a->subject, part));
+        op->accumulate = a->accumulate;
+    }
+}
+
+// Neighbouring ranges of what this rank keeps are one operation.
+static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        tri_part_kind part = (tri_part_kind)k;
+        const tri_flat_part *p = &e->plan->flat.units[a->subject].parts[part];
+        if (p->own == 0 || !tri_part_has_gradients(part)) continue;
+        float *kept = engine_kept(e, a->subject, part);
+        tri_comm_op *last = list->count ? &list->ops[list->count - 1] : NULL;
+        if (last && (float *)last->recv + last->count == kept)
+            last->count += p->own;
+        else
+            add(list, TRI_COMM_ALL_REDUCE, TRI_F32, p->own, kept, kept);
+    }
+}
+
+static void *address_of(const tri_engine *e, const tri_program *p, tri_value value) {
+    tri_place place = p->places[value.id];
+    return e->slots[tri_slot_bundle(&e->plan->flat, place.index)] + place.offset;
+}
+
+static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
+    const tri_round *round = &e->step->items[a->round];
+    const tri_edge *edge = &e->step->request.edges[a->subject];
+    bool sends = a->kind == TRI_ACTION_SEND_ALONG || a->kind == TRI_ACTION_SEND_BACK;
+    int pipeline = e->step->request.pipeline;
+    for (int i = 0; i < round->crossing_count; i++) {
+        if (round->crossing_edges[i] != a->subject) continue;
+        tri_value value = round->crossings[i].value;
+        const tri_value_info *info = tri_value_get(round->program->graph, value);
+        void *at = address_of(e, round->program, value);
+        tri_comm_op *op = add(list, sends ? TRI_COMM_SEND : TRI_COMM_RECV, info->dtype,
+                              tri_layout_elements(&info->layout, &info->shape), at, at);
+        op->peer = (sends ? edge->to_stage : edge->from_stage) % pipeline;
+    }
+}
+
+static tri_comm *group_of(const tri_engine *e, const tri_action *a) {
+    if (a->kind == TRI_ACTION_TIE) return e->ties[a->subject];
+    switch (tri_action_lane(a->kind)) {
+    case TRI_LANE_SHARD:
+        return e->shards;
+    case TRI_LANE_REPLICATE:
+        return e->copies;
+    case TRI_LANE_ALONG:
+        return e->along;
+    case TRI_LANE_BACK:
+        return e->back;
+    default:
+        TRI_ASSERT(false);
+    }
+}
+
+tri_status engine_start_comm(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
+    static void (*const list_ops[TRI_ACTION_KIND_COUNT])(const tri_engine *e, const tri_action *a,
+                                                         op_list *list) = {
+        [TRI_ACTION_GATHER] = gather,       [TRI_ACTION_SCATTER] = scatter,
+        [TRI_ACTION_REDUCE] = reduce,       [TRI_ACTION_TIE] = reduce,
+        [TRI_ACTION_SEND_ALONG] = transfer, [TRI_ACTION_RECV_ALONG] = transfer,
+        [TRI_ACTION_SEND_BACK] = transfer,  [TRI_ACTION_RECV_BACK] = transfer,
+    };
+    TRI_ASSERT(list_ops[a->kind]);
+    op_list list = {.count = 0};
+    bool unit = tri_action_subject(a->kind) == TRI_SUBJECT_UNIT;
+    list.label = unit ? e->unit_labels[a->kind][a->subject] : e->edge_labels[a->kind];
+    list_ops[a->kind](e, a, &list);
+    if (list.count == 0) return TRI_OK;
+    tri_comm *comm = group_of(e, a);
+    TRI_TRY(comm->backend->start(comm, list.ops, list.count, &ticket->ticket));
+    ticket->comm = comm;
+    return TRI_OK;
+}

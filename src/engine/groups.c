@@ -1,0 +1,45 @@
+// The communicators of the plan's groups, as splits of the world.
+#include "engine/engine_internal.h"
+
+// The ranks that differ from this one along the given axes only. A group of one needs no network.
+static tri_status open_group(tri_engine *e, tri_comm *world, unsigned axes, tri_comm **out) {
+    const tri_mesh *mesh = &e->plan->mesh;
+    int rank = e->plan->rank;
+    if (tri_mesh_size(mesh, axes) == 1) return tri_comm_self_open(out);
+    return world->backend->split(world, tri_mesh_colour(mesh, rank, axes),
+                                 tri_mesh_key(mesh, rank, axes), out);
+}
+
+static tri_status open_ties(tri_engine *e, tri_comm *world) {
+    const tri_flat *flat = &e->plan->flat;
+    e->ties = TRI_NEW_ARRAY(e->arena, tri_comm *, flat->unit_count);
+    const tri_mesh *mesh = &e->plan->mesh;
+    for (int u = 0; u < flat->unit_count; u++) {
+        if (e->plan->units[u].holder_count < 2) continue;
+        int colour = tri_mesh_colour(mesh, e->plan->rank, 1u << TRI_AXIS_PIPELINE);
+        TRI_TRY(world->backend->split(world, flat->units[u].here ? colour : -1, e->plan->rank,
+                                      &e->ties[u]));
+    }
+    return TRI_OK;
+}
+
+tri_status engine_make_groups(tri_engine *e, tri_comm *world) {
+    const tri_plan *plan = e->plan;
+    unsigned pipeline = 1u << TRI_AXIS_PIPELINE, tensor = 1u << TRI_AXIS_TENSOR;
+    TRI_ASSERT(world->size == plan->mesh.ranks && world->rank == plan->rank);
+    e->world = world;
+    TRI_TRY(open_group(e, world, 1u << plan->shard_axis, &e->shards));
+    TRI_TRY(open_group(e, world, 1u << plan->replicate_axis, &e->copies));
+    TRI_TRY(open_group(e, world, pipeline, &e->along));
+    TRI_TRY(open_group(e, world, pipeline, &e->back));
+    TRI_TRY(open_group(e, world, tensor, &e->tensor));
+    TRI_TRY(open_group(e, world, TRI_AXES_REPLICAS, &e->replicas));
+    e->memory_comm = e->replicas;
+    return open_ties(e, world);
+}
+
+void engine_close_groups(tri_engine *e) {
+    tri_comm *const groups[] = {e->shards, e->copies, e->along, e->back, e->tensor, e->replicas};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) tri_comm_close(groups[i]);
+    for (int u = 0; e->ties && u < e->plan->flat.unit_count; u++) tri_comm_close(e->ties[u]);
+}

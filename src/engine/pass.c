@@ -1,0 +1,180 @@
+// FORWARD, RECOMPUTE and the kinds of BACKWARD: a block's kernels over one micro-batch.
+#include "engine/engine_internal.h"
+
+#include <string.h>
+
+static void *address(const tri_engine *e, const tri_program *p, tri_value value) {
+    if (!tri_value_is(value)) return NULL;
+    tri_place place = p->places[value.id];
+    const tri_flat *flat = &e->plan->flat;
+    const tri_flat_parameter *at;
+    switch (place.kind) {
+    case TRI_PLACE_NONE:
+        return NULL;
+    case TRI_PLACE_SCRATCH:
+        return e->scratch + place.offset;
+    case TRI_PLACE_BUNDLE:
+        return e->slots[tri_slot_bundle(flat, place.index)] + place.offset;
+    case TRI_PLACE_INPUT:
+        return e->slots[TRI_SLOT_INPUTS] + place.offset;
+    case TRI_PLACE_RESULT:
+        return e->results + place.offset;
+    case TRI_PLACE_SCALAR:
+        return e->scalars[place.index];
+    case TRI_PLACE_PARAMETER:
+        at = &flat->parameters[place.index];
+        return e->slots[tri_slot_parameters(at->unit, at->part)] +
+               at->offset * (int64_t)tri_dtype_bytes(engine_part_type(e, at->part));
+    case TRI_PLACE_GRADIENT:
+        break;
+    }
+    at = &flat->parameters[place.index];
+    return e->slots[tri_slot_gradients(at->unit, at->part)] + at->offset * (int64_t)sizeof(float);
+}
+
+static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tri_phase phase,
+                              bool again) {
+    tri_segment s = p->segments[block][phase];
+    for (int i = s.first; i < s.end; i++) {
+        const tri_kernel *kernel = &p->kernels[i];
+        const tri_node *node = &p->graph->nodes[i];
+        bool collective = node->op->flags & TRI_OP_COLLECTIVE;
+        if (again && !p->again[i]) continue;
+        if (!kernel->def && !collective) continue; // a view
+        engine_args args;
+        for (int k = 0; k < node->input_count; k++) args.in[k] = address(e, p, node->inputs[k]);
+        for (int k = 0; k < node->output_count; k++) args.out[k] = address(e, p, node->outputs[k]);
+        if (collective)
+            TRI_TRY(engine_run_collective(e, p, node, args.in, args.out));
+        else
+            TRI_TRY(kernel->def->run(
+                kernel,
+                &(tri_kernel_args){.in = args.in, .out = args.out, .workspace = e->workspace}));
+    }
+    return TRI_OK;
+}
+
+// Brings the next micro-batch to the device.
+static tri_status take_batch(tri_engine *e, const tri_round *round) {
+    const tri_program *p = round->program;
+    const tri_graph *g = p->graph;
+    tri_engine_batch batch;
+    static const char kind[] = "INPUT";
+    tri_ledger_mark mark = tri_ledger_begin(
+        e->world->ledger, &(tri_ledger_action){.kind = kind, .subject = -1, .round = -1});
+    tri_status status = e->input->next(e->input->context, &batch);
+    tri_ledger_end(e->world->ledger, mark);
+    TRI_TRY(status);
+    TRI_ASSERT(batch.size == round->size);
+    int field = 0;
+    for (int i = 0; i < g->input_count; i++) {
+        tri_value value = g->inputs[i].value;
+        void *to = address(e, p, value);
+        if (!strcmp(g->inputs[i].name, "position")) {
+            int64_t position[2] = {e->input->step, round->first};
+            e->device->backend->copy_in(e->device, to, position, sizeof position);
+            continue;
+        }
+        e->device->backend->copy_in(e->device, to, batch.fields[field++],
+                                    (size_t)tri_value_bytes(g, value));
+    }
+    return TRI_OK;
+}
+
+// Keeps what the micro-batch's loss and metrics came to, of those that this block makes. Ranks that
+// share its operations all have them: the first one counts.
+static void count_results(tri_engine *e, const tri_action *a, const tri_program *p) {
+    const tri_graph *g = p->graph;
+    if (e->tensor->rank > 0) return;
+    for (int i = 0; i < g->metric_count; i++) {
+        tri_value value = g->metrics[i].value;
+        const tri_node *maker = tri_value_is(value) ? tri_value_node(g, value) : NULL;
+        if (!maker || maker->block != a->subject) continue;
+        e->device->backend->copy_out(e->device,
+                                     &e->round_sums[2 * (a->round * g->metric_count + i)],
+                                     e->results + p->places[value.id].offset, 2 * sizeof(double));
+    }
+}
+
+// What lies between the parameters of a part would be added too, and be part of the norm.
+static void clear_gaps(const tri_engine *e, int unit, tri_part_kind part) {
+    char *base = e->slots[tri_slot_gradients(unit, part)];
+    for (int i = 0; i < e->gap_count; i++) {
+        const engine_gap *g = &e->gaps[i];
+        if (g->unit == unit && g->part == part)
+            e->device->backend->zero(e->device, base + g->first * (int64_t)sizeof(float),
+                                     (size_t)g->count * sizeof(float));
+    }
+}
+
+// Gradients of one part of one unit while the pass runs: in their place, or to be added to it.
+typedef struct pass_part {
+    int slot;
+    int64_t elements;
+    char *place; // NULL: they are in it
+    bool drop;
+} pass_part;
+
+enum { MOST_PARTS = 2 * TRI_MAX_BLOCK_UNITS };
+
+// Batch norm's statistics leave the forward pass, all other gradients the backward pass.
+static int open_gradients(tri_engine *e, const tri_action *a, pass_part *parts) {
+    bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
+    const tri_schedule_block *block = &e->plan->blocks[a->subject];
+    int count = 0;
+    int64_t used = 0;
+    for (int k = 0; k < block->unit_count && e->step->request.training; k++)
+        for (int i = 0; i < TRI_PART_COUNT; i++) {
+            tri_part_kind part = (tri_part_kind)i;
+            int64_t elements = e->plan->flat.units[block->units[k]].parts[part].elements;
+            bool mine = part == TRI_PART_STATISTIC
+                            ? forward || again
+                            : tri_part_is_trained(part) && !forward && !again;
+            if (!mine || elements == 0) continue;
+            bool adds = again || (a->adds >> k & 1);
+            pass_part *p = &parts[count++];
+            *p = (pass_part){.slot = tri_slot_gradients(block->units[k], part),
+                             .elements = elements,
+                             .drop = again};
+            if (adds) {
+                p->place = e->slots[p->slot];
+                e->slots[p->slot] = (char *)(e->round_gradients + used);
+                used += elements;
+            }
+            // Half a backward pass makes some parameters' gradients only. Where gradients always
+            // lie, gaps were zero from the start.
+            if (adds && a->kind != TRI_ACTION_BACKWARD && !forward)
+                e->device->backend->zero(e->device, e->slots[p->slot],
+                                         (size_t)elements * sizeof(float));
+            else if (adds || e->plan->scatters)
+                clear_gaps(e, block->units[k], part);
+        }
+    return count;
+}
+
+static void close_gradients(tri_engine *e, const pass_part *parts, int count) {
+    for (int i = 0; i < count; i++) {
+        const pass_part *p = &parts[i];
+        if (!p->place) continue;
+        const float *made = (const float *)e->slots[p->slot];
+        e->slots[p->slot] = p->place;
+        if (!p->drop) e->device->backend->add(e->device, (float *)p->place, made, p->elements);
+    }
+}
+
+tri_status engine_run_pass(tri_engine *e, const tri_action *a) {
+    const tri_round *round = &e->step->items[a->round];
+    const tri_program *p = round->program;
+    pass_part parts[MOST_PARTS];
+    if (a->takes_batch) TRI_TRY(take_batch(e, round));
+    int count = open_gradients(e, a, parts);
+    bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
+    if (forward || again) TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_FORWARD, again));
+    if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
+        TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_BACKWARD, false));
+    if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
+        TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_WEIGHT, false));
+    close_gradients(e, parts, count);
+    if (forward) count_results(e, a, p);
+    return TRI_OK;
+}

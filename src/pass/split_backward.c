@@ -1,0 +1,62 @@
+#include "ops/ops.h"
+#include "pass/pass.h"
+
+#include <string.h>
+
+// By node: whether a node of another block reads what it makes, or what that is used for.
+static bool *find_awaited(const tri_graph *g) {
+    bool *awaited = TRI_NEW_ARRAY(g->arena, bool, g->node_count);
+    for (int i = g->node_count - 1; i >= 0; i--) {
+        const tri_node *reader = &g->nodes[i];
+        if (reader->phase != TRI_PHASE_BACKWARD) continue;
+        for (int k = 0; k < reader->input_count; k++) {
+            const tri_value_info *info = tri_value_get(g, reader->inputs[k]);
+            if (info->kind != TRI_VALUE_RESULT) continue;
+            if (g->nodes[info->node].block != reader->block || awaited[i])
+                awaited[info->node] = true;
+        }
+    }
+    return awaited;
+}
+
+// A gradient that comes with what others wait for is copied later, so that all gradients of a
+// block are written in one phase.
+static void copy_gradients(tri_graph *g, const bool *awaited) {
+    int block = g->block;
+    tri_phase phase = g->phase;
+    g->phase = TRI_PHASE_BACKWARD;
+    for (int i = 0; i < g->gradient_count; i++) {
+        tri_gradient_info *gradient = &g->gradients[i];
+        const tri_node *maker = tri_value_node(g, gradient->value);
+        if (maker->phase != TRI_PHASE_BACKWARD || !awaited[maker - g->nodes]) continue;
+        g->block = gradient->block;
+        gradient->value = tri_node_add(g, &tri_op_reorder, &gradient->value, 1, NULL, "");
+    }
+    g->block = block;
+    g->phase = phase;
+}
+
+tri_status tri_pass_split_backward(tri_graph *graph) {
+    if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
+    int before = graph->node_count, count = 0;
+    const bool *awaited = find_awaited(graph);
+    copy_gradients(graph, awaited);
+    tri_node *nodes = TRI_NEW_ARRAY(graph->arena, tri_node, graph->node_count);
+    for (int i = 0; i < before; i++)
+        if (graph->nodes[i].phase != TRI_PHASE_BACKWARD || awaited[i])
+            nodes[count++] = graph->nodes[i];
+    for (int block = graph->block_count - 1; block >= 0; block--)
+        for (int i = 0; i < graph->node_count; i++) {
+            const tri_node *node = &graph->nodes[i];
+            bool waits = node->phase == TRI_PHASE_BACKWARD && (i >= before || !awaited[i]);
+            if (!waits || node->block != block) continue;
+            nodes[count] = *node;
+            nodes[count++].phase = TRI_PHASE_WEIGHT;
+        }
+    TRI_ASSERT(count == graph->node_count);
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < nodes[i].output_count; k++)
+            graph->values[nodes[i].outputs[k].id].node = i;
+    if (count) memcpy(graph->nodes, nodes, (size_t)count * sizeof *nodes);
+    return tri_graph_verify(graph);
+}

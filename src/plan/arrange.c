@@ -1,0 +1,120 @@
+// Who computes what: stages, groups of ranks, order of passes, recomputation.
+#include "plan/plan.h"
+#include "plan/stages.h"
+
+#include "ops/ops.h"
+
+#include <string.h>
+
+// Flops of each block forward, of one sample; kernels need no device for that.
+static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, double **costs,
+                             tri_graph **out) {
+    tri_model_request model = *request->model;
+    model.options.training = request->step_samples[TRI_STEP_FULL] > 0;
+    int64_t batch = 2; // batch norm trains on more than one value
+    TRI_TRY(tri_model_build(plan->arena, &model, batch, out));
+    const tri_graph *g = *out;
+    *costs = TRI_NEW_ARRAY(plan->arena, double, g->block_count);
+    for (int i = 0; i < g->node_count; i++)
+        (*costs)[g->nodes[i].block] += tri_node_cost(g, &g->nodes[i]).flops / (double)batch;
+    return TRI_OK;
+}
+
+static tri_status cut_stages(tri_plan *plan, const tri_plan_request *request, const double *costs,
+                             const tri_graph *g) {
+    const tri_strategy_options *o = request->options;
+    int pipeline = plan->mesh.size[TRI_AXIS_PIPELINE];
+    plan->stage_count = pipeline;
+    if (pipeline > 1 && plan->order->is_looped) plan->stage_count *= (int)o->stages_per_rank;
+    plan->stage_of = TRI_NEW_ARRAY(plan->arena, int, g->block_count);
+    if (o->stages.count > 0)
+        TRI_TRY(tri_stages_named(g, o->stages.items, o->stages.count, plan->stage_count,
+                                 plan->stage_of));
+    else
+        TRI_TRY(tri_stages_cut(costs, g->block_count, plan->stage_count, plan->stage_of));
+    int place = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
+    plan->blocks_here = TRI_NEW_ARRAY(plan->arena, bool, g->block_count);
+    for (int b = 0; b < g->block_count; b++)
+        plan->blocks_here[b] = plan->stage_of[b] % pipeline == place;
+    return TRI_OK;
+}
+
+static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
+    const tri_mesh *mesh = &plan->mesh;
+    const tri_strategy *s = plan->named;
+    if (s->needs_one_rank && mesh->ranks > 1)
+        return TRI_FAIL(TRI_BAD_INPUT, "strategy.name: '%s' is for one rank, not %d; use ddp",
+                        s->name, mesh->ranks);
+    plan->sharing = s;
+    plan->shard_axis = TRI_AXIS_SHARD;
+    plan->replicate_axis = TRI_AXIS_REPLICATE;
+    if (!s->shards_optimizer && mesh->size[TRI_AXIS_SHARD] > 1)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "strategy.mesh.shard: %s shards nothing; use replicate, or the strategy "
+                        "zero1, zero2 or fsdp",
+                        s->name);
+    if (request->deterministic && plan->replicas > 1 && request->micro == 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "trainer.deterministic on several replicas needs batch.micro: the same "
+                        "micro-batches on any number of ranks");
+    if (request->deterministic && !s->shards_optimizer) {
+        plan->sharing = tri_strategy_find("zero2");
+        plan->shard_axis = TRI_AXIS_REPLICATE;
+        plan->replicate_axis = TRI_AXIS_SHARD; // of one rank
+    } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "trainer.deterministic is for one of strategy.mesh.replicate and shard, "
+                        "not for both");
+    }
+    plan->shards = mesh->size[plan->shard_axis];
+    plan->shard = tri_mesh_coordinate(mesh, plan->rank, plan->shard_axis);
+    plan->copies = mesh->size[plan->replicate_axis];
+    plan->copy = tri_mesh_coordinate(mesh, plan->rank, plan->replicate_axis);
+    plan->gathers = plan->sharing->shards_parameters && plan->shards > 1;
+    plan->scatters =
+        request->deterministic || (plan->sharing->shards_gradients && plan->shards > 1);
+    return TRI_OK;
+}
+
+static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
+    static const char *const names[] = {[TRI_SCHEDULE_GPIPE] = "gpipe",
+                                        [TRI_SCHEDULE_1F1B] = "1f1b",
+                                        [TRI_SCHEDULE_INTERLEAVED] = "interleaved",
+                                        [TRI_SCHEDULE_ZERO_BUBBLE] = "zero-bubble",
+                                        [TRI_SCHEDULE_LOOPED] = "looped"};
+    bool pipeline = plan->mesh.size[TRI_AXIS_PIPELINE] > 1;
+    // Alone, forward and backward take turns.
+    plan->order = tri_order_find(pipeline ? names[request->options->schedule] : "1f1b");
+    TRI_ASSERT(plan->order);
+    if (pipeline && request->micro == 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "strategy.mesh.pipeline: a pipeline of %d ranks needs batch.micro, e.g. "
+                        "batch.global over %d",
+                        plan->mesh.size[TRI_AXIS_PIPELINE],
+                        4 * plan->mesh.size[TRI_AXIS_PIPELINE] * plan->replicas);
+    return TRI_OK;
+}
+
+tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
+    const tri_strategy_options *o = request->options;
+    plan->named = tri_strategy_find(tri_strategy_names[o->name]);
+    TRI_ASSERT(plan->named);
+    TRI_TRY(find_groups(plan, request));
+    TRI_TRY(find_order(plan, request));
+    double *costs;
+    tri_graph *g;
+    TRI_TRY(find_costs(plan, request, &costs, &g));
+    plan->block_count = g->block_count;
+    TRI_TRY(cut_stages(plan, request, costs, g));
+    plan->blocks = TRI_NEW_ARRAY(plan->arena, tri_schedule_block, g->block_count);
+    for (int b = 0; b < g->block_count; b++) {
+        bool last = b == g->block_count - 1; // its backward pass follows at once
+        plan->blocks[b] =
+            (tri_schedule_block){.stage = plan->stage_of[b],
+                                 .recompute = o->recompute == TRI_RECOMPUTE_BLOCK && !last &&
+                                              b % o->recompute_every == o->recompute_every - 1,
+                                 .forward_s = costs[b],
+                                 .backward_s = 2 * costs[b]};
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,300 @@
+// From the passes of a rank's stages to its whole schedule. What is added is put before passes, by
+// their place in the list: a function of the order and of the rounds, never of their sizes, so that
+// the collectives of a group are alike on all its ranks. Only then are passes without samples left
+// out.
+#include "plan/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { AHEAD = 2 }; // units that GATHER (unless fsdp says how many) and LOAD are ahead of their use
+
+// In which order things stand that are put before the same pass.
+typedef enum place {
+    AT_TRANSFER,
+    AT_RELEASE,
+    AT_GATHER,
+    AT_LATE_CLEAR, // nothing else is in what is scattered or reduced next
+    AT_SCATTER,
+    AT_REDUCE,
+    AT_TIE,
+    AT_COLLECT,
+    AT_CLEAR // before what adds
+} place;
+
+typedef struct item {
+    int before;
+    place place;
+    int number; // in order of adding
+    tri_action action;
+} item;
+
+typedef struct work {
+    tri_arena *arena; // until the schedule is written
+    const tri_schedule_request *request;
+    tri_schedule passes;
+    int *first_use, *uses; // by unit: the passes that read it
+    item *items;
+    int item_count, item_capacity;
+} work;
+
+static tri_action *put(work *w, int before, place at, tri_action_kind kind, int subject) {
+    int limit = w->passes.count;
+    TRI_PUSH(w->arena, w->items, w->item_count, w->item_capacity) =
+        (item){.before = before < limit ? before : limit,
+               .place = at,
+               .number = w->item_count,
+               .action = {.kind = kind, .subject = subject, .round = -1}};
+    return &w->items[w->item_count - 1].action;
+}
+
+static bool has_samples(const work *w, const tri_action *pass) {
+    return w->request->round_sizes[pass->round] > 0;
+}
+
+// The passes that end a block's contribution to gradients.
+static bool contributes(const tri_action *pass) {
+    return pass->kind == TRI_ACTION_BACKWARD || pass->kind == TRI_ACTION_BACKWARD_WEIGHT;
+}
+
+static void find_uses(work *w) {
+    const tri_schedule_request *r = w->request;
+    int *count = TRI_NEW_ARRAY(w->arena, int, r->unit_count + 1);
+    w->first_use = TRI_NEW_ARRAY(w->arena, int, r->unit_count + 1);
+    for (int fill = 0; fill < 2; fill++) {
+        for (int i = 0; i < w->passes.count; i++) {
+            const tri_schedule_block *b = &r->blocks[w->passes.actions[i].subject];
+            for (int k = 0; k < b->unit_count; k++) {
+                int unit = b->units[k];
+                if (fill) w->uses[w->first_use[unit] + count[unit]] = i;
+                count[unit]++;
+            }
+        }
+        if (fill) break;
+        for (int u = 0; u < r->unit_count; u++) {
+            w->first_use[u + 1] = w->first_use[u] + count[u];
+            count[u] = 0;
+        }
+        w->uses = TRI_NEW_ARRAY(w->arena, int, w->first_use[r->unit_count]);
+    }
+}
+
+static tri_status put_transfers(work *w) {
+    tri_transfer *transfers;
+    int count;
+    TRI_TRY(tri_transfers_find(w->arena, w->request, &w->passes, &transfers, &count));
+    for (int i = 0; i < count; i++) {
+        const tri_transfer *t = &transfers[i];
+        const tri_edge *edge = &w->request->edges[t->edge];
+        tri_action *a = put(w, t->before, AT_TRANSFER, t->kind, t->edge);
+        a->round = t->round;
+        a->from_stage = edge->from_stage;
+        a->to_stage = edge->to_stage;
+    }
+    return TRI_OK;
+}
+
+// Passes during which a unit is gathered.
+typedef struct stay {
+    int unit, first, last;
+} stay;
+
+static int compare_stays(const void *x, const void *y) {
+    const stay *a = x, *b = y;
+    if (a->first != b->first) return a->first < b->first ? -1 : 1;
+    return (a->unit > b->unit) - (a->unit < b->unit);
+}
+
+// Uses of a unit between which it cannot be let go, as one stay.
+static int find_stays(const work *w, int unit, stay *out) {
+    const tri_schedule_request *r = w->request;
+    bool whole = !tri_schedule_releases(r) || r->units[unit].persistent || r->pipeline > 1;
+    bool holds_rounds = r->training && !r->reshard_after_forward;
+    int count = 0, open = 0; // passes forward that have to come back
+    for (int i = w->first_use[unit]; i < w->first_use[unit + 1]; i++) {
+        int pass = w->uses[i];
+        const tri_action *a = &w->passes.actions[pass];
+        if (count == 0 || (!whole && !(holds_rounds && open > 0)))
+            out[count++] = (stay){.unit = unit, .first = pass};
+        out[count - 1].last = pass;
+        open += a->kind == TRI_ACTION_FORWARD;
+        open -= contributes(a);
+    }
+    return count;
+}
+
+static void put_release(work *w, const stay *s) {
+    const tri_schedule_request *r = w->request;
+    if (s && tri_schedule_releases(r) && !r->units[s->unit].persistent)
+        put(w, s->last + 1, AT_RELEASE, TRI_ACTION_RELEASE, s->unit);
+}
+
+// GATHER goes before the first pass of what is used `ahead` turns earlier. Where that is not later
+// than the unit's RELEASE would be, the unit stays.
+static void put_gathers(work *w) {
+    const tri_schedule_request *r = w->request;
+    if (!tri_schedule_gathers(r)) return;
+    bool by_block = tri_schedule_releases(r) && r->pipeline == 1;
+    int ahead = by_block || r->prefetch > AHEAD ? r->prefetch : AHEAD;
+    int most = w->first_use[r->unit_count], count = 0, turn_count = 0;
+    stay *stays = TRI_NEW_ARRAY(w->arena, stay, most);
+    int *turns = TRI_NEW_ARRAY(w->arena, int, most);
+    stay **open = TRI_NEW_ARRAY(w->arena, stay *, r->unit_count); // by unit
+    for (int u = 0; u < r->unit_count; u++)
+        if (r->units[u].here && r->units[u].bytes > 0) count += find_stays(w, u, stays + count);
+    if (count) qsort(stays, (size_t)count, sizeof *stays, compare_stays);
+    for (int i = 0; i < count; i++) {
+        stay *s = &stays[i], *before = open[s->unit];
+        if (i == 0 || stays[i - 1].unit != s->unit) turns[turn_count++] = s->first;
+        int start = turn_count > ahead ? turns[turn_count - 1 - ahead] : 0;
+        if (before && before->last + 1 >= start) {
+            before->last = s->last;
+            continue;
+        }
+        put_release(w, before);
+        put(w, start, AT_GATHER, TRI_ACTION_GATHER, s->unit);
+        open[s->unit] = s;
+    }
+    for (int u = 0; u < r->unit_count; u++) put_release(w, open[u]);
+}
+
+static void mark_adding(work *w, int pass, int unit) {
+    tri_action *a = &w->passes.actions[pass];
+    const tri_schedule_block *b = &w->request->blocks[a->subject];
+    for (int k = 0; k < b->unit_count; k++)
+        if (b->units[k] == unit) a->adds |= UINT64_C(1) << k;
+    a->accumulate = true;
+}
+
+// What is summed before a unit's gradients start anew: from one SCATTER to the next, or the whole
+// step. Whatever part of them no pass writes has to be cleared first: trained parameters without
+// BACKWARD, statistics without FORWARD.
+static void put_sum(work *w, int unit, int first, int end) {
+    const tri_unit *u = &w->request->units[unit];
+    bool trained = false, statistics = !u->has_statistics;
+    int writer = -1;
+    for (int marking = 0; marking < 2; marking++) {
+        bool clears = marking && !(trained && statistics);
+        bool adds[2] = {clears, clears}; // statistics, trained
+        if (clears && writer >= 0) put(w, writer, AT_CLEAR, TRI_ACTION_CLEAR, unit);
+        if (clears && writer < 0)
+            put(w, w->uses[end - 1] + 1, AT_LATE_CLEAR, TRI_ACTION_CLEAR, unit);
+        for (int i = first; i < end; i++) {
+            const tri_action *a = &w->passes.actions[w->uses[i]];
+            bool forward = a->kind == TRI_ACTION_FORWARD;
+            if (!has_samples(w, a) || !(contributes(a) || (forward && u->has_statistics))) continue;
+            if (marking && adds[contributes(a)]) mark_adding(w, w->uses[i], unit);
+            adds[contributes(a)] = true;
+            trained = trained || contributes(a);
+            statistics = statistics || forward;
+            if (writer < 0) writer = w->uses[i];
+        }
+    }
+}
+
+// SCATTER stands behind the last contribution of a round; when those of two rounds alternate (tied
+// blocks in several stages of one rank), wherever another round's is next.
+static void put_sums(work *w, int unit) {
+    const tri_schedule_request *r = w->request;
+    bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
+    int first = w->first_use[unit], end = w->first_use[unit + 1], last = -1;
+    for (int i = first; i < end; i++)
+        if (contributes(&w->passes.actions[w->uses[i]])) last = i;
+    for (int i = first; i <= last; i++) {
+        const tri_action *a = &w->passes.actions[w->uses[i]];
+        if (!contributes(a) || (i < last && !by_round)) continue;
+        int next = i + 1;
+        while (next <= last && !contributes(&w->passes.actions[w->uses[next]])) next++;
+        if (i < last && w->passes.actions[w->uses[next]].round == a->round) continue;
+        put_sum(w, unit, first, i + 1);
+        first = i + 1;
+        if (!tri_schedule_scatters(r)) continue;
+        put(w, w->uses[i] + 1, AT_SCATTER, TRI_ACTION_SCATTER, unit)->accumulate = scattered;
+        scattered = true;
+    }
+}
+
+// What of the gradients is left to do once they are complete. REDUCE waits for SCATTER, so it
+// stands a pass later, not to hold up what is behind it.
+static void put_reductions(work *w) {
+    const tri_schedule_request *r = w->request;
+    for (int u = 0; r->training && u < r->unit_count; u++) {
+        const tri_unit *unit = &r->units[u];
+        if (!unit->here || !unit->has_gradients) continue;
+        put_sums(w, u);
+        int done = 0;
+        for (int i = w->first_use[u]; i < w->first_use[u + 1]; i++)
+            if (contributes(&w->passes.actions[w->uses[i]])) done = w->uses[i] + 1;
+        if (tri_schedule_scatters(r)) done++;
+        if (r->replicate > 1) put(w, done++, AT_REDUCE, TRI_ACTION_REDUCE, u);
+        if (unit->holder_count > 1) {
+            done = w->passes.count;
+            put(w, done, AT_TIE, TRI_ACTION_TIE, u);
+        }
+        if (tri_schedule_collects(r)) put(w, done, AT_COLLECT, TRI_ACTION_COLLECT, u);
+    }
+}
+
+static int compare_items(const void *x, const void *y) {
+    const item *a = x, *b = y;
+    if (a->before != b->before) return a->before < b->before ? -1 : 1;
+    if (a->place != b->place) return a->place < b->place ? -1 : 1;
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+static void write_all(work *w, tri_schedule *out) {
+    const tri_schedule_request *r = w->request;
+    if (w->item_count) qsort(w->items, (size_t)w->item_count, sizeof *w->items, compare_items);
+    bool *taken = TRI_NEW_ARRAY(w->arena, bool, r->rounds);
+    int next = 0;
+    for (int i = 0; i <= w->passes.count; i++) {
+        for (; next < w->item_count && w->items[next].before == i; next++)
+            TRI_PUSH(out->arena, out->actions, out->count, out->capacity) = w->items[next].action;
+        if (i == w->passes.count) return;
+        tri_action a = w->passes.actions[i];
+        if (!has_samples(w, &a)) continue;
+        if (a.kind == TRI_ACTION_FORWARD) {
+            a.takes_batch = !taken[a.round];
+            a.forgets = r->training && r->blocks[a.subject].recompute;
+            taken[a.round] = true;
+        }
+        TRI_PUSH(out->arena, out->actions, out->count, out->capacity) = a;
+    }
+}
+
+static void write_update(const work *w, tri_schedule *out) {
+    const tri_schedule_request *r = w->request;
+    if (!r->training) return;
+    int *units = TRI_NEW_ARRAY(w->arena, int, r->unit_count), count = 0;
+    for (int u = 0; u < r->unit_count; u++)
+        if (r->units[u].here && r->units[u].has_gradients) units[count++] = u;
+    for (int i = 0; r->offloads && i < AHEAD && i < count; i++)
+        tri_schedule_add(out, TRI_ACTION_LOAD, units[i], -1);
+    tri_schedule_add(out, TRI_ACTION_NORM, -1, -1);
+    for (int i = 0; i < count; i++) {
+        tri_schedule_add(out, TRI_ACTION_STEP, units[i], -1);
+        if (r->units[units[i]].has_low) tri_schedule_add(out, TRI_ACTION_PREPARE, units[i], -1);
+        if (!r->offloads) continue;
+        tri_schedule_add(out, TRI_ACTION_EVICT, units[i], -1);
+        if (i + AHEAD < count) tri_schedule_add(out, TRI_ACTION_LOAD, units[i + AHEAD], -1);
+    }
+}
+
+tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *request,
+                             tri_schedule *out) {
+    work w = {.arena = tri_arena_create(NULL, "schedule"), .request = request};
+    *out = (tri_schedule){.arena = arena};
+    w.passes.arena = w.arena;
+    tri_passes_write(request, &w.passes);
+    find_uses(&w);
+    tri_status status = put_transfers(&w);
+    if (status == TRI_OK) {
+        put_gathers(&w);
+        put_reductions(&w);
+        write_all(&w, out);
+        write_update(&w, out);
+    }
+    tri_arena_destroy(w.arena);
+    TRI_TRY(status);
+    return tri_schedule_verify(out, request);
+}

@@ -1,0 +1,274 @@
+// What waits for what, from one table of what actions read and write.
+#include "plan/dependencies.h"
+
+#include <string.h>
+
+// What an access names: of a block, the things of its units, edges or own activations.
+typedef enum thing_kind {
+    PARAMETERS,  // of a unit: masters and what is gathered from them
+    GRADIENTS,   // of a unit
+    KEPT,        // of a unit: what SCATTER leaves; without it, its gradients
+    FINAL,       // of a unit: what NORM and STEP read
+    STATES,      // of a unit: the optimizer's
+    STATISTICS,  // of a unit that has some: among its gradients
+    SCALARS,     // of the step
+    ACTIVATIONS, // of a block in a round
+    BEFORE,      // ... of the block before it in its stage
+    BEHIND,      // ... of the block behind it in its stage
+    MADE,        // edges that it makes, along
+    READ,        // edges that it is the first to read, along
+    MADE_BACK,
+    READ_BACK,
+    CARRIED, // the edge that is sent or received
+} thing_kind;
+
+static const struct {
+    tri_action_kind kind;
+    thing_kind thing;
+    bool writes;
+} accesses[] = {
+    {TRI_ACTION_GATHER, PARAMETERS, true},
+    {TRI_ACTION_RELEASE, PARAMETERS, true},
+    {TRI_ACTION_FORWARD, PARAMETERS, false},
+    {TRI_ACTION_FORWARD, STATISTICS, true},
+    {TRI_ACTION_FORWARD, BEFORE, false},
+    {TRI_ACTION_FORWARD, ACTIVATIONS, true},
+    {TRI_ACTION_FORWARD, READ, false},
+    {TRI_ACTION_FORWARD, MADE, true},
+    {TRI_ACTION_RECOMPUTE, PARAMETERS, false},
+    {TRI_ACTION_RECOMPUTE, BEFORE, false},
+    {TRI_ACTION_RECOMPUTE, ACTIVATIONS, true},
+    {TRI_ACTION_BACKWARD, PARAMETERS, false},
+    {TRI_ACTION_BACKWARD, GRADIENTS, true},
+    {TRI_ACTION_BACKWARD, BEHIND, false},
+    {TRI_ACTION_BACKWARD, ACTIVATIONS, true},
+    {TRI_ACTION_BACKWARD, READ_BACK, false},
+    {TRI_ACTION_BACKWARD, MADE_BACK, true},
+    {TRI_ACTION_BACKWARD_INPUT, PARAMETERS, false},
+    {TRI_ACTION_BACKWARD_INPUT, BEHIND, false},
+    {TRI_ACTION_BACKWARD_INPUT, ACTIVATIONS, true},
+    {TRI_ACTION_BACKWARD_INPUT, READ_BACK, false},
+    {TRI_ACTION_BACKWARD_INPUT, MADE_BACK, true},
+    {TRI_ACTION_BACKWARD_WEIGHT, PARAMETERS, false},
+    {TRI_ACTION_BACKWARD_WEIGHT, GRADIENTS, true},
+    {TRI_ACTION_BACKWARD_WEIGHT, ACTIVATIONS, false},
+    {TRI_ACTION_SEND_ALONG, CARRIED, false},
+    {TRI_ACTION_RECV_ALONG, CARRIED, true},
+    {TRI_ACTION_SEND_BACK, CARRIED, false},
+    {TRI_ACTION_RECV_BACK, CARRIED, true},
+    {TRI_ACTION_CLEAR, GRADIENTS, true},
+    {TRI_ACTION_SCATTER, GRADIENTS, true},
+    {TRI_ACTION_SCATTER, KEPT, true},
+    {TRI_ACTION_REDUCE, KEPT, true},
+    {TRI_ACTION_TIE, KEPT, true},
+    {TRI_ACTION_COLLECT, KEPT, false},
+    {TRI_ACTION_COLLECT, GRADIENTS, true},
+    {TRI_ACTION_NORM, FINAL, false}, // of all units
+    {TRI_ACTION_NORM, SCALARS, true},
+    {TRI_ACTION_LOAD, STATES, true},
+    {TRI_ACTION_STEP, SCALARS, false},
+    {TRI_ACTION_STEP, FINAL, false},
+    {TRI_ACTION_STEP, STATES, true},
+    {TRI_ACTION_STEP, PARAMETERS, true},
+    {TRI_ACTION_PREPARE, PARAMETERS, true},
+    {TRI_ACTION_EVICT, STATES, false},
+};
+
+// Things are numbered: the scalars, four of each unit, the activations of blocks and the values of
+// edges by round.
+struct tri_things {
+    const tri_schedule_request *request;
+    int first_access[TRI_ACTION_KIND_COUNT + 1];
+    int blocks_at, edges_at, count;
+    int *edge_lists[4]; // READ, MADE, READ_BACK, MADE_BACK: the first edge of a block, or -1
+    int *next_edges[4]; // ... and the one after an edge
+};
+
+enum { OF_UNIT = 4 };
+
+static void list_edges(tri_arena *arena, tri_things *t) {
+    const tri_schedule_request *r = t->request;
+    for (int k = 0; k < 4; k++) {
+        t->edge_lists[k] = TRI_NEW_ARRAY(arena, int, r->block_count);
+        t->next_edges[k] = TRI_NEW_ARRAY(arena, int, r->edge_count);
+        for (int b = 0; b < r->block_count; b++) t->edge_lists[k][b] = -1;
+    }
+    for (int e = r->edge_count - 1; e >= 0; e--)
+        for (int made = 0; made < 2; made++) {
+            int k = 2 * r->edges[e].back + made;
+            int *first = &t->edge_lists[k][made ? r->edges[e].from_block : r->edges[e].to_block];
+            t->next_edges[k][e] = *first;
+            *first = e;
+        }
+}
+
+tri_things *tri_things_make(tri_arena *arena, const tri_schedule_request *request) {
+    tri_things *t = TRI_NEW(arena, tri_things);
+    t->request = request;
+    int at = 0, rows = sizeof accesses / sizeof *accesses;
+    for (int kind = 0; kind < TRI_ACTION_KIND_COUNT; kind++) {
+        t->first_access[kind] = -1;
+        for (int i = rows - 1; i >= 0; i--)
+            if ((int)accesses[i].kind == kind) t->first_access[kind] = i;
+    }
+    t->first_access[TRI_ACTION_KIND_COUNT] = rows;
+    at = 1 + OF_UNIT * request->unit_count;
+    t->blocks_at = at;
+    t->edges_at = at + request->block_count * request->rounds;
+    t->count = t->edges_at + request->edge_count * request->rounds;
+    list_edges(arena, t);
+    return t;
+}
+
+int tri_things_count(const tri_things *things) { return things->count; }
+
+static int of_unit(const tri_things *t, thing_kind thing, int unit) {
+    if (thing == FINAL) thing = tri_schedule_collects(t->request) ? GRADIENTS : KEPT;
+    if (thing == KEPT && !tri_schedule_scatters(t->request)) thing = GRADIENTS;
+    if (thing == STATISTICS) thing = GRADIENTS;
+    int slot = thing == STATES ? 3 : (int)thing;
+    return 1 + OF_UNIT * unit + slot;
+}
+
+typedef struct visit {
+    const tri_things *things;
+    bool writes;
+    void (*call)(void *context, int thing, bool writes);
+    void *context;
+} visit;
+
+static void visit_units(const visit *v, thing_kind thing, const int *units, int count) {
+    for (int i = 0; i < count; i++) {
+        const tri_unit *unit = &v->things->request->units[units[i]];
+        if (thing == STATISTICS && !unit->has_statistics) continue;
+        if ((thing == GRADIENTS || thing == FINAL) && !unit->has_gradients) continue;
+        v->call(v->context, of_unit(v->things, thing, units[i]), v->writes);
+    }
+}
+
+static void visit_activations(const visit *v, int of, int block, int round) {
+    const tri_schedule_request *r = v->things->request;
+    if (block < 0 || block >= r->block_count || r->blocks[block].stage != r->blocks[of].stage)
+        return;
+    v->call(v->context, v->things->blocks_at + block * r->rounds + round, v->writes);
+}
+
+static void visit_edges(const visit *v, int list, int block, int round) {
+    const tri_things *t = v->things;
+    for (int e = t->edge_lists[list][block]; e >= 0; e = t->next_edges[list][e])
+        v->call(v->context, t->edges_at + e * t->request->rounds + round, v->writes);
+}
+
+static void visit_access(const visit *v, const tri_action *a, thing_kind thing) {
+    const tri_schedule_request *r = v->things->request;
+    switch (thing) {
+    case SCALARS:
+        v->call(v->context, 0, v->writes);
+        break;
+    case CARRIED:
+        v->call(v->context, v->things->edges_at + a->subject * r->rounds + a->round, v->writes);
+        break;
+    case ACTIVATIONS:
+    case BEFORE:
+    case BEHIND:
+        visit_activations(v, a->subject, a->subject - (thing == BEFORE) + (thing == BEHIND),
+                          a->round);
+        break;
+    case READ:
+    case MADE:
+        visit_edges(v, thing == MADE, a->subject, a->round);
+        break;
+    case READ_BACK:
+    case MADE_BACK:
+        visit_edges(v, 2 + (thing == MADE_BACK), a->subject, a->round);
+        break;
+    default:
+        if (tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK)
+            visit_units(v, thing, r->blocks[a->subject].units, r->blocks[a->subject].unit_count);
+        else if (a->subject >= 0)
+            visit_units(v, thing, &a->subject, 1);
+        else
+            for (int u = 0; u < r->unit_count; u++)
+                if (r->units[u].here) visit_units(v, thing, &u, 1);
+    }
+}
+
+void tri_things_visit(const tri_things *things, const tri_action *action,
+                      void (*call)(void *context, int thing, bool writes), void *context) {
+    visit v = {.things = things, .call = call, .context = context};
+    int i = things->first_access[action->kind];
+    for (; i < things->first_access[TRI_ACTION_KIND_COUNT] && accesses[i].kind == action->kind;
+         i++) {
+        v.writes = accesses[i].writes;
+        visit_access(&v, action, accesses[i].thing);
+    }
+}
+
+// By thing: the last action that wrote it, and by lane the last that read it since.
+typedef struct history {
+    int writer, readers[TRI_LANE_COUNT];
+} history;
+
+typedef struct walk {
+    tri_schedule *schedule;
+    history *things;
+    int now;
+} walk;
+
+static void add_dependency(tri_schedule *s, tri_action *a, int other) {
+    if (other < 0 || tri_action_lane(s->actions[other].kind) == tri_action_lane(a->kind)) return;
+    for (int i = 0; i < a->dependency_count; i++)
+        if (s->dependencies[a->first_dependency + i] == other) return;
+    TRI_PUSH(s->arena, s->dependencies, s->dependency_count, s->dependency_capacity) = other;
+    a->dependency_count++;
+}
+
+static void follow(void *context, int thing, bool writes) {
+    walk *w = context;
+    history *h = &w->things[thing];
+    tri_action *a = &w->schedule->actions[w->now];
+    add_dependency(w->schedule, a, h->writer);
+    if (!writes) {
+        h->readers[tri_action_lane(a->kind)] = w->now;
+        return;
+    }
+    for (int lane = 0; lane < TRI_LANE_COUNT; lane++) {
+        if (h->readers[lane] != w->now) add_dependency(w->schedule, a, h->readers[lane]);
+        h->readers[lane] = -1;
+    }
+    h->writer = w->now;
+}
+
+// Sorted by action, so that each one's waits lie together.
+static int *sort_waits(tri_arena *arena, const tri_schedule *s, const tri_wait *waits, int count,
+                       int **first) {
+    *first = TRI_NEW_ARRAY(arena, int, s->count + 1);
+    int *sorted = TRI_NEW_ARRAY(arena, int, count);
+    for (int i = 0; i < count; i++) (*first)[waits[i].action + 1]++;
+    for (int i = 0; i < s->count; i++) (*first)[i + 1] += (*first)[i];
+    int *at = TRI_NEW_ARRAY(arena, int, s->count + 1);
+    memcpy(at, *first, (size_t)(s->count + 1) * sizeof *at);
+    for (int i = 0; i < count; i++) sorted[at[waits[i].action]++] = waits[i].other;
+    return sorted;
+}
+
+void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
+                                    const tri_wait *waits, int wait_count) {
+    tri_arena *arena = tri_arena_create(NULL, "dependencies");
+    tri_things *things = tri_things_make(arena, request);
+    walk w = {.schedule = schedule, .things = TRI_NEW_ARRAY(arena, history, things->count)};
+    memset(w.things, -1, (size_t)things->count * sizeof *w.things);
+    int *first_wait, *others = sort_waits(arena, schedule, waits, wait_count, &first_wait);
+    schedule->dependency_count = 0;
+    for (w.now = 0; w.now < schedule->count; w.now++) {
+        tri_action *a = &schedule->actions[w.now];
+        a->first_dependency = schedule->dependency_count;
+        a->dependency_count = 0;
+        tri_things_visit(things, a, follow, &w);
+        for (int i = first_wait[w.now]; i < first_wait[w.now + 1]; i++) {
+            TRI_ASSERT(others[i] < w.now);
+            add_dependency(schedule, a, others[i]);
+        }
+    }
+    tri_arena_destroy(arena);
+}

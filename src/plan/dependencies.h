@@ -1,0 +1,15 @@
+// What actions read and write, as numbered things: who conflicts with whom, and so who waits.
+#ifndef TRIREME_PLAN_DEPENDENCIES_H
+#define TRIREME_PLAN_DEPENDENCIES_H
+
+#include "plan/schedule.h"
+
+typedef struct tri_things tri_things;
+
+tri_things *tri_things_make(tri_arena *arena, const tri_schedule_request *request);
+int tri_things_count(const tri_things *things);
+// Calls for each thing, 0 … count-1, that the action reads or writes.
+void tri_things_visit(const tri_things *things, const tri_action *action,
+                      void (*call)(void *context, int thing, bool writes), void *context);
+
+#endif

@@ -1,0 +1,18 @@
+// Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1: a rank is as many rounds forward ahead as
+// there are ranks behind it, then goes one forward and one backward in turns. It holds the
+// activations of at most its distance from the pipeline's end.
+#include "plan/schedule.h"
+
+static void write_1f1b(const tri_schedule_request *request, tri_schedule *out) {
+    int stage = request->pipeline_rank, rounds = request->rounds;
+    int ahead = request->pipeline - 1 - stage;
+    for (int i = 0; i < rounds + ahead; i++) {
+        if (i < rounds) tri_schedule_add_stage(request, out, TRI_ACTION_FORWARD, stage, i);
+        if (i >= ahead) tri_schedule_add_stage(request, out, TRI_ACTION_BACKWARD, stage, i - ahead);
+    }
+}
+
+const tri_order tri_order_1f1b = {
+    .name = "1f1b",
+    .help = "forward and backward in turns; holds as many micro-batches as ranks follow",
+    .write = write_1f1b};

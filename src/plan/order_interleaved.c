@@ -1,0 +1,41 @@
+// Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2: 1F1B over several stages of each rank.
+// Rounds go in groups of P, each group through all of the rank's stages before the next. With
+// rounds that are no multiple of P it is the order of the next multiple, without what is not there:
+// what is left out of an order that can run leaves one that can.
+#include "plan/schedule.h"
+
+typedef struct turn {
+    int stage, round;
+} turn;
+
+// The i-th pass in one direction.
+static turn find_turn(const tri_schedule_request *request, int i, bool back) {
+    int ranks = request->pipeline, stages = request->stage_count / ranks;
+    int own = i % (ranks * stages) / ranks; // which of its stages
+    if (back) own = stages - 1 - own;
+    return (turn){.stage = own * ranks + request->pipeline_rank,
+                  .round = i / (ranks * stages) * ranks + i % ranks};
+}
+
+static void add_turn(const tri_schedule_request *request, tri_schedule *out, tri_action_kind kind,
+                     int i) {
+    turn t = find_turn(request, i, kind == TRI_ACTION_BACKWARD);
+    if (t.round < request->rounds) tri_schedule_add_stage(request, out, kind, t.stage, t.round);
+}
+
+static void write_interleaved(const tri_schedule_request *request, tri_schedule *out) {
+    int ranks = request->pipeline, stages = request->stage_count / ranks;
+    int passes = (request->rounds + ranks - 1) / ranks * ranks * stages;
+    int behind = ranks - 1 - request->pipeline_rank;
+    int ahead = stages == 1 ? behind : 2 * behind + (stages - 1) * ranks;
+    for (int i = 0; i < passes + ahead; i++) {
+        if (i < passes) add_turn(request, out, TRI_ACTION_FORWARD, i);
+        if (i >= ahead) add_turn(request, out, TRI_ACTION_BACKWARD, i - ahead);
+    }
+}
+
+const tri_order tri_order_interleaved = {
+    .name = "interleaved",
+    .help = "1f1b with several stages on each rank: less idle time, more sending",
+    .is_looped = true,
+    .write = write_interleaved};

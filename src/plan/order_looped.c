@@ -1,0 +1,22 @@
+// Lamy-Poirier 2022, arXiv:2211.05953: the breadth-first pipeline. Stages go round the ranks
+// several times, as in the interleaved order, but a rank takes all rounds through one of its stages
+// before the next. Parameters are then gathered and gradients reduced once a stage and not once a
+// round, and each reduction runs behind the backward pass of the stages before it.
+#include "plan/schedule.h"
+
+static void write_looped(const tri_schedule_request *request, tri_schedule *out) {
+    int first = request->pipeline_rank, ranks = request->pipeline;
+    int last = request->stage_count - ranks + first;
+    for (int stage = first; stage <= last; stage += ranks)
+        for (int round = 0; round < request->rounds; round++)
+            tri_schedule_add_stage(request, out, TRI_ACTION_FORWARD, stage, round);
+    for (int stage = last; stage >= first; stage -= ranks)
+        for (int round = 0; round < request->rounds; round++)
+            tri_schedule_add_stage(request, out, TRI_ACTION_BACKWARD, stage, round);
+}
+
+const tri_order tri_order_looped = {
+    .name = "looped",
+    .help = "all micro-batches through each of a rank's stages before the next (breadth-first)",
+    .is_looped = true,
+    .write = write_looped};

@@ -1,0 +1,24 @@
+// Qi et al. 2023, arXiv:2401.10241, ZB-H1: 1F1B whose backward pass is split. The part that earlier
+// stages wait for goes first; the weights' part follows as many rounds later as ranks come before
+// this one, and so fills the time in which 1F1B stands still at the end. Every rank then holds
+// activations of at most P rounds: what 1F1B's first rank holds.
+#include "plan/schedule.h"
+
+static void write_zero_bubble(const tri_schedule_request *request, tri_schedule *out) {
+    int stage = request->pipeline_rank, rounds = request->rounds;
+    int ahead = request->pipeline - 1 - stage, late = stage;
+    for (int i = 0; i < rounds + ahead + late; i++) {
+        int back = i - ahead, weight = back - late;
+        if (i < rounds) tri_schedule_add_stage(request, out, TRI_ACTION_FORWARD, stage, i);
+        if (back >= 0 && back < rounds)
+            tri_schedule_add_stage(request, out, TRI_ACTION_BACKWARD_INPUT, stage, back);
+        if (weight >= 0)
+            tri_schedule_add_stage(request, out, TRI_ACTION_BACKWARD_WEIGHT, stage, weight);
+    }
+}
+
+const tri_order tri_order_zero_bubble = {
+    .name = "zero-bubble",
+    .help = "1f1b with gradients of weights put off into idle time (ZB-H1)",
+    .splits_backward = true,
+    .write = write_zero_bubble};

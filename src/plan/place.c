@@ -1,0 +1,291 @@
+// Where the values of a program lie. Values that share memory (a view and its base, an output
+// written over its input) are one class. A class that only one segment touches lies in the scratch;
+// the others lie in bundles.
+#include "plan/memory.h"
+#include "plan/program.h"
+
+#include <string.h>
+
+typedef struct placing {
+    tri_program *p;
+    const tri_program_request *request;
+    int *last_use;  // by value: node that reads it last, or 0
+    uint32_t *home; // by value: the value in whose memory it lies
+    int segment_count, words;
+    uint64_t *touched, *written; // by value of its own memory: bits of segments
+} placing;
+
+static int64_t aligned(int64_t size) {
+    return (size + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT * TRI_MEMORY_ALIGNMENT;
+}
+
+static void find_segments(tri_program *p) {
+    const tri_graph *g = p->graph;
+    p->segments = tri_arena_alloc(p->arena, (size_t)g->block_count * sizeof *p->segments);
+    for (int i = 0; i < g->node_count; i++) {
+        tri_segment *s = &p->segments[g->nodes[i].block][g->nodes[i].phase];
+        if (s->end == 0) s->first = i;
+        s->end = i + 1;
+    }
+}
+
+// Everything that is no activation.
+static void place_fixed(tri_program *p) {
+    const tri_graph *g = p->graph;
+    for (int i = 0; i < g->input_count; i++) {
+        p->places[g->inputs[i].value.id] = (tri_place){TRI_PLACE_INPUT, i, p->input_bytes};
+        p->input_bytes += aligned(tri_value_bytes(g, g->inputs[i].value));
+    }
+    for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++)
+        if (tri_value_is(g->scalars[i]))
+            p->places[g->scalars[i].id] = (tri_place){TRI_PLACE_SCALAR, i, 0};
+    for (int i = 0; i < g->parameter_count; i++)
+        p->places[g->parameters[i].value.id] = (tri_place){TRI_PLACE_PARAMETER, i, 0};
+    for (int i = 0; p->training && i < g->gradient_count; i++)
+        p->places[g->gradients[i].value.id] =
+            (tri_place){TRI_PLACE_GRADIENT, g->gradients[i].parameter, 0};
+    for (int i = 0; i < g->metric_count; i++) {
+        if (!tri_value_is(g->metrics[i].value)) continue; // of evaluation only
+        p->places[g->metrics[i].value.id] = (tri_place){TRI_PLACE_RESULT, i, p->result_bytes};
+        p->result_bytes += aligned(tri_value_bytes(g, g->metrics[i].value));
+    }
+}
+
+static int segment_of(const tri_node *node) {
+    return node->block * TRI_PHASE_COUNT + (int)node->phase;
+}
+
+// A segment may only overwrite what no other segment can still want, whatever the order in which
+// the schedule runs them: what it made itself, or what it is the last to read where blocks run in
+// the order of the list and once.
+static bool may_reach_back(const placing *c, const tri_node *node, const tri_node *maker) {
+    if (segment_of(node) == segment_of(maker)) return true;
+    if (c->request->splits_backward && node->phase != TRI_PHASE_FORWARD) return false;
+    bool again = c->request->recompute && c->request->recompute[node->block];
+    return !again || node->phase != TRI_PHASE_FORWARD;
+}
+
+// True when nothing that lies in the memory of `value` is read after node `at`, and it is an
+// activation's.
+static bool may_overwrite(const placing *c, const tri_node *node, tri_value value, int at) {
+    const tri_graph *g = c->p->graph;
+    uint32_t root = c->home[value.id];
+    return g->values[root].kind == TRI_VALUE_RESULT && c->p->places[root].kind == TRI_PLACE_NONE &&
+           c->last_use[root] <= at && c->last_use[value.id] <= at &&
+           may_reach_back(c, node, &g->nodes[g->values[root].node]) &&
+           may_reach_back(c, node, &g->nodes[g->values[value.id].node]);
+}
+
+// A view, or an output written over its input, lies where that input lies: its index, or -1.
+static int shared_input(const placing *c, const tri_node *node, int at) {
+    const tri_graph *g = c->p->graph;
+    if (node->output_count == 0 || c->p->places[node->outputs[0].id].kind != TRI_PLACE_NONE)
+        return -1;
+    if (node->op->flags & TRI_OP_VIEW) return 0;
+    int k = node->op->in_place - 1;
+    if (k < 0 || !tri_value_is(node->inputs[k])) return -1;
+    const tri_value_info *in = tri_value_get(g, node->inputs[k]);
+    const tri_value_info *out = tri_value_get(g, node->outputs[0]);
+    if (in->dtype != out->dtype || !tri_shape_equal(&in->shape, &out->shape) ||
+        !tri_layout_equal(&in->layout, &out->layout))
+        return -1;
+    if (!may_overwrite(c, node, node->inputs[k], at)) return -1;
+    for (int i = 0; i < node->input_count; i++)
+        if (i != k && c->home[node->inputs[i].id] == c->home[node->inputs[k].id]) return -1;
+    return k;
+}
+
+// A shared memory lives as long as the last of its values.
+static void find_homes(placing *c) {
+    const tri_graph *g = c->p->graph;
+    for (int i = 0; i < g->value_count; i++) c->home[i] = (uint32_t)i;
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        for (int k = 0; k < node->input_count; k++)
+            if (c->last_use[node->inputs[k].id] < i) c->last_use[node->inputs[k].id] = i;
+    }
+    // A view's readers read its input: so does whoever wrote in place before them.
+    for (int i = g->node_count - 1; i >= 0; i--) {
+        const tri_node *node = &g->nodes[i];
+        if (!(node->op->flags & TRI_OP_VIEW)) continue;
+        int view = c->last_use[node->outputs[0].id], *base = &c->last_use[node->inputs[0].id];
+        if (view > *base) *base = view;
+    }
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        int k = shared_input(c, node, i);
+        if (k < 0) continue;
+        uint32_t root = c->home[node->inputs[k].id];
+        c->home[node->outputs[0].id] = root;
+        int use = c->last_use[node->outputs[0].id];
+        if (use > c->last_use[root]) c->last_use[root] = use;
+    }
+}
+
+static bool is_activation(const placing *c, uint32_t id) {
+    return c->p->graph->values[id].kind == TRI_VALUE_RESULT &&
+           c->p->places[id].kind == TRI_PLACE_NONE;
+}
+
+static void mark(const placing *c, uint64_t *bits, tri_value value, const tri_node *node) {
+    if (!tri_value_is(value) || !is_activation(c, c->home[value.id])) return;
+    int segment = segment_of(node);
+    bits[(size_t)c->home[value.id] * (size_t)c->words + (size_t)segment / 64] |= UINT64_C(1)
+                                                                                 << (segment % 64);
+}
+
+static void find_touches(placing *c) {
+    const tri_graph *g = c->p->graph;
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        for (int k = 0; k < node->input_count; k++) mark(c, c->touched, node->inputs[k], node);
+        for (int k = 0; k < node->output_count; k++) {
+            mark(c, c->touched, node->outputs[k], node);
+            bool is_view = node->op->flags & TRI_OP_VIEW;
+            if (!is_view) mark(c, c->written, node->outputs[k], node);
+        }
+    }
+}
+
+static bool has_bit(const uint64_t *bits, int index) {
+    return bits[index / 64] >> (index % 64) & 1;
+}
+
+static int count_bits(const uint64_t *bits, int words) {
+    int count = 0;
+    for (int w = 0; w < words; w++) count += __builtin_popcountll(bits[w]);
+    return count;
+}
+
+static const uint64_t *touches(const placing *c, uint32_t id) {
+    return c->touched + (size_t)id * (size_t)c->words;
+}
+static const uint64_t *writes(const placing *c, uint32_t id) {
+    return c->written + (size_t)id * (size_t)c->words;
+}
+
+static void place_in_bundle(placing *c, uint32_t id, uint32_t *first_of, int *capacity) {
+    tri_program *p = c->p;
+    size_t bytes = (size_t)c->words * sizeof(uint64_t);
+    int bundle = 0;
+    while (bundle < p->bundle_count &&
+           (memcmp(touches(c, id), touches(c, first_of[bundle]), bytes) != 0 ||
+            memcmp(writes(c, id), writes(c, first_of[bundle]), bytes) != 0))
+        bundle++;
+    if (bundle == p->bundle_count) {
+        first_of[bundle] = id;
+        tri_bundle new = {.own_block = -1};
+        int only = -1, several = 0;
+        for (int s = 0; s < c->segment_count; s++) {
+            if (!has_bit(touches(c, id), s)) continue;
+            several += only >= 0 && only != s / TRI_PHASE_COUNT;
+            only = s / TRI_PHASE_COUNT;
+        }
+        if (!several) new.own_block = only;
+        TRI_PUSH(p->arena, p->bundles, p->bundle_count, *capacity) = new;
+    }
+    p->places[id] = (tri_place){TRI_PLACE_BUNDLE, bundle, p->bundles[bundle].size_bytes};
+    p->bundles[bundle].size_bytes += aligned(tri_value_bytes(p->graph, (tri_value){id}));
+}
+
+// Scratch of one segment: by the lifetimes of its classes.
+static void place_scratch(placing *c, const uint32_t *ids, int count, int segment) {
+    tri_program *p = c->p;
+    const tri_graph *g = p->graph;
+    tri_arena *arena = tri_arena_create(NULL, "scratch");
+    tri_interval *intervals = TRI_NEW_ARRAY(arena, tri_interval, count);
+    uint32_t *owner = TRI_NEW_ARRAY(arena, uint32_t, count);
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        if (!has_bit(touches(c, ids[i]), segment)) continue;
+        int made = g->values[ids[i]].node;
+        owner[found] = ids[i];
+        intervals[found++] =
+            (tri_interval){.size_bytes = tri_value_bytes(g, (tri_value){ids[i]}),
+                           .first = made,
+                           .last = c->last_use[ids[i]] > made ? c->last_use[ids[i]] : made};
+    }
+    int64_t bytes = tri_memory_place(arena, intervals, found);
+    for (int i = 0; i < found; i++)
+        p->places[owner[i]] = (tri_place){TRI_PLACE_SCRATCH, 0, intervals[i].offset};
+    int block = segment / TRI_PHASE_COUNT;
+    bool here = !c->request->blocks_here || c->request->blocks_here[block];
+    if (here && bytes > p->scratch_bytes) p->scratch_bytes = bytes;
+    tri_arena_destroy(arena);
+}
+
+static void place_activations(placing *c) {
+    tri_program *p = c->p;
+    const tri_graph *g = p->graph;
+    uint32_t *local = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count);
+    uint32_t *first_of = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count);
+    int local_count = 0, capacity = 0;
+    for (uint32_t id = 1; id < (uint32_t)g->value_count; id++) {
+        if (c->home[id] != id || !is_activation(c, id)) continue;
+        if (count_bits(touches(c, id), c->words) > 1)
+            place_in_bundle(c, id, first_of, &capacity);
+        else
+            local[local_count++] = id;
+    }
+    for (int s = 0; s < c->segment_count; s++) place_scratch(c, local, local_count, s);
+    for (int i = 1; i < g->value_count; i++)
+        if (c->home[i] != (uint32_t)i) p->places[i] = p->places[c->home[i]];
+    for (int s = 0; s < c->segment_count; s++) {
+        tri_segment *segment = &p->segments[s / TRI_PHASE_COUNT][s % TRI_PHASE_COUNT];
+        segment->bundles = TRI_NEW_ARRAY(p->arena, int, p->bundle_count);
+        segment->writes = TRI_NEW_ARRAY(p->arena, bool, p->bundle_count);
+        for (int b = 0; b < p->bundle_count; b++) {
+            if (!has_bit(touches(c, first_of[b]), s)) continue;
+            segment->writes[segment->bundle_count] = has_bit(writes(c, first_of[b]), s);
+            segment->bundles[segment->bundle_count++] = b;
+        }
+    }
+}
+
+static void find_input_readers(tri_program *p) {
+    const tri_graph *g = p->graph;
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        for (int k = 0; k < node->input_count; k++)
+            if (p->places[node->inputs[k].id].kind == TRI_PLACE_INPUT)
+                p->segments[node->block][node->phase].reads_inputs = true;
+    }
+}
+
+// A node of FORWARD is run again if what it makes leads to something that a backward segment of
+// its block reads.
+static void find_again(tri_program *p) {
+    const tri_graph *g = p->graph;
+    p->again = TRI_NEW_ARRAY(p->arena, bool, g->node_count);
+    for (int i = g->node_count - 1; i >= 0; i--) {
+        const tri_node *node = &g->nodes[i];
+        if (node->phase == TRI_PHASE_FORWARD && !p->again[i]) continue;
+        for (int k = 0; k < node->input_count; k++) {
+            const tri_value_info *info = tri_value_get(g, node->inputs[k]);
+            if (info->kind != TRI_VALUE_RESULT) continue;
+            const tri_node *maker = &g->nodes[info->node];
+            if (maker->block == node->block && maker->phase == TRI_PHASE_FORWARD)
+                p->again[info->node] = true;
+        }
+    }
+}
+
+void tri_program_place(tri_program *program, const tri_program_request *request) {
+    const tri_graph *g = program->graph;
+    find_segments(program);
+    program->places = TRI_NEW_ARRAY(program->arena, tri_place, g->value_count);
+    place_fixed(program);
+    placing c = {.p = program,
+                 .request = request,
+                 .last_use = TRI_NEW_ARRAY(program->arena, int, g->value_count),
+                 .home = TRI_NEW_ARRAY(program->arena, uint32_t, g->value_count),
+                 .segment_count = g->block_count * TRI_PHASE_COUNT};
+    c.words = (c.segment_count + 63) / 64;
+    c.touched = TRI_NEW_ARRAY(program->arena, uint64_t, (size_t)g->value_count * (size_t)c.words);
+    c.written = TRI_NEW_ARRAY(program->arena, uint64_t, (size_t)g->value_count * (size_t)c.words);
+    find_homes(&c);
+    find_touches(&c);
+    place_activations(&c);
+    find_input_readers(program);
+    find_again(program);
+}

@@ -1,0 +1,72 @@
+#include "plan/stages.h"
+
+#include <string.h>
+
+// Whether stages of at most `limit` suffice, each block going to the earliest that has room, but
+// leaving one block for each stage to come.
+static bool fits(const double *costs, int blocks, int stages, double limit, int *stage_of) {
+    int stage = 0;
+    double sum = 0;
+    for (int b = 0; b < blocks; b++) {
+        if (costs[b] > limit) return false;
+        bool needed_later = blocks - b < stages - stage; // one for each of the stages left
+        bool has_block = b > 0 && stage_of[b - 1] == stage;
+        if (has_block && (sum + costs[b] > limit || needed_later)) {
+            if (++stage == stages) return false;
+            sum = 0;
+        }
+        sum += costs[b];
+        stage_of[b] = stage;
+    }
+    return stage == stages - 1;
+}
+
+static tri_status check_count(int blocks, int stages) {
+    if (stages <= blocks) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "strategy.mesh.pipeline: %d stages, but the model has %d block%s; at most %d "
+                    "are possible",
+                    stages, blocks, blocks == 1 ? "" : "s", blocks);
+}
+
+tri_status tri_stages_cut(const double *costs, int blocks, int stages, int *stage_of) {
+    TRI_TRY(check_count(blocks, stages));
+    // The answer is the sum of some run of blocks: the least that fits.
+    double best = -1;
+    for (int first = 0; first < blocks; first++) {
+        double sum = 0;
+        for (int b = first; b < blocks; b++) {
+            sum += costs[b];
+            if ((best < 0 || sum < best) && fits(costs, blocks, stages, sum, stage_of)) best = sum;
+        }
+    }
+    TRI_ASSERT(best >= 0);
+    bool found = fits(costs, blocks, stages, best, stage_of);
+    TRI_ASSERT(found);
+    return TRI_OK;
+}
+
+tri_status tri_stages_named(const tri_graph *graph, const char *const *names, int count, int stages,
+                            int *stage_of) {
+    TRI_TRY(check_count(graph->block_count, stages));
+    if (count != stages - 1)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "strategy.stages: names %d block%s, but %d stages need %d (the first stage "
+                        "begins with the first block)",
+                        count, count == 1 ? "" : "s", stages, stages - 1);
+    int block = 0;
+    for (int s = 0; s < stages; s++) {
+        int end = graph->block_count;
+        if (s < count) {
+            end = 0;
+            while (end < graph->block_count && strcmp(graph->blocks[end], names[s]) != 0) end++;
+            if (end == graph->block_count || end <= block)
+                return TRI_FAIL(
+                    TRI_BAD_INPUT, "strategy.stages: '%s' is %s; the blocks are %s to %s", names[s],
+                    end <= block ? "not behind the one before" : "no block of the model",
+                    graph->blocks[0], graph->blocks[graph->block_count - 1]);
+        }
+        for (; block < end; block++) stage_of[block] = s;
+    }
+    return TRI_OK;
+}

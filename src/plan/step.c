@@ -1,0 +1,122 @@
+// One shape of step: its micro-batches, edges, schedule and memory.
+#include "plan/plan.h"
+
+#include "data/sampler.h"
+
+static const tri_program *any_program(const tri_plan *plan, bool training) {
+    for (int i = 0; i < plan->program_count; i++)
+        if (plan->programs[i]->training == training) return plan->programs[i];
+    return NULL;
+}
+
+// Edges of the stages, from one program: those of another size of micro-batch are the same.
+static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *count) {
+    tri_crossing *crossings;
+    int capacity = 0,
+        found = tri_program_crossings(plan->arena, program, plan->stage_of, &crossings);
+    tri_edge *edges = NULL;
+    *count = 0;
+    for (int i = 0; i < found; i++) {
+        const tri_crossing *c = &crossings[i];
+        int from_stage = plan->stage_of[c->from_block], e = 0;
+        while (e < *count &&
+               !(edges[e].from_block == c->from_block && edges[e].to_block == c->to_block &&
+                 edges[e].to_stage == c->to_stage && edges[e].back == c->back))
+            e++;
+        if (e == *count)
+            TRI_PUSH(plan->arena, edges, *count, capacity) = (tri_edge){.from_stage = from_stage,
+                                                                        .to_stage = c->to_stage,
+                                                                        .from_block = c->from_block,
+                                                                        .to_block = c->to_block,
+                                                                        .back = c->back};
+        edges[e].bytes += tri_value_bytes(program->graph, c->value) / program->batch;
+    }
+    return edges;
+}
+
+static void attach_crossings(tri_plan *plan, const tri_edge *edges, int edge_count,
+                             tri_round *round) {
+    tri_crossing *crossings;
+    round->crossing_count =
+        tri_program_crossings(plan->arena, round->program, plan->stage_of, &crossings);
+    int *of = TRI_NEW_ARRAY(plan->arena, int, round->crossing_count);
+    for (int i = 0; i < round->crossing_count; i++) {
+        const tri_crossing *c = &crossings[i];
+        of[i] = -1;
+        for (int e = 0; e < edge_count && of[i] < 0; e++)
+            if (edges[e].from_block == c->from_block && edges[e].to_block == c->to_block &&
+                edges[e].to_stage == c->to_stage && edges[e].back == c->back)
+                of[i] = e;
+        TRI_ASSERT(of[i] >= 0);
+    }
+    round->crossings = crossings;
+    round->crossing_edges = of;
+}
+
+static void plan_memory(tri_plan *plan, tri_step_plan *step) {
+    int rounds = step->rounds;
+    tri_arena *a = plan->arena;
+    tri_program **programs = TRI_NEW_ARRAY(a, tri_program *, rounds);
+    const tri_crossing **crossings = TRI_NEW_ARRAY(a, const tri_crossing *, rounds);
+    const int **edges = TRI_NEW_ARRAY(a, const int *, rounds);
+    int *counts = TRI_NEW_ARRAY(a, int, rounds);
+    for (int i = 0; i < rounds; i++) {
+        programs[i] = step->items[i].program;
+        crossings[i] = step->items[i].crossings;
+        edges[i] = step->items[i].crossing_edges;
+        counts[i] = step->items[i].crossing_count;
+    }
+    tri_step_memory_request request = {.schedule = &step->schedule,
+                                       .blocks = &step->request,
+                                       .flat = &plan->flat,
+                                       .programs = programs,
+                                       .crossings = crossings,
+                                       .crossing_edges = edges,
+                                       .crossing_counts = counts,
+                                       .gathers = plan->gathers,
+                                       .scatters = plan->scatters};
+    tri_step_memory_plan(a, &request, &step->memory);
+}
+
+tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
+                              tri_step_shape shape) {
+    tri_step_plan *step = &plan->steps[shape];
+    const tri_strategy_options *o = request->options;
+    bool training = shape != TRI_STEP_EVALUATE;
+    int64_t *sizes = TRI_NEW_ARRAY(plan->arena, int64_t, step->rounds);
+    int edge_count = 0;
+    const tri_program *program = any_program(plan, training);
+    if (!program) program = plan->programs[0];
+    tri_edge *edges = find_edges(plan, program, &edge_count);
+    for (int i = 0; i < step->rounds; i++) {
+        sizes[i] = step->items[i].size;
+        if (step->items[i].program) attach_crossings(plan, edges, edge_count, &step->items[i]);
+    }
+    step->request = (tri_schedule_request){
+        .strategy = plan->sharing,
+        .order = plan->order,
+        .block_count = plan->graph->block_count,
+        .unit_count = plan->flat.unit_count,
+        .edge_count = edge_count,
+        .stage_count = plan->stage_count,
+        .blocks = plan->blocks,
+        .units = plan->units,
+        .edges = edges,
+        .pipeline = plan->mesh.size[TRI_AXIS_PIPELINE],
+        .pipeline_rank = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE),
+        .replicate = plan->copies,
+        .shard = plan->shards,
+        .rounds = step->rounds,
+        .round_sizes = sizes,
+        .training = training,
+        .deterministic = plan->deterministic,
+        .reshard_after_forward = o->reshard_after_forward,
+        .prefetch = (int)o->prefetch,
+        .offloads = o->offload != TRI_OFFLOAD_NONE,
+    };
+    TRI_TRY(tri_schedule_make(plan->arena, &step->request, &step->schedule));
+    plan_memory(plan, step);
+    tri_schedule_find_dependencies(&step->schedule, &step->request, step->memory.waits,
+                                   step->memory.wait_count);
+    return tri_schedule_verify(&step->schedule, &step->request);
+}

@@ -1,0 +1,242 @@
+#include "plan/step_memory.h"
+
+#include "plan/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int tri_slot_parameters(int unit, tri_part_kind part) {
+    return 1 + 2 * (unit * TRI_PART_COUNT + (int)part);
+}
+int tri_slot_gradients(int unit, tri_part_kind part) { return tri_slot_parameters(unit, part) + 1; }
+int tri_slot_bundle(const tri_flat *flat, int bundle) {
+    return 1 + 2 * flat->unit_count * TRI_PART_COUNT + bundle;
+}
+tri_stretch tri_slot_stretch(const tri_flat *flat, int slot) {
+    bool state = slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
+    return state ? TRI_STRETCH_STATE : TRI_STRETCH_ACTIVATIONS;
+}
+
+// One stretch of memory from its first action to its last.
+typedef struct chunk {
+    int slot;
+    int64_t size_bytes, offset;
+    int first, last;
+    int first_async; // into `asyncs`: actions of other lanes than COMPUTE that touch it; -1: none
+} chunk;
+
+typedef struct async_touch {
+    int action, next;
+} async_touch;
+
+typedef struct step {
+    const tri_step_memory_request *r;
+    tri_arena *scratch, *arena;
+    chunk *chunks;
+    int chunk_count, chunk_capacity;
+    async_touch *asyncs;
+    int async_count, async_capacity;
+    int *open; // by slot and round: its chunk, or -1
+    int slots, rounds;
+    int *touched; // chunks, action by action
+    int touched_count, touched_capacity;
+    int *first; // by action, into `touched`
+    int action;
+} step;
+
+static int *open_of(step *s, int slot, int round) {
+    return &s->open[slot * s->rounds + (round < 0 ? 0 : round)];
+}
+
+static void touch(step *s, int slot, int round, int64_t size_bytes) {
+    int *open = open_of(s, slot, round);
+    if (size_bytes == 0) return;
+    if (*open < 0) {
+        *open = s->chunk_count;
+        TRI_PUSH(s->scratch, s->chunks, s->chunk_count, s->chunk_capacity) =
+            (chunk){.slot = slot, .size_bytes = size_bytes, .first = s->action, .first_async = -1};
+    }
+    chunk *c = &s->chunks[*open];
+    c->last = s->action;
+    if (tri_action_lane(s->r->schedule->actions[s->action].kind) != TRI_LANE_COMPUTE) {
+        TRI_PUSH(s->scratch, s->asyncs, s->async_count, s->async_capacity) =
+            (async_touch){s->action, c->first_async};
+        c->first_async = s->async_count - 1;
+    }
+    TRI_PUSH(s->scratch, s->touched, s->touched_count, s->touched_capacity) = *open;
+}
+
+static void touch_unit(step *s, int unit, bool gradients, bool trained, bool statistics) {
+    const tri_flat *flat = s->r->flat;
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        tri_part_kind part = (tri_part_kind)k;
+        int64_t elements = flat->units[unit].parts[k].elements;
+        if (gradients) {
+            if (!tri_part_has_gradients(part)) continue;
+            if (part == TRI_PART_STATISTIC ? !statistics : !trained) continue;
+            touch(s, tri_slot_gradients(unit, part), -1, elements * (int64_t)sizeof(float));
+        } else {
+            tri_dtype type = tri_part_is_low(part) ? flat->low : TRI_F32;
+            touch(s, tri_slot_parameters(unit, part), -1,
+                  elements * (int64_t)tri_dtype_bytes(type));
+        }
+    }
+}
+
+static void close_unit(step *s, int unit, bool gradients) {
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        tri_part_kind part = (tri_part_kind)k;
+        *open_of(s, gradients ? tri_slot_gradients(unit, part) : tri_slot_parameters(unit, part),
+                 -1) = -1;
+    }
+}
+
+static void touch_segment(step *s, const tri_action *a, tri_phase phase) {
+    const tri_program *p = s->r->programs[a->round];
+    const tri_segment *segment = &p->segments[a->subject][phase];
+    if (segment->reads_inputs || a->takes_batch)
+        touch(s, TRI_SLOT_INPUTS, a->round, p->input_bytes);
+    for (int i = 0; i < segment->bundle_count; i++)
+        touch(s, tri_slot_bundle(s->r->flat, segment->bundles[i]), a->round,
+              p->bundles[segment->bundles[i]].size_bytes);
+}
+
+// What FORWARD leaves for its own block's backward pass alone is forgotten: RECOMPUTE makes it
+// anew.
+static void forget(step *s, const tri_action *a) {
+    const tri_program *p = s->r->programs[a->round];
+    const tri_segment *segment = &p->segments[a->subject][TRI_PHASE_FORWARD];
+    for (int i = 0; i < segment->bundle_count; i++)
+        if (p->bundles[segment->bundles[i]].own_block == a->subject)
+            *open_of(s, tri_slot_bundle(s->r->flat, segment->bundles[i]), a->round) = -1;
+}
+
+static void touch_pass(step *s, const tri_action *a) {
+    const tri_schedule_block *block = &s->r->blocks->blocks[a->subject];
+    bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
+    bool weight = a->kind == TRI_ACTION_BACKWARD_WEIGHT;
+    if (forward || again)
+        touch_segment(s, a, TRI_PHASE_FORWARD);
+    else if (!weight)
+        touch_segment(s, a, TRI_PHASE_BACKWARD);
+    if (weight || a->kind == TRI_ACTION_BACKWARD) touch_segment(s, a, TRI_PHASE_WEIGHT);
+    for (int k = 0; k < block->unit_count; k++) {
+        if (s->r->gathers) touch_unit(s, block->units[k], false, true, true);
+        if (s->r->scatters && !again && s->r->blocks->training)
+            touch_unit(s, block->units[k], true, !forward, forward);
+    }
+    if (a->forgets) forget(s, a);
+}
+
+static void touch_edge(step *s, const tri_action *a) {
+    const tri_program *p = s->r->programs[a->round];
+    for (int i = 0; i < s->r->crossing_counts[a->round]; i++) {
+        if (s->r->crossing_edges[a->round][i] != a->subject) continue;
+        tri_place place = p->places[s->r->crossings[a->round][i].value.id];
+        if (place.kind != TRI_PLACE_BUNDLE) continue;
+        touch(s, tri_slot_bundle(s->r->flat, place.index), a->round,
+              p->bundles[place.index].size_bytes);
+    }
+}
+
+static void touch_action(step *s, const tri_action *a) {
+    switch (tri_action_subject(a->kind)) {
+    case TRI_SUBJECT_BLOCK:
+        touch_pass(s, a);
+        break;
+    case TRI_SUBJECT_EDGE:
+        touch_edge(s, a);
+        break;
+    case TRI_SUBJECT_UNIT:
+        if (a->kind == TRI_ACTION_GATHER && s->r->gathers)
+            touch_unit(s, a->subject, false, true, true);
+        if (a->kind == TRI_ACTION_RELEASE) close_unit(s, a->subject, false);
+        if (!s->r->scatters) break;
+        if (a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER)
+            touch_unit(s, a->subject, true, true, true);
+        if (a->kind == TRI_ACTION_SCATTER) close_unit(s, a->subject, true);
+        break;
+    case TRI_SUBJECT_NONE:
+        break;
+    }
+}
+
+static void place(step *s, tri_step_memory *out) {
+    tri_interval *intervals = TRI_NEW_ARRAY(s->scratch, tri_interval, s->chunk_count);
+    for (int stretch = 0; stretch < TRI_STRETCH_COUNT; stretch++) {
+        int count = 0;
+        for (int i = 0; i < s->chunk_count; i++) {
+            const chunk *c = &s->chunks[i];
+            if (tri_slot_stretch(s->r->flat, c->slot) != (tri_stretch)stretch) continue;
+            intervals[count++] =
+                (tri_interval){.size_bytes = c->size_bytes, .first = c->first, .last = c->last};
+        }
+        out->stretch_bytes[stretch] = tri_memory_place(s->scratch, intervals, count);
+        count = 0;
+        for (int i = 0; i < s->chunk_count; i++)
+            if (tri_slot_stretch(s->r->flat, s->chunks[i].slot) == (tri_stretch)stretch)
+                s->chunks[i].offset = intervals[count++].offset;
+    }
+}
+
+static bool overlap(const step *s, const chunk *a, const chunk *b) {
+    return tri_slot_stretch(s->r->flat, a->slot) == tri_slot_stretch(s->r->flat, b->slot) &&
+           a->offset < b->offset + b->size_bytes && b->offset < a->offset + a->size_bytes;
+}
+
+// Whoever first uses memory waits for those of other lanes that used it last. Chunks are in the
+// order of their first action.
+static void find_waits(step *s, tri_step_memory *out) {
+    int capacity = 0;
+    for (int i = 0; i < s->chunk_count; i++) {
+        const chunk *a = &s->chunks[i];
+        if (a->first_async < 0) continue;
+        for (int k = i + 1; k < s->chunk_count; k++) {
+            const chunk *b = &s->chunks[k];
+            if (b->first <= a->last || !overlap(s, a, b)) continue;
+            for (int t = a->first_async; t >= 0; t = s->asyncs[t].next)
+                TRI_PUSH(s->arena, out->waits, out->wait_count, capacity) =
+                    (tri_wait){b->first, s->asyncs[t].action};
+            if (b->offset <= a->offset && b->offset + b->size_bytes >= a->offset + a->size_bytes)
+                break; // all of it is used anew, and who comes later waits for that one
+        }
+    }
+}
+
+static void keep_settings(step *s, tri_step_memory *out) {
+    int actions = s->r->schedule->count;
+    out->settings = TRI_NEW_ARRAY(s->arena, tri_setting, s->touched_count);
+    out->first = TRI_NEW_ARRAY(s->arena, int, actions + 1);
+    memcpy(out->first, s->first, (size_t)(actions + 1) * sizeof *out->first);
+    for (int i = 0; i < s->touched_count; i++) {
+        const chunk *c = &s->chunks[s->touched[i]];
+        out->settings[i] = (tri_setting){c->slot, c->offset};
+    }
+}
+
+void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *request,
+                          tri_step_memory *out) {
+    *out = (tri_step_memory){0};
+    const tri_schedule *schedule = request->schedule;
+    step s = {.r = request,
+              .arena = arena,
+              .scratch = tri_arena_create(NULL, "step memory"),
+              .rounds = request->blocks->rounds > 0 ? request->blocks->rounds : 1};
+    int bundles = 0;
+    for (int i = 0; i < request->blocks->rounds; i++)
+        if (request->programs[i] && request->programs[i]->bundle_count > bundles)
+            bundles = request->programs[i]->bundle_count;
+    s.slots = tri_slot_bundle(request->flat, bundles);
+    s.open = TRI_NEW_ARRAY(s.scratch, int, s.slots *s.rounds);
+    memset(s.open, -1, (size_t)(s.slots * s.rounds) * sizeof *s.open);
+    s.first = TRI_NEW_ARRAY(s.scratch, int, schedule->count + 1);
+    for (s.action = 0; s.action < schedule->count; s.action++) {
+        s.first[s.action] = s.touched_count;
+        touch_action(&s, &schedule->actions[s.action]);
+    }
+    s.first[schedule->count] = s.touched_count;
+    place(&s, out);
+    find_waits(&s, out);
+    keep_settings(&s, out);
+    tri_arena_destroy(s.scratch);
+}

@@ -1,0 +1,55 @@
+// Where, during one step, everything lies that does not stay: values that wait between segments,
+// inputs, gathered parameters, gradients on their way. Placed over the whole schedule by lifetime.
+#ifndef TRIREME_PLAN_STEP_MEMORY_H
+#define TRIREME_PLAN_STEP_MEMORY_H
+
+#include "plan/flat.h"
+#include "plan/program.h"
+#include "plan/schedule.h"
+
+// The two stretches of memory that a step uses again and again.
+typedef enum tri_stretch {
+    TRI_STRETCH_ACTIVATIONS, // of the device
+    TRI_STRETCH_STATE,       // gathered parameters and gradients, which communicators touch
+    TRI_STRETCH_COUNT
+} tri_stretch;
+
+// What an action finds at some offset: a slot. The inputs of a round, the bundles of the program
+// of its micro-batch, the parameters and gradients of a unit's part.
+enum { TRI_SLOT_INPUTS = 0 };
+int tri_slot_parameters(int unit, tri_part_kind part);
+int tri_slot_gradients(int unit, tri_part_kind part);
+int tri_slot_bundle(const tri_flat *flat, int bundle);
+tri_stretch tri_slot_stretch(const tri_flat *flat, int slot);
+
+// Before an action runs, the slot is at this offset of its stretch.
+typedef struct tri_setting {
+    int slot;
+    int64_t offset;
+} tri_setting;
+
+typedef struct tri_step_memory {
+    tri_setting *settings;
+    int *first; // by action, one more than there are actions
+    int64_t stretch_bytes[TRI_STRETCH_COUNT];
+    tri_wait *waits; // for memory that is used again
+    int wait_count;
+} tri_step_memory;
+
+typedef struct tri_step_memory_request {
+    const tri_schedule *schedule;
+    const tri_schedule_request *blocks; // what the schedule was written from
+    const tri_flat *flat;
+    tri_program *const *programs; // by round; NULL where there are no samples
+    // By program, see tri_round: which crossings an edge carries.
+    const tri_crossing *const *crossings; // by round
+    const int *const *crossing_edges;     // by round: the edge of each crossing
+    const int *crossing_counts;           // by round
+    bool gathers;                         // parameters lie where GATHER puts them until RELEASE
+    bool scatters; // gradients lie where the first writer puts them until SCATTER
+} tri_step_memory_request;
+
+void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *request,
+                          tri_step_memory *out);
+
+#endif

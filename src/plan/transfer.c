@@ -1,0 +1,275 @@
+// When a rank sends and receives. A lane is in order and a message needs both ends, so the ends
+// have to agree on an order without asking each other. They take that in which values would be
+// ready on machines whose passes take equal times: every rank computes those times of all ranks for
+// itself, in whole units. In that order nothing waits in a circle: of all messages not yet carried,
+// the one that is ready first waits only for earlier passes, and those only for earlier messages.
+#include "plan/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void tri_passes_write(const tri_schedule_request *request, tri_schedule *out) {
+    if (!request->training) {
+        int ranks = request->pipeline;
+        for (int group = 0; group < request->rounds; group += ranks)
+            for (int stage = request->pipeline_rank; stage < request->stage_count; stage += ranks)
+                for (int round = group; round < group + ranks && round < request->rounds; round++)
+                    tri_schedule_add_stage(request, out, TRI_ACTION_FORWARD, stage, round);
+        return;
+    }
+    tri_schedule plain = {.arena = out->arena};
+    request->order->write(request, &plain);
+    for (int i = 0; i < plain.count; i++) {
+        const tri_action *a = &plain.actions[i];
+        bool back = a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT;
+        if (back && request->blocks[a->subject].recompute)
+            tri_schedule_add(out, TRI_ACTION_RECOMPUTE, a->subject, a->round);
+        tri_schedule_add(out, a->kind, a->subject, a->round);
+    }
+}
+
+typedef enum direction { ALONG, BACK, WEIGHT, DIRECTIONS } direction;
+
+static direction direction_of(tri_action_kind kind) {
+    if (kind == TRI_ACTION_FORWARD) return ALONG;
+    return kind == TRI_ACTION_BACKWARD_WEIGHT ? WEIGHT : BACK;
+}
+
+// Where the passes of all ranks are in an ideal machine's time.
+typedef struct clock_work {
+    const tri_schedule_request *request;
+    tri_schedule *ranks; // passes of whole stages, by rank of the pipeline
+    int *next;           // the first that has not been done
+    int64_t *free_at;
+    int64_t *start, *end; // by direction, stage and round; end -1: not done
+    int *first_in, *edges_in, *first_out, *edges_out; // edges by stage
+    int *queue, queued;
+    bool *is_queued;
+} clock_work;
+
+static size_t pass_index(const tri_schedule_request *r, direction way, int stage, int round) {
+    return ((size_t)way * (size_t)r->stage_count + (size_t)stage) * (size_t)r->rounds +
+           (size_t)round;
+}
+
+static void sort_edges(tri_arena *arena, const tri_schedule_request *r, bool in, int **first,
+                       int **edges) {
+    *first = TRI_NEW_ARRAY(arena, int, r->stage_count + 1);
+    *edges = TRI_NEW_ARRAY(arena, int, r->edge_count);
+    int at = 0;
+    for (int e = 0; e < r->edge_count; e++)
+        (*first)[1 + (in ? r->edges[e].to_stage : r->edges[e].from_stage)]++;
+    for (int v = 0; v < r->stage_count; v++) (*first)[v + 1] += (*first)[v];
+    int *next = TRI_NEW_ARRAY(arena, int, r->stage_count + 1);
+    memcpy(next, *first, (size_t)(r->stage_count + 1) * sizeof *next);
+    for (int e = 0; e < r->edge_count; e++) {
+        at = next[in ? r->edges[e].to_stage : r->edges[e].from_stage]++;
+        (*edges)[at] = e;
+    }
+}
+
+static void start_clock(tri_arena *arena, const tri_schedule_request *r, clock_work *c) {
+    *c = (clock_work){.request = r};
+    tri_schedule_block *stages = TRI_NEW_ARRAY(arena, tri_schedule_block, r->stage_count);
+    for (int v = 0; v < r->stage_count; v++) stages[v].stage = v;
+    tri_schedule_request whole = *r;
+    whole.blocks = stages;
+    whole.block_count = r->stage_count;
+    c->ranks = TRI_NEW_ARRAY(arena, tri_schedule, r->pipeline);
+    for (int q = 0; q < r->pipeline; q++) {
+        whole.pipeline_rank = q;
+        c->ranks[q].arena = arena;
+        tri_passes_write(&whole, &c->ranks[q]);
+    }
+    size_t passes = pass_index(r, DIRECTIONS, 0, 0);
+    c->start = TRI_NEW_ARRAY(arena, int64_t, passes);
+    c->end = TRI_NEW_ARRAY(arena, int64_t, passes);
+    memset(c->end, -1, passes * sizeof *c->end);
+    c->next = TRI_NEW_ARRAY(arena, int, r->pipeline);
+    c->free_at = TRI_NEW_ARRAY(arena, int64_t, r->pipeline);
+    c->queue = TRI_NEW_ARRAY(arena, int, r->pipeline);
+    c->is_queued = TRI_NEW_ARRAY(arena, bool, r->pipeline);
+    sort_edges(arena, r, true, &c->first_in, &c->edges_in);
+    sort_edges(arena, r, false, &c->first_out, &c->edges_out);
+    for (int q = r->pipeline - 1; q >= 0; q--) {
+        c->queue[c->queued++] = q;
+        c->is_queued[q] = true;
+    }
+}
+
+// When the pass can begin; -1: something that it reads has not been made.
+static int64_t find_ready(const clock_work *c, direction way, int stage, int round) {
+    const tri_schedule_request *r = c->request;
+    int64_t ready = 0;
+    if (way != ALONG) {
+        int64_t own = c->end[pass_index(r, way == BACK ? ALONG : BACK, stage, round)];
+        if (own < 0) return -1;
+    }
+    for (int i = c->first_in[stage]; way != WEIGHT && i < c->first_in[stage + 1]; i++) {
+        const tri_edge *edge = &r->edges[c->edges_in[i]];
+        if (edge->back != (way == BACK)) continue;
+        int64_t made = c->end[pass_index(r, way, edge->from_stage, round)];
+        if (made < 0) return -1;
+        ready = made > ready ? made : ready;
+    }
+    return ready;
+}
+
+static void wake_readers(clock_work *c, direction way, int stage) {
+    const tri_schedule_request *r = c->request;
+    for (int i = c->first_out[stage]; way != WEIGHT && i < c->first_out[stage + 1]; i++) {
+        const tri_edge *edge = &r->edges[c->edges_out[i]];
+        int rank = edge->to_stage % r->pipeline;
+        if (edge->back != (way == BACK) || c->is_queued[rank]) continue;
+        c->is_queued[rank] = true;
+        c->queue[c->queued++] = rank;
+    }
+}
+
+// As many passes of a rank as can be done.
+static void advance(clock_work *c, int rank) {
+    const tri_schedule *s = &c->ranks[rank];
+    for (; c->next[rank] < s->count; c->next[rank]++) {
+        const tri_action *a = &s->actions[c->next[rank]];
+        direction way = direction_of(a->kind);
+        int64_t ready = find_ready(c, way, a->subject, a->round);
+        if (ready < 0) return;
+        size_t at = pass_index(c->request, way, a->subject, a->round);
+        c->start[at] = ready > c->free_at[rank] ? ready : c->free_at[rank];
+        c->end[at] = c->start[at] + (a->kind == TRI_ACTION_BACKWARD ? 2 : 1);
+        c->free_at[rank] = c->end[at];
+        wake_readers(c, way, a->subject);
+    }
+}
+
+static tri_status run_clock(clock_work *c) {
+    while (c->queued) {
+        int rank = c->queue[--c->queued];
+        c->is_queued[rank] = false;
+        advance(c, rank);
+    }
+    for (int q = 0; q < c->request->pipeline; q++) {
+        if (c->next[q] == c->ranks[q].count) continue;
+        const tri_action *a = &c->ranks[q].actions[c->next[q]];
+        return TRI_FAIL(
+            TRI_INTERNAL,
+            "schedule: order %s: %s of stage %d, round %d on pipeline rank %d waits for "
+            "what comes later",
+            c->request->order ? c->request->order->name : "of evaluation", tri_action_name(a->kind),
+            a->subject, a->round, q);
+    }
+    return TRI_OK;
+}
+
+// A transfer with what sorts it: the same numbers at both ends.
+typedef struct timed {
+    tri_transfer transfer;
+    int64_t ready;
+    int turn; // of the block that makes it, within its pass
+} timed;
+
+static int compare(const void *x, const void *y) {
+    const timed *a = x, *b = y;
+    bool back = tri_action_lane(a->transfer.kind) == TRI_LANE_BACK;
+    bool back_b = tri_action_lane(b->transfer.kind) == TRI_LANE_BACK;
+    if (back != back_b) return back ? 1 : -1;
+    if (a->ready != b->ready) return a->ready < b->ready ? -1 : 1;
+    if (a->turn != b->turn) return a->turn < b->turn ? -1 : 1;
+    if (a->transfer.edge != b->transfer.edge) return a->transfer.edge < b->transfer.edge ? -1 : 1;
+    return (a->transfer.round > b->transfer.round) - (a->transfer.round < b->transfer.round);
+}
+
+// Which pass is where in this rank's list, and when each would begin.
+typedef struct place {
+    int *of[2];     // by block and round, ALONG and BACK
+    int64_t *start; // by pass
+    int count;
+} place;
+
+static void find_places(tri_arena *arena, const clock_work *c, const tri_schedule *passes,
+                        place *p) {
+    const tri_schedule_request *r = c->request;
+    for (int way = ALONG; way <= BACK; way++)
+        p->of[way] = TRI_NEW_ARRAY(arena, int, (size_t)r->block_count *(size_t)r->rounds);
+    p->start = TRI_NEW_ARRAY(arena, int64_t, passes->count);
+    p->count = passes->count;
+    for (int i = 0; i < passes->count; i++) {
+        const tri_action *a = &passes->actions[i];
+        direction way = direction_of(a->kind);
+        p->start[i] = c->start[pass_index(r, way, r->blocks[a->subject].stage, a->round)];
+        if (way != WEIGHT) p->of[way][a->subject * r->rounds + a->round] = i;
+    }
+}
+
+static int first_from(const place *p, int64_t time) {
+    int low = 0, high = p->count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (p->start[middle] < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void add_edge(const clock_work *c, const place *p, int number, timed *out, int *count) {
+    const tri_schedule_request *r = c->request;
+    const tri_edge *edge = &r->edges[number];
+    int from = edge->from_stage % r->pipeline, to = edge->to_stage % r->pipeline;
+    bool sends = from == r->pipeline_rank;
+    if (from == to || (!sends && to != r->pipeline_rank) || (edge->back && !r->training)) return;
+    direction way = edge->back ? BACK : ALONG;
+    static const tri_action_kind kinds[2][2] = {{TRI_ACTION_RECV_ALONG, TRI_ACTION_SEND_ALONG},
+                                                {TRI_ACTION_RECV_BACK, TRI_ACTION_SEND_BACK}};
+    for (int round = 0; round < r->rounds; round++) {
+        if (r->round_sizes[round] == 0) continue;
+        timed *t = &out[(*count)++];
+        *t = (timed){.transfer = {.kind = kinds[way][sends], .edge = number, .round = round},
+                     .ready = c->end[pass_index(r, way, edge->from_stage, round)],
+                     .turn = edge->back ? -edge->from_block : edge->from_block};
+        int block = sends ? edge->from_block : edge->to_block;
+        int pass = p->of[way][block * r->rounds + round];
+        int due = first_from(p, t->ready);
+        t->transfer.before = sends ? pass + 1 : due < pass ? due : pass;
+    }
+}
+
+// A lane's transfers are listed in its order: a receive moves up to before what comes behind it in
+// the lane, and further by one pass, to have begun when its value is ready, but never past what
+// comes before it.
+static void settle_lane(timed *items, int count) {
+    for (int i = count - 2; i >= 0; i--) {
+        int limit = items[i + 1].transfer.before;
+        if (items[i].transfer.before > limit) items[i].transfer.before = limit;
+    }
+    for (int i = 0; i < count; i++) {
+        tri_action_kind kind = items[i].transfer.kind;
+        bool sends = kind == TRI_ACTION_SEND_ALONG || kind == TRI_ACTION_SEND_BACK;
+        int limit = i ? items[i - 1].transfer.before : 0;
+        if (!sends && items[i].transfer.before > limit) items[i].transfer.before--;
+    }
+}
+
+tri_status tri_transfers_find(tri_arena *arena, const tri_schedule_request *request,
+                              const tri_schedule *passes, tri_transfer **out, int *count) {
+    *count = 0;
+    *out = NULL;
+    if (request->pipeline == 1) return TRI_OK;
+    clock_work c;
+    start_clock(arena, request, &c);
+    TRI_TRY(run_clock(&c));
+    place p;
+    find_places(arena, &c, passes, &p);
+    size_t most = (size_t)request->edge_count * (size_t)request->rounds;
+    timed *items = TRI_NEW_ARRAY(arena, timed, most);
+    for (int e = 0; e < request->edge_count; e++) add_edge(&c, &p, e, items, count);
+    if (*count) qsort(items, (size_t)*count, sizeof *items, compare);
+    int along = 0;
+    while (along < *count && tri_action_lane(items[along].transfer.kind) == TRI_LANE_ALONG) along++;
+    settle_lane(items, along);
+    settle_lane(items + along, *count - along);
+    *out = TRI_NEW_ARRAY(arena, tri_transfer, *count);
+    for (int i = 0; i < *count; i++) (*out)[i] = items[i].transfer;
+    return TRI_OK;
+}

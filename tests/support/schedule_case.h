@@ -1,0 +1,35 @@
+// Made-up models on made-up meshes, with the schedules of all their ranks.
+#ifndef TESTS_SCHEDULE_CASE_H
+#define TESTS_SCHEDULE_CASE_H
+
+#include "plan/simulate.h"
+
+typedef struct schedule_case {
+    const char *strategy, *order;
+    int pipeline, replicate, shard, tensor; // 0 is 1
+    int stages_per_rank, blocks_per_stage;  // 0 is 1
+    int micro_batches;                      // of the step, over all replicas; the last is smaller
+    bool deterministic, reshards, offloads, evaluates;
+    bool skips;     // an edge from the first stage to every later one
+    bool recompute; // every other block
+    int prefetch;
+} schedule_case;
+
+typedef struct schedule_set {
+    tri_arena *arena;
+    tri_mesh mesh;
+    tri_schedule_request *requests; // by rank
+    tri_schedule *schedules;        // by rank, without dependencies
+} schedule_set;
+
+// Blocks differ: some have statistics, a narrower type, frozen or no parameters; the first and the
+// last read one tied unit. Fails the running test when a schedule cannot be made.
+void schedule_set_make(const schedule_case *c, schedule_set *out);
+void schedule_set_destroy(schedule_set *set);
+const char *schedule_case_text(const schedule_case *c); // in a static buffer
+
+// All ranks, forward taking 1, backward 2 (each of its parts 1), all else nothing: the time they
+// take, and the share of it in which compute lanes stand still.
+double schedule_set_simulate(const schedule_set *set, double *bubble);
+
+#endif

@@ -1,0 +1,64 @@
+// Memory offsets: what lives at one time never overlaps.
+#include "base/philox.h"
+#include "plan/memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint32_t draw(uint64_t stream, uint32_t *at, uint32_t below) {
+    return tri_philox_at(20, stream, 0, (*at)++) % below;
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    enum { MOST = 120 };
+    for (uint64_t round = 0; round < 400; round++) {
+        tri_arena *arena = tri_arena_create(NULL, "test");
+        tri_interval items[MOST];
+        uint32_t at = 0;
+        int count = (int)draw(round, &at, MOST + 1), moments = 1 + (int)draw(round, &at, 60);
+        int64_t busiest = 0;
+        for (int i = 0; i < count; i++) {
+            int first = (int)draw(round, &at, (uint32_t)moments);
+            items[i] =
+                (tri_interval){.size_bytes = draw(round, &at, 8) ? 1 + draw(round, &at, 5000) : 0,
+                               .first = first,
+                               .last = first + (int)draw(round, &at, (uint32_t)(moments - first)),
+                               .offset = -1};
+        }
+        for (int m = 0; m < moments; m++) {
+            int64_t sum = 0;
+            for (int i = 0; i < count; i++)
+                if (items[i].first <= m && m <= items[i].last) sum += items[i].size_bytes;
+            busiest = sum > busiest ? sum : busiest;
+        }
+        int64_t size = tri_memory_place(arena, items, count), all = 0;
+        for (int i = 0; i < count; i++) {
+            const tri_interval *a = &items[i];
+            all += (a->size_bytes + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT *
+                   TRI_MEMORY_ALIGNMENT;
+            assert_true(a->offset >= 0 && a->offset + a->size_bytes <= size);
+            assert_int_equal(a->offset % TRI_MEMORY_ALIGNMENT, 0);
+            for (int k = 0; k < i; k++) {
+                const tri_interval *b = &items[k];
+                bool together = a->first <= b->last && b->first <= a->last;
+                bool overlap =
+                    a->offset < b->offset + b->size_bytes && b->offset < a->offset + a->size_bytes;
+                if (together && overlap && a->size_bytes && b->size_bytes)
+                    fail_msg("round %d: buffers %d and %d overlap", (int)round, i, k);
+            }
+        }
+        assert_true(size >= busiest && size <= all);
+        tri_arena_destroy(arena);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,313 @@
+// Schedules with something dropped, doubled, swapped or no longer waited for are caught; what is
+// harmless is not.
+#include "plan/dependencies.h"
+#include "support/schedule_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const schedule_case small[] = {
+    {"single", "1f1b", .micro_batches = 3, .blocks_per_stage = 6},
+    {"single", "gpipe", .micro_batches = 4, .blocks_per_stage = 5, .recompute = true},
+    {"single", "1f1b", .micro_batches = 3, .blocks_per_stage = 6, .deterministic = true},
+    {"single", "1f1b", .micro_batches = 4, .blocks_per_stage = 6, .evaluates = true},
+    {"single", "zero-bubble", .micro_batches = 3, .blocks_per_stage = 6, .offloads = true},
+    {"ddp", "1f1b", .replicate = 2, .micro_batches = 3, .blocks_per_stage = 6},
+    {"ddp", "1f1b", .replicate = 3, .micro_batches = 1, .blocks_per_stage = 6, .offloads = true},
+    {"ddp", "1f1b", .shard = 2, .micro_batches = 5, .blocks_per_stage = 6, .deterministic = true},
+    {"zero1", "1f1b", .shard = 2, .micro_batches = 4, .blocks_per_stage = 6},
+    {"zero1", "1f1b", .shard = 2, .replicate = 2, .micro_batches = 5, .blocks_per_stage = 4},
+    {"zero2", "1f1b", .shard = 2, .micro_batches = 5, .blocks_per_stage = 6, .offloads = true},
+    {"fsdp", "1f1b", .shard = 2, .micro_batches = 4, .blocks_per_stage = 6, .reshards = true},
+    {"fsdp", "1f1b", .shard = 2, .micro_batches = 3, .blocks_per_stage = 6, .reshards = true,
+     .recompute = true, .prefetch = 1},
+    {"fsdp", "gpipe", .shard = 2, .micro_batches = 5, .blocks_per_stage = 4, .prefetch = 2},
+    {"fsdp", "1f1b", .shard = 2, .micro_batches = 3, .blocks_per_stage = 6, .reshards = true,
+     .evaluates = true},
+    {"pipeline", "gpipe", .pipeline = 2, .micro_batches = 4, .blocks_per_stage = 3},
+    {"pipeline", "1f1b", .pipeline = 3, .micro_batches = 5, .skips = true, .blocks_per_stage = 2},
+    {"pipeline", "1f1b", .pipeline = 4, .micro_batches = 6, .recompute = true},
+    {"pipeline", "zero-bubble", .pipeline = 3, .micro_batches = 5, .blocks_per_stage = 2},
+    {"pipeline", "interleaved", .pipeline = 2, .stages_per_rank = 3, .micro_batches = 3},
+    {"pipeline", "looped", .pipeline = 2, .stages_per_rank = 3, .micro_batches = 4, .skips = true},
+    {"pipeline", "1f1b", .pipeline = 3, .micro_batches = 5, .evaluates = true, .skips = true},
+    {"zero2", "1f1b", .pipeline = 2, .shard = 2, .micro_batches = 5, .blocks_per_stage = 2},
+    {"fsdp", "zero-bubble", .pipeline = 2, .shard = 2, .micro_batches = 6, .blocks_per_stage = 2},
+    {"zero2", "looped", .pipeline = 1, .stages_per_rank = 3, .shard = 2, .micro_batches = 5},
+    {"ddp", "1f1b", .pipeline = 2, .shard = 2, .micro_batches = 5, .deterministic = true},
+};
+
+enum { SMALL = sizeof small / sizeof *small };
+
+// What an action touches, by the table that dependencies come from.
+typedef struct touched {
+    int things[128];
+    bool writes[128];
+    int count;
+} touched;
+
+static void touch(void *context, int thing, bool writes) {
+    touched *t = context;
+    assert_true(t->count < 128);
+    t->things[t->count] = thing;
+    t->writes[t->count++] = writes;
+}
+
+static bool is_pass(const tri_action *a) {
+    return tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK;
+}
+
+static bool is_transfer(const tri_action *a) {
+    return tri_action_subject(a->kind) == TRI_SUBJECT_EDGE;
+}
+
+// What passes of two blocks or rounds both write is gradients of a unit that both read: statistics
+// by FORWARD, trained parts by BACKWARD; sums in any order, unless one of them is the first.
+static bool both_add(const tri_schedule_request *r, const tri_action *a, const tri_action *b) {
+    if (!is_pass(a) || !is_pass(b)) return false;
+    bool parts_differ = (a->kind == TRI_ACTION_FORWARD) != (b->kind == TRI_ACTION_FORWARD);
+    if (parts_differ && a->round != b->round) return true;
+    if (a->subject == b->subject) return false;
+    const tri_schedule_block *of_a = &r->blocks[a->subject], *of_b = &r->blocks[b->subject];
+    for (int i = 0; i < of_a->unit_count; i++)
+        for (int k = 0; k < of_b->unit_count; k++)
+            if (of_a->units[i] == of_b->units[k])
+                return ((a->adds >> i) & 1) && ((b->adds >> k) & 1);
+    return false;
+}
+
+// Two actions of one rank that may not change places: one writes what the other touches; a group's
+// other ranks, or the other end of a channel, expect them in this order; or the rules of rounds
+// (each block's in order, batches taken in order, losses counted by NORM) say so.
+static bool conflicts(const tri_schedule_request *r, const tri_action *a, const touched *of_a,
+                      const tri_action *b, const touched *of_b) {
+    for (int i = 0; i < of_a->count; i++)
+        for (int k = 0; k < of_b->count; k++)
+            if (of_a->things[i] == of_b->things[k] && (of_a->writes[i] || of_b->writes[k]) &&
+                !(of_a->writes[i] && of_b->writes[k] && both_add(r, a, b)))
+                return true;
+    tri_lane lane = tri_action_lane(a->kind);
+    if (lane == tri_action_lane(b->kind)) {
+        if (lane == TRI_LANE_SHARD && r->shard > 1) return true;
+        if (lane == TRI_LANE_REPLICATE) return true;
+        if (a->kind == TRI_ACTION_TIE && b->kind == TRI_ACTION_TIE) return true;
+        bool same_way = a->kind == b->kind &&
+                        a->from_stage % r->pipeline == b->from_stage % r->pipeline &&
+                        a->to_stage % r->pipeline == b->to_stage % r->pipeline;
+        if (is_transfer(a) && same_way) return true;
+    }
+    if ((a->kind == TRI_ACTION_NORM && is_pass(b)) || (b->kind == TRI_ACTION_NORM && is_pass(a)))
+        return true;
+    if (!is_pass(a) || !is_pass(b)) return false;
+    if (a->kind == b->kind && a->subject == b->subject &&
+        (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_BACKWARD ||
+         a->kind == TRI_ACTION_BACKWARD_WEIGHT))
+        return true;
+    bool both = a->kind == TRI_ACTION_FORWARD && b->kind == TRI_ACTION_FORWARD;
+    if (both && a->takes_batch && b->takes_batch) return true;
+    return both && a->round == b->round && (a->takes_batch || b->takes_batch);
+}
+
+typedef struct mutation {
+    const schedule_case *described;
+    schedule_set *set;
+    int rank;
+    const tri_schedule *good;
+    touched *touched; // by action
+} mutation;
+
+static bool is_caught(const mutation *m, tri_action *actions, int count, bool *by_rank) {
+    tri_schedule kept = m->set->schedules[m->rank];
+    m->set->schedules[m->rank] =
+        (tri_schedule){.arena = m->set->arena, .actions = actions, .count = count};
+    tri_status status =
+        tri_schedule_verify(&m->set->schedules[m->rank], &m->set->requests[m->rank]);
+    *by_rank = status != TRI_OK;
+    if (status == TRI_OK)
+        status = tri_schedule_verify_ranks(&m->set->mesh, m->set->schedules, m->set->requests);
+    m->set->schedules[m->rank] = kept;
+    return status != TRI_OK;
+}
+
+static void report(const mutation *m, const char *what, int i, int k) {
+    const tri_action *a = &m->good->actions[i], *b = &m->good->actions[k];
+    fail_msg("%s: rank %d, %s of action %d (%s %d,%d) and %d (%s %d,%d)",
+             schedule_case_text(m->described), m->rank, what, i, tri_action_name(a->kind),
+             a->subject, a->round, k, tri_action_name(b->kind), b->subject, b->round);
+}
+
+static void drop_and_double(const mutation *m, tri_action *actions) {
+    int n = m->good->count;
+    const tri_action *good = m->good->actions;
+    bool by_rank;
+    for (int i = 0; i < n; i++) {
+        memcpy(actions, good, (size_t)n * sizeof *actions);
+        memmove(actions + i, actions + i + 1, (size_t)(n - 1 - i) * sizeof *actions);
+        if (!is_caught(m, actions, n - 1, &by_rank)) report(m, "dropping", i, i);
+        for (int at = i + 1; at <= n; at += n - i > 1 ? n - i - 1 : 1) { // at once, and at the end
+            memcpy(actions, good, (size_t)n * sizeof *actions);
+            memmove(actions + at + 1, actions + at, (size_t)(n - at) * sizeof *actions);
+            actions[at] = good[i];
+            if (!is_caught(m, actions, n + 1, &by_rank)) report(m, "doubling", i, at - 1);
+        }
+    }
+}
+
+// Actions i and k change places, so each of them with all that is between.
+static bool swap_conflicts(const mutation *m, int i, int k) {
+    const tri_action *a = m->good->actions;
+    const tri_schedule_request *r = &m->set->requests[m->rank];
+    for (int j = i + 1; j <= k; j++)
+        if (conflicts(r, &a[i], &m->touched[i], &a[j], &m->touched[j])) return true;
+    for (int j = i + 1; j < k; j++)
+        if (conflicts(r, &a[j], &m->touched[j], &a[k], &m->touched[k])) return true;
+    return false;
+}
+
+static bool is_same(const tri_action *a, const tri_action *b) {
+    return a->kind == b->kind && a->subject == b->subject && a->round == b->round &&
+           a->accumulate == b->accumulate && a->adds == b->adds;
+}
+
+static void swap_all(const mutation *m, tri_action *actions, int *harmless) {
+    int n = m->good->count;
+    const tri_action *good = m->good->actions;
+    bool by_rank;
+    for (int i = 0; i < n; i++)
+        for (int k = i + 1; k < n; k++) {
+            if (is_same(&good[i], &good[k])) continue; // GATHER again
+            memcpy(actions, good, (size_t)n * sizeof *actions);
+            actions[i] = good[k];
+            actions[k] = good[i];
+            bool caught = is_caught(m, actions, n, &by_rank), wrong = swap_conflicts(m, i, k);
+            if (wrong && !caught) report(m, "not caught: swapping", i, k);
+            if (!wrong && by_rank) {
+                print_message("%s\n", tri_error_message());
+                report(m, "caught: harmless swapping", i, k);
+            }
+            *harmless += !wrong;
+        }
+}
+
+static void test_mutations(void **state) {
+    (void)state;
+    int harmless = 0;
+    for (int s = 0; s < SMALL; s++) {
+        schedule_set set;
+        schedule_set_make(&small[s], &set);
+        assert_int_equal(tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests), TRI_OK);
+        for (int rank = 0; rank < set.mesh.ranks; rank++) {
+            mutation m = {.described = &small[s], .set = &set, .rank = rank};
+            tri_schedule good = set.schedules[rank];
+            m.good = &good;
+            m.touched = TRI_NEW_ARRAY(set.arena, touched, good.count);
+            tri_things *things = tri_things_make(set.arena, &set.requests[rank]);
+            for (int i = 0; i < good.count; i++)
+                tri_things_visit(things, &good.actions[i], touch, &m.touched[i]);
+            tri_action *actions = TRI_NEW_ARRAY(set.arena, tri_action, good.count + 1);
+            drop_and_double(&m, actions);
+            swap_all(&m, actions, &harmless);
+        }
+        schedule_set_destroy(&set);
+    }
+
+    assert_true(harmless > 1000); // else the rule above would forbid everything
+}
+
+static void test_dependencies(void **state) {
+    (void)state;
+    for (int s = 0; s < SMALL; s++) {
+        schedule_set set;
+        schedule_set_make(&small[s], &set);
+        tri_schedule *good = &set.schedules[0];
+        const tri_schedule_request *r = &set.requests[0];
+        tri_schedule_find_dependencies(good, r, NULL, 0);
+        assert_int_equal(tri_schedule_verify(good, r), TRI_OK);
+        for (int d = 0; d < good->dependency_count; d++) { // waits for something else
+            int kept = good->dependencies[d];
+            good->dependencies[d] = kept ? kept - 1 : 1;
+            assert_int_not_equal(tri_schedule_verify(good, r), TRI_OK);
+            good->dependencies[d] = kept;
+        }
+        for (int i = 0; i < good->count; i++) { // forgets the last thing it waited for
+            if (good->actions[i].dependency_count == 0) continue;
+            good->actions[i].dependency_count--;
+            assert_int_not_equal(tri_schedule_verify(good, r), TRI_OK);
+            good->actions[i].dependency_count++;
+        }
+        for (int i = 1; i < good->count; i++) { // one more wait is kept, once, on another lane
+            tri_wait waits[] = {{i, i - 1}, {i, i - 1}};
+            tri_schedule_find_dependencies(good, r, waits, 2);
+            const tri_action *a = &good->actions[i];
+            int found = 0;
+            for (int d = 0; d < a->dependency_count; d++)
+                found += good->dependencies[a->first_dependency + d] == i - 1;
+            assert_int_equal(found, tri_action_lane(a->kind) !=
+                                        tri_action_lane(good->actions[i - 1].kind));
+            assert_int_equal(tri_schedule_verify(good, r), TRI_OK);
+        }
+        schedule_set_destroy(&set);
+    }
+}
+
+static void test_print(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {8, 4};
+    static const tri_unit units[] = {
+        {.bytes = 4, .has_gradients = true, .holder_count = 1, .here = true},
+        {.bytes = 4, .has_gradients = true, .has_low = true, .holder_count = 1}};
+    static const tri_schedule_block blocks[] = {{.stage = 0, .units = {0}, .unit_count = 1},
+                                                {.stage = 1, .units = {1}, .unit_count = 1}};
+    static const tri_edge edges[] = {{0, 1, 0, 1, false, 4}, {1, 0, 1, 0, true, 4}};
+    static const char *const names[] = {"stem", "head"};
+    tri_schedule_request request = {.strategy = tri_strategy_find("ddp"),
+                                    .order = tri_order_find("1f1b"),
+                                    .block_count = 2,
+                                    .unit_count = 2,
+                                    .edge_count = 2,
+                                    .stage_count = 2,
+                                    .blocks = blocks,
+                                    .units = units,
+                                    .edges = edges,
+                                    .pipeline = 2,
+                                    .replicate = 2,
+                                    .shard = 1,
+                                    .rounds = 2,
+                                    .round_sizes = sizes,
+                                    .training = true};
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_schedule schedule;
+    assert_int_equal(tri_schedule_make(arena, &request, &schedule), TRI_OK);
+    tri_schedule_find_dependencies(&schedule, &request, NULL, 0);
+    char *text;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    tri_schedule_print(&schedule, names, to);
+    fclose(to);
+    static const char wanted[] =
+        "   0  compute    FORWARD stem,0              \n"
+        "   1  along      SEND 0>1,0                   after FORWARD stem,0\n"
+        "   2  back       RECV 1>0,0                  \n"
+        "   3  compute    FORWARD stem,1              \n"
+        "   4  along      SEND 0>1,1                   after FORWARD stem,1\n"
+        "   5  back       RECV 1>0,1                  \n"
+        "   6  compute    BACKWARD stem,0              after RECV 1>0,0\n"
+        "   7  compute    BACKWARD stem,1              after RECV 1>0,1\n"
+        "   8  replicate  REDUCE stem                  after BACKWARD stem,1\n"
+        "   9  compute    NORM                         after REDUCE stem\n"
+        "  10  compute    STEP stem                    after REDUCE stem\n";
+    assert_string_equal(text, wanted);
+    free(text);
+    tri_arena_destroy(arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mutations),
+                                       cmocka_unit_test(test_dependencies),
+                                       cmocka_unit_test(test_print)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+// The schedules of all ranks of many meshes meet, none waits for ever, and pipelines keep the
+// bounds that they are known for.
+#include "support/schedule_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
+static const char *const orders[] = {"gpipe", "1f1b", "interleaved", "zero-bubble", "looped"};
+
+enum { STRATEGIES = 4, ORDERS = 5 };
+
+static void check(const schedule_case *c) {
+    schedule_set set;
+    schedule_set_make(c, &set);
+    if (tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests) != TRI_OK)
+        fail_msg("%s: %s", schedule_case_text(c), tri_error_message());
+    for (int rank = 0; rank < set.mesh.ranks; rank += 1 + set.mesh.ranks / 4) {
+        tri_schedule_find_dependencies(&set.schedules[rank], &set.requests[rank], NULL, 0);
+        if (tri_schedule_verify(&set.schedules[rank], &set.requests[rank]) != TRI_OK)
+            fail_msg("%s: %s", schedule_case_text(c), tri_error_message());
+    }
+    schedule_set_destroy(&set);
+}
+
+static bool is_looped(const char *order) { return tri_order_find(order)->is_looped; }
+
+static void test_every_combination(void **state) {
+    (void)state;
+    static const int meshes[][4] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 3, 1}, {1, 2, 2, 1},
+                                    {2, 1, 1, 1}, {3, 1, 2, 1}, {4, 2, 1, 1}, {2, 2, 2, 2}};
+    static const int micro_batches[] = {1, 2, 5, 8, 19};
+    for (int s = 0; s < STRATEGIES; s++)
+        for (int o = 0; o < ORDERS; o++)
+            for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
+                for (unsigned flags = 0; flags < 128; flags++) {
+                    schedule_case c = {.strategy = strategies[s],
+                                       .order = orders[o],
+                                       .pipeline = meshes[m][0],
+                                       .replicate = meshes[m][1],
+                                       .shard = meshes[m][2],
+                                       .tensor = meshes[m][3],
+                                       .stages_per_rank = is_looped(orders[o]) ? 1 + flags % 3 : 1,
+                                       .blocks_per_stage = 1 + (int)(flags % 4),
+                                       .micro_batches = micro_batches[flags % 5],
+                                       .deterministic = flags & 1,
+                                       .reshards = flags & 2,
+                                       .offloads = flags & 4,
+                                       .evaluates = (flags & 24) == 24,
+                                       .skips = flags & 32,
+                                       .recompute = flags & 64,
+                                       .prefetch = (int)(flags >> 2) % 4};
+                    if (s == 0 && c.shard > 1 && !c.deterministic) {
+                        c.replicate *= c.shard;
+                        c.shard = 1;
+                    }
+                    check(&c);
+                }
+}
+
+static void test_many_ranks(void **state) {
+    (void)state;
+    static const schedule_case cases[] = {
+        {"ddp", "1f1b", .replicate = 1024, .micro_batches = 5000, .blocks_per_stage = 20},
+        {"fsdp", "1f1b", .shard = 1024, .micro_batches = 1500, .blocks_per_stage = 20,
+         .reshards = true, .prefetch = 1},
+        {"fsdp", "1f1b", .replicate = 128, .shard = 8, .micro_batches = 4000,
+         .blocks_per_stage = 30, .reshards = true, .prefetch = 2},
+        {"zero1", "1f1b", .replicate = 2, .shard = 512, .micro_batches = 1, .blocks_per_stage = 40},
+        {"zero2", "1f1b", .pipeline = 16, .shard = 8, .tensor = 8, .micro_batches = 500,
+         .blocks_per_stage = 2, .skips = true},
+        {"ddp", "interleaved", .pipeline = 16, .stages_per_rank = 4, .replicate = 8, .tensor = 8,
+         .micro_batches = 510},
+        {"fsdp", "looped", .pipeline = 8, .stages_per_rank = 5, .shard = 128, .micro_batches = 4100,
+         .recompute = true},
+        {"ddp", "zero-bubble", .pipeline = 64, .replicate = 16, .micro_batches = 2048},
+        {"zero1", "gpipe", .pipeline = 32, .shard = 32, .micro_batches = 1024, .offloads = true},
+        {"ddp", "1f1b", .pipeline = 1024, .micro_batches = 8},
+        {"ddp", "1f1b", .pipeline = 16, .replicate = 64, .micro_batches = 640, .evaluates = true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
+}
+
+// What the orders are known for, with passes that take equal times forward and twice that backward.
+static double bubble_of(const char *order, int ranks, int stages_per_rank, int micro_batches,
+                        double *end_s) {
+    schedule_case c = {.strategy = "pipeline",
+                       .order = order,
+                       .pipeline = ranks,
+                       .stages_per_rank = stages_per_rank,
+                       .micro_batches = micro_batches};
+    schedule_set set;
+    double bubble;
+    schedule_set_make(&c, &set);
+    *end_s = schedule_set_simulate(&set, &bubble) / stages_per_rank;
+    schedule_set_destroy(&set);
+    return bubble;
+}
+
+static void test_bubbles(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 16; ranks = ranks < 4 ? ranks + 1 : ranks * 2)
+        for (int groups = 1; groups <= 4; groups++) {
+            int rounds = ranks * groups, idle = ranks - 1;
+            double gpipe_s, even_s, end_s;
+            double gpipe = bubble_of("gpipe", ranks, 1, rounds, &gpipe_s);
+            double even = bubble_of("1f1b", ranks, 1, rounds, &even_s);
+            // (P-1) times forward and backward, whatever the order: arXiv:2104.04473, 2.2.1.
+            assert_float_equal(gpipe_s, 3 * (rounds + idle), 1e-9);
+            assert_float_equal(even_s, 3 * (rounds + idle), 1e-9);
+            assert_float_equal(gpipe, even, 1e-9);
+            assert_float_equal(even, (double)idle / (rounds + idle), 1e-9);
+            // A third of it: (P-1) (F + B - W), arXiv:2401.10241, table 2.
+            double zero = bubble_of("zero-bubble", ranks, 1, rounds, &end_s);
+            assert_float_equal(end_s, 3 * rounds + idle, 1e-9);
+            assert_true(ranks == 1 ? zero == 0 : zero < even);
+            for (int stages = 2; stages <= 4; stages++) {
+                // 1/v of it: arXiv:2104.04473, 2.2.2; breadth-first alike: arXiv:2211.05953.
+                double looped = bubble_of("interleaved", ranks, stages, rounds, &end_s);
+                assert_float_equal(end_s, 3 * (rounds + (double)idle / stages), 1e-9);
+                assert_true(ranks == 1 ? looped == 0 : looped < even);
+                looped = bubble_of("looped", ranks, stages, rounds, &end_s);
+                assert_float_equal(end_s, 3 * (rounds + (double)idle / stages), 1e-9);
+                assert_true(ranks == 1 ? looped == 0 : looped < even);
+            }
+        }
+}
+
+static void test_in_flight(void **state) {
+    (void)state;
+    for (int o = 0; o < ORDERS; o++)
+        for (int ranks = 1; ranks <= 9; ranks += 2)
+            for (int rounds = 1; rounds <= 24; rounds += 1 + rounds / 2) {
+                schedule_case c = {.strategy = "pipeline",
+                                   .order = orders[o],
+                                   .pipeline = ranks,
+                                   .stages_per_rank = is_looped(orders[o]) ? 2 : 1,
+                                   .micro_batches = rounds};
+                schedule_set set;
+                schedule_set_make(&c, &set);
+                for (int stage = 0; stage < set.requests[0].stage_count; stage++) {
+                    int rank = stage % ranks, bound = rounds;
+                    const char *order = orders[o];
+                    if (!strcmp(order, "1f1b")) bound = ranks - stage;
+                    if (!strcmp(order, "zero-bubble")) bound = ranks;
+                    if (!strcmp(order, "interleaved")) bound = 2 * ranks;
+                    bound = bound < rounds ? bound : rounds;
+                    int most =
+                        tri_schedule_in_flight(&set.schedules[rank], &set.requests[rank], stage);
+                    if (most > bound || (!strcmp(order, "1f1b") && most != bound))
+                        fail_msg("%s, stage %d: %d in flight, not %d", schedule_case_text(&c),
+                                 stage, most, bound);
+                }
+                schedule_set_destroy(&set);
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_combination), cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_bubbles), cmocka_unit_test(test_in_flight)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
