@@ -12,7 +12,7 @@ MASK = (1 << 64) - 1
 SKETCH_SIZE = 256
 
 BATCH = {"mnist-cnn": 16, "mnist-convnet": 20, "autoencoder": 16, "denoise-cnn": 4, "mlp-jax": 16,
-         "llama-tiny": 4, "llama-small": 6}
+         "llama-tiny": 4, "llama-small": 6, "llama-tied": 6}
 STEPS_PER_EPOCH = 5
 STEPS = 10
 LEFT_OVER = 3  # samples beyond full batches, which data.drop_last leaves out
@@ -27,11 +27,13 @@ OPTIMIZERS = {
     "adadelta": {"name": "adadelta", "lr": 1.0},
 }
 # Those of the models that are not run with all of them.
-CHOICE = {"llama-tiny": ("adamw",), "llama-small": ("adamw", "sgd")}
+CHOICE = {"llama-tiny": ("adamw",), "llama-small": ("adamw", "sgd"),
+          "llama-tied": ("adamw",)}
 
 # Tokens of a sample, and the sizes by the names of Hugging Face's config.json. Those of llama-tiny
-# are the recipe's; in llama-small all heads share one key and value, and there are biases.
-TOKENS = {"llama-tiny": 129, "llama-small": 37}
+# are the recipe's; in llama-small all heads share one key and value, and there are biases; in
+# llama-tied the embedding's table is the head's weight too.
+TOKENS = {"llama-tiny": 129, "llama-small": 37, "llama-tied": 24}
 SMALL = {"vocab_size": 70, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
          "num_attention_heads": 3, "num_key_value_heads": 1, "rms_norm_eps": 1e-3,
          "rope_theta": 100, "tie_word_embeddings": False, "attention_bias": True}
@@ -41,6 +43,8 @@ LLAMA = {
                    "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": False,
                    "attention_bias": False},
     "llama-small": SMALL,
+    "llama-tied": {**SMALL, "num_key_value_heads": 3, "tie_word_embeddings": True,
+                   "attention_bias": False},
 }
 
 
