@@ -172,12 +172,13 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
     TRI_TRY(cast_all(engine));
     engine->staged_unit = -1;
     if (input->shape != TRI_STEP_EVALUATE) {
-        float seed = (float)(1.0 / (double)engine->step->samples);
+        double scale = input->loss_scale > 0 ? input->loss_scale : 1;
+        float seed = (float)(scale / (double)engine->step->samples);
         engine->device->backend->copy_in(engine->device, engine->scalars[TRI_SCALAR_SEED], &seed,
                                          sizeof seed);
     }
     TRI_TRY(run_schedule(engine));
     if (input->shape == TRI_STEP_EVALUATE) return engine_sum_metrics(engine);
-    tri_engine_count_update(engine);
+    if (!out->overflowed) tri_engine_count_update(engine);
     return TRI_OK;
 }

@@ -31,6 +31,7 @@ typedef struct tri_step_input {
     int64_t update; // number of this update, from 1
     double lr;
     double clip;                   // largest norm of all gradients; 0: no clipping
+    double loss_scale;             // gradients travel multiplied by it; 0: as they are
     double shared[TRI_MAX_SHARED]; // the caller's own numbers, summed over all ranks on the way
     // The next micro-batch of this rank's replica, in the order of its rounds; valid until the next
     // call.
@@ -43,6 +44,7 @@ typedef struct tri_step_output {
         count[TRI_MAX_METRICS]; // over all replicas, in the order of the graph's metrics
     double shared[TRI_MAX_SHARED];
     double gradient_norm; // of the mean gradient, before clipping; training only
+    bool overflowed;      // with a loss scale: a gradient was not finite, nothing was changed
 } tri_step_output;
 
 // Allocates everything and splits the world into the groups of the plan. Collective. Parameters
@@ -52,7 +54,7 @@ void tri_engine_destroy(tri_engine *engine); // NULL allowed
 // Initial weights of a seed: by parameter name and element, the same on every rank.
 void tri_engine_initialize(tri_engine *engine, uint64_t seed);
 // One step. Collective. TRI_NOT_FINITE names the loss or the first parameter whose gradient is not
-// finite; parameters are then as they were before.
+// finite (without a loss scale); parameters are then as they were before.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
 
 // The state by name, for checkpoints: parameters as the graph numbers them; then, per state of the

@@ -176,9 +176,13 @@ tri_status engine_norm(tri_engine *e) {
         visit_ranges(e, add_squares, &sum);
         TRI_TRY(sum_plainly(e, &sum));
     }
-    if (!isfinite(sum) || !isfinite(e->output->sum[0])) return name_not_finite(e);
+    bool scaled = e->input->loss_scale > 0;
+    bool finite = isfinite(sum) && isfinite(e->output->sum[0]);
+    if (!finite && !scaled) return name_not_finite(e);
+    e->output->overflowed = !finite;
     double nominal = (double)e->step->samples, count = e->output->count[0];
     double scale = count > 0 ? nominal / count : 0;
+    if (scaled) scale /= e->input->loss_scale;
     double norm = sqrt(sum) * scale;
     e->output->gradient_norm = norm;
     // As torch.nn.utils.clip_grad_norm_ does.
@@ -190,6 +194,7 @@ tri_status engine_norm(tri_engine *e) {
         [TRI_STEP_LR] = e->input->lr,
         [TRI_STEP_GRADIENT_SCALE] = scale,
         [TRI_STEP_STATISTIC_SCALE] = 1 / nominal,
+        [TRI_STEP_SKIP] = e->output->overflowed,
         [TRI_STEP_UPDATE] = (double)e->input->update,
     };
     e->device->backend->copy_in(e->device, e->scalars[TRI_SCALAR_STEP], scalars, sizeof scalars);

@@ -56,6 +56,15 @@ void tri_state_view_optimizer(tri_arena *arena, tri_engine *engine, tri_state_vi
 tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *p, const tri_graph *graph) {
     tri_tree *map = tri_tree_map(arena);
     tri_tree_put(arena, map, "step", tri_tree_int(arena, p->step));
+    tri_tree_put(arena, map, "updates", tri_tree_int(arena, p->updates));
+    if (p->scale.scale > 0) {
+        tri_tree *scale = tri_tree_map(arena);
+        tri_tree_put(arena, scale, "scale", tri_tree_double(arena, p->scale.scale));
+        tri_tree_put(arena, scale, "good_steps", tri_tree_int(arena, p->scale.good_steps));
+        tri_tree_put(arena, scale, "hysteresis_left",
+                     tri_tree_int(arena, p->scale.hysteresis_left));
+        tri_tree_put(arena, map, "loss_scale", scale);
+    }
     tri_tree_put(arena, map, "epoch", tri_tree_int(arena, p->epoch));
     tri_tree_put(arena, map, "step_in_epoch", tri_tree_int(arena, p->step_in_epoch));
     tri_tree_put(arena, map, "samples", tri_tree_int(arena, p->samples));
@@ -82,6 +91,12 @@ static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) 
 tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_progress *out) {
     *out = (tri_progress){.step = 0};
     TRI_TRY(need_int(tree, "step", &out->step));
+    if (!tri_tree_to_int(tri_tree_get(tree, "updates"), &out->updates)) out->updates = out->step;
+    const tri_tree *scale = tri_tree_get(tree, "loss_scale");
+    if (tri_tree_to_double(tri_tree_get(scale, "scale"), &out->scale.scale)) {
+        TRI_TRY(need_int(scale, "good_steps", &out->scale.good_steps));
+        TRI_TRY(need_int(scale, "hysteresis_left", &out->scale.hysteresis_left));
+    }
     TRI_TRY(need_int(tree, "epoch", &out->epoch));
     TRI_TRY(need_int(tree, "step_in_epoch", &out->step_in_epoch));
     TRI_TRY(need_int(tree, "samples", &out->samples));

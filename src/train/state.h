@@ -3,11 +3,14 @@
 #define TRIREME_TRAIN_STATE_H
 
 #include "checkpoint/checkpoint.h"
+#include "engine/loss_scale.h"
 #include "train/session.h"
 
 // Where a run stands.
 typedef struct tri_progress {
-    int64_t step;          // updates done
+    int64_t step;          // steps of data done
+    int64_t updates;       // of them, those that changed the weights
+    tri_loss_scale scale;  // of 16-mixed
     int64_t epoch;         // of the next step
     int64_t step_in_epoch; // likewise
     int64_t samples;       // seen, over all ranks

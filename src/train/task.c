@@ -64,6 +64,7 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
     *context = (tri_task_options){map, TRI_NEW_ARRAY(arena, bool, map ? map->count : 0)};
     *out = (tri_graph_options){
         .seed = (uint64_t)recipe->seed,
+        .precision = recipe->trainer.precision,
         .direct_convolution = recipe->trainer.convolution == TRI_CONVOLUTION_DIRECT,
         .model_option = find_option,
         .model_context = context,

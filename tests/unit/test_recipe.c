@@ -218,8 +218,8 @@ static const refusal refusals[] = {
      "r.yaml:3: 'optimizer.betas' have to be less than 1"},
     {"trainer: {max_epochs: -1}", NULL,
      "r.yaml:3: the run has no end: set one of trainer.max_epochs, max_steps, max_time"},
-    {"trainer: {precision: bf16-mixed}", NULL,
-     "r.yaml:3: 'trainer.precision: bf16-mixed' is not in this version of Trireme; use 32-true"},
+    {"trainer: {detect_anomaly: true}", NULL,
+     "r.yaml:3: 'trainer.detect_anomaly: true' is not in this version of Trireme; "},
     {"", "strategy.mesh.tensor=2",
      "override 'strategy.mesh.tensor=2': 'strategy.mesh.tensor: 2' is not in "
      "this version of Trireme; use replicate"},
