@@ -156,7 +156,8 @@ static tri_dtype y_type(const tri_graph *graph, const tri_node *node) {
 
 static bool norm_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
     int64_t narrow = ((const tri_norm_attr *)node->attr)->narrow;
-    return cpu_is_float(device, graph, node) && (narrow == 0 || narrow == TRI_BF16);
+    tri_dtype x = tri_value_get(graph, node->inputs[0])->dtype;
+    return (x == TRI_F32 || x == TRI_BF16) && (narrow == 0 || narrow == TRI_BF16);
 }
 
 static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
