@@ -146,7 +146,7 @@ static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_
                      .c = scores,
                      .c_row = stride};
     for (int64_t key = 0; key < seen; key += ATTENTION_KEYS) {
-        cpu_tile_multiply(&tile, count, ATTENTION_KEYS);
+        cpu_tile_multiply(&tile, count, seen - key < ATTENTION_KEYS ? seen - key : ATTENTION_KEYS);
         tile.b += s->width * ATTENTION_KEYS;
         tile.c += ATTENTION_KEYS;
     }
@@ -178,7 +178,24 @@ static int64_t row_groups(const attention_state *s) {
     return (s->queries + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
 }
 
-// Early and late queries of a head take turns, so that any stretch of them is the same work.
+// Of unit i. Early and late queries of a head take turns, so that any stretch is the same work.
+static int64_t first_row(const attention_state *s, int64_t i) {
+    int64_t groups = row_groups(s), turn = i % groups;
+    return (turn % 2 ? groups - 1 - turn / 2 : turn / 2) * CPU_TILE_ROWS;
+}
+
+// Asks for the queries and the results of unit i.
+static void fetch_rows(const forward_job *job, int64_t i) {
+    const attention_state *s = job->state;
+    int64_t head = i / row_groups(s), bytes = s->width * (s->brain ? 2 : 4);
+    int64_t at = attention_query(s, head / s->heads, first_row(s, i), head % s->heads);
+    for (int64_t row = 0; row < CPU_TILE_ROWS; row++, at += s->heads * s->width)
+        for (int64_t byte = 0; byte < bytes; byte += 64) {
+            __builtin_prefetch((const char *)attention_at(s, job->q, at) + byte);
+            __builtin_prefetch((const char *)attention_at(s, job->y, at) + byte, 1);
+        }
+}
+
 static void forward_range(void *context, int64_t begin, int64_t end, int thread) {
     const forward_job *job = context;
     const attention_state *s = job->state;
@@ -186,9 +203,9 @@ static void forward_range(void *context, int64_t begin, int64_t end, int thread)
     int64_t groups = row_groups(s);
     float *own = job->own + thread * (z.scores + z.rows + z.out);
     for (int64_t i = begin; i < end; i++) {
-        int64_t turn = i % groups, group = turn % 2 ? groups - 1 - turn / 2 : turn / 2;
         int64_t head = i / groups;
-        forward_rows(job, head / s->heads, head % s->heads, group * CPU_TILE_ROWS, own);
+        fetch_rows(job, i + 1);
+        forward_rows(job, head / s->heads, head % s->heads, first_row(s, i), own);
     }
 }
 

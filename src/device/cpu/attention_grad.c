@@ -82,9 +82,11 @@ static void pack_keys(const grad_place *g) {
                       attention_columns(s, p), g->z.k + p * s->keys * CPU_TILE_COLUMNS);
 }
 
-static CPU_AVX512 float dot(const attention_state *s, const void *a, const void *b, int64_t at) {
+static CPU_AVX512 float dot(const attention_state *s, const void *a, const void *b, int64_t at,
+                            int64_t next) {
     __m512 sum = _mm512_setzero_ps();
     for (int64_t i = 0; i < s->width; i += 16) {
+        __builtin_prefetch(attention_at(s, a, next + i));
         __mmask16 inside = cpu_first_lanes(s->width - i);
         sum = _mm512_fmadd_ps(cpu_load(a, s->brain, at + i, inside),
                               cpu_load(b, s->brain, at + i, inside), sum);
@@ -103,12 +105,12 @@ static void pack_queries(const grad_place *g) {
                       columns, g->z.dy + to);
     }
     for (int64_t t = 0; t < s->queries; t++)
-        g->z.y_dy[t] = dot(s, g->job->y, g->job->dy, at + t * stride);
+        g->z.y_dy[t] = dot(s, g->job->y, g->job->dy, at + t * stride, at + (t + 8) * stride);
 }
 
-// out[i][64] = rows t + i of `a` times the columns of a key block.
+// out[i][64] = rows t + i of `a` times the first `seen` columns of a key block.
 static void product_with_block(const grad_place *g, const float *a, const float *columns,
-                               int64_t block, int64_t t, int64_t rows, float *out) {
+                               int64_t block, int64_t t, int64_t rows, int64_t seen, float *out) {
     const attention_state *s = g->s;
     for (int64_t p = 0; p < s->panels; p++) {
         const float *b = columns + (block * s->width + p * 64) * ATTENTION_KEYS;
@@ -120,9 +122,11 @@ static void product_with_block(const grad_place *g, const float *a, const float 
                          .c = out,
                          .c_row = ATTENTION_KEYS,
                          .more = p > 0};
-        cpu_tile_multiply(&tile, rows, ATTENTION_KEYS);
+        cpu_tile_multiply(&tile, rows, seen);
     }
 }
+
+static int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
 
 // p and ds of one query from its scores and dy · v, of which the first `seen` count.
 static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum_exp, float y_dy,
@@ -140,44 +144,67 @@ static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum
     }
 }
 
-// Adds what queries [first, end) and a block of keys give each other.
-static void add_block(const grad_place *g, int64_t first, int64_t end, int64_t block) {
+// Queries [first, end) and a block of keys, all of which the last of them sees some of.
+typedef struct grad_block {
+    int64_t first, end, key, keys;
+} grad_block;
+
+// How many of the block's keys query t sees.
+static int64_t seen_of_block(const attention_state *s, const grad_block *b, int64_t t) {
+    return at_most(attention_seen(s, t) - b->key, b->keys);
+}
+
+static void find_shares(const grad_place *g, const grad_block *b) {
     const attention_state *s = g->s;
     const grad_space *z = &g->z;
-    int64_t key = block * ATTENTION_KEYS, left = s->keys - key;
-    int64_t keys = left < ATTENTION_KEYS ? left : ATTENTION_KEYS;
     const float *norms = g->job->log_sum_exp + (g->n * s->heads + g->head) * s->queries;
-    for (int64_t t = first; t < end; t += CPU_TILE_ROWS) {
-        int64_t rows = end - t < CPU_TILE_ROWS ? end - t : CPU_TILE_ROWS;
-        float *p = z->p + (t - first) * ATTENTION_KEYS, *ds = z->ds + (t - first) * ATTENTION_KEYS;
-        product_with_block(g, z->q, z->k_columns, block, t, rows, p);
-        product_with_block(g, z->dy, z->v_columns, block, t, rows, ds);
+    for (int64_t t = b->first; t < b->end; t += CPU_TILE_ROWS) {
+        int64_t rows = at_most(b->end - t, CPU_TILE_ROWS), block = b->key / ATTENTION_KEYS;
+        int64_t seen = seen_of_block(s, b, t + rows - 1);
+        float *p = z->p + (t - b->first) * ATTENTION_KEYS;
+        float *ds = z->ds + (t - b->first) * ATTENTION_KEYS;
+        product_with_block(g, z->q, z->k_columns, block, t, rows, seen, p);
+        product_with_block(g, z->dy, z->v_columns, block, t, rows, seen, ds);
         for (int64_t i = 0; i < rows; i++)
-            differentiate_row(s, norms[t + i], z->y_dy[t + i], attention_seen(s, t + i) - key,
+            differentiate_row(s, norms[t + i], z->y_dy[t + i], seen_of_block(s, b, t + i),
                               p + i * ATTENTION_KEYS, ds + i * ATTENTION_KEYS);
     }
-    for (int64_t panel = 0; panel < s->panels; panel++) {
-        int64_t at_key = (panel * s->keys + key) * CPU_TILE_COLUMNS;
-        int64_t at_query = (panel * s->queries + first) * CPU_TILE_COLUMNS;
-        cpu_tile tile = {.steps = keys,
-                         .a = z->ds,
+}
+
+static void add_to_queries(const grad_place *g, const grad_block *b, int64_t panel) {
+    const attention_state *s = g->s;
+    for (int64_t t = b->first; t < b->end; t += CPU_TILE_ROWS) {
+        int64_t rows = at_most(b->end - t, CPU_TILE_ROWS);
+        cpu_tile tile = {.steps = seen_of_block(s, b, t + rows - 1),
+                         .a = g->z.ds + (t - b->first) * ATTENTION_KEYS,
                          .a_row = ATTENTION_KEYS,
                          .a_step = 1,
-                         .b = z->k + at_key,
-                         .c = z->dq + at_query,
+                         .b = g->z.k + (panel * s->keys + b->key) * CPU_TILE_COLUMNS,
+                         .c = g->z.dq + (panel * s->queries + t) * CPU_TILE_COLUMNS,
                          .c_row = CPU_TILE_COLUMNS,
                          .more = true};
-        cpu_tile_multiply_rows(&tile, end - first, CPU_TILE_COLUMNS);
-        tile.steps = end - first; // … and with p and ds transposed
-        tile.a_row = 1;
-        tile.a_step = ATTENTION_KEYS;
-        tile.b = z->q + at_query;
-        tile.c = z->dk + at_key;
-        cpu_tile_multiply_rows(&tile, keys, CPU_TILE_COLUMNS);
-        tile.a = z->p;
-        tile.b = z->dy + at_query;
-        tile.c = z->dv + at_key;
-        cpu_tile_multiply_rows(&tile, keys, CPU_TILE_COLUMNS);
+        cpu_tile_multiply(&tile, rows, CPU_TILE_COLUMNS);
+    }
+}
+
+// Adds the transposed shares times rows of the queries to sums of the keys.
+static void add_to_keys(const grad_place *g, const grad_block *b, int64_t panel,
+                        const float *shares, const float *rows, float *sums) {
+    const attention_state *s = g->s;
+    for (int64_t i = 0; i < b->keys; i += CPU_TILE_ROWS) {
+        int64_t t = b->first; // the first that sees key i
+        if (s->causal && t < b->key + i + s->queries - s->keys)
+            t = b->key + i + s->queries - s->keys;
+        if (t >= b->end) break;
+        cpu_tile tile = {.steps = b->end - t,
+                         .a = shares + (t - b->first) * ATTENTION_KEYS + i,
+                         .a_row = 1,
+                         .a_step = ATTENTION_KEYS,
+                         .b = rows + (panel * s->queries + t) * CPU_TILE_COLUMNS,
+                         .c = sums + (panel * s->keys + b->key + i) * CPU_TILE_COLUMNS,
+                         .c_row = CPU_TILE_COLUMNS,
+                         .more = true};
+        cpu_tile_multiply(&tile, at_most(b->keys - i, CPU_TILE_ROWS), CPU_TILE_COLUMNS);
     }
 }
 
@@ -186,6 +213,7 @@ static CPU_AVX512 void unpack(const attention_state *s, const float *from, int64
                               int64_t at, int64_t stride) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < s->width; i += 16) {
+            __builtin_prefetch(attention_at(s, to, at + (r + 8) * stride + i), 1);
             const float *row = from + (i / 64 * rows + r) * CPU_TILE_COLUMNS + i % 64;
             cpu_store(to, s->brain, at + r * stride + i, cpu_first_lanes(s->width - i),
                       _mm512_loadu_ps(row));
@@ -205,8 +233,15 @@ static void add_head(const grad_place *g) {
         int64_t start = block * ATTENTION_KEYS - (s->keys - s->queries), end;
         if (!s->causal || start < 0) start = 0;
         for (int64_t first = start; first < s->queries; first = end) {
-            end = first + GRAD_QUERIES < s->queries ? first + GRAD_QUERIES : s->queries;
-            add_block(g, first, end, block);
+            end = at_most(first + GRAD_QUERIES, s->queries);
+            int64_t key = block * ATTENTION_KEYS;
+            grad_block b = {first, end, key, at_most(s->keys - key, ATTENTION_KEYS)};
+            find_shares(g, &b);
+            for (int64_t panel = 0; panel < s->panels; panel++) {
+                add_to_queries(g, &b, panel);
+                add_to_keys(g, &b, panel, g->z.ds, g->z.q, g->z.dk);
+                add_to_keys(g, &b, panel, g->z.p, g->z.dy, g->z.dv);
+            }
         }
     }
     unpack(s, g->z.dq, s->queries, g->job->dq, attention_query(s, g->n, 0, g->head),
