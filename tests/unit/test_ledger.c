@@ -136,7 +136,7 @@ static void test_ring_and_trace(void **state) {
 
 static void test_limits(void **state) {
     tri_ledger *ledger;
-    static char kinds[2 * TRI_MAX_LEDGER_KINDS][8];
+    static char kinds[2 * TRI_MAX_LEDGER_KINDS][16];
     assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
     assert_ptr_equal(tri_ledger_share(ledger), ledger);
     for (int i = 1; i < 2 * TRI_MAX_LANES; i++) {
@@ -242,7 +242,9 @@ static void test_cost(void **state) {
             tri_ledger_end(ledger, begin(ledger, FORWARD, "model.layers.3", 0, 0));
         double took = (cpu_seconds() - before) / TIMES;
         printf("an action%s: %.0f ns\n", traced ? ", traced" : "", took * 1e9);
+#ifndef __SANITIZE_THREAD__
         assert_true(took < 2e-6); // well below 1 us on a machine to itself
+#endif
         tri_ledger_close(ledger);
     }
 }
