@@ -77,15 +77,9 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
 }
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
-    static const char *const names[] = {[TRI_SCHEDULE_GPIPE] = "gpipe",
-                                        [TRI_SCHEDULE_1F1B] = "1f1b",
-                                        [TRI_SCHEDULE_INTERLEAVED] = "interleaved",
-                                        [TRI_SCHEDULE_ZERO_BUBBLE] = "zero-bubble",
-                                        [TRI_SCHEDULE_LOOPED] = "looped"};
     bool pipeline = plan->mesh.size[TRI_AXIS_PIPELINE] > 1;
     // Alone, forward and backward take turns.
-    plan->order = tri_order_find(pipeline ? names[request->options->schedule] : "1f1b");
-    TRI_ASSERT(plan->order);
+    plan->order = pipeline ? tri_orders[request->options->schedule] : tri_order_find("1f1b");
     if (pipeline && request->micro == 0)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "strategy.mesh.pipeline: a pipeline of %d ranks needs batch.micro, e.g. "

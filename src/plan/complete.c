@@ -167,26 +167,28 @@ static void mark_adding(work *w, int pass, int unit) {
 }
 
 // What is summed before a unit's gradients start anew: from one SCATTER to the next, or the whole
-// step. Whatever part of them no pass writes has to be cleared first: trained parameters without
-// BACKWARD, statistics without FORWARD.
+// step. A part of them that no pass writes has to be cleared first, before what adds.
 static void put_sum(work *w, int unit, int first, int end) {
-    const tri_unit *u = &w->request->units[unit];
-    bool trained = false, statistics = !u->has_statistics;
-    int writer = -1;
+    const tri_schedule_request *r = w->request;
+    bool written[TRI_GRADIENT_PART_COUNT + 1] = {false};
+    bool clears = tri_schedule_mixes_halves(r, unit);
+    int writer = -1; // the first
     for (int marking = 0; marking < 2; marking++) {
-        bool clears = marking && !(trained && statistics);
-        bool adds[2] = {clears, clears}; // statistics, trained
-        if (clears && writer >= 0) put(w, writer, AT_CLEAR, TRI_ACTION_CLEAR, unit);
-        if (clears && writer < 0)
+        for (int part = 0; part < TRI_GRADIENT_PART_COUNT && marking; part++) {
+            bool wanted = tri_schedule_has_part(r, unit, (tri_gradient_part)part);
+            clears = clears || (wanted && !written[part]);
+        }
+        for (int part = 0; part < TRI_GRADIENT_PART_COUNT; part++)
+            written[part] = clears && marking;
+        if (clears && marking && writer >= 0) put(w, writer, AT_CLEAR, TRI_ACTION_CLEAR, unit);
+        if (clears && marking && writer < 0)
             put(w, w->uses[end - 1] + 1, AT_LATE_CLEAR, TRI_ACTION_CLEAR, unit);
         for (int i = first; i < end; i++) {
             const tri_action *a = &w->passes.actions[w->uses[i]];
-            bool forward = a->kind == TRI_ACTION_FORWARD;
-            if (!has_samples(w, a) || !(contributes(a) || (forward && u->has_statistics))) continue;
-            if (marking && adds[contributes(a)]) mark_adding(w, w->uses[i], unit);
-            adds[contributes(a)] = true;
-            trained = trained || contributes(a);
-            statistics = statistics || forward;
+            tri_gradient_part part = tri_action_gradient_part(a->kind);
+            if (!has_samples(w, a) || !tri_schedule_has_part(r, unit, part)) continue;
+            if (marking && written[part]) mark_adding(w, w->uses[i], unit);
+            written[part] = true;
             if (writer < 0) writer = w->uses[i];
         }
     }

@@ -45,6 +45,7 @@ static const struct {
     {TRI_ACTION_BACKWARD, READ_BACK, false},
     {TRI_ACTION_BACKWARD, MADE_BACK, true},
     {TRI_ACTION_BACKWARD_INPUT, PARAMETERS, false},
+    {TRI_ACTION_BACKWARD_INPUT, GRADIENTS, true},
     {TRI_ACTION_BACKWARD_INPUT, BEHIND, false},
     {TRI_ACTION_BACKWARD_INPUT, ACTIVATIONS, true},
     {TRI_ACTION_BACKWARD_INPUT, READ_BACK, false},
@@ -119,8 +120,6 @@ tri_things *tri_things_make(tri_arena *arena, const tri_schedule_request *reques
     list_edges(arena, t);
     return t;
 }
-
-int tri_things_count(const tri_things *things) { return things->count; }
 
 static int of_unit(const tri_things *t, thing_kind thing, int unit) {
     if (thing == FINAL) thing = tri_schedule_collects(t->request) ? GRADIENTS : KEPT;
@@ -271,4 +270,39 @@ void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_r
         }
     }
     tri_arena_destroy(arena);
+}
+
+static bool has_dependency(const tri_schedule *s, const tri_action *a, int other) {
+    for (int k = 0; k < a->dependency_count; k++)
+        if (s->dependencies[a->first_dependency + k] == other) return true;
+    return false;
+}
+
+static tri_status verify_action(const tri_schedule *kept, const tri_schedule *demanded, int index) {
+    const tri_action *a = &kept->actions[index], *b = &demanded->actions[index];
+    const char *rule = NULL;
+    for (int d = 0; d < b->dependency_count; d++)
+        if (!has_dependency(kept, a, demanded->dependencies[b->first_dependency + d]))
+            rule = "does not wait for what it reads or overwrites";
+    for (int k = 0; k < a->dependency_count; k++)
+        if (kept->dependencies[a->first_dependency + k] >= index) rule = "waits for a later action";
+    if (!rule) return TRI_OK;
+    return TRI_FAIL(TRI_INTERNAL, "schedule: action %d (%s %d, round %d): %s", index,
+                    tri_action_name(a->kind), a->subject, a->round, rule);
+}
+
+tri_status tri_dependencies_verify(const tri_schedule *schedule,
+                                   const tri_schedule_request *request) {
+    tri_arena *arena = tri_arena_create(NULL, "schedule check");
+    tri_schedule again = {.arena = arena, .count = schedule->count};
+    again.actions = TRI_NEW_ARRAY(arena, tri_action, schedule->count);
+    if (schedule->count)
+        memcpy(again.actions, schedule->actions,
+               (size_t)schedule->count * sizeof *schedule->actions);
+    tri_schedule_find_dependencies(&again, request, NULL, 0);
+    tri_status status = TRI_OK;
+    for (int i = 0; i < schedule->count && status == TRI_OK; i++)
+        status = verify_action(schedule, &again, i);
+    tri_arena_destroy(arena);
+    return status;
 }

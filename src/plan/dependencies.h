@@ -7,9 +7,12 @@
 typedef struct tri_things tri_things;
 
 tri_things *tri_things_make(tri_arena *arena, const tri_schedule_request *request);
-int tri_things_count(const tri_things *things);
-// Calls for each thing, 0 … count-1, that the action reads or writes.
+// Calls for each thing that the action reads or writes.
 void tri_things_visit(const tri_things *things, const tri_action *action,
                       void (*call)(void *context, int thing, bool writes), void *context);
+
+// That the dependencies kept in the schedule order at least what the accesses demand.
+tri_status tri_dependencies_verify(const tri_schedule *schedule,
+                                   const tri_schedule_request *request);
 
 #endif

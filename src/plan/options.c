@@ -1,11 +1,13 @@
 #include "plan/options.h"
 
 #include "base/limits.h"
+#include "plan/schedule.h"
 
 const char *const tri_strategy_names[] = {"single", "ddp",      "zero1", "zero2",
                                           "fsdp",   "pipeline", NULL};
-static const char *const schedules[] = {"gpipe",       "1f1b",   "interleaved",
-                                        "zero-bubble", "looped", NULL};
+#define X(name, text) text,
+static const char *const schedules[] = {TRI_ORDER_LIST(X) NULL};
+#undef X
 static const char *const recomputes[] = {"none", "block", NULL};
 static const char *const offloads[] = {"none", "optimizer", "parameters", NULL};
 

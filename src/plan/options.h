@@ -14,14 +14,6 @@ typedef enum tri_strategy_kind {
 } tri_strategy_kind;
 extern const char *const tri_strategy_names[]; // in the order of the enum; NULL at the end
 
-typedef enum tri_pipeline_schedule {
-    TRI_SCHEDULE_GPIPE,
-    TRI_SCHEDULE_1F1B,
-    TRI_SCHEDULE_INTERLEAVED,
-    TRI_SCHEDULE_ZERO_BUBBLE,
-    TRI_SCHEDULE_LOOPED,
-} tri_pipeline_schedule;
-
 typedef enum tri_recompute { TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_BLOCK } tri_recompute;
 typedef enum tri_offload {
     TRI_OFFLOAD_NONE,
@@ -37,7 +29,7 @@ typedef struct tri_mesh_options {
 typedef struct tri_strategy_options {
     tri_strategy_kind name;
     tri_mesh_options mesh;
-    tri_pipeline_schedule schedule;
+    int schedule;            // of a pipeline: which of tri_orders
     int64_t stages_per_rank; // of schedules whose ranks have several
     tri_strings stages;      // blocks that begin the second and later stages; none: cut by cost
     tri_recompute recompute;

@@ -81,8 +81,9 @@ typedef struct tri_action {
     bool takes_batch;
     // FORWARD: RECOMPUTE follows, so only what other blocks read is kept.
     bool forgets;
-    // Bit k: adds to gradients of the block's k-th unit: FORWARD to its statistics, BACKWARD and
-    // BACKWARD_WEIGHT to its trained parts. BACKWARD_INPUT writes no unit's gradients.
+    // Bit k: adds to gradients of the block's k-th unit, else writes them: FORWARD its statistics,
+    // BACKWARD its trained parameters, each half of BACKWARD those whose gradients it makes. (What
+    // both halves make, in blocks that share a unit, is cleared before the first of them.)
     uint64_t adds;
     int first_dependency, dependency_count; // into the schedule's dependencies
 } tri_action;
@@ -166,16 +167,35 @@ struct tri_schedule_request {
     bool offloads; // LOAD before STEP, EVICT after it
 };
 
-// The orders there are: each is a file, order_NAME.c, and a row here.
-#define TRI_ORDER_LIST(X) X(1f1b) X(gpipe) X(interleaved) X(zero_bubble) X(looped)
-#define X(name) extern const tri_order tri_order_##name;
+// The orders there are: each is a file, order_NAME.c, and a row here, X(order, name in recipes).
+#define TRI_ORDER_LIST(X)                                                                          \
+    X(1f1b, "1f1b")                                                                                \
+    X(gpipe, "gpipe")                                                                              \
+    X(interleaved, "interleaved")                                                                  \
+    X(zero_bubble, "zero-bubble")                                                                  \
+    X(looped, "looped")
+#define X(name, text) extern const tri_order tri_order_##name;
 TRI_ORDER_LIST(X)
 #undef X
 
 extern const tri_strategy *const tri_strategies[];       // end with NULL
-extern const tri_order *const tri_orders[];              // end with NULL
+extern const tri_order *const tri_orders[];              // in the order of the list; likewise
 const tri_strategy *tri_strategy_find(const char *name); // NULL: none
 const tri_order *tri_order_find(const char *name);       // NULL: none
+
+// Which part of a unit's gradients a pass writes: each starts anew by itself.
+typedef enum tri_gradient_part {
+    TRI_GRADIENT_STATISTICS, // FORWARD
+    TRI_GRADIENT_INPUT,      // BACKWARD_INPUT
+    TRI_GRADIENT_REST,       // BACKWARD and BACKWARD_WEIGHT
+    TRI_GRADIENT_PART_COUNT  // all others: none
+} tri_gradient_part;
+tri_gradient_part tri_action_gradient_part(tri_action_kind kind);
+// Whether there is such a part: statistics of units that have some, INPUT of orders that split.
+bool tri_schedule_has_part(const tri_schedule_request *request, int unit, tri_gradient_part part);
+// Both halves of BACKWARD may write one parameter's gradient: several blocks here read the unit,
+// and the order splits.
+bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 
 // What the strategy's flags come to for the sizes of the groups. SCATTER leaves a unit's sum in the
 // *kept* gradients (this rank's own range); without it, all gradients are kept. REDUCE and TIE work

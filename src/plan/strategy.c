@@ -37,7 +37,7 @@ static const tri_strategy pipeline = {
 const tri_strategy *const tri_strategies[] = {&single, &ddp,      &zero1, &zero2,
                                               &fsdp,   &pipeline, NULL};
 
-#define X(name) &tri_order_##name,
+#define X(name, text) &tri_order_##name,
 const tri_order *const tri_orders[] = {TRI_ORDER_LIST(X) NULL};
 #undef X
 
@@ -51,6 +51,29 @@ const tri_order *tri_order_find(const char *name) {
     for (int i = 0; tri_orders[i]; i++)
         if (!strcmp(tri_orders[i]->name, name)) return tri_orders[i];
     return NULL;
+}
+
+tri_gradient_part tri_action_gradient_part(tri_action_kind kind) {
+    if (kind == TRI_ACTION_FORWARD) return TRI_GRADIENT_STATISTICS;
+    if (kind == TRI_ACTION_BACKWARD_INPUT) return TRI_GRADIENT_INPUT;
+    bool rest = kind == TRI_ACTION_BACKWARD || kind == TRI_ACTION_BACKWARD_WEIGHT;
+    return rest ? TRI_GRADIENT_REST : TRI_GRADIENT_PART_COUNT;
+}
+
+bool tri_schedule_has_part(const tri_schedule_request *request, int unit, tri_gradient_part part) {
+    if (part == TRI_GRADIENT_STATISTICS) return request->units[unit].has_statistics;
+    return part == TRI_GRADIENT_REST ||
+           (part == TRI_GRADIENT_INPUT && request->order->splits_backward);
+}
+
+bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit) {
+    int readers = 0;
+    if (!request->order->splits_backward) return false;
+    for (int b = 0; b < request->block_count; b++)
+        for (int k = 0; k < request->blocks[b].unit_count; k++)
+            readers += request->blocks[b].units[k] == unit &&
+                       request->blocks[b].stage % request->pipeline == request->pipeline_rank;
+    return readers > 1;
 }
 
 bool tri_schedule_gathers(const tri_schedule_request *request) {

@@ -1,5 +1,5 @@
 // One rank's schedule, followed action by action.
-#include "plan/schedule.h"
+#include "plan/dependencies.h"
 
 #include <string.h>
 
@@ -8,9 +8,9 @@ enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, CARRIED = 16 };
 
 typedef struct unit_state {
     bool gathered, was_gathered;
-    bool trained, statistics; // the gradients hold something of the part
-    int round;                // ... of this one; -1: of none
-    int contributions;        // of blocks and rounds, in the whole step
+    bool holds[TRI_GRADIENT_PART_COUNT]; // the gradients hold something of the part
+    int round;                           // ... of this one; -1: of none
+    int contributions;                   // of blocks and rounds, in the whole step
     bool scattered, reduced, tied, collected, loaded, stepped, prepared, evicted;
 } unit_state;
 
@@ -22,6 +22,7 @@ typedef struct check {
     uint8_t *blocks, *edges;            // by round
     int *forwards, *backwards;          // by block: the last round gone forward, and back
     int *expected;                      // contributions, by unit
+    bool *mixes_halves;                 // by unit
     int *edge_lists[2], *next_edges[2]; // those read by a block (made by it)
     int last_taken;                     // round whose batch was taken
     bool *taken;
@@ -78,18 +79,20 @@ static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
 }
 
 // `adds` says truly what the units' gradients hold; then they hold this too.
-static tri_status add_to_gradients(check *c, bool forward) {
+static tri_status add_to_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_schedule_block *b = &r->blocks[c->action->subject];
+    tri_gradient_part part = tri_action_gradient_part(c->action->kind);
     uint64_t adds = 0;
     for (int k = 0; k < b->unit_count; k++) {
-        const tri_unit *unit = &r->units[b->units[k]];
         unit_state *u = &c->units[b->units[k]];
-        if (!unit->has_gradients || (forward && !unit->has_statistics)) continue;
-        bool *part = forward ? &u->statistics : &u->trained;
-        adds |= *part ? UINT64_C(1) << k : 0;
-        *part = true;
-        if (forward) continue;
+        if (!r->units[b->units[k]].has_gradients || !tri_schedule_has_part(r, b->units[k], part))
+            continue;
+        REQUIRE(u->holds[part] || !c->mixes_halves[b->units[k]],
+                "starts gradients that the other half of BACKWARD adds to");
+        adds |= u->holds[part] ? UINT64_C(1) << k : 0;
+        u->holds[part] = true;
+        if (part != TRI_GRADIENT_REST) continue;
         REQUIRE(!u->reduced && !u->tied && !u->collected, "comes after the unit was reduced");
         REQUIRE(!tri_schedule_scatters_rounds(r) || u->round < 0 || u->round == c->action->round,
                 "mixes two rounds in gradients that every round scatters");
@@ -118,7 +121,7 @@ static tri_status follow_forward(check *c) {
     c->last_taken = a->takes_batch ? a->round : c->last_taken;
     c->taken[a->round] = true;
     *block_at(c, a->subject, a->round) |= FORWARD;
-    return r->training ? add_to_gradients(c, true) : TRI_OK;
+    return r->training ? add_to_gradients(c) : TRI_OK;
 }
 
 static tri_status follow_pass(check *c) {
@@ -150,12 +153,12 @@ static tri_status follow_pass(check *c) {
         REQUIRE(has_edges(c, true) && is_unsent(c, true), "reads what has not come, or was sent");
         *done |= INPUT;
     }
-    if (a->kind == TRI_ACTION_BACKWARD_INPUT) return TRI_OK;
+    if (a->kind == TRI_ACTION_BACKWARD_INPUT) return add_to_gradients(c);
     REQUIRE((*done & INPUT) && !(*done & WEIGHT), "comes twice, or before BACKWARD_INPUT");
     REQUIRE(a->round > c->backwards[a->subject], "comes after a later round");
     c->backwards[a->subject] = a->round;
     *done |= WEIGHT;
-    return add_to_gradients(c, false);
+    return add_to_gradients(c);
 }
 
 static tri_status follow_transfer(check *c) {
@@ -176,12 +179,31 @@ static tri_status follow_transfer(check *c) {
     return TRI_OK;
 }
 
+static bool holds_all(const check *c, int unit) {
+    for (int part = 0; part < TRI_GRADIENT_PART_COUNT; part++)
+        if (tri_schedule_has_part(c->request, unit, (tri_gradient_part)part) &&
+            !c->units[unit].holds[part])
+            return false;
+    return true;
+}
+
+static bool holds_any(const check *c, int unit) {
+    bool any = false;
+    for (int part = 0; part < TRI_GRADIENT_PART_COUNT; part++)
+        any = any || c->units[unit].holds[part];
+    return any;
+}
+
+static void hold(check *c, int unit, bool all) {
+    for (int part = 0; part < TRI_GRADIENT_PART_COUNT; part++) c->units[unit].holds[part] = all;
+}
+
 // All that this rank's blocks add is in the gradients, or scattered.
 static bool is_complete(const check *c, int unit) {
     const unit_state *u = &c->units[unit];
     bool whole = u->contributions == c->expected[unit];
-    if (tri_schedule_scatters(c->request)) return whole && u->scattered && !u->trained;
-    return whole && u->trained && (u->statistics || !c->request->units[unit].has_statistics);
+    if (tri_schedule_scatters(c->request)) return whole && u->scattered && !holds_any(c, unit);
+    return whole && holds_all(c, unit);
 }
 
 static bool is_reduced(const check *c, int unit) {
@@ -205,18 +227,17 @@ static tri_status follow_gradients(check *c) {
     REQUIRE(r->training && r->units[a->subject].has_gradients, "has no gradients");
     switch (a->kind) {
     case TRI_ACTION_CLEAR:
-        REQUIRE(!closed && !u->trained && !u->statistics, "loses gradients");
-        u->trained = u->statistics = true;
+        REQUIRE(!closed && !holds_any(c, a->subject), "loses gradients");
+        hold(c, a->subject, true);
         break;
     case TRI_ACTION_SCATTER:
         REQUIRE(tri_schedule_scatters(r) && !closed, "is not wanted, or too late");
-        REQUIRE(u->trained && (u->statistics || !r->units[a->subject].has_statistics),
-                "scatters gradients that are not there");
+        REQUIRE(holds_all(c, a->subject), "scatters gradients that are not there");
         REQUIRE(tri_schedule_scatters_rounds(r) || u->contributions == c->expected[a->subject],
                 "scatters gradients that are not complete");
         REQUIRE(a->accumulate == u->scattered, "adds to what is not there, or loses some");
         u->scattered = true;
-        u->trained = u->statistics = false;
+        hold(c, a->subject, false);
         u->round = -1;
         break;
     case TRI_ACTION_REDUCE:
@@ -346,37 +367,6 @@ static tri_status verify_end(const check *c) {
     return TRI_OK;
 }
 
-// That the dependencies kept in the schedule order at least what the accesses demand.
-static tri_status verify_dependencies(const tri_schedule *schedule,
-                                      const tri_schedule_request *request) {
-    tri_arena *arena = tri_arena_create(NULL, "schedule check");
-    tri_schedule again = {.arena = arena, .count = schedule->count};
-    again.actions = TRI_NEW_ARRAY(arena, tri_action, schedule->count);
-    if (schedule->count)
-        memcpy(again.actions, schedule->actions,
-               (size_t)schedule->count * sizeof *schedule->actions);
-    tri_schedule_find_dependencies(&again, request, NULL, 0);
-    check c = {.request = request};
-    tri_status status = TRI_OK;
-    for (int i = 0; i < schedule->count && status == TRI_OK; i++) {
-        const tri_action *a = &schedule->actions[i], *b = &again.actions[i];
-        c.index = i;
-        c.action = a;
-        for (int d = 0; d < b->dependency_count; d++) {
-            bool kept = false;
-            for (int k = 0; k < a->dependency_count; k++)
-                kept = kept || schedule->dependencies[a->first_dependency + k] ==
-                                   again.dependencies[b->first_dependency + d];
-            if (!kept) status = broken(&c, "does not wait for what it reads or overwrites");
-        }
-        for (int k = 0; k < a->dependency_count; k++)
-            if (schedule->dependencies[a->first_dependency + k] >= i)
-                status = broken(&c, "waits for a later action");
-    }
-    tri_arena_destroy(arena);
-    return status;
-}
-
 static void start_check(tri_arena *arena, check *c) {
     const tri_schedule_request *r = c->request;
     c->units = TRI_NEW_ARRAY(arena, unit_state, r->unit_count);
@@ -400,7 +390,11 @@ static void start_check(tri_arena *arena, check *c) {
         for (int k = 0; k < r->blocks[b].unit_count; k++)
             c->expected[r->blocks[b].units[k]] += active;
     }
-    for (int u = 0; u < r->unit_count; u++) c->units[u].round = -1;
+    c->mixes_halves = TRI_NEW_ARRAY(arena, bool, r->unit_count);
+    for (int u = 0; u < r->unit_count; u++) {
+        c->units[u].round = -1;
+        c->mixes_halves[u] = r->training && tri_schedule_mixes_halves(r, u);
+    }
     for (int e = 0; e < r->edge_count; e++)
         for (int made = 0; made < 2; made++) {
             int block = made ? r->edges[e].from_block : r->edges[e].to_block;
@@ -420,7 +414,8 @@ tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_
         status = follow(&c);
     }
     if (status == TRI_OK) status = verify_end(&c);
-    if (status == TRI_OK && schedule->dependencies) status = verify_dependencies(schedule, request);
+    if (status == TRI_OK && schedule->dependencies)
+        status = tri_dependencies_verify(schedule, request);
     tri_arena_destroy(arena);
     return status;
 }

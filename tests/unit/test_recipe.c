@@ -2,6 +2,7 @@
 #include "recipe/recipe.h"
 
 #include "base/os.h"
+#include "plan/schedule.h"
 #include "recipe/alias.h"
 
 #include <setjmp.h>
@@ -61,7 +62,7 @@ static void has_the_documented_defaults(void **state) {
     assert_null(r.trainer.early_stopping.monitor);
     assert_int_equal(r.strategy.name, TRI_STRATEGY_DDP);
     assert_true(r.strategy.mesh.replicate == TRI_AUTO && r.strategy.mesh.tensor == 1);
-    assert_int_equal(r.strategy.schedule, TRI_SCHEDULE_1F1B);
+    assert_string_equal(tri_orders[r.strategy.schedule]->name, "1f1b");
     assert_true(r.checkpoint.every_n_epochs == 1 && r.checkpoint.save_last &&
                 r.checkpoint.save_top_k == 1);
     assert_string_equal(r.checkpoint.monitor, "val_loss");

@@ -65,11 +65,11 @@ static bool is_transfer(const tri_action *a) {
     return tri_action_subject(a->kind) == TRI_SUBJECT_EDGE;
 }
 
-// What passes of two blocks or rounds both write is gradients of a unit that both read: statistics
-// by FORWARD, trained parts by BACKWARD; sums in any order, unless one of them is the first.
+// What passes of two blocks or rounds both write is gradients of a unit that both read: different
+// parts of them, or sums in any order, unless one of them is the first.
 static bool both_add(const tri_schedule_request *r, const tri_action *a, const tri_action *b) {
     if (!is_pass(a) || !is_pass(b)) return false;
-    bool parts_differ = (a->kind == TRI_ACTION_FORWARD) != (b->kind == TRI_ACTION_FORWARD);
+    bool parts_differ = tri_action_gradient_part(a->kind) != tri_action_gradient_part(b->kind);
     if (parts_differ && a->round != b->round) return true;
     if (a->subject == b->subject) return false;
     const tri_schedule_block *of_a = &r->blocks[a->subject], *of_b = &r->blocks[b->subject];
@@ -193,28 +193,34 @@ static void swap_all(const mutation *m, tri_action *actions, int *harmless) {
         }
 }
 
+static void mutate(const schedule_case *c, int *harmless) {
+    schedule_set set;
+    schedule_set_make(c, &set);
+    assert_int_equal(tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests), TRI_OK);
+    for (int rank = 0; rank < set.mesh.ranks; rank++) {
+        tri_schedule good = set.schedules[rank];
+        mutation m = {.described = c, .set = &set, .rank = rank, .good = &good};
+        m.touched = TRI_NEW_ARRAY(set.arena, touched, good.count);
+        tri_things *things = tri_things_make(set.arena, &set.requests[rank]);
+        for (int i = 0; i < good.count; i++)
+            tri_things_visit(things, &good.actions[i], touch, &m.touched[i]);
+        tri_action *actions = TRI_NEW_ARRAY(set.arena, tri_action, good.count + 1);
+        drop_and_double(&m, actions);
+        swap_all(&m, actions, harmless);
+    }
+    schedule_set_destroy(&set);
+}
+
 static void test_mutations(void **state) {
     (void)state;
     int harmless = 0;
-    for (int s = 0; s < SMALL; s++) {
-        schedule_set set;
-        schedule_set_make(&small[s], &set);
-        assert_int_equal(tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests), TRI_OK);
-        for (int rank = 0; rank < set.mesh.ranks; rank++) {
-            mutation m = {.described = &small[s], .set = &set, .rank = rank};
-            tri_schedule good = set.schedules[rank];
-            m.good = &good;
-            m.touched = TRI_NEW_ARRAY(set.arena, touched, good.count);
-            tri_things *things = tri_things_make(set.arena, &set.requests[rank]);
-            for (int i = 0; i < good.count; i++)
-                tri_things_visit(things, &good.actions[i], touch, &m.touched[i]);
-            tri_action *actions = TRI_NEW_ARRAY(set.arena, tri_action, good.count + 1);
-            drop_and_double(&m, actions);
-            swap_all(&m, actions, &harmless);
-        }
-        schedule_set_destroy(&set);
+    for (int s = 0; s < SMALL; s++) mutate(&small[s], &harmless);
+    for (int o = 0; tri_orders[o]; o++) {
+        schedule_case c = {"zero2",    tri_orders[o]->name, .pipeline = 2,
+                           .shard = 2, .micro_batches = 7,  .skips = true};
+        c.stages_per_rank = tri_orders[o]->is_looped ? 2 : 1;
+        mutate(&c, &harmless);
     }
-
     assert_true(harmless > 1000); // else the rule above would forbid everything
 }
 
@@ -252,6 +258,23 @@ static void test_dependencies(void **state) {
         }
         schedule_set_destroy(&set);
     }
+}
+
+static void test_orders(void **state) {
+    (void)state;
+#define X(order, text) {&tri_order_##order, text},
+    static const struct {
+        const tri_order *order;
+        const char *text;
+    } rows[] = {TRI_ORDER_LIST(X)};
+#undef X
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_ptr_equal(tri_orders[i], rows[i].order);
+        assert_string_equal(rows[i].order->name, rows[i].text);
+        assert_ptr_equal(tri_order_find(rows[i].text), rows[i].order);
+    }
+    assert_null(tri_order_find("breadth-last"));
+    assert_null(tri_strategy_find("zero4"));
 }
 
 static void test_print(void **state) {
@@ -308,6 +331,6 @@ static void test_print(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_mutations),
                                        cmocka_unit_test(test_dependencies),
-                                       cmocka_unit_test(test_print)};
+                                       cmocka_unit_test(test_orders), cmocka_unit_test(test_print)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
