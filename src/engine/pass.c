@@ -123,6 +123,8 @@ static int open_gradients(tri_engine *e, const tri_action *a, pass_part *parts) 
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
     int count = 0;
     int64_t used = 0;
+    // tri_pass_split_backward leaves all gradients to BACKWARD_WEIGHT.
+    if (a->kind == TRI_ACTION_BACKWARD_INPUT) return 0;
     for (int k = 0; k < block->unit_count && e->step->request.training; k++)
         for (int i = 0; i < TRI_PART_COUNT; i++) {
             tri_part_kind part = (tri_part_kind)i;
@@ -141,13 +143,8 @@ static int open_gradients(tri_engine *e, const tri_action *a, pass_part *parts) 
                 e->slots[p->slot] = (char *)(e->round_gradients + used);
                 used += elements;
             }
-            // Half a backward pass makes some parameters' gradients only. Where gradients always
-            // lie, gaps were zero from the start.
-            if (adds && a->kind != TRI_ACTION_BACKWARD && !forward)
-                e->device->backend->zero(e->device, e->slots[p->slot],
-                                         (size_t)elements * sizeof(float));
-            else if (adds || e->plan->scatters)
-                clear_gaps(e, block->units[k], part);
+            // Where gradients always lie, gaps were zero from the start.
+            if (adds || e->plan->scatters) clear_gaps(e, block->units[k], part);
         }
     return count;
 }
