@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Training in half types: it learns as F32 does, stores F32, resumes to the bit, and a CPU without
+instructions for BF16 computes the same.
+
+usage: test_precision.py BUILD_FOLDER
+"""
+import json
+import os
+import struct
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import runs  # noqa: E402
+
+STEPS = 12
+COMMON = ["trainer.log_every_n_steps=1", "log.tensorboard=false", f"trainer.max_steps={STEPS}",
+          "trainer.max_epochs=-1", "checkpoint.save_top_k=0"]
+MODELS = {
+    "mnist-cnn": [*runs.SYNTHETIC, "data.samples=64", "data.test_samples=32", "batch.global=16",
+                  "optimizer.name=adamw", "optimizer.lr=0.001"],
+    "llama-tiny": ["data.sequence=64", "batch.global=4", "model.num_hidden_layers=2",
+                   "data.workers=0", "optimizer.lr=0.003", "schedule.name=constant"],
+}
+# Relative, of each step's loss; what rounding to 8 or 11 bits may do, and a bug does not.
+LIMITS = {"bf16-mixed": 0.01, "bf16-true": 0.02, "16-mixed": 0.002}
+
+
+def train(folder, model, name, *words, env=None):
+    run_dir = os.path.join(folder, f"{model}-{name}")
+    runs.run(runs.train(model, run_dir, *MODELS[model], *COMMON, *words),
+             env=dict(os.environ, **(env or {})))
+    return run_dir
+
+
+def stored_types(run_dir):
+    path = os.path.join(run_dir, "checkpoints", "last", "model.safetensors")
+    with open(path, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(size))
+    return {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}
+
+
+def check_learns(folder, model):
+    wide = runs.losses(train(folder, model, "f32"))
+    for precision, limit in LIMITS.items():
+        run_dir = train(folder, model, precision, f"trainer.precision={precision}")
+        losses = runs.losses(run_dir)
+        worst = runs.check_close(losses, wide, limit, f"{model} in {precision}")
+        assert losses != wide, f"{model} in {precision} is F32 to the last digit"
+        assert float(losses[STEPS]) < float(losses[1]), f"{model} in {precision} learns nothing"
+        assert stored_types(run_dir) == {"F32"}, stored_types(run_dir)
+        print(f"  {model} in {precision}: losses within {worst:.1e} of F32's")
+
+
+def check_resumes(folder, model):
+    whole = runs.losses(os.path.join(folder, f"{model}-bf16-mixed"))
+    half = ["trainer.precision=bf16-mixed", f"trainer.max_steps={STEPS // 2}"]
+    run_dir = train(folder, model, "resumed", *half)
+    train(folder, model, "resumed", "trainer.precision=bf16-mixed")
+    runs.check_same(runs.losses(run_dir), whole, f"{model} stopped and resumed")
+
+
+def check_isa(folder, model):
+    native = runs.losses(os.path.join(folder, f"{model}-bf16-mixed"))
+    for isa in ("avx512", "avx2"):
+        run_dir = train(folder, model, isa, "trainer.precision=bf16-mixed",
+                        env={"TRIREME_CPU_ISA": isa})
+        runs.check_close(runs.losses(run_dir), native, 0.01, f"{model} on {isa}")
+
+
+def check_ref(folder):
+    """The reference device, on a model that it can bear."""
+    small = ["trainer.precision=bf16-mixed", "trainer.max_steps=4", "data.sequence=16",
+             "model.hidden_size=32", "model.intermediate_size=48", "model.num_hidden_layers=1",
+             "model.tie_word_embeddings=true"]
+    cpu = runs.losses(train(folder, "llama-tiny", "small", *small))
+    ref = runs.losses(train(folder, "llama-tiny", "ref", *small, "--device", "ref"))
+    runs.check_close(cpu, ref, 0.002, "a small decoder on cpu against ref")
+
+
+with tempfile.TemporaryDirectory() as temporary:
+    for each in MODELS:
+        check_learns(temporary, each)
+        check_resumes(temporary, each)
+    check_isa(temporary, "mnist-cnn")
+    check_ref(temporary)
