@@ -72,6 +72,8 @@ struct tri_engine {
     int64_t staging_elements;
     int staged_unit, staged_part, staged_state; // unit -1: nothing
     bool staged_is_new;                         // written, but not yet in its place
+    float *joined; // the tensor fetched last, where the ranks along `tensor` divide it
+    int64_t joined_elements;
     // Of the running step.
     const tri_step_input *input;
     const tri_step_plan *step;

@@ -141,6 +141,7 @@ void engine_release(tri_engine *e) {
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
     free(e->staging);
+    free(e->joined);
 }
 
 static int by_place(const void *left, const void *right) {

@@ -32,6 +32,11 @@ static bool counts_unit(const tri_engine *e, int unit) {
                tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
 }
 
+// Of the ranks along the axis `tensor`, one counts what all of them have.
+static bool counts_part(const tri_engine *e, tri_part_kind part) {
+    return e->tensor->rank == 0 || tri_part_spread_of(part) == TRI_SPREAD_DIVIDED;
+}
+
 // Calls `visit` for the ranges of gradients whose squares this rank adds up: its own ones, of which
 // each of the copies takes a part.
 static void visit_ranges(const tri_engine *e,
@@ -49,7 +54,7 @@ static void visit_ranges(const tri_engine *e,
             int64_t grains = p->own / grain;
             int64_t first = grains * plan->copy / plan->copies * grain;
             int64_t end = grains * (plan->copy + 1) / plan->copies * grain;
-            if (counts_unit(e, u) && end > first)
+            if (counts_unit(e, u) && counts_part(e, part) && end > first)
                 visit(e, engine_kept(e, u, part) + first, end - first,
                       chunk + (p->own * plan->shard + first) / TRI_FLAT_CHUNK, out);
             chunk += p->elements / TRI_FLAT_CHUNK;
@@ -167,9 +172,31 @@ static tri_status name_not_finite(const tri_engine *e) {
     return TRI_FAIL(TRI_NOT_FINITE, "step %lld: the norm of the gradients is not finite", step);
 }
 
+// Gradients that the ranks along the axis `tensor` have parts of.
+static tri_status sum_partial(tri_engine *e) {
+    const tri_flat *flat = &e->plan->flat;
+    for (int i = 0; i < flat->unit_count * TRI_PART_COUNT && e->tensor->size > 1; i++) {
+        int unit = i / TRI_PART_COUNT;
+        tri_part_kind part = (tri_part_kind)(i % TRI_PART_COUNT);
+        if (!flat->units[unit].here || tri_part_spread_of(part) != TRI_SPREAD_PARTIAL) continue;
+        if (flat->units[unit].parts[part].own == 0) continue;
+        float *kept = engine_kept(e, unit, part);
+        tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
+                          .reduction = TRI_REDUCE_SUM,
+                          .dtype = TRI_F32,
+                          .count = flat->units[unit].parts[part].own,
+                          .send = kept,
+                          .recv = kept,
+                          .label = flat->units[unit].name};
+        TRI_TRY(tri_comm_run(e->tensor, &op));
+    }
+    return TRI_OK;
+}
+
 // Learns the true counts and the norm, and writes the step scalars.
 tri_status engine_norm(tri_engine *e) {
     double sum = 0;
+    TRI_TRY(sum_partial(e));
     if (e->plan->deterministic) {
         TRI_TRY(sum_in_order(e, true, &sum));
     } else {

@@ -6,6 +6,10 @@
 
 enum { COPY_ELEMENTS = 4096 };
 
+static tri_shape full_shape(const tri_parameter_info *p) {
+    return p->part.parts ? p->part.full : p->shape;
+}
+
 void engine_list_tensors(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     e->model_tensors = TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count);
@@ -14,7 +18,7 @@ void engine_list_tensors(tri_engine *e) {
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_parameter_info *p = &g->parameters[i];
         e->model_tensors[e->model_tensor_count++] =
-            (tri_engine_tensor){p->name, p->dtype, p->shape, p->role, i, -1};
+            (tri_engine_tensor){p->name, p->dtype, full_shape(p), p->role, i, -1};
     }
     for (int s = 0; s < e->optimizer.state_count; s++)
         for (int i = 0; i < g->parameter_count; i++) {
@@ -23,7 +27,7 @@ void engine_list_tensors(tri_engine *e) {
             const char *name =
                 tri_arena_printf(e->arena, "%s.%s", p->name, e->optimizer.state_names[s]);
             e->optimizer_tensors[e->optimizer_tensor_count++] =
-                (tri_engine_tensor){name, TRI_F32, p->shape, p->role, i, s};
+                (tri_engine_tensor){name, TRI_F32, full_shape(p), p->role, i, s};
         }
 }
 
@@ -105,8 +109,8 @@ static float *own_in_staging(const tri_engine *e, const whole *w) {
     return e->staging + w->own_elements * e->plan->shard;
 }
 
-tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
-    if (tensor->role == TRI_ROLE_COUNTER || is_direct(e)) return TRI_OK;
+static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
+    if (is_direct(e)) return TRI_OK;
     TRI_ASSERT(holds(e, tensor));
     whole w = whole_of(e, tensor);
     if (is_staged(e, &w)) return TRI_OK;
@@ -123,6 +127,50 @@ tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
     return tri_comm_run(e->shards, &op);
 }
 
+static const tri_parameter_info *parameter_of(const tri_engine *e,
+                                              const tri_engine_tensor *tensor) {
+    return &e->plan->graph->parameters[tensor->parameter];
+}
+
+// Elements of this rank's part of the tensor.
+static void read_part(const tri_engine *e, const tri_engine_tensor *tensor, int64_t first,
+                      int64_t count, void *to) {
+    const tri_parameter_info *p = parameter_of(e, tensor);
+    whole w = whole_of(e, tensor);
+    TRI_ASSERT(is_direct(e) || is_staged(e, &w));
+    const float *from = is_direct(e) ? w.own : e->staging;
+    from += e->plan->flat.parameters[tensor->parameter].offset;
+    tri_layout_to_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
+}
+
+// The parts of all ranks along the axis `tensor`, one after the other.
+static tri_status fetch_parts(tri_engine *e, const tri_engine_tensor *tensor) {
+    const tri_parameter_info *p = parameter_of(e, tensor);
+    int64_t part = tri_shape_count(&p->shape), all = part * p->part.parts;
+    if (all == 0) return TRI_OK;
+    if (all > e->joined_elements) {
+        free(e->joined);
+        e->joined = malloc((size_t)all * sizeof *e->joined);
+        TRI_ASSERT(e->joined);
+        e->joined_elements = all;
+    }
+    float *mine = e->joined + part * p->part.index;
+    read_part(e, tensor, 0, part, mine);
+    tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
+                      .dtype = TRI_F32,
+                      .count = part,
+                      .send = mine,
+                      .recv = e->joined,
+                      .label = tensor->name};
+    return tri_comm_run(e->tensor, &op);
+}
+
+tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
+    if (tensor->role == TRI_ROLE_COUNTER) return TRI_OK;
+    TRI_TRY(fetch_shards(e, tensor));
+    return fetch_parts(e, tensor);
+}
+
 // What tri_engine_write staged goes to its place.
 void engine_keep_writes(tri_engine *e) {
     if (e->staged_unit < 0 || !e->staged_is_new) return;
@@ -136,32 +184,31 @@ void engine_keep_writes(tri_engine *e) {
     e->staged_unit = -1;
 }
 
-static const tri_layout *layout_of(const tri_engine *e, const tri_engine_tensor *tensor) {
-    return &e->plan->graph->parameters[tensor->parameter].layout;
-}
-
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                      int64_t count, void *to) {
+    const tri_parameter_info *p = parameter_of(engine, tensor);
+    float *out = to;
     if (count == 0) return;
     if (tensor->role == TRI_ROLE_COUNTER) {
         memcpy(to, &engine->counters[tensor->parameter], sizeof(int64_t));
         return;
     }
-    whole w = whole_of(engine, tensor);
-    TRI_ASSERT(is_direct(engine) || is_staged(engine, &w));
-    const float *from = is_direct(engine) ? w.own : engine->staging;
-    from += engine->plan->flat.parameters[tensor->parameter].offset;
-    tri_layout_to_plain(layout_of(engine, tensor), &tensor->shape, sizeof(float), from, to, first,
-                        count);
-}
-
-void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
-                      int64_t count, const void *from) {
-    if (count == 0 || !holds(engine, tensor)) return;
-    if (tensor->role == TRI_ROLE_COUNTER) {
-        memcpy(&engine->counters[tensor->parameter], from, sizeof(int64_t));
+    if (p->part.parts == 0) {
+        read_part(engine, tensor, first, count, to);
         return;
     }
+    int64_t part = tri_shape_count(&p->shape);
+    for (int64_t at = 0, some, local; at < count; at += some) {
+        int index = tri_parameter_locate(&p->part, &p->shape, first + at, &local, &some);
+        if (some > count - at) some = count - at;
+        memcpy(out + at, engine->joined + index * part + local, (size_t)some * sizeof *out);
+    }
+}
+
+// Elements of this rank's part of the tensor.
+static void write_part(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
+                       int64_t count, const float *from) {
+    const tri_parameter_info *p = parameter_of(engine, tensor);
     engine->is_stale = true;
     whole w = whole_of(engine, tensor);
     float *to = w.own;
@@ -175,8 +222,23 @@ void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64
         to = engine->staging;
     }
     to += engine->plan->flat.parameters[tensor->parameter].offset;
-    tri_layout_from_plain(layout_of(engine, tensor), &tensor->shape, sizeof(float), from, to, first,
-                          count);
+    tri_layout_from_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
+}
+
+void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
+                      int64_t count, const void *from) {
+    const tri_parameter_info *p = parameter_of(engine, tensor);
+    if (count == 0 || !holds(engine, tensor)) return;
+    if (tensor->role == TRI_ROLE_COUNTER) {
+        memcpy(&engine->counters[tensor->parameter], from, sizeof(int64_t));
+        return;
+    }
+    for (int64_t at = 0, some, local; at < count; at += some) {
+        int index = tri_parameter_locate(&p->part, &p->shape, first + at, &local, &some);
+        if (some > count - at) some = count - at;
+        if (index == p->part.index)
+            write_part(engine, tensor, local, some, (const float *)from + at);
+    }
 }
 
 static float initial_value(const tri_init *init, uint64_t key, uint64_t element) {
@@ -206,8 +268,10 @@ void tri_engine_initialize(tri_engine *engine, uint64_t seed) {
         for (int64_t first = 0; first < total; first += COPY_ELEMENTS) {
             int64_t count = total - first < COPY_ELEMENTS ? total - first : COPY_ELEMENTS;
             for (int64_t k = 0; k < count; k++)
-                values[k] = initial_value(&p->init, key, (uint64_t)(first + k));
-            tri_engine_write(engine, tensor, first, count, values);
+                values[k] = initial_value(
+                    &p->init, key,
+                    (uint64_t)tri_parameter_full_index(&p->part, &p->shape, first + k));
+            write_part(engine, tensor, first, count, values);
         }
     }
     engine_keep_writes(engine);

@@ -96,7 +96,9 @@ int64_t tri_graph_trained_count(const tri_graph *graph) {
     int64_t count = 0;
     for (int i = 0; i < graph->parameter_count; i++)
         if (graph->parameters[i].role == TRI_ROLE_TRAINED)
-            count += tri_shape_count(&graph->parameters[i].shape);
+            count +=
+                tri_shape_count(graph->parameters[i].part.parts ? &graph->parameters[i].part.full
+                                                                : &graph->parameters[i].shape);
     return count;
 }
 

@@ -202,6 +202,10 @@ tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 // `shape`; `index` itself where the parameter is whole.
 int64_t tri_parameter_full_index(const tri_parameter_part *part, const tri_shape *shape,
                                  int64_t index);
+// The other way: which part has element `full` of the whole, where it lies there (*local), and how
+// many from it on follow one another in both. Part 0 has all of a whole parameter.
+int tri_parameter_locate(const tri_parameter_part *part, const tri_shape *shape, int64_t full,
+                         int64_t *local, int64_t *count);
 // How many elements, from any multiple of it on, follow one another in the part and in the whole.
 int64_t tri_parameter_run(const tri_parameter_part *part, const tri_shape *shape);
 // The layer of a parameter: "fc1" of "fc1.weight". Bytes of the name that are it.

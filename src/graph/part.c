@@ -16,6 +16,14 @@ int64_t tri_parameter_full_index(const tri_parameter_part *part, const tri_shape
     return (index / run * part->parts + part->index) * run + index % run;
 }
 
+int tri_parameter_locate(const tri_parameter_part *part, const tri_shape *shape, int64_t full,
+                         int64_t *local, int64_t *count) {
+    int64_t run = tri_parameter_run(part, shape), parts = part->parts ? part->parts : 1;
+    *local = full / (run * parts) * run + full % run;
+    *count = run - full % run;
+    return (int)(full / run % parts);
+}
+
 size_t tri_parameter_layer(const char *name) {
     const char *dot = strrchr(name, '.');
     return dot ? (size_t)(dot - name) : strlen(name);

@@ -4,14 +4,16 @@
 
 static const struct {
     bool trained, low;
+    tri_part_spread spread;
 } part_rows[TRI_PART_COUNT] = {
-#define X(part, trained, low) [TRI_PART_##part] = {trained, low},
+#define X(part, trained, low, spread) [TRI_PART_##part] = {trained, low, spread},
     TRI_PART_LIST(X)
 #undef X
 };
 
 bool tri_part_is_trained(tri_part_kind part) { return part_rows[part].trained; }
 bool tri_part_is_low(tri_part_kind part) { return part_rows[part].low; }
+tri_part_spread tri_part_spread_of(tri_part_kind part) { return part_rows[part].spread; }
 bool tri_part_has_gradients(tri_part_kind part) {
     return part_rows[part].trained || part == TRI_PART_STATISTIC;
 }
@@ -30,6 +32,8 @@ static bool is_low(const tri_graph *g, const tri_parameter_info *p) {
 static tri_part_kind part_of(const tri_graph *g, const tri_parameter_info *p) {
     if (p->role == TRI_ROLE_STATISTIC) return TRI_PART_STATISTIC;
     if (p->role == TRI_ROLE_FROZEN) return is_low(g, p) ? TRI_PART_FROZEN_LOW : TRI_PART_FROZEN;
+    if (p->part.parts) return is_low(g, p) ? TRI_PART_DIVIDED_LOW : TRI_PART_DIVIDED;
+    if (p->partial_over_tensor) return is_low(g, p) ? TRI_PART_PARTIAL_LOW : TRI_PART_PARTIAL;
     return is_low(g, p) ? TRI_PART_TRAINED_LOW : TRI_PART_TRAINED;
 }
 

@@ -12,16 +12,27 @@
 // same for any number of shards.
 enum { TRI_FLAT_ALIGNMENT = 32, TRI_FLAT_CHUNK = 4096 };
 
-// X(part, is trained, is computed in a narrower type than it is stored in)
+// How the ranks along the axis `tensor` have the parameters of a part.
+typedef enum tri_part_spread {
+    TRI_SPREAD_WHOLE,   // all have the same, and the same gradient
+    TRI_SPREAD_DIVIDED, // each has its part
+    TRI_SPREAD_PARTIAL, // all have the same, but a part of the sum that is the gradient
+} tri_part_spread;
+
+// X(part, is trained, is computed in a narrower type than it is stored in, spread over `tensor`)
 #define TRI_PART_LIST(X)                                                                           \
-    X(TRAINED_LOW, true, true)                                                                     \
-    X(TRAINED, true, false)                                                                        \
-    X(FROZEN_LOW, false, true)                                                                     \
-    X(FROZEN, false, false)                                                                        \
-    X(STATISTIC, false, false)
+    X(TRAINED_LOW, true, true, TRI_SPREAD_WHOLE)                                                   \
+    X(TRAINED, true, false, TRI_SPREAD_WHOLE)                                                      \
+    X(DIVIDED_LOW, true, true, TRI_SPREAD_DIVIDED)                                                 \
+    X(DIVIDED, true, false, TRI_SPREAD_DIVIDED)                                                    \
+    X(PARTIAL_LOW, true, true, TRI_SPREAD_PARTIAL)                                                 \
+    X(PARTIAL, true, false, TRI_SPREAD_PARTIAL)                                                    \
+    X(FROZEN_LOW, false, true, TRI_SPREAD_WHOLE)                                                   \
+    X(FROZEN, false, false, TRI_SPREAD_WHOLE)                                                      \
+    X(STATISTIC, false, false, TRI_SPREAD_WHOLE)
 
 typedef enum tri_part_kind {
-#define X(part, trained, low) TRI_PART_##part,
+#define X(part, trained, low, spread) TRI_PART_##part,
     TRI_PART_LIST(X)
 #undef X
         TRI_PART_COUNT
@@ -29,6 +40,7 @@ typedef enum tri_part_kind {
 
 bool tri_part_is_trained(tri_part_kind part);
 bool tri_part_is_low(tri_part_kind part);
+tri_part_spread tri_part_spread_of(tri_part_kind part);
 // Trained parts and statistics.
 bool tri_part_has_gradients(tri_part_kind part);
 

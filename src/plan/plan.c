@@ -20,13 +20,19 @@ static tri_status find_program(tri_plan *plan, tri_device *device, const tri_pla
     bool *recompute = TRI_NEW_ARRAY(plan->arena, bool, plan->block_count);
     for (int b = 0; b < plan->block_count; b++)
         recompute[b] = training && plan->blocks[b].recompute;
-    tri_program_request program = {.model = &model,
-                                   .batch = batch,
-                                   .recompute = recompute,
-                                   .blocks_here = plan->blocks_here,
-                                   .splits_backward = plan->order->splits_backward,
-                                   .freeze = request->freeze,
-                                   .freeze_count = request->freeze_count};
+    tri_program_request program = {
+        .model = &model,
+        .batch = batch,
+        .recompute = recompute,
+        .blocks_here = plan->blocks_here,
+        .splits_backward = plan->order->splits_backward,
+        .freeze = request->freeze,
+        .freeze_count = request->freeze_count,
+        .mesh = &plan->mesh,
+        .rank = plan->rank,
+        .tensor = {.layers = request->options->tensor,
+                   .sequence_parallel = request->options->sequence_parallel,
+                   .sync_batch_norm = request->sync_batchnorm}};
     TRI_TRY(tri_program_create(plan->arena, device, &program, out));
     plan->programs[plan->program_count++] = *out;
     return TRI_OK;
@@ -97,9 +103,9 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     for (int k = 0; k < block->unit_count; k++) {
         if (!again && !(a->adds >> k & 1)) continue;
         const tri_flat_part *parts = plan->flat.units[block->units[k]].parts;
-        sum += forward || again
-                   ? parts[TRI_PART_STATISTIC].elements
-                   : parts[TRI_PART_TRAINED].elements + parts[TRI_PART_TRAINED_LOW].elements;
+        for (int i = 0; i < TRI_PART_COUNT; i++)
+            if (forward || again ? i == TRI_PART_STATISTIC : tri_part_is_trained((tri_part_kind)i))
+                sum += parts[i].elements;
     }
     return sum;
 }
@@ -150,16 +156,17 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
     if (request->sync_batchnorm && request->micro > 0)
         return TRI_FAIL(TRI_BAD_INPUT, "trainer.sync_batchnorm and batch.micro exclude each other: "
                                        "batch norm is over a step or over a micro-batch");
-    if (request->sync_batchnorm && plan->replicas > 1)
-        return TRI_FAIL(TRI_UNSUPPORTED,
-                        "'trainer.sync_batchnorm: true' on several replicas is not in this version "
-                        "of Trireme; set batch.micro (batch norm over so many samples)");
-    if (plan->replicas == 1 || request->micro > 0) return TRI_OK;
+    int64_t tail = request->step_samples[TRI_STEP_TAIL];
+    if (request->sync_batchnorm && tail > 0 && tail < plan->replicas)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "trainer.sync_batchnorm: an epoch's last step has %lld samples for %d "
+                        "replicas; set data.drop_last, or another batch.global",
+                        (long long)tail, plan->replicas);
+    if (plan->replicas == 1 || request->micro > 0 || request->sync_batchnorm) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "batch norm (%s) on several replicas needs batch.micro or "
                     "trainer.sync_batchnorm to be set, else its result would depend on how many "
-                    "there are; this version has batch.micro, at most batch.global over their "
-                    "number",
+                    "there are",
                     name);
 }
 

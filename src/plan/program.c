@@ -78,6 +78,9 @@ static tri_status prepare_kernels(tri_program *p, const bool *blocks_here) {
 static tri_status compile(tri_program *p, const tri_program_request *request) {
     TRI_TRY(tri_model_build(p->arena, request->model, p->batch, &p->graph));
     TRI_TRY(tri_graph_freeze(p->graph, request->freeze, request->freeze_count));
+    if (request->mesh)
+        TRI_TRY(tri_pass_tensor(p->arena, p->graph, request->mesh, request->rank, &request->tensor,
+                                &p->graph));
     TRI_TRY(tri_pass_fuse(p->graph));
     TRI_TRY(tri_pass_precision(p->graph, request->model->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));

@@ -4,6 +4,7 @@
 #define TRIREME_PLAN_PROGRAM_H
 
 #include "device/device.h"
+#include "pass/pass.h"
 
 #include <trireme/task.h>
 
@@ -65,6 +66,10 @@ typedef struct tri_program_request {
     bool splits_backward;      // into the phases BACKWARD and WEIGHT
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;
+    // Whose ranks share operations; NULL: there is none to share them with.
+    const tri_mesh *mesh;
+    int rank;
+    tri_tensor_options tensor;
 } tri_program_request;
 
 typedef struct tri_program {

@@ -6,14 +6,11 @@
 
 typedef struct missing {
     const char *key;
-    const char *value;   // the value that is refused; NULL: any; ABOVE_ONE: a number above 1
+    const char *value;   // the value that is refused; NULL: any
     const char *instead; // what to do, or NULL
 } missing;
 
-static const char ABOVE_ONE[] = "> 1";
-
 static const missing rows[] = {
-    {"strategy.mesh.tensor", ABOVE_ONE, "use replicate"},
     {"strategy.offload", "optimizer", NULL},
     {"strategy.offload", "parameters", NULL},
     {"trainer.profiler", NULL, NULL},
@@ -28,11 +25,9 @@ static const missing rows[] = {
 };
 
 static bool holds(const missing *row, const tri_tree *node) {
-    int64_t number;
     bool truth;
     if (tri_tree_is_null(node)) return false;
     if (!row->value) return true;
-    if (row->value == ABOVE_ONE) return tri_tree_to_int(node, &number) && number > 1;
     if (!strcmp(row->value, "true")) return tri_tree_to_bool(node, &truth) && truth;
     return node->kind == TRI_TREE_SCALAR && !strcmp(node->text, row->value);
 }

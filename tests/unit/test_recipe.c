@@ -221,9 +221,9 @@ static const refusal refusals[] = {
      "r.yaml:3: the run has no end: set one of trainer.max_epochs, max_steps, max_time"},
     {"trainer: {detect_anomaly: true}", NULL,
      "r.yaml:3: 'trainer.detect_anomaly: true' is not in this version of Trireme; "},
-    {"", "strategy.mesh.tensor=2",
-     "override 'strategy.mesh.tensor=2': 'strategy.mesh.tensor: 2' is not in "
-     "this version of Trireme; use replicate"},
+    {"", "trainer.detect_anomaly=true",
+     "override 'trainer.detect_anomaly=true': 'trainer.detect_anomaly: true' is not in this "
+     "version of Trireme; the loss and the gradients are always checked"},
     {"strategy: {name: deepspeed_stage_2_offload, offload: none}", NULL,
      "r.yaml:3: 'strategy.offload: none' contradicts 'strategy.name: deepspeed_stage_2_offload'"},
     {"strategy: {name: HYBRID_SHARD}", NULL,

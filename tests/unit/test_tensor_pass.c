@@ -257,7 +257,11 @@ static void test_parts(void **state) {
                 tri_parameter_part part = {axis, parts, index, full};
                 int64_t run = tri_parameter_run(&part, &shape), from = 0;
                 for (int64_t i = 0; i < tri_shape_count(&shape); i++) {
-                    int64_t at = tri_parameter_full_index(&part, &shape, i);
+                    int64_t at = tri_parameter_full_index(&part, &shape, i), local, count;
+                    assert_int_equal(tri_parameter_locate(&part, &shape, at, &local, &count),
+                                     index);
+                    assert_int_equal(local, i);
+                    assert_int_equal(count, run - i % run);
                     seen[at]++;
                     int64_t inner = axis == 0 ? 12 : axis == 1 ? 2 : 1;
                     assert_int_equal(at / inner % full.dims[axis] / shape.dims[axis], index);
@@ -270,6 +274,9 @@ static void test_parts(void **state) {
     tri_parameter_part whole = {0};
     assert_int_equal(tri_parameter_full_index(&whole, &full, 47), 47);
     assert_int_equal(tri_parameter_run(&whole, &full), 48);
+    int64_t local, count;
+    assert_int_equal(tri_parameter_locate(&whole, &full, 7, &local, &count), 0);
+    assert_true(local == 7 && count == 41);
 }
 
 int main(void) {

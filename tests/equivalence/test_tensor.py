@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Ranks that share layers, and replicas that share batch norm, come to one rank's result: losses,
+evaluation and weights, alone and together with other strategies; saved on one mesh, resumed on
+another.
+
+usage: test_tensor.py BUILD_FOLDER
+"""
+import json
+import os
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import (SYNTHETIC, TRIREME, check_close, entries, last, losses, on_ranks,  # noqa: E402
+                  run, timed, train)
+
+LIMIT = 1e-5
+STEPS = 5
+ADAMW = ["optimizer.name=adamw", "optimizer.lr=0.001", "trainer.gradient_clip_val=0.5"]
+LLAMA = ["data.sequence=32", "data.limit=38", "batch.global=8", "trainer.max_epochs=1",
+         "trainer.log_every_n_steps=1", "log.tensorboard=false", "trainer.limit_val_batches=2",
+         "batch.eval=4", "model.num_hidden_layers=2", "model.hidden_size=64",
+         "model.intermediate_size=96", "model.dropout=0.1", *ADAMW]
+IMAGES = [*SYNTHETIC, *ADAMW, "batch.global=32", "data.samples=133", "data.test_samples=21",
+          "batch.eval=8", "trainer.max_epochs=1"]
+TENSOR = "strategy.mesh.tensor=2"
+SEQUENCE = "strategy.sequence_parallel=true"
+
+# Recipe, its settings, and what they are compared with: ranks and further settings.
+CASES = [
+    ("llama-tiny", LLAMA, [
+        (2, [TENSOR]),
+        (4, ["strategy.mesh.tensor=4", SEQUENCE]),  # more ranks than heads of keys
+        (2, [TENSOR, SEQUENCE, "strategy.recompute=block"]),
+        (2, [TENSOR, "strategy.tensor={'*.mlp.*': none, lm_head: none}"]),
+        (4, [TENSOR, "batch.micro=2"]),
+        (4, [TENSOR, SEQUENCE, "strategy.name=fsdp"]),
+        (4, [TENSOR, SEQUENCE, "strategy.name=pipeline", "batch.micro=2",
+             "strategy.schedule=zero-bubble"]),
+        (8, [TENSOR, "strategy.mesh.shard=2", "strategy.mesh.pipeline=2", "strategy.name=zero2",
+             "batch.micro=2"]),
+    ]),
+    ("llama-tiny", [*LLAMA, "model.tie_word_embeddings=true"], [
+        (2, [TENSOR, SEQUENCE]),
+        (4, [TENSOR, "strategy.name=pipeline", "batch.micro=2"]),
+    ]),
+    ("mnist-cnn", IMAGES, [
+        (2, [TENSOR]),
+        (4, [TENSOR, "strategy.tensor={fc2: column}", "strategy.name=zero1"]),
+    ]),
+    ("autoencoder", IMAGES, [
+        (2, [TENSOR, "strategy.tensor={encoder.0: column, encoder.2: row, 'decoder.*': column}"]),
+    ]),
+    # A bias before batch norm has no gradient but rounding noise, of which Adam makes whole steps.
+    ("mnist-convnet", [*IMAGES, "optimizer.name=sgd", "optimizer.lr=0.01",
+                       "trainer.sync_batchnorm=true"], [
+        (2, []),
+        (3, []),
+        (2, ["strategy.name=fsdp"]),
+        (4, [TENSOR, "strategy.tensor={fc: row}"]),
+    ]),
+]
+
+
+def compare_weights(a, b, what):
+    done = run([TRIREME, "checkpoint", "diff", last(a), last(b), "--json"], None)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) >= 4, done.stdout + done.stderr
+    for line in lines:
+        assert line["relative_l2"] <= 1e-4, f"{what}: {line}"
+
+
+def check_case(folder, number):
+    recipe, words, cells = CASES[number]
+    alone = os.path.join(folder, f"{number}")
+    run(train(recipe, alone, *words))
+    wanted = losses(alone)
+    assert len(wanted) == STEPS and len(set(wanted.values())) == STEPS, wanted
+    for count, (ranks, more) in enumerate(cells):
+        several = os.path.join(folder, f"{number}-{count}")
+        run(on_ranks(ranks, train(recipe, several, *words, *more)))
+        what = f"{recipe} on {ranks} ranks, {' '.join(more)}"
+        check_close(losses(several), wanted, LIMIT, what)
+        check_close(losses(several, "val"), losses(alone, "val"), LIMIT, what + ", val")
+        for mine, other in zip(entries(several, "val"), entries(alone, "val")):
+            assert mine["samples"] == other["samples"], f"{what}: {mine} {other}"
+            assert mine.get("accuracy") == other.get("accuracy"), f"{what}: {mine} {other}"
+        compare_weights(alone, several, what)
+
+
+def check_resume(folder):
+    """Checkpoints hold whole tensors: each part of the run is on another mesh."""
+    place, alone = os.path.join(folder, "resumed"), os.path.join(folder, "0")
+    for ranks, steps, more in ((2, 2, [TENSOR]), (1, 3, []),
+                               (4, 4, [TENSOR, "strategy.name=fsdp", SEQUENCE]),
+                               (2, -1, ["strategy.name=zero2"])):
+        words = [*LLAMA, f"trainer.max_steps={steps}", *more]
+        run(on_ranks(ranks, train("llama-tiny", place, *words)))
+    check_close(losses(place), losses(alone), LIMIT, "resumed on other meshes")
+    compare_weights(alone, place, "resumed on other meshes")
+
+
+def check_refusals(folder):
+    """Exit code 2, a line that names what does not fit, and no folder."""
+    place = os.path.join(folder, "refused")
+    for recipe, ranks, more, parts in (
+            ("mnist-cnn", 3, ["strategy.mesh.tensor=3"], ("fc1.weight", "[128, 9216]", "3 equal")),
+            ("mnist-cnn", 1, ["strategy.tensor={fc3: row}"], ("'fc3' matches no layer",)),
+            ("mnist-cnn", 1, ["strategy.tensor={fc1: up}"], ("none, column or row",)),
+            ("mnist-cnn", 2, [TENSOR, "strategy.tensor={conv1: column}"], ("conv1.weight",)),
+            ("mnist-convnet", 2, [TENSOR], ("no layer of the model is divided",)),
+            ("mnist-convnet", 3, ["trainer.sync_batchnorm=true", "data.samples=34"],
+             ("data.drop_last", "2 samples for 3 replicas"))):
+        done = run(on_ranks(ranks, train(recipe, place, *IMAGES, *more)), 2)
+        for part in parts:
+            assert part in done.stderr, f"{part} is not in: {done.stderr}"
+        assert not os.path.exists(place), "a refused run left a folder"
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="trireme-tensor-") as folder:
+        timed(check_refusals, folder)
+        for number in range(len(CASES)):
+            timed(check_case, folder, number)
+        timed(check_resume, folder)
+
+
+if __name__ == "__main__":
+    main()
