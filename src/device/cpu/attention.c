@@ -81,11 +81,9 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
         int64_t at = attention_key(s, pair / s->kv_heads, first, pair % s->kv_heads);
         cpu_pack_columns(attention_at(s, job->k, at), s->brain, stride, s->width, count,
                          job->packed_k + i * s->width * ATTENTION_KEYS);
-        for (int64_t p = 0; p < s->panels; p++) {
-            float *to = job->packed_v + ((pair * s->panels + p) * s->keys + first) * 64;
-            cpu_pack_rows(attention_at(s, job->v, at + 64 * p), s->brain, stride, count,
-                          attention_columns(s, p), to);
-        }
+        cpu_pack_rows(attention_at(s, job->v, at), s->brain, stride, count, s->width,
+                      job->packed_v + (pair * s->panels * s->keys + first) * CPU_TILE_COLUMNS,
+                      s->keys * CPU_TILE_COLUMNS);
     }
 }
 

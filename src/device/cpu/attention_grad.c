@@ -77,9 +77,8 @@ static void pack_keys(const grad_place *g) {
         cpu_pack_columns(attention_at(s, g->job->v, from), s->brain, stride, s->width, count,
                          g->z.v_columns + to);
     }
-    for (int64_t p = 0; p < s->panels; p++)
-        cpu_pack_rows(attention_at(s, g->job->k, at + 64 * p), s->brain, stride, s->keys,
-                      attention_columns(s, p), g->z.k + p * s->keys * CPU_TILE_COLUMNS);
+    cpu_pack_rows(attention_at(s, g->job->k, at), s->brain, stride, s->keys, s->width, g->z.k,
+                  s->keys * CPU_TILE_COLUMNS);
 }
 
 static CPU_AVX512 float dot(const attention_state *s, const void *a, const void *b, int64_t at,
@@ -97,13 +96,11 @@ static CPU_AVX512 float dot(const attention_state *s, const void *a, const void 
 static void pack_queries(const grad_place *g) {
     const attention_state *s = g->s;
     int64_t stride = s->heads * s->width, at = attention_query(s, g->n, 0, g->head);
-    for (int64_t p = 0; p < s->panels; p++) {
-        int64_t to = p * s->queries * CPU_TILE_COLUMNS, columns = attention_columns(s, p);
-        cpu_pack_rows(attention_at(s, g->job->q, at + 64 * p), s->brain, stride, s->queries,
-                      columns, g->z.q + to);
-        cpu_pack_rows(attention_at(s, g->job->dy, at + 64 * p), s->brain, stride, s->queries,
-                      columns, g->z.dy + to);
-    }
+    int64_t panel = s->queries * CPU_TILE_COLUMNS;
+    cpu_pack_rows(attention_at(s, g->job->q, at), s->brain, stride, s->queries, s->width, g->z.q,
+                  panel);
+    cpu_pack_rows(attention_at(s, g->job->dy, at), s->brain, stride, s->queries, s->width, g->z.dy,
+                  panel);
     for (int64_t t = 0; t < s->queries; t++)
         g->z.y_dy[t] = dot(s, g->job->y, g->job->dy, at + t * stride, at + (t + 8) * stride);
 }

@@ -12,7 +12,6 @@ enum {
     PANELS_MAX = 4,     // of b at a time: 512 KB
     PACK_ROWS = 16,     // of a packed together: a line of cache
     GEMM_LINE = 16,     // floats in it
-    GEMM_AHEAD = 16,    // rows that packing asks for in advance
 };
 
 cpu_matrix cpu_matrix_plain(const float *data, int64_t row_stride) {
@@ -49,6 +48,12 @@ typedef struct split {
     int rows, columns;      // threads along each
 } split;
 
+// Elements of the largest of `parts` parts of `count` units.
+static int64_t largest_part(int64_t count, int64_t parts, int64_t unit, int64_t size) {
+    int64_t part = (count + parts - 1) / parts * unit;
+    return part < size ? part : size;
+}
+
 static split split_of(const cpu_device *device, const cpu_gemm *g) {
     int64_t unit = reads_a(g) ? CPU_TILE_ROWS : PACK_ROWS;
     split best = {.unit = unit,
@@ -59,7 +64,8 @@ static split split_of(const cpu_device *device, const cpu_gemm *g) {
     int64_t least = INT64_MAX;
     for (int columns = device->head.threads; columns >= 1; columns--) {
         int rows = device->head.threads / columns;
-        int64_t share = (best.groups + rows - 1) / rows * ((best.panels + columns - 1) / columns);
+        int64_t share = largest_part(best.groups, rows, unit, g->m) *
+                        largest_part(best.panels, columns, CPU_TILE_COLUMNS, g->n);
         if (share >= least) continue;
         least = share;
         best.rows = rows;
@@ -89,29 +95,44 @@ size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm) {
     return (size_t)(each * s.rows * s.columns) * sizeof(float);
 }
 
-// to[p][16] = a(row + i, step + p), where the rows lie side by side.
-static CPU_AVX512 void pack_a(const cpu_gemm *g, int64_t row, int64_t step, int64_t steps,
-                              float *to) {
-    int64_t left = g->m - row < PACK_ROWS ? g->m - row : PACK_ROWS;
-    __mmask16 inside = (__mmask16)(0xFFFF >> (PACK_ROWS - left));
-    const float *from = g->a.data + row + step * g->a.column;
-    for (int64_t p = 0; p < steps; p++, from += g->a.column) {
-        _mm_prefetch((const char *)(from + GEMM_AHEAD * g->a.column), _MM_HINT_T0);
-        _mm512_storeu_ps(to + p * PACK_ROWS, _mm512_maskz_loadu_ps(inside, from));
+// The part of k, of columns and of rows that one thread has in hand.
+typedef struct block {
+    int64_t step, steps, panel, panels, first_row, end_row;
+    const float *b[PANELS_MAX];
+    float *a; // packed, or NULL
+} block;
+
+// [row / 16][p][16] of a(first + row, step + p), where the rows lie side by side.
+static CPU_AVX512 void pack_a(const cpu_gemm *g, const block *b) {
+    for (int64_t p = 0; p < b->steps; p++) {
+        const float *from = g->a.data + (b->step + p) * g->a.column;
+        for (int64_t row = b->first_row; row < b->end_row; row += PACK_ROWS) {
+            __mmask16 inside = cpu_first_lanes(b->end_row - row);
+            _mm512_storeu_ps(b->a + (row - b->first_row) * b->steps + p * PACK_ROWS,
+                             _mm512_maskz_loadu_ps(inside, from + row));
+        }
     }
 }
 
-// to[p][64] = b(step + p, column + j), zero beyond n. A matrix whose columns lie side by side is
-// plain; one whose rows do is so within 64 of them.
-static void pack_b(const cpu_gemm *g, int64_t column, int64_t step, int64_t steps, float *to) {
-    int64_t columns = g->n - column < CPU_TILE_COLUMNS ? g->n - column : CPU_TILE_COLUMNS;
-    int64_t place = 0, part;
-    if (g->b.column == 1)
-        cpu_pack_rows(at(&g->b, step, column), false, g->b.row, steps, columns, to);
-    for (; g->b.column != 1 && place < steps; place += part, to += part * CPU_TILE_COLUMNS) {
-        part = 64 - (step + place) % 64;
-        if (part > steps - place) part = steps - place;
-        cpu_pack_columns(at(&g->b, step + place, column), false, g->b.column, part, columns, to);
+// Panels [p][64] of b(step + p, column + j), zero beyond n. A matrix whose columns lie side by side
+// is plain; one whose rows do is so within 64 of them.
+static void pack_b(const cpu_gemm *g, const block *b, float *to) {
+    int64_t panel = b->steps * CPU_TILE_COLUMNS, column = b->panel * CPU_TILE_COLUMNS;
+    int64_t end = column + b->panels * CPU_TILE_COLUMNS, place = 0, part;
+    if (end > g->n) end = g->n;
+    if (g->b.column == 1) {
+        cpu_pack_rows(at(&g->b, b->step, column), false, g->b.row, b->steps, end - column, to,
+                      panel);
+        return;
+    }
+    for (; column < end; column += CPU_TILE_COLUMNS, to += panel) {
+        int64_t columns = end - column < CPU_TILE_COLUMNS ? end - column : CPU_TILE_COLUMNS;
+        for (place = 0; place < b->steps; place += part) {
+            part = 64 - (b->step + place) % 64;
+            if (part > b->steps - place) part = b->steps - place;
+            cpu_pack_columns(at(&g->b, b->step + place, column), false, g->b.column, part, columns,
+                             to + place * CPU_TILE_COLUMNS);
+        }
     }
 }
 
@@ -120,13 +141,6 @@ typedef struct gemm_job {
     split split;
     float *workspace;
 } gemm_job;
-
-// The part of k, of columns and of rows that one thread has in hand.
-typedef struct block {
-    int64_t step, steps, panel, panels, first_row, end_row;
-    const float *b[PANELS_MAX];
-    float *a; // packed, or NULL
-} block;
 
 // Brings the rows that come next nearer while a tile is computed: one of `parts` equal parts.
 CPU_INLINE void fetch_ahead(const cpu_gemm *g, const block *b, int64_t row, int64_t part) {
@@ -181,17 +195,14 @@ static void multiply_part(const gemm_job *job, int part) {
         b.steps = g->k - b.step < most ? g->k - b.step : most;
         if (!reads_a(g)) {
             b.a = own;
-            for (int64_t r = b.first_row; r < b.end_row; r += PACK_ROWS)
-                pack_a(g, r, b.step, b.steps, b.a + (r - b.first_row) * b.steps);
+            pack_a(g, &b);
         }
         for (b.panel = s->panels * column / s->columns; b.panel < end_panel; b.panel += b.panels) {
             b.panels = end_panel - b.panel < PANELS_MAX ? end_panel - b.panel : PANELS_MAX;
-            for (int64_t j = 0; j < b.panels; j++) {
-                int64_t first = (b.panel + j) * CPU_TILE_COLUMNS;
-                float *to = packed + j * CPU_TILE_COLUMNS * most;
-                b.b[j] = reads_b(g) ? at(&g->b, b.step, first) : to;
-                if (!reads_b(g)) pack_b(g, first, b.step, b.steps, to);
-            }
+            if (!reads_b(g)) pack_b(g, &b, packed);
+            for (int64_t j = 0; j < b.panels; j++)
+                b.b[j] = reads_b(g) ? at(&g->b, b.step, (b.panel + j) * CPU_TILE_COLUMNS)
+                                    : packed + j * b.steps * CPU_TILE_COLUMNS;
             multiply_block(g, &b);
         }
     }

@@ -77,14 +77,16 @@ void cpu_tile_multiply_rows(const cpu_tile *job, int64_t rows, int64_t columns) 
 }
 
 CPU_INLINE void pack_rows(const void *from, bool brain, int64_t stride, int64_t rows,
-                          int64_t columns, float *to) {
-    uint64_t inside = columns >= 64 ? UINT64_MAX : (UINT64_C(1) << columns) - 1;
-    for (int64_t p = 0; p < rows; p++, to += CPU_TILE_COLUMNS)
-        for (int v = 0; v < TILE_VECTORS; v++) {
-            int64_t at = p * stride + 16 * v, ahead = (at + PACK_AHEAD * stride) * (brain ? 2 : 4);
-            _mm_prefetch((const char *)from + ahead, _MM_HINT_T0);
-            __m512 values = cpu_load(from, brain, at, (__mmask16)(inside >> (16 * v)));
-            _mm512_storeu_ps(to + 16 * v, values);
+                          int64_t columns, float *to, int64_t panel) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < columns; j += CPU_TILE_COLUMNS) {
+            float *out = to + j / CPU_TILE_COLUMNS * panel + r * CPU_TILE_COLUMNS;
+            for (int64_t k = j; k < j + CPU_TILE_COLUMNS; k += 16) {
+                int64_t at = r * stride + k, ahead = at + PACK_AHEAD * stride;
+                _mm_prefetch((const char *)from + ahead * (brain ? 2 : 4), _MM_HINT_T0);
+                __mmask16 inside = k < columns ? cpu_first_lanes(columns - k) : 0;
+                _mm512_storeu_ps(out + k - j, cpu_load(from, brain, at, inside));
+            }
         }
 }
 
@@ -109,11 +111,11 @@ CPU_INLINE void pack_columns(const void *from, bool brain, int64_t stride, int64
 }
 
 CPU_AVX512 void cpu_pack_rows(const void *from, bool brain, int64_t stride, int64_t rows,
-                              int64_t columns, float *to) {
+                              int64_t columns, float *to, int64_t panel) {
     if (brain)
-        pack_rows(from, true, stride, rows, columns, to);
+        pack_rows(from, true, stride, rows, columns, to, panel);
     else
-        pack_rows(from, false, stride, rows, columns, to);
+        pack_rows(from, false, stride, rows, columns, to, panel);
 }
 
 CPU_AVX512 void cpu_pack_columns(const void *from, bool brain, int64_t stride, int64_t steps,

@@ -26,11 +26,11 @@ void cpu_tile_multiply(const cpu_tile *tile, int64_t rows, int64_t columns);
 // Any number of rows.
 void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns);
 
-// to[p][64] from rows of floats, or of BF16, that are `stride` elements apart; zero from `columns`
-// on.
+// Panels [row][64], `panel` floats apart, from rows of floats, or of BF16, that are `stride`
+// elements apart; the last one with zeros behind `columns`.
 void cpu_pack_rows(const void *from, bool brain, int64_t stride, int64_t rows, int64_t columns,
-                   float *to);
-// The same transposed: to[p][j] is element p of row j.
+                   float *to, int64_t panel);
+// One panel of the transposed matrix: to[p][j] is element p of row j < columns, else 0.
 void cpu_pack_columns(const void *from, bool brain, int64_t stride, int64_t steps, int64_t columns,
                       float *to);
 
