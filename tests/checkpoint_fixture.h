@@ -66,10 +66,8 @@ static inline tri_status fixture_write(void *context, int tensor, int64_t first,
 }
 
 static inline tri_state_source fixture_source(fixture_state *state) {
-    return (tri_state_source){.tensors = state->tensors,
-                              .count = state->count,
-                              .context = state,
-                              .read = fixture_read};
+    return (tri_state_source){
+        .tensors = state->tensors, .count = state->count, .context = state, .read = fixture_read};
 }
 
 static inline tri_state_sink fixture_sink(fixture_state *state) {
@@ -106,20 +104,61 @@ typedef struct fixture_save {
     tri_checkpoint_monitor monitor;
     int64_t save_top_k;
     tri_comm *comm;
-    uint64_t seed; // 0: the step
+    uint64_t seed;          // 0: the step
+    int64_t snapshot_bytes; // not 0: behind other work, which changes the state
+    // Collective, as for a state whose ranks have parts of it; the context is `comm`.
+    tri_status (*fetch)(tri_comm *comm);
 } fixture_save;
+
+typedef struct fixture_fetched {
+    fixture_state state; // first: the context of the source
+    const fixture_save *options;
+} fixture_fetched;
+
+static inline tri_status fixture_fetch(void *context, int tensor) {
+    const fixture_save *options = ((fixture_fetched *)context)->options;
+    return options->fetch ? options->fetch(options->comm) : TRI_OK;
+}
+
+// Looks and goes on as a training step would, with what ranks tell each other at its end.
+static inline tri_status fixture_save_behind(const tri_checkpoint_save_request *request) {
+    tri_checkpoint_saving *saving;
+    TRI_TRY(tri_checkpoint_save_begin(request, &saving));
+    fixture_fetched *model = request->model->context, *optimizer = request->optimizer->context;
+    if (tri_checkpoint_save_is_behind(saving)) model->state.seed = optimizer->state.seed = 0;
+    tri_status status = TRI_OK;
+    for (bool ended = false; !ended;) {
+        int ranks = request->comm ? request->comm->size : 1;
+        tri_checkpoint_saving_state now = tri_checkpoint_save_state(saving);
+        double shared = now == TRI_SAVING_FAILED ? ranks : now == TRI_SAVING_READY;
+        tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
+                          .dtype = TRI_F64,
+                          .count = 1,
+                          .send = &shared,
+                          .recv = &shared,
+                          .label = "a step"};
+        if (request->comm && tri_comm_run(request->comm, &op) != TRI_OK) {
+            tri_checkpoint_save_abandon(saving);
+            return TRI_PEER_LOST;
+        }
+        tri_os.sleep_ns(100000);
+        if (shared >= ranks) status = tri_checkpoint_save_advance(saving, &ended);
+    }
+    return status;
+}
 
 static inline tri_status fixture_do_save(const char *run_dir, fixture_save options) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     uint64_t seed = options.seed ? options.seed : (uint64_t)options.step;
-    fixture_state model = fixture_model(seed, options.width);
-    fixture_state optimizer = fixture_optimizer(seed, options.width);
-    tri_state_source model_source = fixture_source(&model);
-    tri_state_source optimizer_source = fixture_source(&optimizer);
+    fixture_fetched model = {fixture_model(seed, options.width), &options};
+    fixture_fetched optimizer = {fixture_optimizer(seed, options.width), &options};
+    tri_state_source model_source = fixture_source(&model.state);
+    tri_state_source optimizer_source = fixture_source(&optimizer.state);
+    model_source.fetch = optimizer_source.fetch = fixture_fetch;
     tri_tree *training = tri_tree_map(arena);
     tri_tree_put(arena, training, "epoch", tri_tree_int(arena, options.step / 10));
     tri_tree_put(arena, training, "words", tri_tree_string(arena, "a \"quoted\"\nline: 12"));
-    tri_status status = tri_checkpoint_save(&(tri_checkpoint_save_request){
+    tri_checkpoint_save_request request = {
         .run_dir = run_dir,
         .step = options.step,
         .model = &model_source,
@@ -130,9 +169,12 @@ static inline tri_status fixture_do_save(const char *run_dir, fixture_save optio
         .save_top_k = options.save_top_k,
         .comm = options.comm,
         .chunk_bytes = options.chunk_bytes,
-    });
+        .snapshot_bytes = options.snapshot_bytes,
+    };
+    tri_status status =
+        options.snapshot_bytes ? fixture_save_behind(&request) : tri_checkpoint_save(&request);
     int64_t bound = (options.chunk_bytes ? options.chunk_bytes : 4 << 20) / 4;
-    if (model.largest > bound || optimizer.largest > bound) status = TRI_INTERNAL;
+    if (model.state.largest > bound || optimizer.state.largest > bound) status = TRI_INTERNAL;
     tri_arena_destroy(arena);
     return status;
 }

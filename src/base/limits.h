@@ -35,6 +35,7 @@ enum {
     TRI_MAX_CHECKPOINT_STATE = 16 << 20,  // bytes of state.json, or of a sharded file's index
     TRI_MAX_SHARDS = 4096,                // files of one model
     TRI_CHECKPOINT_SPARES = 1,            // kept beside the newest, for when that is damaged
+    TRI_SNAPSHOT_PERCENT = 25,            // of a host's memory: what all its ranks may copy
     TRI_DEFAULT_TIMEOUT_MS = 300000,      // of a collective that makes no progress
     TRI_STORE_ANSWER_MS = 30000,          // rank 0's thread, on a host that is overloaded
     TRI_SHM_EAGER_BYTES = 4096,           // of one rank's part: travels with the announcement

@@ -68,6 +68,8 @@ typedef struct tri_checkpoint_save_request {
     int64_t save_top_k;  // -1: keep all
     tri_comm *comm;      // NULL: one rank alone
     int64_t chunk_bytes; // hashed and written at once, a multiple of 8; 0: the default
+    // Most bytes of this rank's snapshot (tri_checkpoint_save_begin); 0 on all ranks: none.
+    int64_t snapshot_bytes;
 } tri_checkpoint_save_request;
 
 // Collective. Commits RUN/checkpoints/step-XXXXXXXX, points `last` (and `best`) at it, then removes
@@ -77,6 +79,32 @@ typedef struct tri_checkpoint_save_request {
 // ones stay. TRI_NO_SPACE, TRI_IO, what the source fails with, what the communicator fails with.
 // What fails after the commit (a link, a removal) is a warning: the checkpoint is there.
 tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
+
+// The same in stages, for a save behind the training: `begin` copies what this rank writes, and a
+// thread hashes and writes the copy. If that does not fit on every rank, all write at once. When
+// each rank is ready, or one has failed, all `advance`: after the first stage rank 0 commits, on a
+// thread again; after the second the save has ended. What the request points to lives until then,
+// its sources only for the time of `begin`.
+typedef struct tri_checkpoint_saving tri_checkpoint_saving;
+typedef enum tri_checkpoint_saving_state {
+    TRI_SAVING_BUSY,
+    TRI_SAVING_READY, // for `advance`, if all are
+    TRI_SAVING_FAILED // for `advance`, whatever the others are: those that are busy give up
+} tri_checkpoint_saving_state;
+
+// Collective. On failure there is nothing to end.
+tri_status tri_checkpoint_save_begin(const tri_checkpoint_save_request *request,
+                                     tri_checkpoint_saving **out);
+// True if the state was copied and may change; the same on all ranks.
+bool tri_checkpoint_save_is_behind(const tri_checkpoint_saving *saving);
+tri_checkpoint_saving_state tri_checkpoint_save_state(const tri_checkpoint_saving *saving);
+// Collective. *ended: `saving` is gone and the status is what tri_checkpoint_save returns.
+tri_status tri_checkpoint_save_advance(tri_checkpoint_saving *saving, bool *ended);
+// Collective: waits, and advances to the end.
+tri_status tri_checkpoint_save_finish(tri_checkpoint_saving *saving);
+// Not collective, where the ranks have lost each other: nothing is left, unless it is committed
+// already. NULL allowed.
+void tri_checkpoint_save_abandon(tri_checkpoint_saving *saving);
 
 // Removes what killed saves left in RUN/checkpoints. For one process at a run's start; finding by
 // auto begins with it. No such folder is no failure.

@@ -13,6 +13,7 @@ typedef struct tri_checkpoint_options {
     int64_t every_n_steps;      // 0: not by steps
     double train_time_interval; // seconds; 0: not by time
     bool save_last;             // one when the run ends, and the link `last`
+    bool async;                 // written behind the training, from a copy
     int64_t save_top_k;         // best ones kept by `monitor`; -1: all are kept; 0: none
     const char *monitor;
     tri_monitor_mode mode;

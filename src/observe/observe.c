@@ -95,6 +95,10 @@ void tri_observe_val(tri_observer *o, tri_val_event event) {
     o->line_samples = o->samples;
 }
 
+void tri_observe_pause(tri_observer *o, double seconds) {
+    if (o) o->line_s += seconds;
+}
+
 void tri_observe_message(tri_observer *o, const char *format, ...) {
     if (!o) return;
     char text[TRI_MESSAGE_MAX_BYTES];

@@ -99,6 +99,8 @@ void tri_observe_train(tri_observer *observer, tri_train_event event);
 void tri_observe_val(tri_observer *observer, tri_val_event event);
 void tri_observe_message(tri_observer *observer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+// What has passed without training, for the rate of the next line.
+void tri_observe_pause(tri_observer *observer, double seconds);
 void tri_observe_end(tri_observer *observer, const char *status, int64_t steps);
 
 #endif

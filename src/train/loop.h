@@ -24,9 +24,13 @@ typedef struct train_loop {
     int64_t saved_step;                    // of the newest checkpoint; -1: none
     double started_s, saved_s, training_s; // clock; training_s: spent in steps by this process
     int64_t started_samples;
-    double train_loss; // of the latest step
-    bool stop;         // early stopping or max_time: the run is complete
-    bool saves;        // this run writes checkpoints
+    double train_loss;             // of the latest step
+    bool stop;                     // early stopping or max_time: the run is complete
+    bool saves;                    // this run writes checkpoints
+    tri_checkpoint_saving *saving; // behind the training; NULL: none
+    tri_arena *saving_arena;
+    int64_t saving_step;
+    bool has_said_wait, has_said_room;
 } train_loop;
 
 // Before anything is created: finds what to go on from and refuses what may not be.
@@ -37,8 +41,18 @@ tri_status loop_check_monitors(const train_loop *loop);
 tri_status loop_evaluate(train_loop *loop);
 // Whether early stopping has ended the run, in this process or before its checkpoint.
 bool loop_has_waited(const train_loop *loop);
-// Writes a checkpoint; a failure to write is said and is no failure of the run.
-tri_status loop_save(train_loop *loop);
+
+// saving.c. A failure to write a checkpoint is said and is no failure of the run.
+// Writes one, or begins to; `behind` the next steps, if there is memory for a copy.
+tri_status loop_save(train_loop *loop, bool behind);
+// What this rank tells the others at each step, and what to do with the sum.
+double loop_share_saving(const train_loop *loop);
+tri_status loop_advance_saving(train_loop *loop, double shared);
+// Waits for what is still being written. Collective.
+tri_status loop_finish_saving(train_loop *loop);
+// Not collective, at the end of a run that failed.
+void loop_abandon_saving(train_loop *loop);
+
 // The value of a monitored name ("val_loss", "val_accuracy", "train_loss"); false: not known.
 bool loop_monitored(const train_loop *loop, const char *name, double *out);
 

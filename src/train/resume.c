@@ -81,38 +81,3 @@ tri_status loop_prepare(train_loop *loop) {
     tri_status status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);
     return status == TRI_OK ? TRI_OK : tri_status_context(status, "init");
 }
-
-tri_status loop_save(train_loop *loop) {
-    const tri_checkpoint_options *o = &loop->recipe->checkpoint;
-    tri_arena *scratch = tri_arena_create(loop->arena, "checkpoint");
-    bool stateless = loop->session->optimizer.state_count == 0;
-    tri_checkpoint_monitor monitor = {.name = o->monitor,
-                                      .larger_is_better = o->mode == TRI_MONITOR_MAX};
-    monitor.is_known = loop_monitored(loop, o->monitor, &monitor.value);
-    tri_checkpoint_save_request request = {
-        .run_dir = loop->request->run_dir,
-        .step = loop->progress.step,
-        .model = &loop->model.source,
-        .optimizer = stateless ? NULL : &loop->optimizer.source,
-        .training = tri_progress_tree(scratch, &loop->progress, loop->session->plan->graph),
-        .recipe = tri_recipe_emit(scratch, loop->recipe),
-        .monitor = monitor,
-        .save_top_k = o->save_top_k,
-        .comm = loop->session->comm->size > 1 ? loop->session->comm : NULL,
-    };
-    tri_status status = tri_checkpoint_save(&request);
-    tri_arena_destroy(scratch);
-    loop->saved_s = tri_os_seconds();
-    if (status == TRI_OK) loop->saved_step = loop->progress.step;
-    if (status != TRI_IO && status != TRI_NO_SPACE && status != TRI_BAD_INPUT &&
-        status != TRI_NOT_FOUND)
-        return status;
-    char text[TRI_MESSAGE_MAX_BYTES];
-    snprintf(text, sizeof text, "no checkpoint of step %lld: %.400s; training goes on",
-             (long long)loop->progress.step, tri_error_message());
-    if (loop->recipe->log.progress)
-        tri_observe_message(loop->observer, "warning: %s", text);
-    else if (loop->session->identity.rank == 0) // who wants no progress is told of trouble still
-        tri_log(TRI_LOG_WARNING, "%s", text);
-    return TRI_OK;
-}

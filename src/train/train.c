@@ -10,7 +10,7 @@
 #include <string.h>
 
 // What travels with each step's counts, so that all ranks decide alike: sums over the ranks.
-enum { SHARED_SIGNAL, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE };
+enum { SHARED_SIGNAL, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
 
 static int64_t total_steps(const train_loop *loop) {
     const tri_trainer_options *t = &loop->recipe->trainer;
@@ -84,13 +84,14 @@ static tri_status finish_step(train_loop *loop, bool time_to_save) {
         p->epoch++;
         p->step_in_epoch = 0;
     }
-    return save && loop->saves ? loop_save(loop) : TRI_OK;
+    return save && loop->saves ? loop_save(loop, c->async) : TRI_OK;
 }
 
 static void share_decisions(const train_loop *loop, double shared[TRI_MAX_SHARED]) {
     double now = tri_os_seconds();
     double interval = loop->recipe->checkpoint.train_time_interval;
     shared[SHARED_SIGNAL] = tri_signals_seen() != 0;
+    shared[SHARED_SAVING] = loop_share_saving(loop);
     if (loop->session->identity.rank != 0) return;
     shared[SHARED_TIME_IS_UP] = loop->recipe->trainer.max_time > 0 &&
                                 now - loop->started_s >= loop->recipe->trainer.max_time;
@@ -162,6 +163,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
                                        is_due(p->step, loop->recipe->trainer.log_every_n_steps)});
     *interrupted = out.shared[SHARED_SIGNAL] > 0;
     if (out.shared[SHARED_TIME_IS_UP] > 0) loop->stop = true;
+    TRI_TRY(loop_advance_saving(loop, out.shared[SHARED_SAVING]));
     return finish_step(loop, out.shared[SHARED_TIME_TO_SAVE] > 0);
 }
 
@@ -184,10 +186,17 @@ static tri_status run_steps(train_loop *loop) {
     while (status == TRI_OK && !interrupted && !is_complete(loop))
         status = run_step(loop, &feed, &interrupted);
     loop_release(&feed);
+    if (status == TRI_NOT_FINITE) { // which all ranks have found: what was whole before is kept
+        char why[TRI_MESSAGE_MAX_BYTES];
+        snprintf(why, sizeof why, "%s", tri_error_message());
+        (void)loop_finish_saving(loop);
+        return TRI_FAIL(status, "%s", why);
+    }
     TRI_TRY(status);
+    TRI_TRY(loop_finish_saving(loop));
     bool complete = is_complete(loop);
     bool due = !complete || loop->recipe->checkpoint.save_last;
-    if (loop->saves && due && loop->saved_step != p->step) TRI_TRY(loop_save(loop));
+    if (loop->saves && due && loop->saved_step != p->step) TRI_TRY(loop_save(loop, false));
     bool is_lost = loop->saves && due && loop->saved_step != p->step;
     if (complete && is_lost)
         return TRI_FAIL(TRI_IO,
@@ -280,6 +289,7 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     // The others need not find out by themselves that this rank is gone, or why.
     if (status != TRI_OK && status != TRI_STOPPED && session->comm->size > 1)
         session->comm->backend->abort(session->comm, tri_error_message());
+    loop_abandon_saving(&loop);
     tri_trace_finish(loop.trace, false);
     tri_straggler_destroy(loop.straggler);
     tri_observer_destroy(loop.observer);

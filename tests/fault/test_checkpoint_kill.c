@@ -1,13 +1,16 @@
-// A process that saves one checkpoint after the other is killed 100 times at random moments: each
-// time there is a whole one, no older than the last it had reported, and the run goes on from it.
+// A process that saves one checkpoint after the other, at once or behind other work, is killed 100
+// times at random moments: each time there is a whole one, no older than the last it had reported,
+// and the run goes on from it.
 #include "checkpoint_fixture.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-enum { KILLS = 100, WIDTH = 20000 }; // 8 MB: weights and two states of the optimizer
+enum { KILLS = 100 };
 
 static char run_dir[64];
+static int64_t width;          // 8000: 3 MB of weights and two states of the optimizer
+static int64_t snapshot_bytes; // 0: at once
 
 static int setup(void **state) {
     snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
@@ -18,7 +21,11 @@ static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK
 
 static fixture_save options(int64_t step) {
     tri_checkpoint_monitor monitor = {"val_loss", false, true, (double)(step * 7919 % 101)};
-    return (fixture_save){.step = step, .width = WIDTH, .monitor = monitor, .save_top_k = 1};
+    return (fixture_save){.step = step,
+                          .width = width,
+                          .monitor = monitor,
+                          .save_top_k = 1,
+                          .snapshot_bytes = snapshot_bytes};
 }
 
 // Saves steps from `from` on until killed, and writes the number of each one committed.
@@ -50,13 +57,13 @@ static void one_kill(int64_t *last, double whole_save_s, unsigned *seed) {
     close(report[0]);
 
     assert_int_equal(tri_checkpoint_clean(run_dir), TRI_OK);
-    int64_t found = fixture_auto(run_dir, WIDTH); // verified and loaded, each element checked
+    int64_t found = fixture_auto(run_dir, width); // verified and loaded, each element checked
     if (found != reported && found != reported + 1)
         fail_msg("step %lld was reported, %lld found", (long long)reported, (long long)found);
     *last = found;
 }
 
-static void test_kills(void **state) {
+static void kills(void) {
     unsigned seed = 20240229;
     int64_t last = 1, first;
     double start = tri_os_seconds();
@@ -69,9 +76,22 @@ static void test_kills(void **state) {
     assert_true(last > first);
 }
 
+static void test_at_once(void **state) {
+    width = 8000;
+    snapshot_bytes = 0;
+    kills();
+}
+
+static void test_behind(void **state) {
+    width = 4000;
+    snapshot_bytes = 1 << 30;
+    kills();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_kills, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_behind, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "comm_ranks.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 enum { WIDTH = 200, CHUNK = 1024 };
 
@@ -18,7 +19,17 @@ static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK
 typedef struct order {
     fixture_save save;
     int bad_rank; // its writes fail, or it ends; -1: none
+    ssize_t (*bad_pwrite)(int fd, const void *data, size_t size, off_t offset);
+    int (*bad_open)(const char *path, int flags, mode_t mode);
 } order;
+
+// Ranks that have parts of a tensor meet to put it together.
+static tri_status meet(tri_comm *comm) { return tri_comm_barrier(comm, "gather of the state"); }
+
+static void break_system(const order *all) {
+    if (all->bad_pwrite) tri_os.pwrite = all->bad_pwrite;
+    if (all->bad_open) tri_os.open = all->bad_open;
+}
 
 static fixture_save options(int64_t step) {
     return (fixture_save){.step = step, .width = WIDTH, .chunk_bytes = CHUNK, .save_top_k = -1};
@@ -70,13 +81,21 @@ static ssize_t full_disk(int fd, const void *data, size_t size, off_t offset) {
     return -1;
 }
 
+static int full_open(const char *path, int flags, mode_t mode) {
+    if (!(flags & O_CREAT) && (flags & O_WRONLY) && strstr(path, ".safetensors")) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return tri_os_system.open(path, flags, mode);
+}
+
 static void failing_body(tri_comm *comm, ranks_table *table, void *argument) {
     const order *all = argument;
     fixture_save save = all->save;
     char words[32];
     snprintf(words, sizeof words, "rank %d: ", all->bad_rank);
     save.comm = comm;
-    if (comm->rank == all->bad_rank) tri_os.pwrite = full_disk;
+    if (comm->rank == all->bad_rank) break_system(all);
     CHECK(fixture_do_save(run_dir, save) == TRI_NO_SPACE);
     CHECK(strncmp(tri_error_message(), words, strlen(words)) == 0);
     tri_os = tri_os_system;
@@ -86,10 +105,16 @@ static void failing_body(tri_comm *comm, ranks_table *table, void *argument) {
 
 static void test_one_rank_fails(void **state) {
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
-    for (int bad = 0; bad < 3; bad++) {
-        order all = {.save = options(10 * (bad + 1)), .bad_rank = bad};
+    for (int i = 0; i < 12; i++) { // whichever rank, whichever call, at once or behind
+        order all = {.save = options(10 * (i + 1)), .bad_rank = i % 3};
+        all.save.fetch = meet;
+        if (i >= 6) all.save.snapshot_bytes = 1 << 20;
+        if (i / 3 % 2)
+            all.bad_open = full_open;
+        else
+            all.bad_pwrite = full_disk;
         assert_int_equal(ranks_run(3, NULL, failing_body, &all), 0);
-        assert_int_equal(fixture_auto(run_dir, WIDTH), 10 * (bad + 1) + 1);
+        assert_int_equal(fixture_auto(run_dir, WIDTH), 10 * (i + 1) + 1);
     }
     char path[160];
     snprintf(path, sizeof path, "%s/checkpoints/step-00000010", run_dir);
@@ -101,21 +126,48 @@ static ssize_t end_here(int fd, const void *data, size_t size, off_t offset) {
     return -1;
 }
 
+// A snapshot that fits on one rank only is none.
+static void uneven_body(tri_comm *comm, ranks_table *table, void *argument) {
+    fixture_save save = ((order *)argument)->save;
+    save.comm = comm;
+    save.snapshot_bytes = comm->rank == 0 ? 1 << 20 : 1;
+    CHECK_OK(fixture_do_save(run_dir, save));
+}
+
+static void test_no_room_for_a_snapshot(void **state) {
+    order all = {.save = options(3)};
+    assert_int_equal(ranks_run(2, NULL, uneven_body, &all), 0);
+    assert_int_equal(fixture_auto(run_dir, WIDTH), 3);
+}
+
+static tri_status end_while_others_meet(tri_comm *comm) {
+    static int fetches;
+    if (comm->rank == 1 && ++fetches == 3) kill(getpid(), SIGKILL);
+    return meet(comm);
+}
+
 static void dying_body(tri_comm *comm, ranks_table *table, void *argument) {
     const order *all = argument;
     fixture_save save = all->save;
     save.comm = comm;
-    if (comm->rank == all->bad_rank) tri_os.pwrite = end_here;
+    if (comm->rank == all->bad_rank) break_system(all);
     tri_status status = fixture_do_save(run_dir, save);
     CHECK(status == TRI_PEER_LOST || status == TRI_TIMEOUT);
+    char words[32];
+    snprintf(words, sizeof words, "rank %d", all->bad_rank);
+    CHECK(strstr(tri_error_message(), words));
 }
 
 // Those left behind commit nothing, rank 0 or not.
 static void test_one_rank_dies(void **state) {
     tri_shm_config config = {.timeout_ms = 3000};
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
-    for (int bad = 0; bad < 2; bad++) {
-        order all = {.save = options(10), .bad_rank = bad};
+    for (int i = 0; i < 5; i++) {
+        int bad = i % 2;
+        order all = {.save = options(10), .bad_rank = bad, .bad_pwrite = end_here};
+        if (i >= 2) all.save.snapshot_bytes = 1 << 20;
+        if (i == 4)
+            bad = all.bad_rank = 1, all.bad_pwrite = NULL, all.save.fetch = end_while_others_meet;
         ranks started = ranks_start(2, &config, dying_body, &all);
         assert_int_equal(ranks_join(&started, bad, 30), 128 + SIGKILL);
         assert_int_equal(ranks_join(&started, 1 - bad, 30), 0);
@@ -139,8 +191,9 @@ static void test_killed_while_saving(void **state) {
     int last = 1;
     unsigned seed = 7;
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 40; i++) {
         order all = {.save = options(last + 1)};
+        if (i % 2) all.save.snapshot_bytes = 1 << 20;
         ranks started = ranks_start(2, NULL, saving_body, &all);
         while (!atomic_load(&started.table->notes[0])) ranks_sleep_ms(1);
         tri_os.sleep_ns(rand_r(&seed) % 60 * 1000000);
@@ -159,10 +212,8 @@ static void test_killed_while_saving(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(same_bytes),
-        TEST(one_rank_fails),
-        TEST(one_rank_dies),
-        TEST(killed_while_saving),
+        TEST(same_bytes),    TEST(one_rank_fails),      TEST(no_room_for_a_snapshot),
+        TEST(one_rank_dies), TEST(killed_while_saving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
