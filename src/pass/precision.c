@@ -10,8 +10,9 @@ typedef enum precision_class {
     PRECISION_FULL,   // F32 in and out; also of ops without a row
     PRECISION_LOW,    // half in and out, sums in F32
     PRECISION_FOLLOW, // the type of its inputs, the wider one where they differ
-    PRECISION_NORM, // x as it comes, weights and statistics F32; y half where only halves are read
-    PRECISION_ANY,  // computes in F32 from whatever it gets
+    PRECISION_NORM,  // x as it comes, weights and statistics F32; y half where only halves are read
+    PRECISION_ANY,   // computes in F32 from whatever it gets
+    PRECISION_CARRY, // as it comes, between ranks: statistics stay F32
     PRECISION_GATHER, // rows of a parameter in its type, read as F32 where the residual stream is
 } precision_class;
 
@@ -34,12 +35,12 @@ static const struct precision_row {
     {&tri_op_silu_mul, PRECISION_FOLLOW, 0},
     {&tri_op_rotary, PRECISION_FOLLOW, 0},
     {&tri_op_reshape, PRECISION_FOLLOW, 0},
-    {&tri_op_split, PRECISION_FOLLOW, 0},
-    {&tri_op_rechunk, PRECISION_FOLLOW, 0},
-    {&tri_op_copy_to, PRECISION_FOLLOW, 0},
-    {&tri_op_all_reduce, PRECISION_FOLLOW, 0},
-    {&tri_op_all_gather, PRECISION_FOLLOW, 0},
-    {&tri_op_reduce_scatter, PRECISION_FOLLOW, 0},
+    {&tri_op_split, PRECISION_CARRY, 0},
+    {&tri_op_rechunk, PRECISION_CARRY, 0},
+    {&tri_op_copy_to, PRECISION_CARRY, 0},
+    {&tri_op_all_reduce, PRECISION_CARRY, 0},
+    {&tri_op_all_gather, PRECISION_CARRY, 0},
+    {&tri_op_reduce_scatter, PRECISION_CARRY, 0},
     {&tri_op_reorder, PRECISION_FOLLOW, 0},
     {&tri_op_add, PRECISION_ANY, 0}, // of F32 and a half it makes F32 without a cast
     {&tri_op_batch_norm, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
@@ -99,6 +100,7 @@ static bool reads_low(const precision *p, const tri_node *node) {
     case PRECISION_LOW:
         return true;
     case PRECISION_FOLLOW:
+    case PRECISION_CARRY:
         return p->values[node->outputs[0].id].narrows;
     default:
         return false;
@@ -156,6 +158,8 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
             if (tri_value_is(node->inputs[i]) && type_of(p, node->inputs[i]) == TRI_F32)
                 return TRI_F32;
         return p->low;
+    case PRECISION_CARRY:
+        return there;
     case PRECISION_ANY:
     case PRECISION_GATHER:
         break;
