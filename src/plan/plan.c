@@ -5,15 +5,19 @@
 
 #include <string.h>
 
+static tri_program *known_program(const tri_plan *plan, int64_t batch, bool training) {
+    for (int i = 0; plan && i < plan->program_count; i++)
+        if (plan->programs[i]->batch == batch && plan->programs[i]->training == training)
+            return plan->programs[i];
+    return NULL;
+}
+
 // The program of that size and mode, made at its first use.
 static tri_status find_program(tri_plan *plan, tri_device *device, const tri_plan_request *request,
                                int64_t batch, bool training, tri_program **out) {
-    for (int i = 0; i < plan->program_count; i++) {
-        tri_program *p = plan->programs[i];
-        if (p->batch != batch || p->training != training) continue;
-        *out = p;
-        return TRI_OK;
-    }
+    *out = known_program(plan, batch, training);
+    if (*out) return TRI_OK;
+    const tri_program *like = known_program(request->like, batch, training);
     TRI_ASSERT(plan->program_count < TRI_MAX_PROGRAMS);
     tri_model_request model = *request->model;
     model.options.training = training;
@@ -32,7 +36,8 @@ static tri_status find_program(tri_plan *plan, tri_device *device, const tri_pla
         .rank = plan->rank,
         .tensor = {.layers = request->options->tensor,
                    .sequence_parallel = request->options->sequence_parallel,
-                   .sync_batch_norm = request->sync_batchnorm}};
+                   .sync_batch_norm = request->sync_batchnorm},
+        .graph = like ? like->graph : NULL};
     TRI_TRY(tri_program_create(plan->arena, device, &program, out));
     plan->programs[plan->program_count++] = *out;
     return TRI_OK;

@@ -35,6 +35,8 @@ typedef struct tri_step_plan {
     tri_step_memory memory;
 } tri_step_plan;
 
+typedef struct tri_plan tri_plan;
+
 typedef struct tri_plan_request {
     const tri_model_request *model; // options.training is set per program
     const tri_strategy_options *options;
@@ -48,6 +50,7 @@ typedef struct tri_plan_request {
     int optimizer_states;
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;
+    const tri_plan *like; // of another rank of the same request, whose graphs are used again; NULL
 } tri_plan_request;
 
 // Bytes that one rank will hold.
@@ -57,7 +60,7 @@ typedef struct tri_memory_plan {
 
 enum { TRI_MAX_PROGRAMS = 8 };
 
-typedef struct tri_plan {
+struct tri_plan {
     tri_arena *arena;
     tri_mesh mesh;
     int rank;
@@ -87,10 +90,10 @@ typedef struct tri_plan {
     int64_t scratch_bytes, workspace_bytes, result_bytes;
     int64_t round_elements; // gradients of one block that are added to others
     tri_memory_plan memory;
-} tri_plan;
+};
 
-// The device must outlive the plan. TRI_BAD_INPUT for settings that cannot be, before anything of
-// size is allocated.
+// The device must outlive the plan, and so must `request->like`. TRI_BAD_INPUT for settings that
+// cannot be, before anything of size is allocated.
 tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
                            tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed

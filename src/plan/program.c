@@ -75,7 +75,7 @@ static tri_status prepare_kernels(tri_program *p, const bool *blocks_here) {
     return TRI_OK;
 }
 
-static tri_status compile(tri_program *p, const tri_program_request *request) {
+static tri_status make_graph(tri_program *p, const tri_program_request *request) {
     TRI_TRY(tri_model_build(p->arena, request->model, p->batch, &p->graph));
     TRI_TRY(tri_graph_freeze(p->graph, request->freeze, request->freeze_count));
     if (request->mesh)
@@ -85,7 +85,12 @@ static tri_status compile(tri_program *p, const tri_program_request *request) {
     TRI_TRY(tri_pass_precision(p->graph, request->model->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));
     if (p->training && request->splits_backward) TRI_TRY(tri_pass_split_backward(p->graph));
-    TRI_TRY(tri_pass_layout(p->graph, p->device));
+    return tri_pass_layout(p->graph, p->device);
+}
+
+static tri_status compile(tri_program *p, const tri_program_request *request) {
+    p->graph = request->graph;
+    if (!p->graph) TRI_TRY(make_graph(p, request));
     tri_program_place(p, request);
     return prepare_kernels(p, request->blocks_here);
 }

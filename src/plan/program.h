@@ -70,6 +70,7 @@ typedef struct tri_program_request {
     const tri_mesh *mesh;
     int rank;
     tri_tensor_options tensor;
+    tri_graph *graph; // of a program of the same model, batch and passes, which is used again; NULL
 } tri_program_request;
 
 typedef struct tri_program {

@@ -34,8 +34,18 @@ static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *cou
     return edges;
 }
 
+// Rounds of one program share them.
 static void attach_crossings(tri_plan *plan, const tri_edge *edges, int edge_count,
-                             tri_round *round) {
+                             const tri_step_plan *step, int index) {
+    tri_round *round = &step->items[index];
+    for (int i = index - 1; i >= 0; i--) {
+        const tri_round *other = &step->items[i];
+        if (other->program != round->program) continue;
+        round->crossings = other->crossings;
+        round->crossing_edges = other->crossing_edges;
+        round->crossing_count = other->crossing_count;
+        return;
+    }
     tri_crossing *crossings;
     round->crossing_count =
         tri_program_crossings(plan->arena, round->program, plan->stage_of, &crossings);
@@ -90,7 +100,7 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
     tri_edge *edges = find_edges(plan, program, &edge_count);
     for (int i = 0; i < step->rounds; i++) {
         sizes[i] = step->items[i].size;
-        if (step->items[i].program) attach_crossings(plan, edges, edge_count, &step->items[i]);
+        if (step->items[i].program) attach_crossings(plan, edges, edge_count, step, i);
     }
     step->request = (tri_schedule_request){
         .strategy = plan->sharing,

@@ -214,6 +214,20 @@ static void keep_settings(step *s, tri_step_memory *out) {
     }
 }
 
+static void keep_live(step *s, tri_step_memory *out) {
+    int actions = s->r->schedule->count;
+    for (int k = 0; k < TRI_STRETCH_COUNT; k++)
+        out->live_bytes[k] = TRI_NEW_ARRAY(s->arena, int64_t, actions + 1);
+    for (int i = 0; i < s->chunk_count; i++) {
+        const chunk *c = &s->chunks[i];
+        int64_t *live = out->live_bytes[tri_slot_stretch(s->r->flat, c->slot)];
+        live[c->first] += c->size_bytes;
+        live[c->last + 1] -= c->size_bytes;
+    }
+    for (int k = 0; k < TRI_STRETCH_COUNT; k++)
+        for (int i = 1; i <= actions; i++) out->live_bytes[k][i] += out->live_bytes[k][i - 1];
+}
+
 void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *request,
                           tri_step_memory *out) {
     *out = (tri_step_memory){0};
@@ -238,5 +252,6 @@ void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *reque
     place(&s, out);
     find_waits(&s, out);
     keep_settings(&s, out);
+    keep_live(&s, out);
     tri_arena_destroy(s.scratch);
 }

@@ -32,7 +32,8 @@ typedef struct tri_step_memory {
     tri_setting *settings;
     int *first; // by action, one more than there are actions
     int64_t stretch_bytes[TRI_STRETCH_COUNT];
-    tri_wait *waits; // for memory that is used again
+    int64_t *live_bytes[TRI_STRETCH_COUNT]; // by action: of the stretch, what is in use
+    tri_wait *waits;                        // for memory that is used again
     int wait_count;
 } tri_step_memory;
 

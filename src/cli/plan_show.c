@@ -1,0 +1,179 @@
+// trireme plan: what people read.
+#include "cli/plan_view.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const tri_plan *first_plan(const plan_view *v) { return v->column.plans[0]; }
+
+int64_t plan_block_parameters(const tri_graph *g, int block) {
+    int64_t count = 0;
+    for (int i = 0; i < g->parameter_count; i++)
+        if (g->parameters[i].block == block && g->parameters[i].role == TRI_ROLE_TRAINED)
+            count += tri_shape_count(&g->parameters[i].shape);
+    return count;
+}
+
+double plan_block_flops(const tri_plan *plan, int block, tri_phase phase) {
+    const tri_program *p = plan->programs[0];
+    return tri_program_flops(p, block, phase) / (double)p->batch;
+}
+
+static void print_blocks(const plan_view *v) {
+    const tri_plan *plan = first_plan(v);
+    const tri_graph *g = plan->graph;
+    double forward = 0, backward = 0;
+    printf("%-20s %14s %18s %18s\n", "block", "parameters", "forward flops", "backward flops");
+    for (int b = 0; b < g->block_count; b++) {
+        double f = plan_block_flops(plan, b, TRI_PHASE_FORWARD);
+        double w = plan_block_flops(plan, b, TRI_PHASE_BACKWARD) +
+                   plan_block_flops(plan, b, TRI_PHASE_WEIGHT);
+        printf("%-20s %14s %18s %18s\n", g->blocks[b],
+               cli_number((double)plan_block_parameters(g, b)), cli_number(f), cli_number(w));
+        forward += f;
+        backward += w;
+    }
+    printf("%-20s %14s %18s %18s  a sample\n\n", "sum",
+           cli_number((double)tri_graph_trained_count(g)), cli_number(forward),
+           cli_number(backward));
+}
+
+// "0" or "64-127": the ranks that a plan stands for.
+static char *ranks_text(const plan_view *v, int place, char *out, size_t size) {
+    int first = place * v->column.ranks_each, last = first + v->column.ranks_each - 1;
+    if (first == last)
+        snprintf(out, size, "%d", first);
+    else
+        snprintf(out, size, "%d-%d", first, last);
+    return out;
+}
+
+static void print_memory_rows(const plan_view *v) {
+    char ranks[32];
+    printf("%-12s", "ranks");
+#define X(member) printf(" %13s", #member);
+    PLAN_MEMORY_LIST(X)
+#undef X
+    printf("\n");
+    for (int place = 0; place < v->column.count; place++) {
+        const tri_memory_plan *m = &v->column.plans[place]->memory;
+        printf("%-12s", ranks_text(v, place, ranks, sizeof ranks));
+#define X(member) printf(" %13s", cli_bytes((double)m->member));
+        PLAN_MEMORY_LIST(X)
+#undef X
+        printf("\n");
+    }
+    printf("\n");
+}
+
+static void print_memory(const plan_view *v) {
+    const tri_plan *fullest = tri_column_fullest(&v->column);
+    const tri_memory_plan *m = &fullest->memory;
+    printf("memory of the fullest rank\n");
+#define X(member) printf("  %-14s %10s\n", #member, cli_bytes((double)m->member));
+    PLAN_MEMORY_LIST(X)
+#undef X
+    printf("\n");
+}
+
+// All of it: every rank, and how it comes and goes during a step.
+static void print_memory_alone(const plan_view *v) {
+    enum { COLUMNS = 84 };
+    print_memory(v);
+    if (v->column.count > 1) print_memory_rows(v);
+    printf("activations and what is gathered for a while, over the step of the fullest rank\n");
+    tri_draw_memory(tri_column_fullest(&v->column), COLUMNS, stdout);
+}
+
+static void print_schedule(const plan_view *v) {
+    const tri_plan *plan = first_plan(v);
+    const tri_step_plan *step = &plan->steps[TRI_STEP_FULL];
+    const char **names = TRI_NEW_ARRAY(v->arena, const char *, plan->flat.unit_count);
+    for (int u = 0; u < plan->flat.unit_count; u++) names[u] = plan->flat.units[u].name;
+    printf("schedule of rank 0: %s, %d rank%s, %d round%s of up to %lld samples\n",
+           plan->named->name, v->ranks, v->ranks == 1 ? "" : "s", step->rounds,
+           step->rounds == 1 ? "" : "s", (long long)step->items[0].size);
+    tri_schedule_print(&step->schedule, names, stdout);
+    printf("\n");
+}
+
+static double share_of_peak(const plan_view *v) {
+    double all = v->rates.flops_per_s * v->ranks * v->estimate.step_s;
+    return all > 0 ? v->estimate.flops / all : 0;
+}
+
+static void print_time(const plan_view *v) {
+    double step_s = v->estimate.step_s;
+    double samples = (double)first_plan(v)->steps[TRI_STEP_FULL].samples;
+    printf("one step: %.4g ms, %s samples/s, %.0f%% of %.4g GFLOP/s on each of %d rank%s; compute "
+           "stands still for %.1f%% of it",
+           step_s * 1e3, cli_number(step_s > 0 ? samples / step_s : 0), 100 * share_of_peak(v),
+           v->rates.flops_per_s * 1e-9, v->ranks, v->ranks == 1 ? "" : "s",
+           100 * v->estimate.bubble);
+    if (v->column.count > 1) printf(" (the bubble)");
+    printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_from,
+           v->rates.flops_per_s * 1e-9, v->rates.memory_bytes_per_s * 1e-9);
+    if (v->ranks > 1) printf(", %.4g GB/s between ranks", v->rates.link_bytes_per_s * 1e-9);
+    printf("\n");
+}
+
+static void print_gantt(const plan_view *v) {
+    print_time(v);
+    tri_draw_gantt(&(tri_drawing){.column = &v->column,
+                                  .estimate = &v->estimate,
+                                  .columns = 84,
+                                  .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")},
+                   stdout);
+}
+
+static void print_graph(const plan_view *v) { tri_graph_print(first_plan(v)->graph, stdout); }
+
+static void print_dot(const plan_view *v) { tri_graph_dot(first_plan(v)->graph, stdout); }
+
+static const struct {
+    const char *name;
+    void (*print)(const plan_view *v);
+    void (*print_alone)(const plan_view *v);
+} shows[] = {{"blocks", print_blocks, print_blocks},
+             {"memory", print_memory, print_memory_alone},
+             {"schedule", print_schedule, print_schedule},
+             {"gantt", print_gantt, print_gantt},
+             {"graph", NULL, print_graph},
+             {"dot", NULL, print_dot}};
+
+tri_status plan_print(const plan_view *v, const char *show) {
+    char mesh[256];
+    bool any = false;
+    if (!show && v->mesh.ranks > 1)
+        printf("mesh: %s\n\n", tri_mesh_text(&v->mesh, mesh, sizeof mesh));
+    for (size_t i = 0; i < sizeof shows / sizeof *shows; i++) {
+        if (!show && shows[i].print) shows[i].print(v);
+        bool wanted = show && !strcmp(shows[i].name, show);
+        if (wanted) shows[i].print_alone(v);
+        any = any || wanted || !show;
+    }
+    if (any) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "--show: '%s' is none of blocks, memory, schedule, gantt, graph, dot", show);
+}
+
+tri_status plan_write_svg(const plan_view *v, const char *path) {
+    char *picture = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&picture, &size);
+    if (!out) return TRI_FAIL(TRI_NO_MEMORY, "--svg: no memory for the picture");
+    const tri_plan *plan = first_plan(v);
+    const char *title = tri_arena_printf(
+        v->arena, "%s: %s%s%s on %d rank%s, %.4g ms a step, bubble %.1f%% (%s rates)",
+        v->recipe->name, plan->named->name, v->column.count > 1 ? ", " : "",
+        v->column.count > 1 ? plan->order->name : "", v->ranks, v->ranks == 1 ? "" : "s",
+        v->estimate.step_s * 1e3, 100 * v->estimate.bubble, v->rates_from);
+    tri_draw_svg(&(tri_drawing){.column = &v->column, .estimate = &v->estimate, .title = title},
+                 out);
+    fclose(out);
+    tri_status status = tri_os_replace_file(path, picture, size);
+    free(picture);
+    return status;
+}

@@ -1,0 +1,168 @@
+#include "plan/estimate.h"
+
+#include <string.h>
+
+const tri_rates tri_rates_assumed = {
+    .flops_per_s = 60e9, .memory_bytes_per_s = 10e9, .link_bytes_per_s = 5e9};
+
+// Seconds of a program's segments, and what RECOMPUTE runs of the forward ones.
+typedef struct pass_costs {
+    const tri_program *program;
+    double (*seconds)[TRI_PHASE_COUNT];
+    double *again; // by block
+} pass_costs;
+
+static double node_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
+    if (node->op->flags & TRI_OP_VIEW) return 0;
+    double bytes = 0;
+    for (int k = 0; k < node->input_count; k++)
+        if (tri_value_is(node->inputs[k])) bytes += (double)tri_value_bytes(g, node->inputs[k]);
+    for (int k = 0; k < node->output_count; k++)
+        bytes += (double)tri_value_bytes(g, node->outputs[k]);
+    double compute = tri_node_cost(g, node).flops / rates->flops_per_s;
+    double move = bytes / rates->memory_bytes_per_s;
+    return compute > move ? compute : move;
+}
+
+static void find_pass_costs(tri_arena *arena, const tri_program *p, const tri_rates *rates,
+                            const tri_measured *measured, pass_costs *out) {
+    const tri_graph *g = p->graph;
+    *out = (pass_costs){.program = p,
+                        .seconds =
+                            tri_arena_alloc(arena, (size_t)g->block_count * sizeof *out->seconds),
+                        .again = TRI_NEW_ARRAY(arena, double, g->block_count)};
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        double seconds = node_seconds(g, node, rates);
+        out->seconds[node->block][node->phase] += seconds;
+        if (p->again && p->again[i]) out->again[node->block] += seconds;
+    }
+    for (int b = 0; measured && b < g->block_count; b++)
+        for (int phase = 0; phase < TRI_PHASE_COUNT; phase++) {
+            double scale = (double)p->batch / (double)measured->batch;
+            double assumed = out->seconds[b][phase];
+            out->seconds[b][phase] = scale * measured->seconds[b][phase];
+            if (phase == TRI_PHASE_FORWARD && assumed > 0)
+                out->again[b] *= out->seconds[b][phase] / assumed;
+        }
+}
+
+static double pass_seconds(const pass_costs *costs, const tri_action *a) {
+    const double *s = costs->seconds[a->subject];
+    switch (a->kind) {
+    case TRI_ACTION_FORWARD:
+        return s[TRI_PHASE_FORWARD];
+    case TRI_ACTION_RECOMPUTE:
+        return costs->again[a->subject];
+    case TRI_ACTION_BACKWARD:
+        return s[TRI_PHASE_BACKWARD] + s[TRI_PHASE_WEIGHT];
+    case TRI_ACTION_BACKWARD_INPUT:
+        return s[TRI_PHASE_BACKWARD];
+    default:
+        return s[TRI_PHASE_WEIGHT];
+    }
+}
+
+// Elements of a unit: with gradients, and that this rank steps.
+static double unit_elements(const tri_plan *plan, int unit, bool own, bool trained_only) {
+    double sum = 0;
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        const tri_flat_part *part = &plan->flat.units[unit].parts[k];
+        bool counts = trained_only ? tri_part_has_gradients((tri_part_kind)k) : true;
+        if (counts) sum += (double)(own ? part->own : part->elements);
+    }
+    return sum;
+}
+
+// Bytes of all parameters of a unit in the types that they are computed in.
+static double computed_bytes(const tri_plan *plan, int unit) {
+    double sum = 0;
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        bool low = tri_part_is_low((tri_part_kind)k);
+        size_t width = low ? tri_dtype_bytes(plan->flat.low) : sizeof(float);
+        sum += (double)(plan->flat.units[unit].parts[k].elements * (int64_t)width);
+    }
+    return sum;
+}
+
+static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_rates *rates) {
+    const double f32 = sizeof(float);
+    double own = f32 * unit_elements(plan, a->subject, true, true);
+    double whole = f32 * unit_elements(plan, a->subject, false, true);
+    double others = (plan->shards - 1.0) / plan->shards;
+    int holders = plan->units[a->subject].holder_count;
+    switch (a->kind) {
+    case TRI_ACTION_GATHER:
+        return others * computed_bytes(plan, a->subject) / rates->link_bytes_per_s;
+    case TRI_ACTION_SCATTER:
+    case TRI_ACTION_COLLECT:
+        return others * whole / rates->link_bytes_per_s;
+    case TRI_ACTION_REDUCE:
+        whole = tri_schedule_scatters(&plan->steps[TRI_STEP_FULL].request) ? own : whole;
+        return 2 * (plan->copies - 1.0) / plan->copies * whole / rates->link_bytes_per_s;
+    case TRI_ACTION_TIE:
+        return holders < 2 ? 0 : 2 * (holders - 1.0) / holders * own / rates->link_bytes_per_s;
+    case TRI_ACTION_CLEAR:
+        return whole / rates->memory_bytes_per_s;
+    case TRI_ACTION_STEP: // parameter, gradient and two states are read, all but one written
+        return 7 * own / rates->memory_bytes_per_s;
+    case TRI_ACTION_PREPARE:
+        return 1.5 * own / rates->memory_bytes_per_s;
+    default:
+        return 0;
+    }
+}
+
+static double action_seconds(const tri_plan *plan, const tri_step_plan *step, const tri_action *a,
+                             const pass_costs *costs, const tri_rates *rates) {
+    const tri_program *p = a->round >= 0 ? step->items[a->round].program : NULL;
+    switch (tri_action_subject(a->kind)) {
+    case TRI_SUBJECT_BLOCK:
+        while (p && costs->program != p) costs++;
+        return p ? pass_seconds(costs, a) : 0;
+    case TRI_SUBJECT_UNIT:
+        return unit_seconds(plan, a, rates);
+    case TRI_SUBJECT_EDGE:
+        return (double)(step->request.edges[a->subject].bytes * step->items[a->round].size) /
+               rates->link_bytes_per_s;
+    case TRI_SUBJECT_NONE:
+        break;
+    }
+    return 0;
+}
+
+static double model_flops(const tri_plan *plan, int64_t samples) {
+    const tri_program *p = plan->programs[0];
+    double flops = 0;
+    for (int b = 0; b < plan->block_count; b++)
+        for (int phase = 0; phase < TRI_PHASE_COUNT; phase++)
+            flops += tri_program_flops(p, b, (tri_phase)phase);
+    return flops * (double)plan->mesh.size[TRI_AXIS_TENSOR] * (double)samples / (double)p->batch;
+}
+
+void tri_estimate_step(tri_arena *arena, const tri_column *column, const tri_rates *rates,
+                       const tri_measured *measured, tri_estimate *out) {
+    tri_simulated_rank *ranks = TRI_NEW_ARRAY(arena, tri_simulated_rank, column->count);
+    *out = (tri_estimate){.moments = TRI_NEW_ARRAY(arena, tri_moment *, column->count)};
+    for (int place = 0; place < column->count; place++) {
+        const tri_plan *plan = column->plans[place];
+        const tri_step_plan *step = &plan->steps[TRI_STEP_FULL];
+        const tri_schedule *s = &step->schedule;
+        pass_costs costs[TRI_MAX_PROGRAMS];
+        for (int i = 0; i < plan->program_count; i++)
+            find_pass_costs(arena, plan->programs[i], rates, measured, &costs[i]);
+        double *seconds = TRI_NEW_ARRAY(arena, double, s->count);
+        out->moments[place] = TRI_NEW_ARRAY(arena, tri_moment, s->count);
+        for (int i = 0; i < s->count; i++)
+            seconds[i] = action_seconds(plan, step, &s->actions[i], costs, rates);
+        ranks[place] = (tri_simulated_rank){s, seconds, out->moments[place]};
+    }
+    // Replicas keep step with each other: what they do together costs time, but nobody waits.
+    tri_mesh alone = {.size = {[TRI_AXIS_PIPELINE] = column->count,
+                               [TRI_AXIS_REPLICATE] = 1,
+                               [TRI_AXIS_SHARD] = 1,
+                               [TRI_AXIS_TENSOR] = 1},
+                      .ranks = column->count};
+    out->step_s = tri_simulate(&alone, ranks, &out->bubble);
+    out->flops = model_flops(column->plans[0], column->plans[0]->steps[TRI_STEP_FULL].samples);
+}

@@ -1,0 +1,37 @@
+// How long a step would take, from rates: the simulation of all ranks with costs of actions.
+#ifndef TRIREME_PLAN_ESTIMATE_H
+#define TRIREME_PLAN_ESTIMATE_H
+
+#include "plan/column.h"
+#include "plan/simulate.h"
+
+// Of one rank.
+typedef struct tri_rates {
+    double flops_per_s;        // multiplications and additions
+    double memory_bytes_per_s; // that kernels read and write
+    double link_bytes_per_s;   // sent to other ranks, while as much is received
+} tri_rates;
+
+extern const tri_rates tri_rates_assumed; // one core of a server, and its memory
+
+// Measured seconds of a program's segments, for `batch` samples: [block][phase].
+typedef struct tri_measured {
+    int64_t batch;
+    double (*seconds)[TRI_PHASE_COUNT];
+} tri_measured;
+
+typedef struct tri_estimate {
+    double step_s;
+    double bubble;        // share of that time in which compute lanes stand still
+    double flops;         // of the model in one step, over all ranks: what is computed again is not
+                          // counted twice
+    tri_moment **moments; // by place along the pipeline and action of its TRI_STEP_FULL
+} tri_estimate;
+
+// A segment takes as long as its arithmetic or its memory traffic, node by node, whichever is
+// longer; with `measured` (NULL: none) it takes what that says. A ring moves (n - 1) / n of a
+// buffer for a gather or a scatter among n ranks, and twice that for a reduction.
+void tri_estimate_step(tri_arena *arena, const tri_column *column, const tri_rates *rates,
+                       const tri_measured *measured, tri_estimate *out);
+
+#endif

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""trireme plan: memory by rank, the step's picture and its estimate, on one rank and on a thousand.
+
+usage: test_plan.py BUILD_FOLDER
+"""
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
+PARTS = ["parameters", "gradients", "optimizer", "activations", "workspace", "communication"]
+LLAMA = "recipes/llama-tiny.yaml"
+PIPELINE = [LLAMA, "--mesh", "pipeline=4", "batch.global=16", "batch.micro=2"]
+
+
+def plan(*words, code=0, **more):
+    done = subprocess.run([TRIREME, "plan", *words], capture_output=True, text=True, timeout=60,
+                          check=False, **more)
+    assert done.returncode == code, (done.returncode, words, done.stdout + done.stderr)
+    return done
+
+
+def plan_json(*words):
+    return json.loads(plan(*words, "--json").stdout)
+
+
+def check_memory():
+    for words in ([LLAMA], PIPELINE, [LLAMA, "--ranks", "2", "strategy.name=fsdp"]):
+        made = plan_json(*words)
+        for memory in [made["memory"], *(g["memory"] for g in made["rank_groups"])]:
+            assert sum(memory[part] for part in PARTS) == memory["peak"], memory
+        assert made["memory"]["peak"] == max(g["memory"]["peak"] for g in made["rank_groups"])
+        assert sum(group["ranks"] for group in made["rank_groups"]) == made["ranks"]
+    alone, sharded = plan_json(LLAMA)["memory"], made["memory"]
+    assert sharded["optimizer"] < 0.52 * alone["optimizer"], (sharded, alone)
+    text = plan(*PIPELINE, "--show", "memory").stdout
+    rows = [line.split()[0] for line in text.splitlines() if line[:1].isdigit()]
+    assert rows == ["0", "1", "2", "3"], text
+    assert "#" in text and "schedule" not in text
+
+
+def check_gantt():
+    text = plan(*PIPELINE, "--show", "gantt").stdout
+    rows = [line.split() for line in text.splitlines() if line.startswith("  rank")]
+    assert [row[1] for row in rows if row[2] == "compute"] == ["0", "1", "2", "3"], text
+    assert all(len(row[3]) == 84 for row in rows), text
+    # The first stage has nothing to do while the others go on; the last one begins last.
+    assert rows[0][3][0] == "a" and rows[-3][3][0] == "." and "\x1b" not in text, text
+    assert "(the bubble)" in text and "rates are assumed" in text, text
+    first = plan_json(*PIPELINE)["estimate"]
+    assert f"{100 * first['bubble']:.1f}%" in text, (first, text)
+    more = plan_json(LLAMA, "--mesh", "pipeline=4", "batch.global=64", "batch.micro=2")["estimate"]
+    assert 0.05 < more["bubble"] < first["bubble"] < 0.5, (more, first)
+    split = plan_json(*PIPELINE, "strategy.schedule=zero-bubble")["estimate"]
+    assert split["bubble"] < first["bubble"], (split, first)
+
+
+def check_svg():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "step.svg")
+        plan(*PIPELINE, "--svg", path)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        plan(*PIPELINE, "--svg", os.path.join(folder, "none", "step.svg"), code=2)
+    root = xml.etree.ElementTree.fromstring(text)
+    words = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "bubble" in words[0] and "1f1b" in words[0], words[0]
+    assert "forward" in words and "optimizer" in words and "rank 3 compute" in words, words
+    titles = [t.text for t in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(t.startswith("FORWARD layers.1, micro-batch 7") for t in titles), titles[:20]
+    assert "href" not in text and "<script" not in text
+    width = float(root.get("width"))
+    for bar in root.iter("{http://www.w3.org/2000/svg}rect"):
+        if bar.get("x"):
+            assert 0 <= float(bar.get("x")) <= float(bar.get("x")) + float(bar.get("width")) < width
+
+
+def check_rates():
+    slow, fast = (plan_json(LLAMA, "--flops", rate, "--bandwidth", "1T", "--link", "1G")["estimate"]
+                  for rate in ("30G", "60e9"))
+    assert slow["rates"] == "given" and slow["flops_per_s"] == 30e9, slow
+    assert 1.8 < slow["step_s"] / fast["step_s"] <= 2.0, (slow, fast)
+    assert slow["step_flops"] / 30e9 <= slow["step_s"], slow
+    assert abs(slow["samples_per_s"] * slow["step_s"] - 16) < 1e-6, slow
+    far, near = (plan_json(LLAMA, "--ranks", "4", "--link", rate)["estimate"]
+                 for rate in ("10M", "10G"))
+    assert far["step_s"] > 2 * near["step_s"], (far, near)
+    for flag, text in (("--flops", "fast"), ("--link", "0"), ("--bandwidth", "-1G")):
+        assert flag in plan(LLAMA, flag, text, code=2).stderr
+
+
+def check_many():
+    """A thousand ranks in less than two seconds, which are counted as the processor's: it works
+    alone, and other tests may run beside it."""
+    wanted = {"replicate=256,pipeline=4": 4, "replicate=1024": 1, "replicate=16,pipeline=64": 64}
+    for mesh, groups in wanted.items():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        made = plan_json(LLAMA, "--mesh", mesh, "batch.global=4096", "batch.micro=1",
+                         "model.num_hidden_layers=64", "--device", "null")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        print(f"{mesh}: {seconds:.2f} s")
+        assert made["ranks"] == 1024 and len(made["rank_groups"]) == groups, made["rank_groups"]
+        assert seconds < 2 or "san" in os.path.basename(os.path.abspath(sys.argv[1])), seconds
+
+
+for check in (check_memory, check_gantt, check_svg, check_rates, check_many):
+    started = time.monotonic()
+    check()
+    print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)
