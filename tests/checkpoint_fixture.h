@@ -71,7 +71,10 @@ static inline tri_state_source fixture_source(fixture_state *state) {
 }
 
 static inline tri_state_sink fixture_sink(fixture_state *state) {
-    return (tri_state_sink){state->tensors, state->count, state, fixture_write};
+    return (tri_state_sink){.tensors = state->tensors,
+                            .count = state->count,
+                            .context = state,
+                            .write = fixture_write};
 }
 
 static inline void fixture_add(fixture_state *state, const char *name, tri_dtype dtype,

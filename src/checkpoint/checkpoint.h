@@ -41,12 +41,14 @@ typedef struct tri_state_source {
     tri_status (*fetch)(void *context, int tensor);
 } tri_state_source;
 
-// State to be filled. Every tensor is written exactly once, in parts, in no particular order.
+// State to be filled. Every tensor that is wanted is written exactly once, in parts, in no
+// particular order.
 typedef struct tri_state_sink {
     const tri_state_tensor *tensors;
     int count;
     void *context;
     tri_status (*write)(void *context, int tensor, int64_t first, int64_t count, const void *from);
+    bool (*wants)(void *context, int tensor); // false: it need not be read; NULL: all are wanted
 } tri_state_sink;
 
 // The value that ranks checkpoints (`checkpoint.monitor` and `mode` of the recipe).
@@ -136,7 +138,7 @@ typedef struct tri_checkpoint_info {
 tri_status tri_checkpoint_read_info(tri_arena *arena, const char *path, tri_checkpoint_info *out);
 
 // Reads a checkpoint (a path as tri_checkpoint_find takes it) into the sinks; NULL: not wanted.
-// Each rank reads what its sinks ask for. Every chunk is verified before its sink sees it.
+// Each rank reads what its sinks want. Every chunk is verified before its sink sees it.
 // TRI_CORRUPT, TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT if tensors are missing, too many, or differ in
 // dtype or shape. `out` may be NULL, then `arena` may be too.
 tri_status tri_checkpoint_load(tri_arena *arena, const char *path, const tri_state_sink *model,

@@ -108,12 +108,18 @@ static tri_status give(const reading *r, const checkpoint_piece *piece) {
                           r->buffer);
 }
 
+static bool is_wanted(const reading *r, const checkpoint_piece *piece) {
+    if (!r->sink || !r->sink->wants || piece->tensor < 0) return true;
+    return r->sink->wants(r->sink->context, r->targets[piece->tensor]);
+}
+
 static tri_status read_pieces(reading *r) {
     int fd = tri_os.open(r->path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", r->path);
     tri_status status = TRI_OK;
     for (int i = 0; i < r->pieces.count && status == TRI_OK; i++) {
         const checkpoint_piece *piece = &r->pieces.items[i];
+        if (!is_wanted(r, piece)) continue;
         unsigned char hash[CHECKPOINT_HASH_BYTES];
         status = tri_os_pread_all(fd, r->buffer, (size_t)piece->size_bytes, piece->offset, r->path);
         if (status == TRI_OK) status = checkpoint_hash(r->buffer, piece->size_bytes, hash);

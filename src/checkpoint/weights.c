@@ -165,6 +165,7 @@ static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_
     const tri_safetensors_entry *entry = &w->entries[index];
     tri_dtype wanted = sink->tensors[target].dtype;
     int64_t total = tri_shape_count(&entry->shape);
+    if (sink->wants && !sink->wants(sink->context, target)) return TRI_OK;
     int64_t most = TRI_CHECKPOINT_CHUNK_BYTES / (int64_t)sizeof(double);
     for (int64_t done = 0; done < total; done += most) {
         int64_t count = total - done < most ? total - done : most;

@@ -78,6 +78,14 @@ static bool holds(const tri_engine *e, const tri_engine_tensor *tensor) {
     return e->plan->flat.units[e->plan->flat.parameters[tensor->parameter].unit].here;
 }
 
+bool tri_engine_wants(const tri_engine *e, const tri_engine_tensor *tensor) {
+    if (!holds(e, tensor)) return false;
+    if (tensor->role == TRI_ROLE_COUNTER) return true;
+    const tri_flat_parameter *p = &e->plan->flat.parameters[tensor->parameter];
+    int64_t own = whole_of(e, tensor).own_elements, start = own * e->plan->shard;
+    return p->offset < start + own && p->offset + p->elements > start;
+}
+
 int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int *index) {
     const tri_plan *plan = e->plan;
     int stage_ranks = plan->mesh.ranks / plan->mesh.size[TRI_AXIS_PIPELINE];
@@ -113,6 +121,7 @@ static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
     if (is_direct(e)) return TRI_OK;
     TRI_ASSERT(holds(e, tensor));
     whole w = whole_of(e, tensor);
+    engine_keep_writes(e);
     if (is_staged(e, &w)) return TRI_OK;
     stage(e, &w);
     size_t bytes = (size_t)w.own_elements * sizeof(float);

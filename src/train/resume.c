@@ -1,5 +1,6 @@
 #include "base/log.h"
 #include "base/os.h"
+#include "checkpoint/agree.h"
 #include "train/loop.h"
 
 #include <limits.h>
@@ -63,14 +64,16 @@ tri_status loop_prepare(train_loop *loop) {
     bool dry = loop->recipe->trainer.fast_dev_run > 0;
     loop->saves = !dry;
     loop->saved_step = -1;
-    if (!dry && strcmp(r->resume, "never") != 0) TRI_TRY(compare_folder(loop));
+    if (!dry && strcmp(r->resume, "never") != 0)
+        TRI_TRY(checkpoint_agree(s->comm, compare_folder(loop)));
     bool named = strcmp(r->resume, "auto") != 0 && strcmp(r->resume, "never") != 0;
     if (!dry) {
         tri_status status = tri_checkpoint_find(loop->arena, s->comm, r->run_dir, r->resume, &path);
         if (status != TRI_OK) return named ? tri_status_context(status, "--resume") : status;
     }
     if (path) {
-        TRI_TRY(restore(loop, path));
+        // Ranks read different parts of it: what one of them finds is everybody's.
+        TRI_TRY(checkpoint_agree(s->comm, restore(loop, path)));
         if (s->identity.rank == 0)
             tri_log(TRI_LOG_INFO, "going on from %s, step %lld", path,
                     (long long)loop->progress.step);
@@ -79,5 +82,6 @@ tri_status loop_prepare(train_loop *loop) {
     tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed);
     if (!loop->recipe->init) return TRI_OK;
     tri_status status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);
-    return status == TRI_OK ? TRI_OK : tri_status_context(status, "init");
+    return checkpoint_agree(s->comm,
+                            status == TRI_OK ? TRI_OK : tri_status_context(status, "init"));
 }

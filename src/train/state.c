@@ -23,6 +23,11 @@ static tri_status write_state(void *context, int tensor, int64_t first, int64_t 
     return TRI_OK;
 }
 
+static bool wants(void *context, int tensor) {
+    const tri_state_view *view = context;
+    return tri_engine_wants(view->engine, &view->tensors[tensor]);
+}
+
 static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_tensor *tensors,
                       int count, tri_state_view *out) {
     tri_state_tensor *described = TRI_NEW_ARRAY(arena, tri_state_tensor, count);
@@ -38,7 +43,8 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
                                      .read = read_state,
                                      .holders = holders,
                                      .fetch = fetch};
-    out->sink = (tri_state_sink){described, count, out, write_state};
+    out->sink = (tri_state_sink){
+        .tensors = described, .count = count, .context = out, .write = write_state, .wants = wants};
 }
 
 void tri_state_view_model(tri_arena *arena, tri_engine *engine, tri_state_view *out) {
