@@ -135,15 +135,17 @@ static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tr
 static void copy_to_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                              const bool *wanted, tri_value *in_grads) {
     if (!wanted[0] || !tri_value_is(out_grads[0])) return;
-    in_grads[0] = tri_node_add(graph, &tri_op_all_reduce, out_grads, 1, node->attr, node->name);
+    tri_value sum = tri_node_add(graph, &tri_op_all_reduce, out_grads, 1, node->attr, node->name);
+    in_grads[0] = ops_gradient_as(graph, node, node->inputs[0], sum);
 }
 
 static void all_gather_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     const tri_collective_attr *a = node->attr;
+    const tri_op *op = a->partial ? &tri_op_reduce_scatter : &tri_op_split;
     if (!wanted[0] || !tri_value_is(out_grads[0])) return;
-    in_grads[0] = tri_node_add(graph, a->partial ? &tri_op_reduce_scatter : &tri_op_split,
-                               out_grads, 1, a, node->name);
+    tri_value part = tri_node_add(graph, op, out_grads, 1, a, node->name);
+    in_grads[0] = ops_gradient_as(graph, node, node->inputs[0], part);
 }
 
 static void reduce_scatter_gradient(tri_graph *graph, const tri_node *node,

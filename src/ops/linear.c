@@ -28,7 +28,7 @@ static tri_status linear_shape(const void *attr, tri_op_signature *s) {
     TRI_TRY(linear_output("linear", a->axes, &s->in[0], &s->in[1], &s->out[0]));
     if (s->present[2])
         TRI_TRY(ops_want_shape("linear", "bias", &s->in[2], tri_shape_of(s->in[1].dims[0])));
-    s->out_type[0] = s->in_type[0];
+    s->out_type[0] = a->wide ? ops_accumulator_type(s->in_type[0]) : s->in_type[0];
     return TRI_OK;
 }
 
@@ -40,7 +40,7 @@ static tri_status linear_grad_input_shape(const void *attr, tri_op_signature *s)
     TRI_TRY(linear_output(op, a->axes, &a->shape, &s->in[1], &y));
     TRI_TRY(ops_want_shape(op, "dy", &s->in[0], y));
     s->out[0] = a->shape;
-    s->out_type[0] = s->in_type[0];
+    s->out_type[0] = a->wide ? ops_accumulator_type(s->in_type[0]) : s->in_type[0];
     return TRI_OK;
 }
 
@@ -57,6 +57,15 @@ static tri_status linear_grad_weight_shape(const void *attr, tri_op_signature *s
     return TRI_OK;
 }
 
+// Each rank's gradient of x is a part of the sum over ranks.
+static bool is_shared(const tri_graph *graph, tri_value x) {
+    const tri_node *maker = tri_value_node(graph, x);
+    while (maker && maker->op == &tri_op_rechunk) maker = tri_value_node(graph, maker->inputs[0]);
+    if (!maker) return false;
+    return maker->op == &tri_op_copy_to ||
+           (maker->op == &tri_op_all_gather && ((const tri_collective_attr *)maker->attr)->partial);
+}
+
 static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                             const bool *wanted, tri_value *in_grads) {
     const tri_linear_attr *a = node->attr;
@@ -64,6 +73,7 @@ static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_va
     if (!tri_value_is(out_grads[0])) return;
     tri_value dy = ops_activation_gradient(graph, node, a->activation, a->slope, node->outputs[0],
                                            out_grads[0]);
+    dy = ops_gradient_as(graph, node, x, dy); // of a wide y it is F32
     tri_linear_grad_attr grad = {.axes = a->axes, .has_bias = tri_value_is(node->inputs[2])};
     if (wanted[1] || (grad.has_bias && wanted[2])) {
         grad.shape = tri_value_shape(graph, weight);
@@ -74,6 +84,7 @@ static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_va
     if (wanted[0]) {
         grad.shape = tri_value_shape(graph, x);
         grad.has_bias = false;
+        grad.wide = is_shared(graph, x);
         in_grads[0] =
             ops_node(graph, node, &tri_op_linear_grad_input, &grad, dy, weight, none, none);
     }
@@ -99,12 +110,14 @@ static const tri_attr_field linear_fields[] = {
     OPS_FIELD(TRI_ATTR_INT, tri_linear_attr, axes),
     OPS_FIELD(TRI_ATTR_INT, tri_linear_attr, activation),
     OPS_FIELD(TRI_ATTR_FLOAT, tri_linear_attr, slope),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_linear_attr, wide),
     {0},
 };
 
 static const tri_attr_field linear_grad_fields[] = {
     OPS_FIELD(TRI_ATTR_INT, tri_linear_grad_attr, axes),
     OPS_FIELD(TRI_ATTR_BOOL, tri_linear_grad_attr, has_bias),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_linear_grad_attr, wide),
     {0},
 };
 

@@ -116,12 +116,14 @@ typedef struct tri_linear_attr {
     int64_t axes; // trailing axes of x that are contracted; 1 as usual, 3 for a folded flatten
     int64_t activation;
     double slope;
+    bool wide; // y is a part of a sum over ranks: F32 of half types
 } tri_linear_attr;
 
 typedef struct tri_linear_grad_attr {
     int64_t axes;
     tri_shape shape; // grad_input: x's; grad_weight: the weight's, [features, contracted]
     bool has_bias;
+    bool wide; // grad_input: dx, as y above
 } tri_linear_grad_attr;
 
 typedef struct tri_leaky_relu_attr {

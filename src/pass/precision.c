@@ -13,6 +13,7 @@ typedef enum precision_class {
     PRECISION_NORM,  // x as it comes, weights and statistics F32; y half where only halves are read
     PRECISION_ANY,   // computes in F32 from whatever it gets
     PRECISION_CARRY, // as it comes, between ranks: statistics stay F32
+    PRECISION_BIAS,  // the type in which x was made; the bias as rounded as beside half weights
     PRECISION_GATHER, // rows of a parameter in its type, read as F32 where the residual stream is
 } precision_class;
 
@@ -24,7 +25,7 @@ static const struct precision_row {
 } rows[] = {
     {&tri_op_conv2d, PRECISION_LOW, 0},
     {&tri_op_linear, PRECISION_LOW, 0},
-    {&tri_op_add_bias, PRECISION_LOW, 0},
+    {&tri_op_add_bias, PRECISION_BIAS, 0},
     {&tri_op_attention, PRECISION_LOW, 0},
     {&tri_op_embedding, PRECISION_GATHER, 0},
     {&tri_op_relu, PRECISION_FOLLOW, 0},
@@ -83,6 +84,8 @@ static const struct {
 typedef struct precision_value {
     bool narrows;  // every reader reads it, or what follows from it, as low
     bool wide;     // read as F32 by whoever has no wish, though it is low
+    bool part;     // of a sum over ranks: F32 until it is summed
+    bool sum;      // of such parts: rounded once, to what one rank would have made
     bool at_maker; // the cast stands behind the node that makes it, else before its first reader
     tri_value cast;
 } precision_value;
@@ -129,7 +132,8 @@ static void type_parameters(precision *p) {
             g->values[g->parameters[i].value.id].dtype = p->low;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
-        if (row_of(node->op)->class != PRECISION_LOW) continue;
+        precision_class class = row_of(node->op)->class;
+        if (class != PRECISION_LOW && class != PRECISION_BIAS) continue;
         for (int k = 0; k < node->input_count; k++) {
             tri_value_info *info = &g->values[node->inputs[k].id];
             if (info->kind != TRI_VALUE_PARAMETER || info->dtype != TRI_F32) continue;
@@ -139,6 +143,7 @@ static void type_parameters(precision *p) {
 }
 
 static tri_dtype type_of(const precision *p, tri_value value) {
+    if (p->values[value.id].sum) return p->low;
     return p->values[value.id].wide ? TRI_F32 : tri_value_get(p->graph, value)->dtype;
 }
 
@@ -160,6 +165,8 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
         return p->low;
     case PRECISION_CARRY:
         return there;
+    case PRECISION_BIAS:
+        return tri_value_get(p->graph, node->inputs[0])->dtype;
     case PRECISION_ANY:
     case PRECISION_GATHER:
         break;
@@ -180,6 +187,16 @@ static void set_narrow(precision *p, tri_node *node, size_t offset) {
     node->attr = attr;
 }
 
+// Parts that a wide linear layer makes, on their way to the sum.
+static void mark_sums(precision *p, const tri_node *node) {
+    precision_value *y = &p->values[node->outputs[0].id];
+    const precision_value *x = &p->values[node->inputs[0].id];
+    bool sums = node->op == &tri_op_all_reduce || node->op == &tri_op_reduce_scatter;
+    if (node->op == &tri_op_linear) y->part = ((const tri_linear_attr *)node->attr)->wide;
+    if (row_of(node->op)->class == PRECISION_CARRY) y->part = x->part && !sums;
+    y->sum = (x->part && sums) || (x->sum && node->op == &tri_op_add_bias);
+}
+
 // Types of what the node makes, from those in which it reads its inputs.
 static tri_status type_node(precision *p, tri_node *node) {
     tri_graph *g = p->graph;
@@ -190,6 +207,7 @@ static tri_status type_node(precision *p, tri_node *node) {
     if (row->class == PRECISION_NORM && s.in_type[0] == TRI_F32 &&
         p->values[node->outputs[0].id].narrows)
         set_narrow(p, node, row->narrow);
+    mark_sums(p, node);
     TRI_TRY(node->op->shape(node->attr, &s));
     for (int k = 0; k < node->output_count; k++)
         g->values[node->outputs[k].id].dtype = s.out_type[k];

@@ -95,7 +95,9 @@ static void rewrite_linear(tensor_pass *pass, const tri_node *node, const rule *
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->axes == 1); // before fusion
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->activation == TRI_ACTIVATION_NONE);
     in[0] = tensor_ask(pass, node->inputs[0], tensor_part(last));
-    tri_value y = tri_node_add(g, node->op, in, 2, node->attr, node->name);
+    tri_linear_attr attr = *(const tri_linear_attr *)node->attr;
+    attr.wide = true;
+    tri_value y = tri_node_add(g, node->op, in, 2, &attr, node->name);
     y = tensor_sum(pass, y, &spread);
     if (tri_value_is(bias)) {
         y = tri_node_add(g, &tri_op_add_bias, (tri_value[]){y, bias}, 2, NULL, node->name);

@@ -16,6 +16,7 @@ from runs import (SYNTHETIC, TRIREME, check_close, entries, last, losses, on_ran
                   run, timed, train)
 
 LIMIT = 1e-5
+HALF_LIMIT = 1e-4
 STEPS = 5
 ADAMW = ["optimizer.name=adamw", "optimizer.lr=0.001", "trainer.gradient_clip_val=0.5"]
 LLAMA = ["data.sequence=32", "data.limit=38", "batch.global=8", "trainer.max_epochs=1",
@@ -89,6 +90,21 @@ def check_case(folder, number):
         compare_weights(alone, several, what)
 
 
+def check_half_types(folder):
+    """Sums over ranks are rounded once, where one rank rounds its own."""
+    for number, (recipe, words, ranks, more) in enumerate((
+            ("llama-tiny", LLAMA, 2, [TENSOR, SEQUENCE]),
+            ("mnist-cnn", IMAGES, 2, [TENSOR]),
+            ("mnist-convnet", [*CASES[4][1]], 2, []))):
+        for precision in ("bf16-mixed", "bf16-true"):
+            alone = os.path.join(folder, f"half-{number}-{precision}-1")
+            several = os.path.join(folder, f"half-{number}-{precision}-2")
+            half = [*words, f"trainer.precision={precision}"]
+            run(train(recipe, alone, *half))
+            run(on_ranks(ranks, train(recipe, several, *half, *more)))
+            check_close(losses(several), losses(alone), HALF_LIMIT, f"{recipe}, {precision}")
+
+
 def check_resume(folder):
     """Checkpoints hold whole tensors: each part of the run is on another mesh."""
     place, alone = os.path.join(folder, "resumed"), os.path.join(folder, "0")
@@ -123,6 +139,7 @@ def main():
         timed(check_refusals, folder)
         for number in range(len(CASES)):
             timed(check_case, folder, number)
+        timed(check_half_types, folder)
         timed(check_resume, folder)
 
 

@@ -112,6 +112,7 @@ static void build_linear(op_case *c) {
     int64_t inputs, out = features(c);
     tri_shape x = linear_x(c, a.axes, &inputs);
     a.activation = op_draw(c, 0, 2);
+    a.wide = op_chance(c, 30);
     tri_value in[] = {numbers(c, x), numbers(c, tri_shape_of(out, inputs)), {0}};
     if (op_chance(c, 70)) in[2] = numbers(c, tri_shape_of(out));
     add(c, &tri_op_linear, in, &a);
@@ -129,6 +130,7 @@ static void build_linear_grad(op_case *c) {
     add(c, &tri_op_linear_grad_weight, (tri_value[]){xv, dy}, &a);
     a.shape = x;
     a.has_bias = false;
+    a.wide = op_chance(c, 30);
     add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &a);
 }
 

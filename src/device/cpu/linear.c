@@ -34,7 +34,8 @@ linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node) {
     linear_shape s = {.rows = 1,
                       .out = weight->dims[0],
                       .in = 1,
-                      .dtype = tri_value_get(graph, node->inputs[0])->dtype};
+                      .dtype = tri_value_get(graph, node->inputs[0])->dtype,
+                      .result = tri_value_get(graph, node->outputs[0])->dtype};
     for (int i = 1; i < weight->rank; i++) s.in *= weight->dims[i];
     for (int i = 0; i + 1 < y->rank; i++) s.rows *= y->dims[i];
     return s;
@@ -57,12 +58,14 @@ static tri_status describe(const cpu_device *device, linear_task task, const lin
                            dnnl_primitive_desc_t *out) {
     dnnl_memory_desc_t x, weight, dweight, bias_md, y;
     int64_t weight_dims[] = {s->out, s->in};
-    TRI_TRY(cpu_format_md(CPU_PLAIN, s->dtype, 2, (int64_t[]){s->rows, s->in}, &x));
+    tri_dtype x_type = task == LINEAR_GRAD_INPUT ? s->result : s->dtype;
+    tri_dtype y_type = task == LINEAR_FORWARD ? s->result : s->dtype;
+    TRI_TRY(cpu_format_md(CPU_PLAIN, x_type, 2, (int64_t[]){s->rows, s->in}, &x));
     TRI_TRY(cpu_format_md(format, s->dtype, 2, weight_dims, &weight));
     TRI_TRY(cpu_format_md(format, TRI_F32, 2, weight_dims, &dweight));
     TRI_TRY(cpu_format_md(CPU_PLAIN, task == LINEAR_FORWARD ? s->dtype : TRI_F32, 1, &s->out,
                           &bias_md));
-    TRI_TRY(cpu_format_md(CPU_PLAIN, s->dtype, 2, (int64_t[]){s->rows, s->out}, &y));
+    TRI_TRY(cpu_format_md(CPU_PLAIN, y_type, 2, (int64_t[]){s->rows, s->out}, &y));
     const dnnl_memory_desc_t *b = bias ? &bias_md : NULL;
     dnnl_inner_product_desc_t forward, desc;
     CPU_DNNL(dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, &x, &weight,

@@ -9,7 +9,8 @@ typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT
 
 typedef struct linear_shape {
     int64_t rows, in, out;
-    tri_dtype dtype; // of x, y and W; a gradient of W is F32
+    tri_dtype dtype;  // of x, y and W; a gradient of W is F32
+    tri_dtype result; // of y or dx where that is what is made: it may be wider
 } linear_shape;
 
 linear_task linear_task_of(const tri_node *node);
