@@ -64,6 +64,7 @@ static void print_next(const cli_context *context, const tri_train_request *requ
     printf(" eval");
     print_recipe(a, false);
     printf(" --checkpoint %s/checkpoints/last\n  go on:    ", request->run_dir);
+    if (r->ranks > 1) printf(" trireme run --standalone --nproc-per-node %d", r->ranks);
     print_word(context->program);
     printf(" train");
     print_recipe(a, true);

@@ -233,7 +233,10 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
         s->identity = (tri_identity){.launcher = "none", .size = 1, .local_size = 1};
     else
         TRI_TRY(tri_identity_read((const char *(*)(const char *))getenv, &s->identity));
-    TRI_TRY(tri_session_make_mesh(s->recipe, s->identity.size, &s->mesh));
+    if (r->train || s->identity.size > 1)
+        TRI_TRY(tri_session_make_mesh(s->recipe, s->identity.size, &s->mesh));
+    else // one rank evaluates what any mesh has trained
+        s->mesh = (tri_mesh){.size = {1, 1, 1, 1}, .ranks = 1};
     tri_recipe *settled = TRI_NEW(s->arena, tri_recipe);
     *settled = *s->recipe;
     settled->batch = tri_recipe_batch_without_steps(s->recipe);
