@@ -215,7 +215,10 @@ typedef struct walk {
 } walk;
 
 static void add_dependency(tri_schedule *s, tri_action *a, int other) {
-    if (other < 0 || tri_action_lane(s->actions[other].kind) == tri_action_lane(a->kind)) return;
+    tri_lane lane = tri_action_lane(a->kind);
+    // In the lanes of messages, a RECV may overtake the SEND before it, and the other way round.
+    bool in_order = lane != TRI_LANE_ALONG && lane != TRI_LANE_BACK;
+    if (other < 0 || (tri_action_lane(s->actions[other].kind) == lane && in_order)) return;
     for (int i = 0; i < a->dependency_count; i++)
         if (s->dependencies[a->first_dependency + i] == other) return;
     TRI_PUSH(s->arena, s->dependencies, s->dependency_count, s->dependency_capacity) = other;

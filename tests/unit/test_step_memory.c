@@ -1,0 +1,343 @@
+// Where things lie during a step: memory is followed byte by byte (in cells) along the schedules of
+// many meshes. What an action reads is what was written for it, and nothing touches what an
+// operation of another lane still moves.
+#include "base/philox.h"
+#include "plan/memory.h"
+#include "plan/step_memory.h"
+#include "support/schedule_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint32_t draw(uint64_t stream, uint32_t *at, uint32_t below) {
+    return tri_philox_at(31, stream, 0, (*at)++) % below;
+}
+
+static tri_flat make_flat(tri_arena *arena, const tri_schedule_request *r, uint64_t stream) {
+    tri_flat flat = {.units = TRI_NEW_ARRAY(arena, tri_flat_unit, r->unit_count),
+                     .unit_count = r->unit_count,
+                     .block_count = r->block_count,
+                     .shards = r->shard,
+                     .low = TRI_BF16};
+    uint32_t at = 0;
+    for (int u = 0; u < r->unit_count; u++) {
+        const tri_unit *unit = &r->units[u];
+        tri_flat_part *parts = flat.units[u].parts;
+        int64_t elements = (1 + (int64_t)draw(stream, &at, 20)) * TRI_FLAT_ALIGNMENT * r->shard;
+        flat.units[u].here = unit->here;
+        if (unit->bytes == 0) continue;
+        tri_part_kind part = unit->has_gradients ? TRI_PART_TRAINED : TRI_PART_FROZEN;
+        parts[part].elements = elements;
+        if (unit->has_low) parts[TRI_PART_FROZEN_LOW].elements = elements / 2;
+        if (unit->has_statistics) parts[TRI_PART_STATISTIC].elements = elements;
+    }
+    return flat;
+}
+
+typedef struct maker {
+    tri_arena *arena;
+    tri_program *p;
+    int capacity;
+} maker;
+
+static int add_bundle(maker *m, int64_t size_bytes, int own_block) {
+    TRI_PUSH(m->arena, m->p->bundles, m->p->bundle_count, m->capacity) =
+        (tri_bundle){.size_bytes = size_bytes, .own_block = own_block};
+    return m->p->bundle_count - 1;
+}
+
+static void touch(maker *m, int block, tri_phase phase, int bundle, bool writes) {
+    tri_segment *s = &m->p->segments[block][phase];
+    if (!s->bundles) {
+        s->bundles = TRI_NEW_ARRAY(m->arena, int, 64);
+        s->writes = TRI_NEW_ARRAY(m->arena, bool, 64);
+    }
+    for (int i = 0; i < s->bundle_count; i++)
+        if (s->bundles[i] == bundle) return;
+    assert_true(s->bundle_count < 64);
+    s->bundles[s->bundle_count] = bundle;
+    s->writes[s->bundle_count++] = writes;
+}
+
+static tri_phase last_phase(const tri_schedule_request *r) {
+    return r->order->splits_backward ? TRI_PHASE_WEIGHT : TRI_PHASE_BACKWARD;
+}
+
+// Each block keeps something for itself and hands on values; those that cross stages are as
+// `edges` says, one value each, of which some are read again backward.
+static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r, uint64_t stream) {
+    maker m = {.arena = arena, .p = TRI_NEW(arena, tri_program)};
+    uint32_t at = 1000;
+    m.p->segments = tri_arena_alloc(arena, (size_t)r->block_count * sizeof *m.p->segments);
+    m.p->places = TRI_NEW_ARRAY(arena, tri_place, r->edge_count + 1);
+    m.p->input_bytes = 100 + (int64_t)draw(stream, &at, 500);
+    for (int b = 0; b < r->block_count; b++) {
+        int own = add_bundle(&m, 1 + (int64_t)draw(stream, &at, 5000), b);
+        touch(&m, b, TRI_PHASE_FORWARD, own, true);
+        if (r->training) touch(&m, b, last_phase(r), own, false);
+        m.p->segments[b][TRI_PHASE_FORWARD].reads_inputs = b == 0 || draw(stream, &at, 5) == 0;
+        if (b == 0 || r->blocks[b - 1].stage != r->blocks[b].stage) continue;
+        for (int back = 0; back <= r->training; back++) {
+            int bundle = add_bundle(&m, 1 + (int64_t)draw(stream, &at, 5000), -1);
+            tri_phase phase = back ? TRI_PHASE_BACKWARD : TRI_PHASE_FORWARD;
+            touch(&m, back ? b : b - 1, phase, bundle, true);
+            touch(&m, back ? b - 1 : b, phase, bundle, false);
+            if (r->training && draw(stream, &at, 2))
+                touch(&m, back ? b - 1 : b, last_phase(r), bundle, false);
+        }
+    }
+    for (int e = 0; e < r->edge_count; e++) {
+        const tri_edge *edge = &r->edges[e];
+        int bundle = add_bundle(&m, 64 * (1 + (int64_t)draw(stream, &at, 3)), -1);
+        m.p->places[e + 1] = (tri_place){TRI_PLACE_BUNDLE, bundle, 0};
+        tri_phase phase = edge->back ? TRI_PHASE_BACKWARD : TRI_PHASE_FORWARD;
+        touch(&m, edge->from_block, phase, bundle, true);
+        touch(&m, edge->to_block, phase, bundle, false);
+        if (r->training && draw(stream, &at, 2))
+            touch(&m, edge->to_block, last_phase(r), bundle, false);
+    }
+    return m.p;
+}
+
+// ---- following
+
+typedef struct under_way {
+    int action;
+    int slot;
+    int64_t first, end; // cells
+    bool writes, done;
+    uint32_t tag;
+} under_way;
+
+typedef struct follower {
+    const schedule_case *c;
+    const tri_schedule *schedule;
+    const tri_schedule_request *r;
+    const tri_step_memory_request *m;
+    const tri_step_memory *memory;
+    uint32_t *cells[TRI_STRETCH_COUNT];
+    under_way moves[4096];
+    int move_count;
+    uint32_t *generation; // of gathered parameters and of gradients, by slot
+    int action;
+} follower;
+
+static void broken(const follower *f, const char *rule) {
+    const tri_action *a = &f->schedule->actions[f->action];
+    fail_msg("%s: rank %d: action %d (%s %d, round %d): %s", schedule_case_text(f->c),
+             f->r->pipeline_rank, f->action, tri_action_name(a->kind), a->subject, a->round, rule);
+}
+
+static uint32_t tag_of(const follower *f, int slot, int round) {
+    bool state = tri_slot_stretch(f->m->flat, slot) == TRI_STRETCH_STATE;
+    uint32_t instance = state ? f->generation[slot] : (uint32_t)round;
+    return 1 + (uint32_t)slot * 512 + instance % 512;
+}
+
+static void access(follower *f, int slot, int64_t size_bytes, bool writes) {
+    const tri_action *a = &f->schedule->actions[f->action];
+    tri_stretch stretch = tri_slot_stretch(f->m->flat, slot);
+    uint32_t tag = tag_of(f, slot, a->round);
+    if (size_bytes == 0) return;
+    int64_t offset = -1;
+    for (int k = f->memory->first[f->action]; k < f->memory->first[f->action + 1]; k++)
+        if (f->memory->settings[k].slot == slot) offset = f->memory->settings[k].offset;
+    if (offset < 0) broken(f, "has no place for what it touches");
+    int64_t first = offset / TRI_MEMORY_ALIGNMENT;
+    int64_t end = (offset + size_bytes + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT;
+    assert_true(end * TRI_MEMORY_ALIGNMENT <= f->memory->stretch_bytes[stretch]);
+    for (int i = 0; i < f->move_count; i++) {
+        const under_way *u = &f->moves[i];
+        if (u->done || u->end <= first || end <= u->first) continue;
+        if (tri_slot_stretch(f->m->flat, u->slot) != stretch) continue;
+        if (u->writes || (writes && u->tag != tag)) broken(f, "touches what is under way");
+    }
+    for (int64_t i = first; i < end; i++) {
+        if (writes)
+            f->cells[stretch][i] = tag;
+        else if (f->cells[stretch][i] != tag)
+            broken(f, "reads what is not there any more");
+    }
+    if (tri_action_lane(a->kind) == TRI_LANE_COMPUTE) return;
+    assert_true(f->move_count < 4096);
+    f->moves[f->move_count++] = (under_way){f->action, slot, first, end, writes, false, tag};
+}
+
+static void unit_access(follower *f, int unit, bool gradients, tri_part_kind part, bool writes) {
+    int64_t elements = f->m->flat->units[unit].parts[part].elements;
+    bool low = tri_part_is_low(part) && !gradients;
+    access(f, gradients ? tri_slot_gradients(unit, part) : tri_slot_parameters(unit, part),
+           elements * (low ? 2 : 4), writes);
+}
+
+static void follow_segment(follower *f, const tri_action *a, tri_phase phase) {
+    const tri_program *p = f->m->programs[a->round];
+    const tri_segment *s = &p->segments[a->subject][phase];
+    if (s->reads_inputs) access(f, TRI_SLOT_INPUTS, p->input_bytes, false);
+    for (int i = 0; i < s->bundle_count; i++) {
+        int bundle = s->bundles[i];
+        access(f, tri_slot_bundle(f->m->flat, bundle), p->bundles[bundle].size_bytes, s->writes[i]);
+    }
+}
+
+static void follow_pass(follower *f, const tri_action *a) {
+    const tri_schedule_block *b = &f->r->blocks[a->subject];
+    bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
+    if (a->takes_batch) access(f, TRI_SLOT_INPUTS, f->m->programs[a->round]->input_bytes, true);
+    if (forward || again) follow_segment(f, a, TRI_PHASE_FORWARD);
+    if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
+        follow_segment(f, a, TRI_PHASE_BACKWARD);
+    if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
+        follow_segment(f, a, TRI_PHASE_WEIGHT);
+    for (int k = 0; k < b->unit_count; k++)
+        for (int i = 0; i < TRI_PART_COUNT; i++) {
+            tri_part_kind part = (tri_part_kind)i;
+            if (f->m->gathers) unit_access(f, b->units[k], false, part, false);
+            if (!f->m->scatters || !f->r->training || !tri_part_has_gradients(part) || again)
+                continue;
+            if (forward != (part == TRI_PART_STATISTIC) || a->kind == TRI_ACTION_BACKWARD_INPUT)
+                continue;
+            if (a->adds >> k & 1) unit_access(f, b->units[k], true, part, false);
+            unit_access(f, b->units[k], true, part, true);
+        }
+}
+
+static void follow_unit(follower *f, const tri_action *a) {
+    for (int i = 0; i < TRI_PART_COUNT; i++) {
+        tri_part_kind part = (tri_part_kind)i;
+        if (a->kind == TRI_ACTION_GATHER && f->m->gathers) {
+            f->generation[tri_slot_parameters(a->subject, part)]++;
+            unit_access(f, a->subject, false, part, true);
+        }
+        if (!f->m->scatters || !tri_part_has_gradients(part)) continue;
+        if (a->kind == TRI_ACTION_CLEAR) unit_access(f, a->subject, true, part, true);
+        if (a->kind != TRI_ACTION_SCATTER) continue;
+        unit_access(f, a->subject, true, part, false);
+        f->generation[tri_slot_gradients(a->subject, part)]++;
+    }
+}
+
+// Those that the engine waits for, and in lanes of collectives those before.
+static void finish(follower *f, const tri_action *a) {
+    tri_lane lane = tri_action_lane(a->kind);
+    bool in_order = lane == TRI_LANE_SHARD || lane == TRI_LANE_REPLICATE;
+    int left = 0;
+    for (int i = 0; i < f->move_count; i++) {
+        under_way *u = &f->moves[i];
+        for (int d = 0; d < a->dependency_count; d++)
+            if (f->schedule->dependencies[a->first_dependency + d] == u->action) u->done = true;
+        bool same = tri_action_lane(f->schedule->actions[u->action].kind) == lane;
+        if (in_order && same) u->done = true;
+        if (!u->done) f->moves[left++] = *u;
+    }
+    f->move_count = left;
+}
+
+static void follow(follower *f) {
+    for (f->action = 0; f->action < f->schedule->count; f->action++) {
+        const tri_action *a = &f->schedule->actions[f->action];
+        finish(f, a);
+        tri_subject subject = tri_action_subject(a->kind);
+        if (subject == TRI_SUBJECT_BLOCK) follow_pass(f, a);
+        if (subject == TRI_SUBJECT_UNIT) follow_unit(f, a);
+        if (subject != TRI_SUBJECT_EDGE) continue;
+        const tri_program *p = f->m->programs[a->round];
+        int bundle = p->places[a->subject + 1].index;
+        bool receives = a->kind == TRI_ACTION_RECV_ALONG || a->kind == TRI_ACTION_RECV_BACK;
+        access(f, tri_slot_bundle(f->m->flat, bundle), p->bundles[bundle].size_bytes, receives);
+    }
+}
+
+static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint64_t stream) {
+    tri_arena *arena = set->arena;
+    tri_schedule_request *r = &set->requests[rank];
+    tri_flat flat = make_flat(arena, r, stream);
+    int rounds = r->rounds;
+    tri_program *full = make_program(arena, r, stream), *tail = make_program(arena, r, stream + 1);
+    tri_program **programs = TRI_NEW_ARRAY(arena, tri_program *, rounds);
+    const tri_crossing **crossings = TRI_NEW_ARRAY(arena, const tri_crossing *, rounds);
+    const int **edges = TRI_NEW_ARRAY(arena, const int *, rounds);
+    int *counts = TRI_NEW_ARRAY(arena, int, rounds);
+    tri_crossing *all = TRI_NEW_ARRAY(arena, tri_crossing, r->edge_count);
+    int *numbers = TRI_NEW_ARRAY(arena, int, r->edge_count);
+    for (int e = 0; e < r->edge_count; e++) {
+        all[e].value.id = (uint32_t)e + 1;
+        numbers[e] = e;
+    }
+    for (int i = 0; i < rounds; i++) {
+        if (r->round_sizes[i] == 0) continue;
+        programs[i] = r->round_sizes[i] == 4 ? full : tail;
+        crossings[i] = all;
+        edges[i] = numbers;
+        counts[i] = r->edge_count;
+    }
+    bool sharded = r->shard > 1;
+    tri_step_memory_request m = {.schedule = &set->schedules[rank],
+                                 .blocks = r,
+                                 .flat = &flat,
+                                 .programs = programs,
+                                 .crossings = crossings,
+                                 .crossing_edges = edges,
+                                 .crossing_counts = counts,
+                                 .gathers = r->strategy->shards_parameters && sharded,
+                                 .scatters = r->deterministic ||
+                                             (r->strategy->shards_gradients && sharded)};
+    tri_step_memory memory;
+    tri_step_memory_plan(arena, &m, &memory);
+    tri_schedule_find_dependencies(&set->schedules[rank], r, memory.waits, memory.wait_count);
+    if (tri_schedule_verify(&set->schedules[rank], r) != TRI_OK)
+        fail_msg("%s: %s", schedule_case_text(c), tri_error_message());
+    follower *f = TRI_NEW(arena, follower);
+    *f = (follower){.c = c, .schedule = &set->schedules[rank], .r = r, .m = &m, .memory = &memory};
+    f->generation = TRI_NEW_ARRAY(arena, uint32_t, tri_slot_bundle(&flat, 0));
+    for (int k = 0; k < TRI_STRETCH_COUNT; k++)
+        f->cells[k] =
+            TRI_NEW_ARRAY(arena, uint32_t, memory.stretch_bytes[k] / TRI_MEMORY_ALIGNMENT + 1);
+    follow(f);
+}
+
+static void check(const schedule_case *c, uint64_t stream) {
+    schedule_set set;
+    schedule_set_make(c, &set);
+    for (int rank = 0; rank < set.mesh.ranks; rank++) check_rank(c, &set, rank, stream);
+    // Waiting for memory must not make ranks wait for each other.
+    if (tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests) != TRI_OK)
+        fail_msg("%s: %s", schedule_case_text(c), tri_error_message());
+    schedule_set_destroy(&set);
+}
+
+static void test_random_schedules(void **state) {
+    (void)state;
+    static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
+    for (uint64_t i = 0; i < 1500; i++) {
+        uint32_t at = 0;
+        int orders = 0;
+        while (tri_orders[orders]) orders++;
+        const tri_order *order = tri_orders[draw(i, &at, (uint32_t)orders)];
+        schedule_case c = {.strategy = strategies[draw(i, &at, 4)],
+                           .order = order->name,
+                           .pipeline = 1 + (int)draw(i, &at, 4),
+                           .replicate = 1 + (int)draw(i, &at, 2),
+                           .shard = 1 + (int)draw(i, &at, 2),
+                           .blocks_per_stage = 1 + (int)draw(i, &at, 4),
+                           .micro_batches = 1 + (int)draw(i, &at, 24),
+                           .deterministic = draw(i, &at, 4) == 0,
+                           .reshards = draw(i, &at, 2),
+                           .evaluates = draw(i, &at, 4) == 0,
+                           .skips = draw(i, &at, 2),
+                           .recompute = draw(i, &at, 2),
+                           .prefetch = (int)draw(i, &at, 3)};
+        if (order->is_looped && c.pipeline > 1) c.stages_per_rank = 1 + (int)draw(i, &at, 3);
+        if (!strcmp(c.strategy, "ddp")) c.shard = 1;
+        check(&c, i);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_schedules)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
