@@ -154,11 +154,11 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
     return TRI_OK;
 }
 
-static tri_status bench_kernels(tri_arena *arena, int count, char **models,
-                                const char *seconds_text, bool json) {
+static tri_status bench_kernels(const cli_context *context, tri_arena *arena, int count,
+                                char **words, const char *seconds_text, bool json) {
     double seconds;
     TRI_TRY(read_seconds(seconds_text, 1, &seconds));
-    return cli_bench_kernels(arena, count, models, seconds, json);
+    return cli_bench_kernels(context, arena, count, words, seconds, json);
 }
 
 static const cli_flag flags[] = {
@@ -171,7 +171,8 @@ static const cli_flag flags[] = {
     {"json", NULL, "one JSON object a line", 0},
     {0}};
 static const cli_verb verbs[] = {
-    {"kernels", "[MODEL ...]", "each kernel's share of the peak, at a model's shapes"},
+    {"kernels", "[MODEL ... | RECIPE [key.path=value ...]]",
+     "each kernel's share of the peak, at a model's or a recipe's shapes"},
     {"comm", "", "a collective operation over all ranks: time and bandwidth by size"},
     {"data", "RECIPE [key.path=value ...]", "loading and transforming, by number of workers"},
     {"train", "RECIPE [key.path=value ...]", "training steps: samples and FLOP per second"},
@@ -190,7 +191,7 @@ static int run(const cli_context *context, int argc, char **argv) {
         status =
             bench_comm(cli_value(&a, "op"), cli_value(&a, "type"), cli_value(&a, "sizes"), json);
     else if (!strcmp(what, "kernels"))
-        status = bench_kernels(arena, a.count - 1, a.words + 1, seconds, json);
+        status = bench_kernels(context, arena, a.count - 1, a.words + 1, seconds, json);
     else if (!strcmp(what, "data") && a.count >= 2)
         status = bench_data(context, arena, a.count - 1, a.words + 1, seconds, json);
     else if (!strcmp(what, "train") && a.count >= 2)
@@ -201,13 +202,13 @@ static int run(const cli_context *context, int argc, char **argv) {
     tri_arena_destroy(arena);
     if (!known)
         return cli_usage(&cli_bench,
-                         "bench: kernels [MODEL ...], comm, data RECIPE or train RECIPE");
+                         "bench: kernels [MODEL ... | RECIPE], comm, data RECIPE or train RECIPE");
     return status == TRI_OK ? 0 : cli_fail(status);
 }
 
 const cli_command cli_bench = {
     .name = "bench",
-    .arguments = "kernels [MODEL ...] | comm | data RECIPE | train RECIPE",
+    .arguments = "kernels [MODEL ... | RECIPE] | comm | data RECIPE | train RECIPE",
     .help = "Measure kernels, collectives, loading or training.",
     .flags = flags,
     .verbs = verbs,

@@ -1,9 +1,13 @@
 // trireme bench kernels: each kernel of the models' training steps beside the machine's peak.
 #include "cli/cli.h"
 
+#include "base/limits.h"
 #include "device/cpu/cpu.h"
 #include "nn/models/models.h"
 #include "plan/program.h"
+#include "recipe/batch.h"
+#include "train/session.h"
+#include "train/task.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,52 +39,92 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
                node->op->name, name, row->kernel, shape, us, gflops, gbytes, row->share * 100);
 }
 
-static tri_status bench_model(tri_arena *parent, tri_device *device, const tri_bench_peak *peak,
-                              const tri_task *task, double seconds, bool json) {
-    tri_model_request request = {.task = task, .fields = task->fields};
-    request.options = (tri_graph_options){.training = true, .seed = 1};
-    for (int i = 0; i < TRI_TASK_MAX_FIELDS && task->fields[i].name; i++) request.field_count++;
+// What is measured, and where to.
+typedef struct kernel_bench {
+    tri_arena *arena;
+    tri_device *device;
+    tri_bench_peak peak;
+    double seconds;
+    bool json;
+} kernel_bench;
+
+static tri_status bench_request(const kernel_bench *b, const tri_model_request *request,
+                                int64_t batch) {
+    const char *name = request->task->name;
     tri_program *program;
-    int64_t batch = batch_of(task->name);
-    TRI_TRY(tri_program_create(
-        parent, device, &(tri_program_request){.model = &request, .batch = batch}, &program));
+    TRI_TRY(tri_program_create(b->arena, b->device,
+                               &(tri_program_request){.model = request, .batch = batch}, &program));
     const tri_graph *g = program->graph;
-    tri_bench_row *rows = TRI_NEW_ARRAY(parent, tri_bench_row, g->node_count + 1);
-    tri_status status = tri_bench_graph(device, g, peak, seconds, rows);
+    tri_bench_row *rows = TRI_NEW_ARRAY(b->arena, tri_bench_row, g->node_count + 1);
+    tri_status status = tri_bench_graph(b->device, g, &b->peak, b->seconds, rows);
     double sum = 0;
-    if (status == TRI_OK && !json) printf("%s, batch %lld\n", task->name, (long long)batch);
+    if (status == TRI_OK && !b->json) printf("%s, batch %lld\n", name, (long long)batch);
     for (int i = 0; i < g->node_count && status == TRI_OK; i++) {
-        print_row(g, task->name, &rows[i], json);
+        print_row(g, name, &rows[i], b->json);
         sum += rows[i].seconds;
     }
-    if (status == TRI_OK && !json)
+    if (status == TRI_OK && !b->json)
         printf("%-75s %10.1f us, %.0f samples/s without updates\n\n", "sum", sum * 1e6,
                sum > 0 ? (double)batch / sum : 0);
     tri_program_destroy(program);
     return status;
 }
 
-tri_status cli_bench_kernels(tri_arena *arena, int count, char **models, double seconds,
-                             bool json) {
+static tri_status bench_model(const kernel_bench *b, const tri_task *task) {
+    tri_model_request request = {.task = task, .fields = task->fields};
+    request.options = (tri_graph_options){.training = true, .seed = 1};
+    for (int i = 0; i < TRI_TASK_MAX_FIELDS && task->fields[i].name; i++) request.field_count++;
+    return bench_request(b, &request, batch_of(task->name));
+}
+
+// One micro-batch of one rank, in the recipe's precision.
+static tri_status bench_recipe(const kernel_bench *b, const tri_task *own,
+                               const tri_recipe *recipe) {
+    tri_field fields[TRI_MAX_DATA_FIELDS];
+    tri_task_options options;
+    tri_model_request request = {.fields = fields};
+    TRI_TRY(tri_task_find(recipe, own, &request.task));
+    TRI_TRY(tri_session_describe_fields(recipe, request.task, fields, &request.field_count));
+    TRI_TRY(tri_task_graph_options(b->arena, recipe, &options, &request.options));
+    request.options.training = true;
+    tri_batch_options batch = tri_recipe_batch_without_steps(recipe);
+    return bench_request(b, &request, batch.micro > 0 ? batch.micro : batch.global);
+}
+
+static tri_status bench_models(const kernel_bench *b, int count, char **models) {
     for (int i = 0; i < count; i++)
         if (!tri_model_find(models[i]))
             return TRI_FAIL(TRI_BAD_INPUT, "bench kernels: there is no built-in model '%s'",
                             models[i]);
-    tri_device *device;
-    TRI_TRY(tri_device_cpu.open(&(tri_device_config){0}, &device));
-    tri_bench_peak peak;
-    tri_status status = cpu_measure_peak(device, &peak);
-    if (status == TRI_OK)
-        printf(
-            json ? "{\"threads\":%d,\"peak_gflops\":%.1f,\"peak_gb_s\":%.1f}\n"
-                 : "%d thread(s); peak %.1f GFLOP/s, memory %.1f GB/s; the share is of what these "
-                   "allow the plain algorithm\n\n",
-            device->threads, peak.flops_per_s * 1e-9, peak.bytes_per_s * 1e-9);
-    for (const tri_task *const *task = tri_models; *task && status == TRI_OK; task++) {
+    for (const tri_task *const *task = tri_models; *task; task++) {
         bool wanted = count == 0;
         for (int i = 0; i < count; i++) wanted = wanted || !strcmp(models[i], (*task)->name);
-        if (wanted) status = bench_model(arena, device, &peak, *task, seconds, json);
+        if (wanted) TRI_TRY(bench_model(b, *task));
     }
-    tri_device_cpu.close(device);
+    return TRI_OK;
+}
+
+tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int count, char **words,
+                             double seconds, bool json) {
+    kernel_bench b = {.arena = arena, .seconds = seconds, .json = json};
+    tri_recipe recipe;
+    bool of_recipe = count > 0 && strchr(words[0], '.');
+    if (of_recipe)
+        TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
+                                context->task ? context->task->name : NULL, &recipe));
+    TRI_TRY(tri_device_cpu.open(&(tri_device_config){0}, &b.device));
+    tri_status status = cpu_measure_peak(b.device, &b.peak);
+    if (status == TRI_OK)
+        printf(json
+                   ? "{\"threads\":%d,\"peak_gflops\":%.1f,\"peak_bf16_gflops\":%.1f,"
+                     "\"peak_gb_s\":%.1f}\n"
+                   : "%d thread(s); peak %.1f GFLOP/s, of BF16 %.1f GFLOP/s, memory %.1f GB/s; the "
+                     "share is of what these allow the plain algorithm\n\n",
+               b.device->threads, b.peak.flops_per_s * 1e-9, b.peak.brain_flops_per_s * 1e-9,
+               b.peak.bytes_per_s * 1e-9);
+    if (status == TRI_OK)
+        status =
+            of_recipe ? bench_recipe(&b, context->task, &recipe) : bench_models(&b, count, words);
+    tri_device_cpu.close(b.device);
     return status;
 }

@@ -41,7 +41,8 @@ extern const cli_command *const cli_commands[]; // NULL ends it
 extern const tri_backends cli_backends;
 
 // The part of `bench` that measures kernels: of the named built-in models, or of all.
-tri_status cli_bench_kernels(tri_arena *arena, int count, char **models, double seconds, bool json);
+tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int count, char **words,
+                             double seconds, bool json);
 
 enum { CLI_MAX_FLAGS = 16 };
 

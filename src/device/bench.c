@@ -124,7 +124,9 @@ static tri_status measure(bench *b, const tri_bench_peak *peak, double budget_s,
                                .fastest = times[0],
                                .flops = tri_node_cost(g, &g->nodes[i]).flops,
                                .bytes = bytes_of(b, &g->nodes[i])};
-        double compute = row->flops / peak->flops_per_s, memory = row->bytes / peak->bytes_per_s;
+        bool brain = tri_value_get(g, g->nodes[i].inputs[0])->dtype == TRI_BF16;
+        double compute = row->flops / (brain ? peak->brain_flops_per_s : peak->flops_per_s);
+        double memory = row->bytes / peak->bytes_per_s;
         if (row->seconds > 0) row->share = (compute > memory ? compute : memory) / row->seconds;
     }
     return TRI_OK;
