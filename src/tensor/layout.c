@@ -52,25 +52,23 @@ int64_t tri_layout_elements(const tri_layout *layout, const tri_shape *shape) {
     return strides_of(layout, shape).elements;
 }
 
-static int64_t offset_with(const tri_layout *layout, const tri_shape *shape,
-                           const layout_strides *s, const int64_t *index) {
-    int64_t offset = 0, rest[TRI_MAX_RANK];
-    for (int i = 0; i < shape->rank; i++) {
-        offset += index[i] / s->block[i] * s->outer[i];
-        rest[i] = index[i] % s->block[i];
-    }
-    // The innermost block of an axis counts its fastest positions.
+// Offsets of the axes add up. The innermost block of an axis counts its fastest positions.
+static int64_t axis_offset(const tri_layout *layout, const layout_strides *s, int axis,
+                           int64_t index) {
+    int64_t offset = index / s->block[axis] * s->outer[axis], rest = index % s->block[axis];
     for (int i = layout->block_count - 1; i >= 0; i--) {
-        int axis = layout->block_axis[i];
-        offset += rest[axis] % layout->block_size[i] * s->inner[i];
-        rest[axis] /= layout->block_size[i];
+        if (layout->block_axis[i] != axis) continue;
+        offset += rest % layout->block_size[i] * s->inner[i];
+        rest /= layout->block_size[i];
     }
     return offset;
 }
 
 int64_t tri_layout_offset(const tri_layout *layout, const tri_shape *shape, const int64_t *index) {
     layout_strides s = strides_of(layout, shape);
-    return offset_with(layout, shape, &s, index);
+    int64_t offset = 0;
+    for (int i = 0; i < shape->rank; i++) offset += axis_offset(layout, &s, i, index[i]);
+    return offset;
 }
 
 char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *out, size_t size) {
@@ -93,6 +91,36 @@ char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *ou
     return out;
 }
 
+// Offsets along the last axis: those of its first positions, and how far on they repeat.
+enum { KNOWN_OFFSETS = 1024 };
+typedef struct last_axis {
+    int64_t period, step;
+    int64_t offsets[KNOWN_OFFSETS];
+} last_axis;
+
+static void know_last_axis(const tri_layout *layout, const tri_shape *shape,
+                           const layout_strides *s, last_axis *out) {
+    int last = shape->rank - 1;
+    int64_t block = s->block[last];
+    TRI_ASSERT(block <= KNOWN_OFFSETS);
+    out->period = KNOWN_OFFSETS / block * block;
+    out->step = axis_offset(layout, s, last, out->period);
+    for (int64_t i = 0; i < out->period && i < shape->dims[last]; i++)
+        out->offsets[i] = axis_offset(layout, s, last, i);
+}
+
+// One element after the other of the plain order; `offsets` from `memory` on.
+static void copy_run(char *memory, char *plain, const int64_t *offsets, int64_t count, size_t bytes,
+                     bool to_plain) {
+    for (int64_t i = 0; i < count; i++) {
+        char *at = memory + offsets[i] * (int64_t)bytes, *element = plain + i * (int64_t)bytes;
+        if (bytes == 4) // a copy that the compiler makes one move of
+            memcpy(to_plain ? element : at, to_plain ? at : element, 4);
+        else
+            memcpy(to_plain ? element : at, to_plain ? at : element, bytes);
+    }
+}
+
 static void copy_elements(const tri_layout *layout, const tri_shape *shape, size_t bytes,
                           char *memory, char *plain, int64_t first, int64_t count, bool to_plain) {
     if (tri_layout_is_plain(layout)) {
@@ -101,15 +129,32 @@ static void copy_elements(const tri_layout *layout, const tri_shape *shape, size
         return;
     }
     layout_strides s = strides_of(layout, shape);
-    int64_t index[TRI_MAX_RANK] = {0}, rest = first;
-    for (int i = shape->rank - 1; i >= 0; i--) {
+    last_axis known;
+    know_last_axis(layout, shape, &s, &known);
+    int last = shape->rank - 1;
+    int64_t index[TRI_MAX_RANK] = {0}, at[TRI_MAX_RANK] = {0}, rest = first;
+    for (int i = last; i >= 0; i--) {
         index[i] = rest % shape->dims[i];
         rest /= shape->dims[i];
+        at[i] = axis_offset(layout, &s, i, index[i]);
     }
-    for (int64_t done = 0; done < count; done++, plain += bytes) {
-        char *at = memory + (size_t)offset_with(layout, shape, &s, index) * bytes;
-        memcpy(to_plain ? plain : at, to_plain ? at : plain, bytes);
-        for (int i = shape->rank - 1; i >= 0 && ++index[i] == shape->dims[i]; i--) index[i] = 0;
+    while (count > 0) {
+        int64_t from = index[last] % known.period, some = known.period - from;
+        if (some > shape->dims[last] - index[last]) some = shape->dims[last] - index[last];
+        if (some > count) some = count;
+        int64_t base = index[last] / known.period * known.step;
+        for (int i = 0; i < last; i++) base += at[i];
+        copy_run(memory + base * (int64_t)bytes, plain, known.offsets + from, some, bytes,
+                 to_plain);
+        plain += some * (int64_t)bytes;
+        count -= some;
+        index[last] += some;
+        for (int i = last; i > 0 && index[i] == shape->dims[i]; i--) {
+            index[i] = 0;
+            index[i - 1]++;
+            at[i] = 0;
+            at[i - 1] = axis_offset(layout, &s, i - 1, index[i - 1]);
+        }
     }
 }
 

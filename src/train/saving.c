@@ -70,8 +70,16 @@ static tri_status begin(train_loop *loop, bool behind) {
         &loop->saving);
 }
 
-tri_status loop_save(train_loop *loop, bool behind) {
-    double before = tri_os_seconds();
+static tri_ledger_mark mark(const train_loop *loop, const char *what) {
+    return tri_ledger_begin(loop->session->comm->ledger,
+                            &(tri_ledger_action){.kind = "SAVE",
+                                                 .label = what,
+                                                 .lane = TRI_LANE_OF_COMPUTE,
+                                                 .subject = -1,
+                                                 .round = -1});
+}
+
+static tri_status save(train_loop *loop, bool behind) {
     if (loop->saving) {
         if (!loop->has_said_wait)
             say(loop, "a checkpoint is due while the one before is still being written: training "
@@ -89,6 +97,14 @@ tri_status loop_save(train_loop *loop, bool behind) {
         loop->has_said_room = behind;
         status = loop_finish_saving(loop);
     }
+    return status;
+}
+
+tri_status loop_save(train_loop *loop, bool behind) {
+    double before = tri_os_seconds();
+    tri_ledger_mark saving = mark(loop, behind ? "a copy of the state" : "a checkpoint");
+    tri_status status = save(loop, behind);
+    tri_ledger_end(loop->session->comm->ledger, saving);
     loop->saved_s = tri_os_seconds();
     tri_observe_pause(loop->observer, loop->saved_s - before);
     return status;
@@ -105,6 +121,8 @@ double loop_share_saving(const train_loop *loop) {
 tri_status loop_advance_saving(train_loop *loop, double shared) {
     if (!loop->saving || shared < loop->session->comm->size) return TRI_OK;
     bool ended;
+    tri_ledger_mark saving = mark(loop, "what all have written");
     tri_status status = tri_checkpoint_save_advance(loop->saving, &ended);
+    tri_ledger_end(loop->session->comm->ledger, saving);
     return ended ? settle(loop, status) : status;
 }
