@@ -1,46 +1,133 @@
 #include "plan/memory.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
+
+// Intervals of one size that follow each other in time: they have one offset. The rounds of a step
+// repeat themselves, so there are far fewer tracks than intervals.
+typedef struct track {
+    int64_t size_bytes, offset;
+    int first, last; // intervals, in the order of time
+    int before;      // the track that was free before this one was
+} track;
+
+typedef struct placer {
+    tri_interval *intervals;
+    int *by_size, *by_end; // intervals
+    int *next, *track_of;  // by interval
+    track *tracks;
+    int track_count;
+    int *placed; // tracks by offset
+} placer;
+
+static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
 static int by_size(const void *left, const void *right) {
     const tri_interval *a = *(const tri_interval *const *)left;
     const tri_interval *b = *(const tri_interval *const *)right;
-    if (a->size_bytes != b->size_bytes) return a->size_bytes < b->size_bytes ? 1 : -1;
+    if (a->size_bytes != b->size_bytes) return compare(b->size_bytes, a->size_bytes);
+    if (a->first != b->first) return compare(a->first, b->first);
     return a < b ? -1 : 1;
 }
 
-static int by_offset(const void *left, const void *right) {
+static int by_end(const void *left, const void *right) {
     const tri_interval *a = *(const tri_interval *const *)left;
     const tri_interval *b = *(const tri_interval *const *)right;
-    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    if (a->size_bytes != b->size_bytes) return compare(b->size_bytes, a->size_bytes);
+    if (a->last != b->last) return compare(a->last, b->last);
     return a < b ? -1 : 1;
+}
+
+static int *sort(tri_arena *scratch, tri_interval *intervals, int count,
+                 int (*order)(const void *left, const void *right)) {
+    tri_interval **pointers = TRI_NEW_ARRAY(scratch, tri_interval *, count);
+    int *sorted = TRI_NEW_ARRAY(scratch, int, count);
+    for (int i = 0; i < count; i++) pointers[i] = &intervals[i];
+    if (count) qsort(pointers, (size_t)count, sizeof *pointers, order);
+    for (int i = 0; i < count; i++) sorted[i] = (int)(pointers[i] - intervals);
+    return sorted;
 }
 
 static int64_t round_up(int64_t size) {
     return (size + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT * TRI_MEMORY_ALIGNMENT;
 }
 
-int64_t tri_memory_place(tri_arena *scratch, tri_interval *intervals, int count) {
-    tri_interval **order = TRI_NEW_ARRAY(scratch, tri_interval *, count);
-    tri_interval **near = TRI_NEW_ARRAY(scratch, tri_interval *, count);
-    int64_t end = 0;
-    for (int i = 0; i < count; i++) order[i] = &intervals[i];
-    qsort(order, (size_t)count, sizeof *order, by_size);
+// As few tracks as can be: an interval takes one whose last interval is over.
+static void find_tracks(placer *p, int count) {
+    int ended = 0, free_track = -1;
     for (int i = 0; i < count; i++) {
-        tri_interval *item = order[i];
-        int neighbours = 0;
-        for (int k = 0; k < i; k++)
-            if (order[k]->first <= item->last && item->first <= order[k]->last)
-                near[neighbours++] = order[k];
-        qsort(near, (size_t)neighbours, sizeof *near, by_offset);
-        int64_t at = 0;
-        for (int k = 0; k < neighbours; k++) {
-            if (near[k]->offset >= at + item->size_bytes) break;
-            int64_t after = round_up(near[k]->offset + near[k]->size_bytes);
-            if (after > at) at = after;
+        int now = p->by_size[i];
+        const tri_interval *item = &p->intervals[now];
+        if (i == 0 || p->intervals[p->by_size[i - 1]].size_bytes != item->size_bytes) {
+            free_track = -1;
+            ended = i;
         }
-        item->offset = at;
-        if (at + item->size_bytes > end) end = at + item->size_bytes;
+        for (;; ended++) {
+            const tri_interval *over = &p->intervals[p->by_end[ended]];
+            if (over->size_bytes != item->size_bytes || over->last >= item->first) break;
+            int freed = p->track_of[p->by_end[ended]];
+            p->tracks[freed].before = free_track;
+            free_track = freed;
+        }
+        p->next[now] = -1;
+        int taken = free_track;
+        if (taken < 0) {
+            taken = p->track_count++;
+            p->tracks[taken] = (track){.size_bytes = item->size_bytes, .first = now};
+        } else {
+            free_track = p->tracks[taken].before;
+            p->next[p->tracks[taken].last] = now;
+        }
+        p->tracks[taken].last = now;
+        p->track_of[now] = taken;
     }
+}
+
+static bool live_together(const placer *p, const track *a, const track *b) {
+    int i = a->first, k = b->first;
+    while (i >= 0 && k >= 0) {
+        const tri_interval *x = &p->intervals[i], *y = &p->intervals[k];
+        if (x->last < y->first)
+            i = p->next[i];
+        else if (y->last < x->first)
+            k = p->next[k];
+        else
+            return true;
+    }
+    return false;
+}
+
+static void place_track(placer *p, int index) {
+    track *t = &p->tracks[index];
+    int64_t at = 0;
+    for (int k = 0; k < index; k++) {
+        const track *other = &p->tracks[p->placed[k]];
+        if (other->offset >= at + t->size_bytes) break;
+        int64_t after = round_up(other->offset + other->size_bytes);
+        if (after > at && live_together(p, t, other)) at = after;
+    }
+    t->offset = at;
+    int place = index;
+    for (; place > 0 && p->tracks[p->placed[place - 1]].offset > at; place--)
+        p->placed[place] = p->placed[place - 1];
+    p->placed[place] = index;
+}
+
+int64_t tri_memory_place(tri_arena *scratch, tri_interval *intervals, int count) {
+    placer p = {.intervals = intervals,
+                .by_size = sort(scratch, intervals, count, by_size),
+                .by_end = sort(scratch, intervals, count, by_end),
+                .next = TRI_NEW_ARRAY(scratch, int, count),
+                .track_of = TRI_NEW_ARRAY(scratch, int, count),
+                .tracks = TRI_NEW_ARRAY(scratch, track, count)};
+    find_tracks(&p, count);
+    p.placed = TRI_NEW_ARRAY(scratch, int, p.track_count);
+    int64_t end = 0;
+    for (int i = 0; i < p.track_count; i++) {
+        place_track(&p, i);
+        int64_t after = p.tracks[i].offset + p.tracks[i].size_bytes;
+        if (after > end) end = after;
+    }
+    for (int i = 0; i < count; i++) intervals[i].offset = p.tracks[p.track_of[i]].offset;
     return round_up(end);
 }

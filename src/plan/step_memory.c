@@ -36,16 +36,25 @@ typedef struct step {
     int chunk_count, chunk_capacity;
     async_touch *asyncs;
     int async_count, async_capacity;
-    int *open; // by slot and round: its chunk, or -1
-    int slots, rounds;
+    // The chunk of a slot, or -1: of the state; of activations by round, made at the first touch.
+    int *open_state, **open_rounds;
+    int state_slots, round_slots;
     int *touched; // chunks, action by action
     int touched_count, touched_capacity;
     int *first; // by action, into `touched`
     int action;
 } step;
 
+static int *make_open(step *s, int slots) {
+    int *open = TRI_NEW_ARRAY(s->scratch, int, slots);
+    memset(open, -1, (size_t)slots * sizeof *open);
+    return open;
+}
+
 static int *open_of(step *s, int slot, int round) {
-    return &s->open[slot * s->rounds + (round < 0 ? 0 : round)];
+    if (tri_slot_stretch(s->r->flat, slot) == TRI_STRETCH_STATE) return &s->open_state[slot];
+    if (!s->open_rounds[round]) s->open_rounds[round] = make_open(s, s->round_slots);
+    return &s->open_rounds[round][slot == TRI_SLOT_INPUTS ? 0 : 1 + slot - s->state_slots];
 }
 
 static void touch(step *s, int slot, int round, int64_t size_bytes) {
@@ -180,20 +189,32 @@ static void place(step *s, tri_step_memory *out) {
 }
 
 static bool overlap(const step *s, const chunk *a, const chunk *b) {
-    return tri_slot_stretch(s->r->flat, a->slot) == tri_slot_stretch(s->r->flat, b->slot) &&
-           a->offset < b->offset + b->size_bytes && b->offset < a->offset + a->size_bytes;
+    return a->offset < b->offset + b->size_bytes && b->offset < a->offset + a->size_bytes &&
+           tri_slot_stretch(s->r->flat, a->slot) == tri_slot_stretch(s->r->flat, b->slot);
 }
 
-// Whoever first uses memory waits for those of other lanes that used it last. Chunks are in the
-// order of their first action.
+// The first chunk that begins after the action; they are in the order of their first action.
+static int first_after(const step *s, int action) {
+    int low = 0, high = s->chunk_count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (s->chunks[middle].first <= action)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// Whoever first uses memory waits for those of other lanes that used it last.
 static void find_waits(step *s, tri_step_memory *out) {
     int capacity = 0;
     for (int i = 0; i < s->chunk_count; i++) {
         const chunk *a = &s->chunks[i];
         if (a->first_async < 0) continue;
-        for (int k = i + 1; k < s->chunk_count; k++) {
+        for (int k = first_after(s, a->last); k < s->chunk_count; k++) {
             const chunk *b = &s->chunks[k];
-            if (b->first <= a->last || !overlap(s, a, b)) continue;
+            if (!overlap(s, a, b)) continue;
             for (int t = a->first_async; t >= 0; t = s->asyncs[t].next)
                 TRI_PUSH(s->arena, out->waits, out->wait_count, capacity) =
                     (tri_wait){b->first, s->asyncs[t].action};
@@ -232,17 +253,15 @@ void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *reque
                           tri_step_memory *out) {
     *out = (tri_step_memory){0};
     const tri_schedule *schedule = request->schedule;
-    step s = {.r = request,
-              .arena = arena,
-              .scratch = tri_arena_create(NULL, "step memory"),
-              .rounds = request->blocks->rounds > 0 ? request->blocks->rounds : 1};
-    int bundles = 0;
-    for (int i = 0; i < request->blocks->rounds; i++)
+    step s = {.r = request, .arena = arena, .scratch = tri_arena_create(NULL, "step memory")};
+    int bundles = 0, rounds = request->blocks->rounds;
+    for (int i = 0; i < rounds; i++)
         if (request->programs[i] && request->programs[i]->bundle_count > bundles)
             bundles = request->programs[i]->bundle_count;
-    s.slots = tri_slot_bundle(request->flat, bundles);
-    s.open = TRI_NEW_ARRAY(s.scratch, int, s.slots *s.rounds);
-    memset(s.open, -1, (size_t)(s.slots * s.rounds) * sizeof *s.open);
+    s.state_slots = tri_slot_bundle(request->flat, 0);
+    s.round_slots = 1 + bundles;
+    s.open_state = make_open(&s, s.state_slots);
+    s.open_rounds = TRI_NEW_ARRAY(s.scratch, int *, rounds);
     s.first = TRI_NEW_ARRAY(s.scratch, int, schedule->count + 1);
     for (s.action = 0; s.action < schedule->count; s.action++) {
         s.first[s.action] = s.touched_count;

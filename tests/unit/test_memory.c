@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -58,7 +59,36 @@ static void test_memory(void **state) {
     }
 }
 
+// A step of many rounds, each block with two buffers from forward to backward: it is planned at
+// once, and the bytes do not grow with the rounds.
+static int64_t place_rounds(int rounds, int blocks, int64_t *most) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_interval *items = TRI_NEW_ARRAY(arena, tri_interval, 2 * rounds * blocks);
+    int count = 0;
+    *most = 0;
+    for (int b = 0; b < blocks; b++) *most += 64 * (b % 5 + 1) * 3;
+    for (int r = 0; r < rounds; r++)
+        for (int b = 0; b < blocks; b++)
+            for (int k = 1; k <= 2; k++)
+                items[count++] = (tri_interval){.size_bytes = 64 * k * (b % 5 + 1),
+                                                .first = 2 * r * blocks + b,
+                                                .last = 2 * (r + 1) * blocks - 1 - b};
+    int64_t size = tri_memory_place(arena, items, count);
+    tri_arena_destroy(arena);
+    return size;
+}
+
+static void test_many_rounds(void **state) {
+    (void)state;
+    int64_t most, one = place_rounds(1, 64, &most);
+    assert_int_equal(one, most);
+    clock_t start = clock();
+    assert_int_equal(place_rounds(1024, 64, &most), one);
+    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 10);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_many_rounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
