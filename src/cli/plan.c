@@ -1,13 +1,16 @@
 #include "cli/plan_view.h"
 
+#include "base/free_memory.h"
 #include "base/quantity.h"
+#include "plan/fit.h"
 #include "recipe/batch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static tri_status make_plan(plan_view *v, const cli_context *context, const char *device) {
-    tri_field fields[TRI_MAX_DATA_FIELDS];
+    tri_field *fields = v->fields;
     int field_count = 0;
     tri_task_options options;
     const tri_recipe *r = v->recipe;
@@ -106,13 +109,63 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
                            context->task ? context->task->name : NULL, recipe);
 }
 
-static tri_status show_plan(plan_view *v, const cli_arguments *a) {
-    tri_estimate_step(v->arena, &v->column, &v->rates, v->measured, &v->estimate);
-    tri_recipe_say_notes(v->recipe);
-    if (cli_value(a, "svg")) TRI_TRY(plan_write_svg(v, cli_value(a, "svg")));
-    if (!cli_has(a, "json")) return plan_print(v, cli_value(a, "show"));
-    plan_print_json(v);
+static tri_status read_memory(const cli_arguments *a, const char *flag, int64_t *out) {
+    const char *text = cli_value(a, flag);
+    double bytes;
+    *out = 0;
+    if (!text) return TRI_OK;
+    if (!tri_quantity_read(text, &bytes) || bytes < 1 || bytes > (double)(INT64_MAX / 2))
+        return TRI_FAIL(TRI_BAD_INPUT, "--%s: '%s' is no number of bytes such as 64G or 80GiB",
+                        flag, text);
+    *out = (int64_t)bytes;
     return TRI_OK;
+}
+
+// What a rank may use: what was asked about, what the recipe says, or this machine's free memory
+// for a run of one rank. Where more would run is not known here.
+static tri_status check_fits(const plan_view *v, const cli_arguments *a) {
+    int64_t memory, given = tri_strategy_memory(&v->recipe->strategy);
+    int64_t peak = tri_column_fullest(&v->column)->memory.peak;
+    TRI_TRY(read_memory(a, "memory", &memory));
+    if (memory) return tri_fit_check(v->device, &v->request, peak, memory, "of --memory");
+    if (given) return tri_fit_check(v->device, &v->request, peak, given, "of strategy.memory");
+    memory = v->ranks == 1 ? tri_free_memory() : 0;
+    if (!memory) return TRI_OK;
+    return tri_fit_check(v->device, &v->request, peak, memory, "that is free on this host");
+}
+
+static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
+    int64_t memory;
+    tri_candidate found[TRI_MAX_CANDIDATES], least;
+    TRI_TRY(read_memory(a, "fit", &memory));
+    int count = tri_fit_search(v->arena, v->device, &v->request, &v->rates, memory, found, &least);
+    double samples = (double)v->request.step_samples[TRI_STEP_FULL];
+    if (count == 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "--fit: nothing tried fits into %s; the least is %s with %s",
+                        cli_bytes((double)memory), cli_bytes((double)least.peak_bytes),
+                        least.overrides && *least.overrides ? least.overrides : "the recipe as is");
+    if (cli_has(a, "json")) return plan_print_candidates_json(v, found, count), TRI_OK;
+    printf("%10s %12s %14s   settings that fit into %s, the fastest first (%s rates)\n", "peak",
+           "a step", "samples/s", cli_bytes((double)memory), v->rates_from);
+    for (int i = 0; i < count; i++)
+        printf("%10s %9.4g ms %14s   %s\n", cli_bytes((double)found[i].peak_bytes),
+               found[i].step_s * 1e3,
+               cli_number(found[i].step_s > 0 ? samples / found[i].step_s : 0),
+               *found[i].overrides ? found[i].overrides : "the recipe as it is");
+    return TRI_OK;
+}
+
+static tri_status show_plan(plan_view *v, const cli_arguments *a) {
+    tri_recipe_say_notes(v->recipe);
+    if (cli_value(a, "fit")) return search_fitting(v, a);
+    tri_estimate_step(v->arena, &v->column, &v->rates, v->measured, &v->estimate);
+    if (cli_value(a, "svg")) TRI_TRY(plan_write_svg(v, cli_value(a, "svg")));
+    if (cli_has(a, "json"))
+        plan_print_json(v);
+    else
+        TRI_TRY(plan_print(v, cli_value(a, "show")));
+    fflush(stdout);
+    return check_fits(v, a);
 }
 
 static tri_status plan(plan_view *v, const cli_context *context, const cli_arguments *a) {
@@ -135,6 +188,8 @@ static const cli_flag flags[] = {
     {"flops", "RATE", "a rank computes so many FLOP/s (60G)", 0},
     {"bandwidth", "RATE", "a rank reads and writes so many bytes of memory a second (10G)", 0},
     {"link", "RATE", "a rank sends so many bytes a second to others (5G)", 0},
+    {"memory", "BYTES", "what a rank may use (strategy.memory; one rank: what is free here)", 0},
+    {"fit", "BYTES", "search settings that fit, the fastest first, as overrides to paste", 0},
     {"svg", "FILE", "draw the Gantt chart of all ranks", 0},
     {"json", NULL, "print everything as one JSON object", 0},
     {0}};
@@ -155,12 +210,16 @@ const cli_command cli_plan = {
     .arguments = "RECIPE [key.path=value ...]",
     .help = "Show blocks, memory, schedule and time of a run without running it.",
     .flags = flags,
-    .more = "The data is not opened. Memory is that of the fullest rank; --show memory has all of\n"
-            "them. Rates take k, M, G and T for powers of 1000. Ranks that do the same are shown\n"
-            "once: one row stands for all replicas.\n",
+    .more =
+        "The data is not opened. Memory is that of the fullest rank; --show memory has all of\n"
+        "them. Rates take k, M, G and T for powers of 1000. Ranks that do the same are shown\n"
+        "once: one row stands for all replicas. A plan that does not fit is printed, then refused\n"
+        "with exit code 2 and what would fit, as trireme train refuses it. A search never changes\n"
+        "what is learned: not the batch of a step, nor what batch norm sees.\n",
     .examples = "trireme plan recipes/mnist-cnn.yaml --ranks 8\n"
                 "trireme plan recipes/mnist-cnn.yaml batch.micro=16 --show gantt\n"
                 "trireme plan recipes/llama-tiny.yaml --mesh pipeline=4 batch.micro=2 --svg "
                 "step.svg\n"
+                "trireme plan recipes/llama-tiny.yaml --ranks 4 --fit 40M\n"
                 "trireme plan recipes/denoise-cnn.yaml --json\n",
     .run = run};

@@ -101,3 +101,15 @@ void plan_print_json(const plan_view *v) {
     tri_tree_put(v->arena, map, "schedule", schedule_tree(v));
     printf("%s\n", tri_json_emit(v->arena, map));
 }
+
+void plan_print_candidates_json(const plan_view *v, const tri_candidate *found, int count) {
+    tri_tree *list = tri_tree_list(v->arena);
+    for (int i = 0; i < count; i++) {
+        tri_tree *map = tri_tree_map(v->arena);
+        tri_tree_put(v->arena, map, "overrides", tri_tree_string(v->arena, found[i].overrides));
+        tri_tree_put(v->arena, map, "peak", tri_tree_int(v->arena, found[i].peak_bytes));
+        tri_tree_put(v->arena, map, "step_s", tri_tree_double(v->arena, found[i].step_s));
+        tri_tree_append(v->arena, list, map);
+    }
+    printf("%s\n", tri_json_emit(v->arena, list));
+}

@@ -6,12 +6,14 @@
 
 #include "base/os.h"
 #include "plan/draw.h"
+#include "plan/fit.h"
 
 typedef struct plan_view {
     tri_arena *arena;
     const tri_recipe *recipe;
     const tri_task *task;
     tri_device *device;
+    tri_field fields[TRI_MAX_DATA_FIELDS];
     tri_model_request model;
     tri_plan_request request;
     tri_column column; // one plan for each place along the pipeline
@@ -30,6 +32,7 @@ typedef struct plan_view {
 // Text on standard output: everything, or what `show` names. TRI_BAD_INPUT: it names nothing.
 tri_status plan_print(const plan_view *v, const char *show);
 void plan_print_json(const plan_view *v);
+void plan_print_candidates_json(const plan_view *v, const tri_candidate *found, int count);
 tri_status plan_write_svg(const plan_view *v, const char *path);
 
 int64_t plan_block_parameters(const tri_graph *g, int block);

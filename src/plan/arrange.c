@@ -89,9 +89,21 @@ static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
     return TRI_OK;
 }
 
-tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
+static bool is_recomputed(const tri_plan *plan, const tri_plan_request *request, int block) {
     const tri_strategy_options *o = request->options;
-    plan->named = tri_strategy_find(tri_strategy_names[o->name]);
+    if (block == plan->block_count - 1) return false; // its backward pass follows at once
+    switch (o->recompute) {
+    case TRI_RECOMPUTE_BLOCK:
+        return block % o->recompute_every == o->recompute_every - 1;
+    case TRI_RECOMPUTE_FIT:
+        return block < request->recompute_first;
+    default:
+        return false;
+    }
+}
+
+tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
+    plan->named = tri_strategy_find(tri_strategy_names[request->options->name]);
     TRI_ASSERT(plan->named);
     TRI_TRY(find_groups(plan, request));
     TRI_TRY(find_order(plan, request));
@@ -101,14 +113,10 @@ tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
     plan->block_count = g->block_count;
     TRI_TRY(cut_stages(plan, request, costs, g));
     plan->blocks = TRI_NEW_ARRAY(plan->arena, tri_schedule_block, g->block_count);
-    for (int b = 0; b < g->block_count; b++) {
-        bool last = b == g->block_count - 1; // its backward pass follows at once
-        plan->blocks[b] =
-            (tri_schedule_block){.stage = plan->stage_of[b],
-                                 .recompute = o->recompute == TRI_RECOMPUTE_BLOCK && !last &&
-                                              b % o->recompute_every == o->recompute_every - 1,
-                                 .forward_s = costs[b],
-                                 .backward_s = 2 * costs[b]};
-    }
+    for (int b = 0; b < g->block_count; b++)
+        plan->blocks[b] = (tri_schedule_block){.stage = plan->stage_of[b],
+                                               .recompute = is_recomputed(plan, request, b),
+                                               .forward_s = costs[b],
+                                               .backward_s = 2 * costs[b]};
     return TRI_OK;
 }

@@ -1,14 +1,17 @@
 #include "plan/options.h"
 
 #include "base/limits.h"
+#include "base/quantity.h"
 #include "plan/schedule.h"
+
+#include <string.h>
 
 const char *const tri_strategy_names[] = {"single", "ddp",      "zero1", "zero2",
                                           "fsdp",   "pipeline", NULL};
 #define X(name, text) text,
 static const char *const schedules[] = {TRI_ORDER_LIST(X) NULL};
 #undef X
-static const char *const recomputes[] = {"none", "block", NULL};
+static const char *const recomputes[] = {"none", "block", "fit", NULL};
 static const char *const offloads[] = {"none", "optimizer", "parameters", NULL};
 
 static const tri_option mesh_rows[] = {
@@ -32,9 +35,13 @@ static const tri_option strategy_rows[] = {
                       "how ranks are arranged; the product is the number of ranks"),
     TRI_OPTION_CHOICE(tri_strategy_options, schedule, "1f1b", schedules, "order of a pipeline"),
     TRI_OPTION_CHOICE(tri_strategy_options, recompute, "none", recomputes,
-                      "what is computed again in the backward pass instead of kept"),
+                      "what is computed again in the backward pass instead of kept; fit: as few "
+                      "blocks as strategy.memory allows"),
     TRI_OPTION_INT(tri_strategy_options, recompute_every, "1", 1, TRI_MAX_MODEL_BLOCKS,
                    "of recompute: block: one of so many blocks"),
+    TRI_OPTION_STRING(tri_strategy_options, memory, "auto",
+                      "bytes that a rank may use (64G, 80GiB): a run that needs more is refused; "
+                      "auto: its part of what is free on the host"),
     TRI_OPTION_INT(tri_strategy_options, stages_per_rank, "2", 1, TRI_MAX_MODEL_BLOCKS,
                    "of the schedules interleaved and looped: stages that each rank has"),
     TRI_OPTION_STRINGS(tri_strategy_options, stages, "[]",
@@ -53,8 +60,29 @@ static const tri_option strategy_rows[] = {
     TRI_OPTION_BOOL(tri_strategy_options, sequence_parallel, "false",
                     "of mesh.tensor: between layers each rank has a part of the sequences"),
 };
-const tri_option_table tri_strategy_table = TRI_OPTION_TABLE(
-    "strategy", tri_strategy_options, strategy_rows, "how the ranks divide the work");
+
+int64_t tri_strategy_memory(const tri_strategy_options *o) {
+    double bytes;
+    bool given = o->memory && strcmp(o->memory, "auto") != 0;
+    return given && tri_quantity_read(o->memory, &bytes) ? (int64_t)bytes : 0;
+}
+
+static tri_status check_strategy(const void *options, const tri_tree *map) {
+    const tri_strategy_options *o = options;
+    int64_t bytes = tri_strategy_memory(o);
+    if (strcmp(o->memory, "auto") != 0 && (bytes < 1 || bytes > INT64_MAX / 2))
+        return tri_tree_fail(tri_tree_get(map, "memory"),
+                             "'strategy.memory: %s' is neither auto nor bytes such as 64G",
+                             o->memory);
+    if (o->recompute == TRI_RECOMPUTE_FIT && bytes == 0)
+        return tri_tree_fail(tri_tree_get(map, "recompute"),
+                             "'strategy.recompute: fit' needs strategy.memory, e.g. 64G");
+    return TRI_OK;
+}
+
+const tri_option_table tri_strategy_table =
+    TRI_OPTION_TABLE("strategy", tri_strategy_options, strategy_rows,
+                     "how the ranks divide the work", .check = check_strategy);
 
 static const tri_option batch_rows[] = {
     TRI_OPTION_INT_OR_AUTO(tri_batch_options, global, "64", 1, TRI_MAX_BATCH,

@@ -14,7 +14,11 @@ typedef enum tri_strategy_kind {
 } tri_strategy_kind;
 extern const char *const tri_strategy_names[]; // in the order of the enum; NULL at the end
 
-typedef enum tri_recompute { TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_BLOCK } tri_recompute;
+typedef enum tri_recompute {
+    TRI_RECOMPUTE_NONE,
+    TRI_RECOMPUTE_BLOCK,
+    TRI_RECOMPUTE_FIT, // as many blocks from the first on as `memory` makes necessary
+} tri_recompute;
 typedef enum tri_offload {
     TRI_OFFLOAD_NONE,
     TRI_OFFLOAD_OPTIMIZER,
@@ -34,6 +38,7 @@ typedef struct tri_strategy_options {
     tri_strings stages;      // blocks that begin the second and later stages; none: cut by cost
     tri_recompute recompute;
     int64_t recompute_every;    // of recompute block: every so many blocks, one
+    const char *memory;         // bytes that a rank may use, or "auto"
     int64_t prefetch;           // fsdp: units gathered ahead of their use
     bool reshard_after_forward; // fsdp: parameters are gathered again for the backward pass
     int64_t persistent_bytes;   // fsdp: units smaller than this stay gathered during a step
@@ -47,6 +52,9 @@ typedef struct tri_batch_options {
     int64_t micro;  // samples of a forward pass; 0: one pass per replica
     int64_t eval;   // samples of an evaluation pass; 0: chosen
 } tri_batch_options;
+
+// strategy.memory in bytes; 0: auto.
+int64_t tri_strategy_memory(const tri_strategy_options *options);
 
 extern const tri_option_table tri_strategy_table, tri_batch_table;
 

@@ -234,8 +234,8 @@ static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_r
     return TRI_OK;
 }
 
-tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
-                           tri_plan **out) {
+static tri_status create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
+                         tri_plan **out) {
     tri_arena *arena = tri_arena_create(parent, "plan");
     tri_plan *plan = TRI_NEW(arena, tri_plan);
     *plan = (tri_plan){.arena = arena,
@@ -250,6 +250,33 @@ tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan
     }
     *out = plan;
     return TRI_OK;
+}
+
+// As few blocks from the first on as fit: their activations would lie there longest. The plan with
+// all of them is what there is when even that does not fit.
+static tri_status create_fitting(tri_arena *parent, tri_device *device, tri_plan_request request,
+                                 tri_plan **out) {
+    int64_t memory = tri_strategy_memory(request.options);
+    TRI_TRY(create(parent, device, &request, out));
+    if ((*out)->memory.peak <= memory) return TRI_OK;
+    int most = (*out)->block_count - 1, least = 0; // one that fits, and one that does not
+    tri_plan_destroy(*out);
+    while (least + 1 < most) {
+        request.recompute_first = (least + most) / 2;
+        TRI_TRY(create(parent, device, &request, out));
+        *((*out)->memory.peak <= memory ? &most : &least) = request.recompute_first;
+        tri_plan_destroy(*out);
+    }
+    request.recompute_first = most;
+    return create(parent, device, &request, out);
+}
+
+tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
+                           tri_plan **out) {
+    *out = NULL;
+    if (request->options->recompute == TRI_RECOMPUTE_FIT)
+        return create_fitting(parent, device, *request, out);
+    return create(parent, device, request, out);
 }
 
 void tri_plan_destroy(tri_plan *plan) {

@@ -50,6 +50,7 @@ typedef struct tri_plan_request {
     int optimizer_states;
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;
+    int recompute_first;  // of TRI_RECOMPUTE_FIT: blocks from the first on; tri_plan_create sets it
     const tri_plan *like; // of another rank of the same request, whose graphs are used again; NULL
 } tri_plan_request;
 

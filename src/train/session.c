@@ -1,5 +1,7 @@
 #include "train/session.h"
 
+#include "base/free_memory.h"
+#include "plan/fit.h"
 #include "recipe/batch.h"
 
 #include <stdio.h>
@@ -122,6 +124,22 @@ tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *
     return tri_mesh_make(size, strategy->own_axis, ranks, out);
 }
 
+// Nothing of size is allocated yet. Ranks of a pipeline need different amounts, but all of them are
+// to refuse the same.
+static tri_status check_memory(tri_session *s, const tri_plan_request *request) {
+    int64_t given = tri_strategy_memory(request->options), peak = s->plan->memory.peak;
+    int64_t there = tri_free_memory() / s->identity.local_size;
+    if (s->mesh.size[TRI_AXIS_PIPELINE] > 1 && given) {
+        tri_column column;
+        TRI_TRY(tri_column_create(s->arena, s->device, request, &column));
+        peak = tri_column_fullest(&column)->memory.peak;
+        tri_column_destroy(&column);
+    }
+    if (given) return tri_fit_check(s->device, request, peak, given, "of strategy.memory");
+    if (there == 0) return TRI_OK;
+    return tri_fit_check(s->device, request, peak, there, "that is free for it on this host");
+}
+
 static tri_status make_plan(tri_session *s) {
     TRI_TRY(tri_task_graph_options(s->arena, s->recipe, &s->task_options, &s->model.options));
     s->model.task = s->task;
@@ -151,6 +169,7 @@ static tri_status make_plan(tri_session *s) {
         request.eval_micro = s->test_sampler.options.micro;
     }
     TRI_TRY(tri_plan_create(s->arena, s->device, &request, &s->plan));
+    TRI_TRY(check_memory(s, &request));
     return tri_task_check_options(&s->task_options, s->task->name);
 }
 

@@ -109,7 +109,53 @@ def check_many():
         assert seconds < 2 or "san" in os.path.basename(os.path.abspath(sys.argv[1])), seconds
 
 
-for check in (check_memory, check_gantt, check_svg, check_rates, check_many):
+def check_fit():
+    """What is proposed does fit, when it is planned; and a search learns the same."""
+    found = plan_json(LLAMA, "--ranks", "4", "--fit", "40M")
+    assert len(found) > 5 and found == sorted(found, key=lambda c: c["step_s"]), found
+    assert any("fsdp" in c["overrides"] for c in found), found
+    assert any("pipeline=2" in c["overrides"] for c in found), found
+    for candidate in found[::3]:
+        made = plan_json(LLAMA, "--ranks", "4", *candidate["overrides"].split())
+        assert made["memory"]["peak"] == candidate["peak"] <= 40e6, (candidate, made["memory"])
+        assert abs(made["estimate"]["step_s"] / candidate["step_s"] - 1) < 1e-3, candidate
+        assert "batch.global" not in candidate["overrides"]
+    text = plan(LLAMA, "--ranks", "4", "--fit", "40M").stdout.splitlines()
+    assert len(text) == 1 + len(found) and "samples/s" in text[0], text
+    whole = plan_json("recipes/mnist-convnet.yaml", "--fit", "64G")
+    assert all("batch.micro" not in c["overrides"] for c in whole), whole  # it has batch norm
+    none = plan(LLAMA, "--fit", "1M", code=2).stderr
+    assert "nothing tried fits" in none and "the least is" in none, none
+
+
+def check_refusal():
+    peak = plan_json(LLAMA)["memory"]["peak"]
+    plan(LLAMA, "--memory", str(peak))
+    refused = plan(LLAMA, "--memory", str(peak - 1000000), "--show", "memory", code=2)
+    assert "memory of the fullest rank" in refused.stdout, refused.stdout
+    assert "1.0 MB more than" in refused.stderr and refused.stderr.count("\n") == 1, refused.stderr
+    least = plan_json(LLAMA, "strategy.recompute=block")["memory"]["peak"]
+    words = [LLAMA, f"strategy.memory={(peak + least) // 2}"]
+    plan(*words, code=2)
+    fitted = plan_json(*words, "strategy.recompute=fit")
+    again = [a["block"] for a in fitted["schedule"] if a["action"] == "RECOMPUTE"]
+    assert fitted["memory"]["peak"] <= (peak + least) // 2 and 1 <= len(again) < 5, again
+    plan(LLAMA, f"strategy.memory={peak}", "strategy.recompute=fit")
+    for text in ("lots", "-1", "0"):
+        assert "strategy.memory" in plan(LLAMA, f"strategy.memory={text}", code=2).stderr
+    with tempfile.TemporaryDirectory() as folder:
+        run = os.path.join(folder, "run")
+        train = subprocess.run([TRIREME, "train", "recipes/mnist-cnn.yaml", "--run-dir", run,
+                                "data.name=synthetic", "data.shape=[1,28,28]", "data.classes=10",
+                                "strategy.memory=30M"],
+                               capture_output=True, text=True, timeout=60, check=False)
+        assert train.returncode == 2 and not os.path.exists(run), train
+        assert "of strategy.memory; " in train.stderr, train.stderr
+        assert train.stderr.count("\n") == 1, train.stderr
+
+
+for check in (check_memory, check_gantt, check_svg, check_rates, check_fit, check_refusal,
+              check_many):
     started = time.monotonic()
     check()
     print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)

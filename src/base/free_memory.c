@@ -1,0 +1,48 @@
+#include "base/free_memory.h"
+
+#include "base/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_FILE_BYTES = 1 << 16 };
+
+// The number behind `key` in a small text file ("" the first one); -1: it is not there, or says
+// max.
+static int64_t number_in(const char *path, const char *key) {
+    char *text;
+    size_t size;
+    if (tri_os_read_file(path, MAX_FILE_BYTES, &text, &size) != TRI_OK) return -1;
+    char *at = strstr(text, key), *end;
+    int64_t value = -1;
+    if (at) {
+        at += strlen(key);
+        value = strtoll(at, &end, 10);
+        if (end == at) value = -1;
+    }
+    free(text);
+    return value;
+}
+
+static int64_t group_free(const char *limit_path, const char *used_path, const char *stat_path,
+                          const char *file_key) {
+    int64_t limit = number_in(limit_path, ""), used = number_in(used_path, "");
+    if (limit < 0 || used < 0) return -1;
+    int64_t files = number_in(stat_path, file_key); // pages of files can be dropped
+    if (files > 0) used -= files < used ? files : used;
+    return limit > used ? limit - used : 0;
+}
+
+int64_t tri_free_memory(void) {
+    const int64_t found[] = {
+        1024 * number_in("/proc/meminfo", "MemAvailable:"),
+        group_free("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current",
+                   "/sys/fs/cgroup/memory.stat", "\ninactive_file "),
+        group_free("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                   "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+                   "/sys/fs/cgroup/memory/memory.stat", "\ntotal_inactive_file ")};
+    int64_t least = -1;
+    for (int i = 0; i < 3; i++)
+        if (found[i] >= 0 && (least < 0 || found[i] < least)) least = found[i];
+    return least < 0 ? 0 : least;
+}

@@ -1,0 +1,209 @@
+#include "plan/fit.h"
+
+#include "data/sampler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Who shares what. Sizes of 0: those of the recipe; -1: what the others leave.
+typedef struct sharing {
+    tri_strategy_kind name;
+    int shard, pipeline;
+    bool as_given;
+} sharing;
+
+typedef struct search {
+    tri_arena *arena;
+    tri_device *device;
+    const tri_plan_request *request;
+    const tri_rates *rates;
+    int64_t memory_bytes;
+    bool micro_is_fixed;
+    tri_candidate *found;
+    int count;
+    tri_candidate *least;
+} search;
+
+static bool has_batch_norm(const tri_plan *plan) {
+    for (int i = 0; i < plan->graph->parameter_count; i++)
+        if (plan->graph->parameters[i].role == TRI_ROLE_STATISTIC) return true;
+    return false;
+}
+
+// Peak and time of one set of settings; false: they cannot be.
+static bool try_settings(search *s, const tri_plan_request *request, const char *overrides,
+                         tri_candidate *out) {
+    tri_arena *arena = tri_arena_create(NULL, "candidate");
+    tri_column column;
+    tri_estimate estimate;
+    bool possible = tri_column_create(arena, s->device, request, &column) == TRI_OK;
+    if (possible) {
+        tri_estimate_step(arena, &column, s->rates, NULL, &estimate);
+        *out =
+            (tri_candidate){overrides, tri_column_fullest(&column)->memory.peak, estimate.step_s};
+        if (!s->least->overrides || out->peak_bytes < s->least->peak_bytes) *s->least = *out;
+        tri_column_destroy(&column);
+    }
+    tri_arena_destroy(arena);
+    return possible;
+}
+
+static const char *sharing_text(const search *s, const sharing *how, const tri_mesh *mesh) {
+    if (how->as_given) return "";
+    int pipeline = mesh->size[TRI_AXIS_PIPELINE];
+    bool say_pipeline = pipeline > 1 || s->request->mesh.size[TRI_AXIS_PIPELINE] > 1;
+    const char *last =
+        say_pipeline ? tri_arena_printf(s->arena, " strategy.mesh.pipeline=%d", pipeline) : "";
+    return tri_arena_printf(s->arena,
+                            "strategy.name=%s strategy.mesh.replicate=%d strategy.mesh.shard=%d%s",
+                            tri_strategy_names[how->name], mesh->size[TRI_AXIS_REPLICATE],
+                            mesh->size[TRI_AXIS_SHARD], last);
+}
+
+static const char *join(tri_arena *arena, const char *a, const char *b) {
+    return tri_arena_printf(arena, "%s%s%s", a, *a && *b ? " " : "", b);
+}
+
+// The largest micro-batch that fits, for one way of sharing and recomputing: halves of the
+// replica's samples down to one.
+static void try_micros(search *s, tri_plan_request request, const char *overrides) {
+    int64_t replicas = tri_mesh_replicas(&request.mesh);
+    int64_t global = request.step_samples[TRI_STEP_FULL];
+    bool pipeline = request.mesh.size[TRI_AXIS_PIPELINE] > 1;
+    int64_t given = request.micro, whole = (global + replicas - 1) / replicas;
+    int64_t micro = given ? given : pipeline ? (whole + 1) / 2 : whole;
+    if (s->micro_is_fixed && pipeline && !given) return;
+    for (bool first = true; micro >= 1; first = false) {
+        bool is_given = first && (given || !pipeline);
+        const char *words = "";
+        if (!is_given) {
+            request.micro = micro;
+            words = tri_arena_printf(s->arena, "batch.micro=%lld", (long long)micro);
+        }
+        if (request.eval_micro > micro && !is_given) {
+            request.eval_micro = micro;
+            request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
+            words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
+        }
+        tri_candidate one;
+        bool possible = tri_sampler_check_step(global, request.micro, replicas) == TRI_OK &&
+                        try_settings(s, &request, join(s->arena, overrides, words), &one);
+        if (possible && one.peak_bytes <= s->memory_bytes && s->count < TRI_MAX_CANDIDATES) {
+            s->found[s->count++] = one;
+            return;
+        }
+        if (micro == 1 || s->micro_is_fixed) return;
+        micro /= 2;
+    }
+}
+
+static void try_sharing(search *s, const sharing *how) {
+    static const int every[] = {0, 4, 2, 1}; // one of so many blocks is computed again
+    tri_plan_request request = *s->request;
+    tri_strategy_options options = *request.options;
+    request.options = &options;
+    if (!how->as_given) {
+        int ranks = request.mesh.ranks / request.mesh.size[TRI_AXIS_TENSOR];
+        int rest = ranks / (how->shard * how->pipeline);
+        options.name = how->name;
+        if (rest * how->shard * how->pipeline != ranks) return;
+        request.mesh.size[TRI_AXIS_REPLICATE] = rest;
+        request.mesh.size[TRI_AXIS_SHARD] = how->shard;
+        request.mesh.size[TRI_AXIS_PIPELINE] = how->pipeline;
+        if (!memcmp(&request.mesh, &s->request->mesh, sizeof request.mesh) &&
+            options.name == s->request->options->name)
+            return;
+    }
+    const char *shared = sharing_text(s, how, &request.mesh);
+    int found = s->count;
+    for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
+        const char *again = "";
+        if (every[i]) {
+            options.recompute = TRI_RECOMPUTE_BLOCK;
+            options.recompute_every = every[i];
+            again = every[i] == 1 ? "strategy.recompute=block"
+                                  : tri_arena_printf(s->arena,
+                                                     "strategy.recompute=block "
+                                                     "strategy.recompute_every=%d",
+                                                     every[i]);
+        }
+        int before = s->count;
+        try_micros(s, request, join(s->arena, shared, again));
+        // What is needed no more is not tried: recomputing more blocks only takes longer.
+        bool whole = s->count > before && !strstr(s->found[before].overrides, "batch.micro");
+        if (whole || (i > 0 && s->count > found + 2)) return;
+    }
+}
+
+static int by_time(const void *left, const void *right) {
+    const tri_candidate *a = left, *b = right;
+    if (a->step_s != b->step_s) return a->step_s < b->step_s ? -1 : 1;
+    return (a->peak_bytes > b->peak_bytes) - (a->peak_bytes < b->peak_bytes);
+}
+
+int tri_fit_search(tri_arena *arena, tri_device *device, const tri_plan_request *request,
+                   const tri_rates *rates, int64_t memory_bytes, tri_candidate *candidates,
+                   tri_candidate *least) {
+    search s = {.arena = arena,
+                .device = device,
+                .request = request,
+                .rates = rates,
+                .memory_bytes = memory_bytes,
+                .found = candidates,
+                .least = least};
+    *least = (tri_candidate){0};
+    tri_plan *plan;
+    tri_plan_request first = *request;
+    first.rank = 0;
+    if (tri_plan_create(arena, device, &first, &plan) != TRI_OK) return 0;
+    s.micro_is_fixed = has_batch_norm(plan);
+    int blocks = plan->block_count;
+    tri_plan_destroy(plan);
+    int ranks = request->mesh.ranks / request->mesh.size[TRI_AXIS_TENSOR];
+    const sharing ways[] = {{.as_given = true},
+                            {TRI_STRATEGY_ZERO1, ranks, 1, false},
+                            {TRI_STRATEGY_ZERO2, ranks, 1, false},
+                            {TRI_STRATEGY_FSDP, ranks, 1, false},
+                            {TRI_STRATEGY_FSDP, ranks / 2, 1, false},
+                            {TRI_STRATEGY_PIPELINE, 1, 2, false},
+                            {TRI_STRATEGY_PIPELINE, 1, 4, false}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        bool possible =
+            ways[i].as_given || (ranks > 1 && ways[i].shard * ways[i].pipeline > 1 &&
+                                 ways[i].pipeline <= blocks && ways[i].pipeline <= ranks);
+        if (possible) try_sharing(&s, &ways[i]);
+    }
+    qsort(candidates, (size_t)s.count, sizeof *candidates, by_time);
+    return s.count;
+}
+
+static const char *bytes_text(tri_arena *arena, int64_t bytes) {
+    bool giga = bytes >= 1000000000;
+    return tri_arena_printf(arena, "%.1f %s", (double)bytes * (giga ? 1e-9 : 1e-6),
+                            giga ? "GB" : "MB");
+}
+
+tri_status tri_fit_check(tri_device *device, const tri_plan_request *request, int64_t peak_bytes,
+                         int64_t memory_bytes, const char *whose) {
+    enum { SHOWN = 3 };
+    if (peak_bytes <= memory_bytes) return TRI_OK;
+    tri_arena *arena = tri_arena_create(NULL, "refusal");
+    tri_candidate found[TRI_MAX_CANDIDATES], least;
+    int count =
+        tri_fit_search(arena, device, request, &tri_rates_assumed, memory_bytes, found, &least);
+    const char *way =
+        count == 0 && least.overrides
+            ? tri_arena_printf(arena, "nothing tried would fit, the least is %s with %s",
+                               bytes_text(arena, least.peak_bytes), least.overrides)
+            : "";
+    for (int i = 0; i < count && i < SHOWN; i++)
+        way = tri_arena_printf(arena, "%s%s%s (%s)",
+                               i ? way : "would fit, the fastest first: ", i ? ", or " : "",
+                               found[i].overrides, bytes_text(arena, found[i].peak_bytes));
+    tri_status status =
+        TRI_FAIL(TRI_BAD_INPUT, "a rank needs %s of memory, %s more than the %s %s; %s",
+                 bytes_text(arena, peak_bytes), bytes_text(arena, peak_bytes - memory_bytes),
+                 bytes_text(arena, memory_bytes), whose, way);
+    tri_arena_destroy(arena);
+    return status;
+}
