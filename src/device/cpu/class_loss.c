@@ -1,12 +1,9 @@
 // Cross-entropy over many classes: rows over the threads, each row read while it lies in a cache.
-#include "device/cpu/number.h"
+#include "device/cpu/class_row.h"
 
 #include "device/ref/node.h"
 
-#include <math.h>
 #include <stdlib.h>
-
-enum { CLASS_LANES = 64 };
 
 typedef struct class_state {
     const cpu_device *device;
@@ -23,32 +20,10 @@ typedef struct class_job {
     float seed;
 } class_job;
 
-// The largest score of a row and the sum of exp(score − largest), by lanes.
+// The largest score of a row and the sum of exp(score − largest).
 CPU_NUMBER float sum_of_row(const void *row, int64_t classes, bool brain, float *largest) {
-    float lane[CLASS_LANES];
-    int64_t whole = classes / CLASS_LANES * CLASS_LANES;
-    for (int k = 0; k < CLASS_LANES; k++) lane[k] = -INFINITY;
-    for (int64_t i = 0; i < whole; i += CLASS_LANES)
-        for (int k = 0; k < CLASS_LANES; k++) {
-            float x = cpu_get(row, brain, i + k);
-            lane[k] = lane[k] < x ? x : lane[k];
-        }
-    float most = lane[0];
-    for (int k = 1; k < CLASS_LANES; k++) most = most < lane[k] ? lane[k] : most;
-    for (int64_t i = whole; i < classes; i++) {
-        float x = cpu_get(row, brain, i);
-        most = most < x ? x : most;
-    }
-    for (int k = 0; k < CLASS_LANES; k++) lane[k] = 0;
-    for (int64_t i = 0; i < whole; i += CLASS_LANES)
-        for (int k = 0; k < CLASS_LANES; k++)
-            lane[k] += cpu_exp_number(cpu_get(row, brain, i + k) - most);
-    float sum = 0;
-    for (int64_t i = whole; i < classes; i++) sum += cpu_exp_number(cpu_get(row, brain, i) - most);
-    for (int width = CLASS_LANES / 2; width; width /= 2)
-        for (int k = 0; k < width; k++) lane[k] += lane[k + width];
-    *largest = most;
-    return sum + lane[0];
+    *largest = cpu_largest_of_row(row, classes, brain);
+    return cpu_exp_sum_of_row(row, classes, brain, *largest);
 }
 
 CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool brain) {

@@ -1,0 +1,44 @@
+// Sums over a row of scores, by lanes that compilers turn into vectors; for loops under CPU_RANGES.
+#ifndef TRIREME_DEVICE_CPU_CLASS_ROW_H
+#define TRIREME_DEVICE_CPU_CLASS_ROW_H
+
+#include "device/cpu/number.h"
+
+#include <math.h>
+
+enum { CLASS_LANES = 64 };
+
+CPU_NUMBER float cpu_largest_of_row(const void *row, int64_t classes, bool brain) {
+    float lane[CLASS_LANES];
+    int64_t whole = classes / CLASS_LANES * CLASS_LANES;
+    for (int k = 0; k < CLASS_LANES; k++) lane[k] = -INFINITY;
+    for (int64_t i = 0; i < whole; i += CLASS_LANES)
+        for (int k = 0; k < CLASS_LANES; k++) {
+            float x = cpu_get(row, brain, i + k);
+            lane[k] = lane[k] < x ? x : lane[k];
+        }
+    float most = lane[0];
+    for (int k = 1; k < CLASS_LANES; k++) most = most < lane[k] ? lane[k] : most;
+    for (int64_t i = whole; i < classes; i++) {
+        float x = cpu_get(row, brain, i);
+        most = most < x ? x : most;
+    }
+    return most;
+}
+
+// The sum of exp(score − largest).
+CPU_NUMBER float cpu_exp_sum_of_row(const void *row, int64_t classes, bool brain, float largest) {
+    float lane[CLASS_LANES] = {0};
+    int64_t whole = classes / CLASS_LANES * CLASS_LANES;
+    for (int64_t i = 0; i < whole; i += CLASS_LANES)
+        for (int k = 0; k < CLASS_LANES; k++)
+            lane[k] += cpu_exp_number(cpu_get(row, brain, i + k) - largest);
+    float sum = 0;
+    for (int64_t i = whole; i < classes; i++)
+        sum += cpu_exp_number(cpu_get(row, brain, i) - largest);
+    for (int width = CLASS_LANES / 2; width; width /= 2)
+        for (int k = 0; k < width; k++) lane[k] += lane[k + width];
+    return sum + lane[0];
+}
+
+#endif
