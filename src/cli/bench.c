@@ -171,8 +171,8 @@ static const cli_flag flags[] = {
     {"json", NULL, "one JSON object a line", 0},
     {0}};
 static const cli_verb verbs[] = {
-    {"kernels", "[MODEL ... | RECIPE [key.path=value ...]]",
-     "each kernel's share of the peak, at a model's or a recipe's shapes"},
+    {"kernels", "[MODEL ... | RECIPE ...]",
+     "each kernel's share of the peak, at a model's or recipe's shapes"},
     {"comm", "", "a collective operation over all ranks: time and bandwidth by size"},
     {"data", "RECIPE [key.path=value ...]", "loading and transforming, by number of workers"},
     {"train", "RECIPE [key.path=value ...]", "training steps: samples and FLOP per second"},
