@@ -3,10 +3,11 @@ PRESET ?= release
 PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 
-.PHONY: help deps build demo test bench install fuzz sanitize format tidy clean
+.PHONY: help deps build demo test test-all bench install fuzz sanitize format tidy clean
 help:
 	@echo 'make demo      install what is needed, build, train mnist-cnn for one epoch on Fashion-MNIST'
 	@echo 'make test      install what is needed, build, run every test'
+	@echo 'make test-all  the same with the whole matrix of strategies, models and settings: hours'
 	@echo 'make build     the release build, in build/release'
 	@echo 'make bench     the figures of docs/performance.md, side by side with PyTorch where it is installed'
 	@echo 'make install   honours DESTDIR and PREFIX'
@@ -27,6 +28,9 @@ demo: build
 test: build
 	@cmake --build $(BUILD)
 	@scripts/test
+
+test-all: test
+	@MATRIX=all tests/equivalence/test_matrix.py $(BUILD)
 
 bench: build
 	@scripts/install-deps --bench

@@ -1,0 +1,160 @@
+"""The table of what ranks, strategies, models and settings can be combined, and covers of it.
+
+A run is a row: one value of each dimension. `everything` has all rows that are possible; `pairwise`
+has few of them, but each pair of values that is possible together in at least one.
+"""
+import itertools
+import os
+
+# How the ranks divide the work: name, ranks, replicas, stages, settings.
+CELLS = {row[0]: (*row[1:4], row[4].split()) for row in (
+    ("ddp 2", 2, 2, 1, "name=ddp"),
+    ("ddp 3", 3, 3, 1, "name=ddp"),
+    ("ddp 5", 5, 5, 1, "name=ddp"),
+    ("zero1 2", 2, 2, 1, "name=zero1"),
+    ("zero1 2x2", 4, 4, 1, "name=zero1 mesh.replicate=2"),
+    ("zero2 3", 3, 3, 1, "name=zero2"),
+    ("zero2 2x2", 4, 4, 1, "name=zero2 mesh.replicate=2"),
+    ("fsdp 1", 1, 1, 1, "name=fsdp"),
+    ("fsdp 2", 2, 2, 1, "name=fsdp"),
+    ("fsdp 4, nothing stays", 4, 4, 1, "name=fsdp persistent_bytes=0 prefetch=0"),
+    ("fsdp 7", 7, 7, 1, "name=fsdp"),
+    ("fsdp 3, kept after forward", 3, 3, 1,
+     "name=fsdp persistent_bytes=0 prefetch=2 reshard_after_forward=false"),
+    ("fsdp 2x3", 6, 6, 1, "name=fsdp mesh.replicate=2"),
+    ("gpipe 3", 3, 1, 3, "name=pipeline schedule=gpipe"),
+    ("1f1b 2", 2, 1, 2, "name=pipeline schedule=1f1b"),
+    ("1f1b 4", 4, 1, 4, "name=pipeline schedule=1f1b"),
+    ("zero-bubble 3", 3, 1, 3, "name=pipeline schedule=zero-bubble"),
+    ("interleaved 2", 2, 1, 4, "name=pipeline schedule=interleaved"),
+    ("interleaved 3", 3, 1, 6, "name=pipeline schedule=interleaved"),
+    ("looped 2", 2, 1, 4, "name=pipeline schedule=looped"),
+    ("ddp 2 x 1f1b 2", 4, 2, 2, "name=ddp mesh.pipeline=2"),
+    ("zero1 2 x gpipe 2", 4, 2, 2, "name=zero1 mesh.pipeline=2 schedule=gpipe"),
+    ("zero2 3 x zero-bubble 2", 6, 3, 2, "name=zero2 mesh.pipeline=2 schedule=zero-bubble"),
+    ("fsdp 2 x 1f1b 2", 4, 2, 2, "name=fsdp mesh.pipeline=2 persistent_bytes=0"),
+    ("fsdp 2 x interleaved 2", 4, 2, 4, "name=fsdp mesh.pipeline=2 schedule=interleaved"),
+    ("fsdp 2 x looped 2", 4, 2, 4, "name=fsdp mesh.pipeline=2 schedule=looped"),
+    ("fsdp 2x2 x zero-bubble 2", 8, 4, 2,
+     "name=fsdp mesh.replicate=2 mesh.pipeline=2 schedule=zero-bubble"),
+)}
+
+LLAMA = ("llama-tiny model.hidden_size=48 model.intermediate_size=80 model.num_hidden_layers=4 "
+         "data.sequence=33 data.path={data} data.train=train.txt data.test=test.txt "
+         "schedule.name=constant")
+# Recipe and settings, blocks, whether batch norm makes batch.micro part of the result.
+MODELS = {
+    "cnn": ("mnist-cnn model.dropout=0.3", 4, False),
+    "convnet": ("mnist-convnet", 3, True),
+    "llama": (LLAMA, 6, False),
+    "tied": (LLAMA + " model.tie_word_embeddings=true", 6, False),
+}
+IMAGES = ("data.name=synthetic data.shape=[1,28,28] data.classes=10 data.samples={samples} "
+          "data.test_samples=20")
+
+# batch.global, batch.micro (None: one micro-batch for each replica), samples of an epoch.
+STEPS = {
+    "whole": (24, None, 96),
+    "rounds": (24, 2, 96),
+    "tails": (22, 3, 76),       # the last step of an epoch has 10 samples: some replicas have none
+    "one sample": (22, 3, 67),  # ... has one
+}
+UPDATES = {
+    "adamw": "optimizer.name=adamw optimizer.lr=0.001",
+    "adamw, clipped": "optimizer.name=adamw optimizer.lr=0.001 trainer.gradient_clip_val=0.5",
+    "sgd": "optimizer.name=sgd optimizer.lr=0.01",
+    "momentum, clipped": "optimizer.name=sgd optimizer.lr=0.01 optimizer.momentum=0.9 "
+                         "optimizer.weight_decay=0.01 trainer.gradient_clip_val=0.5",
+}
+KEPT = {
+    "all kept": "",
+    "recompute": "strategy.recompute=block",
+    "recompute every 2nd": "strategy.recompute=block strategy.recompute_every=2",
+}
+DIMENSIONS = {"cell": list(CELLS), "model": list(MODELS), "precision": ["32-true", "bf16-mixed"],
+              "steps": list(STEPS), "update": list(UPDATES), "kept": list(KEPT)}
+
+
+def micro(row):
+    """batch.micro of a row; 0: left to the program, which makes one pass of each replica."""
+    _, replicas, stages, _ = CELLS[row["cell"]]
+    size, each, _ = STEPS[row["steps"]]
+    if each is not None:
+        return each
+    by_micro = MODELS[row["model"]][2]
+    return size // replicas if by_micro or stages > 1 else 0
+
+
+def is_possible(row):
+    """Of a row that may still lack dimensions: each block has a stage of its own at most."""
+    cell, model = row.get("cell"), row.get("model")
+    return not cell or not model or CELLS[cell][2] <= MODELS[model][1]
+
+
+def everything():
+    names = list(DIMENSIONS)
+    rows = (dict(zip(names, values)) for values in itertools.product(*DIMENSIONS.values()))
+    return [row for row in rows if is_possible(row)]
+
+
+def pairs_of(row):
+    return set(itertools.combinations(sorted(row.items()), 2))
+
+
+def pairwise():
+    """Row after row, each from a pair that is still missing, the other dimensions by what adds
+    most pairs; of equals the one used least. The same on every machine."""
+    names = list(DIMENSIONS)
+    missing = {}  # in order
+    for a, b in itertools.combinations(names, 2):
+        for x, y in itertools.product(DIMENSIONS[a], DIMENSIONS[b]):
+            if is_possible({a: x, b: y}):
+                missing[tuple(sorted(((a, x), (b, y))))] = True
+    used = {(name, value): 0 for name in names for value in DIMENSIONS[name]}
+    rows = []
+    while missing:
+        row = dict(next(iter(missing)))
+        for name in names:
+            if name in row:
+                continue
+            possible = [v for v in DIMENSIONS[name] if is_possible({**row, name: v})]
+
+            def gain(value, name=name, row=row):
+                new = sum(tuple(sorted(((name, value), other))) in missing for other in row.items())
+                return new, -used[name, value]
+            row[name] = max(possible, key=gain)
+        for pair in pairs_of(row):
+            missing.pop(pair, None)
+        for item in row.items():
+            used[item] += 1
+        rows.append({name: row[name] for name in names})
+    return rows
+
+
+def write_text(folder):
+    """Bytes that a model can learn a little of, for `data.name: tokens`."""
+    words = ["the", "oar", "of", "every", "bank", "pulls", "water", "and", "sea", "with", "one"]
+    state, text = 1, []
+    for _ in range(8000):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2 ** 64
+        text.append(words[(state >> 40) % len(words)])
+    text = " ".join(text)
+    for name, part in (("train.txt", text[:20000]), ("test.txt", text[20000:20000 + 33 * 20 + 1])):
+        with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+            file.write(part)
+
+
+def settings(row, data):
+    """The recipe and the settings of a row that have a say in its result; then those of its cell,
+    which must have none."""
+    recipe, *words = MODELS[row["model"]][0].split()
+    size, _, samples = STEPS[row["steps"]]
+    words += [f"data.limit={samples}"] if "llama" in recipe else IMAGES.split()
+    words += UPDATES[row["update"]].split()
+    words += ["trainer.max_steps=12", "trainer.max_epochs=-1", f"batch.global={size}",
+              "batch.eval=7", "data.workers=1", "data.shuffle=true", "log.tensorboard=false",
+              "trainer.log_every_n_steps=1", "checkpoint.every_n_epochs=0",
+              f"trainer.precision={row['precision']}"]
+    words = [word.format(data=data, samples=samples) for word in words]
+    own = ["strategy." + word for word in CELLS[row["cell"]][3]] + KEPT[row["kept"]].split()
+    return recipe, words, own
