@@ -3,8 +3,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-// Intervals of one size that follow each other in time: they have one offset. The rounds of a step
-// repeat themselves, so there are far fewer tracks than intervals.
+enum { MOST_APART = 4096 }; // intervals that are placed one by one
+
+// One interval, or of many those of one size that follow each other in time: they have one offset.
+// The rounds of a step repeat themselves, so there are far fewer tracks than intervals.
 typedef struct track {
     int64_t size_bytes, offset;
     int first, last; // intervals, in the order of time
@@ -62,7 +64,7 @@ static void find_tracks(placer *p, int count) {
             free_track = -1;
             ended = i;
         }
-        for (;; ended++) {
+        for (; count > MOST_APART; ended++) {
             const tri_interval *over = &p->intervals[p->by_end[ended]];
             if (over->size_bytes != item->size_bytes || over->last >= item->first) break;
             int freed = p->track_of[p->by_end[ended]];

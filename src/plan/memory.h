@@ -16,9 +16,9 @@ typedef struct tri_interval {
 } tri_interval;
 
 // Greedy by size: the largest first, each at the lowest place that is free all its life (Pisarchyk
-// and Lee, "Efficient memory management for deep neural net inference", 2020). Those of one size
-// that follow each other in time are placed as one, so that time grows with what lives together,
-// not with the length of the schedule. Returns the bytes needed.
+// and Lee, "Efficient memory management for deep neural net inference", 2020). Of thousands, those
+// of one size that follow each other in time are placed as one, so that time grows with what lives
+// together, not with the length of the schedule. Returns the bytes needed.
 int64_t tri_memory_place(tri_arena *scratch, tri_interval *intervals, int count);
 
 #endif
