@@ -55,14 +55,21 @@ static int segment_of(const tri_node *node) {
     return node->block * TRI_PHASE_COUNT + (int)node->phase;
 }
 
+// RECOMPUTE may run it a second time.
+static bool is_recomputed(const placing *c, const tri_node *node) {
+    const bool *recompute = c->request->recompute;
+    return recompute && recompute[node->block] && node->phase == TRI_PHASE_FORWARD;
+}
+
 // A segment may only overwrite what no other segment can still want, whatever the order in which
 // the schedule runs them: what it made itself, or what it is the last to read where blocks run in
-// the order of the list and once.
+// the order of the list and once. RECOMPUTE writes what it makes a second time, before its own
+// block's backward pass: over what other blocks put there.
 static bool may_reach_back(const placing *c, const tri_node *node, const tri_node *maker) {
     if (segment_of(node) == segment_of(maker)) return true;
     if (c->request->splits_backward && node->phase != TRI_PHASE_FORWARD) return false;
-    bool again = c->request->recompute && c->request->recompute[node->block];
-    return !again || node->phase != TRI_PHASE_FORWARD;
+    bool made_again = is_recomputed(c, maker) && maker->block != node->block;
+    return !is_recomputed(c, node) && !made_again;
 }
 
 // True when nothing that lies in the memory of `value` is read after node `at`, and it is an
@@ -90,9 +97,25 @@ static int shared_input(const placing *c, const tri_node *node, int at) {
         !tri_layout_equal(&in->layout, &out->layout))
         return -1;
     if (!may_overwrite(c, node, node->inputs[k], at)) return -1;
+    // RECOMPUTE may make the input again and not this; a WEIGHT pass elsewhere may want this still.
+    bool leaves = c->last_use[node->outputs[0].id] >= c->p->segments[node->block][node->phase].end;
+    if (is_recomputed(c, node) && c->request->splits_backward && leaves) return -1;
     for (int i = 0; i < node->input_count; i++)
         if (i != k && c->home[node->inputs[i].id] == c->home[node->inputs[k].id]) return -1;
     return k;
+}
+
+// When node i reads the value for the last time: RECOMPUTE reads what other segments made once
+// more, when the block's backward pass begins.
+static int last_read(const placing *c, int i, tri_value value) {
+    const tri_graph *g = c->p->graph;
+    const tri_node *node = &g->nodes[i];
+    const tri_node *maker = tri_value_is(value) ? tri_value_node(g, value) : NULL;
+    if (!is_recomputed(c, node) || !maker || segment_of(maker) == segment_of(node)) return i;
+    const tri_segment *segments = c->p->segments[node->block];
+    for (int phase = TRI_PHASE_FORWARD + 1; phase < TRI_PHASE_COUNT; phase++)
+        if (segments[phase].end > 0) return segments[phase].first;
+    return i;
 }
 
 // A shared memory lives as long as the last of its values.
@@ -101,8 +124,10 @@ static void find_homes(placing *c) {
     for (int i = 0; i < g->value_count; i++) c->home[i] = (uint32_t)i;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
-        for (int k = 0; k < node->input_count; k++)
-            if (c->last_use[node->inputs[k].id] < i) c->last_use[node->inputs[k].id] = i;
+        for (int k = 0; k < node->input_count; k++) {
+            int use = last_read(c, i, node->inputs[k]), *last = &c->last_use[node->inputs[k].id];
+            if (*last < use) *last = use;
+        }
     }
     // A view's readers read its input: so does whoever wrote in place before them.
     for (int i = g->node_count - 1; i >= 0; i--) {
