@@ -117,8 +117,11 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
 
 int tri_flat_block_units(const tri_flat *flat, const tri_graph *graph, int block, int *units,
                          int most) {
+    tri_arena *arena = tri_arena_create(NULL, "units");
+    bool *known = TRI_NEW_ARRAY(arena, bool, flat->unit_count);
     int found = 0;
     units[found++] = block;
+    known[block] = true;
     for (int i = 0; i < graph->node_count; i++) {
         const tri_node *node = &graph->nodes[i];
         if (node->block != block) continue;
@@ -126,12 +129,12 @@ int tri_flat_block_units(const tri_flat *flat, const tri_graph *graph, int block
             const tri_value_info *info = tri_value_get(graph, node->inputs[k]);
             if (info->kind != TRI_VALUE_PARAMETER) continue;
             int unit = flat->parameters[info->index].unit;
-            bool known = unit < 0;
-            for (int f = 0; f < found; f++) known = known || units[f] == unit;
-            if (known) continue;
-            TRI_ASSERT(found < most);
-            units[found++] = unit;
+            if (unit < 0 || known[unit]) continue;
+            known[unit] = true;
+            if (found < most) units[found] = unit;
+            found++;
         }
     }
+    tri_arena_destroy(arena);
     return found;
 }

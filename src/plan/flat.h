@@ -85,7 +85,8 @@ typedef struct tri_flat_request {
 } tri_flat_request;
 
 tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request);
-// The units that the block reads, its own first; returns how many (at most `most`).
+// The units that the block reads, its own first, as far as there is room for them; returns how many
+// there are.
 int tri_flat_block_units(const tri_flat *flat, const tri_graph *graph, int block, int *units,
                          int most);
 

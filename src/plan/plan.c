@@ -175,7 +175,7 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
                     name);
 }
 
-void tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
+tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
     const tri_flat *flat = &plan->flat;
     int pipeline = plan->mesh.size[TRI_AXIS_PIPELINE];
     plan->units = TRI_NEW_ARRAY(plan->arena, tri_unit, flat->unit_count);
@@ -198,6 +198,11 @@ void tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
         tri_schedule_block *block = &plan->blocks[b];
         block->unit_count =
             tri_flat_block_units(flat, plan->graph, b, block->units, TRI_MAX_BLOCK_UNITS);
+        if (block->unit_count > TRI_MAX_BLOCK_UNITS)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "block %s reads %d parameters that other blocks read too; at most %d "
+                            "are possible",
+                            plan->graph->blocks[b], block->unit_count - 1, TRI_MAX_BLOCK_UNITS - 1);
     }
     for (int u = 0; u < flat->unit_count; u++)
         for (int rank = 0; rank < pipeline; rank++) {
@@ -210,6 +215,7 @@ void tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
             if (plan->units[u].first_holder < 0) plan->units[u].first_holder = rank;
             plan->units[u].holder_count++;
         }
+    return TRI_OK;
 }
 
 static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_request *request) {
@@ -226,7 +232,7 @@ static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_r
                                                                 .blocks_here = plan->blocks_here,
                                                                 .shards = plan->shards,
                                                                 .is_chunked = plan->deterministic});
-    tri_plan_describe(plan, request);
+    TRI_TRY(tri_plan_describe(plan, request));
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)
             TRI_TRY(tri_plan_make_step(plan, request, (tri_step_shape)i));

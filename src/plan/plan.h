@@ -107,6 +107,6 @@ tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request);
 tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                               tri_step_shape shape);
 // Units and blocks as schedules see them.
-void tri_plan_describe(tri_plan *plan, const tri_plan_request *request);
+tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request);
 
 #endif

@@ -143,6 +143,8 @@ int tri_program_crossings(tri_arena *arena, const tri_program *program, const in
                 tri_value_is(reader->inputs[k]) ? tri_value_node(g, reader->inputs[k]) : NULL;
             int stage = stages[reader->block];
             if (!maker || stages[maker->block] == stage) continue;
+            // A view of an input: every rank takes the inputs itself.
+            if (program->places[reader->inputs[k].id].kind != TRI_PLACE_BUNDLE) continue;
             tri_crossing *known = NULL;
             for (int c = 0; c < count && !known; c++)
                 if ((*out)[c].value.id == reader->inputs[k].id && (*out)[c].to_stage == stage)

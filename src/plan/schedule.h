@@ -104,7 +104,7 @@ typedef struct tri_edge {
     int64_t bytes;            // per sample
 } tri_edge;
 
-enum { TRI_MAX_BLOCK_UNITS = 8 };
+enum { TRI_MAX_BLOCK_UNITS = 64 }; // bits of tri_action.adds
 
 typedef struct tri_unit {
     int64_t bytes;      // of parameters as stored, all shards

@@ -1,0 +1,121 @@
+// Plans of models that are cut in odd places.
+#include "device/ref/ref.h"
+#include "plan/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <trireme/trireme.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 2 };
+
+static int shared_weights; // of `borrows`
+
+// The first stage is nothing but a view of the inputs.
+static void views(tri_graph *g, const tri_batch *batch) {
+    tri_block(g, "flatten");
+    tri_value x = tri_flatten(g, batch->inputs);
+    tri_block(g, "first");
+    x = tri_linear(g, "first", x, 5);
+    tri_block(g, "second");
+    tri_loss(g, tri_mse_loss(g, tri_linear(g, "second", x, 2), batch->targets));
+}
+
+// Every weight is read by both blocks.
+static void borrows(tri_graph *g, const tri_batch *batch) {
+    tri_value x = tri_flatten(g, batch->inputs);
+    for (int b = 0; b < 2; b++) {
+        tri_block(g, b ? "second" : "first");
+        for (int i = 0; i < shared_weights; i++) {
+            char name[32], weight[32];
+            snprintf(name, sizeof name, "layer%d.%d", b, i);
+            snprintf(weight, sizeof weight, "layer0.%d.weight", i);
+            x = tri_linear_with(
+                g, name, x,
+                (tri_linear_options){.features = 4, .no_bias = true, .weight = b ? weight : NULL});
+        }
+    }
+    tri_block(g, "head");
+    tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", x, 2), batch->targets));
+}
+
+typedef struct rig {
+    tri_arena *arena;
+    tri_device *device;
+    tri_plan *plan;
+    tri_status status;
+} rig;
+
+static void open_rig(rig *r, void (*build)(tri_graph *g, const tri_batch *batch),
+                     tri_strategy_options options, int pipeline, int rank) {
+    const tri_task task = {.name = "odd", .build = build};
+    const tri_field fields[] = {{"inputs", TRI_F32, {2, {2, 2}}}, {"targets", TRI_F32, {1, {2}}}};
+    tri_model_request model = {
+        .task = &task, .fields = fields, .field_count = 2, .options = {.seed = 1}};
+    *r = (rig){.arena = tri_arena_create(NULL, "test")};
+    assert_int_equal(tri_device_ref.open(&(tri_device_config){.threads = 1}, &r->device), TRI_OK);
+    options.recompute_every = options.stages_per_rank = 1;
+    tri_plan_request request = {.model = &model,
+                                .options = &options,
+                                .mesh = {.size = {pipeline, 1, 1, 1}, .ranks = pipeline},
+                                .rank = rank,
+                                .step_samples = {[TRI_STEP_FULL] = 7, [TRI_STEP_EVALUATE] = 4},
+                                .micro = 2,
+                                .eval_micro = 4};
+    r->status = tri_plan_create(r->arena, r->device, &request, &r->plan);
+}
+
+static void close_rig(rig *r) {
+    if (r->status == TRI_OK) tri_plan_destroy(r->plan);
+    r->device->backend->close(r->device);
+    tri_arena_destroy(r->arena);
+}
+
+// Only what lies in memory of its own is sent: the inputs are on every rank.
+static void test_view_of_an_input(void **state) {
+    (void)state;
+    char *names[] = {"first"};
+    for (int rank = 0; rank < RANKS; rank++) {
+        rig r;
+        open_rig(&r, views,
+                 (tri_strategy_options){.name = TRI_STRATEGY_PIPELINE,
+                                        .stages = {.items = (void *)names, .count = 1}},
+                 RANKS, rank);
+        if (r.status != TRI_OK) fail_msg("%s", tri_error_message());
+        for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
+            const tri_step_plan *step = &r.plan->steps[i];
+            for (int k = 0; k < step->schedule.count; k++)
+                assert_int_not_equal(tri_action_subject(step->schedule.actions[k].kind),
+                                     TRI_SUBJECT_EDGE);
+        }
+        close_rig(&r);
+    }
+}
+
+static void test_many_shared_weights(void **state) {
+    (void)state;
+    static const int counts[] = {1, 20, TRI_MAX_BLOCK_UNITS - 1, TRI_MAX_BLOCK_UNITS};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        rig r;
+        shared_weights = counts[i];
+        open_rig(&r, borrows, (tri_strategy_options){.name = TRI_STRATEGY_SINGLE}, 1, 0);
+        bool too_many = counts[i] >= TRI_MAX_BLOCK_UNITS;
+        assert_int_equal(r.status, too_many ? TRI_BAD_INPUT : TRI_OK);
+        if (too_many)
+            assert_non_null(strstr(tri_error_message(), "block first reads 64 parameters"));
+        else
+            assert_int_equal(r.plan->blocks[1].unit_count, 1 + counts[i]);
+        close_rig(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_view_of_an_input),
+                                       cmocka_unit_test(test_many_shared_weights)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
