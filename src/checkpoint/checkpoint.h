@@ -119,7 +119,7 @@ tri_status tri_checkpoint_clean(const char *run_dir);
 //   never  TRI_BAD_INPUT if RUN is not empty.
 //   path   a step's folder, a link to one, or a run directory (its newest). Damaged: TRI_CORRUPT
 //          naming file and tensor; weights only: TRI_BAD_INPUT; TRI_NOT_FOUND.
-// Collective if `comm` is not NULL: rank 0 looks, all get its answer.
+// Collective if `comm` is not NULL: rank 0 looks, all verify a part each and get its answer.
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out);
 

@@ -60,29 +60,21 @@ tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char
     return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no checkpoint in it", path);
 }
 
-static tri_status find_auto(tri_arena *arena, const char *run_dir, const char **out) {
+typedef struct candidates { // the best first
+    const char **paths;
+    int count;
+} candidates;
+
+static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *out) {
     checkpoint_steps steps;
     tri_status cleaned = tri_checkpoint_clean(run_dir);
     if (cleaned == TRI_BAD_INPUT) return cleaned; // no path of a folder
     if (cleaned != TRI_OK)                        // what it could not remove does no harm
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
     TRI_TRY(checkpoint_scan(arena, checkpoint_home(arena, run_dir), &steps));
-    char *first = NULL;
-    for (int i = 0; i < steps.count; i++) {
-        checkpoint_manifest manifest;
-        tri_status status = checkpoint_verify(arena, steps.items[i].path, &manifest);
-        if (status == TRI_OK) {
-            *out = steps.items[i].path;
-            return TRI_OK;
-        }
-        // Nothing is wrong with what a later program wrote: an older one must not pass it over.
-        if (status == TRI_NO_MEMORY || status == TRI_UNSUPPORTED) return status;
-        if (!first) first = tri_arena_strdup(arena, tri_error_message());
-        if (i + 1 < steps.count)
-            tri_log(TRI_LOG_WARNING, "%s; falling back to the one before", tri_error_message());
-    }
-    if (!first) return TRI_OK;
-    return TRI_FAIL(TRI_CORRUPT, "%s; no earlier checkpoint of the run is whole", first);
+    out->paths = TRI_NEW_ARRAY(arena, const char *, steps.count);
+    for (int i = 0; i < steps.count; i++) out->paths[out->count++] = steps.items[i].path;
+    return TRI_OK;
 }
 
 static tri_status find_never(const char *run_dir) {
@@ -98,30 +90,52 @@ static tri_status find_never(const char *run_dir) {
                     run_dir);
 }
 
-static tri_status find(tri_arena *arena, const char *run_dir, const char *resume,
-                       const char **out) {
-    if (strcmp(resume, "auto") == 0) return find_auto(arena, run_dir, out);
+static tri_status list(tri_arena *arena, const char *run_dir, const char *resume, candidates *out) {
+    if (strcmp(resume, "auto") == 0) return list_all(arena, run_dir, out);
     if (strcmp(resume, "never") == 0) return find_never(run_dir);
+    out->paths = TRI_NEW_ARRAY(arena, const char *, 1);
+    out->count = 1;
+    return checkpoint_step_folder(arena, resume, &out->paths[0]);
+}
+
+// Nothing is wrong with what a later program wrote: an older one must not pass it over.
+static bool is_damage(tri_status status) {
+    return status == TRI_CORRUPT || status == TRI_IO || status == TRI_NOT_FOUND ||
+           status == TRI_BAD_INPUT;
+}
+
+// Every rank takes its part of the work.
+static tri_status verify(tri_arena *arena, tri_comm *comm, const char *path) {
     checkpoint_manifest manifest;
-    const char *folder;
-    TRI_TRY(checkpoint_step_folder(arena, resume, &folder));
-    TRI_TRY(checkpoint_verify(arena, folder, &manifest));
-    *out = folder;
-    return TRI_OK;
+    return checkpoint_agree(comm, checkpoint_verify_part(arena, path, checkpoint_rank(comm),
+                                                         checkpoint_ranks(comm), &manifest));
 }
 
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out) {
-    char answer[PATH_MAX] = "";
-    tri_status status = TRI_OK;
+    candidates all = {.count = 0}; // of rank 0
     *out = NULL;
-    if (checkpoint_rank(comm) == 0) {
-        status = find(arena, run_dir, resume, out);
-        if (*out && snprintf(answer, sizeof answer, "%s", *out) >= (int)sizeof answer)
+    bool leads = checkpoint_rank(comm) == 0;
+    TRI_TRY(checkpoint_agree(comm, leads ? list(arena, run_dir, resume, &all) : TRI_OK));
+    const char *first = NULL;
+    for (int i = 0;; i++) {
+        char path[PATH_MAX] = "";
+        tri_status status = TRI_OK;
+        if (i < all.count && snprintf(path, sizeof path, "%s", all.paths[i]) >= (int)sizeof path)
             status = TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", run_dir);
+        TRI_TRY(checkpoint_agree(comm, status));
+        TRI_TRY(checkpoint_share(comm, path, sizeof path));
+        if (!path[0]) break;
+        status = verify(arena, comm, path);
+        if (status == TRI_OK) {
+            *out = tri_arena_strdup(arena, path);
+            return TRI_OK;
+        }
+        if (strcmp(resume, "auto") != 0 || !is_damage(status)) return status;
+        if (!first) first = tri_arena_strdup(arena, tri_error_message());
+        if (i + 1 < all.count)
+            tri_log(TRI_LOG_WARNING, "%s; falling back to the one before", tri_error_message());
     }
-    TRI_TRY(checkpoint_agree(comm, status));
-    TRI_TRY(checkpoint_share(comm, answer, sizeof answer));
-    if (answer[0]) *out = tri_arena_strdup(arena, answer);
-    return TRI_OK;
+    if (!first) return TRI_OK;
+    return TRI_FAIL(TRI_CORRUPT, "%s; no earlier checkpoint of the run is whole", first);
 }

@@ -15,6 +15,7 @@ typedef struct reading {
     const char *path;
     const checkpoint_file *file;
     const tri_state_sink *sink; // or NULL
+    int part, parts;            // without a sink: every so many pieces, one
     tri_safetensors *open;
     const tri_safetensors_entry *entries;
     checkpoint_pieces pieces;
@@ -108,8 +109,10 @@ static tri_status give(const reading *r, const checkpoint_piece *piece) {
                           r->buffer);
 }
 
-static bool is_wanted(const reading *r, const checkpoint_piece *piece) {
-    if (!r->sink || !r->sink->wants || piece->tensor < 0) return true;
+static bool is_wanted(const reading *r, int i) {
+    const checkpoint_piece *piece = &r->pieces.items[i];
+    if (!r->sink) return i % r->parts == r->part;
+    if (!r->sink->wants || piece->tensor < 0) return true;
     return r->sink->wants(r->sink->context, r->targets[piece->tensor]);
 }
 
@@ -119,7 +122,7 @@ static tri_status read_pieces(reading *r) {
     tri_status status = TRI_OK;
     for (int i = 0; i < r->pieces.count && status == TRI_OK; i++) {
         const checkpoint_piece *piece = &r->pieces.items[i];
-        if (!is_wanted(r, piece)) continue;
+        if (!is_wanted(r, i)) continue;
         unsigned char hash[CHECKPOINT_HASH_BYTES];
         status = tri_os_pread_all(fd, r->buffer, (size_t)piece->size_bytes, piece->offset, r->path);
         if (status == TRI_OK) status = checkpoint_hash(r->buffer, piece->size_bytes, hash);
@@ -156,24 +159,34 @@ static tri_status read_file(reading *r, const checkpoint_manifest *manifest) {
     return read_pieces(r);
 }
 
-tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
-                                const checkpoint_file *file, const tri_state_sink *sink) {
-    reading r = {.arena = tri_arena_create(NULL, "checkpoint file"), .file = file, .sink = sink};
-    r.path = tri_arena_printf(r.arena, "%s/%s", folder, file->name);
-    tri_status status = read_file(&r, manifest);
-    free(r.buffer);
-    tri_safetensors_close(r.open);
-    tri_arena_destroy(r.arena);
+static tri_status read_in(const char *folder, const checkpoint_manifest *manifest, reading *r) {
+    r->arena = tri_arena_create(NULL, "checkpoint file");
+    r->path = tri_arena_printf(r->arena, "%s/%s", folder, r->file->name);
+    tri_status status = read_file(r, manifest);
+    free(r->buffer);
+    tri_safetensors_close(r->open);
+    tri_arena_destroy(r->arena);
     return status;
 }
 
+tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
+                                const checkpoint_file *file, const tri_state_sink *sink) {
+    return read_in(folder, manifest, &(reading){.file = file, .sink = sink, .parts = 1});
+}
+
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest) {
+    return checkpoint_verify_part(arena, folder, 0, 1, manifest);
+}
+
+tri_status checkpoint_verify_part(tri_arena *arena, const char *folder, int part, int parts,
+                                  checkpoint_manifest *manifest) {
     TRI_TRY(checkpoint_manifest_read(arena, folder, manifest));
     int64_t step;
     if (checkpoint_is_step_name(folder, &step) && step != manifest->info.step)
         return TRI_FAIL(TRI_CORRUPT, "%s: holds step %lld by its state.json", folder,
                         (long long)manifest->info.step);
     for (int i = 0; i < manifest->file_count; i++)
-        TRI_TRY(checkpoint_read_file(folder, manifest, &manifest->files[i], NULL));
+        TRI_TRY(read_in(folder, manifest,
+                        &(reading){.file = &manifest->files[i], .part = part, .parts = parts}));
     return TRI_OK;
 }

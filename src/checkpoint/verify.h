@@ -9,6 +9,9 @@ tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *m
                                 const checkpoint_file *file, const tri_state_sink *sink);
 // Every file of a checkpoint. *manifest lies in `arena`.
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);
+// One of `parts` parts of that, which together are all of it: piece by piece in turn.
+tri_status checkpoint_verify_part(tri_arena *arena, const char *folder, int part, int parts,
+                                  checkpoint_manifest *manifest);
 
 // Which tensor of a sink each entry is for (-1: none), by name. Every tensor of the sink has an
 // entry, but for buffers if `may_lack_buffers`, and every entry has a tensor; else TRI_BAD_INPUT

@@ -67,10 +67,31 @@ def check_case(folder, recipe, words, pairs):
         print(f"  {what}: worst {worst:.1e}", flush=True)
 
 
+def training_state(run_dir):
+    with open(os.path.join(last(run_dir), "state.json"), encoding="utf-8") as file:
+        return json.load(file)["training"]
+
+
+def check_loss_scale(folder):
+    """The loss scale and what it has seen go on too."""
+    words = [*LLAMA, "trainer.precision=16-mixed", "trainer.loss_scale.window=2",
+             "trainer.loss_scale.initial=1024"]
+    whole, place = os.path.join(folder, "scale"), os.path.join(folder, "scale-resumed")
+    run(train("llama-tiny", whole, *words))
+    run(on_ranks(2, train("llama-tiny", place, *words, "strategy.name=fsdp",
+                          f"trainer.max_steps={HALF}")))
+    before = training_state(place)["loss_scale"]
+    run(train("llama-tiny", place, *words))
+    after, wanted = training_state(place)["loss_scale"], training_state(whole)["loss_scale"]
+    assert after == wanted and after != before, f"{before}, then {after}; in one go {wanted}"
+    check_close(losses(place), losses(whole), 2e-3, "16-mixed, 2 ranks fsdp, then 1")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-mesh-") as folder:
         for recipe, words, pairs in CASES:
             timed(check_case, folder, recipe, words, pairs)
+        timed(check_loss_scale, folder)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,38 @@ static void test_same_bytes(void **state) {
     }
 }
 
+static void finding_body(tri_comm *comm, ranks_table *table, void *argument) {
+    const order *all = argument;
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    int64_t step;
+    CHECK_OK(tri_checkpoint_find(arena, comm, run_dir, "auto", &path));
+    CHECK_OK(fixture_do_load(path, WIDTH, 0, &step));
+    CHECK(step == all->save.step);
+    char newest[96];
+    snprintf(newest, sizeof newest, "%s/checkpoints/step-00000002", run_dir);
+    CHECK(tri_checkpoint_find(arena, comm, run_dir, newest, &path) == TRI_CORRUPT);
+    CHECK(strstr(tri_error_message(), "optimizer.safetensors: tensor 'fc1.weight.exp_avg'"));
+    tri_arena_destroy(arena);
+}
+
+// Each rank verifies a part of a checkpoint: what one of them finds is everybody's.
+static void test_damage_is_found_together(void **state) {
+    char path[128], *data;
+    size_t size;
+    order all = {.save = options(1)};
+    assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
+    for (int i = 1; i < 7; i++) {
+        assert_int_equal(fixture_do_save(run_dir, options(2)), TRI_OK);
+        read_part("optimizer.safetensors", 2, &data, &size);
+        data[size - (size_t)(WIDTH * 33 * 8) + (size_t)(i * CHUNK)] ^= 4;
+        snprintf(path, sizeof path, "%s/checkpoints/step-00000002/optimizer.safetensors", run_dir);
+        assert_int_equal(tri_os_replace_file(path, data, size), TRI_OK);
+        free(data);
+        assert_int_equal(ranks_run(3, NULL, finding_body, &all), 0);
+    }
+}
+
 static ssize_t full_disk(int fd, const void *data, size_t size, off_t offset) {
     errno = ENOSPC;
     return -1;
@@ -212,8 +244,9 @@ static void test_killed_while_saving(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(same_bytes),    TEST(one_rank_fails),      TEST(no_room_for_a_snapshot),
-        TEST(one_rank_dies), TEST(killed_while_saving),
+        TEST(same_bytes),     TEST(damage_is_found_together),
+        TEST(one_rank_fails), TEST(no_room_for_a_snapshot),
+        TEST(one_rank_dies),  TEST(killed_while_saving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
