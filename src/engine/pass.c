@@ -117,6 +117,17 @@ typedef struct pass_part {
 
 enum { MOST_PARTS = 2 * TRI_MAX_BLOCK_UNITS };
 
+// The block's nodes make a gradient of the unit. Of its own unit they always do; what it reads of a
+// shared one may lead to no loss.
+static bool contributes(const tri_engine *e, const tri_graph *g, int block, int unit) {
+    if (unit == block) return true;
+    for (int i = 0; i < g->gradient_count; i++)
+        if (g->gradients[i].block == block &&
+            e->plan->flat.parameters[g->gradients[i].parameter].unit == unit)
+            return true;
+    return false;
+}
+
 // Batch norm's statistics leave the forward pass, all other gradients the backward pass.
 static int open_gradients(tri_engine *e, const tri_action *a, pass_part *parts) {
     bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
@@ -145,6 +156,10 @@ static int open_gradients(tri_engine *e, const tri_action *a, pass_part *parts) 
             }
             // Where gradients always lie, gaps were zero from the start.
             if (adds || e->plan->scatters) clear_gaps(e, block->units[k], part);
+            if (!contributes(e, e->step->items[a->round].program->graph, a->subject,
+                             block->units[k]))
+                e->device->backend->zero(e->device, e->slots[p->slot],
+                                         (size_t)elements * sizeof(float));
         }
     return count;
 }

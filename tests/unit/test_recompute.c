@@ -54,9 +54,26 @@ static void writes_over(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-static void (*const models[])(tri_graph *g, const tri_batch *batch) = {skips, hands_on,
-                                                                       writes_over};
-enum { MODELS = sizeof models / sizeof *models, SAMPLES = 6, PARAMETERS = 400 };
+// "side" reads the weight of "stem" for a metric alone.
+static void build_side(tri_graph *g, const tri_batch *batch, bool reads) {
+    tri_block(g, "stem");
+    tri_value x = tri_linear(g, "stem", batch->inputs, 6);
+    tri_block(g, "side");
+    tri_linear_options borrowed = {.features = 6, .no_bias = true, .weight = "stem.weight"};
+    if (reads)
+        tri_metric(g, "side",
+                   tri_mse_loss(g, tri_linear_with(g, "side", batch->inputs, borrowed), x));
+    tri_value y = tri_linear(g, "side2", x, 6);
+    tri_block(g, "head");
+    tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", y, 2), batch->targets));
+}
+
+static void without_side(tri_graph *g, const tri_batch *batch) { build_side(g, batch, false); }
+static void with_side(tri_graph *g, const tri_batch *batch) { build_side(g, batch, true); }
+
+static void (*const models[])(tri_graph *g, const tri_batch *batch) = {skips, hands_on, writes_over,
+                                                                       without_side, with_side};
+enum { MODELS = 3, WITHOUT_SIDE = 3, WITH_SIDE = 4, SAMPLES = 6, PARAMETERS = 400 };
 
 static const tri_field fields[] = {{"inputs", TRI_F32, {1, {4}}}, {"targets", TRI_F32, {1, {2}}}};
 
@@ -146,6 +163,17 @@ static void test_same_bits(void **state) {
     }
 }
 
+// A block that reads a shared weight, but gives no gradient of it, adds nothing.
+static void test_reader_without_gradient(void **state) {
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        float without[PARAMETERS], with[PARAMETERS];
+        int count = train(WITHOUT_SIDE, again, without);
+        assert_int_equal(train(WITH_SIDE, again, with), count);
+        assert_memory_equal(without, with, (size_t)count * sizeof *with);
+    }
+}
+
 // Where the backward pass is split, a later block's WEIGHT may follow RECOMPUTE: the sum lies apart
 // from v, which RECOMPUTE makes anew.
 static void test_split_backward(void **state) {
@@ -188,6 +216,7 @@ static void test_split_backward(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_reader_without_gradient),
                                        cmocka_unit_test(test_split_backward)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
