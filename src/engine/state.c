@@ -120,6 +120,7 @@ static float *own_in_staging(const tri_engine *e, const whole *w) {
 static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
     if (is_direct(e)) return TRI_OK;
     TRI_ASSERT(holds(e, tensor));
+    engine_keep_writes(e); // what was written here is only this rank's range, and not gathered
     whole w = whole_of(e, tensor);
     engine_keep_writes(e);
     if (is_staged(e, &w)) return TRI_OK;
