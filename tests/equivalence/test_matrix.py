@@ -108,15 +108,17 @@ def weights(got, wanted, row):
 
 
 def is_noisy(row):
-    return MODELS[row["model"]][2] and row["update"].startswith("adam")
+    return MODELS[row["model"]][3] and row["update"].startswith("adam")
 
 
 def other_orders(row):
     """Sums in other orders on one rank: of the micro-batches where they are free, else of another
-    number of threads and of other kernels."""
-    if MODELS[row["model"]][2]:
-        return ("OMP_NUM_THREADS=2",), ("--device", "ref")
-    return ("batch.micro=1",), ("batch.micro=5",), ("batch.micro=7",)
+    number of threads; and within operations, of other kernels."""
+    kernels = ("--device", "ref")
+    if MODELS[row["model"]][3]:
+        return ("OMP_NUM_THREADS=2",), kernels
+    pieces = ("batch.micro=1",), ("batch.micro=5",), ("batch.micro=7",)
+    return (*pieces, kernels) if matrix.CELLS[row["cell"]][3] > 1 else pieces
 
 
 def own_spread(folder, known, row, base):
@@ -142,7 +144,7 @@ def find_limits(folder, known, row, base, weight):
 def check_row(folder, known, number, row):
     ranks = matrix.CELLS[row["cell"]][0]
     size = matrix.micro(row)
-    base = (f"batch.micro={size}",) if MODELS[row["model"]][2] else ()
+    base = (f"batch.micro={size}",) if MODELS[row["model"]][3] == "micro" else ()
     wanted = alone(folder, known, row, base)
     words = [*matrix.settings(row, folder)[2], f"batch.micro={size}"]
     got = execute(folder, f"row-{number}", row, ranks, words)

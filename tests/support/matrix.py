@@ -6,8 +6,8 @@ has few of them, but each pair of values that is possible together in at least o
 import itertools
 import os
 
-# How the ranks divide the work: name, ranks, replicas, stages, settings.
-CELLS = {row[0]: (*row[1:4], row[4].split()) for row in (
+# How the ranks divide the work: name, ranks, replicas, stages, parts of layers, settings.
+CELLS = {row[0]: (*row[1:4], 1, row[4].split()) for row in (
     ("ddp 2", 2, 2, 1, "name=ddp"),
     ("ddp 3", 3, 3, 1, "name=ddp"),
     ("ddp 5", 5, 5, 1, "name=ddp"),
@@ -37,17 +37,30 @@ CELLS = {row[0]: (*row[1:4], row[4].split()) for row in (
     ("fsdp 2 x looped 2", 4, 2, 4, "name=fsdp mesh.pipeline=2 schedule=looped"),
     ("fsdp 2x2 x zero-bubble 2", 8, 4, 2,
      "name=fsdp mesh.replicate=2 mesh.pipeline=2 schedule=zero-bubble"),
+)} | {row[0]: (*row[1:5], row[5].split()) for row in (
+    ("tensor 2", 2, 1, 1, 2, "mesh.tensor=2"),
+    ("tensor 4, sequences", 4, 1, 1, 4, "mesh.tensor=4 sequence_parallel=true"),
+    ("ddp 2 x tensor 2", 4, 2, 1, 2, "name=ddp mesh.tensor=2"),
+    ("fsdp 3 x tensor 2, sequences", 6, 3, 1, 2,
+     "name=fsdp mesh.tensor=2 sequence_parallel=true persistent_bytes=0"),
+    ("1f1b 2 x tensor 2", 4, 1, 2, 2, "name=pipeline mesh.tensor=2"),
+    ("zero2 2 x tensor 2 x zero-bubble 2, sequences", 8, 2, 2, 2,
+     "name=zero2 mesh.tensor=2 mesh.pipeline=2 schedule=zero-bubble sequence_parallel=true"),
+    ("fsdp 2x2 x tensor 2 x looped 2", 16, 4, 4, 2,
+     "name=fsdp mesh.replicate=2 mesh.tensor=2 mesh.pipeline=2 schedule=looped"),
 )}
 
 LLAMA = ("llama-tiny model.hidden_size=48 model.intermediate_size=80 model.num_hidden_layers=4 "
-         "data.sequence=33 data.path={data} data.train=train.txt data.test=test.txt "
+         "data.sequence=32 data.path={data} data.train=train.txt data.test=test.txt "
          "schedule.name=constant")
-# Recipe and settings, blocks, whether batch norm makes batch.micro part of the result.
+# Recipe and settings, blocks, the most parts of a layer, and what batch norm is over: nothing,
+# micro-batches, which makes batch.micro part of the result, or whole steps, which leaves it out.
 MODELS = {
-    "cnn": ("mnist-cnn model.dropout=0.3", 4, False),
-    "convnet": ("mnist-convnet", 3, True),
-    "llama": (LLAMA, 6, False),
-    "tied": (LLAMA + " model.tie_word_embeddings=true", 6, False),
+    "cnn": ("mnist-cnn model.dropout=0.3", 4, 2, None),
+    "convnet": ("mnist-convnet", 3, 1, "micro"),
+    "convnet, synchronised": ("mnist-convnet trainer.sync_batchnorm=true", 3, 1, "step"),
+    "llama": (LLAMA, 6, 4, None),
+    "tied": (LLAMA + " model.tie_word_embeddings=true", 6, 4, None),
 }
 IMAGES = ("data.name=synthetic data.shape=[1,28,28] data.classes=10 data.samples={samples} "
           "data.test_samples=20")
@@ -77,18 +90,28 @@ DIMENSIONS = {"cell": list(CELLS), "model": list(MODELS), "precision": ["32-true
 
 def micro(row):
     """batch.micro of a row; 0: left to the program, which makes one pass of each replica."""
-    _, replicas, stages, _ = CELLS[row["cell"]]
+    _, replicas, stages, _, _ = CELLS[row["cell"]]
     size, each, _ = STEPS[row["steps"]]
+    norm = MODELS[row["model"]][3]
+    if norm == "step":
+        return 0
     if each is not None:
         return each
-    by_micro = MODELS[row["model"]][2]
-    return size // replicas if by_micro or stages > 1 else 0
+    return size // replicas if norm == "micro" or stages > 1 else 0
 
 
 def is_possible(row):
-    """Of a row that may still lack dimensions: each block has a stage of its own at most."""
-    cell, model = row.get("cell"), row.get("model")
-    return not cell or not model or CELLS[cell][2] <= MODELS[model][1]
+    """Of a row that may still lack dimensions."""
+    if "cell" not in row or "model" not in row:
+        return True
+    _, replicas, stages, parts, _ = CELLS[row["cell"]]
+    _, blocks, most, norm = MODELS[row["model"]]
+    if stages > blocks or parts > most:
+        return False
+    # What is over a whole step is so in one pass of each replica, and none may lack samples.
+    if norm == "step":
+        return stages == 1 and (replicas == 1 or row.get("steps") != "one sample")
+    return True
 
 
 def everything():
@@ -139,7 +162,7 @@ def write_text(folder):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2 ** 64
         text.append(words[(state >> 40) % len(words)])
     text = " ".join(text)
-    for name, part in (("train.txt", text[:20000]), ("test.txt", text[20000:20000 + 33 * 20 + 1])):
+    for name, part in (("train.txt", text[:20000]), ("test.txt", text[20000:20000 + 32 * 20 + 1])):
         with open(os.path.join(folder, name), "w", encoding="ascii") as file:
             file.write(part)
 
@@ -156,5 +179,5 @@ def settings(row, data):
               "trainer.log_every_n_steps=1", "checkpoint.every_n_epochs=0",
               f"trainer.precision={row['precision']}"]
     words = [word.format(data=data, samples=samples) for word in words]
-    own = ["strategy." + word for word in CELLS[row["cell"]][3]] + KEPT[row["kept"]].split()
+    own = ["strategy." + word for word in CELLS[row["cell"]][4]] + KEPT[row["kept"]].split()
     return recipe, words, own
