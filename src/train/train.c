@@ -84,7 +84,8 @@ static tri_status finish_step(train_loop *loop, bool time_to_save) {
         p->epoch++;
         p->step_in_epoch = 0;
     }
-    return save && loop->saves ? loop_save(loop, c->async) : TRI_OK;
+    // Nothing comes behind which the last one could be written.
+    return save && loop->saves ? loop_save(loop, c->async && !run_ends) : TRI_OK;
 }
 
 static void share_decisions(const train_loop *loop, double shared[TRI_MAX_SHARED]) {
