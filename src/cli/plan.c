@@ -42,7 +42,8 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
         .micro = batch.micro,
         .sync_batchnorm = r->trainer.sync_batchnorm,
         .eval_micro = eval,
-        .optimizer_states = optimizer.state_count};
+        .optimizer_states = optimizer.state_count,
+        .loader_batches = tri_loader_batches(&(tri_loader_options){.workers = r->data.workers})};
     TRI_TRY(tri_column_create(v->arena, v->device, &v->request, &v->column));
     return tri_task_check_options(&options, v->task->name);
 }

@@ -252,6 +252,12 @@ static tri_status start_threads(tri_loader *loader) {
     return status;
 }
 
+int64_t tri_loader_batches(const tri_loader_options *options) {
+    int64_t prefetch = options->prefetch ? options->prefetch : 2 * options->workers;
+    if (prefetch < options->workers) prefetch = options->workers;
+    return prefetch + (options->hold ? options->hold : 1);
+}
+
 tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *sampler,
                              const tri_loader_options *options, tri_loader **out) {
     *out = NULL;
@@ -267,9 +273,7 @@ tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *samp
     TRI_ASSERT(options->replica >= 0 && options->replica < sampler->options.replicas);
     TRI_ASSERT(options->workers >= 0 && options->workers <= TRI_MAX_WORKERS);
     TRI_ASSERT(options->step < loader->steps && options->round < rounds_of(loader, options->step));
-    int64_t prefetch = options->prefetch ? options->prefetch : 2 * options->workers;
-    if (prefetch < options->workers) prefetch = options->workers;
-    loader->slot_count = prefetch + (options->hold ? options->hold : 1);
+    loader->slot_count = tri_loader_batches(options);
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->ready, NULL);
     pthread_cond_init(&loader->freed, NULL);

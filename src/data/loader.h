@@ -33,6 +33,8 @@ typedef struct tri_data_batch {
 // `dataset` must outlive the loader; `sampler` is copied. TRI_NO_MEMORY, TRI_BAD_INPUT.
 tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *sampler,
                              const tri_loader_options *options, tri_loader **out);
+// Batches in a loader's memory by those settings.
+int64_t tri_loader_batches(const tri_loader_options *options);
 // Stops the threads; batches still held end with it. NULL allowed.
 void tri_loader_destroy(tri_loader *loader);
 

@@ -115,11 +115,29 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     return sum;
 }
 
+// What initial weights and checkpoints pass through: a whole part of a unit where ranks share it,
+// and a whole parameter.
+static int64_t staging_elements(const tri_plan *plan) {
+    int64_t part = 0, parameter = 0;
+    const tri_flat *flat = &plan->flat;
+    for (int u = 0; plan->shards > 1 && u < flat->unit_count; u++)
+        for (int k = 0; k < TRI_PART_COUNT; k++)
+            if (flat->units[u].here) raise_to(&part, flat->units[u].parts[k].elements);
+    for (int i = 0; i < flat->parameter_count; i++) {
+        const tri_flat_parameter *p = &flat->parameters[i];
+        if (p->unit >= 0 && flat->units[p->unit].here)
+            raise_to(&parameter, p->elements * plan->graph->parameters[i].part.parts);
+    }
+    return part + parameter;
+}
+
 static void size_memory(tri_plan *plan, const tri_plan_request *request) {
     const int64_t f32 = (int64_t)sizeof(float), low = (int64_t)tri_dtype_bytes(plan->flat.low);
     const tri_flat *flat = &plan->flat;
+    int64_t input_bytes = 0;
     for (int i = 0; i < plan->program_count; i++) {
         const tri_program *p = plan->programs[i];
+        raise_to(&input_bytes, p->input_bytes);
         raise_to(&plan->scratch_bytes, p->scratch_bytes);
         raise_to(&plan->workspace_bytes, p->workspace_bytes);
         raise_to(&plan->result_bytes, p->result_bytes);
@@ -141,8 +159,9 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
         .optimizer = f32 * flat->state_elements * request->optimizer_states,
         .activations =
             plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS] + plan->scratch_bytes + plan->result_bytes,
-        .workspace = plan->workspace_bytes,
-        .communication = plan->stretch_bytes[TRI_STRETCH_STATE],
+        .workspace =
+            plan->workspace_bytes + request->loader_batches * input_bytes + TRI_PROGRAM_BYTES,
+        .communication = plan->stretch_bytes[TRI_STRETCH_STATE] + f32 * staging_elements(plan),
     };
     tri_memory_plan *m = &plan->memory;
     m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +

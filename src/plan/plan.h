@@ -50,11 +50,14 @@ typedef struct tri_plan_request {
     int optimizer_states;
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;
+    int64_t loader_batches; // micro-batches that the loader holds or reads ahead
     int recompute_first;  // of TRI_RECOMPUTE_FIT: blocks from the first on; tri_plan_create sets it
     const tri_plan *like; // of another rank of the same request, whose graphs are used again; NULL
 } tri_plan_request;
 
-// Bytes that one rank will hold.
+// Bytes that one rank will hold while it trains: `communication` is gathered parameters, gradients
+// on their way to be scattered and what whole units pass through; `workspace` what kernels need
+// while they run, the loader's batches, and the program itself (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
 } tri_memory_plan;

@@ -150,6 +150,8 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     out->rank = s->identity.rank;
     out->ranks = s->identity.size;
     out->threads = s->device->threads;
+    out->actions = s->plan->steps[TRI_STEP_FULL].schedule.count;
+    out->step_samples = s->recipe->batch.global;
     out->steps = run->step;
     out->loss = run->loss;
     out->flops_per_sample = flops_per_sample(s->plan);

@@ -12,6 +12,8 @@ typedef struct tri_bench_result {
     double first_step_s;     // from the start of the process to the end of the first step
     double max_rss_mb;       // 10^6 bytes, of this rank
     double flops_per_sample; // forward and backward
+    int actions;             // of one step on this rank
+    int64_t step_samples;    // over all ranks
     int64_t steps;
     double loss; // of the last step
 } tri_bench_result;

@@ -155,7 +155,9 @@ static tri_status make_plan(tri_session *s) {
                                 .deterministic = s->recipe->trainer.deterministic,
                                 .freeze = s->recipe->optimizer.freeze.items,
                                 .freeze_count = s->recipe->optimizer.freeze.count,
-                                .optimizer_states = s->optimizer.state_count};
+                                .optimizer_states = s->optimizer.state_count,
+                                .loader_batches = tri_loader_batches(
+                                    &(tri_loader_options){.workers = s->recipe->data.workers})};
     if (s->train_data) {
         const tri_sampler *sampler = &s->train_sampler;
         int64_t last = tri_sampler_step_size(sampler, sampler->steps - 1);
