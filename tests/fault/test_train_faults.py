@@ -149,6 +149,7 @@ def check_restart(folder):
     run(on_ranks(2, train("mnist-convnet", whole, *words)))
     launcher = start(on_ranks(2, train("mnist-convnet", killed, *words), "--max-restarts", "1"))
     after_steps(killed, 12, "steps before the kill", launcher)
+    wait_for(lambda: os.path.exists(last(killed)), "a checkpoint written behind them", 60, launcher)
     ranks = workers(launcher.pid)
     assert len(ranks) == 2, "the run was over before the kill"
     os.kill(ranks[1], signal.SIGKILL)
