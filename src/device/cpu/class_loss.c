@@ -1,4 +1,5 @@
-// Cross-entropy over many classes: rows over the threads, each row read while it lies in a cache.
+// Cross-entropy and accuracy over many classes: rows over the threads, each row read while it lies
+// in a cache.
 #include "device/cpu/class_row.h"
 
 #include "device/ref/node.h"
@@ -15,7 +16,7 @@ typedef struct class_job {
     const class_state *state;
     const void *scores;
     const int64_t *labels;
-    double *losses; // of each row
+    double *losses; // of each row, or whether it is a hit
     void *gradient;
     float seed;
 } class_job;
@@ -65,6 +66,27 @@ CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool brain) {
 }
 CPU_TYPED_RANGES(gradient)
 
+// The first largest score is the label's where no one before it is as large and none behind it is
+// larger. A first score that is no number is never exceeded.
+CPU_BODY hits_typed(void *context, int64_t begin, int64_t end, bool brain) {
+    const class_job *job = context;
+    int64_t classes = job->state->classes;
+    for (int64_t n = begin; n < end; n++) {
+        const void *row = cpu_row(job->scores, brain, n * classes);
+        int64_t label = job->labels[n];
+        int larger = 0;
+        job->losses[n] = 0;
+        if (label == TRI_IGNORED_LABEL) continue;
+        float score = cpu_get(row, brain, label);
+        for (int64_t k = 0; k < label; k++) larger += cpu_get(row, brain, k) >= score;
+        for (int64_t k = label + 1; k < classes; k++) larger += cpu_get(row, brain, k) > score;
+        float first = cpu_get(row, brain, 0);
+        bool hit = score == score && larger == 0;
+        job->losses[n] = first == first ? hit : label == 0;
+    }
+}
+CPU_TYPED_RANGES(hits)
+
 static tri_status class_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                 tri_kernel *kernel) {
     const tri_shape *scores = cpu_in_shape(graph, node, 0);
@@ -76,7 +98,7 @@ static tri_status class_prepare(tri_device *device, const tri_graph *graph, cons
                            .classes = classes,
                            .brain = cpu_is_brain(graph, node)};
     kernel->state = state;
-    if (node->op == &tri_op_cross_entropy)
+    if (node->op != &tri_op_cross_entropy_grad)
         kernel->workspace_bytes = (size_t)state->rows * sizeof(double);
     else
         state->seed_f64 = tri_value_get(graph, node->inputs[2])->dtype == TRI_F64;
@@ -88,19 +110,29 @@ static tri_status check_labels(const class_state *s, const int64_t *labels) {
     return TRI_OK;
 }
 
-static tri_status loss_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const class_state *s = kernel->state;
+// The sum over rows of what `range` makes of each, and the number of labels.
+static tri_status sum_rows(const class_state *s, const tri_kernel_args *args, cpu_range range) {
     class_job job = {
         .state = s, .scores = args->in[0], .labels = args->in[1], .losses = args->workspace};
     double *loss = args->out[0];
     TRI_TRY(check_labels(s, job.labels));
-    cpu_parallel(s->device, s->rows, 1 + 4096 / s->classes, loss_range(s->device, s->brain), &job);
+    cpu_parallel(s->device, s->rows, 1 + 4096 / s->classes, range, &job);
     loss[0] = loss[1] = 0;
     for (int64_t n = 0; n < s->rows; n++) {
         loss[0] += job.losses[n];
         loss[1] += job.labels[n] != TRI_IGNORED_LABEL;
     }
     return TRI_OK;
+}
+
+static tri_status loss_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const class_state *s = kernel->state;
+    return sum_rows(s, args, loss_range(s->device, s->brain));
+}
+
+static tri_status hits_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const class_state *s = kernel->state;
+    return sum_rows(s, args, hits_range(s->device, s->brain));
 }
 
 static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
@@ -134,3 +166,4 @@ static void class_release(tri_kernel *kernel) { free(kernel->state); }
     };
 CLASS_KERNEL(cross_entropy, loss_run)
 CLASS_KERNEL(cross_entropy_grad, gradient_run)
+CLASS_KERNEL(accuracy, hits_run)

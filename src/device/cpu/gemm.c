@@ -41,37 +41,33 @@ static bool reads_b(const cpu_gemm *g) {
            g->n % CPU_TILE_COLUMNS == 0;
 }
 
-// A rectangle of c for each thread; each packs what it needs for itself.
-typedef struct split {
-    int64_t unit;           // rows that stay together
-    int64_t groups, panels; // of so many rows, of 64 columns
-    int rows, columns;      // threads along each
-} split;
-
 // Elements of the largest of `parts` parts of `count` units.
 static int64_t largest_part(int64_t count, int64_t parts, int64_t unit, int64_t size) {
     int64_t part = (count + parts - 1) / parts * unit;
     return part < size ? part : size;
 }
 
-static split split_of(const cpu_device *device, const cpu_gemm *g) {
-    int64_t unit = reads_a(g) ? CPU_TILE_ROWS : PACK_ROWS;
-    split best = {.unit = unit,
-                  .groups = (g->m + unit - 1) / unit,
-                  .panels = (g->n + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
-                  .rows = 1,
-                  .columns = 1};
+cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t unit, int64_t n) {
+    cpu_gemm_split best = {.unit = unit,
+                           .groups = (m + unit - 1) / unit,
+                           .panels = (n + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
+                           .rows = 1,
+                           .columns = 1};
     int64_t least = INT64_MAX;
     for (int columns = device->head.threads; columns >= 1; columns--) {
         int rows = device->head.threads / columns;
-        int64_t share = largest_part(best.groups, rows, unit, g->m) *
-                        largest_part(best.panels, columns, CPU_TILE_COLUMNS, g->n);
+        int64_t share = largest_part(best.groups, rows, unit, m) *
+                        largest_part(best.panels, columns, CPU_TILE_COLUMNS, n);
         if (share >= least) continue;
         least = share;
         best.rows = rows;
         best.columns = columns;
     }
     return best;
+}
+
+static cpu_gemm_split split_of(const cpu_device *device, const cpu_gemm *g) {
+    return cpu_gemm_split_of(device, g->m, reads_a(g) ? CPU_TILE_ROWS : PACK_ROWS, g->n);
 }
 
 // Steps at a time: equal parts of k, whole vectors but for the last one.
@@ -81,7 +77,7 @@ static int64_t steps_of(const cpu_gemm *g) {
 }
 
 // Floats of one thread's packed a and b.
-static int64_t packed_a(const cpu_gemm *g, const split *s) {
+static int64_t packed_a(const cpu_gemm *g, const cpu_gemm_split *s) {
     int64_t groups = (s->groups + s->rows - 1) / s->rows;
     return reads_a(g) ? 0 : groups * s->unit * steps_of(g);
 }
@@ -90,7 +86,7 @@ static int64_t packed_b(const cpu_gemm *g) {
 }
 
 size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm) {
-    split s = split_of(device, gemm);
+    cpu_gemm_split s = split_of(device, gemm);
     int64_t each = packed_a(gemm, &s) + packed_b(gemm);
     return (size_t)(each * s.rows * s.columns) * sizeof(float);
 }
@@ -138,7 +134,7 @@ static void pack_b(const cpu_gemm *g, const block *b, float *to) {
 
 typedef struct gemm_job {
     const cpu_gemm *gemm;
-    split split;
+    cpu_gemm_split split;
     float *workspace;
 } gemm_job;
 
@@ -183,7 +179,7 @@ static CPU_AVX512 void multiply_block(const cpu_gemm *g, const block *b) {
 
 static void multiply_part(const gemm_job *job, int part) {
     const cpu_gemm *g = job->gemm;
-    const split *s = &job->split;
+    const cpu_gemm_split *s = &job->split;
     int row = part / s->columns, column = part % s->columns;
     int64_t most = steps_of(g), end_panel = s->panels * (column + 1) / s->columns;
     float *own = job->workspace + part * (packed_a(g, s) + packed_b(g));

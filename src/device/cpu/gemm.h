@@ -21,6 +21,15 @@ typedef struct cpu_gemm {
     const float *bias;  // [n], added to each row; NULL: none
 } cpu_gemm;
 
+// A rectangle of c for each thread; each packs what it needs for itself.
+typedef struct cpu_gemm_split {
+    int64_t unit;           // rows that stay together
+    int64_t groups, panels; // of so many rows, of 64 columns
+    int rows, columns;      // threads along each
+} cpu_gemm_split;
+
+cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t unit, int64_t n);
+
 // Bytes that cpu_gemm_run needs; depends on sizes, strides and the device alone, not on data.
 size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm);
 // Every element is summed in one order of k, whatever the number of threads.

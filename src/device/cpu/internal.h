@@ -139,6 +139,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(conv2d_grad_weight_blocked)                                                                  \
     X(conv2d_grad_weight_thin)                                                                     \
     X(conv2d_grad_weight_plain)                                                                    \
+    X(linear_brain)                                                                                \
+    X(linear_brain_grad_input)                                                                     \
     X(linear_rows)                                                                                 \
     X(linear_rows_grad_input)                                                                      \
     X(linear_rows_grad_weight)                                                                     \
@@ -163,6 +165,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(part_softmax_rows)                                                                           \
     X(part_cross_entropy_grad_rows)                                                                \
     X(cross_entropy_grad_rows)                                                                     \
+    X(accuracy_rows)                                                                               \
     X(max_pool2d_blocked)                                                                          \
     X(max_pool2d_grad_blocked)                                                                     \
     X(batch_norm_blocked)                                                                          \

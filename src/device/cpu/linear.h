@@ -5,6 +5,9 @@
 
 #include "device/cpu/internal.h"
 
+// Of products of our own. Below this oneDNN is faster: packing W costs as much as some twenty rows.
+enum { LINEAR_LEAST_ROWS = 192 };
+
 typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT } linear_task;
 
 typedef struct linear_shape {

@@ -5,9 +5,6 @@
 
 #include <stdlib.h>
 
-// Below this oneDNN is faster: packing W costs as much as some twenty rows.
-enum { LINEAR_LEAST_ROWS = 192 };
-
 typedef struct rows_state {
     const cpu_device *device;
     cpu_gemm gemm;

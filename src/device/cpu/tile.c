@@ -7,8 +7,15 @@ enum {
     PACK_AHEAD = 16, // rows that packing asks for in advance
 };
 
+// VDPBF16PS as assembly: as an intrinsic it would ask for functions of their own.
+CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) {
+    if (!pairs) return _mm512_fmadd_ps(x, column, sum);
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(column));
+    return sum;
+}
+
 // The last vector of columns under a mask.
-CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors) {
+CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors, bool pairs) {
     __m512 sum[CPU_TILE_ROWS * TILE_VECTORS];
     const float *a = job->a, *b = job->b;
     const int64_t a_row = job->a_row, a_step = job->a_step;
@@ -16,7 +23,9 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors)
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
-            _mm_prefetch((const char *)(job->c + i * job->c_row + 16 * v), _MM_HINT_T0);
+            const char *c = job->narrow ? (const char *)(job->narrow + i * job->narrow_row + 16 * v)
+                                        : (const char *)(job->c + i * job->c_row + 16 * v);
+            _mm_prefetch(c, _MM_HINT_T0);
             sum[i * vectors + v] = _mm512_setzero_ps();
         }
     for (int64_t p = 0; p < job->steps; p++) {
@@ -28,7 +37,7 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors)
             __m512 x = _mm512_set1_ps(a[i * a_row]);
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; v++)
-                sum[i * vectors + v] = _mm512_fmadd_ps(x, column[v], sum[i * vectors + v]);
+                sum[i * vectors + v] = multiply_add(pairs, x, column[v], sum[i * vectors + v]);
         }
         a += a_step;
         b += CPU_TILE_COLUMNS;
@@ -41,9 +50,11 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors)
             float *c = job->c + i * job->c_row + 16 * v;
             __m512 value = sum[i * vectors + v];
             if (job->more) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, c));
-            if (job->bias)
-                value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, job->bias + 16 * v));
-            _mm512_mask_storeu_ps(c, inside, value);
+            if (job->bias) value = _mm512_add_ps(value, cpu_load(job->bias, pairs, 16 * v, inside));
+            if (job->narrow)
+                cpu_store(job->narrow, true, i * job->narrow_row + 16 * v, inside, value);
+            else
+                _mm512_mask_storeu_ps(c, inside, value);
         }
 }
 
@@ -52,19 +63,21 @@ typedef void (*tile_function)(const cpu_tile *job, __mmask16 last);
 // clang-format off
 #define TILE(rows, vectors)                                                                        \
     static CPU_AVX512 void tile_##rows##_##vectors(const cpu_tile *job, __mmask16 last) {          \
-        tile(job, last, rows, vectors);                                                            \
+        tile(job, last, rows, vectors, false);                                                     \
+    }                                                                                              \
+    static CPU_AVX512 void pairs_##rows##_##vectors(const cpu_tile *job, __mmask16 last) {         \
+        tile(job, last, rows, vectors, true);                                                      \
     }
 #define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
 TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
-#define ROW(rows) {tile_##rows##_1, tile_##rows##_2, tile_##rows##_3, tile_##rows##_4}
-static const tile_function tiles[CPU_TILE_ROWS][TILE_VECTORS] = {
-    ROW(1), ROW(2), ROW(3), ROW(4), ROW(5), ROW(6),
-};
+#define ROW(name, rows) {name##_##rows##_1, name##_##rows##_2, name##_##rows##_3, name##_##rows##_4}
+#define ROWS(name) {ROW(name, 1), ROW(name, 2), ROW(name, 3), ROW(name, 4), ROW(name, 5), ROW(name, 6)}
+static const tile_function tiles[2][CPU_TILE_ROWS][TILE_VECTORS] = {ROWS(tile), ROWS(pairs)};
 // clang-format on
 
 void cpu_tile_multiply(const cpu_tile *job, int64_t rows, int64_t columns) {
     int64_t vectors = (columns + 15) / 16;
-    tiles[rows - 1][vectors - 1](job, (__mmask16)(0xFFFF >> (16 * vectors - columns)));
+    tiles[job->pairs][rows - 1][vectors - 1](job, (__mmask16)(0xFFFF >> (16 * vectors - columns)));
 }
 
 void cpu_tile_multiply_rows(const cpu_tile *job, int64_t rows, int64_t columns) {

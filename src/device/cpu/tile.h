@@ -9,7 +9,8 @@ enum {
     CPU_TILE_COLUMNS = 64, // of a panel of b: four vectors
 };
 
-// c [rows][columns] = the sum over `steps` p of a(i, p) · b[p][j].
+// c [rows][columns] = the sum over `steps` p of a(i, p) · b[p][j]. With `pairs` a float of a or b
+// is in truth two BF16, of steps 2p and 2p + 1; for devices with AVX512_BF16.
 typedef struct cpu_tile {
     int64_t steps;
     const float *a; // element (i, p) at i · a_row + p · a_step
@@ -17,8 +18,11 @@ typedef struct cpu_tile {
     const float *b; // [steps][64]
     float *c;
     int64_t c_row;
-    const float *bias; // [columns], added to each row; NULL: none
-    bool more;         // adds to c instead
+    const void *bias; // [columns], added to each row, BF16 where a is; NULL: none
+    bool more;        // adds to c instead
+    bool pairs;
+    uint16_t *narrow; // where the sums go as BF16; c is then only what they are added to
+    int64_t narrow_row;
 } cpu_tile;
 
 // At most 6 rows and 64 columns. Each element is one chain of sums, in order of p.
