@@ -31,8 +31,9 @@ static int system_open(const char *path, int flags, mode_t mode) { return open(p
         .monotonic_ns = system_monotonic_ns, .realtime_ns = system_realtime_ns,                    \
         .sleep_ns = system_sleep_ns, .open = system_open, .close = close, .read = read,            \
         .pread = pread, .write = write, .pwrite = pwrite, .fsync = fsync, .ftruncate = ftruncate,  \
-        .rename = rename, .symlink = symlink, .mkdir = mkdir, .unlink = unlink, .rmdir = rmdir,    \
-        .socket = socket, .connect = connect, .accept = accept, .send = send, .recv = recv,        \
+        .fallocate = fallocate, .rename = rename, .symlink = symlink, .mkdir = mkdir,              \
+        .unlink = unlink, .rmdir = rmdir, .socket = socket, .connect = connect, .accept = accept,  \
+        .send = send, .recv = recv,                                                                \
     }
 
 const tri_os_hooks tri_os_system = SYSTEM_HOOKS;

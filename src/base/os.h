@@ -26,6 +26,7 @@ typedef struct tri_os_hooks {
     ssize_t (*pwrite)(int fd, const void *data, size_t size, off_t offset);
     int (*fsync)(int fd);
     int (*ftruncate)(int fd, off_t size);
+    int (*fallocate)(int fd, int mode, off_t offset, off_t size); // Linux
     int (*rename)(const char *from, const char *to);
     int (*symlink)(const char *target, const char *path);
     int (*mkdir)(const char *path, mode_t mode);

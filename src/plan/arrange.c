@@ -76,6 +76,17 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     return TRI_OK;
 }
 
+// Masters that kernels read where they lie stay in memory.
+static void find_moves(tri_plan *plan, const tri_plan_request *request) {
+    tri_offload offload = request->options->offload;
+    plan->states = request->optimizer_states;
+    plan->offload_path = request->options->offload_path;
+    if (offload != TRI_OFFLOAD_NONE) plan->moves.states = plan->states;
+    for (int k = 0; k < TRI_PART_COUNT; k++)
+        plan->moves.masters[k] = offload == TRI_OFFLOAD_PARAMETERS &&
+                                 (plan->gathers || tri_part_is_low((tri_part_kind)k));
+}
+
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
     bool pipeline = plan->mesh.size[TRI_AXIS_PIPELINE] > 1;
     // Alone, forward and backward take turns.
@@ -106,6 +117,7 @@ tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
     plan->named = tri_strategy_find(tri_strategy_names[request->options->name]);
     TRI_ASSERT(plan->named);
     TRI_TRY(find_groups(plan, request));
+    find_moves(plan, request);
     TRI_TRY(find_order(plan, request));
     double *costs;
     tri_graph *g;

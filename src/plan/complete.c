@@ -129,8 +129,12 @@ static void put_release(work *w, const stay *s) {
         put(w, s->last + 1, AT_RELEASE, TRI_ACTION_RELEASE, s->unit);
 }
 
-// GATHER goes before the first pass of what is used `ahead` turns earlier. Where that is not later
-// than the unit's RELEASE would be, the unit stays.
+static int turn_before(const int *turns, int count, int ahead) {
+    return count > ahead ? turns[count - 1 - ahead] : 0;
+}
+
+// GATHER goes before the first pass of what is used `ahead` turns earlier, FETCH a turn before it.
+// Where that is not later than the unit's RELEASE would be, the unit stays.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;
@@ -146,12 +150,14 @@ static void put_gathers(work *w) {
     for (int i = 0; i < count; i++) {
         stay *s = &stays[i], *before = open[s->unit];
         if (i == 0 || stays[i - 1].unit != s->unit) turns[turn_count++] = s->first;
-        int start = turn_count > ahead ? turns[turn_count - 1 - ahead] : 0;
+        int start = turn_before(turns, turn_count, ahead);
         if (before && before->last + 1 >= start) {
             before->last = s->last;
             continue;
         }
         put_release(w, before);
+        if (tri_schedule_fetches(r, s->unit))
+            put(w, turn_before(turns, turn_count, ahead + 1), AT_GATHER, TRI_ACTION_FETCH, s->unit);
         put(w, start, AT_GATHER, TRI_ACTION_GATHER, s->unit);
         open[s->unit] = s;
     }

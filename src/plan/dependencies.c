@@ -9,7 +9,8 @@ typedef enum thing_kind {
     GRADIENTS,   // of a unit
     KEPT,        // of a unit: what SCATTER leaves; without it, its gradients
     FINAL,       // of a unit: what NORM and STEP read
-    STATES,      // of a unit: the optimizer's
+    STATES,      // of a unit: what LOAD brings
+    OWN,         // of a unit: what FETCH brings
     STATISTICS,  // of a unit that has some: among its gradients
     SCALARS,     // of the step
     ACTIVATIONS, // of a block in a round
@@ -27,6 +28,8 @@ static const struct {
     thing_kind thing;
     bool writes;
 } accesses[] = {
+    {TRI_ACTION_FETCH, OWN, true},
+    {TRI_ACTION_GATHER, OWN, false},
     {TRI_ACTION_GATHER, PARAMETERS, true},
     {TRI_ACTION_RELEASE, PARAMETERS, true},
     {TRI_ACTION_FORWARD, PARAMETERS, false},
@@ -67,15 +70,17 @@ static const struct {
     {TRI_ACTION_NORM, FINAL, false}, // of all units
     {TRI_ACTION_NORM, SCALARS, true},
     {TRI_ACTION_LOAD, STATES, true},
+    {TRI_ACTION_LOAD, OWN, true},
     {TRI_ACTION_STEP, SCALARS, false},
     {TRI_ACTION_STEP, FINAL, false},
     {TRI_ACTION_STEP, STATES, true},
     {TRI_ACTION_STEP, PARAMETERS, true},
+    {TRI_ACTION_PREPARE, STATES, false},
     {TRI_ACTION_PREPARE, PARAMETERS, true},
-    {TRI_ACTION_EVICT, STATES, false},
+    {TRI_ACTION_EVICT, STATES, true}, // lets go of them
 };
 
-// Things are numbered: the scalars, four of each unit, the activations of blocks and the values of
+// Things are numbered: the scalars, five of each unit, the activations of blocks and the values of
 // edges by round.
 struct tri_things {
     const tri_schedule_request *request;
@@ -85,7 +90,7 @@ struct tri_things {
     int *next_edges[4]; // ... and the one after an edge
 };
 
-enum { OF_UNIT = 4 };
+enum { OF_UNIT = 5 };
 
 static void list_edges(tri_arena *arena, tri_things *t) {
     const tri_schedule_request *r = t->request;
@@ -125,7 +130,7 @@ static int of_unit(const tri_things *t, thing_kind thing, int unit) {
     if (thing == FINAL) thing = tri_schedule_collects(t->request) ? GRADIENTS : KEPT;
     if (thing == KEPT && !tri_schedule_scatters(t->request)) thing = GRADIENTS;
     if (thing == STATISTICS) thing = GRADIENTS;
-    int slot = thing == STATES ? 3 : (int)thing;
+    int slot = thing == STATES ? 3 : thing == OWN ? 4 : (int)thing;
     return 1 + OF_UNIT * unit + slot;
 }
 
@@ -140,6 +145,7 @@ static void visit_units(const visit *v, thing_kind thing, const int *units, int 
     for (int i = 0; i < count; i++) {
         const tri_unit *unit = &v->things->request->units[units[i]];
         if (thing == STATISTICS && !unit->has_statistics) continue;
+        if (thing == OWN && !tri_schedule_fetches(v->things->request, units[i])) continue;
         if ((thing == GRADIENTS || thing == FINAL) && !unit->has_gradients) continue;
         v->call(v->context, of_unit(v->things, thing, units[i]), v->writes);
     }

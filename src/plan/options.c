@@ -53,7 +53,11 @@ static const tri_option strategy_rows[] = {
     TRI_OPTION_INT(tri_strategy_options, persistent_bytes, "65536", 0, INT64_MAX / 2,
                    "of fsdp: blocks with fewer bytes of parameters stay gathered during a step"),
     TRI_OPTION_CHOICE(tri_strategy_options, offload, "none", offloads,
-                      "what lies in host memory between uses"),
+                      "what lies in a local file between its uses: the optimizer's states, or the "
+                      "parameters' own ranges and masters too"),
+    TRI_OPTION_STRING(tri_strategy_options, offload_path, NULL,
+                      "of offload: folder of the file, on a fast local disk; TMPDIR or /tmp if not "
+                      "given"),
     TRI_OPTION_TREE(tri_strategy_options, tensor, NULL,
                     "of mesh.tensor: patterns of layers' names with none, column or row, instead "
                     "of what the model says ({'*.mlp.*': none, fc1: column})"),

@@ -115,14 +115,21 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     return sum;
 }
 
-// What initial weights and checkpoints pass through: a whole part of a unit where ranks share it,
-// and a whole parameter.
+// What initial weights and checkpoints pass through: a whole part of a unit where ranks share it or
+// it lies in storage, masters of a unit that are cast from there, and a whole parameter.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t part = 0, parameter = 0;
     const tri_flat *flat = &plan->flat;
-    for (int u = 0; plan->shards > 1 && u < flat->unit_count; u++)
-        for (int k = 0; k < TRI_PART_COUNT; k++)
-            if (flat->units[u].here) raise_to(&part, flat->units[u].parts[k].elements);
+    for (int u = 0; u < flat->unit_count; u++) {
+        int64_t cast = 0;
+        for (int k = 0; k < TRI_PART_COUNT && flat->units[u].here; k++) {
+            const tri_flat_part *p = &flat->units[u].parts[k];
+            bool moved = plan->moves.masters[k];
+            if (plan->shards > 1 || plan->moves.states > 0 || moved) raise_to(&part, p->elements);
+            if (moved && tri_part_is_low((tri_part_kind)k)) cast += p->own;
+        }
+        raise_to(&part, cast);
+    }
     for (int i = 0; i < flat->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
         if (p->unit >= 0 && flat->units[p->unit].here)
@@ -150,18 +157,25 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
         for (int k = 0; k < step->schedule.count; k++)
             raise_to(&plan->round_elements, added_elements(plan, &step->schedule.actions[k]));
     }
+    const bool *moves = plan->moves.masters;
     int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[0];
     int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[1];
+    int64_t moved_stored = moves[TRI_PART_TRAINED] ? flat->own_elements[0] : 0;
+    int64_t moved_low = moves[TRI_PART_TRAINED_LOW] ? flat->own_elements[1] : 0;
+    int64_t states = flat->state_elements * plan->states;
+    int64_t moved_states = flat->state_elements * plan->moves.states;
     int64_t gradients = plan->scatters ? flat->gradient_own_elements : flat->gradient_elements;
     plan->memory = (tri_memory_plan){
-        .parameters = f32 * (stored + flat->own_elements[1]) + low * narrow,
+        .parameters =
+            f32 * (stored - moved_stored + flat->own_elements[1] - moved_low) + low * narrow,
         .gradients = f32 * (gradients + plan->round_elements),
-        .optimizer = f32 * flat->state_elements * request->optimizer_states,
+        .optimizer = f32 * (states - moved_states),
         .activations =
             plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS] + plan->scratch_bytes + plan->result_bytes,
         .workspace =
             plan->workspace_bytes + request->loader_batches * input_bytes + TRI_PROGRAM_BYTES,
         .communication = plan->stretch_bytes[TRI_STRETCH_STATE] + f32 * staging_elements(plan),
+        .offloaded = f32 * (moved_stored + moved_low + moved_states),
     };
     tri_memory_plan *m = &plan->memory;
     m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
@@ -209,6 +223,7 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
             to->has_gradients = to->has_gradients || tri_part_has_gradients(part);
             to->has_statistics = to->has_statistics || part == TRI_PART_STATISTIC;
             to->has_low = to->has_low || tri_part_is_low(part);
+            to->has_stored = to->has_stored || !tri_part_is_low(part);
         }
         to->persistent = to->bytes < request->options->persistent_bytes;
         to->first_holder = -1;

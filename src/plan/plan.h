@@ -60,6 +60,7 @@ typedef struct tri_plan_request {
 // while they run, the loader's batches, and the program itself (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
+    int64_t offloaded; // in its file instead
 } tri_memory_plan;
 
 enum { TRI_MAX_PROGRAMS = 8 };
@@ -89,6 +90,9 @@ struct tri_plan {
     bool deterministic;
     bool gathers;  // parameters are whole only between GATHER and RELEASE
     bool scatters; // gradients are whole only until SCATTER
+    int states;    // of the optimizer
+    tri_moves moves;
+    const char *offload_path; // of the recipe
     // What all steps share: as large as the largest needs.
     int64_t stretch_bytes[TRI_STRETCH_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;

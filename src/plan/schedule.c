@@ -31,6 +31,10 @@ void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject,
         (tri_action){.kind = kind, .subject = subject, .round = round};
 }
 
+bool tri_schedule_fetches(const tri_schedule_request *request, int unit) {
+    return request->fetches && tri_schedule_gathers(request) && request->units[unit].has_stored;
+}
+
 // The first block of the stage or of a later one: stages are runs of blocks, in order.
 static int find_stage(const tri_schedule_request *request, int stage) {
     int low = 0, high = request->block_count;

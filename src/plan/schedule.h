@@ -57,10 +57,11 @@ typedef enum tri_subject {
     X(COLLECT, "COLLECT", TRI_LANE_SHARD, UNIT, false)   /* all-gather of scattered gradients */   \
     X(TIE, "TIE", TRI_LANE_BACK, UNIT, false)      /* sum over the stages that hold the unit */    \
     X(NORM, "NORM", TRI_LANE_COMPUTE, NONE, false) /* counts, norm, step scalars */                \
-    X(LOAD, "LOAD", TRI_LANE_STORE, UNIT, false)   /* state of the optimizer, from storage */      \
+    X(FETCH, "FETCH", TRI_LANE_STORE, UNIT, false) /* what GATHER sends, from storage */           \
+    X(LOAD, "LOAD", TRI_LANE_STORE, UNIT, false)   /* what STEP changes, from storage */           \
     X(STEP, "STEP", TRI_LANE_COMPUTE, UNIT, false) /* optimizer and statistics */                  \
     X(PREPARE, "PREPARE", TRI_LANE_COMPUTE, UNIT, false) /* what STEP left, cast for GATHER */     \
-    X(EVICT, "EVICT", TRI_LANE_STORE, UNIT, false)       /* state of the optimizer, to storage */
+    X(EVICT, "EVICT", TRI_LANE_STORE, UNIT, false)       /* what LOAD brought, to storage */
 
 typedef enum tri_action_kind {
 #define X(kind, name, lane, subject, round) TRI_ACTION_##kind,
@@ -111,6 +112,7 @@ typedef struct tri_unit {
     bool has_gradients; // trained parameters or statistics (else all are frozen, or there are none)
     bool has_statistics;
     bool has_low;    // is computed with in a narrower type than it is stored in
+    bool has_stored; // ... or in that type
     bool persistent; // fsdp: small enough to stay gathered from the start of a step to its end
     int first_holder, holder_count; // pipeline ranks that hold it; more than one: TIE
     bool here;                      // this rank holds it
@@ -165,6 +167,7 @@ struct tri_schedule_request {
     bool reshard_after_forward; // fsdp: RELEASE after FORWARD, GATHER again for BACKWARD
     int prefetch;  // how many units ahead of their use GATHER starts; at least 0 (fsdp), 2 (others)
     bool offloads; // LOAD before STEP, EVICT after it
+    bool fetches;  // FETCH before GATHER, of units that are computed with as they are stored
 };
 
 // The orders there are: each is a file, order_NAME.c, and a row here, X(order, name in recipes).
@@ -215,6 +218,9 @@ tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *reque
 // BACKWARD_WEIGHT).
 int tri_schedule_in_flight(const tri_schedule *schedule, const tri_schedule_request *request,
                            int stage);
+
+// GATHER of the unit sends what FETCH brings.
+bool tri_schedule_fetches(const tri_schedule_request *request, int unit);
 
 // For orders: the stage's blocks forward or backward for one round.
 void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *out,

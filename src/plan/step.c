@@ -84,7 +84,8 @@ static void plan_memory(tri_plan *plan, tri_step_plan *step) {
                                        .crossing_edges = edges,
                                        .crossing_counts = counts,
                                        .gathers = plan->gathers,
-                                       .scatters = plan->scatters};
+                                       .scatters = plan->scatters,
+                                       .moves = plan->moves};
     tri_step_memory_plan(a, &request, &step->memory);
 }
 
@@ -122,7 +123,8 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
         .deterministic = plan->deterministic,
         .reshard_after_forward = o->reshard_after_forward,
         .prefetch = (int)o->prefetch,
-        .offloads = o->offload != TRI_OFFLOAD_NONE,
+        .offloads = plan->moves.states > 0 || o->offload == TRI_OFFLOAD_PARAMETERS,
+        .fetches = o->offload == TRI_OFFLOAD_PARAMETERS && plan->gathers,
     };
     TRI_TRY(tri_schedule_make(plan->arena, &step->request, &step->schedule));
     plan_memory(plan, step);

@@ -5,16 +5,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tri_slot_parameters(int unit, tri_part_kind part) {
-    return 1 + 2 * (unit * TRI_PART_COUNT + (int)part);
+// What a part of a unit has slots for.
+enum { PARAMETERS, GRADIENTS, MASTERS, STATES, OF_PART };
+
+static int slot_of(int unit, tri_part_kind part, int what) {
+    return 1 + OF_PART * (unit * TRI_PART_COUNT + (int)part) + what;
 }
-int tri_slot_gradients(int unit, tri_part_kind part) { return tri_slot_parameters(unit, part) + 1; }
+int tri_slot_parameters(int unit, tri_part_kind part) { return slot_of(unit, part, PARAMETERS); }
+int tri_slot_gradients(int unit, tri_part_kind part) { return slot_of(unit, part, GRADIENTS); }
+int tri_slot_masters(int unit, tri_part_kind part) { return slot_of(unit, part, MASTERS); }
+int tri_slot_states(int unit, tri_part_kind part) { return slot_of(unit, part, STATES); }
 int tri_slot_bundle(const tri_flat *flat, int bundle) {
-    return 1 + 2 * flat->unit_count * TRI_PART_COUNT + bundle;
+    return 1 + OF_PART * flat->unit_count * TRI_PART_COUNT + bundle;
 }
 tri_stretch tri_slot_stretch(const tri_flat *flat, int slot) {
-    bool state = slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
-    return state ? TRI_STRETCH_STATE : TRI_STRETCH_ACTIVATIONS;
+    bool of_part = slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
+    return of_part && (slot - 1) % OF_PART != STATES ? TRI_STRETCH_STATE : TRI_STRETCH_ACTIVATIONS;
+}
+
+// From FETCH to GATHER: what is sent as it is stored. From LOAD to EVICT: what STEP changes.
+static bool is_fetched(tri_action_kind kind) {
+    return kind == TRI_ACTION_FETCH || kind == TRI_ACTION_GATHER;
+}
+static bool is_loaded(tri_action_kind kind) {
+    return kind == TRI_ACTION_LOAD || kind == TRI_ACTION_STEP || kind == TRI_ACTION_PREPARE ||
+           kind == TRI_ACTION_EVICT;
+}
+
+bool tri_moves_states(const tri_moves *moves, tri_action_kind kind, tri_part_kind part) {
+    return moves->states > 0 && is_loaded(kind) && tri_part_is_trained(part);
+}
+
+bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_part_kind part) {
+    if (!moves->masters[part]) return false;
+    return is_fetched(kind) ? !tri_part_is_low(part)
+                            : is_loaded(kind) && tri_part_has_gradients(part);
 }
 
 // One stretch of memory from its first action to its last.
@@ -36,9 +61,10 @@ typedef struct step {
     int chunk_count, chunk_capacity;
     async_touch *asyncs;
     int async_count, async_capacity;
-    // The chunk of a slot, or -1: of the state; of activations by round, made at the first touch.
-    int *open_state, **open_rounds;
-    int state_slots, round_slots;
+    // The chunk of a slot, or -1: of parts of units; of activations by round, made at the first
+    // touch.
+    int *open_parts, **open_rounds;
+    int part_slots, round_slots;
     int *touched; // chunks, action by action
     int touched_count, touched_capacity;
     int *first; // by action, into `touched`
@@ -52,9 +78,9 @@ static int *make_open(step *s, int slots) {
 }
 
 static int *open_of(step *s, int slot, int round) {
-    if (tri_slot_stretch(s->r->flat, slot) == TRI_STRETCH_STATE) return &s->open_state[slot];
+    if (round < 0) return &s->open_parts[slot];
     if (!s->open_rounds[round]) s->open_rounds[round] = make_open(s, s->round_slots);
-    return &s->open_rounds[round][slot == TRI_SLOT_INPUTS ? 0 : 1 + slot - s->state_slots];
+    return &s->open_rounds[round][slot == TRI_SLOT_INPUTS ? 0 : 1 + slot - s->part_slots];
 }
 
 static void touch(step *s, int slot, int round, int64_t size_bytes) {
@@ -97,6 +123,24 @@ static void close_unit(step *s, int unit, bool gradients) {
         tri_part_kind part = (tri_part_kind)k;
         *open_of(s, gradients ? tri_slot_gradients(unit, part) : tri_slot_parameters(unit, part),
                  -1) = -1;
+    }
+}
+
+// What storage brings for the action, and whether that is the last one to use it.
+static void touch_moved(step *s, const tri_action *a, bool is_last) {
+    const tri_moves *moves = &s->r->moves;
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        tri_part_kind part = (tri_part_kind)k;
+        int64_t bytes = s->r->flat->units[a->subject].parts[k].own * (int64_t)sizeof(float);
+        int masters = tri_slot_masters(a->subject, part), states = tri_slot_states(a->subject, part);
+        if (tri_moves_masters(moves, a->kind, part)) {
+            touch(s, masters, -1, bytes);
+            if (is_last) *open_of(s, masters, -1) = -1;
+        }
+        if (tri_moves_states(moves, a->kind, part)) {
+            touch(s, states, -1, bytes * moves->states);
+            if (is_last) *open_of(s, states, -1) = -1;
+        }
     }
 }
 
@@ -157,6 +201,7 @@ static void touch_action(step *s, const tri_action *a) {
         touch_edge(s, a);
         break;
     case TRI_SUBJECT_UNIT:
+        touch_moved(s, a, a->kind == TRI_ACTION_GATHER || a->kind == TRI_ACTION_EVICT);
         if (a->kind == TRI_ACTION_GATHER && s->r->gathers)
             touch_unit(s, a->subject, false, true, true);
         if (a->kind == TRI_ACTION_RELEASE) close_unit(s, a->subject, false);
@@ -258,9 +303,9 @@ void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *reque
     for (int i = 0; i < rounds; i++)
         if (request->programs[i] && request->programs[i]->bundle_count > bundles)
             bundles = request->programs[i]->bundle_count;
-    s.state_slots = tri_slot_bundle(request->flat, 0);
+    s.part_slots = tri_slot_bundle(request->flat, 0);
     s.round_slots = 1 + bundles;
-    s.open_state = make_open(&s, s.state_slots);
+    s.open_parts = make_open(&s, s.part_slots);
     s.open_rounds = TRI_NEW_ARRAY(s.scratch, int *, rounds);
     s.first = TRI_NEW_ARRAY(s.scratch, int, schedule->count + 1);
     for (s.action = 0; s.action < schedule->count; s.action++) {

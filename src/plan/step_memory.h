@@ -1,5 +1,6 @@
 // Where, during one step, everything lies that does not stay: values that wait between segments,
-// inputs, gathered parameters, gradients on their way. Placed over the whole schedule by lifetime.
+// inputs, gathered parameters, gradients on their way, what storage brings. Placed over the whole
+// schedule by lifetime.
 #ifndef TRIREME_PLAN_STEP_MEMORY_H
 #define TRIREME_PLAN_STEP_MEMORY_H
 
@@ -9,18 +10,32 @@
 
 // The two stretches of memory that a step uses again and again.
 typedef enum tri_stretch {
-    TRI_STRETCH_ACTIVATIONS, // of the device
-    TRI_STRETCH_STATE,       // gathered parameters and gradients, which communicators touch
+    TRI_STRETCH_ACTIVATIONS, // of the device; while STEPs run, the optimizer's states lie there
+    TRI_STRETCH_STATE, // parameters and gradients that come and go, which communicators touch
     TRI_STRETCH_COUNT
 } tri_stretch;
 
 // What an action finds at some offset: a slot. The inputs of a round, the bundles of the program
-// of its micro-batch, the parameters and gradients of a unit's part.
+// of its micro-batch; of a unit's part the parameters and gradients as kernels have them, and of
+// this rank's range the masters and the optimizer's states, one behind the other.
 enum { TRI_SLOT_INPUTS = 0 };
 int tri_slot_parameters(int unit, tri_part_kind part);
 int tri_slot_gradients(int unit, tri_part_kind part);
+int tri_slot_masters(int unit, tri_part_kind part);
+int tri_slot_states(int unit, tri_part_kind part);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
 tri_stretch tri_slot_stretch(const tri_flat *flat, int slot);
+
+// What lies in storage between its uses, of this rank's range of every unit.
+typedef struct tri_moves {
+    int states;                   // of the optimizer; 0: they stay in memory
+    bool masters[TRI_PART_COUNT]; // of that part
+} tri_moves;
+
+// Whether this action on a unit is one of those that bring, use or put away the part's states; its
+// masters.
+bool tri_moves_states(const tri_moves *moves, tri_action_kind kind, tri_part_kind part);
+bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_part_kind part);
 
 // Before an action runs, the slot is at this offset of its stretch.
 typedef struct tri_setting {
@@ -48,6 +63,7 @@ typedef struct tri_step_memory_request {
     const int *crossing_counts;           // by round
     bool gathers;                         // parameters lie where GATHER puts them until RELEASE
     bool scatters; // gradients lie where the first writer puts them until SCATTER
+    tri_moves moves;
 } tri_step_memory_request;
 
 void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *request,

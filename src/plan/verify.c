@@ -11,7 +11,7 @@ typedef struct unit_state {
     bool holds[TRI_GRADIENT_PART_COUNT]; // the gradients hold something of the part
     int round;                           // ... of this one; -1: of none
     int contributions;                   // of blocks and rounds, in the whole step
-    bool scattered, reduced, tied, collected, loaded, stepped, prepared, evicted;
+    bool scattered, reduced, tied, collected, fetched, loaded, stepped, prepared, evicted;
 } unit_state;
 
 typedef struct check {
@@ -268,7 +268,16 @@ static tri_status follow_state(check *c) {
         REQUIRE(tri_schedule_gathers(r) && !u->gathered && !c->normed, "is gathered already");
         bool again = tri_schedule_releases(r) && !unit->persistent;
         REQUIRE(!u->was_gathered || again, "gathers twice what stays");
+        REQUIRE(!tri_schedule_fetches(r, c->action->subject) || u->fetched,
+                "sends what is not fetched");
         u->gathered = u->was_gathered = true;
+        u->fetched = false;
+        return TRI_OK;
+    }
+    if (c->action->kind == TRI_ACTION_FETCH) {
+        REQUIRE(tri_schedule_fetches(r, c->action->subject) && !u->fetched && !u->loaded,
+                "is not wanted, or comes twice");
+        u->fetched = true;
         return TRI_OK;
     }
     if (c->action->kind == TRI_ACTION_RELEASE) {
@@ -279,7 +288,7 @@ static tri_status follow_state(check *c) {
     REQUIRE(r->training && unit->has_gradients, "has no gradients to step with");
     switch (c->action->kind) {
     case TRI_ACTION_LOAD:
-        REQUIRE(r->offloads && !u->loaded, "is not wanted, or comes twice");
+        REQUIRE(r->offloads && !u->loaded && !u->fetched, "is not wanted, or comes twice");
         u->loaded = true;
         break;
     case TRI_ACTION_STEP:
@@ -290,7 +299,8 @@ static tri_status follow_state(check *c) {
         u->stepped = true;
         break;
     case TRI_ACTION_PREPARE:
-        REQUIRE(unit->has_low && u->stepped && !u->prepared, "comes before STEP, or twice");
+        REQUIRE(unit->has_low && u->stepped && !u->prepared && !u->evicted,
+                "comes before STEP, after EVICT or twice");
         u->prepared = true;
         break;
     default:
@@ -358,7 +368,7 @@ static tri_status verify_end(const check *c) {
         const unit_state *u = &c->units[i];
         if (!unit->here) continue;
         bool stays = !tri_schedule_releases(r) || unit->persistent;
-        if (u->was_gathered && u->gathered != stays)
+        if (u->fetched || (u->was_gathered && u->gathered != stays))
             return TRI_FAIL(TRI_INTERNAL, "schedule: unit %d is never released", i);
         if (!r->training || !unit->has_gradients) continue;
         if (!u->stepped || (unit->has_low && !u->prepared) || (r->offloads && !u->evicted))

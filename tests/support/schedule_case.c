@@ -13,13 +13,13 @@ const char *schedule_case_text(const schedule_case *c) {
     static char text[256];
     snprintf(text, sizeof text,
              "%s %s, pipeline %d x %d stages x %d blocks, replicate %d, shard %d, tensor %d, %d "
-             "micro-batches, prefetch %d%s%s%s%s%s%s",
+             "micro-batches, prefetch %d%s%s%s%s%s%s%s",
              c->strategy, c->order, or_one(c->pipeline), or_one(c->stages_per_rank),
              or_one(c->blocks_per_stage), or_one(c->replicate), or_one(c->shard), or_one(c->tensor),
              c->micro_batches, c->prefetch, c->deterministic ? ", deterministic" : "",
              c->reshards ? ", reshards" : "", c->offloads ? ", offloads" : "",
-             c->evaluates ? ", evaluates" : "", c->skips ? ", skips" : "",
-             c->recompute ? ", recomputes" : "");
+             c->fetches ? ", fetches" : "", c->evaluates ? ", evaluates" : "",
+             c->skips ? ", skips" : "", c->recompute ? ", recomputes" : "");
     return text;
 }
 
@@ -45,6 +45,7 @@ static tri_unit *make_units(tri_arena *arena, const tri_schedule_block *blocks, 
                               .has_gradients = b % 7 != 3 && b % 5 != 4,
                               .has_statistics = b % 7 != 3 && b % 5 == 1,
                               .has_low = b % 3 == 0,
+                              .has_stored = b % 7 != 3 && b % 6 != 0,
                               .persistent = b % 4 == 3,
                               .first_holder = blocks[b].stage % pipeline,
                               .holder_count = 1,
@@ -52,6 +53,7 @@ static tri_unit *make_units(tri_arena *arena, const tri_schedule_block *blocks, 
     }
     int last = blocks[block_count - 1].stage % pipeline;
     units[block_count] = (tri_unit){.bytes = 50,
+                                    .has_stored = true,
                                     .has_gradients = true,
                                     .holder_count = last ? 2 : 1,
                                     .here = pipeline_rank == 0 || pipeline_rank == last};
@@ -102,7 +104,8 @@ void schedule_set_make(const schedule_case *c, schedule_set *out) {
                                     .deterministic = c->deterministic,
                                     .reshard_after_forward = c->reshards,
                                     .prefetch = c->prefetch,
-                                    .offloads = c->offloads};
+                                    .offloads = c->offloads,
+                                    .fetches = c->fetches};
     assert_non_null(request.strategy);
     assert_non_null(request.order);
     request.block_count = request.stage_count * or_one(c->blocks_per_stage);

@@ -9,7 +9,7 @@ typedef struct schedule_case {
     int pipeline, replicate, shard, tensor; // 0 is 1
     int stages_per_rank, blocks_per_stage;  // 0 is 1
     int micro_batches;                      // of the step, over all replicas; the last is smaller
-    bool deterministic, reshards, offloads, evaluates;
+    bool deterministic, reshards, offloads, fetches, evaluates;
     bool skips;     // an edge from the first stage to every later one
     bool recompute; // every other block
     int prefetch;

@@ -48,6 +48,7 @@ static void test_every_combination(void **state) {
                                        .deterministic = flags & 1,
                                        .reshards = flags & 2,
                                        .offloads = flags & 4,
+                                       .fetches = flags & 4 && flags & 32,
                                        .evaluates = (flags & 24) == 24,
                                        .skips = flags & 32,
                                        .recompute = flags & 64,

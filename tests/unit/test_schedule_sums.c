@@ -261,6 +261,7 @@ static bool run_next(machine *m, int rank) {
     case TRI_ACTION_STEP:
         step(m, rank, a->subject);
         break;
+    case TRI_ACTION_FETCH:
     case TRI_ACTION_LOAD:
     case TRI_ACTION_PREPARE:
     case TRI_ACTION_EVICT:
@@ -378,6 +379,7 @@ static void test_sums(void **state) {
                                        .skips = flags & 4,
                                        .recompute = flags & 8,
                                        .offloads = flags & 16,
+                                       .fetches = flags & 16 && s == 3,
                                        .prefetch = flags % 4};
                     if (s == 0 && c.shard > 1 && !c.deterministic) {
                         c.replicate *= c.shard;
