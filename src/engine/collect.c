@@ -98,6 +98,11 @@ static tri_comm *group_of(const tri_engine *e, const tri_action *a) {
     }
 }
 
+static tri_status wait_comm(void *lane, uint64_t number) {
+    tri_comm *comm = lane;
+    return comm->backend->wait(comm, (tri_comm_ticket){number});
+}
+
 tri_status engine_start_comm(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
     static void (*const list_ops[TRI_ACTION_KIND_COUNT])(const tri_engine *e, const tri_action *a,
                                                          op_list *list) = {
@@ -113,7 +118,8 @@ tri_status engine_start_comm(tri_engine *e, const tri_action *a, engine_ticket *
     list_ops[a->kind](e, a, &list);
     if (list.count == 0) return TRI_OK;
     tri_comm *comm = group_of(e, a);
-    TRI_TRY(comm->backend->start(comm, list.ops, list.count, &ticket->ticket));
-    ticket->comm = comm;
+    tri_comm_ticket started;
+    TRI_TRY(comm->backend->start(comm, list.ops, list.count, &started));
+    *ticket = (engine_ticket){wait_comm, comm, started.value};
     return TRI_OK;
 }

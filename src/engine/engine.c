@@ -29,6 +29,8 @@ static void make_step_records(tri_engine *e) {
 }
 
 static tri_status make_engine(tri_engine *e, tri_comm *world) {
+    TRI_ASSERT(e->optimizer.state_count == e->plan->states);
+    TRI_TRY(engine_open_storage(e, world->ledger));
     TRI_TRY(engine_make_groups(e, world));
     TRI_TRY(engine_allocate(e));
     engine_find_gaps(e);
@@ -60,6 +62,7 @@ void tri_engine_destroy(tri_engine *engine) {
     if (!engine) return;
     engine_release_updates(&engine->updates);
     engine_release_updates(&engine->casts);
+    tri_storage_close(engine->storage); // before the memory that it may still read
     if (engine->memory_comm) engine_release(engine);
     free(engine->fold);
     engine_close_groups(engine);
@@ -96,7 +99,7 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
     return engine_run_updates(e, &e->casts, a->subject);
 }
 
-// What the compute lane does; the other lanes' actions are started by engine_start_comm.
+// What the compute lane does.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
     [TRI_ACTION_RELEASE] = do_nothing, // its memory is free: the plan has seen to that
     [TRI_ACTION_FORWARD] = engine_run_pass,
@@ -110,11 +113,19 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
     [TRI_ACTION_PREPARE] = do_prepare,
 };
 
+// What the other lanes' actions are started by.
+static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
+                                                  engine_ticket *ticket) = {
+    [TRI_LANE_SHARD] = engine_start_comm,    [TRI_LANE_REPLICATE] = engine_start_comm,
+    [TRI_LANE_ALONG] = engine_start_comm,    [TRI_LANE_BACK] = engine_start_comm,
+    [TRI_LANE_STORE] = engine_start_storage,
+};
+
 static tri_status finish(engine_ticket *ticket) {
-    if (!ticket->comm) return TRI_OK;
-    tri_comm *comm = ticket->comm;
-    ticket->comm = NULL;
-    return comm->backend->wait(comm, ticket->ticket);
+    if (!ticket->wait) return TRI_OK;
+    tri_status (*wait)(void *lane, uint64_t number) = ticket->wait;
+    ticket->wait = NULL;
+    return wait(ticket->lane, ticket->number);
 }
 
 static tri_status do_action(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
@@ -127,7 +138,8 @@ static tri_status do_action(tri_engine *e, const tri_action *a, engine_ticket *t
                              .lane = TRI_LANE_OF_COMPUTE,
                              .subject = a->subject,
                              .round = a->round});
-    tri_status status = actions[a->kind] ? actions[a->kind](e, a) : engine_start_comm(e, a, ticket);
+    tri_lane lane = tri_action_lane(a->kind);
+    tri_status status = starts[lane] ? starts[lane](e, a, ticket) : actions[a->kind](e, a);
     tri_ledger_end(e->world->ledger, mark);
     return status;
 }
@@ -153,10 +165,13 @@ static tri_status run_schedule(tri_engine *e) {
 }
 
 static tri_status cast_all(tri_engine *e) {
-    engine_keep_writes(e);
+    TRI_TRY(engine_keep_writes(e));
     if (!e->is_stale) return TRI_OK;
     e->is_stale = false;
-    for (int u = 0; u < e->plan->flat.unit_count; u++) TRI_TRY(engine_run_updates(e, &e->casts, u));
+    for (int u = 0; u < e->plan->flat.unit_count; u++) {
+        TRI_TRY(engine_bring_masters(e, u));
+        TRI_TRY(engine_run_updates(e, &e->casts, u));
+    }
     return TRI_OK;
 }
 

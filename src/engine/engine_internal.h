@@ -3,23 +3,29 @@
 #define TRIREME_ENGINE_ENGINE_INTERNAL_H
 
 #include "engine/engine.h"
+#include "engine/storage.h"
 
 // The pointers of one node's inputs and outputs.
 typedef struct engine_args {
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
 } engine_args;
 
-// A kernel over one stretch of a unit: an update of STEP, or a cast of PREPARE.
+// A kernel over elements from `first` of this rank's range of a unit's part: an update of STEP, or
+// a cast of PREPARE.
 typedef struct engine_update {
     tri_kernel kernel;
-    engine_args args;
     int unit;
+    tri_part_kind part;
+    int64_t first;
+    int states; // of the optimizer that it reads and writes
 } engine_update;
 
 typedef struct engine_updates {
     engine_update *items;
     int count;
     tri_graph *graph; // of the nodes they compute
+    // Where everything lies now.
+    engine_args (*args)(const tri_engine *engine, const engine_update *update);
 } engine_updates;
 
 // Elements between the parameters of a part, which no kernel writes.
@@ -29,9 +35,11 @@ typedef struct engine_gap {
     int64_t first, count;
 } engine_gap;
 
+// What was started on a lane and is waited for later.
 typedef struct engine_ticket {
-    tri_comm *comm; // NULL: nothing under way
-    tri_comm_ticket ticket;
+    tri_status (*wait)(void *lane, uint64_t number); // NULL: nothing under way
+    void *lane;                                      // a communicator, the storage
+    uint64_t number;
 } engine_ticket;
 
 struct tri_engine {
@@ -44,6 +52,7 @@ struct tri_engine {
     tri_comm *world, *shards, *copies, *along, *back, *tensor, *replicas;
     tri_comm **ties;       // by unit that several stages hold: those of them that do
     tri_comm *memory_comm; // whose memory is reduced fastest
+    tri_storage *storage;  // NULL: everything stays in memory
 
     // Memory of the device. Parameters that are computed with as they are stored: whole, or this
     // rank's ranges where GATHER brings the rest. Of the others, this rank's ranges as stored, and
@@ -52,7 +61,7 @@ struct tri_engine {
     char *low;
     float *gradients, *kept; // whole; where they are scattered, this rank's ranges
     float *round_gradients;  // to be added to others
-    float *states[TRI_MAX_OPTIMIZER_STATES];
+    float *states;           // by unit and part, one state behind the other
     char *stretches[TRI_STRETCH_COUNT], *scratch, *workspace, *results;
     void *scalars[TRI_SCALAR_KIND_COUNT];
     char **slots; // by slot: where it lies now
@@ -84,11 +93,19 @@ struct tri_engine {
 };
 
 // Places of a unit's part: its range of the masters, its range of the gradients that STEP reads,
-// its range of a state; and what GATHER sends.
+// its range of a state; and what GATHER sends. Masters and states that move have one from FETCH or
+// LOAD on.
 float *engine_master(const tri_engine *engine, int unit, tri_part_kind part);
 float *engine_kept(const tri_engine *engine, int unit, tri_part_kind part);
 float *engine_state(const tri_engine *engine, int state, int unit, tri_part_kind part);
 void *engine_own(const tri_engine *engine, int unit, tri_part_kind part);
+// Whether they move: state -1 is the masters.
+bool engine_is_moved(const tri_engine *engine, tri_part_kind part, int state);
+// Copies this rank's range of the masters (state -1) or of a state, wherever it lies between steps,
+// to the host's memory or from it.
+tri_status engine_read_own(tri_engine *engine, int unit, tri_part_kind part, int state, float *to);
+tri_status engine_write_own(tri_engine *engine, int unit, tri_part_kind part, int state,
+                            const float *from);
 tri_dtype engine_part_type(const tri_engine *engine, tri_part_kind part);
 
 tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
@@ -102,7 +119,7 @@ void engine_release_updates(engine_updates *updates);
 tri_status engine_norm(tri_engine *engine); // norm.c
 tri_status engine_sum_metrics(tri_engine *engine);
 void engine_list_tensors(tri_engine *engine); // state.c
-void engine_keep_writes(tri_engine *engine);
+tri_status engine_keep_writes(tri_engine *engine);
 
 // Runs a node with TRI_OP_COLLECTIVE on the communicator of its group (collective.c). Every rank of
 // the group must come to it.
@@ -111,6 +128,14 @@ tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
 // The same on a communicator of as many ranks as the node has parts; memory of the host.
 tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_node *node,
                              void *const *in, void *const *out);
+
+tri_status engine_open_storage(tri_engine *engine, tri_ledger *ledger); // offload.c
+// Brings the unit's masters that move to `staging`, for casts outside a step.
+tri_status engine_bring_masters(tri_engine *engine, int unit);
+// FETCH, LOAD, EVICT: starts the action's transfers.
+tri_status engine_start_storage(tri_engine *engine, const tri_action *action,
+                                engine_ticket *ticket);
+float *engine_staging(tri_engine *engine, int64_t elements); // state.c: at least so many
 
 // pass.c: FORWARD, RECOMPUTE and the kinds of BACKWARD.
 tri_status engine_run_pass(tri_engine *engine, const tri_action *action);

@@ -40,16 +40,19 @@ static int64_t own_start(const tri_engine *e, const tri_flat_part *p) {
     return p->own * e->plan->shard;
 }
 
+// Of parameters as GATHER sends and kernels read them: this rank's range.
+static int64_t own_offset(const tri_engine *e, const tri_flat_part *p) {
+    return e->plan->gathers ? p->own_offset : p->offset + own_start(e, p);
+}
+
 void *engine_own(const tri_engine *e, int unit, tri_part_kind part) {
-    const tri_flat_part *p = part_of(e, unit, part);
-    char *base = tri_part_is_low(part) ? e->low : (char *)e->stored;
-    int64_t offset = e->plan->gathers ? p->own_offset : p->offset + own_start(e, p);
-    return base + offset * (int64_t)tri_dtype_bytes(engine_part_type(e, part));
+    if (!tri_part_is_low(part)) return engine_master(e, unit, part);
+    return e->low +
+           own_offset(e, part_of(e, unit, part)) * (int64_t)tri_dtype_bytes(e->plan->flat.low);
 }
 
 float *engine_master(const tri_engine *e, int unit, tri_part_kind part) {
-    if (!tri_part_is_low(part)) return engine_own(e, unit, part);
-    return e->masters + part_of(e, unit, part)->own_offset;
+    return (float *)e->slots[tri_slot_masters(unit, part)];
 }
 
 float *engine_kept(const tri_engine *e, int unit, tri_part_kind part) {
@@ -59,7 +62,7 @@ float *engine_kept(const tri_engine *e, int unit, tri_part_kind part) {
 }
 
 float *engine_state(const tri_engine *e, int state, int unit, tri_part_kind part) {
-    return e->states[state] + part_of(e, unit, part)->state_offset;
+    return (float *)e->slots[tri_slot_states(unit, part)] + state * part_of(e, unit, part)->own;
 }
 
 // What stays where it is during a step is in its slot from the start.
@@ -77,6 +80,13 @@ static void fill_slots(tri_engine *e) {
             int64_t width = (int64_t)tri_dtype_bytes(engine_part_type(e, part));
             char *base = tri_part_is_low(part) ? e->low : (char *)e->stored;
             if (!plan->gathers) e->slots[tri_slot_parameters(u, part)] = base + p->offset * width;
+            if (!plan->moves.masters[k])
+                e->slots[tri_slot_masters(u, part)] =
+                    (char *)(tri_part_is_low(part) ? e->masters + p->own_offset
+                                                   : e->stored + own_offset(e, p));
+            if (plan->moves.states == 0 && tri_part_is_trained(part))
+                e->slots[tri_slot_states(u, part)] =
+                    (char *)(e->states + plan->states * p->state_offset);
             if (!plan->scatters && tri_part_has_gradients(part))
                 e->slots[tri_slot_gradients(u, part)] = (char *)(e->gradients + p->gradient_offset);
         }
@@ -101,10 +111,12 @@ tri_status engine_allocate(tri_engine *e) {
     const tri_flat *flat = &plan->flat;
     const int64_t f32 = sizeof(float), low = (int64_t)tri_dtype_bytes(flat->low);
     int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[0];
+    int64_t masters = plan->moves.masters[TRI_PART_TRAINED_LOW] ? 0 : flat->own_elements[1];
+    if (plan->moves.masters[TRI_PART_TRAINED]) stored = 0;
     int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[1];
     TRI_TRY(allocate_shared(e, stored * f32, &e->stored));
     TRI_TRY(allocate_shared(e, narrow * low, &e->low));
-    TRI_TRY(allocate(e, flat->own_elements[1] * f32, &e->masters));
+    TRI_TRY(allocate(e, masters * f32, &e->masters));
     if (plan->scatters)
         TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->kept));
     else
@@ -113,8 +125,8 @@ tri_status engine_allocate(tri_engine *e) {
     TRI_TRY(allocate(e, plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS],
                      &e->stretches[TRI_STRETCH_ACTIVATIONS]));
     TRI_TRY(allocate(e, plan->round_elements * f32, &e->round_gradients));
-    for (int i = 0; i < e->optimizer.state_count; i++)
-        TRI_TRY(allocate(e, flat->state_elements * f32, &e->states[i]));
+    if (plan->moves.states == 0)
+        TRI_TRY(allocate(e, plan->states * flat->state_elements * f32, &e->states));
     TRI_TRY(allocate(e, plan->scratch_bytes, &e->scratch));
     TRI_TRY(allocate(e, plan->workspace_bytes, &e->workspace));
     TRI_TRY(allocate(e, plan->result_bytes, &e->results));
@@ -128,8 +140,7 @@ tri_status engine_allocate(tri_engine *e) {
 void engine_release(tri_engine *e) {
     void *const owned[] = {e->masters,
                            e->round_gradients,
-                           e->states[0],
-                           e->states[1],
+                           e->states,
                            e->stretches[TRI_STRETCH_ACTIVATIONS],
                            e->scratch,
                            e->workspace,

@@ -45,8 +45,7 @@ int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tens
 typedef struct whole {
     int unit, part, state;
     int64_t elements;
-    float *own; // this rank's range
-    int64_t own_elements;
+    int64_t own_elements; // this rank's range
 } whole;
 
 static whole whole_of(const tri_engine *e, const tri_engine_tensor *tensor) {
@@ -56,8 +55,6 @@ static whole whole_of(const tri_engine *e, const tri_engine_tensor *tensor) {
                    .part = (int)p->part,
                    .state = tensor->state,
                    .elements = part->elements,
-                   .own = tensor->state < 0 ? engine_master(e, p->unit, p->part)
-                                            : engine_state(e, tensor->state, p->unit, p->part),
                    .own_elements = part->own};
 }
 
@@ -66,8 +63,15 @@ static bool is_staged(const tri_engine *e, const whole *w) {
 }
 
 // Where this rank holds all of it and the host may touch it, nothing is staged.
-static bool is_direct(const tri_engine *e) {
-    return e->plan->shards == 1 && e->device->backend->host_memory;
+static bool is_direct(const tri_engine *e, const whole *w) {
+    return e->plan->shards == 1 && e->device->backend->host_memory &&
+           !engine_is_moved(e, (tri_part_kind)w->part, w->state);
+}
+
+static float *direct_place(const tri_engine *e, const whole *w) {
+    tri_part_kind part = (tri_part_kind)w->part;
+    return w->state < 0 ? engine_master(e, w->unit, part)
+                        : engine_state(e, w->state, w->unit, part);
 }
 
 static bool holds(const tri_engine *e, const tri_engine_tensor *tensor) {
@@ -100,33 +104,40 @@ int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int
     return stage_ranks;
 }
 
-static void stage(tri_engine *e, const whole *w) {
-    engine_keep_writes(e);
-    if (w->elements > e->staging_elements) {
+float *engine_staging(tri_engine *e, int64_t elements) {
+    if (elements > e->staging_elements) {
         free(e->staging);
-        e->staging = malloc((size_t)w->elements * sizeof *e->staging);
+        e->staging = malloc((size_t)elements * sizeof *e->staging);
         TRI_ASSERT(e->staging);
-        e->staging_elements = w->elements;
+        e->staging_elements = elements;
     }
-    e->staged_unit = w->unit;
-    e->staged_part = w->part;
-    e->staged_state = w->state;
+    e->staged_unit = -1;
+    return e->staging;
 }
 
 static float *own_in_staging(const tri_engine *e, const whole *w) {
     return e->staging + w->own_elements * e->plan->shard;
 }
 
+// This rank's range of it, where the others' are to be.
+static tri_status stage(tri_engine *e, const whole *w) {
+    TRI_TRY(engine_keep_writes(e));
+    engine_staging(e, w->elements);
+    TRI_TRY(engine_read_own(e, w->unit, (tri_part_kind)w->part, w->state, own_in_staging(e, w)));
+    e->staged_unit = w->unit;
+    e->staged_part = w->part;
+    e->staged_state = w->state;
+    return TRI_OK;
+}
+
 static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
-    if (is_direct(e)) return TRI_OK;
-    TRI_ASSERT(holds(e, tensor));
-    engine_keep_writes(e); // what was written here is only this rank's range, and not gathered
     whole w = whole_of(e, tensor);
-    engine_keep_writes(e);
+    if (is_direct(e, &w)) return TRI_OK;
+    TRI_ASSERT(holds(e, tensor));
+    // What was written here is only this rank's range, and not gathered.
+    TRI_TRY(engine_keep_writes(e));
     if (is_staged(e, &w)) return TRI_OK;
-    stage(e, &w);
-    size_t bytes = (size_t)w.own_elements * sizeof(float);
-    e->device->backend->copy_out(e->device, own_in_staging(e, &w), w.own, bytes);
+    TRI_TRY(stage(e, &w));
     if (e->shards->size == 1) return TRI_OK;
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
                       .dtype = TRI_F32,
@@ -147,8 +158,8 @@ static void read_part(const tri_engine *e, const tri_engine_tensor *tensor, int6
                       int64_t count, void *to) {
     const tri_parameter_info *p = parameter_of(e, tensor);
     whole w = whole_of(e, tensor);
-    TRI_ASSERT(is_direct(e) || is_staged(e, &w));
-    const float *from = is_direct(e) ? w.own : e->staging;
+    TRI_ASSERT(is_direct(e, &w) || is_staged(e, &w));
+    const float *from = is_direct(e, &w) ? direct_place(e, &w) : e->staging;
     from += e->plan->flat.parameters[tensor->parameter].offset;
     tri_layout_to_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
 }
@@ -182,16 +193,14 @@ tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
 }
 
 // What tri_engine_write staged goes to its place.
-void engine_keep_writes(tri_engine *e) {
-    if (e->staged_unit < 0 || !e->staged_is_new) return;
+tri_status engine_keep_writes(tri_engine *e) {
+    if (e->staged_unit < 0 || !e->staged_is_new) return TRI_OK;
     e->staged_is_new = false;
     tri_part_kind part = (tri_part_kind)e->staged_part;
-    int64_t own = e->plan->flat.units[e->staged_unit].parts[part].own;
-    float *to = e->staged_state < 0 ? engine_master(e, e->staged_unit, part)
-                                    : engine_state(e, e->staged_state, e->staged_unit, part);
-    e->device->backend->copy_in(e->device, to, e->staging + own * e->plan->shard,
-                                (size_t)own * sizeof(float));
+    int unit = e->staged_unit;
+    int64_t own = e->plan->flat.units[unit].parts[part].own;
     e->staged_unit = -1;
+    return engine_write_own(e, unit, part, e->staged_state, e->staging + own * e->plan->shard);
 }
 
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
@@ -221,16 +230,11 @@ static void write_part(tri_engine *engine, const tri_engine_tensor *tensor, int6
     const tri_parameter_info *p = parameter_of(engine, tensor);
     engine->is_stale = true;
     whole w = whole_of(engine, tensor);
-    float *to = w.own;
-    if (!is_direct(engine)) {
-        if (!is_staged(engine, &w)) {
-            stage(engine, &w);
-            engine->device->backend->copy_out(engine->device, own_in_staging(engine, &w), w.own,
-                                              (size_t)w.own_elements * sizeof(float));
-        }
-        engine->staged_is_new = true;
-        to = engine->staging;
-    }
+    bool direct = is_direct(engine, &w);
+    // Storage that failed says so again in the next step.
+    if (!direct && !is_staged(engine, &w) && stage(engine, &w) != TRI_OK) return;
+    if (!direct) engine->staged_is_new = true;
+    float *to = direct ? direct_place(engine, &w) : engine->staging;
     to += engine->plan->flat.parameters[tensor->parameter].offset;
     tri_layout_from_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
 }
@@ -284,7 +288,7 @@ void tri_engine_initialize(tri_engine *engine, uint64_t seed) {
             write_part(engine, tensor, first, count, values);
         }
     }
-    engine_keep_writes(engine);
+    (void)engine_keep_writes(engine); // storage that failed says so again in the first step
 }
 
 void tri_engine_count_update(tri_engine *engine) {

@@ -1,15 +1,25 @@
 // STEP and PREPARE: kernels over this rank's range of a unit's parts.
 #include "engine/engine_internal.h"
 
-static engine_update *add(tri_engine *e, engine_updates *list, int unit) {
-    (void)e;
-    engine_update *u = &list->items[list->count++];
-    *u = (engine_update){.unit = unit};
-    return u;
+static engine_args update_args(const tri_engine *e, const engine_update *u) {
+    engine_args args = {.in = {engine_master(e, u->unit, u->part) + u->first,
+                               engine_kept(e, u->unit, u->part) + u->first,
+                               e->scalars[TRI_SCALAR_STEP]}};
+    for (int i = 0; i < u->states; i++)
+        args.in[3 + i] = engine_state(e, i, u->unit, u->part) + u->first;
+    return args;
 }
 
-static tri_status prepare(tri_engine *e, engine_updates *list, engine_update *u) {
+static engine_args cast_args(const tri_engine *e, const engine_update *u) {
+    return (engine_args){.in = {engine_master(e, u->unit, u->part)},
+                         .out = {engine_own(e, u->unit, u->part)}};
+}
+
+// The kernel of the graph's last node.
+static tri_status add(tri_engine *e, engine_updates *list, engine_update update) {
     tri_graph *g = list->graph;
+    engine_update *u = &list->items[list->count++];
+    *u = update;
     if (g->status != TRI_OK) return TRI_FAIL(g->status, "%s", g->message);
     const tri_node *node = &g->nodes[g->node_count - 1];
     const tri_kernel_def *def = tri_device_select(e->device, g, node);
@@ -36,12 +46,8 @@ static tri_status add_update(tri_engine *e, const tri_op *op, const void *attr, 
     for (int i = 0; i < 3 + states; i++)
         in[i] = i == 2 ? tri_scalar(g, TRI_SCALAR_STEP) : input(g, i, TRI_F32, elements);
     tri_node_add(g, op, in, 3 + states, attr, e->plan->flat.units[unit].name);
-    engine_update *u = add(e, list, unit);
-    u->args.in[0] = engine_master(e, unit, part) + first;
-    u->args.in[1] = engine_kept(e, unit, part) + first;
-    u->args.in[2] = e->scalars[TRI_SCALAR_STEP];
-    for (int i = 0; i < states; i++) u->args.in[3 + i] = engine_state(e, i, unit, part) + first;
-    return prepare(e, list, u);
+    return add(e, list,
+               (engine_update){.unit = unit, .part = part, .first = first, .states = states});
 }
 
 // Statistics are averaged each with its own momentum.
@@ -69,10 +75,7 @@ static tri_status add_cast(tri_engine *e, int unit, tri_part_kind part) {
     tri_value x = input(g, 0, TRI_F32, own);
     tri_cast_attr attr = {.dtype = e->plan->flat.low};
     tri_node_add(g, &tri_op_cast, &x, 1, &attr, e->plan->flat.units[unit].name);
-    engine_update *u = add(e, &e->casts, unit);
-    u->args.in[0] = engine_master(e, unit, part);
-    u->args.out[0] = engine_own(e, unit, part);
-    return prepare(e, &e->casts, u);
+    return add(e, &e->casts, (engine_update){.unit = unit, .part = part});
 }
 
 tri_status engine_make_updates(tri_engine *e) {
@@ -80,6 +83,8 @@ tri_status engine_make_updates(tri_engine *e) {
     tri_graph_options options = {.training = true};
     int most = flat->unit_count * TRI_PART_COUNT + flat->parameter_count;
     engine_updates *const lists[] = {&e->updates, &e->casts};
+    e->updates.args = update_args;
+    e->casts.args = cast_args;
     for (int i = 0; i < 2; i++) {
         lists[i]->graph = tri_graph_create(e->arena, &options);
         lists[i]->items = TRI_NEW_ARRAY(e->arena, engine_update, most);
@@ -102,9 +107,10 @@ tri_status engine_run_updates(tri_engine *e, const engine_updates *updates, int 
     for (int i = 0; i < updates->count; i++) {
         engine_update *u = &updates->items[i];
         if (u->unit != unit) continue;
+        engine_args args = updates->args(e, u);
         TRI_TRY(u->kernel.def->run(
             &u->kernel,
-            &(tri_kernel_args){.in = u->args.in, .out = u->args.out, .workspace = e->workspace}));
+            &(tri_kernel_args){.in = args.in, .out = args.out, .workspace = e->workspace}));
     }
     return TRI_OK;
 }

@@ -108,6 +108,11 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
         return 7 * own / rates->memory_bytes_per_s;
     case TRI_ACTION_PREPARE:
         return 1.5 * own / rates->memory_bytes_per_s;
+    case TRI_ACTION_FETCH:
+    case TRI_ACTION_LOAD:
+    case TRI_ACTION_EVICT: // a copy, from or to what the system keeps of the file in memory
+        return 2 * (double)tri_moves_bytes(&plan->moves, &plan->flat, a) /
+               rates->memory_bytes_per_s;
     default:
         return 0;
     }

@@ -30,7 +30,8 @@ typedef struct tri_estimate {
 
 // A segment takes as long as its arithmetic or its memory traffic, node by node, whichever is
 // longer; with `measured` (NULL: none) it takes what that says. A ring moves (n - 1) / n of a
-// buffer for a gather or a scatter among n ranks, and twice that for a reduction.
+// buffer for a gather or a scatter among n ranks, and twice that for a reduction. A disk that is
+// slower than memory is not reckoned with.
 void tri_estimate_step(tri_arena *arena, const tri_column *column, const tri_rates *rates,
                        const tri_measured *measured, tri_estimate *out);
 

@@ -44,7 +44,7 @@ typedef struct tri_strategy_options {
     int64_t persistent_bytes;   // fsdp: units smaller than this stay gathered during a step
     tri_offload offload;
     const char *offload_path; // folder; NULL: TMPDIR, or /tmp
-    const tri_tree *tensor; // see tri_tensor_options.layers
+    const tri_tree *tensor;   // see tri_tensor_options.layers
     bool sequence_parallel;
 } tri_strategy_options;
 

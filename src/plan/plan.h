@@ -60,7 +60,7 @@ typedef struct tri_plan_request {
 // while they run, the loader's batches, and the program itself (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
-    int64_t offloaded; // in its file instead
+    int64_t offloaded; // in a local file instead, not part of the peak
 } tri_memory_plan;
 
 enum { TRI_MAX_PROGRAMS = 8 };

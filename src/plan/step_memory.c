@@ -42,6 +42,17 @@ bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_part_ki
                             : is_loaded(kind) && tri_part_has_gradients(part);
 }
 
+int64_t tri_moves_bytes(const tri_moves *moves, const tri_flat *flat, const tri_action *action) {
+    int64_t sum = 0;
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        tri_part_kind part = (tri_part_kind)k;
+        int64_t bytes = flat->units[action->subject].parts[k].own * (int64_t)sizeof(float);
+        if (tri_moves_masters(moves, action->kind, part)) sum += bytes;
+        if (tri_moves_states(moves, action->kind, part)) sum += bytes * moves->states;
+    }
+    return sum;
+}
+
 // One stretch of memory from its first action to its last.
 typedef struct chunk {
     int slot;
@@ -126,13 +137,15 @@ static void close_unit(step *s, int unit, bool gradients) {
     }
 }
 
-// What storage brings for the action, and whether that is the last one to use it.
-static void touch_moved(step *s, const tri_action *a, bool is_last) {
+// What storage brings for the action. EVICT is the last one to use it.
+static void touch_moved(step *s, const tri_action *a) {
+    bool is_last = a->kind == TRI_ACTION_EVICT;
     const tri_moves *moves = &s->r->moves;
     for (int k = 0; k < TRI_PART_COUNT; k++) {
         tri_part_kind part = (tri_part_kind)k;
         int64_t bytes = s->r->flat->units[a->subject].parts[k].own * (int64_t)sizeof(float);
-        int masters = tri_slot_masters(a->subject, part), states = tri_slot_states(a->subject, part);
+        int masters = tri_slot_masters(a->subject, part),
+            states = tri_slot_states(a->subject, part);
         if (tri_moves_masters(moves, a->kind, part)) {
             touch(s, masters, -1, bytes);
             if (is_last) *open_of(s, masters, -1) = -1;
@@ -152,6 +165,17 @@ static void touch_segment(step *s, const tri_action *a, tri_phase phase) {
     for (int i = 0; i < segment->bundle_count; i++)
         touch(s, tri_slot_bundle(s->r->flat, segment->bundles[i]), a->round,
               p->bundles[segment->bundles[i]].size_bytes);
+}
+
+// What GATHER sent is let go of by the first pass that waits for GATHER anyway: earlier, whoever
+// uses the memory next would wait for it.
+static void close_sent(step *s, int unit) {
+    for (int k = 0; k < TRI_PART_COUNT; k++) {
+        int slot = tri_slot_masters(unit, (tri_part_kind)k), *open = open_of(s, slot, -1);
+        if (*open < 0) continue;
+        touch(s, slot, -1, s->chunks[*open].size_bytes);
+        *open = -1;
+    }
 }
 
 // What FORWARD leaves for its own block's backward pass alone is forgotten: RECOMPUTE makes it
@@ -174,6 +198,7 @@ static void touch_pass(step *s, const tri_action *a) {
         touch_segment(s, a, TRI_PHASE_BACKWARD);
     if (weight || a->kind == TRI_ACTION_BACKWARD) touch_segment(s, a, TRI_PHASE_WEIGHT);
     for (int k = 0; k < block->unit_count; k++) {
+        close_sent(s, block->units[k]);
         if (s->r->gathers) touch_unit(s, block->units[k], false, true, true);
         if (s->r->scatters && !again && s->r->blocks->training)
             touch_unit(s, block->units[k], true, !forward, forward);
@@ -201,7 +226,7 @@ static void touch_action(step *s, const tri_action *a) {
         touch_edge(s, a);
         break;
     case TRI_SUBJECT_UNIT:
-        touch_moved(s, a, a->kind == TRI_ACTION_GATHER || a->kind == TRI_ACTION_EVICT);
+        touch_moved(s, a);
         if (a->kind == TRI_ACTION_GATHER && s->r->gathers)
             touch_unit(s, a->subject, false, true, true);
         if (a->kind == TRI_ACTION_RELEASE) close_unit(s, a->subject, false);

@@ -11,7 +11,7 @@
 // The two stretches of memory that a step uses again and again.
 typedef enum tri_stretch {
     TRI_STRETCH_ACTIVATIONS, // of the device; while STEPs run, the optimizer's states lie there
-    TRI_STRETCH_STATE, // parameters and gradients that come and go, which communicators touch
+    TRI_STRETCH_STATE,       // parameters and gradients that come and go, which communicators touch
     TRI_STRETCH_COUNT
 } tri_stretch;
 
@@ -36,6 +36,7 @@ typedef struct tri_moves {
 // masters.
 bool tri_moves_states(const tri_moves *moves, tri_action_kind kind, tri_part_kind part);
 bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_part_kind part);
+int64_t tri_moves_bytes(const tri_moves *moves, const tri_flat *flat, const tri_action *action);
 
 // Before an action runs, the slot is at this offset of its stretch.
 typedef struct tri_setting {

@@ -174,6 +174,11 @@ static void finish(deepspeed_reader *reader) {
         deepspeed_set(
             reader, "strategy.offload", reader->offload_key,
             tri_tree_string(arena, reader->offloads_parameters ? "parameters" : "optimizer"));
+    if (reader->nvme_path && reader->offloads_to_file)
+        deepspeed_set(reader, "strategy.offload_path", reader->nvme_key,
+                      tri_tree_string(arena, reader->nvme_path));
+    else if (reader->nvme_path)
+        TRI_PUSH(arena, reader->idle, reader->idle_count, reader->idle_capacity) = reader->nvme_key;
     if (reader->idle_count) {
         const char *list = "";
         for (int i = 0; i < reader->idle_count; i++)

@@ -14,8 +14,9 @@ typedef struct deepspeed_reader {
     bool has_auto_train;                // the recipe's batch.global holds
     const char *precision, *precision_key;
     const char *offload_key; // NULL: none
-    bool offloads_parameters;
-    const char **idle; // keys that have no effect here
+    bool offloads_parameters, offloads_to_file;
+    const char *nvme_path, *nvme_key; // NULL: not given
+    const char **idle;                // keys that have no effect here
     int idle_count, idle_capacity;
     tri_strings notes;
 } deepspeed_reader;

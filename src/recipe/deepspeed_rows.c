@@ -133,10 +133,10 @@ static tri_status read_device(deepspeed_reader *reader, const char *path, const 
                               bool parameters) {
     const char *device = node->kind == TRI_TREE_SCALAR ? node->text : "";
     if (deepspeed_is_auto(node) || !strcmp(device, "none")) return TRI_OK;
-    if (!strcmp(device, "nvme"))
-        return deepspeed_fail(reader, path, "nvme is not in this version of Trireme; use cpu");
-    if (strcmp(device, "cpu") != 0)
+    bool is_file = !strcmp(device, "nvme");
+    if (!is_file && strcmp(device, "cpu") != 0)
         return deepspeed_fail(reader, path, "has to be none, cpu or nvme");
+    if (!reader->is_muted) reader->offloads_to_file = reader->offloads_to_file || is_file;
     offload(reader, path, parameters);
     return TRI_OK;
 }
@@ -149,6 +149,18 @@ static tri_status optimizer_device(deepspeed_reader *reader, const deepspeed_row
 static tri_status parameter_device(deepspeed_reader *reader, const deepspeed_row *row,
                                    const char *path, tri_tree *node) {
     return read_device(reader, path, node, true);
+}
+
+// Of both sections one folder, which only the device nvme has a use for.
+static tri_status nvme_path(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
+                            tri_tree *node) {
+    if (reader->is_muted || deepspeed_is_auto(node)) return TRI_OK;
+    if (node->kind != TRI_TREE_SCALAR) return deepspeed_fail(reader, path, "has to be a path");
+    if (reader->nvme_path && strcmp(reader->nvme_path, node->text) != 0)
+        return deepspeed_fail(reader, path, "and '%s' have to be one folder", reader->nvme_key);
+    reader->nvme_path = node->text;
+    reader->nvme_key = path;
+    return TRI_OK;
 }
 
 static tri_status old_offload(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
@@ -207,7 +219,7 @@ static const deepspeed_row rows[] = {
     {.key = "zero_optimization", .convert = zero},
     {.key = Z "stage", .convert = stage},
     {.key = Z "offload_optimizer.device", .convert = optimizer_device},
-    {.key = Z "offload_optimizer.nvme_path"},
+    {.key = Z "offload_optimizer.nvme_path", .convert = nvme_path},
     {.key = Z "offload_optimizer.buffer_count"},
     {.key = Z "offload_optimizer.pin_memory"},
     {.key = Z "offload_optimizer.pipeline"},
@@ -218,7 +230,7 @@ static const deepspeed_row rows[] = {
     {.key = Z "offload_optimizer.super_offload"},
     {.key = Z "offload_optimizer.cpuadam_cores_perc"},
     {.key = Z "offload_param.device", .convert = parameter_device},
-    {.key = Z "offload_param.nvme_path"},
+    {.key = Z "offload_param.nvme_path", .convert = nvme_path},
     {.key = Z "offload_param.buffer_count"},
     {.key = Z "offload_param.buffer_size"},
     {.key = Z "offload_param.max_in_cpu"},

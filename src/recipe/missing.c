@@ -11,8 +11,6 @@ typedef struct missing {
 } missing;
 
 static const missing rows[] = {
-    {"strategy.offload", "optimizer", NULL},
-    {"strategy.offload", "parameters", NULL},
     {"trainer.profiler", NULL, NULL},
     {"trainer.detect_anomaly", "true", "the loss and the gradients are always checked"},
     {"schedule.cycle_momentum", "true", NULL},

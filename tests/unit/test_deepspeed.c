@@ -95,6 +95,13 @@ static const example examples[] = {
      "strategy.name=fsdp trainer.precision=bf16-mixed strategy.offload=parameters"},
     {"{\"zero_optimization\": {\"stage\": 2, \"cpu_offload\": true}}",
      "strategy.name=zero2 strategy.offload=optimizer"},
+    {"{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", "
+     "\"nvme_path\": \"/local_nvme\"}, \"offload_param\": {\"device\": \"nvme\", "
+     "\"nvme_path\": \"/local_nvme\"}}}",
+     "strategy.name=fsdp strategy.offload=parameters strategy.offload_path=/local_nvme"},
+    {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", "
+     "\"nvme_path\": \"/local_nvme\"}}}",
+     "strategy.name=zero2 strategy.offload=optimizer"},
     // As files for Hugging Face's trainer are: everything is the recipe's.
     {"{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\", "
      "\"gradient_accumulation_steps\": \"auto\", \"gradient_clipping\": \"auto\", "
@@ -157,7 +164,12 @@ static void test_notes(void **state) {
                         "ds.json: without effect here: zero_optimization.overlap_comm, "
                         "zero_optimization.contiguous_gradients, zero_optimization.sub_group_size, "
                         "zero_optimization.offload_optimizer.pin_memory");
-    assert_int_equal(parse(examples[6].json).notes.count, 0);
+    d = parse(examples[7].json);
+    assert_int_equal(d.notes.count, 1);
+    assert_string_equal(
+        d.notes.items[0],
+        "ds.json: without effect here: zero_optimization.offload_optimizer.nvme_path");
+    assert_int_equal(parse(examples[8].json).notes.count, 0);
     d = parse("{\"flops_profiler\": {\"enabled\": true, \"profile_step\": 1}, # why\n"
               "\"aio\": {\"block_size\": 1048576}, \"wandb\": {\"enabled\": false}}");
     assert_int_equal(d.notes.count, 2);
@@ -200,6 +212,10 @@ static const struct {
      "ds.json: 'zero_optimization.stage' has to be 0, 1, 2 or 3, not 4"},
     {"{\"zero_optimization\": {\"offload_param\": {\"device\": \"gpu\"}}}",
      "ds.json: 'zero_optimization.offload_param.device' has to be none, cpu or nvme"},
+    {"{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": "
+     "\"/a\"}, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/b\"}}}",
+     "ds.json: 'zero_optimization.offload_param.nvme_path' and "
+     "'zero_optimization.offload_optimizer.nvme_path' have to be one folder"},
     {"{\"zero_optimization\": {\"mics_shard_size\": 8}}",
      "ds.json: 'zero_optimization.mics_shard_size' is not in this version of Trireme; set "
      "strategy.mesh.shard"},

@@ -1,6 +1,7 @@
 // The engine on real plans: after the first step of each shape nothing is allocated, OpenMP
-// included, but for what oneDNN takes and gives back inside each call; and a gradient that is not
-// finite is named and changes nothing.
+// included, but for what oneDNN takes and gives back inside each call; a gradient that is not
+// finite is named and changes nothing; states that lie in a file are the same.
+#include "base/os.h"
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
@@ -9,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <dnnl.h>
+#include <errno.h>
 #include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
@@ -114,7 +116,7 @@ typedef struct rig {
     tri_engine *engine;
 
     int shape, round;
-    float *numbers; // of any field
+    float *numbers;       // of any field
     int64_t labels[4096]; // or tokens
     tri_field fields[TRI_TASK_MAX_FIELDS];
     int field_count;
@@ -134,6 +136,8 @@ static tri_status next_batch(void *context, tri_engine_batch *out) {
     return TRI_OK;
 }
 
+static tri_offload offload; // of the rigs that are opened next
+
 static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *task, int threads,
                      const char *optimizer, int64_t micro) {
     *r = (rig){.arena = tri_arena_create(NULL, "test")};
@@ -149,7 +153,8 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
     check(tri_optimizer_make(&options, &r->optimizer));
     tri_model_request model = {
         .task = task, .fields = r->fields, .field_count = r->field_count, .options = {.seed = 1}};
-    static const tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE, .recompute_every = 1};
+    tri_strategy_options alone = {
+        .name = TRI_STRATEGY_SINGLE, .recompute_every = 1, .offload = offload};
     tri_plan_request request = {
         .model = &model,
         .options = &alone,
@@ -227,7 +232,9 @@ static void test_allocates_nothing(void **state) {
         for (int threads = 1; threads <= 2; threads++)
             for (int64_t micro = 0; micro <= 4; micro += 4) {
                 rig r;
+                offload = micro ? TRI_OFFLOAD_OPTIMIZER : TRI_OFFLOAD_NONE;
                 open_rig(&r, &tri_device_cpu, tri_models[i], threads, "adadelta", micro);
+                offload = TRI_OFFLOAD_NONE;
                 library_allocations = library_most_bytes = 0;
                 int made = count_steps(&r);
                 print_message("%s, %d threads, micro %d: oneDNN took %d times up to %d bytes\n",
@@ -254,11 +261,15 @@ static const tri_task linear_task = {
 
 static void read_all(rig *r, float *out) {
     const tri_engine_tensor *tensors;
-    int count = tri_engine_model_tensors(r->engine, &tensors);
-    for (int i = 0; i < count; i++) {
-        int64_t elements = tri_shape_count(&tensors[i].shape);
-        tri_engine_read(r->engine, &tensors[i], 0, elements, out);
-        out += elements;
+    for (int states = 0; states < 2; states++) {
+        int count = states ? tri_engine_optimizer_tensors(r->engine, &tensors)
+                           : tri_engine_model_tensors(r->engine, &tensors);
+        for (int i = 0; i < count; i++) {
+            int64_t elements = tri_shape_count(&tensors[i].shape);
+            check(tri_engine_fetch(r->engine, &tensors[i]));
+            tri_engine_read(r->engine, &tensors[i], 0, elements, out);
+            out += elements;
+        }
     }
 }
 
@@ -270,7 +281,7 @@ static void test_not_finite(void **state) {
             rig r;
             open_rig(&r, backends[i], &linear_task, 1, "adadelta", micro);
             tri_step_output out;
-            float before[64] = {0}, after[64] = {0};
+            float before[128] = {0}, after[128] = {0};
             check(step(&r, TRI_STEP_FULL, 0, &out));
             read_all(&r, before);
             // The loss is about 1e40, which F64 holds; the gradient of the first weights is not.
@@ -289,8 +300,47 @@ static void test_not_finite(void **state) {
         }
 }
 
+static ssize_t failing_pwrite(int fd, const void *data, size_t size, off_t offset) {
+    errno = EIO;
+    return -1;
+}
+
+// Nothing but where the states lie differs; and a file that fails ends the step.
+static void test_offload(void **state) {
+    (void)state;
+    rig here, there;
+    open_rig(&here, &tri_device_ref, &linear_task, 1, "adadelta", 4);
+    offload = TRI_OFFLOAD_OPTIMIZER;
+    open_rig(&there, &tri_device_ref, &linear_task, 1, "adadelta", 4);
+    offload = TRI_OFFLOAD_NONE;
+    const tri_memory_plan *kept = &here.plan->memory, *moved = &there.plan->memory;
+    assert_int_equal(kept->offloaded, 0);
+    assert_int_equal(moved->optimizer, 0);
+    assert_int_equal(moved->offloaded, kept->optimizer);
+    tri_step_output out;
+    for (int i = 0; i < 6; i++) {
+        tri_step_shape shape = (tri_step_shape)(i % TRI_STEP_SHAPE_COUNT);
+        float wanted[128] = {0}, got[128] = {0};
+        check(step(&here, shape, i, &out));
+        check(step(&there, shape, i, &out));
+        read_all(&here, wanted);
+        read_all(&there, got);
+        assert_memory_equal(got, wanted, sizeof got);
+    }
+    tri_os.pwrite = failing_pwrite;
+    assert_int_equal(step(&there, TRI_STEP_FULL, 6, &out), TRI_IO);
+    tri_os = tri_os_system;
+    const char *said = tri_error_message();
+    if (!strstr(said, "rank 0: strategy.offload: ") || !strstr(said, "trireme-offload-0-"))
+        fail_msg("%s", said);
+    assert_int_equal(step(&there, TRI_STEP_FULL, 6, &out), TRI_IO);
+    close_rig(&here);
+    close_rig(&there);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocates_nothing),
-                                       cmocka_unit_test(test_not_finite)};
+                                       cmocka_unit_test(test_not_finite),
+                                       cmocka_unit_test(test_offload)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

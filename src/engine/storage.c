@@ -1,0 +1,217 @@
+#include "engine/storage.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+enum { QUEUE = 64 };
+
+typedef struct item {
+    tri_storage_op op;
+    const char *label;
+} item;
+
+struct tri_storage {
+    int fd, rank, lane;
+    char path[PATH_MAX];
+    tri_ledger *ledger;
+    pthread_t thread;
+    bool has_thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t more, less; // to do; done
+    item queue[QUEUE];         // item n is at n mod QUEUE
+    uint64_t begun, done;      // items
+    bool stops;
+    tri_status status; // the first failure
+    char message[TRI_MESSAGE_MAX_BYTES];
+};
+
+static tri_status named(const tri_storage *s, tri_status status) {
+    return tri_status_context(status, "rank %d: strategy.offload", s->rank);
+}
+
+static tri_status open_file(tri_storage *s, const char *folder) {
+    int length = snprintf(s->path, sizeof s->path, "%s/trireme-offload-%d-%ld-%llx", folder,
+                          s->rank, (long)getpid(), (unsigned long long)tri_os.monotonic_ns());
+    if (length >= (int)sizeof s->path)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", folder);
+    s->fd = tri_os.open(s->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (s->fd < 0) return tri_os_fail("create", s->path);
+    if (tri_os.unlink(s->path) < 0) return tri_os_fail("remove the name of", s->path);
+    return TRI_OK;
+}
+
+// A file system that cannot take the space in advance has the zeros as a hole.
+static tri_status take_space(const tri_storage *s, int64_t size_bytes) {
+    int result;
+    do result = tri_os.fallocate(s->fd, 0, 0, size_bytes);
+    while (result < 0 && errno == EINTR);
+    if (result < 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
+        result = tri_os.ftruncate(s->fd, size_bytes);
+    if (result == 0) return TRI_OK;
+    bool is_too_large = errno == EFBIG;
+    tri_status status = tri_os_fail("take its space", s->path);
+    if (is_too_large) status = TRI_NO_SPACE;
+    return tri_status_context(status, "%.1f MiB for strategy.offload_path",
+                              (double)size_bytes / (1 << 20));
+}
+
+static void warn_of_memory(const tri_storage *s, const char *folder) {
+    struct statfs info;
+    if (s->rank == 0 && fstatfs(s->fd, &info) == 0 && info.f_type == TMPFS_MAGIC)
+        tri_log(TRI_LOG_WARNING,
+                "strategy.offload_path: %s is memory (tmpfs); a folder on a disk would save some",
+                folder);
+}
+
+static tri_status transfer(const tri_storage *s, const tri_storage_op *op) {
+    size_t size = (size_t)op->size_bytes;
+    return op->writes ? tri_os_pwrite_all(s->fd, op->memory, size, op->offset, s->path)
+                      : tri_os_pread_all(s->fd, op->memory, size, op->offset, s->path);
+}
+
+static void do_item(tri_storage *s, const item *it) {
+    tri_ledger_mark mark =
+        tri_ledger_begin(s->ledger, &(tri_ledger_action){.kind = it->op.writes ? "write" : "read",
+                                                         .label = it->label,
+                                                         .lane = s->lane,
+                                                         .subject = -1,
+                                                         .round = -1,
+                                                         .bytes = it->op.size_bytes});
+    tri_status status = transfer(s, &it->op);
+    tri_ledger_end(s->ledger, mark);
+    if (status == TRI_OK) return;
+    if (status == TRI_CORRUPT) status = TRI_IO; // it has not been so short
+    named(s, status);
+    pthread_mutex_lock(&s->lock);
+    s->status = status;
+    snprintf(s->message, sizeof s->message, "%s", tri_error_message());
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void *work(void *context) {
+    tri_storage *s = context;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (s->done == s->begun && !s->stops) pthread_cond_wait(&s->more, &s->lock);
+        if (s->done == s->begun) break;
+        item it = s->queue[s->done % QUEUE];
+        bool failed = s->status != TRI_OK;
+        pthread_mutex_unlock(&s->lock);
+        if (!failed) do_item(s, &it);
+        pthread_mutex_lock(&s->lock);
+        s->done++;
+        pthread_cond_broadcast(&s->less);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+// Signals are for the thread that trains.
+static tri_status start_thread(tri_storage *s) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&s->thread, NULL, work, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) return TRI_FAIL(TRI_NO_MEMORY, "cannot start a thread: %s", strerror(error));
+    s->has_thread = true;
+    return TRI_OK;
+}
+
+static tri_status open_storage(tri_storage *s, const tri_storage_config *config) {
+    const char *folder = config->folder;
+    if (!folder || !*folder) folder = getenv("TMPDIR");
+    if (!folder || !*folder) folder = "/tmp";
+    TRI_TRY(tri_os_make_folders(folder));
+    TRI_TRY(open_file(s, folder));
+    warn_of_memory(s, folder);
+    TRI_TRY(take_space(s, config->size_bytes));
+    return start_thread(s);
+}
+
+tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out) {
+    tri_storage *s = calloc(1, sizeof *s);
+    if (!s) return TRI_FAIL(TRI_NO_MEMORY, "no memory for strategy.offload");
+    s->fd = -1;
+    s->rank = config->rank;
+    s->ledger = config->ledger;
+    s->lane = config->ledger ? tri_ledger_lane(config->ledger, "store") : 0;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->more, NULL);
+    pthread_cond_init(&s->less, NULL);
+    tri_status status = open_storage(s, config);
+    if (status != TRI_OK) {
+        named(s, status);
+        tri_storage_close(s);
+        return status;
+    }
+    *out = s;
+    return TRI_OK;
+}
+
+void tri_storage_close(tri_storage *s) {
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    s->stops = true;
+    pthread_cond_broadcast(&s->more);
+    pthread_mutex_unlock(&s->lock);
+    if (s->has_thread) pthread_join(s->thread, NULL);
+    if (s->fd >= 0) tri_os.close(s->fd);
+    pthread_cond_destroy(&s->more);
+    pthread_cond_destroy(&s->less);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+// Under the lock: what the first failure said.
+static tri_status outcome(const tri_storage *s) {
+    return s->status == TRI_OK ? TRI_OK : TRI_FAIL(s->status, "%s", s->message);
+}
+
+tri_status tri_storage_start(tri_storage *s, const tri_storage_op *ops, int count,
+                             const char *label, uint64_t *ticket) {
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < count; i++) {
+        while (s->begun - s->done == QUEUE) pthread_cond_wait(&s->less, &s->lock);
+        s->queue[s->begun++ % QUEUE] = (item){ops[i], label};
+        pthread_cond_signal(&s->more);
+    }
+    *ticket = s->begun;
+    tri_status status = outcome(s);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+tri_status tri_storage_wait(tri_storage *s, uint64_t ticket) {
+    pthread_mutex_lock(&s->lock);
+    if (s->done < ticket) {
+        tri_ledger_mark mark = tri_ledger_begin(
+            s->ledger,
+            &(tri_ledger_action){
+                .kind = "STORAGE", .lane = TRI_LANE_OF_COMPUTE, .subject = -1, .round = -1});
+        while (s->done < ticket) pthread_cond_wait(&s->less, &s->lock);
+        tri_ledger_end(s->ledger, mark);
+    }
+    tri_status status = outcome(s);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+tri_status tri_storage_run(tri_storage *s, const tri_storage_op *op, const char *label) {
+    uint64_t ticket;
+    TRI_TRY(tri_storage_start(s, op, 1, label, &ticket));
+    return tri_storage_wait(s, ticket);
+}

@@ -1,0 +1,37 @@
+// State that lies in a local file between its uses, read and written behind the compute by a thread
+// of its own. The file has no name once it is open, so it ends with the process, however that ends.
+#ifndef TRIREME_ENGINE_STORAGE_H
+#define TRIREME_ENGINE_STORAGE_H
+
+#include "base/ledger.h"
+
+typedef struct tri_storage tri_storage;
+
+typedef struct tri_storage_config {
+    const char *folder; // is made if need be; NULL: TMPDIR, or /tmp
+    int64_t size_bytes; // taken at once where the file system can; all zeros at first
+    int rank;           // named in errors
+    tri_ledger *ledger; // transfers are noted in a lane of their own
+} tri_storage_config;
+
+typedef struct tri_storage_op {
+    bool writes;
+    void *memory; // of the host; the caller's until waited for
+    int64_t offset, size_bytes;
+} tri_storage_op;
+
+// TRI_BAD_INPUT or TRI_NOT_FOUND: there can be no file in that folder; TRI_NO_SPACE: not so large a
+// one.
+tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out);
+void tri_storage_close(tri_storage *storage); // NULL allowed; waits for what is under way
+// Starts some transfers, `label` says of what; *ticket names them. They are done one after the
+// other, behind all that were started before. The ops are copied. Called from one thread; blocks
+// while very many wait. After a failure every later call fails likewise.
+tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
+                             const char *label, uint64_t *ticket);
+// TRI_IO, TRI_NO_SPACE: names rank and file.
+tri_status tri_storage_wait(tri_storage *storage, uint64_t ticket);
+// start and wait in one.
+tri_status tri_storage_run(tri_storage *storage, const tri_storage_op *op, const char *label);
+
+#endif

@@ -1,0 +1,243 @@
+// The file of strategy.offload: what was written is read again, whatever the order and the sizes;
+// nothing of it is left; and system calls that fail, once and for all, or do half of what they were
+// asked to.
+#include "base/os.h"
+#include "engine/storage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SIZE = 100000, RANK = 3 };
+
+static char folder[64];
+static int fail_with, fail_after; // errno of a call, after so many that work
+static int grown;
+
+static int setup(void **state) {
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/trireme-storage-XXXXXX");
+    return mkdtemp(folder) == NULL;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    tri_os = tri_os_system;
+    return tri_os_remove_tree(folder) != TRI_OK;
+}
+
+static int entries(void) {
+    DIR *open = opendir(folder);
+    int count = 0;
+    for (struct dirent *entry; open && (entry = readdir(open));)
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    if (open) closedir(open);
+    return count;
+}
+
+static tri_status open_storage(tri_storage **out) {
+    return tri_storage_open(
+        &(tri_storage_config){.folder = folder, .size_bytes = SIZE, .rank = RANK}, out);
+}
+
+static tri_storage *opened(void) {
+    tri_storage *s = NULL;
+    if (open_storage(&s) != TRI_OK) fail_msg("%s", tri_error_message());
+    return s;
+}
+
+static tri_status transfer(tri_storage *s, bool writes, void *memory, int64_t offset,
+                           int64_t size) {
+    tri_storage_op op = {writes, memory, offset, size};
+    return tri_storage_run(s, &op, "some unit");
+}
+
+static bool has_failed(void) {
+    if (fail_after-- > 0) return false;
+    errno = fail_with;
+    return true;
+}
+
+static ssize_t failing_pread(int fd, void *data, size_t size, off_t offset) {
+    return has_failed() ? -1 : tri_os_system.pread(fd, data, size, offset);
+}
+
+static ssize_t failing_pwrite(int fd, const void *data, size_t size, off_t offset) {
+    return has_failed() ? -1 : tri_os_system.pwrite(fd, data, size, offset);
+}
+
+static size_t half(size_t size) { return size > 1 ? size / 2 : size; }
+
+static ssize_t short_pread(int fd, void *data, size_t size, off_t offset) {
+    return tri_os_system.pread(fd, data, half(size), offset);
+}
+
+static ssize_t short_pwrite(int fd, const void *data, size_t size, off_t offset) {
+    return tri_os_system.pwrite(fd, data, half(size), offset);
+}
+
+static ssize_t interrupted_pread(int fd, void *data, size_t size, off_t offset) {
+    static int calls;
+    if (calls++ % 2 == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    return tri_os_system.pread(fd, data, size, offset);
+}
+
+static ssize_t ending_pread(int fd, void *data, size_t size, off_t offset) { return 0; }
+
+static int failing_fallocate(int fd, int mode, off_t offset, off_t size) {
+    errno = fail_with;
+    return -1;
+}
+
+static int counted_ftruncate(int fd, off_t size) {
+    grown++;
+    return tri_os_system.ftruncate(fd, size);
+}
+
+static int failing_open(const char *path, int flags, mode_t mode) {
+    errno = fail_with;
+    return -1;
+}
+
+// Ranges of all sizes are written and read in flight together, many more than wait at one time.
+static void write_and_read(void) {
+    enum { OPS = 400 };
+    tri_storage *s = opened();
+    assert_int_equal(entries(), 0);
+    static unsigned char wanted[SIZE], written[OPS][1000], got[OPS][1000], seen[OPS][1000];
+    memset(wanted, 0, sizeof wanted);
+    uint64_t tickets[OPS], seed = 1;
+    int64_t sizes[OPS];
+    for (int i = 0; i < OPS; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        int64_t at = (int64_t)(seed >> 33) % (SIZE - 1000);
+        sizes[i] = (int64_t)(seed >> 20) % 1001;
+        memset(written[i], 1 + i % 255, sizeof written[i]);
+        tri_storage_op ops[] = {{true, written[i], at, sizes[i]},
+                                {false, got[i], at / 2, sizes[i]}};
+        assert_int_equal(tri_storage_start(s, ops, 2, "both", &tickets[i]), TRI_OK);
+        memset(wanted + at, 1 + i % 255, (size_t)sizes[i]);
+        memcpy(seen[i], wanted + at / 2, (size_t)sizes[i]);
+    }
+    for (int i = OPS - 1; i >= 0; i--) {
+        assert_int_equal(tri_storage_wait(s, tickets[i]), TRI_OK);
+        assert_memory_equal(got[i], seen[i], (size_t)sizes[i]);
+    }
+    static unsigned char all[SIZE];
+    assert_int_equal(transfer(s, false, all, 0, SIZE), TRI_OK);
+    assert_memory_equal(all, wanted, SIZE);
+    tri_storage_close(s);
+    tri_storage_close(NULL);
+}
+
+static void test_contents(void **state) {
+    (void)state;
+    write_and_read();
+}
+
+static void test_short_transfers(void **state) {
+    (void)state;
+    tri_os.pread = short_pread;
+    tri_os.pwrite = short_pwrite;
+    write_and_read();
+    tri_os.pread = interrupted_pread;
+    write_and_read();
+}
+
+// Without the means to take the space in advance the file is a hole.
+static void test_hole(void **state) {
+    (void)state;
+    fail_with = EOPNOTSUPP;
+    grown = 0;
+    tri_os.fallocate = failing_fallocate;
+    tri_os.ftruncate = counted_ftruncate;
+    write_and_read();
+    assert_int_equal(grown, 1);
+}
+
+static void refused(tri_status wanted, const char *part) {
+    tri_storage *s = NULL;
+    tri_status status = open_storage(&s);
+    if (status != wanted || !strstr(tri_error_message(), part) ||
+        !strstr(tri_error_message(), "rank 3: strategy.offload"))
+        fail_msg("status %s: %s", tri_status_name(status), tri_error_message());
+    assert_null(s);
+    assert_int_equal(entries(), 0);
+}
+
+static void test_opening(void **state) {
+    (void)state;
+    char kept[sizeof folder];
+    fail_with = ENOSPC;
+    tri_os.fallocate = failing_fallocate;
+    refused(TRI_NO_SPACE, "0.1 MiB");
+    tri_os = tri_os_system;
+    fail_with = EACCES;
+    tri_os.open = failing_open;
+    refused(TRI_BAD_INPUT, folder);
+    tri_os = tri_os_system;
+    memcpy(kept, folder, sizeof folder);
+    snprintf(folder, sizeof folder, "/proc/self/nowhere");
+    refused(TRI_NOT_FOUND, "/proc/self/nowhere");
+    snprintf(folder, sizeof folder, "%.40s/a/b", kept);
+    tri_storage_close(opened()); // is made
+    memcpy(folder, kept, sizeof folder);
+    assert_int_equal(entries(), 1);
+}
+
+// The first failure is what every later call says, and closing still ends.
+static void check_failure(bool writes, int with, tri_status wanted, const char *part) {
+    char memory[512] = "";
+    tri_storage *s = opened();
+    fail_with = with;
+    fail_after = 3;
+    tri_os.pread = failing_pread;
+    tri_os.pwrite = failing_pwrite;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(transfer(s, writes, memory, 0, sizeof memory), TRI_OK);
+    for (int i = 0; i < 3; i++) {
+        tri_status status = transfer(s, writes != (i == 1), memory, 0, sizeof memory);
+        const char *message = tri_error_message();
+        if (status != wanted || !strstr(message, part) || !strstr(message, folder) ||
+            strncmp(message, "rank 3: ", 8) != 0)
+            fail_msg("status %s: %s", tri_status_name(status), message);
+        if (i == 0) tri_os = tri_os_system; // it would work again
+    }
+    uint64_t ticket;
+    tri_storage_op op = {false, memory, 0, sizeof memory};
+    assert_int_equal(tri_storage_start(s, &op, 1, "later", &ticket), wanted);
+    tri_storage_close(s);
+}
+
+static void test_failures(void **state) {
+    (void)state;
+    check_failure(false, EIO, TRI_IO, "cannot read");
+    check_failure(true, EIO, TRI_IO, "cannot write");
+    check_failure(true, ENOSPC, TRI_NO_SPACE, "cannot write");
+    char memory[512];
+    tri_storage *s = opened();
+    tri_os.pread = ending_pread;
+    assert_int_equal(transfer(s, false, memory, 0, sizeof memory), TRI_IO);
+    tri_storage_close(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_short_transfers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hole, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_opening, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_failures, setup, teardown)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
