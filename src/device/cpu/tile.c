@@ -71,7 +71,8 @@ typedef void (*tile_function)(const cpu_tile *job, __mmask16 last);
 #define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
 TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6)
 #define ROW(name, rows) {name##_##rows##_1, name##_##rows##_2, name##_##rows##_3, name##_##rows##_4}
-#define ROWS(name) {ROW(name, 1), ROW(name, 2), ROW(name, 3), ROW(name, 4), ROW(name, 5), ROW(name, 6)}
+#define ROWS(name)                                                                                 \
+    {ROW(name, 1), ROW(name, 2), ROW(name, 3), ROW(name, 4), ROW(name, 5), ROW(name, 6)}
 static const tile_function tiles[2][CPU_TILE_ROWS][TILE_VECTORS] = {ROWS(tile), ROWS(pairs)};
 // clang-format on
 
