@@ -160,7 +160,7 @@ static tri_status copy_sources(tensor_pass *pass) {
         tri_parameter_info p = from->parameters[i];
         int axis;
         TRI_TRY(find_axis(pass, i, &axis));
-        if (axis >= 0) {
+        if (axis >= 0 && pass->tensor.parts > 1) {
             p.part = (tri_parameter_part){.axis = axis,
                                           .parts = (int)pass->tensor.parts,
                                           .index = (int)pass->tensor.index,
