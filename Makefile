@@ -30,6 +30,7 @@ test: build
 	@scripts/test
 
 test-all: test
+	@MATRIX=all tests/equivalence/test_deterministic.py $(BUILD)
 	@MATRIX=all tests/equivalence/test_matrix.py $(BUILD)
 
 bench: build
