@@ -187,6 +187,12 @@ tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri
                                  0);
 }
 
+static bool trains_anything(const tri_graph *graph) {
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (graph->parameters[i].role == TRI_ROLE_TRAINED) return true;
+    return false;
+}
+
 tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count) {
     for (int k = 0; k < count; k++) {
         bool any = false;
@@ -201,6 +207,8 @@ tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int c
             return TRI_FAIL(TRI_BAD_INPUT, "optimizer.freeze: '%s' matches no parameter",
                             patterns[k]);
     }
+    if (count > 0 && !trains_anything(graph))
+        return TRI_FAIL(TRI_BAD_INPUT, "optimizer.freeze leaves no parameter to train");
     return TRI_OK;
 }
 

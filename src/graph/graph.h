@@ -191,7 +191,7 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
                                 double momentum);
 
 // Makes every trained parameter whose name matches a pattern (`*` and `?`, as fnmatch) a frozen
-// one. TRI_BAD_INPUT when a pattern matches none. Before autodiff.
+// one. TRI_BAD_INPUT when a pattern matches none, or nothing is left to train. Before autodiff.
 tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
 // Adds a contribution to the parameter's gradient, made by the current block.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);

@@ -25,7 +25,18 @@ static tri_status cut_stages(tri_plan *plan, const tri_plan_request *request, co
     const tri_strategy_options *o = request->options;
     int pipeline = plan->mesh.size[TRI_AXIS_PIPELINE];
     plan->stage_count = pipeline;
-    if (pipeline > 1 && plan->order->is_looped) plan->stage_count *= (int)o->stages_per_rank;
+    if (pipeline == 1 && o->stages.count > 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "strategy.stages is for several ranks along "
+                                       "strategy.mesh.pipeline, and there is one");
+    if (pipeline > 1 && plan->order->is_looped) {
+        plan->stage_count *= (int)o->stages_per_rank;
+        if (plan->stage_count > g->block_count)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "strategy.stages_per_rank: %lld on each of %d ranks are %d stages, but "
+                            "the model has %d block%s",
+                            (long long)o->stages_per_rank, pipeline, plan->stage_count,
+                            g->block_count, g->block_count == 1 ? "" : "s");
+    }
     plan->stage_of = TRI_NEW_ARRAY(plan->arena, int, g->block_count);
     if (o->stages.count > 0)
         TRI_TRY(tri_stages_named(g, o->stages.items, o->stages.count, plan->stage_count,
@@ -53,6 +64,10 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
                         "strategy.mesh.shard: %s shards nothing; use replicate, or the strategy "
                         "zero1, zero2 or fsdp",
                         s->name);
+    if (request->deterministic && plan->replicas > 1 && request->sync_batchnorm)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "trainer.deterministic and trainer.sync_batchnorm exclude each other on "
+                        "several replicas; set batch.micro instead of trainer.sync_batchnorm");
     if (request->deterministic && plan->replicas > 1 && request->micro == 0)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic on several replicas needs batch.micro: the same "
@@ -93,10 +108,10 @@ static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
     plan->order = pipeline ? tri_orders[request->options->schedule] : tri_order_find("1f1b");
     if (pipeline && request->micro == 0)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "strategy.mesh.pipeline: a pipeline of %d ranks needs batch.micro, e.g. "
-                        "batch.global over %d",
+                        "strategy.mesh.pipeline: a pipeline of %d ranks needs batch.micro; set it "
+                        "to at most batch.global / %d, so that each rank has work",
                         plan->mesh.size[TRI_AXIS_PIPELINE],
-                        4 * plan->mesh.size[TRI_AXIS_PIPELINE] * plan->replicas);
+                        plan->mesh.size[TRI_AXIS_PIPELINE] * plan->replicas);
     return TRI_OK;
 }
 
