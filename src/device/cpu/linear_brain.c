@@ -14,7 +14,7 @@ typedef struct brain_state {
 static bool brain_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
     bool forward = node->op == &tri_op_linear;
     linear_shape s = linear_shape_of(graph, node);
-    if (s.dtype != TRI_BF16 || !cpu_of(device)->brain) return false;
+    if (s.dtype != TRI_BF16 || s.result != TRI_BF16 || !cpu_of(device)->brain) return false;
     if (forward && ((const tri_linear_attr *)node->attr)->activation != TRI_ACTIVATION_NONE)
         return false;
     if ((forward ? s.in : s.out) % 2) return false; // rows that are read in pairs
