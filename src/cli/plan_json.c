@@ -8,6 +8,7 @@ static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
 #define X(member) tri_tree_put(arena, map, #member, tri_tree_int(arena, m->member));
     PLAN_MEMORY_LIST(X)
 #undef X
+    if (m->offloaded > 0) tri_tree_put(arena, map, "offloaded", tri_tree_int(arena, m->offloaded));
     return map;
 }
 

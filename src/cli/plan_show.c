@@ -75,6 +75,7 @@ static void print_memory(const plan_view *v) {
 #define X(member) printf("  %-14s %10s\n", #member, cli_bytes((double)m->member));
     PLAN_MEMORY_LIST(X)
 #undef X
+    if (m->offloaded > 0) printf("  %-14s %10s\n", "in a file", cli_bytes((double)m->offloaded));
     printf("\n");
 }
 

@@ -28,7 +28,7 @@ typedef struct plan_view {
 // X(member)
 #define PLAN_MEMORY_LIST(X)                                                                        \
     X(parameters)                                                                                  \
-    X(gradients) X(optimizer) X(activations) X(workspace) X(communication) X(peak) X(offloaded)
+    X(gradients) X(optimizer) X(activations) X(workspace) X(communication) X(peak)
 
 // Text on standard output: everything, or what `show` names. TRI_BAD_INPUT: it names nothing.
 tri_status plan_print(const plan_view *v, const char *show);
