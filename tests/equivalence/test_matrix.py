@@ -178,6 +178,9 @@ def choose():
 def check_rows(folder, rows):
     matrix.write_text(folder)
     known, failed = Once(), []
+    storage = os.path.join(folder, "storage")
+    os.mkdir(storage)
+    os.environ["TMPDIR"] = storage
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         futures = {pool.submit(check_row, folder, known, i, row): row for i, row in enumerate(rows)}
         for future in concurrent.futures.as_completed(futures):
@@ -185,6 +188,7 @@ def check_rows(folder, rows):
             if error is not None:
                 failed.append(f"{tell(futures[future])}: {error}")
                 print(f"FAILED {failed[-1]}", flush=True)
+    assert not os.listdir(storage), f"left in storage: {os.listdir(storage)}"
     print(f"  {len(rows)} rows, {len(known.made)} runs of one rank, {len(failed)} failed")
     assert not failed, f"{len(failed)} rows failed, the first: {failed[0]}"
 
