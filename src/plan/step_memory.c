@@ -76,7 +76,8 @@ typedef struct step {
     // touch.
     int *open_parts, **open_rounds;
     int part_slots, round_slots;
-    int *touched; // chunks, action by action
+    bool *is_sent; // by slot of a part: GATHER sends it, or did
+    int *touched;  // chunks, action by action
     int touched_count, touched_capacity;
     int *first; // by action, into `touched`
     int action;
@@ -137,23 +138,27 @@ static void close_unit(step *s, int unit, bool gradients) {
     }
 }
 
-// What storage brings for the action. EVICT is the last one to use it.
+// What storage brings anew with FETCH and LOAD; all other actions find it.
+static void touch_slot(step *s, const tri_action *a, int slot, int64_t size_bytes) {
+    int *open = open_of(s, slot, -1);
+    if (a->kind == TRI_ACTION_FETCH || a->kind == TRI_ACTION_LOAD)
+        *open = -1;
+    else
+        TRI_ASSERT(*open >= 0 || size_bytes == 0);
+    touch(s, slot, -1, size_bytes);
+    s->is_sent[slot] = a->kind == TRI_ACTION_GATHER;
+    if (a->kind == TRI_ACTION_EVICT) *open = -1;
+}
+
 static void touch_moved(step *s, const tri_action *a) {
-    bool is_last = a->kind == TRI_ACTION_EVICT;
     const tri_moves *moves = &s->r->moves;
     for (int k = 0; k < TRI_PART_COUNT; k++) {
         tri_part_kind part = (tri_part_kind)k;
         int64_t bytes = s->r->flat->units[a->subject].parts[k].own * (int64_t)sizeof(float);
-        int masters = tri_slot_masters(a->subject, part),
-            states = tri_slot_states(a->subject, part);
-        if (tri_moves_masters(moves, a->kind, part)) {
-            touch(s, masters, -1, bytes);
-            if (is_last) *open_of(s, masters, -1) = -1;
-        }
-        if (tri_moves_states(moves, a->kind, part)) {
-            touch(s, states, -1, bytes * moves->states);
-            if (is_last) *open_of(s, states, -1) = -1;
-        }
+        if (tri_moves_masters(moves, a->kind, part))
+            touch_slot(s, a, tri_slot_masters(a->subject, part), bytes);
+        if (tri_moves_states(moves, a->kind, part))
+            touch_slot(s, a, tri_slot_states(a->subject, part), bytes * moves->states);
     }
 }
 
@@ -172,7 +177,7 @@ static void touch_segment(step *s, const tri_action *a, tri_phase phase) {
 static void close_sent(step *s, int unit) {
     for (int k = 0; k < TRI_PART_COUNT; k++) {
         int slot = tri_slot_masters(unit, (tri_part_kind)k), *open = open_of(s, slot, -1);
-        if (*open < 0) continue;
+        if (*open < 0 || !s->is_sent[slot]) continue; // FETCH for the next GATHER may be there
         touch(s, slot, -1, s->chunks[*open].size_bytes);
         *open = -1;
     }
@@ -331,6 +336,7 @@ void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *reque
     s.part_slots = tri_slot_bundle(request->flat, 0);
     s.round_slots = 1 + bundles;
     s.open_parts = make_open(&s, s.part_slots);
+    s.is_sent = TRI_NEW_ARRAY(s.scratch, bool, s.part_slots);
     s.open_rounds = TRI_NEW_ARRAY(s.scratch, int *, rounds);
     s.first = TRI_NEW_ARRAY(s.scratch, int, schedule->count + 1);
     for (s.action = 0; s.action < schedule->count; s.action++) {

@@ -28,7 +28,8 @@ MODELS = {
                    "log.tensorboard=false", "trainer.log_every_n_steps=1",
                    "trainer.gradient_clip_val=0.5"],
 }
-STRATEGIES = [("single", 1), ("ddp", 2), ("zero1", 2), ("fsdp", 2), ("pipeline", 2)]
+STRATEGIES = [("single", 1), ("ddp", 2), ("zero1", 2), ("fsdp", 2), ("pipeline", 2),
+              ("fsdp strategy.prefetch=2 strategy.reshard_after_forward=false", 2)]
 
 
 def train_to(place, recipe, ranks, steps, *words):
@@ -46,10 +47,10 @@ def check_end(got, wanted, what):
 
 def check_strategies(folder, recipe, precision):
     for name, ranks in STRATEGIES:
-        words = [f"strategy.name={name}", f"trainer.precision={precision}"]
+        words = [*f"strategy.name={name}".split(), f"trainer.precision={precision}"]
         places = {}
         for offload in ("none", "optimizer", "parameters"):
-            places[offload] = os.path.join(folder, f"{recipe}-{name}-{offload}")
+            places[offload] = os.path.join(folder, f"{recipe}-{name.replace(' ', '-')}-{offload}")
             train_to(places[offload], recipe, ranks, STEPS, *words, f"strategy.offload={offload}")
             if offload != "none":
                 check_end(places[offload], places["none"], f"{recipe}, {name}, {offload}")
