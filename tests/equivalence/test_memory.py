@@ -30,6 +30,9 @@ CELLS = [
     ("llama, recomputed", 1, [*WIDE, "batch.global=8", "strategy.recompute=block"]),
     ("llama, zero1", 2, [*WIDE, "batch.global=8", "strategy.name=zero1"]),
     ("llama, fsdp", 2, [*WIDE, "batch.global=8", "strategy.name=fsdp"]),
+    ("llama, states offloaded", 1, [*WIDE, "batch.global=8", "strategy.offload=optimizer"]),
+    ("llama, fsdp, all offloaded", 2, [*WIDE, "batch.global=8", "strategy.name=fsdp",
+                                       "strategy.offload=parameters"]),
     ("llama, pipeline", 2, [*WIDE, "batch.global=8", "batch.micro=2", "strategy.name=pipeline"]),
 ]
 

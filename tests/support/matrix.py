@@ -84,8 +84,14 @@ KEPT = {
     "recompute": "strategy.recompute=block",
     "recompute every 2nd": "strategy.recompute=block strategy.recompute_every=2",
 }
+STORED = {  # where the optimizer's states, and masters, lie between their uses
+    "in memory": "",
+    "states in a file": "strategy.offload=optimizer",
+    "masters too": "strategy.offload=parameters",
+}
 DIMENSIONS = {"cell": list(CELLS), "model": list(MODELS), "precision": ["32-true", "bf16-mixed"],
-              "steps": list(STEPS), "update": list(UPDATES), "kept": list(KEPT)}
+              "steps": list(STEPS), "update": list(UPDATES), "kept": list(KEPT),
+              "stored": list(STORED)}
 
 
 def micro(row):
@@ -179,5 +185,6 @@ def settings(row, data):
               "trainer.log_every_n_steps=1", "checkpoint.every_n_epochs=0",
               f"trainer.precision={row['precision']}"]
     words = [word.format(data=data, samples=samples) for word in words]
-    own = ["strategy." + word for word in CELLS[row["cell"]][4]] + KEPT[row["kept"]].split()
+    own = ["strategy." + word for word in CELLS[row["cell"]][4]]
+    own += KEPT[row["kept"]].split() + STORED[row["stored"]].split()
     return recipe, words, own
