@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""A rank is killed or stopped at each kind of action: the others end soon, with a line that names
+the rank, its host and that action; no shared memory and no process stay behind, and what was saved
+is whole.
+
+usage: test_action_faults.py BUILD_FOLDER
+"""
+import concurrent.futures
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import matrix  # noqa: E402
+from runs import SYNTHETIC, TRIREME, finish, last, run, start_ranks, timed, train  # noqa: E402
+
+NOTICED_S = 10.0  # 5 for the notice, and time for a loaded machine to end a process
+PROGRAM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
+ENDLESS = ["trainer.max_steps=100000", "trainer.max_epochs=-1", "batch.global=24",
+           "trainer.limit_val_batches=0", "checkpoint.every_n_steps=2", "optimizer.name=adamw",
+           "optimizer.lr=0.001", "log.tensorboard=false"]
+CNN = ["mnist-convnet", *SYNTHETIC, "data.samples=49", "data.test_samples=8", "batch.micro=4"]
+TIED = ["llama-tiny", *matrix.MODELS["tied"][0].split()[1:], "data.workers=1", "data.limit=96",
+        "batch.micro=4"]
+FSDP = ["strategy.name=fsdp", "strategy.persistent_bytes=0"]
+STORED = [*FSDP, "strategy.offload=parameters", "trainer.precision=bf16-mixed"]
+PIPELINE = ["strategy.name=pipeline"]
+BUBBLES = [*PIPELINE, "strategy.schedule=zero-bubble"]
+RECOMPUTE = [*FSDP, "strategy.recompute=block"]
+
+# The kind of action, ranks, which of them, its how manyth action of the kind, recipe and settings.
+KILLED = [
+    ("GATHER", 3, 1, 150, [*CNN, *FSDP]),
+    ("RELEASE", 2, 0, 150, [*CNN, *FSDP]),
+    ("CLEAR", 3, 2, 4, [*CNN, *FSDP]),  # at the end of an epoch it has no sample
+    ("SCATTER", 3, 2, 100, [*CNN, *FSDP]),
+    ("FORWARD", 2, 1, 100, CNN),
+    ("BACKWARD", 3, 0, 100, CNN),
+    ("REDUCE", 2, 1, 60, CNN),
+    ("NORM", 3, 1, 9, CNN),
+    ("STEP", 2, 0, 30, CNN),
+    ("RECOMPUTE", 2, 1, 60, [*CNN, *RECOMPUTE]),
+    ("SEND", 3, 1, 80, [*CNN, *PIPELINE]),
+    ("RECV", 3, 2, 80, [*CNN, *PIPELINE]),
+    ("BACKWARD_INPUT", 2, 1, 80, [*CNN, *BUBBLES]),
+    ("BACKWARD_WEIGHT", 2, 0, 80, [*CNN, *BUBBLES]),
+    ("TIE", 2, 1, 6, [*TIED, *PIPELINE]),
+    ("FETCH", 2, 1, 60, [*CNN, *STORED]),
+    ("LOAD", 2, 0, 30, [*CNN, *STORED]),
+    ("EVICT", 2, 1, 30, [*CNN, *STORED]),
+    ("PREPARE", 2, 1, 30, [*CNN, *STORED]),
+]
+STOPPED = [
+    ("GATHER", 2, 1, 150, [*CNN, *FSDP]),
+    ("SEND", 3, 1, 80, [*CNN, *PIPELINE]),
+    ("FORWARD", 3, 2, 100, CNN),
+    ("REDUCE", 4, 0, 60, CNN),
+]
+
+
+def check_all_kinds():
+    """The table has every action that a schedule has."""
+    with open("src/plan/schedule.h", encoding="utf-8") as file:
+        kinds = set(re.findall(r'^ +X\(\w+, "(\w+)", TRI_LANE', file.read(), re.M))
+    kinds.remove("COLLECT")  # a deterministic ddp shares its state as zero2 does, and needs none
+    missing = kinds - {row[0] for row in KILLED}
+    assert len(kinds) > 15 and not missing, f"no rank is killed at {missing} of {kinds}"
+
+
+def check_row(folder, number, row):
+    kind, ranks, victim, count, words = row
+    place = os.path.join(folder, f"{kind}-{number}")
+    words = [word.format(data=folder) for word in [*words, *ENDLESS]]
+    command = [PROGRAM, *train(words[0], place, *words[1:])[1:]]
+    children = start_ranks(command, ranks, VICTIM=f"{victim} {kind} {count} {int(number)}")
+    what = f"rank {victim} of {ranks}, {number.name} at {kind}"
+    try:
+        if number == signal.SIGKILL:
+            out, err, code = finish(children[victim], 60)
+            assert code == -signal.SIGKILL, f"{what}: it was not reached: code {code}: {out}{err}"
+        begin = time.monotonic()
+        for rank, child in enumerate(children):
+            if rank == victim:
+                continue
+            _, err, code = finish(child, NOTICED_S + 50)
+            took = time.monotonic() - begin
+            assert code == 1, f"{what}: code {code} of rank {rank}: {err}"
+            lines = [line for line in err.splitlines() if line.startswith("trireme: ")]
+            assert len(lines) == 1, f"{what}: {err}"
+            for part in (f"rank {victim} (host {os.uname().nodename}, pid {children[victim].pid})",
+                         f"in {kind} "):
+                assert part in lines[0] + " ", f"{what}: no '{part}' in: {lines[0]}"
+        # Of a stopped rank it was not seen when it stopped.
+        assert took < NOTICED_S or number != signal.SIGKILL, f"{what}: {took:.1f} s"
+    finally:
+        for child in children:
+            if child.poll() is None:
+                child.kill()
+            child.communicate()
+    if os.path.exists(last(place)):
+        run([TRIREME, "checkpoint", "verify", place])
+    return took
+
+
+def check_rows(folder):
+    matrix.write_text(folder)
+    before = set(os.listdir("/dev/shm"))
+    rows = [(signal.SIGSTOP, row) for row in STOPPED] + [(signal.SIGKILL, row) for row in KILLED]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # a stopped rank leaves others waiting
+        done = [pool.submit(check_row, folder, number, row) for number, row in rows]
+        for (number, row), future in zip(rows, done):
+            print(f"  {number.name} at {row[0]}: the others left after {future.result():.1f} s")
+    left = {name for name in set(os.listdir("/dev/shm")) - before if "trireme" in name}
+    assert not left, f"left in shared memory: {left}"
+
+
+def main():
+    timed(check_all_kinds)
+    with tempfile.TemporaryDirectory(prefix="trireme-actions-") as folder:
+        timed(check_rows, folder)
+
+
+if __name__ == "__main__":
+    main()
