@@ -21,7 +21,8 @@ enum {
     TRI_MAX_TENSORS = 1 << 20,              // of one safetensors file
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes; the format's own bound
     TRI_MAX_WINDOW = 1 << 20,               // kernel, stride, padding, dilation of a layer
-    TRI_PROGRAM_BYTES = 7 << 20, // of a rank that trains a model of no size: measured
+    TRI_COMMUNICATOR_BYTES = 2 << 20,       // of a rank that has others beside it: measured
+    TRI_PROGRAM_BYTES = 7 << 20,            // of a rank that trains a model of no size: measured
     TRI_MAX_MODEL_BLOCKS = 4096,
     TRI_MAX_ROUNDS = 1 << 16,             // micro-batches of one step or evaluation on one rank
     TRI_MAX_METRICS = 16,                 // of one model

@@ -174,7 +174,8 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
             plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS] + plan->scratch_bytes + plan->result_bytes,
         .workspace =
             plan->workspace_bytes + request->loader_batches * input_bytes + TRI_PROGRAM_BYTES,
-        .communication = plan->stretch_bytes[TRI_STRETCH_STATE] + f32 * staging_elements(plan),
+        .communication = plan->stretch_bytes[TRI_STRETCH_STATE] + f32 * staging_elements(plan) +
+                         (plan->mesh.ranks > 1 ? TRI_COMMUNICATOR_BYTES : 0),
         .offloaded = f32 * (moved_stored + moved_low + moved_states),
     };
     tri_memory_plan *m = &plan->memory;

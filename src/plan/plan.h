@@ -56,8 +56,9 @@ typedef struct tri_plan_request {
 } tri_plan_request;
 
 // Bytes that one rank will hold while it trains: `communication` is gathered parameters, gradients
-// on their way to be scattered and what whole units pass through; `workspace` what kernels need
-// while they run, the loader's batches, and the program itself (TRI_PROGRAM_BYTES).
+// on their way to be scattered, what whole units pass through, and what communicators need for
+// themselves (TRI_COMMUNICATOR_BYTES); `workspace` what kernels need while they run, the loader's
+// batches, and the program itself (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
     int64_t offloaded; // in a local file instead, not part of the peak
