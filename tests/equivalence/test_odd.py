@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""What is odd comes to one rank's result too: steps and evaluations of one sample, replicas that
+never have any, frozen stages, half types that scale their loss, blocks without parameters, values
+that skip stages, weights that three stages share.
+
+usage: test_odd.py BUILD_FOLDER
+"""
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import (SYNTHETIC, TRIREME, check_close, last, losses, on_ranks, run,  # noqa: E402
+                  timed)
+
+LOSS_LIMIT, WEIGHT_LIMIT = 2e-5, 1e-4
+HALF_LIMIT = 1e-3  # of a half type; that there is no more is for test_matrix.py
+SGD = "optimizer.name=sgd optimizer.lr=0.05 trainer.max_epochs=2 checkpoint.every_n_epochs=0 "
+PIPELINE, FSDP = "strategy.name=pipeline ", "strategy.name=fsdp strategy.persistent_bytes=0 "
+BUBBLES = PIPELINE + "strategy.schedule=zero-bubble "
+LOOPED = PIPELINE + "strategy.schedule=looped strategy.stages_per_rank="
+INTERLEAVED = PIPELINE + "strategy.schedule=interleaved strategy.stages_per_rank="
+TINY = "data.shape=[1,12,12] " + SGD
+CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
+FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
+FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
+
+# Recipe (None: odd_net.c), what all share, and ways to divide it: ranks and settings.
+CASES = {
+    "one sample in all": (*CNN, "data.samples=1 data.test_samples=1 batch.global=6", [
+        (3, ""), (3, FSDP), (2, PIPELINE + "batch.micro=2"), (4, BUBBLES + "batch.micro=1"),
+        (4, FSDP + "strategy.mesh.pipeline=2 batch.micro=2")]),
+    "fewer rounds than stages": (*CNN, "data.samples=9 data.test_samples=2 batch.global=4", [
+        (4, PIPELINE + "batch.micro=4"), (2, INTERLEAVED + "2 batch.micro=4"),
+        (2, LOOPED + "2 batch.micro=3"), (4, BUBBLES + "batch.micro=3")]),
+    "one step": (*CNN, "data.samples=30 data.test_samples=3 batch.global=12 trainer.max_steps=1", [
+        (7, FSDP), (5, "strategy.name=zero1 batch.micro=2"), (4, BUBBLES + "batch.micro=5"),
+        (6, "strategy.name=zero2 strategy.mesh.pipeline=2 batch.micro=3")]),
+    "passes of one sample": (*CNN, "data.samples=12 data.test_samples=8 batch.global=6 batch.eval=1",
+                             [(5, FSDP), (3, PIPELINE + "batch.micro=2"),
+                              (4, "strategy.name=zero2 strategy.mesh.pipeline=2 batch.micro=3")]),
+    "fewer tests than replicas": (*CNN, "data.samples=12 data.test_samples=2 batch.global=6", [
+        (5, FSDP), (4, "strategy.mesh.pipeline=2 batch.micro=2")]),
+    "nothing to evaluate": (*CNN, "data.samples=30 data.test_samples=2 batch.global=8 "
+                            "trainer.limit_val_batches=0",
+                            [(3, FSDP + "strategy.prefetch=100"), (3, PIPELINE + "batch.micro=2")]),
+    "frozen first stages": (*CNN, FREEZE_FIRST + "data.samples=20 data.test_samples=2 "
+                            "batch.global=8",
+                            [(2, PIPELINE + "batch.micro=2"), (4, BUBBLES + "batch.micro=2"),
+                             (3, FSDP), (2, FSDP + "strategy.offload=parameters"),
+                             (4, FSDP + "strategy.mesh.pipeline=2 batch.micro=2")]),
+    "frozen last stages": (*CNN, FREEZE_LAST + "data.samples=20 data.test_samples=2 batch.global=8",
+                           [(2, PIPELINE + "batch.micro=2"), (4, BUBBLES + "batch.micro=2"),
+                            (3, FSDP), (3, "strategy.name=zero1"),
+                            (2, LOOPED + "2 batch.micro=2")]),
+    "one bias trained": (*CNN, FREEZE_ALL_BUT_ONE + "data.samples=20 data.test_samples=2 "
+                         "batch.global=8 trainer.gradient_clip_val=0.01",
+                         [(4, BUBBLES + "batch.micro=2"), (3, FSDP), (4, "strategy.name=zero2"),
+                          (2, FSDP + "strategy.recompute=block")]),
+    "16-mixed": (*CNN, "trainer.precision=16-mixed data.samples=30 data.test_samples=2 "
+                 "batch.global=8", [(3, FSDP), (2, BUBBLES + "batch.micro=2"),
+                                    (2, "strategy.name=zero1 strategy.offload=optimizer")]),
+    "bf16-true": (*CNN, "trainer.precision=bf16-true data.samples=30 data.test_samples=2 "
+                  "batch.global=8", [(3, FSDP), (2, PIPELINE + "batch.micro=2"),
+                                     (2, "strategy.name=zero2 strategy.offload=parameters")]),
+    "an odd model": (None, TINY, "data.samples=21 data.test_samples=5 batch.global=12", [
+        (3, ""), (3, FSDP), (5, "strategy.name=zero2 batch.micro=2"),
+        (2, PIPELINE + "batch.micro=3"), (8, PIPELINE + "batch.micro=2"),
+        (5, BUBBLES + "batch.micro=1"), (2, INTERLEAVED + "4 batch.micro=3"),
+        (4, LOOPED + "2 batch.micro=2"), (2, FSDP + "strategy.recompute=block"),
+        (3, BUBBLES + "batch.micro=2 strategy.recompute=block"),
+        (4, FSDP + "strategy.mesh.pipeline=2 batch.micro=2 strategy.offload=parameters"),
+        (8, FSDP + "strategy.mesh.replicate=2 strategy.mesh.pipeline=2 batch.micro=2 "
+         "strategy.stages=[head]"),
+        (2, PIPELINE + "batch.micro=2 strategy.stages=[first]"),
+        (3, PIPELINE + "batch.micro=2 strategy.stages=[third,loss]")]),
+    "an odd model in bf16": (None, TINY, "data.samples=21 data.test_samples=5 batch.global=12 "
+                             "trainer.precision=bf16-mixed",
+                             [(3, FSDP), (4, BUBBLES + "batch.micro=2"),
+                              (2, INTERLEAVED + "4 batch.micro=3 strategy.recompute=block")]),
+}
+
+
+def compare_weights(got, wanted, limit, what):
+    done = run([TRIREME, "checkpoint", "diff", last(got), last(wanted), "--json"], None)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) >= 6, done.stdout + done.stderr
+    for line in lines:
+        assert line["relative_l2"] <= limit or line["max_abs"] <= limit / 100, f"{what}: {line}"
+
+
+def execute(folder, name, ranks, case, words):
+    recipe, base, own, _ = case
+    place = os.path.join(folder, name)
+    recipe = recipe or os.path.join(folder, "odd.yaml")
+    run(["timeout", "120", *on_ranks(ranks, [
+        TRIREME, "train", recipe, "--run-dir", place, *SYNTHETIC, *base.split(), *own.split(),
+        *words.split()])])
+    return place
+
+
+def check_way(folder, what, number, alone):
+    case = CASES[what]
+    ranks, words = case[3][number]
+    got = execute(folder, f"{what}-{number}".replace(" ", "_"), ranks, case, words)
+    what = f"{what}: {ranks} ranks, {words}"
+    half = "precision" in case[2]
+    limit = HALF_LIMIT if half else LOSS_LIMIT
+    check_close(losses(got), losses(alone), limit, what)
+    check_close(losses(got, "val"), losses(alone, "val"), limit, what + ", val")
+    compare_weights(got, alone, 20 * HALF_LIMIT if half else WEIGHT_LIMIT, what)
+
+
+def check_case(folder, pool, what):
+    alone = execute(folder, f"{what}-alone".replace(" ", "_"), 1, CASES[what], "")
+    assert losses(alone), what
+    for done in [pool.submit(check_way, folder, what, number, alone)
+                 for number in range(len(CASES[what][3]))]:
+        done.result()
+
+
+def make_model(folder):
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "odd_net.c")
+    subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-Iinclude", source, "-o",
+                    os.path.join(folder, "odd.so")], check=True)
+    with open(os.path.join(folder, "odd.yaml"), "w", encoding="ascii") as file:
+        file.write(f"name: odd\nmodel: {{name: {folder}/odd.so}}\ndata: {{name: synthetic}}\n")
+
+
+def main():
+    workers = len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory(prefix="trireme-odd-") as folder, \
+            concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        make_model(folder)
+        for what in CASES:
+            print(f"{what}: ", end="")
+            timed(check_case, folder, pool, what)
+
+
+if __name__ == "__main__":
+    main()
