@@ -40,7 +40,8 @@ CASES = {
     "one step": (*CNN, "data.samples=30 data.test_samples=3 batch.global=12 trainer.max_steps=1", [
         (7, FSDP), (5, "strategy.name=zero1 batch.micro=2"), (4, BUBBLES + "batch.micro=5"),
         (6, "strategy.name=zero2 strategy.mesh.pipeline=2 batch.micro=3")]),
-    "passes of one sample": (*CNN, "data.samples=12 data.test_samples=8 batch.global=6 batch.eval=1",
+    "passes of one sample": (*CNN, "data.samples=12 data.test_samples=8 batch.global=6 "
+                             "batch.eval=1",
                              [(5, FSDP), (3, PIPELINE + "batch.micro=2"),
                               (4, "strategy.name=zero2 strategy.mesh.pipeline=2 batch.micro=3")]),
     "fewer tests than replicas": (*CNN, "data.samples=12 data.test_samples=2 batch.global=6", [
