@@ -72,6 +72,14 @@ static tri_status check_accumulate(const tri_comm_op *op, int size) {
     return TRI_OK;
 }
 
+static tri_status check_wire(const tri_comm_op *op) {
+    bool sums = tri_comm_kind_reduces(op->kind) && op->reduction == TRI_REDUCE_SUM;
+    if (sums && op->dtype == TRI_F32 && (op->wire == TRI_BF16 || op->wire == TRI_F16))
+        return TRI_OK;
+    return TRI_FAIL(TRI_UNSUPPORTED, "%s '%s': only sums of F32 travel as BF16 or F16",
+                    tri_comm_kind_name(op->kind), op->label ? op->label : "");
+}
+
 tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op) {
     const char *label = op->label ? op->label : "";
     if ((unsigned)op->kind >= TRI_COMM_KIND_COUNT)
@@ -91,6 +99,7 @@ tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op) {
         return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': peer %d is none of %d ranks", name, label,
                         op->peer, comm->size);
     if (op->accumulate) TRI_TRY(check_accumulate(op, comm->size));
+    if (op->wire != TRI_F32) TRI_TRY(check_wire(op));
     if (!tri_comm_kind_reduces(op->kind)) return TRI_OK;
     if ((unsigned)op->reduction > TRI_REDUCE_MIN)
         return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': no reduction %d", name, label, (int)op->reduction);

@@ -53,6 +53,10 @@ typedef struct tri_comm_op {
     // round after round comes to the bits of one rank that adds all parts in that order. `recv`
     // lies apart from `send`.
     bool accumulate;
+    // Sums of F32: BF16 or F16 when values are rounded to it (to nearest, ties to even) as they
+    // travel: each rank's `send`, and the sum that an ALL_REDUCE hands back. They are added in F32
+    // all the same; a rank alone rounds nothing.
+    tri_dtype wire;
     int64_t count;    // elements, as the kind says; 0 is legal
     const void *send; // must stay unchanged until the operation was waited for
     void *recv;

@@ -193,12 +193,44 @@ static void reduce_narrow(const reduce_half *half, const reduce_row *row, int in
     }
 }
 
-void comm_reduce(tri_dtype dtype, tri_comm_reduction reduction, int ins, const void *const *in,
-                 int outs, void *const *out, size_t count, bool stream) {
+// What is added was rounded to `wire`, and so is a sum that is handed back.
+static void reduce_rounded(const reduce_half *wire, const reduce_row *row, const tri_comm_op *op,
+                           int ins, const void *const *in, int outs, void *const *out, size_t count,
+                           bool stream) {
+    _Alignas(64) float sum[REDUCE_BLOCK], next[REDUCE_BLOCK];
+    _Alignas(64) uint16_t narrow[REDUCE_BLOCK];
+    for (size_t begin = 0; begin < count; begin += REDUCE_BLOCK) {
+        size_t n = count - begin < REDUCE_BLOCK ? count - begin : REDUCE_BLOCK;
+        size_t offset = begin * sizeof *sum;
+        for (int r = 0; r < ins; r++) {
+            float *to = r == 0 ? sum : next;
+            if (r == 0 && op->accumulate) {
+                memcpy(to, at(in[r], offset), n * sizeof *sum);
+            } else {
+                wire->narrow(narrow, at(in[r], offset), n);
+                wire->widen(to, narrow, n);
+            }
+            if (r > 0) row->fold(sum, sum, next, n);
+        }
+        if (op->kind == TRI_COMM_ALL_REDUCE) {
+            wire->narrow(narrow, sum, n);
+            wire->widen(sum, narrow, n);
+        }
+        for (int o = 0; o < outs; o++)
+            comm_copy((char *)out[o] + offset, sum, n * sizeof *sum, stream);
+    }
+}
+
+void comm_reduce(const tri_comm_op *op, int ins, const void *const *in, int outs, void *const *out,
+                 size_t count, bool stream) {
     const reduce_table *table = reduce_find();
-    const reduce_half *half = &table->halves[dtype];
-    const reduce_row *row = &table->rows[half->widen ? TRI_F32 : dtype][reduction];
+    const reduce_half *half = &table->halves[op->dtype];
+    const reduce_row *row = &table->rows[half->widen ? TRI_F32 : op->dtype][op->reduction];
     TRI_ASSERT(row->fold && ins > 0);
+    if (op->wire != TRI_F32 && ins - op->accumulate > 1) {
+        reduce_rounded(&table->halves[op->wire], row, op, ins, in, outs, out, count, stream);
+        return;
+    }
     if (half->widen) {
         reduce_narrow(half, row, ins, in, outs, out, count, stream);
         return;
@@ -212,7 +244,7 @@ void comm_reduce(tri_dtype dtype, tri_comm_reduction reduction, int ins, const v
         return;
     }
     _Alignas(64) char block[REDUCE_BLOCK_BYTES];
-    size_t width = tri_dtype_bytes(dtype), step = REDUCE_BLOCK_BYTES / width;
+    size_t width = tri_dtype_bytes(op->dtype), step = REDUCE_BLOCK_BYTES / width;
     for (size_t begin = 0; begin < count; begin += step) {
         size_t n = count - begin < step ? count - begin : step, offset = begin * width;
         const void *sum = at(in[0], offset);

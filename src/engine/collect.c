@@ -34,6 +34,11 @@ static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
+// Sums of statistics are not rounded.
+static tri_dtype wire_of(const tri_engine *e, tri_part_kind part) {
+    return tri_part_is_trained(part) ? e->plan->reduced : TRI_F32;
+}
+
 static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
     for (int k = 0; k < TRI_PART_COUNT; k++) {
         tri_part_kind part = (tri_part_kind)k;
@@ -43,6 +48,7 @@ static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
             add(list, TRI_COMM_REDUCE_SCATTER, TRI_F32, p->own,
                 e->slots[tri_slot_gradients(a->subject, part)], engine_kept(e, a->subject, part));
         op->accumulate = a->accumulate;
+        op->wire = wire_of(e, part);
     }
 }
 
@@ -53,11 +59,12 @@ static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
         const tri_flat_part *p = &e->plan->flat.units[a->subject].parts[part];
         if (p->own == 0 || !tri_part_has_gradients(part)) continue;
         float *kept = engine_kept(e, a->subject, part);
+        tri_dtype wire = a->kind == TRI_ACTION_TIE ? TRI_F32 : wire_of(e, part);
         tri_comm_op *last = list->count ? &list->ops[list->count - 1] : NULL;
-        if (last && (float *)last->recv + last->count == kept)
+        if (last && last->wire == wire && (float *)last->recv + last->count == kept)
             last->count += p->own;
         else
-            add(list, TRI_COMM_ALL_REDUCE, TRI_F32, p->own, kept, kept);
+            add(list, TRI_COMM_ALL_REDUCE, TRI_F32, p->own, kept, kept)->wire = wire;
     }
 }
 

@@ -72,6 +72,11 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic on several replicas needs batch.micro: the same "
                         "micro-batches on any number of ranks");
+    plan->reduced = tri_strategy_reduce_dtype(request->options);
+    if (request->deterministic && plan->reduced != TRI_F32)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "trainer.deterministic needs strategy.reduce_dtype: float32: one rank "
+                        "rounds no gradients");
     if (request->deterministic && !s->shards_optimizer) {
         plan->sharing = tri_strategy_find("zero2");
         plan->shard_axis = TRI_AXIS_REPLICATE;

@@ -12,6 +12,8 @@ const char *const tri_strategy_names[] = {"single", "ddp",      "zero1", "zero2"
 static const char *const schedules[] = {TRI_ORDER_LIST(X) NULL};
 #undef X
 static const char *const recomputes[] = {"none", "block", "fit", NULL};
+static const char *const reduced_as[] = {"float32", "bfloat16", "float16", NULL};
+static const tri_dtype reduced_types[] = {TRI_F32, TRI_BF16, TRI_F16};
 static const char *const offloads[] = {"none", "optimizer", "parameters", NULL};
 
 static const tri_option mesh_rows[] = {
@@ -52,6 +54,9 @@ static const tri_option strategy_rows[] = {
                     "of fsdp: parameters are gathered again for the backward pass"),
     TRI_OPTION_INT(tri_strategy_options, persistent_bytes, "65536", 0, INT64_MAX / 2,
                    "of fsdp: blocks with fewer bytes of parameters stay gathered during a step"),
+    TRI_OPTION_CHOICE(tri_strategy_options, reduce_dtype, "float32", reduced_as,
+                      "gradients travel between replicas and shards in this type; they are added "
+                      "in float32 and kept in it"),
     TRI_OPTION_CHOICE(tri_strategy_options, offload, "none", offloads,
                       "what lies in a local file between its uses: the optimizer's states, or the "
                       "parameters' own ranges and masters too"),
@@ -69,6 +74,10 @@ int64_t tri_strategy_memory(const tri_strategy_options *o) {
     double bytes;
     bool given = o->memory && strcmp(o->memory, "auto") != 0;
     return given && tri_quantity_read(o->memory, &bytes) ? (int64_t)bytes : 0;
+}
+
+tri_dtype tri_strategy_reduce_dtype(const tri_strategy_options *o) {
+    return reduced_types[o->reduce_dtype];
 }
 
 static tri_status check_strategy(const void *options, const tri_tree *map) {

@@ -4,6 +4,8 @@
 
 #include "base/option.h"
 
+#include <trireme/tensor.h>
+
 typedef enum tri_strategy_kind {
     TRI_STRATEGY_SINGLE,
     TRI_STRATEGY_DDP,
@@ -42,6 +44,7 @@ typedef struct tri_strategy_options {
     int64_t prefetch;           // fsdp: units gathered ahead of their use
     bool reshard_after_forward; // fsdp: parameters are gathered again for the backward pass
     int64_t persistent_bytes;   // fsdp: units smaller than this stay gathered during a step
+    int reduce_dtype;           // of gradients between ranks; see tri_strategy_reduce_dtype
     tri_offload offload;
     const char *offload_path; // folder; NULL: TMPDIR, or /tmp
     const tri_tree *tensor;   // see tri_tensor_options.layers
@@ -56,6 +59,8 @@ typedef struct tri_batch_options {
 
 // strategy.memory in bytes; 0: auto.
 int64_t tri_strategy_memory(const tri_strategy_options *options);
+// TRI_F32, TRI_BF16 or TRI_F16.
+tri_dtype tri_strategy_reduce_dtype(const tri_strategy_options *options);
 
 extern const tri_option_table tri_strategy_table, tri_batch_table;
 

@@ -89,9 +89,10 @@ struct tri_plan {
     const tri_graph *graph; // of the first program: parameters, blocks, metrics
     tri_flat flat;
     bool deterministic;
-    bool gathers;  // parameters are whole only between GATHER and RELEASE
-    bool scatters; // gradients are whole only until SCATTER
-    int states;    // of the optimizer
+    tri_dtype reduced; // what gradients of trained parameters travel as between ranks
+    bool gathers;      // parameters are whole only between GATHER and RELEASE
+    bool scatters;     // gradients are whole only until SCATTER
+    int states;        // of the optimizer
     tri_moves moves;
     const char *offload_path; // of the recipe
     // What all steps share: as large as the largest needs.

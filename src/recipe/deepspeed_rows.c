@@ -87,6 +87,21 @@ static tri_status autocast(deepspeed_reader *reader, const deepspeed_row *row, c
     return enabled && !typed ? set_precision(reader, path, "bf16-mixed") : TRI_OK;
 }
 
+// null: in the type of computation, which Trireme's default is at least as exact as.
+static tri_status communication(deepspeed_reader *reader, const deepspeed_row *row,
+                                const char *path, tri_tree *node) {
+    static const char *const names[][2] = {
+        {"fp32", "float32"}, {"fp16", "float16"}, {"bfp16", "bfloat16"}, {"bf16", "bfloat16"}};
+    if (deepspeed_is_auto(node)) return TRI_OK;
+    for (size_t i = 0; node->kind == TRI_TREE_SCALAR && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(node->text, names[i][0]) != 0) continue;
+        deepspeed_set(reader, "strategy.reduce_dtype", path,
+                      tri_tree_string(reader->arena, names[i][1]));
+        return TRI_OK;
+    }
+    return deepspeed_fail(reader, path, "has to be fp32, fp16 or bfp16");
+}
+
 static tri_status scale_power(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                               tri_tree *node) {
     int64_t power;
@@ -185,7 +200,7 @@ static const deepspeed_row rows[] = {
     {.key = "steps_per_print", .convert = print},
     {.key = "dataloader_drop_last", .to = "data.drop_last"},
     {.key = "gradient_allreduce_op", .refusal = "set it to mean", .harmless = "mean"},
-    {.key = "communication_data_type"},
+    {.key = "communication_data_type", .convert = communication},
     {.key = "seq_parallel_communication_data_type"},
     {.key = "prescale_gradients"},
     {.key = "gradient_predivide_factor"},

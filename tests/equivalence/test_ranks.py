@@ -8,6 +8,7 @@ usage: test_ranks.py BUILD_FOLDER
 """
 import json
 import os
+import shutil
 import sys
 import tempfile
 
@@ -165,6 +166,26 @@ def check_whole_runs(folder):
     assert min(found) > 0.7 and max(found) - min(found) <= 0.01, found
 
 
+def check_reduced_types(folder):
+    """Gradients that travel as half types: rounded, and no more than that; a rank alone rounds
+    none, and nobody does while runs have to be the same on any number of ranks."""
+    words = settings(CASES[0])[1]
+    types = {"float32": LIMIT, "bfloat16": 2e-3, "float16": 5e-4}
+    alone, *rounded = (os.path.join(folder, f"reduced-{name}") for name in ("alone", *types))
+    run(train("mnist-cnn", alone, *words, "strategy.reduce_dtype=bfloat16"))
+    for strategy, ranks in (("ddp", 2), ("zero2", 3), ("fsdp", 2)):
+        for place, (name, limit) in zip(rounded, types.items()):
+            shutil.rmtree(place, ignore_errors=True)
+            run(on_ranks(ranks, train("mnist-cnn", place, *words, f"strategy.name={strategy}",
+                                      f"strategy.reduce_dtype={name}")))
+            check_close(losses(place), losses(alone), limit, f"{strategy}, {name}")
+        kept, *others = (list(losses(place).values()) for place in rounded)
+        assert kept not in others and others[0] != others[1], f"{strategy}: nothing was rounded"
+    done = run(train("mnist-cnn", os.path.join(folder, "no"), *words, "trainer.deterministic=true",
+                     "strategy.reduce_dtype=bfloat16"), 2)
+    assert "strategy.reduce_dtype: float32" in done.stderr, done.stderr
+
+
 def check_refusals(folder):
     """What would make the result depend on the ranks is refused, with what would do."""
     place = os.path.join(folder, "refused")
@@ -185,8 +206,8 @@ def main():
         timed(check_initial_weights, folder)
         for number, case in enumerate(CASES):
             timed(check_case, folder, number, case)
-        for check in (check_statistics, check_same_ranks_same_bits, check_reference,
-                      check_evaluation, check_whole_runs):
+        for check in (check_statistics, check_reduced_types, check_same_ranks_same_bits,
+                      check_reference, check_evaluation, check_whole_runs):
             timed(check, folder)
 
 

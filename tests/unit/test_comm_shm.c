@@ -189,6 +189,72 @@ static void test_large(void **state) {
     assert_int_equal(ranks_run(3, NULL, body_large, NULL), 0);
 }
 
+// To the nearest BF16, ties to even, or F16; of numbers only.
+static float rounded(tri_dtype dtype, float value) {
+    if (dtype == TRI_F16) return (float)(_Float16)value;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float travelling(int rank, int64_t i) {
+    return (float)((double)((i * 7919 + rank * 104729) % 20011) / 997.0 - 9.7);
+}
+
+static void check_wire(tri_comm *comm, const arena *memory, tri_dtype wire, int64_t count, bool all,
+                       bool accumulate) {
+    int64_t parts = all ? 1 : comm->size, first = all ? 0 : comm->rank * count;
+    tri_comm_op op = {.kind = all ? TRI_COMM_ALL_REDUCE : TRI_COMM_REDUCE_SCATTER,
+                      .wire = wire,
+                      .accumulate = accumulate,
+                      .count = count,
+                      .send = memory->send,
+                      .recv = memory->recv,
+                      .label = "wire"};
+    float *send = (float *)(void *)memory->send, *recv = (float *)(void *)memory->recv;
+    for (int64_t i = 0; i < parts * count; i++) send[i] = travelling(comm->rank, i);
+    for (int64_t i = 0; i < count; i++) recv[i] = 0.3f * (float)i;
+    CHECK_OK(tri_comm_run(comm, &op));
+    for (int64_t i = 0; i < count; i++) {
+        float sum = accumulate ? 0.3f * (float)i : 0;
+        for (int r = 0; r < comm->size; r++) {
+            float value = travelling(r, first + i);
+            if (comm->size > 1) value = rounded(wire, value);
+            sum = r == 0 && !accumulate ? value : sum + value;
+        }
+        if (all && comm->size > 1) sum = rounded(wire, sum);
+        CHECK(recv[i] == sum);
+    }
+}
+
+// Sums of F32 that travel as half types: rounded where they leave a rank, added in F32.
+static void body_wire(tri_comm *comm, ranks_table *table, void *argument) {
+    arena shared = arena_shared(comm, 4 << 20), own = arena_private(4 << 20);
+    const int64_t counts[] = {0, 1, 7, 300, 1025, 60000};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (int kind = 0; kind < 3; kind++)
+            for (int t = 0; t < 2; t++) {
+                tri_dtype wire = t ? TRI_F16 : TRI_BF16;
+                check_wire(comm, &shared, wire, counts[c], kind == 0, kind == 2);
+                check_wire(comm, &own, wire, counts[c], kind == 0, kind == 2);
+            }
+    tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
+                      .wire = comm->rank == 0 ? TRI_F32 : TRI_BF16,
+                      .count = 3,
+                      .send = own.send,
+                      .recv = own.recv};
+    tri_status status = tri_comm_run(comm, &op);
+    CHECK(comm->size == 1 ? status == TRI_OK
+                          : status == TRI_MISMATCH && strstr(tri_error_message(), "by BF16"));
+}
+
+static void test_wire(void **state) {
+    const int sizes[] = {1, 2, 3, 5};
+    for (int i = 0; i < 4; i++) assert_int_equal(ranks_run(sizes[i], NULL, body_wire, NULL), 0);
+}
+
 // Everything in flight at once, finished in order while the caller does something else.
 static void body_behind(tri_comm *comm, ranks_table *table, void *argument) {
     enum { OPS = 24, N = 30000 };
@@ -466,12 +532,13 @@ static void test_bad_open(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_ops), cmocka_unit_test(test_large),
-        cmocka_unit_test(test_behind),  cmocka_unit_test(test_background),
-        cmocka_unit_test(test_cycle),   cmocka_unit_test(test_chain),
-        cmocka_unit_test(test_random),  cmocka_unit_test(test_split),
-        cmocka_unit_test(test_bits),    cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_memory),  cmocka_unit_test(test_bad_open),
+        cmocka_unit_test(test_all_ops),    cmocka_unit_test(test_large),
+        cmocka_unit_test(test_wire),       cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_background), cmocka_unit_test(test_cycle),
+        cmocka_unit_test(test_chain),      cmocka_unit_test(test_random),
+        cmocka_unit_test(test_split),      cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_shards),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_bad_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void self_move(const tri_comm_op *send, const tri_comm_op *recv) {
     if (recv->accumulate) {
         const void *in[] = {recv->recv, send->send};
         void *out[] = {recv->recv};
-        comm_reduce(send->dtype, send->reduction, 2, in, 1, out, (size_t)send->count, false);
+        comm_reduce(recv, 2, in, 1, out, (size_t)send->count, false);
         return;
     }
     size_t bytes = (size_t)send->count * tri_dtype_bytes(send->dtype);

@@ -39,6 +39,7 @@ static void announce(shm_comm *comm, shm_pending *pending) {
     entry->dtype = op->dtype;
     entry->reduction = op->reduction;
     entry->accumulate = op->accumulate;
+    entry->wire = op->wire;
     entry->root = op->root;
     entry->count = op->count;
     entry->sequence = atomic_load_explicit(&comm->completed, memory_order_relaxed) + 1;
@@ -61,7 +62,8 @@ static bool entries_agree(const shm_entry *a, const shm_entry *b) {
     if (a->kind != b->kind) return false;
     if (a->kind == TRI_COMM_BARRIER) return true;
     if (a->dtype != b->dtype || a->count != b->count) return false;
-    bool same = a->reduction == b->reduction && a->accumulate == b->accumulate;
+    bool same =
+        a->reduction == b->reduction && a->accumulate == b->accumulate && a->wire == b->wire;
     if (tri_comm_kind_reduces((tri_comm_kind)a->kind) && !same) return false;
     return a->kind != TRI_COMM_BROADCAST || a->root == b->root;
 }
@@ -74,9 +76,11 @@ static void entry_text(const shm_entry *entry, char *out, size_t size) {
         return;
     }
     char detail[48] = "";
+    bool rounds = entry->wire != TRI_F32;
     if (tri_comm_kind_reduces(kind))
-        snprintf(detail, sizeof detail, " (%s%s)", reductions[entry->reduction % 3],
-                 entry->accumulate ? ", accumulated" : "");
+        snprintf(detail, sizeof detail, " (%s%s%s%s)", reductions[entry->reduction % 3],
+                 entry->accumulate ? ", accumulated" : "", rounds ? ", by " : "",
+                 rounds ? tri_dtype_name((tri_dtype)entry->wire) : "");
     if (kind == TRI_COMM_BROADCAST) snprintf(detail, sizeof detail, " from rank %d", entry->root);
     snprintf(out, size, "%s '%s' of %lld %s%s", tri_comm_kind_name(kind), entry->label,
              (long long)entry->count, tri_dtype_name((tri_dtype)entry->dtype), detail);

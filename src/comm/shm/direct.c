@@ -33,8 +33,8 @@ void shm_eager_apply(shm_comm *comm, const tri_comm_op *op) {
     }
     if (tri_comm_kind_reduces(op->kind)) {
         void *out[] = {op->recv};
-        comm_reduce(op->dtype, op->reduction, size + op->accumulate, in - op->accumulate, 1, out,
-                    (size_t)op->count, false);
+        comm_reduce(op, size + op->accumulate, in - op->accumulate, 1, out, (size_t)op->count,
+                    false);
     } else if (op->kind == TRI_COMM_BROADCAST) {
         memcpy(op->recv, in[op->root], part);
     } else {
@@ -160,8 +160,7 @@ static void reduce_chunk(shm_comm *comm, const tri_comm_op *op, int64_t begin, i
         in[r] = comm->current.from[r] + offset;
         out[r] = comm->current.to[r] + offset;
     }
-    comm_reduce(op->dtype, op->reduction, comm->head.size, in, comm->head.size, out, (size_t)count,
-                streams(comm, op));
+    comm_reduce(op, comm->head.size, in, comm->head.size, out, (size_t)count, streams(comm, op));
 }
 
 shm_progress shm_reduce_advance(shm_comm *comm, const tri_comm_op *op) {
@@ -200,8 +199,8 @@ static void pull_reduce(shm_comm *comm, const tri_comm_op *op, int64_t first, in
     const void *with_own[TRI_MAX_LOCAL_RANKS + 1] = {out[0]}, **in = with_own + 1;
     for (int r = 0; r < comm->head.size; r++)
         in[r] = now->from[r] + rank * part + (size_t)first * width;
-    comm_reduce(op->dtype, op->reduction, comm->head.size + op->accumulate, in - op->accumulate, 1,
-                out, (size_t)count, streams(comm, op));
+    comm_reduce(op, comm->head.size + op->accumulate, in - op->accumulate, 1, out, (size_t)count,
+                streams(comm, op));
 }
 
 static void pull_copy(shm_comm *comm, const tri_comm_op *op, int source, int64_t first,

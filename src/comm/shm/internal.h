@@ -63,7 +63,7 @@ typedef struct shm_place { // of a buffer in an allocated region; region 0: else
 } shm_place;
 
 typedef struct shm_entry {
-    _Alignas(SHM_LINE) uint32_t kind, dtype, reduction, accumulate;
+    _Alignas(SHM_LINE) uint32_t kind, dtype, reduction, accumulate, wire;
     int32_t root;
     int64_t count;
     uint64_t sequence;
