@@ -242,7 +242,8 @@ void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_r
 // conflicting pair (when they are there). TRI_INTERNAL names action and rule.
 tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_request *request);
 // Over all ranks of a mesh (schedules[rank]): every send meets its receive, collectives of a group
-// are the same in the same order, and with channels in order nothing can deadlock. The mesh's axes
+// are the same in the same order, ranks that share layers do all alike (their passes meet in
+// collectives inside blocks), and with channels in order nothing can deadlock. The mesh's axes
 // are the groups of the lanes: where SHARD's is all replicas, replicate is 1 and shard the product.
 // Dependencies are derived where a schedule has none yet.
 tri_status tri_schedule_verify_ranks(const tri_mesh *mesh, const tri_schedule *schedules,

@@ -27,6 +27,7 @@ typedef struct execution {
     rank_state *ranks;
     int *queue, queued;
     meeting *groups[TRI_LANE_COUNT]; // of SHARD, REPLICATE, and of COMPUTE (NORM), by lowest rank
+    meeting *passes;                 // by lowest rank along the axis `tensor`
     meeting *ties;                   // by lowest rank along the pipeline, and unit
     int *tied_ranks;                 // how many of them have the action
     int *messages; // by lowest rank along the pipeline, edge and round: 1 + who waits
@@ -81,7 +82,7 @@ static void finish_head(execution *x, int rank, tri_lane lane, double start_s) {
 }
 
 static bool is_alike(const tri_action *a, const tri_action *b) {
-    return a->kind == b->kind && a->subject == b->subject;
+    return a->kind == b->kind && a->subject == b->subject && a->round == b->round;
 }
 
 // Comes to a meeting of `wanted` ranks, count of them `stride` apart from `lowest` on; the last one
@@ -103,10 +104,10 @@ static void come(execution *x, meeting *m, int wanted, int rank, tri_lane lane, 
     }
 }
 
-static void come_to_group(execution *x, int rank, tri_lane lane, tri_axis axis, double now_s) {
+static void come_to_group(execution *x, meeting *groups, int rank, tri_lane lane, tri_axis axis,
+                          double now_s) {
     int lowest = lowest_along(x->mesh, rank, axis), size = x->mesh->size[axis];
-    come(x, &x->groups[lane][lowest], size, rank, lane, lowest, stride_of(x->mesh, axis), size,
-         now_s);
+    come(x, &groups[lowest], size, rank, lane, lowest, stride_of(x->mesh, axis), size, now_s);
 }
 
 static void come_to_message(execution *x, int rank, tri_lane lane, double now_s) {
@@ -150,9 +151,11 @@ static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
         break;
     default:
         if (lane == TRI_LANE_SHARD)
-            come_to_group(x, rank, lane, TRI_AXIS_SHARD, now_s);
+            come_to_group(x, x->groups[lane], rank, lane, TRI_AXIS_SHARD, now_s);
         else if (lane == TRI_LANE_REPLICATE)
-            come_to_group(x, rank, lane, TRI_AXIS_REPLICATE, now_s);
+            come_to_group(x, x->groups[lane], rank, lane, TRI_AXIS_REPLICATE, now_s);
+        else if (tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK)
+            come_to_group(x, x->passes, rank, lane, TRI_AXIS_TENSOR, now_s);
         else
             finish_head(x, rank, lane, now_s);
     }
@@ -222,6 +225,7 @@ static void start_meetings(tri_arena *arena, execution *x) {
     x->groups[TRI_LANE_SHARD] = TRI_NEW_ARRAY(arena, meeting, ranks);
     x->groups[TRI_LANE_REPLICATE] = TRI_NEW_ARRAY(arena, meeting, ranks);
     x->groups[TRI_LANE_COMPUTE] = TRI_NEW(arena, meeting);
+    x->passes = TRI_NEW_ARRAY(arena, meeting, ranks);
     x->ties = TRI_NEW_ARRAY(arena, meeting, columns * (size_t)x->units);
     x->tied_ranks = TRI_NEW_ARRAY(arena, int, columns *(size_t)x->units);
     x->messages = TRI_NEW_ARRAY(arena, int, columns *(size_t)x->edges *(size_t)x->rounds);

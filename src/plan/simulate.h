@@ -1,7 +1,7 @@
 // When the actions of all ranks of a run would begin and end, from costs. The engine's rules: a
 // rank starts its actions in the order of its list, each lane one after the other, each action
 // after those it depends on; a collective begins when its last rank has come, a message when both
-// have.
+// have. The passes of ranks that share each layer are collectives: inside of them they exchange.
 #ifndef TRIREME_PLAN_SIMULATE_H
 #define TRIREME_PLAN_SIMULATE_H
 

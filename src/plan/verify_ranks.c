@@ -35,6 +35,7 @@ static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axi
     int lowest = lowest_along(all->mesh, rank, axis);
     const tri_schedule *a = &all->schedules[lowest], *b = &all->schedules[rank];
     int i = -1, k = -1;
+    if (lowest == rank) return TRI_OK;
     do {
         i = next_of_lane(a, lane, i + 1);
         k = next_of_lane(b, lane, k + 1);
@@ -42,6 +43,7 @@ static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axi
         if (ends && i == a->count && k == b->count) return TRI_OK;
         if (ends || a->actions[i].kind != b->actions[k].kind ||
             a->actions[i].subject != b->actions[k].subject ||
+            a->actions[i].round != b->actions[k].round ||
             a->actions[i].accumulate != b->actions[k].accumulate)
             return TRI_FAIL(TRI_INTERNAL, "schedule: ranks %d and %d differ in what lane %s does",
                             lowest, rank, tri_lane_name(lane));
@@ -103,6 +105,8 @@ tri_status tri_schedule_verify_ranks(const tri_mesh *mesh, const tri_schedule *s
         TRI_TRY(verify_place(&all, rank));
         TRI_TRY(verify_lane(&all, rank, TRI_LANE_SHARD, TRI_AXIS_SHARD));
         TRI_TRY(verify_lane(&all, rank, TRI_LANE_REPLICATE, TRI_AXIS_REPLICATE));
+        for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
+            TRI_TRY(verify_lane(&all, rank, (tri_lane)lane, TRI_AXIS_TENSOR));
     }
     for (int rank = 0; rank < mesh->ranks; rank++) TRI_TRY(verify_column(&all, rank));
     tri_arena *arena = tri_arena_create(NULL, "schedule check");

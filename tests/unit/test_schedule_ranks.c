@@ -83,6 +83,36 @@ static void test_many_ranks(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
 }
 
+// Ranks that share layers meet inside of their passes: two passes in another order on one of them
+// are a deadlock that no rank's own schedule shows.
+static void test_shared_layers(void **state) {
+    (void)state;
+    schedule_case c = {.strategy = "ddp",
+                       .order = "gpipe",
+                       .pipeline = 1,
+                       .replicate = 2,
+                       .shard = 1,
+                       .tensor = 2,
+                       .blocks_per_stage = 2,
+                       .micro_batches = 4};
+    schedule_set set;
+    schedule_set_make(&c, &set);
+    assert_int_equal(set.mesh.ranks, 4);
+    assert_int_equal(tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests), TRI_OK);
+    tri_schedule *s = &set.schedules[3];
+    int first = 0; // FORWARD of both blocks, then the first one's next round
+    while (s->actions[first].kind != TRI_ACTION_FORWARD) first++;
+    tri_action later = s->actions[first + 1];
+    assert_int_equal(s->actions[first + 2].round, later.round + 1);
+    s->actions[first + 1] = s->actions[first + 2];
+    s->actions[first + 2] = later;
+    assert_int_equal(tri_schedule_verify(s, &set.requests[3]), TRI_OK);
+    assert_int_equal(tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests),
+                     TRI_INTERNAL);
+    assert_non_null(strstr(tri_error_message(), "ranks 2 and 3 differ in what lane compute does"));
+    schedule_set_destroy(&set);
+}
+
 // What the orders are known for, with passes that take equal times forward and twice that backward.
 static double bubble_of(const char *order, int ranks, int stages_per_rank, int micro_batches,
                         double *end_s) {
@@ -196,7 +226,7 @@ static void test_waits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_combination), cmocka_unit_test(test_many_ranks),
-        cmocka_unit_test(test_bubbles), cmocka_unit_test(test_in_flight),
-        cmocka_unit_test(test_waits)};
+        cmocka_unit_test(test_shared_layers),     cmocka_unit_test(test_bubbles),
+        cmocka_unit_test(test_in_flight),         cmocka_unit_test(test_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
