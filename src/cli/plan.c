@@ -4,6 +4,7 @@
 #include "base/quantity.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
+#include "train/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,18 +76,24 @@ static tri_status read_rates(plan_view *v, const cli_arguments *a) {
         double *rate;
     } const rows[] = {{"flops", &v->rates.flops_per_s},
                       {"bandwidth", &v->rates.memory_bytes_per_s},
-                      {"link", &v->rates.link_bytes_per_s}};
+                      {"link", &v->rates.link_bytes_per_s},
+                      {"disk", &v->rates.disk_bytes_per_s}};
+    const int count = sizeof rows / sizeof *rows;
+    // A disk matters to those who use one.
+    const int wanted = v->recipe->strategy.offload != TRI_OFFLOAD_NONE ? count : count - 1;
     v->rates = tri_rates_assumed;
     int given = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (int i = 0; i < count; i++) {
         const char *text = cli_value(a, rows[i].flag);
         if (!text) continue;
-        given++;
+        given += i < wanted;
         if (!tri_quantity_read(text, rows[i].rate) || *rows[i].rate <= 0)
             return TRI_FAIL(TRI_BAD_INPUT, "--%s: '%s' is no rate such as 60G or 1.5T",
                             rows[i].flag, text);
     }
-    v->rates_from = given == 0 ? "assumed" : given == 3 ? "given" : "given in part, else assumed";
+    v->rates_from = given == 0        ? "assumed"
+                    : given == wanted ? "given"
+                                      : "given in part, else assumed";
     return TRI_OK;
 }
 
@@ -135,11 +142,25 @@ static tri_status check_fits(const plan_view *v, const cli_arguments *a) {
     return tri_fit_check(v->device, &v->request, peak, memory, "that is free on this host");
 }
 
+static tri_status measure(plan_view *v) {
+    const double seconds = 2;
+    tri_optimizer optimizer;
+    tri_measured *out = TRI_NEW(v->arena, tri_measured);
+    TRI_TRY(tri_optimizer_make(&v->recipe->optimizer, &optimizer));
+    TRI_TRY(tri_measure_passes(v->arena, v->device, &v->request, &optimizer,
+                               v->column.plans[0]->programs[0]->batch, seconds, out));
+    v->measured = out;
+    v->rates_from =
+        tri_arena_printf(v->arena, "measured for passes, %s for the rest", v->rates_from);
+    return TRI_OK;
+}
+
 static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
     int64_t memory;
     tri_candidate found[TRI_MAX_CANDIDATES], least;
     TRI_TRY(read_memory(a, "fit", &memory));
-    int count = tri_fit_search(v->arena, v->device, &v->request, &v->rates, memory, found, &least);
+    int count = tri_fit_search(v->arena, v->device, &v->request, &v->rates, v->measured, memory,
+                               found, &least);
     double samples = (double)v->request.step_samples[TRI_STEP_FULL];
     if (count == 0)
         return TRI_FAIL(TRI_BAD_INPUT, "--fit: nothing tried fits into %s; the least is %s with %s",
@@ -158,6 +179,7 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
 
 static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     tri_recipe_say_notes(v->recipe);
+    if (cli_has(a, "measure")) TRI_TRY(measure(v));
     if (cli_value(a, "fit")) return search_fitting(v, a);
     tri_estimate_step(v->arena, &v->column, &v->rates, v->measured, &v->estimate);
     if (cli_value(a, "svg")) TRI_TRY(plan_write_svg(v, cli_value(a, "svg")));
@@ -171,8 +193,8 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
 
 static tri_status plan(plan_view *v, const cli_context *context, const cli_arguments *a) {
     tri_recipe recipe;
-    TRI_TRY(read_rates(v, a));
     TRI_TRY(read_recipe(v, context, a, &recipe));
+    TRI_TRY(read_rates(v, a));
     tri_status status =
         make_plan(v, context, cli_has(a, "device") ? cli_value(a, "device") : "auto");
     if (status == TRI_OK) status = show_plan(v, a);
@@ -189,6 +211,8 @@ static const cli_flag flags[] = {
     {"flops", "RATE", "a rank computes so many FLOP/s (60G)", 0},
     {"bandwidth", "RATE", "a rank reads and writes so many bytes of memory a second (10G)", 0},
     {"link", "RATE", "a rank sends so many bytes a second to others (5G)", 0},
+    {"disk", "RATE", "strategy.offload moves so many bytes a second (1G)", 0},
+    {"measure", NULL, "run the model's passes here, and reckon with what they take", 0},
     {"memory", "BYTES", "what a rank may use (strategy.memory; one rank: what is free here)", 0},
     {"fit", "BYTES", "search settings that fit, the fastest first, as overrides to paste", 0},
     {"svg", "FILE", "draw the Gantt chart of all ranks", 0},
@@ -213,14 +237,17 @@ const cli_command cli_plan = {
     .flags = flags,
     .more =
         "The data is not opened. Memory is that of the fullest rank; --show memory has all of\n"
-        "them. Rates take k, M, G and T for powers of 1000. Ranks that do the same are shown\n"
-        "once: one row stands for all replicas. A plan that does not fit is printed, then refused\n"
-        "with exit code 2 and what would fit, as trireme train refuses it. A search never changes\n"
-        "what is learned: not the batch of a step, nor what batch norm sees.\n",
+        "them. Rates take k, M, G and T for powers of 1000. --measure computes zeros here, on one\n"
+        "rank with whole layers and the plan's micro-batch. Ranks that do the same are shown "
+        "once:\n"
+        "one row stands for all replicas. A plan that does not fit is printed, then refused with\n"
+        "exit code 2 and what would fit, as trireme train refuses it. A search never changes what\n"
+        "is learned: not the batch of a step, nor what batch norm sees.\n",
     .examples = "trireme plan recipes/mnist-cnn.yaml --ranks 8\n"
                 "trireme plan recipes/mnist-cnn.yaml batch.micro=16 --show gantt\n"
                 "trireme plan recipes/llama-tiny.yaml --mesh pipeline=4 batch.micro=2 --svg "
                 "step.svg\n"
                 "trireme plan recipes/llama-tiny.yaml --ranks 4 --fit 40M\n"
+                "trireme plan recipes/llama-tiny.yaml --ranks 2 --measure\n"
                 "trireme plan recipes/denoise-cnn.yaml --json\n",
     .run = run};

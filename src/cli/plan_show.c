@@ -100,19 +100,22 @@ static void print_schedule(const plan_view *v) {
     printf("\n");
 }
 
-static double share_of_peak(const plan_view *v) {
-    double all = v->rates.flops_per_s * v->ranks * v->estimate.step_s;
-    return all > 0 ? v->estimate.flops / all : 0;
+// FLOP/s of a rank, and what share of the rate that is where passes were not measured.
+static const char *speed_text(const plan_view *v) {
+    double seconds = v->ranks * v->estimate.step_s;
+    double rate = seconds > 0 ? v->estimate.flops / seconds : 0;
+    if (v->measured) return tri_arena_printf(v->arena, "%.4g GFLOP/s", rate * 1e-9);
+    return tri_arena_printf(v->arena, "%.0f%% of %.4g GFLOP/s", 100 * rate / v->rates.flops_per_s,
+                            v->rates.flops_per_s * 1e-9);
 }
 
 static void print_time(const plan_view *v) {
     double step_s = v->estimate.step_s;
     double samples = (double)first_plan(v)->steps[TRI_STEP_FULL].samples;
-    printf("one step: %.4g ms, %s samples/s, %.0f%% of %.4g GFLOP/s on each of %d rank%s; compute "
-           "stands still for %.1f%% of it",
-           step_s * 1e3, cli_number(step_s > 0 ? samples / step_s : 0), 100 * share_of_peak(v),
-           v->rates.flops_per_s * 1e-9, v->ranks, v->ranks == 1 ? "" : "s",
-           100 * v->estimate.bubble);
+    printf("one step: %.4g ms, %s samples/s, %s on each of %d rank%s; compute stands still for "
+           "%.1f%% of it",
+           step_s * 1e3, cli_number(step_s > 0 ? samples / step_s : 0), speed_text(v), v->ranks,
+           v->ranks == 1 ? "" : "s", 100 * v->estimate.bubble);
     if (v->column.count > 1) printf(" (the bubble)");
     printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_from,
            v->rates.flops_per_s * 1e-9, v->rates.memory_bytes_per_s * 1e-9);

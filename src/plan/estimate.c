@@ -1,19 +1,38 @@
 #include "plan/estimate.h"
 
+#include "ops/ops.h"
+
 #include <string.h>
 
 const tri_rates tri_rates_assumed = {
-    .flops_per_s = 60e9, .memory_bytes_per_s = 10e9, .link_bytes_per_s = 5e9};
+    .flops_per_s = 60e9,
+    .memory_bytes_per_s = 10e9,
+    .link_bytes_per_s = 5e9,
+    .disk_bytes_per_s = 1e9,
+};
 
-// Seconds of a program's segments, and what RECOMPUTE runs of the forward ones.
+// Seconds of a program's segments, with what they send, and what RECOMPUTE runs of the forward
+// ones.
 typedef struct pass_costs {
     const tri_program *program;
-    double (*seconds)[TRI_PHASE_COUNT];
+    int tensor; // ranks that share each layer
+    double (*seconds)[TRI_PHASE_COUNT], (*sent)[TRI_PHASE_COUNT];
     double *again; // by block
 } pass_costs;
 
+// A ring, as of units.
+static double collective_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
+    const tri_collective_attr *attr = node->attr;
+    double in = (double)tri_value_bytes(g, node->inputs[0]);
+    double out = (double)tri_value_bytes(g, node->outputs[0]);
+    double turns = node->op == &tri_op_all_reduce ? 2 : 1;
+    return turns * (attr->parts - 1.0) / attr->parts * (in > out ? in : out) /
+           rates->link_bytes_per_s;
+}
+
 static double node_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
     if (node->op->flags & TRI_OP_VIEW) return 0;
+    if (node->op->flags & TRI_OP_COLLECTIVE) return collective_seconds(g, node, rates);
     double bytes = 0;
     for (int k = 0; k < node->input_count; k++)
         if (tri_value_is(node->inputs[k])) bytes += (double)tri_value_bytes(g, node->inputs[k]);
@@ -24,27 +43,40 @@ static double node_seconds(const tri_graph *g, const tri_node *node, const tri_r
     return compute > move ? compute : move;
 }
 
-static void find_pass_costs(tri_arena *arena, const tri_program *p, const tri_rates *rates,
-                            const tri_measured *measured, pass_costs *out) {
+// What was measured of whole layers is divided among the ranks that share them, and what can wait
+// of a backward pass that was measured in one has the part of it that the rates give it.
+static void take_measured(const pass_costs *costs, int block, const tri_measured *measured) {
+    double *s = costs->seconds[block], *sent = costs->sent[block];
+    double scale = (double)costs->program->batch / (double)measured->batch / costs->tensor;
+    double all = s[TRI_PHASE_BACKWARD] + s[TRI_PHASE_WEIGHT];
+    double later = all > 0 ? s[TRI_PHASE_WEIGHT] / all : 0, forward = s[TRI_PHASE_FORWARD];
+    for (int phase = 0; phase < TRI_PHASE_COUNT; phase++)
+        s[phase] = scale * measured->seconds[block][phase];
+    if (s[TRI_PHASE_WEIGHT] == 0) {
+        s[TRI_PHASE_WEIGHT] = later * s[TRI_PHASE_BACKWARD];
+        s[TRI_PHASE_BACKWARD] -= s[TRI_PHASE_WEIGHT];
+    }
+    if (forward > 0) costs->again[block] *= s[TRI_PHASE_FORWARD] / forward;
+    for (int phase = 0; phase < TRI_PHASE_COUNT; phase++) s[phase] += sent[phase];
+}
+
+static void find_pass_costs(tri_arena *arena, const tri_plan *plan, const tri_program *p,
+                            const tri_rates *rates, const tri_measured *measured, pass_costs *out) {
     const tri_graph *g = p->graph;
+    size_t bytes = (size_t)g->block_count * sizeof *out->seconds;
     *out = (pass_costs){.program = p,
-                        .seconds =
-                            tri_arena_alloc(arena, (size_t)g->block_count * sizeof *out->seconds),
+                        .tensor = plan->mesh.size[TRI_AXIS_TENSOR],
+                        .seconds = tri_arena_alloc(arena, bytes),
+                        .sent = tri_arena_alloc(arena, bytes),
                         .again = TRI_NEW_ARRAY(arena, double, g->block_count)};
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         double seconds = node_seconds(g, node, rates);
-        out->seconds[node->block][node->phase] += seconds;
+        bool sends = node->op->flags & TRI_OP_COLLECTIVE;
+        (sends && measured ? out->sent : out->seconds)[node->block][node->phase] += seconds;
         if (p->again && p->again[i]) out->again[node->block] += seconds;
     }
-    for (int b = 0; measured && b < g->block_count; b++)
-        for (int phase = 0; phase < TRI_PHASE_COUNT; phase++) {
-            double scale = (double)p->batch / (double)measured->batch;
-            double assumed = out->seconds[b][phase];
-            out->seconds[b][phase] = scale * measured->seconds[b][phase];
-            if (phase == TRI_PHASE_FORWARD && assumed > 0)
-                out->again[b] *= out->seconds[b][phase] / assumed;
-        }
+    for (int b = 0; measured && b < g->block_count; b++) take_measured(out, b, measured);
 }
 
 static double pass_seconds(const pass_costs *costs, const tri_action *a) {
@@ -90,16 +122,18 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
     double own = f32 * unit_elements(plan, a->subject, true, true);
     double whole = f32 * unit_elements(plan, a->subject, false, true);
     double others = (plan->shards - 1.0) / plan->shards;
+    double sent = (double)tri_dtype_bytes(plan->reduced) / f32; // of a byte of gradients
     int holders = plan->units[a->subject].holder_count;
     switch (a->kind) {
     case TRI_ACTION_GATHER:
         return others * computed_bytes(plan, a->subject) / rates->link_bytes_per_s;
     case TRI_ACTION_SCATTER:
+        return sent * others * whole / rates->link_bytes_per_s;
     case TRI_ACTION_COLLECT:
         return others * whole / rates->link_bytes_per_s;
     case TRI_ACTION_REDUCE:
         whole = tri_schedule_scatters(&plan->steps[TRI_STEP_FULL].request) ? own : whole;
-        return 2 * (plan->copies - 1.0) / plan->copies * whole / rates->link_bytes_per_s;
+        return sent * 2 * (plan->copies - 1.0) / plan->copies * whole / rates->link_bytes_per_s;
     case TRI_ACTION_TIE:
         return holders < 2 ? 0 : 2 * (holders - 1.0) / holders * own / rates->link_bytes_per_s;
     case TRI_ACTION_CLEAR:
@@ -110,9 +144,8 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
         return 1.5 * own / rates->memory_bytes_per_s;
     case TRI_ACTION_FETCH:
     case TRI_ACTION_LOAD:
-    case TRI_ACTION_EVICT: // a copy, from or to what the system keeps of the file in memory
-        return 2 * (double)tri_moves_bytes(&plan->moves, &plan->flat, a) /
-               rates->memory_bytes_per_s;
+    case TRI_ACTION_EVICT:
+        return (double)tri_moves_bytes(&plan->moves, &plan->flat, a) / rates->disk_bytes_per_s;
     default:
         return 0;
     }
@@ -155,7 +188,7 @@ void tri_estimate_step(tri_arena *arena, const tri_column *column, const tri_rat
         const tri_schedule *s = &step->schedule;
         pass_costs costs[TRI_MAX_PROGRAMS];
         for (int i = 0; i < plan->program_count; i++)
-            find_pass_costs(arena, plan->programs[i], rates, measured, &costs[i]);
+            find_pass_costs(arena, plan, plan->programs[i], rates, measured, &costs[i]);
         double *seconds = TRI_NEW_ARRAY(arena, double, s->count);
         out->moments[place] = TRI_NEW_ARRAY(arena, tri_moment, s->count);
         for (int i = 0; i < s->count; i++)

@@ -10,11 +10,13 @@ typedef struct tri_rates {
     double flops_per_s;        // multiplications and additions
     double memory_bytes_per_s; // that kernels read and write
     double link_bytes_per_s;   // sent to other ranks, while as much is received
+    double disk_bytes_per_s;   // of strategy.offload's file, read or written
 } tri_rates;
 
-extern const tri_rates tri_rates_assumed; // one core of a server, and its memory
+extern const tri_rates tri_rates_assumed; // one core of a server, its memory and disk
 
-// Measured seconds of a program's segments, for `batch` samples: [block][phase].
+// Measured seconds of a program's segments with whole layers, for `batch` samples: [block][phase].
+// Without WEIGHT, BACKWARD is both.
 typedef struct tri_measured {
     int64_t batch;
     double (*seconds)[TRI_PHASE_COUNT];
@@ -30,8 +32,7 @@ typedef struct tri_estimate {
 
 // A segment takes as long as its arithmetic or its memory traffic, node by node, whichever is
 // longer; with `measured` (NULL: none) it takes what that says. A ring moves (n - 1) / n of a
-// buffer for a gather or a scatter among n ranks, and twice that for a reduction. A disk that is
-// slower than memory is not reckoned with.
+// buffer for a gather or a scatter among n ranks, and twice that for a reduction.
 void tri_estimate_step(tri_arena *arena, const tri_column *column, const tri_rates *rates,
                        const tri_measured *measured, tri_estimate *out);
 

@@ -17,6 +17,7 @@ typedef struct search {
     tri_device *device;
     const tri_plan_request *request;
     const tri_rates *rates;
+    const tri_measured *measured;
     int64_t memory_bytes;
     bool micro_is_fixed;
     tri_candidate *found;
@@ -38,7 +39,7 @@ static bool try_settings(search *s, const tri_plan_request *request, const char 
     tri_estimate estimate;
     bool possible = tri_column_create(arena, s->device, request, &column) == TRI_OK;
     if (possible) {
-        tri_estimate_step(arena, &column, s->rates, NULL, &estimate);
+        tri_estimate_step(arena, &column, s->rates, s->measured, &estimate);
         *out =
             (tri_candidate){overrides, tri_column_fullest(&column)->memory.peak, estimate.step_s};
         if (!s->least->overrides || out->peak_bytes < s->least->peak_bytes) *s->least = *out;
@@ -97,8 +98,34 @@ static void try_micros(search *s, tri_plan_request request, const char *override
     }
 }
 
-static void try_sharing(search *s, const sharing *how) {
+// As little recomputation as makes it fit.
+static void try_recomputing(search *s, tri_plan_request request, const char *overrides) {
     static const int every[] = {0, 4, 2, 1}; // one of so many blocks is computed again
+    tri_strategy_options options = *request.options;
+    request.options = &options;
+    int found = s->count;
+    for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
+        const char *again = "";
+        if (every[i]) {
+            options.recompute = TRI_RECOMPUTE_BLOCK;
+            options.recompute_every = every[i];
+            again = every[i] == 1 ? "strategy.recompute=block"
+                                  : tri_arena_printf(s->arena,
+                                                     "strategy.recompute=block "
+                                                     "strategy.recompute_every=%d",
+                                                     every[i]);
+        }
+        int before = s->count;
+        try_micros(s, request, join(s->arena, overrides, again));
+        // What is needed no more is not tried: recomputing more blocks only takes longer.
+        bool whole = s->count > before && !strstr(s->found[before].overrides, "batch.micro");
+        if (whole || (i > 0 && s->count > found + 2)) return;
+    }
+}
+
+static void try_sharing(search *s, const sharing *how) {
+    static const char *const moved[] = {"", "strategy.offload=optimizer",
+                                        "strategy.offload=parameters"};
     tri_plan_request request = *s->request;
     tri_strategy_options options = *request.options;
     request.options = &options;
@@ -116,22 +143,13 @@ static void try_sharing(search *s, const sharing *how) {
     }
     const char *shared = sharing_text(s, how, &request.mesh);
     int found = s->count;
-    for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
-        const char *again = "";
-        if (every[i]) {
-            options.recompute = TRI_RECOMPUTE_BLOCK;
-            options.recompute_every = every[i];
-            again = every[i] == 1 ? "strategy.recompute=block"
-                                  : tri_arena_printf(s->arena,
-                                                     "strategy.recompute=block "
-                                                     "strategy.recompute_every=%d",
-                                                     every[i]);
-        }
-        int before = s->count;
-        try_micros(s, request, join(s->arena, shared, again));
-        // What is needed no more is not tried: recomputing more blocks only takes longer.
-        bool whole = s->count > before && !strstr(s->found[before].overrides, "batch.micro");
-        if (whole || (i > 0 && s->count > found + 2)) return;
+    tri_offload given = options.offload;
+    // A disk is for what has no room otherwise.
+    for (int i = 0; i < 3 && s->count == found; i++) {
+        bool as_given = i == 0 || (tri_offload)i <= given;
+        if (as_given && i > 0) continue;
+        options.offload = as_given ? given : (tri_offload)i;
+        try_recomputing(s, request, join(s->arena, shared, as_given ? "" : moved[i]));
     }
 }
 
@@ -142,12 +160,13 @@ static int by_time(const void *left, const void *right) {
 }
 
 int tri_fit_search(tri_arena *arena, tri_device *device, const tri_plan_request *request,
-                   const tri_rates *rates, int64_t memory_bytes, tri_candidate *candidates,
-                   tri_candidate *least) {
+                   const tri_rates *rates, const tri_measured *measured, int64_t memory_bytes,
+                   tri_candidate *candidates, tri_candidate *least) {
     search s = {.arena = arena,
                 .device = device,
                 .request = request,
                 .rates = rates,
+                .measured = measured,
                 .memory_bytes = memory_bytes,
                 .found = candidates,
                 .least = least};
@@ -189,8 +208,8 @@ tri_status tri_fit_check(tri_device *device, const tri_plan_request *request, in
     if (peak_bytes <= memory_bytes) return TRI_OK;
     tri_arena *arena = tri_arena_create(NULL, "refusal");
     tri_candidate found[TRI_MAX_CANDIDATES], least;
-    int count =
-        tri_fit_search(arena, device, request, &tri_rates_assumed, memory_bytes, found, &least);
+    int count = tri_fit_search(arena, device, request, &tri_rates_assumed, NULL, memory_bytes,
+                               found, &least);
     const char *way =
         count == 0 && least.overrides
             ? tri_arena_printf(arena, "nothing tried would fit, the least is %s with %s",

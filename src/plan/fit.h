@@ -15,13 +15,13 @@ enum { TRI_MAX_CANDIDATES = 64 };
 
 // Settings whose fullest rank needs at most `memory_bytes`, the fastest first: smaller
 // micro-batches, recomputation of some or all blocks, sharded optimizer states, gradients and
-// parameters over all ranks or half of them, pipelines. A micro-batch is not changed where batch
-// norm would give another result. `candidates` has room for TRI_MAX_CANDIDATES; *least is what
-// needs the least memory of all that was tried (overrides NULL: nothing could be). Returns how many
-// fit.
+// parameters over all ranks or half of them, pipelines, offload. A micro-batch is not changed where
+// batch norm would give another result. `candidates` has room for TRI_MAX_CANDIDATES; *least is
+// what needs the least memory of all that was tried (overrides NULL: nothing could be). Returns how
+// many fit.
 int tri_fit_search(tri_arena *arena, tri_device *device, const tri_plan_request *request,
-                   const tri_rates *rates, int64_t memory_bytes, tri_candidate *candidates,
-                   tri_candidate *least);
+                   const tri_rates *rates, const tri_measured *measured, int64_t memory_bytes,
+                   tri_candidate *candidates, tri_candidate *least);
 
 // That the fullest rank needs at most `memory_bytes`; `whose` says where that number is from. Else
 // TRI_BAD_INPUT: one line with what is missing and the fastest settings that would fit.

@@ -130,8 +130,8 @@ static double flops_per_sample(const tri_plan *plan) {
     const tri_program *p = plan->programs[0];
     double flops = 0;
     for (int b = 0; b < plan->graph->block_count; b++)
-        flops += tri_program_flops(p, b, TRI_PHASE_FORWARD) +
-                 tri_program_flops(p, b, TRI_PHASE_BACKWARD);
+        for (int phase = 0; phase < TRI_PHASE_COUNT; phase++)
+            flops += tri_program_flops(p, b, (tri_phase)phase);
     return flops / (double)p->batch;
 }
 

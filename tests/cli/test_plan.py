@@ -128,6 +128,37 @@ def check_fit():
     assert "nothing tried fits" in none and "the least is" in none, none
 
 
+def check_offload_fit():
+    """A disk is proposed where there is no room otherwise, and then it does fit."""
+    least = min(c["peak"] for c in plan_json(LLAMA, "--fit", "64G"))
+    tight = plan(LLAMA, "--fit", "1M", code=2).stderr
+    assert "strategy.offload" in tight, tight
+    needed = min(plan_json(LLAMA, "strategy.recompute=block", "batch.micro=1", "batch.eval=1",
+                           f"strategy.offload={what}")["memory"]["peak"]
+                 for what in ("optimizer", "parameters"))
+    found = plan_json(LLAMA, "--fit", str(needed))
+    assert needed < least and found, (needed, least)
+    assert all("strategy.offload" in c["overrides"] for c in found), found
+    slow, fast = (plan_json(LLAMA, "strategy.offload=optimizer", "--disk", rate)["estimate"]
+                  for rate in ("100M", "10G"))
+    assert slow["step_s"] > fast["step_s"], (slow, fast)
+
+
+def check_measure():
+    """Passes take what they take here; what the rates say matters to the rest alone."""
+    words = [LLAMA, "data.sequence=33", "--measure"]
+    one = plan_json(*words)["estimate"]
+    assert one["rates"].startswith("measured for passes"), one
+    absurd = plan_json(*words, "--flops", "1k")["estimate"]
+    assert 0.1 < absurd["step_s"] / one["step_s"] < 10, (one, absurd)
+    text = plan(*words, "--ranks", "2", "strategy.name=pipeline", "batch.micro=2",
+                "strategy.schedule=zero-bubble").stdout
+    assert "measured for passes" in text and " GFLOP/s on each of 2 ranks" in text, text
+    plan(*words, "--mesh", "tensor=2")
+    found = plan_json(*words, "--ranks", "2", "--fit", "64G")
+    assert found, found
+
+
 def check_refusal():
     peak = plan_json(LLAMA)["memory"]["peak"]
     plan(LLAMA, "--memory", str(peak))
@@ -154,8 +185,8 @@ def check_refusal():
         assert train.stderr.count("\n") == 1, train.stderr
 
 
-for check in (check_memory, check_gantt, check_svg, check_rates, check_fit, check_refusal,
-              check_many):
+for check in (check_memory, check_gantt, check_svg, check_rates, check_fit, check_offload_fit,
+              check_measure, check_refusal, check_many):
     started = time.monotonic()
     check()
     print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)
