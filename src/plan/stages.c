@@ -31,17 +31,15 @@ static tri_status check_count(int blocks, int stages) {
 
 tri_status tri_stages_cut(const double *costs, int blocks, int stages, int *stage_of) {
     TRI_TRY(check_count(blocks, stages));
-    // The answer is the sum of some run of blocks: the least that fits.
-    double best = -1;
-    for (int first = 0; first < blocks; first++) {
-        double sum = 0;
-        for (int b = first; b < blocks; b++) {
-            sum += costs[b];
-            if ((best < 0 || sum < best) && fits(costs, blocks, stages, sum, stage_of)) best = sum;
-        }
+    // The least limit that suffices, to the last bit.
+    double low = -1, high = 0;
+    for (int b = 0; b < blocks; b++) high += costs[b];
+    for (;;) {
+        double middle = low + (high - low) / 2;
+        if (middle <= low || middle >= high) break;
+        *(fits(costs, blocks, stages, middle, stage_of) ? &high : &low) = middle;
     }
-    TRI_ASSERT(best >= 0);
-    bool found = fits(costs, blocks, stages, best, stage_of);
+    bool found = fits(costs, blocks, stages, high, stage_of);
     TRI_ASSERT(found);
     return TRI_OK;
 }

@@ -197,6 +197,8 @@ static void touch_pass(step *s, const tri_action *a) {
     const tri_schedule_block *block = &s->r->blocks->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
     bool weight = a->kind == TRI_ACTION_BACKWARD_WEIGHT;
+    // tri_pass_split_backward leaves all gradients to BACKWARD_WEIGHT.
+    bool has_gradients = !again && a->kind != TRI_ACTION_BACKWARD_INPUT;
     if (forward || again)
         touch_segment(s, a, TRI_PHASE_FORWARD);
     else if (!weight)
@@ -205,7 +207,7 @@ static void touch_pass(step *s, const tri_action *a) {
     for (int k = 0; k < block->unit_count; k++) {
         close_sent(s, block->units[k]);
         if (s->r->gathers) touch_unit(s, block->units[k], false, true, true);
-        if (s->r->scatters && !again && s->r->blocks->training)
+        if (s->r->scatters && has_gradients && s->r->blocks->training)
             touch_unit(s, block->units[k], true, !forward, forward);
     }
     if (a->forgets) forget(s, a);

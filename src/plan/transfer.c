@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool recomputes(const tri_schedule_request *request) {
+    for (int b = 0; b < request->block_count; b++)
+        if (request->blocks[b].recompute) return true;
+    return false;
+}
+
 void tri_passes_write(const tri_schedule_request *request, tri_schedule *out) {
     if (!request->training) {
         int ranks = request->pipeline;
@@ -15,6 +21,10 @@ void tri_passes_write(const tri_schedule_request *request, tri_schedule *out) {
             for (int stage = request->pipeline_rank; stage < request->stage_count; stage += ranks)
                 for (int round = group; round < group + ranks && round < request->rounds; round++)
                     tri_schedule_add_stage(request, out, TRI_ACTION_FORWARD, stage, round);
+        return;
+    }
+    if (!recomputes(request)) {
+        request->order->write(request, out);
         return;
     }
     tri_schedule plain = {.arena = out->arena};
