@@ -1,8 +1,9 @@
 """Samples per second of PyTorch's DistributedDataParallel over gloo, all ranks together.
 
-torchrun_fix.py --standalone --nproc_per_node=N ddp_bench.py MODEL SECONDS [--json]
+torchrun_fix.py --standalone --nproc_per_node=N ddp_bench.py MODEL SECONDS [--fsdp] [--json]
 
-Each rank has the batch of jobs.py; N=1 runs without DDP. Chunks during which other processes used
+Each rank has the batch of jobs.py; N=1 runs without DDP. --fsdp: FullyShardedDataParallel instead,
+each child of the network (or of its lists) a unit; it needs PyTorch 2. Chunks during which other processes used
 more than 8% of a core are thrown away.
 """
 
@@ -33,12 +34,30 @@ def others(pids):
     return total / TICKS
 
 
+def shard(net):
+    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+    from torch.distributed.fsdp.wrap import CustomPolicy
+
+    units = set()
+    for child in net.children():
+        units.update(child.children() if isinstance(child, torch.nn.ModuleList) else [child])
+    units = {unit for unit in units if any(True for _ in unit.parameters())}
+    return FullyShardedDataParallel(
+        net,
+        sharding_strategy=ShardingStrategy.FULL_SHARD,
+        auto_wrap_policy=CustomPolicy(lambda module: module in units),
+        device_id=torch.device("cpu"),
+    )
+
+
 def main():
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     job = jobs.make(NAME)
     net = job.net
-    if size > 1:
+    if "--fsdp" in sys.argv:
+        net = shard(net)
+    elif size > 1:
         net = torch.nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
     optimizer = job.optimizer(net.parameters())
     net.train()
@@ -86,7 +105,8 @@ def main():
             print(json.dumps({"samples_per_s": rates[n // 2], "ranks": size,
                               "rejected": rejected}), flush=True)
         else:
-            print(f"DDP {NAME} W={size}x{torch.get_num_threads()}T: {rates[n // 2]:.1f} samples/s "
+            kind = "FSDP" if "--fsdp" in sys.argv else "DDP"
+            print(f"{kind} {NAME} W={size}x{torch.get_num_threads()}T: {rates[n // 2]:.1f} samples/s "
                   f"all ranks (p10 {rates[n // 10]:.1f} p90 {rates[n * 9 // 10]:.1f}, "
                   f"n={n}x{per_chunk} rej={rejected})", flush=True)
     try:

@@ -27,6 +27,23 @@ static void release_shared(tri_engine *e, void *memory) {
         e->memory_comm->backend->free(e->memory_comm, memory);
 }
 
+// Parameters that GATHER sends are shared. All others are this rank's alone: kernels read them
+// faster, since a system seldom has large pages for what processes share.
+static bool sends_parameters(const tri_engine *e) {
+    return e->plan->sharing->shards_optimizer && e->plan->shards > 1;
+}
+
+static tri_status allocate_parameters(tri_engine *e, int64_t size_bytes, void *out) {
+    return sends_parameters(e) ? allocate_shared(e, size_bytes, out) : allocate(e, size_bytes, out);
+}
+
+static void release_parameters(tri_engine *e, void *memory) {
+    if (sends_parameters(e))
+        release_shared(e, memory);
+    else
+        release(e, memory);
+}
+
 tri_dtype engine_part_type(const tri_engine *e, tri_part_kind part) {
     return tri_part_is_low(part) ? e->plan->flat.low : TRI_F32;
 }
@@ -114,8 +131,8 @@ tri_status engine_allocate(tri_engine *e) {
     int64_t masters = plan->moves.masters[TRI_PART_TRAINED_LOW] ? 0 : flat->own_elements[1];
     if (plan->moves.masters[TRI_PART_TRAINED]) stored = 0;
     int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[1];
-    TRI_TRY(allocate_shared(e, stored * f32, &e->stored));
-    TRI_TRY(allocate_shared(e, narrow * low, &e->low));
+    TRI_TRY(allocate_parameters(e, stored * f32, &e->stored));
+    TRI_TRY(allocate_parameters(e, narrow * low, &e->low));
     TRI_TRY(allocate(e, masters * f32, &e->masters));
     if (plan->scatters)
         TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->kept));
@@ -147,10 +164,11 @@ void engine_release(tri_engine *e) {
                            e->results,
                            e->scalars[TRI_SCALAR_SEED],
                            e->scalars[TRI_SCALAR_STEP]};
-    void *const shared[] = {e->stored, e->low, e->kept, e->gradients,
-                            e->stretches[TRI_STRETCH_STATE]};
+    void *const shared[] = {e->kept, e->gradients, e->stretches[TRI_STRETCH_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
+    release_parameters(e, e->stored);
+    release_parameters(e, e->low);
     free(e->staging);
     free(e->joined);
 }
