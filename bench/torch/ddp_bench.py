@@ -3,8 +3,8 @@
 torchrun_fix.py --standalone --nproc_per_node=N ddp_bench.py MODEL SECONDS [--fsdp] [--json]
 
 Each rank has the batch of jobs.py; N=1 runs without DDP. --fsdp: FullyShardedDataParallel instead,
-each child of the network (or of its lists) a unit; it needs PyTorch 2. Chunks during which other processes used
-more than 8% of a core are thrown away.
+each child of the network (or of its lists) a unit; it needs PyTorch 2. Chunks during which other
+processes used more than 8% of a core are thrown away.
 """
 
 import json
@@ -106,8 +106,8 @@ def main():
                               "rejected": rejected}), flush=True)
         else:
             kind = "FSDP" if "--fsdp" in sys.argv else "DDP"
-            print(f"{kind} {NAME} W={size}x{torch.get_num_threads()}T: {rates[n // 2]:.1f} samples/s "
-                  f"all ranks (p10 {rates[n // 10]:.1f} p90 {rates[n * 9 // 10]:.1f}, "
+            print(f"{kind} {NAME} W={size}x{torch.get_num_threads()}T: {rates[n // 2]:.1f} "
+                  f"samples/s, all ranks (p10 {rates[n // 10]:.1f} p90 {rates[n * 9 // 10]:.1f}, "
                   f"n={n}x{per_chunk} rej={rejected})", flush=True)
     try:
         dist.barrier()

@@ -16,7 +16,10 @@ import sys
 import tempfile
 import time
 
-TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all  # noqa: E402
+
 RECIPE = "recipes/mlp-jax.yaml"
 DATA = ["data.name=synthetic", "data.samples=40", "data.test_samples=24", "data.classes=10",
         "data.shape=[1,28,28]", "data.workers=0"]
@@ -395,21 +398,10 @@ def main():
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in [name for name in os.environ if name.startswith(("PET_", "TORCHELASTIC_"))]:
         del os.environ[name]
-    failed = 0
     with tempfile.TemporaryDirectory(prefix="trireme-interface-") as folder:
-        for check in (check_commands, check_codes, check_keys, check_overrides,
-                      check_run_directory, check_default_folder, check_resume, check_stopped,
-                      check_eval, check_plan, check_bench, check_ranks):
-            start = time.monotonic()
-            try:
-                check(folder)
-                print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)
-            except AssertionError as wrong:
-                failed += 1
-                line = wrong.__traceback__
-                while line.tb_next:
-                    line = line.tb_next
-                print(f"{check.__name__}: line {line.tb_lineno}: {wrong}", flush=True)
+        failed = check_all((check_commands, check_codes, check_keys, check_overrides,
+                            check_run_directory, check_default_folder, check_resume, check_stopped,
+                            check_eval, check_plan, check_bench, check_ranks), folder)
     return 1 if failed else 0
 
 

@@ -12,7 +12,10 @@ import sys
 import tempfile
 import time
 
-TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all  # noqa: E402
+
 RECIPE = "recipes/mlp-jax.yaml"
 # Four steps an epoch, the last one of 8 samples; three passes of evaluation.
 TINY = ["data.name=synthetic", "data.samples=56", "data.test_samples=24", "data.classes=10",
@@ -260,21 +263,10 @@ def check_refused():
 def main():
     global folder
     os.environ["OMP_NUM_THREADS"] = "1"
-    failed = 0
     with tempfile.TemporaryDirectory(prefix="trireme-trainer-") as folder:
-        for check in (check_length, check_limits, check_trials, check_early_stopping,
-                      check_checkpoints, check_best, check_schedules, check_clipping,
-                      check_accumulation, check_refused):
-            start = time.monotonic()
-            try:
-                check()
-                print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)
-            except AssertionError as wrong:
-                failed += 1
-                line = wrong.__traceback__
-                while line.tb_next:
-                    line = line.tb_next
-                print(f"{check.__name__}: line {line.tb_lineno}: {wrong}", flush=True)
+        failed = check_all((check_length, check_limits, check_trials, check_early_stopping,
+                            check_checkpoints, check_best, check_schedules, check_clipping,
+                            check_accumulation, check_refused))
     return 1 if failed else 0
 
 

@@ -2,22 +2,15 @@
 // times at random moments: each time there is a whole one, no older than the last it had reported,
 // and the run goes on from it.
 #include "checkpoint_fixture.h"
+#include "support/run_folder.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
 enum { KILLS = 100 };
 
-static char run_dir[64];
 static int64_t width;          // 8000: 3 MB of weights and two states of the optimizer
 static int64_t snapshot_bytes; // 0: at once
-
-static int setup(void **state) {
-    snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
-    return mkdtemp(run_dir) == NULL;
-}
-
-static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK; }
 
 static fixture_save options(int64_t step) {
     tri_checkpoint_monitor monitor = {"val_loss", false, true, (double)(step * 7919 % 101)};

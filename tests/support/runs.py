@@ -128,3 +128,18 @@ def timed(check, *arguments):
     begin = time.monotonic()
     check(*arguments)
     print(f"{check.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
+
+
+def check_all(checks, *arguments):
+    """Runs all of them, and tells which fail and where; how many do."""
+    failed = 0
+    for check in checks:
+        try:
+            timed(check, *arguments)
+        except AssertionError as wrong:
+            failed += 1
+            line = wrong.__traceback__
+            while line.tb_next:
+                line = line.tb_next
+            print(f"{check.__name__}: line {line.tb_lineno}: {wrong}", flush=True)
+    return failed

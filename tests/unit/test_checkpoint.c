@@ -1,27 +1,11 @@
 // Checkpoints: what goes in comes out, what is kept and what is removed, and what is refused.
 #include "checkpoint_fixture.h"
+#include "support/run_folder.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
-
-static char run_dir[64];
-
-static int setup(void **state) {
-    snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
-    return mkdtemp(run_dir) == NULL;
-}
-
-static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK; }
-
-static const char *in_run(const char *name) {
-    static char paths[4][160];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", run_dir, name);
-    return path;
-}
 
 static bool exists(const char *name) {
     struct stat info;

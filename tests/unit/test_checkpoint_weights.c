@@ -2,26 +2,10 @@
 #include "checkpoint/convert.h"
 #include "checkpoint_fixture.h"
 #include "format/safetensors.h"
+#include "support/run_folder.h"
 
 #include <math.h>
 #include <sys/stat.h>
-
-static char run_dir[64];
-
-static int setup(void **state) {
-    snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
-    return mkdtemp(run_dir) == NULL;
-}
-
-static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK; }
-
-static const char *in_run(const char *name) {
-    static char paths[4][160];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", run_dir, name);
-    return path;
-}
 
 static void expect(tri_status got, tri_status wanted, const char *words) {
     if (got != wanted || !strstr(tri_error_message(), words))

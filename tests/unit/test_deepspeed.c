@@ -3,6 +3,7 @@
 #include "recipe/batch.h"
 #include "recipe/deepspeed.h"
 #include "recipe/recipe.h"
+#include "support/arena_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,18 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static tri_arena *arena;
-
-static int make_arena(void **state) {
-    arena = tri_arena_create(NULL, "test");
-    return 0;
-}
-
-static int drop_arena(void **state) {
-    tri_arena_destroy(arena);
-    return 0;
-}
 
 static tri_status try_parse(const char *json, tri_deepspeed *out) {
     char *text = tri_arena_strdup(arena, json);

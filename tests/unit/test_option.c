@@ -1,5 +1,6 @@
 // Option tables: defaults, every type, bounds, unknown keys, variants, and encoding.
 #include "base/option.h"
+#include "support/arena_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,18 +78,6 @@ static const tri_option open_rows[] = {
 };
 static const tri_option_table open_table = TRI_OPTION_TABLE(
     "model", open_model, open_rows, "a model", .variants = nets, .variant_count = 1);
-
-static tri_arena *arena;
-
-static int make_arena(void **state) {
-    arena = tri_arena_create(NULL, "test");
-    return 0;
-}
-
-static int drop_arena(void **state) {
-    tri_arena_destroy(arena);
-    return 0;
-}
 
 static tri_tree *yaml(const char *text) {
     tri_tree *tree = NULL;

@@ -1,5 +1,6 @@
 // Recipes: defaults, overrides, the resolved text, what defines a run, and every refusal.
 #include "recipe/recipe.h"
+#include "support/arena_fixture.h"
 
 #include "base/os.h"
 #include "plan/schedule.h"
@@ -12,18 +13,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static tri_arena *arena;
-
-static int make_arena(void **state) {
-    arena = tri_arena_create(NULL, "test");
-    return 0;
-}
-
-static int drop_arena(void **state) {
-    tri_arena_destroy(arena);
-    return 0;
-}
 
 enum { MAX_OVERRIDES = 6 };
 

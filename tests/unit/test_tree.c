@@ -1,5 +1,6 @@
 // Document trees: YAML and JSON in, YAML and JSON out, overrides, and what is refused.
 #include "base/tree.h"
+#include "support/arena_fixture.h"
 
 #include "base/limits.h"
 
@@ -10,18 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static tri_arena *arena;
-
-static int make_arena(void **state) {
-    arena = tri_arena_create(NULL, "test");
-    return 0;
-}
-
-static int drop_arena(void **state) {
-    tri_arena_destroy(arena);
-    return 0;
-}
 
 static tri_tree *yaml(const char *text) {
     tri_tree *tree = NULL;
