@@ -24,7 +24,7 @@ typedef struct class_job {
 // The largest score of a row and the sum of exp(score − largest).
 CPU_NUMBER float sum_of_row(const void *row, int64_t classes, bool brain, float *largest) {
     *largest = cpu_largest_of_row(row, classes, brain);
-    return cpu_exp_sum_of_row(row, classes, brain, *largest);
+    return cpu_exp_sum_of_row(row, classes, brain, *largest, NULL);
 }
 
 CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool brain) {

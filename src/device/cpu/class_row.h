@@ -26,16 +26,23 @@ CPU_NUMBER float cpu_largest_of_row(const void *row, int64_t classes, bool brain
     return most;
 }
 
-// The sum of exp(score − largest).
-CPU_NUMBER float cpu_exp_sum_of_row(const void *row, int64_t classes, bool brain, float largest) {
+// The sum of exp(score − largest), which are also put at `out` unless it is NULL.
+CPU_NUMBER float cpu_exp_sum_of_row(const void *row, int64_t classes, bool brain, float largest,
+                                    float *out) {
     float lane[CLASS_LANES] = {0};
     int64_t whole = classes / CLASS_LANES * CLASS_LANES;
     for (int64_t i = 0; i < whole; i += CLASS_LANES)
-        for (int k = 0; k < CLASS_LANES; k++)
-            lane[k] += cpu_exp_number(cpu_get(row, brain, i + k) - largest);
+        for (int k = 0; k < CLASS_LANES; k++) {
+            float e = cpu_exp_number(cpu_get(row, brain, i + k) - largest);
+            if (out) out[i + k] = e;
+            lane[k] += e;
+        }
     float sum = 0;
-    for (int64_t i = whole; i < classes; i++)
-        sum += cpu_exp_number(cpu_get(row, brain, i) - largest);
+    for (int64_t i = whole; i < classes; i++) {
+        float e = cpu_exp_number(cpu_get(row, brain, i) - largest);
+        if (out) out[i] = e;
+        sum += e;
+    }
     for (int width = CLASS_LANES / 2; width; width /= 2)
         for (int k = 0; k < width; k++) lane[k] += lane[k + width];
     return sum + lane[0];

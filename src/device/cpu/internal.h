@@ -149,6 +149,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(linear_grad_weight)                                                                          \
     X(attention_tiles)                                                                             \
     X(attention_grad_tiles)                                                                        \
+    X(attention_blocks)                                                                            \
+    X(attention_grad_blocks)                                                                       \
     X(embedding_rows)                                                                              \
     X(embedding_grad_weight_rows)                                                                  \
     X(rms_norm_rows)                                                                               \

@@ -38,7 +38,7 @@ CPU_BODY softmax_typed(void *context, int64_t begin, int64_t end, bool brain) {
         const void *row = cpu_row(job->scores, brain, r * width);
         int64_t at = job->labels[r] - job->state->part.first;
         bool here = at >= 0 && at < width;
-        sums[2 * r] = cpu_exp_sum_of_row(row, width, brain, job->max[r]);
+        sums[2 * r] = cpu_exp_sum_of_row(row, width, brain, job->max[r], NULL);
         sums[2 * r + 1] = here ? cpu_get(row, brain, at) - job->max[r] : 0;
     }
 }

@@ -1,0 +1,314 @@
+// Attention and its gradient for CPUs without AVX-512: 64 queries at a time against all keys that
+// they see, products by oneDNN, rows in plain C. Keys, values and queries are copied, as F32, so
+// that the rows of a head lie together.
+#include "device/cpu/attention.h"
+#include "device/cpu/class_row.h"
+
+#include <stdatomic.h>
+
+enum { BLOCK_QUERIES = 64, BLOCK_LANES = 32 };
+
+// A thread's part of the workspace. Only the gradient has dk and what follows.
+typedef struct block_space {
+    float *k, *v;   // [key][width]
+    float *q, *out; // [query of the block][width]; out: y, then dq
+    float *p;       // [query of the block][stride of scores]
+    float *dk, *dv; // as k: sums over the heads of a group
+    float *dy, *ds; // as q, as p
+} block_space;
+
+// Not a power of two, whose columns would share a few sets of the cache.
+static int64_t scores_stride(const attention_state *s) { return (s->keys + 15) / 16 * 16 + 16; }
+
+// Lays the parts out from `base` on; returns their floats.
+static int64_t space_at(const attention_state *s, bool gradient, float *base, block_space *z) {
+    int64_t rows = s->queries < BLOCK_QUERIES ? s->queries : BLOCK_QUERIES;
+    int64_t keys = s->keys * s->width, queries = rows * s->width, scores = rows * scores_stride(s);
+    struct {
+        float **part;
+        int64_t count;
+    } parts[] = {{&z->k, keys},      {&z->v, keys},     {&z->q, queries},
+                 {&z->out, queries}, {&z->p, scores},   {&z->dk, keys},
+                 {&z->dv, keys},     {&z->dy, queries}, {&z->ds, scores}};
+    int64_t total = 0;
+    for (int i = 0; i < (gradient ? 9 : 5); i++) {
+        *parts[i].part = base ? base + total : NULL;
+        total += (parts[i].count + 15) / 16 * 16;
+    }
+    return total;
+}
+
+typedef struct block_job {
+    const attention_state *state;
+    const void *q, *k, *v, *y, *dy;
+    float *log_sum_exp; // forward writes it
+    void *out;          // y or dq
+    void *dk, *dv;
+    float *workspace;
+    atomic_int failure; // a dnnl_status_t
+} block_job;
+
+// Where a thread works: queries [first, first + rows) of a head.
+typedef struct block_place {
+    block_job *job;
+    const attention_state *s;
+    block_space z;
+    int64_t n, head, first, rows;
+    int64_t seen;                // keys that the last of them sees
+    float factor[BLOCK_QUERIES]; // 1 / sum of a row of p
+} block_place;
+
+// Rows of a head in a tensor, and the same, dense. With factors, each row times its own.
+typedef struct row_copy {
+    const void *from;
+    void *to;
+    const float *factor;
+    int64_t width, stride; // the latter of the tensor
+} row_copy;
+
+CPU_BODY gather_typed(void *context, int64_t begin, int64_t end, bool brain) {
+    const row_copy c = *(const row_copy *)context;
+    float *to = c.to;
+    for (int64_t r = begin; r < end; r++)
+#pragma GCC ivdep
+        for (int64_t i = 0; i < c.width; i++)
+            to[r * c.width + i] = cpu_get(c.from, brain, r * c.stride + i);
+}
+CPU_TYPED_RANGES(gather)
+
+CPU_BODY scatter_typed(void *context, int64_t begin, int64_t end, bool brain) {
+    const row_copy c = *(const row_copy *)context;
+    const float *from = c.from;
+    for (int64_t r = begin; r < end; r++) {
+        float factor = c.factor ? c.factor[r] : 1;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < c.width; i++)
+            cpu_put(c.to, brain, r * c.stride + i, from[r * c.width + i] * factor);
+    }
+}
+CPU_TYPED_RANGES(scatter)
+
+static void gather(const attention_state *s, const void *tensor, int64_t at, int64_t heads,
+                   int64_t rows, float *to) {
+    row_copy c = {attention_at(s, tensor, at), to, NULL, s->width, heads * s->width};
+    gather_range(s->device, s->brain)(&c, 0, rows, 0);
+}
+
+static void scatter(const attention_state *s, const float *from, const float *factor, int64_t rows,
+                    void *tensor, int64_t at, int64_t heads) {
+    row_copy c = {from, (void *)attention_at(s, tensor, at), factor, s->width, heads * s->width};
+    scatter_range(s->device, s->brain)(&c, 0, rows, 0);
+}
+
+static float *norms_of(const block_place *b) {
+    return b->job->log_sum_exp + (b->n * b->s->heads + b->head) * b->s->queries + b->first;
+}
+
+// Rows of scores become exp(score − largest), 0 where a query does not see the key.
+CPU_BODY softmax_body(void *context, int64_t begin, int64_t end) {
+    block_place *b = context;
+    float *norms = norms_of(b);
+    for (int64_t r = begin; r < end; r++) {
+        float *row = b->z.p + r * scores_stride(b->s);
+        int64_t seen = attention_seen(b->s, b->first + r);
+        float largest = cpu_largest_of_row(row, seen, false);
+        float sum = cpu_exp_sum_of_row(row, seen, false, largest, row);
+        for (int64_t i = seen; i < b->seen; i++) row[i] = 0;
+        b->factor[r] = 1 / sum;
+        norms[r] = largest + logf(sum);
+    }
+}
+CPU_RANGES(softmax)
+
+CPU_NUMBER float dot(const float *a, const float *b, int64_t count) {
+    float lane[BLOCK_LANES] = {0}, sum = 0;
+    int64_t whole = count / BLOCK_LANES * BLOCK_LANES;
+    for (int64_t i = 0; i < whole; i += BLOCK_LANES)
+        for (int k = 0; k < BLOCK_LANES; k++) lane[k] += a[i + k] * b[i + k];
+    for (int64_t i = whole; i < count; i++) sum += a[i] * b[i];
+    for (int k = 0; k < BLOCK_LANES; k++) sum += lane[k];
+    return sum;
+}
+
+// p and ds from scaled scores and dy · v.
+CPU_BODY differentiate_body(void *context, int64_t begin, int64_t end) {
+    const block_place *b = context;
+    const float *norms = norms_of(b), scale = b->s->scale;
+    int64_t width = b->s->width;
+    for (int64_t r = begin; r < end; r++) {
+        float *p = b->z.p + r * scores_stride(b->s), *ds = b->z.ds + r * scores_stride(b->s);
+        int64_t seen = attention_seen(b->s, b->first + r);
+        float norm = norms[r], center = dot(b->z.out + r * width, b->z.dy + r * width, width);
+#pragma GCC ivdep
+        for (int64_t i = 0; i < seen; i++) {
+            float share = cpu_exp_number(p[i] - norm);
+            ds[i] = share * scale * (ds[i] - center);
+            p[i] = share;
+        }
+        for (int64_t i = seen; i < b->seen; i++) p[i] = ds[i] = 0;
+    }
+}
+CPU_RANGES(differentiate)
+
+typedef struct block_matrix {
+    const float *data;
+    int64_t stride;
+    bool transposed;
+} block_matrix;
+
+// c [m, n] = factor · a·b, with `more` added to what c holds.
+static void product(const block_place *b, int64_t m, int64_t n, int64_t k, float factor,
+                    block_matrix left, block_matrix right, bool more, float *c, int64_t stride) {
+    dnnl_status_t status =
+        dnnl_sgemm(left.transposed ? 'T' : 'N', right.transposed ? 'T' : 'N', m, n, k, factor,
+                   left.data, left.stride, right.data, right.stride, more, c, stride);
+    if (status != dnnl_success) atomic_store(&b->job->failure, (int)status);
+}
+
+static void load_keys(const block_place *b) {
+    const attention_state *s = b->s;
+    int64_t at = attention_key(s, b->n, 0, b->head / s->group);
+    gather(s, b->job->k, at, s->kv_heads, s->keys, b->z.k);
+    gather(s, b->job->v, at, s->kv_heads, s->keys, b->z.v);
+}
+
+// Scaled products of the block's queries with all keys that the last of them sees.
+static void load_scores(block_place *b, int64_t first) {
+    const attention_state *s = b->s;
+    int64_t left = s->queries - first;
+    b->first = first;
+    b->rows = left < BLOCK_QUERIES ? left : BLOCK_QUERIES;
+    b->seen = attention_seen(s, first + b->rows - 1);
+    gather(s, b->job->q, attention_query(s, b->n, first, b->head), s->heads, b->rows, b->z.q);
+    product(b, b->rows, b->seen, s->width, s->scale, (block_matrix){b->z.q, s->width, false},
+            (block_matrix){b->z.k, s->width, true}, false, b->z.p, scores_stride(s));
+}
+
+static void forward_block(block_place *b, int64_t first) {
+    const attention_state *s = b->s;
+    load_scores(b, first);
+    softmax_range(s->device)(b, 0, b->rows, 0);
+    product(b, b->rows, s->width, b->seen, 1, (block_matrix){b->z.p, scores_stride(s), false},
+            (block_matrix){b->z.v, s->width, false}, false, b->z.out, s->width);
+    scatter(s, b->z.out, b->factor, b->rows, b->job->out, attention_query(s, b->n, first, b->head),
+            s->heads);
+}
+
+static void gradient_block(block_place *b, int64_t first) {
+    const attention_state *s = b->s;
+    const block_space *z = &b->z;
+    int64_t stride = scores_stride(s), at = attention_query(s, b->n, first, b->head);
+    load_scores(b, first);
+    gather(s, b->job->y, at, s->heads, b->rows, z->out);
+    gather(s, b->job->dy, at, s->heads, b->rows, z->dy);
+    block_matrix q = {z->q, s->width, false}, dy = {z->dy, s->width, false};
+    product(b, b->rows, b->seen, s->width, 1, dy, (block_matrix){z->v, s->width, true}, false,
+            z->ds, stride);
+    differentiate_range(s->device)(b, 0, b->rows, 0);
+    product(b, b->rows, s->width, b->seen, 1, (block_matrix){z->ds, stride, false},
+            (block_matrix){z->k, s->width, false}, false, z->out, s->width);
+    product(b, b->seen, s->width, b->rows, 1, (block_matrix){z->ds, stride, true}, q, true, z->dk,
+            s->width);
+    product(b, b->seen, s->width, b->rows, 1, (block_matrix){z->p, stride, true}, dy, true, z->dv,
+            s->width);
+    scatter(s, z->out, NULL, b->rows, b->job->out, at, s->heads);
+}
+
+static block_place place_of(block_job *job, bool gradient, int thread) {
+    block_place b = {.job = job, .s = job->state};
+    int64_t each = space_at(b.s, gradient, NULL, &b.z);
+    space_at(b.s, gradient, job->workspace + thread * each, &b.z);
+    return b;
+}
+
+// Heads of q. Those that share one of k and v follow each other.
+static void forward_heads(void *context, int64_t begin, int64_t end, int thread) {
+    block_place b = place_of(context, false, thread);
+    for (int64_t i = begin; i < end; i++) {
+        b.n = i / b.s->heads;
+        b.head = i % b.s->heads;
+        if (i == begin || b.head % b.s->group == 0) load_keys(&b);
+        for (int64_t t = 0; t < b.s->queries; t += BLOCK_QUERIES) forward_block(&b, t);
+    }
+}
+
+// Heads of k and v, each with all heads of q that share it, so that every sum has one order.
+static void gradient_heads(void *context, int64_t begin, int64_t end, int thread) {
+    block_place b = place_of(context, true, thread);
+    const attention_state *s = b.s;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t kv_head = i % s->kv_heads, end_head = (kv_head + 1) * s->group;
+        b.n = i / s->kv_heads;
+        b.head = kv_head * s->group;
+        load_keys(&b);
+        for (int64_t k = 0; k < s->keys * s->width; k++) b.z.dk[k] = b.z.dv[k] = 0;
+        for (; b.head < end_head; b.head++)
+            for (int64_t t = 0; t < s->queries; t += BLOCK_QUERIES) gradient_block(&b, t);
+        int64_t at = attention_key(s, b.n, 0, kv_head);
+        scatter(s, b.z.dk, NULL, s->keys, b.job->dk, at, s->kv_heads);
+        scatter(s, b.z.dv, NULL, s->keys, b.job->dv, at, s->kv_heads);
+    }
+}
+
+static bool blocks_supports(const tri_device *device, const tri_graph *graph,
+                            const tri_node *node) {
+    return cpu_is_float(device, graph, node) && tri_shape_count(cpu_in_shape(graph, node, 0)) > 0;
+}
+
+static tri_status blocks_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    TRI_TRY(attention_prepare(device, graph, node, kernel));
+    block_space z;
+    int64_t each = space_at(kernel->state, node->op == &tri_op_attention_grad, NULL, &z);
+    kernel->workspace_bytes = (size_t)(each * device->threads) * sizeof(float);
+    return TRI_OK;
+}
+
+static tri_status run_heads(block_job *job, int64_t heads, cpu_range range) {
+    const attention_state *s = job->state;
+    cpu_use_threads(s->device);
+    cpu_parallel(s->device, s->samples * heads, 1, range, job);
+    int failure = atomic_load(&job->failure);
+    if (failure == dnnl_success) return TRI_OK;
+    return TRI_FAIL(TRI_INTERNAL, "oneDNN's sgemm failed with status %d in attention", failure);
+}
+
+static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const attention_state *s = kernel->state;
+    block_job job = {.state = s,
+                     .q = args->in[0],
+                     .k = args->in[1],
+                     .v = args->in[2],
+                     .out = args->out[0],
+                     .log_sum_exp = args->out[1],
+                     .workspace = args->workspace};
+    return run_heads(&job, s->heads, forward_heads);
+}
+
+static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const attention_state *s = kernel->state;
+    block_job job = {.state = s,
+                     .q = args->in[0],
+                     .k = args->in[1],
+                     .v = args->in[2],
+                     .y = args->in[3],
+                     .dy = args->in[4],
+                     .log_sum_exp = args->in[5],
+                     .out = args->out[0],
+                     .dk = args->out[1],
+                     .dv = args->out[2],
+                     .workspace = args->workspace};
+    return run_heads(&job, s->kv_heads, gradient_heads);
+}
+
+#define BLOCKS_KERNEL(identifier, opname, function)                                                \
+    const tri_kernel_def cpu_##identifier = {                                                      \
+        .op = &tri_op_##opname,                                                                    \
+        .name = "blocks",                                                                          \
+        .supports = blocks_supports,                                                               \
+        .prepare = blocks_prepare,                                                                 \
+        .run = function,                                                                           \
+        .release = attention_release,                                                              \
+    };
+BLOCKS_KERNEL(attention_blocks, attention, forward_run)
+BLOCKS_KERNEL(attention_grad_blocks, attention_grad, gradient_run)

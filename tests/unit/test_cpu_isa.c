@@ -1,0 +1,43 @@
+// `cpu` against `ref` as it is on CPUs without AVX-512, and without AVX2: every op at random
+// shapes. oneDNN is kept to AVX2, too.
+#include "device/cpu/cpu.h"
+#include "support/op_compare.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void compare_all(const char *isa) {
+    setenv("TRIREME_CPU_ISA", isa, 1);
+    op_compare_all(&tri_device_cpu, 1, TRI_F32, 7000, 12);
+    op_compare_all(&tri_device_cpu, 2, TRI_F32, 8000, 6);
+    op_compare_all(&tri_device_cpu, 2, TRI_BF16, 9000, 6);
+}
+
+static void test_avx2(void **state) { compare_all("avx2"); }
+
+static void test_base(void **state) { compare_all("base"); }
+
+// Attention more often than the rest, with several blocks of queries.
+static void test_attention(void **state) {
+    setenv("TRIREME_CPU_ISA", "avx2", 1);
+    const op_family *family = op_families;
+    while (family->name && strcmp(family->name, "attention") != 0) family++;
+    assert_non_null(family->name);
+    for (int threads = 1; threads <= 3; threads++) {
+        op_compare(family, &tri_device_cpu, threads, TRI_F32, 100, 40);
+        op_compare(family, &tri_device_cpu, threads, TRI_BF16, 200, 20);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_avx2), cmocka_unit_test(test_base)};
+    if (dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2) != dnnl_success) return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
