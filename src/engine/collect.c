@@ -1,17 +1,16 @@
 // What communicators do: each action is one group of operations, started here.
 #include "engine/engine_internal.h"
 
-enum { MOST_OPS = 64 };
-
+// As many as any action has: engine_size_ops.
 typedef struct op_list {
-    tri_comm_op ops[MOST_OPS];
-    int count;
+    tri_comm_op *ops;
+    int count, most;
     const char *label;
 } op_list;
 
 static tri_comm_op *add(op_list *list, tri_comm_kind kind, tri_dtype dtype, int64_t count,
                         const void *send, void *recv) {
-    TRI_ASSERT(list->count < MOST_OPS);
+    TRI_ASSERT(list->count < list->most);
     tri_comm_op *op = &list->ops[list->count++];
     *op = (tri_comm_op){.kind = kind,
                         .reduction = TRI_REDUCE_SUM,
@@ -89,6 +88,18 @@ static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
+// An operation for each part of a unit, or for each value that an edge carries.
+void engine_size_ops(tri_engine *e) {
+    e->most_ops = TRI_PART_COUNT;
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
+        const tri_step_plan *step = &e->plan->steps[i];
+        for (int k = 0; k < step->rounds; k++)
+            if (step->items[k].crossing_count > e->most_ops)
+                e->most_ops = step->items[k].crossing_count;
+    }
+    e->ops = TRI_NEW_ARRAY(e->arena, tri_comm_op, e->most_ops);
+}
+
 static tri_comm *group_of(const tri_engine *e, const tri_action *a) {
     if (a->kind == TRI_ACTION_TIE) return e->ties[a->subject];
     switch (tri_action_lane(a->kind)) {
@@ -119,7 +130,7 @@ tri_status engine_start_comm(tri_engine *e, const tri_action *a, engine_ticket *
         [TRI_ACTION_SEND_BACK] = transfer,  [TRI_ACTION_RECV_BACK] = transfer,
     };
     TRI_ASSERT(list_ops[a->kind]);
-    op_list list = {.count = 0};
+    op_list list = {.ops = e->ops, .most = e->most_ops};
     bool unit = tri_action_subject(a->kind) == TRI_SUBJECT_UNIT;
     list.label = unit ? e->unit_labels[a->kind][a->subject] : e->edge_labels[a->kind];
     list_ops[a->kind](e, a, &list);

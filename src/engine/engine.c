@@ -36,6 +36,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     engine_find_gaps(e);
     make_labels(e);
     make_step_records(e);
+    engine_size_ops(e);
     TRI_TRY(engine_make_updates(e));
     engine_list_tensors(e);
     return TRI_OK;

@@ -73,7 +73,9 @@ struct tri_engine {
     const char **unit_labels[TRI_ACTION_KIND_COUNT]; // by unit, for communicators
     const char *edge_labels[TRI_ACTION_KIND_COUNT];
     engine_ticket *tickets; // by action of the running schedule
-    int64_t *counters;      // by parameter: of those that are counters
+    tri_comm_op *ops;       // of the action that is being started
+    int most_ops;
+    int64_t *counters; // by parameter: of those that are counters
     tri_engine_tensor *model_tensors, *optimizer_tensors;
     int model_tensor_count, optimizer_tensor_count;
     // A whole part of a unit, or of one of its states, outside the running step.
@@ -139,7 +141,8 @@ float *engine_staging(tri_engine *engine, int64_t elements); // state.c: at leas
 
 // pass.c: FORWARD, RECOMPUTE and the kinds of BACKWARD.
 tri_status engine_run_pass(tri_engine *engine, const tri_action *action);
-// collect.c: what communicators do; starts the action's operations.
+// collect.c: room for what communicators do, and starting the action's operations.
+void engine_size_ops(tri_engine *engine);
 tri_status engine_start_comm(tri_engine *engine, const tri_action *action, engine_ticket *ticket);
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What is odd comes to one rank's result too: steps and evaluations of one sample, replicas that
 never have any, frozen stages, half types that scale their loss, blocks without parameters, values
-that skip stages, weights that three stages share.
+that skip stages, weights that three stages share, a hundred values between two stages.
 
 usage: test_odd.py BUILD_FOLDER
 """
@@ -26,10 +26,11 @@ LOOPED = PIPELINE + "strategy.schedule=looped strategy.stages_per_rank="
 INTERLEAVED = PIPELINE + "strategy.schedule=interleaved strategy.stages_per_rank="
 TINY = "data.shape=[1,12,12] " + SGD
 CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
+MODELS = "odd", "wide"  # NAME_net.c
 FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
 FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
 
-# Recipe (None: odd_net.c), what all share, and ways to divide it: ranks and settings.
+# Recipe (or one of MODELS), what all share, and ways to divide it: ranks and settings.
 CASES = {
     "one sample in all": (*CNN, "data.samples=1 data.test_samples=1 batch.global=6", [
         (3, ""), (3, FSDP), (2, PIPELINE + "batch.micro=2"), (4, BUBBLES + "batch.micro=1"),
@@ -68,7 +69,7 @@ CASES = {
     "bf16-true": (*CNN, "trainer.precision=bf16-true data.samples=30 data.test_samples=2 "
                   "batch.global=8", [(3, FSDP), (2, PIPELINE + "batch.micro=2"),
                                      (2, "strategy.name=zero2 strategy.offload=parameters")]),
-    "an odd model": (None, TINY, "data.samples=21 data.test_samples=5 batch.global=12", [
+    "an odd model": ("odd", TINY, "data.samples=21 data.test_samples=5 batch.global=12", [
         (3, ""), (3, FSDP), (5, "strategy.name=zero2 batch.micro=2"),
         (2, PIPELINE + "batch.micro=3"), (8, PIPELINE + "batch.micro=2"),
         (5, BUBBLES + "batch.micro=1"), (2, INTERLEAVED + "4 batch.micro=3"),
@@ -79,10 +80,13 @@ CASES = {
          "strategy.stages=[head]"),
         (2, PIPELINE + "batch.micro=2 strategy.stages=[first]"),
         (3, PIPELINE + "batch.micro=2 strategy.stages=[third,loss]")]),
-    "an odd model in bf16": (None, TINY, "data.samples=21 data.test_samples=5 batch.global=12 "
+    "an odd model in bf16": ("odd", TINY, "data.samples=21 data.test_samples=5 batch.global=12 "
                              "trainer.precision=bf16-mixed",
                              [(3, FSDP), (4, BUBBLES + "batch.micro=2"),
                               (2, INTERLEAVED + "4 batch.micro=3 strategy.recompute=block")]),
+    "a wide model": ("wide", TINY, "data.samples=21 data.test_samples=5 batch.global=12", [
+        (2, PIPELINE + "batch.micro=3 strategy.stages=[up]"), (3, BUBBLES + "batch.micro=2"),
+        (2, FSDP)]),
 }
 
 
@@ -97,7 +101,8 @@ def compare_weights(got, wanted, limit, what):
 def execute(folder, name, ranks, case, words):
     recipe, base, own, _ = case
     place = os.path.join(folder, name)
-    recipe = recipe or os.path.join(folder, "odd.yaml")
+    if recipe in MODELS:
+        recipe = os.path.join(folder, recipe + ".yaml")
     run(["timeout", "120", *on_ranks(ranks, [
         TRIREME, "train", recipe, "--run-dir", place, *SYNTHETIC, *base.split(), *own.split(),
         *words.split()])])
@@ -124,19 +129,21 @@ def check_case(folder, pool, what):
         done.result()
 
 
-def make_model(folder):
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "odd_net.c")
+def make_model(folder, name):
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + "_net.c")
+    library = os.path.join(folder, name + ".so")
     subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-Iinclude", source, "-o",
-                    os.path.join(folder, "odd.so")], check=True)
-    with open(os.path.join(folder, "odd.yaml"), "w", encoding="ascii") as file:
-        file.write(f"name: odd\nmodel: {{name: {folder}/odd.so}}\ndata: {{name: synthetic}}\n")
+                    library], check=True)
+    with open(os.path.join(folder, name + ".yaml"), "w", encoding="ascii") as file:
+        file.write(f"name: {name}\nmodel: {{name: {library}}}\ndata: {{name: synthetic}}\n")
 
 
 def main():
     workers = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="trireme-odd-") as folder, \
             concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        make_model(folder)
+        for name in MODELS:
+            make_model(folder, name)
         for what in CASES:
             print(f"{what}: ", end="")
             timed(check_case, folder, pool, what)
