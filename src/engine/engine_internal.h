@@ -21,8 +21,9 @@ typedef struct engine_update {
 } engine_update;
 
 typedef struct engine_updates {
-    engine_update *items;
+    engine_update *items; // unit by unit
     int count;
+    int *first;       // by unit, and behind the last
     tri_graph *graph; // of the nodes they compute
     // Where everything lies now.
     engine_args (*args)(const tri_engine *engine, const engine_update *update);
@@ -67,9 +68,11 @@ struct tri_engine {
     char **slots; // by slot: where it lies now
 
     engine_updates updates, casts;
-    bool is_stale; // parameters were written since they were last cast
-    engine_gap *gaps;
+    bool is_stale;    // parameters were written since they were last cast
+    engine_gap *gaps; // part by part of unit by unit
     int gap_count;
+    int *first_gap;  // by unit and part, and behind the last
+    uint64_t *makes; // by block: bit k: its passes make a gradient of its k-th unit
     const char **unit_labels[TRI_ACTION_KIND_COUNT]; // by unit, for communicators
     const char *edge_labels[TRI_ACTION_KIND_COUNT];
     engine_ticket *tickets; // by action of the running schedule
@@ -140,6 +143,7 @@ tri_status engine_start_storage(tri_engine *engine, const tri_action *action,
 float *engine_staging(tri_engine *engine, int64_t elements); // state.c: at least so many
 
 // pass.c: FORWARD, RECOMPUTE and the kinds of BACKWARD.
+void engine_find_makers(tri_engine *engine);
 tri_status engine_run_pass(tri_engine *engine, const tri_action *action);
 // collect.c: room for what communicators do, and starting the action's operations.
 void engine_size_ops(tri_engine *engine);

@@ -180,6 +180,19 @@ static int by_place(const void *left, const void *right) {
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
+static void index_gaps(tri_engine *e) {
+    int places = e->plan->flat.unit_count * TRI_PART_COUNT, next = 0;
+    e->first_gap = TRI_NEW_ARRAY(e->arena, int, places + 1);
+    for (int i = 0; i < places; i++) {
+        e->first_gap[i] = next;
+        while (next < e->gap_count &&
+               e->gaps[next].unit * TRI_PART_COUNT + (int)e->gaps[next].part == i)
+            next++;
+    }
+    TRI_ASSERT(next == e->gap_count);
+    e->first_gap[places] = next;
+}
+
 void engine_find_gaps(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     engine_gap *used = TRI_NEW_ARRAY(e->arena, engine_gap, flat->parameter_count);
@@ -199,4 +212,5 @@ void engine_find_gaps(tri_engine *e) {
             TRI_PUSH(e->arena, e->gaps, e->gap_count, capacity) =
                 (engine_gap){u->unit, u->part, from, end - from};
     }
+    index_gaps(e);
 }

@@ -99,12 +99,10 @@ static void count_results(tri_engine *e, const tri_action *a, const tri_program 
 // What lies between the parameters of a part would be added too, and be part of the norm.
 static void clear_gaps(const tri_engine *e, int unit, tri_part_kind part) {
     char *base = e->slots[tri_slot_gradients(unit, part)];
-    for (int i = 0; i < e->gap_count; i++) {
-        const engine_gap *g = &e->gaps[i];
-        if (g->unit == unit && g->part == part)
-            e->device->backend->zero(e->device, base + g->first * (int64_t)sizeof(float),
-                                     (size_t)g->count * sizeof(float));
-    }
+    const int *first = &e->first_gap[unit * TRI_PART_COUNT + (int)part];
+    for (int i = first[0]; i < first[1]; i++)
+        e->device->backend->zero(e->device, base + e->gaps[i].first * (int64_t)sizeof(float),
+                                 (size_t)e->gaps[i].count * sizeof(float));
 }
 
 // Gradients of one part of one unit while the pass runs: in their place, or to be added to it.
@@ -117,15 +115,31 @@ typedef struct pass_part {
 
 enum { MOST_PARTS = 2 * TRI_MAX_BLOCK_UNITS };
 
-// The block's nodes make a gradient of the unit. Of its own unit they always do; what it reads of a
-// shared one may lead to no loss.
-static bool contributes(const tri_engine *e, const tri_graph *g, int block, int unit) {
-    if (unit == block) return true;
-    for (int i = 0; i < g->gradient_count; i++)
-        if (g->gradients[i].block == block &&
-            e->plan->flat.parameters[g->gradients[i].parameter].unit == unit)
-            return true;
-    return false;
+static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
+    for (int k = 0; k < block->unit_count; k++)
+        if (block->units[k] == unit) return UINT64_C(1) << k;
+    return 0;
+}
+
+// A block makes gradients of its own unit always; what it reads of a shared one may lead to no
+// loss. Where one program makes none, they count as none: those of the others are written over
+// zeros.
+void engine_find_makers(tri_engine *e) {
+    const tri_plan *plan = e->plan;
+    e->makes = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
+    uint64_t *made = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
+    memset(e->makes, -1, (size_t)plan->block_count * sizeof *e->makes);
+    for (int i = 0; i < plan->program_count; i++) {
+        const tri_graph *g = plan->programs[i]->graph;
+        if (!plan->programs[i]->training) continue;
+        for (int b = 0; b < plan->block_count; b++) made[b] = bit_of_unit(&plan->blocks[b], b);
+        for (int k = 0; k < g->gradient_count; k++) {
+            int block = g->gradients[k].block,
+                unit = plan->flat.parameters[g->gradients[k].parameter].unit;
+            made[block] |= bit_of_unit(&plan->blocks[block], unit);
+        }
+        for (int b = 0; b < plan->block_count; b++) e->makes[b] &= made[b];
+    }
 }
 
 // Batch norm's statistics leave the forward pass, all other gradients the backward pass.
@@ -156,8 +170,7 @@ static int open_gradients(tri_engine *e, const tri_action *a, pass_part *parts) 
             }
             // Where gradients always lie, gaps were zero from the start.
             if (adds || e->plan->scatters) clear_gaps(e, block->units[k], part);
-            if (!contributes(e, e->step->items[a->round].program->graph, a->subject,
-                             block->units[k]))
+            if (!(e->makes[a->subject] >> k & 1))
                 e->device->backend->zero(e->device, e->slots[p->slot],
                                          (size_t)elements * sizeof(float));
         }

@@ -55,6 +55,7 @@ static tri_status add_statistics(tri_engine *e, int unit) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
     int64_t own = flat->units[unit].parts[TRI_PART_STATISTIC].own;
+    if (own == 0) return TRI_OK;
     int64_t start = own * e->plan->shard;
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
@@ -88,8 +89,10 @@ tri_status engine_make_updates(tri_engine *e) {
     for (int i = 0; i < 2; i++) {
         lists[i]->graph = tri_graph_create(e->arena, &options);
         lists[i]->items = TRI_NEW_ARRAY(e->arena, engine_update, most);
+        lists[i]->first = TRI_NEW_ARRAY(e->arena, int, flat->unit_count + 1);
     }
     for (int u = 0; u < flat->unit_count; u++) {
+        for (int i = 0; i < 2; i++) lists[i]->first[u] = lists[i]->count;
         if (!flat->units[u].here) continue;
         for (int k = 0; k < TRI_PART_COUNT; k++) {
             tri_part_kind part = (tri_part_kind)k;
@@ -100,13 +103,13 @@ tri_status engine_make_updates(tri_engine *e) {
         }
         TRI_TRY(add_statistics(e, u));
     }
+    for (int i = 0; i < 2; i++) lists[i]->first[flat->unit_count] = lists[i]->count;
     return TRI_OK;
 }
 
 tri_status engine_run_updates(tri_engine *e, const engine_updates *updates, int unit) {
-    for (int i = 0; i < updates->count; i++) {
+    for (int i = updates->first[unit]; i < updates->first[unit + 1]; i++) {
         engine_update *u = &updates->items[i];
-        if (u->unit != unit) continue;
         engine_args args = updates->args(e, u);
         TRI_TRY(u->kernel.def->run(
             &u->kernel,
