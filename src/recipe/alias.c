@@ -11,6 +11,7 @@ static const struct {
     bool is_hybrid;      // shards inside, replicates outside: the recipe has to say how many
 } rows[] = {
     {"auto", "ddp", NULL, false},
+    {"ddp", "ddp", NULL, false},
     {"no_shard", "ddp", NULL, false},
     {"ddp_spawn", "ddp", NULL, false},
     {"ddp_fork", "ddp", NULL, false},
@@ -24,7 +25,10 @@ static const struct {
     {"deepspeed_stage_2_offload", "zero2", "optimizer", false},
     {"deepspeed_stage_3", "fsdp", NULL, false},
     {"deepspeed_stage_3_offload", "fsdp", "parameters", false},
+    {"deepspeed_stage_3_offload_nvme", "fsdp", "parameters", false},
     {"zero3", "fsdp", NULL, false},
+    {"fsdp", "fsdp", NULL, false},
+    {"fsdp2", "fsdp", NULL, false},
     {"fsdp_native", "fsdp", NULL, false},
     {"fsdp_cpu_offload", "fsdp", "parameters", false},
     {"full_shard", "fsdp", NULL, false},

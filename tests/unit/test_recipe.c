@@ -150,7 +150,10 @@ static void knows_the_names_of_others(void **state) {
                 {"deepspeed_stage_1", "zero1", NULL},
                 {"deepspeed_stage_2_offload", "zero2", "optimizer"},
                 {"deepspeed_stage_3_offload", "fsdp", "parameters"},
+                {"deepspeed_stage_3_offload_nvme", "fsdp", "parameters"},
                 {"FULL_SHARD", "fsdp", NULL},
+                {"FSDP", "fsdp", NULL},
+                {"DDP", "ddp", NULL},
                 {"shard_grad_op", "zero2", NULL},
                 {"fsdp", "fsdp", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
