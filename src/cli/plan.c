@@ -41,6 +41,7 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
         .mesh = v->mesh,
         .step_samples = {[TRI_STEP_FULL] = batch.global, [TRI_STEP_EVALUATE] = eval * replicas},
         .micro = batch.micro,
+        .states_passes = batch.states_passes,
         .sync_batchnorm = r->trainer.sync_batchnorm,
         .eval_micro = eval,
         .optimizer_states = optimizer.state_count,

@@ -65,29 +65,44 @@ static const char *join(tri_arena *arena, const char *a, const char *b) {
     return tri_arena_printf(arena, "%s%s%s", a, *a && *b ? " " : "", b);
 }
 
+// What sets a micro-batch. Where the recipe states the passes of a step, all three numbers that
+// have to agree; NULL: no whole number of passes does.
+static const char *micro_text(const search *s, const tri_plan_request *request, int64_t micro) {
+    long long global = request->step_samples[TRI_STEP_FULL];
+    long long pass = micro * tri_mesh_replicas(&request->mesh);
+    if (!request->states_passes)
+        return tri_arena_printf(s->arena, "batch.micro=%lld", (long long)micro);
+    if (global == 0 || global % pass) return NULL;
+    return tri_arena_printf(s->arena,
+                            "batch.global=%lld trainer.accumulate_grad_batches=%lld "
+                            "batch.micro=%lld",
+                            global, global / pass, (long long)micro);
+}
+
 // The largest micro-batch that fits, for one way of sharing and recomputing: halves of the
 // replica's samples down to one.
 static void try_micros(search *s, tri_plan_request request, const char *overrides) {
     int64_t replicas = tri_mesh_replicas(&request.mesh);
-    int64_t global = request.step_samples[TRI_STEP_FULL];
+    const int64_t *samples = request.step_samples; // of data for less than a step there is no full
+    int64_t global = samples[samples[TRI_STEP_FULL] ? TRI_STEP_FULL : TRI_STEP_TAIL];
     bool pipeline = request.mesh.size[TRI_AXIS_PIPELINE] > 1;
     int64_t given = request.micro, whole = (global + replicas - 1) / replicas;
     int64_t micro = given ? given : pipeline ? (whole + 1) / 2 : whole;
+    bool other = request.states_passes && replicas != tri_mesh_replicas(&s->request->mesh);
     if (s->micro_is_fixed && pipeline && !given) return;
     for (bool first = true; micro >= 1; first = false) {
         bool is_given = first && (given || !pipeline);
         const char *words = "";
-        if (!is_given) {
-            request.micro = micro;
-            words = tri_arena_printf(s->arena, "batch.micro=%lld", (long long)micro);
-        }
-        if (request.eval_micro > micro && !is_given) {
+        if (!is_given) request.micro = micro;
+        if (!is_given || (given && other)) words = micro_text(s, &request, micro);
+        if (request.eval_micro > micro && !is_given && words) {
             request.eval_micro = micro;
             request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
             words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
         }
         tri_candidate one;
-        bool possible = tri_sampler_check_step(global, request.micro, replicas) == TRI_OK &&
+        bool possible = words &&
+                        tri_sampler_check_step(global, request.micro, replicas) == TRI_OK &&
                         try_settings(s, &request, join(s->arena, overrides, words), &one);
         if (possible && one.peak_bytes <= s->memory_bytes && s->count < TRI_MAX_CANDIDATES) {
             s->found[s->count++] = one;
@@ -214,7 +229,7 @@ tri_status tri_fit_check(tri_device *device, const tri_plan_request *request, in
         count == 0 && least.overrides
             ? tri_arena_printf(arena, "nothing tried would fit, the least is %s with %s",
                                bytes_text(arena, least.peak_bytes), least.overrides)
-            : "";
+            : "none of the settings tried is possible";
     for (int i = 0; i < count && i < SHOWN; i++)
         way = tri_arena_printf(arena, "%s%s%s (%s)",
                                i ? way : "would fit, the fastest first: ", i ? ", or " : "",

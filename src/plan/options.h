@@ -55,6 +55,9 @@ typedef struct tri_batch_options {
     int64_t global; // samples of a step, over all ranks; TRI_AUTO before the ranks are known
     int64_t micro;  // samples of a forward pass; 0: one pass per replica
     int64_t eval;   // samples of an evaluation pass; 0: chosen
+    // Once settled: that the recipe also says how many passes each replica makes, so that `global`
+    // and `micro` cannot be set apart from it.
+    bool states_passes;
 } tri_batch_options;
 
 // strategy.memory in bytes; 0: auto.

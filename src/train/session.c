@@ -124,12 +124,12 @@ tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *
     return tri_mesh_make(size, strategy->own_axis, ranks, out);
 }
 
-// Nothing of size is allocated yet. Ranks of a pipeline need different amounts, but all of them are
-// to refuse the same.
+// Nothing of size is allocated yet. Ranks need different amounts, but all of them are to refuse the
+// same.
 static tri_status check_memory(tri_session *s, const tri_plan_request *request) {
     int64_t given = tri_strategy_memory(request->options), peak = s->plan->memory.peak;
     int64_t there = tri_free_memory() / s->identity.local_size;
-    if (s->mesh.size[TRI_AXIS_PIPELINE] > 1 && given) {
+    if (s->mesh.ranks > 1 && given) {
         tri_column column;
         TRI_TRY(tri_column_create(s->arena, s->device, request, &column));
         peak = tri_column_fullest(&column)->memory.peak;
@@ -151,6 +151,7 @@ static tri_status make_plan(tri_session *s) {
                                 .mesh = s->mesh,
                                 .rank = s->identity.rank,
                                 .micro = s->recipe->batch.micro,
+                                .states_passes = s->recipe->batch.states_passes,
                                 .sync_batchnorm = s->recipe->trainer.sync_batchnorm,
                                 .deterministic = s->recipe->trainer.deterministic,
                                 .freeze = s->recipe->optimizer.freeze.items,

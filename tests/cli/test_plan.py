@@ -128,6 +128,27 @@ def check_fit():
     assert "nothing tried fits" in none and "the least is" in none, none
 
 
+def step_samples(made):
+    return round(made["estimate"]["samples_per_s"] * made["estimate"]["step_s"])
+
+
+def check_fit_of_passes():
+    """Where the recipe says how many passes a step has, what is proposed agrees with it."""
+    deepspeed = ("deepspeed={train_batch_size: 16, train_micro_batch_size_per_gpu: 4, "
+                 "gradient_accumulation_steps: 1}")
+    for stated in (["trainer.accumulate_grad_batches=2"], [deepspeed],
+                   ["batch.global=auto", "batch.micro=2", "trainer.accumulate_grad_batches=3"]):
+        words = [LLAMA, *stated, "--ranks", "4"]
+        step = step_samples(plan_json(*words))
+        peaks = sorted(c["peak"] for c in plan_json(*words, "--fit", "64G"))
+        found = plan_json(*words, "--fit", str(peaks[len(peaks) // 2]))
+        assert len(found) > 3 and any("accumulate" in c["overrides"] for c in found), found
+        for candidate in found:
+            made = plan_json(*words, *candidate["overrides"].split())
+            assert made["memory"]["peak"] == candidate["peak"], (stated, candidate)
+            assert step_samples(made) == step, (stated, candidate)
+
+
 def check_offload_fit():
     """A disk is proposed where there is no room otherwise, and then it does fit."""
     least = min(c["peak"] for c in plan_json(LLAMA, "--fit", "64G"))
@@ -185,8 +206,8 @@ def check_refusal():
         assert train.stderr.count("\n") == 1, train.stderr
 
 
-for check in (check_memory, check_gantt, check_svg, check_rates, check_fit, check_offload_fit,
-              check_measure, check_refusal, check_many):
+for check in (check_memory, check_gantt, check_svg, check_rates, check_fit, check_fit_of_passes,
+              check_offload_fit, check_measure, check_refusal, check_many):
     started = time.monotonic()
     check()
     print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)

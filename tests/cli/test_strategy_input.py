@@ -64,7 +64,9 @@ ROWS = [(row[0], int(row[1]), row[2].split(), row[3].split()) for row in (
     ("convnet", 4, PIPELINE, "strategy.mesh.pipeline 3"),
 )]
 # What only the size of the data decides, which `plan` does not read.
-WITH_DATA = [("convnet", 2, [*SYNC.split(), "batch.global=21"], ["trainer.sync_batchnorm", "1"])]
+WITH_DATA = [("convnet", 2, [*SYNC.split(), "batch.global=21"], ["trainer.sync_batchnorm", "1"]),
+             ("cnn", 2, ["strategy.memory=20M", "data.samples=9"],  # for less than a whole step
+              ["strategy.memory", "the least is"])]
 
 
 def settle(words):
