@@ -148,13 +148,14 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
             ? "{\"name\":\"%s\",\"ranks\":%d,\"threads\":%d,\"samples_per_s\":%.2f,"
               "\"samples_per_s_low\":%.2f,\"samples_per_s_high\":%.2f,\"chunks\":%d,"
               "\"rejected\":%d,\"gflops\":%.2f,\"first_step_s\":%.4f,\"max_rss_mb\":%.1f,"
-              "\"steps\":%lld,\"actions\":%d,\"action_us\":%.2f,\"loss\":%.9g}\n"
+              "\"steps\":%lld,\"actions\":%d,\"action_us\":%.2f,\"loss\":%.9g,"
+              "\"loss_scale\":%g}\n"
             : "%s on %d rank(s) of %d thread(s): %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
               "%d rejected), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps of %d "
-              "actions of %.1f us, loss %.4f\n",
+              "actions of %.1f us, loss %.4f scaled by %g\n",
         recipe.name, r.ranks, r.threads, r.samples_per_s, r.samples_per_s_low, r.samples_per_s_high,
         r.chunks, r.rejected, gflops, r.first_step_s, r.max_rss_mb, (long long)r.steps, r.actions,
-        action_us, r.loss);
+        action_us, r.loss, r.loss_scale);
     return TRI_OK;
 }
 

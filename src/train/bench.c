@@ -19,7 +19,8 @@ enum { SHARED_END };
 typedef struct bench_run {
     tri_session *session;
     loop_feed feed;
-    int64_t step, steps_per_epoch;
+    int64_t steps_per_epoch;
+    tri_progress progress;
     double loss;
 } bench_run;
 
@@ -59,19 +60,22 @@ static void cpu_seconds(double *machine, double *own) {
 
 static tri_status run_step(bench_run *run, bool end, bool *all_end) {
     tri_session *s = run->session;
-    bool tail = run->step % run->steps_per_epoch == s->train_sampler.steps - 1 &&
+    tri_progress *p = &run->progress;
+    bool tail = p->step % run->steps_per_epoch == s->train_sampler.steps - 1 &&
                 s->plan->steps[TRI_STEP_TAIL].samples > 0;
     tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
-                            .step = run->step,
-                            .update = run->step + 1,
+                            .step = p->step,
+                            .update = p->updates + 1,
                             .lr = s->recipe->optimizer.lr,
                             .clip = s->recipe->trainer.gradient_clip_val,
+                            .loss_scale = loop_scale(s, p),
                             .next = loop_next,
                             .context = &run->feed};
     if (s->identity.rank == 0) input.shared[SHARED_END] = end;
     tri_step_output out;
     TRI_TRY(tri_engine_step(s->engine, &input, &out));
-    run->step++;
+    TRI_TRY(loop_follow_scale(s, p, out.overflowed));
+    p->step++;
     run->loss = out.sum[0] / out.count[0];
     if (all_end) *all_end = out.shared[SHARED_END] > 0;
     return TRI_OK;
@@ -152,8 +156,9 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     out->threads = s->device->threads;
     out->actions = s->plan->steps[TRI_STEP_FULL].schedule.count;
     out->step_samples = s->recipe->batch.global;
-    out->steps = run->step;
+    out->steps = run->progress.step;
     out->loss = run->loss;
+    out->loss_scale = run->progress.scale.scale > 0 ? run->progress.scale.scale : 1;
     out->flops_per_sample = flops_per_sample(s->plan);
     return status;
 }

@@ -15,7 +15,8 @@ typedef struct tri_bench_result {
     int actions;             // of one step on this rank
     int64_t step_samples;    // over all ranks
     int64_t steps;
-    double loss; // of the last step
+    double loss;       // of the last step
+    double loss_scale; // of the next one; 1: none
 } tri_bench_result;
 
 // Trains for about `seconds`, without evaluation, checkpoints or logs. Collective.

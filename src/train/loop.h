@@ -56,6 +56,11 @@ void loop_abandon_saving(train_loop *loop);
 // The value of a monitored name ("val_loss", "val_accuracy", "train_loss"); false: not known.
 bool loop_monitored(const train_loop *loop, const char *name, double *out);
 
+// scale.c. The loss scale of the next step; 0: none.
+double loop_scale(const tri_session *session, tri_progress *progress);
+// After a step: the scale of the one after it, and whether this one counts as an update.
+tri_status loop_follow_scale(const tri_session *session, tri_progress *progress, bool overflowed);
+
 // One evaluation over the test data; sums are over all replicas.
 tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_output *out);
 void loop_fill_result(const tri_session *session, const tri_progress *progress,

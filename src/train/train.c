@@ -99,38 +99,9 @@ static void share_decisions(const train_loop *loop, double shared[TRI_MAX_SHARED
     shared[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
 }
 
-// The loss scale of the next step, and whether the last one counts.
-static tri_status follow_scale(train_loop *loop, bool overflowed) {
-    const tri_loss_scale_options *o = &loop->recipe->trainer.loss_scale;
-    tri_progress *p = &loop->progress;
-    if (p->scale.scale == 0) { // no 16-mixed
-        p->updates++;
-        return TRI_OK;
-    }
-    double before = p->scale.scale;
-    switch (tri_loss_scale_update(o, &p->scale, overflowed)) {
-    case TRI_LOSS_SCALE_APPLY:
-        p->updates++;
-        break;
-    case TRI_LOSS_SCALE_SKIP:
-        if (loop->session->identity.rank == 0 && p->scale.scale != before)
-            tri_log(TRI_LOG_INFO, "step %lld: gradients overflowed; the loss scale is now %g",
-                    (long long)p->step + 1, p->scale.scale);
-        break;
-    case TRI_LOSS_SCALE_EXHAUSTED:
-        return TRI_FAIL(TRI_NOT_FINITE,
-                        "step %lld: gradients overflow at the least loss scale (%g); try a smaller "
-                        "optimizer.lr, or trainer.precision=bf16-mixed",
-                        (long long)p->step + 1, before);
-    }
-    return TRI_OK;
-}
-
 static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted) {
     tri_session *s = loop->session;
     tri_progress *p = &loop->progress;
-    if (loop->recipe->trainer.precision == TRI_PRECISION_16_MIXED && p->scale.scale == 0)
-        p->scale = tri_loss_scale_start(&loop->recipe->trainer.loss_scale);
     bool tail =
         p->step_in_epoch == s->train_sampler.steps - 1 && s->plan->steps[TRI_STEP_TAIL].samples > 0;
     tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
@@ -138,7 +109,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
                             .update = p->updates + 1,
                             .lr = tri_rate_at(&loop->rate, p->updates),
                             .clip = loop->recipe->trainer.gradient_clip_val,
-                            .loss_scale = p->scale.scale,
+                            .loss_scale = loop_scale(s, p),
                             .next = loop_next,
                             .context = feed};
     share_decisions(loop, input.shared);
@@ -148,7 +119,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
     loop->training_s += tri_os_seconds() - before;
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
     if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
-    TRI_TRY(follow_scale(loop, out.overflowed));
+    TRI_TRY(loop_follow_scale(s, p, out.overflowed));
     p->step++;
     p->step_in_epoch++;
     p->samples += s->plan->steps[input.shape].samples;

@@ -79,7 +79,26 @@ def check_ref(folder):
     runs.check_close(cpu, ref, 0.002, "a small decoder on cpu against ref")
 
 
+def bench(*words, code=0):
+    # Two ranks: a rank alone would wait for the machine to be quiet.
+    return runs.run(runs.on_ranks(2, [
+        runs.TRIREME, "bench", "train", "recipes/mnist-cnn.yaml", *MODELS["mnist-cnn"], *words,
+        "--seconds", "0.1", "--json"]), code=code)
+
+
+def check_bench():
+    """What is measured is what trains: the scale falls from one that makes gradients overflow."""
+    half = ["trainer.precision=16-mixed", "trainer.loss_scale.hysteresis=1",
+            "trainer.loss_scale.initial=1e12"]
+    scale = json.loads(bench(*half).stdout)["loss_scale"]
+    assert 1 < scale < 1e9, scale
+    assert json.loads(bench().stdout)["loss_scale"] == 1
+    refused = bench(*half, "trainer.loss_scale.minimum=1e12", code=1)
+    assert "overflow at the least loss scale" in refused.stderr, refused.stderr
+
+
 with tempfile.TemporaryDirectory() as temporary:
+    check_bench()
     for each in MODELS:
         check_learns(temporary, each)
         check_resumes(temporary, each)

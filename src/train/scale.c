@@ -1,0 +1,34 @@
+// The loss scale of 16-mixed from step to step.
+#include "base/log.h"
+#include "train/loop.h"
+
+double loop_scale(const tri_session *session, tri_progress *p) {
+    const tri_trainer_options *t = &session->recipe->trainer;
+    if (t->precision == TRI_PRECISION_16_MIXED && p->scale.scale == 0)
+        p->scale = tri_loss_scale_start(&t->loss_scale);
+    return p->scale.scale;
+}
+
+tri_status loop_follow_scale(const tri_session *session, tri_progress *p, bool overflowed) {
+    if (p->scale.scale == 0) { // no 16-mixed
+        p->updates++;
+        return TRI_OK;
+    }
+    double before = p->scale.scale;
+    switch (tri_loss_scale_update(&session->recipe->trainer.loss_scale, &p->scale, overflowed)) {
+    case TRI_LOSS_SCALE_APPLY:
+        p->updates++;
+        break;
+    case TRI_LOSS_SCALE_SKIP:
+        if (session->identity.rank == 0 && p->scale.scale != before)
+            tri_log(TRI_LOG_INFO, "step %lld: gradients overflowed; the loss scale is now %g",
+                    (long long)p->step + 1, p->scale.scale);
+        break;
+    case TRI_LOSS_SCALE_EXHAUSTED:
+        return TRI_FAIL(TRI_NOT_FINITE,
+                        "step %lld: gradients overflow at the least loss scale (%g); try a smaller "
+                        "optimizer.lr, or trainer.precision=bf16-mixed",
+                        (long long)p->step + 1, before);
+    }
+    return TRI_OK;
+}
