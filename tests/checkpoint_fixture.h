@@ -71,10 +71,8 @@ static inline tri_state_source fixture_source(fixture_state *state) {
 }
 
 static inline tri_state_sink fixture_sink(fixture_state *state) {
-    return (tri_state_sink){.tensors = state->tensors,
-                            .count = state->count,
-                            .context = state,
-                            .write = fixture_write};
+    return (tri_state_sink){
+        .tensors = state->tensors, .count = state->count, .context = state, .write = fixture_write};
 }
 
 static inline void fixture_add(fixture_state *state, const char *name, tri_dtype dtype,
@@ -182,17 +180,19 @@ static inline tri_status fixture_do_save(const char *run_dir, fixture_save optio
     return status;
 }
 
+typedef tri_status fixture_load(tri_arena *arena, const char *path, const tri_state_sink *model,
+                                const tri_state_sink *optimizer, tri_checkpoint_info *out);
+
 // Loads `path` and checks every element against `seed` (0: the step it says it holds).
-static inline tri_status fixture_do_load(const char *path, int64_t width, uint64_t seed,
-                                         int64_t *step) {
+static inline tri_status fixture_load_by(fixture_load *load, const char *path, int64_t width,
+                                         uint64_t seed, int64_t *step) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_checkpoint_info info = {0};
     tri_status status = tri_checkpoint_read_info(arena, path, &info);
     fixture_state model = fixture_model(seed ? seed : (uint64_t)info.step, width);
     fixture_state optimizer = fixture_optimizer(seed ? seed : (uint64_t)info.step, width);
     tri_state_sink model_sink = fixture_sink(&model), optimizer_sink = fixture_sink(&optimizer);
-    if (status == TRI_OK)
-        status = tri_checkpoint_load(arena, path, &model_sink, &optimizer_sink, &info);
+    if (status == TRI_OK) status = load(arena, path, &model_sink, &optimizer_sink, &info);
     if (status == TRI_OK) {
         assert_int_equal(model.wrong + optimizer.wrong, 0);
         for (int i = 0; i < model.count; i++)
@@ -205,6 +205,11 @@ static inline tri_status fixture_do_load(const char *path, int64_t width, uint64
     }
     tri_arena_destroy(arena);
     return status;
+}
+
+static inline tri_status fixture_do_load(const char *path, int64_t width, uint64_t seed,
+                                         int64_t *step) {
+    return fixture_load_by(tri_checkpoint_load, path, width, seed, step);
 }
 
 // What `--resume auto` would go on from, loaded and checked: its step, or -1 for none.

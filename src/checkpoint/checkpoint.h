@@ -123,6 +123,11 @@ tri_status tri_checkpoint_clean(const char *run_dir);
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out);
 
+// The same of a rank alone, before anything is verified: what find looks at first.
+// tri_checkpoint_load_whole verifies it as find does.
+tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, const char *resume,
+                                     const char **out);
+
 // What state.json says, in the arena it was read into.
 typedef struct tri_checkpoint_info {
     int64_t step;
@@ -143,6 +148,12 @@ tri_status tri_checkpoint_read_info(tri_arena *arena, const char *path, tri_chec
 // dtype or shape. `out` may be NULL, then `arena` may be too.
 tri_status tri_checkpoint_load(tri_arena *arena, const char *path, const tri_state_sink *model,
                                const tri_state_sink *optimizer, tri_checkpoint_info *out);
+
+// The same, and every byte of the checkpoint is verified, whatever the sinks want: what find and
+// load do together, with each file read once. Sinks may have been written to when it fails.
+tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
+                                     const tri_state_sink *model, const tri_state_sink *optimizer,
+                                     tri_checkpoint_info *out);
 
 // Initial weights, by name: from a .safetensors file (known by content), the index of a sharded
 // one, a folder with either, or a checkpoint. Buffers may be missing. F16, BF16 and F64 become F32

@@ -98,6 +98,15 @@ static tri_status list(tri_arena *arena, const char *run_dir, const char *resume
     return checkpoint_step_folder(arena, resume, &out->paths[0]);
 }
 
+tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, const char *resume,
+                                     const char **out) {
+    candidates all = {.count = 0};
+    *out = NULL;
+    TRI_TRY(list(arena, run_dir, resume, &all));
+    if (all.count > 0) *out = all.paths[0];
+    return TRI_OK;
+}
+
 // Nothing is wrong with what a later program wrote: an older one must not pass it over.
 static bool is_damage(tri_status status) {
     return status == TRI_CORRUPT || status == TRI_IO || status == TRI_NOT_FOUND ||

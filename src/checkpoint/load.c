@@ -4,12 +4,13 @@
 #include <string.h>
 
 static tri_status load_file(const char *folder, const checkpoint_manifest *manifest,
-                            const char *name, const tri_state_sink *sink) {
-    if (!sink) return TRI_OK;
+                            const char *name, const tri_state_sink *sink, bool whole) {
+    tri_state_sink all = sink ? *sink : (tri_state_sink){.count = 0};
+    if (whole) all.wants = NULL;
     for (int i = 0; i < manifest->file_count; i++)
-        if (strcmp(manifest->files[i].name, name) == 0)
-            return checkpoint_read_file(folder, manifest, &manifest->files[i], sink);
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: was saved without %s", folder, name);
+        if ((sink || whole) && strcmp(manifest->files[i].name, name) == 0)
+            return checkpoint_read_file(folder, manifest, &manifest->files[i], sink ? &all : NULL);
+    return sink ? TRI_FAIL(TRI_BAD_INPUT, "%s: was saved without %s", folder, name) : TRI_OK;
 }
 
 tri_status tri_checkpoint_read_info(tri_arena *arena, const char *path, tri_checkpoint_info *out) {
@@ -22,22 +23,28 @@ tri_status tri_checkpoint_read_info(tri_arena *arena, const char *path, tri_chec
 }
 
 static tri_status load(tri_arena *arena, const char *path, const tri_state_sink *model,
-                       const tri_state_sink *optimizer, tri_checkpoint_info *out) {
+                       const tri_state_sink *optimizer, bool whole, tri_checkpoint_info *out) {
     const char *folder;
     checkpoint_manifest manifest;
     TRI_TRY(checkpoint_step_folder(arena, path, &folder));
-    TRI_TRY(checkpoint_manifest_read(arena, folder, &manifest));
-    TRI_TRY(load_file(folder, &manifest, CHECKPOINT_MODEL_FILE, model));
-    TRI_TRY(load_file(folder, &manifest, CHECKPOINT_OPTIMIZER_FILE, optimizer));
+    TRI_TRY(checkpoint_open(arena, folder, &manifest));
+    TRI_TRY(load_file(folder, &manifest, CHECKPOINT_MODEL_FILE, model, whole));
+    TRI_TRY(load_file(folder, &manifest, CHECKPOINT_OPTIMIZER_FILE, optimizer, whole));
     if (out) *out = manifest.info;
     return TRI_OK;
 }
 
 tri_status tri_checkpoint_load(tri_arena *arena, const char *path, const tri_state_sink *model,
                                const tri_state_sink *optimizer, tri_checkpoint_info *out) {
-    if (out) return load(arena, path, model, optimizer, out);
+    if (out) return load(arena, path, model, optimizer, false, out);
     tri_arena *own = tri_arena_create(NULL, "checkpoint load");
-    tri_status status = load(own, path, model, optimizer, NULL);
+    tri_status status = load(own, path, model, optimizer, false, NULL);
     tri_arena_destroy(own);
     return status;
+}
+
+tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
+                                     const tri_state_sink *model, const tri_state_sink *optimizer,
+                                     tri_checkpoint_info *out) {
+    return load(arena, path, model, optimizer, true, out);
 }

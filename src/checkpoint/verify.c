@@ -178,13 +178,18 @@ tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_ma
     return checkpoint_verify_part(arena, folder, 0, 1, manifest);
 }
 
-tri_status checkpoint_verify_part(tri_arena *arena, const char *folder, int part, int parts,
-                                  checkpoint_manifest *manifest) {
+tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_manifest *manifest) {
     TRI_TRY(checkpoint_manifest_read(arena, folder, manifest));
     int64_t step;
     if (checkpoint_is_step_name(folder, &step) && step != manifest->info.step)
         return TRI_FAIL(TRI_CORRUPT, "%s: holds step %lld by its state.json", folder,
                         (long long)manifest->info.step);
+    return TRI_OK;
+}
+
+tri_status checkpoint_verify_part(tri_arena *arena, const char *folder, int part, int parts,
+                                  checkpoint_manifest *manifest) {
+    TRI_TRY(checkpoint_open(arena, folder, manifest));
     for (int i = 0; i < manifest->file_count; i++)
         TRI_TRY(read_in(folder, manifest,
                         &(reading){.file = &manifest->files[i], .part = part, .parts = parts}));

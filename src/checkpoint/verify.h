@@ -7,6 +7,8 @@
 // Reads and verifies one file; `sink` NULL: only that. A sink has to have exactly its tensors.
 tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
                                 const checkpoint_file *file, const tri_state_sink *sink);
+// The manifest of a step's folder, which has to be of the step that the folder is named after.
+tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);
 // Every file of a checkpoint. *manifest lies in `arena`.
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);
 // One of `parts` parts of that, which together are all of it: piece by piece in turn.

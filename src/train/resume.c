@@ -35,7 +35,10 @@ static tri_status compare_folder(train_loop *loop) {
     return compare_recipe(loop, &other, loop->request->run_dir);
 }
 
-static tri_status restore(train_loop *loop, const char *path) {
+typedef tri_status load_function(tri_arena *arena, const char *path, const tri_state_sink *model,
+                                 const tri_state_sink *optimizer, tri_checkpoint_info *out);
+
+static tri_status restore(train_loop *loop, const char *path, load_function *load) {
     tri_checkpoint_info info;
     TRI_TRY(tri_checkpoint_read_info(loop->arena, path, &info));
     if (info.recipe) {
@@ -47,14 +50,34 @@ static tri_status restore(train_loop *loop, const char *path) {
         TRI_TRY(compare_recipe(loop, &other, path));
     }
     bool stateless = loop->session->optimizer.state_count == 0;
-    TRI_TRY(tri_checkpoint_load(loop->arena, path, &loop->model.sink,
-                                stateless ? NULL : &loop->optimizer.sink, &info));
+    TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
+                 &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
     // An epoch's last step and the next one's first are the same place.
     loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;
     return TRI_OK;
+}
+
+// A rank alone verifies a checkpoint while it loads it. When that fails, nothing is said: finding
+// looks again, and says what is wrong or falls back to the one before.
+static bool restore_first(train_loop *loop, const char **path) {
+    const tri_train_request *r = loop->request;
+    return loop->session->comm->size == 1 &&
+           tri_checkpoint_find_first(loop->arena, r->run_dir, r->resume, path) == TRI_OK && *path &&
+           restore(loop, *path, tri_checkpoint_load_whole) == TRI_OK;
+}
+
+// Ranks read different parts of it: what one of them finds is everybody's.
+static tri_status find_and_restore(train_loop *loop, const char **path) {
+    const tri_train_request *r = loop->request;
+    tri_comm *comm = loop->session->comm;
+    if (restore_first(loop, path)) return TRI_OK;
+    tri_status status = tri_checkpoint_find(loop->arena, comm, r->run_dir, r->resume, path);
+    bool named = strcmp(r->resume, "auto") != 0 && strcmp(r->resume, "never") != 0;
+    if (status != TRI_OK) return named ? tri_status_context(status, "--resume") : status;
+    return *path ? checkpoint_agree(comm, restore(loop, *path, tri_checkpoint_load)) : TRI_OK;
 }
 
 tri_status loop_prepare(train_loop *loop) {
@@ -66,14 +89,8 @@ tri_status loop_prepare(train_loop *loop) {
     loop->saved_step = -1;
     if (!dry && strcmp(r->resume, "never") != 0)
         TRI_TRY(checkpoint_agree(s->comm, compare_folder(loop)));
-    bool named = strcmp(r->resume, "auto") != 0 && strcmp(r->resume, "never") != 0;
-    if (!dry) {
-        tri_status status = tri_checkpoint_find(loop->arena, s->comm, r->run_dir, r->resume, &path);
-        if (status != TRI_OK) return named ? tri_status_context(status, "--resume") : status;
-    }
+    if (!dry) TRI_TRY(find_and_restore(loop, &path));
     if (path) {
-        // Ranks read different parts of it: what one of them finds is everybody's.
-        TRI_TRY(checkpoint_agree(s->comm, restore(loop, path)));
         if (s->identity.rank == 0)
             tri_log(TRI_LOG_INFO, "going on from %s, step %lld", path,
                     (long long)loop->progress.step);

@@ -149,6 +149,71 @@ static void test_flipped_bits(void **state) {
     tri_arena_destroy(arena);
 }
 
+static int64_t bytes_read;
+
+static ssize_t counting_pread(int fd, void *data, size_t size, off_t offset) {
+    ssize_t done = tri_os_system.pread(fd, data, size, offset);
+    if (done > 0) bytes_read += done;
+    return done;
+}
+
+// What find and load do together, in one reading of the files.
+static void test_whole_is_read_once(void **state) {
+    enum { WIDTH = 4000 };
+    save((fixture_save){.step = 3, .width = WIDTH});
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    const char *path;
+    int64_t all = 0;
+    for (int f = 0; f < 2; f++) {
+        struct stat info;
+        const char *file = f ? "optimizer.safetensors" : "model.safetensors";
+        assert_int_equal(stat(in_run(tri_arena_printf(arena, "checkpoints/last/%s", file)), &info),
+                         0);
+        all += info.st_size;
+    }
+    bytes_read = 0;
+    tri_os.pread = counting_pread;
+    assert_int_equal(tri_checkpoint_find_first(arena, run_dir, "auto", &path), TRI_OK);
+    assert_int_equal(bytes_read, 0);
+    tri_status status = fixture_load_by(tri_checkpoint_load_whole, path, WIDTH, 0, NULL);
+    tri_os = tri_os_system;
+    assert_int_equal(status, TRI_OK);
+    assert_true(bytes_read >= all && bytes_read < all + all / 10); // headers are parsed too
+    tri_arena_destroy(arena);
+}
+
+static bool wants_nothing(void *context, int tensor) { return false; }
+
+// Whatever the sinks want, damage anywhere is found; and a folder of another name.
+static void test_whole_is_verified(void **state) {
+    save((fixture_save){.step = 3, .width = 4});
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    fixture_state model = fixture_model(3, 4), optimizer = fixture_optimizer(3, 4);
+    tri_state_sink sink = fixture_sink(&model), rest = fixture_sink(&optimizer);
+    tri_checkpoint_info info;
+    sink.wants = rest.wants = wants_nothing;
+    const char *const files[] = {"checkpoints/step-00000003/model.safetensors",
+                                 "checkpoints/step-00000003/optimizer.safetensors"};
+    for (int f = 0; f < 2; f++) {
+        struct stat file;
+        assert_int_equal(stat(in_run(files[f]), &file), 0);
+        flip(in_run(files[f]), file.st_size - 1, 3);
+        assert_int_equal(tri_checkpoint_load(arena, run_dir, &sink, &rest, &info), TRI_OK);
+        expect(tri_checkpoint_load_whole(arena, run_dir, &sink, &rest, &info), TRI_CORRUPT,
+               "is damaged");
+        expect(tri_checkpoint_load_whole(arena, run_dir, &sink, NULL, &info), TRI_CORRUPT,
+               "is damaged");
+        flip(in_run(files[f]), file.st_size - 1, 3);
+    }
+    assert_int_equal(tri_checkpoint_load_whole(arena, run_dir, &sink, NULL, &info), TRI_OK);
+    char other[160];
+    snprintf(other, sizeof other, "%s", in_run("checkpoints/step-00000004"));
+    assert_int_equal(rename(in_run("checkpoints/step-00000003"), other), 0);
+    expect(tri_checkpoint_load_whole(arena, other, &sink, &rest, &info), TRI_CORRUPT,
+           "holds step 3");
+    tri_arena_destroy(arena);
+}
+
 static void test_damage_names_the_tensor(void **state) {
     save((fixture_save){.step = 2, .width = 4});
     char path[160];
@@ -266,6 +331,8 @@ int main(void) {
         TEST(retention_of_the_largest),
         TEST(the_newest_is_the_last_commit),
         TEST(flipped_bits),
+        TEST(whole_is_read_once),
+        TEST(whole_is_verified),
         TEST(damage_names_the_tensor),
         TEST(refused),
         TEST(another_model),
