@@ -101,10 +101,12 @@ static tri_status read_rates(plan_view *v, const cli_arguments *a) {
 static tri_status read_recipe(plan_view *v, const cli_context *context, const cli_arguments *a,
                               tri_recipe *recipe) {
     const char *mesh = cli_value(a, "mesh"), *ranks_text = cli_value(a, "ranks");
-    const char **overrides = TRI_NEW_ARRAY(v->arena, const char *, a->count + TRI_AXIS_COUNT);
+    const char *memory = cli_value(a, "memory");
+    const char **overrides = TRI_NEW_ARRAY(v->arena, const char *, a->count + TRI_AXIS_COUNT + 1);
     int count = 0;
     if (mesh) TRI_TRY(read_mesh(v->arena, mesh, overrides, &count, &v->ranks));
     for (int i = 1; i < a->count; i++) overrides[count++] = a->words[i];
+    if (memory) overrides[count++] = tri_arena_printf(v->arena, "strategy.memory=%s", memory);
     if (ranks_text) {
         char *end;
         long ranks = strtol(ranks_text, &end, 10);
@@ -118,29 +120,15 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
                            context->task ? context->task->name : NULL, recipe);
 }
 
-static tri_status read_memory(const cli_arguments *a, const char *flag, int64_t *out) {
-    const char *text = cli_value(a, flag);
-    double bytes;
-    *out = 0;
-    if (!text) return TRI_OK;
-    if (!tri_quantity_read(text, &bytes) || bytes < 1 || bytes > (double)(INT64_MAX / 2))
-        return TRI_FAIL(TRI_BAD_INPUT, "--%s: '%s' is no number of bytes such as 64G or 80GiB",
-                        flag, text);
-    *out = (int64_t)bytes;
-    return TRI_OK;
-}
-
-// What a rank may use: what was asked about, what the recipe says, or this machine's free memory
-// for a run of one rank. Where more would run is not known here.
-static tri_status check_fits(const plan_view *v, const cli_arguments *a) {
-    int64_t memory, given = tri_strategy_memory(&v->recipe->strategy);
+// What a rank may use: what the recipe says, or this machine's free memory for a run of one rank.
+// Where more would run is not known here.
+static tri_status check_fits(const plan_view *v) {
+    int64_t given = tri_strategy_memory(&v->recipe->strategy);
     int64_t peak = tri_column_fullest(&v->column)->memory.peak;
-    TRI_TRY(read_memory(a, "memory", &memory));
-    if (memory) return tri_fit_check(v->device, &v->request, peak, memory, "of --memory");
     if (given) return tri_fit_check(v->device, &v->request, peak, given, "of strategy.memory");
-    memory = v->ranks == 1 ? tri_free_memory() : 0;
-    if (!memory) return TRI_OK;
-    return tri_fit_check(v->device, &v->request, peak, memory, "that is free on this host");
+    int64_t there = v->ranks == 1 ? tri_free_memory() : 0;
+    if (!there) return TRI_OK;
+    return tri_fit_check(v->device, &v->request, peak, there, "that is free on this host");
 }
 
 static tri_status measure(plan_view *v) {
@@ -157,9 +145,13 @@ static tri_status measure(plan_view *v) {
 }
 
 static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
-    int64_t memory;
+    double bytes;
+    const char *text = cli_value(a, "fit");
     tri_candidate found[TRI_MAX_CANDIDATES], least;
-    TRI_TRY(read_memory(a, "fit", &memory));
+    if (!tri_quantity_read(text, &bytes) || bytes < 1 || bytes > (double)(INT64_MAX / 2))
+        return TRI_FAIL(TRI_BAD_INPUT, "--fit: '%s' is no number of bytes such as 64G or 80GiB",
+                        text);
+    int64_t memory = (int64_t)bytes;
     int count = tri_fit_search(v->arena, v->device, &v->request, &v->rates, v->measured, memory,
                                found, &least);
     double samples = (double)v->request.step_samples[TRI_STEP_FULL];
@@ -189,11 +181,24 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     else
         TRI_TRY(plan_print(v, cli_value(a, "show")));
     fflush(stdout);
-    return check_fits(v, a);
+    return check_fits(v);
+}
+
+// A search lists settings: there is no one plan to show or draw.
+static tri_status check_flags(const cli_arguments *a) {
+    static const char *const others[] = {"show", "svg", "memory"};
+    for (size_t i = 0; cli_has(a, "fit") && i < sizeof others / sizeof *others; i++)
+        if (cli_has(a, others[i]))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "--fit and --%s exclude each other: plan one of the settings that "
+                            "--fit lists",
+                            others[i]);
+    return TRI_OK;
 }
 
 static tri_status plan(plan_view *v, const cli_context *context, const cli_arguments *a) {
     tri_recipe recipe;
+    TRI_TRY(check_flags(a));
     TRI_TRY(read_recipe(v, context, a, &recipe));
     TRI_TRY(read_rates(v, a));
     tri_status status =
@@ -214,7 +219,7 @@ static const cli_flag flags[] = {
     {"link", "RATE", "a rank sends so many bytes a second to others (5G)", 0},
     {"disk", "RATE", "strategy.offload moves so many bytes a second (1G)", 0},
     {"measure", NULL, "run the model's passes here, and reckon with what they take", 0},
-    {"memory", "BYTES", "what a rank may use (strategy.memory; one rank: what is free here)", 0},
+    {"memory", "BYTES", "strategy.memory: what a rank may use (one rank: what is free here)", 0},
     {"fit", "BYTES", "search settings that fit, the fastest first, as overrides to paste", 0},
     {"svg", "FILE", "draw the Gantt chart of all ranks", 0},
     {"json", NULL, "print everything as one JSON object", 0},

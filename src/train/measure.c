@@ -101,7 +101,7 @@ static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_req
     one.rank = 0;
     one.like = NULL;
     one.deterministic = false;
-    one.micro = batch;
+    one.micro = 0; // one pass, which is what batch norm over a whole step asks for too
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         one.step_samples[shape] = shape == TRI_STEP_FULL ? batch : 0;
     return tri_plan_create(m->arena, device, &one, &m->plan);

@@ -124,6 +124,9 @@ def check_fit():
     assert len(text) == 1 + len(found) and "samples/s" in text[0], text
     whole = plan_json("recipes/mnist-convnet.yaml", "--fit", "64G")
     assert all("batch.micro" not in c["overrides"] for c in whole), whole  # it has batch norm
+    for flag in "--show", "--svg", "--memory":  # would have no effect
+        both = plan(LLAMA, "--fit", "40M", flag, "memory", code=2).stderr
+        assert f"--fit and {flag}" in both, both
     none = plan(LLAMA, "--fit", "1M", code=2).stderr
     assert "nothing tried fits" in none and "the least is" in none, none
 
@@ -176,6 +179,9 @@ def check_measure():
                 "strategy.schedule=zero-bubble").stdout
     assert "measured for passes" in text and " GFLOP/s on each of 2 ranks" in text, text
     plan(*words, "--mesh", "tensor=2")
+    for ranks in "1", "3":
+        plan("recipes/mnist-convnet.yaml", "trainer.sync_batchnorm=true", "--measure", "--ranks",
+             ranks)
     found = plan_json(*words, "--ranks", "2", "--fit", "64G")
     assert found, found
 
@@ -193,6 +199,8 @@ def check_refusal():
     again = [a["block"] for a in fitted["schedule"] if a["action"] == "RECOMPUTE"]
     assert fitted["memory"]["peak"] <= (peak + least) // 2 and 1 <= len(again) < 5, again
     plan(LLAMA, f"strategy.memory={peak}", "strategy.recompute=fit")
+    same = plan_json(LLAMA, "--memory", str((peak + least) // 2), "strategy.recompute=fit")
+    assert same["memory"]["peak"] == fitted["memory"]["peak"], same["memory"]
     for text in ("lots", "-1", "0"):
         assert "strategy.memory" in plan(LLAMA, f"strategy.memory={text}", code=2).stderr
     with tempfile.TemporaryDirectory() as folder:
