@@ -149,6 +149,8 @@ static tri_status name_not_finite(const tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
     long long step = (long long)e->input->update;
+    bool is_narrow = e->plan->reduced == TRI_F16 && e->plan->replicas > 1;
+    const char *wider = is_narrow ? ", or strategy.reduce_dtype: bfloat16" : "";
     if (!isfinite(e->output->sum[0]))
         return TRI_FAIL(TRI_NOT_FINITE,
                         "step %lld: the loss is %g; try a smaller optimizer.lr or "
@@ -166,10 +168,11 @@ static tri_status name_not_finite(const tri_engine *e) {
         if (!isfinite(sum))
             return TRI_FAIL(TRI_NOT_FINITE,
                             "step %lld: the gradient of %s is not finite; try a smaller "
-                            "optimizer.lr or trainer.gradient_clip_val",
-                            step, g->parameters[i].name);
+                            "optimizer.lr or trainer.gradient_clip_val%s",
+                            step, g->parameters[i].name, wider);
     }
-    return TRI_FAIL(TRI_NOT_FINITE, "step %lld: the norm of the gradients is not finite", step);
+    return TRI_FAIL(TRI_NOT_FINITE, "step %lld: the norm of the gradients is not finite%s", step,
+                    is_narrow ? "; try strategy.reduce_dtype: bfloat16" : "");
 }
 
 // Gradients that the ranks along the axis `tensor` have parts of.

@@ -227,8 +227,13 @@ static tri_status read_named(deepspeed_reader *reader, const char *path, const t
     if (row == count) {
         const char *text = tri_yaml_flow(arena, type);
         const char *near = tri_option_nearest(text, types, count);
-        return deepspeed_fail(reader, path, "is unknown: %.100s%s%s%s", text,
-                              near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+        const char *known = "";
+        for (int i = 0; i < count; i++)
+            if (!rows[i].refusal)
+                known = tri_arena_printf(arena, "%s%s%s", known, *known ? ", " : "", types[i]);
+        return near ? deepspeed_fail(reader, path, "is unknown: %.100s (did you mean '%s'?)", text,
+                                     near)
+                    : deepspeed_fail(reader, path, "is unknown: %.100s (known: %s)", text, known);
     }
     if (rows[row].refusal)
         return deepspeed_fail(reader, path, "%s is not in this version of Trireme; %s",

@@ -99,7 +99,8 @@ static tri_status communication(deepspeed_reader *reader, const deepspeed_row *r
                       tri_tree_string(reader->arena, names[i][1]));
         return TRI_OK;
     }
-    return deepspeed_fail(reader, path, "has to be fp32, fp16 or bfp16");
+    return deepspeed_fail(reader, path, "has to be fp32, fp16 or bfp16, not %.100s",
+                          tri_yaml_flow(reader->arena, node));
 }
 
 static tri_status scale_power(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
