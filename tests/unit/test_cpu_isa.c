@@ -14,9 +14,9 @@
 
 static void compare_all(const char *isa) {
     setenv("TRIREME_CPU_ISA", isa, 1);
-    op_compare_all(&tri_device_cpu, 1, TRI_F32, 7000, 12);
-    op_compare_all(&tri_device_cpu, 2, TRI_F32, 8000, 6);
-    op_compare_all(&tri_device_cpu, 2, TRI_BF16, 9000, 6);
+    op_compare_all(&tri_device_cpu, 1, TRI_F32, 7000, 8);
+    op_compare_all(&tri_device_cpu, 2, TRI_F32, 8000, 3);
+    op_compare_all(&tri_device_cpu, 2, TRI_BF16, 9000, 4);
 }
 
 static void test_avx2(void **state) { compare_all("avx2"); }
@@ -30,8 +30,8 @@ static void test_attention(void **state) {
     while (family->name && strcmp(family->name, "attention") != 0) family++;
     assert_non_null(family->name);
     for (int threads = 1; threads <= 3; threads++) {
-        op_compare(family, &tri_device_cpu, threads, TRI_F32, 100, 40);
-        op_compare(family, &tri_device_cpu, threads, TRI_BF16, 200, 20);
+        op_compare(family, &tri_device_cpu, threads, TRI_F32, 100, 20);
+        op_compare(family, &tri_device_cpu, threads, TRI_BF16, 200, 10);
     }
 }
 

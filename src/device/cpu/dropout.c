@@ -1,10 +1,15 @@
-// Dropout on plain and on channel-blocked tensors, with the numbers of tri_philox_at.
+// Dropout on plain and, with AVX-512, on channel-blocked tensors, with the numbers of
+// tri_philox_at.
+#include "device/cpu/number.h"
 #include "device/cpu/simd.h"
+
+#include "base/philox.h"
 
 #include <stdlib.h>
 
 enum {
     DROPOUT_STRETCH = 4096, // elements of a sample that one piece of work covers, of plain tensors
+    DROPOUT_DRAWS = 32,     // blocks of four numbers at a time, where AVX-512 is not there
 };
 
 typedef struct dropout_state {
@@ -25,6 +30,53 @@ typedef struct dropout_job {
     uint16_t *keep; // workspace: one plane's masks for each thread
 } dropout_job;
 
+// What cpu_dropout_plain takes.
+typedef struct dropout_piece {
+    const cpu_dropout *dropout;
+    uint32_t sample;
+    uint64_t first; // a multiple of 4
+    const void *x;
+    void *y;
+    int64_t at;
+} dropout_piece;
+
+CPU_NUMBER void draw_words(const dropout_piece *piece, uint32_t block,
+                           uint32_t words[4 * DROPOUT_DRAWS]) {
+    const uint64_t key = piece->dropout->key, step = piece->dropout->step;
+    const uint32_t sample = piece->sample;
+    for (uint32_t i = 0; i < DROPOUT_DRAWS; i++) {
+        uint32_t counter[4] = {block + i, sample, (uint32_t)step, (uint32_t)(step >> 32)};
+        tri_philox_block drawn = tri_philox(key, counter);
+        for (int w = 0; w < 4; w++) words[4 * i + w] = drawn.word[w];
+    }
+}
+
+CPU_BODY numbers_typed(void *context, int64_t begin, int64_t end, bool brain) {
+    const dropout_piece piece = *(const dropout_piece *)context;
+    const uint32_t threshold = piece.dropout->threshold;
+    const float scale = piece.dropout->scale;
+    const bool none = piece.dropout->keep_none;
+    uint32_t words[4 * DROPOUT_DRAWS];
+    for (int64_t first = begin; first < end; first += 4 * DROPOUT_DRAWS) {
+        int64_t left = end - first < 4 * DROPOUT_DRAWS ? end - first : 4 * DROPOUT_DRAWS;
+        draw_words(&piece, (uint32_t)((piece.first + (uint64_t)first) / 4), words);
+#pragma GCC ivdep
+        for (int64_t i = 0; i < left; i++) {
+            float x = cpu_get(piece.x, brain, piece.at + first + i) * scale;
+            cpu_put(piece.y, brain, piece.at + first + i, none || words[i] < threshold ? 0 : x);
+        }
+    }
+}
+CPU_TYPED_RANGES(numbers)
+
+static void drop_piece(const dropout_state *s, dropout_piece *piece, int64_t count) {
+    if (s->device->avx512)
+        cpu_dropout_plain(piece->dropout, piece->sample, piece->first, count, s->brain, piece->x,
+                          piece->y, piece->at);
+    else
+        numbers_range(s->device, s->brain)(piece, 0, count, 0);
+}
+
 static void plain_range(void *context, int64_t begin, int64_t end, int thread) {
     const dropout_job *job = context;
     int64_t elements = job->state->elements;
@@ -36,9 +88,13 @@ static void plain_range(void *context, int64_t begin, int64_t end, int thread) {
         for (int64_t e = first, next; e < last; e = next) {
             next = (e / run + 1) * run < last ? (e / run + 1) * run : last;
             int64_t whole = e / run * job->state->stride + job->state->first + e % run;
-            int64_t offset = sample * elements + e;
-            cpu_dropout_plain(&job->dropout, job->first_sample + (uint32_t)sample, (uint64_t)whole,
-                              next - e, job->state->brain, job->x, job->y, offset);
+            dropout_piece piece = {.dropout = &job->dropout,
+                                   .sample = job->first_sample + (uint32_t)sample,
+                                   .first = (uint64_t)whole,
+                                   .x = job->x,
+                                   .y = job->y,
+                                   .at = sample * elements + e};
+            drop_piece(job->state, &piece, next - e);
         }
     }
 }
@@ -65,8 +121,8 @@ CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int 
 static bool dropout_supports(const tri_device *device, const tri_graph *graph,
                              const tri_node *node) {
     const tri_dropout_attr *attr = node->attr;
-    return cpu_has_avx512_float(device, graph, node) && attr->run % 64 == 0 &&
-           attr->stride % 64 == 0 && attr->first % 64 == 0;
+    return cpu_is_float(device, graph, node) && attr->run % 64 == 0 && attr->stride % 64 == 0 &&
+           attr->first % 64 == 0;
 }
 
 static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -80,8 +136,8 @@ static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, 
 static void dropout_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
                             tri_layout *in, tri_layout *out) {
     const tri_dropout_attr *attr = node->attr;
-    if (!cpu_layout_is(&in[0], CPU_NCHW16C) || cpu_in_shape(graph, node, 0)->rank != 4 ||
-        attr->run > 0)
+    if (!cpu_of(device)->avx512 || !cpu_layout_is(&in[0], CPU_NCHW16C) ||
+        cpu_in_shape(graph, node, 0)->rank != 4 || attr->run > 0)
         in[0] = TRI_LAYOUT_PLAIN;
     in[1] = TRI_LAYOUT_PLAIN;
     out[0] = in[0];
@@ -137,7 +193,7 @@ static void dropout_release(tri_kernel *kernel) { free(kernel->state); }
 #define DROPOUT_KERNEL(identifier, opname)                                                         \
     const tri_kernel_def cpu_##identifier = {                                                      \
         .op = &tri_op_##opname,                                                                    \
-        .name = "avx512",                                                                          \
+        .name = "masks",                                                                           \
         .supports = dropout_supports,                                                              \
         .layouts = dropout_layouts,                                                                \
         .prepare = dropout_prepare,                                                                \
