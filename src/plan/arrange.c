@@ -8,12 +8,20 @@
 
 // Flops of each block forward, of one sample; kernels need no device for that.
 static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, double **costs,
-                             tri_graph **out) {
+                             const tri_graph **out) {
+    const tri_plan *like = request->like;
+    if (like) { // the same on every rank
+        *out = like->graph;
+        *costs = TRI_NEW_ARRAY(plan->arena, double, like->block_count);
+        for (int b = 0; b < like->block_count; b++) (*costs)[b] = like->blocks[b].forward_s;
+        return TRI_OK;
+    }
     tri_model_request model = *request->model;
     model.options.training = request->step_samples[TRI_STEP_FULL] > 0;
     int64_t batch = 2; // batch norm trains on more than one value
-    TRI_TRY(tri_model_build(plan->arena, &model, batch, out));
-    const tri_graph *g = *out;
+    tri_graph *g;
+    TRI_TRY(tri_model_build(plan->arena, &model, batch, &g));
+    *out = g;
     *costs = TRI_NEW_ARRAY(plan->arena, double, g->block_count);
     for (int i = 0; i < g->node_count; i++)
         (*costs)[g->nodes[i].block] += tri_node_cost(g, &g->nodes[i]).flops / (double)batch;
@@ -140,7 +148,7 @@ tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
     find_moves(plan, request);
     TRI_TRY(find_order(plan, request));
     double *costs;
-    tri_graph *g;
+    const tri_graph *g;
     TRI_TRY(find_costs(plan, request, &costs, &g));
     plan->block_count = g->block_count;
     TRI_TRY(cut_stages(plan, request, costs, g));

@@ -213,8 +213,10 @@ static void place_in_bundle(placing *c, uint32_t id, uint32_t *first_of, int *ca
     p->bundles[bundle].size_bytes += aligned(tri_value_bytes(p->graph, (tri_value){id}));
 }
 
-// Scratch of one segment: by the lifetimes of its classes.
+// Scratch of one segment: by the lifetimes of its classes. Blocks elsewhere run nothing here.
 static void place_scratch(placing *c, const uint32_t *ids, int count, int segment) {
+    int block = segment / TRI_PHASE_COUNT;
+    if (c->request->blocks_here && !c->request->blocks_here[block]) return;
     tri_program *p = c->p;
     const tri_graph *g = p->graph;
     tri_arena *arena = tri_arena_create(NULL, "scratch");
@@ -233,9 +235,7 @@ static void place_scratch(placing *c, const uint32_t *ids, int count, int segmen
     int64_t bytes = tri_memory_place(arena, intervals, found);
     for (int i = 0; i < found; i++)
         p->places[owner[i]] = (tri_place){TRI_PLACE_SCRATCH, 0, intervals[i].offset};
-    int block = segment / TRI_PHASE_COUNT;
-    bool here = !c->request->blocks_here || c->request->blocks_here[block];
-    if (here && bytes > p->scratch_bytes) p->scratch_bytes = bytes;
+    if (bytes > p->scratch_bytes) p->scratch_bytes = bytes;
     tri_arena_destroy(arena);
 }
 

@@ -45,10 +45,17 @@ static direction direction_of(tri_action_kind kind) {
     return kind == TRI_ACTION_BACKWARD_WEIGHT ? WEIGHT : BACK;
 }
 
+// One of a whole stage.
+typedef struct stage_pass {
+    tri_action_kind kind;
+    int stage, round;
+} stage_pass;
+
 // Where the passes of all ranks are in an ideal machine's time.
 typedef struct clock_work {
     const tri_schedule_request *request;
-    tri_schedule *ranks; // passes of whole stages, by rank of the pipeline
+    stage_pass **passes; // by rank of the pipeline
+    int *counts;         // likewise
     int *next;           // the first that has not been done
     int64_t *free_at;
     int64_t *start, *end; // by direction, stage and round; end -1: not done
@@ -85,11 +92,19 @@ static void start_clock(tri_arena *arena, const tri_schedule_request *r, clock_w
     tri_schedule_request whole = *r;
     whole.blocks = stages;
     whole.block_count = r->stage_count;
-    c->ranks = TRI_NEW_ARRAY(arena, tri_schedule, r->pipeline);
+    c->passes = TRI_NEW_ARRAY(arena, stage_pass *, r->pipeline);
+    c->counts = TRI_NEW_ARRAY(arena, int, r->pipeline);
+    tri_schedule written = {.arena = arena};
     for (int q = 0; q < r->pipeline; q++) {
         whole.pipeline_rank = q;
-        c->ranks[q].arena = arena;
-        tri_passes_write(&whole, &c->ranks[q]);
+        written.count = 0;
+        tri_passes_write(&whole, &written);
+        c->counts[q] = written.count;
+        c->passes[q] = TRI_NEW_ARRAY(arena, stage_pass, written.count);
+        for (int i = 0; i < written.count; i++) {
+            const tri_action *a = &written.actions[i];
+            c->passes[q][i] = (stage_pass){a->kind, a->subject, a->round};
+        }
     }
     size_t passes = pass_index(r, DIRECTIONS, 0, 0);
     c->start = TRI_NEW_ARRAY(arena, int64_t, passes);
@@ -138,17 +153,16 @@ static void wake_readers(clock_work *c, direction way, int stage) {
 
 // As many passes of a rank as can be done.
 static void advance(clock_work *c, int rank) {
-    const tri_schedule *s = &c->ranks[rank];
-    for (; c->next[rank] < s->count; c->next[rank]++) {
-        const tri_action *a = &s->actions[c->next[rank]];
+    for (; c->next[rank] < c->counts[rank]; c->next[rank]++) {
+        const stage_pass *a = &c->passes[rank][c->next[rank]];
         direction way = direction_of(a->kind);
-        int64_t ready = find_ready(c, way, a->subject, a->round);
+        int64_t ready = find_ready(c, way, a->stage, a->round);
         if (ready < 0) return;
-        size_t at = pass_index(c->request, way, a->subject, a->round);
+        size_t at = pass_index(c->request, way, a->stage, a->round);
         c->start[at] = ready > c->free_at[rank] ? ready : c->free_at[rank];
         c->end[at] = c->start[at] + (a->kind == TRI_ACTION_BACKWARD ? 2 : 1);
         c->free_at[rank] = c->end[at];
-        wake_readers(c, way, a->subject);
+        wake_readers(c, way, a->stage);
     }
 }
 
@@ -159,14 +173,14 @@ static tri_status run_clock(clock_work *c) {
         advance(c, rank);
     }
     for (int q = 0; q < c->request->pipeline; q++) {
-        if (c->next[q] == c->ranks[q].count) continue;
-        const tri_action *a = &c->ranks[q].actions[c->next[q]];
+        if (c->next[q] == c->counts[q]) continue;
+        const stage_pass *a = &c->passes[q][c->next[q]];
         return TRI_FAIL(
             TRI_INTERNAL,
             "schedule: order %s: %s of stage %d, round %d on pipeline rank %d waits for "
             "what comes later",
             c->request->order ? c->request->order->name : "of evaluation", tri_action_name(a->kind),
-            a->subject, a->round, q);
+            a->stage, a->round, q);
     }
     return TRI_OK;
 }
