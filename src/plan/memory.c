@@ -9,6 +9,7 @@ enum { MOST_APART = 4096 }; // intervals that are placed one by one
 // The rounds of a step repeat themselves, so there are far fewer tracks than intervals.
 typedef struct track {
     int64_t size_bytes, offset;
+    int64_t after;   // the first offset behind it
     int first, last; // intervals, in the order of time
     int before;      // the track that was free before this one was
 } track;
@@ -105,10 +106,10 @@ static void place_track(placer *p, int index) {
     for (int k = 0; k < index; k++) {
         const track *other = &p->tracks[p->placed[k]];
         if (other->offset >= at + t->size_bytes) break;
-        int64_t after = round_up(other->offset + other->size_bytes);
-        if (after > at && live_together(p, t, other)) at = after;
+        if (other->after > at && live_together(p, t, other)) at = other->after;
     }
     t->offset = at;
+    t->after = round_up(at + t->size_bytes);
     int place = index;
     for (; place > 0 && p->tracks[p->placed[place - 1]].offset > at; place--)
         p->placed[place] = p->placed[place - 1];
