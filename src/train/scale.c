@@ -15,7 +15,8 @@ tri_status loop_follow_scale(const tri_session *session, tri_progress *p, bool o
         return TRI_OK;
     }
     double before = p->scale.scale;
-    switch (tri_loss_scale_update(&session->recipe->trainer.loss_scale, &p->scale, overflowed)) {
+    const tri_loss_scale_options *options = &session->recipe->trainer.loss_scale;
+    switch (tri_loss_scale_update(options, &p->scale, overflowed)) {
     case TRI_LOSS_SCALE_APPLY:
         p->updates++;
         break;
@@ -23,6 +24,11 @@ tri_status loop_follow_scale(const tri_session *session, tri_progress *p, bool o
         if (session->identity.rank == 0 && p->scale.scale != before)
             tri_log(TRI_LOG_INFO, "step %lld: gradients overflowed; the loss scale is now %g",
                     (long long)p->step + 1, p->scale.scale);
+        if (session->identity.rank == 0 && options->fixed > 0)
+            tri_log(TRI_LOG_WARNING,
+                    "step %lld: gradients overflowed and changed nothing; try a "
+                    "trainer.loss_scale.fixed of less than %g, or 0",
+                    (long long)p->step + 1, options->fixed);
         break;
     case TRI_LOSS_SCALE_EXHAUSTED:
         return TRI_FAIL(TRI_NOT_FINITE,
