@@ -80,6 +80,11 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic on several replicas needs batch.micro: the same "
                         "micro-batches on any number of ranks");
+    if (request->deterministic && mesh->size[TRI_AXIS_TENSOR] > 1)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "trainer.deterministic needs strategy.mesh.tensor: 1, not %d: sums over "
+                        "parts of a layer are rounded in another order than those of one rank",
+                        mesh->size[TRI_AXIS_TENSOR]);
     plan->reduced = tri_strategy_reduce_dtype(request->options);
     if (request->deterministic && plan->reduced != TRI_F32)
         return TRI_FAIL(TRI_BAD_INPUT,
