@@ -4,6 +4,7 @@
 #include "device/cpu/attention.h"
 #include "device/cpu/class_row.h"
 
+#include <omp.h>
 #include <stdatomic.h>
 
 enum { BLOCK_QUERIES = 64, BLOCK_LANES = 32 };
@@ -266,8 +267,9 @@ static tri_status blocks_prepare(tri_device *device, const tri_graph *graph, con
 
 static tri_status run_heads(block_job *job, int64_t heads, cpu_range range) {
     const attention_state *s = job->state;
-    cpu_use_threads(s->device);
+    omp_set_num_threads(1); // sgemm's: of a lone head, too, the bits do not depend on them
     cpu_parallel(s->device, s->samples * heads, 1, range, job);
+    cpu_use_threads(s->device);
     int failure = atomic_load(&job->failure);
     if (failure == dnnl_success) return TRI_OK;
     return TRI_FAIL(TRI_INTERNAL, "oneDNN's sgemm failed with status %d in attention", failure);
