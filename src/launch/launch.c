@@ -81,6 +81,19 @@ static outcome outcome_of(const run *r) {
     return result;
 }
 
+// Whose exit code tells what went wrong: the cause's own, or, if that was stopped while it still
+// wrote down why it fails, that of the first to end by itself.
+static const launch_worker *whose_code(const run *r, const launch_worker *cause) {
+    const launch_worker *first = cause;
+    for (int i = 0; cause && cause->asked_to_end && i < r->options->workers; i++) {
+        const launch_worker *w = &r->workers[i];
+        if (launch_worker_failed(w) && !w->asked_to_end &&
+            (first->asked_to_end || w->place < first->place))
+            first = w;
+    }
+    return first;
+}
+
 // The exit code of a run that is not tried again.
 static int exit_code_of(run *r, tri_arena *arena, outcome result, int attempt) {
     if (result == DONE) return 0;
@@ -89,6 +102,7 @@ static int exit_code_of(run *r, tri_arena *arena, outcome result, int attempt) {
     const launch_worker *cause = launch_failure_report(
         arena, r->workers, r->options->workers, r->host, attempt + 1, r->options->max_restarts + 1);
     if (r->signal) return EXIT_SIGNAL + r->signal;
+    cause = whose_code(r, cause);
     return cause && !cause->signal && cause->exit_code == EXIT_BAD_INPUT ? EXIT_BAD_INPUT
                                                                          : EXIT_FAILED;
 }

@@ -214,6 +214,13 @@ static void ends_by_signal_and_exit_codes(void **state) {
                      1);
     HAS(err_path, "ended by SIGSEGV");
     assert_int_equal(RUN(WORKERS(2), "sh", "-c", "exit 2"), 2); // bad input stays bad input
+    // ... also where one says so first, and is stopped before it ends.
+    assert_int_equal(
+        RUN(WORKERS(2), "sh", "-c",
+            "test $RANK = 0 && { sleep 0.5; exit 2; }; printf %s '{\"message\": {\"message\": "
+            "\"bad\", \"extraInfo\": {\"timestamp\": \"1000\"}}}' >$TORCHELASTIC_ERROR_FILE; "
+            "exec sleep 60"),
+        2);
     // Stopped with a checkpoint: passed on, and no failure that calls for a restart.
     char script[256], tries[128];
     snprintf(tries, sizeof tries, "%s/tries", folder);
