@@ -151,7 +151,10 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
     if (!tri_quantity_read(text, &bytes) || bytes < 1 || bytes > (double)(INT64_MAX / 2))
         return TRI_FAIL(TRI_BAD_INPUT, "--fit: '%s' is no number of bytes such as 64G or 80GiB",
                         text);
-    int64_t memory = (int64_t)bytes;
+    int64_t memory = (int64_t)bytes, most = tri_strategy_memory(&v->recipe->strategy);
+    if (most && memory > most)
+        return TRI_FAIL(TRI_BAD_INPUT, "--fit: %s is more than strategy.memory: %s allows", text,
+                        v->recipe->strategy.memory);
     int count = tri_fit_search(v->arena, v->device, &v->request, &v->rates, v->measured, memory,
                                found, &least);
     double samples = (double)v->request.step_samples[TRI_STEP_FULL];

@@ -12,6 +12,7 @@ import tempfile
 import time
 import xml.etree.ElementTree
 
+os.environ["OMP_NUM_THREADS"] = "1"  # threads that wait for each other measure a busy machine
 TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
 PARTS = ["parameters", "gradients", "optimizer", "activations", "workspace", "communication"]
 LLAMA = "recipes/llama-tiny.yaml"
@@ -127,6 +128,8 @@ def check_fit():
     for flag in "--show", "--svg", "--memory":  # would have no effect
         both = plan(LLAMA, "--fit", "40M", flag, "memory", code=2).stderr
         assert f"--fit and {flag}" in both, both
+    more = plan(LLAMA, "--fit", "40M", "strategy.memory=39M", code=2).stderr
+    assert "strategy.memory: 39M" in more, more
     none = plan(LLAMA, "--fit", "1M", code=2).stderr
     assert "nothing tried fits" in none and "the least is" in none, none
 
