@@ -139,8 +139,7 @@ static tri_status measure(plan_view *v) {
     TRI_TRY(tri_measure_passes(v->arena, v->device, &v->request, &optimizer,
                                v->column.plans[0]->programs[0]->batch, seconds, out));
     v->measured = out;
-    v->rates_from =
-        tri_arena_printf(v->arena, "measured for passes, %s for the rest", v->rates_from);
+    v->rates_from = tri_arena_printf(v->arena, "measured in part, else %s", v->rates_from);
     return TRI_OK;
 }
 

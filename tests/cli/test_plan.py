@@ -175,12 +175,12 @@ def check_measure():
     """Passes take what they take here; what the rates say matters to the rest alone."""
     words = [LLAMA, "data.sequence=33", "--measure"]
     one = plan_json(*words)["estimate"]
-    assert one["rates"].startswith("measured for passes"), one
+    assert one["rates"].startswith("measured in part"), one
     absurd = plan_json(*words, "--flops", "1k")["estimate"]
     assert 0.1 < absurd["step_s"] / one["step_s"] < 10, (one, absurd)
     text = plan(*words, "--ranks", "2", "strategy.name=pipeline", "batch.micro=2",
                 "strategy.schedule=zero-bubble").stdout
-    assert "measured for passes" in text and " GFLOP/s on each of 2 ranks" in text, text
+    assert "measured in part" in text and " GFLOP/s on each of 2 ranks" in text, text
     plan(*words, "--mesh", "tensor=2")
     for ranks in "1", "3":
         plan("recipes/mnist-convnet.yaml", "trainer.sync_batchnorm=true", "--measure", "--ranks",
