@@ -47,7 +47,7 @@ static void make_batch(measuring *m, const tri_model_request *model, int64_t siz
 static tri_status check_room(const tri_plan *plan) {
     int64_t there = tri_free_memory(), peak = plan->memory.peak;
     if (there == 0 || peak <= there) return TRI_OK;
-    return TRI_FAIL(TRI_NO_MEMORY,
+    return TRI_FAIL(TRI_BAD_INPUT,
                     "--measure: one rank of the whole model needs %lld MB, %lld MB are free here; "
                     "a smaller batch.micro needs less",
                     (long long)(peak / 1000000), (long long)(there / 1000000));

@@ -7,7 +7,7 @@
 
 // Runs steps of one rank with micro-batches of `batch` zeros for about `seconds`, and takes the
 // median of each pass; *out lies in `arena`. `request`: the model and its options; neither its mesh
-// nor its sharing, recomputation and offload matter. TRI_NO_MEMORY where one rank of the whole
+// nor its sharing, recomputation and offload matter. TRI_BAD_INPUT where one rank of the whole
 // model has no room on this host.
 tri_status tri_measure_passes(tri_arena *arena, tri_device *device, const tri_plan_request *request,
                               const tri_optimizer *optimizer, int64_t batch, double seconds,
