@@ -173,68 +173,54 @@ void comm_copy(void *to, const void *from, size_t bytes, bool stream) {
 
 static const void *at(const void *memory, size_t bytes) { return (const char *)memory + bytes; }
 
-// A block of the sum, in F32, stays in the first cache until it went to every place.
-static void reduce_narrow(const reduce_half *half, const reduce_row *row, int ins,
-                          const void *const *in, int outs, void *const *out, size_t count,
-                          bool stream) {
-    _Alignas(64) float sum[REDUCE_BLOCK], next[REDUCE_BLOCK];
+static void round_to(const reduce_half *type, float *values, size_t count) {
     _Alignas(64) uint16_t narrow[REDUCE_BLOCK];
-    for (size_t begin = 0; begin < count; begin += REDUCE_BLOCK) {
-        size_t n = count - begin < REDUCE_BLOCK ? count - begin : REDUCE_BLOCK;
-        size_t offset = begin * sizeof *narrow;
-        half->widen(sum, at(in[0], offset), n);
-        for (int r = 1; r < ins; r++) {
-            half->widen(next, at(in[r], offset), n);
-            row->fold(sum, sum, next, n);
-        }
-        half->narrow(narrow, sum, n);
-        for (int o = 0; o < outs; o++)
-            comm_copy((char *)out[o] + offset, narrow, n * sizeof *narrow, stream);
-    }
+    type->narrow(narrow, values, count);
+    type->widen(values, narrow, count);
 }
 
-// What is added was rounded to `wire`, and so is a sum that is handed back.
-static void reduce_rounded(const reduce_half *wire, const reduce_row *row, const tri_comm_op *op,
-                           int ins, const void *const *in, int outs, void *const *out, size_t count,
-                           bool stream) {
+// Sums in F32 of what is stored or travels in a narrower type. A block of the sum stays in the
+// first cache until it went to every place.
+static void reduce_in_f32(const reduce_table *table, const tri_comm_op *op, int ins,
+                          const void *const *in, int outs, void *const *out, size_t count,
+                          bool stream) {
+    const reduce_half *stored = &table->halves[op->dtype], *wire = &table->halves[op->wire];
+    const reduce_row *row = &table->rows[TRI_F32][op->reduction];
     _Alignas(64) float sum[REDUCE_BLOCK], next[REDUCE_BLOCK];
     _Alignas(64) uint16_t narrow[REDUCE_BLOCK];
+    size_t width = tri_dtype_bytes(op->dtype);
     for (size_t begin = 0; begin < count; begin += REDUCE_BLOCK) {
         size_t n = count - begin < REDUCE_BLOCK ? count - begin : REDUCE_BLOCK;
-        size_t offset = begin * sizeof *sum;
         for (int r = 0; r < ins; r++) {
             float *to = r == 0 ? sum : next;
-            if (r == 0 && op->accumulate) {
-                memcpy(to, at(in[r], offset), n * sizeof *sum);
-            } else {
-                wire->narrow(narrow, at(in[r], offset), n);
-                wire->widen(to, narrow, n);
-            }
+            const void *from = at(in[r], begin * width);
+            bool travels = r > 0 || !op->accumulate;
+            if (stored->widen)
+                stored->widen(to, from, n);
+            else
+                memcpy(to, from, n * sizeof *to);
+            if (wire->widen && travels) round_to(wire, to, n);
             if (r > 0) row->fold(sum, sum, next, n);
         }
-        if (op->kind == TRI_COMM_ALL_REDUCE) {
-            wire->narrow(narrow, sum, n);
-            wire->widen(sum, narrow, n);
-        }
+        if (wire->widen && op->kind == TRI_COMM_ALL_REDUCE) round_to(wire, sum, n);
+        if (stored->narrow) stored->narrow(narrow, sum, n);
+        const void *result = stored->narrow ? (const void *)narrow : sum;
         for (int o = 0; o < outs; o++)
-            comm_copy((char *)out[o] + offset, sum, n * sizeof *sum, stream);
+            comm_copy((char *)out[o] + begin * width, result, n * width, stream);
     }
 }
 
 void comm_reduce(const tri_comm_op *op, int ins, const void *const *in, int outs, void *const *out,
                  size_t count, bool stream) {
     const reduce_table *table = reduce_find();
-    const reduce_half *half = &table->halves[op->dtype];
-    const reduce_row *row = &table->rows[half->widen ? TRI_F32 : op->dtype][op->reduction];
-    TRI_ASSERT(row->fold && ins > 0);
-    if (op->wire != TRI_F32 && ins - op->accumulate > 1) {
-        reduce_rounded(&table->halves[op->wire], row, op, ins, in, outs, out, count, stream);
+    TRI_ASSERT(ins > 0);
+    bool rounds = op->wire != TRI_F32 && ins - op->accumulate > 1; // a rank alone does not
+    if (rounds || table->halves[op->dtype].widen) {
+        reduce_in_f32(table, op, ins, in, outs, out, count, stream);
         return;
     }
-    if (half->widen) {
-        reduce_narrow(half, row, ins, in, outs, out, count, stream);
-        return;
-    }
+    const reduce_row *row = &table->rows[op->dtype][op->reduction];
+    TRI_ASSERT(row->fold);
     if (ins == 2 && outs == 2 && !stream) {
         row->both(out[0], out[1], in[0], in[1], count);
         return;

@@ -16,6 +16,28 @@ typedef struct attention_state {
     bool brain; // tensors are BF16, else F32
 } attention_state;
 
+// The tensors of one call: forward has no dy, dk and dv, and `out` is what the op's first output
+// is, y or dq.
+typedef struct attention_call {
+    const void *q, *k, *v, *y, *dy;
+    float *log_sum_exp; // forward writes it
+    void *out, *dk, *dv;
+    float *workspace;
+} attention_call;
+
+static inline attention_call attention_gradient_call(const tri_kernel_args *args) {
+    return (attention_call){.q = args->in[0],
+                            .k = args->in[1],
+                            .v = args->in[2],
+                            .y = args->in[3],
+                            .dy = args->in[4],
+                            .log_sum_exp = args->in[5],
+                            .out = args->out[0],
+                            .dk = args->out[1],
+                            .dv = args->out[2],
+                            .workspace = args->workspace};
+}
+
 bool attention_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
 // The state in `kernel`; sets no workspace.
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,

@@ -41,11 +41,7 @@ static int64_t space_at(const attention_state *s, bool gradient, float *base, bl
 
 typedef struct block_job {
     const attention_state *state;
-    const void *q, *k, *v, *y, *dy;
-    float *log_sum_exp; // forward writes it
-    void *out;          // y or dq
-    void *dk, *dv;
-    float *workspace;
+    attention_call call;
     atomic_int failure; // a dnnl_status_t
 } block_job;
 
@@ -102,7 +98,7 @@ static void scatter(const attention_state *s, const float *from, const float *fa
 }
 
 static float *norms_of(const block_place *b) {
-    return b->job->log_sum_exp + (b->n * b->s->heads + b->head) * b->s->queries + b->first;
+    return b->job->call.log_sum_exp + (b->n * b->s->heads + b->head) * b->s->queries + b->first;
 }
 
 // Rows of scores become exp(score − largest), 0 where a query does not see the key.
@@ -169,8 +165,8 @@ static void product(const block_place *b, int64_t m, int64_t n, int64_t k, float
 static void load_keys(const block_place *b) {
     const attention_state *s = b->s;
     int64_t at = attention_key(s, b->n, 0, b->head / s->group);
-    gather(s, b->job->k, at, s->kv_heads, s->keys, b->z.k);
-    gather(s, b->job->v, at, s->kv_heads, s->keys, b->z.v);
+    gather(s, b->job->call.k, at, s->kv_heads, s->keys, b->z.k);
+    gather(s, b->job->call.v, at, s->kv_heads, s->keys, b->z.v);
 }
 
 // Scaled products of the block's queries with all keys that the last of them sees.
@@ -180,7 +176,7 @@ static void load_scores(block_place *b, int64_t first) {
     b->first = first;
     b->rows = left < BLOCK_QUERIES ? left : BLOCK_QUERIES;
     b->seen = attention_seen(s, first + b->rows - 1);
-    gather(s, b->job->q, attention_query(s, b->n, first, b->head), s->heads, b->rows, b->z.q);
+    gather(s, b->job->call.q, attention_query(s, b->n, first, b->head), s->heads, b->rows, b->z.q);
     product(b, b->rows, b->seen, s->width, s->scale, (block_matrix){b->z.q, s->width, false},
             (block_matrix){b->z.k, s->width, true}, false, b->z.p, scores_stride(s));
 }
@@ -191,8 +187,8 @@ static void forward_block(block_place *b, int64_t first) {
     softmax_range(s->device)(b, 0, b->rows, 0);
     product(b, b->rows, s->width, b->seen, 1, (block_matrix){b->z.p, scores_stride(s), false},
             (block_matrix){b->z.v, s->width, false}, false, b->z.out, s->width);
-    scatter(s, b->z.out, b->factor, b->rows, b->job->out, attention_query(s, b->n, first, b->head),
-            s->heads);
+    scatter(s, b->z.out, b->factor, b->rows, b->job->call.out,
+            attention_query(s, b->n, first, b->head), s->heads);
 }
 
 static void gradient_block(block_place *b, int64_t first) {
@@ -200,8 +196,8 @@ static void gradient_block(block_place *b, int64_t first) {
     const block_space *z = &b->z;
     int64_t stride = scores_stride(s), at = attention_query(s, b->n, first, b->head);
     load_scores(b, first);
-    gather(s, b->job->y, at, s->heads, b->rows, z->out);
-    gather(s, b->job->dy, at, s->heads, b->rows, z->dy);
+    gather(s, b->job->call.y, at, s->heads, b->rows, z->out);
+    gather(s, b->job->call.dy, at, s->heads, b->rows, z->dy);
     block_matrix q = {z->q, s->width, false}, dy = {z->dy, s->width, false};
     product(b, b->rows, b->seen, s->width, 1, dy, (block_matrix){z->v, s->width, true}, false,
             z->ds, stride);
@@ -212,13 +208,13 @@ static void gradient_block(block_place *b, int64_t first) {
             s->width);
     product(b, b->seen, s->width, b->rows, 1, (block_matrix){z->p, stride, true}, dy, true, z->dv,
             s->width);
-    scatter(s, z->out, NULL, b->rows, b->job->out, at, s->heads);
+    scatter(s, z->out, NULL, b->rows, b->job->call.out, at, s->heads);
 }
 
 static block_place place_of(block_job *job, bool gradient, int thread) {
     block_place b = {.job = job, .s = job->state};
     int64_t each = space_at(b.s, gradient, NULL, &b.z);
-    space_at(b.s, gradient, job->workspace + thread * each, &b.z);
+    space_at(b.s, gradient, job->call.workspace + thread * each, &b.z);
     return b;
 }
 
@@ -246,8 +242,8 @@ static void gradient_heads(void *context, int64_t begin, int64_t end, int thread
         for (; b.head < end_head; b.head++)
             for (int64_t t = 0; t < s->queries; t += BLOCK_QUERIES) gradient_block(&b, t);
         int64_t at = attention_key(s, b.n, 0, kv_head);
-        scatter(s, b.z.dk, NULL, s->keys, b.job->dk, at, s->kv_heads);
-        scatter(s, b.z.dv, NULL, s->keys, b.job->dv, at, s->kv_heads);
+        scatter(s, b.z.dk, NULL, s->keys, b.job->call.dk, at, s->kv_heads);
+        scatter(s, b.z.dv, NULL, s->keys, b.job->call.dv, at, s->kv_heads);
     }
 }
 
@@ -278,28 +274,18 @@ static tri_status run_heads(block_job *job, int64_t heads, cpu_range range) {
 static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const attention_state *s = kernel->state;
     block_job job = {.state = s,
-                     .q = args->in[0],
-                     .k = args->in[1],
-                     .v = args->in[2],
-                     .out = args->out[0],
-                     .log_sum_exp = args->out[1],
-                     .workspace = args->workspace};
+                     .call = {.q = args->in[0],
+                              .k = args->in[1],
+                              .v = args->in[2],
+                              .out = args->out[0],
+                              .log_sum_exp = args->out[1],
+                              .workspace = args->workspace}};
     return run_heads(&job, s->heads, forward_heads);
 }
 
 static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const attention_state *s = kernel->state;
-    block_job job = {.state = s,
-                     .q = args->in[0],
-                     .k = args->in[1],
-                     .v = args->in[2],
-                     .y = args->in[3],
-                     .dy = args->in[4],
-                     .log_sum_exp = args->in[5],
-                     .out = args->out[0],
-                     .dk = args->out[1],
-                     .dv = args->out[2],
-                     .workspace = args->workspace};
+    block_job job = {.state = s, .call = attention_gradient_call(args)};
     return run_heads(&job, s->kv_heads, gradient_heads);
 }
 

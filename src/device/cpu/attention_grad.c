@@ -50,10 +50,7 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
 
 typedef struct grad_job {
     const attention_state *state;
-    const void *q, *k, *v, *y, *dy;
-    const float *log_sum_exp;
-    void *dq, *dk, *dv;
-    float *workspace;
+    attention_call call;
 } grad_job;
 
 // Where a thread works.
@@ -72,12 +69,12 @@ static void pack_keys(const grad_place *g) {
         int64_t first = b * ATTENTION_KEYS, left = s->keys - first;
         int64_t count = left < ATTENTION_KEYS ? left : ATTENTION_KEYS;
         int64_t from = at + first * stride, to = first * s->width;
-        cpu_pack_columns(attention_at(s, g->job->k, from), s->brain, stride, s->width, count,
+        cpu_pack_columns(attention_at(s, g->job->call.k, from), s->brain, stride, s->width, count,
                          g->z.k_columns + to);
-        cpu_pack_columns(attention_at(s, g->job->v, from), s->brain, stride, s->width, count,
+        cpu_pack_columns(attention_at(s, g->job->call.v, from), s->brain, stride, s->width, count,
                          g->z.v_columns + to);
     }
-    cpu_pack_rows(attention_at(s, g->job->k, at), s->brain, stride, s->keys, s->width, g->z.k,
+    cpu_pack_rows(attention_at(s, g->job->call.k, at), s->brain, stride, s->keys, s->width, g->z.k,
                   s->keys * CPU_TILE_COLUMNS);
 }
 
@@ -97,12 +94,13 @@ static void pack_queries(const grad_place *g) {
     const attention_state *s = g->s;
     int64_t stride = s->heads * s->width, at = attention_query(s, g->n, 0, g->head);
     int64_t panel = s->queries * CPU_TILE_COLUMNS;
-    cpu_pack_rows(attention_at(s, g->job->q, at), s->brain, stride, s->queries, s->width, g->z.q,
-                  panel);
-    cpu_pack_rows(attention_at(s, g->job->dy, at), s->brain, stride, s->queries, s->width, g->z.dy,
-                  panel);
+    cpu_pack_rows(attention_at(s, g->job->call.q, at), s->brain, stride, s->queries, s->width,
+                  g->z.q, panel);
+    cpu_pack_rows(attention_at(s, g->job->call.dy, at), s->brain, stride, s->queries, s->width,
+                  g->z.dy, panel);
     for (int64_t t = 0; t < s->queries; t++)
-        g->z.y_dy[t] = dot(s, g->job->y, g->job->dy, at + t * stride, at + (t + 8) * stride);
+        g->z.y_dy[t] =
+            dot(s, g->job->call.y, g->job->call.dy, at + t * stride, at + (t + 8) * stride);
 }
 
 // out[i][64] = rows t + i of `a` times the first `seen` columns of a key block.
@@ -154,7 +152,7 @@ static int64_t seen_of_block(const attention_state *s, const grad_block *b, int6
 static void find_shares(const grad_place *g, const grad_block *b) {
     const attention_state *s = g->s;
     const grad_space *z = &g->z;
-    const float *norms = g->job->log_sum_exp + (g->n * s->heads + g->head) * s->queries;
+    const float *norms = g->job->call.log_sum_exp + (g->n * s->heads + g->head) * s->queries;
     for (int64_t t = b->first; t < b->end; t += CPU_TILE_ROWS) {
         int64_t rows = at_most(b->end - t, CPU_TILE_ROWS), block = b->key / ATTENTION_KEYS;
         int64_t seen = seen_of_block(s, b, t + rows - 1);
@@ -241,7 +239,7 @@ static void add_head(const grad_place *g) {
             }
         }
     }
-    unpack(s, g->z.dq, s->queries, g->job->dq, attention_query(s, g->n, 0, g->head),
+    unpack(s, g->z.dq, s->queries, g->job->call.out, attention_query(s, g->n, 0, g->head),
            s->heads * s->width);
 }
 
@@ -250,7 +248,7 @@ static void grad_range(void *context, int64_t begin, int64_t end, int thread) {
     const attention_state *s = job->state;
     grad_place g = {.job = job, .s = s};
     int64_t each = space_at(s, NULL, &g.z);
-    space_at(s, job->workspace + thread * each, &g.z);
+    space_at(s, job->call.workspace + thread * each, &g.z);
     for (int64_t i = begin; i < end; i++) {
         g.n = i / s->kv_heads;
         g.kv_head = i % s->kv_heads;
@@ -260,24 +258,14 @@ static void grad_range(void *context, int64_t begin, int64_t end, int thread) {
         for (g.head = g.kv_head * s->group; g.head < (g.kv_head + 1) * s->group; g.head++)
             add_head(&g);
         int64_t at = attention_key(s, g.n, 0, g.kv_head), stride = s->kv_heads * s->width;
-        unpack(s, g.z.dk, s->keys, job->dk, at, stride);
-        unpack(s, g.z.dv, s->keys, job->dv, at, stride);
+        unpack(s, g.z.dk, s->keys, job->call.dk, at, stride);
+        unpack(s, g.z.dv, s->keys, job->call.dv, at, stride);
     }
 }
 
 static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const attention_state *s = kernel->state;
-    grad_job job = {.state = s,
-                    .q = args->in[0],
-                    .k = args->in[1],
-                    .v = args->in[2],
-                    .y = args->in[3],
-                    .dy = args->in[4],
-                    .log_sum_exp = args->in[5],
-                    .dq = args->out[0],
-                    .dk = args->out[1],
-                    .dv = args->out[2],
-                    .workspace = args->workspace};
+    grad_job job = {.state = s, .call = attention_gradient_call(args)};
     cpu_parallel(s->device, s->samples * s->kv_heads, 1, grad_range, &job);
     return TRI_OK;
 }
