@@ -1,3 +1,5 @@
+// System calls: the hooks over them, whole transfers, files that take their place when they are
+// whole, folders.
 #include "base/os.h"
 
 #include <dirent.h>
@@ -7,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -126,18 +129,63 @@ tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size
     return TRI_OK;
 }
 
-tri_status tri_os_replace_file(const char *path, const void *data, size_t size) {
-    char beside[PATH_MAX];
-    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", path);
-    int fd = tri_os.open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return tri_os_fail("create", path);
-    tri_status status = tri_os_write_all(fd, data, size, path);
-    if (status == TRI_OK && tri_os.fsync(fd) < 0) status = tri_os_fail("sync", path);
-    if (tri_os.close(fd) < 0 && status == TRI_OK) status = tri_os_fail("close", path);
-    if (status == TRI_OK && tri_os.rename(beside, path) < 0) status = tri_os_fail("rename", path);
-    if (status != TRI_OK) tri_os.unlink(beside);
+uint64_t tri_os_random(void) {
+    uint64_t bits;
+    if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) == (ssize_t)sizeof bits) return bits;
+    // Early in a boot. The name is still nobody else's: O_EXCL says so.
+    return (uint64_t)tri_os.realtime_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid();
+}
+
+static const char BESIDE[] = ".tmp";
+enum { BESIDE_DIGITS = 16, BESIDE_TRIES = 8 };
+
+tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out) {
+    out->path = path;
+    for (int i = 0; i < BESIDE_TRIES; i++) {
+        int used = snprintf(out->beside, sizeof out->beside, "%s.%0*llx%s", path, BESIDE_DIGITS,
+                            (unsigned long long)tri_os_random(), BESIDE);
+        if (used >= (int)sizeof out->beside)
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", path);
+        out->fd =
+            tri_os.open(out->beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (out->fd >= 0) return TRI_OK;
+        if (errno != EEXIST) break;
+    }
+    return tri_os_fail("create", path);
+}
+
+tri_status tri_os_replacement_end(tri_os_replacement *r, tri_status status) {
+    if (status == TRI_OK && tri_os.fsync(r->fd) < 0) status = tri_os_fail("sync", r->path);
+    if (tri_os.close(r->fd) < 0 && status == TRI_OK) status = tri_os_fail("close", r->path);
+    if (status == TRI_OK && tri_os.rename(r->beside, r->path) < 0)
+        status = tri_os_fail("rename", r->path);
+    if (status != TRI_OK) tri_os.unlink(r->beside);
     return status;
+}
+
+tri_status tri_os_replace_file(const char *path, const void *data, size_t size) {
+    tri_os_replacement file;
+    TRI_TRY(tri_os_replacement_begin(path, &file));
+    return tri_os_replacement_end(&file, tri_os_write_all(file.fd, data, size, path));
+}
+
+bool tri_os_is_beside(const char *entry, const char *name) {
+    size_t length = strlen(name);
+    if (strncmp(entry, name, length) != 0 || entry[length] != '.') return false;
+    const char *digits = entry + length + 1;
+    return strspn(digits, "0123456789abcdef") == BESIDE_DIGITS &&
+           !strcmp(digits + BESIDE_DIGITS, BESIDE);
+}
+
+int tri_os_open_or_create(const char *path, int flags, mode_t mode) {
+    int fd = -1;
+    for (int i = 0; fd < 0 && i < 2; i++) { // again if another has made it meanwhile
+        fd = tri_os.open(path, flags, 0);
+        if (fd >= 0 || errno != ENOENT) break;
+        fd = tri_os.open(path, flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+        if (fd < 0 && errno != EEXIST) break;
+    }
+    return fd;
 }
 
 tri_status tri_os_make_folders(const char *path) {

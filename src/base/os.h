@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -56,8 +57,27 @@ tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, con
 // Reads a whole file of at most `max_bytes`; *out is malloc'ed, ends in a 0 byte that *size does
 // not count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
-// Writes the whole file beside itself and renames it into place, synced.
+// A file that is written under a temporary name beside its place, and takes its place only when it
+// is whole and synced. Nobody can know the temporary's name before it exists, and nothing that lies
+// there is opened or followed.
+typedef struct tri_os_replacement {
+    const char *path; // borrowed until the end
+    int fd;
+    char beside[PATH_MAX];
+} tri_os_replacement;
+tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
+// Takes what writing to `fd` has returned: the file takes its place after TRI_OK, else nothing is
+// left of it. Returns the first failure.
+tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
+// The whole file at once.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
+// Whether a name in a folder is that of a temporary for `name`, which a killed process may leave.
+bool tri_os_is_beside(const char *entry, const char *name);
+// open(2) of a file that may be there, or is made: not through a link that leads nowhere. `flags`
+// without O_CREAT.
+int tri_os_open_or_create(const char *path, int flags, mode_t mode);
+// Bits that nobody can guess, for names.
+uint64_t tri_os_random(void);
 // mkdir -p. An existing folder is no failure.
 tri_status tri_os_make_folders(const char *path);
 // fsync of a folder, so that a rename inside it survives a crash.

@@ -6,10 +6,8 @@
 #include "checkpoint/weights.h"
 #include "tensor/half.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static tri_status write_image(const checkpoint_image *image, int fd, const char *path) {
     void *buffer = malloc((size_t)image->largest_bytes);
@@ -22,7 +20,6 @@ static tri_status write_image(const checkpoint_image *image, int fd, const char 
             status = tri_os_write_all(fd, buffer, (size_t)piece->size_bytes, path);
     }
     free(buffer);
-    if (status == TRI_OK && tri_os.fsync(fd) < 0) status = tri_os_fail("sync", path);
     return status;
 }
 
@@ -39,14 +36,9 @@ static tri_status plan_image(tri_arena *arena, const tri_state_source *model,
 static tri_status write_weights(tri_arena *arena, const char *path, const tri_state_source *model) {
     checkpoint_image image;
     TRI_TRY(plan_image(arena, model, &image));
-    const char *beside = tri_arena_printf(arena, "%s.%ld.tmp", path, (long)getpid());
-    int fd = tri_os.open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return tri_os_fail("create", path);
-    tri_status status = write_image(&image, fd, path);
-    if (tri_os.close(fd) < 0 && status == TRI_OK) status = tri_os_fail("close", path);
-    if (status == TRI_OK && tri_os.rename(beside, path) < 0) status = tri_os_fail("rename", path);
-    if (status != TRI_OK) tri_os.unlink(beside);
-    return status;
+    tri_os_replacement file;
+    TRI_TRY(tri_os_replacement_begin(path, &file));
+    return tri_os_replacement_end(&file, write_image(&image, file.fd, path));
 }
 
 tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source *model) {

@@ -3,13 +3,9 @@
 #include "format/safetensors.h"
 
 #include <endian.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { COUNT_BYTES = 8, ALIGN_BYTES = 8 };
 
@@ -127,22 +123,14 @@ static tri_status write_all(int fd, const char *path, const tri_safetensors_layo
         int index = layout->order[i];
         TRI_TRY(tri_os_write_all(fd, data[index], (size_t)layout->entries[index].size_bytes, path));
     }
-    if (tri_os.fsync(fd) < 0) return tri_os_fail("sync", path);
     return TRI_OK;
 }
 
 static tri_status write_beside(const char *path, const tri_safetensors_layout *layout,
                                const void *const *data) {
-    char beside[PATH_MAX];
-    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", path);
-    int fd = tri_os.open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return tri_os_fail("create", path);
-    tri_status status = write_all(fd, path, layout, data);
-    if (tri_os.close(fd) < 0 && status == TRI_OK) status = tri_os_fail("close", path);
-    if (status == TRI_OK && tri_os.rename(beside, path) < 0) status = tri_os_fail("rename", path);
-    if (status != TRI_OK) tri_os.unlink(beside);
-    return status;
+    tri_os_replacement file;
+    TRI_TRY(tri_os_replacement_begin(path, &file));
+    return tri_os_replacement_end(&file, write_all(file.fd, path, layout, data));
 }
 
 tri_status tri_safetensors_write(const char *path, const tri_safetensors_spec *specs,

@@ -22,8 +22,8 @@ static tri_status open_file(const char *folder, int bit, launch_stream *s) {
                         bit == LAUNCH_STDOUT ? "stdout" : "stderr");
     if (used < 0 || (size_t)used >= sizeof s->path)
         return TRI_FAIL(TRI_BAD_INPUT, "--log-dir: the path is too long");
-    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
-    s->file = tri_os.open(s->path, flags, 0666);
+    s->file =
+        tri_os.open(s->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0666);
     return s->file < 0 ? tri_os_fail("write", s->path) : TRI_OK;
 }
 

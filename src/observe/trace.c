@@ -4,6 +4,7 @@
 #include "base/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,13 @@ typedef struct trace_head { // of a rank's events, sent ahead of them
     char kind_names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
 } trace_head;
 
+static FILE *open_file(const char *path) {
+    int fd = tri_os_open_or_create(path, O_WRONLY | O_TRUNC | O_CLOEXEC, 0666);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (fd >= 0 && !file) tri_os.close(fd);
+    return file;
+}
+
 tri_status tri_trace_open(tri_comm *comm, const char *path, tri_trace **out) {
     *out = NULL;
     tri_trace *trace = calloc(1, sizeof *trace);
@@ -37,7 +45,7 @@ tri_status tri_trace_open(tri_comm *comm, const char *path, tri_trace **out) {
     if (!trace || !copy) status = TRI_FAIL(TRI_NO_MEMORY, "no memory for a trace");
     if (status == TRI_OK) {
         *trace = (tri_trace){.comm = comm, .path = copy};
-        if (comm->rank == 0 && !(trace->file = fopen(path, "we")))
+        if (comm->rank == 0 && !(trace->file = open_file(path)))
             status =
                 TRI_FAIL(TRI_BAD_INPUT, "--trace: cannot write '%s': %s", path, strerror(errno));
     }

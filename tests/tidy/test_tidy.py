@@ -61,6 +61,8 @@ BANNED_IN_C = [
     (re.compile(r"\b(v?sprintf|strcpy|strcat|gets|strtok)\s*\("), "no bound: use the n form"),
     (re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*CUDA", re.M),
      "CUDA belongs behind the device's table"),
+    (re.compile(r"\bO_CREAT\b(?!\s*\|\s*O_EXCL)"),
+     "O_CREAT | O_EXCL: what lies there may be another user's link"),
 ]
 EXIT = re.compile(r"(?<![\w.>])(_?exit|quick_exit|_Exit)\s*\(")
 EXIT_ALLOWED = ("src/cli/", "src/launch/", "tests/", "examples/", "bench/")
@@ -316,6 +318,7 @@ def self_test():
         "docs/where.md": ("see " + SLASH + "work" + SLASH + "x\n", "words"),
         "docs/number.md": ("as in issue 12\n", "words"),
         "src/base/copy.c": ("int tri_fail(void) { strcpy(a, b); }\n", "words"),
+        "src/base/make.c": ("int tri_fail(void) { open(a, O_RDWR | O_CREAT, 0666); }\n", "words"),
         "src/base/leave.c": ("int tri_fail(void) { exit(1); }\n", "words"),
         "src/nn/gpu.c": ("int tri_fail(void);\n#ifdef USE_CUDA\n#endif\n", "words"),
         "src/base/alone.h": ("int x;\n", "dead_files"),

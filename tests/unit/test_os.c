@@ -1,0 +1,139 @@
+// Files that take their place when they are whole: what the temporary is called, how it is opened,
+// and what is left of it.
+#include "support/run_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MOST = 16 };
+static char made[MOST][PATH_MAX]; // paths opened with O_CREAT
+static int made_flags[MOST], made_count;
+
+// Records what is created; `taken` of them meet a link that another user has put there first.
+static int taken;
+static const char *victim;
+
+static int watching_open(const char *path, int flags, mode_t mode) {
+    if (flags & O_CREAT && made_count < MOST) {
+        snprintf(made[made_count], sizeof made[0], "%s", path);
+        made_flags[made_count++] = flags;
+        if (taken > 0 && taken--) assert_int_equal(symlink(victim, path), 0);
+    }
+    return tri_os_system.open(path, flags, mode);
+}
+
+static int refusing_rename(const char *from, const char *to) {
+    errno = EIO;
+    return -1;
+}
+
+static void watch(int links) {
+    made_count = 0;
+    taken = links;
+    tri_os.open = watching_open;
+}
+
+static int back_to_the_system(void **state) {
+    tri_os = tri_os_system;
+    return 0;
+}
+
+static void check_content(const char *path, const char *text) {
+    char *data;
+    size_t size;
+    assert_int_equal(tri_os_read_file(path, 1 << 16, &data, &size), TRI_OK);
+    assert_string_equal(data, text);
+    free(data);
+}
+
+static int entries_of_run(void) {
+    int count = 0;
+    DIR *folder = opendir(run_dir);
+    assert_non_null(folder);
+    for (struct dirent *e; (e = readdir(folder));) count += e->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+static void test_temporary_is_new_and_unknown(void **state) {
+    watch(0);
+    const char *path = in_run("whole");
+    assert_int_equal(tri_os_replace_file(path, "one", 3), TRI_OK);
+    assert_int_equal(tri_os_replace_file(path, "two", 3), TRI_OK);
+    check_content(path, "two");
+    assert_int_equal(made_count, 2);
+    assert_string_not_equal(made[0], made[1]);
+    for (int i = 0; i < made_count; i++) {
+        assert_true(made_flags[i] & O_EXCL);
+        assert_true(made_flags[i] & O_NOFOLLOW);
+        assert_true(tri_os_is_beside(strrchr(made[i], '/') + 1, "whole"));
+    }
+    assert_false(tri_os_is_beside("whole", "whole"));
+    assert_false(tri_os_is_beside("whole.tmp", "whole"));
+    assert_int_equal(entries_of_run(), 1);
+    tri_os.unlink(path);
+}
+
+static void test_link_in_its_place_is_not_followed(void **state) {
+    victim = in_run("victim");
+    assert_int_equal(tri_os_replace_file(victim, "precious", 8), TRI_OK);
+    watch(1); // the first name is taken: another is tried
+    const char *path = in_run("target");
+    assert_int_equal(tri_os_replace_file(path, "new", 3), TRI_OK);
+    assert_int_equal(made_count, 2);
+    check_content(victim, "precious");
+    check_content(path, "new");
+    tri_os.unlink(made[0]);
+    watch(MOST); // every name is taken
+    assert_int_equal(tri_os_replace_file(path, "newer", 5), TRI_IO);
+    check_content(victim, "precious");
+    check_content(path, "new");
+    for (int i = 0; i < made_count; i++) tri_os.unlink(made[i]);
+    tri_os.unlink(path);
+    tri_os.unlink(victim);
+}
+
+static void test_nothing_is_left_of_a_failure(void **state) {
+    const char *path = in_run("kept");
+    assert_int_equal(tri_os_replace_file(path, "old", 3), TRI_OK);
+    tri_os.rename = refusing_rename;
+    assert_int_equal(tri_os_replace_file(path, "new", 3), TRI_IO);
+    check_content(path, "old");
+    assert_int_equal(entries_of_run(), 1);
+    tri_os.unlink(path);
+}
+
+static void test_dangling_link_is_no_new_file(void **state) {
+    const char *path = in_run("log"), *other = in_run("elsewhere");
+    assert_int_equal(symlink(other, path), 0);
+    assert_int_equal(tri_os_open_or_create(path, O_WRONLY | O_CLOEXEC, 0666), -1);
+    assert_int_equal(errno, EEXIST);
+    assert_int_equal(access(other, F_OK), -1);
+    tri_os.unlink(path);
+    for (int i = 0; i < 2; i++) { // new, then there already
+        int fd = tri_os_open_or_create(path, O_WRONLY | O_APPEND | O_CLOEXEC, 0666);
+        assert_true(fd >= 0);
+        assert_int_equal(tri_os_write_all(fd, "x", 1, path), TRI_OK);
+        tri_os.close(fd);
+    }
+    check_content(path, "xx");
+    tri_os.unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_temporary_is_new_and_unknown, back_to_the_system),
+        cmocka_unit_test_teardown(test_link_in_its_place_is_not_followed, back_to_the_system),
+        cmocka_unit_test_teardown(test_nothing_is_left_of_a_failure, back_to_the_system),
+        cmocka_unit_test_teardown(test_dangling_link_is_no_new_file, back_to_the_system),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
