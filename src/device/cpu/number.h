@@ -24,10 +24,10 @@ CPU_NUMBER const void *cpu_row(const void *numbers, bool brain, int64_t element)
     return (const char *)numbers + element * (brain ? 2 : 4);
 }
 
-// e^x to about 1 in the last place, as 2^n · e^r with |r| <= ln 2 / 2; outside of -87 to 88 what it
-// is there.
-CPU_NUMBER float cpu_exp_number(float x) {
-    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+// e^x to about 1 in the last place, as 2^n · e^r with |r| <= ln 2 / 2: 0 below -87, infinity where
+// F32 ends; what is not a number stays so.
+CPU_NUMBER float cpu_exp_number(float all) {
+    float x = all < -87.0f ? -87.0f : all > 89.0f ? 89.0f : all;
     float shifted = x * 1.44269504f + 0x1.8p23f; // n in the low bits of the fraction
     float n = shifted - 0x1.8p23f, r = n * 2.12194440e-4f + (n * -0.693359375f + x);
     float p = 1.9875691500e-4f; // Cephes, expf
@@ -36,7 +36,10 @@ CPU_NUMBER float cpu_exp_number(float x) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    return (p * (r * r) + (r + 1)) * tri_float_from_bits((tri_float_bits(shifted) + 127) << 23);
+    // In two steps, because 2^128 is no number.
+    float half = tri_float_from_bits((tri_float_bits(shifted) + 126) << 23);
+    float result = (p * (r * r) + (r + 1)) * half * 2;
+    return all < -87.0f ? 0 : result;
 }
 
 // From `static … void NAME_typed(void *context, int64_t begin, int64_t end, bool brain)` the

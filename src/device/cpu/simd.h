@@ -57,9 +57,12 @@ CPU_INLINE __mmask16 cpu_first_lanes(int64_t left) {
     return left >= 16 ? 0xFFFF : (__mmask16)((1u << left) - 1);
 }
 
-// e^x to about 1 in the last place: 2^n · e^r with |r| <= ln 2 / 2. 0 below -87, no overflow checks
-// above 88.
+// e^x to about 1 in the last place: 2^n · e^r with |r| <= ln 2 / 2. 0 below -104 and infinity above
+// 88.8, as it is in F32; what is not a number stays so.
 CPU_INLINE __m512 cpu_exp(__m512 x) {
+    // Of far numbers and infinities r would be nonsense. The second operand is kept where it is
+    // NaN.
+    x = _mm512_min_ps(_mm512_set1_ps(90), _mm512_max_ps(_mm512_set1_ps(-105), x));
     const __m512 log2e = _mm512_set1_ps(1.44269504f);
     const __m512 high = _mm512_set1_ps(-0.693359375f), low = _mm512_set1_ps(2.12194440e-4f);
     __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, log2e), _MM_FROUND_TO_NEAREST_INT);

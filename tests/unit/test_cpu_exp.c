@@ -1,0 +1,192 @@
+// The exponential functions of `cpu` where numbers are special or far away, on every instruction
+// set against the C library, and the kernels that use them on such scores against `ref`.
+#include "compare_kernels.h"
+#include "device/cpu/number.h"
+#include "device/cpu/simd.h"
+
+static const float specials[] = {
+    0,
+    -0.0f,
+    (float)INFINITY,
+    -(float)INFINITY,
+    (float)NAN,
+    1e-40f,
+    -1e-40f,
+    1e15f,
+    -1e15f,
+    3.4e38f,
+    -3.4e38f,
+    86.9f,
+    87,
+    87.4f,
+    88,
+    88.5f,
+    88.722f,
+    88.73f,
+    89,
+    90,
+    91,
+    104,
+    105,
+    106,
+    -86.9f,
+    -87,
+    -87.4f,
+    -88,
+    -88.73f,
+    -90,
+    -103,
+    -104,
+    -105,
+    -106,
+    -1000,
+    1000,
+    0.5f,
+    -0.5f,
+    1,
+    -1,
+    20,
+    -20,
+    1e-8f,
+    -1e-8f,
+    2e9f,
+    -2e9f,
+    1e30f,
+    -1e30f,
+    1e5f,
+    -1e5f,
+    0x1.62e430p+6f,
+    0x1.62e42ep+6f,
+    -126,
+    126,
+    127.5f,
+    -150,
+    16777216,
+    -16777216.0f,
+    2147483648.0f,
+    -2147483648.0f,
+    3,
+    -3,
+    7.25f,
+    -7.25f,
+};
+enum { SPECIALS = sizeof specials / sizeof *specials };
+
+typedef struct exp_job {
+    const float *x;
+    float *y;
+} exp_job;
+
+CPU_BODY number_body(void *context, int64_t begin, int64_t end) {
+    const exp_job job = *(const exp_job *)context;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++) job.y[i] = cpu_exp_number(job.x[i]);
+}
+CPU_RANGES(number)
+
+static CPU_AVX512 void exp_vectors(void *context, int64_t begin, int64_t end, int thread) {
+    const exp_job *job = context;
+    for (int64_t i = begin; i < end; i += 16) {
+        __mmask16 inside = cpu_first_lanes(end - i);
+        _mm512_mask_storeu_ps(job->y + i, inside,
+                              cpu_exp(_mm512_maskz_loadu_ps(inside, job->x + i)));
+    }
+}
+
+// Below 1.2e-38 a kernel may say 0.
+static void check(const char *what, cpu_range range, const float *x, int64_t count) {
+    float *y = calloc((size_t)count, sizeof *y);
+    range(&(exp_job){x, y}, 0, count, 0);
+    for (int64_t i = 0; i < count; i++) {
+        double want = (double)expf(x[i]), got = (double)y[i];
+        bool same = isnan(want) ? isnan(got) : isinf(want) ? got == want : false;
+        if (same || (isfinite(want) && fabs(got - want) <= 3e-7 * want + 1.7e-38)) continue;
+        fail_msg("%s: e^%.9g is %.9g, not %.9g", what, (double)x[i], got, want);
+    }
+    free(y);
+}
+
+static void test_numbers(void **state) {
+    enum { MANY = 100000 };
+    float *x = malloc(MANY * sizeof *x);
+    for (int i = 0; i < MANY; i++) x[i] = compare_value() * 110;
+    const cpu_device levels[] = {{.avx512 = true, .avx2 = true}, {.avx2 = true}, {.head = {0}}};
+    const bool has[] = {__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"),
+                        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), true};
+    static const char *const names[] = {"AVX-512", "AVX2", "base"};
+    for (int i = 0; i < 3; i++) {
+        if (!has[i]) continue;
+        check(names[i], number_range(&levels[i]), specials, SPECIALS);
+        check(names[i], number_range(&levels[i]), x, MANY);
+    }
+    if (has[0]) {
+        check("vectors", exp_vectors, specials, SPECIALS);
+        check("vectors", exp_vectors, x, MANY);
+    }
+    free(x);
+}
+
+// Scores of a run that diverges: `far` for some keys, and nothing that is no number may come out.
+static void compare_attention(float far, bool grad) {
+    enum { KEYS = 70, WIDTH = 16 };
+    compare_case c = compare_open(2);
+    tri_shape x = tri_shape_of(1, KEYS, 1, WIDTH), norms = tri_shape_of(1, 1, KEYS);
+    tri_attention_attr attr = {.scale = 1};
+    float q[KEYS * WIDTH] = {0}, k[KEYS * WIDTH] = {0}, lse[KEYS];
+    for (int i = 0; i < KEYS; i++) {
+        q[i * WIDTH] = 1;
+        k[i * WIDTH] = i % 3 == 0 ? far : compare_value();
+    }
+    double largest = -INFINITY, sum = 0;
+    for (int i = 0; i < KEYS; i++) largest = fmax(largest, (double)k[i * WIDTH]);
+    for (int i = 0; i < KEYS; i++) sum += exp((double)k[i * WIDTH] - largest);
+    for (int i = 0; i < KEYS; i++) lse[i] = (float)(largest + log(sum));
+    void *data[6] = {q, k, NULL, NULL, NULL, lse};
+    tri_value in[6];
+    for (int i = 0; i < 5; i++) in[i] = compare_input(&c, TRI_F32, x);
+    in[5] = compare_input(&c, TRI_F32, norms);
+    tri_node_add(c.graph, grad ? &tri_op_attention_grad : &tri_op_attention, in, grad ? 6 : 3,
+                 &attr, "attention");
+    compare_last_node(&c, data, 1);
+    compare_close(&c);
+}
+
+static void compare_scores(const tri_op *op, float far) {
+    enum { ROWS = 3, CLASSES = 100 };
+    compare_case c = compare_open(1);
+    float x[ROWS * CLASSES];
+    for (int i = 0; i < ROWS * CLASSES; i++) x[i] = i % 7 == 3 ? far : compare_value();
+    tri_shape shape = tri_shape_of(ROWS, CLASSES);
+    bool losses = op == &tri_op_cross_entropy;
+    tri_value in[2] = {compare_input(&c, TRI_F32, shape),
+                       losses ? compare_input(&c, TRI_I64, tri_shape_of(ROWS))
+                              : compare_input(&c, TRI_F32, shape)};
+    tri_gelu_attr attr = {0};
+    tri_node_add(c.graph, op, in, op->input_count, op == &tri_op_gelu ? &attr : NULL, "scores");
+    compare_last_node(&c, (void *[]){x, NULL}, 1);
+    compare_close(&c);
+}
+
+static void test_kernels(void **state) {
+    static const float far[] = {-1e15f, -1e4f, -88.5f, 88.5f, 1e4f, 1e15f};
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        compare_attention(far[i], false);
+        compare_attention(far[i], true);
+        compare_scores(&tri_op_cross_entropy, far[i]);
+        compare_scores(&tri_op_silu_mul, far[i]);
+        compare_scores(&tri_op_gelu, far[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest numbers[] = {cmocka_unit_test(test_numbers)};
+    const struct CMUnitTest kernels[] = {cmocka_unit_test(test_kernels)};
+    int failed = cmocka_run_group_tests(numbers, NULL, NULL);
+    static const char *const levels[] = {"bf16", "avx512", "avx2", "base"};
+    for (int i = 0; i < 4; i++) {
+        setenv("TRIREME_CPU_ISA", levels[i], 1);
+        printf("TRIREME_CPU_ISA=%s\n", levels[i]);
+        failed += cmocka_run_group_tests(kernels, NULL, NULL);
+    }
+    return failed;
+}
