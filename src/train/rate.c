@@ -1,3 +1,5 @@
+// Learning rates: each schedule is a function of where an update lies in its course, and warm-up
+// rises to where that course begins.
 #include "train/rate.h"
 
 #include <math.h>
@@ -24,6 +26,8 @@ static double linear(const moment *m) {
     return m->lr * (m->o->start_factor + (m->o->end_factor - m->o->start_factor) * part);
 }
 
+static double linear_start(const moment *m) { return m->lr * m->o->start_factor; }
+
 // torch.optim.lr_scheduler.CosineAnnealingLR, closed form
 static double cosine(const moment *m) {
     double end = (double)(m->o->T_max ? m->o->T_max : m->end);
@@ -37,11 +41,15 @@ static double anneal(const moment *m, double from, double to, double part) {
     return to + (from - to) * (1 + cos(M_PI * part)) / 2;
 }
 
+static double peak_of(const moment *m) { return m->o->max_lr > 0 ? m->o->max_lr : m->lr; }
+
+static double onecycle_start(const moment *m) { return peak_of(m) / m->o->div_factor; }
+
 // torch.optim.lr_scheduler.OneCycleLR, two phases
 static double onecycle(const moment *m) {
     const tri_schedule_options *o = m->o;
     double total = (double)(o->total_steps ? o->total_steps : m->end), t = (double)m->t;
-    double peak = o->max_lr > 0 ? o->max_lr : m->lr, first = peak / o->div_factor;
+    double peak = peak_of(m), first = onecycle_start(m);
     double least = first / o->final_div_factor, top = o->pct_start * total - 1, last = total - 1;
     if (t <= top) return anneal(m, first, peak, top > 0 ? t / top : 1);
     return anneal(m, peak, least, last > top ? fmin((t - top) / (last - top), 1) : 1);
@@ -62,8 +70,8 @@ static double risen(const moment *m) {
 }
 
 static double between(const moment *m, double part) {
-    double peak = m->o->max_lr > 0 ? m->o->max_lr : m->lr, least = m->o->warmup_min_lr;
-    return least + (peak - least) * part;
+    double least = m->o->warmup_min_lr;
+    return least + (peak_of(m) - least) * part;
 }
 
 static double warmup(const moment *m) { return between(m, risen(m)); }
@@ -89,7 +97,7 @@ static double triangle(const moment *m) {
     const tri_schedule_options *o = m->o;
     double first = (double)o->first_steps;
     double second = o->second_steps ? (double)o->second_steps : first;
-    double peak = o->max_lr > 0 ? o->max_lr : m->lr, t = (double)m->t;
+    double peak = peak_of(m), t = (double)m->t;
     if (t > first + second) {
         double decays = o->decay_steps ? (t - first - second) / (double)o->decay_steps : 0;
         return o->min_lr / (1 + o->decay_rate * decays);
@@ -104,16 +112,17 @@ static double triangle(const moment *m) {
 static const struct {
     const char *name;
     double (*rate)(const moment *m);
-    bool warms_up; // by itself: it is told all updates
-} rows[] = {{"constant", constant, false},
-            {"step", step, false},
-            {"linear", linear, false},
-            {"cosine", cosine, false},
-            {"onecycle", onecycle, false},
-            {"warmup", warmup, true},
-            {"warmup-decay", warmup_decay, true},
-            {"warmup-cosine", warmup_cosine, true},
-            {"triangle", triangle, true}};
+    double (*start)(const moment *m); // what warm-up rises to, however long the rest; NULL: lr
+    bool warms_up;                    // by itself: it is told all updates
+} rows[] = {{"constant", constant, NULL, false},
+            {"step", step, NULL, false},
+            {"linear", linear, linear_start, false},
+            {"cosine", cosine, NULL, false},
+            {"onecycle", onecycle, onecycle_start, false},
+            {"warmup", warmup, NULL, true},
+            {"warmup-decay", warmup_decay, NULL, true},
+            {"warmup-cosine", warmup_cosine, NULL, true},
+            {"triangle", triangle, NULL, true}};
 
 tri_status tri_rate_check(const tri_rate *rate) {
     const tri_schedule_options *o = rate->schedule;
@@ -138,27 +147,33 @@ tri_status tri_rate_check(const tri_rate *rate) {
     return TRI_OK;
 }
 
+static int64_t warmup_of(const tri_rate *rate) {
+    const tri_amount *steps = &rate->schedule->warmup_steps;
+    return (int64_t)(steps->is_fraction ? steps->value * (double)rate->total_updates
+                                        : steps->value);
+}
+
+int64_t tri_rate_endless_warmup(const tri_rate *rate) {
+    int64_t length = warmup_of(rate);
+    return rate->total_updates > 0 && length >= rate->total_updates ? length : 0;
+}
+
 double tri_rate_at(const tri_rate *rate, int64_t update) {
     const tri_schedule_options *o = rate->schedule;
     size_t row = 0;
     while (row < sizeof rows / sizeof *rows && strcmp(rows[row].name, o->name) != 0) row++;
     TRI_ASSERT(row < sizeof rows / sizeof *rows);
-    int64_t warmup_steps = (int64_t)o->warmup_steps.value;
-    if (o->warmup_steps.is_fraction)
-        warmup_steps = (int64_t)(o->warmup_steps.value * (double)rate->total_updates);
-    if (rows[row].warms_up)
-        return rows[row].rate(&(moment){.o = o,
-                                        .lr = rate->lr,
-                                        .t = update,
-                                        .end = rate->total_updates,
-                                        .warmup = warmup_steps});
-    int64_t t = update > warmup_steps ? update - warmup_steps : 0;
-    int64_t end = rate->total_updates > warmup_steps ? rate->total_updates - warmup_steps : 0;
+    moment m = {
+        .o = o, .lr = rate->lr, .t = update, .end = rate->total_updates, .warmup = warmup_of(rate)};
+    if (rows[row].warms_up) return rows[row].rate(&m);
+    if (update < m.warmup)
+        return (rows[row].start ? rows[row].start(&m) : m.lr) * (double)(update + 1) /
+               (double)m.warmup;
+    m.t -= m.warmup;
+    m.end = m.end > m.warmup ? m.end - m.warmup : 0;
     if (o->every == TRI_EVERY_EPOCH && rate->steps_per_epoch > 0) {
-        t /= rate->steps_per_epoch;
-        end = (end + rate->steps_per_epoch - 1) / rate->steps_per_epoch;
+        m.t /= rate->steps_per_epoch;
+        m.end = (m.end + rate->steps_per_epoch - 1) / rate->steps_per_epoch;
     }
-    double lr = rows[row].rate(&(moment){.o = o, .lr = rate->lr, .t = t, .end = end});
-    if (update < warmup_steps) lr *= (double)(update + 1) / (double)warmup_steps;
-    return lr;
+    return rows[row].rate(&m);
 }

@@ -198,6 +198,16 @@ static tri_status open_files(train_loop *loop) {
     return leads && loop->saves ? open_run_folder(loop) : TRI_OK;
 }
 
+static void say_endless_warmup(const train_loop *loop) {
+    int64_t length = tri_rate_endless_warmup(&loop->rate), total = loop->rate.total_updates;
+    if (length > 0 && loop->saves) // a trial of a few steps is meant to be short
+        tri_log(TRI_LOG_WARNING,
+                "the run's %lld steps end %s its warm-up (schedule.warmup_steps: %lld updates): "
+                "the learning rate only rises, to %g",
+                (long long)total, total < length ? "before" : "with", (long long)length,
+                tri_rate_at(&loop->rate, total - 1));
+}
+
 static tri_status run(train_loop *loop, tri_train_result *out) {
     const tri_session *s = loop->session;
     // Only the ranks of one stage do the same work.
@@ -218,7 +228,10 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
     if (!out->was_complete) {
         TRI_TRY(checkpoint_agree(loop->session->comm, open_files(loop)));
-        if (loop->session->identity.rank == 0) tri_recipe_say_notes(loop->recipe);
+        if (loop->session->identity.rank == 0) {
+            tri_recipe_say_notes(loop->recipe);
+            say_endless_warmup(loop);
+        }
         open_observer(loop);
         loop->straggler = tri_straggler_create(loop->session->comm);
         loop->started_s = loop->saved_s = tri_os_seconds();

@@ -49,6 +49,11 @@ RATES = {
     "name=linear warmup_steps=4": [0.05, 0.1, 0.15, 0.2, 0.2, 0.15, 0.1, 0.05],
     "name=step gamma=0.5 step_size=2 every=step warmup_steps=2":
         [0.1, 0.2, 0.2, 0.2, 0.1, 0.1, 0.05, 0.05],
+    # ... also where the run ends before the warm-up does.
+    "name=cosine every=step eta_min=0.02 warmup_steps=10":
+        [0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16],
+    "name=onecycle warmup_steps=8":
+        [0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.008],
 }
 
 folder = None  # of this test's runs
@@ -213,6 +218,10 @@ def check_schedules():
         found = [entry["lr"] for entry in metrics(train(*settings)[0], "train")]
         assert len(found) == len(wanted) and all(
             math.isclose(a, b, rel_tol=1e-7) for a, b in zip(found, wanted)), (schedule, found)
+    for length, told in ((7, []), (8, ["end with its warm-up"]), (9, ["end before its warm-up"])):
+        done = train("schedule.name=cosine", f"schedule.warmup_steps={length}")[1]
+        lines = [line for line in done.stderr.splitlines() if "warm-up" in line]
+        assert len(lines) == len(told) and all(map(str.__contains__, lines, told)), done.stderr
     # A run that is interrupted has the same rates after it.
     whole = ["schedule.name=cosine", "schedule.every=step", "schedule.T_max=8"]
     run_dir, _ = train(*whole, "trainer.max_steps=3")

@@ -27,6 +27,47 @@ static void test_follows_the_schedule(void **state) {
     assert_float_equal(tri_rate_at(&rate, 6), 0.5, 1e-12);
 }
 
+// However little of the run is left for the schedule behind it, and where nothing is.
+static void test_warms_up_to_where_the_schedule_begins(void **state) {
+    (void)state;
+    static const struct {
+        tri_schedule_options o;
+        double first;
+    } rows[] = {
+        {{.name = "constant"}, 0.5},
+        {{.name = "step", .gamma = 0.1, .step_size = 1}, 0.5},
+        {{.name = "cosine", .eta_min = 0.05}, 0.5},
+        {{.name = "cosine", .eta_min = 0.05, .T_max = 7}, 0.5},
+        {{.name = "linear", .start_factor = 1, .end_factor = 0.1}, 0.5},
+        {{.name = "linear", .start_factor = 0.2, .end_factor = 1}, 0.1},
+        {{.name = "onecycle", .pct_start = 0.3, .div_factor = 25, .final_div_factor = 1e4}, 0.02},
+        {{.name = "onecycle",
+          .pct_start = 0.3,
+          .div_factor = 25,
+          .final_div_factor = 1e4,
+          .max_lr = 0.1},
+         0.004},
+    };
+    static const int64_t totals[] = {0, 1, 30, 49, 50, 51, 52, 53, 60, 1000};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int unit = TRI_EVERY_EPOCH; unit <= TRI_EVERY_STEP; unit++)
+            for (size_t k = 0; k < sizeof totals / sizeof *totals; k++) {
+                tri_schedule_options o = rows[i].o;
+                o.every = (tri_schedule_unit)unit;
+                o.warmup_steps.value = 50;
+                tri_rate rate = {
+                    .schedule = &o, .lr = 0.5, .steps_per_epoch = 10, .total_updates = totals[k]};
+                bool endless = totals[k] > 0 && totals[k] <= 50;
+                assert_int_equal(tri_rate_endless_warmup(&rate), endless ? 50 : 0);
+                for (int s = 1; s <= 50; s++) {
+                    double wanted = rows[i].first * s / 50, got = tri_rate_at(&rate, s - 1);
+                    if (fabs(got - wanted) > 1e-12)
+                        fail_msg("%s (%zu), %d updates, step %d: %.17g, not %.17g", o.name, i,
+                                 (int)totals[k], s, got, wanted);
+                }
+            }
+}
+
 static void test_refuses_an_end_that_is_not_there(void **state) {
     (void)state;
     static const char *const reaching[] = {"linear", "cosine", "onecycle", "warmup-decay",
@@ -186,6 +227,7 @@ static void test_follows_deepspeeds_schedulers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follows_the_schedule),
+        cmocka_unit_test(test_warms_up_to_where_the_schedule_begins),
         cmocka_unit_test(test_follows_deepspeeds_schedulers),
         cmocka_unit_test(test_refuses_an_end_that_is_not_there),
     };
