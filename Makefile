@@ -19,7 +19,7 @@ deps:
 	@scripts/install-deps
 
 build: deps
-	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@scripts/configure $(PRESET)
 	@cmake --build $(BUILD) --target program
 
 demo: build

@@ -11,17 +11,15 @@ DESTDIR="$folder/root" cmake --install "$build" --prefix /usr >"$folder/install.
 [ -s "$folder/root/usr/share/bash-completion/completions/trireme" ]
 [ -s "$folder/root/usr/share/man/man1/trireme.1" ]
 lib=$(find "$folder/root" -name trireme.pc -printf '%h\n')
-export PKG_CONFIG_PATH="$lib" PKG_CONFIG_SYSROOT_DIR="$folder/root"
+export PKG_CONFIG_PATH="$lib"
 flags=$(pkg-config --cflags --libs trireme)
-# pkg-config leaves system folders out; the sysroot is none.
-flags="$flags -I$folder/root/usr/include -L$(dirname "$lib")"
 cp "$here/examples/two-layer.c" "$here/examples/two-layer.yaml" "$folder"
 cd "$folder"
 export OMP_NUM_THREADS=1 LD_LIBRARY_PATH="$(dirname "$lib")"
 # shellcheck disable=SC2086
 cc -Wall -Wextra -Werror two-layer.c -o two-layer $flags
 # shellcheck disable=SC2086
-cc -Wall -Wextra -Werror -shared -fPIC two-layer.c -o two-layer.so -I"$folder/root/usr/include"
+cc -Wall -Wextra -Werror -shared -fPIC two-layer.c -o two-layer.so $(pkg-config --cflags trireme)
 settings="data.limit=640 trainer.max_steps=5 trainer.log_every_n_steps=1"
 settings="$settings trainer.limit_val_batches=1"
 # shellcheck disable=SC2086
