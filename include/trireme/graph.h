@@ -6,8 +6,11 @@
 #ifndef TRIREME_GRAPH_H
 #define TRIREME_GRAPH_H
 
+#include <trireme/api.h>
 #include <trireme/status.h>
 #include <trireme/tensor.h>
+
+TRI_API_BEGIN
 
 typedef struct tri_graph tri_graph;
 
@@ -69,5 +72,7 @@ void tri_graph_fail(tri_graph *graph, const char *format, ...)
 int64_t tri_model_int(tri_graph *graph, const char *key, int64_t otherwise);
 double tri_model_float(tri_graph *graph, const char *key, double otherwise);
 bool tri_model_bool(tri_graph *graph, const char *key, bool otherwise);
+
+TRI_API_END
 
 #endif

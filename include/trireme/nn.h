@@ -3,7 +3,10 @@
 #ifndef TRIREME_NN_H
 #define TRIREME_NN_H
 
+#include <trireme/api.h>
 #include <trireme/graph.h>
+
+TRI_API_BEGIN
 
 // Fully connected: y = x·Wᵀ + b over the last axis. x [.., in] → [.., features]. weight [features,
 // in].
@@ -118,5 +121,7 @@ tri_value tri_cross_entropy(tri_graph *graph, tri_value logits, tri_value labels
 tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target);
 // Mean over samples of ‖prediction − target‖₂ / ‖target‖₂.
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target);
+
+TRI_API_END
 
 #endif

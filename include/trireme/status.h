@@ -2,6 +2,10 @@
 #ifndef TRIREME_STATUS_H
 #define TRIREME_STATUS_H
 
+#include <trireme/api.h>
+
+TRI_API_BEGIN
+
 // code, exit code of the program, meaning
 #define TRI_STATUS_LIST(X)                                                                         \
     X(TRI_OK, 0, "done")                                                                           \
@@ -37,5 +41,7 @@ int tri_status_exit_code(tri_status status);
 // The message of this thread's last failure: one line, no line feed; "" when there was none.
 // Valid until this thread's next failure.
 const char *tri_error_message(void);
+
+TRI_API_END
 
 #endif

@@ -3,7 +3,10 @@
 #ifndef TRIREME_TASK_H
 #define TRIREME_TASK_H
 
+#include <trireme/api.h>
 #include <trireme/graph.h>
+
+TRI_API_BEGIN
 
 // One tensor of a sample: "images", "labels", "inputs", "targets" or "input_ids".
 typedef struct tri_field {
@@ -30,8 +33,15 @@ int tri_main(int argc, char **argv, const tri_task *task);
 // A shared object that a recipe names as `model.name` exports its task so, once:
 //     TRI_EXPORT_TASK(my_task)
 // The version is part of the symbol's name: an object built for another one is refused.
+#ifdef __cplusplus
+#define TRI_TASK_LINKAGE extern "C"
+#else
+#define TRI_TASK_LINKAGE extern
+#endif
 #define TRI_EXPORT_TASK(task)                                                                      \
-    const tri_task *trireme_task_v1(void);                                                         \
+    TRI_TASK_LINKAGE __attribute__((visibility("default"))) const tri_task *trireme_task_v1(void); \
     const tri_task *trireme_task_v1(void) { return &(task); }
+
+TRI_API_END
 
 #endif

@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <trireme/api.h>
+
+TRI_API_BEGIN
 
 enum { TRI_MAX_RANK = 6 };
 
@@ -49,14 +52,23 @@ size_t tri_dtype_bytes(tri_dtype dtype);
 // The dtype of a safetensors name; false when there is none.
 bool tri_dtype_from_name(const char *name, tri_dtype *out);
 
-// tri_shape_of(3, 4) is a matrix of 3 rows and 4 columns.
-#define tri_shape_of(...)                                                                          \
-    ((tri_shape){.rank = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                \
-                 .dims = {__VA_ARGS__}})
 // Number of elements; -1 when it does not fit into an int64_t or a size is negative.
 int64_t tri_shape_count(const tri_shape *shape);
 bool tri_shape_equal(const tri_shape *a, const tri_shape *b);
 // Writes "[64, 1, 28, 28]" into `out` (cut when too long) and returns `out`.
 char *tri_shape_text(const tri_shape *shape, char *out, size_t size);
+
+TRI_API_END
+
+// tri_shape_of(3, 4) is a matrix of 3 rows and 4 columns.
+#ifdef __cplusplus
+template <typename... tri_size> inline tri_shape tri_shape_of(tri_size... sizes) {
+    return tri_shape{(int)sizeof...(sizes), {(int64_t)sizes...}};
+}
+#else
+#define tri_shape_of(...)                                                                          \
+    ((tri_shape){.rank = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                \
+                 .dims = {__VA_ARGS__}})
+#endif
 
 #endif

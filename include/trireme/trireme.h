@@ -2,13 +2,18 @@
 #ifndef TRIREME_TRIREME_H
 #define TRIREME_TRIREME_H
 
+#include <trireme/api.h>
 #include <trireme/graph.h>
 #include <trireme/nn.h>
 #include <trireme/status.h>
 #include <trireme/task.h>
 #include <trireme/tensor.h>
 
+TRI_API_BEGIN
+
 // "0.1.0"
 const char *tri_version(void);
+
+TRI_API_END
 
 #endif
