@@ -48,7 +48,10 @@ typedef enum tri_split {
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
 
 // Declares the value to minimise (once): a loss as the functions of nn.h make it, F64 [2]: (sum,
-// count).
+// count), or a sum of such, `tri_add(g, a, tri_weighted(g, b, 0.5))`. A loss is the mean over all
+// samples (elements, labels) of a step, whatever ranks and micro-batches there are, and a sum is
+// that of the means, as in PyTorch; evaluation reports its terms as metrics too, by the name of
+// their op.
 void tri_loss(tri_graph *graph, tri_value loss);
 // Declares a metric by name, F64 [2]: (sum, count) over samples; reported by evaluation as sum /
 // count. In training the metric may be none: then it is not computed there.

@@ -108,6 +108,7 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
 tri_value tri_flatten(tri_graph *graph, tri_value x);
 // The same elements in another shape.
 tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape);
+// Of two tensors, or of two losses (then of their means).
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b);
 // Over the last axis.
 tri_value tri_log_softmax(tri_graph *graph, tri_value x);
@@ -121,6 +122,10 @@ tri_value tri_cross_entropy(tri_graph *graph, tri_value logits, tri_value labels
 tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target);
 // Mean over samples of ‖prediction − target‖₂ / ‖target‖₂.
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target);
+// weight times the loss, or times a sum of losses: for tri_add and tri_loss. In a sum of losses
+// with different counts, labels must be the batch's, as they are or by tri_next_token: they are
+// counted before the step. A term whose labels are all left out adds nothing.
+tri_value tri_weighted(tri_graph *graph, tri_value loss, double weight);
 
 TRI_API_END
 

@@ -188,12 +188,7 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
     memset(engine->round_sums, 0, (size_t)sums * sizeof *engine->round_sums);
     TRI_TRY(cast_all(engine));
     engine->staged_unit = -1;
-    if (input->shape != TRI_STEP_EVALUATE) {
-        double scale = input->loss_scale > 0 ? input->loss_scale : 1;
-        float seed = (float)(scale / (double)engine->step->samples);
-        engine->device->backend->copy_in(engine->device, engine->scalars[TRI_SCALAR_SEED], &seed,
-                                         sizeof seed);
-    }
+    if (input->shape != TRI_STEP_EVALUATE) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
     if (input->shape == TRI_STEP_EVALUATE) return engine_sum_metrics(engine);
     if (!out->overflowed) tri_engine_count_update(engine);

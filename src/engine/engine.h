@@ -36,6 +36,10 @@ typedef struct tri_step_input {
     // The next micro-batch of this rank's replica, in the order of its rounds; valid until the next
     // call.
     tri_status (*next)(void *context, tri_engine_batch *out);
+    // The micro-batch `ahead` of it (0: the next one), which stays to be taken; valid until it was.
+    // Asked for only where labels are counted ahead of the step (TRI_COUNT_AHEAD); else NULL will
+    // do.
+    tri_status (*look)(void *context, int64_t ahead, tri_engine_batch *out);
     void *context;
 } tri_step_input;
 

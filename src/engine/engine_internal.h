@@ -123,6 +123,13 @@ tri_status engine_run_updates(tri_engine *engine, const engine_updates *updates,
 void engine_release_updates(engine_updates *updates);
 tri_status engine_norm(tri_engine *engine); // norm.c
 tri_status engine_sum_metrics(tri_engine *engine);
+tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
+                                 int64_t count);
+// terms.c: what gradients of losses begin with, before the step; what the sum of the losses is, and
+// what gradients are yet to be multiplied by, behind NORM's sums.
+tri_status engine_write_seeds(tri_engine *engine);
+void engine_sum_terms(tri_engine *engine);
+double engine_gradient_scale(const tri_engine *engine);
 void engine_list_tensors(tri_engine *engine); // state.c
 tri_status engine_keep_writes(tri_engine *engine);
 

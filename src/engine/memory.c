@@ -147,25 +147,21 @@ tri_status engine_allocate(tri_engine *e) {
     TRI_TRY(allocate(e, plan->scratch_bytes, &e->scratch));
     TRI_TRY(allocate(e, plan->workspace_bytes, &e->workspace));
     TRI_TRY(allocate(e, plan->result_bytes, &e->results));
-    TRI_TRY(allocate(e, sizeof(float), &e->scalars[TRI_SCALAR_SEED]));
-    TRI_TRY(
-        allocate(e, TRI_STEP_SCALAR_COUNT * (int64_t)sizeof(double), &e->scalars[TRI_SCALAR_STEP]));
+    for (int i = 0; i < TRI_SCALAR_TERM + plan->graph->term_count; i++) {
+        int64_t step = TRI_STEP_SCALAR_COUNT * (int64_t)sizeof(double), seed = sizeof(float);
+        TRI_TRY(allocate(e, i == TRI_SCALAR_STEP ? step : seed, &e->scalars[i]));
+    }
     fill_slots(e);
     return TRI_OK;
 }
 
 void engine_release(tri_engine *e) {
-    void *const owned[] = {e->masters,
-                           e->round_gradients,
-                           e->states,
-                           e->stretches[TRI_STRETCH_ACTIVATIONS],
-                           e->scratch,
-                           e->workspace,
-                           e->results,
-                           e->scalars[TRI_SCALAR_SEED],
-                           e->scalars[TRI_SCALAR_STEP]};
+    void *const owned[] = {
+        e->masters, e->round_gradients, e->states, e->stretches[TRI_STRETCH_ACTIVATIONS],
+        e->scratch, e->workspace,       e->results};
     void *const shared[] = {e->kept, e->gradients, e->stretches[TRI_STRETCH_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);
+    for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++) release(e, e->scalars[i]);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
     release_parameters(e, e->stored);
     release_parameters(e, e->low);

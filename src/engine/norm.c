@@ -73,7 +73,7 @@ static void keep_squares(const tri_engine *e, const float *values, int64_t count
         out[chunk++] = e->device->backend->sum_of_squares(e->device, values + i, TRI_FLAT_CHUNK);
 }
 
-static tri_status sum_over_ranks(tri_engine *e, double *values, int64_t count) {
+tri_status engine_sum_over_ranks(tri_engine *e, const char *label, double *values, int64_t count) {
     if (e->world->size == 1) return TRI_OK;
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_SUM,
@@ -81,7 +81,7 @@ static tri_status sum_over_ranks(tri_engine *e, double *values, int64_t count) {
                       .count = count,
                       .send = values,
                       .recv = values,
-                      .label = "NORM",
+                      .label = label,
                       .waits = true};
     return tri_comm_run(e->world, &op);
 }
@@ -103,11 +103,12 @@ static tri_status sum_plainly(tri_engine *e, double *squares) {
     memcpy(counts, e->output->count, (size_t)metrics * sizeof *values);
     memcpy(shared, e->input->shared, TRI_MAX_SHARED * sizeof *values);
     *last = *squares;
-    TRI_TRY(sum_over_ranks(e, values, last + 1 - values));
+    TRI_TRY(engine_sum_over_ranks(e, "NORM", values, last + 1 - values));
     memcpy(e->output->sum, values, (size_t)metrics * sizeof *values);
     memcpy(e->output->count, counts, (size_t)metrics * sizeof *values);
     memcpy(e->output->shared, shared, TRI_MAX_SHARED * sizeof *values);
     *squares = *last;
+    engine_sum_terms(e);
     return TRI_OK;
 }
 
@@ -131,12 +132,13 @@ static tri_status sum_in_order(tri_engine *e, bool squared, double *squares) {
                (size_t)(2 * metrics) * sizeof *e->fold);
     memcpy(e->fold + sums, e->input->shared, TRI_MAX_SHARED * sizeof *e->fold);
     if (squared) visit_ranges(e, keep_squares, e->fold + sums + TRI_MAX_SHARED);
-    TRI_TRY(sum_over_ranks(e, e->fold, total));
+    TRI_TRY(engine_sum_over_ranks(e, "NORM", e->fold, total));
     for (int64_t j = 0; j < (int64_t)e->step->rounds * replicas; j++)
         add_round(e, e->fold + 2 * metrics * j);
     memcpy(e->output->shared, e->fold + sums, TRI_MAX_SHARED * sizeof *e->fold);
     *squares = 0;
     for (int64_t i = 0; i < chunks; i++) *squares += e->fold[sums + TRI_MAX_SHARED + i];
+    engine_sum_terms(e);
     return TRI_OK;
 }
 
@@ -210,8 +212,7 @@ tri_status engine_norm(tri_engine *e) {
     bool finite = isfinite(sum) && isfinite(e->output->sum[0]);
     if (!finite && !scaled) return name_not_finite(e);
     e->output->overflowed = !finite;
-    double nominal = (double)e->step->samples, count = e->output->count[0];
-    double scale = count > 0 ? nominal / count : 0;
+    double nominal = (double)e->step->samples, scale = engine_gradient_scale(e);
     if (scaled) scale /= e->input->loss_scale;
     double norm = sqrt(sum) * scale;
     e->output->gradient_norm = norm;

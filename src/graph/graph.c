@@ -1,6 +1,7 @@
 #include "graph/graph.h"
 
 #include "base/limits.h"
+#include "graph/loss.h"
 
 #include <fnmatch.h>
 #include <stdarg.h>
@@ -141,7 +142,7 @@ tri_value tri_position(tri_graph *graph) {
 
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind) {
     if (tri_value_is(graph->scalars[kind])) return graph->scalars[kind];
-    bool seed = kind == TRI_SCALAR_SEED;
+    bool seed = kind != TRI_SCALAR_STEP;
     graph->scalars[kind] =
         add_value(graph, (tri_value_info){.kind = TRI_VALUE_SCALAR,
                                           .dtype = seed ? graph->options.dtype : TRI_F64,
@@ -250,6 +251,14 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
                        op->name, name && *name ? " " : "", name ? name : "", i);
         return none;
     }
+    for (int i = 0; i < count; i++) {
+        if (!tri_value_is(inputs[i]) || !tri_value_is_loss(graph, inputs[i])) continue;
+        tri_graph_fail(graph,
+                       "%s: input %d is a loss, whose mean is known only behind the step: only "
+                       "tri_loss, tri_metric, tri_add and tri_weighted take one",
+                       op->name, i);
+        return none;
+    }
     need_block(graph);
     tri_node node = {.op = op,
                      .name = tri_arena_strdup(graph->arena, name ? name : ""),
@@ -304,33 +313,4 @@ tri_cost tri_node_cost(const tri_graph *graph, const tri_node *node) {
     if (node->op->cost) return node->op->cost(node->attr, &s);
     if (node->op->flags & TRI_OP_VIEW || node->output_count == 0) return (tri_cost){0};
     return (tri_cost){.flops = (double)tri_shape_count(&s.out[0])};
-}
-
-static void add_metric(tri_graph *g, const char *name, tri_value value, bool left_out) {
-    if (g->status != TRI_OK) return;
-    const tri_value_info *info = tri_value_get(g, value);
-    tri_shape pair = tri_shape_of(2);
-    if (!left_out && (info->dtype != TRI_F64 || !tri_shape_equal(&info->shape, &pair))) {
-        tri_graph_fail(g, "'%s' is no loss or metric: it must be F64 [2], (sum, count)", name);
-        return;
-    }
-    for (int i = 0; i < g->metric_count; i++)
-        if (!strcmp(g->metrics[i].name, name)) tri_graph_fail(g, "'%s' is declared twice", name);
-    if (g->metric_count == TRI_MAX_METRICS)
-        tri_graph_fail(g, "more than %d metrics", TRI_MAX_METRICS);
-    TRI_PUSH(g->arena, g->metrics, g->metric_count, g->metric_capacity) =
-        (tri_metric_info){tri_arena_strdup(g->arena, name), value};
-}
-
-void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
-    add_metric(graph, name, metric, graph->options.training && !tri_value_is(metric));
-}
-
-void tri_loss(tri_graph *graph, tri_value loss) {
-    add_metric(graph, "loss", loss, false);
-    if (graph->status != TRI_OK) return;
-    tri_metric_info last = graph->metrics[graph->metric_count - 1];
-    memmove(graph->metrics + 1, graph->metrics,
-            (size_t)(graph->metric_count - 1) * sizeof *graph->metrics);
-    graph->metrics[0] = last;
 }

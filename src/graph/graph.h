@@ -24,6 +24,7 @@ typedef enum tri_value_kind {
     TRI_VALUE_PARAMETER, // lies in its block's flat buffer
     TRI_VALUE_SCALAR,    // supplied per step: the seed, the step scalars
     TRI_VALUE_RESULT,    // an output of a node
+    TRI_VALUE_WEIGHTED,  // a sum of losses, which no node reads (loss.h)
 } tri_value_kind;
 
 typedef struct tri_value_info {
@@ -32,7 +33,7 @@ typedef struct tri_value_info {
     tri_shape shape;
     tri_layout layout; // plain until the layout pass
     int node, output;  // of a result
-    int index;         // of the graph's input or parameter; of a scalar: tri_scalar_kind
+    int index;         // of the graph's input, parameter or sum; of a scalar: tri_scalar_kind
 } tri_value_info;
 
 struct tri_node {
@@ -100,16 +101,42 @@ typedef struct tri_input_info {
     tri_value value;
 } tri_input_info;
 
+// Of a loss that is added to others: what its count is.
+typedef struct tri_loss_term {
+    double weight;
+    int64_t per_sample;  // what each sample adds, where no labels say it
+    bool has_labels;     // it is the number of labels that are not left out
+    int labels;          // the graph's input that they are, or are made of; -1: none
+    const tri_op *maker; // that makes them; NULL: they are the input
+} tri_loss_term;
+
 typedef struct tri_metric_info {
-    const char *name; // "loss" is always the first
-    tri_value value;  // none: not computed in training
+    const char *name;   // "loss" is always the first
+    tri_value value;    // none: not computed in training; of "loss": the sum of the terms
+    tri_loss_term term; // of the graph's terms
 } tri_metric_info;
+
+enum { TRI_MAX_LOSS_TERMS = 8 };
+
+typedef struct tri_weighted_sum {
+    int count;
+    tri_value losses[TRI_MAX_LOSS_TERMS];
+    double weights[TRI_MAX_LOSS_TERMS];
+} tri_weighted_sum;
+
+// When the counts of a sum's terms over the whole step are known.
+typedef enum tri_counting {
+    TRI_COUNT_BEHIND, // NORM learns the one count that all of them have
+    TRI_COUNT_KNOWN,  // so many of each sample
+    TRI_COUNT_AHEAD,  // labels are counted before the step
+} tri_counting;
 
 typedef enum tri_scalar_kind {
     TRI_SCALAR_SEED, // [1], the graph's dtype: the gradient of the loss's sum: loss scale / nominal
                      // count
     TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
-    TRI_SCALAR_KIND_COUNT
+    TRI_SCALAR_TERM, // of the first term of a sum of losses, and on: its seed
+    TRI_SCALAR_KIND_COUNT = TRI_SCALAR_TERM + TRI_MAX_LOSS_TERMS
 } tri_scalar_kind;
 
 // Elements of the step scalars, read by update ops.
@@ -163,6 +190,10 @@ struct tri_graph {
     int input_count, input_capacity;
     tri_metric_info *metrics;
     int metric_count, metric_capacity;
+    tri_weighted_sum *sums;
+    int sum_count, sum_capacity;
+    int first_term, term_count; // metrics whose weighted sum is the loss; 0: it is one itself
+    tri_counting counting;
     const char **blocks; // names
     int block_count, block_capacity;
     tri_phase phase; // of nodes added from now on

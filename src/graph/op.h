@@ -40,7 +40,7 @@ typedef enum tri_op_flags {
     TRI_OP_VIEW = 1,   // output 0 is input 0's memory under another shape (plain layouts only)
     TRI_OP_RANDOM = 2, // reads the value `position`
     TRI_OP_UPDATE = 4, // no outputs; overwrites input 0 and its states (inputs 3 and up) in place
-    TRI_OP_LOSS = 8,   // output 0 is F64 [2] (sum, count); its gradient is the scalar `seed`
+    TRI_OP_LOSS = 8,   // output 0 is F64 [2] (sum, count); the sum's gradient is a scalar `seed`
     TRI_OP_COLLECTIVE = 16, // communicates: the engine runs it, no device; plain layouts
     TRI_OP_AGAIN = 32, // cheap, and its gradient reads its inputs, which are kept: the backward
                        // pass computes output 0 again instead of keeping it
@@ -65,6 +65,12 @@ typedef struct tri_op {
     // one.
     void (*gradient)(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                      const bool *wanted, tri_value *in_grads);
+    // Of a loss: the input whose labels it counts, index + 1; or else what it counts.
+    int labels;
+    int64_t (*count)(const tri_op_signature *signature);
+    // Of an op that makes labels of its only input: how many that are not left out, of these values
+    // of the input, on the host.
+    int64_t (*count_labels)(const tri_shape *shape, const int64_t *input);
     // NULL: one flop an output element.
     tri_cost (*cost)(const void *attr, const tri_op_signature *signature);
 } tri_op;

@@ -43,9 +43,13 @@ static void print_value(const tri_graph *g, tri_value value, FILE *out) {
         fprintf(out, "%s", g->parameters[info->index].name);
         break;
     case TRI_VALUE_SCALAR:
-        fprintf(out, info->index == TRI_SCALAR_SEED ? "@seed" : "@step");
+        if (info->index >= TRI_SCALAR_TERM)
+            fprintf(out, "@seed%d", info->index - TRI_SCALAR_TERM);
+        else
+            fprintf(out, info->index == TRI_SCALAR_SEED ? "@seed" : "@step");
         break;
     case TRI_VALUE_RESULT:
+    case TRI_VALUE_WEIGHTED:
         fprintf(out, "%%%" PRIu32, value.id);
         break;
     }

@@ -1,5 +1,6 @@
 #include "base/limits.h"
 #include "base/philox.h"
+#include "graph/loss.h"
 #include "ops/ops.h"
 
 #include <math.h>
@@ -233,6 +234,10 @@ tri_value tri_flatten(tri_graph *graph, tri_value x) {
 }
 
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b) {
+    if (graph->status != TRI_OK) return (tri_value){0};
+    bool both = tri_value_is(a) && tri_value_is(b);
+    if (both && (tri_value_is_loss(graph, a) || tri_value_is_loss(graph, b)))
+        return tri_loss_combine(graph, a, 1, b);
     return tri_node_add(graph, &tri_op_add, (tri_value[]){a, b}, 2, NULL, "");
 }
 

@@ -1,3 +1,4 @@
+#include "graph/loss.h"
 #include "ops/ops.h"
 
 #include <string.h>
@@ -34,4 +35,8 @@ tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target)
 
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target) {
     return pair_loss(graph, &tri_op_relative_l2_loss, prediction, target);
+}
+
+tri_value tri_weighted(tri_graph *graph, tri_value loss, double weight) {
+    return tri_loss_combine(graph, loss, weight, (tri_value){0});
 }

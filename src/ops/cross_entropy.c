@@ -36,6 +36,7 @@ const tri_op tri_op_cross_entropy = {
     .input_count = 2,
     .output_count = 1,
     .flags = TRI_OP_LOSS,
+    .labels = 2,
     .shape = cross_entropy_shape,
     .gradient = cross_entropy_gradient,
     .cost = cross_entropy_cost,

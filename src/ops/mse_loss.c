@@ -26,6 +26,8 @@ static void mse_loss_gradient(tri_graph *graph, const tri_node *node, const tri_
                                    node->inputs[1 - i], out_grads[0], none);
 }
 
+static int64_t mse_loss_count(const tri_op_signature *s) { return tri_shape_count(&s->in[0]); }
+
 static tri_cost mse_loss_cost(const void *attr, const tri_op_signature *s) {
     return ops_cost_per_input(s, 3);
 }
@@ -36,6 +38,7 @@ const tri_op tri_op_mse_loss = {
     .input_count = 2,
     .output_count = 1,
     .flags = TRI_OP_LOSS,
+    .count = mse_loss_count,
     .shape = mse_loss_shape,
     .gradient = mse_loss_gradient,
     .cost = mse_loss_cost,

@@ -7,6 +7,13 @@ static tri_status next_token_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
+static int64_t next_token_count(const tri_shape *shape, const int64_t *ids) {
+    int64_t count = 0, tokens = shape->dims[1];
+    for (int64_t n = 0; n < shape->dims[0]; n++)
+        for (int64_t t = 1; t < tokens; t++) count += ids[n * tokens + t] != TRI_IGNORED_LABEL;
+    return count;
+}
+
 const tri_op tri_op_next_token = {
     .name = "next_token",
     .doc = "ids I64 [N, T] -> labels: labels[n, t] = ids[n, t + 1], and -100 for the last",
@@ -14,4 +21,5 @@ const tri_op tri_op_next_token = {
     .output_count = 1,
     .in_place = 1,
     .shape = next_token_shape,
+    .count_labels = next_token_count,
 };

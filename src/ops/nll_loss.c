@@ -40,6 +40,7 @@ const tri_op tri_op_nll_loss = {
     .input_count = 2,
     .output_count = 1,
     .flags = TRI_OP_LOSS,
+    .labels = 2,
     .shape = nll_loss_shape,
     .gradient = nll_loss_gradient,
 };

@@ -135,6 +135,7 @@ const tri_op tri_op_part_cross_entropy = {
            "of log(sums[0]) - sums[1], number of labels; label -100 is left out of both",
     .input_count = 4,
     .flags = TRI_OP_LOSS,
+    .labels = 2,
     .shape = part_cross_entropy_shape,
     .gradient = part_cross_entropy_gradient,
 };

@@ -32,6 +32,8 @@ static void relative_l2_loss_gradient(tri_graph *graph, const tri_node *node,
                                node->inputs[1], out_grads[0], none);
 }
 
+static int64_t relative_l2_loss_count(const tri_op_signature *s) { return s->in[0].dims[0]; }
+
 static tri_cost relative_l2_loss_cost(const void *attr, const tri_op_signature *s) {
     return ops_cost_per_input(s, 5);
 }
@@ -44,6 +46,7 @@ const tri_op tri_op_relative_l2_loss = {
     .input_count = 2,
     .output_count = 1,
     .flags = TRI_OP_LOSS,
+    .count = relative_l2_loss_count,
     .shape = relative_l2_loss_shape,
     .gradient = relative_l2_loss_gradient,
     .cost = relative_l2_loss_cost,

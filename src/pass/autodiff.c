@@ -88,6 +88,20 @@ static tri_status check_gradients(const tri_graph *g) {
     return TRI_OK;
 }
 
+// Each term of a sum has a seed of its own. False: nothing to differentiate.
+static bool seed_losses(autodiff *a) {
+    tri_graph *g = a->graph;
+    bool any = false;
+    for (int i = 0; i < (g->term_count ? g->term_count : 1); i++) {
+        tri_value loss = g->metrics[g->term_count ? g->first_term + i : 0].value;
+        if (!a->wanted[loss.id]) continue;
+        int kind = g->term_count ? TRI_SCALAR_TERM + i : TRI_SCALAR_SEED;
+        a->grads[loss.id] = tri_scalar(g, (tri_scalar_kind)kind);
+        any = true;
+    }
+    return any;
+}
+
 tri_status tri_pass_autodiff(tri_graph *graph) {
     if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
     if (graph->metric_count == 0 || strcmp(graph->metrics[0].name, "loss") != 0)
@@ -97,9 +111,7 @@ tri_status tri_pass_autodiff(tri_graph *graph) {
                   .wanted = TRI_NEW_ARRAY(graph->arena, bool, values),
                   .grads = TRI_NEW_ARRAY(graph->arena, tri_value, values)};
     mark_wanted(&a);
-    tri_value loss = graph->metrics[0].value;
-    if (!a.wanted[loss.id]) return TRI_FAIL(TRI_BAD_INPUT, "the loss depends on no parameter");
-    a.grads[loss.id] = tri_scalar(graph, TRI_SCALAR_SEED);
+    if (!seed_losses(&a)) return TRI_FAIL(TRI_BAD_INPUT, "the loss depends on no parameter");
     int forward = graph->node_count, block = graph->block;
     graph->phase = TRI_PHASE_BACKWARD;
     for (int i = forward - 1; i >= 0; i--) differentiate(&a, graph->nodes[i]);

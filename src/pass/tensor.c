@@ -1,5 +1,7 @@
 #include "pass/tensor.h"
 
+#include "graph/loss.h"
+
 #include <fnmatch.h>
 #include <string.h>
 
@@ -196,7 +198,10 @@ static tri_status finish(tensor_pass *pass) {
         tri_gradient_add(to, gradient->parameter, whole_of(pass, gradient->value));
     }
     for (int i = 0; i < from->metric_count; i++)
-        tri_metric(to, from->metrics[i].name, whole_of(pass, from->metrics[i].value));
+        tri_metric_copy(to, &from->metrics[i], whole_of(pass, from->metrics[i].value));
+    to->first_term = from->first_term;
+    to->term_count = from->term_count;
+    to->counting = from->counting;
     for (int i = 0; i < from->parameter_count; i++) {
         if (pass->partial[i] && pass->entire[i])
             return TRI_FAIL(TRI_UNSUPPORTED,

@@ -53,7 +53,8 @@ static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
                 tri_shape_equal(&p->shape, &q->shape);
     }
     for (int i = 0; alike && i < a->metric_count; i++)
-        alike = !strcmp(a->metrics[i].name, b->metrics[i].name);
+        alike = !strcmp(a->metrics[i].name, b->metrics[i].name) &&
+                a->metrics[i].term.weight == b->metrics[i].term.weight;
     if (!alike)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "the model has other blocks, parameters or metrics for another batch size "
@@ -138,10 +139,18 @@ static int64_t staging_elements(const tri_plan *plan) {
     return part + parameter;
 }
 
+int64_t tri_plan_held_batches(const tri_plan *plan) {
+    int64_t most = 1;
+    if (plan->graph->counting != TRI_COUNT_AHEAD) return most;
+    raise_to(&most, plan->steps[TRI_STEP_FULL].rounds);
+    raise_to(&most, plan->steps[TRI_STEP_TAIL].rounds);
+    return most;
+}
+
 static void size_memory(tri_plan *plan, const tri_plan_request *request) {
     const int64_t f32 = (int64_t)sizeof(float), low = (int64_t)tri_dtype_bytes(plan->flat.low);
     const tri_flat *flat = &plan->flat;
-    int64_t input_bytes = 0;
+    int64_t input_bytes = 0, batches = request->loader_batches + tri_plan_held_batches(plan) - 1;
     for (int i = 0; i < plan->program_count; i++) {
         const tri_program *p = plan->programs[i];
         raise_to(&input_bytes, p->input_bytes);
@@ -172,8 +181,7 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
         .optimizer = f32 * (states - moved_states),
         .activations =
             plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS] + plan->scratch_bytes + plan->result_bytes,
-        .workspace =
-            plan->workspace_bytes + request->loader_batches * input_bytes + TRI_PROGRAM_BYTES,
+        .workspace = plan->workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
         .communication = plan->stretch_bytes[TRI_STRETCH_STATE] + f32 * staging_elements(plan) +
                          (plan->mesh.ranks > 1 ? TRI_COMMUNICATOR_BYTES : 0),
         .offloaded = f32 * (moved_stored + moved_low + moved_states),

@@ -108,6 +108,9 @@ struct tri_plan {
 tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
                            tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
+// Micro-batches that the loader of the training data lets the engine hold at once: one, or all of a
+// step where their labels are counted before it.
+int64_t tri_plan_held_batches(const tri_plan *plan);
 
 // The rest is shared by the files of the plan.
 

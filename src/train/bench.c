@@ -70,6 +70,7 @@ static tri_status run_step(bench_run *run, bool end, bool *all_end) {
                             .clip = s->recipe->trainer.gradient_clip_val,
                             .loss_scale = loop_scale(s, p),
                             .next = loop_next,
+                            .look = loop_look,
                             .context = &run->feed};
     if (s->identity.rank == 0) input.shared[SHARED_END] = end;
     tri_step_output out;
@@ -143,11 +144,12 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     tri_session *s = run->session;
     run->steps_per_epoch = tri_session_steps_per_epoch(s);
     tri_engine_initialize(s->engine, (uint64_t)s->recipe->seed);
-    TRI_TRY(tri_session_train_loader(s, 0, 0, &run->feed.loader));
-    run->feed.field_count = s->field_count;
+    tri_loader *loader;
+    TRI_TRY(tri_session_train_loader(s, 0, 0, &loader));
+    run->feed = loop_feed_of(s, loader);
     tri_status status = measure(run, seconds, out);
     loop_release(&run->feed);
-    tri_loader_destroy(run->feed.loader);
+    tri_loader_destroy(loader);
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
     out->max_rss_mb = (double)used.ru_maxrss * 1024e-6;

@@ -5,23 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-void loop_release(loop_feed *feed) {
-    if (feed->held) tri_loader_release(feed->loader, feed->held);
-    feed->held = NULL;
-}
-
-tri_status loop_next(void *context, tri_engine_batch *out) {
-    loop_feed *feed = context;
-    do {
-        loop_release(feed);
-        TRI_TRY(tri_loader_next(feed->loader, &feed->held));
-        TRI_ASSERT(feed->held);
-    } while (feed->held->micro.size == 0); // a round in which this replica has no samples
-    out->size = feed->held->micro.size;
-    for (int i = 0; i < feed->field_count; i++) out->fields[i] = feed->held->fields[i];
-    return TRI_OK;
-}
-
 tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_output *out) {
     loop_feed feed = {.loader = loader, .field_count = session->field_count};
     tri_step_input input = {.shape = TRI_STEP_EVALUATE, .next = loop_next, .context = &feed};

@@ -71,8 +71,14 @@ typedef struct loop_feed {
     tri_loader *loader;
     const tri_data_batch *held;
     int field_count;
+    // Micro-batches behind the held one that were looked at, as many as the loader lets us hold.
+    const tri_data_batch **ahead;
+    int64_t ahead_count;
 } loop_feed;
+// Of the training data; what is looked at lives in the session's arena.
+loop_feed loop_feed_of(tri_session *session, tri_loader *loader);
 tri_status loop_next(void *context, tri_engine_batch *out);
+tri_status loop_look(void *context, int64_t ahead, tri_engine_batch *out);
 void loop_release(loop_feed *feed);
 
 #endif

@@ -324,6 +324,7 @@ tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, i
     tri_loader_options options = {.replica =
                                       tri_mesh_replica(&session->mesh, session->identity.rank),
                                   .workers = session->recipe->data.workers,
+                                  .hold = tri_plan_held_batches(session->plan),
                                   .epoch = epoch,
                                   .step = step,
                                   .steps_per_epoch = tri_session_steps_per_epoch(session)};

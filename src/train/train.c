@@ -111,6 +111,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
                             .clip = loop->recipe->trainer.gradient_clip_val,
                             .loss_scale = loop_scale(s, p),
                             .next = loop_next,
+                            .look = loop_look,
                             .context = feed};
     share_decisions(loop, input.shared);
     tri_step_output out;
@@ -152,7 +153,7 @@ static tri_status run_steps(train_loop *loop) {
         tri_step_output unused; // only to fail now rather than after an epoch
         TRI_TRY(loop_run_evaluation(s, loop->test_loader, &unused));
     }
-    loop_feed feed = {.loader = loop->train_loader, .field_count = s->field_count};
+    loop_feed feed = loop_feed_of(s, loop->train_loader);
     bool interrupted = false;
     tri_status status = TRI_OK;
     while (status == TRI_OK && !interrupted && !is_complete(loop))

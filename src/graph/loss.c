@@ -1,0 +1,214 @@
+// Losses and metrics: pairs (sum, count), and weighted sums of losses.
+#include "graph/loss.h"
+
+#include "base/limits.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_pair(const tri_graph *g, tri_value value) {
+    const tri_value_info *info = tri_value_get(g, value);
+    tri_shape pair = tri_shape_of(2);
+    return info->kind == TRI_VALUE_RESULT && info->dtype == TRI_F64 &&
+           tri_shape_equal(&info->shape, &pair);
+}
+
+static bool is_term(const tri_graph *g, tri_value value) {
+    const tri_node *node = tri_value_node(g, value);
+    return node && node->op->flags & TRI_OP_LOSS;
+}
+
+bool tri_value_is_loss(const tri_graph *graph, tri_value value) {
+    return tri_value_get(graph, value)->kind == TRI_VALUE_WEIGHTED || is_term(graph, value);
+}
+
+// Adds weight · loss to the sum; of a loss that is in it already, the weights add up.
+static void add_term(tri_graph *g, tri_weighted_sum *sum, tri_value loss, double weight) {
+    for (int i = 0; i < sum->count; i++) {
+        if (sum->losses[i].id != loss.id) continue;
+        sum->weights[i] += weight;
+        return;
+    }
+    if (sum->count == TRI_MAX_LOSS_TERMS) {
+        tri_graph_fail(g, "a sum of more than %d losses", TRI_MAX_LOSS_TERMS);
+        return;
+    }
+    sum->losses[sum->count] = loss;
+    sum->weights[sum->count++] = weight;
+}
+
+static void add_terms(tri_graph *g, tri_weighted_sum *sum, tri_value loss, double weight) {
+    const tri_value_info *info = tri_value_get(g, loss);
+    if (info->kind != TRI_VALUE_WEIGHTED) {
+        add_term(g, sum, loss, weight);
+        return;
+    }
+    const tri_weighted_sum *other = &g->sums[info->index];
+    for (int i = 0; i < other->count; i++)
+        add_term(g, sum, other->losses[i], weight * other->weights[i]);
+}
+
+tri_value tri_loss_combine(tri_graph *graph, tri_value a, double weight, tri_value b) {
+    tri_value none = {0};
+    if (graph->status != TRI_OK) return none;
+    if (!isfinite(weight)) {
+        tri_graph_fail(graph, "tri_weighted: the weight is %g: it must be a finite number", weight);
+        return none;
+    }
+    if (!tri_value_is_loss(graph, a) || (tri_value_is(b) && !tri_value_is_loss(graph, b))) {
+        tri_graph_fail(graph, "a loss can be added only to a loss, and tri_weighted takes only "
+                              "one: a value that is none has no mean to add");
+        return none;
+    }
+    tri_weighted_sum sum = {.count = 0};
+    add_terms(graph, &sum, a, weight);
+    if (tri_value_is(b)) add_terms(graph, &sum, b, 1);
+    if (graph->status != TRI_OK) return none;
+    tri_value value = {(uint32_t)graph->value_count};
+    TRI_PUSH(graph->arena, graph->values, graph->value_count, graph->value_capacity) =
+        (tri_value_info){.kind = TRI_VALUE_WEIGHTED,
+                         .dtype = TRI_F64,
+                         .shape = tri_shape_of(2),
+                         .index = graph->sum_count};
+    TRI_PUSH(graph->arena, graph->sums, graph->sum_count, graph->sum_capacity) = sum;
+    return value;
+}
+
+static void push_metric(tri_graph *g, tri_metric_info metric) {
+    for (int i = 0; i < g->metric_count; i++)
+        if (!strcmp(g->metrics[i].name, metric.name))
+            tri_graph_fail(g, "'%s' is declared twice", metric.name);
+    if (g->metric_count == TRI_MAX_METRICS)
+        tri_graph_fail(g, "more than %d metrics", TRI_MAX_METRICS);
+    metric.name = tri_arena_strdup(g->arena, metric.name);
+    TRI_PUSH(g->arena, g->metrics, g->metric_count, g->metric_capacity) = metric;
+}
+
+void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
+    if (graph->status != TRI_OK) return;
+    if ((!graph->options.training || tri_value_is(metric)) && !is_pair(graph, metric)) {
+        tri_graph_fail(graph, "'%s' is no metric: it must be F64 [2], (sum, count)%s", name,
+                       tri_value_is_loss(graph, metric) ? "; of a sum of losses, name each" : "");
+        return;
+    }
+    push_metric(graph, (tri_metric_info){.name = name, .value = metric});
+}
+
+void tri_metric_copy(tri_graph *to, const tri_metric_info *metric, tri_value value) {
+    if (to->status != TRI_OK) return;
+    tri_metric_info copy = *metric;
+    copy.value = value;
+    push_metric(to, copy);
+}
+
+// Samples of the micro-batch that the graph is built for.
+static int64_t batch_size(const tri_graph *g) {
+    if (g->input_count == 0) return 1;
+    const tri_shape *shape = &tri_value_get(g, g->inputs[0].value)->shape;
+    return shape->rank > 0 && shape->dims[0] > 0 ? shape->dims[0] : 1;
+}
+
+// Which field of the batch the labels are, or are made of by one op that can count them; -1: none.
+static int find_labels(const tri_graph *g, tri_value labels, const tri_op **maker) {
+    *maker = NULL;
+    for (;;) {
+        const tri_value_info *info = tri_value_get(g, labels);
+        if (info->kind == TRI_VALUE_INPUT) return info->index;
+        const tri_node *node = tri_value_node(g, labels);
+        if (!node) return -1;
+        if (!(node->op->flags & TRI_OP_VIEW)) {
+            if (!node->op->count_labels || *maker) return -1;
+            *maker = node->op;
+        }
+        labels = node->inputs[0];
+    }
+}
+
+static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
+    const tri_node *node = tri_value_node(g, loss);
+    tri_loss_term term = {.weight = weight, .labels = -1};
+    if (node->op->labels) {
+        term.labels = find_labels(g, node->inputs[node->op->labels - 1], &term.maker);
+        term.has_labels = true;
+        return term;
+    }
+    tri_op_signature s = tri_node_signature(g, node);
+    int64_t count = node->op->count(&s), size = batch_size(g);
+    if (count % size != 0)
+        tri_graph_fail(g,
+                       "%s: counts %lld in a micro-batch of %lld samples, which has no share of "
+                       "each sample: a loss that is added to others must",
+                       node->op->name, (long long)count, (long long)size);
+    term.per_sample = count / size;
+    return term;
+}
+
+static bool has_same_labels(const tri_loss_term *a, const tri_loss_term *b) {
+    return a->has_labels && b->has_labels && a->labels >= 0 && a->labels == b->labels &&
+           a->maker == b->maker;
+}
+
+static const char *name_of_term(tri_graph *g, tri_value loss) {
+    const char *op = tri_value_node(g, loss)->op->name, *name = op;
+    for (int again = 2, i = 0; i < g->metric_count; i++) {
+        if (strcmp(g->metrics[i].name, name) != 0) continue;
+        name = tri_name(g, "%s_%d", op, again++);
+        i = -1;
+    }
+    return name;
+}
+
+// The terms are metrics of their own; "loss" is what the engine makes of their sums and counts.
+static void declare_terms(tri_graph *g, const tri_weighted_sum *sum) {
+    bool is_counted = false, is_common = true;
+    g->first_term = g->metric_count;
+    g->term_count = sum->count;
+    for (int i = 0; i < sum->count; i++) {
+        tri_loss_term term = make_term(g, sum->losses[i], sum->weights[i]);
+        push_metric(g, (tri_metric_info){.name = name_of_term(g, sum->losses[i]),
+                                         .value = sum->losses[i],
+                                         .term = term});
+        if (g->status != TRI_OK) return;
+        is_counted = is_counted || term.has_labels;
+        is_common = is_common && has_same_labels(&term, &g->metrics[g->first_term].term);
+    }
+    g->counting = sum->count == 1 || is_common ? TRI_COUNT_BEHIND
+                  : is_counted                 ? TRI_COUNT_AHEAD
+                                               : TRI_COUNT_KNOWN;
+    for (int i = 0; g->counting == TRI_COUNT_AHEAD && i < sum->count; i++) {
+        const tri_metric_info *m = &g->metrics[g->first_term + i];
+        if (m->term.has_labels && m->term.labels < 0)
+            tri_graph_fail(g,
+                           "%s: a loss that is added to others must have labels of the batch, as "
+                           "they are or by tri_next_token: their number is needed before the step",
+                           m->name);
+    }
+}
+
+void tri_loss(tri_graph *graph, tri_value loss) {
+    if (graph->status != TRI_OK) return;
+    const tri_value_info *info = tri_value_get(graph, loss);
+    bool is_sum = info->kind == TRI_VALUE_WEIGHTED;
+    if (!is_sum && !is_pair(graph, loss)) {
+        tri_graph_fail(graph, "'loss' is no loss or metric: it must be F64 [2], (sum, count)");
+        return;
+    }
+    tri_metric_info metric = {.name = "loss", .value = is_sum ? (tri_value){0} : loss};
+    push_metric(graph, metric);
+    if (graph->status != TRI_OK) return;
+    tri_metric_info last = graph->metrics[graph->metric_count - 1];
+    memmove(graph->metrics + 1, graph->metrics,
+            (size_t)(graph->metric_count - 1) * sizeof *graph->metrics);
+    graph->metrics[0] = last;
+    if (is_sum) declare_terms(graph, &graph->sums[info->index]);
+}
+
+int64_t tri_loss_count_labels(const tri_graph *graph, const tri_loss_term *term, int64_t size,
+                              const void *labels) {
+    tri_shape shape = tri_value_get(graph, graph->inputs[term->labels].value)->shape;
+    shape.dims[0] = size;
+    if (term->maker) return term->maker->count_labels(&shape, labels);
+    int64_t count = 0, all = tri_shape_count(&shape);
+    for (int64_t i = 0; i < all; i++) count += ((const int64_t *)labels)[i] != TRI_IGNORED_LABEL;
+    return count;
+}

@@ -1,0 +1,42 @@
+// Sums of losses; model.case says which: counts of every kind at once, one count that all have,
+// counts that are known before the step, one loss with a weight.
+#include <trireme/trireme.h>
+
+static void loss_sums(tri_graph *g, const tri_batch *batch) {
+    int64_t which = tri_model_int(g, "case", 0);
+    tri_block(g, "trunk");
+    tri_value x = tri_relu(g, tri_linear(g, "trunk", tri_flatten(g, batch->images), 8));
+    tri_split_layer(g, "trunk", TRI_SPLIT_COLUMN);
+    tri_block(g, "tokens");
+    tri_value ids = {0};
+    tri_embedding_options table = {.tokens = 5, .features = 4};
+    if (which == 0)
+        ids = tri_linear(g, "next", tri_embedding(g, "embed", batch->input_ids, table), 5);
+    tri_block(g, "heads");
+    tri_value one = tri_linear(g, "one", x, 3);
+    if (which == 3) {
+        tri_loss(g, tri_weighted(g, tri_cross_entropy(g, one, batch->labels), 3));
+        return;
+    }
+    tri_value two = tri_linear(g, "two", x, 3);
+    tri_value first = tri_cross_entropy(g, one, batch->labels);
+    tri_value second = tri_cross_entropy(g, two, batch->labels);
+    if (which == 1) {
+        tri_loss(g, tri_add(g, first, tri_weighted(g, second, -0.4)));
+        return;
+    }
+    tri_value squares = tri_mse_loss(g, tri_linear(g, "numbers", x, 2), batch->targets);
+    tri_value apart = tri_mse_loss(g, two, one);
+    if (which == 2) {
+        tri_loss(g, tri_add(g, apart, tri_weighted(g, tri_add(g, squares, squares), 1.5)));
+        return;
+    }
+    tri_value next = tri_cross_entropy(g, ids, tri_next_token(g, batch->input_ids));
+    tri_value rest = tri_add(g, next, tri_add(g, second, tri_weighted(g, apart, 0.25)));
+    tri_loss(g, tri_add(g, tri_add(g, first, tri_weighted(g, squares, 0.3)),
+                        tri_weighted(g, rest, 0.7)));
+}
+
+static const tri_task task = {.name = "loss-sums", .build = loss_sums};
+
+TRI_EXPORT_TASK(task)

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Weighted sums of losses against PyTorch: means over the global batch, whatever ranks and
+micro-batches there are and whichever labels are left out; and what has no meaning is refused.
+
+usage: test_loss_sums.py BUILD_FOLDER, or, with PyTorch, test_loss_sums.py --golden > loss_sums.json
+"""
+import array
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+import formula  # noqa: E402
+
+SAMPLES, BATCH, EPOCHS, LR, TOKENS = 19, 8, 2, 0.2, 6  # steps of 8, 8 and 3 samples
+LOSS_LIMIT, WEIGHT_LIMIT = 2e-6, 5e-6  # of sums in single precision
+LAYERS = {"trunk": formula.linear("trunk", 4, 8), "one": formula.linear("one", 8, 3),
+          "two": formula.linear("two", 8, 3), "numbers": formula.linear("numbers", 8, 2),
+          "next": formula.linear("next", 4, 5), "embed": [("embed.weight", (5, 4), 0.8)]}
+CASES = [("trunk", "one", "two", "numbers", "next", "embed"), ("trunk", "one", "two"),
+         ("trunk", "one", "two", "numbers"), ("trunk", "one")]
+PIPELINE = "strategy.name=pipeline batch.micro=2"
+WAYS = [(1, ""), (1, "batch.micro=3"), (3, ""), (2, "batch.micro=1"), (4, "batch.micro=1"),
+        (2, PIPELINE), (2, "strategy.name=fsdp batch.micro=2 strategy.persistent_bytes=0"),
+        (2, "trainer.deterministic=true batch.micro=2"), (2, "strategy.name=zero2"),
+        (2, "strategy.mesh.tensor=2 batch.micro=3")]
+
+
+def data_set():
+    """Labels of a whole micro-batch are left out, and others."""
+    def numbers(name, count):
+        return formula.floats(2 * u - 1 for u in formula.uniform(name, count))
+    ids = [int(3 * u) for u in formula.uniform("ids", SAMPLES * TOKENS)]
+    labels = [-100 if i < 3 or i % 4 == 1 else int(3 * u)
+              for i, u in enumerate(formula.uniform("classes", SAMPLES))]
+    return {"images": ("F32", (SAMPLES, 1, 2, 2), numbers("images", SAMPLES * 4)),
+            "labels": ("I64", (SAMPLES,), array.array("q", labels)),
+            "targets": ("F32", (SAMPLES, 2), numbers("targets", SAMPLES * 2)),
+            "input_ids": ("I64", (SAMPLES, TOKENS), array.array("q", ids))}
+
+
+def weights_of(case):
+    rows = [row for layer in CASES[case] for row in LAYERS[layer]]
+    return {name: ("F32", shape, formula.floats((2 * u - 1) * bound for u in formula.uniform(
+        f"loss-sums/{name}", math.prod(shape)))) for name, shape, bound in rows}
+
+
+def golden():
+    """PyTorch's losses and final tensors of each case, in double precision."""
+    import torch
+    import torch.nn.functional as F
+
+    def tensor(entry):
+        kind = torch.float64 if entry[0] == "F32" else torch.int64
+        return torch.tensor(list(entry[2]), dtype=kind).reshape(entry[1])
+
+    def loss_of(case, p, d):
+        def linear(x, name):
+            return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
+        x = F.relu(linear(d["images"].flatten(1), "trunk"))
+        first = F.cross_entropy(linear(x, "one"), d["labels"])
+        if case == 3:
+            return 3 * first
+        second = F.cross_entropy(linear(x, "two"), d["labels"])
+        if case == 1:
+            return first - 0.4 * second
+        squares = F.mse_loss(linear(x, "numbers"), d["targets"])
+        apart = F.mse_loss(linear(x, "two"), linear(x, "one"))
+        if case == 2:
+            return apart + 1.5 * (squares + squares)
+        ids = d["input_ids"]
+        scores = linear(F.embedding(ids, p["embed.weight"]), "next")
+        follow = F.cross_entropy(scores[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        return first + 0.3 * squares + 0.7 * (follow + (second + 0.25 * apart))
+
+    results = []
+    data = {name: tensor(entry) for name, entry in data_set().items()}
+    for case in range(len(CASES)):
+        parameters = {name: tensor(entry).requires_grad_()
+                      for name, entry in weights_of(case).items()}
+        optimizer = torch.optim.SGD(parameters.values(), lr=LR)
+        losses = []
+        for _ in range(EPOCHS):
+            for first in range(0, SAMPLES, BATCH):
+                optimizer.zero_grad()
+                loss = loss_of(case, parameters,
+                               {name: t[first:first + BATCH] for name, t in data.items()})
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+        results.append({"losses": losses, "val": loss_of(case, parameters, data).item(),
+                        "tensors": {name: p.flatten().tolist() for name, p in parameters.items()}})
+    json.dump({"torch": torch.__version__, "cases": results}, sys.stdout, separators=(",", ":"))
+    print()
+
+
+def train(folder, case, ranks, words):
+    place = os.path.join(folder, f"run-{case}-{ranks}-{words}".replace(" ", "_"))
+    done = run(on_ranks(ranks, [
+        TRIREME, "train", os.path.join(folder, "task.yaml"), f"model.case={case}",
+        f"init={folder}/init-{case}.safetensors", "--run-dir", place, *words.split()]))
+    tensors = formula.read_safetensors(os.path.join(last(place), "model.safetensors"))
+    return place, tensors, done.stderr
+
+
+def close(got, wanted, limit, what):
+    error = max(abs(float(a) - b) for a, b in zip(got, wanted)) / max(map(abs, wanted))
+    assert len(got) == len(wanted) and error <= limit, f"{what}: {got}, not {wanted}: {error:.1e}"
+    return error
+
+
+def check_case(folder, case, wanted):
+    worst = [0.0, 0.0]
+    for ranks, words in WAYS:
+        what = f"case {case}, {ranks} ranks, {words}"
+        place, tensors, _ = train(folder, case, ranks, words)
+        found = losses(place)
+        assert list(found) == list(range(1, 7)), what
+        worst[0] = max(worst[0], close(list(found.values()), wanted["losses"], LOSS_LIMIT, what))
+        close([losses(place, "val")[6]], [wanted["val"]], LOSS_LIMIT, what + ", val")
+        assert set(tensors) == set(wanted["tensors"])
+        for name, values in wanted["tensors"].items():
+            worst[1] = max(worst[1], close(list(tensors[name][2]), values, WEIGHT_LIMIT,
+                                           f"{what}, {name}"))
+    print(f"case {case}: losses within {worst[0]:.1e}, weights {worst[1]:.1e}", flush=True)
+
+
+def check_terms(folder):
+    """Each term is a metric of the evaluation, by the name of its op, and can be monitored."""
+    place, _, _ = train(folder, 0, 1, "checkpoint.monitor=val_cross_entropy_2")
+    line = entries(place, "val")[-1]
+    terms = [float(line[name]) for name in ("cross_entropy", "mse_loss", "cross_entropy_2",
+                                            "cross_entropy_3", "mse_loss_2")]
+    total = sum(w * t for w, t in zip((1, 0.3, 0.7, 0.7, 0.175), terms))
+    assert abs(total - float(line["loss"])) < 1e-6 * total, line
+
+
+def check_half(folder, wanted):
+    """A scaled loss scales every term; what is left is F16's rounding."""
+    place, _, _ = train(folder, 0, 2, "trainer.precision=16-mixed batch.micro=2")
+    close(list(losses(place).values()), wanted["losses"], 3e-3, "16-mixed")
+
+
+REFUSED = [
+    ("tri_loss(g, tri_add(g, ce, x));", "a loss can be added only to a loss"),
+    ("tri_loss(g, tri_weighted(g, x, 2));", "tri_weighted takes only one"),
+    ("tri_loss(g, tri_weighted(g, ce, 1.0 / 0.0));", "the weight is inf"),
+    ("tri_relu(g, ce); tri_loss(g, ce);", "input 0 is a loss"),
+    ("tri_loss(g, tri_add(g, ce, tri_mse_loss(g, ce, ce)));", "input 0 is a loss"),
+    ("tri_metric(g, \"both\", tri_add(g, ce, ce)); tri_loss(g, ce);", "of a sum of losses"),
+    ("tri_loss(g, ce); tri_loss(g, ce);", "'loss' is declared twice"),
+    ("tri_loss(g, x);", "it must be F64 [2]"),
+]
+
+
+def check_refused(folder):
+    for number, (body, text) in enumerate(REFUSED):
+        make_task(folder, f"refused{number}", f"""#include <trireme/trireme.h>
+static void build(tri_graph *g, const tri_batch *batch) {{
+    tri_value x = tri_linear(g, "fc", tri_flatten(g, batch->images), 3);
+    tri_value ce = tri_cross_entropy(g, x, batch->labels);
+    (void)ce;
+    {body}
+}}
+static const tri_task task = {{.name = "refused", .build = build}};
+TRI_EXPORT_TASK(task)
+""")
+        place = os.path.join(folder, "refused")
+        done = run([TRIREME, "train", f"{folder}/refused{number}.yaml", "--run-dir", place], 2)
+        assert text in done.stderr and done.stderr.count("\n") == 1, (body, done.stderr)
+        assert not os.path.exists(place)
+
+
+def make_task(folder, name, source):
+    path = os.path.join(folder, name)
+    with open(path + ".c", "w", encoding="ascii") as file:
+        file.write(source)
+    subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-Iinclude", path + ".c", "-o",
+                    path + ".so"], check=True)
+    with open(path + ".yaml", "w", encoding="ascii") as file:
+        file.write(f"name: sums\nmodel: {{name: {path}.so}}\n"
+                   f"data: {{name: tensors, train: {folder}/data.safetensors, shuffle: false,"
+                   f" test: {folder}/data.safetensors, workers: 1}}\nbatch: {{global: {BATCH}}}\n"
+                   f"optimizer: {{name: sgd, lr: {LR}}}\n"
+                   f"trainer: {{max_epochs: {EPOCHS}, log_every_n_steps: 1}}\n"
+                   "log: {tensorboard: false}\n")
+
+
+def main():
+    with open(os.path.join(HERE, "loss_sums.json"), encoding="ascii") as file:
+        wanted = json.load(file)["cases"]
+    with open(os.path.join(HERE, "loss_sums_net.c"), encoding="ascii") as file:
+        source = file.read()
+    with tempfile.TemporaryDirectory(prefix="trireme-sums-") as folder:
+        formula.write_safetensors(f"{folder}/data.safetensors", data_set())
+        make_task(folder, "task", source)
+        for case in range(len(CASES)):
+            formula.write_safetensors(f"{folder}/init-{case}.safetensors", weights_of(case))
+        check_refused(folder)
+        check_terms(folder)
+        check_half(folder, wanted[0])
+        for case, golden_of_case in enumerate(wanted):
+            check_case(folder, case, golden_of_case)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--golden":
+        golden()
+    else:
+        from runs import TRIREME, entries, last, losses, on_ranks, run
+        main()
