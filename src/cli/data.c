@@ -30,7 +30,11 @@ static tri_status check(const tri_recipe *recipe, bool json) {
     tri_data_report report;
     TRI_TRY(tri_data_check(&recipe->data, TRI_DATA_TRAIN, (uint64_t)recipe->seed, &report));
     print_report("train", &report, json);
-    if (!tri_data_has_test(&recipe->data)) return TRI_OK;
+    if (tri_data_has(&recipe->data, TRI_DATA_VAL)) {
+        TRI_TRY(tri_data_check(&recipe->data, TRI_DATA_VAL, (uint64_t)recipe->seed, &report));
+        print_report("val", &report, json);
+    }
+    if (!tri_data_has(&recipe->data, TRI_DATA_TEST)) return TRI_OK;
     TRI_TRY(tri_data_check(&recipe->data, TRI_DATA_TEST, (uint64_t)recipe->seed, &report));
     print_report("test", &report, json);
     return TRI_OK;

@@ -11,6 +11,12 @@ static tri_tree *nine_digits(tri_arena *arena, double value) {
     return tri_tree_plain(arena, tri_arena_printf(arena, "%.9g", value));
 }
 
+// What epochs were evaluated on.
+static const char *const val_names[] = {[TRI_VAL_NONE] = "nothing",
+                                        [TRI_VAL_HELD] = "validation",
+                                        [TRI_VAL_TEST] = "test",
+                                        [TRI_VAL_TRAINING] = "training"};
+
 static void print_json(const tri_train_request *request, const tri_train_result *r) {
     tri_arena *arena = tri_arena_create(NULL, "summary");
     tri_tree *map = tri_tree_map(arena);
@@ -28,6 +34,11 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     for (int i = 0; r->has_val && i < r->val_count; i++)
         tri_tree_put(arena, map, tri_arena_printf(arena, "val_%s", r->val[i].name),
                      tri_tree_double(arena, r->val[i].value));
+    if (r->has_test) tri_tree_put(arena, map, "test_loss", tri_tree_double(arena, r->test_loss));
+    for (int i = 0; r->has_test && i < r->val_count; i++)
+        tri_tree_put(arena, map, tri_arena_printf(arena, "test_%s", r->val[i].name),
+                     tri_tree_double(arena, r->test[i]));
+    tri_tree_put(arena, map, "evaluated_on", tri_tree_string(arena, val_names[r->val_source]));
     printf("%s\n", tri_json_emit(arena, map));
     tri_arena_destroy(arena);
 }
@@ -92,11 +103,19 @@ static void print_summary(const cli_context *context, const tri_train_request *r
                cli_number((double)r->steps), cli_number(r->samples_per_s), r->ranks,
                r->ranks == 1 ? "" : "s", r->wall_s);
     if (r->has_val) {
-        printf("test: loss %.4f", r->val_loss);
+        printf("%s: loss %.4f", val_names[r->val_source], r->val_loss);
         for (int i = 0; i < r->val_count; i++) printf(", %s %.4f", r->val[i].name, r->val[i].value);
         printf(" (%s samples)\n", cli_number((double)r->val_samples));
     }
+    if (r->has_test) {
+        printf("test: loss %.4f", r->test_loss);
+        for (int i = 0; i < r->val_count; i++) printf(", %s %.4f", r->val[i].name, r->test[i]);
+        printf(" (%s samples)\n", cli_number((double)r->test_samples));
+    }
     if (t->fast_dev_run == 0) print_next(context, request, r, a);
+    if (r->has_val && r->val_source == TRI_VAL_TEST)
+        printf("the epochs were evaluated on the test data, which so chose checkpoints/best; "
+               "data.val or data.val_fraction=0.1 keeps test data for the end\n");
 }
 
 static const cli_flag train_flags[] = {

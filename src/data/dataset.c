@@ -50,7 +50,8 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
     TRI_ASSERT(dataset->field_count < TRI_MAX_DATA_FIELDS);
     tri_dataset_column *field = &dataset->fields[dataset->field_count];
     *field = (tri_dataset_column){.fed = {feeds[row].name, feeds[row].dtype, *shape, 0},
-                                  .stored = stored};
+                                  .stored = stored,
+                                  .stored_shape = *shape};
     if (shape->rank < feeds[row].least_rank || shape->rank > feeds[row].most_rank)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: '%s' has %d axes beside the samples'; its shape must be %s", source,
@@ -66,6 +67,12 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
     field->stored_bytes = (size_t)count * tri_dtype_bytes(stored);
     dataset->field_count++;
     return TRI_OK;
+}
+
+const char *tri_dataset_file(const tri_dataset *dataset) {
+    const tri_data_options *options = dataset->options;
+    if (dataset->files == TRI_DATA_TRAIN) return options->train;
+    return dataset->files == TRI_DATA_VAL ? options->val : options->test;
 }
 
 const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
@@ -113,35 +120,81 @@ static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split 
     dataset->kind = kind_of(options);
     TRI_ASSERT(dataset->kind && "every variant of tri_data_table has a kind");
     dataset->options = options;
-    dataset->split = split;
+    dataset->split = dataset->files = split;
     dataset->seed = seed;
+    if (split == TRI_DATA_VAL && !options->val) dataset->files = TRI_DATA_TRAIN;
     return dataset;
+}
+
+// data.limit counts before data.val_fraction takes its part.
+static tri_status take_part(tri_dataset *dataset) {
+    const tri_data_options *options = dataset->options;
+    if (dataset->files != TRI_DATA_TRAIN) return TRI_OK;
+    int64_t total = dataset->samples;
+    if (options->limit > 0 && options->limit < total) total = options->limit;
+    dataset->samples = total;
+    if (options->val_fraction == 0) return TRI_OK;
+    tri_split *part = TRI_NEW(dataset->arena, tri_split);
+    *part = tri_split_make(dataset->seed, total, options->val_fraction);
+    if (part->held >= total)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.val_fraction=%g of %lld training samples leaves none to train on",
+                        options->val_fraction, (long long)total);
+    dataset->part = part;
+    dataset->samples = dataset->split == TRI_DATA_VAL ? part->held : total - part->held;
+    return TRI_OK;
+}
+
+static tri_status finish(tri_dataset *dataset, tri_status status, tri_dataset **out) {
+    if (status == TRI_OK) status = take_part(dataset);
+    if (status == TRI_OK) status = finish_fields(dataset);
+    *out = status == TRI_OK ? dataset : NULL;
+    if (status != TRI_OK) tri_dataset_close(dataset);
+    return status;
 }
 
 tri_status tri_dataset_open(const tri_data_options *options, tri_data_split split, uint64_t seed,
                             tri_dataset **out) {
     *out = NULL;
+    if (!tri_data_has(options, split) && split == TRI_DATA_VAL)
+        return TRI_FAIL(TRI_NOT_FOUND, "neither data.val nor data.val_fraction is set: there is no "
+                                       "validation data");
     tri_dataset *dataset = new_dataset(options, split, seed);
-    tri_status status = dataset->kind->open(dataset);
-    if (status == TRI_OK && split == TRI_DATA_TRAIN && options->limit > 0 &&
-        options->limit < dataset->samples)
-        dataset->samples = options->limit;
-    if (status == TRI_OK) status = finish_fields(dataset);
-    if (status == TRI_OK)
-        *out = dataset;
-    else
-        tri_dataset_close(dataset);
-    return status;
+    return finish(dataset, dataset->kind->open(dataset), out);
+}
+
+tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **out) {
+    const tri_data_options *options = train->options;
+    TRI_ASSERT(train->split == TRI_DATA_TRAIN);
+    if (!train->part) return tri_dataset_open(options, TRI_DATA_VAL, train->seed, out);
+    tri_dataset *dataset = new_dataset(options, TRI_DATA_VAL, train->seed);
+    dataset->owner = train;
+    dataset->state = train->state;
+    dataset->samples = train->part->total;
+    dataset->classes = train->classes;
+    tri_status status = TRI_OK;
+    for (int i = 0; i < train->field_count && status == TRI_OK; i++) {
+        const tri_dataset_column *column = &train->fields[i];
+        status = tri_dataset_add(dataset, "data", column->fed.name, column->stored,
+                                 &column->stored_shape);
+    }
+    return finish(dataset, status, out);
 }
 
 void tri_dataset_close(tri_dataset *dataset) {
     if (!dataset) return;
-    dataset->kind->close(dataset);
+    if (!dataset->owner) dataset->kind->close(dataset);
     tri_arena_destroy(dataset->arena);
 }
 
-bool tri_data_has_test(const tri_data_options *options) {
-    return kind_of(options)->has_test(options);
+bool tri_data_has(const tri_data_options *options, tri_data_split split) {
+    if (split == TRI_DATA_VAL) return options->val || options->val_fraction > 0;
+    return split == TRI_DATA_TRAIN || kind_of(options)->has_test(options);
+}
+
+const char *tri_data_split_name(tri_data_split split) {
+    static const char *const names[] = {"training", "validation", "test"};
+    return names[split];
 }
 
 tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count) {
@@ -177,10 +230,17 @@ size_t tri_dataset_scratch_bytes(const tri_dataset *dataset) {
     return dataset->buffer_bytes + dataset->scratch_bytes;
 }
 
+// The number of a sample of the split among all samples of the files.
+static int64_t in_files(const tri_dataset *dataset, int64_t sample) {
+    if (!dataset->part) return sample;
+    return tri_split_at(dataset->part, dataset->split == TRI_DATA_VAL, sample);
+}
+
 tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
                             void *scratch, void *out) {
     TRI_ASSERT(sample >= 0 && sample < dataset->samples);
     const tri_dataset_column *row = &dataset->fields[field];
+    sample = in_files(dataset, sample);
     bool as_stored = !row->transforms && row->stored == row->fed.dtype;
     const void *stored;
     TRI_TRY(dataset->kind->read(dataset, field, sample, as_stored ? out : scratch, &stored));
@@ -193,5 +253,5 @@ tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sampl
 }
 
 void tri_dataset_hint(const tri_dataset *dataset, int field, int64_t sample) {
-    if (dataset->kind->hint) dataset->kind->hint(dataset, field, sample);
+    if (dataset->kind->hint) dataset->kind->hint(dataset, field, in_files(dataset, sample));
 }

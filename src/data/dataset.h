@@ -13,7 +13,7 @@
 
 typedef struct tri_dataset tri_dataset;
 
-typedef enum tri_data_split { TRI_DATA_TRAIN, TRI_DATA_TEST } tri_data_split;
+typedef enum tri_data_split { TRI_DATA_TRAIN, TRI_DATA_VAL, TRI_DATA_TEST } tri_data_split;
 
 typedef struct tri_data_field {
     const char *name;
@@ -22,15 +22,21 @@ typedef struct tri_data_field {
     size_t size_bytes;
 } tri_data_field;
 
-// Opens the training or the test data and checks all that can be checked without reading every
-// sample; the errors name the file. `options` must outlive the data set. `seed` is the run's: it
-// keys random data and random transforms. TRI_NOT_FOUND when this split does not exist.
+// Opens the training, validation or test data and checks all that can be checked without reading
+// every sample; the errors name the file. `options` must outlive the data set. `seed` is the run's:
+// it keys random data, random transforms and the samples that data.val_fraction holds back, of
+// which the training data are free. TRI_NOT_FOUND when this split does not exist.
 tri_status tri_dataset_open(const tri_data_options *options, tri_data_split split, uint64_t seed,
                             tri_dataset **out);
+// The validation data of a run whose training data are open. With data.val_fraction it uses their
+// files and memory, so `train` must outlive it.
+tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **out);
 void tri_dataset_close(tri_dataset *dataset); // NULL allowed
 
-// Whether the recipe has test data at all; looks at options only.
-bool tri_data_has_test(const tri_data_options *options);
+// Whether the recipe has this split at all; looks at options only.
+bool tri_data_has(const tri_data_options *options, tri_data_split split);
+// "training", "validation", "test".
+const char *tri_data_split_name(tri_data_split split);
 
 // The fields of a data set that is described by its options alone ("synthetic"); for others *count
 // is 0. For plans, which do not open the data. `fields` has room for TRI_MAX_DATA_FIELDS.

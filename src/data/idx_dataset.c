@@ -30,8 +30,8 @@ static tri_status open_files(tri_dataset *dataset, idx_state *state) {
     const tri_data_options *options = dataset->options;
     if (!options->path)
         return TRI_FAIL(TRI_BAD_INPUT, "data.path is not set: the folder with the IDX files");
-    const char *prefix = options->train ? options->train : "train";
-    if (dataset->split == TRI_DATA_TEST) prefix = options->test ? options->test : "t10k";
+    const char *prefix = tri_dataset_file(dataset);
+    if (!prefix) prefix = dataset->files == TRI_DATA_TEST ? "t10k" : "train";
     const char *images, *labels;
     TRI_TRY(find_file(dataset, prefix, "images-idx3-ubyte", &images));
     TRI_TRY(find_file(dataset, prefix, "labels-idx1-ubyte", &labels));

@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "data/dataset.h"
+#include "data/split.h"
 #include "data/transform.h"
 
 typedef struct tri_dataset_kind {
@@ -26,6 +27,7 @@ typedef struct tri_dataset_kind {
 typedef struct tri_dataset_column {
     tri_data_field fed;
     tri_dtype stored;
+    tri_shape stored_shape; // of one sample
     size_t stored_bytes;
     const tri_transforms *transforms; // of images, else NULL
 } tri_dataset_column;
@@ -35,7 +37,12 @@ struct tri_dataset {
     const tri_dataset_kind *kind;
     const tri_data_options *options;
     tri_data_split split;
+    // Whose files hold the samples, for the kind: the training data's, where data.val_fraction
+    // takes the validation data from them.
+    tri_data_split files;
     uint64_t seed;
+    const tri_split *part;    // of the files' samples; NULL: the split is all of them
+    const tri_dataset *owner; // opened the files, whose state this one uses; NULL: this one did
     int64_t samples, classes;
     int field_count;
     tri_dataset_column fields[TRI_MAX_DATA_FIELDS];
@@ -47,6 +54,8 @@ struct tri_dataset {
 // file or option in errors: TRI_BAD_INPUT for a name, shape or type that cannot be fed.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape);
+// What data.train, data.val or data.test names, of `files`; or NULL.
+const char *tri_dataset_file(const tri_dataset *dataset);
 // `name` within data.path; absolute names stay.
 const char *tri_dataset_path(tri_dataset *dataset, const char *name);
 

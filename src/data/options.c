@@ -3,6 +3,8 @@
 #include "base/limits.h"
 #include "data/transform.h"
 
+#include <string.h>
+
 static const char *const token_types[] = {"auto", "u8", "u16", "u32", NULL};
 
 static const tri_option tokens_rows[] = {
@@ -39,6 +41,11 @@ static const tri_option rows[] = {
     TRI_OPTION_STRING(tri_data_options, path, NULL, "folder with the training and the test files"),
     TRI_OPTION_STRING(tri_data_options, train, NULL,
                       "training file (idx: what its files' names begin with)"),
+    TRI_OPTION_STRING(tri_data_options, val, NULL,
+                      "validation file (idx: what its files' names begin with): evaluated after "
+                      "epochs, so that test data are read at the end alone"),
+    TRI_OPTION_FLOAT(tri_data_options, val_fraction, "0", 0, 1,
+                     "instead of val: this part of the training samples, drawn by the seed"),
     TRI_OPTION_STRING(tri_data_options, test, NULL,
                       "test file (idx: what its files' names begin with)"),
     TRI_OPTION_BOOL(tri_data_options, shuffle, "true",
@@ -48,13 +55,23 @@ static const tri_option rows[] = {
     TRI_OPTION_INT(tri_data_options, workers, "2", 0, TRI_MAX_WORKERS, "loader threads; 0: none"),
     TRI_OPTION_TREE(tri_data_options, transform, "[]", "list of transforms of images, in order"),
     TRI_OPTION_INT(tri_data_options, limit, "0", 0, TRI_MAX_SAMPLES,
-                   "first N training samples only; 0: all"),
+                   "first N training samples only, those of val_fraction among them; 0: all"),
     TRI_OPTION_INT(tri_data_options, sequence, "512", 2, TRI_MAX_SAMPLE_ELEMENTS,
                    "text: tokens per sample"),
 };
 
 static tri_status check(const void *options, const tri_tree *map) {
     const tri_data_options *data = options;
+    const tri_tree *fraction = tri_tree_get(map, "val_fraction");
+    if (data->val && data->val_fraction > 0)
+        return tri_tree_fail(fraction, "'data.val' and 'data.val_fraction' exclude each other");
+    if (data->val_fraction >= 1)
+        return tri_tree_fail(fraction, "'data.val_fraction' has to be less than 1: 0.1 holds back "
+                                       "every tenth training sample");
+    if (data->val && data->name && !strcmp(data->name, "synthetic"))
+        return tri_tree_fail(tri_tree_get(map, "val"),
+                             "'data.val' names a file, and synthetic data "
+                             "have none: use data.val_fraction");
     return tri_transforms_check(data->transform);
 }
 

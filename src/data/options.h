@@ -6,14 +6,16 @@
 #include "format/tokens.h"
 
 typedef struct tri_data_options {
-    const char *name;         // of the kind: a row of tri_dataset_kinds
-    const char *path;         // folder of the files
-    const char *train, *test; // absolute or relative to `path`; NULL: the kind's own names
+    const char *name; // of the kind: a row of tri_dataset_kinds
+    const char *path; // folder of the files
+    // Absolute or relative to `path`; NULL: the kind's own names, and no validation file.
+    const char *train, *val, *test;
+    double val_fraction; // of the training samples, for validation; 0: none
     bool shuffle, drop_last;
     int64_t workers;           // loader threads; 0: the caller reads
     const tri_tree *transform; // list of transforms; NULL: none
-    int64_t limit;             // first samples of the training data only; 0: all
-    int64_t sequence;          // tokens per sample, of text
+    int64_t limit;    // first samples of the training files only, val_fraction's among them
+    int64_t sequence; // tokens per sample, of text
     // tokens
     tri_token_type dtype; // of the numbers in the files
     // synthetic

@@ -36,7 +36,7 @@ static tri_status synthetic_describe(tri_dataset *dataset) {
 }
 
 static tri_status synthetic_open(tri_dataset *dataset) {
-    bool training = dataset->split == TRI_DATA_TRAIN;
+    bool training = dataset->files == TRI_DATA_TRAIN;
     dataset->samples = training ? dataset->options->samples : dataset->options->test_samples;
     if (dataset->samples == 0)
         return TRI_FAIL(TRI_NOT_FOUND, "data.test_samples is 0: there is no test data");

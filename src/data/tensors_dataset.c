@@ -66,12 +66,11 @@ static tri_status scan_labels(tri_dataset *dataset, const tensors_state *state, 
     return status;
 }
 
-// data.train and data.test name the files; data.path alone may be the training file.
+// data.train, data.val and data.test name the files; data.path alone may be the training file.
 static const char *file_of(tri_dataset *dataset) {
-    const tri_data_options *options = dataset->options;
-    const char *name = dataset->split == TRI_DATA_TRAIN ? options->train : options->test;
+    const char *name = tri_dataset_file(dataset);
     if (name) return tri_dataset_path(dataset, name);
-    return dataset->split == TRI_DATA_TRAIN ? options->path : NULL;
+    return dataset->files == TRI_DATA_TRAIN ? dataset->options->path : NULL;
 }
 
 static tri_status tensors_open(tri_dataset *dataset) {
@@ -80,7 +79,7 @@ static tri_status tensors_open(tri_dataset *dataset) {
     const char *path = file_of(dataset);
     if (!path)
         return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: the safetensors file with the samples",
-                        dataset->split == TRI_DATA_TRAIN ? "train" : "test");
+                        dataset->files == TRI_DATA_TRAIN ? "train" : "test");
     TRI_TRY(tri_safetensors_open(path, &state->file));
     int count = tri_safetensors_count(state->file);
     if (count == 0 || count > TRI_MAX_DATA_FIELDS)

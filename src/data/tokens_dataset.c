@@ -4,11 +4,6 @@
 #include "data/kind.h"
 #include "format/tokens.h"
 
-static const char *file_of(const tri_data_options *options, tri_data_split split) {
-    if (split == TRI_DATA_TEST) return options->test;
-    return options->train ? options->train : options->path;
-}
-
 static tri_status tokens_describe(tri_dataset *dataset) {
     tri_shape shape = tri_shape_of(dataset->options->sequence);
     return tri_dataset_add(dataset, "data.sequence", "input_ids", TRI_U32, &shape);
@@ -16,7 +11,7 @@ static tri_status tokens_describe(tri_dataset *dataset) {
 
 // The largest token of the windows that are used says how many words the model must know.
 static tri_status count_classes(tri_dataset *dataset, const char *path, const tri_tokens *tokens) {
-    int64_t limit = dataset->split == TRI_DATA_TRAIN ? dataset->options->limit : 0;
+    int64_t limit = dataset->files == TRI_DATA_TRAIN ? dataset->options->limit : 0;
     int64_t used = limit > 0 && limit < dataset->samples ? limit : dataset->samples;
     uint32_t most = tri_tokens_largest(tokens, 0, used * dataset->options->sequence);
     if (most >= TRI_MAX_CLASSES)
@@ -32,8 +27,9 @@ static tri_status tokens_open(tri_dataset *dataset) {
     const tri_data_options *options = dataset->options;
     tri_tokens *tokens = TRI_NEW(dataset->arena, tri_tokens);
     dataset->state = tokens;
-    bool training = dataset->split == TRI_DATA_TRAIN;
-    const char *name = file_of(options, dataset->split);
+    bool training = dataset->files == TRI_DATA_TRAIN;
+    const char *name = tri_dataset_file(dataset);
+    if (!name && training) name = options->path;
     if (!name)
         return TRI_FAIL(training ? TRI_BAD_INPUT : TRI_NOT_FOUND,
                         "data.%s is not set: the file with the tokens",

@@ -188,9 +188,9 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
     memset(engine->round_sums, 0, (size_t)sums * sizeof *engine->round_sums);
     TRI_TRY(cast_all(engine));
     engine->staged_unit = -1;
-    if (input->shape != TRI_STEP_EVALUATE) TRI_TRY(engine_write_seeds(engine));
+    if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
-    if (input->shape == TRI_STEP_EVALUATE) return engine_sum_metrics(engine);
+    if (!tri_step_trains(input->shape)) return engine_sum_metrics(engine);
     if (!out->overflowed) tri_engine_count_update(engine);
     return TRI_OK;
 }

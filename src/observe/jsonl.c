@@ -93,8 +93,8 @@ static void write_train(line *l, const tri_train_event *e) {
         e->samples_per_s, e->wall_s);
 }
 
-static void write_val(line *l, const tri_val_event *e) {
-    add(l, "{\"kind\":\"val\",\"step\":%lld,\"epoch\":%lld", (long long)e->step,
+static void write_val(line *l, const char *kind, const tri_val_event *e) {
+    add(l, "{\"kind\":\"%s\",\"step\":%lld,\"epoch\":%lld", kind, (long long)e->step,
         (long long)e->epoch);
     add_number(l, "loss", e->loss);
     for (int i = 0; i < e->metric_count; i++)
@@ -106,7 +106,8 @@ static tri_status jsonl_event(void *state, const tri_run_event *event) {
     jsonl *j = state;
     line l = {.used = 0};
     if (event->kind == TRI_EVENT_TRAIN && event->train.is_logged) write_train(&l, &event->train);
-    if (event->kind == TRI_EVENT_VAL) write_val(&l, &event->val);
+    if (event->kind == TRI_EVENT_VAL) write_val(&l, "val", &event->val);
+    if (event->kind == TRI_EVENT_TEST) write_val(&l, "test", &event->val);
     if (event->kind == TRI_EVENT_END)
         add(&l, "{\"kind\":\"end\",\"status\":\"%s\",\"steps\":%lld,\"wall_s\":%.3f}\n",
             event->end.status, (long long)event->end.steps, event->end.wall_s);

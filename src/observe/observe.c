@@ -95,6 +95,10 @@ void tri_observe_val(tri_observer *o, tri_val_event event) {
     o->line_samples = o->samples;
 }
 
+void tri_observe_test(tri_observer *o, tri_val_event event) {
+    if (o) emit(o, &(tri_run_event){.kind = TRI_EVENT_TEST, .val = event});
+}
+
 void tri_observe_pause(tri_observer *o, double seconds) {
     if (o) o->line_s += seconds;
 }

@@ -28,6 +28,7 @@ typedef struct tri_run_info {
 typedef enum tri_run_event_kind {
     TRI_EVENT_TRAIN,
     TRI_EVENT_VAL,
+    TRI_EVENT_TEST, // of a complete run, where the test data were kept for it
     TRI_EVENT_MESSAGE,
     TRI_EVENT_END,
 } tri_run_event_kind;
@@ -62,7 +63,7 @@ typedef struct tri_run_event {
     tri_run_event_kind kind;
     union {
         tri_train_event train;
-        tri_val_event val;
+        tri_val_event val;   // of TRI_EVENT_TEST too
         const char *message; // for people: one line, no line feed
         tri_end_event end;
     };
@@ -97,6 +98,7 @@ void tri_observer_destroy(tri_observer *observer); // NULL allowed
 // Each hands one event to all sinks. A NULL observer (ranks other than 0) ignores it.
 void tri_observe_train(tri_observer *observer, tri_train_event event);
 void tri_observe_val(tri_observer *observer, tri_val_event event);
+void tri_observe_test(tri_observer *observer, tri_val_event event);
 void tri_observe_message(tri_observer *observer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // What has passed without training, for the rate of the next line.

@@ -164,13 +164,13 @@ static void say_train(progress *p, const tri_train_event *e) {
         e->samples_per_s, eta);
 }
 
-static void say_val(progress *p, const tri_val_event *e) {
+static void say_val(progress *p, const char *what, const tri_val_event *e) {
     char metrics[256] = "";
     size_t used = 0;
     for (int i = 0; i < e->metric_count && used < sizeof metrics; i++)
         used += (size_t)snprintf(metrics + used, sizeof metrics - used, "  %s %.4f",
                                  e->metrics[i].name, e->metrics[i].value);
-    say(p, "epoch %lld  evaluation  loss %.6g%s  (%lld samples)", (long long)e->epoch + 1, e->loss,
+    say(p, "epoch %lld  %s  loss %.6g%s  (%lld samples)", (long long)e->epoch + 1, what, e->loss,
         metrics, (long long)e->samples);
 }
 
@@ -185,7 +185,10 @@ static tri_status progress_event(void *state, const tri_run_event *event) {
             say_train(p, &event->train);
         break;
     case TRI_EVENT_VAL:
-        say_val(p, &event->val);
+        say_val(p, "evaluation", &event->val);
+        break;
+    case TRI_EVENT_TEST:
+        say_val(p, "test", &event->val);
         break;
     case TRI_EVENT_MESSAGE:
         say(p, "%s", event->message);

@@ -82,12 +82,14 @@ static tri_status write_train(tri_event_writer *writer, const tri_train_event *e
     return tri_event_scalars(writer, e->step, scalars, 4);
 }
 
-static tri_status write_val(tri_event_writer *writer, const tri_val_event *e) {
-    tri_event_scalar scalars[TRI_MAX_METRICS + 1] = {{"val/loss", (float)e->loss}};
-    char tags[TRI_MAX_METRICS][TRI_MAX_NAME_BYTES];
+static tri_status write_val(tri_event_writer *writer, const char *kind, const tri_val_event *e) {
+    tri_event_scalar scalars[TRI_MAX_METRICS + 1];
+    char loss[TRI_MAX_NAME_BYTES], tags[TRI_MAX_METRICS][TRI_MAX_NAME_BYTES];
+    snprintf(loss, sizeof loss, "%s/loss", kind);
+    scalars[0] = (tri_event_scalar){loss, (float)e->loss};
     int count = 1;
     for (int i = 0; i < e->metric_count && i < TRI_MAX_METRICS; i++) {
-        snprintf(tags[i], sizeof tags[i], "val/%s", e->metrics[i].name);
+        snprintf(tags[i], sizeof tags[i], "%s/%s", kind, e->metrics[i].name);
         scalars[count++] = (tri_event_scalar){tags[i], (float)e->metrics[i].value};
     }
     return tri_event_scalars(writer, e->step, scalars, count);
@@ -98,7 +100,9 @@ static tri_status tensorboard_event(void *state, const tri_run_event *event) {
     case TRI_EVENT_TRAIN:
         return event->train.is_logged ? write_train(state, &event->train) : TRI_OK;
     case TRI_EVENT_VAL:
-        return write_val(state, &event->val);
+        return write_val(state, "val", &event->val);
+    case TRI_EVENT_TEST:
+        return write_val(state, "test", &event->val);
     case TRI_EVENT_END:
         return tri_event_session_end(state, !strcmp(event->end.status, "completed"));
     default:

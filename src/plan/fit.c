@@ -98,6 +98,7 @@ static void try_micros(search *s, tri_plan_request request, const char *override
         if (request.eval_micro > micro && !is_given && words) {
             request.eval_micro = micro;
             request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
+            request.step_samples[TRI_STEP_TEST] = 0; // in the same passes
             words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
         }
         tri_candidate one;

@@ -69,7 +69,7 @@ static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
 static tri_status plan_rounds(tri_plan *plan, tri_device *device, const tri_plan_request *request,
                               tri_step_shape shape) {
     tri_step_plan *step = &plan->steps[shape];
-    bool training = shape != TRI_STEP_EVALUATE;
+    bool training = tri_step_trains(shape);
     int64_t samples = request->step_samples[shape], replicas = plan->replicas;
     int64_t micro = training ? request->micro : request->eval_micro;
     int64_t replica = tri_mesh_replica(&plan->mesh, plan->rank);

@@ -13,9 +13,12 @@
 typedef enum tri_step_shape {
     TRI_STEP_FULL,
     TRI_STEP_TAIL,     // an epoch's last step, when it is smaller
-    TRI_STEP_EVALUATE, // one pass over the test set
+    TRI_STEP_EVALUATE, // one pass over what epochs are evaluated on
+    TRI_STEP_TEST,     // one pass over test data that are kept for the end
     TRI_STEP_SHAPE_COUNT
 } tri_step_shape;
+
+static inline bool tri_step_trains(tri_step_shape shape) { return shape <= TRI_STEP_TAIL; }
 
 // One micro-batch of this rank's replica.
 typedef struct tri_round {
@@ -44,7 +47,7 @@ typedef struct tri_plan_request {
     int rank;
     int64_t step_samples[TRI_STEP_SHAPE_COUNT]; // 0: does not occur
     int64_t micro;                              // of training steps; 0: one per replica
-    int64_t eval_micro;                         // of evaluation
+    int64_t eval_micro;                         // of evaluation and test
     bool states_passes;                         // tri_batch_options.states_passes
     bool sync_batchnorm; // batch norm over a whole step: what one replica's one pass is anyway
     bool deterministic;  // the same bits on any number of ranks

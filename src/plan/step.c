@@ -93,7 +93,7 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                               tri_step_shape shape) {
     tri_step_plan *step = &plan->steps[shape];
     const tri_strategy_options *o = request->options;
-    bool training = shape != TRI_STEP_EVALUATE;
+    bool training = tri_step_trains(shape);
     int64_t *sizes = TRI_NEW_ARRAY(plan->arena, int64_t, step->rounds);
     int edge_count = 0;
     const tri_program *program = any_program(plan, training);

@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_output *out) {
+tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
+                               tri_step_output *out) {
     loop_feed feed = {.loader = loader, .field_count = session->field_count};
-    tri_step_input input = {.shape = TRI_STEP_EVALUATE, .next = loop_next, .context = &feed};
+    tri_step_input input = {.shape = shape, .next = loop_next, .context = &feed};
     tri_status status = tri_engine_step(session->engine, &input, out);
     loop_release(&feed);
     return status;
@@ -56,9 +57,10 @@ tri_status loop_check_monitors(const train_loop *loop) {
         TRI_TRY(check_monitor(loop, "checkpoint.monitor", r->checkpoint.monitor));
     if (!early) return TRI_OK;
     TRI_TRY(check_monitor(loop, "trainer.early_stopping.monitor", early));
-    if (loop->session->test_data) return TRI_OK;
+    if (loop->session->val_data) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT, "trainer.early_stopping: there is no evaluation to look at: the "
-                                   "data has no test samples, or trainer.limit_val_batches is 0");
+                                   "data has no validation or test samples, or "
+                                   "trainer.limit_val_batches is 0");
 }
 
 bool loop_has_waited(const train_loop *loop) {
@@ -87,30 +89,61 @@ static void look_whether_to_stop(train_loop *loop) {
                         p->best, (long long)p->waited);
 }
 
+// Of the step before.
+static int64_t latest_epoch(const train_loop *loop) {
+    return loop->progress.step ? (loop->progress.step - 1) / loop->steps_per_epoch : 0;
+}
+
 tri_status loop_evaluate(train_loop *loop) {
     tri_session *s = loop->session;
     const tri_graph *g = s->plan->graph;
     tri_progress *p = &loop->progress;
     tri_step_output sums;
-    if (!s->test_data) return TRI_OK;
-    TRI_TRY(loop_run_evaluation(s, loop->test_loader, &sums));
+    if (!s->val_data) return TRI_OK;
+    TRI_TRY(loop_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &sums));
     tri_metric_value metrics[TRI_MAX_METRICS];
     p->has_val = true;
     p->val_step = p->step;
     p->val_loss = sums.sum[0] / sums.count[0];
-    p->val_samples = tri_sampler_step_size(&s->test_sampler, 0);
+    p->val_samples = tri_sampler_step_size(&s->val_sampler, 0);
     for (int i = 1; i < g->metric_count; i++) {
         p->val[i] = sums.sum[i] / sums.count[i];
         metrics[i - 1] = (tri_metric_value){g->metrics[i].name, p->val[i]};
     }
-    tri_observe_val(loop->observer,
-                    (tri_val_event){.step = p->step,
-                                    .epoch = p->step ? (p->step - 1) / loop->steps_per_epoch : 0,
-                                    .loss = p->val_loss,
-                                    .metrics = metrics,
-                                    .metric_count = g->metric_count - 1,
-                                    .samples = p->val_samples});
+    tri_observe_val(loop->observer, (tri_val_event){.step = p->step,
+                                                    .epoch = latest_epoch(loop),
+                                                    .loss = p->val_loss,
+                                                    .metrics = metrics,
+                                                    .metric_count = g->metric_count - 1,
+                                                    .samples = p->val_samples});
     look_whether_to_stop(loop);
+    return TRI_OK;
+}
+
+tri_status loop_test(train_loop *loop) {
+    tri_session *s = loop->session;
+    const tri_graph *g = s->plan->graph;
+    tri_loader *loader;
+    tri_step_output sums;
+    tri_test_result *out = &loop->test;
+    if (!s->test_data) return TRI_OK;
+    TRI_TRY(tri_session_test_loader(s, &loader));
+    tri_status status = loop_run_evaluation(s, loader, TRI_STEP_TEST, &sums);
+    tri_loader_destroy(loader);
+    if (status != TRI_OK) return status;
+    *out = (tri_test_result){.samples = tri_sampler_step_size(&s->test_sampler, 0),
+                             .loss = sums.sum[0] / sums.count[0]};
+    tri_metric_value metrics[TRI_MAX_METRICS];
+    for (int i = 1; i < g->metric_count; i++) {
+        out->metrics[i] = sums.sum[i] / sums.count[i];
+        metrics[i - 1] = (tri_metric_value){g->metrics[i].name, out->metrics[i]};
+    }
+    tri_observe_test(loop->observer, (tri_val_event){.step = loop->progress.step,
+                                                     .epoch = latest_epoch(loop),
+                                                     .loss = out->loss,
+                                                     .metrics = metrics,
+                                                     .metric_count = g->metric_count - 1,
+                                                     .samples = out->samples});
     return TRI_OK;
 }
 
@@ -124,6 +157,7 @@ void loop_fill_result(const tri_session *session, const tri_progress *progress,
     out->has_val = progress->has_val;
     out->val_loss = progress->val_loss;
     out->val_samples = progress->val_samples;
+    out->val_source = session->val_source;
     out->val_count = g->metric_count - 1;
     for (int i = 1; i < g->metric_count; i++) {
         snprintf(out->names[i - 1], sizeof out->names[i - 1], "%s", g->metrics[i].name);
@@ -137,15 +171,15 @@ static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_
     tri_status loaded = tri_checkpoint_load_weights(request->checkpoint, &model.sink);
     if (loaded != TRI_OK) return tri_status_context(loaded, "--checkpoint");
     tri_loader *loader;
-    TRI_TRY(tri_session_test_loader(s, &loader));
+    TRI_TRY(tri_session_val_loader(s, &loader));
     tri_step_output sums;
     double started = tri_os_seconds();
-    tri_status status = loop_run_evaluation(s, loader, &sums);
+    tri_status status = loop_run_evaluation(s, loader, TRI_STEP_EVALUATE, &sums);
     tri_loader_destroy(loader);
     if (status != TRI_OK) return status;
     tri_progress progress = {.has_val = true,
                              .val_loss = sums.sum[0] / sums.count[0],
-                             .val_samples = tri_sampler_step_size(&s->test_sampler, 0)};
+                             .val_samples = tri_sampler_step_size(&s->val_sampler, 0)};
     for (int i = 1; i < s->plan->graph->metric_count; i++)
         progress.val[i] = sums.sum[i] / sums.count[i];
     loop_fill_result(s, &progress, out);

@@ -16,9 +16,10 @@ typedef struct train_loop {
     tri_observer *observer; // rank 0 only
     tri_trace *trace;       // NULL: none
     tri_straggler *straggler;
-    tri_loader *train_loader, *test_loader;
+    tri_loader *train_loader, *val_loader;
     tri_state_view model, optimizer;
     tri_progress progress;
+    tri_test_result test; // of this process
     tri_rate rate;
     int64_t steps_per_epoch, last_step;    // last_step: at which the run ends; -1: no such step
     int64_t saved_step;                    // of the newest checkpoint; -1: none
@@ -39,6 +40,8 @@ tri_status loop_prepare(train_loop *loop);
 tri_status loop_check_monitors(const train_loop *loop);
 // Evaluates, reports, and looks whether to stop early.
 tri_status loop_evaluate(train_loop *loop);
+// At the end of a complete run: evaluates the test data that were kept for it, if there are any.
+tri_status loop_test(train_loop *loop);
 // Whether early stopping has ended the run, in this process or before its checkpoint.
 bool loop_has_waited(const train_loop *loop);
 
@@ -61,8 +64,9 @@ double loop_scale(const tri_session *session, tri_progress *progress);
 // After a step: the scale of the one after it, and whether this one counts as an update.
 tri_status loop_follow_scale(const tri_session *session, tri_progress *progress, bool overflowed);
 
-// One evaluation over the test data; sums are over all replicas.
-tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_output *out);
+// One evaluation, of TRI_STEP_EVALUATE or TRI_STEP_TEST; sums are over all replicas.
+tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
+                               tri_step_output *out);
 void loop_fill_result(const tri_session *session, const tri_progress *progress,
                       tri_train_result *out);
 

@@ -44,35 +44,91 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
                     task->name);
 }
 
-static tri_status open_data(tri_session *s, const tri_session_request *r) {
+// What epochs are evaluated on, and what is kept for the end.
+static tri_status open_evaluated(tri_session *s, bool train) {
     const tri_recipe *recipe = s->recipe;
     uint64_t seed = (uint64_t)recipe->seed;
-    if (r->train) TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->train_data));
-    bool overfit = r->train && recipe->trainer.overfit_batches.value > 0;
-    if (r->evaluate && overfit) // on the very samples that it trains on
-        TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->test_data));
-    else if (r->evaluate && (tri_data_has_test(&recipe->data) || !r->train))
-        TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TEST, seed, &s->test_data));
-    const tri_dataset *data = s->train_data ? s->train_data : s->test_data;
+    bool has_val = tri_data_has(&recipe->data, TRI_DATA_VAL);
+    bool has_test = tri_data_has(&recipe->data, TRI_DATA_TEST);
+    if (train && recipe->trainer.overfit_batches.value > 0) { // on the samples that it trains on
+        s->val_source = TRI_VAL_TRAINING;
+        return tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->val_data);
+    }
+    if (train && has_val) {
+        s->val_source = TRI_VAL_HELD;
+        TRI_TRY(tri_dataset_open_validation(s->train_data, &s->val_data));
+        return has_test ? tri_dataset_open(&recipe->data, TRI_DATA_TEST, seed, &s->test_data)
+                        : TRI_OK;
+    }
+    if (train && !has_test) return TRI_OK;
+    bool held = !has_test && has_val; // eval takes the test data where there are any
+    s->val_source = held ? TRI_VAL_HELD : TRI_VAL_TEST;
+    return tri_dataset_open(&recipe->data, held ? TRI_DATA_VAL : TRI_DATA_TEST, seed, &s->val_data);
+}
+
+// All splits feed the same model.
+static tri_status compare_fields(const tri_session *s, const tri_dataset *other, const char *name) {
+    if (!other || !s->train_data) return TRI_OK;
+    if (tri_dataset_field_count(other) != s->field_count)
+        return TRI_FAIL(TRI_BAD_INPUT, "data: training samples have %d fields, %s samples %d",
+                        s->field_count, name, tri_dataset_field_count(other));
+    for (int i = 0; i < s->field_count; i++) {
+        const tri_data_field *f = tri_dataset_field(other, i);
+        char a[128], b[128];
+        if (strcmp(f->name, s->fields[i].name) != 0 ||
+            !tri_shape_equal(&f->shape, &s->fields[i].shape))
+            return TRI_FAIL(TRI_BAD_INPUT, "data: training samples have %s %s, %s samples %s %s",
+                            s->fields[i].name, tri_shape_text(&s->fields[i].shape, a, sizeof a),
+                            name, f->name, tri_shape_text(&f->shape, b, sizeof b));
+    }
+    return TRI_OK;
+}
+
+static const char *val_name(const tri_session *s) {
+    return tri_data_split_name(s->val_source == TRI_VAL_HELD ? TRI_DATA_VAL : TRI_DATA_TEST);
+}
+
+static tri_status open_data(tri_session *s, const tri_session_request *r) {
+    const tri_recipe *recipe = s->recipe;
+    if (r->train)
+        TRI_TRY(tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, (uint64_t)recipe->seed,
+                                 &s->train_data));
+    if (r->evaluate) TRI_TRY(open_evaluated(s, r->train));
+    const tri_dataset *data = s->train_data ? s->train_data : s->val_data;
     s->field_count = tri_dataset_field_count(data);
     for (int i = 0; i < s->field_count; i++) {
         const tri_data_field *f = tri_dataset_field(data, i);
         s->fields[i] = (tri_field){f->name, f->dtype, f->shape};
     }
-    if (!s->train_data || !s->test_data) return TRI_OK;
-    if (tri_dataset_field_count(s->test_data) != s->field_count)
-        return TRI_FAIL(TRI_BAD_INPUT, "data: training samples have %d fields, test samples %d",
-                        s->field_count, tri_dataset_field_count(s->test_data));
-    for (int i = 0; i < s->field_count; i++) {
-        const tri_data_field *f = tri_dataset_field(s->test_data, i);
-        char a[128], b[128];
-        if (strcmp(f->name, s->fields[i].name) != 0 ||
-            !tri_shape_equal(&f->shape, &s->fields[i].shape))
-            return TRI_FAIL(TRI_BAD_INPUT, "data: training samples have %s %s, test samples %s %s",
-                            s->fields[i].name, tri_shape_text(&s->fields[i].shape, a, sizeof a),
-                            f->name, tri_shape_text(&f->shape, b, sizeof b));
+    TRI_TRY(compare_fields(s, s->val_data, val_name(s)));
+    return compare_fields(s, s->test_data, tri_data_split_name(TRI_DATA_TEST));
+}
+
+// One evaluation of *data, which is closed where the recipe leaves nothing of it.
+static tri_status make_evaluation(tri_session *s, tri_dataset **data, tri_sampler *out) {
+    const tri_recipe *r = s->recipe;
+    const tri_trainer_options *t = &r->trainer;
+    int64_t replicas = tri_mesh_replicas(&s->mesh);
+    if (!*data) return TRI_OK;
+    int64_t samples = tri_dataset_samples(*data);
+    int64_t trained = s->train_data ? tri_session_steps_per_epoch(s) * r->batch.global : 0;
+    if (s->train_data && t->overfit_batches.value > 0 && trained < samples) samples = trained;
+    TRI_TRY(tri_sampler_make_evaluation(samples, r->batch.eval, r->batch.global, r->batch.micro,
+                                        replicas, out));
+    int64_t pass = out->options.micro;
+    int64_t most = t->limit_val_batches.is_fraction
+                       ? (int64_t)(t->limit_val_batches.value * (double)samples)
+                       : (int64_t)t->limit_val_batches.value * pass;
+    if (most == 0 && t->limit_val_batches.value > 0) most = pass; // a fraction of less than one
+    if (t->fast_dev_run > 0 && t->fast_dev_run * pass < most) most = t->fast_dev_run * pass;
+    if (most >= samples) return TRI_OK;
+    if (most == 0) { // no evaluation at all
+        tri_dataset_close(*data);
+        *data = NULL;
+        return TRI_OK;
     }
-    return TRI_OK;
+    return tri_sampler_make_evaluation(most, r->batch.eval, r->batch.global, r->batch.micro,
+                                       replicas, out);
 }
 
 static tri_status make_samplers(tri_session *s) {
@@ -89,27 +145,8 @@ static tri_status make_samplers(tri_session *s) {
                                        .seed = (uint64_t)r->seed};
         TRI_TRY(tri_sampler_make(&options, &s->train_sampler));
     }
-    if (!s->test_data) return TRI_OK;
-    const tri_trainer_options *t = &r->trainer;
-    int64_t samples = tri_dataset_samples(s->test_data);
-    int64_t trained = s->train_data ? tri_session_steps_per_epoch(s) * r->batch.global : 0;
-    if (s->train_data && t->overfit_batches.value > 0 && trained < samples) samples = trained;
-    TRI_TRY(tri_sampler_make_evaluation(samples, r->batch.eval, r->batch.global, r->batch.micro,
-                                        replicas, &s->test_sampler));
-    int64_t pass = s->test_sampler.options.micro;
-    int64_t most = t->limit_val_batches.is_fraction
-                       ? (int64_t)(t->limit_val_batches.value * (double)samples)
-                       : (int64_t)t->limit_val_batches.value * pass;
-    if (most == 0 && t->limit_val_batches.value > 0) most = pass; // a fraction of less than one
-    if (t->fast_dev_run > 0 && t->fast_dev_run * pass < most) most = t->fast_dev_run * pass;
-    if (most >= samples) return TRI_OK;
-    if (most == 0) { // no evaluation at all
-        tri_dataset_close(s->test_data);
-        s->test_data = NULL;
-        return TRI_OK;
-    }
-    return tri_sampler_make_evaluation(most, r->batch.eval, r->batch.global, r->batch.micro,
-                                       replicas, &s->test_sampler);
+    TRI_TRY(make_evaluation(s, &s->val_data, &s->val_sampler));
+    return make_evaluation(s, &s->test_data, &s->test_sampler);
 }
 
 tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out) {
@@ -140,6 +177,14 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
     return tri_fit_check(s->device, request, peak, there, "that is free for it on this host");
 }
 
+// Of fewer samples than a pass of the other evaluation has, there is one pass all the same.
+static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
+                            tri_step_shape shape, tri_plan_request *request) {
+    if (!data) return;
+    request->step_samples[shape] = tri_sampler_step_size(sampler, 0);
+    if (sampler->options.micro > request->eval_micro) request->eval_micro = sampler->options.micro;
+}
+
 static tri_status make_plan(tri_session *s) {
     TRI_TRY(tri_task_graph_options(s->arena, s->recipe, &s->task_options, &s->model.options));
     s->model.task = s->task;
@@ -167,10 +212,8 @@ static tri_status make_plan(tri_session *s) {
             request.step_samples[TRI_STEP_FULL] = sampler->options.global;
         if (!whole) request.step_samples[TRI_STEP_TAIL] = last;
     }
-    if (s->test_data) {
-        request.step_samples[TRI_STEP_EVALUATE] = tri_sampler_step_size(&s->test_sampler, 0);
-        request.eval_micro = s->test_sampler.options.micro;
-    }
+    plan_evaluation(s->val_data, &s->val_sampler, TRI_STEP_EVALUATE, &request);
+    plan_evaluation(s->test_data, &s->test_sampler, TRI_STEP_TEST, &request);
     TRI_TRY(tri_plan_create(s->arena, s->device, &request, &s->plan));
     TRI_TRY(check_memory(s, &request));
     return tri_task_check_options(&s->task_options, s->task->name);
@@ -196,7 +239,12 @@ static tri_status check_classes(const tri_session *s) {
                    {&tri_op_embedding, 1, 0, "tokens", "in its vocabulary",
                     offsetof(tri_embedding_attr, total)}};
     const tri_graph *g = s->plan->graph;
-    const tri_dataset *const sets[] = {s->train_data, s->test_data};
+    const struct {
+        const tri_dataset *data;
+        const char *name;
+    } sets[] = {{s->train_data, tri_data_split_name(TRI_DATA_TRAIN)},
+                {s->val_data, val_name(s)},
+                {s->test_data, tri_data_split_name(TRI_DATA_TEST)}};
     for (int i = 0; i < g->node_count; i++)
         for (size_t r = 0; r < sizeof readers / sizeof *readers; r++) {
             const tri_node *node = &g->nodes[i];
@@ -207,14 +255,13 @@ static tri_status check_classes(const tri_session *s) {
             if (readers[r].whole != SIZE_MAX)
                 memcpy(&whole, (const char *)node->attr + readers[r].whole, sizeof whole);
             if (whole) known = whole;
-            for (int k = 0; k < 2; k++) {
-                int64_t classes = sets[k] ? tri_dataset_classes(sets[k]) : 0;
+            for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
+                int64_t classes = sets[k].data ? tri_dataset_classes(sets[k].data) : 0;
                 if (classes > known)
                     return TRI_FAIL(TRI_BAD_INPUT,
                                     "data: the %s data has %s up to %lld, but model %s has %lld %s",
-                                    k ? "test" : "training", readers[r].data,
-                                    (long long)classes - 1, s->task->name, (long long)known,
-                                    readers[r].model);
+                                    sets[k].name, readers[r].data, (long long)classes - 1,
+                                    s->task->name, (long long)known, readers[r].model);
             }
         }
     return TRI_OK;
@@ -303,8 +350,9 @@ void tri_session_close(tri_session *session) {
     tri_plan_destroy(session->plan);
     tri_comm_close(session->comm);
     if (session->device) session->device->backend->close(session->device);
-    tri_dataset_close(session->train_data);
+    tri_dataset_close(session->val_data); // may use what the training data hold
     tri_dataset_close(session->test_data);
+    tri_dataset_close(session->train_data);
     tri_arena_destroy(session->arena);
 }
 
@@ -331,9 +379,18 @@ tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, i
     return tri_loader_create(session->train_data, &session->train_sampler, &options, out);
 }
 
-tri_status tri_session_test_loader(const tri_session *session, tri_loader **out) {
+static tri_status evaluation_loader(const tri_session *session, const tri_dataset *data,
+                                    const tri_sampler *sampler, tri_loader **out) {
     tri_loader_options options = {.replica =
                                       tri_mesh_replica(&session->mesh, session->identity.rank),
                                   .workers = session->recipe->data.workers};
-    return tri_loader_create(session->test_data, &session->test_sampler, &options, out);
+    return tri_loader_create(data, sampler, &options, out);
+}
+
+tri_status tri_session_val_loader(const tri_session *session, tri_loader **out) {
+    return evaluation_loader(session, session->val_data, &session->val_sampler, out);
+}
+
+tri_status tri_session_test_loader(const tri_session *session, tri_loader **out) {
+    return evaluation_loader(session, session->test_data, &session->test_sampler, out);
 }

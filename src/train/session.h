@@ -28,6 +28,14 @@ typedef struct tri_session_request {
     bool alone;           // one rank whatever the environment says, no network
 } tri_session_request;
 
+// What epochs are evaluated on, or eval.
+typedef enum tri_val_source {
+    TRI_VAL_NONE,
+    TRI_VAL_HELD,     // data.val or data.val_fraction; the test data wait for the end
+    TRI_VAL_TEST,     // the test data, for want of others
+    TRI_VAL_TRAINING, // the batches of trainer.overfit_batches
+} tri_val_source;
+
 typedef struct tri_session {
     tri_arena *arena;
     const tri_recipe *recipe; // the request's, with a batch for the ranks that there are
@@ -35,8 +43,10 @@ typedef struct tri_session {
     tri_identity identity;
     tri_comm *comm;
     tri_device *device;
-    tri_dataset *train_data, *test_data; // NULL: not opened, or there is none
-    tri_sampler train_sampler, test_sampler;
+    // NULL: not opened, or there is none. test_data are those that are kept for the end.
+    tri_dataset *train_data, *val_data, *test_data;
+    tri_val_source val_source;
+    tri_sampler train_sampler, val_sampler, test_sampler;
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int field_count;
     tri_task_options task_options;
@@ -61,9 +71,10 @@ tri_status tri_session_open_device(const tri_backends *backends, const char *nam
                                    tri_device **out);
 // Steps of an epoch after trainer.limit_train_batches, overfit_batches and fast_dev_run.
 int64_t tri_session_steps_per_epoch(const tri_session *session);
-// A loader of this rank's micro-batches, from a position of the run; or of the test data.
+// A loader of this rank's micro-batches, from a position of the run; or of one evaluation.
 tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, int64_t step,
                                     tri_loader **out);
+tri_status tri_session_val_loader(const tri_session *session, tri_loader **out);
 tri_status tri_session_test_loader(const tri_session *session, tri_loader **out);
 
 #endif

@@ -148,10 +148,10 @@ static tri_status run_steps(train_loop *loop) {
     tri_session *s = loop->session;
     tri_progress *p = &loop->progress;
     TRI_TRY(tri_session_train_loader(s, p->epoch, p->step_in_epoch, &loop->train_loader));
-    if (s->test_data) TRI_TRY(tri_session_test_loader(s, &loop->test_loader));
-    if (loop->recipe->trainer.num_sanity_val_steps != 0 && p->step == 0 && s->test_data) {
+    if (s->val_data) TRI_TRY(tri_session_val_loader(s, &loop->val_loader));
+    if (loop->recipe->trainer.num_sanity_val_steps != 0 && p->step == 0 && s->val_data) {
         tri_step_output unused; // only to fail now rather than after an epoch
-        TRI_TRY(loop_run_evaluation(s, loop->test_loader, &unused));
+        TRI_TRY(loop_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
     }
     loop_feed feed = loop_feed_of(s, loop->train_loader);
     bool interrupted = false;
@@ -176,7 +176,7 @@ static tri_status run_steps(train_loop *loop) {
                         "the run is complete at step %lld, but its last checkpoint could not "
                         "be written; make room and run the same command again",
                         (long long)p->step);
-    if (complete) return TRI_OK;
+    if (complete) return loop_test(loop);
     if (!loop->saves)
         return TRI_FAIL(TRI_IO, "stopped by a signal at step %lld; fast_dev_run saves nothing",
                         (long long)p->step);
@@ -207,6 +207,13 @@ static void say_endless_warmup(const train_loop *loop) {
                 "the learning rate only rises, to %g",
                 (long long)total, total < length ? "before" : "with", (long long)length,
                 tri_rate_at(&loop->rate, total - 1));
+}
+
+static void fill_test(const train_loop *loop, tri_train_result *out) {
+    out->has_test = loop->test.samples > 0;
+    out->test_samples = loop->test.samples;
+    out->test_loss = loop->test.loss;
+    for (int i = 0; i < out->val_count; i++) out->test[i] = loop->test.metrics[i + 1];
 }
 
 static tri_status run(train_loop *loop, tri_train_result *out) {
@@ -250,6 +257,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         out->wall_s = tri_os_seconds() - loop->started_s;
     }
     loop_fill_result(loop->session, &loop->progress, out);
+    fill_test(loop, out);
     out->epochs = loop->progress.epoch;
     out->has_stopped_early = loop_has_waited(loop);
     int64_t samples = loop->progress.samples - loop->started_samples;
@@ -280,7 +288,7 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     tri_straggler_destroy(loop.straggler);
     tri_observer_destroy(loop.observer);
     tri_loader_destroy(loop.train_loader);
-    tri_loader_destroy(loop.test_loader);
+    tri_loader_destroy(loop.val_loader);
     tri_session_close(session);
     return status;
 }

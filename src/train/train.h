@@ -15,6 +15,12 @@ typedef struct tri_train_request {
     const char *trace;  // file for the actions of all ranks; NULL: none
 } tri_train_request;
 
+// Of test data that were kept for the end of a run.
+typedef struct tri_test_result {
+    int64_t samples;                       // 0: there was no such evaluation
+    double loss, metrics[TRI_MAX_METRICS]; // as the graph numbers them; its first is the loss
+} tri_test_result;
+
 // What a run came to, for the summary. Of rank 0; the others have rank alone.
 typedef struct tri_train_result {
     int rank, ranks;
@@ -22,12 +28,17 @@ typedef struct tri_train_result {
     double wall_s, samples_per_s;   // of this part: training alone, loading included
     bool was_complete;              // nothing was left to do
     bool has_stopped_early;         // trainer.early_stopping ended the run
+    tri_val_source val_source;
     bool has_val;
     double val_loss;
     tri_metric_value val[TRI_MAX_METRICS]; // the other metrics
     int val_count;
     int64_t val_samples;
     char names[TRI_MAX_METRICS][64]; // of `val`
+    // Of the test data, where the run kept them for its end.
+    bool has_test;
+    double test_loss, test[TRI_MAX_METRICS]; // `test` by the names of `val`
+    int64_t test_samples;
 } tri_train_result;
 
 // TRI_OK when the run is complete; TRI_STOPPED after a signal, with a checkpoint; else what failed,

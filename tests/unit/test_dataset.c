@@ -119,7 +119,7 @@ static void test_tensors(void **state) {
     tri_data_options options =
         fixture_options("name: tensors, train: train, "
                         "transform: [normalize: {mean: [0, 0.5], std: [0.5]}]");
-    assert_false(tri_data_has_test(&options));
+    assert_false(tri_data_has(&options, TRI_DATA_TEST));
     tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
     assert_int_equal(tri_dataset_classes(dataset), 4);
     float pixels[4];
@@ -186,7 +186,7 @@ static void test_tensors_refuses(void **state) {
 
 static void test_synthetic(void **state) {
     tri_data_options options = fixture_options("name: synthetic, shape: [1, 8, 8], samples: 128");
-    assert_false(tri_data_has_test(&options));
+    assert_false(tri_data_has(&options, TRI_DATA_TEST));
     tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN), *other;
     assert_int_equal(tri_dataset_samples(dataset), 128);
     float x[64], y[64], again[64];
@@ -301,7 +301,7 @@ static void test_tokens(void **state) {
     tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
     assert_int_equal(tri_dataset_samples(dataset), 4);
     tri_dataset_close(dataset);
-    assert_false(tri_data_has_test(&options));
+    assert_false(tri_data_has(&options, TRI_DATA_TEST));
     tri_data_field fields[TRI_MAX_DATA_FIELDS];
     int count;
     assert_int_equal(tri_data_describe(&options, fields, &count), TRI_OK);

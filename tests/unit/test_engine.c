@@ -155,14 +155,16 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
         .task = task, .fields = r->fields, .field_count = r->field_count, .options = {.seed = 1}};
     tri_strategy_options alone = {
         .name = TRI_STRATEGY_SINGLE, .recompute_every = 1, .offload = offload};
-    tri_plan_request request = {
-        .model = &model,
-        .options = &alone,
-        .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
-        .step_samples = {[TRI_STEP_FULL] = 6, [TRI_STEP_TAIL] = 5, [TRI_STEP_EVALUATE] = 7},
-        .micro = micro,
-        .eval_micro = 4,
-        .optimizer_states = r->optimizer.state_count};
+    tri_plan_request request = {.model = &model,
+                                .options = &alone,
+                                .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
+                                .step_samples = {[TRI_STEP_FULL] = 6,
+                                                 [TRI_STEP_TAIL] = 5,
+                                                 [TRI_STEP_EVALUATE] = 7,
+                                                 [TRI_STEP_TEST] = 6},
+                                .micro = micro,
+                                .eval_micro = 4,
+                                .optimizer_states = r->optimizer.state_count};
     check(tri_plan_create(r->arena, r->device, &request, &r->plan));
     check(tri_engine_create(
         &(tri_engine_config){
@@ -199,7 +201,7 @@ static tri_status step(rig *r, tri_step_shape shape, int64_t number, tri_step_ou
                            out);
 }
 
-// Allocations of 6 steps.
+// Allocations of two steps of each shape.
 static int count_steps(rig *r) {
     tri_step_output out;
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
