@@ -57,6 +57,10 @@ enum {
     TRI_HEARTBEAT_MS = 500,
     TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,
+    TRI_LOCK_BEAT_MS = 1000,    // between two signs of life of a run folder's holder
+    TRI_LOCK_WATCH_MS = 10000,  // without one, a holder on another host is dead
+    TRI_LOCK_HELD_MS = 1500,    // for which a lock is asked for again before its holder is named
+    TRI_LOCK_ENDING_MS = 60000, // the same, while its holder ends
 };
 
 // Samples of a data set.

@@ -29,14 +29,21 @@ static void system_sleep_ns(int64_t duration_ns) {
 
 static int system_open(const char *path, int flags, mode_t mode) { return open(path, flags, mode); }
 
+static int system_lock(int fd) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_OFD_SETLK, &whole);
+}
+
+static int system_touch(int fd) { return futimens(fd, NULL); }
+
 #define SYSTEM_HOOKS                                                                               \
     {                                                                                              \
         .monotonic_ns = system_monotonic_ns, .realtime_ns = system_realtime_ns,                    \
         .sleep_ns = system_sleep_ns, .open = system_open, .close = close, .read = read,            \
         .pread = pread, .write = write, .pwrite = pwrite, .fsync = fsync, .ftruncate = ftruncate,  \
         .fallocate = fallocate, .rename = rename, .symlink = symlink, .mkdir = mkdir,              \
-        .unlink = unlink, .rmdir = rmdir, .socket = socket, .connect = connect, .accept = accept,  \
-        .send = send, .recv = recv,                                                                \
+        .unlink = unlink, .rmdir = rmdir, .lock = system_lock, .touch = system_touch,              \
+        .socket = socket, .connect = connect, .accept = accept, .send = send, .recv = recv,        \
     }
 
 const tri_os_hooks tri_os_system = SYSTEM_HOOKS;

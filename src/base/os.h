@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-// Each slot has the meaning, return value and errno of the POSIX function of its name.
+// Each slot has the meaning, return value and errno of the POSIX function of its name; those
+// without one say theirs.
 typedef struct tri_os_hooks {
     int64_t (*monotonic_ns)(void); // CLOCK_MONOTONIC
     int64_t (*realtime_ns)(void);  // CLOCK_REALTIME
@@ -33,6 +34,8 @@ typedef struct tri_os_hooks {
     int (*mkdir)(const char *path, mode_t mode);
     int (*unlink)(const char *path);
     int (*rmdir)(const char *path);
+    int (*lock)(int fd);  // a write lock on the whole file, not waited for: fcntl(F_OFD_SETLK)
+    int (*touch)(int fd); // its time of modification becomes now: futimens
     int (*socket)(int domain, int type, int protocol);
     int (*connect)(int fd, const struct sockaddr *address, socklen_t size);
     int (*accept)(int fd, struct sockaddr *address, socklen_t *size);
@@ -71,7 +74,7 @@ tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
 tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
 // The whole file at once.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
-// Whether a name in a folder is that of a temporary for `name`, which a killed process may leave.
+// Whether the name of a file is that of a temporary for `name`, which a killed process may leave.
 bool tri_os_is_beside(const char *entry, const char *name);
 // open(2) of a file that may be there, or is made: not through a link that leads nowhere. `flags`
 // without O_CREAT.

@@ -82,7 +82,8 @@ static tri_status find_never(const char *run_dir) {
     if (!folder) return errno == ENOENT ? TRI_OK : tri_os_fail("open", run_dir);
     bool is_empty = true;
     for (struct dirent *entry; (entry = readdir(folder));)
-        is_empty = is_empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
+        is_empty = is_empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+                                !strcmp(entry->d_name, ".lock")); // the run's own, or of a dead one
     closedir(folder);
     if (is_empty) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,

@@ -4,6 +4,7 @@
 
 #include "observe/straggler.h"
 #include "observe/trace.h"
+#include "train/lock.h"
 #include "train/rate.h"
 #include "train/state.h"
 #include "train/train.h"
@@ -13,6 +14,7 @@ typedef struct train_loop {
     const tri_train_request *request;
     const tri_recipe *recipe;
     tri_session *session;
+    train_lock *lock;       // of the run folder; rank 0 only
     tri_observer *observer; // rank 0 only
     tri_trace *trace;       // NULL: none
     tri_straggler *straggler;
@@ -36,6 +38,10 @@ typedef struct train_loop {
 
 // Before anything is created: finds what to go on from and refuses what may not be.
 tri_status loop_prepare(train_loop *loop);
+// Takes the run folder for this process, if it is there: rank 0, not collective. TRI_BAD_INPUT: it
+// is in use. What cannot be locked for another reason may still hold a complete run: to write to it
+// fails later.
+tri_status loop_lock_folder(train_loop *loop);
 // Refuses monitors of the recipe that name no metric, or one that the run will not have.
 tri_status loop_check_monitors(const train_loop *loop);
 // Evaluates, reports, and looks whether to stop early.

@@ -84,12 +84,14 @@ tri_status loop_prepare(train_loop *loop) {
     const tri_train_request *r = loop->request;
     tri_session *s = loop->session;
     const char *path = NULL;
-    bool dry = loop->recipe->trainer.fast_dev_run > 0;
-    loop->saves = !dry;
     loop->saved_step = -1;
-    if (!dry && strcmp(r->resume, "never") != 0)
+    if (loop->saves && strcmp(r->resume, "never") != 0) {
         TRI_TRY(checkpoint_agree(s->comm, compare_folder(loop)));
-    if (!dry) TRI_TRY(find_and_restore(loop, &path));
+        // Before what another process still writes is cleaned up or read. What is refused before
+        // leaves the folder as it is.
+        TRI_TRY(checkpoint_agree(s->comm, loop_lock_folder(loop)));
+    }
+    if (loop->saves) TRI_TRY(find_and_restore(loop, &path));
     if (path) {
         if (s->identity.rank == 0)
             tri_log(TRI_LOG_INFO, "going on from %s, step %lld", path,

@@ -4,10 +4,12 @@
 #include "train/loop.h"
 #include "train/signals.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 // What travels with each step's counts, so that all ranks decide alike: sums over the ranks.
 enum { SHARED_SIGNAL, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
@@ -21,10 +23,50 @@ static int64_t total_steps(const train_loop *loop) {
     return last;
 }
 
+static bool has_file(const train_loop *loop, const char *name) {
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", loop->request->run_dir, name) < (int)sizeof path &&
+           access(path, F_OK) == 0;
+}
+
+tri_status loop_lock_folder(train_loop *loop) {
+    bool held;
+    if (loop->session->identity.rank != 0 || loop->lock || !has_file(loop, "")) return TRI_OK;
+    tri_status status = train_lock_take(loop->request->run_dir, &loop->lock, &held);
+    return held ? status : TRI_OK;
+}
+
+static tri_status lock_new_folder(train_loop *loop) {
+    const char *dir = loop->request->run_dir;
+    bool held;
+    if (loop->lock) return TRI_OK;
+    TRI_TRY(tri_os_make_folders(dir));
+    TRI_TRY(train_lock_take(dir, &loop->lock, &held));
+    if (!has_file(loop, "recipe.yaml")) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: another process has just used it; run the command again to go on from "
+                    "there, or take another --run-dir",
+                    dir);
+}
+
+// What a killed process had not yet put in its place.
+static void clean_folder(const char *dir) {
+    char path[PATH_MAX];
+    DIR *folder = opendir(dir);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        bool is_ours = tri_os_is_beside(entry->d_name, "recipe.yaml") ||
+                       tri_os_is_beside(entry->d_name, ".lock");
+        if (is_ours && snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
+            tri_os.unlink(path);
+    }
+    if (folder) closedir(folder);
+}
+
 static tri_status open_run_folder(train_loop *loop) {
     const char *dir = loop->request->run_dir;
     char path[PATH_MAX];
-    TRI_TRY(tri_os_make_folders(dir));
+    TRI_TRY(lock_new_folder(loop));
+    clean_folder(dir);
     snprintf(path, sizeof path, "%s/recipe.yaml", dir);
     char *text = tri_recipe_emit(loop->arena, loop->recipe);
     TRI_TRY(tri_os_replace_file(path, text, strlen(text)));
@@ -136,6 +178,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
                                        is_due(p->step, loop->recipe->trainer.log_every_n_steps)});
     *interrupted = out.shared[SHARED_SIGNAL] > 0;
     if (out.shared[SHARED_TIME_IS_UP] > 0) loop->stop = true;
+    TRI_TRY(train_lock_check(loop->lock));
     TRI_TRY(loop_advance_saving(loop, out.shared[SHARED_SAVING]));
     return finish_step(loop, out.shared[SHARED_TIME_TO_SAVE] > 0);
 }
@@ -231,6 +274,9 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     tri_state_view_model(loop->arena, loop->session->engine, &loop->model);
     tri_state_view_optimizer(loop->arena, loop->session->engine, &loop->optimizer);
     TRI_TRY(loop_check_monitors(loop));
+    loop->saves = loop->recipe->trainer.fast_dev_run == 0;
+    bool is_marked = loop->saves && has_file(loop, ".lock");
+    TRI_TRY(checkpoint_agree(s->comm, is_marked ? loop_lock_folder(loop) : TRI_OK));
     TRI_TRY(loop_prepare(loop));
     loop->stop = loop_has_waited(loop);
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
@@ -289,6 +335,7 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     tri_observer_destroy(loop.observer);
     tri_loader_destroy(loop.train_loader);
     tri_loader_destroy(loop.val_loader);
+    train_lock_release(loop.lock);
     tri_session_close(session);
     return status;
 }

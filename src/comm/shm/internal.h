@@ -276,7 +276,6 @@ void shm_abort(tri_comm *comm, const char *why);
 const tri_ledger_ring *shm_ledger_of(tri_comm *comm, int rank);
 tri_status shm_watch_begin(shm_family *family);
 void shm_watch_end(shm_family *family);
-uint64_t shm_process_start_time(int pid); // 0: there is no such process
 
 // open.c
 size_t shm_board_bytes(int size);

@@ -2,6 +2,7 @@
 #include "comm/shm/internal.h"
 
 #include "base/os.h"
+#include "base/process.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -242,7 +243,7 @@ static tri_status open_take(const open_call *call, shm_segment *control, shm_seg
 static void open_introduce(shm_family *family) {
     shm_member *me = shm_me(family);
     me->pid = (int32_t)getpid();
-    me->start_time = shm_process_start_time(me->pid);
+    me->start_time = tri_process_start_time(me->pid);
     CPU_ZERO(&me->cpus);
     (void)sched_getaffinity(0, sizeof me->cpus, &me->cpus);
     atomic_store(&me->heartbeat, 1);

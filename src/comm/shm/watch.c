@@ -3,6 +3,7 @@
 #include "comm/shm/internal.h"
 
 #include "base/os.h"
+#include "base/process.h"
 
 #include <poll.h>
 #include <stdarg.h>
@@ -27,23 +28,6 @@ const tri_ledger_ring *shm_ledger_of(tri_comm *head, int rank) {
 
 // ---- who lives
 
-uint64_t shm_process_start_time(int pid) {
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = tri_os.open(path, 0, 0);
-    if (fd < 0) return 0;
-    ssize_t size = tri_os.read(fd, text, sizeof text - 1);
-    tri_os.close(fd);
-    if (size <= 0) return 0;
-    text[size] = 0;
-    // The name in parentheses may hold anything; field 3 is the state, field 22 the start time.
-    char *at = strrchr(text, ')');
-    if (!at || strlen(at) < 3 || at[2] == 'Z' || at[2] == 'X') return 0;
-    at += 2;
-    for (int field = 3; field < 22 && at; field++) at = strchr(at + 1, ' ');
-    return at ? strtoull(at + 1, NULL, 10) : 0;
-}
-
 tri_status shm_watch_begin(shm_family *family) {
     family->watched = calloc((size_t)family->size, sizeof *family->watched);
     if (!family->watched) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
@@ -64,7 +48,7 @@ void shm_watch_end(shm_family *family) {
 // How a member is watched, once it has introduced itself.
 static int watch_member(const shm_member *member) {
     if (!atomic_load(&member->joined)) return WATCH_STRANGER;
-    uint64_t start_time = shm_process_start_time(member->pid);
+    uint64_t start_time = tri_process_start_time(member->pid);
     // Where its pid means another process here, only its heartbeat tells.
     if (start_time != 0 && start_time != member->start_time) return WATCH_UNKNOWN;
     int pidfd = (int)syscall(SYS_pidfd_open, member->pid, 0);
@@ -79,7 +63,7 @@ static bool member_died(shm_family *family, int r) {
     int pidfd = seen->pidfd;
     pthread_mutex_unlock(&family->watched_lock);
     if (pidfd == WATCH_UNKNOWN || pidfd == WATCH_STRANGER) return false;
-    if (pidfd == WATCH_NO_PIDFD) return shm_process_start_time(member->pid) != member->start_time;
+    if (pidfd == WATCH_NO_PIDFD) return tri_process_start_time(member->pid) != member->start_time;
     struct pollfd ready = {.fd = pidfd, .events = POLLIN};
     return poll(&ready, 1, 0) == 1;
 }

@@ -1,0 +1,282 @@
+// The lock of a run folder: the kernel's where there is one, else a file that names its holder and
+// is touched as long as that lives.
+#include "train/lock.h"
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// What the file says.
+typedef struct record {
+    char text[TRI_PROCESS_TEXT_BYTES]; // "": nothing
+    tri_process holder;
+} record;
+
+struct train_lock {
+    char path[PATH_MAX];
+    int fd;
+    bool is_locked;    // by the kernel
+    record own, taker; // taker: who has it now, when it is lost
+    _Atomic bool is_lost;
+    pthread_t thread;
+    bool has_thread, ends;
+    pthread_mutex_t mutex;
+    pthread_cond_t end;
+};
+
+// An unreadable record is none: it is that of a process that was killed while it wrote it.
+static void read_record(int fd, record *r) {
+    ssize_t size = tri_os.pread(fd, r->text, sizeof r->text - 1, 0);
+    r->text[size > 0 ? size : 0] = 0;
+    if (!tri_process_read(r->text, strlen(r->text), &r->holder)) r->text[0] = 0;
+}
+
+// ---- taking it
+
+static tri_status refuse(const char *run_dir, const record *r) {
+    if (!r->text[0])
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: in use by another process, which holds the lock on %s/.lock; wait for "
+                        "its end, or take another --run-dir",
+                        run_dir, run_dir);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: in use by pid %lld on %s; wait for its end, or take another --run-dir",
+                    run_dir, (long long)r->holder.pid, r->holder.host);
+}
+
+// Opened again at each look: a network file system asks its server only then.
+static bool look(const char *path, struct timespec *touched, record *r) {
+    int fd = tri_os.open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+    struct stat info;
+    bool there = fd >= 0 && fstat(fd, &info) == 0;
+    if (there) {
+        *touched = info.st_mtim;
+        read_record(fd, r);
+    }
+    if (fd >= 0) tri_os.close(fd);
+    return there;
+}
+
+// Whether the file gives a sign of life. The clocks of hosts need not agree: only a change counts.
+static bool is_touched(const char *path, const record *found) {
+    struct timespec first, now;
+    record r;
+    if (!look(path, &first, &r)) return false;
+    if (found->text[0])
+        tri_log(TRI_LOG_INFO,
+                "%s: left by pid %lld on %s, which may still run: watching it for %d s", path,
+                (long long)found->holder.pid, found->holder.host, TRI_LOCK_WATCH_MS / 1000);
+    int64_t end = tri_os.monotonic_ns() + TRI_LOCK_WATCH_MS * INT64_C(1000000);
+    while (tri_os.monotonic_ns() < end) {
+        tri_os.sleep_ns(TRI_LOCK_BEAT_MS * INT64_C(500000));
+        if (!look(path, &now, &r)) return false;
+        if (now.tv_sec != first.tv_sec || now.tv_nsec != first.tv_nsec ||
+            strcmp(r.text, found->text) != 0)
+            return true;
+    }
+    return false;
+}
+
+typedef enum verdict { TAKEN, AGAIN, HELD, FAILED } verdict;
+
+static bool is_at_its_path(const train_lock *lock) {
+    struct stat here, there;
+    return fstat(lock->fd, &here) == 0 && lstat(lock->path, &there) == 0 &&
+           here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+}
+
+// Makes the file or opens it; *is_new: this process has made it. -1: errno says why.
+static int open_file(const char *path, bool *is_new) {
+    int fd = -1;
+    *is_new = false;
+    for (int i = 0; fd < 0 && i < 8; i++) {
+        fd = tri_os.open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+        if (fd >= 0 || errno != ENOENT) break;
+        fd = tri_os.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        *is_new = fd >= 0;
+        if (fd < 0 && errno != EEXIST) break;
+    }
+    return fd;
+}
+
+// Without locks: moves away what a dead holder left, for the next try to make the file. Of two who
+// do that at the same time one may move what the other has just made: that goes back.
+static void move_away(const char *path, const record *dead) {
+    char aside[PATH_MAX];
+    record moved;
+    struct timespec touched;
+    if (snprintf(aside, sizeof aside, "%s.%016llx.tmp", path,
+                 (unsigned long long)tri_os_random()) >= (int)sizeof aside ||
+        tri_os.rename(path, aside) < 0)
+        return;
+    struct stat info;
+    bool is_other = look(aside, &touched, &moved) && strcmp(moved.text, dead->text) != 0;
+    if (!is_other || lstat(path, &info) == 0 || tri_os.rename(aside, path) < 0)
+        tri_os.unlink(aside);
+}
+
+// The file is open. What the kernel says decides where it can say something.
+static verdict judge(train_lock *lock, bool is_new, record *found) {
+    struct timespec touched;
+    int error = tri_os.lock(lock->fd) == 0 ? 0 : errno;
+    read_record(lock->fd, found);
+    if (error == EAGAIN || error == EACCES) return HELD;
+    lock->is_locked = error == 0;
+    if (!lock->is_locked && is_new) return TAKEN;
+    if (lock->is_locked && !is_at_its_path(lock)) return AGAIN; // removed by the holder before
+    bool says = found->text[0];
+    if (lock->is_locked && (!says || tri_process_is_here(&found->holder))) return TAKEN;
+    tri_life life = says ? tri_process_life(&found->holder) : TRI_LIFE_UNKNOWN;
+    if (life == TRI_LIFE_ALIVE) return HELD;
+    if (life == TRI_LIFE_UNKNOWN && is_touched(lock->path, found))
+        return look(lock->path, &touched, found) ? HELD : AGAIN;
+    if (lock->is_locked) return is_at_its_path(lock) ? TAKEN : AGAIN;
+    move_away(lock->path, found);
+    return AGAIN;
+}
+
+static verdict try_once(train_lock *lock, record *found) {
+    bool is_new;
+    lock->fd = open_file(lock->path, &is_new);
+    if (lock->fd < 0) return FAILED;
+    verdict v = judge(lock, is_new, found);
+    if (v == TAKEN) return v;
+    tri_os.close(lock->fd);
+    lock->fd = -1;
+    return v;
+}
+
+static tri_status write_record(train_lock *lock) {
+    size_t size = strlen(lock->own.text);
+    if (tri_os.ftruncate(lock->fd, 0) < 0) return tri_os_fail("cut", lock->path);
+    return tri_os_pwrite_all(lock->fd, lock->own.text, size, 0, lock->path);
+}
+
+// How long a holder may still be there. One that was just killed holds its lock until the kernel
+// has taken its memory apart; one that lives is refused when it is still there after a moment.
+static int64_t patience_ns(const record *found) {
+    bool is_ending = found->text[0] && tri_process_life(&found->holder) == TRI_LIFE_GONE;
+    return (is_ending ? TRI_LOCK_ENDING_MS : TRI_LOCK_HELD_MS) * INT64_C(1000000);
+}
+
+static tri_status take(train_lock *lock, const char *run_dir, bool *held) {
+    record found = {.text = ""};
+    int64_t start = tri_os.monotonic_ns();
+    int again = 0; // what another process does to the file meanwhile
+    verdict v;
+    while ((v = try_once(lock, &found)) == AGAIN || v == HELD) {
+        if (v == HELD ? tri_os.monotonic_ns() - start >= patience_ns(&found) : ++again > 100) break;
+        tri_os.sleep_ns(50000000);
+    }
+    if (v == FAILED) return tri_os_fail("open", lock->path);
+    *held = v != TAKEN;
+    return *held ? refuse(run_dir, &found) : write_record(lock);
+}
+
+// ---- holding it
+
+static void beat(train_lock *lock) {
+    struct timespec touched;
+    record now;
+    if (look(lock->path, &touched, &now) && now.text[0] && strcmp(now.text, lock->own.text) != 0) {
+        lock->taker = now;
+        atomic_store(&lock->is_lost, true);
+        return;
+    }
+    tri_os.touch(lock->fd); // a folder that was removed or cannot be written shows elsewhere
+}
+
+static void *keep_alive(void *context) {
+    train_lock *lock = context;
+    pthread_mutex_lock(&lock->mutex);
+    while (!lock->ends && !atomic_load(&lock->is_lost)) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += TRI_LOCK_BEAT_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        int why = 0;
+        while (!lock->ends && why == 0)
+            why = pthread_cond_timedwait(&lock->end, &lock->mutex, &until);
+        if (lock->ends) break;
+        pthread_mutex_unlock(&lock->mutex);
+        beat(lock);
+        pthread_mutex_lock(&lock->mutex);
+    }
+    pthread_mutex_unlock(&lock->mutex);
+    return NULL;
+}
+
+static void start_beating(train_lock *lock) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&lock->mutex, NULL);
+    pthread_cond_init(&lock->end, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigset_t all, before; // signals are for the threads that wait for them
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    lock->has_thread = pthread_create(&lock->thread, NULL, keep_alive, lock) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+tri_status train_lock_take(const char *run_dir, train_lock **out, bool *held) {
+    *out = NULL;
+    *held = false;
+    train_lock *lock = calloc(1, sizeof *lock);
+    if (!lock) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for its lock", run_dir);
+    lock->fd = -1;
+    tri_process_self(&lock->own.holder);
+    tri_process_write(&lock->own.holder, lock->own.text);
+    tri_status status = TRI_OK;
+    if (snprintf(lock->path, sizeof lock->path, "%s/.lock", run_dir) >= (int)sizeof lock->path)
+        status = TRI_FAIL(TRI_BAD_INPUT, "--run-dir: the path is too long");
+    if (status == TRI_OK) status = take(lock, run_dir, held);
+    if (status != TRI_OK) {
+        if (lock->fd >= 0) tri_os.close(lock->fd);
+        free(lock);
+        return status;
+    }
+    start_beating(lock);
+    *out = lock;
+    return TRI_OK;
+}
+
+tri_status train_lock_check(train_lock *lock) {
+    if (!lock || !atomic_load(&lock->is_lost)) return TRI_OK;
+    return TRI_FAIL(TRI_IO,
+                    "the run directory was taken over by pid %lld on %s: this process gave no sign "
+                    "of life there for %d s (%s)",
+                    (long long)lock->taker.holder.pid, lock->taker.holder.host,
+                    TRI_LOCK_WATCH_MS / 1000, lock->path);
+}
+
+void train_lock_release(train_lock *lock) {
+    if (!lock) return;
+    if (lock->has_thread) {
+        pthread_mutex_lock(&lock->mutex);
+        lock->ends = true;
+        pthread_cond_signal(&lock->end);
+        pthread_mutex_unlock(&lock->mutex);
+        pthread_join(lock->thread, NULL);
+    }
+    pthread_cond_destroy(&lock->end);
+    pthread_mutex_destroy(&lock->mutex);
+    // While it is still held, so that nobody else's is removed.
+    if (!atomic_load(&lock->is_lost) && is_at_its_path(lock)) tri_os.unlink(lock->path);
+    tri_os.close(lock->fd);
+    free(lock);
+}

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""A run folder belongs to one living process: a second one is refused and names the first, readers
+are not, and what a killed process leaves stands in nobody's way.
+
+usage: test_run_lock.py BUILD_FOLDER
+"""
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import (SYNTHETIC, TRIREME, check_all, entries, finish, last, losses,  # noqa: E402
+                  on_ranks, run, start, train, wait_for)
+
+ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
+           "trainer.max_epochs=100000", "checkpoint.every_n_steps=5"]
+
+
+def holder(place):
+    with open(os.path.join(place, ".lock"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def begin(place, ranks=1, *flags):
+    """An endless run with a checkpoint, and the pid of its rank 0."""
+    before = max(losses(place), default=0)
+    child = start(on_ranks(ranks, train("mlp-jax", place, *ENDLESS), *flags))
+    assert wait_for(lambda: max(losses(place), default=0) > before + 10 and
+                    os.path.exists(last(place)), "steps", child=child), finish(child)
+    return child, holder(place)["pid"]
+
+
+def end(child, code=75):
+    child.send_signal(signal.SIGTERM)
+    _, err, found = finish(child)
+    assert found == code, f"{found}: {err}"
+
+
+def check_second(folder):
+    """Code 2, one line with pid and host, whatever way leads to the folder; the first goes on."""
+    place, link = os.path.join(folder, "second"), os.path.join(folder, "way")
+    os.symlink(place, link)
+    for ranks in (1, 2):
+        child, pid = begin(place, ranks)
+        for words in (train("mlp-jax", place, *ENDLESS),
+                      train("mlp-jax", link, *ENDLESS, "--resume", last(place))):
+            done = run(words, 2)
+            line, = done.stderr.splitlines()
+            assert f"in use by pid {pid} on {socket.gethostname()};" in line, line
+        done = run(on_ranks(2, train("mlp-jax", place, *ENDLESS)), 2)
+        assert f"in use by pid {pid} on" in done.stderr, done.stderr
+        assert child.poll() is None, finish(child)
+        end(child)
+        steps = [entry["step"] for entry in entries(place, "train")]
+        assert steps == sorted(set(steps)), "steps are there twice"
+        run([TRIREME, "checkpoint", "verify", place])
+        assert not os.path.exists(os.path.join(place, ".lock"))
+
+
+def check_at_once(folder):
+    """Of several that make the same folder at the same moment, one trains."""
+    for turn in range(3):
+        place = os.path.join(folder, f"at-once-{turn}")
+        children = [start(train("mlp-jax", place, *ENDLESS, "trainer.max_epochs=2",
+                                "data.samples=256")) for _ in range(3)]
+        codes = []
+        for child in children:
+            _, err, code = finish(child)
+            codes.append(code)
+            assert code == 0 or "in use by pid" in err or "has just used it" in err, err
+        assert 0 in codes and set(codes) <= {0, 2}, codes
+        steps = [entry["step"] for entry in entries(place, "train")]
+        assert steps == list(range(1, 17)), steps
+
+
+def check_readers(folder):
+    place = os.path.join(folder, "read")
+    child, _ = begin(place)
+    run([TRIREME, "eval", "recipes/mlp-jax.yaml", *ENDLESS, "--checkpoint", last(place)], None)
+    run([TRIREME, "checkpoint", "list", place])
+    run([TRIREME, "train", "recipes/mlp-jax.yaml", *ENDLESS, "trainer.fast_dev_run=true",
+         "--run-dir", place])
+    assert child.poll() is None, finish(child)
+    end(child)
+
+
+def check_killed(folder):
+    """kill -9, and the next one starts before anybody has reaped it."""
+    place = os.path.join(folder, "killed")
+    for ranks in (1, 2, 1):
+        child, pid = begin(place, ranks)
+        os.kill(pid, signal.SIGKILL)
+        words = train("mlp-jax", place, *ENDLESS, "trainer.max_steps=1")
+        done = run(words)
+        assert "is complete already" in done.stdout, done.stdout + done.stderr
+        finish(child)
+
+
+def check_restart(folder):
+    """The launcher starts rank 0 again in the folder that the killed one held."""
+    place = os.path.join(folder, "restart")
+    child, pid = begin(place, 2, "--max-restarts", "2")
+    for _ in range(2):
+        os.kill(pid, signal.SIGKILL)
+
+        def is_back(old=pid):
+            try:
+                return holder(place)["pid"] != old
+            except (OSError, ValueError):
+                return False
+        assert wait_for(is_back, "the restart", 60, child), finish(child)
+        pid = holder(place)["pid"]
+    reached = max(losses(place))
+    wait_for(lambda: max(losses(place)) > reached + 5, "steps of the last start", 60, child)
+    end(child)
+
+
+def check_refused_input(folder):
+    """Bad input in a folder that is there leaves it as it was."""
+    place = os.path.join(folder, "empty")
+    os.mkdir(place)
+    run(train("mlp-jax", place, *ENDLESS, "init=/nowhere"), 2)
+    assert os.listdir(place) == []
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="trireme-lock-") as folder:
+        sys.exit(check_all((check_second, check_at_once, check_readers, check_killed,
+                            check_restart, check_refused_input), folder))
+
+
+if __name__ == "__main__":
+    main()
