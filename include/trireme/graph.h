@@ -47,6 +47,10 @@ typedef enum tri_split {
 // it; on a mesh without the axis it means nothing.
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
 
+// Lets the name of a layer be used several times, from here on: all layers of that name, of one
+// kind and one size, have the same parameters, whose gradient is the sum over them.
+void tri_share_layer(tri_graph *graph, const char *name);
+
 // Declares the value to minimise (once): a loss as the functions of nn.h make it, F64 [2]: (sum,
 // count), or a sum of such, `tri_add(g, a, tri_weighted(g, b, 0.5))`. A loss is the mean over all
 // samples (elements, labels) of a step, whatever ranks and micro-batches there are, and a sum is

@@ -1,5 +1,6 @@
 // Layers, activations and losses. A layer's name names its parameters: "conv1" has "conv1.weight"
-// and "conv1.bias". Initial weights follow PyTorch's default rules unless said otherwise.
+// and "conv1.bias"; each name is used once, unless tri_share_layer says otherwise. Initial weights
+// follow PyTorch's default rules unless said otherwise.
 #ifndef TRIREME_NN_H
 #define TRIREME_NN_H
 

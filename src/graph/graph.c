@@ -124,6 +124,38 @@ static void need_block(tri_graph *g) {
     if (g->block < 0) tri_block(g, "model");
 }
 
+static tri_layer_info *layer_of(const tri_graph *g, const char *name) {
+    for (int i = 0; i < g->layer_count; i++)
+        if (!strcmp(g->layers[i].name, name)) return &g->layers[i];
+    return NULL;
+}
+
+static tri_layer_info *layer_add(tri_graph *g, const char *name) {
+    TRI_PUSH(g->arena, g->layers, g->layer_count, g->layer_capacity) =
+        (tri_layer_info){.name = tri_arena_strdup(g->arena, name)};
+    return &g->layers[g->layer_count - 1];
+}
+
+bool tri_layer_begin(tri_graph *graph, const char *name) {
+    if (graph->status != TRI_OK) return false;
+    const tri_layer_info *layer = layer_of(graph, name);
+    if (!layer)
+        layer_add(graph, name);
+    else if (!layer->shared)
+        tri_graph_fail(graph,
+                       "two layers are named '%s': give each its own name, or call "
+                       "tri_share_layer to give both the same weights",
+                       name);
+    return graph->status == TRI_OK;
+}
+
+void tri_share_layer(tri_graph *graph, const char *name) {
+    if (graph->status != TRI_OK) return;
+    tri_layer_info *layer = layer_of(graph, name);
+    if (!layer) layer = layer_add(graph, name);
+    layer->shared = true;
+}
+
 tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape) {
     for (int i = 0; i < graph->input_count; i++)
         if (!strcmp(graph->inputs[i].name, name)) return graph->inputs[i].value;

@@ -131,6 +131,11 @@ typedef enum tri_counting {
     TRI_COUNT_AHEAD,  // labels are counted before the step
 } tri_counting;
 
+typedef struct tri_layer_info {
+    const char *name;
+    bool shared; // may be used again
+} tri_layer_info;
+
 typedef enum tri_scalar_kind {
     TRI_SCALAR_SEED, // [1], the graph's dtype: the gradient of the loss's sum: loss scale / nominal
                      // count
@@ -194,6 +199,9 @@ struct tri_graph {
     int sum_count, sum_capacity;
     int first_term, term_count; // metrics whose weighted sum is the loss; 0: it is one itself
     tri_counting counting;
+
+    tri_layer_info *layers;
+    int layer_count, layer_capacity;
     const char **blocks; // names
     int block_count, block_capacity;
     tri_phase phase; // of nodes added from now on
@@ -215,6 +223,9 @@ tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_sha
 // The input "position", added when it is missing.
 tri_value tri_position(tri_graph *graph);
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
+// What a layer does first: notes its name, and fails the graph if another one has it and it is not
+// shared. False when the graph has failed.
+bool tri_layer_begin(tri_graph *graph, const char *name);
 // A trained parameter of the current block; asked for again by name (same shape), the same value.
 tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init);
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,

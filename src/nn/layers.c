@@ -27,7 +27,7 @@ static tri_value one_input(tri_graph *g, const tri_op *op, tri_value x, const vo
 static tri_init normal(double std) { return (tri_init){.kind = TRI_INIT_NORMAL, .b = std}; }
 
 tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_linear_options o) {
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_layer_begin(graph, name)) return (tri_value){0};
     tri_shape shape = tri_value_shape(graph, x);
     if (shape.rank < 1 || o.features < 1) {
         tri_graph_fail(graph, "linear %s: needs an input with an axis and features > 0", name);
@@ -52,7 +52,7 @@ tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t fe
 static int64_t or_one(int64_t value) { return value ? value : 1; }
 
 tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d_options o) {
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_layer_begin(graph, name)) return (tri_value){0};
     tri_shape shape = tri_value_shape(graph, x);
     int64_t groups = or_one(o.groups), stride = or_one(o.stride), dilation = or_one(o.dilation);
     if (shape.rank != 4 || o.channels < 1 || o.kernel < 1 || groups < 1 || shape.dims[1] % groups ||
@@ -90,7 +90,7 @@ tri_value tri_max_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options o) {
 
 tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_batch_norm_options o) {
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_layer_begin(graph, name)) return (tri_value){0};
     tri_shape shape = tri_value_shape(graph, x);
     if (shape.rank < 2) {
         tri_graph_fail(graph, "batch_norm %s: needs [N, C, ...]", name);
@@ -139,7 +139,7 @@ tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
                         tri_embedding_options o) {
     if (o.tokens < 1 || o.features < 1)
         tri_graph_fail(graph, "embedding %s: needs tokens and features > 0", name);
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_layer_begin(graph, name)) return (tri_value){0};
     tri_value weight =
         tri_parameter(graph, join(graph, name, "weight"), tri_shape_of(o.tokens, o.features),
                       normal(o.std > 0 ? o.std : 1));
@@ -147,7 +147,7 @@ tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
 }
 
 tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double eps) {
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_layer_begin(graph, name)) return (tri_value){0};
     tri_init one = {.kind = TRI_INIT_CONSTANT, .a = 1};
     tri_shape width = last_axis(graph, "rms_norm", name, x);
     tri_value weight = tri_parameter(graph, join(graph, name, "weight"), width, one);
@@ -157,7 +157,7 @@ tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double e
 
 tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_layer_norm_options o) {
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_layer_begin(graph, name)) return (tri_value){0};
     tri_init one = {.kind = TRI_INIT_CONSTANT, .a = 1}, zero = {0};
     tri_shape width = last_axis(graph, "layer_norm", name, x);
     tri_value in[] = {x, {0}, {0}};
@@ -175,7 +175,7 @@ tri_value tri_rotary(tri_graph *graph, tri_value x, double theta) {
 
 tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_value k, tri_value v,
                         tri_attention_options o) {
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_layer_begin(graph, name)) return (tri_value){0};
     tri_attention_attr attr = {.scale = o.scale, .causal = o.causal};
     if (o.scale == 0) attr.scale = 1 / sqrt((double)tri_value_shape(graph, q).dims[3]);
     return tri_node_add(graph, &tri_op_attention, (tri_value[]){q, k, v}, 3, &attr, name);
@@ -210,7 +210,7 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
     if (graph->options.has_dropout) p = graph->options.dropout;
     if (p < 0 || p >= 1)
         tri_graph_fail(graph, "dropout %s: the rate must lie in [0, 1), not %g", name, p);
-    if (!graph->options.training || p == 0 || graph->status != TRI_OK) return x;
+    if (!tri_layer_begin(graph, name) || !graph->options.training || p == 0) return x;
     tri_dropout_attr attr = {.p = p, .key = tri_philox_key(graph->options.seed, name)};
     return tri_node_add(graph, &tri_op_dropout, (tri_value[]){x, tri_position(graph)}, 2, &attr,
                         name);

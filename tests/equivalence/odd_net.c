@@ -8,6 +8,7 @@ static void odd_net(tri_graph *g, const tri_batch *batch) {
     tri_value flat = tri_flatten(g, batch->images);
     int64_t size = tri_value_shape(g, flat).dims[1];
     tri_value x = tri_dropout(g, "noise", flat, 0.2);
+    tri_share_layer(g, "shared");
     tri_block(g, "first");
     tri_value first = tri_relu(g, tri_linear(g, "shared", x, size));
     tri_block(g, "second");

@@ -15,6 +15,7 @@ static void wide_net(tri_graph *g, const tri_batch *batch) {
         kept[i] = tri_dropout(g, name, x, 0.2);
     }
     tri_block(g, "up");
+    tri_share_layer(g, "norm");
     for (int i = 0; i < LAYERS; i++)
         x = tri_layer_norm(g, "norm", tri_add(g, x, kept[i]), (tri_layer_norm_options){0});
     tri_block(g, "head");

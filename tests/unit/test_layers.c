@@ -1,0 +1,91 @@
+// Names of layers: each is used once, unless its weights are shared, which has to be asked for.
+#include "graph/graph.h"
+#include "ops/ops.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <trireme/nn.h>
+
+#include <cmocka.h>
+
+#include "support/arena_fixture.h"
+
+static tri_graph *graph_of(bool training) {
+    return tri_graph_create(arena, &(tri_graph_options){.training = training});
+}
+
+typedef void (*layer)(tri_graph *g, const char *name, tri_value x);
+
+static void linear(tri_graph *g, const char *name, tri_value x) { tri_linear(g, name, x, 8); }
+static void norm(tri_graph *g, const char *name, tri_value x) { tri_rms_norm(g, name, x, 1e-6); }
+static void layer_norm(tri_graph *g, const char *name, tri_value x) {
+    tri_layer_norm(g, name, x, (tri_layer_norm_options){.plain = true});
+}
+static void dropout(tri_graph *g, const char *name, tri_value x) { tri_dropout(g, name, x, 0.5); }
+static void images(tri_graph *g, const char *name, tri_value x) {
+    tri_conv2d(g, name, tri_reshape(g, x, tri_shape_of(4, 8, 1, 1)),
+               (tri_conv2d_options){.channels = 8, .kernel = 1});
+}
+static void batch_norm(tri_graph *g, const char *name, tri_value x) {
+    tri_batch_norm(g, name, x, (tri_batch_norm_options){0});
+}
+static void embedding(tri_graph *g, const char *name, tri_value x) {
+    tri_value ids = tri_input(g, "input_ids", TRI_I64, tri_shape_of(4, 3));
+    tri_embedding(g, name, ids, (tri_embedding_options){.tokens = 9, .features = 8});
+}
+static void attention(tri_graph *g, const char *name, tri_value x) {
+    tri_value heads = tri_reshape(g, x, tri_shape_of(2, 2, 1, 8));
+    tri_attention(g, name, heads, heads, heads, (tri_attention_options){0});
+}
+
+static const layer layers[] = {linear, norm,       layer_norm, dropout,
+                               images, batch_norm, embedding,  attention};
+enum { LAYERS = sizeof layers / sizeof *layers };
+
+// Every layer, after each of the others, in training and in evaluation.
+static void test_a_name_twice(void **state) {
+    for (int pair = 0; pair < 2 * LAYERS * LAYERS; pair++) {
+        tri_graph *g = graph_of(pair % 2);
+        tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 8));
+        layers[pair / 2 % LAYERS](g, "one", x);
+        layers[pair / 2 / LAYERS](g, "two", x);
+        const char *message;
+        assert_int_equal(tri_graph_status(g, &message), TRI_OK);
+        layers[pair / 2 / LAYERS](g, "one", x);
+        assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+        assert_non_null(strstr(message, "'one'"));
+        tri_graph_destroy(g);
+    }
+}
+
+static void check_shared(bool before) {
+    tri_graph *g = graph_of(true);
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 8));
+    if (before) tri_share_layer(g, "tower");
+    tri_value y = tri_linear(g, "tower", x, 8);
+    if (!before) tri_share_layer(g, "tower");
+    tri_value z = tri_linear(g, "tower", y, 8);
+    tri_linear_with(g, "tied", z,
+                    (tri_linear_options){.features = 8, .weight = "tower.weight", .no_bias = true});
+    const char *message;
+    assert_int_equal(tri_graph_status(g, &message), TRI_OK);
+    assert_int_equal(g->parameter_count, 2);
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(tri_value_node(g, y)->inputs[i].id, tri_value_node(g, z)->inputs[i].id);
+    tri_linear(g, "tower", z, 9); // another size has no place in these weights
+    assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+    tri_graph_destroy(g);
+}
+
+static void test_shared(void **state) {
+    check_shared(false);
+    check_shared(true);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_name_twice),
+                                       cmocka_unit_test(test_shared)};
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}
