@@ -10,12 +10,11 @@
 
 const char TRI_LEDGER_WAIT[] = "WAIT";
 
-enum { LEDGER_DEPTH = 16 };
-
 typedef struct ledger_open { // an action of lane 0 that goes on
     uint64_t number;
     int64_t nested_ns; // in actions inside it
     int kind;
+    bool kept; // at the beginning of a step, which may lie inside it
 } ledger_open;
 
 struct tri_ledger {
@@ -23,8 +22,7 @@ struct tri_ledger {
     tri_ledger_ring *ring, *own;
     int users;
     const char *kinds[TRI_MAX_LEDGER_KINDS]; // by pointer, as the ring has them by name
-    ledger_open open[LEDGER_DEPTH];
-    int depth;
+    ledger_open open[TRI_LEDGER_DEPTH];
     pthread_t thread; // of lane 0, once it was seen
     _Atomic bool has_thread;
     tri_ledger_event *trace;
@@ -86,13 +84,29 @@ void tri_ledger_set_group(tri_ledger *ledger, int group) {
     atomic_store(&ledger->ring->group, group);
 }
 
-void tri_ledger_step(tri_ledger *ledger, int64_t step) {
+void tri_ledger_attach(tri_ledger *ledger) {
     if (!ledger) return;
     ledger->thread = pthread_self();
     atomic_store_explicit(&ledger->has_thread, true, memory_order_release);
-    ledger->depth = 0; // a step that failed may have left actions open
+}
+
+static int depth_of(const tri_ledger *ledger) {
+    return atomic_load_explicit(&ledger->ring->depth, memory_order_relaxed);
+}
+
+static void set_depth(tri_ledger *ledger, int depth) {
+    atomic_store_explicit(&ledger->ring->depth, depth, memory_order_release);
+    atomic_fetch_add_explicit(&ledger->ring->moves, 1, memory_order_relaxed);
+}
+
+void tri_ledger_step(tri_ledger *ledger, int64_t step) {
+    if (!ledger) return;
+    tri_ledger_attach(ledger);
     atomic_store_explicit(&ledger->ring->step, step, memory_order_relaxed);
     atomic_fetch_add(&ledger->ring->steps, 1);
+    int depth = depth_of(ledger); // a step that failed may have left actions open
+    while (depth > 0 && !ledger->open[depth - 1].kept) depth--;
+    set_depth(ledger, depth);
 }
 
 bool tri_ledger_computes(const tri_ledger *ledger) {
@@ -138,7 +152,7 @@ static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
     return &ledger->trace[(number - ledger->trace_first) % ledger->trace_capacity];
 }
 
-tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action) {
+static tri_ledger_mark begin(tri_ledger *ledger, const tri_ledger_action *action, bool kept) {
     if (!ledger) return (tri_ledger_mark){0};
     int64_t now = tri_os.monotonic_ns();
     pthread_mutex_lock(&ledger->lock);
@@ -148,15 +162,31 @@ tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *ac
     tri_ledger_event *traced = trace_slot(ledger, number);
     if (traced) event_write(traced, number, now, kind, action);
     atomic_store_explicit(&ledger->ring->begun, number, memory_order_release);
-    if (action->lane == TRI_LANE_OF_COMPUTE && ledger->depth < LEDGER_DEPTH)
-        ledger->open[ledger->depth++] = (ledger_open){.number = number, .kind = kind};
+    int depth = depth_of(ledger);
+    if (action->lane == TRI_LANE_OF_COMPUTE && depth < TRI_LEDGER_DEPTH) {
+        ledger->open[depth] = (ledger_open){.number = number, .kind = kind, .kept = kept};
+        event_write(&ledger->ring->now[depth], number, now, kind, action);
+        set_depth(ledger, depth + 1);
+    }
     pthread_mutex_unlock(&ledger->lock);
     return (tri_ledger_mark){number, now};
 }
 
+tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action) {
+    return begin(ledger, action, false);
+}
+
+tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label) {
+    return begin(
+        ledger,
+        &(tri_ledger_action){
+            .kind = kind, .label = label, .lane = TRI_LANE_OF_COMPUTE, .subject = -1, .round = -1},
+        true);
+}
+
 // Ends the action of lane 0, and what was left open inside it.
 static void compute_end(tri_ledger *ledger, tri_ledger_mark mark, int64_t now) {
-    int at = ledger->depth - 1;
+    int at = depth_of(ledger) - 1;
     while (at >= 0 && ledger->open[at].number != mark.number) at--;
     if (at < 0) return;
     int64_t took = now - mark.begin_ns;
@@ -165,7 +195,7 @@ static void compute_end(tri_ledger *ledger, tri_ledger_mark mark, int64_t now) {
                               memory_order_relaxed);
     atomic_fetch_add_explicit(&total->count, 1, memory_order_relaxed);
     if (at > 0) ledger->open[at - 1].nested_ns += took;
-    ledger->depth = at;
+    set_depth(ledger, at);
 }
 
 void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark) {
@@ -212,14 +242,20 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
 
 // ---- reading
 
-bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out) {
-    const tri_ledger_event *event = &ring->events[number % TRI_LEDGER_EVENTS];
-    if (!number || atomic_load_explicit(&event->number, memory_order_acquire) != number)
-        return false;
+// A copy of an event that was not written meanwhile; false: it was.
+static bool event_read(const tri_ledger_event *event, tri_ledger_event *out) {
+    uint64_t number = atomic_load_explicit(&event->number, memory_order_acquire);
+    if (!number) return false;
     memcpy(out, event, sizeof *out);
     atomic_thread_fence(memory_order_acquire);
     out->label[sizeof out->label - 1] = 0;
-    return atomic_load_explicit(&event->number, memory_order_relaxed) == number;
+    return atomic_load_explicit(&event->number, memory_order_relaxed) == number &&
+           (unsigned)out->kind < TRI_MAX_LEDGER_KINDS;
+}
+
+bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out) {
+    const tri_ledger_event *event = &ring->events[number % TRI_LEDGER_EVENTS];
+    return number && event_read(event, out) && out->number == number;
 }
 
 typedef struct ledger_view { // the newest event of each sort
@@ -230,17 +266,28 @@ static bool waits(const tri_ledger_ring *ring, const tri_ledger_event *event) {
     return !strcmp(ring->kind_names[event->kind], TRI_LEDGER_WAIT);
 }
 
+// How many of ring->now can be read.
+static int open_actions(const tri_ledger_ring *ring) {
+    int depth = atomic_load_explicit(&ring->depth, memory_order_acquire);
+    return depth < 0 ? 0 : depth > TRI_LEDGER_DEPTH ? TRI_LEDGER_DEPTH : depth;
+}
+
+bool tri_ledger_waits(const tri_ledger_ring *ring) {
+    tri_ledger_event event;
+    int depth = open_actions(ring);
+    return depth > 0 && event_read(&ring->now[depth - 1], &event) && waits(ring, &event);
+}
+
 static void look(const tri_ledger_ring *ring, ledger_view *view) {
+    for (int at = open_actions(ring) - 1; at >= 0 && !view->computes.number; at--) {
+        tri_ledger_event event;
+        if (event_read(&ring->now[at], &event) && !waits(ring, &event)) view->computes = event;
+    }
     uint64_t begun = atomic_load(&ring->begun);
     for (uint64_t n = begun; n > 0 && n + TRI_LEDGER_EVENTS > begun; n--) {
         tri_ledger_event event;
-        if (!tri_ledger_read(ring, n, &event) || (unsigned)event.kind >= TRI_MAX_LEDGER_KINDS)
-            continue;
-        bool compute = event.lane == TRI_LANE_OF_COMPUTE, ended = event.end_ns != 0;
-        if (compute && (ended || waits(ring, &event))) continue;
-        tri_ledger_event *to = compute ? &view->computes
-                               : ended ? &view->operated
-                                       : &view->operates;
+        if (!tri_ledger_read(ring, n, &event) || event.lane == TRI_LANE_OF_COMPUTE) continue;
+        tri_ledger_event *to = event.end_ns ? &view->operated : &view->operates;
         if (!to->number) *to = event;
     }
 }
@@ -248,11 +295,14 @@ static void look(const tri_ledger_ring *ring, ledger_view *view) {
 static int say(const tri_ledger_ring *ring, const tri_ledger_event *event, const char *how,
                char *out, size_t size) {
     if (!event->number) return 0;
-    int used = snprintf(out, size, "%s %s '%s'", how, ring->kind_names[event->kind], event->label);
+    bool named = event->label[0] || event->lane != TRI_LANE_OF_COMPUTE;
+    int used = snprintf(out, size, named ? "%s %s '%s'" : "%s %s", how,
+                        ring->kind_names[event->kind], event->label);
     if (event->sequence && used > 0 && (size_t)used < size)
         used += snprintf(out + used, size - (size_t)used, " (sequence %llu)",
                          (unsigned long long)event->sequence);
-    if (event->lane == TRI_LANE_OF_COMPUTE && used > 0 && (size_t)used < size)
+    bool stepped = event->lane == TRI_LANE_OF_COMPUTE && atomic_load(&ring->steps) > 0;
+    if (stepped && used > 0 && (size_t)used < size)
         used += snprintf(out + used, size - (size_t)used, " of step %lld",
                          (long long)atomic_load(&ring->step));
     return used < 0 ? 0 : used;

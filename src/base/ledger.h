@@ -3,7 +3,7 @@
 //
 // Lane 0 is computation, whose actions nest; every other lane is somebody's that works beside it (a
 // communicator, a copy). Any thread may begin and end actions of its own lane; those of lane 0 are
-// of one thread, the one that calls tri_ledger_step.
+// of one thread, the one that last called tri_ledger_attach or tri_ledger_step.
 #ifndef TRIREME_BASE_LEDGER_H
 #define TRIREME_BASE_LEDGER_H
 
@@ -15,7 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TRI_LEDGER_LABEL_BYTES = 72, TRI_LEDGER_NAME_BYTES = 24, TRI_LANE_OF_COMPUTE = 0 };
+enum {
+    TRI_LEDGER_LABEL_BYTES = 72,
+    TRI_LEDGER_NAME_BYTES = 24,
+    TRI_LEDGER_DEPTH = 16, // actions of lane 0 inside each other
+    TRI_LANE_OF_COMPUTE = 0
+};
 
 // The kind of an action that waits for others; it is told apart from work by this very pointer.
 extern const char TRI_LEDGER_WAIT[];
@@ -43,10 +48,13 @@ typedef struct tri_ledger_ring {
     _Atomic int64_t steps;      // that were begun
     _Atomic int64_t step;       // the latest one's number
     _Atomic uint64_t begun;     // events
+    _Atomic uint64_t moves;     // steps begun and actions of lane 0 begun or ended
+    _Atomic int32_t depth; // actions of lane 0 that go on: now[0 … depth - 1], outermost first
     _Atomic int32_t kinds, lanes;
     char kind_names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
     char lane_names[TRI_MAX_LANES][TRI_LEDGER_NAME_BYTES];
     tri_ledger_total totals[TRI_MAX_LEDGER_KINDS];
+    tri_ledger_event now[TRI_LEDGER_DEPTH];
     tri_ledger_event events[TRI_LEDGER_EVENTS];
 } tri_ledger_ring;
 
@@ -78,10 +86,14 @@ void tri_ledger_name_lane(tri_ledger *ledger, int lane, const char *name);
 void tri_ledger_set_group(tri_ledger *ledger, int group);
 
 // Well below a microsecond each. A NULL ledger records nothing.
+void tri_ledger_attach(tri_ledger *ledger); // the calling thread is the one that computes
 void tri_ledger_step(tri_ledger *ledger, int64_t step);
 tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
 void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark);
-// True on the thread that called tri_ledger_step.
+// Begins an action of lane 0 that is no part of a schedule: "loading data", "evaluation". Steps may
+// lie inside it.
+tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
+// True on the thread that computes.
 bool tri_ledger_computes(const tri_ledger *ledger);
 
 // From now on the last `events` actions are kept in private memory too. TRI_NO_MEMORY.
@@ -93,6 +105,8 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
 
 // A copy of event `number`; false: it is not there (any more).
 bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out);
+// True while the innermost action of lane 0 is a wait for other ranks.
+bool tri_ledger_waits(const tri_ledger_ring *ring);
 // "in FORWARD 'conv2' of step 17, after all_reduce 'NORM' (sequence 16)"; "before its first
 // action".
 char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size);

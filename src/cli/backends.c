@@ -5,18 +5,22 @@
 #include "device/null/null.h"
 #include "device/ref/ref.h"
 
-enum { MEETING_TIMEOUT_MS = 120000 };
+#include <unistd.h>
 
 static const tri_device_backend *const devices[] = {&tri_device_cpu, &tri_device_ref,
                                                     &tri_device_null, NULL};
 
 // Ranks of one host over shared memory; the store is needed only until they have met.
-static tri_status open_comm(const tri_identity *identity, tri_comm **out) {
+static tri_status open_comm(tri_identity *identity, const tri_comm_options *options,
+                            tri_comm **out) {
     tri_store *store;
-    TRI_TRY(tri_store_open(identity, MEETING_TIMEOUT_MS, &store));
-    tri_status status = tri_comm_shm_open(identity->rank, identity->size, store, NULL, out);
+    tri_shm_config config = {.timeout_ms = tri_comm_timeout_ms(options)};
+    TRI_TRY(tri_store_open(identity, config.timeout_ms, &store));
+    tri_status status = tri_comm_shm_open(identity->rank, identity->size, store, &config, out);
     tri_store_close(store);
     return status;
 }
 
-const tri_backends cli_backends = {.devices = devices, .open_comm = open_comm};
+static void give_up(tri_status why) { _exit(cli_fail(why)); }
+
+const tri_backends cli_backends = {.devices = devices, .open_comm = open_comm, .give_up = give_up};

@@ -75,7 +75,7 @@ static tri_status bench_comm(const char *op, const char *type, const char *sizes
     if (identity.size == 1)
         TRI_TRY(tri_comm_self_open(&comm));
     else
-        TRI_TRY(cli_backends.open_comm(&identity, &comm));
+        TRI_TRY(cli_backends.open_comm(&identity, NULL, &comm));
     tri_status status = tri_comm_bench(comm, &options, stdout);
     tri_comm_close(comm);
     return status;

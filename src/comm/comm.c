@@ -2,6 +2,8 @@
 
 #include "comm/op.h"
 
+#include <string.h>
+
 static const char *const kind_names[TRI_COMM_KIND_COUNT] = {
     [TRI_COMM_ALL_REDUCE] = "all_reduce",
     [TRI_COMM_REDUCE_SCATTER] = "reduce_scatter",
@@ -27,6 +29,41 @@ tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op) {
 
 tri_status tri_comm_barrier(tri_comm *comm, const char *label) {
     return tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BARRIER, .label = label});
+}
+
+tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what) {
+    if (comm->size == 1) return mine;
+    struct {
+        int32_t status;
+        char message[TRI_MESSAGE_MAX_BYTES];
+    } failure = {.status = (int32_t)mine};
+    if (mine != TRI_OK) memcpy(failure.message, tri_error_message(), sizeof failure.message);
+
+    int64_t first = mine == TRI_OK ? comm->size : comm->rank;
+    tri_status status = tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
+                                                          .reduction = TRI_REDUCE_MIN,
+                                                          .dtype = TRI_I64,
+                                                          .count = 1,
+                                                          .send = &first,
+                                                          .recv = &first,
+                                                          .waits = true,
+                                                          .label = what});
+    if (status == TRI_OK && first == comm->size) return TRI_OK;
+    if (status == TRI_OK)
+        status = tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BROADCAST,
+                                                   .dtype = TRI_U8,
+                                                   .count = sizeof failure,
+                                                   .send = &failure,
+                                                   .recv = &failure,
+                                                   .root = (int)first,
+                                                   .waits = true,
+                                                   .label = what});
+    // Nobody ends the communicator while another one still listens; how this ends is no matter.
+    if (status == TRI_OK) (void)tri_comm_barrier(comm, what);
+    if (status != TRI_OK && mine == TRI_OK) return status;
+    if (status != TRI_OK) first = comm->rank; // no one heard it, but it is what went wrong here
+    failure.message[sizeof failure.message - 1] = 0;
+    return TRI_FAIL((tri_status)failure.status, "rank %lld: %s", (long long)first, failure.message);
 }
 
 void tri_comm_name(tri_comm *comm, const char *name) {

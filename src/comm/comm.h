@@ -100,6 +100,8 @@ typedef struct tri_comm_backend {
     // Makes every rank's pending and later calls, on all communicators of the family, fail with
     // TRI_PEER_LOST and `why`. Any thread.
     void (*abort)(tri_comm *comm, const char *why);
+    // TRI_OK, or how the communicator failed. Never waits for other ranks. Any thread.
+    tri_status (*failed)(tri_comm *comm);
     // What another rank did last; NULL: it cannot be seen from here.
     const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);
 } tri_comm_backend;
@@ -120,6 +122,9 @@ tri_status tri_comm_self_open(tri_comm **out);
 // start and wait in one.
 tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op);
 tri_status tri_comm_barrier(tri_comm *comm, const char *label);
+// Collective: TRI_OK if every rank comes with TRI_OK, else on every rank the status and message of
+// the lowest rank that failed. `what` is named where ranks are told what the others are in.
+tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what);
 // "all_reduce", …: as `bench comm --op` and the ledger call them.
 const char *tri_comm_kind_name(tri_comm_kind kind);
 // How the communicator's lane is called in a trace: "shard", ….

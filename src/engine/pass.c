@@ -59,9 +59,7 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
     const tri_program *p = round->program;
     const tri_graph *g = p->graph;
     tri_engine_batch batch;
-    static const char kind[] = "INPUT";
-    tri_ledger_mark mark = tri_ledger_begin(
-        e->world->ledger, &(tri_ledger_action){.kind = kind, .subject = -1, .round = -1});
+    tri_ledger_mark mark = tri_ledger_enter(e->world->ledger, "loading data", NULL);
     tri_status status = e->input->next(e->input->context, &batch);
     tri_ledger_end(e->world->ledger, mark);
     TRI_TRY(status);

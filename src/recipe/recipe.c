@@ -28,6 +28,7 @@ static const tri_option rows[] = {
     TRI_OPTION_NESTED(R, checkpoint, tri_checkpoint_options, &tri_checkpoint_table,
                       "what is saved"),
     TRI_OPTION_NESTED(R, log, tri_log_options, &tri_log_table, "what is written"),
+    TRI_OPTION_NESTED(R, comm, tri_comm_options, &tri_comm_table, "how ranks communicate"),
     TRI_OPTION_TREE(R, deepspeed, NULL, "file of a DeepSpeed configuration, or the configuration"),
 };
 
@@ -207,6 +208,7 @@ static const char *const free_keys[] = {
     "strategy",
     "checkpoint",
     "log",
+    "comm",
     "trainer.max_epochs",
     "trainer.max_steps",
     "trainer.max_time",

@@ -5,6 +5,7 @@
 
 #include "base/option.h"
 #include "checkpoint/options.h"
+#include "comm/options.h"
 #include "data/options.h"
 #include "nn/options.h"
 #include "observe/options.h"
@@ -24,6 +25,7 @@ typedef struct tri_recipe {
     tri_strategy_options strategy;
     tri_checkpoint_options checkpoint;
     tri_log_options log;
+    tri_comm_options comm;
     const tri_tree *deepspeed; // always NULL: its settings are in the sections above
     int64_t rounds;            // that a DeepSpeed configuration states (tri_deepspeed.rounds)
     tri_strings notes;         // lines for people about what was read, see tri_recipe_say_notes

@@ -1,5 +1,6 @@
 // A rank's end of the store: one request at a time to rank 0.
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "rendezvous/store_core.h"
 #include "rendezvous/store_server.h"
@@ -144,7 +145,8 @@ static tri_status serve(tri_store *store, int64_t until_ns) {
 }
 
 static tri_status reach(tri_store *store, int timeout_ms, int64_t until_ns) {
-    int64_t pause_ns = 1000000;
+    int64_t pause_ns = 1000000, begin_ns = tri_os.monotonic_ns();
+    bool said = store->identity.rank != 1; // one of those that wait says it
     for (;;) {
         tri_status status = store->transport->connect(&store->identity, &store->fd);
         if (status == TRI_OK) return store->transport->admit(store->fd);
@@ -153,6 +155,11 @@ static tri_status reach(tri_store *store, int timeout_ms, int64_t until_ns) {
         if (tri_os.monotonic_ns() >= until_ns)
             return TRI_FAIL(TRI_TIMEOUT, "rank %d: rank 0 of %d did not arrive within %g s",
                             store->identity.rank, store->identity.size, timeout_ms / 1e3);
+        if (!said && tri_os.monotonic_ns() - begin_ns >= TRI_STILL_AFTER_MS * 1000000ll) {
+            said = true;
+            tri_log(TRI_LOG_WARNING, "rank 0 (%s) does not move: it has not arrived after %d s",
+                    store->identity.host, TRI_STILL_AFTER_MS / 1000);
+        }
         tri_os.sleep_ns(pause_ns);
         if (pause_ns < 50000000) pause_ns *= 2;
     }

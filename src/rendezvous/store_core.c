@@ -374,6 +374,12 @@ int64_t store_core_expire(store_core *core, int64_t now_ns) {
     return next;
 }
 
+int store_core_missing(const store_core *core) {
+    for (int r = 0; r < core->size; r++)
+        if (!core->seen[r]) return r;
+    return -1;
+}
+
 int store_core_present(const store_core *core) {
     int present = 0;
     for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)

@@ -56,5 +56,7 @@ void store_core_sent(store_core *core, int client, size_t size);
 int64_t store_core_expire(store_core *core, int64_t now_ns);
 // Ranks that have said hello and not yet left.
 int store_core_present(const store_core *core);
+// The lowest rank that has never come; -1: all have.
+int store_core_missing(const store_core *core);
 
 #endif

@@ -22,6 +22,8 @@ enum { WAKE, LISTEN, FIRST_CLIENT, READ_BYTES = 1 << 16 };
 struct store_server {
     store_core *core;
     const store_transport *transport;
+    tri_identity identity;
+    int64_t name_ns; // when a rank that has not come is named; INT64_MAX: it was
     pthread_t thread;
     atomic_bool stopping;
     // Client i's socket is fds[FIRST_CLIENT + i]; poll skips negative ones.
@@ -106,13 +108,27 @@ static void answer_clients(store_server *s) {
     }
 }
 
+static void name_missing(store_server *s) {
+    if (tri_os.monotonic_ns() < s->name_ns) return;
+    s->name_ns = INT64_MAX;
+    int rank = store_core_missing(s->core);
+    if (rank >= 0)
+        tri_log(TRI_LOG_WARNING,
+                "rank %d (%s) does not move: it has not arrived after %d s; %d of %d ranks wait",
+                rank, s->identity.host, TRI_STILL_AFTER_MS / 1000, store_core_present(s->core),
+                s->identity.size);
+}
+
 static void *serve(void *context) {
     store_server *s = context;
     int64_t end_ns = INT64_MAX;
+    s->name_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
     for (;;) {
         hear_clients(s);
         int64_t next = store_core_expire(s->core, tri_os.monotonic_ns());
         answer_clients(s);
+        name_missing(s);
+        if (next > s->name_ns) next = s->name_ns;
         if (atomic_load(&s->stopping) && end_ns == INT64_MAX) {
             end_ns = tri_os.monotonic_ns() + TRI_MAX_SHUTDOWN_MS * 1000000ll;
             tri_os.close(s->fds[LISTEN].fd); // the next job of this name may listen
@@ -143,6 +159,7 @@ tri_status store_server_start(const tri_identity *identity, const store_transpor
     TRI_ASSERT(s);
     s->core = store_core_create(identity->job, identity->size);
     s->transport = transport;
+    s->identity = *identity;
     for (size_t i = 0; i < sizeof s->fds / sizeof *s->fds; i++)
         s->fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     s->fds[LISTEN].fd = listen_fd;

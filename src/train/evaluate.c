@@ -9,7 +9,9 @@ tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_ste
                                tri_step_output *out) {
     loop_feed feed = {.loader = loader, .field_count = session->field_count};
     tri_step_input input = {.shape = shape, .next = loop_next, .context = &feed};
+    tri_ledger_mark mark = tri_ledger_enter(session->comm->ledger, "evaluation", NULL);
     tri_status status = tri_engine_step(session->engine, &input, out);
+    tri_ledger_end(session->comm->ledger, mark);
     loop_release(&feed);
     return status;
 }
@@ -168,7 +170,9 @@ void loop_fill_result(const tri_session *session, const tri_progress *progress,
 static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_train_result *out) {
     tri_state_view model;
     tri_state_view_model(s->arena, s->engine, &model);
+    tri_ledger_mark loading = tri_ledger_enter(s->comm->ledger, "loading the weights", NULL);
     tri_status loaded = tri_checkpoint_load_weights(request->checkpoint, &model.sink);
+    tri_ledger_end(s->comm->ledger, loading);
     if (loaded != TRI_OK) return tri_status_context(loaded, "--checkpoint");
     tri_loader *loader;
     TRI_TRY(tri_session_val_loader(s, &loader));

@@ -71,12 +71,7 @@ static tri_status begin(train_loop *loop, bool behind) {
 }
 
 static tri_ledger_mark mark(const train_loop *loop, const char *what) {
-    return tri_ledger_begin(loop->session->comm->ledger,
-                            &(tri_ledger_action){.kind = "SAVE",
-                                                 .label = what,
-                                                 .lane = TRI_LANE_OF_COMPUTE,
-                                                 .subject = -1,
-                                                 .round = -1});
+    return tri_ledger_enter(loop->session->comm->ledger, "SAVE", what);
 }
 
 static tri_status save(train_loop *loop, bool behind) {

@@ -296,6 +296,44 @@ static tri_status compare_ranks(tri_session *s) {
     return TRI_OK;
 }
 
+// What one rank finds wrong, all of them hear; each that fails tells its own reason.
+static tri_status agree(tri_session *s, tri_status mine, const char *what) {
+    char why[TRI_MESSAGE_MAX_BYTES];
+    if (s->comm->size == 1) return mine;
+    snprintf(why, sizeof why, "%s", mine == TRI_OK ? "" : tri_error_message());
+    tri_status status = tri_comm_agree(s->comm, mine, what);
+    return mine == TRI_OK ? status : TRI_FAIL(mine, "%s", why);
+}
+
+// From here on the others see what this rank is in.
+static tri_status meet(tri_session *s, const tri_session_request *r) {
+    const tri_comm_options *options = &s->recipe->comm;
+    TRI_TRY(tri_comm_check_ranks(options, s->identity.size));
+    if (s->identity.size == 1)
+        TRI_TRY(tri_comm_self_open(&s->comm));
+    else
+        TRI_TRY(r->backends->open_comm(&s->identity, options, &s->comm));
+    tri_ledger_attach(s->comm->ledger);
+    return tri_liveness_start(&(tri_liveness_config){.comm = s->comm,
+                                                     .timeout_s = options->timeout_s,
+                                                     .give_up = r->backends->give_up},
+                              &s->liveness);
+}
+
+static tri_status prepare(tri_session *s, const tri_session_request *r) {
+    tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening data", NULL);
+    tri_status status = open_data(s, r);
+    tri_ledger_end(s->comm->ledger, opening);
+    TRI_TRY(status);
+    TRI_TRY(make_samplers(s));
+    tri_ledger_mark planning = tri_ledger_enter(s->comm->ledger, "planning", NULL);
+    status = tri_session_open_device(r->backends, r->device, s->identity.local_rank, &s->device);
+    if (status == TRI_OK) status = make_plan(s);
+    tri_ledger_end(s->comm->ledger, planning);
+    TRI_TRY(status);
+    return check_classes(s);
+}
+
 static tri_status open_session(tri_session *s, const tri_session_request *r) {
     TRI_TRY(tri_task_find(s->recipe, r->task, &s->task));
     if (r->alone)
@@ -315,20 +353,16 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
     if (s->recipe->batch.global && r->train)
         TRI_TRY(tri_sampler_check_step(s->recipe->batch.global, s->recipe->batch.micro,
                                        tri_mesh_replicas(&s->mesh)));
-    TRI_TRY(open_data(s, r));
-    TRI_TRY(make_samplers(s));
-    TRI_TRY(tri_session_open_device(r->backends, r->device, s->identity.local_rank, &s->device));
-    TRI_TRY(make_plan(s));
-    TRI_TRY(check_classes(s));
-    if (s->identity.size == 1)
-        TRI_TRY(tri_comm_self_open(&s->comm));
-    else
-        TRI_TRY(r->backends->open_comm(&s->identity, &s->comm));
+    TRI_TRY(meet(s, r));
+    TRI_TRY(agree(s, prepare(s, r), "opening of the data"));
     TRI_TRY(compare_ranks(s));
-    return tri_engine_create(
+    tri_ledger_mark making = tri_ledger_enter(s->comm->ledger, "preparing kernels", NULL);
+    tri_status status = tri_engine_create(
         &(tri_engine_config){
             .plan = s->plan, .device = s->device, .world = s->comm, .optimizer = &s->optimizer},
         &s->engine);
+    tri_ledger_end(s->comm->ledger, making);
+    return status;
 }
 
 tri_status tri_session_open(const tri_session_request *request, tri_session **out) {
@@ -348,6 +382,7 @@ void tri_session_close(tri_session *session) {
     if (!session) return;
     tri_engine_destroy(session->engine);
     tri_plan_destroy(session->plan);
+    tri_liveness_stop(session->liveness);
     tri_comm_close(session->comm);
     if (session->device) session->device->backend->close(session->device);
     tri_dataset_close(session->val_data); // may use what the training data hold

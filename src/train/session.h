@@ -7,6 +7,7 @@
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "engine/engine.h"
+#include "observe/liveness.h"
 #include "recipe/recipe.h"
 #include "rendezvous/rendezvous.h"
 #include "train/task.h"
@@ -15,8 +16,13 @@
 typedef struct tri_backends {
     const tri_device_backend *const
         *devices; // the best first, NULL at the end; "auto" takes the first that opens
-    // Meets the other ranks; a single rank needs no network.
-    tri_status (*open_comm)(const tri_identity *identity, tri_comm **out);
+    // Meets the other ranks; a single rank needs no network. `options` NULL: defaults. Sets
+    // identity->local_rank and local_size where the launcher did not tell the size.
+    tri_status (*open_comm)(tri_identity *identity, const tri_comm_options *options,
+                            tri_comm **out);
+    // Says why, as at the end of a run that failed, and ends the process, whose main thread stands
+    // still. NULL: nobody does.
+    void (*give_up)(tri_status why);
 } tri_backends;
 
 typedef struct tri_session_request {
@@ -42,6 +48,7 @@ typedef struct tri_session {
     const tri_task *task;
     tri_identity identity;
     tri_comm *comm;
+    tri_liveness *liveness;
     tri_device *device;
     // NULL: not opened, or there is none. test_data are those that are kept for the end.
     tri_dataset *train_data, *val_data, *test_data;

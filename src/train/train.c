@@ -167,6 +167,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
     p->step_in_epoch++;
     p->samples += s->plan->steps[input.shape].samples;
     loop->train_loss = out.sum[0] / out.count[0];
+    tri_ledger_mark writing = tri_ledger_enter(s->comm->ledger, "writing metrics", NULL);
     tri_observe_train(
         loop->observer,
         (tri_train_event){.step = p->step,
@@ -176,6 +177,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
                           .samples = p->samples,
                           .is_logged = isfinite(loop->train_loss) &&
                                        is_due(p->step, loop->recipe->trainer.log_every_n_steps)});
+    tri_ledger_end(s->comm->ledger, writing);
     *interrupted = out.shared[SHARED_SIGNAL] > 0;
     if (out.shared[SHARED_TIME_IS_UP] > 0) loop->stop = true;
     TRI_TRY(train_lock_check(loop->lock));
@@ -259,6 +261,14 @@ static void fill_test(const train_loop *loop, tri_train_result *out) {
     for (int i = 0; i < out->val_count; i++) out->test[i] = loop->test.metrics[i + 1];
 }
 
+// Takes over the folder where there is one to take over, and what is in it.
+static tri_status take_up(train_loop *loop) {
+    loop->saves = loop->recipe->trainer.fast_dev_run == 0;
+    bool is_marked = loop->saves && has_file(loop, ".lock");
+    TRI_TRY(checkpoint_agree(loop->session->comm, is_marked ? loop_lock_folder(loop) : TRI_OK));
+    return loop_prepare(loop);
+}
+
 static tri_status run(train_loop *loop, tri_train_result *out) {
     const tri_session *s = loop->session;
     // Only the ranks of one stage do the same work.
@@ -274,14 +284,17 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     tri_state_view_model(loop->arena, loop->session->engine, &loop->model);
     tri_state_view_optimizer(loop->arena, loop->session->engine, &loop->optimizer);
     TRI_TRY(loop_check_monitors(loop));
-    loop->saves = loop->recipe->trainer.fast_dev_run == 0;
-    bool is_marked = loop->saves && has_file(loop, ".lock");
-    TRI_TRY(checkpoint_agree(s->comm, is_marked ? loop_lock_folder(loop) : TRI_OK));
-    TRI_TRY(loop_prepare(loop));
+    tri_ledger_mark restoring = tri_ledger_enter(s->comm->ledger, "restoring the state", NULL);
+    tri_status prepared = take_up(loop);
+    tri_ledger_end(s->comm->ledger, restoring);
+    TRI_TRY(prepared);
     loop->stop = loop_has_waited(loop);
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
     if (!out->was_complete) {
-        TRI_TRY(checkpoint_agree(loop->session->comm, open_files(loop)));
+        tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening the run folder", NULL);
+        tri_status opened = open_files(loop);
+        tri_ledger_end(s->comm->ledger, opening);
+        TRI_TRY(checkpoint_agree(s->comm, opened));
         if (loop->session->identity.rank == 0) {
             tri_recipe_say_notes(loop->recipe);
             say_endless_warmup(loop);

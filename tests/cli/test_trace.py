@@ -67,7 +67,7 @@ def check_ranks(folder, ranks):
         lanes = {names[key]: rows[key] for key in rows if key[0] == rank}
         compute = lanes["compute"]
         kinds = {event["cat"] for event in compute}
-        assert {"FORWARD", "BACKWARD", "NORM", "STEP", "INPUT"} <= kinds, kinds
+        assert {"FORWARD", "BACKWARD", "NORM", "STEP", "loading data"} <= kinds, kinds
         steps = sum(event["cat"] == "NORM" for event in compute)
         assert steps == 10, steps
         assert all(event["args"]["round"] >= 0 for event in compute if event["cat"] == "FORWARD")

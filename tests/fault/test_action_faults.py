@@ -76,7 +76,7 @@ def check_row(folder, number, row):
     place = os.path.join(folder, f"{kind}-{number}")
     words = [word.format(data=folder) for word in [*words, *ENDLESS]]
     command = [PROGRAM, *train(words[0], place, *words[1:])[1:]]
-    children = start_ranks(command, ranks, VICTIM=f"{victim} {kind} {count} {int(number)}")
+    children = start_ranks(command, ranks, VICTIM=f"{victim},{kind},{count},{int(number)}")
     what = f"rank {victim} of {ranks}, {number.name} at {kind}"
     try:
         if number == signal.SIGKILL:

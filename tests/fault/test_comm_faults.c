@@ -173,7 +173,8 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
     char who[64];
     snprintf(who, sizeof who, "rank %d (host ", a->victim);
     CHECK(strncmp(tri_error_message(), who, strlen(who)) == 0 || (check_says(who), false));
-    static const char *const verbs[] = {" died ", " does not move", " did not join in 900 ms"};
+    static const char *const verbs[] = {" died ", " does not move",
+                                        " did not join in 0.9 s (comm.timeout_s)"};
     check_says(verbs[a->blow]);
     check_says(kinds[a->kind].says);
     check_says("(sequence ");

@@ -1,7 +1,9 @@
-// The program, but that the rank of VICTIM="RANK KIND COUNT SIGNAL" sends itself the signal as soon
-// as it has begun its COUNT-th action of that kind.
+// The program, but that the rank of VICTIM="RANK,KIND,COUNT,SIGNAL" sends itself the signal as soon
+// as it has begun its COUNT-th action of that kind. SIGNAL 0: the thread that began it reads from a
+// pipe that nobody writes; -N: it does so for N seconds. RANK -1: each rank.
 #include "base/ledger.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +20,39 @@ static struct {
 tri_ledger_mark __real_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
 tri_ledger_mark __wrap_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
 
+tri_ledger_mark __real_tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
+tri_ledger_mark __wrap_tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
+
+static void block(int seconds) {
+    int ends[2];
+    char byte;
+    if (pipe(ends) < 0) _exit(99);
+    struct pollfd end = {.fd = ends[0], .events = POLLIN};
+    if (seconds > 0)
+        poll(&end, 1, seconds * 1000);
+    else if (read(ends[0], &byte, 1) <= 0)
+        _exit(99);
+}
+
+static void suffer(const char *kind) {
+    if (!victim.count || strcmp(kind, victim.kind) != 0 ||
+        atomic_fetch_add(&victim.seen, 1) + 1 != victim.count)
+        return;
+    if (victim.signal > 0)
+        kill(getpid(), victim.signal);
+    else
+        block(-victim.signal);
+}
+
 tri_ledger_mark __wrap_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action) {
     tri_ledger_mark mark = __real_tri_ledger_begin(ledger, action);
-    if (victim.count && !strcmp(action->kind, victim.kind) &&
-        atomic_fetch_add(&victim.seen, 1) + 1 == victim.count)
-        kill(getpid(), victim.signal);
+    suffer(action->kind);
+    return mark;
+}
+
+tri_ledger_mark __wrap_tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label) {
+    tri_ledger_mark mark = __real_tri_ledger_enter(ledger, kind, label);
+    suffer(kind);
     return mark;
 }
 
@@ -30,8 +60,8 @@ int main(int argc, char **argv) {
     const char *wish = getenv("VICTIM"), *rank = getenv("RANK");
     int of = -1, count = 0, number = 0;
     char kind[32];
-    if (wish && rank && sscanf(wish, "%d %31s %d %d", &of, kind, &count, &number) == 4 &&
-        of == atoi(rank)) {
+    if (wish && rank && sscanf(wish, "%d,%31[^,],%d,%d", &of, kind, &count, &number) == 4 &&
+        (of < 0 || of == atoi(rank))) {
         memcpy(victim.kind, kind, sizeof kind);
         victim.count = count;
         victim.signal = number;

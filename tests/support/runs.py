@@ -86,8 +86,8 @@ def start(words, **more):
                             **more)
 
 
-def start_ranks(words, count, **environment):
-    """The ranks started by hand, without a launcher that would end the others."""
+def start_ranks(words, count, only=None, **environment):
+    """The ranks (of `only`) started by hand, without a launcher that would end the others."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -95,7 +95,7 @@ def start_ranks(words, count, **environment):
                               "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
                               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                               **environment})
-            for rank in range(count)]
+            for rank in only or range(count)]
 
 
 def wait_for(condition, what, seconds=60, child=None):

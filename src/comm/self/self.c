@@ -134,6 +134,8 @@ static void self_abort(tri_comm *comm, const char *why) {
     atomic_store(&self->aborted, 2);
 }
 
+static tri_status self_failed(tri_comm *comm) { return self_check(self_of(comm)); }
+
 static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out);
 
 static const tri_comm_backend self_backend = {
@@ -146,6 +148,7 @@ static const tri_comm_backend self_backend = {
     .test = self_test,
     .wait = self_wait,
     .abort = self_abort,
+    .failed = self_failed,
     .ledger_of = self_ledger_of,
 };
 

@@ -272,6 +272,7 @@ void shm_observe(shm_family *family); // keeps the record of heartbeats
 void shm_fail(shm_comm *comm, tri_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 tri_status shm_failure_status(shm_comm *comm);
+tri_status shm_failed_status(tri_comm *comm); // TRI_OK while it has not failed
 void shm_abort(tri_comm *comm, const char *why);
 const tri_ledger_ring *shm_ledger_of(tri_comm *comm, int rank);
 tri_status shm_watch_begin(shm_family *family);

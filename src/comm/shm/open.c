@@ -31,6 +31,7 @@ const tri_comm_backend shm_backend = {
     .test = shm_test,
     .wait = shm_wait,
     .abort = shm_abort,
+    .failed = shm_failed_status,
     .ledger_of = shm_ledger_of,
 };
 

@@ -116,6 +116,10 @@ tri_status shm_failure_status(shm_comm *comm) {
     return TRI_FAIL((tri_status)failure->status, "%s", failure->text);
 }
 
+tri_status shm_failed_status(tri_comm *head) {
+    return shm_failed(shm_of(head)) ? shm_failure_status(shm_of(head)) : TRI_OK;
+}
+
 void shm_abort(tri_comm *head, const char *why) {
     shm_fail(shm_of(head), TRI_PEER_LOST, "%s", why ? why : "aborted");
 }
@@ -225,13 +229,14 @@ static void report_timeout(shm_comm *comm, int culprit) {
     const shm_member *member = culprit < 0 ? NULL : &comm->family->control->members[culprit];
     describe_others(comm, member, others, sizeof others);
     if (!member) { // a send to ourselves that we never receive
-        shm_fail(comm, TRI_TIMEOUT, "nothing moved in %d ms%s", comm->family->timeout_ms, others);
+        shm_fail(comm, TRI_TIMEOUT, "nothing moved in %g s (comm.timeout_s)%s",
+                 comm->family->timeout_ms * 1e-3, others);
         return;
     }
     describe(member, culprit, who, sizeof who);
     tri_ledger_text(&member->ledger, action, sizeof action);
-    shm_fail(comm, TRI_TIMEOUT, "%s did not join in %d ms; it is %s%s", who,
-             comm->family->timeout_ms, action, others);
+    shm_fail(comm, TRI_TIMEOUT, "%s did not join in %g s (comm.timeout_s); it is %s%s", who,
+             comm->family->timeout_ms * 1e-3, action, others);
 }
 
 void shm_watch(shm_comm *comm) {

@@ -1,0 +1,41 @@
+// The rows of the recipe's section `comm`.
+#include "comm/options.h"
+
+#include "base/limits.h"
+
+static const char *const backends[] = {
+    [TRI_COMM_AUTO] = "auto",  [TRI_COMM_SELF] = "self", [TRI_COMM_SHM] = "shm",
+    [TRI_COMM_MPI] = "mpi",    [TRI_COMM_UCX] = "ucx",   [TRI_COMM_NCCL] = "nccl",
+    [TRI_COMM_NCCL + 1] = NULL};
+
+static const tri_option rows[] = {
+    TRI_OPTION_CHOICE(tri_comm_options, backend, "auto", backends,
+                      "auto: self for one rank, shm for the ranks of one host; mpi, ucx and nccl "
+                      "are not built yet"),
+    TRI_OPTION_FLOAT(tri_comm_options, timeout_s, "300", 0.1, 1e6,
+                     "seconds after which the run ends when a rank that others wait for does not "
+                     "move"),
+};
+
+static tri_status check(const void *options, const tri_tree *map) {
+    const tri_comm_options *o = options;
+    if (o->backend <= TRI_COMM_SHM) return TRI_OK;
+    return tri_tree_fail(map ? tri_tree_get(map, "backend") : NULL,
+                         "'comm.backend: %s' is not built into this program; it has auto, self and "
+                         "shm",
+                         backends[o->backend]);
+}
+
+const tri_option_table tri_comm_table =
+    TRI_OPTION_TABLE("comm", tri_comm_options, rows, "how ranks communicate", .check = check);
+
+int tri_comm_timeout_ms(const tri_comm_options *options) {
+    return options ? (int)(options->timeout_s * 1e3) : TRI_DEFAULT_TIMEOUT_MS;
+}
+
+tri_status tri_comm_check_ranks(const tri_comm_options *options, int ranks) {
+    if (options->backend != TRI_COMM_SELF || ranks == 1) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "comm.backend: self serves one rank, and this run has %d; set it to auto",
+                    ranks);
+}

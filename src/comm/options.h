@@ -1,0 +1,28 @@
+// The recipe's section `comm`: how ranks talk to each other, and how long one may stand still.
+#ifndef TRIREME_COMM_OPTIONS_H
+#define TRIREME_COMM_OPTIONS_H
+
+#include "base/option.h"
+#include "base/status.h"
+
+typedef enum tri_comm_choice {
+    TRI_COMM_AUTO,
+    TRI_COMM_SELF,
+    TRI_COMM_SHM,
+    TRI_COMM_MPI,
+    TRI_COMM_UCX,
+    TRI_COMM_NCCL
+} tri_comm_choice;
+
+typedef struct tri_comm_options {
+    tri_comm_choice backend;
+    double timeout_s; // of a rank that the others wait for, or that does not come
+} tri_comm_options;
+
+extern const tri_option_table tri_comm_table;
+
+int tri_comm_timeout_ms(const tri_comm_options *options); // NULL: the default
+// TRI_BAD_INPUT: the backend does not serve so many ranks.
+tri_status tri_comm_check_ranks(const tri_comm_options *options, int ranks);
+
+#endif

@@ -1,0 +1,214 @@
+#include "observe/liveness.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LOOK_MS = 500, LATE_MS = 3000, ACTION_BYTES = 224 };
+
+typedef struct rank_view { // what was seen of a rank
+    uint64_t moves;
+    int64_t moved_ns; // when it last had moved
+    bool said;        // since then
+} rank_view;
+
+struct tri_liveness {
+    tri_liveness_config config;
+    rank_view *ranks;
+    int64_t looked_ns;
+    int64_t failed_ns; // since when the communicator is known to have failed; 0: it works
+    char line[1024];
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool stop;
+};
+
+static const tri_ledger_ring *ring_of(const tri_liveness *l, int rank) {
+    return l->config.comm->backend->ledger_of(l->config.comm, rank);
+}
+
+tri_liveness *tri_liveness_create(const tri_liveness_config *config) {
+    tri_comm *comm = config->comm;
+    if (comm->size == 1) return NULL;
+    for (int r = 0; r < comm->size; r++)
+        if (!comm->backend->ledger_of(comm, r)) return NULL;
+    tri_liveness *l = calloc(1, sizeof *l);
+    if (!l) return NULL;
+    l->config = *config;
+    l->ranks = calloc((size_t)comm->size, sizeof *l->ranks);
+    if (l->ranks) return l;
+    free(l);
+    return NULL;
+}
+
+void tri_liveness_destroy(tri_liveness *l) {
+    if (!l) return;
+    free(l->ranks);
+    free(l);
+}
+
+// Where nobody looked for long (this process was stopped too, or the machine slept), nothing is
+// known of the others.
+static void observe(tri_liveness *l, int64_t now_ns) {
+    bool late = l->looked_ns == 0 || now_ns - l->looked_ns > LATE_MS * (int64_t)1000000;
+    for (int r = 0; r < l->config.comm->size; r++) {
+        rank_view *view = &l->ranks[r];
+        uint64_t moves = atomic_load_explicit(&ring_of(l, r)->moves, memory_order_relaxed);
+        if (moves == view->moves && !late) continue;
+        if (moves != view->moves) view->said = false;
+        view->moves = moves;
+        view->moved_ns = now_ns;
+    }
+    l->looked_ns = now_ns;
+}
+
+static int64_t still_ms(const tri_liveness *l, int rank) {
+    return (l->looked_ns - l->ranks[rank].moved_ns) / 1000000;
+}
+
+static bool stands_still(const tri_liveness *l, int rank) {
+    return still_ms(l, rank) >= TRI_STILL_AFTER_MS;
+}
+
+// The rank that has stood still for longest without waiting for others; -1: there is none.
+// *waiting: a rank that waits and does not move either, -1: none does. *all: no rank moves.
+static int find_still(const tri_liveness *l, int *waiting, bool *all) {
+    int found = -1;
+    *waiting = -1;
+    *all = true;
+    for (int r = l->config.comm->size - 1; r >= 0; r--) {
+        if (!stands_still(l, r)) *all = false;
+        if (stands_still(l, r) && tri_ledger_waits(ring_of(l, r))) *waiting = r;
+    }
+    for (int r = 0; r < l->config.comm->size; r++) {
+        const tri_ledger_ring *ring = ring_of(l, r);
+        if (!stands_still(l, r) || tri_ledger_waits(ring)) continue;
+        // A rank that is in nothing may have left, unless others wait for it.
+        if (*waiting < 0 && atomic_load(&ring->depth) == 0) continue;
+        if (found < 0 || l->ranks[r].moved_ns < l->ranks[found].moved_ns) found = r;
+    }
+    return found;
+}
+
+static const char *what_of(const tri_liveness *l, int rank, char action[ACTION_BYTES]) {
+    return tri_ledger_text(ring_of(l, rank), action, ACTION_BYTES);
+}
+
+static const char *name_it(tri_liveness *l, int rank, int waiting) {
+    char action[ACTION_BYTES], other[ACTION_BYTES];
+    int used = snprintf(
+        l->line, sizeof l->line, "rank %d (%s) does not move for %lld s: it is %s; ", rank,
+        ring_of(l, rank)->host, (long long)still_ms(l, rank) / 1000, what_of(l, rank, action));
+    if (waiting >= 0)
+        used += snprintf(l->line + used, sizeof l->line - (size_t)used, "rank %d waits %s; ",
+                         waiting, what_of(l, waiting, other));
+    else
+        used += snprintf(l->line + used, sizeof l->line - (size_t)used, "no other rank moves; ");
+    snprintf(l->line + used, sizeof l->line - (size_t)used,
+             "the run ends after %g s of that "
+             "(comm.timeout_s)",
+             l->config.timeout_s);
+    l->ranks[rank].said = true;
+    return l->line;
+}
+
+const char *tri_liveness_look(tri_liveness *l, int64_t now_ns) {
+    int waiting;
+    bool all;
+    observe(l, now_ns);
+    int rank = find_still(l, &waiting, &all);
+    if (rank < 0 || (waiting < 0 && !all)) return NULL;
+    if (all && (double)still_ms(l, rank) >= l->config.timeout_s * 1e3) {
+        char action[ACTION_BYTES], why[512];
+        snprintf(why, sizeof why,
+                 "rank %d (host %s, pid %d) did not move for %g s (comm.timeout_s), nor "
+                 "did any other; it is %s",
+                 rank, ring_of(l, rank)->host, ring_of(l, rank)->pid, l->config.timeout_s,
+                 what_of(l, rank, action));
+        l->config.comm->backend->abort(l->config.comm, why);
+    }
+    return l->ranks[rank].said ? NULL : name_it(l, rank, waiting);
+}
+
+// A failure ends calls of the communicator; this rank may stand still in something else.
+static void look_whether_stuck(tri_liveness *l, int64_t now_ns) {
+    tri_comm *comm = l->config.comm;
+    tri_status status = comm->backend->failed(comm);
+    if (status == TRI_OK) return;
+    rank_view *own = &l->ranks[comm->rank];
+    if (!l->failed_ns) l->failed_ns = now_ns;
+    int64_t since = own->moved_ns > l->failed_ns ? own->moved_ns : l->failed_ns;
+    bool stuck = now_ns - since >= TRI_STILL_AFTER_MS * (int64_t)1000000;
+    if (stuck && l->config.give_up) l->config.give_up(status);
+}
+
+static void *liveness_main(void *context) {
+    tri_liveness *l = context;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_MS % 1000 * 1000000L;
+        until.tv_sec += LOOK_MS / 1000 + until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        if (pthread_cond_timedwait(&l->wake, &l->lock, &until) != ETIMEDOUT) continue;
+        int64_t now_ns = tri_os.monotonic_ns();
+        if (l->config.comm->rank == 0) {
+            const char *line = tri_liveness_look(l, now_ns);
+            if (line) tri_log(TRI_LOG_WARNING, "%s", line);
+        } else {
+            observe(l, now_ns);
+        }
+        look_whether_stuck(l, now_ns);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static int start_thread(tri_liveness *l) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    sigset_t all, before; // signals are for the program's own threads
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&l->thread, NULL, liveness_main, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
+tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out) {
+    *out = NULL;
+    tri_liveness *l = tri_liveness_create(config);
+    if (!l) return TRI_OK;
+    int failed = start_thread(l);
+    if (!failed) {
+        *out = l;
+        return TRI_OK;
+    }
+    tri_liveness_destroy(l);
+    return TRI_FAIL(TRI_NO_MEMORY, "cannot start a thread: %s", strerror(failed));
+}
+
+void tri_liveness_stop(tri_liveness *l) {
+    if (!l) return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_signal(&l->wake);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    pthread_cond_destroy(&l->wake);
+    pthread_mutex_destroy(&l->lock);
+    tri_liveness_destroy(l);
+}
