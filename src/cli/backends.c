@@ -18,7 +18,10 @@ static tri_status open_comm(tri_identity *identity, const tri_comm_options *opti
     TRI_TRY(tri_store_open(identity, config.timeout_ms, &store));
     tri_status status = tri_comm_shm_open(identity->rank, identity->size, store, &config, out);
     tri_store_close(store);
-    return status;
+    if (status != TRI_OK || identity->local_size > 0) return status;
+    identity->local_rank = identity->rank; // all have met, and only ranks of one host can
+    identity->local_size = identity->size;
+    return TRI_OK;
 }
 
 static void give_up(tri_status why) { _exit(cli_fail(why)); }
