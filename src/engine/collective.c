@@ -13,7 +13,7 @@ tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_n
                 {&tri_op_reduce_scatter, TRI_COMM_REDUCE_SCATTER, true}};
     const tri_collective_attr *attr = node->attr;
     char label[128];
-    TRI_ASSERT(comm->size == attr->parts && comm->rank == attr->index);
+    TRI_ASSERT(comm->size == attr->slices && comm->rank == attr->index);
     snprintf(label, sizeof label, "%s of block %s, node %s", node->op->name,
              graph->blocks[node->block], *node->name ? node->name : "without a name");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

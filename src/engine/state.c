@@ -7,7 +7,7 @@
 enum { COPY_ELEMENTS = 4096 };
 
 static tri_shape full_shape(const tri_parameter_info *p) {
-    return p->part.parts ? p->part.full : p->shape;
+    return p->slice.count ? p->slice.full : p->shape;
 }
 
 void engine_list_tensors(tri_engine *e) {
@@ -167,7 +167,7 @@ static void read_part(const tri_engine *e, const tri_engine_tensor *tensor, int6
 // The parts of all ranks along the axis `tensor`, one after the other.
 static tri_status fetch_parts(tri_engine *e, const tri_engine_tensor *tensor) {
     const tri_parameter_info *p = parameter_of(e, tensor);
-    int64_t part = tri_shape_count(&p->shape), all = part * p->part.parts;
+    int64_t part = tri_shape_count(&p->shape), all = part * p->slice.count;
     if (all == 0) return TRI_OK;
     if (all > e->joined_elements) {
         free(e->joined);
@@ -175,7 +175,7 @@ static tri_status fetch_parts(tri_engine *e, const tri_engine_tensor *tensor) {
         TRI_ASSERT(e->joined);
         e->joined_elements = all;
     }
-    float *mine = e->joined + part * p->part.index;
+    float *mine = e->joined + part * p->slice.index;
     read_part(e, tensor, 0, part, mine);
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
                       .dtype = TRI_F32,
@@ -212,13 +212,13 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
         memcpy(to, &engine->counters[tensor->parameter], sizeof(int64_t));
         return;
     }
-    if (p->part.parts == 0) {
+    if (p->slice.count == 0) {
         read_part(engine, tensor, first, count, to);
         return;
     }
     int64_t part = tri_shape_count(&p->shape);
     for (int64_t at = 0, some, local; at < count; at += some) {
-        int index = tri_parameter_locate(&p->part, &p->shape, first + at, &local, &some);
+        int index = tri_parameter_locate(&p->slice, &p->shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
         memcpy(out + at, engine->joined + index * part + local, (size_t)some * sizeof *out);
     }
@@ -248,9 +248,9 @@ void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64
         return;
     }
     for (int64_t at = 0, some, local; at < count; at += some) {
-        int index = tri_parameter_locate(&p->part, &p->shape, first + at, &local, &some);
+        int index = tri_parameter_locate(&p->slice, &p->shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
-        if (index == p->part.index)
+        if (index == p->slice.index)
             write_part(engine, tensor, local, some, (const float *)from + at);
     }
 }
@@ -284,7 +284,7 @@ void tri_engine_initialize(tri_engine *engine, uint64_t seed) {
             for (int64_t k = 0; k < count; k++)
                 values[k] = initial_value(
                     &p->init, key,
-                    (uint64_t)tri_parameter_full_index(&p->part, &p->shape, first + k));
+                    (uint64_t)tri_parameter_full_index(&p->slice, &p->shape, first + k));
             write_part(engine, tensor, first, count, values);
         }
     }

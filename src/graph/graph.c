@@ -98,8 +98,8 @@ int64_t tri_graph_trained_count(const tri_graph *graph) {
     for (int i = 0; i < graph->parameter_count; i++)
         if (graph->parameters[i].role == TRI_ROLE_TRAINED)
             count +=
-                tri_shape_count(graph->parameters[i].part.parts ? &graph->parameters[i].part.full
-                                                                : &graph->parameters[i].shape);
+                tri_shape_count(graph->parameters[i].slice.count ? &graph->parameters[i].slice.full
+                                                                 : &graph->parameters[i].shape);
     return count;
 }
 

@@ -66,12 +66,12 @@ typedef enum tri_parameter_role {
     TRI_ROLE_COUNTER,   // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 
-// What one rank has of a parameter that the ranks along the axis `tensor` divide.
-typedef struct tri_parameter_part {
-    int axis;         // that is cut
-    int parts, index; // this rank's part; parts 0: it is whole
-    tri_shape full;   // of all parts together
-} tri_parameter_part;
+// What one rank has of a parameter that the ranks of the tensor-parallel axis divide among them.
+typedef struct tri_parameter_slice {
+    int axis;         // the dimension that is cut
+    int count, index; // slices in all, and this rank's; count 0: the parameter is not sliced
+    tri_shape full;   // shape of the full parameter
+} tri_parameter_slice;
 
 typedef struct tri_parameter_info {
     const char *name; // canonical: "layer1.0.weight"
@@ -84,9 +84,9 @@ typedef struct tri_parameter_info {
     double momentum; // of a statistic: new = (1 − momentum)·old + momentum·batch
     int block;
     tri_value value;
-    tri_split split;          // as its layer was annotated
-    tri_parameter_part part;  // by tri_pass_tensor: `shape` is then the part's
-    bool partial_over_tensor; // whole, but its gradient is the sum over the axis `tensor`
+    tri_split split;           // as its layer was annotated
+    tri_parameter_slice slice; // set by tri_pass_tensor: `shape` is then the slice's
+    bool has_partial_gradient; // every rank has all of it and computes one term of its gradient
 } tri_parameter_info;
 
 // What one block adds to the gradient of a parameter. A parameter that several blocks read has
@@ -240,17 +240,19 @@ void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
 // The only contribution to it; none if there is none. Several are a bug of the caller.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 
-// The place in the whole parameter, in row-major order, of element `index` of a part of shape
-// `shape`; `index` itself where the parameter is whole.
-int64_t tri_parameter_full_index(const tri_parameter_part *part, const tri_shape *shape,
+// The index in the full parameter, in row-major order, of element `index` of a slice of shape
+// `shape`; `index` itself where the parameter is not sliced.
+int64_t tri_parameter_full_index(const tri_parameter_slice *slice, const tri_shape *shape,
                                  int64_t index);
-// The other way: which part has element `full` of the whole, where it lies there (*local), and how
-// many from it on follow one another in both. Part 0 has all of a whole parameter.
-int tri_parameter_locate(const tri_parameter_part *part, const tri_shape *shape, int64_t full,
+// The other way: the number of the slice that has element `full` of the full parameter; *local is
+// its index there, and *count how many elements from it on are consecutive in both. A parameter
+// that is not sliced counts as slice 0.
+int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shape, int64_t full,
                          int64_t *local, int64_t *count);
-// How many elements, from any multiple of it on, follow one another in the part and in the whole.
-int64_t tri_parameter_run(const tri_parameter_part *part, const tri_shape *shape);
-// The layer of a parameter: "fc1" of "fc1.weight". Bytes of the name that are it.
+// How many elements, starting at any multiple of this number, are consecutive both in the slice and
+// in the full parameter.
+int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *shape);
+// The layer of a parameter: "fc1" of "fc1.weight". Returns how many bytes of the name are it.
 size_t tri_parameter_layer(const char *name);
 
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);

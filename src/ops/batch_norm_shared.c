@@ -29,7 +29,7 @@ static tri_status want_replicas(const char *op, const tri_batch_norm_shared_attr
                                 const tri_op_signature *s, int input, int64_t channels) {
     TRI_TRY(ops_want_eps(op, a->norm.eps));
     return ops_want_shape(op, "moments", &s->in[input],
-                          tri_shape_of(a->replicas.parts, 2 * channels + 1));
+                          tri_shape_of(a->replicas.slices, 2 * channels + 1));
 }
 
 static tri_status shared_shape(const void *attr, tri_op_signature *s) {
@@ -138,7 +138,7 @@ static const tri_attr_field shared_fields[] = {
     OPS_FIELD(TRI_ATTR_FLOAT, tri_batch_norm_shared_attr, norm.eps),
     OPS_FIELD(TRI_ATTR_BOOL, tri_batch_norm_shared_attr, norm.relu),
     OPS_FIELD(TRI_ATTR_TYPE, tri_batch_norm_shared_attr, norm.narrow),
-    OPS_FIELD(TRI_ATTR_INT, tri_batch_norm_shared_attr, replicas.parts),
+    OPS_FIELD(TRI_ATTR_INT, tri_batch_norm_shared_attr, replicas.slices),
     {0},
 };
 

@@ -1,27 +1,27 @@
-// Ops between the parts of a tensor that ranks share, in pairs that are each other's gradient: g
+// Ops between the slices of a tensor that ranks share, in pairs that are each other's gradient: g
 // and f of Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using
 // model parallelism", 2019, and those of Korthikanti et al., "Reducing activation recomputation in
 // large transformer models", 2022, for activations that are split along the sequence.
 #include "ops/rules.h"
 
 static tri_status want_group(const char *op, const tri_collective_attr *a) {
-    if (a->group >= 0 && a->group < TRI_GROUP_COUNT && a->parts >= 1 && a->index >= 0 &&
-        a->index < a->parts)
+    if (a->group >= 0 && a->group < TRI_GROUP_COUNT && a->slices >= 1 && a->index >= 0 &&
+        a->index < a->slices)
         return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "%s: there is no part %" PRId64 " of %" PRId64 " in group %" PRId64, op,
-                    a->index, a->parts, a->group);
+                    a->index, a->slices, a->group);
 }
 
-static tri_status want_axis(const char *op, const tri_shape *shape, int64_t dim, int64_t parts) {
+static tri_status want_axis(const char *op, const tri_shape *shape, int64_t dim, int64_t slices) {
     char text[160];
     if (dim < 0 || dim >= shape->rank)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: x %s has no axis %" PRId64, op,
                         tri_shape_text(shape, text, sizeof text), dim);
-    if (parts < 1 || shape->dims[dim] % parts)
+    if (slices < 1 || shape->dims[dim] % slices)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: axis %" PRId64 " of x %s does not divide into %" PRId64 " parts", op,
-                        dim, tri_shape_text(shape, text, sizeof text), parts);
+                        "%s: axis %" PRId64 " of x %s does not divide into %" PRId64 " slices", op,
+                        dim, tri_shape_text(shape, text, sizeof text), slices);
     return TRI_OK;
 }
 
@@ -49,7 +49,7 @@ static tri_status all_gather_shape(const void *attr, tri_op_signature *s) {
     TRI_TRY(want_axis("all_gather", &s->in[0], a->dim, 1));
     TRI_TRY(want_outermost("all_gather", &s->in[0], a->dim));
     ops_like_first(s);
-    s->out[0].dims[a->dim] *= a->parts;
+    s->out[0].dims[a->dim] *= a->slices;
     return TRI_OK;
 }
 
@@ -57,10 +57,10 @@ static tri_status reduce_scatter_shape(const void *attr, tri_op_signature *s) {
     const tri_collective_attr *a = attr;
     TRI_TRY(want_group("reduce_scatter", a));
     TRI_TRY(ops_want_float("reduce_scatter", "x", s->in_type[0]));
-    TRI_TRY(want_axis("reduce_scatter", &s->in[0], a->dim, a->parts));
+    TRI_TRY(want_axis("reduce_scatter", &s->in[0], a->dim, a->slices));
     TRI_TRY(want_outermost("reduce_scatter", &s->in[0], a->dim));
     ops_like_first(s);
-    s->out[0].dims[a->dim] /= a->parts;
+    s->out[0].dims[a->dim] /= a->slices;
     return TRI_OK;
 }
 
@@ -73,9 +73,9 @@ static tri_status copy_to_shape(const void *attr, tri_op_signature *s) {
 static tri_status split_shape(const void *attr, tri_op_signature *s) {
     const tri_collective_attr *a = attr;
     TRI_TRY(want_group("split", a));
-    TRI_TRY(want_axis("split", &s->in[0], a->dim, a->parts));
+    TRI_TRY(want_axis("split", &s->in[0], a->dim, a->slices));
     ops_like_first(s);
-    s->out[0].dims[a->dim] /= a->parts;
+    s->out[0].dims[a->dim] /= a->slices;
     return TRI_OK;
 }
 
@@ -84,26 +84,26 @@ static tri_status split_grad_shape(const void *attr, tri_op_signature *s) {
     TRI_TRY(want_group("split_grad", a));
     TRI_TRY(want_axis("split_grad", &s->in[0], a->dim, 1));
     ops_like_first(s);
-    s->out[0].dims[a->dim] *= a->parts;
+    s->out[0].dims[a->dim] *= a->slices;
     return TRI_OK;
 }
 
 static tri_status rechunk_shape(const void *attr, tri_op_signature *s) {
     const tri_rechunk_attr *a = attr;
-    TRI_TRY(want_axis("rechunk", &s->in[0], a->from, a->parts));
+    TRI_TRY(want_axis("rechunk", &s->in[0], a->from, a->chunks));
     TRI_TRY(want_axis("rechunk", &s->in[0], a->to, 1));
     ops_like_first(s);
-    s->out[0].dims[a->from] /= a->parts;
-    s->out[0].dims[a->to] *= a->parts;
+    s->out[0].dims[a->from] /= a->chunks;
+    s->out[0].dims[a->to] *= a->chunks;
     return TRI_OK;
 }
 
-static tri_value rechunk(tri_graph *graph, tri_value x, int64_t from, int64_t to, int64_t parts) {
-    tri_rechunk_attr attr = {.from = from, .to = to, .parts = parts};
+static tri_value rechunk(tri_graph *graph, tri_value x, int64_t from, int64_t to, int64_t chunks) {
+    tri_rechunk_attr attr = {.from = from, .to = to, .chunks = chunks};
     return tri_node_add(graph, &tri_op_rechunk, &x, 1, &attr, "");
 }
 
-// The axis whose parts lie one after the other: `dim` itself where the axes before it are 1.
+// The axis whose slices lie one after the other: `dim` itself where the axes before it are 1.
 static int64_t outermost(const tri_graph *graph, tri_value x, int64_t dim) {
     tri_shape shape = tri_value_shape(graph, x);
     for (int64_t i = 0; i < dim && i < shape.rank; i++)
@@ -115,13 +115,13 @@ tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_att
     tri_collective_attr a = *attr;
     a.dim = outermost(graph, x, attr->dim);
     tri_value y = tri_node_add(graph, &tri_op_all_gather, &x, 1, &a, "");
-    return a.dim == attr->dim ? y : rechunk(graph, y, a.dim, attr->dim, a.parts);
+    return a.dim == attr->dim ? y : rechunk(graph, y, a.dim, attr->dim, a.slices);
 }
 
 tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr) {
     tri_collective_attr a = *attr;
     a.dim = outermost(graph, x, attr->dim);
-    if (a.dim != attr->dim) x = rechunk(graph, x, attr->dim, a.dim, a.parts);
+    if (a.dim != attr->dim) x = rechunk(graph, x, attr->dim, a.dim, a.slices);
     return tri_node_add(graph, &tri_op_reduce_scatter, &x, 1, &a, "");
 }
 
@@ -167,14 +167,14 @@ static void rechunk_gradient(tri_graph *graph, const tri_node *node, const tri_v
                              const bool *wanted, tri_value *in_grads) {
     const tri_rechunk_attr *a = node->attr;
     if (!wanted[0] || !tri_value_is(out_grads[0])) return;
-    in_grads[0] = rechunk(graph, out_grads[0], a->to, a->from, a->parts);
+    in_grads[0] = rechunk(graph, out_grads[0], a->to, a->from, a->chunks);
 }
 
 static tri_cost no_cost(const void *attr, const tri_op_signature *s) { return (tri_cost){0}; }
 
 static const tri_attr_field collective_fields[] = {
     OPS_FIELD(TRI_ATTR_INT, tri_collective_attr, group),
-    OPS_FIELD(TRI_ATTR_INT, tri_collective_attr, parts),
+    OPS_FIELD(TRI_ATTR_INT, tri_collective_attr, slices),
     OPS_FIELD(TRI_ATTR_INT, tri_collective_attr, index),
     OPS_FIELD(TRI_ATTR_INT, tri_collective_attr, dim),
     OPS_FIELD(TRI_ATTR_BOOL, tri_collective_attr, maximum),
@@ -185,7 +185,7 @@ static const tri_attr_field collective_fields[] = {
 static const tri_attr_field rechunk_fields[] = {
     OPS_FIELD(TRI_ATTR_INT, tri_rechunk_attr, from),
     OPS_FIELD(TRI_ATTR_INT, tri_rechunk_attr, to),
-    OPS_FIELD(TRI_ATTR_INT, tri_rechunk_attr, parts),
+    OPS_FIELD(TRI_ATTR_INT, tri_rechunk_attr, chunks),
     {0},
 };
 
@@ -238,7 +238,7 @@ const tri_op tri_op_copy_to = {
 const tri_op tri_op_split = {
     COLLECTIVE_ROW,
     .name = "split",
-    .doc = "x -> y: part `index` of `parts` of x along axis `dim`; the gradient is gathered from "
+    .doc = "x -> y: part `index` of `slices` of x along axis `dim`; the gradient is gathered from "
            "all ranks, or zero outside the part where it is partial",
     .shape = split_shape,
     .gradient = split_gradient,
@@ -247,13 +247,13 @@ const tri_op tri_op_split = {
 const tri_op tri_op_split_grad = {
     COLLECTIVE_ROW,
     .name = "split_grad",
-    .doc = "dy -> dx: dy as part `index` of `parts` along axis `dim`, zero elsewhere",
+    .doc = "dy -> dx: dy as part `index` of `slices` along axis `dim`, zero elsewhere",
     .shape = split_grad_shape,
 };
 
 const tri_op tri_op_rechunk = {
     .name = "rechunk",
-    .doc = "x -> y: concatenate(chunk(x, parts, from), to), chunks along one axis put together "
+    .doc = "x -> y: concatenate(chunk(x, chunks, from), to), chunks along one axis put together "
            "along another",
     .input_count = 1,
     .output_count = 1,

@@ -70,7 +70,7 @@ typedef enum tri_activation {
     X(part_argmax)             /* logits, max -> minus the class, likewise */                      \
     X(part_accuracy)           /* what argmax makes of all parts, labels -> F64 [2] */             \
     X(copy_to)                 /* x -> x, a view; its gradient is summed over the group */         \
-    X(split)                   /* x -> part `index` of `parts` along an axis */                    \
+    X(split)                   /* x -> part `index` of `slices` along an axis */                   \
     X(split_grad)              /* dy -> dx, zero outside the part */                               \
     X(rechunk)                 /* x -> its chunks along one axis, put together along another */    \
     X(reorder)                 /* x -> the same tensor in the output's layout */                   \
@@ -207,11 +207,11 @@ typedef enum tri_group {
 // rank has as a whole either has its whole gradient on every rank, or (`partial`) a part of that
 // sum on each.
 typedef struct tri_collective_attr {
-    int64_t group;        // tri_group
-    int64_t parts, index; // ranks of the group, and this one's number
-    int64_t dim;          // that is cut or put together; of a collective: no longer axis before it
-    bool maximum;         // all_reduce: instead of the sum; has no gradient
-    bool partial;         // all_gather, split: how the gradient of the whole tensor lies
+    int64_t group;         // tri_group
+    int64_t slices, index; // ranks of the group, and this one's number
+    int64_t dim;           // that is cut or put together; of a collective: no longer axis before it
+    bool maximum;          // all_reduce: instead of the sum; has no gradient
+    bool partial;          // all_gather, split: how the gradient of the whole tensor lies
 } tri_collective_attr;
 
 // Of batch_norm_shared and its gradient.
@@ -226,7 +226,7 @@ typedef struct tri_classes_attr {
 } tri_classes_attr;
 
 typedef struct tri_rechunk_attr {
-    int64_t from, to, parts; // y = concatenate(chunk(x, parts, from), to)
+    int64_t from, to, chunks; // y = concatenate(chunk(x, chunks, from), to)
 } tri_rechunk_attr;
 
 typedef struct tri_cast_attr {

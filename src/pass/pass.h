@@ -17,7 +17,7 @@ typedef struct tri_tensor_options {
 // Rewrites the graph as a model built it into *out, made in `arena`: what one rank of the mesh
 // computes of it where the ranks along the axis `tensor` divide its layers, with the exchanges
 // among them as collective ops; and likewise of batch norm over all replicas. Parameters keep their
-// numbers; those that are divided have a part (tri_parameter_part). First of all passes.
+// numbers; those that are divided have a part (tri_parameter_slice). First of all passes.
 // TRI_BAD_INPUT names what does not divide.
 tri_status tri_pass_tensor(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh, int rank,
                            const tri_tensor_options *options, tri_graph **out);

@@ -37,7 +37,7 @@ static tri_value convert(tensor_pass *pass, tri_value value, tensor_spread is,
 tri_value tensor_ask(tensor_pass *pass, tri_value from, tensor_spread asked) {
     tri_value value = pass->values[from.id];
     tensor_spread is = tensor_spread_of(pass, from);
-    if (!tri_value_is(value) || same(is, asked) || pass->tensor.parts == 1) return value;
+    if (!tri_value_is(value) || same(is, asked) || pass->tensor.slices == 1) return value;
     for (int i = pass->conversion_count - 1; i >= 0; i--) {
         const tensor_conversion *c = &pass->conversions[i];
         if (c->block != pass->to->block) break; // those of one block follow one another
@@ -65,11 +65,11 @@ tri_value tensor_sum(tensor_pass *pass, tri_value partial, tensor_spread *spread
     // [N, T, …]: along the sequence.
     if (!pass->options->sequence_parallel || shape.rank < 3)
         return tri_node_add(g, &tri_op_all_reduce, &partial, 1, &attr, "");
-    if (shape.dims[1] % attr.parts)
+    if (shape.dims[1] % attr.slices)
         tri_graph_fail(g,
                        "strategy.sequence_parallel: sequences of %lld tokens do not divide over "
                        "strategy.mesh.tensor: %lld",
-                       (long long)shape.dims[1], (long long)attr.parts);
+                       (long long)shape.dims[1], (long long)attr.slices);
     *spread = tensor_part(1);
     attr.dim = 1;
     return ops_reduce_scatter(g, partial, &attr);
@@ -135,13 +135,13 @@ static tri_status find_axis(const tensor_pass *pass, int index, int *axis) {
             *axis = found;
             used = true;
         }
-    if (*axis < 0 || p->shape.dims[*axis] % pass->tensor.parts == 0) return TRI_OK;
+    if (*axis < 0 || p->shape.dims[*axis] % pass->tensor.slices == 0) return TRI_OK;
     char shape[128];
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "strategy.mesh.tensor: parameter %s %s does not divide into %lld equal parts "
+                    "strategy.mesh.tensor: parameter %s %s does not divide into %lld equal slices "
                     "along its axis %d; set another size, or its layer to none in strategy.tensor",
                     p->name, tri_shape_text(&p->shape, shape, sizeof shape),
-                    (long long)pass->tensor.parts, *axis);
+                    (long long)pass->tensor.slices, *axis);
 }
 
 // Inputs, parameters and blocks keep their numbers.
@@ -162,12 +162,12 @@ static tri_status copy_sources(tensor_pass *pass) {
         tri_parameter_info p = from->parameters[i];
         int axis;
         TRI_TRY(find_axis(pass, i, &axis));
-        if (axis >= 0 && pass->tensor.parts > 1) {
-            p.part = (tri_parameter_part){.axis = axis,
-                                          .parts = (int)pass->tensor.parts,
-                                          .index = (int)pass->tensor.index,
-                                          .full = p.shape};
-            p.shape.dims[axis] /= pass->tensor.parts;
+        if (axis >= 0 && pass->tensor.slices > 1) {
+            p.slice = (tri_parameter_slice){.axis = axis,
+                                            .count = (int)pass->tensor.slices,
+                                            .index = (int)pass->tensor.index,
+                                            .full = p.shape};
+            p.shape.dims[axis] /= pass->tensor.slices;
             any = true;
         }
         to->block = p.block;
@@ -176,14 +176,14 @@ static tri_status copy_sources(tensor_pass *pass) {
         to->parameters[i] = p;
         tensor_set(pass, from->parameters[i].value, p.value, TENSOR_IS_WHOLE);
     }
-    if (any || pass->tensor.parts == 1) return TRI_OK;
+    if (any || pass->tensor.slices == 1) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "strategy.mesh.tensor: %lld ranks, but no layer of the model is divided: name "
                     "some in strategy.tensor, as '{fc1: column, fc2: row}'",
-                    (long long)pass->tensor.parts);
+                    (long long)pass->tensor.slices);
 }
 
-// Of losses, metrics and statistics, which no rule leaves in parts.
+// Of losses, metrics and statistics, which no rule leaves in slices.
 static tri_value whole_of(const tensor_pass *pass, tri_value from) {
     TRI_ASSERT(tensor_spread_of(pass, from).kind == TENSOR_WHOLE);
     return pass->values[from.id];
@@ -208,7 +208,7 @@ static tri_status finish(tensor_pass *pass) {
                             "strategy.mesh.tensor: parameter %s is used both by a layer that the "
                             "ranks divide and by one that they do not",
                             from->parameters[i].name);
-        to->parameters[i].partial_over_tensor = pass->partial[i];
+        to->parameters[i].has_partial_gradient = pass->partial[i];
     }
     to->block = from->block;
     return tri_graph_verify(to);
@@ -223,10 +223,10 @@ tri_status tri_pass_tensor(tri_arena *arena, const tri_graph *graph, const tri_m
         .to = to,
         .options = options,
         .tensor = {.group = TRI_GROUP_TENSOR,
-                   .parts = mesh->size[TRI_AXIS_TENSOR],
+                   .slices = mesh->size[TRI_AXIS_TENSOR],
                    .index = tri_mesh_coordinate(mesh, rank, TRI_AXIS_TENSOR)},
         .replicas = {.group = TRI_GROUP_REPLICAS,
-                     .parts = tri_mesh_replicas(mesh),
+                     .slices = tri_mesh_replicas(mesh),
                      .index = tri_mesh_replica(mesh, rank)},
         .values = TRI_NEW_ARRAY(to->arena, tri_value, graph->value_count),
         .spreads = TRI_NEW_ARRAY(to->arena, tensor_spread, graph->value_count),

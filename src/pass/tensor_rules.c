@@ -1,9 +1,9 @@
-// How each op works on parts: one table. What has no row is computed by every rank as a whole.
+// How each op works on slices: one table. What has no row is computed by every rank as a whole.
 #include "pass/tensor.h"
 
 #include <string.h>
 
-// Along which axes an op works on parts, each rank on its own, without an exchange.
+// Along which axes an op works on slices, each rank on its own, without an exchange.
 enum { FIRST = 1, MIDDLE = 2, LAST = 4, ROWS = FIRST | MIDDLE, ANY = ROWS | LAST };
 
 typedef struct rule rule;
@@ -66,13 +66,13 @@ static void edit_dropout(const tensor_pass *pass, const tri_shape *whole, int di
     tri_dropout_attr *a = attr;
     a->stride = 1;
     for (int i = dim; i < whole->rank; i++) a->stride *= whole->dims[i];
-    a->run = a->stride / pass->tensor.parts;
+    a->run = a->stride / pass->tensor.slices;
     a->first = a->run * pass->tensor.index;
 }
 
 static void edit_rotary(const tensor_pass *pass, const tri_shape *whole, int dim, void *attr) {
     tri_rotary_attr *a = attr;
-    if (dim == 1) a->first += whole->dims[1] / pass->tensor.parts * pass->tensor.index;
+    if (dim == 1) a->first += whole->dims[1] / pass->tensor.slices * pass->tensor.index;
 }
 
 static void rewrite_linear(tensor_pass *pass, const tri_node *node, const rule *row) {
@@ -115,20 +115,20 @@ static void rewrite_embedding(tensor_pass *pass, const tri_node *node, const rul
     tri_value in[2] = {tensor_ask(pass, node->inputs[0], TENSOR_IS_WHOLE),
                        pass->values[node->inputs[1].id]};
     int64_t total = whole_shape(pass, node->inputs[1]).dims[0];
-    tri_embedding_attr attr = {.first = total / pass->tensor.parts * pass->tensor.index,
+    tri_embedding_attr attr = {.first = total / pass->tensor.slices * pass->tensor.index,
                                .total = total};
     tensor_spread spread;
     tri_value y = tri_node_add(pass->to, node->op, in, 2, &attr, node->name);
     tensor_set(pass, node->outputs[0], tensor_sum(pass, y, &spread), spread);
 }
 
-// The axis of `to` that the parts along axis `dim` of `from` cut too, or -1: as much must lie
+// The axis of `to` that the slices along axis `dim` of `from` cut too, or -1: as much must lie
 // outside it, and it must divide.
-static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, int64_t parts) {
+static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, int64_t slices) {
     int64_t outside = 1, here = 1;
     for (int i = 0; i < dim; i++) outside *= from->dims[i];
     for (int i = 0; i < to->rank; here *= to->dims[i++])
-        if (here == outside && to->dims[i] % parts == 0) return i;
+        if (here == outside && to->dims[i] % slices == 0) return i;
     return -1;
 }
 
@@ -139,26 +139,26 @@ static void rewrite_reshape(tensor_pass *pass, const tri_node *node, const rule 
         rewrite_whole(pass, node);
         return;
     }
-    int dim = reshaped_axis(&from, is.dim, &to, pass->tensor.parts);
+    int dim = reshaped_axis(&from, is.dim, &to, pass->tensor.slices);
     if (dim < 0) {
         rewrite_whole(pass, node);
         pass->spreads[node->outputs[0].id].gathered = true;
         return;
     }
     tri_reshape_attr attr = {.shape = to};
-    attr.shape.dims[dim] /= pass->tensor.parts;
+    attr.shape.dims[dim] /= pass->tensor.slices;
     tensor_emit(pass, node, &pass->values[node->inputs[0].id], &attr, tensor_part(dim));
 }
 
 // Keys or values for this rank's heads of the queries: its part of them, or, where there are fewer
 // than ranks, the one head that its queries share with those of other ranks.
 static tri_value heads_for(tensor_pass *pass, tri_value keys) {
-    int64_t heads = whole_shape(pass, keys).dims[2], parts = pass->tensor.parts;
-    if (heads % parts == 0) return tensor_ask(pass, keys, tensor_part(2));
+    int64_t heads = whole_shape(pass, keys).dims[2], slices = pass->tensor.slices;
+    if (heads % slices == 0) return tensor_ask(pass, keys, tensor_part(2));
     tri_collective_attr attr = pass->tensor;
     attr.dim = 2;
-    attr.parts = heads;
-    attr.index = pass->tensor.index * heads / parts;
+    attr.slices = heads;
+    attr.index = pass->tensor.index * heads / slices;
     attr.partial = true;
     tri_value copy = tensor_ask(pass, keys, (tensor_spread){.kind = TENSOR_COPY});
     return tri_node_add(pass->to, &tri_op_split, &copy, 1, &attr, "");
@@ -167,13 +167,13 @@ static tri_value heads_for(tensor_pass *pass, tri_value keys) {
 static void rewrite_attention(tensor_pass *pass, const tri_node *node, const rule *row) {
     tensor_spread q = tensor_spread_of(pass, node->inputs[0]);
     int64_t heads = whole_shape(pass, node->inputs[0]).dims[2];
-    int64_t keys = whole_shape(pass, node->inputs[1]).dims[2], parts = pass->tensor.parts;
-    if (q.gathered || (q.kind == TENSOR_PART && q.dim == 2 && keys % parts && parts % keys)) {
+    int64_t keys = whole_shape(pass, node->inputs[1]).dims[2], slices = pass->tensor.slices;
+    if (q.gathered || (q.kind == TENSOR_PART && q.dim == 2 && keys % slices && slices % keys)) {
         tri_graph_fail(pass->to,
                        "strategy.mesh.tensor: %lld ranks cannot share attention of %lld heads with "
                        "%lld of keys and values: it must divide the heads, and be a multiple or a "
                        "divisor of the others",
-                       (long long)parts, (long long)heads, (long long)keys);
+                       (long long)slices, (long long)heads, (long long)keys);
         return;
     }
     if (q.kind != TENSOR_PART || q.dim != 2) {
@@ -185,7 +185,7 @@ static void rewrite_attention(tensor_pass *pass, const tri_node *node, const rul
     tensor_emit(pass, node, in, node->attr, q);
 }
 
-// The largest score of each row, over all parts of the classes.
+// The largest score of each row, over all slices of the classes.
 static tri_value max_of(tensor_pass *pass, tri_value scores) {
     if (pass->scores.id == scores.id) return pass->max;
     tri_collective_attr attr = pass->tensor;
@@ -196,12 +196,12 @@ static tri_value max_of(tensor_pass *pass, tri_value scores) {
     return pass->max;
 }
 
-// Scores in parts of the classes, which the loss and the accuracy do not put together.
+// Scores in slices of the classes, which the loss and the accuracy do not put together.
 static bool in_classes(const tensor_pass *pass, tri_value scores, tri_classes_attr *classes) {
     tensor_spread is = tensor_spread_of(pass, scores);
     tri_shape whole = whole_shape(pass, scores);
     classes->classes = whole.dims[whole.rank - 1];
-    classes->first = classes->classes / pass->tensor.parts * pass->tensor.index;
+    classes->first = classes->classes / pass->tensor.slices * pass->tensor.index;
     return is.kind == TENSOR_PART && is.dim == whole.rank - 1;
 }
 
@@ -268,12 +268,12 @@ static void share_batch_norm(tensor_pass *pass, const tri_node *node) {
 }
 
 void tensor_rewrite(tensor_pass *pass, const tri_node *node) {
-    for (size_t i = 0; pass->tensor.parts > 1 && i < sizeof rules / sizeof *rules; i++)
+    for (size_t i = 0; pass->tensor.slices > 1 && i < sizeof rules / sizeof *rules; i++)
         if (rules[i].op == node->op) {
             (rules[i].rewrite ? rules[i].rewrite : follow)(pass, node, &rules[i]);
             return;
         }
-    bool shared = pass->options->sync_batch_norm && pass->replicas.parts > 1;
+    bool shared = pass->options->sync_batch_norm && pass->replicas.slices > 1;
     if (shared && node->op == &tri_op_batch_norm)
         share_batch_norm(pass, node);
     else

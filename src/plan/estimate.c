@@ -26,7 +26,7 @@ static double collective_seconds(const tri_graph *g, const tri_node *node, const
     double in = (double)tri_value_bytes(g, node->inputs[0]);
     double out = (double)tri_value_bytes(g, node->outputs[0]);
     double turns = node->op == &tri_op_all_reduce ? 2 : 1;
-    return turns * (attr->parts - 1.0) / attr->parts * (in > out ? in : out) /
+    return turns * (attr->slices - 1.0) / attr->slices * (in > out ? in : out) /
            rates->link_bytes_per_s;
 }
 

@@ -32,8 +32,8 @@ static bool is_low(const tri_graph *g, const tri_parameter_info *p) {
 static tri_part_kind part_of(const tri_graph *g, const tri_parameter_info *p) {
     if (p->role == TRI_ROLE_STATISTIC) return TRI_PART_STATISTIC;
     if (p->role == TRI_ROLE_FROZEN) return is_low(g, p) ? TRI_PART_FROZEN_LOW : TRI_PART_FROZEN;
-    if (p->part.parts) return is_low(g, p) ? TRI_PART_DIVIDED_LOW : TRI_PART_DIVIDED;
-    if (p->partial_over_tensor) return is_low(g, p) ? TRI_PART_PARTIAL_LOW : TRI_PART_PARTIAL;
+    if (p->slice.count) return is_low(g, p) ? TRI_PART_DIVIDED_LOW : TRI_PART_DIVIDED;
+    if (p->has_partial_gradient) return is_low(g, p) ? TRI_PART_PARTIAL_LOW : TRI_PART_PARTIAL;
     return is_low(g, p) ? TRI_PART_TRAINED_LOW : TRI_PART_TRAINED;
 }
 

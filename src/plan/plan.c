@@ -134,7 +134,7 @@ static int64_t staging_elements(const tri_plan *plan) {
     for (int i = 0; i < flat->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
         if (p->unit >= 0 && flat->units[p->unit].here)
-            raise_to(&parameter, p->elements * plan->graph->parameters[i].part.parts);
+            raise_to(&parameter, p->elements * plan->graph->parameters[i].slice.count);
     }
     return part + parameter;
 }

@@ -236,7 +236,7 @@ static void check_batch_norm(tri_shape shape, bool relu) {
 static void check_batch_norm_shared(tri_shape shape, bool relu) {
     subject s = begin();
     tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu};
-    tri_collective_attr alone = {.group = TRI_GROUP_REPLICAS, .parts = 1};
+    tri_collective_attr alone = {.group = TRI_GROUP_REPLICAS, .slices = 1};
     tri_value in[] = {trained(&s, "x", shape), trained(&s, "weight", tri_shape_of(shape.dims[1])),
                       trained(&s, "bias", tri_shape_of(shape.dims[1]))};
     check(&s, distance(&s, ops_batch_norm_shared(s.graph, &(tri_node){.name = "bn", .attr = &attr},
@@ -449,9 +449,9 @@ static void test_collectives(void **state) {
     tri_shape shape = tri_shape_of(1, 2, 6, 3);
     for (int partial = 0; partial < 2; partial++) {
         subject s = begin();
-        tri_collective_attr one = {.parts = 1, .dim = 1, .partial = partial};
-        tri_collective_attr half = {.parts = 2, .index = 1, .dim = 2, .partial = true};
-        tri_rechunk_attr chunks = {.from = 2, .to = 1, .parts = 3};
+        tri_collective_attr one = {.slices = 1, .dim = 1, .partial = partial};
+        tri_collective_attr half = {.slices = 2, .index = 1, .dim = 2, .partial = true};
+        tri_rechunk_attr chunks = {.from = 2, .to = 1, .chunks = 3};
         const struct {
             const tri_op *op;
             const void *attr;

@@ -371,7 +371,7 @@ static void test_no_gradient(void **state) {
 }
 
 static void test_batch_norm_shared(void **state) {
-    tri_batch_norm_shared_attr a = {.norm.eps = 1e-5, .replicas.parts = 2};
+    tri_batch_norm_shared_attr a = {.norm.eps = 1e-5, .replicas.slices = 2};
     REFUSED(batch_norm_moments, NULL, "x must be [N, C, ...], but is [3]", F(3));
     REFUSED(batch_norm_moments, NULL, "x must be [N, C, ...], but is [0, 3]", F(0, 3));
     REFUSED(batch_norm_shared, &a, "weight must be [3], but is [2]", F(4, 3), F(2), F(3), F(2, 7));
@@ -411,7 +411,7 @@ static void test_add_bias(void **state) {
 }
 
 static void test_collectives(void **state) {
-    tri_collective_attr a = {.parts = 3, .dim = 1};
+    tri_collective_attr a = {.slices = 3, .dim = 1};
     REFUSED(split, &a, "axis 1 of x [2, 4] does not divide into 3 parts", F(2, 4));
     REFUSED(reduce_scatter, &a, "axis 1 of x [1, 4] does not divide into 3 parts", F(1, 4));
     REFUSED(reduce_scatter, &a, "axis 1 of x [2, 3] is not the outermost; use rechunk", F(2, 3));
@@ -419,12 +419,12 @@ static void test_collectives(void **state) {
     REFUSED(all_gather, &a, "x [2] has no axis 1", F(2));
     REFUSED(all_reduce, &a, "x must be F32, F64, F16 or BF16, but is I64", L(2));
     REFUSED(split_grad, &a, "x [2] has no axis 1", F(2));
-    tri_rechunk_attr chunks = {.from = 0, .to = 2, .parts = 2};
+    tri_rechunk_attr chunks = {.from = 0, .to = 2, .chunks = 2};
     REFUSED(rechunk, &chunks, "axis 0 of x [3, 2, 2] does not divide into 2 parts", F(3, 2, 2));
     REFUSED(rechunk, &chunks, "x [2, 2] has no axis 2", F(2, 2));
     a.index = 3;
     REFUSED(copy_to, &a, "there is no part 3 of 3 in group 0", F(2));
-    a = (tri_collective_attr){.parts = 1, .group = TRI_GROUP_COUNT};
+    a = (tri_collective_attr){.slices = 1, .group = TRI_GROUP_COUNT};
     REFUSED(all_reduce, &a, "there is no part 0 of 1 in group 2", F(2));
 }
 

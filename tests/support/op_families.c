@@ -223,13 +223,13 @@ static void build_batch_norm(op_case *c) {
 
 static void build_batch_norm_shared(op_case *c) {
     tri_batch_norm_shared_attr a = {.norm = {.eps = 1e-5, .relu = op_chance(c, 50)},
-                                    .replicas.parts = op_draw(c, 1, 3)};
+                                    .replicas.slices = op_draw(c, 1, 3)};
     tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 1, 4), channels(c), 1)
                                    : tri_shape_of(op_draw(c, 1, 9), op_draw(c, 1, 40));
     tri_shape ch = tri_shape_of(x.dims[1]);
     tri_value xv = norm_input(c, x, &a.norm.narrow), weight = wide(c, ch), bias = wide(c, ch);
     // Means, squares and samples alike, all positive.
-    tri_value all = op_wide(c, tri_shape_of(a.replicas.parts, 2 * x.dims[1] + 1), 1, 3);
+    tri_value all = op_wide(c, tri_shape_of(a.replicas.slices, 2 * x.dims[1] + 1), 1, 3);
     if (op_chance(c, 50)) {
         add(c, &tri_op_batch_norm_moments, &xv, NULL);
         add(c, &tri_op_batch_norm_shared, (tri_value[]){xv, weight, bias, all}, &a);

@@ -45,7 +45,7 @@ static double *run(bench *b, tri_value y, int64_t *count) {
 }
 
 static tri_collective_attr attr_of(tri_comm *comm, int dim) {
-    return (tri_collective_attr){.parts = comm->size, .index = comm->rank, .dim = dim};
+    return (tri_collective_attr){.slices = comm->size, .index = comm->rank, .dim = dim};
 }
 
 // The place in the whole tensor of element i of part `part`, where `dim` is cut into `parts`.
@@ -114,7 +114,7 @@ static void check_split(tri_comm *comm, tri_dtype dtype, tri_shape part, int dim
 
 static void check_reduce(tri_comm *comm, tri_dtype dtype, tri_shape shape, bool maximum) {
     bench b = begin(comm, dtype, shape);
-    tri_collective_attr attr = {.parts = comm->size, .index = comm->rank, .maximum = maximum};
+    tri_collective_attr attr = {.slices = comm->size, .index = comm->rank, .maximum = maximum};
     int64_t count;
     double *y = run(&b, tri_node_add(b.graph, &tri_op_all_reduce, &b.x, 1, &attr, ""), &count);
     for (int64_t i = 0; i < count; i++) {
@@ -163,7 +163,7 @@ static void test_pairs(void **state) {
                  {&tri_op_all_reduce, false, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tri_graph *g = op_graph_open(TRI_F32);
-        tri_collective_attr attr = {.parts = 2, .index = 1, .partial = cases[i].partial};
+        tri_collective_attr attr = {.slices = 2, .index = 1, .partial = cases[i].partial};
         tri_value x = tri_input(g, "x", TRI_F32, tri_shape_of(4, 3)), in[1] = {{0}};
         tri_value y = tri_node_add(g, cases[i].op, &x, 1, &attr, "");
         tri_value dy = tri_input(g, "dy", TRI_F32, tri_value_shape(g, y));

@@ -63,13 +63,13 @@ static tri_graph *small(int64_t hidden) {
 static void test_print(void **state) {
     static const char want[] =
         "forward test:\n"
-        "  %1 F32[4, 6] = copy_to @inputs group=0 parts=2 index=1 dim=0 maximum=false "
+        "  %1 F32[4, 6] = copy_to @inputs group=0 slices=2 index=1 dim=0 maximum=false "
         "partial=false\n"
         "  %2 F32[4, 4] = linear 'fc1' %1 fc1.weight fc1.bias axes=1 activation=0 slope=0 "
         "wide=false\n"
         "  %3 F32[4, 4] = relu %2\n"
         "  %4 F32[4, 3] = linear 'fc2' %3 fc2.weight - axes=1 activation=0 slope=0 wide=true\n"
-        "  %5 F32[4, 3] = all_reduce %4 group=0 parts=2 index=1 dim=0 maximum=false "
+        "  %5 F32[4, 3] = all_reduce %4 group=0 slices=2 index=1 dim=0 maximum=false "
         "partial=false\n"
         "  %6 F32[4, 3] = add_bias 'fc2' %5 fc2.bias\n"
         "  %7 F64[2] = mse_loss %6 @targets\n";
@@ -86,11 +86,11 @@ static void test_print(void **state) {
     for (int i = 0; i < 4; i++) {
         const tri_parameter_info *p = &out->parameters[i];
         assert_true(tri_shape_equal(&p->shape, &parts[i].shape));
-        assert_int_equal(p->part.parts, parts[i].axis < 0 ? 0 : 2);
+        assert_int_equal(p->slice.count, parts[i].axis < 0 ? 0 : 2);
         if (parts[i].axis < 0) continue;
-        assert_int_equal(p->part.axis, parts[i].axis);
-        assert_int_equal(p->part.index, 1);
-        assert_true(tri_shape_equal(&p->part.full, &g->parameters[i].shape));
+        assert_int_equal(p->slice.axis, parts[i].axis);
+        assert_int_equal(p->slice.index, 1);
+        assert_true(tri_shape_equal(&p->slice.full, &g->parameters[i].shape));
     }
     tri_graph_destroy(out);
     op_graph_close(g);
@@ -218,14 +218,14 @@ static tri_graph *convolution(void) {
 
 static void test_refusals(void **state) {
     refused(small(8), 3, NULL, false,
-            "parameter fc1.weight [8, 6] does not divide into 3 equal parts along its axis 0");
+            "parameter fc1.weight [8, 6] does not divide into 3 equal slices along its axis 0");
     refused(small(9), 3, "{fc1: none, fc2: column, fc3: row}", false,
             "override: strategy.tensor: 'fc3' matches no layer");
     refused(small(8), 2, "{fc1: both}", false, "'fc1' is none, column or row");
     refused(small(8), 2, "[fc1]", false, "must map layers to none, column or row");
     refused(small(8), 2, "{fc1: [row]}", false, "'fc1' is none, column or row");
     refused(small(8), 2, "{fc2: column}", false,
-            "parameter fc2.weight [3, 8] does not divide into 2 equal parts along its axis 0");
+            "parameter fc2.weight [3, 8] does not divide into 2 equal slices along its axis 0");
     refused(small(8), 2, "{'fc?': none}", false, "no layer of the model is divided");
     refused(convolution(), 2, NULL, false, "no layer of the model is divided");
     refused(convolution(), 2, "{conv: column}", false,
@@ -255,7 +255,7 @@ static void test_parts(void **state) {
             for (int index = 0; index < parts; index++) {
                 tri_shape shape = full;
                 shape.dims[axis] /= parts;
-                tri_parameter_part part = {axis, parts, index, full};
+                tri_parameter_slice part = {axis, parts, index, full};
                 int64_t run = tri_parameter_run(&part, &shape), from = 0;
                 for (int64_t i = 0; i < tri_shape_count(&shape); i++) {
                     int64_t at = tri_parameter_full_index(&part, &shape, i), local, count;
@@ -272,7 +272,7 @@ static void test_parts(void **state) {
             }
             for (int i = 0; i < 48; i++) assert_int_equal(seen[i], 1);
         }
-    tri_parameter_part whole = {0};
+    tri_parameter_slice whole = {0};
     assert_int_equal(tri_parameter_full_index(&whole, &full, 47), 47);
     assert_int_equal(tri_parameter_run(&whole, &full), 48);
     int64_t local, count;

@@ -165,7 +165,7 @@ static void fill(run *r, int64_t first) {
         const tri_parameter_info *p = &g->parameters[i];
         uint64_t key = tri_philox_key(1, p->name);
         for (int64_t k = 0; k < op_count(r->session, p->value); k++) {
-            int64_t whole = tri_parameter_full_index(&p->part, &p->shape, k);
+            int64_t whole = tri_parameter_full_index(&p->slice, &p->shape, k);
             op_set(r->session, p->value, k,
                    (double)tri_philox_init_uniform(key, (uint64_t)whole, -0.5f, 0.7f));
         }
@@ -243,13 +243,13 @@ static void compare(const test_case *test, tri_comm *comm, run *one, run *part) 
         const tri_parameter_info *p = &b->parameters[i];
         double *want = gradient_of(one, i), *got = gradient_of(part, i);
         int64_t count = tri_shape_count(&p->shape);
-        if (p->partial_over_tensor) sum_over(comm, got, count);
+        if (p->has_partial_gradient) sum_over(comm, got, count);
         for (int64_t k = 0; k < count; k++) {
-            double whole = want[tri_parameter_full_index(&p->part, &p->shape, k)];
+            double whole = want[tri_parameter_full_index(&p->slice, &p->shape, k)];
             near(test->name, p->name, k, got[k], whole);
             moved = moved || whole != 0;
         }
-        divided = divided || p->part.parts == comm->size;
+        divided = divided || p->slice.count == comm->size;
         free(want);
         free(got);
     }

@@ -26,7 +26,7 @@ static tri_status split_run(const tri_kernel *kernel, const tri_kernel_args *arg
     const char *from = (const char *)args->in[0] + part.run_bytes * (size_t)a->index;
     char *to = args->out[0];
     for (int64_t i = 0; i < part.outer; i++, to += part.run_bytes)
-        memcpy(to, from + part.run_bytes * (size_t)(i * a->parts), part.run_bytes);
+        memcpy(to, from + part.run_bytes * (size_t)(i * a->slices), part.run_bytes);
     return TRI_OK;
 }
 
@@ -36,30 +36,30 @@ static tri_status split_grad_run(const tri_kernel *kernel, const tri_kernel_args
     runs part = runs_of(&node->s.in[0], a->dim, node->s.in_type[0]);
     const char *from = args->in[0];
     char *to = (char *)args->out[0];
-    memset(to, 0, part.run_bytes * (size_t)(part.outer * a->parts));
+    memset(to, 0, part.run_bytes * (size_t)(part.outer * a->slices));
     to += part.run_bytes * (size_t)a->index;
     for (int64_t i = 0; i < part.outer; i++, from += part.run_bytes)
-        memcpy(to + part.run_bytes * (size_t)(i * a->parts), from, part.run_bytes);
+        memcpy(to + part.run_bytes * (size_t)(i * a->slices), from, part.run_bytes);
     return TRI_OK;
 }
 
 // Chunk c of x starts at run c of its axis `from`; that of y at run c of its axis `to`. Both hold
-// the same chunk [.., from / parts, .., to, ..] and go through it in the same order: in stretches
+// the same chunk [.., from / chunks, .., to, ..] and go through it in the same order: in stretches
 // that lie inside the innermost of both axes.
 static tri_status rechunk_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_rechunk_attr *a = (const void *)node->attr;
     tri_shape chunk = node->s.in[0];
-    chunk.dims[a->from] /= a->parts;
+    chunk.dims[a->from] /= a->chunks;
     runs from = runs_of(&chunk, a->from, node->s.in_type[0]);
     runs to = runs_of(&chunk, a->to, node->s.in_type[0]);
     size_t step = from.run_bytes < to.run_bytes ? from.run_bytes : to.run_bytes;
-    size_t bytes = (size_t)from.outer * from.run_bytes, parts = (size_t)a->parts;
-    for (size_t c = 0; c < parts; c++)
+    size_t bytes = (size_t)from.outer * from.run_bytes, chunks = (size_t)a->chunks;
+    for (size_t c = 0; c < chunks; c++)
         for (size_t at = 0; at < bytes; at += step) {
             size_t source =
-                (at / from.run_bytes * parts + c) * from.run_bytes + at % from.run_bytes;
-            size_t target = (at / to.run_bytes * parts + c) * to.run_bytes + at % to.run_bytes;
+                (at / from.run_bytes * chunks + c) * from.run_bytes + at % from.run_bytes;
+            size_t target = (at / to.run_bytes * chunks + c) * to.run_bytes + at % to.run_bytes;
             memcpy((char *)args->out[0] + target, (const char *)args->in[0] + source, step);
         }
     return TRI_OK;

@@ -1,27 +1,28 @@
-// Parts of parameters that the ranks along the axis `tensor` have.
+// Slices of parameters: where the elements of a tensor-parallel rank's slice lie in the full
+// parameter, and the other way round.
 #include "graph/graph.h"
 
 #include <string.h>
 
-int64_t tri_parameter_run(const tri_parameter_part *part, const tri_shape *shape) {
+int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *shape) {
     int64_t run = 1;
-    for (int i = part->parts ? part->axis : 0; i < shape->rank; i++) run *= shape->dims[i];
+    for (int i = slice->count ? slice->axis : 0; i < shape->rank; i++) run *= shape->dims[i];
     return run;
 }
 
-int64_t tri_parameter_full_index(const tri_parameter_part *part, const tri_shape *shape,
+int64_t tri_parameter_full_index(const tri_parameter_slice *slice, const tri_shape *shape,
                                  int64_t index) {
-    if (part->parts == 0) return index;
-    int64_t run = tri_parameter_run(part, shape);
-    return (index / run * part->parts + part->index) * run + index % run;
+    if (slice->count == 0) return index;
+    int64_t run = tri_parameter_run(slice, shape);
+    return (index / run * slice->count + slice->index) * run + index % run;
 }
 
-int tri_parameter_locate(const tri_parameter_part *part, const tri_shape *shape, int64_t full,
+int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shape, int64_t full,
                          int64_t *local, int64_t *count) {
-    int64_t run = tri_parameter_run(part, shape), parts = part->parts ? part->parts : 1;
-    *local = full / (run * parts) * run + full % run;
+    int64_t run = tri_parameter_run(slice, shape), slices = slice->count ? slice->count : 1;
+    *local = full / (run * slices) * run + full % run;
     *count = run - full % run;
-    return (int)(full / run % parts);
+    return (int)(full / run % slices);
 }
 
 size_t tri_parameter_layer(const char *name) {
