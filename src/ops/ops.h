@@ -64,20 +64,20 @@ typedef enum tri_activation {
     X(relative_l2_loss_grad)  /* prediction, target, seed -> d prediction */                       \
     X(accuracy)               /* logits [.., K], labels [..] -> F64 [2]: hits, counted labels */   \
     X(row_max)                /* x [.., K] -> y [..] */                                            \
-    X(part_softmax)           /* logits, labels, max -> sums [.., 2] of a part of the classes */   \
-    X(part_cross_entropy)     /* logits, labels, max, sums -> F64 [2], likewise */                 \
-    X(part_cross_entropy_grad) /* logits, labels, max, sums, seed -> dx */                         \
-    X(part_argmax)             /* logits, max -> minus the class, likewise */                      \
-    X(part_accuracy)           /* what argmax makes of all parts, labels -> F64 [2] */             \
-    X(copy_to)                 /* x -> x, a view; its gradient is summed over the group */         \
-    X(split)                   /* x -> part `index` of `slices` along an axis */                   \
-    X(split_grad)              /* dy -> dx, zero outside the part */                               \
-    X(rechunk)                 /* x -> its chunks along one axis, put together along another */    \
-    X(reorder)                 /* x -> the same tensor in the output's layout */                   \
-    X(sgd)                     /* param, grad, step scalars, momentum buffer? */                   \
-    X(adam)                    /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */    \
-    X(adadelta)                /* param, grad, step scalars, square_avg, acc_delta */              \
-    X(moving_average)          /* statistic, grad (samples × batch statistic), step scalars */
+    X(vocab_parallel_softmax) /* logits, labels, max -> sums [.., 2] of a slice of classes */      \
+    X(vocab_parallel_cross_entropy)      /* logits, labels, max, sums -> F64 [2], likewise */      \
+    X(vocab_parallel_cross_entropy_grad) /* logits, labels, max, sums, seed -> dx */               \
+    X(vocab_parallel_argmax)             /* logits, max -> minus the class, likewise */            \
+    X(vocab_parallel_accuracy)           /* what argmax makes of all slices, labels -> F64 [2] */  \
+    X(copy_to)        /* x -> x, a view; its gradient is summed over the group */                  \
+    X(split)          /* x -> slice `index` of `slices` along an axis */                           \
+    X(split_grad)     /* dy -> dx, zero outside the slice */                                       \
+    X(rechunk)        /* x -> its chunks along one axis, put together along another */             \
+    X(reorder)        /* x -> the same tensor in the output's layout */                            \
+    X(sgd)            /* param, grad, step scalars, momentum buffer? */                            \
+    X(adam)           /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */             \
+    X(adadelta)       /* param, grad, step scalars, square_avg, acc_delta */                       \
+    X(moving_average) /* statistic, grad (samples × batch statistic), step scalars */
 
 // Ops that communicate among the ranks of a group. No device has kernels for them: the engine runs
 // them on the group's communicator.
@@ -220,7 +220,7 @@ typedef struct tri_batch_norm_shared_attr {
     tri_collective_attr replicas;
 } tri_batch_norm_shared_attr;
 
-// Scores of a part of the classes: `first` and those that follow, of `classes`.
+// Scores of a slice of the classes: those of class `first` and the following ones, of `classes`.
 typedef struct tri_classes_attr {
     int64_t first, classes;
 } tri_classes_attr;

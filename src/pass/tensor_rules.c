@@ -215,9 +215,10 @@ static void rewrite_cross_entropy(tensor_pass *pass, const tri_node *node, const
     tri_value in[4] = {pass->values[node->inputs[0].id],
                        tensor_ask(pass, node->inputs[1], TENSOR_IS_WHOLE),
                        max_of(pass, node->inputs[0])};
-    tri_value sums = tri_node_add(g, &tri_op_part_softmax, in, 3, &classes, node->name);
+    tri_value sums = tri_node_add(g, &tri_op_vocab_parallel_softmax, in, 3, &classes, node->name);
     in[3] = tri_node_add(g, &tri_op_all_reduce, &sums, 1, &pass->tensor, node->name);
-    tri_value loss = tri_node_add(g, &tri_op_part_cross_entropy, in, 4, &classes, node->name);
+    tri_value loss =
+        tri_node_add(g, &tri_op_vocab_parallel_cross_entropy, in, 4, &classes, node->name);
     tensor_set(pass, node->outputs[0], loss, TENSOR_IS_WHOLE);
 }
 
@@ -231,10 +232,10 @@ static void rewrite_accuracy(tensor_pass *pass, const tri_node *node, const rule
     tri_collective_attr attr = pass->tensor;
     attr.maximum = true;
     tri_value in[2] = {pass->values[node->inputs[0].id], max_of(pass, node->inputs[0])};
-    in[0] = tri_node_add(g, &tri_op_part_argmax, in, 2, &classes, node->name);
+    in[0] = tri_node_add(g, &tri_op_vocab_parallel_argmax, in, 2, &classes, node->name);
     in[0] = tri_node_add(g, &tri_op_all_reduce, in, 1, &attr, node->name);
     in[1] = tensor_ask(pass, node->inputs[1], TENSOR_IS_WHOLE);
-    tri_value made = tri_node_add(g, &tri_op_part_accuracy, in, 2, &classes, node->name);
+    tri_value made = tri_node_add(g, &tri_op_vocab_parallel_accuracy, in, 2, &classes, node->name);
     tensor_set(pass, node->outputs[0], made, TENSOR_IS_WHOLE);
 }
 

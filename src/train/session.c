@@ -234,7 +234,7 @@ static tri_status check_classes(const tri_session *s) {
         size_t whole; // or where the attributes say it, if that is no 0: the tensor may be a part
     } readers[] = {{&tri_op_cross_entropy, 0, -1, "labels", "classes", SIZE_MAX},
                    {&tri_op_nll_loss, 0, -1, "labels", "classes", SIZE_MAX},
-                   {&tri_op_part_cross_entropy, 0, -1, "labels", "classes",
+                   {&tri_op_vocab_parallel_cross_entropy, 0, -1, "labels", "classes",
                     offsetof(tri_classes_attr, classes)},
                    {&tri_op_embedding, 1, 0, "tokens", "in its vocabulary",
                     offsetof(tri_embedding_attr, total)}};

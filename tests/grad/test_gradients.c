@@ -274,14 +274,14 @@ static void test_add_and_reshape(void **state) {
 }
 
 // One rank with all classes: as cross_entropy is.
-static void test_part_cross_entropy(void **state) {
+static void test_vocab_parallel_cross_entropy(void **state) {
     subject s = begin();
     static const tri_classes_attr classes = {0, 3};
     tri_value in[4] = {trained(&s, "scores", tri_shape_of(2, 4, 3)),
                        tri_input(s.graph, "labels", TRI_I64, tri_shape_of(2, 4))};
     in[2] = tri_node_add(s.graph, &tri_op_row_max, in, 1, NULL, "");
-    in[3] = tri_node_add(s.graph, &tri_op_part_softmax, in, 3, &classes, "");
-    check(&s, tri_node_add(s.graph, &tri_op_part_cross_entropy, in, 4, &classes, ""));
+    in[3] = tri_node_add(s.graph, &tri_op_vocab_parallel_softmax, in, 3, &classes, "");
+    check(&s, tri_node_add(s.graph, &tri_op_vocab_parallel_cross_entropy, in, 4, &classes, ""));
 }
 
 static void test_add_bias(void **state) {
@@ -479,7 +479,7 @@ static void test_all_covered(void **state) {
         &tri_op_add,
         &tri_op_add_bias,
         &tri_op_batch_norm_shared,
-        &tri_op_part_cross_entropy,
+        &tri_op_vocab_parallel_cross_entropy,
         &tri_op_reshape,
         &tri_op_log_softmax,
         &tri_op_embedding,
@@ -535,7 +535,7 @@ int main(void) {
         cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_add_bias),
         cmocka_unit_test(test_batch_norm_shared),
-        cmocka_unit_test(test_part_cross_entropy),
+        cmocka_unit_test(test_vocab_parallel_cross_entropy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -387,21 +387,22 @@ static void test_batch_norm_shared(void **state) {
     REFUSED(batch_norm_shared, &a, "eps must be above 0, not 0", F(4, 3), F(3), F(3), F(2, 7));
 }
 
-static void test_part_losses(void **state) {
+static void test_vocab_parallel_losses(void **state) {
     tri_classes_attr classes = {.first = 4, .classes = 7};
     REFUSED(row_max, NULL, "x [] has no last axis to sum over", POINT);
-    REFUSED(part_softmax, &classes, "4 scores from class 4 on are no part of 7", F(2, 4), L(2),
+    REFUSED(vocab_parallel_softmax, &classes, "4 scores from class 4 on exceed 7 classes", F(2, 4),
+            L(2), F(2));
+    REFUSED(vocab_parallel_argmax, &classes, "4 scores from class 4 on exceed 7 classes", F(2, 4),
             F(2));
-    REFUSED(part_argmax, &classes, "4 scores from class 4 on are no part of 7", F(2, 4), F(2));
     classes.first = 3;
-    REFUSED(part_softmax, &classes, "max must be [2], but is [3]", F(2, 4), L(2), F(3));
-    REFUSED(part_argmax, &classes, "max must be [2], but is [2, 4]", F(2, 4), F(2, 4));
-    REFUSED(part_cross_entropy, &classes, "sums must be [2, 2], but is [2]", F(2, 4), L(2), F(2),
-            F(2));
-    REFUSED(part_cross_entropy_grad, &classes, "the seed must be [1], but is [2]", F(2, 4), L(2),
-            F(2), F(2, 2), F(2));
-    REFUSED(part_accuracy, &classes, "labels must be [2], but is [3]", F(2), L(3));
-    REFUSED(part_accuracy, &classes, "best must be F32 or F64, but is I64", L(2), L(2));
+    REFUSED(vocab_parallel_softmax, &classes, "max must be [2], but is [3]", F(2, 4), L(2), F(3));
+    REFUSED(vocab_parallel_argmax, &classes, "max must be [2], but is [2, 4]", F(2, 4), F(2, 4));
+    REFUSED(vocab_parallel_cross_entropy, &classes, "sums must be [2, 2], but is [2]", F(2, 4),
+            L(2), F(2), F(2));
+    REFUSED(vocab_parallel_cross_entropy_grad, &classes, "the seed must be [1], but is [2]",
+            F(2, 4), L(2), F(2), F(2, 2), F(2));
+    REFUSED(vocab_parallel_accuracy, &classes, "labels must be [2], but is [3]", F(2), L(3));
+    REFUSED(vocab_parallel_accuracy, &classes, "best must be F32 or F64, but is I64", L(2), L(2));
 }
 
 static void test_add_bias(void **state) {
@@ -485,7 +486,7 @@ int main(void) {
         cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_add_bias),
         cmocka_unit_test(test_batch_norm_shared),
-        cmocka_unit_test(test_part_losses),
+        cmocka_unit_test(test_vocab_parallel_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

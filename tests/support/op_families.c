@@ -281,25 +281,26 @@ static void build_class_loss(op_case *c) {
     add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may overwrite x
 }
 
-// Scores of a part of the classes, with max and sums as if others had been larger.
-static void build_part_loss(op_case *c) {
+// Scores of a slice of the classes, with max and sums as if others had been larger.
+static void build_vocab_parallel_loss(op_case *c) {
     int64_t k = op_draw(c, 1, 40);
-    tri_classes_attr part = {.first = op_draw(c, 0, 5)};
-    part.classes = part.first + k + op_draw(c, 0, 5);
+    tri_classes_attr slice = {.first = op_draw(c, 0, 5)};
+    slice.classes = slice.first + k + op_draw(c, 0, 5);
     tri_shape rows = tri_shape_of(op_draw(c, 1, 70)), scores, two;
     if (op_chance(c, 30)) rows.dims[rows.rank++] = op_draw(c, 1, 5);
     scores = two = rows;
     scores.dims[scores.rank++] = k;
     two.dims[two.rank++] = 2;
-    tri_value x = op_numbers(c, scores, -5, 5), labels = op_labels(c, rows, part.classes);
+    tri_value x = op_numbers(c, scores, -5, 5), labels = op_labels(c, rows, slice.classes);
     tri_value in[] = {x, labels, op_wide(c, rows, 5, 7), op_wide(c, two, 1, 3),
                       tri_scalar(c->graph, TRI_SCALAR_SEED)};
-    add(c, &tri_op_part_softmax, in, &part);
-    add(c, &tri_op_part_cross_entropy, in, &part);
-    add(c, &tri_op_part_cross_entropy_grad, in, &part);
+    add(c, &tri_op_vocab_parallel_softmax, in, &slice);
+    add(c, &tri_op_vocab_parallel_cross_entropy, in, &slice);
+    add(c, &tri_op_vocab_parallel_cross_entropy_grad, in, &slice);
     tri_value max = tri_node_add(c->graph, &tri_op_row_max, &x, 1, NULL, "");
-    max = tri_node_add(c->graph, &tri_op_part_argmax, (tri_value[]){x, max}, 2, &part, "");
-    add(c, &tri_op_part_accuracy, (tri_value[]){max, labels}, &part);
+    max =
+        tri_node_add(c->graph, &tri_op_vocab_parallel_argmax, (tri_value[]){x, max}, 2, &slice, "");
+    add(c, &tri_op_vocab_parallel_accuracy, (tri_value[]){max, labels}, &slice);
 }
 
 static void build_embedding(op_case *c) {
@@ -480,7 +481,7 @@ const op_family op_families[] = {
     {.name = "dropout", .build = build_dropout, .tolerance = 1e-6},
     {.name = "log_softmax", .build = build_log_softmax, .tolerance = 1e-5},
     {.name = "class losses", .build = build_class_loss, .tolerance = 1e-5},
-    {.name = "part losses", .build = build_part_loss, .tolerance = 1e-5},
+    {.name = "vocabulary-parallel losses", .build = build_vocab_parallel_loss, .tolerance = 1e-5},
     {.name = "embedding", .build = build_embedding, .tolerance = 1e-5},
     {.name = "norm", .build = build_norm, .tolerance = 1e-5},
     {.name = "rotary", .build = build_rotary, .tolerance = 1e-5},

@@ -161,8 +161,8 @@ static void test_classes(void **state) {
         tri_mesh mesh = mesh_of(2);
         assert_int_equal(tri_pass_tensor(NULL, g, &mesh, 1, &as_annotated, &out), TRI_OK);
         if (training) assert_int_equal(tri_pass_autodiff(out), TRI_OK);
-        assert_int_equal(count_op(out, &tri_op_part_cross_entropy), 1);
-        assert_int_equal(count_op(out, &tri_op_part_accuracy), !training);
+        assert_int_equal(count_op(out, &tri_op_vocab_parallel_cross_entropy), 1);
+        assert_int_equal(count_op(out, &tri_op_vocab_parallel_accuracy), !training);
         assert_int_equal(count_op(out, &tri_op_row_max), 1);
         assert_int_equal(count_op(out, &tri_op_all_reduce), training ? 2 : 3);
         assert_int_equal(count_op(out, &tri_op_all_gather), 0);

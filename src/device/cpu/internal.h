@@ -164,8 +164,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(gelu_grad_flat)                                                                              \
     X(cross_entropy_rows)                                                                          \
     X(row_max_rows)                                                                                \
-    X(part_softmax_rows)                                                                           \
-    X(part_cross_entropy_grad_rows)                                                                \
+    X(vocab_parallel_softmax_rows)                                                                 \
+    X(vocab_parallel_cross_entropy_grad_rows)                                                      \
     X(cross_entropy_grad_rows)                                                                     \
     X(accuracy_rows)                                                                               \
     X(max_pool2d_blocked)                                                                          \

@@ -7,13 +7,13 @@
 
 #include "device/ref/loss_body.h"
 
-#include "device/ref/part_loss_body.h"
+#include "device/ref/vocab_parallel_loss_body.h"
 
 #include "device/ref/f64.h"
 
 #include "device/ref/loss_body.h"
 
-#include "device/ref/part_loss_body.h"
+#include "device/ref/vocab_parallel_loss_body.h"
 
 REF_KERNEL(log_softmax)
 REF_KERNEL(log_softmax_grad)
@@ -27,8 +27,8 @@ REF_KERNEL(relative_l2_loss)
 REF_KERNEL(relative_l2_loss_grad)
 REF_KERNEL(accuracy)
 REF_KERNEL(row_max)
-REF_KERNEL(part_softmax)
-REF_KERNEL(part_cross_entropy)
-REF_KERNEL(part_cross_entropy_grad)
-REF_KERNEL(part_argmax)
-REF_KERNEL(part_accuracy)
+REF_KERNEL(vocab_parallel_softmax)
+REF_KERNEL(vocab_parallel_cross_entropy)
+REF_KERNEL(vocab_parallel_cross_entropy_grad)
+REF_KERNEL(vocab_parallel_argmax)
+REF_KERNEL(vocab_parallel_accuracy)

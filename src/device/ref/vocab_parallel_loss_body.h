@@ -10,7 +10,7 @@ static tri_status TYPED(row_max)(const ref_node *node, const tri_kernel_args *ar
     return TRI_OK;
 }
 
-static tri_status TYPED(part_softmax)(const ref_node *node, const tri_kernel_args *args) {
+static tri_status TYPED(vocab_parallel_softmax)(const ref_node *node, const tri_kernel_args *args) {
     const tri_classes_attr *a = (const void *)node->attr;
     int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[1]);
     const int64_t *labels = args->in[1];
@@ -28,7 +28,8 @@ static tri_status TYPED(part_softmax)(const ref_node *node, const tri_kernel_arg
     return TRI_OK;
 }
 
-static tri_status TYPED(part_cross_entropy)(const ref_node *node, const tri_kernel_args *args) {
+static tri_status TYPED(vocab_parallel_cross_entropy)(const ref_node *node,
+                                                      const tri_kernel_args *args) {
     int64_t rows = ref_count(&node->s.in[1]);
     const int64_t *labels = args->in[1];
     const REAL *sums = args->in[3];
@@ -42,8 +43,8 @@ static tri_status TYPED(part_cross_entropy)(const ref_node *node, const tri_kern
     return TRI_OK;
 }
 
-static tri_status TYPED(part_cross_entropy_grad)(const ref_node *node,
-                                                 const tri_kernel_args *args) {
+static tri_status TYPED(vocab_parallel_cross_entropy_grad)(const ref_node *node,
+                                                           const tri_kernel_args *args) {
     const tri_classes_attr *a = (const void *)node->attr;
     int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[1]);
     const int64_t *labels = args->in[1];
@@ -61,7 +62,7 @@ static tri_status TYPED(part_cross_entropy_grad)(const ref_node *node,
     return TRI_OK;
 }
 
-static tri_status TYPED(part_argmax)(const ref_node *node, const tri_kernel_args *args) {
+static tri_status TYPED(vocab_parallel_argmax)(const ref_node *node, const tri_kernel_args *args) {
     const tri_classes_attr *a = (const void *)node->attr;
     int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.out[0]);
     const REAL *max = args->in[1];
@@ -75,7 +76,8 @@ static tri_status TYPED(part_argmax)(const ref_node *node, const tri_kernel_args
     return TRI_OK;
 }
 
-static tri_status TYPED(part_accuracy)(const ref_node *node, const tri_kernel_args *args) {
+static tri_status TYPED(vocab_parallel_accuracy)(const ref_node *node,
+                                                 const tri_kernel_args *args) {
     const tri_classes_attr *a = (const void *)node->attr;
     const REAL *best = args->in[0];
     const int64_t *labels = args->in[1];

@@ -1,28 +1,28 @@
-// Cross-entropy over a part of the classes: rows over the threads.
+// Cross-entropy over this rank's slice of the classes: the threads divide the rows.
 #include "device/cpu/class_row.h"
 
 #include "device/ref/node.h"
 
 #include <stdlib.h>
 
-typedef struct part_state {
+typedef struct vocab_state {
     const cpu_device *device;
-    tri_classes_attr part;
+    tri_classes_attr slice;
     int64_t rows, width;
     bool brain, seed_f64;
-} part_state;
+} vocab_state;
 
-typedef struct part_job {
-    const part_state *state;
+typedef struct vocab_job {
+    const vocab_state *state;
     const void *scores;
     const int64_t *labels;
     const float *max, *sums;
     void *out;
     float seed;
-} part_job;
+} vocab_job;
 
 CPU_BODY largest_typed(void *context, int64_t begin, int64_t end, bool brain) {
-    const part_job *job = context;
+    const vocab_job *job = context;
     int64_t width = job->state->width;
     for (int64_t r = begin; r < end; r++)
         ((float *)job->out)[r] =
@@ -31,12 +31,12 @@ CPU_BODY largest_typed(void *context, int64_t begin, int64_t end, bool brain) {
 CPU_TYPED_RANGES(largest)
 
 CPU_BODY softmax_typed(void *context, int64_t begin, int64_t end, bool brain) {
-    const part_job *job = context;
+    const vocab_job *job = context;
     int64_t width = job->state->width;
     float *sums = job->out;
     for (int64_t r = begin; r < end; r++) {
         const void *row = cpu_row(job->scores, brain, r * width);
-        int64_t at = job->labels[r] - job->state->part.first;
+        int64_t at = job->labels[r] - job->state->slice.first;
         bool here = at >= 0 && at < width;
         sums[2 * r] = cpu_exp_sum_of_row(row, width, brain, job->max[r], NULL);
         sums[2 * r + 1] = here ? cpu_get(row, brain, at) - job->max[r] : 0;
@@ -45,12 +45,12 @@ CPU_BODY softmax_typed(void *context, int64_t begin, int64_t end, bool brain) {
 CPU_TYPED_RANGES(softmax)
 
 CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool brain) {
-    const part_job *job = context;
+    const vocab_job *job = context;
     int64_t width = job->state->width;
     for (int64_t r = begin; r < end; r++) {
         const void *row = cpu_row(job->scores, brain, r * width);
         void *out = (char *)job->out + r * width * (brain ? 2 : 4);
-        int64_t at = job->labels[r] - job->state->part.first;
+        int64_t at = job->labels[r] - job->state->slice.first;
         bool here = at >= 0 && at < width;
         float max = job->max[r], label = here ? cpu_get(row, brain, at) : 0;
         if (job->labels[r] == TRI_IGNORED_LABEL) {
@@ -66,74 +66,74 @@ CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool brain) {
 }
 CPU_TYPED_RANGES(gradient)
 
-static tri_status part_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                               tri_kernel *kernel) {
+static tri_status vocab_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                tri_kernel *kernel) {
     const tri_shape *scores = cpu_in_shape(graph, node, 0);
-    part_state *state = calloc(1, sizeof *state);
+    vocab_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loss");
     int64_t width = scores->dims[scores->rank - 1];
-    *state = (part_state){.device = cpu_of(device),
-                          .rows = tri_shape_count(scores) / width,
-                          .width = width,
-                          .brain = cpu_is_brain(graph, node)};
+    *state = (vocab_state){.device = cpu_of(device),
+                           .rows = tri_shape_count(scores) / width,
+                           .width = width,
+                           .brain = cpu_is_brain(graph, node)};
     kernel->state = state;
-    if (node->op->attr_bytes) state->part = *(const tri_classes_attr *)node->attr;
-    if (node->op == &tri_op_part_cross_entropy_grad)
+    if (node->op->attr_bytes) state->slice = *(const tri_classes_attr *)node->attr;
+    if (node->op == &tri_op_vocab_parallel_cross_entropy_grad)
         state->seed_f64 = tri_value_get(graph, node->inputs[4])->dtype == TRI_F64;
     return TRI_OK;
 }
 
-static tri_status run_rows(const part_state *s, cpu_range range, part_job *job) {
+static tri_status run_rows(const vocab_state *s, cpu_range range, vocab_job *job) {
     cpu_parallel(s->device, s->rows, 1 + 4096 / s->width, range, job);
     return TRI_OK;
 }
 
 static tri_status largest_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const part_state *s = kernel->state;
-    part_job job = {.state = s, .scores = args->in[0], .out = args->out[0]};
+    const vocab_state *s = kernel->state;
+    vocab_job job = {.state = s, .scores = args->in[0], .out = args->out[0]};
     return run_rows(s, largest_range(s->device, s->brain), &job);
 }
 
 static tri_status softmax_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const part_state *s = kernel->state;
-    part_job job = {.state = s,
-                    .scores = args->in[0],
-                    .labels = args->in[1],
-                    .max = args->in[2],
-                    .out = args->out[0]};
+    const vocab_state *s = kernel->state;
+    vocab_job job = {.state = s,
+                     .scores = args->in[0],
+                     .labels = args->in[1],
+                     .max = args->in[2],
+                     .out = args->out[0]};
     for (int64_t r = 0; r < s->rows; r++)
-        TRI_TRY(ref_check_label(job.labels[r], r, s->part.classes));
+        TRI_TRY(ref_check_label(job.labels[r], r, s->slice.classes));
     return run_rows(s, softmax_range(s->device, s->brain), &job);
 }
 
 static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const part_state *s = kernel->state;
+    const vocab_state *s = kernel->state;
     const void *seed = args->in[4];
-    part_job job = {.state = s,
-                    .scores = args->in[0],
-                    .labels = args->in[1],
-                    .max = args->in[2],
-                    .sums = args->in[3],
-                    .out = args->out[0],
-                    .seed = s->seed_f64 ? (float)*(const double *)seed : *(const float *)seed};
+    vocab_job job = {.state = s,
+                     .scores = args->in[0],
+                     .labels = args->in[1],
+                     .max = args->in[2],
+                     .sums = args->in[3],
+                     .out = args->out[0],
+                     .seed = s->seed_f64 ? (float)*(const double *)seed : *(const float *)seed};
     return run_rows(s, gradient_range(s->device, s->brain), &job);
 }
 
-static bool part_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool vocab_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
     return cpu_is_float(device, graph, node) && tri_shape_count(cpu_in_shape(graph, node, 0)) > 0;
 }
 
-static void part_release(tri_kernel *kernel) { free(kernel->state); }
+static void vocab_release(tri_kernel *kernel) { free(kernel->state); }
 
-#define PART_KERNEL(opname, run_function)                                                          \
+#define VOCAB_KERNEL(opname, run_function)                                                         \
     const tri_kernel_def cpu_##opname##_rows = {                                                   \
         .op = &tri_op_##opname,                                                                    \
         .name = "rows",                                                                            \
-        .supports = part_supports,                                                                 \
-        .prepare = part_prepare,                                                                   \
+        .supports = vocab_supports,                                                                \
+        .prepare = vocab_prepare,                                                                  \
         .run = run_function,                                                                       \
-        .release = part_release,                                                                   \
+        .release = vocab_release,                                                                  \
     };
-PART_KERNEL(row_max, largest_run)
-PART_KERNEL(part_softmax, softmax_run)
-PART_KERNEL(part_cross_entropy_grad, gradient_run)
+VOCAB_KERNEL(row_max, largest_run)
+VOCAB_KERNEL(vocab_parallel_softmax, softmax_run)
+VOCAB_KERNEL(vocab_parallel_cross_entropy_grad, gradient_run)

@@ -1,6 +1,6 @@
-// Cross-entropy and accuracy over classes that ranks share: each has the scores of its part of
-// them, and what it finds in them is put together by all_reduce. The steps of Shoeybi et al.,
-// "Megatron-LM", 2019, section 3.
+// Cross-entropy and accuracy where the tensor-parallel ranks divide the classes: each rank has the
+// scores of its slice of them, and all_reduce combines what the ranks find there. The steps are
+// those of Shoeybi et al., "Megatron-LM", 2019, section 3.
 #include "ops/rules.h"
 
 static tri_status want_classes(const char *op, const tri_classes_attr *a,
@@ -8,8 +8,8 @@ static tri_status want_classes(const char *op, const tri_classes_attr *a,
     int64_t here = s->in[0].dims[s->in[0].rank - 1];
     if (a->first >= 0 && a->first + here <= a->classes) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: %" PRId64 " scores from class %" PRId64 " on are no part of %" PRId64, op,
-                    here, a->first, a->classes);
+                    "%s: %" PRId64 " scores from class %" PRId64 " on exceed %" PRId64 " classes",
+                    op, here, a->first, a->classes);
 }
 
 // One number for each row of the scores, in the type of sums.
@@ -33,8 +33,8 @@ static tri_status row_max_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-static tri_status part_softmax_shape(const void *attr, tri_op_signature *s) {
-    const char *op = "part_softmax";
+static tri_status vocab_parallel_softmax_shape(const void *attr, tri_op_signature *s) {
+    const char *op = "vocab_parallel_softmax";
     TRI_TRY(ops_want_float(op, "the scores", s->in_type[0]));
     TRI_TRY(ops_want_labels(op, &s->in[0], &s->in[1], s->in_type[1]));
     TRI_TRY(want_classes(op, attr, s));
@@ -45,7 +45,7 @@ static tri_status part_softmax_shape(const void *attr, tri_op_signature *s) {
 }
 
 // Scores, labels, max, sums.
-static tri_status want_parts(const char *op, const void *attr, const tri_op_signature *s) {
+static tri_status want_loss_inputs(const char *op, const void *attr, const tri_op_signature *s) {
     TRI_TRY(ops_want_float(op, "the scores", s->in_type[0]));
     TRI_TRY(ops_want_labels(op, &s->in[0], &s->in[1], s->in_type[1]));
     TRI_TRY(want_classes(op, attr, s));
@@ -54,44 +54,44 @@ static tri_status want_parts(const char *op, const void *attr, const tri_op_sign
     return ops_want_type(op, "sums", s->in_type[3], ops_accumulator_type(s->in_type[0]));
 }
 
-static tri_status part_cross_entropy_shape(const void *attr, tri_op_signature *s) {
-    TRI_TRY(want_parts("part_cross_entropy", attr, s));
+static tri_status vocab_parallel_cross_entropy_shape(const void *attr, tri_op_signature *s) {
+    TRI_TRY(want_loss_inputs("vocab_parallel_cross_entropy", attr, s));
     ops_loss_output(s);
     return TRI_OK;
 }
 
-static tri_status part_cross_entropy_grad_shape(const void *attr, tri_op_signature *s) {
-    TRI_TRY(want_parts("part_cross_entropy_grad", attr, s));
-    TRI_TRY(ops_want_seed("part_cross_entropy_grad", s, 4));
+static tri_status vocab_parallel_cross_entropy_grad_shape(const void *attr, tri_op_signature *s) {
+    TRI_TRY(want_loss_inputs("vocab_parallel_cross_entropy_grad", attr, s));
+    TRI_TRY(ops_want_seed("vocab_parallel_cross_entropy_grad", s, 4));
     ops_like_first(s);
     return TRI_OK;
 }
 
 // Through the scores alone: that max and sums come from them too is in the formula.
-static void part_cross_entropy_gradient(tri_graph *graph, const tri_node *node,
-                                        const tri_value *out_grads, const bool *wanted,
-                                        tri_value *in_grads) {
+static void vocab_parallel_cross_entropy_gradient(tri_graph *graph, const tri_node *node,
+                                                  const tri_value *out_grads, const bool *wanted,
+                                                  tri_value *in_grads) {
     if (!wanted[0] || !tri_value_is(out_grads[0])) return;
     tri_value in[5] = {node->inputs[0], node->inputs[1], node->inputs[2], node->inputs[3],
                        out_grads[0]};
-    in_grads[0] =
-        tri_node_add(graph, &tri_op_part_cross_entropy_grad, in, 5, node->attr, node->name);
+    in_grads[0] = tri_node_add(graph, &tri_op_vocab_parallel_cross_entropy_grad, in, 5, node->attr,
+                               node->name);
 }
 
-static tri_status part_argmax_shape(const void *attr, tri_op_signature *s) {
-    TRI_TRY(ops_want_float("part_argmax", "x", s->in_type[0]));
-    TRI_TRY(ops_want_last_axis("part_argmax", s));
-    TRI_TRY(want_classes("part_argmax", attr, s));
-    TRI_TRY(want_per_row("part_argmax", "max", s, 1));
+static tri_status vocab_parallel_argmax_shape(const void *attr, tri_op_signature *s) {
+    TRI_TRY(ops_want_float("vocab_parallel_argmax", "x", s->in_type[0]));
+    TRI_TRY(ops_want_last_axis("vocab_parallel_argmax", s));
+    TRI_TRY(want_classes("vocab_parallel_argmax", attr, s));
+    TRI_TRY(want_per_row("vocab_parallel_argmax", "max", s, 1));
     s->out[0] = s->in[1];
     s->out_type[0] = s->in_type[1];
     return TRI_OK;
 }
 
-static tri_status part_accuracy_shape(const void *attr, tri_op_signature *s) {
-    TRI_TRY(ops_want_wide("part_accuracy", "best", s->in_type[0]));
-    TRI_TRY(ops_want_type("part_accuracy", "labels", s->in_type[1], TRI_I64));
-    TRI_TRY(ops_want_shape("part_accuracy", "labels", &s->in[1], s->in[0]));
+static tri_status vocab_parallel_accuracy_shape(const void *attr, tri_op_signature *s) {
+    TRI_TRY(ops_want_wide("vocab_parallel_accuracy", "best", s->in_type[0]));
+    TRI_TRY(ops_want_type("vocab_parallel_accuracy", "labels", s->in_type[1], TRI_I64));
+    TRI_TRY(ops_want_shape("vocab_parallel_accuracy", "labels", &s->in[1], s->in[0]));
     ops_loss_output(s);
     return TRI_OK;
 }
@@ -118,54 +118,56 @@ const tri_op tri_op_row_max = {
     .shape = row_max_shape,
 };
 
-const tri_op tri_op_part_softmax = {
+const tri_op tri_op_vocab_parallel_softmax = {
     CLASSES_ROW,
-    .name = "part_softmax",
+    .name = "vocab_parallel_softmax",
     .doc =
         "scores [.., K] of classes first to first + K - 1, labels [..], max [..] -> sums [.., 2]: "
         "the sum of exp(score - max), and score - max of the label if it is among them, else 0",
     .input_count = 3,
-    .shape = part_softmax_shape,
+    .shape = vocab_parallel_softmax_shape,
 };
 
-const tri_op tri_op_part_cross_entropy = {
+const tri_op tri_op_vocab_parallel_cross_entropy = {
     CLASSES_ROW,
-    .name = "part_cross_entropy",
-    .doc = "scores of a part of the classes, labels, max and sums over all of them -> F64 [2]: sum "
-           "of log(sums[0]) - sums[1], number of labels; label -100 is left out of both",
+    .name = "vocab_parallel_cross_entropy",
+    .doc =
+        "scores of a slice of the classes, labels, max and sums over all of them -> F64 [2]: sum "
+        "of log(sums[0]) - sums[1], number of labels; label -100 is left out of both",
     .input_count = 4,
     .flags = TRI_OP_LOSS,
     .labels = 2,
-    .shape = part_cross_entropy_shape,
-    .gradient = part_cross_entropy_gradient,
+    .shape = vocab_parallel_cross_entropy_shape,
+    .gradient = vocab_parallel_cross_entropy_gradient,
 };
 
-const tri_op tri_op_part_cross_entropy_grad = {
+const tri_op tri_op_vocab_parallel_cross_entropy_grad = {
     CLASSES_ROW,
-    .name = "part_cross_entropy_grad",
+    .name = "vocab_parallel_cross_entropy_grad",
     .doc = "scores, labels, max, sums, seed -> dx: seed * (exp(score - max) / sums[0] - 1 at the "
            "label), 0 for label -100",
     .input_count = 5,
     .in_place = 1,
-    .shape = part_cross_entropy_grad_shape,
+    .shape = vocab_parallel_cross_entropy_grad_shape,
 };
 
-const tri_op tri_op_part_argmax = {
+const tri_op tri_op_vocab_parallel_argmax = {
     CLASSES_ROW,
-    .name = "part_argmax",
-    .doc = "scores of a part of the classes, max over all of them -> y: minus the first class that "
-           "has it, or minus the number of classes where none of the part has; the largest y over "
-           "all parts is minus the first of all",
-    .input_count = 2,
-    .shape = part_argmax_shape,
-};
-
-const tri_op tri_op_part_accuracy = {
-    CLASSES_ROW,
-    .name = "part_accuracy",
+    .name = "vocab_parallel_argmax",
     .doc =
-        "y of part_argmax over all parts, labels -> F64 [2]: how many are the label's, number of "
-        "labels; label -100 is left out of both",
+        "scores of a slice of the classes, max over all of them -> y: minus the first class that "
+        "has it, or minus the number of classes where none of the slice has; the largest y over "
+        "all slices is minus the first class of all",
     .input_count = 2,
-    .shape = part_accuracy_shape,
+    .shape = vocab_parallel_argmax_shape,
+};
+
+const tri_op tri_op_vocab_parallel_accuracy = {
+    CLASSES_ROW,
+    .name = "vocab_parallel_accuracy",
+    .doc =
+        "y of vocab_parallel_argmax over all slices, labels -> F64 [2]: how many are the label's, "
+        "number of labels; label -100 is left out of both",
+    .input_count = 2,
+    .shape = vocab_parallel_accuracy_shape,
 };
