@@ -24,41 +24,41 @@ static tri_comm_op *add(op_list *list, tri_comm_kind kind, tri_dtype dtype, int6
 
 // Parameters as kernels read them: every shard's range, in the type of computation.
 static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        const tri_flat_part *p = &e->plan->flat.units[a->subject].parts[part];
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        const tri_flat_bucket *p = &e->plan->flat.units[a->subject].buckets[bucket];
         if (p->own == 0) continue;
-        add(list, TRI_COMM_ALL_GATHER, engine_part_type(e, part), p->own,
-            engine_own(e, a->subject, part), e->slots[tri_slot_parameters(a->subject, part)]);
+        add(list, TRI_COMM_ALL_GATHER, engine_bucket_dtype(e, bucket), p->own,
+            engine_own(e, a->subject, bucket), e->slots[tri_slot_parameters(a->subject, bucket)]);
     }
 }
 
 // Sums of statistics are not rounded.
-static tri_dtype wire_of(const tri_engine *e, tri_part_kind part) {
-    return tri_part_is_trained(part) ? e->plan->reduced : TRI_F32;
+static tri_dtype wire_of(const tri_engine *e, tri_bucket_kind bucket) {
+    return tri_bucket_is_trained(bucket) ? e->plan->reduced : TRI_F32;
 }
 
 static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        const tri_flat_part *p = &e->plan->flat.units[a->subject].parts[part];
-        if (p->own == 0 || !tri_part_has_gradients(part)) continue;
-        tri_comm_op *op =
-            add(list, TRI_COMM_REDUCE_SCATTER, TRI_F32, p->own,
-                e->slots[tri_slot_gradients(a->subject, part)], engine_kept(e, a->subject, part));
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        const tri_flat_bucket *p = &e->plan->flat.units[a->subject].buckets[bucket];
+        if (p->own == 0 || !tri_bucket_has_gradients(bucket)) continue;
+        tri_comm_op *op = add(list, TRI_COMM_REDUCE_SCATTER, TRI_F32, p->own,
+                              e->slots[tri_slot_gradients(a->subject, bucket)],
+                              engine_kept(e, a->subject, bucket));
         op->accumulate = a->accumulate;
-        op->wire = wire_of(e, part);
+        op->wire = wire_of(e, bucket);
     }
 }
 
 // Neighbouring ranges of what this rank keeps are one operation.
 static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        const tri_flat_part *p = &e->plan->flat.units[a->subject].parts[part];
-        if (p->own == 0 || !tri_part_has_gradients(part)) continue;
-        float *kept = engine_kept(e, a->subject, part);
-        tri_dtype wire = a->kind == TRI_ACTION_TIE ? TRI_F32 : wire_of(e, part);
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        const tri_flat_bucket *p = &e->plan->flat.units[a->subject].buckets[bucket];
+        if (p->own == 0 || !tri_bucket_has_gradients(bucket)) continue;
+        float *kept = engine_kept(e, a->subject, bucket);
+        tri_dtype wire = a->kind == TRI_ACTION_TIE ? TRI_F32 : wire_of(e, bucket);
         tri_comm_op *last = list->count ? &list->ops[list->count - 1] : NULL;
         if (last && last->wire == wire && (float *)last->recv + last->count == kept)
             last->count += p->own;
@@ -90,7 +90,7 @@ static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
 
 // An operation for each part of a unit, or for each value that an edge carries.
 void engine_size_ops(tri_engine *e) {
-    e->most_ops = TRI_PART_COUNT;
+    e->most_ops = TRI_BUCKET_COUNT;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         const tri_step_plan *step = &e->plan->steps[i];
         for (int k = 0; k < step->rounds; k++)

@@ -18,12 +18,12 @@ tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_n
              graph->blocks[node->block], *node->name ? node->name : "without a name");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].op != node->op) continue;
-        const tri_value_info *part =
+        const tri_value_info *bucket =
             tri_value_get(graph, rows[i].counts_output ? node->outputs[0] : node->inputs[0]);
         tri_comm_op op = {.kind = rows[i].kind,
                           .reduction = attr->maximum ? TRI_REDUCE_MAX : TRI_REDUCE_SUM,
-                          .dtype = part->dtype,
-                          .count = tri_shape_count(&part->shape),
+                          .dtype = bucket->dtype,
+                          .count = tri_shape_count(&bucket->shape),
                           .send = in[0],
                           .recv = out[0],
                           .label = label};

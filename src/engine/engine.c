@@ -78,11 +78,11 @@ static tri_status do_nothing(tri_engine *e, const tri_action *a) {
 }
 
 static tri_status do_clear(tri_engine *e, const tri_action *a) {
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        int64_t elements = e->plan->flat.units[a->subject].parts[part].elements;
-        if (elements == 0 || !tri_part_has_gradients(part)) continue;
-        e->device->backend->zero(e->device, e->slots[tri_slot_gradients(a->subject, part)],
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        int64_t elements = e->plan->flat.units[a->subject].buckets[bucket].elements;
+        if (elements == 0 || !tri_bucket_has_gradients(bucket)) continue;
+        e->device->backend->zero(e->device, e->slots[tri_slot_gradients(a->subject, bucket)],
                                  (size_t)elements * sizeof(float));
     }
     return TRI_OK;

@@ -15,7 +15,7 @@ typedef struct engine_args {
 typedef struct engine_update {
     tri_kernel kernel;
     int unit;
-    tri_part_kind part;
+    tri_bucket_kind bucket;
     int64_t first;
     int states; // of the optimizer that it reads and writes
 } engine_update;
@@ -32,7 +32,7 @@ typedef struct engine_updates {
 // Elements between the parameters of a part, which no kernel writes.
 typedef struct engine_gap {
     int unit;
-    tri_part_kind part;
+    tri_bucket_kind bucket;
     int64_t first, count;
 } engine_gap;
 
@@ -59,7 +59,7 @@ struct tri_engine {
     // rank's ranges where GATHER brings the rest. Of the others, this rank's ranges as stored, and
     // in the type of computation whole, or this rank's ranges.
     float *stored, *masters;
-    char *low;
+    char *half_parameters;
     float *gradients, *kept; // whole; where they are scattered, this rank's ranges
     float *round_gradients;  // to be added to others
     float *states;           // by unit and part, one state behind the other
@@ -84,8 +84,8 @@ struct tri_engine {
     // A whole part of a unit, or of one of its states, outside the running step.
     float *staging;
     int64_t staging_elements;
-    int staged_unit, staged_part, staged_state; // unit -1: nothing
-    bool staged_is_new;                         // written, but not yet in its place
+    int staged_unit, staged_bucket, staged_state; // unit -1: nothing
+    bool staged_is_new;                           // written, but not yet in its place
     float *joined; // the tensor fetched last, where the ranks along `tensor` divide it
     int64_t joined_elements;
     // Of the running step.
@@ -100,18 +100,19 @@ struct tri_engine {
 // Places of a unit's part: its range of the masters, its range of the gradients that STEP reads,
 // its range of a state; and what GATHER sends. Masters and states that move have one from FETCH or
 // LOAD on.
-float *engine_master(const tri_engine *engine, int unit, tri_part_kind part);
-float *engine_kept(const tri_engine *engine, int unit, tri_part_kind part);
-float *engine_state(const tri_engine *engine, int state, int unit, tri_part_kind part);
-void *engine_own(const tri_engine *engine, int unit, tri_part_kind part);
+float *engine_master(const tri_engine *engine, int unit, tri_bucket_kind bucket);
+float *engine_kept(const tri_engine *engine, int unit, tri_bucket_kind bucket);
+float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
+void *engine_own(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 // Whether they move: state -1 is the masters.
-bool engine_is_moved(const tri_engine *engine, tri_part_kind part, int state);
+bool engine_is_moved(const tri_engine *engine, tri_bucket_kind bucket, int state);
 // Copies this rank's range of the masters (state -1) or of a state, wherever it lies between steps,
 // to the host's memory or from it.
-tri_status engine_read_own(tri_engine *engine, int unit, tri_part_kind part, int state, float *to);
-tri_status engine_write_own(tri_engine *engine, int unit, tri_part_kind part, int state,
+tri_status engine_read_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
+                           float *to);
+tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
                             const float *from);
-tri_dtype engine_part_type(const tri_engine *engine, tri_part_kind part);
+tri_dtype engine_bucket_dtype(const tri_engine *engine, tri_bucket_kind bucket);
 
 tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
 void engine_close_groups(tri_engine *engine);

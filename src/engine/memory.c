@@ -44,42 +44,43 @@ static void release_parameters(tri_engine *e, void *memory) {
         release(e, memory);
 }
 
-tri_dtype engine_part_type(const tri_engine *e, tri_part_kind part) {
-    return tri_part_is_low(part) ? e->plan->flat.low : TRI_F32;
+tri_dtype engine_bucket_dtype(const tri_engine *e, tri_bucket_kind bucket) {
+    return tri_bucket_is_half(bucket) ? e->plan->flat.half_dtype : TRI_F32;
 }
 
-static const tri_flat_part *part_of(const tri_engine *e, int unit, tri_part_kind part) {
-    return &e->plan->flat.units[unit].parts[part];
+static const tri_flat_bucket *bucket_of(const tri_engine *e, int unit, tri_bucket_kind bucket) {
+    return &e->plan->flat.units[unit].buckets[bucket];
 }
 
 // Elements from the start of the part to this rank's range of it.
-static int64_t own_start(const tri_engine *e, const tri_flat_part *p) {
+static int64_t own_start(const tri_engine *e, const tri_flat_bucket *p) {
     return p->own * e->plan->shard;
 }
 
 // Of parameters as GATHER sends and kernels read them: this rank's range.
-static int64_t own_offset(const tri_engine *e, const tri_flat_part *p) {
+static int64_t own_offset(const tri_engine *e, const tri_flat_bucket *p) {
     return e->plan->gathers ? p->own_offset : p->offset + own_start(e, p);
 }
 
-void *engine_own(const tri_engine *e, int unit, tri_part_kind part) {
-    if (!tri_part_is_low(part)) return engine_master(e, unit, part);
-    return e->low +
-           own_offset(e, part_of(e, unit, part)) * (int64_t)tri_dtype_bytes(e->plan->flat.low);
+void *engine_own(const tri_engine *e, int unit, tri_bucket_kind bucket) {
+    if (!tri_bucket_is_half(bucket)) return engine_master(e, unit, bucket);
+    return e->half_parameters + own_offset(e, bucket_of(e, unit, bucket)) *
+                                    (int64_t)tri_dtype_bytes(e->plan->flat.half_dtype);
 }
 
-float *engine_master(const tri_engine *e, int unit, tri_part_kind part) {
-    return (float *)e->slots[tri_slot_masters(unit, part)];
+float *engine_master(const tri_engine *e, int unit, tri_bucket_kind bucket) {
+    return (float *)e->slots[tri_slot_masters(unit, bucket)];
 }
 
-float *engine_kept(const tri_engine *e, int unit, tri_part_kind part) {
-    const tri_flat_part *p = part_of(e, unit, part);
+float *engine_kept(const tri_engine *e, int unit, tri_bucket_kind bucket) {
+    const tri_flat_bucket *p = bucket_of(e, unit, bucket);
     if (e->plan->scatters) return e->kept + p->gradient_own_offset;
     return e->gradients + p->gradient_offset + own_start(e, p);
 }
 
-float *engine_state(const tri_engine *e, int state, int unit, tri_part_kind part) {
-    return (float *)e->slots[tri_slot_states(unit, part)] + state * part_of(e, unit, part)->own;
+float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bucket) {
+    return (float *)e->slots[tri_slot_states(unit, bucket)] +
+           state * bucket_of(e, unit, bucket)->own;
 }
 
 // What stays where it is during a step is in its slot from the start.
@@ -90,22 +91,23 @@ static void fill_slots(tri_engine *e) {
         if (plan->programs[i]->bundle_count > bundles) bundles = plan->programs[i]->bundle_count;
     e->slots = TRI_NEW_ARRAY(e->arena, char *, tri_slot_bundle(&plan->flat, bundles));
     for (int u = 0; u < plan->flat.unit_count; u++)
-        for (int k = 0; k < TRI_PART_COUNT; k++) {
-            tri_part_kind part = (tri_part_kind)k;
-            const tri_flat_part *p = part_of(e, u, part);
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+            tri_bucket_kind bucket = (tri_bucket_kind)k;
+            const tri_flat_bucket *p = bucket_of(e, u, bucket);
             if (!plan->flat.units[u].here || p->elements == 0) continue;
-            int64_t width = (int64_t)tri_dtype_bytes(engine_part_type(e, part));
-            char *base = tri_part_is_low(part) ? e->low : (char *)e->stored;
-            if (!plan->gathers) e->slots[tri_slot_parameters(u, part)] = base + p->offset * width;
+            int64_t width = (int64_t)tri_dtype_bytes(engine_bucket_dtype(e, bucket));
+            char *base = tri_bucket_is_half(bucket) ? e->half_parameters : (char *)e->stored;
+            if (!plan->gathers) e->slots[tri_slot_parameters(u, bucket)] = base + p->offset * width;
             if (!plan->moves.masters[k])
-                e->slots[tri_slot_masters(u, part)] =
-                    (char *)(tri_part_is_low(part) ? e->masters + p->own_offset
-                                                   : e->stored + own_offset(e, p));
-            if (plan->moves.states == 0 && tri_part_is_trained(part))
-                e->slots[tri_slot_states(u, part)] =
+                e->slots[tri_slot_masters(u, bucket)] =
+                    (char *)(tri_bucket_is_half(bucket) ? e->masters + p->own_offset
+                                                        : e->stored + own_offset(e, p));
+            if (plan->moves.states == 0 && tri_bucket_is_trained(bucket))
+                e->slots[tri_slot_states(u, bucket)] =
                     (char *)(e->states + plan->states * p->state_offset);
-            if (!plan->scatters && tri_part_has_gradients(part))
-                e->slots[tri_slot_gradients(u, part)] = (char *)(e->gradients + p->gradient_offset);
+            if (!plan->scatters && tri_bucket_has_gradients(bucket))
+                e->slots[tri_slot_gradients(u, bucket)] =
+                    (char *)(e->gradients + p->gradient_offset);
         }
 }
 
@@ -126,13 +128,13 @@ tri_status engine_allocate(tri_engine *e) {
     int64_t state_bytes = plan->stretch_bytes[TRI_STRETCH_STATE];
     TRI_TRY(agree_on_size(e, &state_bytes));
     const tri_flat *flat = &plan->flat;
-    const int64_t f32 = sizeof(float), low = (int64_t)tri_dtype_bytes(flat->low);
-    int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[0];
-    int64_t masters = plan->moves.masters[TRI_PART_TRAINED_LOW] ? 0 : flat->own_elements[1];
-    if (plan->moves.masters[TRI_PART_TRAINED]) stored = 0;
-    int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[1];
+    const int64_t f32 = sizeof(float), half = (int64_t)tri_dtype_bytes(flat->half_dtype);
+    int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
+    int64_t masters = plan->moves.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[1];
+    if (plan->moves.masters[TRI_BUCKET_TRAINED]) stored = 0;
+    int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
     TRI_TRY(allocate_parameters(e, stored * f32, &e->stored));
-    TRI_TRY(allocate_parameters(e, narrow * low, &e->low));
+    TRI_TRY(allocate_parameters(e, narrow * half, &e->half_parameters));
     TRI_TRY(allocate(e, masters * f32, &e->masters));
     if (plan->scatters)
         TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->kept));
@@ -164,7 +166,7 @@ void engine_release(tri_engine *e) {
     for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++) release(e, e->scalars[i]);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
     release_parameters(e, e->stored);
-    release_parameters(e, e->low);
+    release_parameters(e, e->half_parameters);
     free(e->staging);
     free(e->joined);
 }
@@ -172,17 +174,17 @@ void engine_release(tri_engine *e) {
 static int by_place(const void *left, const void *right) {
     const engine_gap *a = left, *b = right;
     if (a->unit != b->unit) return a->unit - b->unit;
-    if (a->part != b->part) return (int)a->part - (int)b->part;
+    if (a->bucket != b->bucket) return (int)a->bucket - (int)b->bucket;
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
 static void index_gaps(tri_engine *e) {
-    int places = e->plan->flat.unit_count * TRI_PART_COUNT, next = 0;
+    int places = e->plan->flat.unit_count * TRI_BUCKET_COUNT, next = 0;
     e->first_gap = TRI_NEW_ARRAY(e->arena, int, places + 1);
     for (int i = 0; i < places; i++) {
         e->first_gap[i] = next;
         while (next < e->gap_count &&
-               e->gaps[next].unit * TRI_PART_COUNT + (int)e->gaps[next].part == i)
+               e->gaps[next].unit * TRI_BUCKET_COUNT + (int)e->gaps[next].bucket == i)
             next++;
     }
     TRI_ASSERT(next == e->gap_count);
@@ -195,18 +197,20 @@ void engine_find_gaps(tri_engine *e) {
     int count = 0, capacity = 0;
     for (int i = 0; i < flat->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
-        if (p->unit < 0 || !flat->units[p->unit].here || !tri_part_has_gradients(p->part)) continue;
-        used[count++] = (engine_gap){p->unit, p->part, p->offset, p->elements};
+        if (p->unit < 0 || !flat->units[p->unit].here || !tri_bucket_has_gradients(p->bucket))
+            continue;
+        used[count++] = (engine_gap){p->unit, p->bucket, p->offset, p->elements};
     }
     if (count) qsort(used, (size_t)count, sizeof *used, by_place);
     for (int i = 0; i < count; i++) {
         const engine_gap *u = &used[i];
-        bool is_last = i + 1 == count || used[i + 1].unit != u->unit || used[i + 1].part != u->part;
-        int64_t end = is_last ? part_of(e, u->unit, u->part)->elements : used[i + 1].first;
+        bool is_last =
+            i + 1 == count || used[i + 1].unit != u->unit || used[i + 1].bucket != u->bucket;
+        int64_t end = is_last ? bucket_of(e, u->unit, u->bucket)->elements : used[i + 1].first;
         int64_t from = u->first + u->count;
         if (end > from)
             TRI_PUSH(e->arena, e->gaps, e->gap_count, capacity) =
-                (engine_gap){u->unit, u->part, from, end - from};
+                (engine_gap){u->unit, u->bucket, from, end - from};
     }
     index_gaps(e);
 }

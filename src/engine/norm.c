@@ -14,9 +14,9 @@ enum { PLAIN_VALUES = 2 * TRI_MAX_METRICS + TRI_MAX_SHARED + 1 };
 static int64_t count_chunks(const tri_engine *e) {
     int64_t elements = 0;
     for (int u = 0; u < e->plan->flat.unit_count; u++)
-        for (int k = 0; k < TRI_PART_COUNT; k++)
-            if (tri_part_is_trained((tri_part_kind)k))
-                elements += e->plan->flat.units[u].parts[k].elements;
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++)
+            if (tri_bucket_is_trained((tri_bucket_kind)k))
+                elements += e->plan->flat.units[u].buckets[k].elements;
     return elements / TRI_FLAT_CHUNK;
 }
 
@@ -33,8 +33,8 @@ static bool counts_unit(const tri_engine *e, int unit) {
 }
 
 // Of the ranks along the axis `tensor`, one counts what all of them have.
-static bool counts_part(const tri_engine *e, tri_part_kind part) {
-    return e->tensor->rank == 0 || tri_part_spread_of(part) == TRI_SPREAD_DIVIDED;
+static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
+    return e->tensor->rank == 0 || tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
 }
 
 // Calls `visit` for the ranges of gradients whose squares this rank adds up: its own ones, of which
@@ -46,16 +46,16 @@ static void visit_ranges(const tri_engine *e,
     const tri_plan *plan = e->plan;
     int64_t chunk = 0;
     for (int u = 0; u < plan->flat.unit_count; u++)
-        for (int k = 0; k < TRI_PART_COUNT; k++) {
-            tri_part_kind part = (tri_part_kind)k;
-            const tri_flat_part *p = &plan->flat.units[u].parts[part];
-            if (!tri_part_is_trained(part) || p->own == 0) continue;
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+            tri_bucket_kind bucket = (tri_bucket_kind)k;
+            const tri_flat_bucket *p = &plan->flat.units[u].buckets[bucket];
+            if (!tri_bucket_is_trained(bucket) || p->own == 0) continue;
             int64_t grain = plan->deterministic ? TRI_FLAT_CHUNK : TRI_FLAT_ALIGNMENT;
             int64_t grains = p->own / grain;
             int64_t first = grains * plan->copy / plan->copies * grain;
             int64_t end = grains * (plan->copy + 1) / plan->copies * grain;
-            if (counts_unit(e, u) && counts_part(e, part) && end > first)
-                visit(e, engine_kept(e, u, part) + first, end - first,
+            if (counts_unit(e, u) && counts_bucket(e, bucket) && end > first)
+                visit(e, engine_kept(e, u, bucket) + first, end - first,
                       chunk + (p->own * plan->shard + first) / TRI_FLAT_CHUNK, out);
             chunk += p->elements / TRI_FLAT_CHUNK;
         }
@@ -161,12 +161,12 @@ static tri_status name_not_finite(const tri_engine *e) {
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
         if (g->parameters[i].role != TRI_ROLE_TRAINED || !flat->units[p->unit].here) continue;
-        int64_t own = flat->units[p->unit].parts[p->part].own, start = own * e->plan->shard;
+        int64_t own = flat->units[p->unit].buckets[p->bucket].own, start = own * e->plan->shard;
         int64_t from = p->offset > start ? p->offset : start, to = p->offset + p->elements;
         if (to > start + own) to = start + own;
         if (to <= from) continue;
         double sum = e->device->backend->sum_of_squares(
-            e->device, engine_kept(e, p->unit, p->part) + from - start, to - from);
+            e->device, engine_kept(e, p->unit, p->bucket) + from - start, to - from);
         if (!isfinite(sum))
             return TRI_FAIL(TRI_NOT_FINITE,
                             "step %lld: the gradient of %s is not finite; try a smaller "
@@ -180,16 +180,17 @@ static tri_status name_not_finite(const tri_engine *e) {
 // Gradients that the ranks along the axis `tensor` have parts of.
 static tri_status sum_partial(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
-    for (int i = 0; i < flat->unit_count * TRI_PART_COUNT && e->tensor->size > 1; i++) {
-        int unit = i / TRI_PART_COUNT;
-        tri_part_kind part = (tri_part_kind)(i % TRI_PART_COUNT);
-        if (!flat->units[unit].here || tri_part_spread_of(part) != TRI_SPREAD_PARTIAL) continue;
-        if (flat->units[unit].parts[part].own == 0) continue;
-        float *kept = engine_kept(e, unit, part);
+    for (int i = 0; i < flat->unit_count * TRI_BUCKET_COUNT && e->tensor->size > 1; i++) {
+        int unit = i / TRI_BUCKET_COUNT;
+        tri_bucket_kind bucket = (tri_bucket_kind)(i % TRI_BUCKET_COUNT);
+        if (!flat->units[unit].here || tri_bucket_placement(bucket) != TRI_PLACEMENT_PARTIAL)
+            continue;
+        if (flat->units[unit].buckets[bucket].own == 0) continue;
+        float *kept = engine_kept(e, unit, bucket);
         tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                           .reduction = TRI_REDUCE_SUM,
                           .dtype = TRI_F32,
-                          .count = flat->units[unit].parts[part].own,
+                          .count = flat->units[unit].buckets[bucket].own,
                           .send = kept,
                           .recv = kept,
                           .label = flat->units[unit].name};

@@ -2,25 +2,25 @@
 // units that move, then the masters of low parts, then the others.
 #include "engine/engine_internal.h"
 
-bool engine_is_moved(const tri_engine *e, tri_part_kind part, int state) {
-    return state < 0 ? e->plan->moves.masters[part] : e->plan->moves.states > 0;
+bool engine_is_moved(const tri_engine *e, tri_bucket_kind bucket, int state) {
+    return state < 0 ? e->plan->moves.masters[bucket] : e->plan->moves.states > 0;
 }
 
 // Of the part's masters (state -1) or of one of its states.
-static int64_t offset_of(const tri_engine *e, int unit, tri_part_kind part, int state) {
+static int64_t offset_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
     const tri_flat *flat = &e->plan->flat;
-    const tri_flat_part *p = &flat->units[unit].parts[part];
+    const tri_flat_bucket *p = &flat->units[unit].buckets[bucket];
     int64_t states = e->plan->moves.states, elements;
     if (state >= 0)
         elements = states * p->state_offset + state * p->own;
     else
         elements = states * flat->state_elements + p->own_offset +
-                   (tri_part_is_low(part) ? 0 : flat->own_elements[1]);
+                   (tri_bucket_is_half(bucket) ? 0 : flat->own_elements[1]);
     return elements * (int64_t)sizeof(float);
 }
 
-static int64_t own_bytes(const tri_engine *e, int unit, tri_part_kind part) {
-    return e->plan->flat.units[unit].parts[part].own * (int64_t)sizeof(float);
+static int64_t own_bytes(const tri_engine *e, int unit, tri_bucket_kind bucket) {
+    return e->plan->flat.units[unit].buckets[bucket].own * (int64_t)sizeof(float);
 }
 
 tri_status engine_open_storage(tri_engine *e, tri_ledger *ledger) {
@@ -43,23 +43,23 @@ static tri_status wait_storage(void *lane, uint64_t number) {
 }
 
 tri_status engine_start_storage(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
-    tri_storage_op ops[2 * TRI_PART_COUNT];
+    tri_storage_op ops[2 * TRI_BUCKET_COUNT];
     const tri_moves *moves = &e->plan->moves;
     int count = 0, unit = a->subject;
     bool writes = a->kind == TRI_ACTION_EVICT;
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        int64_t bytes = own_bytes(e, unit, part);
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        int64_t bytes = own_bytes(e, unit, bucket);
         if (bytes == 0) continue;
-        if (tri_moves_masters(moves, a->kind, part))
+        if (tri_moves_masters(moves, a->kind, bucket))
             ops[count++] = (tri_storage_op){.writes = writes,
-                                            .memory = e->slots[tri_slot_masters(unit, part)],
-                                            .offset = offset_of(e, unit, part, -1),
+                                            .memory = e->slots[tri_slot_masters(unit, bucket)],
+                                            .offset = offset_of(e, unit, bucket, -1),
                                             .size_bytes = bytes};
-        if (tri_moves_states(moves, a->kind, part))
+        if (tri_moves_states(moves, a->kind, bucket))
             ops[count++] = (tri_storage_op){.writes = writes,
-                                            .memory = e->slots[tri_slot_states(unit, part)],
-                                            .offset = offset_of(e, unit, part, 0),
+                                            .memory = e->slots[tri_slot_states(unit, bucket)],
+                                            .offset = offset_of(e, unit, bucket, 0),
                                             .size_bytes = bytes * moves->states};
     }
     if (count == 0) return TRI_OK;
@@ -72,45 +72,45 @@ tri_status engine_start_storage(tri_engine *e, const tri_action *a, engine_ticke
 tri_status engine_bring_masters(tri_engine *e, int unit) {
     int64_t elements = 0;
     const tri_flat_unit *u = &e->plan->flat.units[unit];
-    for (int k = 0; k < TRI_PART_COUNT && u->here; k++)
-        if (e->plan->moves.masters[k] && tri_part_is_low((tri_part_kind)k))
-            elements += u->parts[k].own;
+    for (int k = 0; k < TRI_BUCKET_COUNT && u->here; k++)
+        if (e->plan->moves.masters[k] && tri_bucket_is_half((tri_bucket_kind)k))
+            elements += u->buckets[k].own;
     if (elements == 0) return TRI_OK;
     float *to = engine_staging(e, elements);
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        if (!tri_part_is_low(part) || u->parts[k].own == 0) continue;
-        TRI_TRY(engine_read_own(e, unit, part, -1, to));
-        e->slots[tri_slot_masters(unit, part)] = (char *)to;
-        to += u->parts[k].own;
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        if (!tri_bucket_is_half(bucket) || u->buckets[k].own == 0) continue;
+        TRI_TRY(engine_read_own(e, unit, bucket, -1, to));
+        e->slots[tri_slot_masters(unit, bucket)] = (char *)to;
+        to += u->buckets[k].own;
     }
     return TRI_OK;
 }
 
-static tri_status move(tri_engine *e, int unit, tri_part_kind part, int state, bool writes,
+static tri_status move(tri_engine *e, int unit, tri_bucket_kind bucket, int state, bool writes,
                        void *memory) {
     tri_storage_op op = {.writes = writes,
                          .memory = memory,
-                         .offset = offset_of(e, unit, part, state),
-                         .size_bytes = own_bytes(e, unit, part)};
+                         .offset = offset_of(e, unit, bucket, state),
+                         .size_bytes = own_bytes(e, unit, bucket)};
     return tri_storage_run(e->storage, &op, e->plan->flat.units[unit].name);
 }
 
-static float *place_of(const tri_engine *e, int unit, tri_part_kind part, int state) {
-    return state < 0 ? engine_master(e, unit, part) : engine_state(e, state, unit, part);
+static float *place_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
+    return state < 0 ? engine_master(e, unit, bucket) : engine_state(e, state, unit, bucket);
 }
 
-tri_status engine_read_own(tri_engine *e, int unit, tri_part_kind part, int state, float *to) {
-    if (engine_is_moved(e, part, state)) return move(e, unit, part, state, false, to);
-    e->device->backend->copy_out(e->device, to, place_of(e, unit, part, state),
-                                 (size_t)own_bytes(e, unit, part));
+tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state, float *to) {
+    if (engine_is_moved(e, bucket, state)) return move(e, unit, bucket, state, false, to);
+    e->device->backend->copy_out(e->device, to, place_of(e, unit, bucket, state),
+                                 (size_t)own_bytes(e, unit, bucket));
     return TRI_OK;
 }
 
-tri_status engine_write_own(tri_engine *e, int unit, tri_part_kind part, int state,
+tri_status engine_write_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
                             const float *from) {
-    if (engine_is_moved(e, part, state)) return move(e, unit, part, state, true, (void *)from);
-    e->device->backend->copy_in(e->device, place_of(e, unit, part, state), from,
-                                (size_t)own_bytes(e, unit, part));
+    if (engine_is_moved(e, bucket, state)) return move(e, unit, bucket, state, true, (void *)from);
+    e->device->backend->copy_in(e->device, place_of(e, unit, bucket, state), from,
+                                (size_t)own_bytes(e, unit, bucket));
     return TRI_OK;
 }

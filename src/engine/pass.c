@@ -23,13 +23,13 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
         return e->scalars[place.index];
     case TRI_PLACE_PARAMETER:
         at = &flat->parameters[place.index];
-        return e->slots[tri_slot_parameters(at->unit, at->part)] +
-               at->offset * (int64_t)tri_dtype_bytes(engine_part_type(e, at->part));
+        return e->slots[tri_slot_parameters(at->unit, at->bucket)] +
+               at->offset * (int64_t)tri_dtype_bytes(engine_bucket_dtype(e, at->bucket));
     case TRI_PLACE_GRADIENT:
         break;
     }
     at = &flat->parameters[place.index];
-    return e->slots[tri_slot_gradients(at->unit, at->part)] + at->offset * (int64_t)sizeof(float);
+    return e->slots[tri_slot_gradients(at->unit, at->bucket)] + at->offset * (int64_t)sizeof(float);
 }
 
 static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tri_phase phase,
@@ -95,23 +95,23 @@ static void count_results(tri_engine *e, const tri_action *a, const tri_program 
 }
 
 // What lies between the parameters of a part would be added too, and be part of the norm.
-static void clear_gaps(const tri_engine *e, int unit, tri_part_kind part) {
-    char *base = e->slots[tri_slot_gradients(unit, part)];
-    const int *first = &e->first_gap[unit * TRI_PART_COUNT + (int)part];
+static void clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
+    char *base = e->slots[tri_slot_gradients(unit, bucket)];
+    const int *first = &e->first_gap[unit * TRI_BUCKET_COUNT + (int)bucket];
     for (int i = first[0]; i < first[1]; i++)
         e->device->backend->zero(e->device, base + e->gaps[i].first * (int64_t)sizeof(float),
                                  (size_t)e->gaps[i].count * sizeof(float));
 }
 
 // Gradients of one part of one unit while the pass runs: in their place, or to be added to it.
-typedef struct pass_part {
+typedef struct gradient_buffer {
     int slot;
     int64_t elements;
     char *place; // NULL: they are in it
     bool drop;
-} pass_part;
+} gradient_buffer;
 
-enum { MOST_PARTS = 2 * TRI_MAX_BLOCK_UNITS };
+enum { MOST_BUFFERS = 2 * TRI_MAX_BLOCK_UNITS };
 
 static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
     for (int k = 0; k < block->unit_count; k++)
@@ -141,7 +141,7 @@ void engine_find_makers(tri_engine *e) {
 }
 
 // Batch norm's statistics leave the forward pass, all other gradients the backward pass.
-static int open_gradients(tri_engine *e, const tri_action *a, pass_part *parts) {
+static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *buffers) {
     bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
     int count = 0;
@@ -149,25 +149,25 @@ static int open_gradients(tri_engine *e, const tri_action *a, pass_part *parts) 
     // tri_pass_split_backward leaves all gradients to BACKWARD_WEIGHT.
     if (a->kind == TRI_ACTION_BACKWARD_INPUT) return 0;
     for (int k = 0; k < block->unit_count && e->step->request.training; k++)
-        for (int i = 0; i < TRI_PART_COUNT; i++) {
-            tri_part_kind part = (tri_part_kind)i;
-            int64_t elements = e->plan->flat.units[block->units[k]].parts[part].elements;
-            bool mine = part == TRI_PART_STATISTIC
+        for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
+            tri_bucket_kind bucket = (tri_bucket_kind)i;
+            int64_t elements = e->plan->flat.units[block->units[k]].buckets[bucket].elements;
+            bool mine = bucket == TRI_BUCKET_STATISTIC
                             ? forward || again
-                            : tri_part_is_trained(part) && !forward && !again;
+                            : tri_bucket_is_trained(bucket) && !forward && !again;
             if (!mine || elements == 0) continue;
             bool adds = again || (a->adds >> k & 1);
-            pass_part *p = &parts[count++];
-            *p = (pass_part){.slot = tri_slot_gradients(block->units[k], part),
-                             .elements = elements,
-                             .drop = again};
+            gradient_buffer *p = &buffers[count++];
+            *p = (gradient_buffer){.slot = tri_slot_gradients(block->units[k], bucket),
+                                   .elements = elements,
+                                   .drop = again};
             if (adds) {
                 p->place = e->slots[p->slot];
                 e->slots[p->slot] = (char *)(e->round_gradients + used);
                 used += elements;
             }
             // Where gradients always lie, gaps were zero from the start.
-            if (adds || e->plan->scatters) clear_gaps(e, block->units[k], part);
+            if (adds || e->plan->scatters) clear_gaps(e, block->units[k], bucket);
             if (!(e->makes[a->subject] >> k & 1))
                 e->device->backend->zero(e->device, e->slots[p->slot],
                                          (size_t)elements * sizeof(float));
@@ -175,9 +175,9 @@ static int open_gradients(tri_engine *e, const tri_action *a, pass_part *parts) 
     return count;
 }
 
-static void close_gradients(tri_engine *e, const pass_part *parts, int count) {
+static void close_gradients(tri_engine *e, const gradient_buffer *buffers, int count) {
     for (int i = 0; i < count; i++) {
-        const pass_part *p = &parts[i];
+        const gradient_buffer *p = &buffers[i];
         if (!p->place) continue;
         const float *made = (const float *)e->slots[p->slot];
         e->slots[p->slot] = p->place;
@@ -188,16 +188,16 @@ static void close_gradients(tri_engine *e, const pass_part *parts, int count) {
 tri_status engine_run_pass(tri_engine *e, const tri_action *a) {
     const tri_round *round = &e->step->items[a->round];
     const tri_program *p = round->program;
-    pass_part parts[MOST_PARTS];
+    gradient_buffer buffers[MOST_BUFFERS];
     if (a->takes_batch) TRI_TRY(take_batch(e, round));
-    int count = open_gradients(e, a, parts);
+    int count = open_gradients(e, a, buffers);
     bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
     if (forward || again) TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_FORWARD, again));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
         TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_BACKWARD, false));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
         TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_WEIGHT, false));
-    close_gradients(e, parts, count);
+    close_gradients(e, buffers, count);
     if (forward) count_results(e, a, p);
     return TRI_OK;
 }

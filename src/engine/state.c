@@ -43,35 +43,36 @@ int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tens
 
 // The tensor's unit, and which part of it or of its state: what is fetched at once.
 typedef struct whole {
-    int unit, part, state;
+    int unit, bucket, state;
     int64_t elements;
     int64_t own_elements; // this rank's range
 } whole;
 
 static whole whole_of(const tri_engine *e, const tri_engine_tensor *tensor) {
     const tri_flat_parameter *p = &e->plan->flat.parameters[tensor->parameter];
-    const tri_flat_part *part = &e->plan->flat.units[p->unit].parts[p->part];
+    const tri_flat_bucket *b = &e->plan->flat.units[p->unit].buckets[p->bucket];
     return (whole){.unit = p->unit,
-                   .part = (int)p->part,
+                   .bucket = (int)p->bucket,
                    .state = tensor->state,
-                   .elements = part->elements,
-                   .own_elements = part->own};
+                   .elements = b->elements,
+                   .own_elements = b->own};
 }
 
 static bool is_staged(const tri_engine *e, const whole *w) {
-    return e->staged_unit == w->unit && e->staged_part == w->part && e->staged_state == w->state;
+    return e->staged_unit == w->unit && e->staged_bucket == w->bucket &&
+           e->staged_state == w->state;
 }
 
 // Where this rank holds all of it and the host may touch it, nothing is staged.
 static bool is_direct(const tri_engine *e, const whole *w) {
     return e->plan->shards == 1 && e->device->backend->host_memory &&
-           !engine_is_moved(e, (tri_part_kind)w->part, w->state);
+           !engine_is_moved(e, (tri_bucket_kind)w->bucket, w->state);
 }
 
 static float *direct_place(const tri_engine *e, const whole *w) {
-    tri_part_kind part = (tri_part_kind)w->part;
-    return w->state < 0 ? engine_master(e, w->unit, part)
-                        : engine_state(e, w->state, w->unit, part);
+    tri_bucket_kind bucket = (tri_bucket_kind)w->bucket;
+    return w->state < 0 ? engine_master(e, w->unit, bucket)
+                        : engine_state(e, w->state, w->unit, bucket);
 }
 
 static bool holds(const tri_engine *e, const tri_engine_tensor *tensor) {
@@ -123,9 +124,10 @@ static float *own_in_staging(const tri_engine *e, const whole *w) {
 static tri_status stage(tri_engine *e, const whole *w) {
     TRI_TRY(engine_keep_writes(e));
     engine_staging(e, w->elements);
-    TRI_TRY(engine_read_own(e, w->unit, (tri_part_kind)w->part, w->state, own_in_staging(e, w)));
+    TRI_TRY(
+        engine_read_own(e, w->unit, (tri_bucket_kind)w->bucket, w->state, own_in_staging(e, w)));
     e->staged_unit = w->unit;
-    e->staged_part = w->part;
+    e->staged_bucket = w->bucket;
     e->staged_state = w->state;
     return TRI_OK;
 }
@@ -154,8 +156,8 @@ static const tri_parameter_info *parameter_of(const tri_engine *e,
 }
 
 // Elements of this rank's part of the tensor.
-static void read_part(const tri_engine *e, const tri_engine_tensor *tensor, int64_t first,
-                      int64_t count, void *to) {
+static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int64_t first,
+                       int64_t count, void *to) {
     const tri_parameter_info *p = parameter_of(e, tensor);
     whole w = whole_of(e, tensor);
     TRI_ASSERT(is_direct(e, &w) || is_staged(e, &w));
@@ -165,21 +167,22 @@ static void read_part(const tri_engine *e, const tri_engine_tensor *tensor, int6
 }
 
 // The parts of all ranks along the axis `tensor`, one after the other.
-static tri_status fetch_parts(tri_engine *e, const tri_engine_tensor *tensor) {
+static tri_status fetch_slices(tri_engine *e, const tri_engine_tensor *tensor) {
     const tri_parameter_info *p = parameter_of(e, tensor);
-    int64_t part = tri_shape_count(&p->shape), all = part * p->slice.count;
-    if (all == 0) return TRI_OK;
-    if (all > e->joined_elements) {
+    int64_t slice_elements = tri_shape_count(&p->shape);
+    int64_t full_elements = slice_elements * p->slice.count;
+    if (full_elements == 0) return TRI_OK;
+    if (full_elements > e->joined_elements) {
         free(e->joined);
-        e->joined = malloc((size_t)all * sizeof *e->joined);
+        e->joined = malloc((size_t)full_elements * sizeof *e->joined);
         TRI_ASSERT(e->joined);
-        e->joined_elements = all;
+        e->joined_elements = full_elements;
     }
-    float *mine = e->joined + part * p->slice.index;
-    read_part(e, tensor, 0, part, mine);
+    float *mine = e->joined + slice_elements * p->slice.index;
+    read_slice(e, tensor, 0, slice_elements, mine);
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
                       .dtype = TRI_F32,
-                      .count = part,
+                      .count = slice_elements,
                       .send = mine,
                       .recv = e->joined,
                       .label = tensor->name};
@@ -189,18 +192,18 @@ static tri_status fetch_parts(tri_engine *e, const tri_engine_tensor *tensor) {
 tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
     if (tensor->role == TRI_ROLE_COUNTER) return TRI_OK;
     TRI_TRY(fetch_shards(e, tensor));
-    return fetch_parts(e, tensor);
+    return fetch_slices(e, tensor);
 }
 
 // What tri_engine_write staged goes to its place.
 tri_status engine_keep_writes(tri_engine *e) {
     if (e->staged_unit < 0 || !e->staged_is_new) return TRI_OK;
     e->staged_is_new = false;
-    tri_part_kind part = (tri_part_kind)e->staged_part;
+    tri_bucket_kind bucket = (tri_bucket_kind)e->staged_bucket;
     int unit = e->staged_unit;
-    int64_t own = e->plan->flat.units[unit].parts[part].own;
+    int64_t own = e->plan->flat.units[unit].buckets[bucket].own;
     e->staged_unit = -1;
-    return engine_write_own(e, unit, part, e->staged_state, e->staging + own * e->plan->shard);
+    return engine_write_own(e, unit, bucket, e->staged_state, e->staging + own * e->plan->shard);
 }
 
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
@@ -213,20 +216,21 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
         return;
     }
     if (p->slice.count == 0) {
-        read_part(engine, tensor, first, count, to);
+        read_slice(engine, tensor, first, count, to);
         return;
     }
-    int64_t part = tri_shape_count(&p->shape);
+    int64_t slice_elements = tri_shape_count(&p->shape);
     for (int64_t at = 0, some, local; at < count; at += some) {
         int index = tri_parameter_locate(&p->slice, &p->shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
-        memcpy(out + at, engine->joined + index * part + local, (size_t)some * sizeof *out);
+        memcpy(out + at, engine->joined + index * slice_elements + local,
+               (size_t)some * sizeof *out);
     }
 }
 
 // Elements of this rank's part of the tensor.
-static void write_part(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
-                       int64_t count, const float *from) {
+static void write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
+                        int64_t count, const float *from) {
     const tri_parameter_info *p = parameter_of(engine, tensor);
     engine->is_stale = true;
     whole w = whole_of(engine, tensor);
@@ -251,7 +255,7 @@ void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64
         int index = tri_parameter_locate(&p->slice, &p->shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
         if (index == p->slice.index)
-            write_part(engine, tensor, local, some, (const float *)from + at);
+            write_slice(engine, tensor, local, some, (const float *)from + at);
     }
 }
 
@@ -285,7 +289,7 @@ void tri_engine_initialize(tri_engine *engine, uint64_t seed) {
                 values[k] = initial_value(
                     &p->init, key,
                     (uint64_t)tri_parameter_full_index(&p->slice, &p->shape, first + k));
-            write_part(engine, tensor, first, count, values);
+            write_slice(engine, tensor, first, count, values);
         }
     }
     (void)engine_keep_writes(engine); // storage that failed says so again in the first step

@@ -2,17 +2,17 @@
 #include "engine/engine_internal.h"
 
 static engine_args update_args(const tri_engine *e, const engine_update *u) {
-    engine_args args = {.in = {engine_master(e, u->unit, u->part) + u->first,
-                               engine_kept(e, u->unit, u->part) + u->first,
+    engine_args args = {.in = {engine_master(e, u->unit, u->bucket) + u->first,
+                               engine_kept(e, u->unit, u->bucket) + u->first,
                                e->scalars[TRI_SCALAR_STEP]}};
     for (int i = 0; i < u->states; i++)
-        args.in[3 + i] = engine_state(e, i, u->unit, u->part) + u->first;
+        args.in[3 + i] = engine_state(e, i, u->unit, u->bucket) + u->first;
     return args;
 }
 
 static engine_args cast_args(const tri_engine *e, const engine_update *u) {
-    return (engine_args){.in = {engine_master(e, u->unit, u->part)},
-                         .out = {engine_own(e, u->unit, u->part)}};
+    return (engine_args){.in = {engine_master(e, u->unit, u->bucket)},
+                         .out = {engine_own(e, u->unit, u->bucket)}};
 }
 
 // The kernel of the graph's last node.
@@ -38,7 +38,7 @@ static tri_value input(tri_graph *g, int index, tri_dtype type, int64_t elements
 
 // One node over elements first … of this rank's range: STEP runs it.
 static tri_status add_update(tri_engine *e, const tri_op *op, const void *attr, int states,
-                             int unit, tri_part_kind part, int64_t first, int64_t elements) {
+                             int unit, tri_bucket_kind bucket, int64_t first, int64_t elements) {
     if (elements <= 0) return TRI_OK;
     engine_updates *list = &e->updates;
     tri_graph *g = list->graph;
@@ -47,42 +47,42 @@ static tri_status add_update(tri_engine *e, const tri_op *op, const void *attr, 
         in[i] = i == 2 ? tri_scalar(g, TRI_SCALAR_STEP) : input(g, i, TRI_F32, elements);
     tri_node_add(g, op, in, 3 + states, attr, e->plan->flat.units[unit].name);
     return add(e, list,
-               (engine_update){.unit = unit, .part = part, .first = first, .states = states});
+               (engine_update){.unit = unit, .bucket = bucket, .first = first, .states = states});
 }
 
 // Statistics are averaged each with its own momentum.
 static tri_status add_statistics(tri_engine *e, int unit) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
-    int64_t own = flat->units[unit].parts[TRI_PART_STATISTIC].own;
+    int64_t own = flat->units[unit].buckets[TRI_BUCKET_STATISTIC].own;
     if (own == 0) return TRI_OK;
     int64_t start = own * e->plan->shard;
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
-        if (p->unit != unit || p->part != TRI_PART_STATISTIC) continue;
+        if (p->unit != unit || p->bucket != TRI_BUCKET_STATISTIC) continue;
         int64_t from = p->offset > start ? p->offset : start, to = p->offset + p->elements;
         if (to > start + own) to = start + own;
         tri_moving_average_attr attr = {.momentum = g->parameters[i].momentum};
-        TRI_TRY(add_update(e, &tri_op_moving_average, &attr, 0, unit, TRI_PART_STATISTIC,
+        TRI_TRY(add_update(e, &tri_op_moving_average, &attr, 0, unit, TRI_BUCKET_STATISTIC,
                            from - start, to - from));
     }
     return TRI_OK;
 }
 
-static tri_status add_cast(tri_engine *e, int unit, tri_part_kind part) {
-    int64_t own = e->plan->flat.units[unit].parts[part].own;
-    if (own == 0 || !tri_part_is_low(part)) return TRI_OK;
+static tri_status add_cast(tri_engine *e, int unit, tri_bucket_kind bucket) {
+    int64_t own = e->plan->flat.units[unit].buckets[bucket].own;
+    if (own == 0 || !tri_bucket_is_half(bucket)) return TRI_OK;
     tri_graph *g = e->casts.graph;
     tri_value x = input(g, 0, TRI_F32, own);
-    tri_cast_attr attr = {.dtype = e->plan->flat.low};
+    tri_cast_attr attr = {.dtype = e->plan->flat.half_dtype};
     tri_node_add(g, &tri_op_cast, &x, 1, &attr, e->plan->flat.units[unit].name);
-    return add(e, &e->casts, (engine_update){.unit = unit, .part = part});
+    return add(e, &e->casts, (engine_update){.unit = unit, .bucket = bucket});
 }
 
 tri_status engine_make_updates(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     tri_graph_options options = {.training = true};
-    int most = flat->unit_count * TRI_PART_COUNT + flat->parameter_count;
+    int most = flat->unit_count * TRI_BUCKET_COUNT + flat->parameter_count;
     engine_updates *const lists[] = {&e->updates, &e->casts};
     e->updates.args = update_args;
     e->casts.args = cast_args;
@@ -94,12 +94,12 @@ tri_status engine_make_updates(tri_engine *e) {
     for (int u = 0; u < flat->unit_count; u++) {
         for (int i = 0; i < 2; i++) lists[i]->first[u] = lists[i]->count;
         if (!flat->units[u].here) continue;
-        for (int k = 0; k < TRI_PART_COUNT; k++) {
-            tri_part_kind part = (tri_part_kind)k;
-            TRI_TRY(add_cast(e, u, part));
-            if (tri_part_is_trained(part))
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+            tri_bucket_kind bucket = (tri_bucket_kind)k;
+            TRI_TRY(add_cast(e, u, bucket));
+            if (tri_bucket_is_trained(bucket))
                 TRI_TRY(add_update(e, e->optimizer.op, &e->optimizer.attr, e->optimizer.state_count,
-                                   u, part, 0, flat->units[u].parts[part].own));
+                                   u, bucket, 0, flat->units[u].buckets[bucket].own));
         }
         TRI_TRY(add_statistics(e, u));
     }

@@ -1,3 +1,5 @@
+// The precision pass: says which values of a graph are BF16 or F16 and puts casts in between. One
+// table gives the class of every op of the forward pass.
 #include "ops/ops.h"
 #include "pass/pass.h"
 #include "tensor/half.h"
@@ -5,28 +7,28 @@
 #include <stddef.h>
 #include <string.h>
 
-// How an op takes part when the graph is computed in a half type.
+// Which types an op reads and makes when the graph is computed in a half type.
 typedef enum precision_class {
-    PRECISION_FULL,   // F32 in and out; also of ops without a row
-    PRECISION_LOW,    // half in and out, sums in F32
+    PRECISION_FULL,   // F32 in and out; ops without a row too
+    PRECISION_HALF,   // half types in and out, sums in F32
     PRECISION_FOLLOW, // the type of its inputs, the wider one where they differ
-    PRECISION_NORM,  // x as it comes, weights and statistics F32; y half where only halves are read
-    PRECISION_ANY,   // computes in F32 from whatever it gets
-    PRECISION_CARRY, // as it comes, between ranks: statistics stay F32
-    PRECISION_BIAS,  // the type in which x was made; the bias as rounded as beside half weights
-    PRECISION_GATHER, // rows of a parameter in its type, read as F32 where the residual stream is
+    PRECISION_NORM, // x as it is, weights and statistics F32; y is half where all readers want that
+    PRECISION_ANY,  // any types in; computes in F32
+    PRECISION_CARRY,  // moves data between ranks in the type it has: statistics stay F32
+    PRECISION_BIAS,   // the type in which x was made; the bias is rounded as beside half weights
+    PRECISION_GATHER, // rows of a parameter in its type; readers without a wish read them as F32
 } precision_class;
 
 // One row per op of the forward pass; gradients follow from the types of their values.
 static const struct precision_row {
     const tri_op *op;
     precision_class class;
-    size_t narrow; // of a norm: where its attributes hold the type of y
+    size_t narrow; // of a norm: the offset of its attribute for the type of y
 } rows[] = {
-    {&tri_op_conv2d, PRECISION_LOW, 0},
-    {&tri_op_linear, PRECISION_LOW, 0},
+    {&tri_op_conv2d, PRECISION_HALF, 0},
+    {&tri_op_linear, PRECISION_HALF, 0},
     {&tri_op_add_bias, PRECISION_BIAS, 0},
-    {&tri_op_attention, PRECISION_LOW, 0},
+    {&tri_op_attention, PRECISION_HALF, 0},
     {&tri_op_embedding, PRECISION_GATHER, 0},
     {&tri_op_relu, PRECISION_FOLLOW, 0},
     {&tri_op_leaky_relu, PRECISION_FOLLOW, 0},
@@ -43,7 +45,7 @@ static const struct precision_row {
     {&tri_op_all_gather, PRECISION_CARRY, 0},
     {&tri_op_reduce_scatter, PRECISION_CARRY, 0},
     {&tri_op_reorder, PRECISION_FOLLOW, 0},
-    {&tri_op_add, PRECISION_ANY, 0}, // of F32 and a half it makes F32 without a cast
+    {&tri_op_add, PRECISION_ANY, 0}, // adds F32 and a half type without a cast
     {&tri_op_batch_norm, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
     {&tri_op_batch_norm_inference, PRECISION_NORM, offsetof(tri_batch_norm_attr, narrow)},
     {&tri_op_batch_norm_moments, PRECISION_ANY, 0},
@@ -71,8 +73,8 @@ static const struct precision_row *row_of(const tri_op *op) {
 }
 
 static const struct {
-    tri_dtype low; // 0: nothing is computed in a half type
-    bool all;      // activations are half even where nobody asks for it
+    tri_dtype half; // 0: nothing is computed in a half type
+    bool all;       // all activations are half, not only those whose readers want it
 } modes[] = {
     [TRI_PRECISION_32_TRUE] = {0, false},
     [TRI_PRECISION_BF16_MIXED] = {TRI_BF16, false},
@@ -80,27 +82,27 @@ static const struct {
     [TRI_PRECISION_BF16_TRUE] = {TRI_BF16, true},
 };
 
-// What the pass knows of a value; a cast of it is always to the other of F32 and low.
+// What the pass knows of a value. A cast is always to the other one of F32 and the half type.
 typedef struct precision_value {
-    bool narrows;  // every reader reads it, or what follows from it, as low
-    bool wide;     // read as F32 by whoever has no wish, though it is low
-    bool part;     // of a sum over ranks: F32 until it is summed
-    bool sum;      // of such parts: rounded once, to what one rank would have made
-    bool at_maker; // the cast stands behind the node that makes it, else before its first reader
+    bool narrows;  // all its readers want it in the half type, directly or through what they make
+    bool wide;     // it is half, but readers without a wish read it as F32
+    bool is_term;  // a term of a sum over ranks: stays F32 until it is summed
+    bool is_sum;   // such a sum: rounded once, to what one rank alone would have computed
+    bool at_maker; // its cast follows the node that makes it, else it precedes the first reader
     tri_value cast;
 } precision_value;
 
 typedef struct precision {
     tri_graph *graph;
-    tri_dtype low;
+    tri_dtype half;
     bool all;
     precision_value *values;
 } precision;
 
-// Whether this reader is as well served by the low value.
-static bool reads_low(const precision *p, const tri_node *node) {
+// Whether this reader may be given the half type without a loss.
+static bool reads_half(const precision *p, const tri_node *node) {
     switch (row_of(node->op)->class) {
-    case PRECISION_LOW:
+    case PRECISION_HALF:
         return true;
     case PRECISION_FOLLOW:
     case PRECISION_CARRY:
@@ -115,54 +117,54 @@ static void find_narrowing(precision *p) {
     bool *read = TRI_NEW_ARRAY(g->arena, bool, g->value_count);
     for (int i = g->node_count - 1; i >= 0; i--) {
         const tri_node *node = &g->nodes[i];
-        bool low = reads_low(p, node);
+        bool half = reads_half(p, node);
         for (int k = 0; k < node->input_count; k++) {
             precision_value *value = &p->values[node->inputs[k].id];
-            value->narrows = low && (value->narrows || !read[node->inputs[k].id]);
+            value->narrows = half && (value->narrows || !read[node->inputs[k].id]);
             read[node->inputs[k].id] = true;
         }
     }
 }
 
-// A trained parameter is computed low where a low op reads it, or all are.
+// A trained parameter is read in the half type where an op of that class reads it, or in BF16_TRUE.
 static void type_parameters(precision *p) {
     tri_graph *g = p->graph;
     for (int i = 0; i < g->parameter_count; i++)
         if (p->all && g->parameters[i].role == TRI_ROLE_TRAINED)
-            g->values[g->parameters[i].value.id].dtype = p->low;
+            g->values[g->parameters[i].value.id].dtype = p->half;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         precision_class class = row_of(node->op)->class;
-        if (class != PRECISION_LOW && class != PRECISION_BIAS) continue;
+        if (class != PRECISION_HALF && class != PRECISION_BIAS) continue;
         for (int k = 0; k < node->input_count; k++) {
             tri_value_info *info = &g->values[node->inputs[k].id];
             if (info->kind != TRI_VALUE_PARAMETER || info->dtype != TRI_F32) continue;
-            if (g->parameters[info->index].role == TRI_ROLE_TRAINED) info->dtype = p->low;
+            if (g->parameters[info->index].role == TRI_ROLE_TRAINED) info->dtype = p->half;
         }
     }
 }
 
 static tri_dtype type_of(const precision *p, tri_value value) {
-    if (p->values[value.id].sum) return p->low;
+    if (p->values[value.id].is_sum) return p->half;
     return p->values[value.id].wide ? TRI_F32 : tri_value_get(p->graph, value)->dtype;
 }
 
-// The type in which the node reads its input k, one of F32 and low.
+// The type in which the node reads its input k: F32 or the half type.
 static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     tri_dtype there = type_of(p, node->inputs[k]);
     bool data = tri_value_get(p->graph, node->inputs[k])->kind == TRI_VALUE_INPUT;
     switch (row_of(node->op)->class) {
     case PRECISION_FULL:
         return TRI_F32;
-    case PRECISION_LOW:
-        return p->low;
+    case PRECISION_HALF:
+        return p->half;
     case PRECISION_NORM:
-        return k > 0 ? TRI_F32 : p->all ? p->low : there;
+        return k > 0 ? TRI_F32 : p->all ? p->half : there;
     case PRECISION_FOLLOW:
         for (int i = 0; i < node->input_count && !p->all; i++)
             if (tri_value_is(node->inputs[i]) && type_of(p, node->inputs[i]) == TRI_F32)
                 return TRI_F32;
-        return p->low;
+        return p->half;
     case PRECISION_CARRY:
         return there;
     case PRECISION_BIAS:
@@ -171,33 +173,33 @@ static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     case PRECISION_GATHER:
         break;
     }
-    return p->all && data ? p->low : there;
+    return p->all && data ? p->half : there;
 }
 
 static bool is_cast(const precision *p, const tri_node *node, int k) {
     tri_dtype dtype = tri_value_get(p->graph, node->inputs[k])->dtype;
-    bool takes_part = tri_value_is(node->inputs[k]) && (dtype == TRI_F32 || dtype == p->low);
+    bool takes_part = tri_value_is(node->inputs[k]) && (dtype == TRI_F32 || dtype == p->half);
     return takes_part && wanted_type(p, node, k) != dtype;
 }
 
 static void set_narrow(precision *p, tri_node *node, size_t offset) {
     char *attr = tri_arena_alloc(p->graph->arena, node->op->attr_bytes);
     memcpy(attr, node->attr, node->op->attr_bytes);
-    *(int64_t *)(attr + offset) = p->low;
+    *(int64_t *)(attr + offset) = p->half;
     node->attr = attr;
 }
 
-// Parts that a wide linear layer makes, on their way to the sum.
+// Follows the terms that a row-parallel linear layer makes to the op that sums them.
 static void mark_sums(precision *p, const tri_node *node) {
     precision_value *y = &p->values[node->outputs[0].id];
     const precision_value *x = &p->values[node->inputs[0].id];
     bool sums = node->op == &tri_op_all_reduce || node->op == &tri_op_reduce_scatter;
-    if (node->op == &tri_op_linear) y->part = ((const tri_linear_attr *)node->attr)->wide;
-    if (row_of(node->op)->class == PRECISION_CARRY) y->part = x->part && !sums;
-    y->sum = (x->part && sums) || (x->sum && node->op == &tri_op_add_bias);
+    if (node->op == &tri_op_linear) y->is_term = ((const tri_linear_attr *)node->attr)->wide;
+    if (row_of(node->op)->class == PRECISION_CARRY) y->is_term = x->is_term && !sums;
+    y->is_sum = (x->is_term && sums) || (x->is_sum && node->op == &tri_op_add_bias);
 }
 
-// Types of what the node makes, from those in which it reads its inputs.
+// Sets the types of the node's outputs from those in which it reads its inputs.
 static tri_status type_node(precision *p, tri_node *node) {
     tri_graph *g = p->graph;
     const struct precision_row *row = row_of(node->op);
@@ -211,15 +213,16 @@ static tri_status type_node(precision *p, tri_node *node) {
     TRI_TRY(node->op->shape(node->attr, &s));
     for (int k = 0; k < node->output_count; k++)
         g->values[node->outputs[k].id].dtype = s.out_type[k];
-    if (row->class == PRECISION_GATHER && !p->all && s.out_type[0] == p->low)
+    if (row->class == PRECISION_GATHER && !p->all && s.out_type[0] == p->half)
         p->values[node->outputs[0].id].wide = true;
     return TRI_OK;
 }
 
-// What crosses into other blocks only as low is narrowed before it does.
-static void find_places(precision *p) {
+// A value that other blocks read only in the half type is cast where it is made: fewer bytes travel
+// between stages and wait in memory.
+static void choose_cast_sides(precision *p) {
     const tri_graph *g = p->graph;
-    bool *plain = TRI_NEW_ARRAY(g->arena, bool, g->value_count); // crosses as it is
+    bool *plain = TRI_NEW_ARRAY(g->arena, bool, g->value_count); // another block reads it uncast
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < g->nodes[i].input_count; k++) {
             tri_value value = g->nodes[i].inputs[k];
@@ -237,15 +240,15 @@ static void find_places(precision *p) {
 static tri_value cast_of(precision *p, tri_value value) {
     precision_value *info = &p->values[value.id];
     if (tri_value_is(info->cast)) return info->cast;
-    bool low = tri_value_get(p->graph, value)->dtype == p->low;
-    tri_cast_attr attr = {.dtype = low ? TRI_F32 : p->low};
+    bool half = tri_value_get(p->graph, value)->dtype == p->half;
+    tri_cast_attr attr = {.dtype = half ? TRI_F32 : p->half};
     tri_value made = tri_node_add(p->graph, &tri_op_cast, &value, 1, &attr, "");
     p->values[value.id].cast = made;
     return made;
 }
 
-// Copies the nodes into a new list, with the casts in between.
-static void place_casts(precision *p) {
+// Copies the nodes into a new list and adds the casts in between.
+static void insert_casts(precision *p) {
     tri_graph *g = p->graph;
     tri_phase phase = g->phase;
     int block = g->block, count = g->node_count;
@@ -274,7 +277,7 @@ static void place_casts(precision *p) {
 tri_status tri_pass_precision(tri_graph *graph, tri_precision precision_mode) {
     if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
     precision p = {.graph = graph,
-                   .low = modes[precision_mode].low,
+                   .half = modes[precision_mode].half,
                    .all = modes[precision_mode].all,
                    .values = TRI_NEW_ARRAY(graph->arena, precision_value, graph->value_count)};
     if (precision_mode == TRI_PRECISION_32_TRUE) return TRI_OK;
@@ -282,7 +285,7 @@ tri_status tri_pass_precision(tri_graph *graph, tri_precision precision_mode) {
     find_narrowing(&p);
     type_parameters(&p);
     for (int i = 0; i < graph->node_count; i++) TRI_TRY(type_node(&p, &graph->nodes[i]));
-    find_places(&p);
-    place_casts(&p);
+    choose_cast_sides(&p);
+    insert_casts(&p);
     return tri_graph_verify(graph);
 }

@@ -115,9 +115,9 @@ static void find_moves(tri_plan *plan, const tri_plan_request *request) {
     plan->states = request->optimizer_states;
     plan->offload_path = request->options->offload_path;
     if (offload != TRI_OFFLOAD_NONE) plan->moves.states = plan->states;
-    for (int k = 0; k < TRI_PART_COUNT; k++)
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++)
         plan->moves.masters[k] = offload == TRI_OFFLOAD_PARAMETERS &&
-                                 (plan->gathers || tri_part_is_low((tri_part_kind)k));
+                                 (plan->gathers || tri_bucket_is_half((tri_bucket_kind)k));
 }
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {

@@ -281,7 +281,7 @@ static void write_update(const work *w, tri_schedule *out) {
     tri_schedule_add(out, TRI_ACTION_NORM, -1, -1);
     for (int i = 0; i < count; i++) {
         tri_schedule_add(out, TRI_ACTION_STEP, units[i], -1);
-        if (r->units[units[i]].has_low) tri_schedule_add(out, TRI_ACTION_PREPARE, units[i], -1);
+        if (r->units[units[i]].has_half) tri_schedule_add(out, TRI_ACTION_PREPARE, units[i], -1);
         if (!r->offloads) continue;
         tri_schedule_add(out, TRI_ACTION_EVICT, units[i], -1);
         if (i + AHEAD < count) tri_schedule_add(out, TRI_ACTION_LOAD, units[i + AHEAD], -1);

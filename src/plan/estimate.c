@@ -98,10 +98,10 @@ static double pass_seconds(const pass_costs *costs, const tri_action *a) {
 // Elements of a unit: with gradients, and that this rank steps.
 static double unit_elements(const tri_plan *plan, int unit, bool own, bool trained_only) {
     double sum = 0;
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        const tri_flat_part *part = &plan->flat.units[unit].parts[k];
-        bool counts = trained_only ? tri_part_has_gradients((tri_part_kind)k) : true;
-        if (counts) sum += (double)(own ? part->own : part->elements);
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        const tri_flat_bucket *bucket = &plan->flat.units[unit].buckets[k];
+        bool counts = trained_only ? tri_bucket_has_gradients((tri_bucket_kind)k) : true;
+        if (counts) sum += (double)(own ? bucket->own : bucket->elements);
     }
     return sum;
 }
@@ -109,10 +109,10 @@ static double unit_elements(const tri_plan *plan, int unit, bool own, bool train
 // Bytes of all parameters of a unit in the types that they are computed in.
 static double computed_bytes(const tri_plan *plan, int unit) {
     double sum = 0;
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        bool low = tri_part_is_low((tri_part_kind)k);
-        size_t width = low ? tri_dtype_bytes(plan->flat.low) : sizeof(float);
-        sum += (double)(plan->flat.units[unit].parts[k].elements * (int64_t)width);
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        bool low = tri_bucket_is_half((tri_bucket_kind)k);
+        size_t width = low ? tri_dtype_bytes(plan->flat.half_dtype) : sizeof(float);
+        sum += (double)(plan->flat.units[unit].buckets[k].elements * (int64_t)width);
     }
     return sum;
 }

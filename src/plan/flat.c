@@ -1,40 +1,44 @@
+// Assigns every parameter to a unit and a bucket, and every bucket its offsets.
 #include "plan/flat.h"
 
 #include <string.h>
 
 static const struct {
-    bool trained, low;
-    tri_part_spread spread;
-} part_rows[TRI_PART_COUNT] = {
-#define X(part, trained, low, spread) [TRI_PART_##part] = {trained, low, spread},
-    TRI_PART_LIST(X)
+    bool trained, half;
+    tri_placement placement;
+} bucket_rows[TRI_BUCKET_COUNT] = {
+#define X(bucket, trained, half, placement) [TRI_BUCKET_##bucket] = {trained, half, placement},
+    TRI_BUCKET_LIST(X)
 #undef X
 };
 
-bool tri_part_is_trained(tri_part_kind part) { return part_rows[part].trained; }
-bool tri_part_is_low(tri_part_kind part) { return part_rows[part].low; }
-tri_part_spread tri_part_spread_of(tri_part_kind part) { return part_rows[part].spread; }
-bool tri_part_has_gradients(tri_part_kind part) {
-    return part_rows[part].trained || part == TRI_PART_STATISTIC;
+bool tri_bucket_is_trained(tri_bucket_kind bucket) { return bucket_rows[bucket].trained; }
+bool tri_bucket_is_half(tri_bucket_kind bucket) { return bucket_rows[bucket].half; }
+tri_placement tri_bucket_placement(tri_bucket_kind bucket) { return bucket_rows[bucket].placement; }
+bool tri_bucket_has_gradients(tri_bucket_kind bucket) {
+    return bucket_rows[bucket].trained || bucket == TRI_BUCKET_STATISTIC;
 }
 
 static int64_t round_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
+// Appends `count` elements to a buffer and returns their offset.
 static int64_t take(int64_t *end, int64_t count) {
     *end += count;
     return *end - count;
 }
 
-static bool is_low(const tri_graph *g, const tri_parameter_info *p) {
+static bool is_half(const tri_graph *g, const tri_parameter_info *p) {
     return tri_value_get(g, p->value)->dtype != p->dtype;
 }
 
-static tri_part_kind part_of(const tri_graph *g, const tri_parameter_info *p) {
-    if (p->role == TRI_ROLE_STATISTIC) return TRI_PART_STATISTIC;
-    if (p->role == TRI_ROLE_FROZEN) return is_low(g, p) ? TRI_PART_FROZEN_LOW : TRI_PART_FROZEN;
-    if (p->slice.count) return is_low(g, p) ? TRI_PART_DIVIDED_LOW : TRI_PART_DIVIDED;
-    if (p->has_partial_gradient) return is_low(g, p) ? TRI_PART_PARTIAL_LOW : TRI_PART_PARTIAL;
-    return is_low(g, p) ? TRI_PART_TRAINED_LOW : TRI_PART_TRAINED;
+static tri_bucket_kind bucket_of(const tri_graph *g, const tri_parameter_info *p) {
+    if (p->role == TRI_ROLE_STATISTIC) return TRI_BUCKET_STATISTIC;
+    if (p->role == TRI_ROLE_FROZEN)
+        return is_half(g, p) ? TRI_BUCKET_FROZEN_HALF : TRI_BUCKET_FROZEN;
+    if (p->slice.count) return is_half(g, p) ? TRI_BUCKET_SLICED_HALF : TRI_BUCKET_SLICED;
+    if (p->has_partial_gradient)
+        return is_half(g, p) ? TRI_BUCKET_PARTIAL_HALF : TRI_BUCKET_PARTIAL;
+    return is_half(g, p) ? TRI_BUCKET_TRAINED_HALF : TRI_BUCKET_TRAINED;
 }
 
 // readers[parameter * blocks + block]: whether the block reads it.
@@ -51,16 +55,16 @@ static bool *find_readers(tri_arena *arena, const tri_graph *g) {
     return readers;
 }
 
-static void place(tri_flat *flat, const tri_graph *g, int parameter, int unit) {
+static void append(tri_flat *flat, const tri_graph *g, int parameter, int unit) {
     const tri_parameter_info *info = &g->parameters[parameter];
     tri_flat_parameter *p = &flat->parameters[parameter];
     p->unit = unit;
-    p->part = part_of(g, info);
-    tri_flat_part *part = &flat->units[unit].parts[p->part];
-    p->offset = part->elements;
+    p->bucket = bucket_of(g, info);
+    tri_flat_bucket *bucket = &flat->units[unit].buckets[p->bucket];
+    p->offset = bucket->elements;
     p->elements = tri_layout_elements(&info->layout, &info->shape);
-    part->elements += round_up(p->elements, TRI_FLAT_ALIGNMENT);
-    if (is_low(g, info)) flat->low = tri_value_get(g, info->value)->dtype;
+    bucket->elements += round_up(p->elements, TRI_FLAT_ALIGNMENT);
+    if (is_half(g, info)) flat->half_dtype = tri_value_get(g, info->value)->dtype;
 }
 
 tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
@@ -72,7 +76,7 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
                      .unit_count = blocks,
                      .block_count = blocks,
                      .shards = request->shards,
-                     .low = TRI_F32};
+                     .half_dtype = TRI_F32};
     bool *readers = find_readers(arena, g);
     for (int b = 0; b < blocks; b++) {
         flat.units[b].name = g->blocks[b];
@@ -93,24 +97,24 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
             unit = flat.unit_count++;
             flat.units[unit] = (tri_flat_unit){.name = p->name, .here = here};
         }
-        place(&flat, g, i, unit);
+        append(&flat, g, i, unit);
     }
     int64_t grain = request->is_chunked ? TRI_FLAT_CHUNK : TRI_FLAT_ALIGNMENT;
     for (int u = 0; u < flat.unit_count; u++)
-        for (int k = 0; k < TRI_PART_COUNT; k++) {
-            tri_flat_part *part = &flat.units[u].parts[k];
-            part->elements = round_up(part->elements, grain * flat.shards);
-            part->own = part->elements / flat.shards;
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+            tri_flat_bucket *bucket = &flat.units[u].buckets[k];
+            bucket->elements = round_up(bucket->elements, grain * flat.shards);
+            bucket->own = bucket->elements / flat.shards;
             if (!flat.units[u].here) continue;
-            int low = tri_part_is_low((tri_part_kind)k);
-            part->offset = take(&flat.elements[low], part->elements);
-            part->own_offset = take(&flat.own_elements[low], part->own);
-            if (tri_part_has_gradients((tri_part_kind)k)) {
-                part->gradient_offset = take(&flat.gradient_elements, part->elements);
-                part->gradient_own_offset = take(&flat.gradient_own_elements, part->own);
+            int width = tri_bucket_is_half((tri_bucket_kind)k) ? TRI_FLAT_HALF : TRI_FLAT_STORED;
+            bucket->offset = take(&flat.elements[width], bucket->elements);
+            bucket->own_offset = take(&flat.own_elements[width], bucket->own);
+            if (tri_bucket_has_gradients((tri_bucket_kind)k)) {
+                bucket->gradient_offset = take(&flat.gradient_elements, bucket->elements);
+                bucket->gradient_own_offset = take(&flat.gradient_own_elements, bucket->own);
             }
-            if (tri_part_is_trained((tri_part_kind)k))
-                part->state_offset = take(&flat.state_elements, part->own);
+            if (tri_bucket_is_trained((tri_bucket_kind)k))
+                bucket->state_offset = take(&flat.state_elements, bucket->own);
         }
     return flat;
 }

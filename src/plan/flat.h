@@ -1,92 +1,104 @@
-// Where parameters lie. A *unit* is what is gathered, reduced and stepped together: the parameters
-// that only one block reads, or one parameter that several blocks read. Its elements lie in parts,
-// by role and by the type they are computed in; each part is padded to as many equal ranges as
-// there are shards. Gradients have the places of their parameters, optimizer states those of the
-// trained ones.
+// Where parameters, gradients and optimizer states lie in memory. A *unit* is the state that is
+// gathered, reduced and stepped together: the parameters that only one block reads, or one
+// parameter that several blocks read. The parameters of a unit that have one role, type and
+// placement form a *bucket*: one contiguous range, so that one collective or one optimizer kernel
+// works on all of them. A bucket is padded to equal ranges, one for each shard:
+//
+//     bucket     | weight | bias |pad|   elements      all of it, padding included
+//     shards     |    0    |    1    |   own           elements of one shard
+//
+// Gradients have the offsets of their parameters, optimizer states those of the trained ones.
 #ifndef TRIREME_PLAN_FLAT_H
 #define TRIREME_PLAN_FLAT_H
 
 #include "graph/graph.h"
 
-// Elements: 64 bytes of a two-byte type. And those of a range where sums of squares are to be the
-// same for any number of shards.
-enum { TRI_FLAT_ALIGNMENT = 32, TRI_FLAT_CHUNK = 4096 };
+enum {
+    TRI_FLAT_ALIGNMENT = 32, // elements: 64 bytes of a half type
+    // Elements whose squares are summed as one number where the norm must have the same bits on any
+    // number of shards.
+    TRI_FLAT_CHUNK = 4096
+};
 
-// How the ranks along the axis `tensor` have the parameters of a part.
-typedef enum tri_part_spread {
-    TRI_SPREAD_WHOLE,   // all have the same, and the same gradient
-    TRI_SPREAD_DIVIDED, // each has its part
-    TRI_SPREAD_PARTIAL, // all have the same, but a part of the sum that is the gradient
-} tri_part_spread;
+// How the ranks of the tensor-parallel axis hold the parameters of a bucket.
+typedef enum tri_placement {
+    TRI_PLACEMENT_REPLICATED, // every rank has the same parameters and the same gradients
+    TRI_PLACEMENT_SLICED,     // each rank has its slice
+    TRI_PLACEMENT_PARTIAL,    // every rank has the same parameters and one term of their gradients
+} tri_placement;
 
-// X(part, is trained, is computed in a narrower type than it is stored in, spread over `tensor`)
-#define TRI_PART_LIST(X)                                                                           \
-    X(TRAINED_LOW, true, true, TRI_SPREAD_WHOLE)                                                   \
-    X(TRAINED, true, false, TRI_SPREAD_WHOLE)                                                      \
-    X(DIVIDED_LOW, true, true, TRI_SPREAD_DIVIDED)                                                 \
-    X(DIVIDED, true, false, TRI_SPREAD_DIVIDED)                                                    \
-    X(PARTIAL_LOW, true, true, TRI_SPREAD_PARTIAL)                                                 \
-    X(PARTIAL, true, false, TRI_SPREAD_PARTIAL)                                                    \
-    X(FROZEN_LOW, false, true, TRI_SPREAD_WHOLE)                                                   \
-    X(FROZEN, false, false, TRI_SPREAD_WHOLE)                                                      \
-    X(STATISTIC, false, false, TRI_SPREAD_WHOLE)
+// X(bucket, is trained, kernels read it in a half type, placement)
+#define TRI_BUCKET_LIST(X)                                                                         \
+    X(TRAINED_HALF, true, true, TRI_PLACEMENT_REPLICATED)                                          \
+    X(TRAINED, true, false, TRI_PLACEMENT_REPLICATED)                                              \
+    X(SLICED_HALF, true, true, TRI_PLACEMENT_SLICED)                                               \
+    X(SLICED, true, false, TRI_PLACEMENT_SLICED)                                                   \
+    X(PARTIAL_HALF, true, true, TRI_PLACEMENT_PARTIAL)                                             \
+    X(PARTIAL, true, false, TRI_PLACEMENT_PARTIAL)                                                 \
+    X(FROZEN_HALF, false, true, TRI_PLACEMENT_REPLICATED)                                          \
+    X(FROZEN, false, false, TRI_PLACEMENT_REPLICATED)                                              \
+    X(STATISTIC, false, false, TRI_PLACEMENT_REPLICATED)
 
-typedef enum tri_part_kind {
-#define X(part, trained, low, spread) TRI_PART_##part,
-    TRI_PART_LIST(X)
+typedef enum tri_bucket_kind {
+#define X(bucket, trained, half, placement) TRI_BUCKET_##bucket,
+    TRI_BUCKET_LIST(X)
 #undef X
-        TRI_PART_COUNT
-} tri_part_kind;
+        TRI_BUCKET_COUNT
+} tri_bucket_kind;
 
-bool tri_part_is_trained(tri_part_kind part);
-bool tri_part_is_low(tri_part_kind part);
-tri_part_spread tri_part_spread_of(tri_part_kind part);
-// Trained parts and statistics.
-bool tri_part_has_gradients(tri_part_kind part);
+bool tri_bucket_is_trained(tri_bucket_kind bucket);
+// Kernels read its parameters in a half type; the optimizer keeps F32 masters.
+bool tri_bucket_is_half(tri_bucket_kind bucket);
+tri_placement tri_bucket_placement(tri_bucket_kind bucket);
+// Trained buckets and statistics.
+bool tri_bucket_has_gradients(tri_bucket_kind bucket);
 
-typedef struct tri_flat_part {
+typedef struct tri_flat_bucket {
     int64_t elements; // of all shards, padding included
     int64_t own;      // of one shard
-    // Places among the parts that this rank holds: of the whole part, and of one shard's range.
-    int64_t offset, own_offset;                   // among parameters that are as low as these
-    int64_t gradient_offset, gradient_own_offset; // among those that have gradients
-    int64_t state_offset;                         // one shard's range among the trained ones
-} tri_flat_part;
+    // Element offsets into this rank's buffers: of the whole bucket, and of this rank's shard.
+    int64_t offset, own_offset;                   // parameters of the same type as these
+    int64_t gradient_offset, gradient_own_offset; // gradients
+    int64_t state_offset;                         // optimizer states, only this rank's shard
+} tri_flat_bucket;
 
 typedef struct tri_flat_unit {
     const char *name; // the block's, or the parameter's
     bool here;        // this rank holds it
-    tri_flat_part parts[TRI_PART_COUNT];
+    tri_flat_bucket buckets[TRI_BUCKET_COUNT];
 } tri_flat_unit;
 
 typedef struct tri_flat_parameter {
     int unit; // -1: in none (a counter)
-    tri_part_kind part;
-    int64_t offset;   // elements from the start of its part
-    int64_t elements; // in its home order, padding included
+    tri_bucket_kind bucket;
+    int64_t offset;   // elements from the start of its bucket
+    int64_t elements; // in its home layout, padding included
 } tri_flat_parameter;
+
+// Parameters in the type they are stored in, and in a half type for kernels: a buffer each.
+enum { TRI_FLAT_STORED, TRI_FLAT_HALF, TRI_FLAT_WIDTHS };
 
 typedef struct tri_flat {
     tri_flat_parameter *parameters; // by the graph's parameter
-    tri_flat_unit *units;           // blocks first, in their order
+    tri_flat_unit *units;           // one for each block, in their order; then shared parameters
     int parameter_count, unit_count, block_count;
     int shards;
-    tri_dtype low; // of the parts computed in a narrower type
-    // Of all that this rank holds; [1]: of the low parts.
-    int64_t elements[2], own_elements[2];
+    tri_dtype half_dtype; // BF16 or F16; F32 where no bucket is in a half type
+    // Elements in all that this rank holds: of whole buckets, and of its shards.
+    int64_t elements[TRI_FLAT_WIDTHS], own_elements[TRI_FLAT_WIDTHS];
     int64_t gradient_elements, gradient_own_elements, state_elements;
 } tri_flat;
 
 typedef struct tri_flat_request {
-    const tri_graph *graph;  // whose layouts are chosen
+    const tri_graph *graph;  // after the layout pass
     const bool *blocks_here; // by block: this rank computes it
     int shards;
-    bool is_chunked; // ranges are multiples of TRI_FLAT_CHUNK
+    bool is_chunked; // shards are multiples of TRI_FLAT_CHUNK elements
 } tri_flat_request;
 
 tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request);
-// The units that the block reads, its own first, as far as there is room for them; returns how many
-// there are.
+// Writes the units that the block reads, its own first, into units[0 … most - 1]. Returns how many
+// there are, which may be more than `most`.
 int tri_flat_block_units(const tri_flat *flat, const tri_graph *graph, int block, int *units,
                          int most);
 

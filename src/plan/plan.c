@@ -108,10 +108,11 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     int64_t sum = 0;
     for (int k = 0; k < block->unit_count; k++) {
         if (!again && !(a->adds >> k & 1)) continue;
-        const tri_flat_part *parts = plan->flat.units[block->units[k]].parts;
-        for (int i = 0; i < TRI_PART_COUNT; i++)
-            if (forward || again ? i == TRI_PART_STATISTIC : tri_part_is_trained((tri_part_kind)i))
-                sum += parts[i].elements;
+        const tri_flat_bucket *buckets = plan->flat.units[block->units[k]].buckets;
+        for (int i = 0; i < TRI_BUCKET_COUNT; i++)
+            if (forward || again ? i == TRI_BUCKET_STATISTIC
+                                 : tri_bucket_is_trained((tri_bucket_kind)i))
+                sum += buckets[i].elements;
     }
     return sum;
 }
@@ -119,24 +120,24 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
 // What initial weights and checkpoints pass through: a whole part of a unit where ranks share it or
 // it lies in storage, masters of a unit that are cast from there, and a whole parameter.
 static int64_t staging_elements(const tri_plan *plan) {
-    int64_t part = 0, parameter = 0;
+    int64_t bucket = 0, parameter = 0;
     const tri_flat *flat = &plan->flat;
     for (int u = 0; u < flat->unit_count; u++) {
         int64_t cast = 0;
-        for (int k = 0; k < TRI_PART_COUNT && flat->units[u].here; k++) {
-            const tri_flat_part *p = &flat->units[u].parts[k];
+        for (int k = 0; k < TRI_BUCKET_COUNT && flat->units[u].here; k++) {
+            const tri_flat_bucket *p = &flat->units[u].buckets[k];
             bool moved = plan->moves.masters[k];
-            if (plan->shards > 1 || plan->moves.states > 0 || moved) raise_to(&part, p->elements);
-            if (moved && tri_part_is_low((tri_part_kind)k)) cast += p->own;
+            if (plan->shards > 1 || plan->moves.states > 0 || moved) raise_to(&bucket, p->elements);
+            if (moved && tri_bucket_is_half((tri_bucket_kind)k)) cast += p->own;
         }
-        raise_to(&part, cast);
+        raise_to(&bucket, cast);
     }
     for (int i = 0; i < flat->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
         if (p->unit >= 0 && flat->units[p->unit].here)
             raise_to(&parameter, p->elements * plan->graph->parameters[i].slice.count);
     }
-    return part + parameter;
+    return bucket + parameter;
 }
 
 int64_t tri_plan_held_batches(const tri_plan *plan) {
@@ -148,7 +149,8 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
 }
 
 static void size_memory(tri_plan *plan, const tri_plan_request *request) {
-    const int64_t f32 = (int64_t)sizeof(float), low = (int64_t)tri_dtype_bytes(plan->flat.low);
+    const int64_t f32 = (int64_t)sizeof(float),
+                  half = (int64_t)tri_dtype_bytes(plan->flat.half_dtype);
     const tri_flat *flat = &plan->flat;
     int64_t input_bytes = 0, batches = request->loader_batches + tri_plan_held_batches(plan) - 1;
     for (int i = 0; i < plan->program_count; i++) {
@@ -167,24 +169,24 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
             raise_to(&plan->round_elements, added_elements(plan, &step->schedule.actions[k]));
     }
     const bool *moves = plan->moves.masters;
-    int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[0];
-    int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[1];
-    int64_t moved_stored = moves[TRI_PART_TRAINED] ? flat->own_elements[0] : 0;
-    int64_t moved_low = moves[TRI_PART_TRAINED_LOW] ? flat->own_elements[1] : 0;
+    int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
+    int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
+    int64_t offloaded_stored = moves[TRI_BUCKET_TRAINED] ? flat->own_elements[0] : 0;
+    int64_t offloaded_half = moves[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[1] : 0;
     int64_t states = flat->state_elements * plan->states;
-    int64_t moved_states = flat->state_elements * plan->moves.states;
+    int64_t offloaded_states = flat->state_elements * plan->moves.states;
     int64_t gradients = plan->scatters ? flat->gradient_own_elements : flat->gradient_elements;
     plan->memory = (tri_memory_plan){
-        .parameters =
-            f32 * (stored - moved_stored + flat->own_elements[1] - moved_low) + low * narrow,
+        .parameters = f32 * (stored - offloaded_stored + flat->own_elements[1] - offloaded_half) +
+                      half * narrow,
         .gradients = f32 * (gradients + plan->round_elements),
-        .optimizer = f32 * (states - moved_states),
+        .optimizer = f32 * (states - offloaded_states),
         .activations =
             plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS] + plan->scratch_bytes + plan->result_bytes,
         .workspace = plan->workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
         .communication = plan->stretch_bytes[TRI_STRETCH_STATE] + f32 * staging_elements(plan) +
                          (plan->mesh.ranks > 1 ? TRI_COMMUNICATOR_BYTES : 0),
-        .offloaded = f32 * (moved_stored + moved_low + moved_states),
+        .offloaded = f32 * (offloaded_stored + offloaded_half + offloaded_states),
     };
     tri_memory_plan *m = &plan->memory;
     m->peak = m->parameters + m->gradients + m->optimizer + m->activations + m->workspace +
@@ -225,14 +227,14 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
         const tri_flat_unit *from = &flat->units[u];
         tri_unit *to = &plan->units[u];
         to->here = from->here;
-        for (int k = 0; k < TRI_PART_COUNT; k++) {
-            if (from->parts[k].elements == 0) continue;
-            tri_part_kind part = (tri_part_kind)k;
-            to->bytes += from->parts[k].elements * (int64_t)sizeof(float);
-            to->has_gradients = to->has_gradients || tri_part_has_gradients(part);
-            to->has_statistics = to->has_statistics || part == TRI_PART_STATISTIC;
-            to->has_low = to->has_low || tri_part_is_low(part);
-            to->has_stored = to->has_stored || !tri_part_is_low(part);
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+            if (from->buckets[k].elements == 0) continue;
+            tri_bucket_kind bucket = (tri_bucket_kind)k;
+            to->bytes += from->buckets[k].elements * (int64_t)sizeof(float);
+            to->has_gradients = to->has_gradients || tri_bucket_has_gradients(bucket);
+            to->has_statistics = to->has_statistics || bucket == TRI_BUCKET_STATISTIC;
+            to->has_half = to->has_half || tri_bucket_is_half(bucket);
+            to->has_stored = to->has_stored || !tri_bucket_is_half(bucket);
         }
         to->persistent = to->bytes < request->options->persistent_bytes;
         to->first_holder = -1;

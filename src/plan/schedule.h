@@ -111,7 +111,7 @@ typedef struct tri_unit {
     int64_t bytes;      // of parameters as stored, all shards
     bool has_gradients; // trained parameters or statistics (else all are frozen, or there are none)
     bool has_statistics;
-    bool has_low;    // is computed with in a narrower type than it is stored in
+    bool has_half;   // is computed with in a narrower type than it is stored in
     bool has_stored; // ... or in that type
     bool persistent; // fsdp: small enough to stay gathered from the start of a step to its end
     int first_holder, holder_count; // pipeline ranks that hold it; more than one: TIE

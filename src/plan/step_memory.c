@@ -6,21 +6,26 @@
 #include <string.h>
 
 // What a part of a unit has slots for.
-enum { PARAMETERS, GRADIENTS, MASTERS, STATES, OF_PART };
+enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 
-static int slot_of(int unit, tri_part_kind part, int what) {
-    return 1 + OF_PART * (unit * TRI_PART_COUNT + (int)part) + what;
+static int slot_of(int unit, tri_bucket_kind bucket, int what) {
+    return 1 + SLOTS_OF_BUCKET * (unit * TRI_BUCKET_COUNT + (int)bucket) + what;
 }
-int tri_slot_parameters(int unit, tri_part_kind part) { return slot_of(unit, part, PARAMETERS); }
-int tri_slot_gradients(int unit, tri_part_kind part) { return slot_of(unit, part, GRADIENTS); }
-int tri_slot_masters(int unit, tri_part_kind part) { return slot_of(unit, part, MASTERS); }
-int tri_slot_states(int unit, tri_part_kind part) { return slot_of(unit, part, STATES); }
+int tri_slot_parameters(int unit, tri_bucket_kind bucket) {
+    return slot_of(unit, bucket, PARAMETERS);
+}
+int tri_slot_gradients(int unit, tri_bucket_kind bucket) {
+    return slot_of(unit, bucket, GRADIENTS);
+}
+int tri_slot_masters(int unit, tri_bucket_kind bucket) { return slot_of(unit, bucket, MASTERS); }
+int tri_slot_states(int unit, tri_bucket_kind bucket) { return slot_of(unit, bucket, STATES); }
 int tri_slot_bundle(const tri_flat *flat, int bundle) {
-    return 1 + OF_PART * flat->unit_count * TRI_PART_COUNT + bundle;
+    return 1 + SLOTS_OF_BUCKET * flat->unit_count * TRI_BUCKET_COUNT + bundle;
 }
 tri_stretch tri_slot_stretch(const tri_flat *flat, int slot) {
-    bool of_part = slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
-    return of_part && (slot - 1) % OF_PART != STATES ? TRI_STRETCH_STATE : TRI_STRETCH_ACTIVATIONS;
+    bool of_bucket = slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
+    return of_bucket && (slot - 1) % SLOTS_OF_BUCKET != STATES ? TRI_STRETCH_STATE
+                                                               : TRI_STRETCH_ACTIVATIONS;
 }
 
 // From FETCH to GATHER: what is sent as it is stored. From LOAD to EVICT: what STEP changes.
@@ -32,23 +37,23 @@ static bool is_loaded(tri_action_kind kind) {
            kind == TRI_ACTION_EVICT;
 }
 
-bool tri_moves_states(const tri_moves *moves, tri_action_kind kind, tri_part_kind part) {
-    return moves->states > 0 && is_loaded(kind) && tri_part_is_trained(part);
+bool tri_moves_states(const tri_moves *moves, tri_action_kind kind, tri_bucket_kind bucket) {
+    return moves->states > 0 && is_loaded(kind) && tri_bucket_is_trained(bucket);
 }
 
-bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_part_kind part) {
-    if (!moves->masters[part]) return false;
-    return is_fetched(kind) ? !tri_part_is_low(part)
-                            : is_loaded(kind) && tri_part_has_gradients(part);
+bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_bucket_kind bucket) {
+    if (!moves->masters[bucket]) return false;
+    return is_fetched(kind) ? !tri_bucket_is_half(bucket)
+                            : is_loaded(kind) && tri_bucket_has_gradients(bucket);
 }
 
 int64_t tri_moves_bytes(const tri_moves *moves, const tri_flat *flat, const tri_action *action) {
     int64_t sum = 0;
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        int64_t bytes = flat->units[action->subject].parts[k].own * (int64_t)sizeof(float);
-        if (tri_moves_masters(moves, action->kind, part)) sum += bytes;
-        if (tri_moves_states(moves, action->kind, part)) sum += bytes * moves->states;
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        int64_t bytes = flat->units[action->subject].buckets[k].own * (int64_t)sizeof(float);
+        if (tri_moves_masters(moves, action->kind, bucket)) sum += bytes;
+        if (tri_moves_states(moves, action->kind, bucket)) sum += bytes * moves->states;
     }
     return sum;
 }
@@ -74,8 +79,8 @@ typedef struct step {
     int async_count, async_capacity;
     // The chunk of a slot, or -1: of parts of units; of activations by round, made at the first
     // touch.
-    int *open_parts, **open_rounds;
-    int part_slots, round_slots;
+    int *open_buckets, **open_rounds;
+    int bucket_slots, round_slots;
     bool *is_sent; // by slot of a part: GATHER sends it, or did
     int *touched;  // chunks, action by action
     int touched_count, touched_capacity;
@@ -90,9 +95,9 @@ static int *make_open(step *s, int slots) {
 }
 
 static int *open_of(step *s, int slot, int round) {
-    if (round < 0) return &s->open_parts[slot];
+    if (round < 0) return &s->open_buckets[slot];
     if (!s->open_rounds[round]) s->open_rounds[round] = make_open(s, s->round_slots);
-    return &s->open_rounds[round][slot == TRI_SLOT_INPUTS ? 0 : 1 + slot - s->part_slots];
+    return &s->open_rounds[round][slot == TRI_SLOT_INPUTS ? 0 : 1 + slot - s->bucket_slots];
 }
 
 static void touch(step *s, int slot, int round, int64_t size_bytes) {
@@ -115,25 +120,26 @@ static void touch(step *s, int slot, int round, int64_t size_bytes) {
 
 static void touch_unit(step *s, int unit, bool gradients, bool trained, bool statistics) {
     const tri_flat *flat = s->r->flat;
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        int64_t elements = flat->units[unit].parts[k].elements;
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        int64_t elements = flat->units[unit].buckets[k].elements;
         if (gradients) {
-            if (!tri_part_has_gradients(part)) continue;
-            if (part == TRI_PART_STATISTIC ? !statistics : !trained) continue;
-            touch(s, tri_slot_gradients(unit, part), -1, elements * (int64_t)sizeof(float));
+            if (!tri_bucket_has_gradients(bucket)) continue;
+            if (bucket == TRI_BUCKET_STATISTIC ? !statistics : !trained) continue;
+            touch(s, tri_slot_gradients(unit, bucket), -1, elements * (int64_t)sizeof(float));
         } else {
-            tri_dtype type = tri_part_is_low(part) ? flat->low : TRI_F32;
-            touch(s, tri_slot_parameters(unit, part), -1,
+            tri_dtype type = tri_bucket_is_half(bucket) ? flat->half_dtype : TRI_F32;
+            touch(s, tri_slot_parameters(unit, bucket), -1,
                   elements * (int64_t)tri_dtype_bytes(type));
         }
     }
 }
 
 static void close_unit(step *s, int unit, bool gradients) {
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        *open_of(s, gradients ? tri_slot_gradients(unit, part) : tri_slot_parameters(unit, part),
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        *open_of(s,
+                 gradients ? tri_slot_gradients(unit, bucket) : tri_slot_parameters(unit, bucket),
                  -1) = -1;
     }
 }
@@ -152,13 +158,13 @@ static void touch_slot(step *s, const tri_action *a, int slot, int64_t size_byte
 
 static void touch_moved(step *s, const tri_action *a) {
     const tri_moves *moves = &s->r->moves;
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        tri_part_kind part = (tri_part_kind)k;
-        int64_t bytes = s->r->flat->units[a->subject].parts[k].own * (int64_t)sizeof(float);
-        if (tri_moves_masters(moves, a->kind, part))
-            touch_slot(s, a, tri_slot_masters(a->subject, part), bytes);
-        if (tri_moves_states(moves, a->kind, part))
-            touch_slot(s, a, tri_slot_states(a->subject, part), bytes * moves->states);
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)k;
+        int64_t bytes = s->r->flat->units[a->subject].buckets[k].own * (int64_t)sizeof(float);
+        if (tri_moves_masters(moves, a->kind, bucket))
+            touch_slot(s, a, tri_slot_masters(a->subject, bucket), bytes);
+        if (tri_moves_states(moves, a->kind, bucket))
+            touch_slot(s, a, tri_slot_states(a->subject, bucket), bytes * moves->states);
     }
 }
 
@@ -175,8 +181,8 @@ static void touch_segment(step *s, const tri_action *a, tri_phase phase) {
 // What GATHER sent is let go of by the first pass that waits for GATHER anyway: earlier, whoever
 // uses the memory next would wait for it.
 static void close_sent(step *s, int unit) {
-    for (int k = 0; k < TRI_PART_COUNT; k++) {
-        int slot = tri_slot_masters(unit, (tri_part_kind)k), *open = open_of(s, slot, -1);
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+        int slot = tri_slot_masters(unit, (tri_bucket_kind)k), *open = open_of(s, slot, -1);
         if (*open < 0 || !s->is_sent[slot]) continue; // FETCH for the next GATHER may be there
         touch(s, slot, -1, s->chunks[*open].size_bytes);
         *open = -1;
@@ -272,15 +278,15 @@ static bool overlap(const step *s, const chunk *a, const chunk *b) {
 
 // The first chunk that begins after the action; they are in the order of their first action.
 static int first_after(const step *s, int action) {
-    int low = 0, high = s->chunk_count;
-    while (low < high) {
-        int middle = (low + high) / 2;
+    int half = 0, high = s->chunk_count;
+    while (half < high) {
+        int middle = (half + high) / 2;
         if (s->chunks[middle].first <= action)
-            low = middle + 1;
+            half = middle + 1;
         else
             high = middle;
     }
-    return low;
+    return half;
 }
 
 // Whoever first uses memory waits for those of other lanes that used it last.
@@ -335,10 +341,10 @@ void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *reque
     for (int i = 0; i < rounds; i++)
         if (request->programs[i] && request->programs[i]->bundle_count > bundles)
             bundles = request->programs[i]->bundle_count;
-    s.part_slots = tri_slot_bundle(request->flat, 0);
+    s.bucket_slots = tri_slot_bundle(request->flat, 0);
     s.round_slots = 1 + bundles;
-    s.open_parts = make_open(&s, s.part_slots);
-    s.is_sent = TRI_NEW_ARRAY(s.scratch, bool, s.part_slots);
+    s.open_buckets = make_open(&s, s.bucket_slots);
+    s.is_sent = TRI_NEW_ARRAY(s.scratch, bool, s.bucket_slots);
     s.open_rounds = TRI_NEW_ARRAY(s.scratch, int *, rounds);
     s.first = TRI_NEW_ARRAY(s.scratch, int, schedule->count + 1);
     for (s.action = 0; s.action < schedule->count; s.action++) {

@@ -19,23 +19,23 @@ typedef enum tri_stretch {
 // of its micro-batch; of a unit's part the parameters and gradients as kernels have them, and of
 // this rank's range the masters and the optimizer's states, one behind the other.
 enum { TRI_SLOT_INPUTS = 0 };
-int tri_slot_parameters(int unit, tri_part_kind part);
-int tri_slot_gradients(int unit, tri_part_kind part);
-int tri_slot_masters(int unit, tri_part_kind part);
-int tri_slot_states(int unit, tri_part_kind part);
+int tri_slot_parameters(int unit, tri_bucket_kind bucket);
+int tri_slot_gradients(int unit, tri_bucket_kind bucket);
+int tri_slot_masters(int unit, tri_bucket_kind bucket);
+int tri_slot_states(int unit, tri_bucket_kind bucket);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
 tri_stretch tri_slot_stretch(const tri_flat *flat, int slot);
 
 // What lies in storage between its uses, of this rank's range of every unit.
 typedef struct tri_moves {
-    int states;                   // of the optimizer; 0: they stay in memory
-    bool masters[TRI_PART_COUNT]; // of that part
+    int states;                     // of the optimizer; 0: they stay in memory
+    bool masters[TRI_BUCKET_COUNT]; // of that part
 } tri_moves;
 
 // Whether this action on a unit is one of those that bring, use or put away the part's states; its
 // masters.
-bool tri_moves_states(const tri_moves *moves, tri_action_kind kind, tri_part_kind part);
-bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_part_kind part);
+bool tri_moves_states(const tri_moves *moves, tri_action_kind kind, tri_bucket_kind bucket);
+bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_bucket_kind bucket);
 int64_t tri_moves_bytes(const tri_moves *moves, const tri_flat *flat, const tri_action *action);
 
 // Before an action runs, the slot is at this offset of its stretch.

@@ -299,7 +299,7 @@ static tri_status follow_state(check *c) {
         u->stepped = true;
         break;
     case TRI_ACTION_PREPARE:
-        REQUIRE(unit->has_low && u->stepped && !u->prepared && !u->evicted,
+        REQUIRE(unit->has_half && u->stepped && !u->prepared && !u->evicted,
                 "comes before STEP, after EVICT or twice");
         u->prepared = true;
         break;
@@ -371,7 +371,7 @@ static tri_status verify_end(const check *c) {
         if (u->fetched || (u->was_gathered && u->gathered != stays))
             return TRI_FAIL(TRI_INTERNAL, "schedule: unit %d is never released", i);
         if (!r->training || !unit->has_gradients) continue;
-        if (!u->stepped || (unit->has_low && !u->prepared) || (r->offloads && !u->evicted))
+        if (!u->stepped || (unit->has_half && !u->prepared) || (r->offloads && !u->evicted))
             return TRI_FAIL(TRI_INTERNAL, "schedule: unit %d is never stepped, or not put away", i);
     }
     return TRI_OK;

@@ -33,10 +33,10 @@ static tri_graph *build(tri_arena *arena, const tri_task *task, bool training) {
     return graph;
 }
 
-static const tri_dtype low_types[] = {[TRI_PRECISION_32_TRUE] = TRI_F32,
-                                      [TRI_PRECISION_BF16_MIXED] = TRI_BF16,
-                                      [TRI_PRECISION_16_MIXED] = TRI_F16,
-                                      [TRI_PRECISION_BF16_TRUE] = TRI_BF16};
+static const tri_dtype half_types[] = {[TRI_PRECISION_32_TRUE] = TRI_F32,
+                                       [TRI_PRECISION_BF16_MIXED] = TRI_BF16,
+                                       [TRI_PRECISION_16_MIXED] = TRI_F16,
+                                       [TRI_PRECISION_BF16_TRUE] = TRI_BF16};
 enum { PRECISIONS = 4 };
 
 static int count_op(const tri_graph *g, const tri_op *op) {
@@ -109,7 +109,7 @@ static void test_models(void **state) {
                 if (p == TRI_PRECISION_32_TRUE) assert_int_equal(count_op(g, &tri_op_cast), 0);
                 check_casts(g);
                 if (training) check(tri_pass_autodiff(g), tri_models[m]->name);
-                for (int i = 0; i < g->node_count; i++) check_node(g, &g->nodes[i], low_types[p]);
+                for (int i = 0; i < g->node_count; i++) check_node(g, &g->nodes[i], half_types[p]);
                 for (int i = 0; i < g->parameter_count; i++) {
                     const tri_parameter_info *info = &g->parameters[i];
                     if (info->role == TRI_ROLE_COUNTER) continue;

@@ -289,7 +289,7 @@ static void test_print(void **state) {
     static const int64_t sizes[] = {8, 4};
     static const tri_unit units[] = {
         {.bytes = 4, .has_gradients = true, .holder_count = 1, .here = true},
-        {.bytes = 4, .has_gradients = true, .has_low = true, .holder_count = 1}};
+        {.bytes = 4, .has_gradients = true, .has_half = true, .holder_count = 1}};
     static const tri_schedule_block blocks[] = {{.stage = 0, .units = {0}, .unit_count = 1},
                                                 {.stage = 1, .units = {1}, .unit_count = 1}};
     static const tri_edge edges[] = {{0, 1, 0, 1, false, 4}, {1, 0, 1, 0, true, 4}};

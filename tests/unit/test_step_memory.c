@@ -22,18 +22,18 @@ static tri_flat make_flat(tri_arena *arena, const tri_schedule_request *r, uint6
                      .unit_count = r->unit_count,
                      .block_count = r->block_count,
                      .shards = r->shard,
-                     .low = TRI_BF16};
+                     .half_dtype = TRI_BF16};
     uint32_t at = 0;
     for (int u = 0; u < r->unit_count; u++) {
         const tri_unit *unit = &r->units[u];
-        tri_flat_part *parts = flat.units[u].parts;
+        tri_flat_bucket *buckets = flat.units[u].buckets;
         int64_t elements = (1 + (int64_t)draw(stream, &at, 20)) * TRI_FLAT_ALIGNMENT * r->shard;
         flat.units[u].here = unit->here;
         if (unit->bytes == 0) continue;
-        tri_part_kind part = unit->has_gradients ? TRI_PART_TRAINED : TRI_PART_FROZEN;
-        parts[part].elements = elements;
-        if (unit->has_low) parts[TRI_PART_FROZEN_LOW].elements = elements / 2;
-        if (unit->has_statistics) parts[TRI_PART_STATISTIC].elements = elements;
+        tri_bucket_kind bucket = unit->has_gradients ? TRI_BUCKET_TRAINED : TRI_BUCKET_FROZEN;
+        buckets[bucket].elements = elements;
+        if (unit->has_half) buckets[TRI_BUCKET_FROZEN_HALF].elements = elements / 2;
+        if (unit->has_statistics) buckets[TRI_BUCKET_STATISTIC].elements = elements;
     }
     return flat;
 }
@@ -167,10 +167,11 @@ static void access(follower *f, int slot, int64_t size_bytes, bool writes) {
     f->moves[f->move_count++] = (under_way){f->action, slot, first, end, writes, false, tag};
 }
 
-static void unit_access(follower *f, int unit, bool gradients, tri_part_kind part, bool writes) {
-    int64_t elements = f->m->flat->units[unit].parts[part].elements;
-    bool low = tri_part_is_low(part) && !gradients;
-    access(f, gradients ? tri_slot_gradients(unit, part) : tri_slot_parameters(unit, part),
+static void unit_access(follower *f, int unit, bool gradients, tri_bucket_kind bucket,
+                        bool writes) {
+    int64_t elements = f->m->flat->units[unit].buckets[bucket].elements;
+    bool low = tri_bucket_is_half(bucket) && !gradients;
+    access(f, gradients ? tri_slot_gradients(unit, bucket) : tri_slot_parameters(unit, bucket),
            elements * (low ? 2 : 4), writes);
 }
 
@@ -194,30 +195,30 @@ static void follow_pass(follower *f, const tri_action *a) {
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
         follow_segment(f, a, TRI_PHASE_WEIGHT);
     for (int k = 0; k < b->unit_count; k++)
-        for (int i = 0; i < TRI_PART_COUNT; i++) {
-            tri_part_kind part = (tri_part_kind)i;
-            if (f->m->gathers) unit_access(f, b->units[k], false, part, false);
-            if (!f->m->scatters || !f->r->training || !tri_part_has_gradients(part) || again)
+        for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
+            tri_bucket_kind bucket = (tri_bucket_kind)i;
+            if (f->m->gathers) unit_access(f, b->units[k], false, bucket, false);
+            if (!f->m->scatters || !f->r->training || !tri_bucket_has_gradients(bucket) || again)
                 continue;
-            if (forward != (part == TRI_PART_STATISTIC) || a->kind == TRI_ACTION_BACKWARD_INPUT)
+            if (forward != (bucket == TRI_BUCKET_STATISTIC) || a->kind == TRI_ACTION_BACKWARD_INPUT)
                 continue;
-            if (a->adds >> k & 1) unit_access(f, b->units[k], true, part, false);
-            unit_access(f, b->units[k], true, part, true);
+            if (a->adds >> k & 1) unit_access(f, b->units[k], true, bucket, false);
+            unit_access(f, b->units[k], true, bucket, true);
         }
 }
 
 static void follow_unit(follower *f, const tri_action *a) {
-    for (int i = 0; i < TRI_PART_COUNT; i++) {
-        tri_part_kind part = (tri_part_kind)i;
+    for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
+        tri_bucket_kind bucket = (tri_bucket_kind)i;
         if (a->kind == TRI_ACTION_GATHER && f->m->gathers) {
-            f->generation[tri_slot_parameters(a->subject, part)]++;
-            unit_access(f, a->subject, false, part, true);
+            f->generation[tri_slot_parameters(a->subject, bucket)]++;
+            unit_access(f, a->subject, false, bucket, true);
         }
-        if (!f->m->scatters || !tri_part_has_gradients(part)) continue;
-        if (a->kind == TRI_ACTION_CLEAR) unit_access(f, a->subject, true, part, true);
+        if (!f->m->scatters || !tri_bucket_has_gradients(bucket)) continue;
+        if (a->kind == TRI_ACTION_CLEAR) unit_access(f, a->subject, true, bucket, true);
         if (a->kind != TRI_ACTION_SCATTER) continue;
-        unit_access(f, a->subject, true, part, false);
-        f->generation[tri_slot_gradients(a->subject, part)]++;
+        unit_access(f, a->subject, true, bucket, false);
+        f->generation[tri_slot_gradients(a->subject, bucket)]++;
     }
 }
 
