@@ -9,7 +9,7 @@ static tri_status want_group(const char *op, const tri_collective_attr *a) {
         a->index < a->slices)
         return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: there is no part %" PRId64 " of %" PRId64 " in group %" PRId64, op,
+                    "%s: there is no slice %" PRId64 " of %" PRId64 " in group %" PRId64, op,
                     a->index, a->slices, a->group);
 }
 

@@ -413,20 +413,20 @@ static void test_add_bias(void **state) {
 
 static void test_collectives(void **state) {
     tri_collective_attr a = {.slices = 3, .dim = 1};
-    REFUSED(split, &a, "axis 1 of x [2, 4] does not divide into 3 parts", F(2, 4));
-    REFUSED(reduce_scatter, &a, "axis 1 of x [1, 4] does not divide into 3 parts", F(1, 4));
+    REFUSED(split, &a, "axis 1 of x [2, 4] does not divide into 3 slices", F(2, 4));
+    REFUSED(reduce_scatter, &a, "axis 1 of x [1, 4] does not divide into 3 slices", F(1, 4));
     REFUSED(reduce_scatter, &a, "axis 1 of x [2, 3] is not the outermost; use rechunk", F(2, 3));
     REFUSED(all_gather, &a, "axis 1 of x [2, 3] is not the outermost; use rechunk", F(2, 3));
     REFUSED(all_gather, &a, "x [2] has no axis 1", F(2));
     REFUSED(all_reduce, &a, "x must be F32, F64, F16 or BF16, but is I64", L(2));
     REFUSED(split_grad, &a, "x [2] has no axis 1", F(2));
     tri_rechunk_attr chunks = {.from = 0, .to = 2, .chunks = 2};
-    REFUSED(rechunk, &chunks, "axis 0 of x [3, 2, 2] does not divide into 2 parts", F(3, 2, 2));
+    REFUSED(rechunk, &chunks, "axis 0 of x [3, 2, 2] does not divide into 2 slices", F(3, 2, 2));
     REFUSED(rechunk, &chunks, "x [2, 2] has no axis 2", F(2, 2));
     a.index = 3;
-    REFUSED(copy_to, &a, "there is no part 3 of 3 in group 0", F(2));
+    REFUSED(copy_to, &a, "there is no slice 3 of 3 in group 0", F(2));
     a = (tri_collective_attr){.slices = 1, .group = TRI_GROUP_COUNT};
-    REFUSED(all_reduce, &a, "there is no part 0 of 1 in group 2", F(2));
+    REFUSED(all_reduce, &a, "there is no slice 0 of 1 in group 2", F(2));
 }
 
 // The table, its names and its printed reference agree; a doc is one line.
