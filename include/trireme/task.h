@@ -22,8 +22,9 @@ typedef struct tri_task {
     // Builds the model: once for each size of micro-batch, for training and for evaluation. Must be
     // a pure function of its arguments. Ends with tri_loss.
     void (*build)(tri_graph *graph, const tri_batch *batch);
-    // What a sample looks like. May be left out (all zero); then `trireme plan` and `checkpoint
-    // init`, which never open the data, take it from the data set's kind.
+    // What a sample looks like. May be left out (all zero). `trireme plan` and `checkpoint init`,
+    // which never open the data, use it where the recipe does not tell (data.shapes, or a kind of
+    // data whose settings say it).
     tri_field fields[TRI_TASK_MAX_FIELDS];
 } tri_task;
 

@@ -23,7 +23,10 @@ static void print_report(const char *split, const tri_data_report *r, bool json)
                tri_shape_text(&s->field.shape, shape, sizeof shape), s->min, s->max, s->mean,
                s->std, (long long)s->not_finite);
     }
-    if (json) printf("]}\n");
+    if (json)
+        printf("],\"shapes\":\"%s\"}\n", r->shapes);
+    else
+        printf("  data.shapes: %s\n", r->shapes);
 }
 
 static tri_status check(const tri_recipe *recipe, bool json) {

@@ -1,6 +1,7 @@
 #include "data/check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,9 @@ tri_status tri_data_check(const tri_data_options *options, tri_data_split split,
     tri_dataset *dataset;
     TRI_TRY(tri_dataset_open(options, split, seed, &dataset));
     int labels = tri_dataset_find(dataset, "labels");
+    tri_arena *arena = tri_arena_create(NULL, "check");
+    snprintf(out->shapes, sizeof out->shapes, "%s", tri_dataset_shapes(dataset, arena));
+    tri_arena_destroy(arena);
     reading buffers = {0};
     tri_status status = allocate(dataset, labels, &buffers);
     if (status == TRI_OK) status = read_all(dataset, labels, &buffers, out);

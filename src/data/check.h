@@ -13,6 +13,7 @@ typedef struct tri_data_summary {
 
 typedef struct tri_data_report {
     int64_t samples;
+    char shapes[512]; // the value of data.shapes that is true of the data
     int field_count;
     tri_data_summary fields[TRI_MAX_DATA_FIELDS];
     int64_t classes;                 // 0: no labels

@@ -2,6 +2,7 @@
 
 #include "data/convert.h"
 #include "data/kind.h"
+#include "data/shapes.h"
 
 #include <string.h>
 
@@ -31,6 +32,12 @@ static const struct {
 
 enum { FEEDS = sizeof feeds / sizeof *feeds };
 
+static int feed_of(const char *name) {
+    int row = 0;
+    while (row < FEEDS && strcmp(feeds[row].name, name) != 0) row++;
+    return row;
+}
+
 static tri_status fail_name(const char *source, const char *name) {
     const char *known[FEEDS];
     for (int i = 0; i < FEEDS; i++) known[i] = feeds[i].name;
@@ -44,8 +51,7 @@ static tri_status fail_name(const char *source, const char *name) {
 
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape) {
-    int row = 0;
-    while (row < FEEDS && strcmp(feeds[row].name, name) != 0) row++;
+    int row = feed_of(name);
     if (row == FEEDS) return fail_name(source, name);
     TRI_ASSERT(dataset->field_count < TRI_MAX_DATA_FIELDS);
     tri_dataset_column *field = &dataset->fields[dataset->field_count];
@@ -69,10 +75,15 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
     return TRI_OK;
 }
 
-const char *tri_dataset_file(const tri_dataset *dataset) {
+const tri_tree *tri_dataset_files(const tri_dataset *dataset) {
     const tri_data_options *options = dataset->options;
     if (dataset->files == TRI_DATA_TRAIN) return options->train;
     return dataset->files == TRI_DATA_VAL ? options->val : options->test;
+}
+
+const char *tri_dataset_file(const tri_dataset *dataset) {
+    const tri_tree *file = tri_dataset_files(dataset);
+    return file && file->kind == TRI_TREE_SCALAR ? file->text : NULL;
 }
 
 const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
@@ -145,7 +156,27 @@ static tri_status take_part(tri_dataset *dataset) {
     return TRI_OK;
 }
 
+static tri_shapes shapes_of(const tri_dataset *dataset) {
+    tri_shapes shapes = {.count = dataset->field_count};
+    for (int i = 0; i < shapes.count; i++) {
+        shapes.names[i] = dataset->fields[i].fed.name;
+        shapes.shapes[i] = dataset->fields[i].stored_shape;
+    }
+    return shapes;
+}
+
+// What the recipe says of the data, plans have believed.
+static tri_status check_stated(tri_dataset *dataset) {
+    tri_shapes stated, found = shapes_of(dataset);
+    TRI_TRY(tri_shapes_read(dataset->options->shapes, &stated));
+    if (stated.count == 0 || tri_shapes_equal(&stated, &found)) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "data.shapes is %s, but the %s data have %s",
+                    tri_shapes_text(dataset->arena, &stated), tri_data_split_name(dataset->split),
+                    tri_shapes_text(dataset->arena, &found));
+}
+
 static tri_status finish(tri_dataset *dataset, tri_status status, tri_dataset **out) {
+    if (status == TRI_OK) status = check_stated(dataset);
     if (status == TRI_OK) status = take_part(dataset);
     if (status == TRI_OK) status = finish_fields(dataset);
     *out = status == TRI_OK ? dataset : NULL;
@@ -197,18 +228,43 @@ const char *tri_data_split_name(tri_data_split split) {
     return names[split];
 }
 
-tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count) {
+static tri_status describe_stated(tri_dataset *dataset, const tri_shapes *stated) {
+    for (int i = 0; i < stated->count; i++) {
+        int row = feed_of(stated->names[i]);
+        TRI_TRY(tri_dataset_add(dataset, "data.shapes", stated->names[i],
+                                row < FEEDS ? feeds[row].dtype : TRI_F32, &stated->shapes[i]));
+    }
+    return TRI_OK;
+}
+
+static tri_status describe(tri_dataset *dataset, bool *is_guess) {
+    tri_shapes stated;
+    *is_guess = false;
+    TRI_TRY(tri_shapes_read(dataset->options->shapes, &stated));
+    if (stated.count > 0) {
+        TRI_TRY(describe_stated(dataset, &stated));
+    } else {
+        if (!dataset->kind->describe) return TRI_OK;
+        *is_guess = dataset->kind->describes_guess;
+        TRI_TRY(dataset->kind->describe(dataset));
+    }
+    return finish_fields(dataset);
+}
+
+tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count,
+                             bool *is_guess) {
     *count = 0;
     tri_dataset *dataset = new_dataset(options, TRI_DATA_TRAIN, 0);
-    tri_status status = TRI_OK;
-    if (dataset->kind->describe) {
-        status = dataset->kind->describe(dataset);
-        if (status == TRI_OK) status = finish_fields(dataset);
-    }
+    tri_status status = describe(dataset, is_guess);
     for (int i = 0; status == TRI_OK && i < dataset->field_count; i++)
         fields[(*count)++] = dataset->fields[i].fed;
     tri_arena_destroy(dataset->arena);
     return status;
+}
+
+const char *tri_dataset_shapes(const tri_dataset *dataset, tri_arena *arena) {
+    tri_shapes shapes = shapes_of(dataset);
+    return tri_shapes_text(arena, &shapes);
 }
 
 int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }

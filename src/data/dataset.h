@@ -38,9 +38,13 @@ bool tri_data_has(const tri_data_options *options, tri_data_split split);
 // "training", "validation", "test".
 const char *tri_data_split_name(tri_data_split split);
 
-// The fields of a data set that is described by its options alone ("synthetic"); for others *count
-// is 0. For plans, which do not open the data. `fields` has room for TRI_MAX_DATA_FIELDS.
-tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count);
+// The fields of a data set as its options alone tell them: data.shapes, the settings of "synthetic"
+// and "tokens", or, as a guess, what data of the kind look like as a rule; else *count is 0. For
+// plans, which do not open the data. `fields` has room for TRI_MAX_DATA_FIELDS.
+tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count,
+                             bool *is_guess);
+// The value of data.shapes that is true of an open data set.
+const char *tri_dataset_shapes(const tri_dataset *dataset, tri_arena *arena);
 
 int64_t tri_dataset_samples(const tri_dataset *dataset);
 int tri_dataset_field_count(const tri_dataset *dataset);

@@ -82,6 +82,13 @@ static void idx_hint(const tri_dataset *dataset, int field, int64_t sample) {
         __builtin_prefetch((const char *)stored + at);
 }
 
+// As MNIST's and those of all its relatives.
+static tri_status idx_describe(tri_dataset *dataset) {
+    tri_shape image = tri_shape_of(1, 28, 28);
+    TRI_TRY(tri_dataset_add(dataset, "data", "images", TRI_U8, &image));
+    return tri_dataset_add(dataset, "data", "labels", TRI_U8, &(tri_shape){0});
+}
+
 static bool idx_has_test(const tri_data_options *options) { return true; }
 
 const tri_dataset_kind tri_dataset_idx = {
@@ -91,4 +98,6 @@ const tri_dataset_kind tri_dataset_idx = {
     .read = idx_read,
     .hint = idx_hint,
     .has_test = idx_has_test,
+    .describe = idx_describe,
+    .describes_guess = true,
 };

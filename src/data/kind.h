@@ -22,6 +22,7 @@ typedef struct tri_dataset_kind {
     bool (*has_test)(const tri_data_options *options);
     // Fields from options alone, into an empty dataset. May be NULL.
     tri_status (*describe)(tri_dataset *dataset);
+    bool describes_guess; // what such data look like as a rule: the files may say otherwise
 } tri_dataset_kind;
 
 typedef struct tri_dataset_column {
@@ -54,7 +55,8 @@ struct tri_dataset {
 // file or option in errors: TRI_BAD_INPUT for a name, shape or type that cannot be fed.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape);
-// What data.train, data.val or data.test names, of `files`; or NULL.
+// What data.train, data.val or data.test says, of `files`, or NULL; and the name, if it is one.
+const tri_tree *tri_dataset_files(const tri_dataset *dataset);
 const char *tri_dataset_file(const tri_dataset *dataset);
 // `name` within data.path; absolute names stay.
 const char *tri_dataset_path(tri_dataset *dataset, const char *name);

@@ -1,6 +1,7 @@
 #include "data/options.h"
 
 #include "base/limits.h"
+#include "data/shapes.h"
 #include "data/transform.h"
 
 #include <string.h>
@@ -39,29 +40,47 @@ static const tri_option_variant kinds[] = {
 static const tri_option rows[] = {
     TRI_OPTION_NAME(tri_data_options, name, NULL, "kind of data set"),
     TRI_OPTION_STRING(tri_data_options, path, NULL, "folder with the training and the test files"),
-    TRI_OPTION_STRING(tri_data_options, train, NULL,
-                      "training file (idx: what its files' names begin with)"),
-    TRI_OPTION_STRING(tri_data_options, val, NULL,
-                      "validation file (idx: what its files' names begin with): evaluated after "
-                      "epochs, so that test data are read at the end alone"),
+    TRI_OPTION_TREE(tri_data_options, train, NULL,
+                    "training file (idx: what its files' names begin with)"),
+    TRI_OPTION_TREE(tri_data_options, val, NULL,
+                    "validation file (idx: what its files' names begin with): evaluated after "
+                    "epochs, so that test data are read at the end alone"),
     TRI_OPTION_FLOAT(tri_data_options, val_fraction, "0", 0, 1,
                      "instead of val: this part of the training samples, drawn by the seed"),
-    TRI_OPTION_STRING(tri_data_options, test, NULL,
-                      "test file (idx: what its files' names begin with)"),
+    TRI_OPTION_TREE(tri_data_options, test, NULL,
+                    "test file (idx: what its files' names begin with)"),
     TRI_OPTION_BOOL(tri_data_options, shuffle, "true",
                     "another order every epoch; false: the order of the files"),
     TRI_OPTION_BOOL(tri_data_options, drop_last, "false",
                     "leave out an epoch's partial last batch"),
     TRI_OPTION_INT(tri_data_options, workers, "2", 0, TRI_MAX_WORKERS, "loader threads; 0: none"),
     TRI_OPTION_TREE(tri_data_options, transform, "[]", "list of transforms of images, in order"),
+    TRI_OPTION_TREE(tri_data_options, shapes, NULL,
+                    "what one stored sample looks like, {images: [3, 32, 32], labels: []}, for "
+                    "commands that do not open the data; trireme data check prints it"),
     TRI_OPTION_INT(tri_data_options, limit, "0", 0, TRI_MAX_SAMPLES,
                    "first N training samples only, those of val_fraction among them; 0: all"),
     TRI_OPTION_INT(tri_data_options, sequence, "512", 2, TRI_MAX_SAMPLE_ELEMENTS,
                    "text: tokens per sample"),
 };
 
+// A file is a text; where each field has its own, they are a map.
+static tri_status check_file(const tri_data_options *data, const tri_tree *file, const char *key) {
+    bool maps = data->name && !strcmp(data->name, "npy");
+    if (!file || file->kind == TRI_TREE_SCALAR || (maps && file->kind == TRI_TREE_MAP))
+        return TRI_OK;
+    return tri_tree_fail(file, "'data.%s' has to be text%s", key,
+                         maps ? ", or a map from fields to files: {images: x.npy, labels: y.npy}"
+                              : "");
+}
+
 static tri_status check(const void *options, const tri_tree *map) {
     const tri_data_options *data = options;
+    tri_shapes shapes;
+    TRI_TRY(tri_shapes_read(data->shapes, &shapes));
+    TRI_TRY(check_file(data, data->train, "train"));
+    TRI_TRY(check_file(data, data->val, "val"));
+    TRI_TRY(check_file(data, data->test, "test"));
     const tri_tree *fraction = tri_tree_get(map, "val_fraction");
     if (data->val && data->val_fraction > 0)
         return tri_tree_fail(fraction, "'data.val' and 'data.val_fraction' exclude each other");

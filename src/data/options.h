@@ -8,12 +8,14 @@
 typedef struct tri_data_options {
     const char *name; // of the kind: a row of tri_dataset_kinds
     const char *path; // folder of the files
-    // Absolute or relative to `path`; NULL: the kind's own names, and no validation file.
-    const char *train, *val, *test;
+    // Texts, absolute or relative to `path`; of npy also maps from fields to files. NULL: the
+    // kind's own names, and no validation file.
+    const tri_tree *train, *val, *test;
     double val_fraction; // of the training samples, for validation; 0: none
     bool shuffle, drop_last;
     int64_t workers;           // loader threads; 0: the caller reads
     const tri_tree *transform; // list of transforms; NULL: none
+    const tri_tree *shapes;    // map from fields to their sizes in the files, of one sample
     int64_t limit;    // first samples of the training files only, val_fraction's among them
     int64_t sequence; // tokens per sample, of text
     // tokens

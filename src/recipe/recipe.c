@@ -203,6 +203,7 @@ char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe) {
 static const char *const free_keys[] = {
     "name",
     "data.path",
+    "data.shapes", // is checked against the data, which are the same
     "data.workers",
     "batch.eval",
     "strategy",

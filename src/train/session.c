@@ -1,6 +1,8 @@
 #include "train/session.h"
 
 #include "base/free_memory.h"
+#include "base/log.h"
+#include "nn/models/models.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
 
@@ -26,22 +28,49 @@ tri_status tri_session_open_device(const tri_backends *backends, const char *nam
                     known);
 }
 
-tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task *task,
-                                       tri_field *fields, int *count) {
+// As tri_session_describe_fields; *count is 0 where nothing is known.
+static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, tri_field *fields,
+                               int *count) {
     tri_data_field described[TRI_MAX_DATA_FIELDS];
-    TRI_TRY(tri_data_describe(&recipe->data, described, count));
+    bool is_guess;
+    TRI_TRY(tri_data_describe(&recipe->data, described, count, &is_guess));
     for (int i = 0; i < *count; i++)
         fields[i] = (tri_field){described[i].name, described[i].dtype, described[i].shape};
-    if (*count > 0) return TRI_OK;
-    while (*count < TRI_TASK_MAX_FIELDS && task->fields[*count].name) {
+    // A built-in model takes samples of any size: its own fields say nothing about the data.
+    if ((*count > 0 && !is_guess) || tri_model_find(task->name) == task || !task->fields[0].name)
+        return TRI_OK;
+    for (*count = 0; *count < TRI_TASK_MAX_FIELDS && task->fields[*count].name; ++*count)
         fields[*count] = task->fields[*count];
-        (*count)++;
-    }
+    return TRI_OK;
+}
+
+tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task *task,
+                                       tri_field *fields, int *count) {
+    TRI_TRY(known_fields(recipe, task, fields, count));
     if (*count > 0) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "model %s does not say what its samples look like (tri_task.fields), and this "
-                    "command does not open the data",
-                    task->name);
+                    "data.shapes is not set: files of kind %s say themselves what their samples "
+                    "look like, and this command does not open them; set it to what `trireme data "
+                    "check` prints, such as data.shapes='{images: [3, 32, 32], labels: []}'",
+                    recipe->data.name);
+}
+
+void tri_session_warn(const tri_session *s) {
+    tri_field fields[TRI_MAX_DATA_FIELDS];
+    int count, same = 0;
+    if (!s->train_data) return;
+    if (known_fields(s->recipe, s->task, fields, &count) != TRI_OK || count == 0) return;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < s->field_count; k++)
+            same += !strcmp(fields[i].name, s->fields[k].name) &&
+                    tri_shape_equal(&fields[i].shape, &s->fields[k].shape);
+    if (same == s->field_count) return;
+    char text[128];
+    tri_log(TRI_LOG_WARNING,
+            "plan and checkpoint init, which do not open the data, take other samples than these, "
+            "%s %s: write data.shapes: %s into the recipe",
+            s->fields[0].name, tri_shape_text(&s->fields[0].shape, text, sizeof text),
+            tri_dataset_shapes(s->train_data, s->arena));
 }
 
 // What epochs are evaluated on, and what is kept for the end.

@@ -68,9 +68,13 @@ typedef struct tri_session {
 tri_status tri_session_open(const tri_session_request *request, tri_session **out);
 void tri_session_close(tri_session *session); // NULL allowed
 
-// The fields of a sample without opening the data: from the data's options or the task.
+// The fields of a sample without opening the data: from the data's options, or a task that is not
+// built in. TRI_BAD_INPUT names data.shapes where the data alone could say it.
 tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task *task,
                                        tri_field *fields, int *count);
+// Warns where the data are not as tri_session_describe_fields takes them, so that plans and
+// initial weights are of another network.
+void tri_session_warn(const tri_session *session);
 // The recipe's mesh for so many ranks.
 tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out);
 // `device` by name from the table; "auto" is the first that opens.

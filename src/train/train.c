@@ -298,6 +298,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         if (loop->session->identity.rank == 0) {
             tri_recipe_say_notes(loop->recipe);
             say_endless_warmup(loop);
+            tri_session_warn(loop->session);
         }
         open_observer(loop);
         loop->straggler = tri_straggler_create(loop->session->comm);

@@ -27,6 +27,10 @@ settings="$settings trainer.limit_val_batches=1"
 # shellcheck disable=SC2086
 "$build/bin/trireme" train two-layer.yaml model.name=./two-layer.so $settings --run-dir object
 ./two-layer --help | grep -q checkpoint
+./two-layer plan two-layer.yaml | grep -q 407,050
+./two-layer checkpoint init two-layer.yaml --out start.safetensors
+./two-layer train two-layer.yaml $settings optimizer.lr=0 trainer.max_steps=1 --run-dir still
+"$build/bin/trireme" checkpoint diff start.safetensors still
 ./two-layer plan two-layer.yaml data.name=synthetic 'data.shape=[1,28,28]' data.classes=10 \
     data.samples=64 | grep -q 407,050
 grep -o '"loss":[^,]*' own/metrics.jsonl >own.txt

@@ -27,7 +27,8 @@ static void read_all(tri_safetensors *file, size_t size) {
 }
 
 static void read_dataset(const char *path) {
-    const tri_data_options options = {.name = "tensors", .train = path, .shuffle = true};
+    const tri_tree train = {.kind = TRI_TREE_SCALAR, .text = path};
+    const tri_data_options options = {.name = "tensors", .train = &train, .shuffle = true};
     tri_dataset *dataset;
     if (tri_dataset_open(&options, TRI_DATA_TRAIN, 1, &dataset) != TRI_OK) {
         TRI_ASSERT(strstr(tri_error_message(), path) || strstr(tri_error_message(), "data."));

@@ -213,7 +213,9 @@ static void test_synthetic(void **state) {
         "name: synthetic, shape: [3, 4, 4], samples: 50, classes: 7, test_samples: 5");
     tri_data_field fields[TRI_MAX_DATA_FIELDS];
     int count;
-    assert_int_equal(tri_data_describe(&options, fields, &count), TRI_OK);
+    bool is_guess;
+    assert_int_equal(tri_data_describe(&options, fields, &count, &is_guess), TRI_OK);
+    assert_false(is_guess);
     assert_int_equal(count, 2);
     assert_string_equal(fields[0].name, "images");
     dataset = opened(&options, TRI_DATA_TEST);
@@ -304,7 +306,9 @@ static void test_tokens(void **state) {
     assert_false(tri_data_has(&options, TRI_DATA_TEST));
     tri_data_field fields[TRI_MAX_DATA_FIELDS];
     int count;
-    assert_int_equal(tri_data_describe(&options, fields, &count), TRI_OK);
+    bool is_guess;
+    assert_int_equal(tri_data_describe(&options, fields, &count, &is_guess), TRI_OK);
+    assert_false(is_guess);
     assert_int_equal(count, 1);
     assert_int_equal(fields[0].size_bytes, 40);
 }
