@@ -213,15 +213,19 @@ static inline tri_status fixture_do_load(const char *path, int64_t width, uint64
 }
 
 // What `--resume auto` would go on from, loaded and checked: its step, or -1 for none.
-static inline int64_t fixture_auto(const char *run_dir, int64_t width) {
+static inline tri_status fixture_find(const char *run_dir, int64_t width, int64_t *step) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     const char *path;
-    int64_t step = -1;
+    *step = -1;
     tri_status status = tri_checkpoint_find(arena, NULL, run_dir, "auto", &path);
-    if (status != TRI_OK) fail_msg("%s", tri_error_message());
-    if (path && fixture_do_load(path, width, 0, &step) != TRI_OK)
-        fail_msg("%s", tri_error_message());
+    if (status == TRI_OK && path) status = fixture_do_load(path, width, 0, step);
     tri_arena_destroy(arena);
+    return status;
+}
+
+static inline int64_t fixture_auto(const char *run_dir, int64_t width) {
+    int64_t step;
+    if (fixture_find(run_dir, width, &step) != TRI_OK) fail_msg("%s", tri_error_message());
     return step;
 }
 

@@ -41,9 +41,10 @@ static int system_touch(int fd) { return futimens(fd, NULL); }
         .monotonic_ns = system_monotonic_ns, .realtime_ns = system_realtime_ns,                    \
         .sleep_ns = system_sleep_ns, .open = system_open, .close = close, .read = read,            \
         .pread = pread, .write = write, .pwrite = pwrite, .fsync = fsync, .ftruncate = ftruncate,  \
-        .fallocate = fallocate, .rename = rename, .symlink = symlink, .mkdir = mkdir,              \
-        .unlink = unlink, .rmdir = rmdir, .lock = system_lock, .touch = system_touch,              \
-        .socket = socket, .connect = connect, .accept = accept, .send = send, .recv = recv,        \
+        .fallocate = fallocate, .rename = rename, .renameat2 = renameat2, .symlink = symlink,      \
+        .mkdir = mkdir, .unlink = unlink, .rmdir = rmdir, .lock = system_lock,                     \
+        .touch = system_touch, .socket = socket, .connect = connect, .accept = accept,             \
+        .send = send, .recv = recv,                                                                \
     }
 
 const tri_os_hooks tri_os_system = SYSTEM_HOOKS;
@@ -136,6 +137,17 @@ tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size
     return TRI_OK;
 }
 
+// The folder above a file or folder remembers that it is there.
+static tri_status sync_above(const char *path) {
+    char above[PATH_MAX];
+    snprintf(above, sizeof above, "%s", path);
+    char *slash = strrchr(above, '/');
+    if (!slash) snprintf(above, sizeof above, ".");
+    if (slash) slash[slash == above] = 0;
+    tri_status status = tri_os_sync_folder(above);
+    return status == TRI_BAD_INPUT ? TRI_OK : status; // who may not read a folder cannot sync it
+}
+
 uint64_t tri_os_random(void) {
     uint64_t bits;
     if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) == (ssize_t)sizeof bits) return bits;
@@ -166,8 +178,11 @@ tri_status tri_os_replacement_end(tri_os_replacement *r, tri_status status) {
     if (tri_os.close(r->fd) < 0 && status == TRI_OK) status = tri_os_fail("close", r->path);
     if (status == TRI_OK && tri_os.rename(r->beside, r->path) < 0)
         status = tri_os_fail("rename", r->path);
-    if (status != TRI_OK) tri_os.unlink(r->beside);
-    return status;
+    if (status != TRI_OK) {
+        tri_os.unlink(r->beside);
+        return status;
+    }
+    return sync_above(r->path);
 }
 
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size) {
@@ -205,8 +220,10 @@ tri_status tri_os_make_folders(const char *path) {
         if (part[i] != '/' && part[i] != 0) continue;
         char kept = part[i];
         part[i] = 0;
-        if (tri_os.mkdir(part, 0777) < 0 && errno != EEXIST)
-            return tri_os_fail("create the folder", part);
+        bool is_made = tri_os.mkdir(part, 0777) == 0;
+        if (!is_made && errno != EEXIST) return tri_os_fail("create the folder", part);
+        // One that is there may have been made by a process that was killed before it synced.
+        if (is_made || i == length) TRI_TRY(sync_above(part));
         part[i] = kept;
     }
     struct stat info;
@@ -218,7 +235,9 @@ tri_status tri_os_make_folders(const char *path) {
 tri_status tri_os_sync_folder(const char *path) {
     int fd = tri_os.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", path);
-    tri_status status = tri_os.fsync(fd) < 0 ? tri_os_fail("sync", path) : TRI_OK;
+    // EINVAL: this file system has nothing to sync of a folder.
+    bool has_failed = tri_os.fsync(fd) < 0 && errno != EINVAL;
+    tri_status status = has_failed ? tri_os_fail("sync", path) : TRI_OK;
     tri_os.close(fd);
     return status;
 }

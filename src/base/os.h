@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-// Each slot has the meaning, return value and errno of the POSIX function of its name; those
+// Each slot has the meaning, return value and errno of the system's function of its name; those
 // without one say theirs.
 typedef struct tri_os_hooks {
     int64_t (*monotonic_ns)(void); // CLOCK_MONOTONIC
@@ -30,6 +30,8 @@ typedef struct tri_os_hooks {
     int (*ftruncate)(int fd, off_t size);
     int (*fallocate)(int fd, int mode, off_t offset, off_t size); // Linux
     int (*rename)(const char *from, const char *to);
+    int (*renameat2)(int from_fd, const char *from, int to_fd, const char *to,
+                     unsigned flags); // Linux
     int (*symlink)(const char *target, const char *path);
     int (*mkdir)(const char *path, mode_t mode);
     int (*unlink)(const char *path);
@@ -69,8 +71,8 @@ typedef struct tri_os_replacement {
     char beside[PATH_MAX];
 } tri_os_replacement;
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
-// Takes what writing to `fd` has returned: the file takes its place after TRI_OK, else nothing is
-// left of it. Returns the first failure.
+// Takes what writing to `fd` has returned: the file takes its place after TRI_OK, to stay there
+// after a crash, else nothing is left of it. Returns the first failure.
 tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
 // The whole file at once.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
@@ -81,7 +83,7 @@ bool tri_os_is_beside(const char *entry, const char *name);
 int tri_os_open_or_create(const char *path, int flags, mode_t mode);
 // Bits that nobody can guess, for names.
 uint64_t tri_os_random(void);
-// mkdir -p. An existing folder is no failure.
+// mkdir -p; that the folder is there survives a crash. An existing one is no failure.
 tri_status tri_os_make_folders(const char *path);
 // fsync of a folder, so that a rename inside it survives a crash.
 tri_status tri_os_sync_folder(const char *path);

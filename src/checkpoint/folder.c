@@ -13,7 +13,8 @@
 
 enum { STEP_DIGITS = 8 };
 static const char STEP[] = "step-", REPLACED[] = ".old-";
-static const char *const HIDDEN[] = {".tmp-", ".del-", ".link-"};
+static const char LINK[] = ".link-";
+static const char *const HIDDEN[] = {".tmp-", ".del-", LINK, REPLACED};
 
 const char *checkpoint_home(tri_arena *arena, const char *run_dir) {
     return tri_arena_printf(arena, "%s/checkpoints", run_dir);
@@ -120,7 +121,7 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
         return tri_os.rename(hidden, path) < 0 ? tri_os_fail("rename", hidden) : TRI_OK;
     // The same step again: exchanged at one blow, or where the file system cannot do that, set
     // aside under a name from which tri_checkpoint_clean brings it back.
-    if (renameat2(AT_FDCWD, hidden, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return TRI_OK;
+    if (tri_os.renameat2(AT_FDCWD, hidden, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return TRI_OK;
     const char *aside = checkpoint_hidden(arena, home, "old", name);
     if (tri_os.rename(path, aside) < 0) return tri_os_fail("rename", path);
     if (tri_os.rename(hidden, path) < 0) {
@@ -143,25 +144,38 @@ tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
     return status;
 }
 
-tri_status checkpoint_remove(tri_arena *arena, const char *home, const char *path) {
-    const char *hidden = checkpoint_hidden(arena, home, "del", checkpoint_base_name(path));
-    if (tri_os.rename(path, hidden) < 0) return tri_os_fail("rename", path);
-    return tri_os_remove_tree(hidden);
+// A name that is no checkpoint's any more: until that is synced, nothing below it may go.
+static tri_status hide(tri_arena *arena, const char *home, const char *path, const char **hidden) {
+    *hidden = checkpoint_hidden(arena, home, "del", checkpoint_base_name(path));
+    return tri_os.rename(path, *hidden) < 0 ? tri_os_fail("rename", path) : TRI_OK;
+}
+
+static bool is_kept(const checkpoint_steps *steps, int i, const tri_checkpoint_monitor *monitor,
+                    int64_t top_k) {
+    int64_t better = 0;
+    for (int j = 0; j < steps->count; j++)
+        better += steps->items[j].readable == TRI_OK && j != i &&
+                  is_better(&steps->items[j], &steps->items[i], monitor);
+    return better < top_k;
 }
 
 tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoint_steps *steps,
                              const tri_checkpoint_monitor *monitor, int64_t top_k) {
     int newer = 0; // readable ones passed so far
     tri_status first = TRI_OK;
+    const char **hidden = TRI_NEW_ARRAY(arena, const char *, steps->count);
+    int count = 0;
     for (int i = 0; i < steps->count && top_k >= 0; i++) {
         const checkpoint_step *step = &steps->items[i];
         if (step->readable != TRI_OK || newer++ <= TRI_CHECKPOINT_SPARES) continue;
-        int64_t better = 0;
-        for (int j = 0; j < steps->count; j++)
-            better += steps->items[j].readable == TRI_OK && j != i &&
-                      is_better(&steps->items[j], step, monitor);
-        if (better < top_k) continue;
-        tri_status status = checkpoint_remove(arena, home, step->path);
+        if (is_kept(steps, i, monitor, top_k)) continue;
+        tri_status status = hide(arena, home, step->path, &hidden[count]);
+        count += status == TRI_OK;
+        if (first == TRI_OK) first = status;
+    }
+    if (count > 0) TRI_TRY(tri_os_sync_folder(home));
+    for (int i = 0; i < count; i++) {
+        tri_status status = tri_os_remove_tree(hidden[i]);
         if (first == TRI_OK) first = status;
     }
     return first;
@@ -187,15 +201,18 @@ static tri_status restore(tri_arena *arena, const char *home, const char *name) 
     return tri_os.rename(path, place) < 0 ? tri_os_fail("rename", path) : TRI_OK;
 }
 
+static bool is_left_over(const char *name) {
+    bool found = false;
+    for (size_t i = 0; i < sizeof HIDDEN / sizeof *HIDDEN; i++)
+        found = found || starts_with(name, HIDDEN[i]);
+    return found;
+}
+
 static tri_status clean_entry(tri_arena *arena, const char *home, const char *name) {
     if (starts_with(name, REPLACED)) return restore(arena, home, name);
-    for (size_t i = 0; i < sizeof HIDDEN / sizeof *HIDDEN; i++) {
-        if (!starts_with(name, HIDDEN[i])) continue;
-        const char *path = tri_arena_printf(arena, "%s/%s", home, name);
-        if (strcmp(HIDDEN[i], ".link-") != 0) return tri_os_remove_tree(path);
-        return tri_os.unlink(path) < 0 ? tri_os_fail("remove", path) : TRI_OK;
-    }
-    return TRI_OK;
+    const char *path = tri_arena_printf(arena, "%s/%s", home, name);
+    if (!starts_with(name, LINK)) return tri_os_remove_tree(path);
+    return tri_os.unlink(path) < 0 ? tri_os_fail("remove", path) : TRI_OK;
 }
 
 tri_status tri_checkpoint_clean(const char *run_dir) {
@@ -207,8 +224,11 @@ tri_status tri_checkpoint_clean(const char *run_dir) {
     const char **names = NULL; // first read, then changed
     int count = 0, capacity = 0;
     for (struct dirent *entry; folder && (entry = readdir(folder));)
-        TRI_PUSH(arena, names, count, capacity) = tri_arena_strdup(arena, entry->d_name);
+        if (is_left_over(entry->d_name))
+            TRI_PUSH(arena, names, count, capacity) = tri_arena_strdup(arena, entry->d_name);
     if (folder) closedir(folder);
+    // What a killed process renamed is on the disk before anything goes.
+    if (count > 0) status = tri_os_sync_folder(home);
     for (int i = 0; i < count && status == TRI_OK; i++) status = clean_entry(arena, home, names[i]);
     tri_arena_destroy(arena);
     return status;

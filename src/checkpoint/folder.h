@@ -42,8 +42,6 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
 // HOME/LINK → target, atomically.
 tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target);
-// Gives the folder a hidden name, then removes it.
-tri_status checkpoint_remove(tri_arena *arena, const char *home, const char *path);
 // Removes what is neither the newest, nor one of its spares, nor one of the best `top_k` of
 // `monitor`, nor unreadable (it may be of a later version). `steps` as scanned.
 tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoint_steps *steps,

@@ -141,11 +141,7 @@ static tri_status prepare(save *s) {
     const char *hidden = checkpoint_hidden(s->arena, s->home, "tmp", name);
     if (snprintf(s->hidden, sizeof s->hidden, "%s", hidden) >= (int)sizeof s->hidden - 64)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", s->home);
-    struct stat info;
-    if (stat(s->home, &info) < 0) {
-        TRI_TRY(tri_os_make_folders(s->home));
-        TRI_TRY(tri_os_sync_folder(s->request.run_dir));
-    }
+    TRI_TRY(tri_os_make_folders(s->home));
     if (tri_os.mkdir(s->hidden, 0777) < 0) return tri_os_fail("create the folder", s->hidden);
     for (int i = 0; i < s->manifest.file_count; i++)
         TRI_TRY(create_file(path_of(s, i), s->manifest.files[i].size_bytes));
