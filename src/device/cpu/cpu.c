@@ -1,4 +1,4 @@
-#include "device/cpu/internal.h"
+#include "device/cpu/amx.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -33,6 +33,23 @@ static void list_kernels(void) {
     memcpy(cpu_kernels, own, sizeof own);
 }
 
+// For a cluster of unlike CPUs, and for tests: takes away what is above the level `most`, if any.
+static tri_status keep_below(cpu_device *device, const char *most) {
+    static const char *const levels[] = {"base", "avx2", "avx512", "bf16", "amx"};
+    int level = 0, count = (int)(sizeof levels / sizeof *levels);
+    while (level < count && most && strcmp(most, levels[level]) != 0) level++;
+    if (level == count)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "TRIREME_CPU_ISA is '%s', but must be base, avx2, avx512, bf16 or amx",
+                        most);
+    if (!most) return TRI_OK;
+    device->amx = device->amx && level > 3;
+    device->brain = device->brain && level > 2;
+    device->avx512 = device->avx512 && level > 1;
+    device->avx2 = device->avx2 && level > 0;
+    return TRI_OK;
+}
+
 static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
     list_kernels();
     cpu_device *device = calloc(1, sizeof *device);
@@ -42,14 +59,15 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
     // oneDNN leaves out the parts of threads that OMP_THREAD_LIMIT keeps from starting.
     if (device->head.threads > omp_get_thread_limit())
         device->head.threads = omp_get_thread_limit();
-    const char *most = getenv("TRIREME_CPU_ISA"); // for a cluster of unlike CPUs, and for tests
     device->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     device->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     device->brain = device->avx512 && __builtin_cpu_supports("avx512bf16");
-    if (most && strcmp(most, "bf16") != 0) device->brain = false;
-    if (most && strcmp(most, "bf16") != 0 && strcmp(most, "avx512") != 0) device->avx512 = false;
-    if (most && !strcmp(most, "base")) device->avx2 = false;
+    device->amx = device->brain && cpu_amx_is_allowed();
+    if (keep_below(device, getenv("TRIREME_CPU_ISA")) != TRI_OK) {
+        free(device);
+        return TRI_BAD_INPUT;
+    }
     cpu_use_threads(device);
     dnnl_status_t status = dnnl_engine_create(&device->engine, dnnl_cpu, 0);
     if (status == dnnl_success)

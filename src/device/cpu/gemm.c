@@ -1,17 +1,19 @@
 // The loops are those of Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication":
 // a block of b is packed into panels of 64 columns that stay in the second cache, six rows of a
 // stay in the first, and a tile of 6 × 64 sums stays in registers.
+//
+// Of few rows, packing b would cost more than the product where that transposes it. Then the
+// transposed product is computed, which packs the few rows instead and reads b as it lies.
 #include "device/cpu/gemm.h"
-
-#include "device/cpu/simd.h"
-#include "device/cpu/tile.h"
 
 enum {
     STEPS_READ = 512,   // of k at a time: six rows of a take 12 KB
     STEPS_PACKED = 256, // … and 16 packed rows 16 KB
     PANELS_MAX = 4,     // of b at a time: 512 KB
-    PACK_ROWS = 16,     // of a packed together: a line of cache
-    GEMM_LINE = 16,     // floats in it
+    PANELS_PACKED = 2,  // … beside a packed a: 128 KB
+    GEMM_LINE = 16,     // floats in a line of cache
+    FEW_ROWS = 128,
+    SHARED_PRODUCTS = 1 << 17, // below these a second thread does not pay
 };
 
 cpu_matrix cpu_matrix_plain(const float *data, int64_t row_stride) {
@@ -35,7 +37,10 @@ static float *at(const cpu_matrix *m, int64_t r, int64_t c) {
            c % 64 * m->column;
 }
 
-static bool reads_a(const cpu_gemm *g) { return g->a.column == 1 && g->a.column_block == 64; }
+// Rows of a lie one after the other, each in one piece or in pieces of 64 steps.
+static bool reads_a(const cpu_gemm *g) {
+    return g->a.column == 1 && g->a.row_block == 64 * g->a.row;
+}
 static bool reads_b(const cpu_gemm *g) {
     return g->b.column == 1 && g->b.row == CPU_TILE_COLUMNS && g->b.row_block == 64 * 64 &&
            g->n % CPU_TILE_COLUMNS == 0;
@@ -66,14 +71,30 @@ cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t un
     return best;
 }
 
-static cpu_gemm_split split_of(const cpu_device *device, const cpu_gemm *g) {
-    return cpu_gemm_split_of(device, g->m, reads_a(g) ? CPU_TILE_ROWS : PACK_ROWS, g->n);
+// Whether the transposed product is computed; it then has its own a, b and c, and no end.
+static bool is_swapped(const cpu_gemm *g) {
+    return g->m <= FEW_ROWS && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
+}
+static cpu_gemm swapped(const cpu_gemm *g) {
+    return (cpu_gemm){.m = g->n,
+                      .n = g->m,
+                      .k = g->k,
+                      .a = cpu_matrix_transposed(g->b),
+                      .b = cpu_matrix_transposed(g->a),
+                      .c = cpu_matrix_plain(NULL, (g->m + 15) / 16 * 16)};
 }
 
-// Steps at a time: equal parts of k, whole vectors but for the last one.
+static cpu_gemm_split split_of(const cpu_device *device, const cpu_gemm *g) {
+    static const cpu_device alone = {.head = {.threads = 1}};
+    bool small = (double)g->m * (double)g->n * (double)g->k < SHARED_PRODUCTS;
+    return cpu_gemm_split_of(small ? &alone : device, g->m,
+                             reads_a(g) ? CPU_TILE_ROWS : CPU_TILE_GROUP, g->n);
+}
+
+// Steps at a time: equal parts of k, whole pieces of a but for the last one.
 static int64_t steps_of(const cpu_gemm *g) {
     int64_t most = reads_a(g) ? STEPS_READ : STEPS_PACKED, parts = (g->k + most - 1) / most;
-    return ((g->k + parts - 1) / parts + 15) / 16 * 16;
+    return ((g->k + parts - 1) / parts + 63) / 64 * 64;
 }
 
 // Floats of one thread's packed a and b.
@@ -85,10 +106,15 @@ static int64_t packed_b(const cpu_gemm *g) {
     return reads_b(g) ? 0 : PANELS_MAX * CPU_TILE_COLUMNS * steps_of(g);
 }
 
+static int64_t packed_floats(const cpu_device *device, const cpu_gemm *g) {
+    cpu_gemm_split s = split_of(device, g);
+    return (packed_a(g, &s) + packed_b(g)) * s.rows * s.columns;
+}
+
 size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm) {
-    cpu_gemm_split s = split_of(device, gemm);
-    int64_t each = packed_a(gemm, &s) + packed_b(gemm);
-    return (size_t)(each * s.rows * s.columns) * sizeof(float);
+    if (!is_swapped(gemm)) return (size_t)packed_floats(device, gemm) * sizeof(float);
+    cpu_gemm g = swapped(gemm);
+    return (size_t)(packed_floats(device, &g) + g.m * g.c.row) * sizeof(float);
 }
 
 // The part of k, of columns and of rows that one thread has in hand.
@@ -98,27 +124,15 @@ typedef struct block {
     float *a; // packed, or NULL
 } block;
 
-// [row / 16][p][16] of a(first + row, step + p), where the rows lie side by side.
-static CPU_AVX512 void pack_a(const cpu_gemm *g, const block *b) {
-    for (int64_t p = 0; p < b->steps; p++) {
-        const float *from = g->a.data + (b->step + p) * g->a.column;
-        for (int64_t row = b->first_row; row < b->end_row; row += PACK_ROWS) {
-            __mmask16 inside = cpu_first_lanes(b->end_row - row);
-            _mm512_storeu_ps(b->a + (row - b->first_row) * b->steps + p * PACK_ROWS,
-                             _mm512_maskz_loadu_ps(inside, from + row));
-        }
-    }
-}
-
 // Panels [p][64] of b(step + p, column + j), zero beyond n. A matrix whose columns lie side by side
 // is plain; one whose rows do is so within 64 of them.
-static void pack_b(const cpu_gemm *g, const block *b, float *to) {
+static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b, float *to) {
     int64_t panel = b->steps * CPU_TILE_COLUMNS, column = b->panel * CPU_TILE_COLUMNS;
     int64_t end = column + b->panels * CPU_TILE_COLUMNS, place = 0, part;
     if (end > g->n) end = g->n;
     if (g->b.column == 1) {
-        cpu_pack_rows(at(&g->b, b->step, column), false, g->b.row, b->steps, end - column, to,
-                      panel);
+        code->pack_rows(at(&g->b, b->step, column), false, g->b.row, b->steps, end - column, to,
+                        panel);
         return;
     }
     for (; column < end; column += CPU_TILE_COLUMNS, to += panel) {
@@ -126,54 +140,78 @@ static void pack_b(const cpu_gemm *g, const block *b, float *to) {
         for (place = 0; place < b->steps; place += part) {
             part = 64 - (b->step + place) % 64;
             if (part > b->steps - place) part = b->steps - place;
-            cpu_pack_columns(at(&g->b, b->step + place, column), false, g->b.column, part, columns,
-                             to + place * CPU_TILE_COLUMNS);
+            code->pack_columns(at(&g->b, b->step + place, column), false, g->b.column, part,
+                               columns, to + place * CPU_TILE_COLUMNS);
         }
     }
 }
 
 typedef struct gemm_job {
+    const cpu_tile_code *code;
     const cpu_gemm *gemm;
+    const cpu_gemm *whole; // of which `gemm` is the swapped one; else NULL
     cpu_gemm_split split;
     float *workspace;
 } gemm_job;
 
 // Brings the rows that come next nearer while a tile is computed: one of `parts` equal parts.
-CPU_INLINE void fetch_ahead(const cpu_gemm *g, const block *b, int64_t row, int64_t part) {
+static inline void fetch_ahead(const cpu_gemm *g, const block *b, int64_t row, int64_t part) {
     int64_t lines = b->steps / GEMM_LINE, first = lines * part / b->panels;
     int64_t end = lines * (part + 1) / b->panels;
     for (int64_t i = row; i < row + CPU_TILE_ROWS && i < b->end_row; i++) {
         const float *from = g->a.data + i * g->a.row + b->step;
-        for (int64_t l = first; l < end; l++)
-            _mm_prefetch((const char *)(from + l * GEMM_LINE), _MM_HINT_T1);
+        for (int64_t l = first; l < end; l++) __builtin_prefetch(from + l * GEMM_LINE, 0, 2);
     }
 }
 
-static CPU_AVX512 void multiply_block(const cpu_gemm *g, const block *b) {
+// The rows of a from `row` on that a tile takes, at most `rows`.
+static void place_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t *rows,
+                       cpu_tile *job) {
+    *rows = CPU_TILE_ROWS;
+    if (b->a) { // 16 rows are 6, 5 and 5
+        int64_t place = row - b->first_row, inner = place % CPU_TILE_GROUP;
+        if (inner > 0) *rows = 5;
+        job->a = b->a + (place - inner) * b->steps + inner;
+        job->a_row = 1;
+        job->a_step = CPU_TILE_GROUP;
+    } else {
+        job->a = at(&g->a, row, b->step);
+        job->a_row = g->a.row;
+        job->a_step = 1;
+        job->a_skip = g->a.column_block - 64;
+    }
+    if (*rows > b->end_row - row) *rows = b->end_row - row;
+}
+
+static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const block *b) {
+    bool last = b->step + b->steps == g->k;
     int64_t rows;
     for (int64_t row = b->first_row; row < b->end_row; row += rows) {
         cpu_tile job = {.steps = b->steps, .c_row = g->c.row, .more = b->step > 0};
-        rows = CPU_TILE_ROWS;
-        if (b->a) { // 16 rows are 6, 5 and 5
-            int64_t place = row - b->first_row, inner = place % PACK_ROWS;
-            if (inner > 0) rows = 5;
-            job.a = b->a + (place - inner) * b->steps + inner;
-            job.a_row = 1;
-            job.a_step = PACK_ROWS;
-        } else {
-            job.a = g->a.data + row * g->a.row + b->step;
-            job.a_row = g->a.row;
-            job.a_step = 1;
-        }
-        if (rows > b->end_row - row) rows = b->end_row - row;
+        place_rows(g, b, row, &rows, &job);
         for (int64_t j = 0; j < b->panels; j++) {
             int64_t column = (b->panel + j) * CPU_TILE_COLUMNS, left = g->n - column;
             job.b = b->b[j];
             job.c = g->c.data + row * g->c.row + (b->panel + j) * g->c.column_block;
-            job.bias = g->bias && b->step == 0 ? g->bias + column : NULL;
-            if (!b->a) fetch_ahead(g, b, row + CPU_TILE_ROWS, j);
-            cpu_tile_multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
+            if (last) job.end = g->end;
+            if (last && g->end.bias) job.end.bias = (const float *)g->end.bias + column;
+            if (!b->a && !job.a_skip) fetch_ahead(g, b, row + CPU_TILE_ROWS, j);
+            code->multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
+    }
+}
+
+// What one thread computed of the transposed product, to its place.
+static void give_back(const gemm_job *job, int64_t first_row, int64_t end_row, int64_t column,
+                      int64_t end_column) {
+    const cpu_gemm *g = job->gemm, *whole = job->whole;
+    cpu_tile_end end = whole->end;
+    for (int64_t row = first_row; row < end_row; row += 64) {
+        int64_t rows = end_row - row < 64 ? end_row - row : 64;
+        if (end.bias) end.bias = (const float *)whole->end.bias + row;
+        job->code->transpose(g->c.data + row * g->c.row + column, g->c.row, rows,
+                             end_column - column, &end, whole->c.data + column * whole->c.row + row,
+                             whole->c.row);
     }
 }
 
@@ -181,7 +219,9 @@ static void multiply_part(const gemm_job *job, int part) {
     const cpu_gemm *g = job->gemm;
     const cpu_gemm_split *s = &job->split;
     int row = part / s->columns, column = part % s->columns;
-    int64_t most = steps_of(g), end_panel = s->panels * (column + 1) / s->columns;
+    int64_t most = steps_of(g), most_panels = reads_a(g) ? PANELS_MAX : PANELS_PACKED;
+    int64_t first_panel = s->panels * column / s->columns;
+    int64_t end_panel = s->panels * (column + 1) / s->columns;
     float *own = job->workspace + part * (packed_a(g, s) + packed_b(g));
     float *packed = own + packed_a(g, s);
     block b = {.first_row = s->groups * row / s->rows * s->unit,
@@ -191,17 +231,21 @@ static void multiply_part(const gemm_job *job, int part) {
         b.steps = g->k - b.step < most ? g->k - b.step : most;
         if (!reads_a(g)) {
             b.a = own;
-            pack_a(g, &b);
+            job->code->pack_groups(at(&g->a, b.first_row, b.step), g->a.column, b.steps,
+                                   b.end_row - b.first_row, own);
         }
-        for (b.panel = s->panels * column / s->columns; b.panel < end_panel; b.panel += b.panels) {
-            b.panels = end_panel - b.panel < PANELS_MAX ? end_panel - b.panel : PANELS_MAX;
-            if (!reads_b(g)) pack_b(g, &b, packed);
+        for (b.panel = first_panel; b.panel < end_panel; b.panel += b.panels) {
+            b.panels = end_panel - b.panel < most_panels ? end_panel - b.panel : most_panels;
+            if (!reads_b(g)) pack_b(job->code, g, &b, packed);
             for (int64_t j = 0; j < b.panels; j++)
                 b.b[j] = reads_b(g) ? at(&g->b, b.step, (b.panel + j) * CPU_TILE_COLUMNS)
                                     : packed + j * b.steps * CPU_TILE_COLUMNS;
-            multiply_block(g, &b);
+            multiply_block(job->code, g, &b);
         }
     }
+    if (job->whole)
+        give_back(job, b.first_row, b.end_row, first_panel * CPU_TILE_COLUMNS,
+                  end_panel * CPU_TILE_COLUMNS < g->n ? end_panel * CPU_TILE_COLUMNS : g->n);
 }
 
 static void gemm_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -209,6 +253,15 @@ static void gemm_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspace) {
-    gemm_job job = {.gemm = gemm, .split = split_of(device, gemm), .workspace = workspace};
+    gemm_job job = {
+        .code = cpu_tile_code_of(device), .gemm = gemm, .workspace = (float *)workspace};
+    cpu_gemm other;
+    if (is_swapped(gemm)) {
+        other = swapped(gemm);
+        other.c.data = job.workspace + packed_floats(device, &other);
+        job.gemm = &other;
+        job.whole = gemm;
+    }
+    job.split = split_of(device, job.gemm);
     cpu_parallel(device, job.split.rows * job.split.columns, 1, gemm_range, &job);
 }

@@ -1,8 +1,8 @@
-// Matrix products of F32 for AVX-512, on any number of rows: c = a·b.
+// Matrix products of F32, on any number of rows: c = a·b.
 #ifndef TRIREME_DEVICE_CPU_GEMM_H
 #define TRIREME_DEVICE_CPU_GEMM_H
 
-#include "device/cpu/internal.h"
+#include "device/cpu/tile.h"
 
 // Element (r, c) lies at data[r / 64 · row_block + r % 64 · row + c / 64 · column_block +
 // c % 64 · column], so that plain matrices, those in panels and their transposed ones are one
@@ -18,7 +18,7 @@ cpu_matrix cpu_matrix_transposed(cpu_matrix matrix);
 typedef struct cpu_gemm {
     int64_t m, n, k;    // a [m, k], b [k, n], c [m, n]; at least 1 each
     cpu_matrix a, b, c; // c.column and one stride of each of the others are 1
-    const float *bias;  // [n], added to each row; NULL: none
+    cpu_tile_end end;
 } cpu_gemm;
 
 // A rectangle of c for each thread; each packs what it needs for itself.

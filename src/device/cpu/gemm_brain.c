@@ -4,72 +4,107 @@
 #include "device/cpu/gemm_brain.h"
 
 #include "device/cpu/gemm.h"
-#include "device/cpu/simd.h"
-#include "device/cpu/tile.h"
 
 enum {
-    BRAIN_PAIRS = 512, // of k at a time: six rows of a take 12 KB
-    BRAIN_PANELS = 4,  // of b at a time: 512 KB
+    BRAIN_PAIRS = 512,        // of k at a time: six rows of a take 12 KB
+    BRAIN_PAIRS_PACKED = 256, // … and 16 packed rows 16 KB
+    BRAIN_PANELS = 4,         // of b at a time: 512 KB
     BRAIN_COLUMNS = BRAIN_PANELS * CPU_TILE_COLUMNS,
 };
 
+// Rows of a that are pairs as they lie.
+static bool reads_a(const cpu_brain_gemm *g) { return !g->a_transposed && g->k % 2 == 0; }
+
 static cpu_gemm_split split_of(const cpu_device *device, const cpu_brain_gemm *g) {
-    return cpu_gemm_split_of(device, g->m, CPU_TILE_ROWS, g->n);
+    return cpu_gemm_split_of(device, g->m, reads_a(g) ? CPU_TILE_ROWS : CPU_TILE_GROUP, g->n);
 }
+
+static int64_t all_pairs(const cpu_brain_gemm *g) { return (g->k + 1) / 2; }
 
 // Pairs at a time: equal parts of k.
 static int64_t most_pairs(const cpu_brain_gemm *g) {
-    int64_t pairs = g->k / 2, parts = (pairs + BRAIN_PAIRS - 1) / BRAIN_PAIRS;
-    return ((pairs + parts - 1) / parts + 15) / 16 * 16;
+    int64_t most = reads_a(g) ? BRAIN_PAIRS : BRAIN_PAIRS_PACKED;
+    int64_t parts = (all_pairs(g) + most - 1) / most;
+    return ((all_pairs(g) + parts - 1) / parts + 15) / 16 * 16;
 }
 
-// A thread's part of the workspace: packed panels of b, and sums of all its rows.
+// A thread's part of the workspace: packed panels of b, packed rows of a, and sums of all its rows.
 typedef struct brain_space {
-    int64_t b, sums; // floats
+    int64_t b, a, sums; // floats
 } brain_space;
 
 static brain_space space_of(const cpu_brain_gemm *g, const cpu_gemm_split *s) {
     int64_t most = most_pairs(g), rows = (s->groups + s->rows - 1) / s->rows * s->unit;
-    bool kept = g->k / 2 > most;
-    return (brain_space){.b = BRAIN_COLUMNS * most, .sums = kept ? rows * BRAIN_COLUMNS : 0};
+    bool kept = !g->wide && all_pairs(g) > most;
+    return (brain_space){.b = BRAIN_COLUMNS * most,
+                         .a = reads_a(g) ? 0 : rows * most,
+                         .sums = kept ? rows * BRAIN_COLUMNS : 0};
 }
 
+static int64_t floats_of(const brain_space *z) { return z->b + z->a + z->sums; }
+
 size_t cpu_brain_gemm_workspace(const cpu_device *device, const cpu_brain_gemm *gemm) {
+    if (device->amx) return cpu_amx_gemm_workspace(device, gemm);
     cpu_gemm_split s = split_of(device, gemm);
     brain_space z = space_of(gemm, &s);
-    return (size_t)((z.b + z.sums) * s.rows * s.columns) * sizeof(float);
+    return (size_t)(floats_of(&z) * s.rows * s.columns) * sizeof(float);
 }
 
 // The part of c that one thread has in hand, and of k.
 typedef struct brain_block {
     int64_t first_row, end_row, column, columns, pair, pairs;
-    float *b, *sums;
+    float *b, *a, *sums;
 } brain_block;
 
-// 16 elements of two rows that are `row` apart, in pairs.
-CPU_INLINE __m512 pairs_of_rows(const uint16_t *from, int64_t row, __mmask16 inside) {
-    __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from));
-    __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from + row));
-    return _mm512_castsi512_ps(_mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
+// Two steps of one row, of which the second may be missing.
+static float pair_at(const uint16_t *row, int64_t step, int64_t end) {
+    uint32_t high = step + 1 < end ? row[step + 1] : 0;
+    union {
+        uint32_t bits;
+        float value;
+    } pair = {.bits = row[step] | high << 16};
+    return pair.value;
 }
 
 // Panels [pair][64], zero beyond n.
 static CPU_AVX512 void pack_b(const cpu_brain_gemm *g, const brain_block *b) {
     for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
         int64_t left = b->columns - j;
+        int64_t width = left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS;
         float *panel = b->b + j * b->pairs;
-        if (g->b_transposed) {
-            cpu_pack_columns(g->b + (b->column + j) * g->k + 2 * b->pair, false, g->k / 2, b->pairs,
-                             left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS, panel);
+        const uint16_t *rows = g->b + (b->column + j) * g->k;
+        if (g->b_transposed && g->k % 2 == 0) {
+            cpu_pack_columns(rows + 2 * b->pair, false, g->k / 2, b->pairs, width, panel);
             continue;
         }
-        for (int64_t p = 0; p < b->pairs; p++)
-            for (int64_t i = 0; i < CPU_TILE_COLUMNS; i += 16) {
+        for (int64_t p = 0; p < b->pairs; p++, panel += CPU_TILE_COLUMNS) {
+            int64_t step = 2 * (b->pair + p);
+            for (int64_t i = 0; i < CPU_TILE_COLUMNS && g->b_transposed; i++)
+                panel[i] = i < width ? pair_at(rows + i * g->k, step, g->k) : 0;
+            for (int64_t i = 0; i < CPU_TILE_COLUMNS && !g->b_transposed; i += 16) {
                 __mmask16 inside = i < left ? cpu_first_lanes(left - i) : 0;
-                const uint16_t *from = g->b + 2 * (b->pair + p) * g->n + b->column + j + i;
-                _mm512_storeu_ps(panel + p * CPU_TILE_COLUMNS + i,
-                                 pairs_of_rows(from, g->n, inside));
+                const uint16_t *from = g->b + step * g->n + b->column + j + i;
+                _mm512_storeu_si512(panel + i,
+                                    cpu_pairs_of_rows(from, g->n, step + 1 < g->k, inside));
             }
+        }
+    }
+}
+
+// Groups [row / 16][pair][16], zero beyond m.
+static CPU_AVX512 void pack_a(const cpu_brain_gemm *g, const brain_block *b) {
+    float *to = b->a;
+    for (int64_t row = b->first_row; row < b->end_row; row += CPU_TILE_GROUP) {
+        int64_t left = b->end_row - row;
+        for (int64_t p = 0; p < b->pairs; p++, to += CPU_TILE_GROUP) {
+            int64_t step = 2 * (b->pair + p);
+            const uint16_t *from = g->a + step * g->m + row;
+            if (g->a_transposed)
+                _mm512_storeu_si512(
+                    to, cpu_pairs_of_rows(from, g->m, step + 1 < g->k, cpu_first_lanes(left)));
+            for (int64_t i = 0; i < CPU_TILE_GROUP && !g->a_transposed; i++)
+                to[i] = i < left ? pair_at(g->a + (row + i) * g->k, step, g->k) : 0;
+        }
     }
 }
 
@@ -84,25 +119,44 @@ CPU_INLINE void fetch_ahead(const cpu_brain_gemm *g, const brain_block *b, int64
     }
 }
 
+// The rows of a from `row` on that a tile takes, at most `rows`.
+static void place_rows(const cpu_brain_gemm *g, const brain_block *b, int64_t row, int64_t *rows,
+                       cpu_tile *tile) {
+    *rows = CPU_TILE_ROWS;
+    if (reads_a(g)) {
+        tile->a = (const float *)(g->a + row * g->k + 2 * b->pair);
+        tile->a_row = g->k / 2;
+        tile->a_step = 1;
+    } else { // 16 rows are 6, 5 and 5
+        int64_t place = row - b->first_row, inner = place % CPU_TILE_GROUP;
+        if (inner > 0) *rows = 5;
+        tile->a = b->a + (place - inner) * b->pairs + inner;
+        tile->a_row = 1;
+        tile->a_step = CPU_TILE_GROUP;
+    }
+    if (*rows > b->end_row - row) *rows = b->end_row - row;
+}
+
 static CPU_AVX512 void multiply_block(const cpu_brain_gemm *g, const brain_block *b) {
-    bool first = b->pair == 0, last = 2 * (b->pair + b->pairs) == g->k;
-    for (int64_t row = b->first_row; row < b->end_row; row += CPU_TILE_ROWS) {
-        int64_t rows = b->end_row - row < CPU_TILE_ROWS ? b->end_row - row : CPU_TILE_ROWS;
+    bool first = b->pair == 0, last = b->pair + b->pairs == all_pairs(g);
+    int64_t rows;
+    for (int64_t row = b->first_row; row < b->end_row; row += rows) {
+        cpu_tile tile = {.pairs = true, .steps = b->pairs, .more = !first, .narrow_row = g->n};
+        place_rows(g, b, row, &rows, &tile);
         for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
-            int64_t left = b->columns - j, column = b->column + j;
-            cpu_tile tile = {.pairs = true,
-                             .steps = b->pairs,
-                             .a = (const float *)(g->a + row * g->k + 2 * b->pair),
-                             .a_row = g->k / 2,
-                             .a_step = 1,
-                             .b = b->b + j * b->pairs,
-                             .c = b->sums + (row - b->first_row) * BRAIN_COLUMNS + j,
-                             .c_row = BRAIN_COLUMNS,
-                             .more = !first,
-                             .bias = g->bias && first ? g->bias + column : NULL,
-                             .narrow = last ? g->c + row * g->n + column : NULL,
-                             .narrow_row = g->n};
-            fetch_ahead(g, b, row + CPU_TILE_ROWS, j / CPU_TILE_COLUMNS);
+            int64_t left = b->columns - j, column = b->column + j, at = row * g->n + column;
+            tile.b = b->b + j * b->pairs;
+            tile.c = b->sums + (row - b->first_row) * BRAIN_COLUMNS + j;
+            tile.c_row = BRAIN_COLUMNS;
+            if (g->wide) {
+                tile.c = (float *)g->c + at;
+                tile.c_row = g->n;
+            } else if (last) {
+                tile.narrow = (uint16_t *)g->c + at;
+            }
+            if (last) tile.end = g->end;
+            if (last && g->end.bias) tile.end.bias = (const uint16_t *)g->end.bias + column;
+            if (reads_a(g)) fetch_ahead(g, b, row + CPU_TILE_ROWS, j / CPU_TILE_COLUMNS);
             cpu_tile_multiply(&tile, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
     }
@@ -119,13 +173,14 @@ static void multiply_part(const brain_job *job, int part) {
     const cpu_gemm_split *s = &job->split;
     brain_space z = space_of(g, s);
     int row = part / s->columns, column = part % s->columns;
-    int64_t most = most_pairs(g), pairs = g->k / 2;
+    int64_t most = most_pairs(g), pairs = all_pairs(g);
     int64_t end = s->panels * (column + 1) / s->columns * CPU_TILE_COLUMNS;
     brain_block b = {.first_row = s->groups * row / s->rows * s->unit,
                      .end_row = s->groups * (row + 1) / s->rows * s->unit,
                      .column = s->panels * column / s->columns * CPU_TILE_COLUMNS,
-                     .b = job->workspace + part * (z.b + z.sums)};
-    b.sums = b.b + z.b;
+                     .b = job->workspace + part * floats_of(&z)};
+    b.a = b.b + z.b;
+    b.sums = b.a + z.a;
     if (b.end_row > g->m) b.end_row = g->m;
     if (end > g->n) end = g->n;
     for (; b.column < end; b.column += b.columns) {
@@ -133,6 +188,7 @@ static void multiply_part(const brain_job *job, int part) {
         for (b.pair = 0; b.pair < pairs; b.pair += b.pairs) {
             b.pairs = pairs - b.pair < most ? pairs - b.pair : most;
             pack_b(g, &b);
+            if (!reads_a(g)) pack_a(g, &b);
             multiply_block(g, &b);
         }
     }
@@ -143,6 +199,10 @@ static void brain_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 void cpu_brain_gemm_run(const cpu_device *device, const cpu_brain_gemm *gemm, void *workspace) {
+    if (device->amx) {
+        cpu_amx_gemm_run(device, gemm, workspace);
+        return;
+    }
     brain_job job = {.gemm = gemm, .split = split_of(device, gemm), .workspace = workspace};
     cpu_parallel(device, job.split.rows * job.split.columns, 1, brain_range, &job);
 }

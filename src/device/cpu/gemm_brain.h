@@ -1,21 +1,36 @@
-// Matrix products of BF16 with sums in F32 that are rounded to BF16, for devices with AVX512_BF16:
-// c = a·b.
+// Matrix products of BF16 with sums in F32, for devices with AVX512_BF16 or AMX: c = a·b.
 #ifndef TRIREME_DEVICE_CPU_GEMM_BRAIN_H
 #define TRIREME_DEVICE_CPU_GEMM_BRAIN_H
 
-#include "device/cpu/internal.h"
+#include "device/cpu/tile_end.h"
 
 typedef struct cpu_brain_gemm {
-    int64_t m, n, k;   // a [m, k], b [k, n], c [m, n], plain; at least 1 each, k even
+    int64_t m, n, k;   // a [m, k], b [k, n], c [m, n], plain; at least 1 each
+    bool a_transposed; // a lies as [k, m]
     bool b_transposed; // b lies as [n, k]
+    bool wide;         // c is F32, else the sums are rounded to BF16
     const uint16_t *a, *b;
-    const uint16_t *bias; // [n], added to each row; NULL: none
-    uint16_t *c;
+    cpu_tile_end end; // its bias is BF16
+    void *c;
 } cpu_brain_gemm;
 
 // Bytes that cpu_brain_gemm_run needs; depends on sizes and the device alone.
 size_t cpu_brain_gemm_workspace(const cpu_device *device, const cpu_brain_gemm *gemm);
 // Every element is summed in one order of k, whatever the number of threads.
 void cpu_brain_gemm_run(const cpu_device *device, const cpu_brain_gemm *gemm, void *workspace);
+
+// The same by AMX, which the functions above call on devices that have it.
+size_t cpu_amx_gemm_workspace(const cpu_device *device, const cpu_brain_gemm *gemm);
+void cpu_amx_gemm_run(const cpu_device *device, const cpu_brain_gemm *gemm, void *workspace);
+
+// 16 elements of a row and of the next one, `row` elements on, in pairs; the latter zeros unless
+// `both`.
+CPU_INLINE __m512i cpu_pairs_of_rows(const uint16_t *from, int64_t row, bool both,
+                                     __mmask16 inside) {
+    __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from));
+    if (!both) return even;
+    __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from + row));
+    return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+}
 
 #endif

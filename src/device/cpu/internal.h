@@ -15,6 +15,7 @@ typedef struct cpu_device {
     bool avx512; // F, BW, DQ and VL
     bool avx2;   // and FMA
     bool brain;  // AVX512_BF16: products of BF16
+    bool amx;    // … by tiles
 } cpu_device;
 
 static inline const cpu_device *cpu_of(const tri_device *device) {
@@ -141,9 +142,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(conv2d_grad_weight_plain)                                                                    \
     X(linear_brain)                                                                                \
     X(linear_brain_grad_input)                                                                     \
-    X(linear_rows)                                                                                 \
-    X(linear_rows_grad_input)                                                                      \
-    X(linear_rows_grad_weight)                                                                     \
+    X(linear_brain_grad_weight)                                                                    \
     X(linear_forward)                                                                              \
     X(linear_grad_input)                                                                           \
     X(linear_grad_weight)                                                                          \

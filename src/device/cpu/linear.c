@@ -1,12 +1,14 @@
-// Linear layers by oneDNN: y = x·Wᵀ + b with x [rows, in], W [out, in], y [rows, out].
+// What linear layers are made of, and their kernels in F32, by the device's own matrix product.
 //
-// The home order of W is a rule on its shape: blocks of 16 inputs × 64 outputs (AB16b64a) when out
-// is a multiple of 64 and in one of 16, else plain. All three products then read and write W as it
-// lies, for any number of rows. x and y are plain.
+// The home order of W is a rule on its shape: blocks of 64 outputs, the inputs one after the other
+// in each (AB16b64a), when out is a multiple of 64 and in one of 16, else plain. All three products
+// read and write W as it lies, in this order or plain. x and y are plain.
 //
-// A W that is computed in BF16 is plain: oneDNN's products of BF16 pack it for themselves as fast
-// as they read what was packed before, and its gradient, which is F32, has the same order.
+// A W that is computed in BF16 is plain: products of BF16 pack it in pairs.
 #include "device/cpu/linear.h"
+
+#include "device/cpu/gemm.h"
+#include "device/cpu/number.h"
 
 #include <stdlib.h>
 
@@ -42,9 +44,8 @@ linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node) {
 }
 
 cpu_format linear_home(const tri_device *device, const linear_shape *s) {
-    bool blocked = cpu_of(device)->avx512 && s->out % 64 == 0 && s->in % 16 == 0;
     if (s->dtype == TRI_BF16 && cpu_of(device)->brain) return CPU_PLAIN;
-    return blocked ? CPU_OI16I64O : CPU_PLAIN;
+    return s->out % 64 == 0 && s->in % 16 == 0 ? CPU_OI16I64O : CPU_PLAIN;
 }
 
 bool linear_has_bias(const tri_node *node) {
@@ -53,123 +54,140 @@ bool linear_has_bias(const tri_node *node) {
     return ((const tri_linear_grad_attr *)node->attr)->has_bias;
 }
 
-static tri_status describe(const cpu_device *device, linear_task task, const linear_shape *s,
-                           cpu_format format, bool bias, tri_activation activation, double slope,
-                           dnnl_primitive_desc_t *out) {
-    dnnl_memory_desc_t x, weight, dweight, bias_md, y;
-    int64_t weight_dims[] = {s->out, s->in};
-    tri_dtype x_type = task == LINEAR_GRAD_INPUT ? s->result : s->dtype;
-    tri_dtype y_type = task == LINEAR_FORWARD ? s->result : s->dtype;
-    TRI_TRY(cpu_format_md(CPU_PLAIN, x_type, 2, (int64_t[]){s->rows, s->in}, &x));
-    TRI_TRY(cpu_format_md(format, s->dtype, 2, weight_dims, &weight));
-    TRI_TRY(cpu_format_md(format, TRI_F32, 2, weight_dims, &dweight));
-    TRI_TRY(cpu_format_md(CPU_PLAIN, task == LINEAR_FORWARD ? s->dtype : TRI_F32, 1, &s->out,
-                          &bias_md));
-    TRI_TRY(cpu_format_md(CPU_PLAIN, y_type, 2, (int64_t[]){s->rows, s->out}, &y));
-    const dnnl_memory_desc_t *b = bias ? &bias_md : NULL;
-    dnnl_inner_product_desc_t forward, desc;
-    CPU_DNNL(dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, &x, &weight,
-                                                  task == LINEAR_FORWARD ? b : NULL, &y));
-    desc = forward;
-    if (task == LINEAR_GRAD_INPUT)
-        CPU_DNNL(dnnl_inner_product_backward_data_desc_init(&desc, &x, &weight, &y));
-    if (task == LINEAR_GRAD_WEIGHT)
-        CPU_DNNL(dnnl_inner_product_backward_weights_desc_init(&desc, &x, &dweight, b, &y));
-    dnnl_primitive_attr_t attr;
-    TRI_TRY(cpu_primitive_attr(activation, slope, &attr));
-    dnnl_primitive_desc_t hint = NULL;
-    if (task != LINEAR_FORWARD)
-        dnnl_primitive_desc_create(&hint, &forward, NULL, device->engine, NULL);
-    dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, device->engine, hint);
-    if (hint) dnnl_primitive_desc_destroy(hint);
-    dnnl_primitive_attr_destroy(attr);
-    if (status == dnnl_success) return TRI_OK;
-    return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such inner product: status %d", status);
+cpu_tile_end linear_end(const tri_node *node) {
+    if (node->op != &tri_op_linear) return (cpu_tile_end){0};
+    const tri_linear_attr *attr = node->attr;
+    return (cpu_tile_end){.activation = (tri_activation)attr->activation,
+                          .slope = (float)attr->slope};
 }
 
-static bool linear_supports(const tri_device *device, const tri_graph *graph,
-                            const tri_node *node) {
+void linear_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                    tri_layout *in, tri_layout *out) {
     linear_shape s = linear_shape_of(graph, node);
-    bool known = s.dtype == TRI_F32 || (s.dtype == TRI_BF16 && cpu_of(device)->brain);
-    if (!known || s.rows == 0) return false;
-    dnnl_primitive_desc_t pd;
-    if (describe(cpu_of(device), linear_task_of(node), &s, linear_home(device, &s),
-                 linear_has_bias(node), TRI_ACTIVATION_NONE, 0, &pd) != TRI_OK)
-        return false;
-    bool fast = cpu_primitive_is_fast(pd);
-    dnnl_primitive_desc_destroy(pd);
-    return fast;
-}
-
-static void linear_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                           tri_layout *in, tri_layout *out) {
-    linear_shape s = linear_shape_of(graph, node);
-    tri_layout weight = cpu_format_layout(linear_home(device, &s));
+    tri_layout home = cpu_format_layout(linear_home(device, &s));
     for (int i = 0; i < node->input_count; i++) in[i] = TRI_LAYOUT_PLAIN;
-    for (int i = 0; i < node->output_count; i++) out[i] = TRI_LAYOUT_PLAIN;
-    if (linear_task_of(node) == LINEAR_GRAD_WEIGHT)
-        out[0] = weight;
-    else
-        in[1] = weight;
+    if (linear_task_of(node) == LINEAR_GRAD_WEIGHT) {
+        out[0] = home;
+        return;
+    }
+    // A parameter that already has a home stays there, if that is one we can read.
+    const tri_value_info *weight = tri_value_get(graph, node->inputs[1]);
+    bool chosen =
+        weight->kind != TRI_VALUE_PARAMETER || graph->parameters[weight->index].layout_chosen;
+    in[1] = chosen && tri_layout_is_plain(&weight->layout) ? TRI_LAYOUT_PLAIN : home;
+}
+
+enum { SUM_COLUMNS = 64, SUM_GRAIN = 1 << 15 };
+
+typedef struct sum_job {
+    const void *dy;
+    float *sums;
+    int64_t rows, columns;
+} sum_job;
+
+// `begin` and `end` count blocks of 64 columns.
+CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool brain) {
+    const sum_job job = *(const sum_job *)context;
+    for (int64_t b = begin; b < end; b++) {
+        float sums[SUM_COLUMNS] = {0};
+        int64_t first = b * SUM_COLUMNS, left = job.columns - first;
+        if (left < SUM_COLUMNS) {
+            for (int64_t r = 0; r < job.rows; r++)
+                for (int64_t i = 0; i < left; i++)
+                    sums[i] += cpu_get(job.dy, brain, r * job.columns + first + i);
+        } else {
+            for (int64_t r = 0; r < job.rows; r++)
+                for (int64_t i = 0; i < SUM_COLUMNS; i++)
+                    sums[i] += cpu_get(job.dy, brain, r * job.columns + first + i);
+            left = SUM_COLUMNS;
+        }
+        for (int64_t i = 0; i < left; i++) job.sums[first + i] = sums[i];
+    }
+}
+CPU_TYPED_RANGES(sum_columns)
+
+void linear_sum_columns(const cpu_device *device, const linear_shape *s, const void *dy,
+                        float *dbias) {
+    sum_job job = {.dy = dy, .sums = dbias, .rows = s->rows, .columns = s->out};
+    int64_t blocks = (s->out + SUM_COLUMNS - 1) / SUM_COLUMNS;
+    cpu_parallel(device, blocks, SUM_GRAIN / SUM_COLUMNS / s->rows + 1,
+                 sum_columns_range(device, s->dtype == TRI_BF16), &job);
 }
 
 typedef struct linear_state {
     const cpu_device *device;
-    cpu_primitive primitive;
-    linear_task task;
-    bool bias;
+    linear_shape shape;
+    cpu_gemm gemm;
+    int a, b; // the inputs that they are
+    bool bias, bias_gradient;
 } linear_state;
+
+static bool linear_supports(const tri_device *device, const tri_graph *graph,
+                            const tri_node *node) {
+    linear_shape s = linear_shape_of(graph, node);
+    return cpu_is_f32(device, graph, node) && s.rows > 0 && s.in > 0;
+}
+
+static cpu_matrix weight_of(const tri_layout *layout, const linear_shape *s) {
+    cpu_matrix w = cpu_matrix_plain(NULL, s->in);
+    if (!tri_layout_is_plain(layout)) // [out / 64][in][64]
+        w = (cpu_matrix){.row = 1, .row_block = 64 * s->in, .column = 64, .column_block = 64 * 64};
+    return w;
+}
 
 static tri_status linear_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                  tri_kernel *kernel) {
-    static const int args[][4] = {
-        [LINEAR_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS},
-        [LINEAR_GRAD_INPUT] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC, 0},
-        [LINEAR_GRAD_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
-                                DNNL_ARG_DIFF_BIAS},
-    };
-    cpu_use_threads(cpu_of(device));
+    linear_task task = linear_task_of(node);
     linear_shape s = linear_shape_of(graph, node);
     linear_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a linear layer");
-    *state = (linear_state){
-        .device = cpu_of(device), .task = linear_task_of(node), .bias = linear_has_bias(node)};
-    kernel->state = state;
-    tri_activation activation = TRI_ACTIVATION_NONE;
-    double slope = 0;
-    if (state->task == LINEAR_FORWARD) {
-        const tri_linear_attr *attr = node->attr;
-        activation = attr->activation;
-        slope = attr->slope;
+    tri_value weight = task == LINEAR_GRAD_WEIGHT ? node->outputs[0] : node->inputs[1];
+    cpu_matrix x = cpu_matrix_plain(NULL, s.in), y = cpu_matrix_plain(NULL, s.out);
+    cpu_matrix w = weight_of(&tri_value_get(graph, weight)->layout, &s);
+    *state = (linear_state){.device = cpu_of(device), .shape = s, .b = 1};
+    cpu_gemm *g = &state->gemm;
+    if (task == LINEAR_FORWARD) {
+        *g = (cpu_gemm){.m = s.rows, .n = s.out, .k = s.in, .a = x, .c = y};
+        g->b = cpu_matrix_transposed(w);
+        g->end = linear_end(node);
+        state->bias = linear_has_bias(node);
+    } else if (task == LINEAR_GRAD_INPUT) {
+        *g = (cpu_gemm){.m = s.rows, .n = s.in, .k = s.out, .a = y, .b = w, .c = x};
+    } else if (w.column == 1) {
+        *g = (cpu_gemm){.m = s.out, .n = s.in, .k = s.rows, .b = x, .c = w};
+        g->a = cpu_matrix_transposed(y);
+        state->a = 1;
+        state->b = 0;
+    } else { // the transposed dW: its rows lie as a product's do
+        *g = (cpu_gemm){.m = s.in, .n = s.out, .k = s.rows, .b = y};
+        g->a = cpu_matrix_transposed(x);
+        g->c = cpu_matrix_transposed(w);
     }
-    dnnl_primitive_desc_t pd;
-    TRI_TRY(describe(state->device, state->task, &s, linear_home(device, &s), state->bias,
-                     activation, slope, &pd));
-    TRI_TRY(cpu_primitive_make(state->device, pd, args[state->task], 3 + state->bias,
-                               &state->primitive));
-    kernel->workspace_bytes = state->primitive.scratchpad_bytes;
+    state->bias_gradient = task == LINEAR_GRAD_WEIGHT && linear_has_bias(node);
+    kernel->state = state;
+    kernel->workspace_bytes = cpu_gemm_workspace(state->device, g);
     return TRI_OK;
 }
 
 static tri_status linear_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    linear_state *state = kernel->state;
-    cpu_use_threads(state->device);
-    void *data[] = {args->in[0], args->in[1], args->out[0], NULL};
-    if (state->bias) data[3] = state->task == LINEAR_FORWARD ? args->in[2] : args->out[1];
-    return cpu_primitive_run(&state->primitive, data, args->workspace);
+    const linear_state *state = kernel->state;
+    cpu_gemm gemm = state->gemm;
+    gemm.a.data = args->in[state->a];
+    gemm.b.data = args->in[state->b];
+    gemm.c.data = args->out[0];
+    gemm.end.bias = state->bias ? args->in[2] : NULL;
+    cpu_gemm_run(state->device, &gemm, args->workspace);
+    if (state->bias_gradient)
+        linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1]);
+    return TRI_OK;
 }
 
-static void linear_release(tri_kernel *kernel) {
-    linear_state *state = kernel->state;
-    if (!state) return;
-    cpu_primitive_release(&state->primitive);
-    free(state);
-}
+static void linear_release(tri_kernel *kernel) { free(kernel->state); }
 
 #define LINEAR_KERNEL(identifier, opname)                                                          \
     const tri_kernel_def cpu_##identifier = {                                                      \
         .op = &tri_op_##opname,                                                                    \
-        .name = "onednn",                                                                          \
+        .name = "product",                                                                         \
         .supports = linear_supports,                                                               \
         .layouts = linear_layouts,                                                                 \
         .prepare = linear_prepare,                                                                 \

@@ -3,10 +3,7 @@
 #ifndef TRIREME_DEVICE_CPU_LINEAR_H
 #define TRIREME_DEVICE_CPU_LINEAR_H
 
-#include "device/cpu/internal.h"
-
-// Of products of our own. Below this oneDNN is faster: packing W costs as much as some twenty rows.
-enum { LINEAR_LEAST_ROWS = 192 };
+#include "device/cpu/tile.h"
 
 typedef enum linear_task { LINEAR_FORWARD, LINEAR_GRAD_INPUT, LINEAR_GRAD_WEIGHT } linear_task;
 
@@ -19,7 +16,16 @@ typedef struct linear_shape {
 linear_task linear_task_of(const tri_node *node);
 linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node);
 bool linear_has_bias(const tri_node *node);
+// What follows the products of a forward pass but the bias.
+cpu_tile_end linear_end(const tri_node *node);
 // W's home order, a rule on its shape and type.
 cpu_format linear_home(const tri_device *device, const linear_shape *shape);
+// Layouts where x and y are plain and W lies as it does, if that is its home order or plain.
+void linear_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                    tri_layout *in, tri_layout *out);
+
+// dbias[out] = the sums of the columns of dy [rows, out], F32 or BF16, each in the order of rows.
+void linear_sum_columns(const cpu_device *device, const linear_shape *shape, const void *dy,
+                        float *dbias);
 
 #endif

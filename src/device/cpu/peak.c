@@ -1,12 +1,12 @@
-#include "device/cpu/internal.h"
+#include "device/cpu/amx.h"
 
 #include "base/os.h"
 
-#include <immintrin.h>
-
 enum {
     PEAK_CHAINS = 12, // independent sums: latency times throughput of the units
+    PEAK_TILES = 4,   // sums of AMX
     PEAK_ROUNDS = 200000,
+    PEAK_TILE_ROUNDS = 20000, // each instruction takes some 16 cycles
     PEAK_REPEATS = 9,
     PEAK_BUFFER_BYTES = 192 << 20, // larger than the caches that we know
 };
@@ -40,6 +40,26 @@ static __attribute__((target("avx512f,avx512bf16"))) void dot_brain(void *contex
     peak_sink = _mm512_reduce_add_ps(sum[0]);
 }
 
+// TDPBF16PS: 16 × 16 × 32 products of BF16.
+static CPU_AMX void dot_tiles(void *context, int64_t begin, int64_t end, int thread) {
+    cpu_amx_begin();
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_zero(4);
+    _tile_zero(5);
+    for (int64_t r = begin; r < end; r++) { // PEAK_CHAINS of them
+        for (int i = 0; i < PEAK_CHAINS / PEAK_TILES; i++) {
+            _tile_dpbf16ps(0, 4, 5);
+            _tile_dpbf16ps(1, 4, 5);
+            _tile_dpbf16ps(2, 4, 5);
+            _tile_dpbf16ps(3, 4, 5);
+        }
+    }
+    cpu_amx_end();
+}
+
 static __attribute__((target("avx2,fma"))) void fma_avx2(void *context, int64_t begin, int64_t end,
                                                          int thread) {
     __m256 sum[PEAK_CHAINS], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-3f);
@@ -54,8 +74,8 @@ static __attribute__((target("avx2,fma"))) void fma_avx2(void *context, int64_t 
 }
 
 // Of a loop of PEAK_CHAINS instructions with so many products.
-static double best_rate(const cpu_device *device, int products, cpu_range loop) {
-    int64_t rounds = (int64_t)PEAK_ROUNDS * device->head.threads;
+static double best_rate(const cpu_device *device, int products, int64_t each, cpu_range loop) {
+    int64_t rounds = each * device->head.threads;
     double best = 0;
     for (int repeat = 0; repeat < PEAK_REPEATS; repeat++) {
         double start = tri_os_seconds();
@@ -72,8 +92,12 @@ tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (!device->avx512 && !avx2)
         return TRI_FAIL(TRI_UNSUPPORTED, "the peak is measured on CPUs with AVX2 or AVX-512 only");
-    flops = best_rate(device, device->avx512 ? 16 : 8, device->avx512 ? fma_avx512 : fma_avx2);
-    if (device->brain) brain = best_rate(device, 32, dot_brain);
+    flops = best_rate(device, device->avx512 ? 16 : 8, PEAK_ROUNDS,
+                      device->avx512 ? fma_avx512 : fma_avx2);
+    if (device->amx)
+        brain = best_rate(device, 16 * 16 * 32, PEAK_TILE_ROUNDS, dot_tiles);
+    else if (device->brain)
+        brain = best_rate(device, 32, PEAK_ROUNDS, dot_brain);
     void *a, *b;
     TRI_TRY(head->backend->alloc(head, PEAK_BUFFER_BYTES, &a));
     tri_status status = head->backend->alloc(head, PEAK_BUFFER_BYTES, &b);

@@ -1,9 +1,11 @@
+// The pieces of matrix products for AVX-512.
 #include "device/cpu/tile.h"
 
-#include "device/cpu/simd.h"
+#include "device/cpu/tile_end.h"
 
 enum {
     TILE_VECTORS = CPU_TILE_COLUMNS / 16,
+    TILE_RUN = 64,   // steps between two skips
     PACK_AHEAD = 16, // rows that packing asks for in advance
 };
 
@@ -28,20 +30,22 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
             _mm_prefetch(c, _MM_HINT_T0);
             sum[i * vectors + v] = _mm512_setzero_ps();
         }
-    for (int64_t p = 0; p < job->steps; p++) {
-        __m512 column[TILE_VECTORS];
+    const int64_t run = job->a_skip ? TILE_RUN : job->steps;
+    for (int64_t left = job->steps; left > 0; left -= run, a += job->a_skip)
+        for (int64_t p = left < run ? left : run; p > 0; p--) {
+            __m512 column[TILE_VECTORS];
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) column[v] = _mm512_loadu_ps(b + 16 * v);
+            for (int v = 0; v < vectors; v++) column[v] = _mm512_loadu_ps(b + 16 * v);
 #pragma GCC unroll 6
-        for (int i = 0; i < rows; i++) {
-            __m512 x = _mm512_set1_ps(a[i * a_row]);
+            for (int i = 0; i < rows; i++) {
+                __m512 x = _mm512_set1_ps(a[i * a_row]);
 #pragma GCC unroll 4
-            for (int v = 0; v < vectors; v++)
-                sum[i * vectors + v] = multiply_add(pairs, x, column[v], sum[i * vectors + v]);
+                for (int v = 0; v < vectors; v++)
+                    sum[i * vectors + v] = multiply_add(pairs, x, column[v], sum[i * vectors + v]);
+            }
+            a += a_step;
+            b += CPU_TILE_COLUMNS;
         }
-        a += a_step;
-        b += CPU_TILE_COLUMNS;
-    }
 #pragma GCC unroll 6
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -50,7 +54,7 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
             float *c = job->c + i * job->c_row + 16 * v;
             __m512 value = sum[i * vectors + v];
             if (job->more) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, c));
-            if (job->bias) value = _mm512_add_ps(value, cpu_load(job->bias, pairs, 16 * v, inside));
+            value = cpu_tile_finish(&job->end, pairs, 16 * v, inside, value);
             if (job->narrow)
                 cpu_store(job->narrow, true, i * job->narrow_row + 16 * v, inside, value);
             else
@@ -138,4 +142,43 @@ CPU_AVX512 void cpu_pack_columns(const void *from, bool brain, int64_t stride, i
         pack_columns(from, true, stride, steps, columns, to);
     else
         pack_columns(from, false, stride, steps, columns, to);
+}
+
+CPU_AVX512 void cpu_pack_groups(const float *from, int64_t stride, int64_t steps, int64_t rows,
+                                float *to) {
+    for (int64_t row = 0; row < rows; row += CPU_TILE_GROUP, to += CPU_TILE_GROUP * steps) {
+        __mmask16 inside = cpu_first_lanes(rows - row);
+        for (int64_t p = 0; p < steps; p++) {
+            const float *at = from + p * stride + row;
+            _mm_prefetch((const char *)(at + CPU_TILE_GROUP), _MM_HINT_T0);
+            _mm512_storeu_ps(to + p * CPU_TILE_GROUP, _mm512_maskz_loadu_ps(inside, at));
+        }
+    }
+}
+
+CPU_AVX512 void cpu_transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
+                              const cpu_tile_end *end, float *to, int64_t to_stride) {
+    for (int64_t c = 0; c < columns; c += 16)
+        for (int64_t row = 0; row < rows; row += 16) {
+            __m512 r[16];
+            __mmask16 inside = cpu_first_lanes(columns - c), wanted = cpu_first_lanes(rows - row);
+            for (int64_t i = 0; i < 16; i++)
+                r[i] = row + i < rows ? _mm512_maskz_loadu_ps(inside, from + (row + i) * stride + c)
+                                      : _mm512_setzero_ps();
+            cpu_transpose16(r);
+            for (int64_t i = 0; i < 16 && c + i < columns; i++)
+                _mm512_mask_storeu_ps(to + (c + i) * to_stride + row, wanted,
+                                      cpu_tile_finish(end, false, row, wanted, r[i]));
+        }
+}
+
+const cpu_tile_code cpu_tile_code_avx512 = {.multiply = cpu_tile_multiply,
+                                            .pack_rows = cpu_pack_rows,
+                                            .pack_columns = cpu_pack_columns,
+                                            .pack_groups = cpu_pack_groups,
+                                            .transpose = cpu_transpose};
+
+const cpu_tile_code *cpu_tile_code_of(const cpu_device *device) {
+    if (device->avx512) return &cpu_tile_code_avx512;
+    return device->avx2 ? &cpu_tile_code_avx2 : &cpu_tile_code_base;
 }

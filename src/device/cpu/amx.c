@@ -1,0 +1,40 @@
+// The tiles of AMX: detection, the kernel's permission, and what they look like.
+#include "device/cpu/amx.h"
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    AMX_LEAF = 7,         // of CPUID
+    AMX_BF16 = 1 << 22,   // in EDX
+    AMX_TILE = 1 << 24,   // likewise
+    AMX_REQUEST = 0x1023, // arch_prctl's ARCH_REQ_XCOMP_PERM
+    AMX_STATE = 18,       // XFEATURE_XTILE_DATA
+    AMX_TILES = 8,
+};
+
+bool cpu_amx_is_allowed(void) {
+    unsigned a, b, c, d, wanted = AMX_BF16 | AMX_TILE;
+    if (!__get_cpuid_count(AMX_LEAF, 0, &a, &b, &c, &d) || (d & wanted) != wanted) return false;
+    // Threads have 8 KB more of state from then on. A kernel before 5.16 does not know the request.
+    return syscall(SYS_arch_prctl, AMX_REQUEST, AMX_STATE) == 0;
+}
+
+// LDTILECFG's operand, Intel's manual, volume 1, 18.2.
+typedef struct amx_shape {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} amx_shape;
+
+CPU_AMX void cpu_amx_begin(void) {
+    amx_shape shape = {.palette = 1};
+    for (int i = 0; i < AMX_TILES; i++) {
+        shape.row_bytes[i] = 64;
+        shape.rows[i] = 16;
+    }
+    __asm__ volatile("ldtilecfg %0" ::"m"(shape));
+}
+
+CPU_AMX void cpu_amx_end(void) { _tile_release(); }
