@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,16 @@ const tri_os_hooks tri_os_system = SYSTEM_HOOKS;
 tri_os_hooks tri_os = SYSTEM_HOOKS;
 
 double tri_os_seconds(void) { return (double)tri_os.monotonic_ns() * 1e-9; }
+
+int tri_os_cpus(void) {
+    enum { MOST = 8192 };
+    cpu_set_t *set = CPU_ALLOC(MOST);
+    size_t bytes = CPU_ALLOC_SIZE(MOST);
+    int count = 1;
+    if (set && sched_getaffinity(0, bytes, set) == 0) count = CPU_COUNT_S(bytes, set);
+    CPU_FREE(set);
+    return count;
+}
 
 tri_status tri_os_fail(const char *verb, const char *path) {
     int error = errno;

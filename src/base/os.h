@@ -51,6 +51,8 @@ extern const tri_os_hooks tri_os_system;
 
 // Seconds since an arbitrary start, from tri_os.monotonic_ns.
 double tri_os_seconds(void);
+// CPUs that this process may use; at least 1.
+int tri_os_cpus(void);
 
 // Whole transfers: go on after short counts and EINTR. Failure: TRI_IO or TRI_NO_SPACE naming
 // `path`.

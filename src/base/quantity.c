@@ -2,8 +2,11 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { NUMBER_BUFFERS = 8 };
 
 bool tri_quantity_read(const char *text, double *out) {
     static const char prefixes[] = "kmgtp";
@@ -19,4 +22,36 @@ bool tri_quantity_read(const char *text, double *out) {
     if (*end == 'B') end++;
     *out = value;
     return *end == 0;
+}
+
+static char *next_buffer(void) {
+    static _Thread_local char buffers[NUMBER_BUFFERS][48];
+    static _Thread_local int next;
+    next = (next + 1) % NUMBER_BUFFERS;
+    return buffers[next];
+}
+
+const char *tri_grouped(double value) {
+    char digits[32], *out = next_buffer();
+    snprintf(digits, sizeof digits, "%.0f", value);
+    int length = (int)strlen(digits), used = 0;
+    for (int i = 0; i < length; i++) {
+        out[used++] = digits[i];
+        int left = length - 1 - i;
+        if (left > 0 && left % 3 == 0 && digits[i] != '-') out[used++] = ',';
+    }
+    out[used] = 0;
+    return out;
+}
+
+const char *tri_bytes_text(double bytes) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    int unit = 0;
+    while (bytes >= 999.5 && unit < 5) {
+        bytes /= 1000;
+        unit++;
+    }
+    char *out = next_buffer();
+    snprintf(out, 48, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return out;
 }

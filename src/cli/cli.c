@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_BUFFERS = 8 };
-
 bool cli_flag_at(const cli_command *command, int index, cli_flag *out) {
     if (command->flag_at) return command->flag_at(index, out);
     if (!command->flags || !command->flags[index].name) return false;
@@ -135,36 +133,4 @@ int cli_usage(const cli_command *command, const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return cli_fail(TRI_FAIL(TRI_BAD_INPUT, "%s (see trireme %s --help)", text, command->name));
-}
-
-static char *next_buffer(void) {
-    static _Thread_local char buffers[NUMBER_BUFFERS][48];
-    static _Thread_local int next;
-    next = (next + 1) % NUMBER_BUFFERS;
-    return buffers[next];
-}
-
-const char *cli_number(double value) {
-    char digits[32], *out = next_buffer();
-    snprintf(digits, sizeof digits, "%.0f", value);
-    int length = (int)strlen(digits), used = 0;
-    for (int i = 0; i < length; i++) {
-        out[used++] = digits[i];
-        int left = length - 1 - i;
-        if (left > 0 && left % 3 == 0 && digits[i] != '-') out[used++] = ',';
-    }
-    out[used] = 0;
-    return out;
-}
-
-const char *cli_bytes(double bytes) {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-    int unit = 0;
-    while (bytes >= 999.5 && unit < 5) {
-        bytes /= 1000;
-        unit++;
-    }
-    char *out = next_buffer();
-    snprintf(out, 48, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-    return out;
 }

@@ -2,6 +2,7 @@
 #ifndef TRIREME_CLI_CLI_H
 #define TRIREME_CLI_CLI_H
 
+#include "base/quantity.h"
 #include "train/session.h"
 
 typedef struct cli_context {
@@ -73,10 +74,5 @@ int cli_fail(tri_status status);
 // A bad command line: one line that names the command's --help. Returns 2.
 int cli_usage(const cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-// "1,199,882", in one of a few static buffers.
-const char *cli_number(double value);
-// "4.8 MB"
-const char *cli_bytes(double bytes);
 
 #endif

@@ -159,15 +159,15 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
     double samples = (double)v->request.step_samples[TRI_STEP_FULL];
     if (count == 0)
         return TRI_FAIL(TRI_BAD_INPUT, "--fit: nothing tried fits into %s; the least is %s with %s",
-                        cli_bytes((double)memory), cli_bytes((double)least.peak_bytes),
+                        tri_bytes_text((double)memory), tri_bytes_text((double)least.peak_bytes),
                         least.overrides && *least.overrides ? least.overrides : "the recipe as is");
     if (cli_has(a, "json")) return plan_print_candidates_json(v, found, count), TRI_OK;
     printf("%10s %12s %14s   settings that fit into %s, the fastest first (%s rates)\n", "peak",
-           "a step", "samples/s", cli_bytes((double)memory), v->rates_from);
+           "a step", "samples/s", tri_bytes_text((double)memory), v->rates_from);
     for (int i = 0; i < count; i++)
-        printf("%10s %9.4g ms %14s   %s\n", cli_bytes((double)found[i].peak_bytes),
+        printf("%10s %9.4g ms %14s   %s\n", tri_bytes_text((double)found[i].peak_bytes),
                found[i].step_s * 1e3,
-               cli_number(found[i].step_s > 0 ? samples / found[i].step_s : 0),
+               tri_grouped(found[i].step_s > 0 ? samples / found[i].step_s : 0),
                *found[i].overrides ? found[i].overrides : "the recipe as it is");
     return TRI_OK;
 }

@@ -31,13 +31,13 @@ static void print_blocks(const plan_view *v) {
         double w = plan_block_flops(plan, b, TRI_PHASE_BACKWARD) +
                    plan_block_flops(plan, b, TRI_PHASE_WEIGHT);
         printf("%-20s %14s %18s %18s\n", g->blocks[b],
-               cli_number((double)plan_block_parameters(g, b)), cli_number(f), cli_number(w));
+               tri_grouped((double)plan_block_parameters(g, b)), tri_grouped(f), tri_grouped(w));
         forward += f;
         backward += w;
     }
     printf("%-20s %14s %18s %18s  a sample\n\n", "sum",
-           cli_number((double)tri_graph_trained_count(g)), cli_number(forward),
-           cli_number(backward));
+           tri_grouped((double)tri_graph_trained_count(g)), tri_grouped(forward),
+           tri_grouped(backward));
 }
 
 // "0" or "64-127": the ranks that a plan stands for.
@@ -60,7 +60,7 @@ static void print_memory_rows(const plan_view *v) {
     for (int place = 0; place < v->column.count; place++) {
         const tri_memory_plan *m = &v->column.plans[place]->memory;
         printf("%-12s", ranks_text(v, place, ranks, sizeof ranks));
-#define X(member) printf(" %13s", cli_bytes((double)m->member));
+#define X(member) printf(" %13s", tri_bytes_text((double)m->member));
         PLAN_MEMORY_LIST(X)
 #undef X
         printf("\n");
@@ -72,10 +72,11 @@ static void print_memory(const plan_view *v) {
     const tri_plan *fullest = tri_column_fullest(&v->column);
     const tri_memory_plan *m = &fullest->memory;
     printf("memory of the fullest rank\n");
-#define X(member) printf("  %-14s %10s\n", #member, cli_bytes((double)m->member));
+#define X(member) printf("  %-14s %10s\n", #member, tri_bytes_text((double)m->member));
     PLAN_MEMORY_LIST(X)
 #undef X
-    if (m->offloaded > 0) printf("  %-14s %10s\n", "in a file", cli_bytes((double)m->offloaded));
+    if (m->offloaded > 0)
+        printf("  %-14s %10s\n", "in a file", tri_bytes_text((double)m->offloaded));
     printf("\n");
 }
 
@@ -114,7 +115,7 @@ static void print_time(const plan_view *v) {
     double samples = (double)first_plan(v)->steps[TRI_STEP_FULL].samples;
     printf("one step: %.4g ms, %s samples/s, %s on each of %d rank%s; compute stands still for "
            "%.1f%% of it",
-           step_s * 1e3, cli_number(step_s > 0 ? samples / step_s : 0), speed_text(v), v->ranks,
+           step_s * 1e3, tri_grouped(step_s > 0 ? samples / step_s : 0), speed_text(v), v->ranks,
            v->ranks == 1 ? "" : "s", 100 * v->estimate.bubble);
     if (v->column.count > 1) printf(" (the bubble)");
     printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_from,

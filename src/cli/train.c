@@ -1,10 +1,13 @@
-#include "cli/cli.h"
-
-#include "train/signals.h"
 #include "train/train.h"
+#include "cli/cli.h"
+#include "cli/hints.h"
+#include "train/signals.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // As metrics.jsonl writes them: nine significant digits tell any two floats apart.
 static tri_tree *nine_digits(tri_arena *arena, double value) {
@@ -30,62 +33,21 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     tri_tree_put(arena, map, "samples", tri_tree_int(arena, r->samples));
     tri_tree_put(arena, map, "wall_s", tri_tree_double(arena, r->wall_s));
     tri_tree_put(arena, map, "samples_per_s", tri_tree_double(arena, r->samples_per_s));
-    if (r->has_val) tri_tree_put(arena, map, "val_loss", tri_tree_double(arena, r->val_loss));
+    if (r->has_loss) {
+        tri_tree_put(arena, map, "loss", nine_digits(arena, r->loss));
+        tri_tree_put(arena, map, "grad_norm", nine_digits(arena, r->grad_norm));
+    }
+    if (r->has_val) tri_tree_put(arena, map, "val_loss", nine_digits(arena, r->val_loss));
     for (int i = 0; r->has_val && i < r->val_count; i++)
         tri_tree_put(arena, map, tri_arena_printf(arena, "val_%s", r->val[i].name),
-                     tri_tree_double(arena, r->val[i].value));
-    if (r->has_test) tri_tree_put(arena, map, "test_loss", tri_tree_double(arena, r->test_loss));
+                     nine_digits(arena, r->val[i].value));
+    if (r->has_test) tri_tree_put(arena, map, "test_loss", nine_digits(arena, r->test_loss));
     for (int i = 0; r->has_test && i < r->val_count; i++)
         tri_tree_put(arena, map, tri_arena_printf(arena, "test_%s", r->val[i].name),
-                     tri_tree_double(arena, r->test[i]));
+                     nine_digits(arena, r->test[i]));
     tri_tree_put(arena, map, "evaluated_on", tri_tree_string(arena, val_names[r->val_source]));
     printf("%s\n", tri_json_emit(arena, map));
     tri_arena_destroy(arena);
-}
-
-// One word for a shell, quoted where it has to be.
-static void print_word(const char *word) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./=,:+%@";
-    bool is_plain = *word && strspn(word, plain) == strlen(word);
-    fputs(is_plain ? " " : " '", stdout);
-    for (const char *c = word; *c; c++) {
-        if (*c == '\'' && !is_plain) fputs("'\\'", stdout);
-        fputc(*c, stdout);
-    }
-    if (!is_plain) fputc('\'', stdout);
-}
-
-// The recipe and the overrides that the user gave, so that the command as printed works; without
-// the end of the run if another one follows.
-static void print_recipe(const cli_arguments *a, bool without_end) {
-    for (int i = 0; i < a->count; i++) {
-        bool is_end = !strncmp(a->words[i], "trainer.max_", strlen("trainer.max_"));
-        if (!(i > 0 && is_end && without_end)) print_word(a->words[i]);
-    }
-}
-
-static void print_next(const cli_context *context, const tri_train_request *request,
-                       const tri_train_result *r, const cli_arguments *a) {
-    printf("run directory: %s\n", request->run_dir);
-    if (request->recipe->log.tensorboard)
-        printf("  curves:    tensorboard --logdir %s/tensorboard\n", request->run_dir);
-    printf("  evaluate: ");
-    print_word(context->program);
-    printf(" eval");
-    print_recipe(a, false);
-    printf(" --checkpoint %s/checkpoints/last\n  go on:    ", request->run_dir);
-    if (r->ranks > 1) printf(" trireme run --standalone --nproc-per-node %d", r->ranks);
-    print_word(context->program);
-    printf(" train");
-    print_recipe(a, true);
-    printf(" trainer.max_epochs=%lld --run-dir %s\n", (long long)(r->epochs + 2), request->run_dir);
-    if (r->ranks > 1 || context->task) return;
-    printf("  all cores:");
-    print_word(context->program);
-    printf(" run --standalone --nproc-per-node auto trireme train");
-    print_recipe(a, false);
-    printf("\n");
 }
 
 static void print_summary(const cli_context *context, const tri_train_request *request,
@@ -94,25 +56,25 @@ static void print_summary(const cli_context *context, const tri_train_request *r
     const tri_trainer_options *t = &request->recipe->trainer;
     if (r->was_complete)
         printf("%s: is complete already, %s steps; raise %s to go on\n", name,
-               cli_number((double)r->steps),
+               tri_grouped((double)r->steps),
                t->max_steps >= 0 && r->steps >= t->max_steps ? "trainer.max_steps"
                : r->has_stopped_early                        ? "trainer.early_stopping.patience"
                                                              : "trainer.max_epochs");
     else
         printf("%s: %s steps, %s samples/s on %d rank%s, %.1f s\n", name,
-               cli_number((double)r->steps), cli_number(r->samples_per_s), r->ranks,
+               tri_grouped((double)r->steps), tri_grouped(r->samples_per_s), r->ranks,
                r->ranks == 1 ? "" : "s", r->wall_s);
     if (r->has_val) {
         printf("%s: loss %.4f", val_names[r->val_source], r->val_loss);
         for (int i = 0; i < r->val_count; i++) printf(", %s %.4f", r->val[i].name, r->val[i].value);
-        printf(" (%s samples)\n", cli_number((double)r->val_samples));
+        printf(" (%s samples)\n", tri_grouped((double)r->val_samples));
     }
     if (r->has_test) {
         printf("test: loss %.4f", r->test_loss);
         for (int i = 0; i < r->val_count; i++) printf(", %s %.4f", r->val[i].name, r->test[i]);
-        printf(" (%s samples)\n", cli_number((double)r->test_samples));
+        printf(" (%s samples)\n", tri_grouped((double)r->test_samples));
     }
-    if (t->fast_dev_run == 0) print_next(context, request, r, a);
+    if (t->fast_dev_run == 0) cli_print_hints(&(cli_hints){context, request, r, a});
     if (r->has_val && r->val_source == TRI_VAL_TEST)
         printf("the epochs were evaluated on the test data, which so chose checkpoints/best; "
                "data.val or data.val_fraction=0.1 keeps test data for the end\n");
@@ -124,6 +86,7 @@ static const cli_flag train_flags[] = {
     CLI_DEVICE_FLAG("what computes"),
     {"trace", "FILE", "write the actions of all ranks and lanes for ui.perfetto.dev", 0},
     {"json", NULL, "print the summary as JSON", 0},
+    {"quiet", NULL, "no progress on standard error; warnings and errors alone", 0},
     {"keys", NULL, "list the keys of a recipe, all or those of the sections named", 0},
     {0}};
 
@@ -157,6 +120,7 @@ static int run_train(const cli_context *context, int argc, char **argv) {
     if (status == TRI_OK) {
         request.run_dir = cli_value(&a, "run-dir");
         if (!request.run_dir) request.run_dir = tri_arena_printf(arena, "runs/%s", recipe.name);
+        request.quiet = cli_has(&a, "quiet");
         status = tri_train(&request, &result);
     }
     if (status == TRI_OK && result.rank == 0) {
@@ -189,6 +153,38 @@ const cli_command cli_train = {
         "trireme train --keys optimizer\n",
     .run = run_train};
 
+// The recipe that a run keeps in its folder: `path` is the folder, a checkpoint in it, or a file of
+// a checkpoint. NULL: there is none.
+static const char *recipe_of_run(tri_arena *arena, const char *path) {
+    enum { LEVELS = 4 };
+    char folder[PATH_MAX];
+    if (!realpath(path, folder)) return NULL;
+    for (int i = 0; i < LEVELS && *folder; i++) {
+        char *file = tri_arena_printf(arena, "%s/recipe.yaml", folder);
+        if (access(file, F_OK) == 0) return file;
+        *strrchr(folder, '/') = 0;
+    }
+    return NULL;
+}
+
+// The first word, unless it is an override: then the run's own.
+static tri_status load_recipe(tri_arena *arena, const cli_context *context, const cli_arguments *a,
+                              tri_recipe *out) {
+    const char *checkpoint = cli_value(a, "checkpoint");
+    const char *const *words = (const char *const *)a->words;
+    bool is_named = a->count > 0 && (!strchr(words[0], '=') || access(words[0], F_OK) == 0);
+    const char *path = is_named ? words[0] : recipe_of_run(arena, checkpoint);
+    if (!path && access(checkpoint, F_OK) != 0)
+        return TRI_FAIL(TRI_NOT_FOUND, "--checkpoint: there is no %s", checkpoint);
+    if (!path)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "--checkpoint: %s lies in no run directory, which would have its recipe: "
+                        "name the recipe, trireme eval RECIPE --checkpoint PATH",
+                        checkpoint);
+    return tri_recipe_load(arena, path, words + is_named, a->count - is_named,
+                           context->task ? context->task->name : NULL, out);
+}
+
 static const cli_flag eval_flags[] = {
     {"checkpoint", "PATH", "a checkpoint, a run directory or a .safetensors file", 0},
     CLI_DEVICE_FLAG("what computes"),
@@ -199,13 +195,10 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
     int code = cli_parse(&cli_eval, argc, argv, &a);
     if (code >= 0) return code;
-    if (a.count < 1) return cli_usage(&cli_eval, "eval: which recipe?");
     if (!cli_has(&a, "checkpoint")) return cli_usage(&cli_eval, "eval: --checkpoint is missing");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_recipe recipe;
-    tri_status status =
-        tri_recipe_load(arena, a.words[0], (const char *const *)a.words + 1, a.count - 1,
-                        context->task ? context->task->name : NULL, &recipe);
+    tri_status status = load_recipe(arena, context, &a, &recipe);
     tri_train_result r;
     if (status == TRI_OK)
         status = tri_evaluate(
@@ -238,9 +231,10 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
 
 const cli_command cli_eval = {
     .name = "eval",
-    .arguments = "RECIPE --checkpoint PATH [key.path=value ...]",
+    .arguments = "[RECIPE] --checkpoint PATH [key.path=value ...]",
     .help = "Evaluate a checkpoint on the recipe's test data.",
     .flags = eval_flags,
-    .examples = "trireme eval recipes/mnist-cnn.yaml --checkpoint runs/mnist-cnn/checkpoints/best\n"
+    .more = "Without RECIPE it is the one that the checkpoint's run directory keeps.\n",
+    .examples = "trireme eval --checkpoint runs/mnist-cnn/checkpoints/best\n"
                 "trireme eval recipes/mnist-cnn.yaml --checkpoint mnist-cnn.safetensors --json\n",
     .run = run_eval};

@@ -1,11 +1,11 @@
 // The flags' values that have a grammar of their own.
+#include "base/os.h"
 #include "launch/options.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,15 +136,6 @@ tri_status launch_conf_parse(const char *name, const char *text, double *join_ti
     return TRI_OK;
 }
 
-static int count_cpus(void) {
-    cpu_set_t *set = CPU_ALLOC(8192);
-    size_t bytes = CPU_ALLOC_SIZE(8192);
-    int count = 1;
-    if (set && sched_getaffinity(0, bytes, set) == 0) count = CPU_COUNT_S(bytes, set);
-    CPU_FREE(set);
-    return count;
-}
-
 // NVIDIA's device files, or as many of them as CUDA_VISIBLE_DEVICES lists.
 static int count_gpus(void) {
     int count = 0;
@@ -174,9 +165,9 @@ tri_status launch_workers_parse(const char *name, const char *text, int *out) {
                             "%s: this host has no NVIDIA GPU that may be used (/dev/nvidia*, "
                             "CUDA_VISIBLE_DEVICES); give a number or cpu",
                             name);
-        if (*out == 0) *out = count_cpus();
+        if (*out == 0) *out = tri_os_cpus();
     } else if (!strcmp(text, "cpu")) {
-        *out = count_cpus();
+        *out = tri_os_cpus();
     } else {
         *out = read_number(text, TRI_MAX_RANKS, &end);
         if (*out < 1 || *end)

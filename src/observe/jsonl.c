@@ -89,6 +89,7 @@ static void write_train(line *l, const tri_train_event *e) {
         (long long)e->epoch);
     add_number(l, "loss", e->loss);
     add_number(l, "lr", e->lr);
+    add_number(l, "grad_norm", e->grad_norm);
     add(l, ",\"samples\":%lld,\"samples_per_s\":%.1f,\"wall_s\":%.3f}\n", (long long)e->samples,
         e->samples_per_s, e->wall_s);
 }

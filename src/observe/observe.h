@@ -39,6 +39,7 @@ typedef struct tri_train_event {
     int64_t epoch;        // from 0
     double loss;          // mean over the step's global batch, from before the update
     double lr;            // of the update
+    double grad_norm;     // of all gradients together, before clipping
     int64_t samples;      // seen by the run so far, all ranks
     double samples_per_s; // since the line before, a val line included
     double wall_s;        // since the observer was created

@@ -3,6 +3,8 @@
 static const tri_option rows[] = {
     TRI_OPTION_BOOL(tri_log_options, tensorboard, "true", "curves for TensorBoard"),
     TRI_OPTION_BOOL(tri_log_options, progress, "true", "progress on standard error"),
+    TRI_OPTION_BOOL(tri_log_options, summary, "true",
+                    "a table of the model's blocks at the start, on standard error"),
 };
 
 const tri_option_table tri_log_table =

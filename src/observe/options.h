@@ -6,7 +6,8 @@
 
 typedef struct tri_log_options {
     bool tensorboard; // event files in the run directory
-    bool progress;    // the progress line on standard error
+    bool progress;    // messages and the progress line on standard error
+    bool summary;     // among them a table of the model's blocks at the start
 } tri_log_options;
 
 extern const tri_option_table tri_log_table;

@@ -76,10 +76,11 @@ static tri_status write_train(tri_event_writer *writer, const tri_train_event *e
     const tri_event_scalar scalars[] = {
         {"train/loss", (float)e->loss},
         {"train/lr", (float)e->lr},
+        {"train/grad_norm", (float)e->grad_norm},
         {"train/samples_per_s", (float)e->samples_per_s},
         {"epoch", (float)e->epoch},
     };
-    return tri_event_scalars(writer, e->step, scalars, 4);
+    return tri_event_scalars(writer, e->step, scalars, 5);
 }
 
 static tri_status write_val(tri_event_writer *writer, const char *kind, const tri_val_event *e) {

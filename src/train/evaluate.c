@@ -154,6 +154,13 @@ void loop_fill_result(const tri_session *session, const tri_progress *progress,
     const tri_graph *g = session->plan->graph;
     out->rank = session->identity.rank;
     out->ranks = session->identity.size;
+    int local = session->identity.local_size;
+    out->hosts = local > 0 ? (out->ranks + local - 1) / local : 1;
+    out->threads = session->device->threads;
+    out->device_is_host = session->device->backend->host_memory;
+    for (int i = 0; i < g->parameter_count; i++)
+        out->has_statistics = out->has_statistics || g->parameters[i].role == TRI_ROLE_STATISTIC;
+    out->tail_samples = session->plan->steps[TRI_STEP_TAIL].samples;
     out->steps = progress->step;
     out->samples = progress->samples;
     out->has_val = progress->has_val;

@@ -27,7 +27,7 @@ typedef struct train_loop {
     int64_t saved_step;                    // of the newest checkpoint; -1: none
     double started_s, saved_s, training_s; // clock; training_s: spent in steps by this process
     int64_t started_samples;
-    double train_loss;             // of the latest step
+    double train_loss, grad_norm;  // of the latest step
     bool stop;                     // early stopping or max_time: the run is complete
     bool saves;                    // this run writes checkpoints
     tri_checkpoint_saving *saving; // behind the training; NULL: none
@@ -69,6 +69,9 @@ bool loop_monitored(const train_loop *loop, const char *name, double *out);
 double loop_scale(const tri_session *session, tri_progress *progress);
 // After a step: the scale of the one after it, and whether this one counts as an update.
 tri_status loop_follow_scale(const tri_session *session, tri_progress *progress, bool overflowed);
+
+// summary.c. A table of the model's blocks: what they make, and their parameters.
+void loop_show_summary(train_loop *loop);
 
 // One evaluation, of TRI_STEP_EVALUATE or TRI_STEP_TEST; sums are over all replicas.
 tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,

@@ -91,7 +91,9 @@ static void open_observer(train_loop *loop) {
                            .metrics = names,
                            .metric_count = g->metric_count - 1};
     const tri_event_sink *sinks[TRI_MAX_SINKS];
-    int count = tri_sinks_choose(&loop->recipe->log, info, sinks);
+    tri_log_options log = loop->recipe->log;
+    log.progress = log.progress && !loop->request->quiet;
+    int count = tri_sinks_choose(&log, info, sinks);
     loop->observer = tri_observer_create(info, sinks, count);
     tri_observe_message(loop->observer, "%s on %s: %d rank%s of %d thread%s, %lld parameters",
                         s->task->name, s->device->backend->name, s->identity.size,
@@ -100,6 +102,7 @@ static void open_observer(train_loop *loop) {
     char mesh[256];
     if (s->mesh.ranks > 1)
         tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));
+    if (log.progress && log.summary) loop_show_summary(loop);
 }
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
@@ -167,6 +170,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
     p->step_in_epoch++;
     p->samples += s->plan->steps[input.shape].samples;
     loop->train_loss = out.sum[0] / out.count[0];
+    loop->grad_norm = out.gradient_norm;
     tri_ledger_mark writing = tri_ledger_enter(s->comm->ledger, "writing metrics", NULL);
     tri_observe_train(
         loop->observer,
@@ -174,6 +178,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
                           .epoch = p->epoch,
                           .loss = loop->train_loss,
                           .lr = input.lr,
+                          .grad_norm = out.gradient_norm,
                           .samples = p->samples,
                           .is_logged = isfinite(loop->train_loss) &&
                                        is_due(p->step, loop->recipe->trainer.log_every_n_steps)});
@@ -315,6 +320,9 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
                         loop->progress.step);
         TRI_TRY(status);
         out->wall_s = tri_os_seconds() - loop->started_s;
+        out->has_loss = loop->progress.samples > loop->started_samples;
+        out->loss = loop->train_loss;
+        out->grad_norm = loop->grad_norm;
     }
     loop_fill_result(loop->session, &loop->progress, out);
     fill_test(loop, out);

@@ -13,6 +13,7 @@ typedef struct tri_train_request {
     const char *run_dir;
     const char *resume; // auto, never or a path
     const char *trace;  // file for the actions of all ranks; NULL: none
+    bool quiet;         // nothing on standard error but warnings and errors
 } tri_train_request;
 
 // Of test data that were kept for the end of a run.
@@ -23,12 +24,18 @@ typedef struct tri_test_result {
 
 // What a run came to, for the summary. Of rank 0; the others have rank alone.
 typedef struct tri_train_result {
-    int rank, ranks;
+    int rank, ranks, hosts;
+    int threads;                    // of a rank
+    bool device_is_host;            // the device computes on the host's cores
+    bool has_statistics;            // of batch norm
+    int64_t tail_samples;           // of an epoch's last step, where it is shorter; else 0
     int64_t steps, epochs, samples; // of the whole run, earlier parts of it included
     double wall_s, samples_per_s;   // of this part: training alone, loading included
     bool was_complete;              // nothing was left to do
     bool has_stopped_early;         // trainer.early_stopping ended the run
     tri_val_source val_source;
+    bool has_loss;          // steps were made
+    double loss, grad_norm; // of the last one; the norm from before clipping
     bool has_val;
     double val_loss;
     tri_metric_value val[TRI_MAX_METRICS]; // the other metrics

@@ -229,8 +229,8 @@ def check_run_directory(folder):
     assert [entry["epoch"] for entry in trained] == [0, 0, 0, 1, 1, 1]
     assert [entry["samples"] for entry in trained] == [16, 32, 40, 56, 72, 80], trained
     for entry in trained:
-        assert list(entry) == ["kind", "step", "epoch", "loss", "lr", "samples", "samples_per_s",
-                               "wall_s"], entry
+        assert list(entry) == ["kind", "step", "epoch", "loss", "lr", "grad_norm", "samples",
+                               "samples_per_s", "wall_s"], entry
     assert [(entry["step"], entry["epoch"]) for entry in evaluated] == [(3, 0), (6, 1)]
     for entry in evaluated:
         assert list(entry) == ["kind", "step", "epoch", "loss", "accuracy", "samples"], entry

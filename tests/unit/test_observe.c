@@ -80,10 +80,12 @@ static tri_run_info info(void) {
 
 static void train(tri_observer *o, int64_t step, double loss, double seconds) {
     now_ns += (int64_t)(seconds * 1e9);
-    tri_observe_train(
-        o,
-        (tri_train_event){
-            .step = step, .epoch = (step - 1) / 10, .loss = loss, .lr = 1, .samples = 64 * step});
+    tri_observe_train(o, (tri_train_event){.step = step,
+                                           .epoch = (step - 1) / 10,
+                                           .loss = loss,
+                                           .lr = 1,
+                                           .grad_norm = 0.25,
+                                           .samples = 64 * step});
 }
 
 static void writes_the_documented_lines(void **state) {
@@ -93,9 +95,9 @@ static void writes_the_documented_lines(void **state) {
     train(o, 1, 2.5, 0.5);
     train(o, 2, 0.1234567891, 0.5);
     char *text = contents("metrics.jsonl"); // flushed at once
-    assert_string_equal(
-        text, "{\"kind\":\"train\",\"step\":2,\"epoch\":0,\"loss\":0.123456789,\"lr\":1.0,"
-              "\"samples\":128,\"samples_per_s\":128.0,\"wall_s\":1.000}\n");
+    assert_string_equal(text, "{\"kind\":\"train\",\"step\":2,\"epoch\":0,\"loss\":0.123456789,"
+                              "\"lr\":1.0,\"grad_norm\":0.25,"
+                              "\"samples\":128,\"samples_per_s\":128.0,\"wall_s\":1.000}\n");
     free(text);
     train(o, 3, 1, 1);
     tri_metric_value metric = {"accuracy", 0.8824};
@@ -113,11 +115,12 @@ static void writes_the_documented_lines(void **state) {
     text = contents("metrics.jsonl");
     const char *rest = strchr(text, '\n') + 1;
     assert_string_equal(
-        rest, "{\"kind\":\"val\",\"step\":3,\"epoch\":0,\"loss\":0.3301,\"accuracy\":0.8824,"
-              "\"samples\":10000}\n"
-              "{\"kind\":\"train\",\"step\":4,\"epoch\":0,\"loss\":null,\"lr\":1.0,"
-              "\"samples\":256,\"samples_per_s\":128.0,\"wall_s\":9.500}\n"
-              "{\"kind\":\"end\",\"status\":\"completed\",\"steps\":4,\"wall_s\":9.500}\n");
+        rest,
+        "{\"kind\":\"val\",\"step\":3,\"epoch\":0,\"loss\":0.3301,\"accuracy\":0.8824,"
+        "\"samples\":10000}\n"
+        "{\"kind\":\"train\",\"step\":4,\"epoch\":0,\"loss\":null,\"lr\":1.0,\"grad_norm\":0.25,"
+        "\"samples\":256,\"samples_per_s\":128.0,\"wall_s\":9.500}\n"
+        "{\"kind\":\"end\",\"status\":\"completed\",\"steps\":4,\"wall_s\":9.500}\n");
     free(text);
 }
 
@@ -356,13 +359,9 @@ static void writes_curves(void **state) {
     glob_t found;
     assert_int_equal(glob(path_of("tensorboard/events.out.tfevents.*"), 0, NULL, &found), 0);
     assert_int_equal(found.gl_pathc, 1);
-    static const char *const words[] = {"train/loss",
-                                        "train/lr",
-                                        "val/loss",
-                                        "val/accuracy",
-                                        "optimizer.name",
-                                        "[1, 2]",
-                                        "_hparams_/session_end_info"};
+    static const char *const words[] = {
+        "train/loss",   "train/lr",       "train/grad_norm", "val/loss",
+        "val/accuracy", "optimizer.name", "[1, 2]",          "_hparams_/session_end_info"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         assert_true(file_holds(found.gl_pathv[0], words[i]));
     assert_false(file_holds(found.gl_pathv[0], "init"));
@@ -372,11 +371,15 @@ static void writes_curves(void **state) {
 static void chooses_sinks(void **state) {
     tri_run_info run = info();
     const tri_event_sink *sinks[TRI_MAX_SINKS];
-    assert_int_equal(tri_sinks_choose(&(tri_log_options){true, true}, &run, sinks), 3);
-    assert_int_equal(tri_sinks_choose(&(tri_log_options){false, false}, &run, sinks), 1);
+    assert_int_equal(
+        tri_sinks_choose(&(tri_log_options){.tensorboard = true, .progress = true}, &run, sinks),
+        3);
+    assert_int_equal(tri_sinks_choose(&(tri_log_options){.progress = false}, &run, sinks), 1);
     assert_ptr_equal(sinks[0], &tri_sink_jsonl);
     run.folder = NULL;
-    assert_int_equal(tri_sinks_choose(&(tri_log_options){true, true}, &run, sinks), 1);
+    assert_int_equal(
+        tri_sinks_choose(&(tri_log_options){.tensorboard = true, .progress = true}, &run, sinks),
+        1);
     tri_observe_train(NULL, (tri_train_event){.step = 1}); // ranks other than 0
     tri_observe_end(NULL, "completed", 1);
 }

@@ -1,0 +1,145 @@
+// What may be done with a finished run: commands as they can be pasted. One row of the table each;
+// tests/cli/test_hints.py runs every one that is printed.
+#include "cli/hints.h"
+
+#include "base/os.h"
+#include "data/dataset.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+// One word for a shell, quoted where it has to be.
+static void print_word(const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=,:+%@";
+    bool is_plain = *word && strspn(word, plain) == strlen(word);
+    fputs(is_plain ? " " : " '", stdout);
+    for (const char *c = word; *c; c++) {
+        if (*c == '\'' && !is_plain) fputs("'\\'", stdout);
+        fputc(*c, stdout);
+    }
+    if (!is_plain) fputc('\'', stdout);
+}
+
+static void print_path(const cli_hints *h, const char *below) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s%s", h->request->run_dir, below);
+    print_word(path);
+}
+
+// The recipe and the overrides that the user gave; without the end of the run where the hint sets
+// another one.
+static void print_recipe(const cli_hints *h, bool without_end) {
+    const cli_arguments *a = h->arguments;
+    for (int i = 0; i < a->count; i++) {
+        bool is_end = !strncmp(a->words[i], "trainer.max_", strlen("trainer.max_"));
+        if (!(i > 0 && is_end && without_end)) print_word(a->words[i]);
+    }
+}
+
+static void print_device(const cli_hints *h) {
+    if (!cli_has(h->arguments, "device")) return;
+    printf(" --device");
+    print_word(cli_value(h->arguments, "device"));
+}
+
+static bool has_curves(const cli_hints *h) { return h->request->recipe->log.tensorboard; }
+
+static void print_curves(const cli_hints *h) {
+    printf(" tensorboard --logdir");
+    print_path(h, "/tensorboard");
+}
+
+static bool exists(const cli_hints *h, const char *below) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s%s", h->request->run_dir, below);
+    return access(path, F_OK) == 0;
+}
+
+static bool has_checkpoint(const cli_hints *h) {
+    const tri_recipe *recipe = h->request->recipe;
+    bool has_data =
+        tri_data_has(&recipe->data, TRI_DATA_TEST) || tri_data_has(&recipe->data, TRI_DATA_VAL);
+    return has_data && recipe->trainer.limit_val_batches.value > 0 &&
+           (exists(h, "/checkpoints/best") || exists(h, "/checkpoints/last"));
+}
+
+// The checkpoint knows its recipe.
+static void print_evaluate(const cli_hints *h) {
+    print_word(h->context->program);
+    printf(" eval --checkpoint");
+    print_path(h, exists(h, "/checkpoints/best") ? "/checkpoints/best" : "/checkpoints/last");
+    print_device(h);
+}
+
+// On several hosts their own launcher starts it.
+static bool can_go_on(const cli_hints *h) {
+    return exists(h, "/checkpoints/last") && h->result->hosts == 1;
+}
+
+static void print_go_on(const cli_hints *h) {
+    const tri_train_result *r = h->result;
+    const tri_trainer_options *t = &h->request->recipe->trainer;
+    print_word(h->context->program);
+    if (r->ranks > 1) {
+        printf(" run --standalone --nproc-per-node %d", r->ranks);
+        print_word(h->context->program);
+    }
+    printf(" train");
+    print_recipe(h, true);
+    printf(" trainer.max_epochs=%lld", (long long)(r->epochs + 2));
+    if (t->max_steps >= 0) printf(" trainer.max_steps=-1");
+    if (r->has_stopped_early)
+        printf(" trainer.early_stopping.patience=%lld", (long long)t->early_stopping.patience + 2);
+    printf(" --run-dir");
+    print_path(h, "");
+    print_device(h);
+}
+
+// Only where one rank leaves cores idle, and where as many ranks as cores divide the work.
+static bool leaves_cores(const cli_hints *h) {
+    const tri_train_result *r = h->result;
+    const tri_recipe *recipe = h->request->recipe;
+    int64_t cores = tri_os_cpus();
+    bool has_tail = r->tail_samples > 0 && r->tail_samples < cores;
+    return r->ranks == 1 && r->threads < cores && r->device_is_host &&
+           recipe->strategy.name != TRI_STRATEGY_SINGLE && recipe->batch.global >= cores &&
+           !(r->has_statistics && has_tail);
+}
+
+static void print_all_cores(const cli_hints *h) {
+    const tri_recipe *recipe = h->request->recipe;
+    print_word(h->context->program);
+    printf(" run --standalone --nproc-per-node auto");
+    print_word(h->context->program);
+    printf(" train");
+    print_recipe(h, false);
+    if (h->result->has_statistics && recipe->batch.micro == 0 && !recipe->trainer.sync_batchnorm)
+        printf(" trainer.sync_batchnorm=true");
+    printf(" --run-dir");
+    print_path(h, "-all-cores");
+    print_device(h);
+}
+
+static const struct {
+    const char *label;
+    bool (*applies)(const cli_hints *hints);
+    void (*print)(const cli_hints *hints);
+} rows[] = {
+    {"curves", has_curves, print_curves},
+    {"evaluate", has_checkpoint, print_evaluate},
+    {"go on", can_go_on, print_go_on},
+    {"all cores", leaves_cores, print_all_cores},
+};
+
+void cli_print_hints(const cli_hints *hints) {
+    printf("run directory: %s\n", hints->request->run_dir);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].applies(hints)) continue;
+        printf("  %s:%*s", rows[i].label, (int)(9 - strlen(rows[i].label)), "");
+        rows[i].print(hints);
+        printf("\n");
+    }
+}

@@ -1,0 +1,17 @@
+// The commands that the end of a run offers.
+#ifndef TRIREME_CLI_HINTS_H
+#define TRIREME_CLI_HINTS_H
+
+#include "cli/cli.h"
+#include "train/train.h"
+
+typedef struct cli_hints {
+    const cli_context *context;
+    const tri_train_request *request;
+    const tri_train_result *result;
+    const cli_arguments *arguments; // of the command that made the run
+} cli_hints;
+
+void cli_print_hints(const cli_hints *hints);
+
+#endif
