@@ -39,8 +39,14 @@ static void read_boot(char *out, size_t size) {
     free(text);
 }
 
+// 0: not known, or /proc shows the processes of another namespace, under other numbers.
 static int64_t own_namespace(void) {
     struct stat info;
+    char self[32];
+    ssize_t length = readlink("/proc/self", self, sizeof self - 1);
+    if (length <= 0) return 0;
+    self[length] = 0;
+    if (strtol(self, NULL, 10) != (long)getpid()) return 0;
     return stat("/proc/self/ns/pid", &info) == 0 ? (int64_t)info.st_ino : 0;
 }
 
@@ -59,7 +65,8 @@ bool tri_process_is_here(const tri_process *process) {
 }
 
 tri_life tri_process_life(const tri_process *process) {
-    if (!tri_process_is_here(process) || process->pid_namespace != own_namespace())
+    int64_t namespace = own_namespace();
+    if (!namespace || process->pid_namespace != namespace || !tri_process_is_here(process))
         return TRI_LIFE_UNKNOWN;
     uint64_t started = tri_process_start_time(process->pid);
     return started && started == (uint64_t)process->started ? TRI_LIFE_ALIVE : TRI_LIFE_GONE;

@@ -86,11 +86,11 @@ def start(words, **more):
                             **more)
 
 
-def start_ranks(words, count, only=None, **environment):
+def start_ranks(words, count, only=None, port=None, **environment):
     """The ranks (of `only`) started by hand, without a launcher that would end the others."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        port = port or probe.getsockname()[1]
     return [start(words, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank),
                               "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
                               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),

@@ -13,6 +13,7 @@
 #define TRIREME_COMM_SHM_INTERNAL_H
 
 #include "base/limits.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "comm/shm/segment.h"
@@ -34,8 +35,7 @@ enum {
 // ---- in shared memory
 
 typedef struct shm_member {
-    _Alignas(SHM_LINE) int32_t pid;
-    uint64_t start_time; // in clock ticks since boot, from /proc
+    _Alignas(SHM_LINE) tri_process process;
     cpu_set_t cpus;
     _Alignas(SHM_LINE) _Atomic uint32_t joined;
     _Atomic uint64_t heartbeat;

@@ -243,8 +243,7 @@ static tri_status open_take(const open_call *call, shm_segment *control, shm_seg
 
 static void open_introduce(shm_family *family) {
     shm_member *me = shm_me(family);
-    me->pid = (int32_t)getpid();
-    me->start_time = tri_process_start_time(me->pid);
+    tri_process_self(&me->process);
     CPU_ZERO(&me->cpus);
     (void)sched_getaffinity(0, sizeof me->cpus, &me->cpus);
     atomic_store(&me->heartbeat, 1);

@@ -45,14 +45,16 @@ void shm_watch_end(shm_family *family) {
     family->watched = NULL;
 }
 
-// How a member is watched, once it has introduced itself.
+// How a member is watched, once it has introduced itself. Its pid may be another process's by now,
+// so that what was opened under it is looked at again.
 static int watch_member(const shm_member *member) {
     if (!atomic_load(&member->joined)) return WATCH_STRANGER;
-    uint64_t start_time = tri_process_start_time(member->pid);
-    // Where its pid means another process here, only its heartbeat tells.
-    if (start_time != 0 && start_time != member->start_time) return WATCH_UNKNOWN;
-    int pidfd = (int)syscall(SYS_pidfd_open, member->pid, 0);
-    return pidfd >= 0 ? pidfd : WATCH_NO_PIDFD;
+    int pidfd = (int)syscall(SYS_pidfd_open, (pid_t)member->process.pid, 0);
+    tri_life life = tri_process_life(&member->process);
+    if (life == TRI_LIFE_ALIVE && pidfd >= 0) return pidfd;
+    if (pidfd >= 0) tri_os.close(pidfd);
+    // Where its pid may mean another process here, only its heartbeat tells.
+    return life == TRI_LIFE_UNKNOWN ? WATCH_UNKNOWN : WATCH_NO_PIDFD;
 }
 
 static bool member_died(shm_family *family, int r) {
@@ -63,7 +65,7 @@ static bool member_died(shm_family *family, int r) {
     int pidfd = seen->pidfd;
     pthread_mutex_unlock(&family->watched_lock);
     if (pidfd == WATCH_UNKNOWN || pidfd == WATCH_STRANGER) return false;
-    if (pidfd == WATCH_NO_PIDFD) return tri_process_start_time(member->pid) != member->start_time;
+    if (pidfd == WATCH_NO_PIDFD) return tri_process_life(&member->process) == TRI_LIFE_GONE;
     struct pollfd ready = {.fd = pidfd, .events = POLLIN};
     return poll(&ready, 1, 0) == 1;
 }
@@ -131,7 +133,8 @@ static shm_member *member_of(const shm_comm *comm, int r) {
 }
 
 static void describe(const shm_member *member, int number, char *out, size_t size) {
-    snprintf(out, size, "rank %d (host %s, pid %d)", number, member->ledger.host, member->pid);
+    snprintf(out, size, "rank %d (host %s, pid %d)", number, member->ledger.host,
+             (int)member->process.pid);
 }
 
 // The lock keeps `start` from moving the queue.
