@@ -261,7 +261,8 @@ tri_status shm_wait(tri_comm *head, tri_comm_ticket ticket) {
         }
         if (progress == SHM_MOVED) patience = (queue_patience){0};
     }
-    atomic_fetch_sub(&comm->waiters, 1);
+    // A thread that found us at work went to sleep, and what is left is now its own to carry out.
+    if (atomic_fetch_sub(&comm->waiters, 1) > 1) shm_ring(comm->family, comm->family->rank);
     tri_ledger_end(head->ledger, waits);
     if (atomic_load_explicit(&shm_me(comm->family)->awaits, memory_order_relaxed))
         atomic_store(&shm_me(comm->family)->awaits, 0);

@@ -64,8 +64,8 @@ static int share_first(const share_result *results, int size, bool wanting) {
     return -1;
 }
 
-tri_status shm_share(shm_comm *comm, int maker, tri_status made, shm_handle *handle,
-                     shm_segment *segment, const char *label) {
+static tri_status share(shm_comm *comm, int maker, tri_status made, shm_handle *handle,
+                        shm_segment *segment, const char *label) {
     int rank = comm->head.rank, size = comm->head.size;
     share_offer mine = {.status = (int32_t)made}, offers[TRI_MAX_LOCAL_RANKS];
     share_result own = {.maker = maker}, results[TRI_MAX_LOCAL_RANKS];
@@ -80,13 +80,19 @@ tri_status shm_share(shm_comm *comm, int maker, tri_status made, shm_handle *han
         if (own.status == TRI_NOT_FOUND) own.status = TRI_IO;
         TRI_TRY(gather(comm, &own, results, sizeof own, label));
     }
-    shm_segment_close_fd(segment);
     int bad = share_first(results, size, false);
     if (bad < 0) return TRI_OK;
-    shm_segment_unmap(segment);
     return TRI_FAIL((tri_status)results[bad].status, "rank %d has no shared memory for '%s'%s%s",
                     comm->world[bad], label, bad == rank ? ": " : "",
                     bad == rank ? tri_error_message() : "");
+}
+
+tri_status shm_share(shm_comm *comm, int maker, tri_status made, shm_handle *handle,
+                     shm_segment *segment, const char *label) {
+    tri_status status = share(comm, maker, made, handle, segment, label);
+    shm_segment_close_fd(segment);
+    if (status != TRI_OK) shm_segment_unmap(segment);
+    return status;
 }
 
 static tri_status region_agree(shm_comm *comm, size_t size_bytes) {

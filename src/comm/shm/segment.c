@@ -113,6 +113,14 @@ static bool segment_send_fd(int socket, int fd) {
     return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
+// The other end says that it has it; one that gave up meanwhile comes again.
+static bool segment_is_taken(int socket) {
+    char byte;
+    struct timeval limit = {.tv_sec = 1};
+    (void)setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    return tri_os.recv(socket, &byte, 1, 0) == 1;
+}
+
 static int segment_receive_fd(int socket) {
     char byte;
     segment_control control = {0};
@@ -127,7 +135,9 @@ static int segment_receive_fd(int socket) {
         return -1;
     int fd;
     memcpy(&fd, CMSG_DATA(head), sizeof fd);
-    return fd;
+    if (tri_os.send(socket, &byte, 1, MSG_NOSIGNAL) == 1) return fd;
+    tri_os.close(fd);
+    return -1;
 }
 
 static int segment_left_ms(int64_t deadline_ns) {
@@ -164,7 +174,8 @@ tri_status shm_segment_serve(const shm_segment *segment, const shm_handle *handl
         }
         int peer = tri_os.accept(listener, NULL, NULL);
         if (peer < 0) continue;
-        if (segment_same_user(peer) && segment_send_fd(peer, segment->fd)) count--;
+        if (segment_same_user(peer) && segment_send_fd(peer, segment->fd) && segment_is_taken(peer))
+            count--;
         tri_os.close(peer);
     }
     tri_os.close(listener);

@@ -1,0 +1,205 @@
+// Rare turns of shared memory between ranks: one that is lost in a split, a pid that means another
+// process, a client that gives up, and two threads that wait.
+#include "comm_ranks.h"
+
+#include "base/os.h"
+#include "comm/shm/internal.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cmocka.h>
+
+// ---- a rank that is lost while others map what it was to map too
+
+static int end_here(const char *path, int flags, mode_t mode) { _exit(0); }
+
+static void body_split_lost(tri_comm *comm, ranks_table *table, void *argument) {
+    int before = ranks_shared_memory();
+    tri_comm *part;
+    if (comm->rank == 1) tri_os.open = end_here; // when it opens what rank 0 has made
+    CHECK(comm->backend->split(comm, 0, comm->rank, &part) == TRI_PEER_LOST && !part);
+    CHECK(ranks_shared_memory() == before);
+}
+
+static void test_split_lost(void **state) {
+    assert_int_equal(ranks_run(3, NULL, body_split_lost, NULL), 0);
+}
+
+// ---- a pid that means something else
+
+typedef struct identity_case {
+    int64_t started, pid_namespace, pid; // added to rank 1's
+    bool lost;
+} identity_case;
+
+// Looks at the others as if for the first time.
+static void look_again(shm_family *family) {
+    pthread_mutex_lock(&family->watched_lock);
+    shm_watch_end(family);
+    CHECK_OK(shm_watch_begin(family));
+    pthread_mutex_unlock(&family->watched_lock);
+}
+
+static void body_identity(tri_comm *comm, ranks_table *table, void *argument) {
+    const identity_case *c = argument;
+    shm_family *family = ((shm_comm *)comm)->family;
+    if (comm->rank == 1) {
+        tri_process *own = &family->control->members[1].process;
+        own->started += c->started;
+        own->pid_namespace += c->pid_namespace;
+        own->pid += c->pid;
+        atomic_store(&table->notes[1], 1);
+        while (!atomic_load(&table->notes[0])) ranks_sleep_ms(1);
+        ranks_sleep_ms(c->lost ? 0 : 1500);
+        CHECK(tri_comm_barrier(comm, "it lives") == (c->lost ? TRI_PEER_LOST : TRI_OK));
+        return;
+    }
+    while (!atomic_load(&table->notes[1])) ranks_sleep_ms(1);
+    look_again(family);
+    if (!c->lost) atomic_store(&table->notes[0], 1);
+    CHECK(tri_comm_barrier(comm, "it lives") == (c->lost ? TRI_PEER_LOST : TRI_OK));
+    if (c->lost) CHECK(strstr(tri_error_message(), " died "));
+    atomic_store(&table->notes[0], 1);
+}
+
+static void test_identity(void **state) {
+    // Another process has its pid now; its pid is one of another namespace, where it means nothing
+    // here or another process.
+    identity_case cases[] = {{.started = -1, .lost = true},
+                             {.pid_namespace = 1, .pid = 1 << 20},
+                             {.pid_namespace = 1, .started = -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(ranks_run(2, NULL, body_identity, &cases[i]), 0);
+}
+
+// ---- passing memory over a socket
+
+static void *serve_one(void *context) {
+    shm_segment *segment = ((void **)context)[0];
+    shm_handle *handle = ((void **)context)[1];
+    return (void *)(intptr_t)shm_segment_serve(segment, handle, 1, 20000);
+}
+
+// A client that gave up before it took what it was sent does not count as served.
+static void test_client_gives_up(void **state) {
+    shm_segment segment, got;
+    shm_handle handle;
+    assert_int_equal(shm_segment_create(4096, &segment, &handle), TRI_OK);
+    pthread_t server;
+    void *context[] = {&segment, &handle}, *served;
+    assert_int_equal(pthread_create(&server, NULL, serve_one, context), 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int used = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "trireme-shm-%016llx",
+                        (unsigned long long)handle.nonce);
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)used);
+    int client = socket(AF_UNIX, SOCK_STREAM, 0);
+    while (connect(client, (struct sockaddr *)&address, size) != 0) ranks_sleep_ms(1);
+    struct pollfd sent = {.fd = client, .events = POLLIN};
+    assert_int_equal(poll(&sent, 1, 20000), 1);
+    close(client);
+    assert_int_equal(shm_segment_fetch(&handle, 10000, &got), TRI_OK);
+    pthread_join(server, &served);
+    assert_int_equal((intptr_t)served, TRI_OK);
+    shm_segment_unmap(&got);
+    shm_segment_unmap(&segment);
+}
+
+// ---- two threads that wait
+
+static _Thread_local bool is_slow;
+static _Thread_local pthread_mutex_t *slow_at;
+static _Atomic int slow_turns; // that were taken
+
+shm_progress __real_shm_collective_advance(shm_comm *comm, shm_pending *pending);
+shm_progress __wrap_shm_collective_advance(shm_comm *comm, shm_pending *pending);
+int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock);
+
+shm_progress __wrap_shm_collective_advance(shm_comm *comm, shm_pending *pending) {
+    if (is_slow) slow_at = &comm->lock;
+    return __real_shm_collective_advance(comm, pending);
+}
+
+// As on a core that another program takes away before the next one may carry out operations.
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock) {
+    int failed = __real_pthread_mutex_unlock(lock);
+    if (slow_at == lock) {
+        slow_at = NULL;
+        atomic_fetch_add(&slow_turns, 1);
+        ranks_sleep_ms(5);
+    }
+    return failed;
+}
+
+typedef struct waiter {
+    tri_comm *comm;
+    tri_comm_ticket ticket;
+    tri_status status;
+    bool is_second;
+} waiter;
+
+static void *wait_for_it(void *context) {
+    waiter *w = context;
+    is_slow = !w->is_second;
+    while (w->is_second && atomic_load(&slow_turns) == 0) ranks_sleep_ms(1);
+    w->status = w->comm->backend->wait(w->comm, w->ticket);
+    return NULL;
+}
+
+// The second waiter finds the first at work, which is slow, and goes to sleep. The first leaves
+// when its own operation is done, and has to wake the second.
+static void body_two_waiters(tri_comm *comm, ranks_table *table, void *argument) {
+    enum { ROUNDS = 20 };
+    int late = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        waiter waiters[2];
+        int64_t sums[2][1000] = {{0}};
+        CHECK_OK(tri_comm_barrier(comm, "round"));
+        for (int i = 0; i < 2; i++) {
+            tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
+                              .dtype = TRI_I64,
+                              .count = 1000,
+                              .send = sums[i],
+                              .recv = sums[i],
+                              .waits = true};
+            waiters[i] = (waiter){.comm = comm, .is_second = i};
+            CHECK_OK(comm->backend->start(comm, &op, 1, &waiters[i].ticket));
+        }
+        if (comm->rank == 1) {
+            for (int i = 0; i < 2; i++) CHECK_OK(comm->backend->wait(comm, waiters[i].ticket));
+            continue;
+        }
+        atomic_store(&slow_turns, 0);
+        double begin = ranks_seconds();
+        pthread_t threads[2];
+        for (int i = 0; i < 2; i++)
+            CHECK(pthread_create(&threads[i], NULL, wait_for_it, &waiters[i]) == 0);
+        for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+        for (int i = 0; i < 2; i++) CHECK_OK(waiters[i].status);
+        late += ranks_seconds() - begin > 1e-3 * TRI_SHM_CHECK_MS;
+    }
+    if (comm->rank == 0)
+        fprintf(stderr, "%d of %d rounds slept until the next look\n", late, ROUNDS);
+    CHECK(late <= ROUNDS / 2);
+}
+
+static void test_two_waiters(void **state) {
+    assert_int_equal(ranks_run(2, NULL, body_two_waiters, NULL), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_split_lost),
+        cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_client_gives_up),
+        cmocka_unit_test(test_two_waiters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
