@@ -87,6 +87,24 @@ static inline tri_status ranks_get(void *context, const char *key, int timeout_m
     return TRI_FAIL(TRI_TIMEOUT, "nobody set %s", key);
 }
 
+// Mappings and open descriptors of shared memory that this process has.
+static inline int ranks_shared_memory(void) {
+    char path[64], line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps);
+    while (fgets(line, sizeof line, maps)) found += strstr(line, "/memfd:trireme") != NULL;
+    fclose(maps);
+    for (int fd = 0; fd < 1024; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(path, line, sizeof line - 1);
+        if (length <= 0) continue;
+        line[length] = 0;
+        found += strstr(line, "/memfd:trireme") != NULL;
+    }
+    return found;
+}
+
 typedef void ranks_body(tri_comm *comm, ranks_table *table, void *argument);
 
 static inline void ranks_child(ranks *all, int rank, const tri_shm_config *config, ranks_body *body,
@@ -97,6 +115,7 @@ static inline void ranks_child(ranks *all, int rank, const tri_shm_config *confi
     CHECK_OK(tri_comm_shm_open_at(rank, all->size, &meeting, config, &comm));
     body(comm, all->table, argument);
     tri_comm_close(comm);
+    CHECK(ranks_shared_memory() == 0);
     fflush(NULL);
     _exit(0);
 }

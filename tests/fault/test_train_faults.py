@@ -14,26 +14,14 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (SYNTHETIC, TRIREME, check_same, entries, finish, last, losses,  # noqa: E402
-                  on_ranks, run, start, start_ranks, timed, train, wait_for)
+from runs import (SYNTHETIC, TRIREME, alive, check_nothing_left, check_same,  # noqa: E402
+                  entries, finish, last, losses, on_ranks, run, sharing, start, start_ranks, timed,
+                  train, wait_for)
 
 NOTICED_S = 10.0  # 5 for the notice, and time for a loaded machine to end a process
 ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
            "trainer.max_epochs=10000", "trainer.limit_val_batches=0",
            "checkpoint.every_n_epochs=0"]
-
-
-def shared_memory():
-    return {name for name in os.listdir("/dev/shm") if "trireme" in name}
-
-
-def alive(pid):
-    """Neither gone nor only waiting to be reaped."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def children(pid):
@@ -76,10 +64,10 @@ def after_steps(place, count, what, child=None):
 def check_lost_rank(folder, count, victim, number):
     """A rank is killed or stopped in mid-step: the others leave, and say who and where."""
     place = os.path.join(folder, f"lost-{count}-{victim}-{number}")
-    before = shared_memory()
     ranks = start_ranks(train("mlp-jax", place, *ENDLESS), count)
     try:
         after_steps(place, 5, "steps of ranks started by hand", ranks[0])
+        assert sharing() == {child.pid for child in ranks}, f"{sharing()} share memory"
         ranks[victim].send_signal(number)
         begin = time.monotonic()
         for rank, child in enumerate(ranks):
@@ -98,7 +86,7 @@ def check_lost_rank(folder, count, victim, number):
             if child.poll() is None:
                 child.kill()
             child.communicate()
-    assert shared_memory() <= before, f"left in shared memory: {shared_memory() - before}"
+    check_nothing_left()
     run([TRIREME, "checkpoint", "list", place], None)
 
 
@@ -113,31 +101,31 @@ def check_under_the_launcher(folder):
     """The launcher ends with 1, names the rank, and leaves no process and no shared memory."""
     for victim in (0, 1):
         place = os.path.join(folder, f"launched-{victim}")
-        before = shared_memory()
         launcher = start(on_ranks(2, train("mlp-jax", place, *ENDLESS)))
         after_steps(place, 5, "steps under the launcher", launcher)
         family, ranks = descendants(launcher.pid), workers(launcher.pid)
         assert len(ranks) == 2, ranks
+        assert sharing() == set(ranks), f"{sharing()} share memory, not {ranks}"
         os.kill(ranks[victim], signal.SIGKILL)
         _, err, code = finish(launcher, 30)
         assert code == 1, f"{code}: {err}"
         assert f"rank {victim}" in err and "SIGKILL" in err, err
         left = [pid for pid in family if alive(pid)]
         assert not left, f"processes left: {left}"
-        assert shared_memory() <= before, f"left: {shared_memory() - before}"
+        check_nothing_left()
+        assert not os.listdir(os.environ["TMPDIR"]), os.listdir(os.environ["TMPDIR"])
 
 
 def check_everything_killed(folder):
-    """The launcher itself is killed: its ranks end, nothing is left in shared memory."""
+    """The launcher itself is killed: its ranks end, and with them their shared memory."""
     place = os.path.join(folder, "orphans")
-    before = shared_memory()
     launcher = start(on_ranks(2, train("mlp-jax", place, *ENDLESS)))
     after_steps(place, 5, "steps under the launcher", launcher)
     family = descendants(launcher.pid)
     launcher.kill()
     launcher.communicate()
     wait_for(lambda: not any(alive(pid) for pid in family), "the ranks' end", 20)
-    assert shared_memory() <= before, f"left: {shared_memory() - before}"
+    check_nothing_left()
 
 
 def check_restart(folder):
@@ -204,7 +192,9 @@ def main():
     seed = int(os.environ.get("TRIREME_TEST_SEED", random.randrange(1 << 30)))
     print(f"TRIREME_TEST_SEED={seed}")
     random.seed(seed)
-    with tempfile.TemporaryDirectory(prefix="trireme-faults-") as folder:
+    with (tempfile.TemporaryDirectory(prefix="trireme-faults-") as folder,
+          tempfile.TemporaryDirectory(prefix="trireme-tmp-") as temporary):
+        os.environ["TMPDIR"] = temporary
         for check in (check_not_finite, check_no_room, check_restart, check_under_the_launcher,
                       check_everything_killed, check_lost_ranks):
             timed(check, folder)

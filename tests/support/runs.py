@@ -12,6 +12,9 @@ TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
 DATA = "/usr/share/datasets/fashion-mnist"
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["NO_COLOR"] = "1"
+# Known again by it: all processes that this test starts.
+MARK = f"TRIREME_TEST_MARK={os.getpid()}-{time.time_ns()}"
+os.environ.update([MARK.split("=")])
 
 # Random images, so that a test needs no data set; the labels are learnable only by heart.
 SYNTHETIC = ["data.name=synthetic", "data.shape=[1,28,28]", "data.classes=10", "data.workers=1",
@@ -118,6 +121,44 @@ def finish(child, seconds=SECONDS):
         out, err = child.communicate()
         raise AssertionError(f"it did not end within {seconds} s\n{out}{err}") from None
     return out, err, child.returncode
+
+
+def read_of(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def state(pid):
+    """As ps has it: "R" runs, "T" is stopped …; "X" also when it is gone."""
+    text = read_of(pid, "stat").decode()
+    return text.rsplit(")", 1)[1].split()[0] if text else "X"
+
+
+def alive(pid):
+    """Neither gone nor only waiting to be reaped."""
+    return state(pid) not in "ZX"
+
+
+def processes():
+    """Those that this test has started and that live: pid and command. Memory that ranks share and
+    sockets through which they meet have no names in a file system: some process holds them."""
+    return {int(pid): read_of(pid, "cmdline").replace(b"\0", b" ").decode()
+            for pid in os.listdir("/proc")
+            if pid.isdigit() and MARK.encode() in read_of(pid, "environ").split(b"\0")
+            and alive(int(pid))}
+
+
+def sharing():
+    """The processes among them that have shared memory of ranks."""
+    return {pid for pid in processes() if b"/memfd:trireme" in read_of(pid, "maps")}
+
+
+def check_nothing_left():
+    """Within the moment in which a killed process's memory goes."""
+    wait_for(lambda: not processes(), "the end of all processes that were started", 20)
 
 
 def last(run_dir):
