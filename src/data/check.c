@@ -105,6 +105,7 @@ tri_status tri_data_check(const tri_data_options *options, tri_data_split split,
     tri_arena_destroy(arena);
     reading buffers = {0};
     tri_status status = allocate(dataset, labels, &buffers);
+    if (status == TRI_OK) status = tri_dataset_verify(dataset);
     if (status == TRI_OK) status = read_all(dataset, labels, &buffers, out);
     free(buffers.scratch);
     free(buffers.sample);

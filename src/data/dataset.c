@@ -8,7 +8,8 @@
 
 // The same names as in the variants of tri_data_table.
 static const tri_dataset_kind *const kinds[] = {&tri_dataset_idx, &tri_dataset_tensors,
-                                                &tri_dataset_tokens, &tri_dataset_synthetic};
+                                                &tri_dataset_tokens, &tri_dataset_npy,
+                                                &tri_dataset_synthetic};
 
 static const tri_dataset_kind *kind_of(const tri_data_options *options) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -37,6 +38,8 @@ static int feed_of(const char *name) {
     while (row < FEEDS && strcmp(feeds[row].name, name) != 0) row++;
     return row;
 }
+
+bool tri_data_is_field(const char *name) { return feed_of(name) < FEEDS; }
 
 static tri_status fail_name(const char *source, const char *name) {
     const char *known[FEEDS];
@@ -265,6 +268,10 @@ tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fi
 const char *tri_dataset_shapes(const tri_dataset *dataset, tri_arena *arena) {
     tri_shapes shapes = shapes_of(dataset);
     return tri_shapes_text(arena, &shapes);
+}
+
+tri_status tri_dataset_verify(const tri_dataset *dataset) {
+    return dataset->kind->verify ? dataset->kind->verify(dataset) : TRI_OK;
 }
 
 int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }

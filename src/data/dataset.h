@@ -60,6 +60,8 @@ size_t tri_dataset_scratch_bytes(const tri_dataset *dataset);
 // bytes at `out`.
 tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
                             void *scratch, void *out);
+// Compares all bytes with the checksums that the files have, where opening has not done it.
+tri_status tri_dataset_verify(const tri_dataset *dataset);
 // Says that this sample will be read soon, a few reads from now.
 void tri_dataset_hint(const tri_dataset *dataset, int field, int64_t sample);
 

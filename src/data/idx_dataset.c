@@ -1,9 +1,11 @@
 // MNIST and its relatives: a file of images and one of labels, each raw or gzip-compressed, held in
 // memory.
+#include "data/content.h"
 #include "data/kind.h"
 #include "format/idx.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { IMAGES, LABELS };
@@ -26,15 +28,29 @@ static tri_status find_file(tri_dataset *dataset, const char *prefix, const char
         prefix, words);
 }
 
+static bool is_file(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 static tri_status open_files(tri_dataset *dataset, idx_state *state) {
     const tri_data_options *options = dataset->options;
     if (!options->path)
         return TRI_FAIL(TRI_BAD_INPUT, "data.path is not set: the folder with the IDX files");
     const char *prefix = tri_dataset_file(dataset);
     if (!prefix) prefix = dataset->files == TRI_DATA_TEST ? "t10k" : "train";
+    if (is_file(options->path)) {
+        TRI_TRY(tri_content_check(options->path, "idx"));
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.path=%s is a file; set it to the folder with the IDX files, and "
+                        "data.train to what their names begin with",
+                        options->path);
+    }
     const char *images, *labels;
     TRI_TRY(find_file(dataset, prefix, "images-idx3-ubyte", &images));
     TRI_TRY(find_file(dataset, prefix, "labels-idx1-ubyte", &labels));
+    TRI_TRY(tri_content_check(labels, "idx"));
+    TRI_TRY(tri_content_check(images, "idx"));
     TRI_TRY(tri_idx_read(labels, TRI_IDX_LABELS, &state->labels));
     TRI_TRY(tri_idx_read(images, TRI_IDX_IMAGES, &state->images));
     const tri_shape *shape = &state->images.shape;

@@ -19,6 +19,8 @@ typedef struct tri_dataset_kind {
                        const void **stored);
     // The sample will be read soon: asks the memory for it. NULL: no use.
     void (*hint)(const tri_dataset *dataset, int field, int64_t sample);
+    // Checksums that `open` leaves, since they are of all bytes. NULL: none.
+    tri_status (*verify)(const tri_dataset *dataset);
     bool (*has_test)(const tri_data_options *options);
     // Fields from options alone, into an empty dataset. May be NULL.
     tri_status (*describe)(tri_dataset *dataset);
@@ -55,6 +57,8 @@ struct tri_dataset {
 // file or option in errors: TRI_BAD_INPUT for a name, shape or type that cannot be fed.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape);
+// Whether it is the name of a model's input.
+bool tri_data_is_field(const char *name);
 // What data.train, data.val or data.test says, of `files`, or NULL; and the name, if it is one.
 const tri_tree *tri_dataset_files(const tri_dataset *dataset);
 const char *tri_dataset_file(const tri_dataset *dataset);
@@ -62,6 +66,6 @@ const char *tri_dataset_file(const tri_dataset *dataset);
 const char *tri_dataset_path(tri_dataset *dataset, const char *name);
 
 extern const tri_dataset_kind tri_dataset_idx, tri_dataset_tensors, tri_dataset_synthetic,
-    tri_dataset_tokens;
+    tri_dataset_tokens, tri_dataset_npy;
 
 #endif

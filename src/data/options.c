@@ -31,6 +31,9 @@ static const tri_option synthetic_rows[] = {
 static const tri_option_variant kinds[] = {
     {.name = "idx", .help = "IDX files as of MNIST and Fashion-MNIST, raw or gzip"},
     {.name = "tensors", .help = "a safetensors file whose tensors share their first axis"},
+    {.name = "npy",
+     .help =
+         "NumPy's arrays that share their first axis: x.npz, or {images: x.npy, labels: y.npy}"},
     TRI_OPTION_VARIANT("tokens", tokens_rows,
                        "text, or flat files of token numbers, cut into windows of data.sequence"),
     TRI_OPTION_VARIANT("synthetic", synthetic_rows,

@@ -1,10 +1,10 @@
 // A safetensors file whose tensors share their first axis, the sample. Read sample by sample: the
 // file may be larger than memory.
-#include "data/convert.h"
+#include "data/content.h"
 #include "data/kind.h"
+#include "data/labels.h"
 #include "format/safetensors.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct tensors_state {
@@ -33,37 +33,28 @@ static tri_status open_entry(tri_dataset *dataset, tensors_state *state,
     return tri_dataset_add(dataset, path, entry->name, entry->dtype, &sample);
 }
 
-// Labels index arrays: none may be out of range. Token numbers are as many as pixels; they count as
-// labels.
+typedef struct entry_source {
+    tri_safetensors *file;
+    const tri_safetensors_entry *entry;
+} entry_source;
+
+static tri_status read_elements(const void *context, int64_t first, int64_t count, void *out) {
+    const entry_source *source = context;
+    int64_t bytes = (int64_t)tri_dtype_bytes(source->entry->dtype);
+    return tri_safetensors_read(source->file, source->entry, first * bytes, count * bytes, out);
+}
+
 static tri_status scan_labels(tri_dataset *dataset, const tensors_state *state, int field) {
-    enum { CHUNK = 1 << 16 };
     const tri_safetensors_entry *entry = state->entries[field];
-    size_t bytes = tri_dtype_bytes(entry->dtype);
-    int64_t count = tri_shape_count(&entry->shape), *numbers = malloc(CHUNK * sizeof *numbers);
-    void *stored = malloc(CHUNK * bytes);
-    tri_status status = TRI_OK;
-    if (!numbers || !stored)
-        status =
-            TRI_FAIL(TRI_NO_MEMORY, "%s: no memory to check it", tri_safetensors_path(state->file));
-    for (int64_t at = 0; at < count && status == TRI_OK; at += CHUNK) {
-        int64_t some = count - at < CHUNK ? count - at : CHUNK;
-        status = tri_safetensors_read(state->file, entry, at * (int64_t)bytes,
-                                      some * (int64_t)bytes, stored);
-        if (status == TRI_OK) tri_convert(entry->dtype, stored, TRI_I64, numbers, some);
-        for (int64_t i = 0; i < some && status == TRI_OK; i++) {
-            if (numbers[i] >= TRI_MAX_CLASSES ||
-                (numbers[i] < 0 && numbers[i] != TRI_IGNORED_LABEL))
-                status = TRI_FAIL(TRI_BAD_INPUT,
-                                  "%s: element %lld of tensor '%s' is %lld, which is no class",
-                                  tri_safetensors_path(state->file), (long long)(at + i),
-                                  entry->name, (long long)numbers[i]);
-            else if (numbers[i] >= dataset->classes)
-                dataset->classes = numbers[i] + 1;
-        }
-    }
-    free(numbers);
-    free(stored);
-    return status;
+    entry_source source = {state->file, entry};
+    return tri_labels_scan(dataset, &(tri_labels_source){.path = tri_safetensors_path(state->file),
+                                                         .name = entry->name,
+                                                         .dtype = entry->dtype,
+                                                         .count = tri_shape_count(&entry->shape),
+                                                         .per_sample = tri_shape_count(
+                                                             &dataset->fields[field].stored_shape),
+                                                         .read = read_elements,
+                                                         .context = &source});
 }
 
 // data.train, data.val and data.test name the files; data.path alone may be the training file.
@@ -80,6 +71,7 @@ static tri_status tensors_open(tri_dataset *dataset) {
     if (!path)
         return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: the safetensors file with the samples",
                         dataset->files == TRI_DATA_TRAIN ? "train" : "test");
+    TRI_TRY(tri_content_check(path, "tensors"));
     TRI_TRY(tri_safetensors_open(path, &state->file));
     int count = tri_safetensors_count(state->file);
     if (count == 0 || count > TRI_MAX_DATA_FIELDS)

@@ -1,6 +1,7 @@
 // A text as a sequence of tokens: sample i is the window of tokens i·T … i·T + T−1, T =
 // data.sequence, as `input_ids`. Windows do not overlap, so each gives T−1 next-token targets; what
 // is left after the last whole window is not used.
+#include "data/content.h"
 #include "data/kind.h"
 #include "format/tokens.h"
 
@@ -36,6 +37,9 @@ static tri_status tokens_open(tri_dataset *dataset) {
                         training ? "train" : "test");
     const char *path = name == options->path ? name : tri_dataset_path(dataset, name);
     TRI_TRY(tri_tokens_open(path, (tri_token_type)options->dtype, tokens));
+    // Text is bytes, and so is everything else: what is known to be none is refused.
+    if (tokens->dtype == TRI_U8 && options->dtype == TRI_TOKENS_AUTO)
+        TRI_TRY(tri_content_check(path, "tokens"));
     dataset->samples = tokens->count / options->sequence;
     if (dataset->samples == 0)
         return TRI_FAIL(TRI_BAD_INPUT,

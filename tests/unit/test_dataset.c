@@ -179,7 +179,7 @@ static void test_tensors_refuses(void **state) {
     const int64_t labels[] = {0, -1};
     const void *bad[] = {labels};
     refuse_tensors(1, &(tri_safetensors_spec){"labels", TRI_I64, tri_shape_of(2)}, bad,
-                   "element 1 of tensor 'labels' is -1");
+                   "'labels' of sample 1 is -1, which is no class");
     fixture_put("bad", "no safetensors", 14);
     refuse("name: tensors, train: bad", TRI_DATA_TRAIN, TRI_CORRUPT, "not a safetensors file");
 }

@@ -1,0 +1,22 @@
+// The header of a NumPy array: a Python dictionary of three entries, read without Python.
+#ifndef TRIREME_FORMAT_NPY_HEADER_H
+#define TRIREME_FORMAT_NPY_HEADER_H
+
+#include "base/status.h"
+
+#include <trireme/tensor.h>
+
+enum { TRI_NPY_HEADER_BYTES = 1 << 16 }; // at most; NumPy itself refuses more than 10000
+
+typedef struct tri_npy_header {
+    tri_dtype dtype;
+    bool is_swapped; // of the other byte order than this machine's
+    tri_shape shape;
+    int64_t header_bytes; // the elements follow
+} tri_npy_header;
+
+// From the first `size` bytes of an array. TRI_CORRUPT, TRI_UNSUPPORTED, both with `name`.
+tri_status tri_npy_header_read(const uint8_t *bytes, size_t size, const char *name,
+                               tri_npy_header *out);
+
+#endif
