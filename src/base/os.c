@@ -254,8 +254,13 @@ tri_status tri_os_sync_folder(const char *path) {
 }
 
 tri_status tri_os_remove_tree(const char *path) {
-    DIR *folder = opendir(path);
-    if (!folder) return errno == ENOENT ? TRI_OK : tri_os_fail("open", path);
+    int fd = tri_os.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0) return errno == ENOENT ? TRI_OK : tri_os_fail("open", path);
+    DIR *folder = fdopendir(fd);
+    if (!folder) {
+        tri_os.close(fd);
+        return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory to list it", path);
+    }
     tri_status status = TRI_OK;
     for (struct dirent *entry; status == TRI_OK && (entry = readdir(folder));) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;

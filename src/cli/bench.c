@@ -183,6 +183,12 @@ static const cli_verb verbs[] = {
     {"train", "RECIPE [key.path=value ...]", "training steps: samples and FLOP per second"},
     {0}};
 
+static const cli_verb_flags verb_flags[] = {{"kernels", "seconds json"},
+                                            {"comm", "op type sizes json"},
+                                            {"data", "seconds json"},
+                                            {"train", "seconds device trace json"},
+                                            {0}};
+
 static int run(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
     int code = cli_parse(&cli_bench, argc, argv, &a);
@@ -217,6 +223,7 @@ const cli_command cli_bench = {
     .help = "Measure kernels, collectives, loading or training.",
     .flags = flags,
     .verbs = verbs,
+    .verb_flags = verb_flags,
     .examples = "trireme bench kernels mnist-cnn\n"
                 "trireme run --standalone --nproc-per-node 2 trireme bench comm --sizes 8,1M,64M\n"
                 "trireme bench data recipes/mnist-cnn.yaml --seconds 2\n"

@@ -79,6 +79,10 @@ static const cli_verb verbs[] = {
     {"init", "RECIPE --out FILE", "the initial weights of a recipe's seed"},
     {0}};
 
+static const cli_verb_flags verb_flags[] = {{"list", "json"},        {"verify", "json"},
+                                            {"export", "out dtype"}, {"diff", "json"},
+                                            {"init", "out"},         {0}};
+
 static int run(const cli_context *context, int argc, char **argv) {
     const cli_command *self = &cli_checkpoint;
     cli_arguments a;
@@ -114,6 +118,7 @@ const cli_command cli_checkpoint = {
     .help = "Look at, verify, convert, compare or make checkpoints.",
     .flags = flags,
     .verbs = verbs,
+    .verb_flags = verb_flags,
     .more = "PATH is a checkpoint, a run directory (its last checkpoint) or a .safetensors file.\n",
     .examples = "trireme checkpoint list runs/mnist-cnn\n"
                 "trireme checkpoint verify runs/mnist-cnn/checkpoints/best\n"

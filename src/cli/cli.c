@@ -61,6 +61,24 @@ static int take_flag(int argc, char **argv, int *at, cli_arguments *out) {
                      near ? near : "", near ? "?)" : "");
 }
 
+static bool takes_flag(const char *flags, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = flags; (at = strstr(at, name)); at += length)
+        if ((at == flags || at[-1] == ' ') && (at[length] == 0 || at[length] == ' ')) return true;
+    return false;
+}
+
+// A flag of another verb does no harm, but not what was meant.
+static void say_idle_flags(const cli_arguments *a) {
+    const cli_verb_flags *row = a->count > 0 ? a->command->verb_flags : NULL;
+    cli_flag f;
+    while (row && row->verb && strcmp(row->verb, a->words[0]) != 0) row++;
+    if (!row || !row->verb) return;
+    for (int i = 0; cli_flag_at(a->command, i, &f); i++)
+        if (a->values[i] && !takes_flag(row->flags, f.name))
+            cli_warn("--%s has no effect on trireme %s %s", f.name, a->command->name, row->verb);
+}
+
 int cli_parse(const cli_command *command, int argc, char **argv, cli_arguments *out) {
     *out = (cli_arguments){.command = command, .words = argv + 1};
     for (int i = 1; i < argc; i++) {
@@ -80,6 +98,7 @@ int cli_parse(const cli_command *command, int argc, char **argv, cli_arguments *
         int code = take_flag(argc, argv, &i, out);
         if (code >= 0) return code;
     }
+    say_idle_flags(out);
     return -1;
 }
 
@@ -111,14 +130,27 @@ static void write_error_file(tri_status status) {
     json_decref(report);
 }
 
+static bool is_other_rank(void) {
+    tri_identity identity;
+    return tri_identity_read((const char *(*)(const char *))getenv, &identity) == TRI_OK &&
+           identity.rank > 0;
+}
+
+void cli_warn(const char *format, ...) {
+    char text[TRI_MESSAGE_MAX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (!is_other_rank()) tri_log(TRI_LOG_WARNING, "%s", text);
+}
+
 int cli_fail(tri_status status) {
     char line[TRI_MESSAGE_MAX_BYTES];
     snprintf(line, sizeof line, "%s", tri_error_message());
-    tri_identity identity;
-    bool is_known = tri_identity_read((const char *(*)(const char *))getenv, &identity) == TRI_OK;
     bool same_for_all =
         tri_status_exit_code(status) == 2 || status == TRI_STOPPED || status == TRI_NOT_FINITE;
-    if (!is_known || identity.rank == 0 || !same_for_all) tri_log(TRI_LOG_ERROR, "%s", line);
+    if (!same_for_all || !is_other_rank()) tri_log(TRI_LOG_ERROR, "%s", line);
     if (status != TRI_STOPPED) {
         (void)TRI_FAIL(status, "%s", line);
         write_error_file(status);

@@ -23,6 +23,11 @@ typedef struct cli_verb {
     const char *name, *arguments, *help;
 } cli_verb;
 
+// Which of a command's flags a verb takes.
+typedef struct cli_verb_flags {
+    const char *verb, *flags; // "out json"
+} cli_verb_flags;
+
 // --help, `trireme manual` and `trireme completion` all come from these.
 typedef struct cli_command {
     const char *name;
@@ -31,6 +36,7 @@ typedef struct cli_command {
     const cli_flag *flags;                     // a NULL name ends it; NULL: none, or flag_at
     bool (*flag_at)(int index, cli_flag *out); // of a room that has its own table; false: no more
     const cli_verb *verbs;                     // a NULL name ends it; NULL: none
+    const cli_verb_flags *verb_flags;          // a NULL verb ends it; NULL: all take all
     const char *more;                          // paragraphs for --help and the manual, or NULL
     const char *examples;                      // command lines, each ended by a line feed
     int (*run)(const cli_context *context, int argc, char **argv); // argv[0] is the command's name
@@ -71,6 +77,8 @@ bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 int cli_fail(tri_status status);
 #define CLI_DEVICE_FLAG(words)                                                                     \
     { "device", "auto|cpu|ref|null", words, 0 }
+// A warning, by rank 0.
+void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // A bad command line: one line that names the command's --help. Returns 2.
 int cli_usage(const cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -4,6 +4,7 @@
 #include "base/quantity.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
+#include "recipe/idle.h"
 #include "train/measure.h"
 
 #include <stdio.h>
@@ -174,6 +175,9 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
 
 static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     tri_recipe_say_notes(v->recipe);
+    tri_recipe_say_idle(v->recipe, &v->request.mesh);
+    if (cli_has(a, "disk") && v->recipe->strategy.offload == TRI_OFFLOAD_NONE)
+        cli_warn("--disk has no effect: strategy.offload is none");
     if (cli_has(a, "measure")) TRI_TRY(measure(v));
     if (cli_value(a, "fit")) return search_fitting(v, a);
     tri_estimate_step(v->arena, &v->column, &v->rates, v->measured, &v->estimate);

@@ -99,6 +99,13 @@ static int print_keys(const cli_arguments *a) {
     return 0;
 }
 
+static void say_idle_flags(const cli_arguments *a, const tri_recipe *recipe) {
+    static const char *const of_the_folder[] = {"run-dir", "resume"};
+    for (size_t i = 0; recipe->trainer.fast_dev_run && i < 2; i++)
+        if (cli_has(a, of_the_folder[i]))
+            cli_warn("--%s has no effect: trainer.fast_dev_run saves nothing", of_the_folder[i]);
+}
+
 static int run_train(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
     int code = cli_parse(&cli_train, argc, argv, &a);
@@ -118,6 +125,7 @@ static int run_train(const cli_context *context, int argc, char **argv) {
                                  .resume = cli_has(&a, "resume") ? cli_value(&a, "resume") : "auto",
                                  .trace = cli_value(&a, "trace")};
     if (status == TRI_OK) {
+        say_idle_flags(&a, &recipe);
         request.run_dir = cli_value(&a, "run-dir");
         if (!request.run_dir) request.run_dir = tri_arena_printf(arena, "runs/%s", recipe.name);
         request.quiet = cli_has(&a, "quiet");

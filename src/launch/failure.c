@@ -130,6 +130,12 @@ static void print_failure(FILE *to, const failure *f, const char *host) {
         if (w->streams[i].path[0]) fprintf(to, "      log: %s\n", w->streams[i].path);
 }
 
+const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker *workers,
+                                          int count) {
+    failure *failures = TRI_NEW_ARRAY(arena, failure, count);
+    return collect(arena, workers, count, failures) > 0 ? failures[0].worker : NULL;
+}
+
 const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker *workers,
                                            int count, const char *host, int attempt, int attempts) {
     failure *failures = TRI_NEW_ARRAY(arena, failure, count);

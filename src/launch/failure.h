@@ -21,6 +21,10 @@ tri_status launch_error_parse(tri_arena *arena, const char *text, size_t size, c
 // True if the worker failed: neither 0 nor 75 (stopped with a checkpoint), by itself.
 bool launch_worker_failed(const launch_worker *worker);
 
+// The worker whose failure was the cause; NULL: none failed. See launch_failure_report.
+const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker *workers,
+                                          int count);
+
 // One report on standard error: what failed, the cause last. The cause is the failure with the
 // earliest time stamp, to the second as error files have it; within one second those that were told
 // to end come last, a crash by a signal before an error, then what ended first. Returns the cause;

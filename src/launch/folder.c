@@ -1,12 +1,17 @@
+// The folder of a run's log and error files, and what dead launchers have left of theirs.
 #include "launch/folder.h"
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/process.h"
 
 #include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool writes_logs(const launch_options *o) {
     return o->redirects.of_all || o->redirects.per_rank || o->tee.of_all || o->tee.per_rank;
@@ -15,6 +20,48 @@ static bool writes_logs(const launch_options *o) {
 static const char *temporary_folder(void) {
     const char *path = getenv("TMPDIR");
     return path && *path ? path : "/tmp";
+}
+
+static const char PREFIX[] = "trireme-run-", OWNER[] = ".owner";
+
+// Whether `path` is the temporary folder of a launcher of this user that is gone. One without an
+// owner's name is being made.
+static bool is_left_behind(const char *path) {
+    char owner[PATH_MAX], *text;
+    size_t size;
+    struct stat info;
+    tri_process process;
+    if (lstat(path, &info) < 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
+        snprintf(owner, sizeof owner, "%s/%s", path, OWNER) >= (int)sizeof owner ||
+        tri_os_read_file(owner, TRI_PROCESS_TEXT_BYTES, &text, &size) != TRI_OK)
+        return false;
+    bool is_gone =
+        tri_process_read(text, size, &process) && tri_process_life(&process) == TRI_LIFE_GONE;
+    free(text);
+    return is_gone;
+}
+
+// A launcher that was killed could not remove its folder.
+static void remove_left_behind(const char *where) {
+    DIR *folder = opendir(where);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char path[PATH_MAX];
+        if (strncmp(entry->d_name, PREFIX, sizeof PREFIX - 1) != 0 ||
+            snprintf(path, sizeof path, "%s/%s", where, entry->d_name) >= (int)sizeof path)
+            continue;
+        if (is_left_behind(path) && tri_os_remove_tree(path) != TRI_OK)
+            tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
+    }
+    if (folder) closedir(folder);
+}
+
+static tri_status write_owner(const launch_folder *folder) {
+    char path[sizeof folder->path + sizeof OWNER], text[TRI_PROCESS_TEXT_BYTES];
+    tri_process self;
+    tri_process_self(&self);
+    tri_process_write(&self, text);
+    snprintf(path, sizeof path, "%s/%s", folder->path, OWNER);
+    return tri_os_replace_file(path, text, strlen(text));
 }
 
 tri_status launch_folder_create(const launch_options *options, const char *run_id,
@@ -31,12 +78,18 @@ tri_status launch_folder_create(const launch_options *options, const char *run_i
     if (options->log_dir) TRI_TRY(tri_os_make_folders(options->log_dir));
     int used = snprintf(out->path, sizeof out->path, "%s/%s%s_XXXXXX",
                         options->log_dir ? options->log_dir : temporary_folder(),
-                        options->log_dir ? "" : "trireme-run-", name);
+                        options->log_dir ? "" : PREFIX, name);
     if (used < 0 || (size_t)used >= sizeof out->path)
         return TRI_FAIL(TRI_BAD_INPUT, "--log-dir: the path is too long");
     if (!mkdtemp(out->path))
         return tri_os_fail("make a folder in",
                            options->log_dir ? options->log_dir : temporary_folder());
+    if (out->temporary) {
+        remove_left_behind(temporary_folder());
+        tri_status status = write_owner(out);
+        if (status != TRI_OK) launch_folder_end(out);
+        TRI_TRY(status);
+    }
     if (writes_logs(options)) tri_log(TRI_LOG_INFO, "logs are in %s", out->path);
     return TRI_OK;
 }

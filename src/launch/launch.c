@@ -94,6 +94,12 @@ static const launch_worker *whose_code(const run *r, const launch_worker *cause)
     return first;
 }
 
+// Bad usage, recipe or input, which is as bad the next time.
+static bool is_bad_input(const run *r, const launch_worker *cause) {
+    const launch_worker *w = whose_code(r, cause);
+    return w && !w->signal && w->exit_code == EXIT_BAD_INPUT;
+}
+
 // The exit code of a run that is not tried again.
 static int exit_code_of(run *r, tri_arena *arena, outcome result, int attempt) {
     if (result == DONE) return 0;
@@ -102,9 +108,12 @@ static int exit_code_of(run *r, tri_arena *arena, outcome result, int attempt) {
     const launch_worker *cause = launch_failure_report(
         arena, r->workers, r->options->workers, r->host, attempt + 1, r->options->max_restarts + 1);
     if (r->signal) return EXIT_SIGNAL + r->signal;
-    cause = whose_code(r, cause);
-    return cause && !cause->signal && cause->exit_code == EXIT_BAD_INPUT ? EXIT_BAD_INPUT
-                                                                         : EXIT_FAILED;
+    return is_bad_input(r, cause) ? EXIT_BAD_INPUT : EXIT_FAILED;
+}
+
+static bool may_try_again(const run *r, tri_arena *arena, outcome result, int attempt) {
+    if (result != FAILED || r->signal || attempt >= r->options->max_restarts) return false;
+    return !is_bad_input(r, launch_failure_cause(arena, r->workers, r->options->workers));
 }
 
 // One attempt. *again: it failed and may be tried again; else *code is the run's.
@@ -126,7 +135,7 @@ static tri_status attempt_run(run *r, tri_arena *arena, int attempt, bool *again
     launch_watch_run(&watch);
     r->signal = watch.signal;
     outcome result = outcome_of(r);
-    *again = result == FAILED && !r->signal && attempt < r->options->max_restarts;
+    *again = may_try_again(r, arena, result, attempt);
     if (*again)
         tri_log(TRI_LOG_INFO, "starting all %d workers again (restart %d of %d)", started,
                 attempt + 1, r->options->max_restarts);
@@ -204,6 +213,7 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     open_standard_files();
     TRI_TRY(launch_members_join(options, &r->members)); // refused before anything is made
     TRI_TRY(launch_command_find(arena, options, &r->command));
+    launch_options_say_idle(options);
     struct sigaction ignore = {.sa_handler = SIG_IGN}, pipe_before, child_before;
     sigaction(SIGPIPE, &ignore, &pipe_before);
     sigaction(SIGCHLD, NULL, &child_before);

@@ -1,5 +1,6 @@
 #include "launch/options.h"
 
+#include "base/log.h"
 #include "launch/launch.h"
 
 #include <ctype.h>
@@ -93,6 +94,7 @@ static const flag flags[] = {
     {"help", 'h', SWITCH, FIELD(help), "0", NULL, "this page"},
 };
 enum { FLAGS = sizeof flags / sizeof *flags, NAME_BYTES = 48 };
+_Static_assert(FLAGS <= 64, "launch_options.given has a bit for each");
 
 static tri_status read_count(const char *name, const char *text, int *out) {
     char *end;
@@ -186,6 +188,7 @@ static tri_status read_environment(const char *(*get)(const char *name), launch_
         for (char *c = name; *c; c++) *c = (char)toupper((unsigned char)*c);
         const char *text = flags[i].letter == 'h' ? NULL : get(name);
         if (text) TRI_TRY(set(&flags[i], name, text, o));
+        if (text) o->given |= UINT64_C(1) << i;
         if (text && !strcmp(flags[i].name, "master-port")) o->master_port_given = true;
     }
     return TRI_OK;
@@ -224,10 +227,48 @@ static tri_status read_arguments(int argc, char **argv, launch_options *o) {
         char name[NAME_BYTES + 2];
         snprintf(name, sizeof name, "--%s", f->name);
         TRI_TRY(set(f, name, f->kind == SWITCH ? "1" : optarg, o));
+        o->given |= UINT64_C(1) << (f - flags);
         if (!strcmp(f->name, "master-port")) o->master_port_given = true;
     }
     o->program = argv + optind;
     return TRI_OK;
+}
+
+static bool always(const launch_options *o) { return true; }
+static bool is_standalone(const launch_options *o) { return o->standalone; }
+static bool is_static(const launch_options *o) {
+    return !o->standalone && !strcmp(o->backend, "static");
+}
+static bool has_given_address(const launch_options *o) { return !is_static(o) && o->local_addr; }
+
+// Flags of torchrun that are taken, so that its command lines work, and do nothing.
+static const struct {
+    const char *name;
+    bool (*is_idle)(const launch_options *o);
+    const char *why;
+} idle_flags[] = {
+    {"monitor-interval", always, "the end of a worker is noticed at once"},
+    {"start-method", always, "workers are programs, not functions"},
+    {"rdzv-backend", is_standalone, "--standalone is a job of this node alone"},
+    {"rdzv-endpoint", always, "there are no other nodes to meet"},
+    {"rdzv-conf", always, "there are no other nodes to meet"},
+    {"rdzv-id", is_standalone, "--standalone draws a name"},
+    {"local-addr", is_static, "--master-addr says where rank 0 listens"},
+    {"master-addr", has_given_address, "--local-addr says where rank 0 listens"},
+};
+
+static bool is_given(const launch_options *o, const char *name) {
+    for (int i = 0; i < FLAGS; i++)
+        if (!strcmp(flags[i].name, name)) return o->given >> i & 1;
+    TRI_ASSERT(!"a flag of the table");
+    return false;
+}
+
+void launch_options_say_idle(const launch_options *o) {
+    for (size_t i = 0; i < sizeof idle_flags / sizeof *idle_flags; i++)
+        if (is_given(o, idle_flags[i].name) && idle_flags[i].is_idle(o))
+            tri_log(TRI_LOG_WARNING, "run: --%s has no effect: %s", idle_flags[i].name,
+                    idle_flags[i].why);
 }
 
 static tri_status check(const launch_options *o) {

@@ -56,12 +56,15 @@ typedef struct launch_options {
     bool virtual_local_rank;
     sigset_t signals; // passed on to the workers, then waited for
     char **program;   // PROGRAM [ARG…], NULL at the end
+    uint64_t given;   // flags that were set, one bit each in the order of the table
 } launch_options;
 
 // Reads argv and the environment through `get`; texts point into both. TRI_BAD_INPUT names the flag
 // (or PET variable) and what it takes.
 tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const char *name),
                                 launch_options *out);
+// One line for each flag that was given and does nothing, as information.
+void launch_options_say_idle(const launch_options *options);
 // The page of --help, from the table of flags, on standard output.
 void launch_options_help(void);
 

@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"
+#include "recipe/idle.h"
 #include "train/loop.h"
 #include "train/signals.h"
 
@@ -302,6 +303,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         TRI_TRY(checkpoint_agree(s->comm, opened));
         if (loop->session->identity.rank == 0) {
             tri_recipe_say_notes(loop->recipe);
+            tri_recipe_say_idle(loop->recipe, &s->mesh);
             say_endless_warmup(loop);
             tri_session_warn(loop->session);
         }

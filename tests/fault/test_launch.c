@@ -4,6 +4,7 @@
 #include "launch/launch.h"
 #include "rendezvous/rendezvous.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -179,6 +180,70 @@ static void always_crashing(void **state) {
     HAS(err_path, "root cause, the first to fail:\n  rank 1 (local rank 1) on ");
     HAS(err_path, "exit code 7");
     HAS_NOT(err_path, "rank 0 ("); // it was only stopped
+}
+
+// Bad usage, recipe or input is as bad the next time.
+static void bad_input_is_not_tried_again(void **state) {
+    char script[256], tries[128];
+    snprintf(tries, sizeof tries, "%s/tries", folder);
+    snprintf(script, sizeof script, "test $RANK = 1 || exec sleep 60; echo $$ >>%s; exit 2", tries);
+    assert_int_equal(RUN(WORKERS(2), "--max-restarts=5", "sh", "-c", script), 2);
+    assert_int_equal(count_of(tries, "\n"), 1);
+    HAS(err_path, "attempt 1 of 6");
+    HAS_NOT(err_path, "restart 1");
+}
+
+static int folders_of_runs(const char *where) {
+    int count = 0;
+    DIR *dir = opendir(where);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) count += !strncmp(e->d_name, "trireme-run-", 12);
+    closedir(dir);
+    return count;
+}
+
+// The next start removes what a killed launcher left, and nothing else.
+static void folder_of_a_dead_launcher_is_removed(void **state) {
+    char where[96], kept[160], link_path[160], precious[160];
+    snprintf(where, sizeof where, "%s/tmp", folder);
+    snprintf(kept, sizeof kept, "%s/trireme-run-unknown_abcdef", where);
+    snprintf(link_path, sizeof link_path, "%s/trireme-run-link_abcdef", where);
+    snprintf(precious, sizeof precious, "%s/precious", folder);
+    assert_int_equal(mkdir(where, 0777), 0);
+    assert_int_equal(mkdir(kept, 0777), 0); // nobody knows whose
+    assert_int_equal(mkdir(precious, 0777), 0);
+    assert_int_equal(symlink(precious, link_path), 0);
+    setenv("TMPDIR", where, 1);
+    long pid_of_worker;
+    pid_t dead = START("sh", "-c", "echo $$ >>$0/pids; exec sleep 600", folder);
+    wait_for_pids(&pid_of_worker, 1);
+    assert_int_equal(folders_of_runs(where), 3);
+    char owned[512], beside[512];
+    snprintf(owned, sizeof owned, "cp %s/trireme-run-none_*/.owner %s", where, precious);
+    assert_int_equal(system(owned), 0);
+    kill(dead, SIGKILL);
+    assert_int_equal(wait_code(dead), 1000 + SIGKILL);
+    assert_int_equal(folders_of_runs(where), 3);
+    snprintf(beside, sizeof beside, "test $(ls -d %s/trireme-run-none_* | wc -l) = 1", where);
+    assert_int_equal(RUN("sh", "-c", beside),
+                     0); // while a run's own is there, the dead one's is not
+    assert_int_equal(folders_of_runs(where), 2);
+    assert_int_equal(access(kept, F_OK), 0);
+    assert_int_equal(access(precious, F_OK), 0);
+    unsetenv("TMPDIR");
+}
+
+static void idle_flags_are_named(void **state) {
+    assert_int_equal(RUN("--standalone", "--monitor-interval", "1", "--rdzv-backend=c10d",
+                         "--rdzv-endpoint", "localhost:0", "--start-method=fork", "true"),
+                     0);
+    HAS(err_path, "--monitor-interval has no effect: ");
+    HAS(err_path, "--rdzv-backend has no effect: ");
+    HAS(err_path, "--rdzv-endpoint has no effect: ");
+    HAS(err_path, "--start-method has no effect: ");
+    assert_int_equal(count_of(err_path, "\n"), 4);
+    assert_int_equal(RUN("--rdzv-backend=c10d", "--max-restarts=1", "true"), 0);
+    assert_int_equal(count_of(err_path, "\n"), 0);
 }
 
 static void error_files_tell_the_cause(void **state) {
@@ -496,6 +561,9 @@ int main(int argc, char **argv) {
         CASE(workers_meet),
         CASE(restarts_until_it_works),
         CASE(always_crashing),
+        CASE(bad_input_is_not_tried_again),
+        CASE(folder_of_a_dead_launcher_is_removed),
+        CASE(idle_flags_are_named),
         CASE(error_files_tell_the_cause),
         CASE(ends_by_signal_and_exit_codes),
         CASE(signals_are_passed_on),

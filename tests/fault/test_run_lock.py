@@ -100,6 +100,22 @@ def check_killed(folder):
         finish(child)
 
 
+def check_leftovers(folder):
+    """What a process that was killed early had not put in its place yet is removed, and no more."""
+    place = os.path.join(folder, "leftovers")
+    kept = ["recipe.yaml.tmp", "recipe.yaml.bak", "my-recipe.yaml.0123456789abcdef.tmp"]
+    child, pid = begin(place)
+    os.kill(pid, signal.SIGKILL)
+    finish(child)
+    for name in (*kept, "recipe.yaml.0123456789abcdef.tmp", ".lock.0123456789abcdef.tmp"):
+        with open(os.path.join(place, name), "w", encoding="utf-8"):
+            pass
+    child, _ = begin(place)
+    end(child)
+    left = {name for name in os.listdir(place) if "tmp" in name or "recipe.yaml." in name}
+    assert left == set(kept), left
+
+
 def check_restart(folder):
     """The launcher starts rank 0 again in the folder that the killed one held."""
     place = os.path.join(folder, "restart")
@@ -129,7 +145,7 @@ def check_refused_input(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-lock-") as folder:
-        sys.exit(check_all((check_second, check_at_once, check_readers, check_killed,
+        sys.exit(check_all((check_second, check_at_once, check_readers, check_killed, check_leftovers,
                             check_restart, check_refused_input), folder))
 
 

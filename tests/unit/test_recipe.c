@@ -5,6 +5,7 @@
 #include "base/os.h"
 #include "plan/schedule.h"
 #include "recipe/alias.h"
+#include "recipe/idle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -297,9 +298,50 @@ static void every_default_fits_its_row(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) recipe(BASE, OVER(names[i]));
 }
 
+// Each of these has no effect on one rank with the keys beside it, and has one with others.
+static void says_which_keys_have_no_effect(void **state) {
+    static const struct {
+        const char *idle, *needs; // overrides; NULL: ranks
+        int pipeline, tensor, replicas;
+    } cases[] = {
+        {"strategy.schedule=gpipe", NULL, 2, 1, 1},
+        {"strategy.stages_per_rank=3", "strategy.schedule=interleaved", 2, 1, 1},
+        {"strategy.recompute_every=2", "strategy.recompute=block", 1, 1, 1},
+        {"strategy.prefetch=2", "strategy.name=zero1", 1, 1, 1},
+        {"strategy.reshard_after_forward=false", "strategy.name=fsdp", 1, 1, 1},
+        {"strategy.persistent_bytes=1", "strategy.name=fsdp", 1, 1, 1},
+        {"strategy.reduce_dtype=bfloat16", NULL, 1, 1, 2},
+        {"strategy.offload_path=/tmp", "strategy.offload=optimizer", 1, 1, 1},
+        {"strategy.sequence_parallel=true", NULL, 1, 2, 1},
+        {"trainer.loss_scale.window=5", "trainer.precision=16-mixed", 1, 1, 1},
+        {"trainer.early_stopping.patience=5", "trainer.early_stopping.monitor=val_loss", 1, 1, 1},
+        {"checkpoint.mode=max", "checkpoint.save_top_k=2", 1, 1, 1},
+        {"data.sequence=9", "data.name=tokens", 1, 1, 1},
+    };
+    const tri_mesh one = {.size = {1, 1, 1, 1}, .ranks = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_mesh mesh = one;
+        mesh.size[TRI_AXIS_PIPELINE] = cases[i].pipeline;
+        mesh.size[TRI_AXIS_TENSOR] = cases[i].tensor;
+        mesh.size[TRI_AXIS_REPLICATE] = cases[i].replicas;
+        mesh.ranks = cases[i].pipeline * cases[i].tensor * cases[i].replicas;
+        const char *off = strstr(cases[i].idle, "mode") ? "checkpoint.save_top_k=0" : "seed=3";
+        tri_recipe idle = recipe(BASE, OVER(cases[i].idle, off));
+        tri_strings lines = tri_recipe_idle_keys(arena, &idle, &one);
+        assert_int_equal(lines.count, 1);
+        assert_non_null(strstr(lines.items[0], " has no effect: "));
+        tri_recipe used = recipe(BASE, OVER(cases[i].idle, cases[i].needs));
+        lines = tri_recipe_idle_keys(arena, &used, &mesh);
+        if (lines.count) fail_msg("%s", lines.items[0]);
+    }
+    tri_recipe plain = recipe(BASE, OVER("optimizer.name=sgd", "schedule.name=triangle"));
+    assert_int_equal(tri_recipe_idle_keys(arena, &plain, &one).count, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_documented_defaults),
+        cmocka_unit_test(says_which_keys_have_no_effect),
         cmocka_unit_test(has_pytorchs_optimizers),
         cmocka_unit_test(renaming_discards_the_files_keys),
         cmocka_unit_test(takes_lists_and_model_options),

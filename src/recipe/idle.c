@@ -1,0 +1,133 @@
+// Which settings of a recipe have no effect beside its others: one row per key or section.
+#include "recipe/idle.h"
+
+#include "base/log.h"
+#include "plan/schedule.h"
+
+#include <string.h>
+
+typedef struct situation {
+    const tri_recipe *recipe;
+    const tri_mesh *mesh;
+} situation;
+
+static bool has_pipeline(const situation *s) { return s->mesh->size[TRI_AXIS_PIPELINE] > 1; }
+static bool has_several_stages(const situation *s) {
+    return has_pipeline(s) && tri_orders[s->recipe->strategy.schedule]->is_looped;
+}
+static bool divides_layers(const situation *s) { return s->mesh->size[TRI_AXIS_TENSOR] > 1; }
+static bool has_peers(const situation *s) { return tri_mesh_replicas(s->mesh) > 1; }
+
+static bool recomputes_blocks(const situation *s) {
+    return s->recipe->strategy.recompute == TRI_RECOMPUTE_BLOCK;
+}
+
+static bool offloads(const situation *s) { return s->recipe->strategy.offload != TRI_OFFLOAD_NONE; }
+
+static bool is_fsdp(const situation *s) { return s->recipe->strategy.name == TRI_STRATEGY_FSDP; }
+
+static bool gathers(const situation *s) {
+    tri_strategy_kind name = s->recipe->strategy.name;
+    return name == TRI_STRATEGY_FSDP || name == TRI_STRATEGY_ZERO1 || name == TRI_STRATEGY_ZERO2;
+}
+
+static bool scales_losses(const situation *s) {
+    return s->recipe->trainer.precision == TRI_PRECISION_16_MIXED;
+}
+
+static bool stops_early(const situation *s) {
+    return s->recipe->trainer.early_stopping.monitor != NULL;
+}
+
+static bool evaluates(const situation *s) { return s->recipe->trainer.limit_val_batches.value > 0; }
+
+static bool takes_all_batches(const situation *s) {
+    return s->recipe->trainer.overfit_batches.value == 0;
+}
+
+static bool keeps_best(const situation *s) { return s->recipe->checkpoint.save_top_k != 0; }
+static bool has_momentum(const situation *s) { return s->recipe->optimizer.momentum > 0; }
+static bool decays(const situation *s) { return s->recipe->schedule.decay_steps > 0; }
+
+static bool is_synthetic(const situation *s) { return !strcmp(s->recipe->data.name, "synthetic"); }
+static bool has_files(const situation *s) { return !is_synthetic(s); }
+static bool makes_images(const situation *s) { return s->recipe->data.vocabulary == 0; }
+
+static bool is_text(const situation *s) {
+    return !strcmp(s->recipe->data.name, "tokens") ||
+           (is_synthetic(s) && s->recipe->data.vocabulary > 0);
+}
+
+static const struct {
+    const char *key; // or a section: any of its keys
+    bool (*works)(const situation *s);
+    const char *why;
+} rows[] = {
+    {"strategy.schedule", has_pipeline, "there is no pipeline"},
+    {"strategy.stages_per_rank", has_several_stages,
+     "no pipeline with the schedule interleaved or looped"},
+    {"strategy.recompute_every", recomputes_blocks, "strategy.recompute is not block"},
+    {"strategy.prefetch", gathers, "strategy.name is none of zero1, zero2 and fsdp"},
+    {"strategy.reshard_after_forward", is_fsdp, "strategy.name is not fsdp"},
+    {"strategy.persistent_bytes", is_fsdp, "strategy.name is not fsdp"},
+    {"strategy.reduce_dtype", has_peers, "one replica has no other to send gradients to"},
+    {"strategy.offload_path", offloads, "strategy.offload is none"},
+    {"strategy.tensor", divides_layers, "strategy.mesh.tensor is 1"},
+    {"strategy.sequence_parallel", divides_layers, "strategy.mesh.tensor is 1"},
+    {"trainer.loss_scale", scales_losses, "trainer.precision is not 16-mixed"},
+    {"trainer.early_stopping", stops_early, "trainer.early_stopping.monitor is not set"},
+    {"trainer.val_check_interval", evaluates, "trainer.limit_val_batches is 0"},
+    {"trainer.check_val_every_n_epoch", evaluates, "trainer.limit_val_batches is 0"},
+    {"trainer.num_sanity_val_steps", evaluates, "trainer.limit_val_batches is 0"},
+    {"trainer.limit_train_batches", takes_all_batches, "trainer.overfit_batches takes its place"},
+    {"checkpoint.mode", keeps_best, "checkpoint.save_top_k is 0"},
+    {"optimizer.dampening", has_momentum, "optimizer.momentum is 0"},
+    {"schedule.decay_rate", decays, "schedule.decay_steps is 0"},
+    {"data.path", has_files, "synthetic data has no files"},
+    {"data.train", has_files, "synthetic data has no files"},
+    {"data.test", has_files, "synthetic data has no files"},
+    {"data.shape", makes_images, "data.vocabulary makes text"},
+    {"data.classes", makes_images, "data.vocabulary makes text"},
+    {"data.sequence", is_text, "the data is no text"},
+};
+
+// The recipe with nothing set but the names that decide which other keys there are.
+static tri_tree *defaults_of(tri_arena *arena, const tri_recipe *recipe) {
+    const struct {
+        const char *section, *name;
+    } named[] = {{"data", recipe->data.name},
+                 {"optimizer", recipe->optimizer.name},
+                 {"schedule", recipe->schedule.name}};
+    tri_tree *map = tri_tree_map(arena);
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        if (!named[i].name) continue;
+        tri_tree *section = tri_tree_map(arena);
+        tri_tree_put(arena, section, "name", tri_tree_string(arena, named[i].name));
+        tri_tree_put(arena, map, named[i].section, section);
+    }
+    tri_recipe *plain = TRI_NEW(arena, tri_recipe);
+    if (tri_option_decode(arena, &tri_recipe_table, map, plain) != TRI_OK) return NULL;
+    return tri_recipe_tree(arena, plain);
+}
+
+tri_strings tri_recipe_idle_keys(tri_arena *arena, const tri_recipe *recipe, const tri_mesh *mesh) {
+    situation s = {recipe, mesh};
+    const char **lines = TRI_NEW_ARRAY(arena, const char *, sizeof rows / sizeof *rows);
+    int count = 0;
+    const tri_tree *own = tri_recipe_tree(arena, recipe), *plain = defaults_of(arena, recipe);
+    for (size_t i = 0; plain && i < sizeof rows / sizeof *rows; i++) {
+        const tri_tree *value = tri_tree_find(own, rows[i].key);
+        if (!value || tri_tree_equal(value, tri_tree_find(plain, rows[i].key))) continue;
+        if (!rows[i].works(&s))
+            lines[count++] =
+                tri_arena_printf(arena, "%s has no effect: %s", rows[i].key, rows[i].why);
+    }
+    return (tri_strings){.items = lines, .count = count};
+}
+
+void tri_recipe_say_idle(const tri_recipe *recipe, const tri_mesh *mesh) {
+    tri_arena *arena = tri_arena_create(NULL, "idle keys");
+    tri_strings lines = tri_recipe_idle_keys(arena, recipe, mesh);
+    for (int i = 0; i < lines.count; i++) tri_log(TRI_LOG_WARNING, "%s", lines.items[i]);
+    tri_arena_destroy(arena);
+}
