@@ -145,8 +145,8 @@ def check_refused_input(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-lock-") as folder:
-        sys.exit(check_all((check_second, check_at_once, check_readers, check_killed, check_leftovers,
-                            check_restart, check_refused_input), folder))
+        sys.exit(check_all((check_second, check_at_once, check_readers, check_killed,
+                            check_leftovers, check_restart, check_refused_input), folder))
 
 
 if __name__ == "__main__":
