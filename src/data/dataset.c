@@ -306,7 +306,11 @@ tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sampl
     sample = in_files(dataset, sample);
     bool as_stored = !row->transforms && row->stored == row->fed.dtype;
     const void *stored;
-    TRI_TRY(dataset->kind->read(dataset, field, sample, as_stored ? out : scratch, &stored));
+    tri_status status =
+        dataset->kind->read(dataset, field, sample, as_stored ? out : scratch, &stored);
+    if (status == TRI_CORRUPT) // no bad input: the file was whole when it was opened
+        return tri_status_context(TRI_IO, "a data file was changed while it was in use");
+    TRI_TRY(status);
     if (row->transforms)
         tri_transforms_apply(row->transforms, stored, sample, epoch,
                              (char *)scratch + dataset->buffer_bytes, out);

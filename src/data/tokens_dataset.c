@@ -14,7 +14,8 @@ static tri_status tokens_describe(tri_dataset *dataset) {
 static tri_status count_classes(tri_dataset *dataset, const char *path, const tri_tokens *tokens) {
     int64_t limit = dataset->files == TRI_DATA_TRAIN ? dataset->options->limit : 0;
     int64_t used = limit > 0 && limit < dataset->samples ? limit : dataset->samples;
-    uint32_t most = tri_tokens_largest(tokens, 0, used * dataset->options->sequence);
+    uint32_t most;
+    TRI_TRY(tri_tokens_largest(tokens, 0, used * dataset->options->sequence, &most));
     if (most >= TRI_MAX_CLASSES)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: token %u read as %s is no token of any vocabulary; if the file is of "
@@ -54,9 +55,9 @@ static void tokens_close(tri_dataset *dataset) { tri_tokens_close(dataset->state
 
 static tri_status tokens_read(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
                               const void **stored) {
-    const tri_tokens *tokens = dataset->state;
-    *stored = (const char *)tokens->data + (size_t)sample * dataset->fields[field].stored_bytes;
-    return TRI_OK;
+    int64_t sequence = dataset->options->sequence;
+    *stored = buffer;
+    return tri_tokens_read(dataset->state, sample * sequence, sequence, buffer);
 }
 
 static void tokens_hint(const tri_dataset *dataset, int field, int64_t sample) {

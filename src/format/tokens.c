@@ -1,13 +1,15 @@
+// Tokens are read where they are asked for, not mapped: a file that is made shorter meanwhile is an
+// error of the read, where a mapping would end the program.
 #include "format/tokens.h"
 
 #include "base/os.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
-enum { HEADER_BYTES = 1024, MAGIC = 0, VERSION = 1, COUNT = 2 };
+enum { HEADER_BYTES = 1024, MAGIC = 0, VERSION = 1, COUNT = 2, BLOCK = 1 << 16 };
 
 static const struct {
     const char *suffix;
@@ -32,100 +34,122 @@ static tri_token_type type_of_name(const char *path) {
     return TRI_TOKENS_U8;
 }
 
-// The header that the file begins with; NULL when it is none. As text its first bytes are no UTF-8,
-// and as tokens they are larger than those that such files hold.
-static const int32_t *header_of(const tri_tokens *tokens, int *row) {
-    const int32_t *words = tokens->map;
-    if (tokens->map_bytes < HEADER_BYTES) return NULL;
-    for (*row = 0; *row < (int)(sizeof headers / sizeof *headers); ++*row)
-        if (words[MAGIC] == headers[*row].magic) return words;
-    return NULL;
+typedef struct header {
+    int32_t words[COUNT + 1];
+    int row; // of `headers`; as many as there are: none
+} header;
+
+// The header that the file begins with, if it is one. As text its first bytes are no UTF-8, and as
+// tokens they are larger than those that such files hold.
+static tri_status find_header(const tri_tokens *tokens, int64_t file_bytes, header *out) {
+    enum { ROWS = sizeof headers / sizeof *headers };
+    out->row = ROWS;
+    if (file_bytes < HEADER_BYTES) return TRI_OK;
+    TRI_TRY(tri_os_pread_all(tokens->fd, out->words, sizeof out->words, 0, tokens->path));
+    for (out->row = 0; out->row < ROWS; out->row++)
+        if (out->words[MAGIC] == headers[out->row].magic) break;
+    return TRI_OK;
 }
 
-static tri_status read_header(const char *path, tri_token_type *type, tri_tokens *tokens) {
-    int row;
-    const int32_t *words = *type == TRI_TOKENS_AUTO ? header_of(tokens, &row) : NULL;
-    if (*type == TRI_TOKENS_AUTO) *type = type_of_name(path);
-    tokens->data = tokens->map;
-    if (!words) return TRI_OK;
-    *type = headers[row].type;
-    tokens->data = (const char *)tokens->map + HEADER_BYTES;
-    if (words[VERSION] != headers[row].version)
-        return TRI_FAIL(TRI_UNSUPPORTED, "%s: version %d of its header; %d is supported", path,
-                        words[VERSION], headers[row].version);
-    size_t bytes = (size_t)(uint32_t)words[COUNT] * tri_dtype_bytes(dtypes[*type]);
-    if (bytes == tokens->map_bytes - HEADER_BYTES) return TRI_OK;
-    return TRI_FAIL(TRI_CORRUPT, "%s: its header promises %u tokens (%zu bytes), but %zu follow",
-                    path, (uint32_t)words[COUNT], bytes, tokens->map_bytes - HEADER_BYTES);
+static tri_status read_header(int64_t file_bytes, tri_token_type *type, tri_tokens *tokens) {
+    header found;
+    if (*type != TRI_TOKENS_AUTO) return TRI_OK;
+    *type = type_of_name(tokens->path);
+    TRI_TRY(find_header(tokens, file_bytes, &found));
+    if (found.row == sizeof headers / sizeof *headers) return TRI_OK;
+    *type = headers[found.row].type;
+    tokens->offset = HEADER_BYTES;
+    if (found.words[VERSION] != headers[found.row].version)
+        return TRI_FAIL(TRI_UNSUPPORTED, "%s: version %d of its header; %d is supported",
+                        tokens->path, found.words[VERSION], headers[found.row].version);
+    uint32_t count = (uint32_t)found.words[COUNT];
+    int64_t bytes = (int64_t)count * (int64_t)tri_dtype_bytes(dtypes[*type]);
+    int64_t there = file_bytes - HEADER_BYTES;
+    if (bytes == there) return TRI_OK;
+    return TRI_FAIL(TRI_CORRUPT, "%s: its header promises %u tokens (%lld bytes), but %lld follow",
+                    tokens->path, count, (long long)bytes, (long long)there);
 }
 
 static tri_status fail_empty(const char *path) {
     return TRI_FAIL(TRI_BAD_INPUT, "%s: is empty: no tokens", path);
 }
 
-static tri_status map_file(const char *path, int fd, tri_tokens *out) {
+static tri_status read_shape(tri_token_type type, tri_tokens *out) {
     struct stat info;
-    if (fstat(fd, &info) < 0) return tri_os_fail("look at", path);
-    if (!S_ISREG(info.st_mode)) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a file", path);
-    if (info.st_size == 0) return fail_empty(path);
-    void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) return tri_os_fail("map", path);
-    out->map = map;
-    out->map_bytes = (size_t)info.st_size;
-    return TRI_OK;
-}
-
-static tri_status open_map(const char *path, tri_token_type type, int fd, tri_tokens *out) {
-    TRI_TRY(map_file(path, fd, out));
-    TRI_TRY(read_header(path, &type, out));
+    if (fstat(out->fd, &info) < 0) return tri_os_fail("look at", out->path);
+    if (!S_ISREG(info.st_mode)) return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a file", out->path);
+    if (info.st_size == 0) return fail_empty(out->path);
+    TRI_TRY(read_header(info.st_size, &type, out));
     out->dtype = dtypes[type];
-    size_t width = tri_dtype_bytes(out->dtype);
-    size_t bytes = out->map_bytes - (size_t)((const char *)out->data - (const char *)out->map);
+    int64_t width = (int64_t)tri_dtype_bytes(out->dtype), bytes = info.st_size - out->offset;
     if (bytes % width)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: %zu bytes are no whole number of %s tokens of %zu bytes; if it is of "
-                        "another type, set data.dtype",
-                        path, bytes, tri_dtype_name(out->dtype), width);
-    if (bytes == 0) return fail_empty(path);
-    out->count = (int64_t)(bytes / width);
+                        "%s: %lld bytes are no whole number of %s tokens of %lld bytes; if it is "
+                        "of another type, set data.dtype",
+                        out->path, (long long)bytes, tri_dtype_name(out->dtype), (long long)width);
+    if (bytes == 0) return fail_empty(out->path);
+    out->count = bytes / width;
     return TRI_OK;
 }
 
 tri_status tri_tokens_open(const char *path, tri_token_type type, tri_tokens *out) {
-    *out = (tri_tokens){0};
-    int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0) return tri_os_fail("open", path);
-    tri_status status = open_map(path, type, fd, out);
-    tri_os.close(fd);
+    *out = (tri_tokens){.path = strdup(path)};
+    if (!out->path) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory to open it", path);
+    out->fd = tri_os.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    tri_status status = out->fd < 0 ? tri_os_fail("open", path) : read_shape(type, out);
     if (status != TRI_OK) tri_tokens_close(out);
     return status;
 }
 
 void tri_tokens_close(tri_tokens *tokens) {
-    if (tokens->map) munmap(tokens->map, tokens->map_bytes);
+    if (tokens->path && tokens->fd >= 0) tri_os.close(tokens->fd);
+    free(tokens->path);
     *tokens = (tri_tokens){0};
+}
+
+static int64_t place_of(const tri_tokens *tokens, int64_t first) {
+    return tokens->offset + first * (int64_t)tri_dtype_bytes(tokens->dtype);
+}
+
+tri_status tri_tokens_read(const tri_tokens *tokens, int64_t first, int64_t count, void *out) {
+    TRI_ASSERT(first >= 0 && count >= 0 && count <= tokens->count - first);
+    size_t bytes = (size_t)count * tri_dtype_bytes(tokens->dtype);
+    return tri_os_pread_all(tokens->fd, out, bytes, place_of(tokens, first), tokens->path);
 }
 
 #define LARGEST(T)                                                                                 \
     do {                                                                                           \
-        const T *items = (const T *)tokens->data + first;                                          \
+        const T *items = data;                                                                     \
         T most = 0;                                                                                \
         for (int64_t i = 0; i < count; i++) most = items[i] > most ? items[i] : most;              \
         return most;                                                                               \
     } while (0)
 
-uint32_t tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t count) {
-    TRI_ASSERT(first >= 0 && count >= 0 && first + count <= tokens->count);
-    if (tokens->dtype == TRI_U8) LARGEST(uint8_t);
-    if (tokens->dtype == TRI_U16) LARGEST(uint16_t);
+static uint32_t largest_of(tri_dtype dtype, const void *data, int64_t count) {
+    if (dtype == TRI_U8) LARGEST(uint8_t);
+    if (dtype == TRI_U16) LARGEST(uint16_t);
     LARGEST(uint32_t);
 }
 
+tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t count,
+                              uint32_t *out) {
+    *out = 0;
+    uint32_t *block = malloc(BLOCK * sizeof *block);
+    tri_status status =
+        block ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "%s: no memory to check it", tokens->path);
+    for (int64_t done = 0; done < count && status == TRI_OK; done += BLOCK) {
+        int64_t some = count - done < BLOCK ? count - done : BLOCK;
+        status = tri_tokens_read(tokens, first + done, some, block);
+        if (status != TRI_OK) break;
+        uint32_t most = largest_of(tokens->dtype, block, some);
+        if (most > *out) *out = most;
+    }
+    free(block);
+    return status;
+}
+
 void tri_tokens_hint(const tri_tokens *tokens, int64_t first, int64_t count) {
-    size_t width = tri_dtype_bytes(tokens->dtype), page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t from =
-        (size_t)((const char *)tokens->data - (const char *)tokens->map) + (size_t)first * width;
-    size_t skip = from % page;
     // A wish: it may fail.
-    madvise((char *)tokens->map + from - skip, (size_t)count * width + skip, MADV_WILLNEED);
+    posix_fadvise(tokens->fd, place_of(tokens, first),
+                  count * (int64_t)tri_dtype_bytes(tokens->dtype), POSIX_FADV_WILLNEED);
 }

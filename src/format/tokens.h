@@ -15,13 +15,13 @@ typedef enum tri_token_type {
     TRI_TOKENS_U32,
 } tri_token_type;
 
-// A file mapped into memory, read-only. It must not be made shorter while it is open.
+// An open file. Any number of threads may read it at once.
 typedef struct tri_tokens {
-    tri_dtype dtype;  // U8, U16 or U32
-    int64_t count;    // tokens
-    const void *data; // of the first one, aligned to its type
-    void *map;
-    size_t map_bytes;
+    tri_dtype dtype; // U8, U16 or U32
+    int64_t count;   // tokens
+    char *path;
+    int fd;
+    int64_t offset; // of the first token, bytes
 } tri_tokens;
 
 // TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT: no file, or a size that is no whole number of tokens;
@@ -31,8 +31,12 @@ typedef struct tri_tokens {
 tri_status tri_tokens_open(const char *path, tri_token_type type, tri_tokens *out);
 void tri_tokens_close(tri_tokens *tokens); // an all-zero struct is allowed
 
-// The largest of `count` tokens from `first` on; reads them all.
-uint32_t tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t count);
+// `count` tokens from `first` on, in the file's type. TRI_IO; TRI_CORRUPT: the file has been made
+// shorter since it was opened.
+tri_status tri_tokens_read(const tri_tokens *tokens, int64_t first, int64_t count, void *out);
+// The largest of them; reads them all. Errors as of tri_tokens_read.
+tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t count,
+                              uint32_t *out);
 // Says that these tokens will be read soon.
 void tri_tokens_hint(const tri_tokens *tokens, int64_t first, int64_t count);
 

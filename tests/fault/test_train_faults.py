@@ -188,6 +188,27 @@ def check_not_finite(folder):
             assert entries(place, "end")[-1]["status"] == "failed"
 
 
+def check_shortened_data(folder):
+    """Somebody truncates the file that is trained on: code 1, and a line that names the file."""
+    for ranks in (1, 2):
+        path = os.path.join(folder, f"tokens-{ranks}.txt")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("the oars of every bank pull " * 4000)
+        place = os.path.join(folder, f"shortened-{ranks}")
+        words = ["model.hidden_size=16", "model.intermediate_size=16", "model.num_hidden_layers=1",
+                 f"data.path={folder}", f"data.train={path}", f"data.test={path}",
+                 "data.sequence=16", "data.workers=1", "batch.global=8", "log.tensorboard=false",
+                 "trainer.max_epochs=10000", "trainer.limit_val_batches=0",
+                 "trainer.log_every_n_steps=1", "schedule.warmup_steps=0"]
+        child = start(on_ranks(ranks, train("llama-tiny", place, *words)))
+        wait_for(lambda place=place: len(losses(place)) > 2, "training", child=child)
+        os.truncate(path, 64)
+        _, errors, code = finish(child)
+        said = [line for line in errors.splitlines() if path in line]
+        assert code == 1 and said and (ranks > 1 or len(said) == 1), f"{code}: {errors}"
+        assert "was changed while it was in use" in said[0], said
+
+
 def main():
     seed = int(os.environ.get("TRIREME_TEST_SEED", random.randrange(1 << 30)))
     print(f"TRIREME_TEST_SEED={seed}")
@@ -195,8 +216,8 @@ def main():
     with (tempfile.TemporaryDirectory(prefix="trireme-faults-") as folder,
           tempfile.TemporaryDirectory(prefix="trireme-tmp-") as temporary):
         os.environ["TMPDIR"] = temporary
-        for check in (check_not_finite, check_no_room, check_restart, check_under_the_launcher,
-                      check_everything_killed, check_lost_ranks):
+        for check in (check_not_finite, check_shortened_data, check_no_room, check_restart,
+                      check_under_the_launcher, check_everything_killed, check_lost_ranks):
             timed(check, folder)
 
 

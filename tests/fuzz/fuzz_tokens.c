@@ -13,14 +13,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (tri_token_type type = TRI_TOKENS_AUTO; type <= TRI_TOKENS_U32; type++) {
         tri_tokens tokens;
         if (tri_tokens_open(path, type, &tokens) != TRI_OK) {
-            TRI_ASSERT(strstr(tri_error_message(), path) && !tokens.map);
+            TRI_ASSERT(strstr(tri_error_message(), path) && !tokens.path);
             continue;
         }
         size_t bytes = (size_t)tokens.count * tri_dtype_bytes(tokens.dtype);
         TRI_ASSERT(tokens.count > 0 && bytes <= size);
-        TRI_ASSERT((const char *)tokens.data + bytes == (const char *)tokens.map + size);
-        uint32_t most = tri_tokens_largest(&tokens, 0, tokens.count);
-        TRI_ASSERT(tri_tokens_largest(&tokens, tokens.count - 1, 1) <= most);
+        TRI_ASSERT((size_t)tokens.offset + bytes == size);
+        uint32_t most, last;
+        TRI_ASSERT(tri_tokens_largest(&tokens, 0, tokens.count, &most) == TRI_OK);
+        TRI_ASSERT(tri_tokens_largest(&tokens, tokens.count - 1, 1, &last) == TRI_OK);
+        TRI_ASSERT(last <= most);
         tri_tokens_hint(&tokens, tokens.count / 2, tokens.count - tokens.count / 2);
         tri_tokens_close(&tokens);
     }

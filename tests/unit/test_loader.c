@@ -203,6 +203,35 @@ static void test_errors_reach_the_caller(void **state) {
     dataset = kept;
 }
 
+// A file that somebody makes shorter while it is open ends in an error, on whatever thread.
+static void test_shortened_files(void **state) {
+    tri_dataset *kept = dataset;
+    static const float zeros[64];
+    const tri_safetensors_spec inputs = {"inputs", TRI_F32, tri_shape_of(64, 1)};
+    const void *data = zeros;
+    static const char *const recipes[] = {"name: tokens, train: data, dtype: u16, sequence: 2",
+                                          "name: tensors, train: data"};
+    for (int kind = 0; kind < 2; kind++)
+        for (int64_t workers = 0; workers <= 2; workers++) {
+            fixture_put("data", zeros, sizeof zeros);
+            if (kind == 1)
+                assert_int_equal(
+                    tri_safetensors_write(fixture_path("data"), &inputs, &data, 1, NULL, 0),
+                    TRI_OK);
+            tri_data_options some = fixture_options(recipes[kind]);
+            assert_int_equal(tri_dataset_open(&some, TRI_DATA_TRAIN, 1, &dataset), TRI_OK);
+            assert_int_equal(truncate(fixture_path("data"), 2), 0);
+            tri_sampler sampler = sampler_of(4, 0, 1);
+            tri_loader *loader = loader_of(&sampler, (tri_loader_options){.workers = workers});
+            const tri_data_batch *batch;
+            assert_int_equal(tri_loader_next(loader, &batch), TRI_IO);
+            assert_non_null(strstr(tri_error_message(), fixture_path("data")));
+            tri_loader_destroy(loader);
+            tri_dataset_close(dataset);
+        }
+    dataset = kept;
+}
+
 static volatile sig_atomic_t handled_by_main;
 static pthread_t main_thread;
 static void on_signal(int number) {
@@ -234,6 +263,7 @@ int main(void) {
         TEST(test_holds),
         TEST(test_limits_and_empty_rounds),
         TEST(test_errors_reach_the_caller),
+        TEST(test_shortened_files),
         TEST(test_threads_take_no_signals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
