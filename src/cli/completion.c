@@ -1,4 +1,5 @@
-// `trireme completion bash`: a script for bash, written from the tables of commands and recipes.
+// `trireme completion bash|zsh|fish`: a script for the shell, written from the tables of commands
+// and recipes: the tables in the shell's syntax, then its own program.
 #include "cli/cli.h"
 
 #include "nn/models/models.h"
@@ -6,6 +7,56 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+
+// How a shell writes a table: functions that print a list of words for a key.
+typedef struct shell_syntax {
+    const char *list_open, *list_close; // between: its name; then after its words
+    const char *function_open, *switch_open, *function_end; // around its name, and its cases
+    const char *otherwise;                                  // the case that fails
+    const char *case_open, *words_open, *case_close;        // around a key, and its words
+} shell_syntax;
+
+static const shell_syntax posix = {
+    .list_open = "='",
+    .list_close = "'\n",
+    .function_open = "",
+    .switch_open = "() {\n    case $1 in\n",
+    .function_end = "    esac\n}\n",
+    .otherwise = "    *) return 1 ;;\n",
+    .case_open = "    '",
+    .words_open = "') echo '",
+    .case_close = "' ;;\n",
+};
+
+static const shell_syntax fish = {
+    .list_open = " (string split -n ' ' -- '",
+    .list_close = "')\n",
+    .function_open = "function ",
+    .switch_open = "\n    switch $argv[1]\n",
+    .function_end = "    end\nend\n",
+    .otherwise = "    case '*'\n        return 1\n",
+    .case_open = "    case '",
+    .words_open = "'\n        string split -n ' ' -- '",
+    .case_close = "'\n        return 0\n",
+};
+
+static void open_list(const shell_syntax *s, const char *name) {
+    printf("%s%s%s", s == &fish ? "set -g " : "", name, s->list_open);
+}
+
+static void open_function(const shell_syntax *s, const char *name) {
+    printf("%s%s%s", s->function_open, name, s->switch_open);
+}
+
+static void close_function(const shell_syntax *s, bool fails) {
+    printf("%s%s", fails ? s->otherwise : "", s->function_end);
+}
+
+static void open_case(const shell_syntax *s, const char *key) {
+    printf("%s%s%s", s->case_open, key, s->words_open);
+}
+
+static void close_case(const shell_syntax *s) { fputs(s->case_close, stdout); }
 
 // The parts of "auto|cpu|PATH" that stand for themselves: those without capitals, and of
 // "F32|BF16" those with a digit.
@@ -24,37 +75,40 @@ static void print_choices(const char *argument) {
     }
 }
 
-static void print_flags(const cli_command *c) {
+static void print_flags(const shell_syntax *s, const cli_command *c) {
     cli_flag f;
-    printf("    '%s') echo '", c->name);
+    open_case(s, c->name);
     for (int i = 0; cli_flag_at(c, i, &f); i++)
         if (strcmp(f.name, "help") != 0) printf("--%s ", f.name);
-    printf("--help' ;;\n");
+    printf("--help");
+    close_case(s);
 }
 
-static void print_values(const cli_command *c) {
+// The key is the command and the flag: "train --device".
+static void print_values(const shell_syntax *s, const cli_command *c) {
     cli_flag f;
     for (int i = 0; cli_flag_at(c, i, &f); i++) {
         if (!f.argument) continue;
-        printf("    '%s --%s') echo '", c->name, f.name);
+        printf("%s%s --%s%s", s->case_open, c->name, f.name, s->words_open);
         print_choices(f.argument);
-        printf("' ;;\n");
+        close_case(s);
     }
 }
 
-static void print_verbs(const cli_command *c) {
-    printf("    '%s') echo '", c->name);
+static void print_verbs(const shell_syntax *s, const cli_command *c) {
+    if (!c->verbs) return;
+    open_case(s, c->name);
     for (const cli_verb *v = c->verbs; v->name; v++) printf("%s ", v->name);
-    printf("' ;;\n");
+    close_case(s);
 }
 
 // A key that several variants have comes once, at its first place.
 typedef struct seen_keys {
+    const shell_syntax *syntax;
     const char *keys[256];
     char text[256 * 64];
     size_t used;
     int count;
-    bool with_values;
 } seen_keys;
 
 static bool is_new(seen_keys *seen, const char *key) {
@@ -73,46 +127,59 @@ static void print_key(void *context, const tri_option_entry *e) {
 }
 
 static void print_key_values(void *context, const tri_option_entry *e) {
-    if (!e->row || !is_new(context, e->key)) return;
-    if (e->row->type == TRI_OPTION_IS_BOOL) printf("    '%s') echo 'true false' ;;\n", e->key);
-    if (!e->row->choices) return;
-    printf("    '%s') echo '", e->key);
-    for (const char *const *choice = e->row->choices; *choice; choice++) printf("%s ", *choice);
-    printf("' ;;\n");
+    seen_keys *seen = context;
+    if (!e->row || !is_new(seen, e->key)) return;
+    bool is_bool = e->row->type == TRI_OPTION_IS_BOOL;
+    if (!is_bool && !e->row->choices) return;
+    open_case(seen->syntax, e->key);
+    if (is_bool) printf("true false ");
+    for (const char *const *choice = e->row->choices; choice && *choice; choice++)
+        printf("%s ", *choice);
+    close_case(seen->syntax);
 }
 
-static void print_names(const char *key, const tri_option_table *table) {
-    printf("    '%s') echo '", key);
+static void print_names(const shell_syntax *s, const char *key, const tri_option_table *table) {
+    open_case(s, key);
     for (int i = 0; i < table->variant_count; i++) printf("%s ", table->variants[i].name);
-    printf("' ;;\n");
+    close_case(s);
 }
 
-static void print_tables(void) {
-    printf("_trireme_commands='");
+static void print_of_commands(const shell_syntax *s, const char *function,
+                              void (*print)(const shell_syntax *s, const cli_command *c),
+                              bool fails) {
+    open_function(s, function);
+    for (const cli_command *const *c = cli_commands; *c; c++) print(s, *c);
+    close_function(s, fails);
+}
+
+static void print_tables(const shell_syntax *s) {
+    open_list(s, "_trireme_commands");
     for (const cli_command *const *c = cli_commands; *c; c++) printf("%s ", (*c)->name);
-    printf("'\n_trireme_flags() {\n    case $1 in\n");
-    for (const cli_command *const *c = cli_commands; *c; c++) print_flags(*c);
-    printf("    esac\n}\n_trireme_values() {\n    case \"$1 $2\" in\n");
-    for (const cli_command *const *c = cli_commands; *c; c++) print_values(*c);
-    printf("    *) return 1 ;;\n    esac\n}\n_trireme_verbs() {\n    case $1 in\n");
-    for (const cli_command *const *c = cli_commands; *c; c++)
-        if ((*c)->verbs) print_verbs(*c);
-    seen_keys keys = {.count = 0}, values = {.count = 0};
-    printf("    esac\n}\n_trireme_keys='");
+    fputs(s->list_close, stdout);
+    print_of_commands(s, "_trireme_flags", print_flags, false);
+    print_of_commands(s, "_trireme_values", print_values, true);
+    print_of_commands(s, "_trireme_verbs", print_verbs, false);
+    seen_keys keys = {.syntax = s}, values = {.syntax = s};
+    open_list(s, "_trireme_paths"); // keys whose values are files or folders
+    printf("data.path data.train data.val data.test init ");
+    fputs(s->list_close, stdout);
+    open_list(s, "_trireme_keys");
     tri_option_walk(&tri_recipe_table, print_key, &keys);
-    printf("'\n_trireme_key_values() {\n    case $1 in\n    'model.name') echo '");
+    fputs(s->list_close, stdout);
+    open_function(s, "_trireme_key_values");
+    open_case(s, "model.name");
     for (const tri_task *const *m = tri_models; *m; m++) printf("%s ", (*m)->name);
-    printf("' ;;\n");
-    print_names("data.name", &tri_data_table);
-    print_names("optimizer.name", &tri_optimizer_table);
-    print_names("schedule.name", &tri_schedule_table);
+    close_case(s);
+    print_names(s, "data.name", &tri_data_table);
+    print_names(s, "optimizer.name", &tri_optimizer_table);
+    print_names(s, "schedule.name", &tri_schedule_table);
     tri_option_walk(&tri_recipe_table, print_key_values, &values);
-    printf("    *) return 1 ;;\n    esac\n}\n");
+    close_function(s, true);
 }
 
 // The words are taken from the line itself: bash breaks them at '=', and counts what it replaces
 // from there.
-static const char program[] =
+static const char bash_program[] =
     "_trireme_files() { # $1: the word, $2: a suffix or nothing\n"
     "    compopt -o filenames 2>/dev/null\n"
     "    mapfile -t COMPREPLY < <(compgen -d -- \"$1\"; compgen -f -X \"!*$2\" -- \"$1\")\n"
@@ -127,8 +194,7 @@ static const char program[] =
     "    [[ $COMP_WORDBREAKS == *=* ]] || before=$key=\n"
     "    if values=$(_trireme_key_values \"$key\"); then\n"
     "        mapfile -t COMPREPLY < <(compgen -P \"$before\" -W \"$values\" -- \"$value\")\n"
-    "    elif [[ $key == data.path || $key == data.train || $key == data.test || $key == init ]]; "
-    "then\n"
+    "    elif [[ \" $_trireme_paths\" == *\" $key \"* ]]; then\n"
     "        [[ $before ]] || _trireme_files \"$value\"\n"
     "    fi\n"
     "}\n"
@@ -148,7 +214,7 @@ static const char program[] =
     "    verbs=$(_trireme_verbs \"$command\")\n"
     "    if [[ -z $command ]]; then\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$_trireme_commands\" -- \"$word\")\n"
-    "    elif values=$(_trireme_values \"$command\" \"${words[-1]}\"); then\n"
+    "    elif values=$(_trireme_values \"$command ${words[-1]}\"); then\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$values\" -- \"$word\")\n"
     "        [[ ${#COMPREPLY[@]} -gt 0 ]] || _trireme_files \"$word\"\n"
     "    elif [[ $word == -* ]]; then\n"
@@ -171,27 +237,130 @@ static const char program[] =
     "}\n"
     "complete -F _trireme trireme\n";
 
+static const char zsh_program[] =
+    "_trireme() {\n"
+    "    local -a before=(\"${(@)words[1,CURRENT-1]}\")\n"
+    "    local i start=1 command verbs values key\n"
+    "    for (( i = 1; i <= $#before; i++ )); do # trireme run ... trireme train: the last one\n"
+    "        [[ ${before[i]:t} == trireme ]] && start=$i\n"
+    "    done\n"
+    "    before=(\"${(@)before[start,-1]}\")\n"
+    "    command=${before[2]}\n"
+    "    verbs=$(_trireme_verbs \"$command\")\n"
+    "    if [[ -z $command ]]; then\n"
+    "        compadd -- ${=_trireme_commands}\n"
+    "    elif values=$(_trireme_values \"$command ${before[-1]}\"); then\n"
+    "        compadd -- ${=values} || _files\n"
+    "    elif [[ $PREFIX == -* ]]; then\n"
+    "        compadd -- ${=$(_trireme_flags \"$command\")}\n"
+    "    elif [[ -n $verbs && $#before -eq 2 ]]; then\n"
+    "        compadd -- ${=verbs}\n"
+    "    elif [[ $command == run ]]; then\n"
+    "        if [[ -n $PREFIX ]]; then _command_names -e; else compadd -- trireme; fi\n"
+    "    elif [[ \" ${before[*]}\" != *.yaml* ]]; then\n"
+    "        if [[ $command == checkpoint && ${before[3]} != init ]]; then\n"
+    "            _files\n"
+    "        else\n"
+    "            _files -g '*.yaml'\n"
+    "        fi\n"
+    "    elif [[ $PREFIX == *=* ]]; then\n"
+    "        key=${PREFIX%%=*}\n"
+    "        compset -P '*='\n"
+    "        if values=$(_trireme_key_values \"$key\"); then\n"
+    "            compadd -- ${=values}\n"
+    "        elif [[ \" $_trireme_paths\" == *\" $key \"* ]]; then\n"
+    "            _files\n"
+    "        fi\n"
+    "    else\n"
+    "        compadd -S '' -- ${=_trireme_keys}\n"
+    "    fi\n"
+    "}\n"
+    "if [[ ${funcstack[1]} == _trireme ]]; then # found in $fpath, not sourced\n"
+    "    _trireme \"$@\"\n"
+    "else\n"
+    "    compdef _trireme trireme\n"
+    "fi\n";
+
+static const char fish_program[] =
+    "function _trireme_offer\n"
+    "    set -l words (commandline -opc)\n"
+    "    set -l word (commandline -ct)\n"
+    "    set -l start 1\n"
+    "    for i in (seq (count $words)) # trireme run ... trireme train: the last one counts\n"
+    "        string match -qr '(^|/)trireme$' -- $words[$i]; and set start $i\n"
+    "    end\n"
+    "    set words $words[$start..-1]\n"
+    "    set -l command $words[2]\n"
+    "    set -l verbs (_trireme_verbs \"$command\")\n"
+    "    set -l values\n"
+    "    if test -z \"$command\"\n"
+    "        string join \\n -- $_trireme_commands\n"
+    "    else if set values (_trireme_values \"$command $words[-1]\")\n"
+    "        string match -- \"$word*\" $values; or __fish_complete_path \"$word\"\n"
+    "    else if string match -q -- '-*' \"$word\"\n"
+    "        _trireme_flags $command\n"
+    "    else if test -n \"$verbs\" -a (count $words) -eq 2\n"
+    "        string join \\n -- $verbs\n"
+    "    else if test $command = run\n"
+    "        test -n \"$word\"; and complete -C \"$word\"; or echo trireme\n"
+    "    else if not string match -q -- '*.yaml*' \"$words\"\n"
+    "        if test $command = checkpoint -a \"$words[3]\" != init\n"
+    "            __fish_complete_path \"$word\"\n"
+    "        else\n"
+    "            __fish_complete_suffix .yaml\n"
+    "        end\n"
+    "    else if string match -q -- '*=*' \"$word\"\n"
+    "        set -l parts (string split -m 1 = -- $word)\n"
+    "        if set values (_trireme_key_values $parts[1])\n"
+    "            printf \"$parts[1]=%s\\n\" $values\n"
+    "        else if contains -- $parts[1] $_trireme_paths\n"
+    "            for path in (__fish_complete_path \"$parts[2]\")\n"
+    "                echo \"$parts[1]=$path\"\n"
+    "            end\n"
+    "        end\n"
+    "    else\n"
+    "        string join \\n -- $_trireme_keys\n"
+    "    end\n"
+    "end\n"
+    "complete -c trireme -f -a '(_trireme_offer)'\n";
+
+static const struct {
+    const char *name, *first_line;
+    const shell_syntax *syntax;
+    const char *program;
+} shells[] = {{"bash", "", &posix, bash_program},
+              {"zsh", "#compdef trireme\n", &posix, zsh_program},
+              {"fish", "", &fish, fish_program}};
+
 static int run(const cli_context *context, int argc, char **argv) {
     (void)context;
     cli_arguments a;
     int code = cli_parse(&cli_completion, argc, argv, &a);
     if (code >= 0) return code;
-    if (a.count != 1 || strcmp(a.words[0], "bash") != 0)
-        return cli_usage(&cli_completion, "completion: for which shell? There is bash");
-    printf("# Completion of trireme's command line for bash, as `trireme completion bash` "
-           "prints it.\n");
-    print_tables();
-    fputs(program, stdout);
-    return 0;
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
+        if (a.count != 1 || strcmp(a.words[0], shells[i].name) != 0) continue;
+        printf("%s# Completion of trireme's command line for %s, as `trireme completion %s` "
+               "prints it.\n",
+               shells[i].first_line, shells[i].name, shells[i].name);
+        print_tables(shells[i].syntax);
+        fputs(shells[i].program, stdout);
+        return 0;
+    }
+    return cli_usage(&cli_completion, "completion: for which shell? There are bash, zsh and fish");
 }
 
-static const cli_verb verbs[] = {{"bash", "", "a script to be sourced"}, {0}};
+static const cli_verb verbs[] = {
+    {"bash", "", "a script to be sourced, or put where bash looks"},
+    {"zsh", "", "a script to be sourced, or a file _trireme in $fpath"},
+    {"fish", "", "a script to be sourced, or put where fish looks"},
+    {0}};
 
 const cli_command cli_completion = {
     .name = "completion",
-    .arguments = "bash",
+    .arguments = "bash|zsh|fish",
     .help = "Print a script that completes commands, flags, recipes and their keys.",
     .verbs = verbs,
     .examples = "source <(trireme completion bash)\n"
-                "trireme completion bash > ~/.local/share/bash-completion/completions/trireme\n",
+                "trireme completion bash > ~/.local/share/bash-completion/completions/trireme\n"
+                "trireme completion fish > ~/.config/fish/completions/trireme.fish\n",
     .run = run};

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Completion in bash and the manual page, which the program writes from its own tables.
+"""Completion in bash, zsh and fish and the manual page, which the program writes from its tables.
 
 usage: test_completion.py BUILD_FOLDER
 """
 import os
+import pty
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 BUILD = os.path.abspath(sys.argv[1])
 TRIREME = os.path.join(BUILD, "bin", "trireme")
@@ -17,7 +19,7 @@ def trireme(*words):
     return subprocess.run([TRIREME, *words], capture_output=True, text=True, check=True).stdout
 
 
-def complete(script, line, breaks="\"'><=;|&(:"):
+def in_bash(script, line, breaks="\"'><=;|&(:"):
     """What bash would offer at the end of the line."""
     program = ('source "$1"; COMP_WORDBREAKS=$3; COMP_LINE=$2; COMP_POINT=${#2}; COMPREPLY=(); '
                '_trireme; (( ${#COMPREPLY[@]} == 0 )) || printf "%s\\n" "${COMPREPLY[@]}"')
@@ -27,10 +29,84 @@ def complete(script, line, breaks="\"'><=;|&(:"):
     return [word.strip() for word in done.stdout.splitlines()]
 
 
-def check_completion(script):
+def in_fish(script, line):
+    """What fish would offer, without the key of key=value and the stroke behind a folder."""
+    done = subprocess.run(["fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]",
+                           script, line], capture_output=True, text=True, check=True)
+    assert not done.stderr, f"{line}: {done.stderr}"
+    words = [word.split("\t")[0].rstrip("/") for word in done.stdout.splitlines()]
+    with_key = "=" in line.split(" ")[-1]
+    return [word.partition("=")[2] if with_key else word for word in words]
+
+
+class Zsh:
+    """An interactive zsh on a terminal of its own, whose completion notes what it would offer."""
+    SETUP = """
+        fpath=({folder} $fpath)
+        autoload -U compinit; compinit -u -d {folder}/dump
+        compadd() {{
+            local -a hits
+            [[ " ${{(j: :)@}}" == *" -"[AOD]" "* ]] || {{
+                builtin compadd -O hits "$@"
+                (( $#hits == 0 )) || print -rl -- $hits >>{folder}/offers
+            }}
+            builtin compadd "$@"
+        }}
+        ask() {{
+            BUFFER=$(<{folder}/line); CURSOR=$#BUFFER
+            zle list-choices
+            BUFFER=; print -r DONE >>{folder}/offers
+        }}
+        zle -N ask; bindkey '^T' ask
+        PS1=; print -r READY >{folder}/ready
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        with open(os.path.join(folder, ".zshrc"), "w", encoding="utf-8") as out:
+            out.write(self.SETUP.format(folder=folder))
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.execvpe("zsh", ["zsh", "-d", "-i"], {**os.environ, "ZDOTDIR": folder,
+                                                    "TERM": "dumb", "LISTMAX": "10000"})
+        self.wait("ready", "READY")
+
+    def close(self):
+        os.close(self.terminal)  # hangs up
+        os.waitpid(self.pid, 0)
+
+    def wait(self, name, mark):
+        """The lines of a file that zsh writes, once the last one is the mark."""
+        os.set_blocking(self.terminal, False)
+        for _ in range(1200):
+            try:
+                os.read(self.terminal, 65536)  # so that it never waits for the terminal
+            except BlockingIOError:
+                pass
+            path = os.path.join(self.folder, name)
+            lines = open(path, encoding="utf-8").read().splitlines() if os.path.exists(path) else []
+            if lines and lines[-1] == mark:
+                return lines[:-1]
+            time.sleep(0.05)
+        raise AssertionError(f"zsh did not write {name}: {lines}")
+
+    def complete(self, script, line):
+        """What zsh would offer; of a path its last part."""
+        with open(os.path.join(self.folder, "line"), "w", encoding="utf-8") as out:
+            out.write(line)
+        offers = os.path.join(self.folder, "offers")
+        if os.path.exists(offers):
+            os.remove(offers)
+        os.write(self.terminal, b"\x14")
+        return [word.rstrip("/") for word in self.wait("offers", "DONE")]
+
+
+def check_completion(script, complete, last_parts=False):
     def offers(line, *wanted, exactly=True):
-        found = complete(script, line)
-        missing = set(wanted) - set(found)
+        found = set(complete(script, line))
+        if last_parts:
+            wanted = [os.path.basename(word) for word in wanted]
+        missing = set(wanted) - found
         assert not missing, f"'{line}' does not offer {missing}: {found}"
         assert not exactly or len(found) == len(wanted), f"'{line}' offers {found}"
 
@@ -41,7 +117,7 @@ def check_completion(script):
     offers("trireme train --device ", "auto", "cpu", "ref", "null")
     offers("trireme train --resume n", "never")
     offers("trireme train recipes/mnist-", "recipes/mnist-cnn.yaml", "recipes/mnist-convnet.yaml")
-    offers("trireme train re", "recipes")
+    offers("trireme train re", "recipes", exactly=False)
     recipe = "trireme train recipes/mnist-cnn.yaml "
     offers(recipe + "optimizer.we", "optimizer.weight_decay=")
     offers(recipe + "data.", "data.path=", "data.samples=", "data.limit=", exactly=False)
@@ -54,8 +130,6 @@ def check_completion(script):
     offers(recipe + "data.path=recipes/auto", "recipes/autoencoder.yaml")
     offers(recipe + "nothing")
     offers(recipe + "seed=")
-    found = complete(script, recipe + "trainer.convolution=d", breaks=" ")
-    assert found == ["trainer.convolution=direct"], found
     offers("trireme checkpoint ", "list", "verify", "export", "diff", "init")
     offers("trireme checkpoint export x --dtype B", "BF16")
     offers("trireme checkpoint verify READ", "README.md")
@@ -97,17 +171,36 @@ def check_help():
 
 
 def main():
-    script = trireme("completion", "bash")
+    scripts = {shell: trireme("completion", shell) for shell in ("bash", "zsh", "fish")}
+    left_out = []
     with tempfile.TemporaryDirectory(prefix="trireme-completion-") as folder:
-        path = os.path.join(folder, "trireme")
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(script)
-        check_completion(path)
+        paths = {shell: os.path.join(folder, "_trireme" if shell == "zsh" else shell)
+                 for shell in scripts}
+        for shell, path in paths.items():
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(scripts[shell])
+        check_completion(paths["bash"], in_bash)
+        found = in_bash(paths["bash"], "trireme train a.yaml trainer.convolution=d", breaks=" ")
+        assert found == ["trainer.convolution=direct"], found
+        if shutil.which("fish"):
+            check_completion(paths["fish"], in_fish)
+        if shutil.which("zsh"):
+            zsh = Zsh(folder)
+            try:
+                check_completion(paths["zsh"], zsh.complete, last_parts=True)
+            finally:
+                zsh.close()
+        left_out = [shell for shell in scripts if not shutil.which(shell)]
     check_manual(trireme("manual"))
     check_help()
-    for name, text in (("trireme.bash", script), ("trireme.1", trireme("manual"))):
+    texts = {"trireme.bash": scripts["bash"], "_trireme": scripts["zsh"],
+             "trireme.fish": scripts["fish"], "trireme.1": trireme("manual")}
+    for name, text in texts.items():
         with open(os.path.join(BUILD, name), encoding="utf-8") as built:
             assert built.read() == text, f"{name} is not what the program says"
+    if left_out:
+        print(f"not installed, and so not tried: {' '.join(left_out)}")
+        return 77
     return 0
 
 
