@@ -157,7 +157,8 @@ static void put_all(variables *v, const launch_options *o, const launch_members 
     put(v, "TORCHELASTIC_RUN_ID=%s", m->run_id);
     put(v, "TORCHELASTIC_ERROR_FILE=%s", error_file);
     put(v, "TORCHELASTIC_USE_AGENT_STORE=False"); // rank 0 serves PyTorch's store itself
-    put(v, "TRIREME_LAUNCHER");                   // meant for this process, not for what it starts
+    put(v, "TRIREME_NONCE=%s", m->nonce);
+    put(v, "TRIREME_LAUNCHER"); // meant for this process, not for what it starts
     if (!getenv("NCCL_ASYNC_ERROR_HANDLING")) put(v, "NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) put(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("OMP_NUM_THREADS") && o->workers > 1) put(v, "OMP_NUM_THREADS=1");

@@ -70,7 +70,7 @@ static const backend backends[] = {
     {"c10d", c10d_join},
 };
 
-static tri_status make_run_id(char *out, size_t size) {
+static tri_status draw_hex(char *out, size_t size) {
     unsigned char bytes[16];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
         return tri_os_fail("draw", "random bytes");
@@ -80,8 +80,8 @@ static tri_status make_run_id(char *out, size_t size) {
 
 tri_status launch_members_join(const launch_options *options, launch_members *out) {
     const char *name = options->standalone ? "c10d" : options->backend;
-    if (options->standalone && !out->run_id[0])
-        TRI_TRY(make_run_id(out->run_id, sizeof out->run_id));
+    if (options->standalone && !out->run_id[0]) TRI_TRY(draw_hex(out->run_id, sizeof out->run_id));
+    TRI_TRY(draw_hex(out->nonce, sizeof out->nonce));
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         if (!strcmp(backends[i].name, name)) return backends[i].join(options, out);
     return TRI_FAIL(TRI_UNSUPPORTED,

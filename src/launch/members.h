@@ -10,6 +10,7 @@ typedef struct launch_members {
     char run_id[128];
     char master_addr[256];
     int master_port;
+    char nonce[33];             // of this attempt; nobody else can know where its ranks meet
     int group_rank, group_size; // this node among the nodes
     int first_rank, world_size; // this node's ranks are first_rank … first_rank + workers - 1
 } launch_members;

@@ -299,6 +299,7 @@ static void name_job(get_variable get, const claim *all, tri_identity *out) {
             named |= value != NULL;
             hash = hash_text(hash, value);
         }
+    hash = hash_text(hash, value_of(get, "TRIREME_NONCE")); // `trireme run` draws it
     if (all->from && !named && all->from->no_job_name)
         snprintf(own, sizeof own, "launcher %ld", launcher_process(all->from->rank));
     else if (all->from)

@@ -126,6 +126,8 @@ static tri_status request(tri_store *store, store_head head, const char *key, co
 }
 
 static tri_status serve(tri_store *store, int64_t until_ns) {
+    int64_t patience_ns = after_ms(TRI_STORE_ANSWER_MS);
+    if (until_ns > patience_ns) until_ns = patience_ns; // a meeting that ends does so sooner
     for (;;) {
         int fd;
         tri_status status = store->transport->listen(&store->identity, &fd);

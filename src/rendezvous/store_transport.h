@@ -8,7 +8,7 @@
 typedef struct store_transport {
     const char *name;
     // Rank 0's listening socket, non-blocking. TRI_NETWORK with errno EADDRINUSE while another
-    // process has the job's address.
+    // process has the job's address; TRI_BAD_INPUT where it is another user's.
     tri_status (*listen)(const tri_identity *identity, int *fd);
     // A blocking socket to rank 0. TRI_NOT_FOUND while nobody listens.
     tri_status (*connect)(const tri_identity *identity, int *fd);

@@ -6,6 +6,7 @@
 #include "base/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,31 +26,12 @@ static tri_status make_address(const tri_identity *identity, struct sockaddr_un 
     return TRI_OK;
 }
 
-static tri_status unix_listen(const tri_identity *identity, int *out) {
-    struct sockaddr_un address;
-    socklen_t size;
-    TRI_TRY(make_address(identity, &address, &size));
-    int fd = tri_os.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return tri_os_fail("make a socket", identity->job);
-    if (bind(fd, (struct sockaddr *)&address, size) != 0 ||
-        listen(fd, TRI_MAX_STORE_CLIENTS) != 0) {
-        int error = errno;
-        tri_os.close(fd);
-        errno = error;
-        tri_status status = TRI_FAIL(TRI_NETWORK, "job %s: cannot listen for its ranks: %s",
-                                     identity->job, strerror(error));
-        errno = error;
-        return status;
-    }
-    *out = fd;
-    return TRI_OK;
-}
-
 static tri_status unix_connect(const tri_identity *identity, int *out) {
     struct sockaddr_un address;
     socklen_t size;
     TRI_TRY(make_address(identity, &address, &size));
-    int fd = tri_os.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    // Whoever listens there may accept nobody: then this fails instead of waiting.
+    int fd = tri_os.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return tri_os_fail("make a socket", identity->job);
     int failed;
     do failed = tri_os.connect(fd, (struct sockaddr *)&address, size);
@@ -60,6 +42,7 @@ static tri_status unix_connect(const tri_identity *identity, int *out) {
         return TRI_FAIL(error == ECONNREFUSED || error == EAGAIN ? TRI_NOT_FOUND : TRI_NETWORK,
                         "job %s: cannot reach rank 0: %s", identity->job, strerror(error));
     }
+    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     *out = fd;
     return TRI_OK;
 }
@@ -71,8 +54,40 @@ static tri_status unix_admit(int fd) {
         return tri_os_fail("ask who is there", "store socket");
     if (peer.uid != geteuid())
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "store: process %ld belongs to another user (%ld, this is %ld)",
+                        "where the ranks of this job meet there is process %ld of another user "
+                        "(%ld, this is %ld): set another MASTER_PORT, or start with `trireme run`, "
+                        "whose meeting nobody can guess",
                         (long)peer.pid, (long)peer.uid, (long)geteuid());
+    return TRI_OK;
+}
+
+// TRI_BAD_INPUT when another user listens at the job's address; TRI_OK when that is not known.
+static tri_status check_holder(const tri_identity *identity) {
+    int fd;
+    if (unix_connect(identity, &fd) != TRI_OK) return TRI_OK;
+    tri_status status = unix_admit(fd);
+    tri_os.close(fd);
+    return status;
+}
+
+static tri_status unix_listen(const tri_identity *identity, int *out) {
+    struct sockaddr_un address;
+    socklen_t size;
+    TRI_TRY(make_address(identity, &address, &size));
+    int fd = tri_os.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return tri_os_fail("make a socket", identity->job);
+    if (bind(fd, (struct sockaddr *)&address, size) != 0 ||
+        listen(fd, TRI_MAX_STORE_CLIENTS) != 0) {
+        int error = errno;
+        tri_os.close(fd);
+        if (error == EADDRINUSE) TRI_TRY(check_holder(identity));
+        errno = error;
+        tri_status status = TRI_FAIL(TRI_NETWORK, "job %s: cannot listen for its ranks: %s",
+                                     identity->job, strerror(error));
+        errno = error;
+        return status;
+    }
+    *out = fd;
     return TRI_OK;
 }
 

@@ -123,6 +123,20 @@ static void every_variable(void **state) {
                   "error error.json\n");
     HAS(out_path, "1.1.0.1 of 2.2.1.2 oars at 127.0.0.1:port try 0 of 4 omp 1 id 32 store False "
                   "error error.json\n");
+    // Where the ranks meet is the same for them and another for each attempt and each run, which
+    // other users cannot guess.
+    char *nonces[2];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(RUN("--nproc-per-node=2", "--master-port=31234", "sh", "-c",
+                             "echo ${#TRIREME_NONCE} $TRIREME_NONCE"),
+                         0);
+        nonces[i] = text_of(out_path);
+        assert_int_equal(strlen(nonces[i]), 2 * (3 + 32 + 1));
+        assert_memory_equal(nonces[i], nonces[i] + 36, 36);
+        assert_memory_equal(nonces[i], "32 ", 3);
+    }
+    assert_string_not_equal(nonces[0], nonces[1]);
+    for (int i = 0; i < 2; i++) free(nonces[i]);
     // A worker alone keeps its threads; a static rendezvous its address.
     assert_int_equal(
         RUN("--master-addr=localhost", "--master-port=31234", "--rdzv-id", "seven", "sh", "-c",

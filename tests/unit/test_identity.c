@@ -171,6 +171,13 @@ static void job_names(void **state) {
     assert_string_not_equal(a.job, c.job);
     assert_string_equal(a.master_host, "localhost");
     assert_int_equal(a.master_port, 29500);
+    // What only `trireme run` and its workers know.
+    char secret[2][300];
+    for (int i = 0; i < 2; i++) snprintf(secret[i], 300, "TRIREME_NONCE=5e%d %s", i, text[i]);
+    b = read_ok(secret[0]);
+    c = read_ok(secret[1]);
+    assert_string_not_equal(a.job, b.job);
+    assert_string_not_equal(b.job, c.job);
     a = read_ok("SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=3 SLURM_JOB_ID=7");
     b = read_ok("SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=3 SLURM_JOB_ID=7");
     c = read_ok("SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=4 SLURM_JOB_ID=7");

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -281,6 +283,64 @@ static void second_rank_of_a_number_is_refused(void **state) {
     end_ranks(2, 2, pids);
 }
 
+// Another user took the address of the job and accepts nobody, or listens to none.
+static pid_t squat(const tri_identity *identity, bool listens) {
+    int ends[2];
+    char byte = 0;
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        int used = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "trireme-store/%s",
+                            identity->job);
+        socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)used);
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        REQUIRE(setresuid(65534, 65534, 65534) == 0);
+        REQUIRE(bind(fd, (struct sockaddr *)&address, size) == 0);
+        REQUIRE(!listens || listen(fd, 0) == 0);
+        REQUIRE(write(ends[1], &byte, 1) == 1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    close(ends[0]);
+    close(ends[1]);
+    return pid;
+}
+
+static void another_user_is_named(void **state) {
+    if (geteuid() != 0) {
+        print_message("skipped: only root can be another user\n");
+        skip();
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        tri_identity zero = make_identity(0, 2);
+        tri_identity identity = zero;
+        tri_store *store;
+        identity.rank = identity.local_rank = rank;
+        pid_t pid = squat(&zero, true);
+        assert_int_equal(tri_store_open(&identity, WAIT_MS, &store), TRI_BAD_INPUT);
+        char who[64];
+        snprintf(who, sizeof who, "process %ld of another user (65534", (long)pid);
+        if (!strstr(tri_error_message(), who)) fail_msg("rank %d: %s", rank, tri_error_message());
+        // Its queue is full: nobody waits in it for ever, and it is no rank 0 either.
+        for (int i = 0; i < 3; i++) {
+            tri_status status = tri_store_open(&identity, 200, &store);
+            assert_true(status == TRI_BAD_INPUT || status == TRI_TIMEOUT || status == TRI_MISMATCH);
+        }
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    tri_identity zero = make_identity(0, 2);
+    tri_store *store;
+    pid_t pid = squat(&zero, false);
+    assert_int_equal(tri_store_open(&zero, 200, &store), TRI_MISMATCH);
+    assert_non_null(strstr(tri_error_message(), "another job of the name"));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
 static void several_hosts_are_refused(void **state) {
     tri_identity identity = make_identity(0, 4);
     identity.local_size = 2;
@@ -299,6 +359,7 @@ int main(void) {
         cmocka_unit_test(lost_rank_0_is_named),
         cmocka_unit_test(rubbish_clients),
         cmocka_unit_test(second_rank_of_a_number_is_refused),
+        cmocka_unit_test(another_user_is_named),
         cmocka_unit_test(several_hosts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
