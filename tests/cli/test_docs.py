@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Runs the commands of README.md, so that none of them is wrong.
+"""Runs the commands of README.md and of every page of docs/guide, so that none of them is wrong.
 
-usage: test_readme.py BUILD_FOLDER
+usage: test_docs.py BUILD_FOLDER [PAGE …]
 
-Every line of the fenced `sh` blocks runs, in order, in one folder that looks like a checkout after
-`make build`: the sources by links, the build as build/release, PATH as it is. Left out are the
-lines that begin with a word of ELSEWHERE, which other tests or .ci/run cover, and blocks after a
-comment <!-- not run: why -->; both are printed.
+Every command of a page's fenced `sh` blocks runs, in order. Each page has a folder of its own that
+looks like a checkout after `make build`: links to the sources, the build as build/release, its
+programs in PATH. Commands that begin with a word of ELSEWHERE, which other tests or .ci/run cover,
+and blocks after a comment <!-- not run: why --> are printed and left out.
 """
+import glob
 import os
 import re
 import subprocess
@@ -26,14 +27,14 @@ ELSEWHERE = {
 LINKED = ("recipes", "examples", "include", "docs", "sites", "scripts", "bench", "tests")
 BLOCK = re.compile(r"(<!--\s*not run:([^>]*?)-->\s*)?^```(?:sh|bash|shell|console)\n(.*?)^```",
                    re.M | re.S)
-LIMIT_S = 350
+LIMIT_S = 200
 
 
 def blocks(text):
     """For each fenced block its commands to run, and what is left out with the reason."""
     for match in BLOCK.finditer(text):
         commands, left_out = [], []
-        body = re.sub(r"\\\n\s*", "", match.group(3))
+        body = re.sub(r"\s*\\\n\s*", " ", match.group(3))
         for line in body.splitlines():
             line = re.sub(r"^\$ ", "", line).strip()
             if not line or line.startswith("#"):
@@ -69,7 +70,8 @@ def checkout(folder, build):
             os.symlink(os.path.join(source, name), os.path.join(folder, name))
     os.mkdir(os.path.join(folder, "build"))
     os.symlink(os.path.abspath(build), os.path.join(folder, "build", "release"))
-    return {**os.environ, "HOME": folder}
+    programs = os.path.join(folder, "build", "release", "bin")
+    return {**os.environ, "HOME": folder, "PATH": f"{programs}:{os.environ['PATH']}"}
 
 
 def self_test():
@@ -81,13 +83,13 @@ def self_test():
     assert not run("true", ".", os.environ) and run("false; true", ".", os.environ)
 
 
-def main():
-    self_test()
-    with open("README.md", encoding="utf-8") as f:
+def run_page(page, build):
+    """Runs a page's commands; returns how many there were and how many failed."""
+    with open(page, encoding="utf-8") as f:
         found = list(blocks(f.read()))
     ran = failed = 0
-    with tempfile.TemporaryDirectory(prefix="trireme-readme-") as folder:
-        environment = checkout(folder, sys.argv[1])
+    with tempfile.TemporaryDirectory(prefix="trireme-docs-") as folder:
+        environment = checkout(folder, build)
         for commands, left_out in found:
             for line, why in left_out:
                 print(f"left out  {line}: {why}")
@@ -98,8 +100,19 @@ def main():
                     print(f"    {wrong}")
                 ran, failed = ran + 1, failed + bool(wrong)
     if not ran:
-        print("README.md has no `sh` block with a command to run")
-    return 1 if failed or not ran else 0
+        print(f"{page} has no `sh` block with a command to run")
+    return ran, failed
+
+
+def main():
+    self_test()
+    pages = sys.argv[2:] or ["README.md", *sorted(glob.glob("docs/guide/*.md"))]
+    failed = 0
+    for page in pages:
+        print(f"== {page}", flush=True)
+        ran, wrong = run_page(page, sys.argv[1])
+        failed += wrong + (not ran)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
