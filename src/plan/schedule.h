@@ -175,8 +175,8 @@ struct tri_schedule_request {
     X(1f1b, "1f1b")                                                                                \
     X(gpipe, "gpipe")                                                                              \
     X(interleaved, "interleaved")                                                                  \
-    X(zero_bubble, "zero-bubble")                                                                  \
-    X(looped, "looped")
+    X(looped, "looped")                                                                            \
+    X(zero_bubble, "zero-bubble")
 #define X(name, text) extern const tri_order tri_order_##name;
 TRI_ORDER_LIST(X)
 #undef X

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Does what docs/adding-*.md say, in a copy of the tree: their code is applied, then their commands
+build and run it. So a guide that misses a step, or that the tree has left behind, fails.
+
+usage: test_guides.py BUILD_FOLDER
+
+A comment in front of a fenced block says where it goes:
+
+    <!-- new: PATH -->                      the whole file
+    <!-- append: PATH -->                   behind the last line
+    <!-- insert: PATH after "TEXT" -->      behind the first line that contains TEXT
+    <!-- insert: PATH before "TEXT" -->     in front of it
+
+Code that the tree has already (a guide may explain something that exists) is taken out first. The
+commands are the fenced `sh` blocks. All guides share one copy, so that it is built once.
+"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import test_docs  # noqa: E402  its reader of `sh` blocks
+
+MARKED = re.compile(r'^<!-- (new|append|insert): (\S+)(?: (after|before) "((?:\\.|[^"\\])*)")? -->\n'
+                    r"```c\n(.*?)^```", re.M | re.S)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.exists(path):
+        os.remove(path)  # a link to the source
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def apply(folder, guide, text):
+    """Applies the guide's blocks; returns how many there were."""
+    blocks = list(MARKED.finditer(text))
+    for kind, path, side, mark, code in (match.groups() for match in blocks):
+        target = os.path.join(folder, path)
+        if kind == "new":
+            write(target, code)
+            continue
+        old = read(target).replace(code, "", 1)
+        if kind == "append":
+            write(target, old + code)
+            continue
+        mark = mark.replace('\\"', '"')
+        at = old.find(mark)
+        assert at >= 0, f"{guide}: {path} has no line with {mark!r}"
+        at = old.rfind("\n", 0, at) + 1 if side == "before" else old.index("\n", at) + 1
+        write(target, old[:at] + code + old[at:])
+    return len(blocks)
+
+
+def copy_tree(folder):
+    names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                           capture_output=True, check=True).stdout.decode().split("\0")
+    for name in names:
+        if not name or not os.path.isfile(name):
+            continue
+        os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
+        shutil.copy2(name, os.path.join(folder, name))
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        write(os.path.join(folder, "a.c"), "one\ntwo\n")
+        text = ('<!-- insert: a.c after "one" -->\n```c\nnew\n```\n'
+                '<!-- insert: a.c before "one" -->\n```c\ntwo\n```\n'
+                '<!-- append: a.c -->\n```c\nend\n```\n<!-- new: b/c.c -->\n```c\nall\n```\n'
+                "```c\nint shown_only;\n```\n")
+        assert apply(folder, "test", text) == 4
+        assert read(os.path.join(folder, "a.c")) == "two\none\nnew\nend\n"
+        assert read(os.path.join(folder, "b", "c.c")) == "all\n"
+        try:
+            apply(folder, "test", '<!-- append: a.c -->\n```c\n```\n'
+                                  '<!-- insert: a.c after "absent" -->\n```c\nx\n```\n')
+        except AssertionError:
+            return
+        raise AssertionError("a mark that is not there was accepted")
+
+
+def main():
+    self_test()
+    guides = sorted(glob.glob("docs/adding-*.md"))
+    assert guides, "no guide in docs/"
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="trireme-guides-") as folder:
+        copy_tree(folder)
+        for guide in guides:
+            count = apply(folder, guide, read(guide))
+            assert count, f"{guide} has no block that says where it goes"
+            print(f"{guide}: {count} blocks applied", flush=True)
+        for guide in guides:
+            for commands, _ in test_docs.blocks(read(guide)):
+                for line in commands:
+                    wrong = test_docs.run(line, folder, os.environ)
+                    print(f"{'FAILED  ' if wrong else 'ok      '}  {line}", flush=True)
+                    if wrong:
+                        print(f"    {wrong}")
+                        failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
