@@ -1,8 +1,7 @@
 // A model as a graph: values made by operations, cut into named blocks.
 //
-// A graph owns all it holds and keeps its first error: after one, every call is a no-op that
-// returns the value with id 0, so model code need not check anything; the caller asks once, at the
-// end.
+// A graph owns all that it holds. It keeps its first error: after that every call does nothing and
+// returns the value with id 0, so model code checks nothing and the caller asks once, at the end.
 #ifndef TRIREME_GRAPH_H
 #define TRIREME_GRAPH_H
 
@@ -14,7 +13,7 @@ TRI_API_BEGIN
 
 typedef struct tri_graph tri_graph;
 
-// One tensor of the graph: assigned once, read any number of times. id 0: none.
+// One tensor of the graph: made once, read any number of times. id 0: none.
 typedef struct tri_value {
     uint32_t id;
 } tri_value;
@@ -30,54 +29,57 @@ typedef struct tri_batch {
     tri_value input_ids; // I64 [size, T]
 } tri_batch;
 
-// Begins the block `name`: all that follows belongs to it. A block is the unit of sharding,
-// reduction, recomputation and pipelining; a model has at least one.
+// Begins the block `name`: the layers that follow belong to it. A block is what is sharded,
+// reduced, recomputed and put on a pipeline stage as one; a model has at least one.
 void tri_block(tri_graph *graph, const char *name);
 
-// How tensor parallelism divides a layer over the ranks along the mesh's axis `tensor`.
+// How tensor parallelism slices a layer over the ranks along the mesh's axis `tensor`.
 typedef enum tri_split {
-    TRI_SPLIT_NONE,   // every rank has all of it
-    TRI_SPLIT_COLUMN, // each rank makes a part of the features: axis 0 of the weight, and the bias.
-                      // Of an embedding: each rank has a part of the vocabulary
-    TRI_SPLIT_ROW,    // each rank reads a part of the features: axis 1 of the weight
+    TRI_SPLIT_NONE,   // every rank has the whole layer
+    TRI_SPLIT_COLUMN, // each rank makes a slice of the output features: axis 0 of the weight, and
+                      // the bias. Of an embedding: each rank has a slice of the vocabulary
+    TRI_SPLIT_ROW,    // each rank reads a slice of the input features: axis 1 of the weight
 } tri_split;
 
-// Annotates the linear layer or embedding `layer`, after it was made. A column layer followed by a
-// row layer needs one exchange in between them and the next. The recipe's strategy.tensor overrides
-// it; on a mesh without the axis it means nothing.
+// Says how the existing linear layer or embedding `layer` is sliced. A column layer followed by a
+// row layer needs only one exchange between the ranks, behind the second. The recipe's
+// strategy.tensor overrides this; on a mesh without the axis it has no effect.
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split);
 
-// Lets the name of a layer be used several times, from here on: all layers of that name, of one
-// kind and one size, have the same parameters, whose gradient is the sum over them.
+// From here on, layers of this name, of one kind and one size, share their parameters; the gradient
+// is the sum over all of them. Without it, using a layer's name twice is an error.
 void tri_share_layer(tri_graph *graph, const char *name);
 
-// Declares the value to minimise (once): a loss as the functions of nn.h make it, F64 [2]: (sum,
-// count), or a sum of such, `tri_add(g, a, tri_weighted(g, b, 0.5))`. A loss is the mean over all
-// samples (elements, labels) of a step, whatever ranks and micro-batches there are, and a sum is
-// that of the means, as in PyTorch; evaluation reports its terms as metrics too, by the name of
-// their op.
+// Declares the value to minimise, once: a loss of nn.h, or a sum of losses, `tri_add(g, a,
+// tri_weighted(g, b, 0.5))`. A loss is the mean over all samples (elements, labels) of a step,
+// whatever the ranks and micro-batches; a sum of losses is the sum of these means, as in PyTorch.
+// Evaluation also reports each term of a sum as a metric, by the name of its op.
 void tri_loss(tri_graph *graph, tri_value loss);
-// Declares a metric by name, F64 [2]: (sum, count) over samples; reported by evaluation as sum /
-// count. In training the metric may be none: then it is not computed there.
+// Declares a metric: F64 [2], a sum over samples and their count, which evaluation reports as sum /
+// count under `name`. While training, `metric` may be none: then it is not computed there.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
 // The shape of a value; rank 0 after an error.
 tri_shape tri_value_shape(const tri_graph *graph, tri_value value);
 // True while the graph is built for training, false for evaluation.
 bool tri_training(const tri_graph *graph);
-// The graph's first error; TRI_OK when there was none. The message is that of the error.
+// The graph's first error and its message; TRI_OK when there was none.
 tri_status tri_graph_status(const tri_graph *graph, const char **message);
-// Text that lives as long as the graph: names of layers that a loop makes.
+// Formats a text that lives as long as the graph, for the names of layers made in a loop.
 const char *tri_name(tri_graph *graph, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // Reports an error of the model's own ("hidden_size must be divisible by heads").
 void tri_graph_fail(tri_graph *graph, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// The options of the recipe's `model:` mapping. Each key that a model does not ask for is an error
-// that names the nearest known one.
+// Options of the recipe's `model:` section. A key of that section that the model does not ask for
+// is an error that names the nearest known key.
+
+// The whole number of `key`; `otherwise` where the recipe does not have it.
 int64_t tri_model_int(tri_graph *graph, const char *key, int64_t otherwise);
+// The number of `key`; `otherwise` where the recipe does not have it.
 double tri_model_float(tri_graph *graph, const char *key, double otherwise);
+// The truth value of `key`; `otherwise` where the recipe does not have it.
 bool tri_model_bool(tri_graph *graph, const char *key, bool otherwise);
 
 TRI_API_END

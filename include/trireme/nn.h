@@ -1,6 +1,10 @@
-// Layers, activations and losses. A layer's name names its parameters: "conv1" has "conv1.weight"
-// and "conv1.bias"; each name is used once, unless tri_share_layer says otherwise. Initial weights
-// follow PyTorch's default rules unless said otherwise.
+// Layers, activations and losses. Each function adds nodes to the graph and returns its output.
+//
+// A layer's name names its parameters: the layer "conv1" has "conv1.weight" and "conv1.bias".
+// A name is used once, unless tri_share_layer allows more.
+// Initial weights follow PyTorch's default rules unless a comment says otherwise. Shapes are
+// written [N, C, H, W] with N the samples of the micro-batch; [.., D] has any number of leading
+// axes.
 #ifndef TRIREME_NN_H
 #define TRIREME_NN_H
 
@@ -9,19 +13,20 @@
 
 TRI_API_BEGIN
 
-// Fully connected: y = x·Wᵀ + b over the last axis. x [.., in] → [.., features]. weight [features,
-// in].
+// A fully connected layer, y = x·Wᵀ + b over the last axis. x [.., in] → [.., features]; weight
+// [features, in], bias [features].
 tri_value tri_linear(tri_graph *graph, const char *name, tri_value x, int64_t features);
 
 typedef struct tri_linear_options {
     int64_t features; // of the output
     bool no_bias;
-    // The weight's name; NULL: the layer's. That of a parameter declared before, [features, in], is
-    // borrowed: tied weights.
+    // The weight's name; NULL: the layer's. With the name of a parameter that exists, [features,
+    // in], the layer shares it: tied weights.
     const char *weight;
     double std; // not 0: the weight starts normal(0, std) and the bias 0
 } tri_linear_options;
 
+// A fully connected layer with options: no bias, tied weights, other initial weights.
 tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x,
                           tri_linear_options options);
 
@@ -35,8 +40,8 @@ typedef struct tri_conv2d_options {
     bool no_bias;
 } tri_conv2d_options;
 
-// x [N, C, H, W] → [N, channels, H', W'], H' = (H + 2·padding − dilation·(kernel − 1) − 1) / stride
-// + 1. weight [channels, C / groups, kernel, kernel].
+// A convolution of images. x [N, C, H, W] → [N, channels, H', W'] with H' = (H + 2·padding −
+// dilation·(kernel − 1) − 1) / stride + 1; weight [channels, C / groups, kernel, kernel].
 tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d_options options);
 
 typedef struct tri_pool2d_options {
@@ -45,6 +50,7 @@ typedef struct tri_pool2d_options {
     int64_t padding; // at most kernel / 2; never the maximum
 } tri_pool2d_options;
 
+// The largest element of each window. x [N, C, H, W] → [N, C, H', W'], H' as in tri_conv2d.
 tri_value tri_max_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options options);
 
 typedef struct tri_batch_norm_options {
@@ -52,8 +58,9 @@ typedef struct tri_batch_norm_options {
     double eps;      // 0: 1e-5
 } tri_batch_norm_options;
 
-// x [N, C, …]: normalised per channel over the micro-batch; evaluation uses the running statistics.
-// weight, bias, running_mean, running_var [C], num_batches_tracked.
+// Batch norm: each channel of x [N, C, …] is normalised over the micro-batch (over the whole step
+// with trainer.sync_batchnorm); evaluation uses the running statistics. weight, bias, running_mean
+// and running_var [C], num_batches_tracked.
 tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_batch_norm_options options);
 
@@ -62,11 +69,12 @@ typedef struct tri_embedding_options {
     double std; // the weight starts normal(0, std); 0: 1
 } tri_embedding_options;
 
-// Rows of a table: ids I64 [..], 0 to tokens − 1 → [.., features]. weight [tokens, features].
+// Looks up rows of a table. ids I64 [..], each 0 to tokens − 1 → [.., features]; weight [tokens,
+// features].
 tri_value tri_embedding(tri_graph *graph, const char *name, tri_value ids,
                         tri_embedding_options options);
 
-// x [.., D] · weight / √(mean of x² over the last axis + eps). weight [D], at first 1.
+// RMS norm: x · weight / √(mean of x² over the last axis + eps). x [.., D]; weight [D] starts at 1.
 tri_value tri_rms_norm(tri_graph *graph, const char *name, tri_value x, double eps);
 
 typedef struct tri_layer_norm_options {
@@ -74,12 +82,12 @@ typedef struct tri_layer_norm_options {
     bool plain; // neither weight nor bias
 } tri_layer_norm_options;
 
-// x [.., D]: normalised over the last axis. weight, bias [D].
+// Layer norm: x [.., D] is normalised over the last axis. weight and bias [D].
 tri_value tri_layer_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_layer_norm_options options);
 
-// Rotary position embedding of x [N, T, H, D], D even, at positions 0 to T − 1: x[i] and x[i + D/2]
-// are turned by t·theta^(−2i/D), as in Hugging Face's Llama.
+// Rotary position embedding of x [N, T, H, D], D even, at positions t = 0 to T − 1. Elements i and
+// i + D/2 are rotated by t·theta^(−2i/D), as in Hugging Face's Llama.
 tri_value tri_rotary(tri_graph *graph, tri_value x, double theta);
 
 typedef struct tri_attention_options {
@@ -87,45 +95,52 @@ typedef struct tri_attention_options {
     double scale; // 0: 1 / √D
 } tri_attention_options;
 
-// softmax(scale·q·kᵀ)·v per head: q [N, T, H, D], k and v [N, S, K, D] → [N, T, H, D]. H is a
-// multiple of K: groups of heads share a key and a value.
+// Attention, softmax(scale·q·kᵀ)·v for each head. q [N, T, H, D], k and v [N, S, K, D] → [N, T, H,
+// D]. H is a multiple of K: groups of H / K query heads share a key and a value head.
 tri_value tri_attention(tri_graph *graph, const char *name, tri_value q, tri_value k, tri_value v,
                         tri_attention_options options);
 
-// x·Φ(x), or its approximation by tanh.
+// GELU: x·Φ(x), with the exact Φ.
 tri_value tri_gelu(tri_graph *graph, tri_value x);
+// GELU with Φ approximated by tanh, as in GPT-2.
 tri_value tri_gelu_tanh(tri_graph *graph, tri_value x);
-// gate·σ(gate)·up: what SwiGLU has between its projections.
+// gate·σ(gate)·up, the activation of SwiGLU. Both inputs have one shape.
 tri_value tri_silu_mul(tri_graph *graph, tri_value gate, tri_value up);
-// The labels of a decoder: ids I64 [N, T] → the id that follows each, −100 for the last one.
+// The labels of a decoder. ids I64 [N, T] → the id that follows each; −100, which losses leave out,
+// for the last.
 tri_value tri_next_token(tri_graph *graph, tri_value ids);
 
+// ReLU: max(x, 0).
 tri_value tri_relu(tri_graph *graph, tri_value x);
+// Leaky ReLU: x where x > 0, else slope·x.
 tri_value tri_leaky_relu(tri_graph *graph, tri_value x, double slope);
-// Zeroes an element with probability p and divides the others by 1 − p; evaluation passes x on.
-// The name keys the random numbers. The recipe's model.dropout replaces p.
+// Dropout: sets an element to zero with probability p and divides the others by 1 − p; evaluation
+// returns x. The name keys the random numbers. The recipe's model.dropout replaces p.
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p);
-// [N, …] → [N, product].
+// Flattens all axes but the first: [N, …] → [N, their product].
 tri_value tri_flatten(tri_graph *graph, tri_value x);
 // The same elements in another shape.
 tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape);
-// Of two tensors, or of two losses (then of their means).
+// a + b: two tensors of one shape, or two losses (then their means are added).
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b);
-// Over the last axis.
+// The logarithm of softmax over the last axis.
 tri_value tri_log_softmax(tri_graph *graph, tri_value x);
 
-// Losses: F64 [2], (sum over the samples or elements, their count). Classification losses take
-// scores [.., K] with labels I64 [..], leave out labels of −100, and report the metric "accuracy"
-// in evaluation.
+// A loss is F64 [2]: its sum over the samples (or elements) and their count. The classification
+// losses take labels I64 [..], leave out labels of −100, and report the metric "accuracy" in
+// evaluation.
+
+// The mean negative log-likelihood of the labels. log_probabilities [.., K].
 tri_value tri_nll_loss(tri_graph *graph, tri_value log_probabilities, tri_value labels);
+// The mean cross-entropy of softmax(logits) and the labels. logits [.., K].
 tri_value tri_cross_entropy(tri_graph *graph, tri_value logits, tri_value labels);
-// Mean of (prediction − target)² over all elements.
+// The mean of (prediction − target)² over all elements.
 tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target);
-// Mean over samples of ‖prediction − target‖₂ / ‖target‖₂.
+// The mean over samples of ‖prediction − target‖₂ / ‖target‖₂.
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target);
-// weight times the loss, or times a sum of losses: for tri_add and tri_loss. In a sum of losses
-// with different counts, labels must be the batch's, as they are or by tri_next_token: they are
-// counted before the step. A term whose labels are all left out adds nothing.
+// weight · loss, for tri_add and tri_loss; also of a sum of losses. Where losses with different
+// counts are added, their labels must be the batch's own or made by tri_next_token, because they
+// are counted before the step. A term whose labels are all left out adds nothing.
 tri_value tri_weighted(tri_graph *graph, tri_value loss, double weight);
 
 TRI_API_END

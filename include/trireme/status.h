@@ -38,7 +38,7 @@ const char *tri_status_text(tri_status status);
 // The exit code a program ends with for this status.
 int tri_status_exit_code(tri_status status);
 
-// The message of this thread's last failure: one line, no line feed; "" when there was none.
+// The message of the calling thread's last failure: one line, no line feed; "" when there was none.
 // Valid until this thread's next failure.
 const char *tri_error_message(void);
 

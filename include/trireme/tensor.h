@@ -45,17 +45,18 @@ typedef struct tri_shape {
     int64_t dims[TRI_MAX_RANK];
 } tri_shape;
 
-// "F32"; never NULL.
+// The safetensors name of a dtype, "F32"; never NULL.
 const char *tri_dtype_name(tri_dtype dtype);
-// Bytes of one element.
+// Bytes of one element of a dtype.
 size_t tri_dtype_bytes(tri_dtype dtype);
 // The dtype of a safetensors name; false when there is none.
 bool tri_dtype_from_name(const char *name, tri_dtype *out);
 
-// Number of elements; -1 when it does not fit into an int64_t or a size is negative.
+// The number of elements; -1 when it does not fit into an int64_t or a size is negative.
 int64_t tri_shape_count(const tri_shape *shape);
+// Whether rank and all sizes are the same.
 bool tri_shape_equal(const tri_shape *a, const tri_shape *b);
-// Writes "[64, 1, 28, 28]" into `out` (cut when too long) and returns `out`.
+// Writes the shape as "[64, 1, 28, 28]" into `out` (cut when too long) and returns `out`.
 char *tri_shape_text(const tri_shape *shape, char *out, size_t size);
 
 TRI_API_END

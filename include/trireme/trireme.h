@@ -11,7 +11,7 @@
 
 TRI_API_BEGIN
 
-// "0.1.0"
+// The version of the library, "0.1.0".
 const char *tri_version(void);
 
 TRI_API_END
