@@ -25,7 +25,8 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import test_docs  # noqa: E402  its reader of `sh` blocks
 
-MARKED = re.compile(r'^<!-- (new|append|insert): (\S+)(?: (after|before) "((?:\\.|[^"\\])*)")? -->\n'
+MARKED = re.compile(r"^<!-- (new|append|insert): (\S+)"
+                    r'(?: (after|before) "((?:\\.|[^"\\])*)")? -->\n'
                     r"```c\n(.*?)^```", re.M | re.S)
 
 
