@@ -47,7 +47,7 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
         .eval_micro = eval,
         .optimizer_states = optimizer.state_count,
         .loader_batches = tri_loader_batches(&(tri_loader_options){.workers = r->data.workers})};
-    TRI_TRY(tri_column_create(v->arena, v->device, &v->request, &v->column));
+    TRI_TRY(tri_pipeline_plans_create(v->arena, v->device, &v->request, &v->pipeline));
     return tri_task_check_options(&options, v->task->name);
 }
 
@@ -125,7 +125,7 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
 // Where more would run is not known here.
 static tri_status check_fits(const plan_view *v) {
     int64_t given = tri_strategy_memory(&v->recipe->strategy);
-    int64_t peak = tri_column_fullest(&v->column)->memory.peak;
+    int64_t peak = tri_pipeline_plans_fullest(&v->pipeline)->memory.peak;
     if (given) return tri_fit_check(v->device, &v->request, peak, given, "of strategy.memory");
     int64_t there = v->ranks == 1 ? tri_free_memory() : 0;
     if (!there) return TRI_OK;
@@ -138,7 +138,7 @@ static tri_status measure(plan_view *v) {
     tri_measured *out = TRI_NEW(v->arena, tri_measured);
     TRI_TRY(tri_optimizer_make(&v->recipe->optimizer, &optimizer));
     TRI_TRY(tri_measure_passes(v->arena, v->device, &v->request, &optimizer,
-                               v->column.plans[0]->programs[0]->batch, seconds, out));
+                               v->pipeline.plans[0]->programs[0]->batch, seconds, out));
     v->measured = out;
     v->rates_from = tri_arena_printf(v->arena, "measured in part, else %s", v->rates_from);
     return TRI_OK;
@@ -180,7 +180,7 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
         cli_warn("--disk has no effect: strategy.offload is none");
     if (cli_has(a, "measure")) TRI_TRY(measure(v));
     if (cli_value(a, "fit")) return search_fitting(v, a);
-    tri_estimate_step(v->arena, &v->column, &v->rates, v->measured, &v->estimate);
+    tri_estimate_step(v->arena, &v->pipeline, &v->rates, v->measured, &v->estimate);
     if (cli_value(a, "svg")) TRI_TRY(plan_write_svg(v, cli_value(a, "svg")));
     if (cli_has(a, "json"))
         plan_print_json(v);
@@ -210,7 +210,7 @@ static tri_status plan(plan_view *v, const cli_context *context, const cli_argum
     tri_status status =
         make_plan(v, context, cli_has(a, "device") ? cli_value(a, "device") : "auto");
     if (status == TRI_OK) status = show_plan(v, a);
-    tri_column_destroy(&v->column);
+    tri_pipeline_plans_destroy(&v->pipeline);
     if (v->device) v->device->backend->close(v->device);
     return status;
 }

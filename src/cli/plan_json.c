@@ -16,18 +16,20 @@ static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
 static tri_tree *groups_tree(const plan_view *v) {
     tri_arena *arena = v->arena;
     tri_tree *list = tri_tree_list(arena);
-    for (int place = 0; place < v->column.count; place++) {
+    for (int pipeline_rank = 0; pipeline_rank < v->pipeline.count; pipeline_rank++) {
         tri_tree *map = tri_tree_map(arena);
-        tri_tree_put(arena, map, "rank", tri_tree_int(arena, place * v->column.ranks_each));
-        tri_tree_put(arena, map, "ranks", tri_tree_int(arena, v->column.ranks_each));
-        tri_tree_put(arena, map, "memory", memory_tree(arena, &v->column.plans[place]->memory));
+        tri_tree_put(arena, map, "rank",
+                     tri_tree_int(arena, pipeline_rank * v->pipeline.ranks_each));
+        tri_tree_put(arena, map, "ranks", tri_tree_int(arena, v->pipeline.ranks_each));
+        tri_tree_put(arena, map, "memory",
+                     memory_tree(arena, &v->pipeline.plans[pipeline_rank]->memory));
         tri_tree_append(arena, list, map);
     }
     return list;
 }
 
 static tri_tree *blocks_tree(const plan_view *v) {
-    const tri_plan *plan = v->column.plans[0];
+    const tri_plan *plan = v->pipeline.plans[0];
     const tri_graph *g = plan->graph;
     tri_tree *list = tri_tree_list(v->arena);
     for (int b = 0; b < g->block_count; b++) {
@@ -50,7 +52,7 @@ static tri_tree *estimate_tree(const plan_view *v) {
     tri_arena *arena = v->arena;
     tri_tree *map = tri_tree_map(arena);
     double step_s = v->estimate.step_s;
-    double samples = (double)v->column.plans[0]->steps[TRI_STEP_FULL].samples;
+    double samples = (double)v->pipeline.plans[0]->steps[TRI_STEP_FULL].samples;
     tri_tree_put(arena, map, "rates", tri_tree_string(arena, v->rates_from));
     tri_tree_put(arena, map, "flops_per_s", tri_tree_double(arena, v->rates.flops_per_s));
     tri_tree_put(arena, map, "memory_bytes_per_s",
@@ -66,7 +68,7 @@ static tri_tree *estimate_tree(const plan_view *v) {
 }
 
 static tri_tree *schedule_tree(const plan_view *v) {
-    const tri_plan *plan = v->column.plans[0];
+    const tri_plan *plan = v->pipeline.plans[0];
     const tri_schedule *s = &plan->steps[TRI_STEP_FULL].schedule;
     tri_tree *list = tri_tree_list(v->arena);
     for (int i = 0; i < s->count; i++) {
@@ -89,14 +91,14 @@ static tri_tree *schedule_tree(const plan_view *v) {
 
 void plan_print_json(const plan_view *v) {
     tri_tree *map = tri_tree_map(v->arena);
-    const tri_plan *plan = v->column.plans[0];
+    const tri_plan *plan = v->pipeline.plans[0];
     const tri_graph *g = plan->graph;
     tri_tree_put(v->arena, map, "name", tri_tree_string(v->arena, v->recipe->name));
     tri_tree_put(v->arena, map, "ranks", tri_tree_int(v->arena, v->ranks));
     tri_tree_put(v->arena, map, "strategy", tri_tree_string(v->arena, plan->named->name));
     tri_tree_put(v->arena, map, "parameters", tri_tree_int(v->arena, tri_graph_trained_count(g)));
     tri_tree_put(v->arena, map, "memory",
-                 memory_tree(v->arena, &tri_column_fullest(&v->column)->memory));
+                 memory_tree(v->arena, &tri_pipeline_plans_fullest(&v->pipeline)->memory));
     tri_tree_put(v->arena, map, "rank_groups", groups_tree(v));
     tri_tree_put(v->arena, map, "estimate", estimate_tree(v));
     tri_tree_put(v->arena, map, "blocks", blocks_tree(v));

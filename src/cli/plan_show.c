@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const tri_plan *first_plan(const plan_view *v) { return v->column.plans[0]; }
+static const tri_plan *first_plan(const plan_view *v) { return v->pipeline.plans[0]; }
 
 int64_t plan_block_parameters(const tri_graph *g, int block) {
     int64_t count = 0;
@@ -41,8 +41,8 @@ static void print_blocks(const plan_view *v) {
 }
 
 // "0" or "64-127": the ranks that a plan stands for.
-static char *ranks_text(const plan_view *v, int place, char *out, size_t size) {
-    int first = place * v->column.ranks_each, last = first + v->column.ranks_each - 1;
+static char *ranks_text(const plan_view *v, int pipeline_rank, char *out, size_t size) {
+    int first = pipeline_rank * v->pipeline.ranks_each, last = first + v->pipeline.ranks_each - 1;
     if (first == last)
         snprintf(out, size, "%d", first);
     else
@@ -57,9 +57,9 @@ static void print_memory_rows(const plan_view *v) {
     PLAN_MEMORY_LIST(X)
 #undef X
     printf("\n");
-    for (int place = 0; place < v->column.count; place++) {
-        const tri_memory_plan *m = &v->column.plans[place]->memory;
-        printf("%-12s", ranks_text(v, place, ranks, sizeof ranks));
+    for (int pipeline_rank = 0; pipeline_rank < v->pipeline.count; pipeline_rank++) {
+        const tri_memory_plan *m = &v->pipeline.plans[pipeline_rank]->memory;
+        printf("%-12s", ranks_text(v, pipeline_rank, ranks, sizeof ranks));
 #define X(member) printf(" %13s", tri_bytes_text((double)m->member));
         PLAN_MEMORY_LIST(X)
 #undef X
@@ -69,7 +69,7 @@ static void print_memory_rows(const plan_view *v) {
 }
 
 static void print_memory(const plan_view *v) {
-    const tri_plan *fullest = tri_column_fullest(&v->column);
+    const tri_plan *fullest = tri_pipeline_plans_fullest(&v->pipeline);
     const tri_memory_plan *m = &fullest->memory;
     printf("memory of the fullest rank\n");
 #define X(member) printf("  %-14s %10s\n", #member, tri_bytes_text((double)m->member));
@@ -84,9 +84,9 @@ static void print_memory(const plan_view *v) {
 static void print_memory_alone(const plan_view *v) {
     enum { COLUMNS = 84 };
     print_memory(v);
-    if (v->column.count > 1) print_memory_rows(v);
+    if (v->pipeline.count > 1) print_memory_rows(v);
     printf("activations and what is gathered for a while, over the step of the fullest rank\n");
-    tri_draw_memory(tri_column_fullest(&v->column), COLUMNS, stdout);
+    tri_draw_memory(tri_pipeline_plans_fullest(&v->pipeline), COLUMNS, stdout);
 }
 
 static void print_schedule(const plan_view *v) {
@@ -117,7 +117,7 @@ static void print_time(const plan_view *v) {
            "%.1f%% of it",
            step_s * 1e3, tri_grouped(step_s > 0 ? samples / step_s : 0), speed_text(v), v->ranks,
            v->ranks == 1 ? "" : "s", 100 * v->estimate.bubble);
-    if (v->column.count > 1) printf(" (the bubble)");
+    if (v->pipeline.count > 1) printf(" (the bubble)");
     printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_from,
            v->rates.flops_per_s * 1e-9, v->rates.memory_bytes_per_s * 1e-9);
     if (v->ranks > 1) printf(", %.4g GB/s between ranks", v->rates.link_bytes_per_s * 1e-9);
@@ -126,7 +126,7 @@ static void print_time(const plan_view *v) {
 
 static void print_gantt(const plan_view *v) {
     print_time(v);
-    tri_draw_gantt(&(tri_drawing){.column = &v->column,
+    tri_draw_gantt(&(tri_drawing){.pipeline = &v->pipeline,
                                   .estimate = &v->estimate,
                                   .columns = 84,
                                   .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")},
@@ -172,10 +172,10 @@ tri_status plan_write_svg(const plan_view *v, const char *path) {
     const tri_plan *plan = first_plan(v);
     const char *title = tri_arena_printf(
         v->arena, "%s: %s%s%s on %d rank%s, %.4g ms a step, bubble %.1f%% (%s rates)",
-        v->recipe->name, plan->named->name, v->column.count > 1 ? ", " : "",
-        v->column.count > 1 ? plan->order->name : "", v->ranks, v->ranks == 1 ? "" : "s",
+        v->recipe->name, plan->named->name, v->pipeline.count > 1 ? ", " : "",
+        v->pipeline.count > 1 ? plan->order->name : "", v->ranks, v->ranks == 1 ? "" : "s",
         v->estimate.step_s * 1e3, 100 * v->estimate.bubble, v->rates_from);
-    tri_draw_svg(&(tri_drawing){.column = &v->column, .estimate = &v->estimate, .title = title},
+    tri_draw_svg(&(tri_drawing){.pipeline = &v->pipeline, .estimate = &v->estimate, .title = title},
                  out);
     fclose(out);
     tri_status status = tri_os_replace_file(path, picture, size);

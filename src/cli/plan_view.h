@@ -16,7 +16,7 @@ typedef struct plan_view {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     tri_model_request model;
     tri_plan_request request;
-    tri_column column; // one plan for each place along the pipeline
+    tri_pipeline_plans pipeline; // one plan for each place along the pipeline
     int ranks;
     tri_mesh mesh;
     tri_rates rates;

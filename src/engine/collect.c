@@ -68,8 +68,8 @@ static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
 }
 
 static void *address_of(const tri_engine *e, const tri_program *p, tri_value value) {
-    tri_place place = p->places[value.id];
-    return e->slots[tri_slot_bundle(&e->plan->flat, place.index)] + place.offset;
+    tri_location location = p->locations[value.id];
+    return e->slots[tri_slot_bundle(&e->plan->flat, location.index)] + location.offset;
 }
 
 static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
@@ -77,9 +77,9 @@ static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
     const tri_edge *edge = &e->step->request.edges[a->subject];
     bool sends = a->kind == TRI_ACTION_SEND_ALONG || a->kind == TRI_ACTION_SEND_BACK;
     int pipeline = e->step->request.pipeline;
-    for (int i = 0; i < round->crossing_count; i++) {
-        if (round->crossing_edges[i] != a->subject) continue;
-        tri_value value = round->crossings[i].value;
+    for (int i = 0; i < round->edge_value_count; i++) {
+        if (round->edge_of_value[i] != a->subject) continue;
+        tri_value value = round->edge_values[i].value;
         const tri_value_info *info = tri_value_get(round->program->graph, value);
         void *at = address_of(e, round->program, value);
         tri_comm_op *op = add(list, sends ? TRI_COMM_SEND : TRI_COMM_RECV, info->dtype,
@@ -94,8 +94,8 @@ void engine_size_ops(tri_engine *e) {
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         const tri_step_plan *step = &e->plan->steps[i];
         for (int k = 0; k < step->rounds; k++)
-            if (step->items[k].crossing_count > e->most_ops)
-                e->most_ops = step->items[k].crossing_count;
+            if (step->items[k].edge_value_count > e->most_ops)
+                e->most_ops = step->items[k].edge_value_count;
     }
     e->ops = TRI_NEW_ARRAY(e->arena, tri_comm_op, e->most_ops);
 }

@@ -157,8 +157,7 @@ static tri_status run_schedule(tri_engine *e) {
             TRI_TRY(finish(&e->tickets[s->dependencies[a->first_dependency + d]]));
         for (int k = memory->first[i]; k < memory->first[i + 1]; k++) {
             const tri_setting *set = &memory->settings[k];
-            e->slots[set->slot] =
-                e->stretches[tri_slot_stretch(&e->plan->flat, set->slot)] + set->offset;
+            e->slots[set->slot] = e->heaps[tri_slot_heap(&e->plan->flat, set->slot)] + set->offset;
         }
         TRI_TRY(do_action(e, a, &e->tickets[i]));
     }

@@ -63,7 +63,7 @@ struct tri_engine {
     float *gradients, *kept; // whole; where they are scattered, this rank's ranges
     float *round_gradients;  // to be added to others
     float *states;           // by unit and part, one state behind the other
-    char *stretches[TRI_STRETCH_COUNT], *scratch, *workspace, *results;
+    char *heaps[TRI_HEAP_COUNT], *scratch, *workspace, *results;
     void *scalars[TRI_SCALAR_KIND_COUNT];
     char **slots; // by slot: where it lies now
 

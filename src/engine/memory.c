@@ -125,7 +125,7 @@ static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
 
 tri_status engine_allocate(tri_engine *e) {
     const tri_plan *plan = e->plan;
-    int64_t state_bytes = plan->stretch_bytes[TRI_STRETCH_STATE];
+    int64_t state_bytes = plan->heap_bytes[TRI_HEAP_STATE];
     TRI_TRY(agree_on_size(e, &state_bytes));
     const tri_flat *flat = &plan->flat;
     const int64_t f32 = sizeof(float), half = (int64_t)tri_dtype_bytes(flat->half_dtype);
@@ -140,9 +140,8 @@ tri_status engine_allocate(tri_engine *e) {
         TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->kept));
     else
         TRI_TRY(allocate_shared(e, flat->gradient_elements * f32, &e->gradients));
-    TRI_TRY(allocate_shared(e, state_bytes, &e->stretches[TRI_STRETCH_STATE]));
-    TRI_TRY(allocate(e, plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS],
-                     &e->stretches[TRI_STRETCH_ACTIVATIONS]));
+    TRI_TRY(allocate_shared(e, state_bytes, &e->heaps[TRI_HEAP_STATE]));
+    TRI_TRY(allocate(e, plan->heap_bytes[TRI_HEAP_ACTIVATIONS], &e->heaps[TRI_HEAP_ACTIVATIONS]));
     TRI_TRY(allocate(e, plan->round_elements * f32, &e->round_gradients));
     if (plan->moves.states == 0)
         TRI_TRY(allocate(e, plan->states * flat->state_elements * f32, &e->states));
@@ -159,9 +158,9 @@ tri_status engine_allocate(tri_engine *e) {
 
 void engine_release(tri_engine *e) {
     void *const owned[] = {
-        e->masters, e->round_gradients, e->states, e->stretches[TRI_STRETCH_ACTIVATIONS],
+        e->masters, e->round_gradients, e->states, e->heaps[TRI_HEAP_ACTIVATIONS],
         e->scratch, e->workspace,       e->results};
-    void *const shared[] = {e->kept, e->gradients, e->stretches[TRI_STRETCH_STATE]};
+    void *const shared[] = {e->kept, e->gradients, e->heaps[TRI_HEAP_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);
     for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++) release(e, e->scalars[i]);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
@@ -171,7 +170,7 @@ void engine_release(tri_engine *e) {
     free(e->joined);
 }
 
-static int by_place(const void *left, const void *right) {
+static int by_position(const void *left, const void *right) {
     const engine_gap *a = left, *b = right;
     if (a->unit != b->unit) return a->unit - b->unit;
     if (a->bucket != b->bucket) return (int)a->bucket - (int)b->bucket;
@@ -179,16 +178,16 @@ static int by_place(const void *left, const void *right) {
 }
 
 static void index_gaps(tri_engine *e) {
-    int places = e->plan->flat.unit_count * TRI_BUCKET_COUNT, next = 0;
-    e->first_gap = TRI_NEW_ARRAY(e->arena, int, places + 1);
-    for (int i = 0; i < places; i++) {
+    int locations = e->plan->flat.unit_count * TRI_BUCKET_COUNT, next = 0;
+    e->first_gap = TRI_NEW_ARRAY(e->arena, int, locations + 1);
+    for (int i = 0; i < locations; i++) {
         e->first_gap[i] = next;
         while (next < e->gap_count &&
                e->gaps[next].unit * TRI_BUCKET_COUNT + (int)e->gaps[next].bucket == i)
             next++;
     }
     TRI_ASSERT(next == e->gap_count);
-    e->first_gap[places] = next;
+    e->first_gap[locations] = next;
 }
 
 void engine_find_gaps(tri_engine *e) {
@@ -201,7 +200,7 @@ void engine_find_gaps(tri_engine *e) {
             continue;
         used[count++] = (engine_gap){p->unit, p->bucket, p->offset, p->elements};
     }
-    if (count) qsort(used, (size_t)count, sizeof *used, by_place);
+    if (count) qsort(used, (size_t)count, sizeof *used, by_position);
     for (int i = 0; i < count; i++) {
         const engine_gap *u = &used[i];
         bool is_last =

@@ -96,13 +96,13 @@ static tri_status move(tri_engine *e, int unit, tri_bucket_kind bucket, int stat
     return tri_storage_run(e->storage, &op, e->plan->flat.units[unit].name);
 }
 
-static float *place_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
+static float *address_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
     return state < 0 ? engine_master(e, unit, bucket) : engine_state(e, state, unit, bucket);
 }
 
 tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state, float *to) {
     if (engine_is_moved(e, bucket, state)) return move(e, unit, bucket, state, false, to);
-    e->device->backend->copy_out(e->device, to, place_of(e, unit, bucket, state),
+    e->device->backend->copy_out(e->device, to, address_of(e, unit, bucket, state),
                                  (size_t)own_bytes(e, unit, bucket));
     return TRI_OK;
 }
@@ -110,7 +110,7 @@ tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int 
 tri_status engine_write_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
                             const float *from) {
     if (engine_is_moved(e, bucket, state)) return move(e, unit, bucket, state, true, (void *)from);
-    e->device->backend->copy_in(e->device, place_of(e, unit, bucket, state), from,
+    e->device->backend->copy_in(e->device, address_of(e, unit, bucket, state), from,
                                 (size_t)own_bytes(e, unit, bucket));
     return TRI_OK;
 }

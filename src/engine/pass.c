@@ -5,30 +5,30 @@
 
 static void *address(const tri_engine *e, const tri_program *p, tri_value value) {
     if (!tri_value_is(value)) return NULL;
-    tri_place place = p->places[value.id];
+    tri_location location = p->locations[value.id];
     const tri_flat *flat = &e->plan->flat;
     const tri_flat_parameter *at;
-    switch (place.kind) {
-    case TRI_PLACE_NONE:
+    switch (location.kind) {
+    case TRI_LOCATION_NONE:
         return NULL;
-    case TRI_PLACE_SCRATCH:
-        return e->scratch + place.offset;
-    case TRI_PLACE_BUNDLE:
-        return e->slots[tri_slot_bundle(flat, place.index)] + place.offset;
-    case TRI_PLACE_INPUT:
-        return e->slots[TRI_SLOT_INPUTS] + place.offset;
-    case TRI_PLACE_RESULT:
-        return e->results + place.offset;
-    case TRI_PLACE_SCALAR:
-        return e->scalars[place.index];
-    case TRI_PLACE_PARAMETER:
-        at = &flat->parameters[place.index];
+    case TRI_LOCATION_SCRATCH:
+        return e->scratch + location.offset;
+    case TRI_LOCATION_BUNDLE:
+        return e->slots[tri_slot_bundle(flat, location.index)] + location.offset;
+    case TRI_LOCATION_INPUT:
+        return e->slots[TRI_SLOT_INPUTS] + location.offset;
+    case TRI_LOCATION_RESULT:
+        return e->results + location.offset;
+    case TRI_LOCATION_SCALAR:
+        return e->scalars[location.index];
+    case TRI_LOCATION_PARAMETER:
+        at = &flat->parameters[location.index];
         return e->slots[tri_slot_parameters(at->unit, at->bucket)] +
                at->offset * (int64_t)tri_dtype_bytes(engine_bucket_dtype(e, at->bucket));
-    case TRI_PLACE_GRADIENT:
+    case TRI_LOCATION_GRADIENT:
         break;
     }
-    at = &flat->parameters[place.index];
+    at = &flat->parameters[location.index];
     return e->slots[tri_slot_gradients(at->unit, at->bucket)] + at->offset * (int64_t)sizeof(float);
 }
 
@@ -88,9 +88,9 @@ static void count_results(tri_engine *e, const tri_action *a, const tri_program 
         tri_value value = g->metrics[i].value;
         const tri_node *maker = tri_value_is(value) ? tri_value_node(g, value) : NULL;
         if (!maker || maker->block != a->subject) continue;
-        e->device->backend->copy_out(e->device,
-                                     &e->round_sums[2 * (a->round * g->metric_count + i)],
-                                     e->results + p->places[value.id].offset, 2 * sizeof(double));
+        e->device->backend->copy_out(
+            e->device, &e->round_sums[2 * (a->round * g->metric_count + i)],
+            e->results + p->locations[value.id].offset, 2 * sizeof(double));
     }
 }
 
@@ -107,7 +107,7 @@ static void clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
 typedef struct gradient_buffer {
     int slot;
     int64_t elements;
-    char *place; // NULL: they are in it
+    char *sum; // NULL: they are in it
     bool drop;
 } gradient_buffer;
 
@@ -162,7 +162,7 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
                                    .elements = elements,
                                    .drop = again};
             if (adds) {
-                p->place = e->slots[p->slot];
+                p->sum = e->slots[p->slot];
                 e->slots[p->slot] = (char *)(e->round_gradients + used);
                 used += elements;
             }
@@ -178,10 +178,10 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
 static void close_gradients(tri_engine *e, const gradient_buffer *buffers, int count) {
     for (int i = 0; i < count; i++) {
         const gradient_buffer *p = &buffers[i];
-        if (!p->place) continue;
+        if (!p->sum) continue;
         const float *made = (const float *)e->slots[p->slot];
-        e->slots[p->slot] = p->place;
-        if (!p->drop) e->device->backend->add(e->device, (float *)p->place, made, p->elements);
+        e->slots[p->slot] = p->sum;
+        if (!p->drop) e->device->backend->add(e->device, (float *)p->sum, made, p->elements);
     }
 }
 

@@ -69,7 +69,7 @@ static bool is_direct(const tri_engine *e, const whole *w) {
            !engine_is_moved(e, (tri_bucket_kind)w->bucket, w->state);
 }
 
-static float *direct_place(const tri_engine *e, const whole *w) {
+static float *direct_address(const tri_engine *e, const whole *w) {
     tri_bucket_kind bucket = (tri_bucket_kind)w->bucket;
     return w->state < 0 ? engine_master(e, w->unit, bucket)
                         : engine_state(e, w->state, w->unit, bucket);
@@ -94,14 +94,14 @@ bool tri_engine_wants(const tri_engine *e, const tri_engine_tensor *tensor) {
 int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int *index) {
     const tri_plan *plan = e->plan;
     int stage_ranks = plan->mesh.ranks / plan->mesh.size[TRI_AXIS_PIPELINE];
-    int place = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE), first;
+    int pipeline_rank = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE), first;
     if (tensor->role == TRI_ROLE_COUNTER)
         first = plan->stage_of[plan->graph->parameters[tensor->parameter].block] %
                 plan->mesh.size[TRI_AXIS_PIPELINE];
     else
         first = plan->units[plan->flat.parameters[tensor->parameter].unit].first_holder;
     // Ranks of a stage are neighbours.
-    *index = place == first ? plan->rank - place * stage_ranks : -1;
+    *index = pipeline_rank == first ? plan->rank - pipeline_rank * stage_ranks : -1;
     return stage_ranks;
 }
 
@@ -161,7 +161,7 @@ static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int
     const tri_parameter_info *p = parameter_of(e, tensor);
     whole w = whole_of(e, tensor);
     TRI_ASSERT(is_direct(e, &w) || is_staged(e, &w));
-    const float *from = is_direct(e, &w) ? direct_place(e, &w) : e->staging;
+    const float *from = is_direct(e, &w) ? direct_address(e, &w) : e->staging;
     from += e->plan->flat.parameters[tensor->parameter].offset;
     tri_layout_to_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
 }
@@ -238,7 +238,7 @@ static void write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int
     // Storage that failed says so again in the next step.
     if (!direct && !is_staged(engine, &w) && stage(engine, &w) != TRI_OK) return;
     if (!direct) engine->staged_is_new = true;
-    float *to = direct ? direct_place(engine, &w) : engine->staging;
+    float *to = direct ? direct_address(engine, &w) : engine->staging;
     to += engine->plan->flat.parameters[tensor->parameter].offset;
     tri_layout_from_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
 }

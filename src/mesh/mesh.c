@@ -131,12 +131,12 @@ int tri_mesh_size(const tri_mesh *mesh, unsigned axes) {
 int tri_mesh_member(const tri_mesh *mesh, int rank, unsigned axes, int key) {
     int member = 0;
     for (int a = 0, rest = tri_mesh_size(mesh, axes); a < TRI_AXIS_COUNT; a++) {
-        int place = tri_mesh_coordinate(mesh, rank, (tri_axis)a);
+        int coordinate = tri_mesh_coordinate(mesh, rank, (tri_axis)a);
         if (axes >> a & 1) {
             rest /= mesh->size[a];
-            place = key / rest % mesh->size[a];
+            coordinate = key / rest % mesh->size[a];
         }
-        member = member * mesh->size[a] + place;
+        member = member * mesh->size[a] + coordinate;
     }
     return member;
 }

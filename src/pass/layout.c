@@ -23,7 +23,7 @@ static tri_value reorder(relayout *r, tri_value value, const tri_layout *layout)
     return made;
 }
 
-static tri_status place_node(relayout *r, tri_node node) {
+static tri_status layout_node(relayout *r, tri_node node) {
     tri_graph *g = r->graph;
     const tri_kernel_def *def = tri_device_select(r->device, g, &node);
     if (!def && !(node.op->flags & TRI_OP_COLLECTIVE))
@@ -54,7 +54,7 @@ static tri_status place_node(relayout *r, tri_node node) {
 }
 
 // A gradient has its parameter's home order, as do its sums over ranks.
-static void place_gradients(relayout *r, const tri_node *node) {
+static void layout_gradients(relayout *r, const tri_node *node) {
     tri_graph *g = r->graph;
     for (int i = 0; i < g->gradient_count; i++) {
         const tri_layout *home = &g->parameters[g->gradients[i].parameter].layout;
@@ -82,8 +82,8 @@ tri_status tri_pass_layout(tri_graph *graph, const tri_device *device) {
     for (int i = 0; i < count; i++) {
         graph->ahead = nodes + i + 1;
         graph->ahead_count = count - i - 1;
-        TRI_TRY(place_node(&r, nodes[i]));
-        place_gradients(&r, &nodes[i]);
+        TRI_TRY(layout_node(&r, nodes[i]));
+        layout_gradients(&r, &nodes[i]);
     }
     graph->ahead = NULL;
     graph->phase = phase;

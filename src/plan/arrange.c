@@ -51,10 +51,10 @@ static tri_status cut_stages(tri_plan *plan, const tri_plan_request *request, co
                                  plan->stage_of));
     else
         TRI_TRY(tri_stages_cut(costs, g->block_count, plan->stage_count, plan->stage_of));
-    int place = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
+    int pipeline_rank = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
     plan->blocks_here = TRI_NEW_ARRAY(plan->arena, bool, g->block_count);
     for (int b = 0; b < g->block_count; b++)
-        plan->blocks_here[b] = plan->stage_of[b] % pipeline == place;
+        plan->blocks_here[b] = plan->stage_of[b] % pipeline == pipeline_rank;
     return TRI_OK;
 }
 

@@ -10,8 +10,8 @@
 enum { AHEAD = 2 }; // units that GATHER (unless fsdp says how many) and LOAD are ahead of their use
 
 // In which order things stand that are put before the same pass.
-typedef enum place {
-    AT_TRANSFER,
+typedef enum point {
+    AT_EDGE,
     AT_RELEASE,
     AT_GATHER,
     AT_LATE_CLEAR, // nothing else is in what is scattered or reduced next
@@ -20,11 +20,11 @@ typedef enum place {
     AT_TIE,
     AT_COLLECT,
     AT_CLEAR // before what adds
-} place;
+} point;
 
 typedef struct item {
     int before;
-    place place;
+    point point;
     int number; // in order of adding
     tri_action action;
 } item;
@@ -38,11 +38,11 @@ typedef struct work {
     int item_count, item_capacity;
 } work;
 
-static tri_action *put(work *w, int before, place at, tri_action_kind kind, int subject) {
+static tri_action *put(work *w, int before, point at, tri_action_kind kind, int subject) {
     int limit = w->passes.count;
     TRI_PUSH(w->arena, w->items, w->item_count, w->item_capacity) =
         (item){.before = before < limit ? before : limit,
-               .place = at,
+               .point = at,
                .number = w->item_count,
                .action = {.kind = kind, .subject = subject, .round = -1}};
     return &w->items[w->item_count - 1].action;
@@ -79,14 +79,14 @@ static void find_uses(work *w) {
     }
 }
 
-static tri_status put_transfers(work *w) {
-    tri_transfer *transfers;
+static tri_status put_edge_actions(work *w) {
+    tri_edge_action *edge_actions;
     int count;
-    TRI_TRY(tri_transfers_find(w->arena, w->request, &w->passes, &transfers, &count));
+    TRI_TRY(tri_edge_actions_find(w->arena, w->request, &w->passes, &edge_actions, &count));
     for (int i = 0; i < count; i++) {
-        const tri_transfer *t = &transfers[i];
+        const tri_edge_action *t = &edge_actions[i];
         const tri_edge *edge = &w->request->edges[t->edge];
-        tri_action *a = put(w, t->before, AT_TRANSFER, t->kind, t->edge);
+        tri_action *a = put(w, t->before, AT_EDGE, t->kind, t->edge);
         a->round = t->round;
         a->from_stage = edge->from_stage;
         a->to_stage = edge->to_stage;
@@ -246,7 +246,7 @@ static void put_reductions(work *w) {
 static int compare_items(const void *x, const void *y) {
     const item *a = x, *b = y;
     if (a->before != b->before) return a->before < b->before ? -1 : 1;
-    if (a->place != b->place) return a->place < b->place ? -1 : 1;
+    if (a->point != b->point) return a->point < b->point ? -1 : 1;
     return (a->number > b->number) - (a->number < b->number);
 }
 
@@ -295,7 +295,7 @@ tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *reque
     w.passes.arena = w.arena;
     tri_passes_write(request, &w.passes);
     find_uses(&w);
-    tri_status status = put_transfers(&w);
+    tri_status status = put_edge_actions(&w);
     if (status == TRI_OK) {
         put_gathers(&w);
         put_reductions(&w);

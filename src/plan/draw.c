@@ -48,19 +48,19 @@ static class class_of(tri_action_kind kind) {
     }
 }
 
-static const tri_schedule *schedule_of(const tri_drawing *d, int place) {
-    return &d->column->plans[place]->steps[TRI_STEP_FULL].schedule;
+static const tri_schedule *schedule_of(const tri_drawing *d, int pipeline_rank) {
+    return &d->pipeline->plans[pipeline_rank]->steps[TRI_STEP_FULL].schedule;
 }
 
-static bool is_drawn(const tri_drawing *d, int place, int action, tri_lane lane) {
-    const tri_moment *m = &d->estimate->moments[place][action];
-    return tri_action_lane(schedule_of(d, place)->actions[action].kind) == lane &&
+static bool is_drawn(const tri_drawing *d, int pipeline_rank, int action, tri_lane lane) {
+    const tri_moment *m = &d->estimate->moments[pipeline_rank][action];
+    return tri_action_lane(schedule_of(d, pipeline_rank)->actions[action].kind) == lane &&
            m->end_s > m->start_s;
 }
 
 // What the letter of an action counts.
 static int number_of(const tri_drawing *d, const tri_action *a) {
-    return d->column->count > 1 && a->round >= 0 ? a->round : a->subject;
+    return d->pipeline->count > 1 && a->round >= 0 ? a->round : a->subject;
 }
 
 static char letter(int number, bool capital) {
@@ -93,15 +93,15 @@ static void print_row(const tri_drawing *d, const char *marks, const signed char
     fputc('\n', out);
 }
 
-static bool fill_row(const tri_drawing *d, int place, tri_lane lane, char *marks,
+static bool fill_row(const tri_drawing *d, int pipeline_rank, tri_lane lane, char *marks,
                      signed char *colours) {
-    const tri_schedule *s = schedule_of(d, place);
+    const tri_schedule *s = schedule_of(d, pipeline_rank);
     bool any = false;
     memset(marks, '.', (size_t)d->columns);
     memset(colours, -1, (size_t)d->columns);
     for (int i = 0; i < s->count; i++) {
-        if (!is_drawn(d, place, i, lane)) continue;
-        const tri_moment *m = &d->estimate->moments[place][i];
+        if (!is_drawn(d, pipeline_rank, i, lane)) continue;
+        const tri_moment *m = &d->estimate->moments[pipeline_rank][i];
         any = true;
         int from = (int)(m->start_s / d->estimate->step_s * d->columns);
         int to = (int)(m->end_s / d->estimate->step_s * d->columns);
@@ -118,14 +118,15 @@ void tri_draw_gantt(const tri_drawing *d, FILE *out) {
     tri_arena *arena = tri_arena_create(NULL, "drawing");
     char *marks = TRI_NEW_ARRAY(arena, char, d->columns);
     signed char *colours = TRI_NEW_ARRAY(arena, signed char, d->columns);
-    for (int place = 0; place < d->column->count; place++)
+    for (int pipeline_rank = 0; pipeline_rank < d->pipeline->count; pipeline_rank++)
         for (tri_lane lane = 0; lane < TRI_LANE_COUNT; lane++) {
-            if (!fill_row(d, place, lane, marks, colours)) continue;
-            fprintf(out, "  rank %-4d %-9s ", place * d->column->ranks_each, tri_lane_name(lane));
+            if (!fill_row(d, pipeline_rank, lane, marks, colours)) continue;
+            fprintf(out, "  rank %-4d %-9s ", pipeline_rank * d->pipeline->ranks_each,
+                    tri_lane_name(lane));
             print_row(d, marks, colours, out);
         }
-    const tri_graph *g = d->column->plans[0]->graph;
-    if (d->column->count > 1)
+    const tri_graph *g = d->pipeline->plans[0]->graph;
+    if (d->pipeline->count > 1)
         fprintf(out, "  a, b, c: forward of micro-batches; A, B, C: backward; +: of weights");
     else
         for (int b = 0; b < g->block_count; b++)
@@ -159,20 +160,21 @@ static void put_text(const char *text, FILE *out) {
 }
 
 // What is written into a bar: the micro-batch of a pipeline, else the block.
-static void bar_name(const tri_drawing *d, int place, const tri_action *a, char *out, size_t size) {
-    const tri_plan *plan = d->column->plans[place];
+static void bar_name(const tri_drawing *d, int pipeline_rank, const tri_action *a, char *out,
+                     size_t size) {
+    const tri_plan *plan = d->pipeline->plans[pipeline_rank];
     tri_subject subject = tri_action_subject(a->kind);
     bool named = subject == TRI_SUBJECT_BLOCK || subject == TRI_SUBJECT_UNIT;
-    if (d->column->count > 1 && a->round >= 0)
+    if (d->pipeline->count > 1 && a->round >= 0)
         snprintf(out, size, "%d", a->round);
     else
         snprintf(out, size, "%s", named ? plan->flat.units[a->subject].name : "");
 }
 
-static void put_bar(const tri_drawing *d, int place, int i, int y, FILE *out) {
-    const tri_plan *plan = d->column->plans[place];
-    const tri_action *a = &schedule_of(d, place)->actions[i];
-    const tri_moment *m = &d->estimate->moments[place][i];
+static void put_bar(const tri_drawing *d, int pipeline_rank, int i, int y, FILE *out) {
+    const tri_plan *plan = d->pipeline->plans[pipeline_rank];
+    const tri_action *a = &schedule_of(d, pipeline_rank)->actions[i];
+    const tri_moment *m = &d->estimate->moments[pipeline_rank][i];
     double scale = SVG_WIDTH / d->estimate->step_s;
     double x = SVG_LEFT + m->start_s * scale, width = (m->end_s - m->start_s) * scale;
     char name[TRI_MAX_NAME_BYTES];
@@ -187,7 +189,7 @@ static void put_bar(const tri_drawing *d, int place, int i, int y, FILE *out) {
             "fill=\"%s\" stroke=\"#fff\" stroke-width=\"%.1f\"/>",
             m->start_s * 1e3, m->end_s * 1e3, x, y, width, SVG_ROW - 4,
             classes[class_of(a->kind)].svg, width > 3 ? 0.5 : 0.0);
-    bar_name(d, place, a, name, sizeof name);
+    bar_name(d, pipeline_rank, a, name, sizeof name);
     if (*name && width > SVG_LETTER * (double)(strlen(name) + 1)) {
         fprintf(out, "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\">", x + width / 2,
                 y + SVG_ROW - 9);
@@ -222,11 +224,11 @@ static void put_legend(FILE *out) {
 
 static int count_rows(const tri_drawing *d) {
     int rows = 0;
-    for (int place = 0; place < d->column->count; place++)
+    for (int pipeline_rank = 0; pipeline_rank < d->pipeline->count; pipeline_rank++)
         for (tri_lane lane = 0; lane < TRI_LANE_COUNT; lane++) {
             bool any = false;
-            for (int i = 0; i < schedule_of(d, place)->count && !any; i++)
-                any = is_drawn(d, place, i, lane);
+            for (int i = 0; i < schedule_of(d, pipeline_rank)->count && !any; i++)
+                any = is_drawn(d, pipeline_rank, i, lane);
             rows += any;
         }
     return rows;
@@ -245,16 +247,16 @@ void tri_draw_svg(const tri_drawing *d, FILE *out) {
     fprintf(out, "</text>\n");
     put_legend(out);
     if (d->estimate->step_s > 0) put_axis(d, bottom, out);
-    for (int place = 0; place < d->column->count; place++)
+    for (int pipeline_rank = 0; pipeline_rank < d->pipeline->count; pipeline_rank++)
         for (tri_lane lane = 0; lane < TRI_LANE_COUNT; lane++) {
             bool any = false;
-            for (int i = 0; i < schedule_of(d, place)->count; i++) {
-                if (!is_drawn(d, place, i, lane)) continue;
+            for (int i = 0; i < schedule_of(d, pipeline_rank)->count; i++) {
+                if (!is_drawn(d, pipeline_rank, i, lane)) continue;
                 if (!any)
                     fprintf(out, "<text x=\"8\" y=\"%d\">rank %d %s</text>\n", y + SVG_ROW - 9,
-                            place * d->column->ranks_each, tri_lane_name(lane));
+                            pipeline_rank * d->pipeline->ranks_each, tri_lane_name(lane));
                 any = true;
-                put_bar(d, place, i, y, out);
+                put_bar(d, pipeline_rank, i, y, out);
             }
             y += any ? SVG_ROW : 0;
         }
@@ -272,7 +274,7 @@ void tri_draw_memory(const tri_plan *plan, int columns, FILE *out) {
     int64_t *bars = TRI_NEW_ARRAY(arena, int64_t, columns), most = 0;
     for (int i = 0; i < actions; i++) {
         int64_t live = 0;
-        for (int k = 0; k < TRI_STRETCH_COUNT; k++) live += step->memory.live_bytes[k][i];
+        for (int k = 0; k < TRI_HEAP_COUNT; k++) live += step->memory.live_bytes[k][i];
         int64_t *bar = &bars[(int64_t)i * columns / actions];
         if (live > *bar) *bar = live;
         if (live > most) most = live;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 typedef struct tri_drawing {
-    const tri_column *column;
+    const tri_pipeline_plans *pipeline;
     const tri_estimate *estimate;
     const char *title; // of the SVG
     int columns;       // of characters in the terminal

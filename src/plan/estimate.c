@@ -178,29 +178,29 @@ static double model_flops(const tri_plan *plan, int64_t samples) {
     return flops * (double)plan->mesh.size[TRI_AXIS_TENSOR] * (double)samples / (double)p->batch;
 }
 
-void tri_estimate_step(tri_arena *arena, const tri_column *column, const tri_rates *rates,
+void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, const tri_rates *rates,
                        const tri_measured *measured, tri_estimate *out) {
-    tri_simulated_rank *ranks = TRI_NEW_ARRAY(arena, tri_simulated_rank, column->count);
-    *out = (tri_estimate){.moments = TRI_NEW_ARRAY(arena, tri_moment *, column->count)};
-    for (int place = 0; place < column->count; place++) {
-        const tri_plan *plan = column->plans[place];
+    tri_simulated_rank *ranks = TRI_NEW_ARRAY(arena, tri_simulated_rank, pipeline->count);
+    *out = (tri_estimate){.moments = TRI_NEW_ARRAY(arena, tri_moment *, pipeline->count)};
+    for (int pipeline_rank = 0; pipeline_rank < pipeline->count; pipeline_rank++) {
+        const tri_plan *plan = pipeline->plans[pipeline_rank];
         const tri_step_plan *step = &plan->steps[TRI_STEP_FULL];
         const tri_schedule *s = &step->schedule;
         pass_costs costs[TRI_MAX_PROGRAMS];
         for (int i = 0; i < plan->program_count; i++)
             find_pass_costs(arena, plan, plan->programs[i], rates, measured, &costs[i]);
         double *seconds = TRI_NEW_ARRAY(arena, double, s->count);
-        out->moments[place] = TRI_NEW_ARRAY(arena, tri_moment, s->count);
+        out->moments[pipeline_rank] = TRI_NEW_ARRAY(arena, tri_moment, s->count);
         for (int i = 0; i < s->count; i++)
             seconds[i] = action_seconds(plan, step, &s->actions[i], costs, rates);
-        ranks[place] = (tri_simulated_rank){s, seconds, out->moments[place]};
+        ranks[pipeline_rank] = (tri_simulated_rank){s, seconds, out->moments[pipeline_rank]};
     }
     // Replicas keep step with each other: what they do together costs time, but nobody waits.
-    tri_mesh alone = {.size = {[TRI_AXIS_PIPELINE] = column->count,
+    tri_mesh alone = {.size = {[TRI_AXIS_PIPELINE] = pipeline->count,
                                [TRI_AXIS_REPLICATE] = 1,
                                [TRI_AXIS_SHARD] = 1,
                                [TRI_AXIS_TENSOR] = 1},
-                      .ranks = column->count};
+                      .ranks = pipeline->count};
     out->step_s = tri_simulate(&alone, ranks, &out->bubble);
-    out->flops = model_flops(column->plans[0], column->plans[0]->steps[TRI_STEP_FULL].samples);
+    out->flops = model_flops(pipeline->plans[0], pipeline->plans[0]->steps[TRI_STEP_FULL].samples);
 }

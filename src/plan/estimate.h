@@ -2,7 +2,7 @@
 #ifndef TRIREME_PLAN_ESTIMATE_H
 #define TRIREME_PLAN_ESTIMATE_H
 
-#include "plan/column.h"
+#include "plan/pipeline_plans.h"
 #include "plan/simulate.h"
 
 // Of one rank.
@@ -33,7 +33,7 @@ typedef struct tri_estimate {
 // A segment takes as long as its arithmetic or its memory traffic, node by node, whichever is
 // longer; with `measured` (NULL: none) it takes what that says. A ring moves (n - 1) / n of a
 // buffer for a gather or a scatter among n ranks, and twice that for a reduction.
-void tri_estimate_step(tri_arena *arena, const tri_column *column, const tri_rates *rates,
+void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, const tri_rates *rates,
                        const tri_measured *measured, tri_estimate *out);
 
 #endif

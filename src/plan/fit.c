@@ -35,15 +35,15 @@ static bool has_batch_norm(const tri_plan *plan) {
 static bool try_settings(search *s, const tri_plan_request *request, const char *overrides,
                          tri_candidate *out) {
     tri_arena *arena = tri_arena_create(NULL, "candidate");
-    tri_column column;
+    tri_pipeline_plans plans;
     tri_estimate estimate;
-    bool possible = tri_column_create(arena, s->device, request, &column) == TRI_OK;
+    bool possible = tri_pipeline_plans_create(arena, s->device, request, &plans) == TRI_OK;
     if (possible) {
-        tri_estimate_step(arena, &column, s->rates, s->measured, &estimate);
-        *out =
-            (tri_candidate){overrides, tri_column_fullest(&column)->memory.peak, estimate.step_s};
+        tri_estimate_step(arena, &plans, s->rates, s->measured, &estimate);
+        *out = (tri_candidate){overrides, tri_pipeline_plans_fullest(&plans)->memory.peak,
+                               estimate.step_s};
         if (!s->least->overrides || out->peak_bytes < s->least->peak_bytes) *s->least = *out;
-        tri_column_destroy(&column);
+        tri_pipeline_plans_destroy(&plans);
     }
     tri_arena_destroy(arena);
     return possible;

@@ -14,14 +14,14 @@ typedef struct track {
     int before;      // the track that was free before this one was
 } track;
 
-typedef struct placer {
+typedef struct packer {
     tri_interval *intervals;
     int *by_size, *by_end; // intervals
     int *next, *track_of;  // by interval
     track *tracks;
     int track_count;
-    int *placed; // tracks by offset
-} placer;
+    int *packed; // tracks by offset
+} packer;
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
@@ -56,7 +56,7 @@ static int64_t round_up(int64_t size) {
 }
 
 // As few tracks as can be: an interval takes one whose last interval is over.
-static void find_tracks(placer *p, int count) {
+static void find_tracks(packer *p, int count) {
     int ended = 0, free_track = -1;
     for (int i = 0; i < count; i++) {
         int now = p->by_size[i];
@@ -86,7 +86,7 @@ static void find_tracks(placer *p, int count) {
     }
 }
 
-static bool live_together(const placer *p, const track *a, const track *b) {
+static bool live_together(const packer *p, const track *a, const track *b) {
     int i = a->first, k = b->first;
     while (i >= 0 && k >= 0) {
         const tri_interval *x = &p->intervals[i], *y = &p->intervals[k];
@@ -100,34 +100,34 @@ static bool live_together(const placer *p, const track *a, const track *b) {
     return false;
 }
 
-static void place_track(placer *p, int index) {
+static void pack_track(packer *p, int index) {
     track *t = &p->tracks[index];
     int64_t at = 0;
     for (int k = 0; k < index; k++) {
-        const track *other = &p->tracks[p->placed[k]];
+        const track *other = &p->tracks[p->packed[k]];
         if (other->offset >= at + t->size_bytes) break;
         if (other->after > at && live_together(p, t, other)) at = other->after;
     }
     t->offset = at;
     t->after = round_up(at + t->size_bytes);
     int place = index;
-    for (; place > 0 && p->tracks[p->placed[place - 1]].offset > at; place--)
-        p->placed[place] = p->placed[place - 1];
-    p->placed[place] = index;
+    for (; place > 0 && p->tracks[p->packed[place - 1]].offset > at; place--)
+        p->packed[place] = p->packed[place - 1];
+    p->packed[place] = index;
 }
 
-int64_t tri_memory_place(tri_arena *scratch, tri_interval *intervals, int count) {
-    placer p = {.intervals = intervals,
+int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count) {
+    packer p = {.intervals = intervals,
                 .by_size = sort(scratch, intervals, count, by_size),
                 .by_end = sort(scratch, intervals, count, by_end),
                 .next = TRI_NEW_ARRAY(scratch, int, count),
                 .track_of = TRI_NEW_ARRAY(scratch, int, count),
                 .tracks = TRI_NEW_ARRAY(scratch, track, count)};
     find_tracks(&p, count);
-    p.placed = TRI_NEW_ARRAY(scratch, int, p.track_count);
+    p.packed = TRI_NEW_ARRAY(scratch, int, p.track_count);
     int64_t end = 0;
     for (int i = 0; i < p.track_count; i++) {
-        place_track(&p, i);
+        pack_track(&p, i);
         int64_t after = p.tracks[i].offset + p.tracks[i].size_bytes;
         if (after > end) end = after;
     }

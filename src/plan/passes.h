@@ -9,14 +9,14 @@
 // here depends on the sizes of rounds: every rank of a group has the same list.
 void tri_passes_write(const tri_schedule_request *request, tri_schedule *out);
 
-typedef struct tri_transfer {
+typedef struct tri_edge_action {
     tri_action_kind kind;
     int edge, round;
     int before; // which pass; passes->count: behind the last
-} tri_transfer;
+} tri_edge_action;
 
 // By lane, each lane's in its order. TRI_INTERNAL when the ranks' orders wait for each other.
-tri_status tri_transfers_find(tri_arena *arena, const tri_schedule_request *request,
-                              const tri_schedule *passes, tri_transfer **out, int *count);
+tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *request,
+                                 const tri_schedule *passes, tri_edge_action **out, int *count);
 
 #endif

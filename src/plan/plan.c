@@ -163,8 +163,8 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         const tri_step_plan *step = &plan->steps[i];
         if (step->samples == 0) continue;
-        for (int k = 0; k < TRI_STRETCH_COUNT; k++)
-            raise_to(&plan->stretch_bytes[k], step->memory.stretch_bytes[k]);
+        for (int k = 0; k < TRI_HEAP_COUNT; k++)
+            raise_to(&plan->heap_bytes[k], step->memory.heap_bytes[k]);
         for (int k = 0; k < step->schedule.count; k++)
             raise_to(&plan->round_elements, added_elements(plan, &step->schedule.actions[k]));
     }
@@ -182,9 +182,9 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
         .gradients = f32 * (gradients + plan->round_elements),
         .optimizer = f32 * (states - offloaded_states),
         .activations =
-            plan->stretch_bytes[TRI_STRETCH_ACTIVATIONS] + plan->scratch_bytes + plan->result_bytes,
+            plan->heap_bytes[TRI_HEAP_ACTIVATIONS] + plan->scratch_bytes + plan->result_bytes,
         .workspace = plan->workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
-        .communication = plan->stretch_bytes[TRI_STRETCH_STATE] + f32 * staging_elements(plan) +
+        .communication = plan->heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) +
                          (plan->mesh.ranks > 1 ? TRI_COMMUNICATOR_BYTES : 0),
         .offloaded = f32 * (offloaded_stored + offloaded_half + offloaded_states),
     };

@@ -22,11 +22,11 @@ static inline bool tri_step_trains(tri_step_shape shape) { return shape <= TRI_S
 
 // One micro-batch of this rank's replica.
 typedef struct tri_round {
-    int64_t first, size;           // position in the step and samples; size 0: none in this round
-    tri_program *program;          // NULL when there are no samples
-    const tri_crossing *crossings; // what goes from stage to stage
-    const int *crossing_edges;     // by crossing
-    int crossing_count;
+    int64_t first, size;  // position in the step and samples; size 0: none in this round
+    tri_program *program; // NULL when there are no samples
+    const tri_edge_value *edge_values; // what goes from stage to stage
+    const int *edge_of_value;          // by crossing
+    int edge_value_count;
 } tri_round;
 
 typedef struct tri_step_plan {
@@ -100,7 +100,7 @@ struct tri_plan {
     tri_moves moves;
     const char *offload_path; // of the recipe
     // What all steps share: as large as the largest needs.
-    int64_t stretch_bytes[TRI_STRETCH_COUNT];
+    int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
     int64_t round_elements; // gradients of one block that are added to others
     tri_memory_plan memory;

@@ -55,7 +55,7 @@ static int64_t aligned(int64_t size) {
 // A view costs nothing where it lies in its input's memory.
 static bool is_free_view(const tri_program *p, const tri_node *node) {
     if (!(node->op->flags & TRI_OP_VIEW)) return false;
-    tri_place in = p->places[node->inputs[0].id], out = p->places[node->outputs[0].id];
+    tri_location in = p->locations[node->inputs[0].id], out = p->locations[node->outputs[0].id];
     return in.kind == out.kind && in.index == out.index && in.offset == out.offset;
 }
 
@@ -91,7 +91,7 @@ static tri_status make_graph(tri_program *p, const tri_program_request *request)
 static tri_status compile(tri_program *p, const tri_program_request *request) {
     p->graph = request->graph;
     if (!p->graph) TRI_TRY(make_graph(p, request));
-    tri_program_place(p, request);
+    tri_program_assign_locations(p, request);
     return prepare_kernels(p, request->blocks_here);
 }
 
@@ -131,8 +131,8 @@ static int position_of(const tri_node *node, int blocks) {
     return node->phase == TRI_PHASE_FORWARD ? node->block : 2 * blocks - node->block;
 }
 
-int tri_program_crossings(tri_arena *arena, const tri_program *program, const int *stages,
-                          tri_crossing **out) {
+int tri_program_edge_values(tri_arena *arena, const tri_program *program, const int *stages,
+                            tri_edge_value **out) {
     const tri_graph *g = program->graph;
     int count = 0, capacity = 0;
     *out = NULL;
@@ -144,18 +144,18 @@ int tri_program_crossings(tri_arena *arena, const tri_program *program, const in
             int stage = stages[reader->block];
             if (!maker || stages[maker->block] == stage) continue;
             // A view of an input: every rank takes the inputs itself.
-            if (program->places[reader->inputs[k].id].kind != TRI_PLACE_BUNDLE) continue;
-            tri_crossing *known = NULL;
+            if (program->locations[reader->inputs[k].id].kind != TRI_LOCATION_BUNDLE) continue;
+            tri_edge_value *known = NULL;
             for (int c = 0; c < count && !known; c++)
                 if ((*out)[c].value.id == reader->inputs[k].id && (*out)[c].to_stage == stage)
                     known = &(*out)[c];
             if (!known) {
                 known = &TRI_PUSH(arena, *out, count, capacity);
-                *known = (tri_crossing){.value = reader->inputs[k],
-                                        .from_block = maker->block,
-                                        .to_block = reader->block,
-                                        .to_stage = stage,
-                                        .back = maker->phase != TRI_PHASE_FORWARD};
+                *known = (tri_edge_value){.value = reader->inputs[k],
+                                          .from_block = maker->block,
+                                          .to_block = reader->block,
+                                          .to_stage = stage,
+                                          .back = maker->phase != TRI_PHASE_FORWARD};
             }
             tri_node first = {.block = known->to_block,
                               .phase = known->back ? TRI_PHASE_BACKWARD : TRI_PHASE_FORWARD};

@@ -16,22 +16,22 @@ typedef struct tri_model_request {
 } tri_model_request;
 
 // Where a value lies while the program runs.
-typedef enum tri_place_kind {
-    TRI_PLACE_NONE,      // never in memory of its own
-    TRI_PLACE_SCRATCH,   // offset into what all segments use, one after the other
-    TRI_PLACE_BUNDLE,    // index of the bundle, offset into it
-    TRI_PLACE_INPUT,     // offset into the round's inputs
-    TRI_PLACE_RESULT,    // offset into the results: (sum, count) of loss and metrics
-    TRI_PLACE_PARAMETER, // index of the parameter
-    TRI_PLACE_GRADIENT,  // index of the parameter to whose gradient it is added
-    TRI_PLACE_SCALAR,    // tri_scalar_kind
-} tri_place_kind;
+typedef enum tri_location_kind {
+    TRI_LOCATION_NONE,      // never in memory of its own
+    TRI_LOCATION_SCRATCH,   // offset into what all segments use, one after the other
+    TRI_LOCATION_BUNDLE,    // index of the bundle, offset into it
+    TRI_LOCATION_INPUT,     // offset into the round's inputs
+    TRI_LOCATION_RESULT,    // offset into the results: (sum, count) of loss and metrics
+    TRI_LOCATION_PARAMETER, // index of the parameter
+    TRI_LOCATION_GRADIENT,  // index of the parameter to whose gradient it is added
+    TRI_LOCATION_SCALAR,    // tri_scalar_kind
+} tri_location_kind;
 
-typedef struct tri_place {
-    tri_place_kind kind;
+typedef struct tri_location {
+    tri_location_kind kind;
     int index;
     int64_t offset;
-} tri_place;
+} tri_location;
 
 // Values that live from one segment to another, all made and read by the same segments: they share
 // one stretch of memory, once for each round in flight.
@@ -50,12 +50,12 @@ typedef struct tri_segment {
 } tri_segment;
 
 // A value that crosses from one stage to another.
-typedef struct tri_crossing {
+typedef struct tri_edge_value {
     tri_value value;
     int from_block, to_block; // the maker, and the first reader in that stage
     int to_stage;
     bool back; // made in the backward pass
-} tri_crossing;
+} tri_edge_value;
 
 typedef struct tri_program_request {
     const tri_model_request *model;
@@ -80,7 +80,7 @@ typedef struct tri_program {
     int64_t batch; // samples of the micro-batch
     bool training;
     tri_kernel *kernels;                      // by node; of blocks elsewhere: empty
-    tri_place *places;                        // by value
+    tri_location *locations;                  // by value
     bool *again;                              // by node: RECOMPUTE runs it
     tri_segment (*segments)[TRI_PHASE_COUNT]; // by block
     tri_bundle *bundles;
@@ -101,10 +101,10 @@ void tri_program_destroy(tri_program *program); // NULL allowed
 double tri_program_flops(const tri_program *program, int block, tri_phase phase);
 // Every value that one stage makes and another reads, once for each stage that reads it; `stages`
 // is by block. Returns how many; *out lives in `arena`.
-int tri_program_crossings(tri_arena *arena, const tri_program *program, const int *stages,
-                          tri_crossing **out);
+int tri_program_edge_values(tri_arena *arena, const tri_program *program, const int *stages,
+                            tri_edge_value **out);
 
 // Places all values of a compiled graph: fills places, segments, bundles and sizes.
-void tri_program_place(tri_program *program, const tri_program_request *request);
+void tri_program_assign_locations(tri_program *program, const tri_program_request *request);
 
 #endif

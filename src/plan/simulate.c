@@ -46,13 +46,13 @@ static int lowest_along(const tri_mesh *mesh, int rank, tri_axis axis) {
 }
 
 static size_t tie_at(const execution *x, int rank, int unit) {
-    int column = lowest_along(x->mesh, rank, TRI_AXIS_PIPELINE);
-    return (size_t)column * (size_t)x->units + (size_t)unit;
+    int lowest = lowest_along(x->mesh, rank, TRI_AXIS_PIPELINE);
+    return (size_t)lowest * (size_t)x->units + (size_t)unit;
 }
 
 static size_t message_at(const execution *x, int rank, const tri_action *a) {
-    size_t column = (size_t)lowest_along(x->mesh, rank, TRI_AXIS_PIPELINE);
-    return (column * (size_t)x->edges + (size_t)a->subject) * (size_t)x->rounds + (size_t)a->round;
+    size_t lowest = (size_t)lowest_along(x->mesh, rank, TRI_AXIS_PIPELINE);
+    return (lowest * (size_t)x->edges + (size_t)a->subject) * (size_t)x->rounds + (size_t)a->round;
 }
 
 static void enqueue(execution *x, int rank) {

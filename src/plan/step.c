@@ -11,13 +11,13 @@ static const tri_program *any_program(const tri_plan *plan, bool training) {
 
 // Edges of the stages, from one program: those of another size of micro-batch are the same.
 static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *count) {
-    tri_crossing *crossings;
+    tri_edge_value *edge_values;
     int capacity = 0,
-        found = tri_program_crossings(plan->arena, program, plan->stage_of, &crossings);
+        found = tri_program_edge_values(plan->arena, program, plan->stage_of, &edge_values);
     tri_edge *edges = NULL;
     *count = 0;
     for (int i = 0; i < found; i++) {
-        const tri_crossing *c = &crossings[i];
+        const tri_edge_value *c = &edge_values[i];
         int from_stage = plan->stage_of[c->from_block], e = 0;
         while (e < *count &&
                !(edges[e].from_block == c->from_block && edges[e].to_block == c->to_block &&
@@ -35,23 +35,23 @@ static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *cou
 }
 
 // Rounds of one program share them.
-static void attach_crossings(tri_plan *plan, const tri_edge *edges, int edge_count,
-                             const tri_step_plan *step, int index) {
+static void attach_edge_values(tri_plan *plan, const tri_edge *edges, int edge_count,
+                               const tri_step_plan *step, int index) {
     tri_round *round = &step->items[index];
     for (int i = index - 1; i >= 0; i--) {
         const tri_round *other = &step->items[i];
         if (other->program != round->program) continue;
-        round->crossings = other->crossings;
-        round->crossing_edges = other->crossing_edges;
-        round->crossing_count = other->crossing_count;
+        round->edge_values = other->edge_values;
+        round->edge_of_value = other->edge_of_value;
+        round->edge_value_count = other->edge_value_count;
         return;
     }
-    tri_crossing *crossings;
-    round->crossing_count =
-        tri_program_crossings(plan->arena, round->program, plan->stage_of, &crossings);
-    int *of = TRI_NEW_ARRAY(plan->arena, int, round->crossing_count);
-    for (int i = 0; i < round->crossing_count; i++) {
-        const tri_crossing *c = &crossings[i];
+    tri_edge_value *edge_values;
+    round->edge_value_count =
+        tri_program_edge_values(plan->arena, round->program, plan->stage_of, &edge_values);
+    int *of = TRI_NEW_ARRAY(plan->arena, int, round->edge_value_count);
+    for (int i = 0; i < round->edge_value_count; i++) {
+        const tri_edge_value *c = &edge_values[i];
         of[i] = -1;
         for (int e = 0; e < edge_count && of[i] < 0; e++)
             if (edges[e].from_block == c->from_block && edges[e].to_block == c->to_block &&
@@ -59,30 +59,30 @@ static void attach_crossings(tri_plan *plan, const tri_edge *edges, int edge_cou
                 of[i] = e;
         TRI_ASSERT(of[i] >= 0);
     }
-    round->crossings = crossings;
-    round->crossing_edges = of;
+    round->edge_values = edge_values;
+    round->edge_of_value = of;
 }
 
 static void plan_memory(tri_plan *plan, tri_step_plan *step) {
     int rounds = step->rounds;
     tri_arena *a = plan->arena;
     tri_program **programs = TRI_NEW_ARRAY(a, tri_program *, rounds);
-    const tri_crossing **crossings = TRI_NEW_ARRAY(a, const tri_crossing *, rounds);
+    const tri_edge_value **edge_values = TRI_NEW_ARRAY(a, const tri_edge_value *, rounds);
     const int **edges = TRI_NEW_ARRAY(a, const int *, rounds);
     int *counts = TRI_NEW_ARRAY(a, int, rounds);
     for (int i = 0; i < rounds; i++) {
         programs[i] = step->items[i].program;
-        crossings[i] = step->items[i].crossings;
-        edges[i] = step->items[i].crossing_edges;
-        counts[i] = step->items[i].crossing_count;
+        edge_values[i] = step->items[i].edge_values;
+        edges[i] = step->items[i].edge_of_value;
+        counts[i] = step->items[i].edge_value_count;
     }
     tri_step_memory_request request = {.schedule = &step->schedule,
                                        .blocks = &step->request,
                                        .flat = &plan->flat,
                                        .programs = programs,
-                                       .crossings = crossings,
-                                       .crossing_edges = edges,
-                                       .crossing_counts = counts,
+                                       .edge_values = edge_values,
+                                       .edge_of_value = edges,
+                                       .edge_value_count = counts,
                                        .gathers = plan->gathers,
                                        .scatters = plan->scatters,
                                        .moves = plan->moves};
@@ -101,7 +101,7 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
     tri_edge *edges = find_edges(plan, program, &edge_count);
     for (int i = 0; i < step->rounds; i++) {
         sizes[i] = step->items[i].size;
-        if (step->items[i].program) attach_crossings(plan, edges, edge_count, step, i);
+        if (step->items[i].program) attach_edge_values(plan, edges, edge_count, step, i);
     }
     step->request = (tri_schedule_request){
         .strategy = plan->sharing,

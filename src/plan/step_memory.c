@@ -22,10 +22,10 @@ int tri_slot_states(int unit, tri_bucket_kind bucket) { return slot_of(unit, buc
 int tri_slot_bundle(const tri_flat *flat, int bundle) {
     return 1 + SLOTS_OF_BUCKET * flat->unit_count * TRI_BUCKET_COUNT + bundle;
 }
-tri_stretch tri_slot_stretch(const tri_flat *flat, int slot) {
+tri_heap tri_slot_heap(const tri_flat *flat, int slot) {
     bool of_bucket = slot != TRI_SLOT_INPUTS && slot < tri_slot_bundle(flat, 0);
-    return of_bucket && (slot - 1) % SLOTS_OF_BUCKET != STATES ? TRI_STRETCH_STATE
-                                                               : TRI_STRETCH_ACTIVATIONS;
+    return of_bucket && (slot - 1) % SLOTS_OF_BUCKET != STATES ? TRI_HEAP_STATE
+                                                               : TRI_HEAP_ACTIVATIONS;
 }
 
 // From FETCH to GATHER: what is sent as it is stored. From LOAD to EVICT: what STEP changes.
@@ -221,12 +221,12 @@ static void touch_pass(step *s, const tri_action *a) {
 
 static void touch_edge(step *s, const tri_action *a) {
     const tri_program *p = s->r->programs[a->round];
-    for (int i = 0; i < s->r->crossing_counts[a->round]; i++) {
-        if (s->r->crossing_edges[a->round][i] != a->subject) continue;
-        tri_place place = p->places[s->r->crossings[a->round][i].value.id];
-        if (place.kind != TRI_PLACE_BUNDLE) continue;
-        touch(s, tri_slot_bundle(s->r->flat, place.index), a->round,
-              p->bundles[place.index].size_bytes);
+    for (int i = 0; i < s->r->edge_value_count[a->round]; i++) {
+        if (s->r->edge_of_value[a->round][i] != a->subject) continue;
+        tri_location location = p->locations[s->r->edge_values[a->round][i].value.id];
+        if (location.kind != TRI_LOCATION_BUNDLE) continue;
+        touch(s, tri_slot_bundle(s->r->flat, location.index), a->round,
+              p->bundles[location.index].size_bytes);
     }
 }
 
@@ -253,27 +253,27 @@ static void touch_action(step *s, const tri_action *a) {
     }
 }
 
-static void place(step *s, tri_step_memory *out) {
+static void location(step *s, tri_step_memory *out) {
     tri_interval *intervals = TRI_NEW_ARRAY(s->scratch, tri_interval, s->chunk_count);
-    for (int stretch = 0; stretch < TRI_STRETCH_COUNT; stretch++) {
+    for (int heap = 0; heap < TRI_HEAP_COUNT; heap++) {
         int count = 0;
         for (int i = 0; i < s->chunk_count; i++) {
             const chunk *c = &s->chunks[i];
-            if (tri_slot_stretch(s->r->flat, c->slot) != (tri_stretch)stretch) continue;
+            if (tri_slot_heap(s->r->flat, c->slot) != (tri_heap)heap) continue;
             intervals[count++] =
                 (tri_interval){.size_bytes = c->size_bytes, .first = c->first, .last = c->last};
         }
-        out->stretch_bytes[stretch] = tri_memory_place(s->scratch, intervals, count);
+        out->heap_bytes[heap] = tri_memory_pack(s->scratch, intervals, count);
         count = 0;
         for (int i = 0; i < s->chunk_count; i++)
-            if (tri_slot_stretch(s->r->flat, s->chunks[i].slot) == (tri_stretch)stretch)
+            if (tri_slot_heap(s->r->flat, s->chunks[i].slot) == (tri_heap)heap)
                 s->chunks[i].offset = intervals[count++].offset;
     }
 }
 
 static bool overlap(const step *s, const chunk *a, const chunk *b) {
     return a->offset < b->offset + b->size_bytes && b->offset < a->offset + a->size_bytes &&
-           tri_slot_stretch(s->r->flat, a->slot) == tri_slot_stretch(s->r->flat, b->slot);
+           tri_slot_heap(s->r->flat, a->slot) == tri_slot_heap(s->r->flat, b->slot);
 }
 
 // The first chunk that begins after the action; they are in the order of their first action.
@@ -320,15 +320,15 @@ static void keep_settings(step *s, tri_step_memory *out) {
 
 static void keep_live(step *s, tri_step_memory *out) {
     int actions = s->r->schedule->count;
-    for (int k = 0; k < TRI_STRETCH_COUNT; k++)
+    for (int k = 0; k < TRI_HEAP_COUNT; k++)
         out->live_bytes[k] = TRI_NEW_ARRAY(s->arena, int64_t, actions + 1);
     for (int i = 0; i < s->chunk_count; i++) {
         const chunk *c = &s->chunks[i];
-        int64_t *live = out->live_bytes[tri_slot_stretch(s->r->flat, c->slot)];
+        int64_t *live = out->live_bytes[tri_slot_heap(s->r->flat, c->slot)];
         live[c->first] += c->size_bytes;
         live[c->last + 1] -= c->size_bytes;
     }
-    for (int k = 0; k < TRI_STRETCH_COUNT; k++)
+    for (int k = 0; k < TRI_HEAP_COUNT; k++)
         for (int i = 1; i <= actions; i++) out->live_bytes[k][i] += out->live_bytes[k][i - 1];
 }
 
@@ -352,7 +352,7 @@ void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *reque
         touch_action(&s, &schedule->actions[s.action]);
     }
     s.first[schedule->count] = s.touched_count;
-    place(&s, out);
+    location(&s, out);
     find_waits(&s, out);
     keep_settings(&s, out);
     keep_live(&s, out);

@@ -9,11 +9,11 @@
 #include "plan/schedule.h"
 
 // The two stretches of memory that a step uses again and again.
-typedef enum tri_stretch {
-    TRI_STRETCH_ACTIVATIONS, // of the device; while STEPs run, the optimizer's states lie there
-    TRI_STRETCH_STATE,       // parameters and gradients that come and go, which communicators touch
-    TRI_STRETCH_COUNT
-} tri_stretch;
+typedef enum tri_heap {
+    TRI_HEAP_ACTIVATIONS, // of the device; while STEPs run, the optimizer's states lie there
+    TRI_HEAP_STATE,       // parameters and gradients that come and go, which communicators touch
+    TRI_HEAP_COUNT
+} tri_heap;
 
 // What an action finds at some offset: a slot. The inputs of a round, the bundles of the program
 // of its micro-batch; of a unit's part the parameters and gradients as kernels have them, and of
@@ -24,7 +24,7 @@ int tri_slot_gradients(int unit, tri_bucket_kind bucket);
 int tri_slot_masters(int unit, tri_bucket_kind bucket);
 int tri_slot_states(int unit, tri_bucket_kind bucket);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
-tri_stretch tri_slot_stretch(const tri_flat *flat, int slot);
+tri_heap tri_slot_heap(const tri_flat *flat, int slot);
 
 // What lies in storage between its uses, of this rank's range of every unit.
 typedef struct tri_moves {
@@ -47,9 +47,9 @@ typedef struct tri_setting {
 typedef struct tri_step_memory {
     tri_setting *settings;
     int *first; // by action, one more than there are actions
-    int64_t stretch_bytes[TRI_STRETCH_COUNT];
-    int64_t *live_bytes[TRI_STRETCH_COUNT]; // by action: of the stretch, what is in use
-    tri_wait *waits;                        // for memory that is used again
+    int64_t heap_bytes[TRI_HEAP_COUNT];
+    int64_t *live_bytes[TRI_HEAP_COUNT]; // by action: of the stretch, what is in use
+    tri_wait *waits;                     // for memory that is used again
     int wait_count;
 } tri_step_memory;
 
@@ -59,10 +59,10 @@ typedef struct tri_step_memory_request {
     const tri_flat *flat;
     tri_program *const *programs; // by round; NULL where there are no samples
     // By program, see tri_round: which crossings an edge carries.
-    const tri_crossing *const *crossings; // by round
-    const int *const *crossing_edges;     // by round: the edge of each crossing
-    const int *crossing_counts;           // by round
-    bool gathers;                         // parameters lie where GATHER puts them until RELEASE
+    const tri_edge_value *const *edge_values; // by round
+    const int *const *edge_of_value;          // by round: the edge of each crossing
+    const int *edge_value_count;              // by round
+    bool gathers;                             // parameters lie where GATHER puts them until RELEASE
     bool scatters; // gradients lie where the first writer puts them until SCATTER
     tri_moves moves;
 } tri_step_memory_request;

@@ -161,7 +161,7 @@ static tri_status follow_pass(check *c) {
     return add_to_gradients(c);
 }
 
-static tri_status follow_transfer(check *c) {
+static tri_status follow_edge_action(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_action *a = c->action;
     const tri_edge *e = &r->edges[a->subject];
@@ -335,7 +335,7 @@ static tri_status follow(check *c) {
     case TRI_SUBJECT_BLOCK:
         return follow_pass(c);
     case TRI_SUBJECT_EDGE:
-        return follow_transfer(c);
+        return follow_edge_action(c);
     case TRI_SUBJECT_UNIT:
         break;
     }

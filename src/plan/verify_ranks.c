@@ -9,7 +9,7 @@ typedef struct ranks {
     const tri_schedule_request *requests;
 } ranks;
 
-static tri_status verify_place(const ranks *all, int rank) {
+static tri_status verify_position(const ranks *all, int rank) {
     const tri_schedule_request *r = &all->requests[rank];
     const int *size = all->mesh->size;
     if (r->pipeline != size[TRI_AXIS_PIPELINE] || r->replicate != size[TRI_AXIS_REPLICATE] ||
@@ -51,7 +51,7 @@ static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axi
 }
 
 // A pipeline's ranks have the same micro-batches, and as many of them a tied unit as it says.
-static tri_status verify_column(const ranks *all, int rank) {
+static tri_status verify_pipeline(const ranks *all, int rank) {
     int lowest = lowest_along(all->mesh, rank, TRI_AXIS_PIPELINE);
     const tri_schedule_request *a = &all->requests[lowest], *b = &all->requests[rank];
     bool same = a->rounds == b->rounds && a->edge_count == b->edge_count &&
@@ -102,13 +102,13 @@ tri_status tri_schedule_verify_ranks(const tri_mesh *mesh, const tri_schedule *s
                                      const tri_schedule_request *requests) {
     ranks all = {.mesh = mesh, .schedules = schedules, .requests = requests};
     for (int rank = 0; rank < mesh->ranks; rank++) {
-        TRI_TRY(verify_place(&all, rank));
+        TRI_TRY(verify_position(&all, rank));
         TRI_TRY(verify_lane(&all, rank, TRI_LANE_SHARD, TRI_AXIS_SHARD));
         TRI_TRY(verify_lane(&all, rank, TRI_LANE_REPLICATE, TRI_AXIS_REPLICATE));
         for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
             TRI_TRY(verify_lane(&all, rank, (tri_lane)lane, TRI_AXIS_TENSOR));
     }
-    for (int rank = 0; rank < mesh->ranks; rank++) TRI_TRY(verify_column(&all, rank));
+    for (int rank = 0; rank < mesh->ranks; rank++) TRI_TRY(verify_pipeline(&all, rank));
     tri_arena *arena = tri_arena_create(NULL, "schedule check");
     tri_status status = execute(arena, &all);
     tri_arena_destroy(arena);

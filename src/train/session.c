@@ -196,10 +196,10 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
     int64_t given = tri_strategy_memory(request->options), peak = s->plan->memory.peak;
     int64_t there = tri_free_memory() / s->identity.local_size;
     if (s->mesh.ranks > 1 && given) {
-        tri_column column;
-        TRI_TRY(tri_column_create(s->arena, s->device, request, &column));
-        peak = tri_column_fullest(&column)->memory.peak;
-        tri_column_destroy(&column);
+        tri_pipeline_plans pipeline;
+        TRI_TRY(tri_pipeline_plans_create(s->arena, s->device, request, &pipeline));
+        peak = tri_pipeline_plans_fullest(&pipeline)->memory.peak;
+        tri_pipeline_plans_destroy(&pipeline);
     }
     if (given) return tri_fit_check(s->device, request, peak, given, "of strategy.memory");
     if (there == 0) return TRI_OK;

@@ -408,7 +408,7 @@ static void test_random(void **state) {
 static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
     float *x;
     CHECK_OK(comm->backend->alloc(comm, 400000, (void **)&x));
-    tri_comm *half, *none, *column;
+    tri_comm *half, *none, *pipeline;
     CHECK_OK(comm->backend->split(comm, comm->rank % 2, -comm->rank, &half));
     CHECK_OK(comm->backend->split(comm, comm->rank == 0 ? -1 : 7, 0, &none));
     CHECK((none == NULL) == (comm->rank == 0));
@@ -423,14 +423,14 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
     float want = 0;
     for (int r = comm->rank % 2; r < comm->size; r += 2) want += (float)r;
     for (int i = 0; i < 100000; i++) CHECK(x[i] == want);
-    CHECK_OK(half->backend->split(half, half->rank / 2, 0, &column));
+    CHECK_OK(half->backend->split(half, half->rank / 2, 0, &pipeline));
     int64_t sum = 1;
-    CHECK_OK(tri_comm_run(column, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
-                                                 .dtype = TRI_I64,
-                                                 .count = 1,
-                                                 .send = &sum,
-                                                 .recv = &sum}));
-    CHECK(sum == column->size);
+    CHECK_OK(tri_comm_run(pipeline, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
+                                                   .dtype = TRI_I64,
+                                                   .count = 1,
+                                                   .send = &sum,
+                                                   .recv = &sum}));
+    CHECK(sum == pipeline->size);
     // Memory of the part in an operation of the parent, where not everybody has it.
     float *y;
     CHECK_OK(half->backend->alloc(half, 400000, (void **)&y));
@@ -441,7 +441,7 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
             .kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_F32, .count = 100000, .send = y, .recv = y}));
     for (int i = 0; i < 100000; i++) CHECK(y[i] == (float)(2 * comm->size));
     half->backend->free(half, y);
-    tri_comm_close(column);
+    tri_comm_close(pipeline);
     tri_comm_close(half);
     tri_comm_close(none);
     CHECK_OK(tri_comm_barrier(comm, "after split"));

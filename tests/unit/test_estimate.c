@@ -29,7 +29,7 @@ static void build(tri_graph *g, const tri_batch *batch) {
 typedef struct fixture {
     tri_arena *arena;
     tri_device *device;
-    tri_column column;
+    tri_pipeline_plans pipeline;
 } fixture;
 
 static void open_column(fixture *f, tri_strategy_kind strategy, const char *order, tri_mesh mesh) {
@@ -52,11 +52,12 @@ static void open_column(fixture *f, tri_strategy_kind strategy, const char *orde
     tri_device_config config = {0};
     f->arena = tri_arena_create(NULL, "test");
     assert_int_equal(tri_device_null.open(&config, &f->device), TRI_OK);
-    assert_int_equal(tri_column_create(f->arena, f->device, &request, &f->column), TRI_OK);
+    assert_int_equal(tri_pipeline_plans_create(f->arena, f->device, &request, &f->pipeline),
+                     TRI_OK);
 }
 
 static void close_column(fixture *f) {
-    tri_column_destroy(&f->column);
+    tri_pipeline_plans_destroy(&f->pipeline);
     f->device->backend->close(f->device);
     tri_arena_destroy(f->arena);
 }
@@ -70,13 +71,13 @@ static void test_arithmetic(void **state) {
     fixture f;
     tri_estimate e, twice;
     open_column(&f, TRI_STRATEGY_DDP, "1f1b", one);
-    tri_estimate_step(f.arena, &f.column, &arithmetic, NULL, &e);
+    tri_estimate_step(f.arena, &f.pipeline, &arithmetic, NULL, &e);
     assert_true(e.flops > 0);
     assert_true(e.step_s > 0.999 * e.flops / 1e9 && e.step_s < 1.001 * e.flops / 1e9);
     assert_true(e.bubble < 1e-6);
     tri_rates faster = arithmetic;
     faster.flops_per_s *= 2;
-    tri_estimate_step(f.arena, &f.column, &faster, NULL, &twice);
+    tri_estimate_step(f.arena, &f.pipeline, &faster, NULL, &twice);
     assert_true(twice.step_s > 0.499 * e.step_s && twice.step_s < 0.501 * e.step_s);
     // What was measured counts, whatever the rates say: a second for each pass of each block.
     double seconds[LAYERS][TRI_PHASE_COUNT];
@@ -86,7 +87,7 @@ static void test_arithmetic(void **state) {
         seconds[b][TRI_PHASE_WEIGHT] = 0;
     }
     tri_measured measured = {.batch = 2 * MICRO, .seconds = seconds};
-    tri_estimate_step(f.arena, &f.column, &arithmetic, &measured, &e);
+    tri_estimate_step(f.arena, &f.pipeline, &arithmetic, &measured, &e);
     double wanted = 0.75 * LAYERS * SAMPLES / (2 * MICRO);
     assert_true(e.step_s > 0.999 * wanted && e.step_s < 1.001 * wanted);
     close_column(&f);
@@ -105,14 +106,14 @@ static void test_bubble(void **state) {
         seconds[b][TRI_PHASE_BACKWARD] = 2;
     }
     tri_measured measured = {.batch = MICRO, .seconds = seconds};
-    tri_estimate_step(f.arena, &f.column, &arithmetic, &measured, &e);
+    tri_estimate_step(f.arena, &f.pipeline, &arithmetic, &measured, &e);
     double rounds = SAMPLES / MICRO, wanted = (LAYERS - 1) / (rounds + LAYERS - 1);
     assert_true(e.bubble > wanted - 1e-3 && e.bubble < wanted + 1e-3);
     close_column(&f);
     open_column(&f, TRI_STRATEGY_PIPELINE, "zero-bubble", mesh);
     for (int b = 0; b < LAYERS; b++)
         for (int phase = 0; phase < TRI_PHASE_COUNT; phase++) seconds[b][phase] = 1;
-    tri_estimate_step(f.arena, &f.column, &arithmetic, &measured, &split);
+    tri_estimate_step(f.arena, &f.pipeline, &arithmetic, &measured, &split);
     assert_true(split.bubble < e.bubble);
     close_column(&f);
 }
@@ -127,12 +128,12 @@ static void test_links(void **state) {
     fixture f;
     tri_estimate e;
     open_column(&f, TRI_STRATEGY_DDP, "1f1b", copies);
-    tri_estimate_step(f.arena, &f.column, &links, NULL, &e);
+    tri_estimate_step(f.arena, &f.pipeline, &links, NULL, &e);
     double wanted = 2 * 0.75 * bytes / 1e6;
     assert_true(e.step_s > 0.99 * wanted && e.step_s < 1.01 * wanted);
     close_column(&f);
     open_column(&f, TRI_STRATEGY_ZERO1, "1f1b", shards); // a scatter and a gather
-    tri_estimate_step(f.arena, &f.column, &links, NULL, &e);
+    tri_estimate_step(f.arena, &f.pipeline, &links, NULL, &e);
     assert_true(e.step_s > 0.99 * wanted && e.step_s < 1.01 * wanted);
     close_column(&f);
 }
@@ -143,8 +144,8 @@ static void test_drawings(void **state) {
     fixture f;
     tri_estimate e;
     open_column(&f, TRI_STRATEGY_PIPELINE, "1f1b", mesh);
-    tri_estimate_step(f.arena, &f.column, &tri_rates_assumed, NULL, &e);
-    tri_drawing drawing = {&f.column, &e, "a < b & c", 40, false};
+    tri_estimate_step(f.arena, &f.pipeline, &tri_rates_assumed, NULL, &e);
+    tri_drawing drawing = {&f.pipeline, &e, "a < b & c", 40, false};
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -164,7 +165,7 @@ static void test_drawings(void **state) {
     assert_non_null(strstr(text, "BACKWARD d, micro-batch 7"));
     free(text);
     out = open_memstream(&text, &size);
-    tri_draw_memory(f.column.plans[0], 20, out);
+    tri_draw_memory(f.pipeline.plans[0], 20, out);
     fclose(out);
     assert_non_null(strchr(text, '#'));
     free(text);

@@ -109,9 +109,9 @@ static void test_resumes_anywhere(void **state) {
     tri_sampler sampler = sampler_of(40, 9, 2);
     tri_loader *whole = loader_of(
         &sampler, (tri_loader_options){.replica = 1, .workers = 2, .end_epoch = 2, .hold = 3});
-    int places = 0;
+    int locations = 0;
     for (const tri_data_batch *batch; (batch = next(whole));
-         tri_loader_release(whole, batch), places++) {
+         tri_loader_release(whole, batch), locations++) {
         for (int64_t workers = 0; workers <= 2; workers++) {
             tri_loader *resumed = loader_of(&sampler, (tri_loader_options){.replica = 1,
                                                                            .workers = workers,
@@ -124,7 +124,7 @@ static void test_resumes_anywhere(void **state) {
         }
     }
     // 7 steps of 40 in 3 rounds, one of 21 in 2, twice
-    assert_int_equal(places, 2 * (7 * 3 + 2));
+    assert_int_equal(locations, 2 * (7 * 3 + 2));
     tri_loader_destroy(whole);
 }
 

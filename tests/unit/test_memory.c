@@ -38,7 +38,7 @@ static void test_memory(void **state) {
                 if (items[i].first <= m && m <= items[i].last) sum += items[i].size_bytes;
             busiest = sum > busiest ? sum : busiest;
         }
-        int64_t size = tri_memory_place(arena, items, count), all = 0;
+        int64_t size = tri_memory_pack(arena, items, count), all = 0;
         for (int i = 0; i < count; i++) {
             const tri_interval *a = &items[i];
             all += (a->size_bytes + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT *
@@ -73,7 +73,7 @@ static int64_t place_rounds(int rounds, int blocks, int64_t *most) {
                 items[count++] = (tri_interval){.size_bytes = 64 * k * (b % 5 + 1),
                                                 .first = 2 * r * blocks + b,
                                                 .last = 2 * (r + 1) * blocks - 1 - b};
-    int64_t size = tri_memory_place(arena, items, count);
+    int64_t size = tri_memory_pack(arena, items, count);
     tri_arena_destroy(arena);
     return size;
 }

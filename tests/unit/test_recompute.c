@@ -201,8 +201,8 @@ static void test_split_backward(void **state) {
                 const tri_node *node = &program->graph->nodes[n];
                 if (strcmp(node->op->name, "add") != 0 || node->phase != TRI_PHASE_FORWARD)
                     continue;
-                tri_place in = program->places[node->inputs[0].id];
-                tri_place out = program->places[node->outputs[0].id];
+                tri_location in = program->locations[node->inputs[0].id];
+                tri_location out = program->locations[node->outputs[0].id];
                 bool one = in.kind == out.kind && in.index == out.index && in.offset == out.offset;
                 assert_int_equal(one, !again);
                 sums++;

@@ -73,7 +73,7 @@ static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r
     maker m = {.arena = arena, .p = TRI_NEW(arena, tri_program)};
     uint32_t at = 1000;
     m.p->segments = tri_arena_alloc(arena, (size_t)r->block_count * sizeof *m.p->segments);
-    m.p->places = TRI_NEW_ARRAY(arena, tri_place, r->edge_count + 1);
+    m.p->locations = TRI_NEW_ARRAY(arena, tri_location, r->edge_count + 1);
     m.p->input_bytes = 100 + (int64_t)draw(stream, &at, 500);
     for (int b = 0; b < r->block_count; b++) {
         int own = add_bundle(&m, 1 + (int64_t)draw(stream, &at, 5000), b);
@@ -93,7 +93,7 @@ static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r
     for (int e = 0; e < r->edge_count; e++) {
         const tri_edge *edge = &r->edges[e];
         int bundle = add_bundle(&m, 64 * (1 + (int64_t)draw(stream, &at, 3)), -1);
-        m.p->places[e + 1] = (tri_place){TRI_PLACE_BUNDLE, bundle, 0};
+        m.p->locations[e + 1] = (tri_location){TRI_LOCATION_BUNDLE, bundle, 0};
         tri_phase phase = edge->back ? TRI_PHASE_BACKWARD : TRI_PHASE_FORWARD;
         touch(&m, edge->from_block, phase, bundle, true);
         touch(&m, edge->to_block, phase, bundle, false);
@@ -119,7 +119,7 @@ typedef struct follower {
     const tri_schedule_request *r;
     const tri_step_memory_request *m;
     const tri_step_memory *memory;
-    uint32_t *cells[TRI_STRETCH_COUNT];
+    uint32_t *cells[TRI_HEAP_COUNT];
     under_way moves[4096];
     int move_count;
     uint32_t *generation; // of gathered parameters and of gradients, by slot
@@ -133,14 +133,14 @@ static void broken(const follower *f, const char *rule) {
 }
 
 static uint32_t tag_of(const follower *f, int slot, int round) {
-    bool state = tri_slot_stretch(f->m->flat, slot) == TRI_STRETCH_STATE;
+    bool state = tri_slot_heap(f->m->flat, slot) == TRI_HEAP_STATE;
     uint32_t instance = state ? f->generation[slot] : (uint32_t)round;
     return 1 + (uint32_t)slot * 512 + instance % 512;
 }
 
 static void access(follower *f, int slot, int64_t size_bytes, bool writes) {
     const tri_action *a = &f->schedule->actions[f->action];
-    tri_stretch stretch = tri_slot_stretch(f->m->flat, slot);
+    tri_heap heap = tri_slot_heap(f->m->flat, slot);
     uint32_t tag = tag_of(f, slot, a->round);
     if (size_bytes == 0) return;
     int64_t offset = -1;
@@ -149,17 +149,17 @@ static void access(follower *f, int slot, int64_t size_bytes, bool writes) {
     if (offset < 0) broken(f, "has no place for what it touches");
     int64_t first = offset / TRI_MEMORY_ALIGNMENT;
     int64_t end = (offset + size_bytes + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT;
-    assert_true(end * TRI_MEMORY_ALIGNMENT <= f->memory->stretch_bytes[stretch]);
+    assert_true(end * TRI_MEMORY_ALIGNMENT <= f->memory->heap_bytes[heap]);
     for (int i = 0; i < f->move_count; i++) {
         const under_way *u = &f->moves[i];
         if (u->done || u->end <= first || end <= u->first) continue;
-        if (tri_slot_stretch(f->m->flat, u->slot) != stretch) continue;
+        if (tri_slot_heap(f->m->flat, u->slot) != heap) continue;
         if (u->writes || (writes && u->tag != tag)) broken(f, "touches what is under way");
     }
     for (int64_t i = first; i < end; i++) {
         if (writes)
-            f->cells[stretch][i] = tag;
-        else if (f->cells[stretch][i] != tag)
+            f->cells[heap][i] = tag;
+        else if (f->cells[heap][i] != tag)
             broken(f, "reads what is not there any more");
     }
     if (tri_action_lane(a->kind) == TRI_LANE_COMPUTE) return;
@@ -247,7 +247,7 @@ static void follow(follower *f) {
         if (subject == TRI_SUBJECT_UNIT) follow_unit(f, a);
         if (subject != TRI_SUBJECT_EDGE) continue;
         const tri_program *p = f->m->programs[a->round];
-        int bundle = p->places[a->subject + 1].index;
+        int bundle = p->locations[a->subject + 1].index;
         bool receives = a->kind == TRI_ACTION_RECV_ALONG || a->kind == TRI_ACTION_RECV_BACK;
         access(f, tri_slot_bundle(f->m->flat, bundle), p->bundles[bundle].size_bytes, receives);
     }
@@ -260,10 +260,10 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
     int rounds = r->rounds;
     tri_program *full = make_program(arena, r, stream), *tail = make_program(arena, r, stream + 1);
     tri_program **programs = TRI_NEW_ARRAY(arena, tri_program *, rounds);
-    const tri_crossing **crossings = TRI_NEW_ARRAY(arena, const tri_crossing *, rounds);
+    const tri_edge_value **edge_values = TRI_NEW_ARRAY(arena, const tri_edge_value *, rounds);
     const int **edges = TRI_NEW_ARRAY(arena, const int *, rounds);
     int *counts = TRI_NEW_ARRAY(arena, int, rounds);
-    tri_crossing *all = TRI_NEW_ARRAY(arena, tri_crossing, r->edge_count);
+    tri_edge_value *all = TRI_NEW_ARRAY(arena, tri_edge_value, r->edge_count);
     int *numbers = TRI_NEW_ARRAY(arena, int, r->edge_count);
     for (int e = 0; e < r->edge_count; e++) {
         all[e].value.id = (uint32_t)e + 1;
@@ -272,7 +272,7 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
     for (int i = 0; i < rounds; i++) {
         if (r->round_sizes[i] == 0) continue;
         programs[i] = r->round_sizes[i] == 4 ? full : tail;
-        crossings[i] = all;
+        edge_values[i] = all;
         edges[i] = numbers;
         counts[i] = r->edge_count;
     }
@@ -281,9 +281,9 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
                                  .blocks = r,
                                  .flat = &flat,
                                  .programs = programs,
-                                 .crossings = crossings,
-                                 .crossing_edges = edges,
-                                 .crossing_counts = counts,
+                                 .edge_values = edge_values,
+                                 .edge_of_value = edges,
+                                 .edge_value_count = counts,
                                  .gathers = r->strategy->shards_parameters && sharded,
                                  .scatters = r->deterministic ||
                                              (r->strategy->shards_gradients && sharded)};
@@ -295,9 +295,9 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
     follower *f = TRI_NEW(arena, follower);
     *f = (follower){.c = c, .schedule = &set->schedules[rank], .r = r, .m = &m, .memory = &memory};
     f->generation = TRI_NEW_ARRAY(arena, uint32_t, tri_slot_bundle(&flat, 0));
-    for (int k = 0; k < TRI_STRETCH_COUNT; k++)
+    for (int k = 0; k < TRI_HEAP_COUNT; k++)
         f->cells[k] =
-            TRI_NEW_ARRAY(arena, uint32_t, memory.stretch_bytes[k] / TRI_MEMORY_ALIGNMENT + 1);
+            TRI_NEW_ARRAY(arena, uint32_t, memory.heap_bytes[k] / TRI_MEMORY_ALIGNMENT + 1);
     follow(f);
 }
 

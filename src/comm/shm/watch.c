@@ -185,7 +185,7 @@ static void report_loss(shm_comm *comm, int r, loss what) {
 }
 
 // A send or receive whose peer waits for us in a collective can never end.
-static void report_crossing(shm_comm *comm, int peer) {
+static void report_edge_value(shm_comm *comm, int peer) {
     if (peer == comm->head.rank || comm->current.pairs == 0 || !awaits(comm, peer)) return;
     if (!shm_reached(comm, peer, comm->step + 1)) return;
     // What it did before it went on is visible by now.
@@ -263,7 +263,7 @@ void shm_watch(shm_comm *comm) {
             return;
         }
     }
-    for (int r = 0; r < comm->head.size; r++) report_crossing(comm, r);
+    for (int r = 0; r < comm->head.size; r++) report_edge_value(comm, r);
     int culprit = -1, awaited = choose_awaited(comm, &culprit);
     if (awaited >= 0 && atomic_load(&comm->waiters) > 0)
         atomic_store(&shm_me(comm->family)->awaits, comm->world[awaited] + 1);

@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-typedef struct placing {
+typedef struct locating {
     tri_program *p;
     const tri_program_request *request;
     int *last_use;  // by value: node that reads it last, or 0
     uint32_t *home; // by value: the value in whose memory it lies
     int segment_count, words;
     uint64_t *touched, *written; // by value of its own memory: bits of segments
-} placing;
+} locating;
 
 static int64_t aligned(int64_t size) {
     return (size + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT * TRI_MEMORY_ALIGNMENT;
@@ -30,23 +30,24 @@ static void find_segments(tri_program *p) {
 }
 
 // Everything that is no activation.
-static void place_fixed(tri_program *p) {
+static void locate_fixed(tri_program *p) {
     const tri_graph *g = p->graph;
     for (int i = 0; i < g->input_count; i++) {
-        p->places[g->inputs[i].value.id] = (tri_place){TRI_PLACE_INPUT, i, p->input_bytes};
+        p->locations[g->inputs[i].value.id] = (tri_location){TRI_LOCATION_INPUT, i, p->input_bytes};
         p->input_bytes += aligned(tri_value_bytes(g, g->inputs[i].value));
     }
     for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++)
         if (tri_value_is(g->scalars[i]))
-            p->places[g->scalars[i].id] = (tri_place){TRI_PLACE_SCALAR, i, 0};
+            p->locations[g->scalars[i].id] = (tri_location){TRI_LOCATION_SCALAR, i, 0};
     for (int i = 0; i < g->parameter_count; i++)
-        p->places[g->parameters[i].value.id] = (tri_place){TRI_PLACE_PARAMETER, i, 0};
+        p->locations[g->parameters[i].value.id] = (tri_location){TRI_LOCATION_PARAMETER, i, 0};
     for (int i = 0; p->training && i < g->gradient_count; i++)
-        p->places[g->gradients[i].value.id] =
-            (tri_place){TRI_PLACE_GRADIENT, g->gradients[i].parameter, 0};
+        p->locations[g->gradients[i].value.id] =
+            (tri_location){TRI_LOCATION_GRADIENT, g->gradients[i].parameter, 0};
     for (int i = 0; i < g->metric_count; i++) {
         if (!tri_value_is(g->metrics[i].value)) continue; // of evaluation only
-        p->places[g->metrics[i].value.id] = (tri_place){TRI_PLACE_RESULT, i, p->result_bytes};
+        p->locations[g->metrics[i].value.id] =
+            (tri_location){TRI_LOCATION_RESULT, i, p->result_bytes};
         p->result_bytes += aligned(tri_value_bytes(g, g->metrics[i].value));
     }
 }
@@ -56,7 +57,7 @@ static int segment_of(const tri_node *node) {
 }
 
 // RECOMPUTE may run it a second time.
-static bool is_recomputed(const placing *c, const tri_node *node) {
+static bool is_recomputed(const locating *c, const tri_node *node) {
     const bool *recompute = c->request->recompute;
     return recompute && recompute[node->block] && node->phase == TRI_PHASE_FORWARD;
 }
@@ -65,7 +66,7 @@ static bool is_recomputed(const placing *c, const tri_node *node) {
 // the schedule runs them: what it made itself, or what it is the last to read where blocks run in
 // the order of the list and once. RECOMPUTE writes what it makes a second time, before its own
 // block's backward pass: over what other blocks put there.
-static bool may_reach_back(const placing *c, const tri_node *node, const tri_node *maker) {
+static bool may_reach_back(const locating *c, const tri_node *node, const tri_node *maker) {
     if (segment_of(node) == segment_of(maker)) return true;
     if (c->request->splits_backward && node->phase != TRI_PHASE_FORWARD) return false;
     bool made_again = is_recomputed(c, maker) && maker->block != node->block;
@@ -74,19 +75,20 @@ static bool may_reach_back(const placing *c, const tri_node *node, const tri_nod
 
 // True when nothing that lies in the memory of `value` is read after node `at`, and it is an
 // activation's.
-static bool may_overwrite(const placing *c, const tri_node *node, tri_value value, int at) {
+static bool may_overwrite(const locating *c, const tri_node *node, tri_value value, int at) {
     const tri_graph *g = c->p->graph;
     uint32_t root = c->home[value.id];
-    return g->values[root].kind == TRI_VALUE_RESULT && c->p->places[root].kind == TRI_PLACE_NONE &&
-           c->last_use[root] <= at && c->last_use[value.id] <= at &&
+    return g->values[root].kind == TRI_VALUE_RESULT &&
+           c->p->locations[root].kind == TRI_LOCATION_NONE && c->last_use[root] <= at &&
+           c->last_use[value.id] <= at &&
            may_reach_back(c, node, &g->nodes[g->values[root].node]) &&
            may_reach_back(c, node, &g->nodes[g->values[value.id].node]);
 }
 
 // A view, or an output written over its input, lies where that input lies: its index, or -1.
-static int shared_input(const placing *c, const tri_node *node, int at) {
+static int shared_input(const locating *c, const tri_node *node, int at) {
     const tri_graph *g = c->p->graph;
-    if (node->output_count == 0 || c->p->places[node->outputs[0].id].kind != TRI_PLACE_NONE)
+    if (node->output_count == 0 || c->p->locations[node->outputs[0].id].kind != TRI_LOCATION_NONE)
         return -1;
     if (node->op->flags & TRI_OP_VIEW) return 0;
     int k = node->op->in_place - 1;
@@ -107,7 +109,7 @@ static int shared_input(const placing *c, const tri_node *node, int at) {
 
 // When node i reads the value for the last time: RECOMPUTE reads what other segments made once
 // more, when the block's backward pass begins.
-static int last_read(const placing *c, int i, tri_value value) {
+static int last_read(const locating *c, int i, tri_value value) {
     const tri_graph *g = c->p->graph;
     const tri_node *node = &g->nodes[i];
     const tri_node *maker = tri_value_is(value) ? tri_value_node(g, value) : NULL;
@@ -119,7 +121,7 @@ static int last_read(const placing *c, int i, tri_value value) {
 }
 
 // A shared memory lives as long as the last of its values.
-static void find_homes(placing *c) {
+static void find_homes(locating *c) {
     const tri_graph *g = c->p->graph;
     for (int i = 0; i < g->value_count; i++) c->home[i] = (uint32_t)i;
     for (int i = 0; i < g->node_count; i++) {
@@ -147,19 +149,19 @@ static void find_homes(placing *c) {
     }
 }
 
-static bool is_activation(const placing *c, uint32_t id) {
+static bool is_activation(const locating *c, uint32_t id) {
     return c->p->graph->values[id].kind == TRI_VALUE_RESULT &&
-           c->p->places[id].kind == TRI_PLACE_NONE;
+           c->p->locations[id].kind == TRI_LOCATION_NONE;
 }
 
-static void mark(const placing *c, uint64_t *bits, tri_value value, const tri_node *node) {
+static void mark(const locating *c, uint64_t *bits, tri_value value, const tri_node *node) {
     if (!tri_value_is(value) || !is_activation(c, c->home[value.id])) return;
     int segment = segment_of(node);
     bits[(size_t)c->home[value.id] * (size_t)c->words + (size_t)segment / 64] |= UINT64_C(1)
                                                                                  << (segment % 64);
 }
 
-static void find_touches(placing *c) {
+static void find_touches(locating *c) {
     const tri_graph *g = c->p->graph;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
@@ -182,14 +184,14 @@ static int count_bits(const uint64_t *bits, int words) {
     return count;
 }
 
-static const uint64_t *touches(const placing *c, uint32_t id) {
+static const uint64_t *touches(const locating *c, uint32_t id) {
     return c->touched + (size_t)id * (size_t)c->words;
 }
-static const uint64_t *writes(const placing *c, uint32_t id) {
+static const uint64_t *writes(const locating *c, uint32_t id) {
     return c->written + (size_t)id * (size_t)c->words;
 }
 
-static void place_in_bundle(placing *c, uint32_t id, uint32_t *first_of, int *capacity) {
+static void locate_in_bundle(locating *c, uint32_t id, uint32_t *first_of, int *capacity) {
     tri_program *p = c->p;
     size_t bytes = (size_t)c->words * sizeof(uint64_t);
     int bundle = 0;
@@ -209,12 +211,12 @@ static void place_in_bundle(placing *c, uint32_t id, uint32_t *first_of, int *ca
         if (!several) new.own_block = only;
         TRI_PUSH(p->arena, p->bundles, p->bundle_count, *capacity) = new;
     }
-    p->places[id] = (tri_place){TRI_PLACE_BUNDLE, bundle, p->bundles[bundle].size_bytes};
+    p->locations[id] = (tri_location){TRI_LOCATION_BUNDLE, bundle, p->bundles[bundle].size_bytes};
     p->bundles[bundle].size_bytes += aligned(tri_value_bytes(p->graph, (tri_value){id}));
 }
 
 // Scratch of one segment: by the lifetimes of its classes. Blocks elsewhere run nothing here.
-static void place_scratch(placing *c, const uint32_t *ids, int count, int segment) {
+static void locate_scratch(locating *c, const uint32_t *ids, int count, int segment) {
     int block = segment / TRI_PHASE_COUNT;
     if (c->request->blocks_here && !c->request->blocks_here[block]) return;
     tri_program *p = c->p;
@@ -232,14 +234,14 @@ static void place_scratch(placing *c, const uint32_t *ids, int count, int segmen
                            .first = made,
                            .last = c->last_use[ids[i]] > made ? c->last_use[ids[i]] : made};
     }
-    int64_t bytes = tri_memory_place(arena, intervals, found);
+    int64_t bytes = tri_memory_pack(arena, intervals, found);
     for (int i = 0; i < found; i++)
-        p->places[owner[i]] = (tri_place){TRI_PLACE_SCRATCH, 0, intervals[i].offset};
+        p->locations[owner[i]] = (tri_location){TRI_LOCATION_SCRATCH, 0, intervals[i].offset};
     if (bytes > p->scratch_bytes) p->scratch_bytes = bytes;
     tri_arena_destroy(arena);
 }
 
-static void place_activations(placing *c) {
+static void locate_activations(locating *c) {
     tri_program *p = c->p;
     const tri_graph *g = p->graph;
     uint32_t *local = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count);
@@ -248,13 +250,13 @@ static void place_activations(placing *c) {
     for (uint32_t id = 1; id < (uint32_t)g->value_count; id++) {
         if (c->home[id] != id || !is_activation(c, id)) continue;
         if (count_bits(touches(c, id), c->words) > 1)
-            place_in_bundle(c, id, first_of, &capacity);
+            locate_in_bundle(c, id, first_of, &capacity);
         else
             local[local_count++] = id;
     }
-    for (int s = 0; s < c->segment_count; s++) place_scratch(c, local, local_count, s);
+    for (int s = 0; s < c->segment_count; s++) locate_scratch(c, local, local_count, s);
     for (int i = 1; i < g->value_count; i++)
-        if (c->home[i] != (uint32_t)i) p->places[i] = p->places[c->home[i]];
+        if (c->home[i] != (uint32_t)i) p->locations[i] = p->locations[c->home[i]];
     for (int s = 0; s < c->segment_count; s++) {
         tri_segment *segment = &p->segments[s / TRI_PHASE_COUNT][s % TRI_PHASE_COUNT];
         segment->bundles = TRI_NEW_ARRAY(p->arena, int, p->bundle_count);
@@ -272,7 +274,7 @@ static void find_input_readers(tri_program *p) {
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         for (int k = 0; k < node->input_count; k++)
-            if (p->places[node->inputs[k].id].kind == TRI_PLACE_INPUT)
+            if (p->locations[node->inputs[k].id].kind == TRI_LOCATION_INPUT)
                 p->segments[node->block][node->phase].reads_inputs = true;
     }
 }
@@ -295,22 +297,22 @@ static void find_again(tri_program *p) {
     }
 }
 
-void tri_program_place(tri_program *program, const tri_program_request *request) {
+void tri_program_assign_locations(tri_program *program, const tri_program_request *request) {
     const tri_graph *g = program->graph;
     find_segments(program);
-    program->places = TRI_NEW_ARRAY(program->arena, tri_place, g->value_count);
-    place_fixed(program);
-    placing c = {.p = program,
-                 .request = request,
-                 .last_use = TRI_NEW_ARRAY(program->arena, int, g->value_count),
-                 .home = TRI_NEW_ARRAY(program->arena, uint32_t, g->value_count),
-                 .segment_count = g->block_count * TRI_PHASE_COUNT};
+    program->locations = TRI_NEW_ARRAY(program->arena, tri_location, g->value_count);
+    locate_fixed(program);
+    locating c = {.p = program,
+                  .request = request,
+                  .last_use = TRI_NEW_ARRAY(program->arena, int, g->value_count),
+                  .home = TRI_NEW_ARRAY(program->arena, uint32_t, g->value_count),
+                  .segment_count = g->block_count * TRI_PHASE_COUNT};
     c.words = (c.segment_count + 63) / 64;
     c.touched = TRI_NEW_ARRAY(program->arena, uint64_t, (size_t)g->value_count * (size_t)c.words);
     c.written = TRI_NEW_ARRAY(program->arena, uint64_t, (size_t)g->value_count * (size_t)c.words);
     find_homes(&c);
     find_touches(&c);
-    place_activations(&c);
+    locate_activations(&c);
     find_input_readers(program);
     find_again(program);
 }

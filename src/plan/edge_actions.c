@@ -187,31 +187,31 @@ static tri_status run_clock(clock_work *c) {
 
 // A transfer with what sorts it: the same numbers at both ends.
 typedef struct timed {
-    tri_transfer transfer;
+    tri_edge_action action;
     int64_t ready;
     int turn; // of the block that makes it, within its pass
 } timed;
 
 static int compare(const void *x, const void *y) {
     const timed *a = x, *b = y;
-    bool back = tri_action_lane(a->transfer.kind) == TRI_LANE_BACK;
-    bool back_b = tri_action_lane(b->transfer.kind) == TRI_LANE_BACK;
+    bool back = tri_action_lane(a->action.kind) == TRI_LANE_BACK;
+    bool back_b = tri_action_lane(b->action.kind) == TRI_LANE_BACK;
     if (back != back_b) return back ? 1 : -1;
     if (a->ready != b->ready) return a->ready < b->ready ? -1 : 1;
     if (a->turn != b->turn) return a->turn < b->turn ? -1 : 1;
-    if (a->transfer.edge != b->transfer.edge) return a->transfer.edge < b->transfer.edge ? -1 : 1;
-    return (a->transfer.round > b->transfer.round) - (a->transfer.round < b->transfer.round);
+    if (a->action.edge != b->action.edge) return a->action.edge < b->action.edge ? -1 : 1;
+    return (a->action.round > b->action.round) - (a->action.round < b->action.round);
 }
 
 // Which pass is where in this rank's list, and when each would begin.
-typedef struct place {
+typedef struct compute_index {
     int *of[2];     // by block and round, ALONG and BACK
     int64_t *start; // by pass
     int count;
-} place;
+} compute_index;
 
-static void find_places(tri_arena *arena, const clock_work *c, const tri_schedule *passes,
-                        place *p) {
+static void index_actions(tri_arena *arena, const clock_work *c, const tri_schedule *passes,
+                          compute_index *p) {
     const tri_schedule_request *r = c->request;
     for (int way = ALONG; way <= BACK; way++)
         p->of[way] = TRI_NEW_ARRAY(arena, int, (size_t)r->block_count *(size_t)r->rounds);
@@ -225,7 +225,7 @@ static void find_places(tri_arena *arena, const clock_work *c, const tri_schedul
     }
 }
 
-static int first_from(const place *p, int64_t time) {
+static int first_from(const compute_index *p, int64_t time) {
     int low = 0, high = p->count;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -237,7 +237,8 @@ static int first_from(const place *p, int64_t time) {
     return low;
 }
 
-static void add_edge(const clock_work *c, const place *p, int number, timed *out, int *count) {
+static void add_edge(const clock_work *c, const compute_index *p, int number, timed *out,
+                     int *count) {
     const tri_schedule_request *r = c->request;
     const tri_edge *edge = &r->edges[number];
     int from = edge->from_stage % r->pipeline, to = edge->to_stage % r->pipeline;
@@ -249,13 +250,13 @@ static void add_edge(const clock_work *c, const place *p, int number, timed *out
     for (int round = 0; round < r->rounds; round++) {
         if (r->round_sizes[round] == 0) continue;
         timed *t = &out[(*count)++];
-        *t = (timed){.transfer = {.kind = kinds[way][sends], .edge = number, .round = round},
+        *t = (timed){.action = {.kind = kinds[way][sends], .edge = number, .round = round},
                      .ready = c->end[pass_index(r, way, edge->from_stage, round)],
                      .turn = edge->back ? -edge->from_block : edge->from_block};
         int block = sends ? edge->from_block : edge->to_block;
         int pass = p->of[way][block * r->rounds + round];
         int due = first_from(p, t->ready);
-        t->transfer.before = sends ? pass + 1 : due < pass ? due : pass;
+        t->action.before = sends ? pass + 1 : due < pass ? due : pass;
     }
 }
 
@@ -264,36 +265,36 @@ static void add_edge(const clock_work *c, const place *p, int number, timed *out
 // comes before it.
 static void settle_lane(timed *items, int count) {
     for (int i = count - 2; i >= 0; i--) {
-        int limit = items[i + 1].transfer.before;
-        if (items[i].transfer.before > limit) items[i].transfer.before = limit;
+        int limit = items[i + 1].action.before;
+        if (items[i].action.before > limit) items[i].action.before = limit;
     }
     for (int i = 0; i < count; i++) {
-        tri_action_kind kind = items[i].transfer.kind;
+        tri_action_kind kind = items[i].action.kind;
         bool sends = kind == TRI_ACTION_SEND_ALONG || kind == TRI_ACTION_SEND_BACK;
-        int limit = i ? items[i - 1].transfer.before : 0;
-        if (!sends && items[i].transfer.before > limit) items[i].transfer.before--;
+        int limit = i ? items[i - 1].action.before : 0;
+        if (!sends && items[i].action.before > limit) items[i].action.before--;
     }
 }
 
-tri_status tri_transfers_find(tri_arena *arena, const tri_schedule_request *request,
-                              const tri_schedule *passes, tri_transfer **out, int *count) {
+tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *request,
+                                 const tri_schedule *passes, tri_edge_action **out, int *count) {
     *count = 0;
     *out = NULL;
     if (request->pipeline == 1) return TRI_OK;
     clock_work c;
     start_clock(arena, request, &c);
     TRI_TRY(run_clock(&c));
-    place p;
-    find_places(arena, &c, passes, &p);
+    compute_index p;
+    index_actions(arena, &c, passes, &p);
     size_t most = (size_t)request->edge_count * (size_t)request->rounds;
     timed *items = TRI_NEW_ARRAY(arena, timed, most);
     for (int e = 0; e < request->edge_count; e++) add_edge(&c, &p, e, items, count);
     if (*count) qsort(items, (size_t)*count, sizeof *items, compare);
     int along = 0;
-    while (along < *count && tri_action_lane(items[along].transfer.kind) == TRI_LANE_ALONG) along++;
+    while (along < *count && tri_action_lane(items[along].action.kind) == TRI_LANE_ALONG) along++;
     settle_lane(items, along);
     settle_lane(items + along, *count - along);
-    *out = TRI_NEW_ARRAY(arena, tri_transfer, *count);
-    for (int i = 0; i < *count; i++) (*out)[i] = items[i].transfer;
+    *out = TRI_NEW_ARRAY(arena, tri_edge_action, *count);
+    for (int i = 0; i < *count; i++) (*out)[i] = items[i].action;
     return TRI_OK;
 }

@@ -1,0 +1,31 @@
+#include "plan/pipeline_plans.h"
+
+tri_status tri_pipeline_plans_create(tri_arena *arena, tri_device *device,
+                                     const tri_plan_request *request, tri_pipeline_plans *out) {
+    int count = request->mesh.size[TRI_AXIS_PIPELINE];
+    *out = (tri_pipeline_plans){.mesh = request->mesh,
+                                .plans = TRI_NEW_ARRAY(arena, tri_plan *, count),
+                                .ranks_each = request->mesh.ranks / count};
+    for (; out->count < count; out->count++) {
+        tri_plan_request one = *request;
+        one.rank = tri_mesh_member(&request->mesh, 0, 1u << TRI_AXIS_PIPELINE, out->count);
+        one.like = out->count > 0 ? out->plans[0] : NULL;
+        tri_status status = tri_plan_create(arena, device, &one, &out->plans[out->count]);
+        if (status == TRI_OK) continue;
+        tri_pipeline_plans_destroy(out);
+        return status;
+    }
+    return TRI_OK;
+}
+
+void tri_pipeline_plans_destroy(tri_pipeline_plans *pipeline) {
+    while (pipeline->count > 0)
+        tri_plan_destroy(pipeline->plans[--pipeline->count]); // they share graphs
+}
+
+const tri_plan *tri_pipeline_plans_fullest(const tri_pipeline_plans *pipeline) {
+    const tri_plan *fullest = pipeline->plans[0];
+    for (int i = 1; i < pipeline->count; i++)
+        if (pipeline->plans[i]->memory.peak > fullest->memory.peak) fullest = pipeline->plans[i];
+    return fullest;
+}
