@@ -95,7 +95,7 @@ void plan_print_json(const plan_view *v) {
     const tri_graph *g = plan->graph;
     tri_tree_put(v->arena, map, "name", tri_tree_string(v->arena, v->recipe->name));
     tri_tree_put(v->arena, map, "ranks", tri_tree_int(v->arena, v->ranks));
-    tri_tree_put(v->arena, map, "strategy", tri_tree_string(v->arena, plan->named->name));
+    tri_tree_put(v->arena, map, "strategy", tri_tree_string(v->arena, plan->strategy->name));
     tri_tree_put(v->arena, map, "parameters", tri_tree_int(v->arena, tri_graph_trained_count(g)));
     tri_tree_put(v->arena, map, "memory",
                  memory_tree(v->arena, &tri_pipeline_plans_fullest(&v->pipeline)->memory));

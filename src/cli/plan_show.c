@@ -95,7 +95,7 @@ static void print_schedule(const plan_view *v) {
     const char **names = TRI_NEW_ARRAY(v->arena, const char *, plan->flat.unit_count);
     for (int u = 0; u < plan->flat.unit_count; u++) names[u] = plan->flat.units[u].name;
     printf("schedule of rank 0: %s, %d rank%s, %d round%s of up to %lld samples\n",
-           plan->named->name, v->ranks, v->ranks == 1 ? "" : "s", step->rounds,
+           plan->strategy->name, v->ranks, v->ranks == 1 ? "" : "s", step->rounds,
            step->rounds == 1 ? "" : "s", (long long)step->items[0].size);
     tri_schedule_print(&step->schedule, names, stdout);
     printf("\n");
@@ -172,7 +172,7 @@ tri_status plan_write_svg(const plan_view *v, const char *path) {
     const tri_plan *plan = first_plan(v);
     const char *title = tri_arena_printf(
         v->arena, "%s: %s%s%s on %d rank%s, %.4g ms a step, bubble %.1f%% (%s rates)",
-        v->recipe->name, plan->named->name, v->pipeline.count > 1 ? ", " : "",
+        v->recipe->name, plan->strategy->name, v->pipeline.count > 1 ? ", " : "",
         v->pipeline.count > 1 ? plan->order->name : "", v->ranks, v->ranks == 1 ? "" : "s",
         v->estimate.step_s * 1e3, 100 * v->estimate.bubble, v->rates_from);
     tri_draw_svg(&(tri_drawing){.pipeline = &v->pipeline, .estimate = &v->estimate, .title = title},

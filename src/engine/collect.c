@@ -45,7 +45,7 @@ static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
         if (p->own == 0 || !tri_bucket_has_gradients(bucket)) continue;
         tri_comm_op *op = add(list, TRI_COMM_REDUCE_SCATTER, TRI_F32, p->own,
                               e->slots[tri_slot_gradients(a->subject, bucket)],
-                              engine_kept(e, a->subject, bucket));
+                              engine_own_gradients(e, a->subject, bucket));
         op->accumulate = a->accumulate;
         op->wire = wire_of(e, bucket);
     }
@@ -57,13 +57,14 @@ static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         const tri_flat_bucket *p = &e->plan->flat.units[a->subject].buckets[bucket];
         if (p->own == 0 || !tri_bucket_has_gradients(bucket)) continue;
-        float *kept = engine_kept(e, a->subject, bucket);
+        float *own_gradients = engine_own_gradients(e, a->subject, bucket);
         tri_dtype wire = a->kind == TRI_ACTION_TIE ? TRI_F32 : wire_of(e, bucket);
         tri_comm_op *last = list->count ? &list->ops[list->count - 1] : NULL;
-        if (last && last->wire == wire && (float *)last->recv + last->count == kept)
+        if (last && last->wire == wire && (float *)last->recv + last->count == own_gradients)
             last->count += p->own;
         else
-            add(list, TRI_COMM_ALL_REDUCE, TRI_F32, p->own, kept, kept)->wire = wire;
+            add(list, TRI_COMM_ALL_REDUCE, TRI_F32, p->own, own_gradients, own_gradients)->wire =
+                wire;
     }
 }
 

@@ -50,7 +50,7 @@ struct tri_engine {
     tri_optimizer optimizer;
     // Communicators: of all ranks; of those that share one state; of those that hold copies of it;
     // of the stages, one for each direction; of the parts of single operations; of all replicas.
-    tri_comm *world, *shards, *copies, *along, *back, *tensor, *replicas;
+    tri_comm *world, *shards, *copies, *along, *back, *tensor_parallel, *replicas;
     tri_comm **ties;       // by unit that several stages hold: those of them that do
     tri_comm *memory_comm; // whose memory is reduced fastest
     tri_storage *storage;  // NULL: everything stays in memory
@@ -60,9 +60,9 @@ struct tri_engine {
     // in the type of computation whole, or this rank's ranges.
     float *stored, *masters;
     char *half_parameters;
-    float *gradients, *kept; // whole; where they are scattered, this rank's ranges
-    float *round_gradients;  // to be added to others
-    float *states;           // by unit and part, one state behind the other
+    float *gradients, *own_gradients; // whole; where they are scattered, this rank's ranges
+    float *round_gradients;           // to be added to others
+    float *states;                    // by unit and part, one state behind the other
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace, *results;
     void *scalars[TRI_SCALAR_KIND_COUNT];
     char **slots; // by slot: where it lies now
@@ -71,8 +71,8 @@ struct tri_engine {
     bool is_stale;    // parameters were written since they were last cast
     engine_gap *gaps; // part by part of unit by unit
     int gap_count;
-    int *first_gap;  // by unit and part, and behind the last
-    uint64_t *makes; // by block: bit k: its passes make a gradient of its k-th unit
+    int *first_gap;               // by unit and part, and behind the last
+    uint64_t *gradient_unit_bits; // by block: bit k: its passes make a gradient of its k-th unit
     const char **unit_labels[TRI_ACTION_KIND_COUNT]; // by unit, for communicators
     const char *edge_labels[TRI_ACTION_KIND_COUNT];
     engine_ticket *tickets; // by action of the running schedule
@@ -101,11 +101,11 @@ struct tri_engine {
 // its range of a state; and what GATHER sends. Masters and states that move have one from FETCH or
 // LOAD on.
 float *engine_master(const tri_engine *engine, int unit, tri_bucket_kind bucket);
-float *engine_kept(const tri_engine *engine, int unit, tri_bucket_kind bucket);
+float *engine_own_gradients(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
 void *engine_own(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 // Whether they move: state -1 is the masters.
-bool engine_is_moved(const tri_engine *engine, tri_bucket_kind bucket, int state);
+bool engine_is_offloaded(const tri_engine *engine, tri_bucket_kind bucket, int state);
 // Copies this rank's range of the masters (state -1) or of a state, wherever it lies between steps,
 // to the host's memory or from it.
 tri_status engine_read_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,

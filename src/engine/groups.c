@@ -25,21 +25,22 @@ static tri_status open_ties(tri_engine *e, tri_comm *world) {
 
 tri_status engine_make_groups(tri_engine *e, tri_comm *world) {
     const tri_plan *plan = e->plan;
-    unsigned pipeline = 1u << TRI_AXIS_PIPELINE, tensor = 1u << TRI_AXIS_TENSOR;
+    unsigned pipeline = 1u << TRI_AXIS_PIPELINE, tensor_parallel = 1u << TRI_AXIS_TENSOR_PARALLEL;
     TRI_ASSERT(world->size == plan->mesh.ranks && world->rank == plan->rank);
     e->world = world;
     TRI_TRY(open_group(e, world, 1u << plan->shard_axis, &e->shards));
     TRI_TRY(open_group(e, world, 1u << plan->replicate_axis, &e->copies));
     TRI_TRY(open_group(e, world, pipeline, &e->along));
     TRI_TRY(open_group(e, world, pipeline, &e->back));
-    TRI_TRY(open_group(e, world, tensor, &e->tensor));
+    TRI_TRY(open_group(e, world, tensor_parallel, &e->tensor_parallel));
     TRI_TRY(open_group(e, world, TRI_AXES_REPLICAS, &e->replicas));
     e->memory_comm = e->replicas;
     return open_ties(e, world);
 }
 
 void engine_close_groups(tri_engine *e) {
-    tri_comm *const groups[] = {e->shards, e->copies, e->along, e->back, e->tensor, e->replicas};
+    tri_comm *const groups[] = {e->shards, e->copies,          e->along,
+                                e->back,   e->tensor_parallel, e->replicas};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) tri_comm_close(groups[i]);
     for (int u = 0; e->ties && u < e->plan->flat.unit_count; u++) tri_comm_close(e->ties[u]);
 }

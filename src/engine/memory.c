@@ -30,7 +30,7 @@ static void release_shared(tri_engine *e, void *memory) {
 // Parameters that GATHER sends are shared. All others are this rank's alone: kernels read them
 // faster, since a system seldom has large pages for what processes share.
 static bool sends_parameters(const tri_engine *e) {
-    return e->plan->sharing->shards_optimizer && e->plan->shards > 1;
+    return e->plan->effective_strategy->shards_optimizer && e->plan->shards > 1;
 }
 
 static tri_status allocate_parameters(tri_engine *e, int64_t size_bytes, void *out) {
@@ -72,9 +72,9 @@ float *engine_master(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     return (float *)e->slots[tri_slot_masters(unit, bucket)];
 }
 
-float *engine_kept(const tri_engine *e, int unit, tri_bucket_kind bucket) {
+float *engine_own_gradients(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     const tri_flat_bucket *p = bucket_of(e, unit, bucket);
-    if (e->plan->scatters) return e->kept + p->gradient_own_offset;
+    if (e->plan->scatters) return e->own_gradients + p->gradient_own_offset;
     return e->gradients + p->gradient_offset + own_start(e, p);
 }
 
@@ -98,11 +98,11 @@ static void fill_slots(tri_engine *e) {
             int64_t width = (int64_t)tri_dtype_bytes(engine_bucket_dtype(e, bucket));
             char *base = tri_bucket_is_half(bucket) ? e->half_parameters : (char *)e->stored;
             if (!plan->gathers) e->slots[tri_slot_parameters(u, bucket)] = base + p->offset * width;
-            if (!plan->moves.masters[k])
+            if (!plan->offload_set.masters[k])
                 e->slots[tri_slot_masters(u, bucket)] =
                     (char *)(tri_bucket_is_half(bucket) ? e->masters + p->own_offset
                                                         : e->stored + own_offset(e, p));
-            if (plan->moves.states == 0 && tri_bucket_is_trained(bucket))
+            if (plan->offload_set.states == 0 && tri_bucket_is_trained(bucket))
                 e->slots[tri_slot_states(u, bucket)] =
                     (char *)(e->states + plan->states * p->state_offset);
             if (!plan->scatters && tri_bucket_has_gradients(bucket))
@@ -130,20 +130,21 @@ tri_status engine_allocate(tri_engine *e) {
     const tri_flat *flat = &plan->flat;
     const int64_t f32 = sizeof(float), half = (int64_t)tri_dtype_bytes(flat->half_dtype);
     int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
-    int64_t masters = plan->moves.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[1];
-    if (plan->moves.masters[TRI_BUCKET_TRAINED]) stored = 0;
+    int64_t masters =
+        plan->offload_set.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[1];
+    if (plan->offload_set.masters[TRI_BUCKET_TRAINED]) stored = 0;
     int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
     TRI_TRY(allocate_parameters(e, stored * f32, &e->stored));
     TRI_TRY(allocate_parameters(e, narrow * half, &e->half_parameters));
     TRI_TRY(allocate(e, masters * f32, &e->masters));
     if (plan->scatters)
-        TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->kept));
+        TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->own_gradients));
     else
         TRI_TRY(allocate_shared(e, flat->gradient_elements * f32, &e->gradients));
     TRI_TRY(allocate_shared(e, state_bytes, &e->heaps[TRI_HEAP_STATE]));
     TRI_TRY(allocate(e, plan->heap_bytes[TRI_HEAP_ACTIVATIONS], &e->heaps[TRI_HEAP_ACTIVATIONS]));
     TRI_TRY(allocate(e, plan->round_elements * f32, &e->round_gradients));
-    if (plan->moves.states == 0)
+    if (plan->offload_set.states == 0)
         TRI_TRY(allocate(e, plan->states * flat->state_elements * f32, &e->states));
     TRI_TRY(allocate(e, plan->scratch_bytes, &e->scratch));
     TRI_TRY(allocate(e, plan->workspace_bytes, &e->workspace));
@@ -160,7 +161,7 @@ void engine_release(tri_engine *e) {
     void *const owned[] = {
         e->masters, e->round_gradients, e->states, e->heaps[TRI_HEAP_ACTIVATIONS],
         e->scratch, e->workspace,       e->results};
-    void *const shared[] = {e->kept, e->gradients, e->heaps[TRI_HEAP_STATE]};
+    void *const shared[] = {e->own_gradients, e->gradients, e->heaps[TRI_HEAP_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);
     for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++) release(e, e->scalars[i]);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);

@@ -34,7 +34,7 @@ static bool counts_unit(const tri_engine *e, int unit) {
 
 // Of the ranks along the axis `tensor`, one counts what all of them have.
 static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
-    return e->tensor->rank == 0 || tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
+    return e->tensor_parallel->rank == 0 || tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
 }
 
 // Calls `visit` for the ranges of gradients whose squares this rank adds up: its own ones, of which
@@ -55,7 +55,7 @@ static void visit_ranges(const tri_engine *e,
             int64_t first = grains * plan->copy / plan->copies * grain;
             int64_t end = grains * (plan->copy + 1) / plan->copies * grain;
             if (counts_unit(e, u) && counts_bucket(e, bucket) && end > first)
-                visit(e, engine_kept(e, u, bucket) + first, end - first,
+                visit(e, engine_own_gradients(e, u, bucket) + first, end - first,
                       chunk + (p->own * plan->shard + first) / TRI_FLAT_CHUNK, out);
             chunk += p->elements / TRI_FLAT_CHUNK;
         }
@@ -166,7 +166,7 @@ static tri_status name_not_finite(const tri_engine *e) {
         if (to > start + own) to = start + own;
         if (to <= from) continue;
         double sum = e->device->backend->sum_of_squares(
-            e->device, engine_kept(e, p->unit, p->bucket) + from - start, to - from);
+            e->device, engine_own_gradients(e, p->unit, p->bucket) + from - start, to - from);
         if (!isfinite(sum))
             return TRI_FAIL(TRI_NOT_FINITE,
                             "step %lld: the gradient of %s is not finite; try a smaller "
@@ -180,21 +180,22 @@ static tri_status name_not_finite(const tri_engine *e) {
 // Gradients that the ranks along the axis `tensor` have parts of.
 static tri_status sum_partial(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
-    for (int i = 0; i < flat->unit_count * TRI_BUCKET_COUNT && e->tensor->size > 1; i++) {
+    for (int i = 0; i < flat->unit_count * TRI_BUCKET_COUNT && e->tensor_parallel->size > 1; i++) {
         int unit = i / TRI_BUCKET_COUNT;
         tri_bucket_kind bucket = (tri_bucket_kind)(i % TRI_BUCKET_COUNT);
-        if (!flat->units[unit].here || tri_bucket_placement(bucket) != TRI_PLACEMENT_PARTIAL)
+        if (!flat->units[unit].here ||
+            tri_bucket_placement(bucket) != TRI_PLACEMENT_PARTIAL_GRADIENT)
             continue;
         if (flat->units[unit].buckets[bucket].own == 0) continue;
-        float *kept = engine_kept(e, unit, bucket);
+        float *own_gradients = engine_own_gradients(e, unit, bucket);
         tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                           .reduction = TRI_REDUCE_SUM,
                           .dtype = TRI_F32,
                           .count = flat->units[unit].buckets[bucket].own,
-                          .send = kept,
-                          .recv = kept,
+                          .send = own_gradients,
+                          .recv = own_gradients,
                           .label = flat->units[unit].name};
-        TRI_TRY(tri_comm_run(e->tensor, &op));
+        TRI_TRY(tri_comm_run(e->tensor_parallel, &op));
     }
     return TRI_OK;
 }

@@ -2,15 +2,15 @@
 // units that move, then the masters of low parts, then the others.
 #include "engine/engine_internal.h"
 
-bool engine_is_moved(const tri_engine *e, tri_bucket_kind bucket, int state) {
-    return state < 0 ? e->plan->moves.masters[bucket] : e->plan->moves.states > 0;
+bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state) {
+    return state < 0 ? e->plan->offload_set.masters[bucket] : e->plan->offload_set.states > 0;
 }
 
 // Of the part's masters (state -1) or of one of its states.
 static int64_t offset_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
     const tri_flat *flat = &e->plan->flat;
     const tri_flat_bucket *p = &flat->units[unit].buckets[bucket];
-    int64_t states = e->plan->moves.states, elements;
+    int64_t states = e->plan->offload_set.states, elements;
     if (state >= 0)
         elements = states * p->state_offset + state * p->own;
     else
@@ -44,23 +44,23 @@ static tri_status wait_storage(void *lane, uint64_t number) {
 
 tri_status engine_start_storage(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
     tri_storage_op ops[2 * TRI_BUCKET_COUNT];
-    const tri_moves *moves = &e->plan->moves;
+    const tri_offload_set *offload_set = &e->plan->offload_set;
     int count = 0, unit = a->subject;
     bool writes = a->kind == TRI_ACTION_EVICT;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         int64_t bytes = own_bytes(e, unit, bucket);
         if (bytes == 0) continue;
-        if (tri_moves_masters(moves, a->kind, bucket))
+        if (tri_offload_touches_masters(offload_set, a->kind, bucket))
             ops[count++] = (tri_storage_op){.writes = writes,
                                             .memory = e->slots[tri_slot_masters(unit, bucket)],
                                             .offset = offset_of(e, unit, bucket, -1),
                                             .size_bytes = bytes};
-        if (tri_moves_states(moves, a->kind, bucket))
+        if (tri_offload_touches_states(offload_set, a->kind, bucket))
             ops[count++] = (tri_storage_op){.writes = writes,
                                             .memory = e->slots[tri_slot_states(unit, bucket)],
                                             .offset = offset_of(e, unit, bucket, 0),
-                                            .size_bytes = bytes * moves->states};
+                                            .size_bytes = bytes * offload_set->states};
     }
     if (count == 0) return TRI_OK;
     uint64_t number;
@@ -73,7 +73,7 @@ tri_status engine_bring_masters(tri_engine *e, int unit) {
     int64_t elements = 0;
     const tri_flat_unit *u = &e->plan->flat.units[unit];
     for (int k = 0; k < TRI_BUCKET_COUNT && u->here; k++)
-        if (e->plan->moves.masters[k] && tri_bucket_is_half((tri_bucket_kind)k))
+        if (e->plan->offload_set.masters[k] && tri_bucket_is_half((tri_bucket_kind)k))
             elements += u->buckets[k].own;
     if (elements == 0) return TRI_OK;
     float *to = engine_staging(e, elements);
@@ -101,7 +101,7 @@ static float *address_of(const tri_engine *e, int unit, tri_bucket_kind bucket, 
 }
 
 tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state, float *to) {
-    if (engine_is_moved(e, bucket, state)) return move(e, unit, bucket, state, false, to);
+    if (engine_is_offloaded(e, bucket, state)) return move(e, unit, bucket, state, false, to);
     e->device->backend->copy_out(e->device, to, address_of(e, unit, bucket, state),
                                  (size_t)own_bytes(e, unit, bucket));
     return TRI_OK;
@@ -109,7 +109,8 @@ tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int 
 
 tri_status engine_write_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
                             const float *from) {
-    if (engine_is_moved(e, bucket, state)) return move(e, unit, bucket, state, true, (void *)from);
+    if (engine_is_offloaded(e, bucket, state))
+        return move(e, unit, bucket, state, true, (void *)from);
     e->device->backend->copy_in(e->device, address_of(e, unit, bucket, state), from,
                                 (size_t)own_bytes(e, unit, bucket));
     return TRI_OK;

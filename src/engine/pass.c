@@ -39,7 +39,7 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
         const tri_kernel *kernel = &p->kernels[i];
         const tri_node *node = &p->graph->nodes[i];
         bool collective = node->op->flags & TRI_OP_COLLECTIVE;
-        if (again && !p->again[i]) continue;
+        if (again && !p->recomputed[i]) continue;
         if (!kernel->def && !collective) continue; // a view
         engine_args args;
         for (int k = 0; k < node->input_count; k++) args.in[k] = address(e, p, node->inputs[k]);
@@ -83,7 +83,7 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
 // share its operations all have them: the first one counts.
 static void count_results(tri_engine *e, const tri_action *a, const tri_program *p) {
     const tri_graph *g = p->graph;
-    if (e->tensor->rank > 0) return;
+    if (e->tensor_parallel->rank > 0) return;
     for (int i = 0; i < g->metric_count; i++) {
         tri_value value = g->metrics[i].value;
         const tri_node *maker = tri_value_is(value) ? tri_value_node(g, value) : NULL;
@@ -124,9 +124,9 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
 // zeros.
 void engine_find_makers(tri_engine *e) {
     const tri_plan *plan = e->plan;
-    e->makes = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
+    e->gradient_unit_bits = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
     uint64_t *made = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
-    memset(e->makes, -1, (size_t)plan->block_count * sizeof *e->makes);
+    memset(e->gradient_unit_bits, -1, (size_t)plan->block_count * sizeof *e->gradient_unit_bits);
     for (int i = 0; i < plan->program_count; i++) {
         const tri_graph *g = plan->programs[i]->graph;
         if (!plan->programs[i]->training) continue;
@@ -136,7 +136,7 @@ void engine_find_makers(tri_engine *e) {
                 unit = plan->flat.parameters[g->gradients[k].parameter].unit;
             made[block] |= bit_of_unit(&plan->blocks[block], unit);
         }
-        for (int b = 0; b < plan->block_count; b++) e->makes[b] &= made[b];
+        for (int b = 0; b < plan->block_count; b++) e->gradient_unit_bits[b] &= made[b];
     }
 }
 
@@ -168,7 +168,7 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
             }
             // Where gradients always lie, gaps were zero from the start.
             if (adds || e->plan->scatters) clear_gaps(e, block->units[k], bucket);
-            if (!(e->makes[a->subject] >> k & 1))
+            if (!(e->gradient_unit_bits[a->subject] >> k & 1))
                 e->device->backend->zero(e->device, e->slots[p->slot],
                                          (size_t)elements * sizeof(float));
         }

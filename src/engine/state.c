@@ -66,7 +66,7 @@ static bool is_staged(const tri_engine *e, const whole *w) {
 // Where this rank holds all of it and the host may touch it, nothing is staged.
 static bool is_direct(const tri_engine *e, const whole *w) {
     return e->plan->shards == 1 && e->device->backend->host_memory &&
-           !engine_is_moved(e, (tri_bucket_kind)w->bucket, w->state);
+           !engine_is_offloaded(e, (tri_bucket_kind)w->bucket, w->state);
 }
 
 static float *direct_address(const tri_engine *e, const whole *w) {
@@ -186,7 +186,7 @@ static tri_status fetch_slices(tri_engine *e, const tri_engine_tensor *tensor) {
                       .send = mine,
                       .recv = e->joined,
                       .label = tensor->name};
-    return tri_comm_run(e->tensor, &op);
+    return tri_comm_run(e->tensor_parallel, &op);
 }
 
 tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {

@@ -8,7 +8,7 @@
 // Each replica's labels are counted by one of its ranks.
 static bool counts_labels(const tri_engine *e) {
     const tri_plan *plan = e->plan;
-    return e->tensor->rank == 0 &&
+    return e->tensor_parallel->rank == 0 &&
            tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE) == 0;
 }
 

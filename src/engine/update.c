@@ -3,7 +3,7 @@
 
 static engine_args update_args(const tri_engine *e, const engine_update *u) {
     engine_args args = {.in = {engine_master(e, u->unit, u->bucket) + u->first,
-                               engine_kept(e, u->unit, u->bucket) + u->first,
+                               engine_own_gradients(e, u->unit, u->bucket) + u->first,
                                e->scalars[TRI_SCALAR_STEP]}};
     for (int i = 0; i < u->states; i++)
         args.in[3 + i] = engine_state(e, i, u->unit, u->bucket) + u->first;

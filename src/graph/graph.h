@@ -66,6 +66,13 @@ typedef enum tri_parameter_role {
     TRI_ROLE_COUNTER,   // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 
+// How the ranks of the tensor-parallel axis hold a value or a parameter.
+typedef enum tri_placement {
+    TRI_PLACEMENT_REPLICATED,       // every rank has all of it, and all of its gradient
+    TRI_PLACEMENT_SLICED,           // each rank has a slice of it, and of its gradient
+    TRI_PLACEMENT_PARTIAL_GRADIENT, // every rank has all of it, and one term of its gradient
+} tri_placement;
+
 // What one rank has of a parameter that the ranks of the tensor-parallel axis divide among them.
 typedef struct tri_parameter_slice {
     int axis;         // the dimension that is cut
@@ -85,7 +92,7 @@ typedef struct tri_parameter_info {
     int block;
     tri_value value;
     tri_split split;           // as its layer was annotated
-    tri_parameter_slice slice; // set by tri_pass_tensor: `shape` is then the slice's
+    tri_parameter_slice slice; // set by tri_pass_tensor_parallel: `shape` is then the slice's
     bool has_partial_gradient; // every rank has all of it and computes one term of its gradient
 } tri_parameter_info;
 
@@ -185,8 +192,9 @@ struct tri_graph {
     int value_count, value_capacity;
     tri_node *nodes; // in an order that may run
     int node_count, node_capacity;
-    const tri_node *ahead; // while the layout pass rebuilds the list: what it has yet to place
-    int ahead_count;
+    const tri_node
+        *pending_nodes; // while the layout pass rebuilds the list: what it has yet to place
+    int pending_node_count;
     tri_parameter_info *parameters;
     int parameter_count, parameter_capacity;
     tri_gradient_info *gradients; // of statistics from the start, of trained ones after autodiff

@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 typedef enum tri_axis {
-    TRI_AXIS_PIPELINE,  // stages of the model
-    TRI_AXIS_REPLICATE, // copies of the training state
-    TRI_AXIS_SHARD,     // parts of the training state
-    TRI_AXIS_TENSOR,    // parts of single operations
+    TRI_AXIS_PIPELINE,        // stages of the model
+    TRI_AXIS_REPLICATE,       // copies of the training state
+    TRI_AXIS_SHARD,           // parts of the training state
+    TRI_AXIS_TENSOR_PARALLEL, // parts of single operations
     TRI_AXIS_COUNT
 } tri_axis;
 

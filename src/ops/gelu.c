@@ -36,7 +36,7 @@ const tri_op tri_op_gelu = {
            "(x + 0.044715 x^3))); arXiv 1606.08415",
     .input_count = 1,
     .output_count = 1,
-    .flags = TRI_OP_AGAIN,
+    .flags = TRI_OP_RECOMPUTABLE,
     .in_place = 1,
     .attr_bytes = sizeof(tri_gelu_attr),
     .attr_fields = gelu_fields,

@@ -198,8 +198,8 @@ typedef struct tri_gelu_attr {
 
 // Whose ranks take part in a collective op.
 typedef enum tri_group {
-    TRI_GROUP_TENSOR,   // those along the axis tensor: they share each layer
-    TRI_GROUP_REPLICAS, // those with different micro-batches
+    TRI_GROUP_TENSOR_PARALLEL, // those along the axis tensor: they share each layer
+    TRI_GROUP_REPLICAS,        // those with different micro-batches
     TRI_GROUP_COUNT
 } tri_group;
 

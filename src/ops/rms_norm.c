@@ -62,7 +62,7 @@ const tri_op tri_op_rms_norm = {
            "sqrt(mean of x^2 over the last axis + eps)",
     .input_count = 2,
     .output_count = 2,
-    .flags = TRI_OP_AGAIN,
+    .flags = TRI_OP_RECOMPUTABLE,
     .in_place = 1,
     .attr_bytes = sizeof(tri_norm_attr),
     .attr_fields = rms_norm_fields,

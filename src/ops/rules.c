@@ -183,7 +183,7 @@ tri_value ops_again(tri_graph *graph, const tri_node *node, tri_value value) {
         tri_value from = found->inputs[0], again = ops_again(graph, node, from);
         return again.id == from.id ? value : again;
     }
-    if (!found || !(found->op->flags & TRI_OP_AGAIN)) return value;
+    if (!found || !(found->op->flags & TRI_OP_RECOMPUTABLE)) return value;
     if (found->outputs[0].id != value.id || found->block != node->block) return value;
     tri_node maker = *found;
     for (int i = graph->node_count - 1; i >= 0; i--) {

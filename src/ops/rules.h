@@ -66,8 +66,8 @@ tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, con
                    tri_value a, tri_value b, tri_value c, tri_value d);
 
 // What the gradient rule of `node` shall read for its input `value`: where the op that made it in
-// the same block is cheap to run again (TRI_OP_AGAIN), a copy made in the backward pass, one for
-// all readers; else the value itself.
+// the same block is cheap to run again (TRI_OP_RECOMPUTABLE), a copy made in the backward pass, one
+// for all readers; else the value itself.
 tri_value ops_again(tri_graph *graph, const tri_node *node, tri_value value);
 
 // Flops of `per_element` on each element of input 0.

@@ -41,7 +41,7 @@ const tri_op tri_op_silu_mul = {
            "2002.05202",
     .input_count = 2,
     .output_count = 1,
-    .flags = TRI_OP_AGAIN,
+    .flags = TRI_OP_RECOMPUTABLE,
     .in_place = 1,
     .shape = silu_mul_shape,
     .gradient = silu_mul_gradient,

@@ -80,12 +80,12 @@ tri_status tri_pass_layout(tri_graph *graph, const tri_device *device) {
     graph->nodes = NULL;
     graph->node_count = graph->node_capacity = 0;
     for (int i = 0; i < count; i++) {
-        graph->ahead = nodes + i + 1;
-        graph->ahead_count = count - i - 1;
+        graph->pending_nodes = nodes + i + 1;
+        graph->pending_node_count = count - i - 1;
         TRI_TRY(layout_node(&r, nodes[i]));
         layout_gradients(&r, &nodes[i]);
     }
-    graph->ahead = NULL;
+    graph->pending_nodes = NULL;
     graph->phase = phase;
     graph->block = block;
     return tri_graph_verify(graph);

@@ -6,21 +6,22 @@
 #include "device/device.h"
 #include "mesh/mesh.h"
 
-typedef struct tri_tensor_options {
+typedef struct tri_tensor_parallel_options {
     const tri_tree *layers; // strategy.tensor: a map of patterns of layer names (`*`, `?`) to none,
                             // column or row, over what layers are annotated with; NULL: none
     bool sequence_parallel; // between a row layer and the next column layer each rank has a part of
                             // the sequences
     bool sync_batch_norm;   // batch norm is over the micro-batches of all replicas, one of each
-} tri_tensor_options;
+} tri_tensor_parallel_options;
 
 // Rewrites the graph as a model built it into *out, made in `arena`: what one rank of the mesh
 // computes of it where the ranks along the axis `tensor` divide its layers, with the exchanges
 // among them as collective ops; and likewise of batch norm over all replicas. Parameters keep their
 // numbers; those that are divided have a part (tri_parameter_slice). First of all passes.
 // TRI_BAD_INPUT names what does not divide.
-tri_status tri_pass_tensor(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh, int rank,
-                           const tri_tensor_options *options, tri_graph **out);
+tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
+                                    int rank, const tri_tensor_parallel_options *options,
+                                    tri_graph **out);
 // Merges chains that a device computes in one go: activation into what makes its input, ReLU and
 // dropout into max pooling, flatten into linear, log-softmax into NLL. Before autodiff.
 tri_status tri_pass_fuse(tri_graph *graph);

@@ -9,11 +9,12 @@
 // Flops of each block forward, of one sample; kernels need no device for that.
 static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, double **costs,
                              const tri_graph **out) {
-    const tri_plan *like = request->like;
-    if (like) { // the same on every rank
-        *out = like->graph;
-        *costs = TRI_NEW_ARRAY(plan->arena, double, like->block_count);
-        for (int b = 0; b < like->block_count; b++) (*costs)[b] = like->blocks[b].forward_s;
+    const tri_plan *reuse_graphs_of = request->reuse_graphs_of;
+    if (reuse_graphs_of) { // the same on every rank
+        *out = reuse_graphs_of->graph;
+        *costs = TRI_NEW_ARRAY(plan->arena, double, reuse_graphs_of->block_count);
+        for (int b = 0; b < reuse_graphs_of->block_count; b++)
+            (*costs)[b] = reuse_graphs_of->blocks[b].forward_s;
         return TRI_OK;
     }
     tri_model_request model = *request->model;
@@ -60,11 +61,11 @@ static tri_status cut_stages(tri_plan *plan, const tri_plan_request *request, co
 
 static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     const tri_mesh *mesh = &plan->mesh;
-    const tri_strategy *s = plan->named;
+    const tri_strategy *s = plan->strategy;
     if (s->needs_one_rank && mesh->ranks > 1)
         return TRI_FAIL(TRI_BAD_INPUT, "strategy.name: '%s' is for one rank, not %d; use ddp",
                         s->name, mesh->ranks);
-    plan->sharing = s;
+    plan->effective_strategy = s;
     plan->shard_axis = TRI_AXIS_SHARD;
     plan->replicate_axis = TRI_AXIS_REPLICATE;
     if (!s->shards_optimizer && mesh->size[TRI_AXIS_SHARD] > 1)
@@ -80,18 +81,18 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic on several replicas needs batch.micro: the same "
                         "micro-batches on any number of ranks");
-    if (request->deterministic && mesh->size[TRI_AXIS_TENSOR] > 1)
+    if (request->deterministic && mesh->size[TRI_AXIS_TENSOR_PARALLEL] > 1)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic needs strategy.mesh.tensor: 1, not %d: sums over "
                         "parts of a layer are rounded in another order than those of one rank",
-                        mesh->size[TRI_AXIS_TENSOR]);
+                        mesh->size[TRI_AXIS_TENSOR_PARALLEL]);
     plan->reduced = tri_strategy_reduce_dtype(request->options);
     if (request->deterministic && plan->reduced != TRI_F32)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic needs strategy.reduce_dtype: float32: one rank "
                         "rounds no gradients");
     if (request->deterministic && !s->shards_optimizer) {
-        plan->sharing = tri_strategy_find("zero2");
+        plan->effective_strategy = tri_strategy_find("zero2");
         plan->shard_axis = TRI_AXIS_REPLICATE;
         plan->replicate_axis = TRI_AXIS_SHARD; // of one rank
     } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
@@ -103,21 +104,21 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     plan->shard = tri_mesh_coordinate(mesh, plan->rank, plan->shard_axis);
     plan->copies = mesh->size[plan->replicate_axis];
     plan->copy = tri_mesh_coordinate(mesh, plan->rank, plan->replicate_axis);
-    plan->gathers = plan->sharing->shards_parameters && plan->shards > 1;
+    plan->gathers = plan->effective_strategy->shards_parameters && plan->shards > 1;
     plan->scatters =
-        request->deterministic || (plan->sharing->shards_gradients && plan->shards > 1);
+        request->deterministic || (plan->effective_strategy->shards_gradients && plan->shards > 1);
     return TRI_OK;
 }
 
 // Masters that kernels read where they lie stay in memory.
-static void find_moves(tri_plan *plan, const tri_plan_request *request) {
+static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
     plan->states = request->optimizer_states;
     plan->offload_path = request->options->offload_path;
-    if (offload != TRI_OFFLOAD_NONE) plan->moves.states = plan->states;
+    if (offload != TRI_OFFLOAD_NONE) plan->offload_set.states = plan->states;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++)
-        plan->moves.masters[k] = offload == TRI_OFFLOAD_PARAMETERS &&
-                                 (plan->gathers || tri_bucket_is_half((tri_bucket_kind)k));
+        plan->offload_set.masters[k] = offload == TRI_OFFLOAD_PARAMETERS &&
+                                       (plan->gathers || tri_bucket_is_half((tri_bucket_kind)k));
 }
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
@@ -147,10 +148,10 @@ static bool is_recomputed(const tri_plan *plan, const tri_plan_request *request,
 }
 
 tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
-    plan->named = tri_strategy_find(tri_strategy_names[request->options->name]);
-    TRI_ASSERT(plan->named);
+    plan->strategy = tri_strategy_find(tri_strategy_names[request->options->name]);
+    TRI_ASSERT(plan->strategy);
     TRI_TRY(find_groups(plan, request));
-    find_moves(plan, request);
+    find_offload_set(plan, request);
     TRI_TRY(find_order(plan, request));
     double *costs;
     const tri_graph *g;

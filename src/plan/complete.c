@@ -176,25 +176,25 @@ static void mark_adding(work *w, int pass, int unit) {
 // step. A part of them that no pass writes has to be cleared first, before what adds.
 static void put_sum(work *w, int unit, int first, int end) {
     const tri_schedule_request *r = w->request;
-    bool written[TRI_GRADIENT_PART_COUNT + 1] = {false};
+    bool written[TRI_GRADIENT_SOURCE_COUNT + 1] = {false};
     bool clears = tri_schedule_mixes_halves(r, unit);
     int writer = -1; // the first
     for (int marking = 0; marking < 2; marking++) {
-        for (int part = 0; part < TRI_GRADIENT_PART_COUNT && marking; part++) {
-            bool wanted = tri_schedule_has_part(r, unit, (tri_gradient_part)part);
-            clears = clears || (wanted && !written[part]);
+        for (int source = 0; source < TRI_GRADIENT_SOURCE_COUNT && marking; source++) {
+            bool wanted = tri_schedule_has_gradient_source(r, unit, (tri_gradient_source)source);
+            clears = clears || (wanted && !written[source]);
         }
-        for (int part = 0; part < TRI_GRADIENT_PART_COUNT; part++)
-            written[part] = clears && marking;
+        for (int source = 0; source < TRI_GRADIENT_SOURCE_COUNT; source++)
+            written[source] = clears && marking;
         if (clears && marking && writer >= 0) put(w, writer, AT_CLEAR, TRI_ACTION_CLEAR, unit);
         if (clears && marking && writer < 0)
             put(w, w->uses[end - 1] + 1, AT_LATE_CLEAR, TRI_ACTION_CLEAR, unit);
         for (int i = first; i < end; i++) {
             const tri_action *a = &w->passes.actions[w->uses[i]];
-            tri_gradient_part part = tri_action_gradient_part(a->kind);
-            if (!has_samples(w, a) || !tri_schedule_has_part(r, unit, part)) continue;
-            if (marking && written[part]) mark_adding(w, w->uses[i], unit);
-            written[part] = true;
+            tri_gradient_source source = tri_action_gradient_source(a->kind);
+            if (!has_samples(w, a) || !tri_schedule_has_gradient_source(r, unit, source)) continue;
+            if (marking && written[source]) mark_adding(w, w->uses[i], unit);
+            written[source] = true;
             if (writer < 0) writer = w->uses[i];
         }
     }

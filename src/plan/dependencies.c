@@ -4,32 +4,32 @@
 #include <string.h>
 
 // What an access names: of a block, the things of its units, edges or own activations.
-typedef enum thing_kind {
-    PARAMETERS,  // of a unit: masters and what is gathered from them
-    GRADIENTS,   // of a unit
-    KEPT,        // of a unit: what SCATTER leaves; without it, its gradients
-    FINAL,       // of a unit: what NORM and STEP read
-    STATES,      // of a unit: what LOAD brings
-    OWN,         // of a unit: what FETCH brings
-    STATISTICS,  // of a unit that has some: among its gradients
-    SCALARS,     // of the step
-    ACTIVATIONS, // of a block in a round
-    BEFORE,      // ... of the block before it in its stage
-    BEHIND,      // ... of the block behind it in its stage
-    MADE,        // edges that it makes, along
-    READ,        // edges that it is the first to read, along
+typedef enum resource_kind {
+    PARAMETERS,      // of a unit: masters and what is gathered from them
+    GRADIENTS,       // of a unit
+    OWN_GRADIENTS,   // of a unit: what SCATTER leaves; without it, its gradients
+    FINAL_GRADIENTS, // of a unit: what NORM and STEP read
+    STATES,          // of a unit: what LOAD brings
+    OWN_PARAMETERS,  // of a unit: what FETCH brings
+    STATISTICS,      // of a unit that has some: among its gradients
+    SCALARS,         // of the step
+    ACTIVATIONS,     // of a block in a round
+    BEFORE,          // ... of the block before it in its stage
+    BEHIND,          // ... of the block behind it in its stage
+    MADE,            // edges that it makes, along
+    READ,            // edges that it is the first to read, along
     MADE_BACK,
     READ_BACK,
     CARRIED, // the edge that is sent or received
-} thing_kind;
+} resource_kind;
 
 static const struct {
     tri_action_kind kind;
-    thing_kind thing;
+    resource_kind resource;
     bool writes;
 } accesses[] = {
-    {TRI_ACTION_FETCH, OWN, true},
-    {TRI_ACTION_GATHER, OWN, false},
+    {TRI_ACTION_FETCH, OWN_PARAMETERS, true},
+    {TRI_ACTION_GATHER, OWN_PARAMETERS, false},
     {TRI_ACTION_GATHER, PARAMETERS, true},
     {TRI_ACTION_RELEASE, PARAMETERS, true},
     {TRI_ACTION_FORWARD, PARAMETERS, false},
@@ -62,17 +62,17 @@ static const struct {
     {TRI_ACTION_RECV_BACK, CARRIED, true},
     {TRI_ACTION_CLEAR, GRADIENTS, true},
     {TRI_ACTION_SCATTER, GRADIENTS, true},
-    {TRI_ACTION_SCATTER, KEPT, true},
-    {TRI_ACTION_REDUCE, KEPT, true},
-    {TRI_ACTION_TIE, KEPT, true},
-    {TRI_ACTION_COLLECT, KEPT, false},
+    {TRI_ACTION_SCATTER, OWN_GRADIENTS, true},
+    {TRI_ACTION_REDUCE, OWN_GRADIENTS, true},
+    {TRI_ACTION_TIE, OWN_GRADIENTS, true},
+    {TRI_ACTION_COLLECT, OWN_GRADIENTS, false},
     {TRI_ACTION_COLLECT, GRADIENTS, true},
-    {TRI_ACTION_NORM, FINAL, false}, // of all units
+    {TRI_ACTION_NORM, FINAL_GRADIENTS, false}, // of all units
     {TRI_ACTION_NORM, SCALARS, true},
     {TRI_ACTION_LOAD, STATES, true},
-    {TRI_ACTION_LOAD, OWN, true},
+    {TRI_ACTION_LOAD, OWN_PARAMETERS, true},
     {TRI_ACTION_STEP, SCALARS, false},
-    {TRI_ACTION_STEP, FINAL, false},
+    {TRI_ACTION_STEP, FINAL_GRADIENTS, false},
     {TRI_ACTION_STEP, STATES, true},
     {TRI_ACTION_STEP, PARAMETERS, true},
     {TRI_ACTION_PREPARE, STATES, false},
@@ -82,7 +82,7 @@ static const struct {
 
 // Things are numbered: the scalars, five of each unit, the activations of blocks and the values of
 // edges by round.
-struct tri_things {
+struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];
     int blocks_at, edges_at, count;
@@ -90,9 +90,9 @@ struct tri_things {
     int *next_edges[4]; // ... and the one after an edge
 };
 
-enum { OF_UNIT = 5 };
+enum { RESOURCES_OF_UNIT = 5 };
 
-static void list_edges(tri_arena *arena, tri_things *t) {
+static void list_edges(tri_arena *arena, tri_resources *t) {
     const tri_schedule_request *r = t->request;
     for (int k = 0; k < 4; k++) {
         t->edge_lists[k] = TRI_NEW_ARRAY(arena, int, r->block_count);
@@ -108,8 +108,8 @@ static void list_edges(tri_arena *arena, tri_things *t) {
         }
 }
 
-tri_things *tri_things_make(tri_arena *arena, const tri_schedule_request *request) {
-    tri_things *t = TRI_NEW(arena, tri_things);
+tri_resources *tri_resources_make(tri_arena *arena, const tri_schedule_request *request) {
+    tri_resources *t = TRI_NEW(arena, tri_resources);
     t->request = request;
     int at = 0, rows = sizeof accesses / sizeof *accesses;
     for (int kind = 0; kind < TRI_ACTION_KIND_COUNT; kind++) {
@@ -118,7 +118,7 @@ tri_things *tri_things_make(tri_arena *arena, const tri_schedule_request *reques
             if ((int)accesses[i].kind == kind) t->first_access[kind] = i;
     }
     t->first_access[TRI_ACTION_KIND_COUNT] = rows;
-    at = 1 + OF_UNIT * request->unit_count;
+    at = 1 + RESOURCES_OF_UNIT * request->unit_count;
     t->blocks_at = at;
     t->edges_at = at + request->block_count * request->rounds;
     t->count = t->edges_at + request->edge_count * request->rounds;
@@ -126,86 +126,89 @@ tri_things *tri_things_make(tri_arena *arena, const tri_schedule_request *reques
     return t;
 }
 
-static int of_unit(const tri_things *t, thing_kind thing, int unit) {
-    if (thing == FINAL) thing = tri_schedule_collects(t->request) ? GRADIENTS : KEPT;
-    if (thing == KEPT && !tri_schedule_scatters(t->request)) thing = GRADIENTS;
-    if (thing == STATISTICS) thing = GRADIENTS;
-    int slot = thing == STATES ? 3 : thing == OWN ? 4 : (int)thing;
-    return 1 + OF_UNIT * unit + slot;
+static int of_unit(const tri_resources *t, resource_kind resource, int unit) {
+    if (resource == FINAL_GRADIENTS)
+        resource = tri_schedule_collects(t->request) ? GRADIENTS : OWN_GRADIENTS;
+    if (resource == OWN_GRADIENTS && !tri_schedule_scatters(t->request)) resource = GRADIENTS;
+    if (resource == STATISTICS) resource = GRADIENTS;
+    int slot = resource == STATES ? 3 : resource == OWN_PARAMETERS ? 4 : (int)resource;
+    return 1 + RESOURCES_OF_UNIT * unit + slot;
 }
 
 typedef struct visit {
-    const tri_things *things;
+    const tri_resources *resources;
     bool writes;
-    void (*call)(void *context, int thing, bool writes);
+    void (*call)(void *context, int resource, bool writes);
     void *context;
 } visit;
 
-static void visit_units(const visit *v, thing_kind thing, const int *units, int count) {
+static void visit_units(const visit *v, resource_kind resource, const int *units, int count) {
     for (int i = 0; i < count; i++) {
-        const tri_unit *unit = &v->things->request->units[units[i]];
-        if (thing == STATISTICS && !unit->has_statistics) continue;
-        if (thing == OWN && !tri_schedule_fetches(v->things->request, units[i])) continue;
-        if ((thing == GRADIENTS || thing == FINAL) && !unit->has_gradients) continue;
-        v->call(v->context, of_unit(v->things, thing, units[i]), v->writes);
+        const tri_unit *unit = &v->resources->request->units[units[i]];
+        if (resource == STATISTICS && !unit->has_statistics) continue;
+        if (resource == OWN_PARAMETERS && !tri_schedule_fetches(v->resources->request, units[i]))
+            continue;
+        if ((resource == GRADIENTS || resource == FINAL_GRADIENTS) && !unit->has_gradients)
+            continue;
+        v->call(v->context, of_unit(v->resources, resource, units[i]), v->writes);
     }
 }
 
 static void visit_activations(const visit *v, int of, int block, int round) {
-    const tri_schedule_request *r = v->things->request;
+    const tri_schedule_request *r = v->resources->request;
     if (block < 0 || block >= r->block_count || r->blocks[block].stage != r->blocks[of].stage)
         return;
-    v->call(v->context, v->things->blocks_at + block * r->rounds + round, v->writes);
+    v->call(v->context, v->resources->blocks_at + block * r->rounds + round, v->writes);
 }
 
 static void visit_edges(const visit *v, int list, int block, int round) {
-    const tri_things *t = v->things;
+    const tri_resources *t = v->resources;
     for (int e = t->edge_lists[list][block]; e >= 0; e = t->next_edges[list][e])
         v->call(v->context, t->edges_at + e * t->request->rounds + round, v->writes);
 }
 
-static void visit_access(const visit *v, const tri_action *a, thing_kind thing) {
-    const tri_schedule_request *r = v->things->request;
-    switch (thing) {
+static void visit_access(const visit *v, const tri_action *a, resource_kind resource) {
+    const tri_schedule_request *r = v->resources->request;
+    switch (resource) {
     case SCALARS:
         v->call(v->context, 0, v->writes);
         break;
     case CARRIED:
-        v->call(v->context, v->things->edges_at + a->subject * r->rounds + a->round, v->writes);
+        v->call(v->context, v->resources->edges_at + a->subject * r->rounds + a->round, v->writes);
         break;
     case ACTIVATIONS:
     case BEFORE:
     case BEHIND:
-        visit_activations(v, a->subject, a->subject - (thing == BEFORE) + (thing == BEHIND),
+        visit_activations(v, a->subject, a->subject - (resource == BEFORE) + (resource == BEHIND),
                           a->round);
         break;
     case READ:
     case MADE:
-        visit_edges(v, thing == MADE, a->subject, a->round);
+        visit_edges(v, resource == MADE, a->subject, a->round);
         break;
     case READ_BACK:
     case MADE_BACK:
-        visit_edges(v, 2 + (thing == MADE_BACK), a->subject, a->round);
+        visit_edges(v, 2 + (resource == MADE_BACK), a->subject, a->round);
         break;
     default:
         if (tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK)
-            visit_units(v, thing, r->blocks[a->subject].units, r->blocks[a->subject].unit_count);
+            visit_units(v, resource, r->blocks[a->subject].units, r->blocks[a->subject].unit_count);
         else if (a->subject >= 0)
-            visit_units(v, thing, &a->subject, 1);
+            visit_units(v, resource, &a->subject, 1);
         else
             for (int u = 0; u < r->unit_count; u++)
-                if (r->units[u].here) visit_units(v, thing, &u, 1);
+                if (r->units[u].here) visit_units(v, resource, &u, 1);
     }
 }
 
-void tri_things_visit(const tri_things *things, const tri_action *action,
-                      void (*call)(void *context, int thing, bool writes), void *context) {
-    visit v = {.things = things, .call = call, .context = context};
-    int i = things->first_access[action->kind];
-    for (; i < things->first_access[TRI_ACTION_KIND_COUNT] && accesses[i].kind == action->kind;
+void tri_resources_visit(const tri_resources *resources, const tri_action *action,
+                         void (*call)(void *context, int resource, bool writes), void *context) {
+    visit v = {.resources = resources, .call = call, .context = context};
+    int i = resources->first_access[action->kind];
+    for (; i < resources->first_access[TRI_ACTION_KIND_COUNT] && accesses[i].kind == action->kind;
          i++) {
         v.writes = accesses[i].writes;
-        visit_access(&v, action, accesses[i].thing);
+        visit_access(&v, action, accesses[i].resource);
     }
 }
 
@@ -216,7 +219,7 @@ typedef struct history {
 
 typedef struct walk {
     tri_schedule *schedule;
-    history *things;
+    history *resources;
     int now;
 } walk;
 
@@ -231,9 +234,9 @@ static void add_dependency(tri_schedule *s, tri_action *a, int other) {
     a->dependency_count++;
 }
 
-static void follow(void *context, int thing, bool writes) {
+static void follow(void *context, int resource, bool writes) {
     walk *w = context;
-    history *h = &w->things[thing];
+    history *h = &w->resources[resource];
     tri_action *a = &w->schedule->actions[w->now];
     add_dependency(w->schedule, a, h->writer);
     if (!writes) {
@@ -263,16 +266,16 @@ static int *sort_waits(tri_arena *arena, const tri_schedule *s, const tri_wait *
 void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
                                     const tri_wait *waits, int wait_count) {
     tri_arena *arena = tri_arena_create(NULL, "dependencies");
-    tri_things *things = tri_things_make(arena, request);
-    walk w = {.schedule = schedule, .things = TRI_NEW_ARRAY(arena, history, things->count)};
-    memset(w.things, -1, (size_t)things->count * sizeof *w.things);
+    tri_resources *resources = tri_resources_make(arena, request);
+    walk w = {.schedule = schedule, .resources = TRI_NEW_ARRAY(arena, history, resources->count)};
+    memset(w.resources, -1, (size_t)resources->count * sizeof *w.resources);
     int *first_wait, *others = sort_waits(arena, schedule, waits, wait_count, &first_wait);
     schedule->dependency_count = 0;
     for (w.now = 0; w.now < schedule->count; w.now++) {
         tri_action *a = &schedule->actions[w.now];
         a->first_dependency = schedule->dependency_count;
         a->dependency_count = 0;
-        tri_things_visit(things, a, follow, &w);
+        tri_resources_visit(resources, a, follow, &w);
         for (int i = first_wait[w.now]; i < first_wait[w.now + 1]; i++) {
             TRI_ASSERT(others[i] < w.now);
             add_dependency(schedule, a, others[i]);
@@ -287,14 +290,16 @@ static bool has_dependency(const tri_schedule *s, const tri_action *a, int other
     return false;
 }
 
-static tri_status verify_action(const tri_schedule *kept, const tri_schedule *demanded, int index) {
-    const tri_action *a = &kept->actions[index], *b = &demanded->actions[index];
+static tri_status verify_action(const tri_schedule *given, const tri_schedule *demanded,
+                                int index) {
+    const tri_action *a = &given->actions[index], *b = &demanded->actions[index];
     const char *rule = NULL;
     for (int d = 0; d < b->dependency_count; d++)
-        if (!has_dependency(kept, a, demanded->dependencies[b->first_dependency + d]))
+        if (!has_dependency(given, a, demanded->dependencies[b->first_dependency + d]))
             rule = "does not wait for what it reads or overwrites";
     for (int k = 0; k < a->dependency_count; k++)
-        if (kept->dependencies[a->first_dependency + k] >= index) rule = "waits for a later action";
+        if (given->dependencies[a->first_dependency + k] >= index)
+            rule = "waits for a later action";
     if (!rule) return TRI_OK;
     return TRI_FAIL(TRI_INTERNAL, "schedule: action %d (%s %d, round %d): %s", index,
                     tri_action_name(a->kind), a->subject, a->round, rule);

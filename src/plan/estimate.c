@@ -65,7 +65,7 @@ static void find_pass_costs(tri_arena *arena, const tri_plan *plan, const tri_pr
     const tri_graph *g = p->graph;
     size_t bytes = (size_t)g->block_count * sizeof *out->seconds;
     *out = (pass_costs){.program = p,
-                        .tensor = plan->mesh.size[TRI_AXIS_TENSOR],
+                        .tensor = plan->mesh.size[TRI_AXIS_TENSOR_PARALLEL],
                         .seconds = tri_arena_alloc(arena, bytes),
                         .sent = tri_arena_alloc(arena, bytes),
                         .again = TRI_NEW_ARRAY(arena, double, g->block_count)};
@@ -74,7 +74,7 @@ static void find_pass_costs(tri_arena *arena, const tri_plan *plan, const tri_pr
         double seconds = node_seconds(g, node, rates);
         bool sends = node->op->flags & TRI_OP_COLLECTIVE;
         (sends && measured ? out->sent : out->seconds)[node->block][node->phase] += seconds;
-        if (p->again && p->again[i]) out->again[node->block] += seconds;
+        if (p->recomputed && p->recomputed[i]) out->again[node->block] += seconds;
     }
     for (int b = 0; measured && b < g->block_count; b++) take_measured(out, b, measured);
 }
@@ -145,7 +145,8 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
     case TRI_ACTION_FETCH:
     case TRI_ACTION_LOAD:
     case TRI_ACTION_EVICT:
-        return (double)tri_moves_bytes(&plan->moves, &plan->flat, a) / rates->disk_bytes_per_s;
+        return (double)tri_offload_bytes(&plan->offload_set, &plan->flat, a) /
+               rates->disk_bytes_per_s;
     default:
         return 0;
     }
@@ -175,7 +176,8 @@ static double model_flops(const tri_plan *plan, int64_t samples) {
     for (int b = 0; b < plan->block_count; b++)
         for (int phase = 0; phase < TRI_PHASE_COUNT; phase++)
             flops += tri_program_flops(p, b, (tri_phase)phase);
-    return flops * (double)plan->mesh.size[TRI_AXIS_TENSOR] * (double)samples / (double)p->batch;
+    return flops * (double)plan->mesh.size[TRI_AXIS_TENSOR_PARALLEL] * (double)samples /
+           (double)p->batch;
 }
 
 void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, const tri_rates *rates,
@@ -199,7 +201,7 @@ void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, con
     tri_mesh alone = {.size = {[TRI_AXIS_PIPELINE] = pipeline->count,
                                [TRI_AXIS_REPLICATE] = 1,
                                [TRI_AXIS_SHARD] = 1,
-                               [TRI_AXIS_TENSOR] = 1},
+                               [TRI_AXIS_TENSOR_PARALLEL] = 1},
                       .ranks = pipeline->count};
     out->step_s = tri_simulate(&alone, ranks, &out->bubble);
     out->flops = model_flops(pipeline->plans[0], pipeline->plans[0]->steps[TRI_STEP_FULL].samples);

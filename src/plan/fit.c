@@ -146,7 +146,7 @@ static void try_sharing(search *s, const sharing *how) {
     tri_strategy_options options = *request.options;
     request.options = &options;
     if (!how->as_given) {
-        int ranks = request.mesh.ranks / request.mesh.size[TRI_AXIS_TENSOR];
+        int ranks = request.mesh.ranks / request.mesh.size[TRI_AXIS_TENSOR_PARALLEL];
         int rest = ranks / (how->shard * how->pipeline);
         options.name = how->name;
         if (rest * how->shard * how->pipeline != ranks) return;
@@ -194,7 +194,7 @@ int tri_fit_search(tri_arena *arena, tri_device *device, const tri_plan_request 
     s.micro_is_fixed = has_batch_norm(plan);
     int blocks = plan->block_count;
     tri_plan_destroy(plan);
-    int ranks = request->mesh.ranks / request->mesh.size[TRI_AXIS_TENSOR];
+    int ranks = request->mesh.ranks / request->mesh.size[TRI_AXIS_TENSOR_PARALLEL];
     const sharing ways[] = {{.as_given = true},
                             {TRI_STRATEGY_ZERO1, ranks, 1, false},
                             {TRI_STRATEGY_ZERO2, ranks, 1, false},

@@ -20,21 +20,14 @@ enum {
     TRI_FLAT_CHUNK = 4096
 };
 
-// How the ranks of the tensor-parallel axis hold the parameters of a bucket.
-typedef enum tri_placement {
-    TRI_PLACEMENT_REPLICATED, // every rank has the same parameters and the same gradients
-    TRI_PLACEMENT_SLICED,     // each rank has its slice
-    TRI_PLACEMENT_PARTIAL,    // every rank has the same parameters and one term of their gradients
-} tri_placement;
-
 // X(bucket, is trained, kernels read it in a half type, placement)
 #define TRI_BUCKET_LIST(X)                                                                         \
     X(TRAINED_HALF, true, true, TRI_PLACEMENT_REPLICATED)                                          \
     X(TRAINED, true, false, TRI_PLACEMENT_REPLICATED)                                              \
     X(SLICED_HALF, true, true, TRI_PLACEMENT_SLICED)                                               \
     X(SLICED, true, false, TRI_PLACEMENT_SLICED)                                                   \
-    X(PARTIAL_HALF, true, true, TRI_PLACEMENT_PARTIAL)                                             \
-    X(PARTIAL, true, false, TRI_PLACEMENT_PARTIAL)                                                 \
+    X(PARTIAL_HALF, true, true, TRI_PLACEMENT_PARTIAL_GRADIENT)                                    \
+    X(PARTIAL, true, false, TRI_PLACEMENT_PARTIAL_GRADIENT)                                        \
     X(FROZEN_HALF, false, true, TRI_PLACEMENT_REPLICATED)                                          \
     X(FROZEN, false, false, TRI_PLACEMENT_REPLICATED)                                              \
     X(STATISTIC, false, false, TRI_PLACEMENT_REPLICATED)

@@ -281,18 +281,18 @@ static void find_input_readers(tri_program *p) {
 
 // A node of FORWARD is run again if what it makes leads to something that a backward segment of
 // its block reads.
-static void find_again(tri_program *p) {
+static void find_recomputed(tri_program *p) {
     const tri_graph *g = p->graph;
-    p->again = TRI_NEW_ARRAY(p->arena, bool, g->node_count);
+    p->recomputed = TRI_NEW_ARRAY(p->arena, bool, g->node_count);
     for (int i = g->node_count - 1; i >= 0; i--) {
         const tri_node *node = &g->nodes[i];
-        if (node->phase == TRI_PHASE_FORWARD && !p->again[i]) continue;
+        if (node->phase == TRI_PHASE_FORWARD && !p->recomputed[i]) continue;
         for (int k = 0; k < node->input_count; k++) {
             const tri_value_info *info = tri_value_get(g, node->inputs[k]);
             if (info->kind != TRI_VALUE_RESULT) continue;
             const tri_node *maker = &g->nodes[info->node];
             if (maker->block == node->block && maker->phase == TRI_PHASE_FORWARD)
-                p->again[info->node] = true;
+                p->recomputed[info->node] = true;
         }
     }
 }
@@ -314,5 +314,5 @@ void tri_program_assign_locations(tri_program *program, const tri_program_reques
     find_touches(&c);
     locate_activations(&c);
     find_input_readers(program);
-    find_again(program);
+    find_recomputed(program);
 }

@@ -47,7 +47,7 @@ typedef struct tri_strategy_options {
     int reduce_dtype;           // of gradients between ranks; see tri_strategy_reduce_dtype
     tri_offload offload;
     const char *offload_path; // folder; NULL: TMPDIR, or /tmp
-    const tri_tree *tensor;   // see tri_tensor_options.layers
+    const tri_tree *tensor;   // see tri_tensor_parallel_options.layers
     bool sequence_parallel;
 } tri_strategy_options;
 

@@ -9,7 +9,7 @@ tri_status tri_pipeline_plans_create(tri_arena *arena, tri_device *device,
     for (; out->count < count; out->count++) {
         tri_plan_request one = *request;
         one.rank = tri_mesh_member(&request->mesh, 0, 1u << TRI_AXIS_PIPELINE, out->count);
-        one.like = out->count > 0 ? out->plans[0] : NULL;
+        one.reuse_graphs_of = out->count > 0 ? out->plans[0] : NULL;
         tri_status status = tri_plan_create(arena, device, &one, &out->plans[out->count]);
         if (status == TRI_OK) continue;
         tri_pipeline_plans_destroy(out);

@@ -17,7 +17,7 @@ static tri_status find_program(tri_plan *plan, tri_device *device, const tri_pla
                                int64_t batch, bool training, tri_program **out) {
     *out = known_program(plan, batch, training);
     if (*out) return TRI_OK;
-    const tri_program *like = known_program(request->like, batch, training);
+    const tri_program *reuse_graphs_of = known_program(request->reuse_graphs_of, batch, training);
     TRI_ASSERT(plan->program_count < TRI_MAX_PROGRAMS);
     tri_model_request model = *request->model;
     model.options.training = training;
@@ -34,10 +34,10 @@ static tri_status find_program(tri_plan *plan, tri_device *device, const tri_pla
         .freeze_count = request->freeze_count,
         .mesh = &plan->mesh,
         .rank = plan->rank,
-        .tensor = {.layers = request->options->tensor,
-                   .sequence_parallel = request->options->sequence_parallel,
-                   .sync_batch_norm = request->sync_batchnorm},
-        .graph = like ? like->graph : NULL};
+        .tensor_parallel = {.layers = request->options->tensor,
+                            .sequence_parallel = request->options->sequence_parallel,
+                            .sync_batch_norm = request->sync_batchnorm},
+        .graph = reuse_graphs_of ? reuse_graphs_of->graph : NULL};
     TRI_TRY(tri_program_create(plan->arena, device, &program, out));
     plan->programs[plan->program_count++] = *out;
     return TRI_OK;
@@ -126,9 +126,10 @@ static int64_t staging_elements(const tri_plan *plan) {
         int64_t cast = 0;
         for (int k = 0; k < TRI_BUCKET_COUNT && flat->units[u].here; k++) {
             const tri_flat_bucket *p = &flat->units[u].buckets[k];
-            bool moved = plan->moves.masters[k];
-            if (plan->shards > 1 || plan->moves.states > 0 || moved) raise_to(&bucket, p->elements);
-            if (moved && tri_bucket_is_half((tri_bucket_kind)k)) cast += p->own;
+            bool offloaded = plan->offload_set.masters[k];
+            if (plan->shards > 1 || plan->offload_set.states > 0 || offloaded)
+                raise_to(&bucket, p->elements);
+            if (offloaded && tri_bucket_is_half((tri_bucket_kind)k)) cast += p->own;
         }
         raise_to(&bucket, cast);
     }
@@ -168,13 +169,13 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
         for (int k = 0; k < step->schedule.count; k++)
             raise_to(&plan->round_elements, added_elements(plan, &step->schedule.actions[k]));
     }
-    const bool *moves = plan->moves.masters;
+    const bool *offload_set = plan->offload_set.masters;
     int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
     int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
-    int64_t offloaded_stored = moves[TRI_BUCKET_TRAINED] ? flat->own_elements[0] : 0;
-    int64_t offloaded_half = moves[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[1] : 0;
+    int64_t offloaded_stored = offload_set[TRI_BUCKET_TRAINED] ? flat->own_elements[0] : 0;
+    int64_t offloaded_half = offload_set[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[1] : 0;
     int64_t states = flat->state_elements * plan->states;
-    int64_t offloaded_states = flat->state_elements * plan->moves.states;
+    int64_t offloaded_states = flat->state_elements * plan->offload_set.states;
     int64_t gradients = plan->scatters ? flat->gradient_own_elements : flat->gradient_elements;
     plan->memory = (tri_memory_plan){
         .parameters = f32 * (stored - offloaded_stored + flat->own_elements[1] - offloaded_half) +

@@ -55,8 +55,9 @@ typedef struct tri_plan_request {
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;
     int64_t loader_batches; // micro-batches that the loader holds or reads ahead
-    int recompute_first;  // of TRI_RECOMPUTE_FIT: blocks from the first on; tri_plan_create sets it
-    const tri_plan *like; // of another rank of the same request, whose graphs are used again; NULL
+    int recompute_first; // of TRI_RECOMPUTE_FIT: blocks from the first on; tri_plan_create sets it
+    const tri_plan
+        *reuse_graphs_of; // of another rank of the same request, whose graphs are used again; NULL
 } tri_plan_request;
 
 // Bytes that one rank will hold while it trains: `communication` is gathered parameters, gradients
@@ -74,9 +75,10 @@ struct tri_plan {
     tri_arena *arena;
     tri_mesh mesh;
     int rank;
-    int replicas;                // ranks with samples of their own: replicate × shard
-    const tri_strategy *named;   // by the recipe
-    const tri_strategy *sharing; // what it comes to: a deterministic ddp folds as zero2 does
+    int replicas;                 // ranks with samples of their own: replicate × shard
+    const tri_strategy *strategy; // by the recipe
+    const tri_strategy
+        *effective_strategy; // what it comes to: a deterministic ddp folds as zero2 does
     const tri_order *order;
     // The mesh's axes whose ranks share one state, and whose ranks hold copies of it.
     tri_axis shard_axis, replicate_axis;
@@ -97,7 +99,7 @@ struct tri_plan {
     bool gathers;      // parameters are whole only between GATHER and RELEASE
     bool scatters;     // gradients are whole only until SCATTER
     int states;        // of the optimizer
-    tri_moves moves;
+    tri_offload_set offload_set;
     const char *offload_path; // of the recipe
     // What all steps share: as large as the largest needs.
     int64_t heap_bytes[TRI_HEAP_COUNT];

@@ -79,8 +79,8 @@ static tri_status make_graph(tri_program *p, const tri_program_request *request)
     TRI_TRY(tri_model_build(p->arena, request->model, p->batch, &p->graph));
     TRI_TRY(tri_graph_freeze(p->graph, request->freeze, request->freeze_count));
     if (request->mesh)
-        TRI_TRY(tri_pass_tensor(p->arena, p->graph, request->mesh, request->rank, &request->tensor,
-                                &p->graph));
+        TRI_TRY(tri_pass_tensor_parallel(p->arena, p->graph, request->mesh, request->rank,
+                                         &request->tensor_parallel, &p->graph));
     TRI_TRY(tri_pass_fuse(p->graph));
     TRI_TRY(tri_pass_precision(p->graph, request->model->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));

@@ -69,7 +69,7 @@ typedef struct tri_program_request {
     // Whose ranks share operations; NULL: there is none to share them with.
     const tri_mesh *mesh;
     int rank;
-    tri_tensor_options tensor;
+    tri_tensor_parallel_options tensor_parallel;
     tri_graph *graph; // of a program of the same model, batch and passes, which is used again; NULL
 } tri_program_request;
 
@@ -81,7 +81,7 @@ typedef struct tri_program {
     bool training;
     tri_kernel *kernels;                      // by node; of blocks elsewhere: empty
     tri_location *locations;                  // by value
-    bool *again;                              // by node: RECOMPUTE runs it
+    bool *recomputed;                         // by node: RECOMPUTE runs it
     tri_segment (*segments)[TRI_PHASE_COUNT]; // by block
     tri_bundle *bundles;
     int bundle_count;

@@ -187,15 +187,16 @@ const tri_strategy *tri_strategy_find(const char *name); // NULL: none
 const tri_order *tri_order_find(const char *name);       // NULL: none
 
 // Which part of a unit's gradients a pass writes: each starts anew by itself.
-typedef enum tri_gradient_part {
-    TRI_GRADIENT_STATISTICS, // FORWARD
-    TRI_GRADIENT_INPUT,      // BACKWARD_INPUT
-    TRI_GRADIENT_REST,       // BACKWARD and BACKWARD_WEIGHT
-    TRI_GRADIENT_PART_COUNT  // all others: none
-} tri_gradient_part;
-tri_gradient_part tri_action_gradient_part(tri_action_kind kind);
+typedef enum tri_gradient_source {
+    TRI_GRADIENT_STATISTICS,  // FORWARD
+    TRI_GRADIENT_INPUT,       // BACKWARD_INPUT
+    TRI_GRADIENT_REST,        // BACKWARD and BACKWARD_WEIGHT
+    TRI_GRADIENT_SOURCE_COUNT // all others: none
+} tri_gradient_source;
+tri_gradient_source tri_action_gradient_source(tri_action_kind kind);
 // Whether there is such a part: statistics of units that have some, INPUT of orders that split.
-bool tri_schedule_has_part(const tri_schedule_request *request, int unit, tri_gradient_part part);
+bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int unit,
+                                      tri_gradient_source source);
 // Both halves of BACKWARD may write one parameter's gradient: several blocks here read the unit,
 // and the order splits.
 bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);

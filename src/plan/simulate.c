@@ -155,7 +155,7 @@ static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
         else if (lane == TRI_LANE_REPLICATE)
             come_to_group(x, x->groups[lane], rank, lane, TRI_AXIS_REPLICATE, now_s);
         else if (tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK)
-            come_to_group(x, x->passes, rank, lane, TRI_AXIS_TENSOR, now_s);
+            come_to_group(x, x->passes, rank, lane, TRI_AXIS_TENSOR_PARALLEL, now_s);
         else
             finish_head(x, rank, lane, now_s);
     }

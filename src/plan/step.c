@@ -85,7 +85,7 @@ static void plan_memory(tri_plan *plan, tri_step_plan *step) {
                                        .edge_value_count = counts,
                                        .gathers = plan->gathers,
                                        .scatters = plan->scatters,
-                                       .moves = plan->moves};
+                                       .offload_set = plan->offload_set};
     tri_step_memory_plan(a, &request, &step->memory);
 }
 
@@ -104,7 +104,7 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
         if (step->items[i].program) attach_edge_values(plan, edges, edge_count, step, i);
     }
     step->request = (tri_schedule_request){
-        .strategy = plan->sharing,
+        .strategy = plan->effective_strategy,
         .order = plan->order,
         .block_count = plan->graph->block_count,
         .unit_count = plan->flat.unit_count,
@@ -123,7 +123,7 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
         .deterministic = plan->deterministic,
         .reshard_after_forward = o->reshard_after_forward,
         .prefetch = (int)o->prefetch,
-        .offloads = plan->moves.states > 0 || o->offload == TRI_OFFLOAD_PARAMETERS,
+        .offloads = plan->offload_set.states > 0 || o->offload == TRI_OFFLOAD_PARAMETERS,
         .fetches = o->offload == TRI_OFFLOAD_PARAMETERS && plan->gathers,
     };
     TRI_TRY(tri_schedule_make(plan->arena, &step->request, &step->schedule));

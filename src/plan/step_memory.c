@@ -37,23 +37,27 @@ static bool is_loaded(tri_action_kind kind) {
            kind == TRI_ACTION_EVICT;
 }
 
-bool tri_moves_states(const tri_moves *moves, tri_action_kind kind, tri_bucket_kind bucket) {
-    return moves->states > 0 && is_loaded(kind) && tri_bucket_is_trained(bucket);
+bool tri_offload_touches_states(const tri_offload_set *offload_set, tri_action_kind kind,
+                                tri_bucket_kind bucket) {
+    return offload_set->states > 0 && is_loaded(kind) && tri_bucket_is_trained(bucket);
 }
 
-bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_bucket_kind bucket) {
-    if (!moves->masters[bucket]) return false;
+bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_kind kind,
+                                 tri_bucket_kind bucket) {
+    if (!offload_set->masters[bucket]) return false;
     return is_fetched(kind) ? !tri_bucket_is_half(bucket)
                             : is_loaded(kind) && tri_bucket_has_gradients(bucket);
 }
 
-int64_t tri_moves_bytes(const tri_moves *moves, const tri_flat *flat, const tri_action *action) {
+int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *flat,
+                          const tri_action *action) {
     int64_t sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         int64_t bytes = flat->units[action->subject].buckets[k].own * (int64_t)sizeof(float);
-        if (tri_moves_masters(moves, action->kind, bucket)) sum += bytes;
-        if (tri_moves_states(moves, action->kind, bucket)) sum += bytes * moves->states;
+        if (tri_offload_touches_masters(offload_set, action->kind, bucket)) sum += bytes;
+        if (tri_offload_touches_states(offload_set, action->kind, bucket))
+            sum += bytes * offload_set->states;
     }
     return sum;
 }
@@ -156,15 +160,15 @@ static void touch_slot(step *s, const tri_action *a, int slot, int64_t size_byte
     if (a->kind == TRI_ACTION_EVICT) *open = -1;
 }
 
-static void touch_moved(step *s, const tri_action *a) {
-    const tri_moves *moves = &s->r->moves;
+static void touch_offloaded(step *s, const tri_action *a) {
+    const tri_offload_set *offload_set = &s->r->offload_set;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         int64_t bytes = s->r->flat->units[a->subject].buckets[k].own * (int64_t)sizeof(float);
-        if (tri_moves_masters(moves, a->kind, bucket))
+        if (tri_offload_touches_masters(offload_set, a->kind, bucket))
             touch_slot(s, a, tri_slot_masters(a->subject, bucket), bytes);
-        if (tri_moves_states(moves, a->kind, bucket))
-            touch_slot(s, a, tri_slot_states(a->subject, bucket), bytes * moves->states);
+        if (tri_offload_touches_states(offload_set, a->kind, bucket))
+            touch_slot(s, a, tri_slot_states(a->subject, bucket), bytes * offload_set->states);
     }
 }
 
@@ -239,7 +243,7 @@ static void touch_action(step *s, const tri_action *a) {
         touch_edge(s, a);
         break;
     case TRI_SUBJECT_UNIT:
-        touch_moved(s, a);
+        touch_offloaded(s, a);
         if (a->kind == TRI_ACTION_GATHER && s->r->gathers)
             touch_unit(s, a->subject, false, true, true);
         if (a->kind == TRI_ACTION_RELEASE) close_unit(s, a->subject, false);

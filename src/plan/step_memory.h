@@ -27,16 +27,19 @@ int tri_slot_bundle(const tri_flat *flat, int bundle);
 tri_heap tri_slot_heap(const tri_flat *flat, int slot);
 
 // What lies in storage between its uses, of this rank's range of every unit.
-typedef struct tri_moves {
+typedef struct tri_offload_set {
     int states;                     // of the optimizer; 0: they stay in memory
     bool masters[TRI_BUCKET_COUNT]; // of that part
-} tri_moves;
+} tri_offload_set;
 
 // Whether this action on a unit is one of those that bring, use or put away the part's states; its
 // masters.
-bool tri_moves_states(const tri_moves *moves, tri_action_kind kind, tri_bucket_kind bucket);
-bool tri_moves_masters(const tri_moves *moves, tri_action_kind kind, tri_bucket_kind bucket);
-int64_t tri_moves_bytes(const tri_moves *moves, const tri_flat *flat, const tri_action *action);
+bool tri_offload_touches_states(const tri_offload_set *offload_set, tri_action_kind kind,
+                                tri_bucket_kind bucket);
+bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_kind kind,
+                                 tri_bucket_kind bucket);
+int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *flat,
+                          const tri_action *action);
 
 // Before an action runs, the slot is at this offset of its stretch.
 typedef struct tri_setting {
@@ -64,7 +67,7 @@ typedef struct tri_step_memory_request {
     const int *edge_value_count;              // by round
     bool gathers;                             // parameters lie where GATHER puts them until RELEASE
     bool scatters; // gradients lie where the first writer puts them until SCATTER
-    tri_moves moves;
+    tri_offload_set offload_set;
 } tri_step_memory_request;
 
 void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *request,

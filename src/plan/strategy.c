@@ -53,17 +53,18 @@ const tri_order *tri_order_find(const char *name) {
     return NULL;
 }
 
-tri_gradient_part tri_action_gradient_part(tri_action_kind kind) {
+tri_gradient_source tri_action_gradient_source(tri_action_kind kind) {
     if (kind == TRI_ACTION_FORWARD) return TRI_GRADIENT_STATISTICS;
     if (kind == TRI_ACTION_BACKWARD_INPUT) return TRI_GRADIENT_INPUT;
     bool rest = kind == TRI_ACTION_BACKWARD || kind == TRI_ACTION_BACKWARD_WEIGHT;
-    return rest ? TRI_GRADIENT_REST : TRI_GRADIENT_PART_COUNT;
+    return rest ? TRI_GRADIENT_REST : TRI_GRADIENT_SOURCE_COUNT;
 }
 
-bool tri_schedule_has_part(const tri_schedule_request *request, int unit, tri_gradient_part part) {
-    if (part == TRI_GRADIENT_STATISTICS) return request->units[unit].has_statistics;
-    return part == TRI_GRADIENT_REST ||
-           (part == TRI_GRADIENT_INPUT && request->order->splits_backward);
+bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int unit,
+                                      tri_gradient_source source) {
+    if (source == TRI_GRADIENT_STATISTICS) return request->units[unit].has_statistics;
+    return source == TRI_GRADIENT_REST ||
+           (source == TRI_GRADIENT_INPUT && request->order->splits_backward);
 }
 
 bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit) {

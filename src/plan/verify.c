@@ -8,9 +8,9 @@ enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, CARRIED = 16 };
 
 typedef struct unit_state {
     bool gathered, was_gathered;
-    bool holds[TRI_GRADIENT_PART_COUNT]; // the gradients hold something of the part
-    int round;                           // ... of this one; -1: of none
-    int contributions;                   // of blocks and rounds, in the whole step
+    bool holds[TRI_GRADIENT_SOURCE_COUNT]; // the gradients hold something of the part
+    int round;                             // ... of this one; -1: of none
+    int contributions;                     // of blocks and rounds, in the whole step
     bool scattered, reduced, tied, collected, fetched, loaded, stepped, prepared, evicted;
 } unit_state;
 
@@ -82,17 +82,18 @@ static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
 static tri_status add_to_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_schedule_block *b = &r->blocks[c->action->subject];
-    tri_gradient_part part = tri_action_gradient_part(c->action->kind);
+    tri_gradient_source source = tri_action_gradient_source(c->action->kind);
     uint64_t adds = 0;
     for (int k = 0; k < b->unit_count; k++) {
         unit_state *u = &c->units[b->units[k]];
-        if (!r->units[b->units[k]].has_gradients || !tri_schedule_has_part(r, b->units[k], part))
+        if (!r->units[b->units[k]].has_gradients ||
+            !tri_schedule_has_gradient_source(r, b->units[k], source))
             continue;
-        REQUIRE(u->holds[part] || !c->mixes_halves[b->units[k]],
+        REQUIRE(u->holds[source] || !c->mixes_halves[b->units[k]],
                 "starts gradients that the other half of BACKWARD adds to");
-        adds |= u->holds[part] ? UINT64_C(1) << k : 0;
-        u->holds[part] = true;
-        if (part != TRI_GRADIENT_REST) continue;
+        adds |= u->holds[source] ? UINT64_C(1) << k : 0;
+        u->holds[source] = true;
+        if (source != TRI_GRADIENT_REST) continue;
         REQUIRE(!u->reduced && !u->tied && !u->collected, "comes after the unit was reduced");
         REQUIRE(!tri_schedule_scatters_rounds(r) || u->round < 0 || u->round == c->action->round,
                 "mixes two rounds in gradients that every round scatters");
@@ -180,22 +181,23 @@ static tri_status follow_edge_action(check *c) {
 }
 
 static bool holds_all(const check *c, int unit) {
-    for (int part = 0; part < TRI_GRADIENT_PART_COUNT; part++)
-        if (tri_schedule_has_part(c->request, unit, (tri_gradient_part)part) &&
-            !c->units[unit].holds[part])
+    for (int source = 0; source < TRI_GRADIENT_SOURCE_COUNT; source++)
+        if (tri_schedule_has_gradient_source(c->request, unit, (tri_gradient_source)source) &&
+            !c->units[unit].holds[source])
             return false;
     return true;
 }
 
 static bool holds_any(const check *c, int unit) {
     bool any = false;
-    for (int part = 0; part < TRI_GRADIENT_PART_COUNT; part++)
-        any = any || c->units[unit].holds[part];
+    for (int source = 0; source < TRI_GRADIENT_SOURCE_COUNT; source++)
+        any = any || c->units[unit].holds[source];
     return any;
 }
 
 static void hold(check *c, int unit, bool all) {
-    for (int part = 0; part < TRI_GRADIENT_PART_COUNT; part++) c->units[unit].holds[part] = all;
+    for (int source = 0; source < TRI_GRADIENT_SOURCE_COUNT; source++)
+        c->units[unit].holds[source] = all;
 }
 
 // All that this rank's blocks add is in the gradients, or scattered.

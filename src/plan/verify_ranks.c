@@ -106,7 +106,7 @@ tri_status tri_schedule_verify_ranks(const tri_mesh *mesh, const tri_schedule *s
         TRI_TRY(verify_lane(&all, rank, TRI_LANE_SHARD, TRI_AXIS_SHARD));
         TRI_TRY(verify_lane(&all, rank, TRI_LANE_REPLICATE, TRI_AXIS_REPLICATE));
         for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
-            TRI_TRY(verify_lane(&all, rank, (tri_lane)lane, TRI_AXIS_TENSOR));
+            TRI_TRY(verify_lane(&all, rank, (tri_lane)lane, TRI_AXIS_TENSOR_PARALLEL));
     }
     for (int rank = 0; rank < mesh->ranks; rank++) TRI_TRY(verify_pipeline(&all, rank));
     tri_arena *arena = tri_arena_create(NULL, "schedule check");

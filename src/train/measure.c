@@ -105,7 +105,7 @@ static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_req
     one.options = &options;
     one.mesh = (tri_mesh){.size = {1, 1, 1, 1}, .ranks = 1};
     one.rank = 0;
-    one.like = NULL;
+    one.reuse_graphs_of = NULL;
     one.deterministic = false;
     one.micro = 0; // one pass, which is what batch norm over a whole step asks for too
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)

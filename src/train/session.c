@@ -182,7 +182,7 @@ tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *
     const tri_mesh_options *m = &recipe->strategy.mesh;
     const int64_t asked[TRI_AXIS_COUNT] = {[TRI_AXIS_REPLICATE] = m->replicate,
                                            [TRI_AXIS_SHARD] = m->shard,
-                                           [TRI_AXIS_TENSOR] = m->tensor,
+                                           [TRI_AXIS_TENSOR_PARALLEL] = m->tensor,
                                            [TRI_AXIS_PIPELINE] = m->pipeline};
     int size[TRI_AXIS_COUNT];
     for (int i = 0; i < TRI_AXIS_COUNT; i++) size[i] = asked[i] == TRI_AUTO ? 0 : (int)asked[i];

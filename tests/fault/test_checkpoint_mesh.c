@@ -22,7 +22,12 @@ typedef struct cell {
     const char *schedule; // of a pipeline
 } cell;
 
-enum { P = TRI_AXIS_PIPELINE, R = TRI_AXIS_REPLICATE, S = TRI_AXIS_SHARD, T = TRI_AXIS_TENSOR };
+enum {
+    P = TRI_AXIS_PIPELINE,
+    R = TRI_AXIS_REPLICATE,
+    S = TRI_AXIS_SHARD,
+    T = TRI_AXIS_TENSOR_PARALLEL
+};
 
 static const cell cells[] = {
     {"single", TRI_STRATEGY_SINGLE, {1, 1, 1, 1}, NULL},

@@ -33,8 +33,8 @@ static void compare_pool(tri_shape x, int64_t kernel, int64_t stride, int64_t pa
         tri_node reader = {.op = blocked ? &tri_op_conv2d : &tri_op_linear,
                            .input_count = 1,
                            .inputs = {c.graph->nodes[0].outputs[0]}};
-        c.graph->ahead = &reader;
-        c.graph->ahead_count = 1;
+        c.graph->pending_nodes = &reader;
+        c.graph->pending_node_count = 1;
         void *in_data[] = {NULL, position};
         compare_last_node(&c, in_data, 1);
         if (x.dims[1] % 16 == 0 && is_avx512()) {

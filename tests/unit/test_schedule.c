@@ -49,15 +49,15 @@ enum { SMALL = sizeof small / sizeof *small };
 
 // What an action touches, by the table that dependencies come from.
 typedef struct touched {
-    int things[128];
+    int resources[128];
     bool writes[128];
     int count;
 } touched;
 
-static void touch(void *context, int thing, bool writes) {
+static void touch(void *context, int resource, bool writes) {
     touched *t = context;
     assert_true(t->count < 128);
-    t->things[t->count] = thing;
+    t->resources[t->count] = resource;
     t->writes[t->count++] = writes;
 }
 
@@ -73,8 +73,9 @@ static bool is_transfer(const tri_action *a) {
 // parts of them, or sums in any order, unless one of them is the first.
 static bool both_add(const tri_schedule_request *r, const tri_action *a, const tri_action *b) {
     if (!is_pass(a) || !is_pass(b)) return false;
-    bool parts_differ = tri_action_gradient_part(a->kind) != tri_action_gradient_part(b->kind);
-    if (parts_differ && a->round != b->round) return true;
+    bool sources_differ =
+        tri_action_gradient_source(a->kind) != tri_action_gradient_source(b->kind);
+    if (sources_differ && a->round != b->round) return true;
     if (a->subject == b->subject) return false;
     const tri_schedule_block *of_a = &r->blocks[a->subject], *of_b = &r->blocks[b->subject];
     for (int i = 0; i < of_a->unit_count; i++)
@@ -91,7 +92,7 @@ static bool conflicts(const tri_schedule_request *r, const tri_action *a, const 
                       const tri_action *b, const touched *of_b) {
     for (int i = 0; i < of_a->count; i++)
         for (int k = 0; k < of_b->count; k++)
-            if (of_a->things[i] == of_b->things[k] && (of_a->writes[i] || of_b->writes[k]) &&
+            if (of_a->resources[i] == of_b->resources[k] && (of_a->writes[i] || of_b->writes[k]) &&
                 !(of_a->writes[i] && of_b->writes[k] && both_add(r, a, b)))
                 return true;
     tri_lane lane = tri_action_lane(a->kind);
@@ -205,9 +206,9 @@ static void mutate(const schedule_case *c, int *harmless) {
         tri_schedule good = set.schedules[rank];
         mutation m = {.described = c, .set = &set, .rank = rank, .good = &good};
         m.touched = TRI_NEW_ARRAY(set.arena, touched, good.count);
-        tri_things *things = tri_things_make(set.arena, &set.requests[rank]);
+        tri_resources *resources = tri_resources_make(set.arena, &set.requests[rank]);
         for (int i = 0; i < good.count; i++)
-            tri_things_visit(things, &good.actions[i], touch, &m.touched[i]);
+            tri_resources_visit(resources, &good.actions[i], touch, &m.touched[i]);
         tri_action *actions = TRI_NEW_ARRAY(set.arena, tri_action, good.count + 1);
         drop_and_double(&m, actions);
         swap_all(&m, actions, harmless);

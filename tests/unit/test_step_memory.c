@@ -120,8 +120,8 @@ typedef struct follower {
     const tri_step_memory_request *m;
     const tri_step_memory *memory;
     uint32_t *cells[TRI_HEAP_COUNT];
-    under_way moves[4096];
-    int move_count;
+    under_way copies[4096];
+    int copy_count;
     uint32_t *generation; // of gathered parameters and of gradients, by slot
     int action;
 } follower;
@@ -150,8 +150,8 @@ static void access(follower *f, int slot, int64_t size_bytes, bool writes) {
     int64_t first = offset / TRI_MEMORY_ALIGNMENT;
     int64_t end = (offset + size_bytes + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT;
     assert_true(end * TRI_MEMORY_ALIGNMENT <= f->memory->heap_bytes[heap]);
-    for (int i = 0; i < f->move_count; i++) {
-        const under_way *u = &f->moves[i];
+    for (int i = 0; i < f->copy_count; i++) {
+        const under_way *u = &f->copies[i];
         if (u->done || u->end <= first || end <= u->first) continue;
         if (tri_slot_heap(f->m->flat, u->slot) != heap) continue;
         if (u->writes || (writes && u->tag != tag)) broken(f, "touches what is under way");
@@ -163,8 +163,8 @@ static void access(follower *f, int slot, int64_t size_bytes, bool writes) {
             broken(f, "reads what is not there any more");
     }
     if (tri_action_lane(a->kind) == TRI_LANE_COMPUTE) return;
-    assert_true(f->move_count < 4096);
-    f->moves[f->move_count++] = (under_way){f->action, slot, first, end, writes, false, tag};
+    assert_true(f->copy_count < 4096);
+    f->copies[f->copy_count++] = (under_way){f->action, slot, first, end, writes, false, tag};
 }
 
 static void unit_access(follower *f, int unit, bool gradients, tri_bucket_kind bucket,
@@ -227,15 +227,15 @@ static void finish(follower *f, const tri_action *a) {
     tri_lane lane = tri_action_lane(a->kind);
     bool in_order = lane == TRI_LANE_SHARD || lane == TRI_LANE_REPLICATE;
     int left = 0;
-    for (int i = 0; i < f->move_count; i++) {
-        under_way *u = &f->moves[i];
+    for (int i = 0; i < f->copy_count; i++) {
+        under_way *u = &f->copies[i];
         for (int d = 0; d < a->dependency_count; d++)
             if (f->schedule->dependencies[a->first_dependency + d] == u->action) u->done = true;
         bool same = tri_action_lane(f->schedule->actions[u->action].kind) == lane;
         if (in_order && same) u->done = true;
-        if (!u->done) f->moves[left++] = *u;
+        if (!u->done) f->copies[left++] = *u;
     }
-    f->move_count = left;
+    f->copy_count = left;
 }
 
 static void follow(follower *f) {

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-static const tri_tensor_options as_annotated = {0};
+static const tri_tensor_parallel_options as_annotated = {0};
 
 // The graph as text, its values numbered in the order in which they are named.
 static char *text_of(const tri_graph *g) {
@@ -42,7 +42,7 @@ static tri_mesh mesh_of(int parts) {
     return (tri_mesh){.size = {[TRI_AXIS_PIPELINE] = 1,
                                [TRI_AXIS_REPLICATE] = 1,
                                [TRI_AXIS_SHARD] = 1,
-                               [TRI_AXIS_TENSOR] = parts},
+                               [TRI_AXIS_TENSOR_PARALLEL] = parts},
                       .ranks = parts};
 }
 
@@ -75,7 +75,7 @@ static void test_print(void **state) {
         "  %7 F64[2] = mse_loss %6 @targets\n";
     tri_graph *g = small(8), *out;
     tri_mesh mesh = mesh_of(2);
-    assert_int_equal(tri_pass_tensor(NULL, g, &mesh, 1, &as_annotated, &out), TRI_OK);
+    assert_int_equal(tri_pass_tensor_parallel(NULL, g, &mesh, 1, &as_annotated, &out), TRI_OK);
     char *text = text_of(out);
     assert_string_equal(text, want);
     free(text);
@@ -110,7 +110,8 @@ static void test_one_part(void **state) {
                 request.field_count++;
             tri_graph *g, *out;
             assert_int_equal(tri_model_build(arena, &request, 4, &g), TRI_OK);
-            assert_int_equal(tri_pass_tensor(arena, g, &mesh, 0, &as_annotated, &out), TRI_OK);
+            assert_int_equal(tri_pass_tensor_parallel(arena, g, &mesh, 0, &as_annotated, &out),
+                             TRI_OK);
             assert_int_equal(g->gradient_count, out->gradient_count);
             if (training) {
                 assert_int_equal(tri_pass_autodiff(g), TRI_OK);
@@ -130,9 +131,9 @@ static void refused(tri_graph *g, int parts, const char *layers, bool sequence, 
     tri_graph *out;
     tri_mesh mesh = mesh_of(parts);
     if (layers) assert_int_equal(tri_yaml_parse_value(arena, layers, "override", &tree), TRI_OK);
-    tri_tensor_options options = {.layers = tree, .sequence_parallel = sequence};
+    tri_tensor_parallel_options options = {.layers = tree, .sequence_parallel = sequence};
     for (int rank = 0; rank < parts; rank++) {
-        tri_status status = tri_pass_tensor(arena, g, &mesh, rank, &options, &out);
+        tri_status status = tri_pass_tensor_parallel(arena, g, &mesh, rank, &options, &out);
         if (status == TRI_OK) fail_msg("not refused: %s", words);
         if (!strstr(tri_error_message(), words))
             fail_msg("\"%s\" does not say \"%s\"", tri_error_message(), words);
@@ -159,7 +160,7 @@ static void test_classes(void **state) {
         tri_split_layer(g, "head", TRI_SPLIT_COLUMN);
         tri_loss(g, tri_cross_entropy(g, x, tri_input(g, "labels", TRI_I64, tri_shape_of(4))));
         tri_mesh mesh = mesh_of(2);
-        assert_int_equal(tri_pass_tensor(NULL, g, &mesh, 1, &as_annotated, &out), TRI_OK);
+        assert_int_equal(tri_pass_tensor_parallel(NULL, g, &mesh, 1, &as_annotated, &out), TRI_OK);
         if (training) assert_int_equal(tri_pass_autodiff(out), TRI_OK);
         assert_int_equal(count_op(out, &tri_op_vocab_parallel_cross_entropy), 1);
         assert_int_equal(count_op(out, &tri_op_vocab_parallel_accuracy), !training);
@@ -180,7 +181,7 @@ static void test_again(void **state) {
     tri_split_layer(g, "fc", TRI_SPLIT_COLUMN);
     tri_loss(g, tri_cross_entropy(g, x, tri_input(g, "labels", TRI_I64, tri_shape_of(4))));
     tri_mesh mesh = mesh_of(2);
-    assert_int_equal(tri_pass_tensor(NULL, g, &mesh, 0, &as_annotated, &out), TRI_OK);
+    assert_int_equal(tri_pass_tensor_parallel(NULL, g, &mesh, 0, &as_annotated, &out), TRI_OK);
     assert_int_equal(tri_pass_autodiff(g), TRI_OK);
     assert_int_equal(tri_pass_autodiff(out), TRI_OK);
     assert_int_equal(count_op(g, &tri_op_rms_norm), 2);

@@ -262,11 +262,12 @@ static void rank_body(tri_comm *comm, ranks_table *table, void *argument) {
     tri_tree *layers = NULL;
     if (test->layers)
         CHECK_OK(tri_yaml_parse_value(arena, test->layers, "strategy.tensor", &layers));
-    tri_tensor_options options = {.layers = layers, .sequence_parallel = test->sequence};
+    tri_tensor_parallel_options options = {.layers = layers, .sequence_parallel = test->sequence};
     tri_mesh mesh = {.size = {1, 1, 1, comm->size}, .ranks = comm->size};
     for (int training = 0; training < 2; training++) {
         tri_graph *graph = build(test, training), *local;
-        tri_status status = tri_pass_tensor(NULL, graph, &mesh, comm->rank, &options, &local);
+        tri_status status =
+            tri_pass_tensor_parallel(NULL, graph, &mesh, comm->rank, &options, &local);
         if (status != TRI_OK) fprintf(stderr, "%s: %s\n", test->name, tri_error_message());
         CHECK_OK(status);
         run one = start(graph, NULL, 0, test->name), part = start(local, comm, 0, test->name);
@@ -309,10 +310,10 @@ static void replica_body(tri_comm *comm, ranks_table *table, void *argument) {
     bool fuse = *(bool *)argument;
     int64_t size = ALL_SAMPLES / comm->size, more = ALL_SAMPLES % comm->size, rank = comm->rank;
     int64_t first = rank * size + (rank < more ? rank : more);
-    tri_tensor_options options = {.sync_batch_norm = true};
+    tri_tensor_parallel_options options = {.sync_batch_norm = true};
     tri_mesh mesh = {.size = {1, comm->size, 1, 1}, .ranks = comm->size};
     tri_graph *whole = build_norms(ALL_SAMPLES), *mine = build_norms(size + (rank < more)), *local;
-    CHECK_OK(tri_pass_tensor(NULL, mine, &mesh, comm->rank, &options, &local));
+    CHECK_OK(tri_pass_tensor_parallel(NULL, mine, &mesh, comm->rank, &options, &local));
     if (fuse) CHECK_OK(tri_pass_fuse(local));
     run one = start(whole, NULL, 0, "norms"), part = start(local, comm, first, "norms");
     double loss[2];

@@ -267,8 +267,8 @@ static bool pool_supports(const tri_device *device, const tri_graph *graph, cons
 
 // Whether some later node reads the value channel-blocked.
 static bool read_blocked(const tri_graph *graph, tri_value value) {
-    for (int i = 0; i < graph->ahead_count; i++) {
-        const tri_node *node = &graph->ahead[i];
+    for (int i = 0; i < graph->pending_node_count; i++) {
+        const tri_node *node = &graph->pending_nodes[i];
         bool blocked = node->op == &tri_op_conv2d || node->op == &tri_op_conv2d_grad_weight ||
                        node->op == &tri_op_max_pool2d || node->op == &tri_op_batch_norm ||
                        node->op == &tri_op_batch_norm_inference;

@@ -1,67 +1,68 @@
-#include "pass/tensor.h"
+#include "pass/tensor_parallel.h"
 
 #include "graph/loss.h"
 
 #include <fnmatch.h>
 #include <string.h>
 
-static bool same(tensor_spread a, tensor_spread b) {
-    return a.kind == b.kind && (a.kind != TENSOR_PART || a.dim == b.dim);
+static bool same(parallel_placement a, parallel_placement b) {
+    return a.kind == b.kind && (a.kind != TRI_PLACEMENT_SLICED || a.dim == b.dim);
 }
 
-tensor_spread tensor_spread_of(const tensor_pass *pass, tri_value from) {
-    return pass->spreads[from.id];
+parallel_placement parallel_placement_of(const parallel_pass *pass, tri_value from) {
+    return pass->placements[from.id];
 }
 
-void tensor_set(tensor_pass *pass, tri_value from, tri_value value, tensor_spread spread) {
+void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
+                  parallel_placement placement) {
     pass->values[from.id] = value;
-    pass->spreads[from.id] = spread;
+    pass->placements[from.id] = placement;
 }
 
-static tri_value convert(tensor_pass *pass, tri_value value, tensor_spread is,
-                         tensor_spread asked) {
-    tri_collective_attr attr = pass->tensor;
-    if (is.kind == TENSOR_PART) {
+static tri_value convert(parallel_pass *pass, tri_value value, parallel_placement is,
+                         parallel_placement asked) {
+    tri_collective_attr attr = pass->tensor_parallel;
+    if (is.kind == TRI_PLACEMENT_SLICED) {
         attr.dim = is.dim;
-        attr.partial = asked.kind == TENSOR_COPY;
+        attr.partial = asked.kind == TRI_PLACEMENT_PARTIAL_GRADIENT;
         value = ops_all_gather(pass->to, value, &attr);
-    } else if (asked.kind == TENSOR_COPY) {
+    } else if (asked.kind == TRI_PLACEMENT_PARTIAL_GRADIENT) {
         value = tri_node_add(pass->to, &tri_op_copy_to, &value, 1, &attr, "");
     }
-    if (asked.kind != TENSOR_PART) return value;
+    if (asked.kind != TRI_PLACEMENT_SLICED) return value;
     attr.dim = asked.dim;
     attr.partial = false;
     return tri_node_add(pass->to, &tri_op_split, &value, 1, &attr, "");
 }
 
-tri_value tensor_ask(tensor_pass *pass, tri_value from, tensor_spread asked) {
+tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement asked) {
     tri_value value = pass->values[from.id];
-    tensor_spread is = tensor_spread_of(pass, from);
-    if (!tri_value_is(value) || same(is, asked) || pass->tensor.slices == 1) return value;
+    parallel_placement is = parallel_placement_of(pass, from);
+    if (!tri_value_is(value) || same(is, asked) || pass->tensor_parallel.slices == 1) return value;
     for (int i = pass->conversion_count - 1; i >= 0; i--) {
-        const tensor_conversion *c = &pass->conversions[i];
+        const parallel_conversion *c = &pass->conversions[i];
         if (c->block != pass->to->block) break; // those of one block follow one another
-        if (c->from == from.id && same(c->spread, asked)) return c->value;
+        if (c->from == from.id && same(c->placement, asked)) return c->value;
     }
     tri_value made = convert(pass, value, is, asked);
     TRI_PUSH(pass->to->arena, pass->conversions, pass->conversion_count,
              pass->conversion_capacity) =
-        (tensor_conversion){from.id, pass->to->block, asked, made};
+        (parallel_conversion){from.id, pass->to->block, asked, made};
     return made;
 }
 
-void tensor_emit(tensor_pass *pass, const tri_node *node, const tri_value *inputs, const void *attr,
-                 tensor_spread spread) {
+void parallel_emit(parallel_pass *pass, const tri_node *node, const tri_value *inputs,
+                   const void *attr, parallel_placement placement) {
     tri_value made = tri_node_add(pass->to, node->op, inputs, node->input_count, attr, node->name);
     for (int k = 0; k < node->output_count; k++)
-        tensor_set(pass, node->outputs[k], tri_node_output(pass->to, made, k), spread);
+        parallel_set(pass, node->outputs[k], tri_node_output(pass->to, made, k), placement);
 }
 
-tri_value tensor_sum(tensor_pass *pass, tri_value partial, tensor_spread *spread) {
+tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placement *placement) {
     tri_graph *g = pass->to;
-    tri_collective_attr attr = pass->tensor;
+    tri_collective_attr attr = pass->tensor_parallel;
     tri_shape shape = tri_value_shape(g, partial);
-    *spread = TENSOR_IS_WHOLE;
+    *placement = PARALLEL_REPLICATED;
     // [N, T, …]: along the sequence.
     if (!pass->options->sequence_parallel || shape.rank < 3)
         return tri_node_add(g, &tri_op_all_reduce, &partial, 1, &attr, "");
@@ -70,24 +71,24 @@ tri_value tensor_sum(tensor_pass *pass, tri_value partial, tensor_spread *spread
                        "strategy.sequence_parallel: sequences of %lld tokens do not divide over "
                        "strategy.mesh.tensor: %lld",
                        (long long)shape.dims[1], (long long)attr.slices);
-    *spread = tensor_part(1);
+    *placement = parallel_sliced(1);
     attr.dim = 1;
     return ops_reduce_scatter(g, partial, &attr);
 }
 
-void tensor_note_use(tensor_pass *pass, tri_value from, bool partial) {
+void parallel_note_use(parallel_pass *pass, tri_value from, bool partial) {
     const tri_value_info *info = tri_value_get(pass->from, from);
     if (info->kind == TRI_VALUE_PARAMETER)
-        (partial ? pass->partial : pass->entire)[info->index] = true;
+        (partial ? pass->partial : pass->complete)[info->index] = true;
 }
 
-tri_split tensor_split_of(const tensor_pass *pass, tri_value parameter) {
+tri_split parallel_split_of(const parallel_pass *pass, tri_value parameter) {
     const tri_value_info *info = tri_value_get(pass->from, parameter);
     return info->kind == TRI_VALUE_PARAMETER ? pass->splits[info->index] : TRI_SPLIT_NONE;
 }
 
 // The recipe's own choices, in their order: the last one that matches a layer's name holds.
-static tri_status choose_splits(tensor_pass *pass) {
+static tri_status choose_splits(parallel_pass *pass) {
     static const char *const names[] = {"none", "column", "row"};
     const tri_graph *g = pass->from;
     const tri_tree *layers = pass->options->layers;
@@ -116,7 +117,7 @@ static tri_status choose_splits(tensor_pass *pass) {
 }
 
 // The axis along which parameter `index` is cut, from all its uses; -1: it stays whole.
-static tri_status find_axis(const tensor_pass *pass, int index, int *axis) {
+static tri_status find_axis(const parallel_pass *pass, int index, int *axis) {
     const tri_graph *g = pass->from;
     const tri_parameter_info *p = &g->parameters[index];
     const char *how = pass->splits[index] == TRI_SPLIT_ROW ? "row" : "column";
@@ -126,7 +127,7 @@ static tri_status find_axis(const tensor_pass *pass, int index, int *axis) {
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < g->nodes[i].input_count; k++) {
             if (g->nodes[i].inputs[k].id != p->value.id) continue;
-            int found = tensor_parameter_axis(g->nodes[i].op, k, pass->splits[index]);
+            int found = parallel_parameter_axis(g->nodes[i].op, k, pass->splits[index]);
             if (found == -2 || (used && found != *axis))
                 return TRI_FAIL(TRI_BAD_INPUT,
                                 "strategy.tensor: %s is a parameter of %s, which has no %s split%s",
@@ -135,17 +136,17 @@ static tri_status find_axis(const tensor_pass *pass, int index, int *axis) {
             *axis = found;
             used = true;
         }
-    if (*axis < 0 || p->shape.dims[*axis] % pass->tensor.slices == 0) return TRI_OK;
+    if (*axis < 0 || p->shape.dims[*axis] % pass->tensor_parallel.slices == 0) return TRI_OK;
     char shape[128];
     return TRI_FAIL(TRI_BAD_INPUT,
                     "strategy.mesh.tensor: parameter %s %s does not divide into %lld equal slices "
                     "along its axis %d; set another size, or its layer to none in strategy.tensor",
                     p->name, tri_shape_text(&p->shape, shape, sizeof shape),
-                    (long long)pass->tensor.slices, *axis);
+                    (long long)pass->tensor_parallel.slices, *axis);
 }
 
 // Inputs, parameters and blocks keep their numbers.
-static tri_status copy_sources(tensor_pass *pass) {
+static tri_status copy_sources(parallel_pass *pass) {
     const tri_graph *from = pass->from;
     tri_graph *to = pass->to;
     bool any = false;
@@ -153,57 +154,58 @@ static tri_status copy_sources(tensor_pass *pass) {
     for (int i = 0; i < from->input_count; i++) {
         const tri_value_info *info = tri_value_get(from, from->inputs[i].value);
         tri_value made = tri_input(to, from->inputs[i].name, info->dtype, info->shape);
-        tensor_set(pass, from->inputs[i].value, made, TENSOR_IS_WHOLE);
+        parallel_set(pass, from->inputs[i].value, made, PARALLEL_REPLICATED);
     }
     for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++)
         if (tri_value_is(from->scalars[i]))
-            tensor_set(pass, from->scalars[i], tri_scalar(to, (tri_scalar_kind)i), TENSOR_IS_WHOLE);
+            parallel_set(pass, from->scalars[i], tri_scalar(to, (tri_scalar_kind)i),
+                         PARALLEL_REPLICATED);
     for (int i = 0; i < from->parameter_count; i++) {
         tri_parameter_info p = from->parameters[i];
         int axis;
         TRI_TRY(find_axis(pass, i, &axis));
-        if (axis >= 0 && pass->tensor.slices > 1) {
+        if (axis >= 0 && pass->tensor_parallel.slices > 1) {
             p.slice = (tri_parameter_slice){.axis = axis,
-                                            .count = (int)pass->tensor.slices,
-                                            .index = (int)pass->tensor.index,
+                                            .count = (int)pass->tensor_parallel.slices,
+                                            .index = (int)pass->tensor_parallel.index,
                                             .full = p.shape};
-            p.shape.dims[axis] /= pass->tensor.slices;
+            p.shape.dims[axis] /= pass->tensor_parallel.slices;
             any = true;
         }
         to->block = p.block;
         p.value = tri_parameter_of_role(to, p.name, p.dtype, p.shape, p.init, p.role, p.momentum);
         if (to->status != TRI_OK) break;
         to->parameters[i] = p;
-        tensor_set(pass, from->parameters[i].value, p.value, TENSOR_IS_WHOLE);
+        parallel_set(pass, from->parameters[i].value, p.value, PARALLEL_REPLICATED);
     }
-    if (any || pass->tensor.slices == 1) return TRI_OK;
+    if (any || pass->tensor_parallel.slices == 1) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "strategy.mesh.tensor: %lld ranks, but no layer of the model is divided: name "
                     "some in strategy.tensor, as '{fc1: column, fc2: row}'",
-                    (long long)pass->tensor.slices);
+                    (long long)pass->tensor_parallel.slices);
 }
 
 // Of losses, metrics and statistics, which no rule leaves in slices.
-static tri_value whole_of(const tensor_pass *pass, tri_value from) {
-    TRI_ASSERT(tensor_spread_of(pass, from).kind == TENSOR_WHOLE);
+static tri_value replicated_value(const parallel_pass *pass, tri_value from) {
+    TRI_ASSERT(parallel_placement_of(pass, from).kind == TRI_PLACEMENT_REPLICATED);
     return pass->values[from.id];
 }
 
-static tri_status finish(tensor_pass *pass) {
+static tri_status finish(parallel_pass *pass) {
     const tri_graph *from = pass->from;
     tri_graph *to = pass->to;
     for (int i = 0; i < from->gradient_count; i++) {
         const tri_gradient_info *gradient = &from->gradients[i];
         to->block = gradient->block;
-        tri_gradient_add(to, gradient->parameter, whole_of(pass, gradient->value));
+        tri_gradient_add(to, gradient->parameter, replicated_value(pass, gradient->value));
     }
     for (int i = 0; i < from->metric_count; i++)
-        tri_metric_copy(to, &from->metrics[i], whole_of(pass, from->metrics[i].value));
+        tri_metric_copy(to, &from->metrics[i], replicated_value(pass, from->metrics[i].value));
     to->first_term = from->first_term;
     to->term_count = from->term_count;
     to->counting = from->counting;
     for (int i = 0; i < from->parameter_count; i++) {
-        if (pass->partial[i] && pass->entire[i])
+        if (pass->partial[i] && pass->complete[i])
             return TRI_FAIL(TRI_UNSUPPORTED,
                             "strategy.mesh.tensor: parameter %s is used both by a layer that the "
                             "ranks divide and by one that they do not",
@@ -214,32 +216,33 @@ static tri_status finish(tensor_pass *pass) {
     return tri_graph_verify(to);
 }
 
-tri_status tri_pass_tensor(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh, int rank,
-                           const tri_tensor_options *options, tri_graph **out) {
+tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
+                                    int rank, const tri_tensor_parallel_options *options,
+                                    tri_graph **out) {
     if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
     tri_graph *to = tri_graph_create(arena, &graph->options);
-    tensor_pass pass = {
+    parallel_pass pass = {
         .from = graph,
         .to = to,
         .options = options,
-        .tensor = {.group = TRI_GROUP_TENSOR,
-                   .slices = mesh->size[TRI_AXIS_TENSOR],
-                   .index = tri_mesh_coordinate(mesh, rank, TRI_AXIS_TENSOR)},
+        .tensor_parallel = {.group = TRI_GROUP_TENSOR_PARALLEL,
+                            .slices = mesh->size[TRI_AXIS_TENSOR_PARALLEL],
+                            .index = tri_mesh_coordinate(mesh, rank, TRI_AXIS_TENSOR_PARALLEL)},
         .replicas = {.group = TRI_GROUP_REPLICAS,
                      .slices = tri_mesh_replicas(mesh),
                      .index = tri_mesh_replica(mesh, rank)},
         .values = TRI_NEW_ARRAY(to->arena, tri_value, graph->value_count),
-        .spreads = TRI_NEW_ARRAY(to->arena, tensor_spread, graph->value_count),
+        .placements = TRI_NEW_ARRAY(to->arena, parallel_placement, graph->value_count),
         .splits = TRI_NEW_ARRAY(to->arena, tri_split, graph->parameter_count),
         .partial = TRI_NEW_ARRAY(to->arena, bool, graph->parameter_count),
-        .entire = TRI_NEW_ARRAY(to->arena, bool, graph->parameter_count),
+        .complete = TRI_NEW_ARRAY(to->arena, bool, graph->parameter_count),
     };
     TRI_TRY(choose_splits(&pass));
     TRI_TRY(copy_sources(&pass));
     for (int i = 0; i < graph->node_count; i++) {
         to->block = graph->nodes[i].block;
         to->phase = graph->nodes[i].phase;
-        tensor_rewrite(&pass, &graph->nodes[i]);
+        parallel_rewrite(&pass, &graph->nodes[i]);
     }
     if (to->status != TRI_OK) return TRI_FAIL(to->status, "%s", to->message);
     TRI_TRY(finish(&pass));
