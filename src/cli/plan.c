@@ -42,7 +42,7 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
         .mesh = v->mesh,
         .step_samples = {[TRI_STEP_FULL] = batch.global, [TRI_STEP_EVALUATE] = eval * replicas},
         .micro = batch.micro,
-        .states_passes = batch.states_passes,
+        .gives_rounds = batch.gives_rounds,
         .sync_batchnorm = r->trainer.sync_batchnorm,
         .eval_micro = eval,
         .optimizer_states = optimizer.state_count,
@@ -137,8 +137,8 @@ static tri_status measure(plan_view *v) {
     tri_optimizer optimizer;
     tri_measured *out = TRI_NEW(v->arena, tri_measured);
     TRI_TRY(tri_optimizer_make(&v->recipe->optimizer, &optimizer));
-    TRI_TRY(tri_measure_passes(v->arena, v->device, &v->request, &optimizer,
-                               v->pipeline.plans[0]->programs[0]->batch, seconds, out));
+    TRI_TRY(tri_measure_compute(v->arena, v->device, &v->request, &optimizer,
+                                v->pipeline.plans[0]->programs[0]->batch, seconds, out));
     v->measured = out;
     v->rates_from = tri_arena_printf(v->arena, "measured in part, else %s", v->rates_from);
     return TRI_OK;

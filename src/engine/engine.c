@@ -37,7 +37,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     engine_find_makers(e);
     make_labels(e);
     make_step_records(e);
-    engine_size_ops(e);
+    engine_size_communication(e);
     TRI_TRY(engine_make_updates(e));
     engine_list_tensors(e);
     return TRI_OK;
@@ -104,11 +104,11 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
 // What the compute lane does.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
     [TRI_ACTION_RELEASE] = do_nothing, // its memory is free: the plan has seen to that
-    [TRI_ACTION_FORWARD] = engine_run_pass,
-    [TRI_ACTION_RECOMPUTE] = engine_run_pass,
-    [TRI_ACTION_BACKWARD] = engine_run_pass,
-    [TRI_ACTION_BACKWARD_INPUT] = engine_run_pass,
-    [TRI_ACTION_BACKWARD_WEIGHT] = engine_run_pass,
+    [TRI_ACTION_FORWARD] = engine_run_compute,
+    [TRI_ACTION_RECOMPUTE] = engine_run_compute,
+    [TRI_ACTION_BACKWARD] = engine_run_compute,
+    [TRI_ACTION_BACKWARD_INPUT] = engine_run_compute,
+    [TRI_ACTION_BACKWARD_WEIGHT] = engine_run_compute,
     [TRI_ACTION_CLEAR] = do_clear,
     [TRI_ACTION_NORM] = do_norm,
     [TRI_ACTION_STEP] = do_step,
@@ -118,8 +118,10 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
 // What the other lanes' actions are started by.
 static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
                                                   engine_ticket *ticket) = {
-    [TRI_LANE_SHARD] = engine_start_comm,    [TRI_LANE_REPLICATE] = engine_start_comm,
-    [TRI_LANE_ALONG] = engine_start_comm,    [TRI_LANE_BACK] = engine_start_comm,
+    [TRI_LANE_SHARD] = engine_start_communication,
+    [TRI_LANE_REPLICATE] = engine_start_communication,
+    [TRI_LANE_ALONG] = engine_start_communication,
+    [TRI_LANE_BACK] = engine_start_communication,
     [TRI_LANE_STORE] = engine_start_storage,
 };
 

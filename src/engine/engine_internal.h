@@ -150,11 +150,12 @@ tri_status engine_start_storage(tri_engine *engine, const tri_action *action,
                                 engine_ticket *ticket);
 float *engine_staging(tri_engine *engine, int64_t elements); // state.c: at least so many
 
-// pass.c: FORWARD, RECOMPUTE and the kinds of BACKWARD.
+// compute.c: FORWARD, RECOMPUTE and the kinds of BACKWARD.
 void engine_find_makers(tri_engine *engine);
-tri_status engine_run_pass(tri_engine *engine, const tri_action *action);
-// collect.c: room for what communicators do, and starting the action's operations.
-void engine_size_ops(tri_engine *engine);
-tri_status engine_start_comm(tri_engine *engine, const tri_action *action, engine_ticket *ticket);
+tri_status engine_run_compute(tri_engine *engine, const tri_action *action);
+// communicate.c: room for what communicators do, and starting the action's operations.
+void engine_size_communication(tri_engine *engine);
+tri_status engine_start_communication(tri_engine *engine, const tri_action *action,
+                                      engine_ticket *ticket);
 
 #endif

@@ -2,7 +2,7 @@
 // their place in the list: a function of the order and of the rounds, never of their sizes, so that
 // the collectives of a group are alike on all its ranks. Only then are passes without samples left
 // out.
-#include "plan/passes.h"
+#include "plan/compute_actions.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,14 +32,14 @@ typedef struct item {
 typedef struct work {
     tri_arena *arena; // until the schedule is written
     const tri_schedule_request *request;
-    tri_schedule passes;
+    tri_schedule compute;
     int *first_use, *uses; // by unit: the passes that read it
     item *items;
     int item_count, item_capacity;
 } work;
 
 static tri_action *put(work *w, int before, point at, tri_action_kind kind, int subject) {
-    int limit = w->passes.count;
+    int limit = w->compute.count;
     TRI_PUSH(w->arena, w->items, w->item_count, w->item_capacity) =
         (item){.before = before < limit ? before : limit,
                .point = at,
@@ -48,13 +48,13 @@ static tri_action *put(work *w, int before, point at, tri_action_kind kind, int 
     return &w->items[w->item_count - 1].action;
 }
 
-static bool has_samples(const work *w, const tri_action *pass) {
-    return w->request->round_sizes[pass->round] > 0;
+static bool has_samples(const work *w, const tri_action *at) {
+    return w->request->round_sizes[at->round] > 0;
 }
 
 // The passes that end a block's contribution to gradients.
-static bool contributes(const tri_action *pass) {
-    return pass->kind == TRI_ACTION_BACKWARD || pass->kind == TRI_ACTION_BACKWARD_WEIGHT;
+static bool contributes(const tri_action *at) {
+    return at->kind == TRI_ACTION_BACKWARD || at->kind == TRI_ACTION_BACKWARD_WEIGHT;
 }
 
 static void find_uses(work *w) {
@@ -62,8 +62,8 @@ static void find_uses(work *w) {
     int *count = TRI_NEW_ARRAY(w->arena, int, r->unit_count + 1);
     w->first_use = TRI_NEW_ARRAY(w->arena, int, r->unit_count + 1);
     for (int fill = 0; fill < 2; fill++) {
-        for (int i = 0; i < w->passes.count; i++) {
-            const tri_schedule_block *b = &r->blocks[w->passes.actions[i].subject];
+        for (int i = 0; i < w->compute.count; i++) {
+            const tri_schedule_block *b = &r->blocks[w->compute.actions[i].subject];
             for (int k = 0; k < b->unit_count; k++) {
                 int unit = b->units[k];
                 if (fill) w->uses[w->first_use[unit] + count[unit]] = i;
@@ -82,7 +82,7 @@ static void find_uses(work *w) {
 static tri_status put_edge_actions(work *w) {
     tri_edge_action *edge_actions;
     int count;
-    TRI_TRY(tri_edge_actions_find(w->arena, w->request, &w->passes, &edge_actions, &count));
+    TRI_TRY(tri_edge_actions_find(w->arena, w->request, &w->compute, &edge_actions, &count));
     for (int i = 0; i < count; i++) {
         const tri_edge_action *t = &edge_actions[i];
         const tri_edge *edge = &w->request->edges[t->edge];
@@ -112,11 +112,11 @@ static int find_stays(const work *w, int unit, stay *out) {
     bool holds_rounds = r->training && !r->reshard_after_forward;
     int count = 0, open = 0; // passes forward that have to come back
     for (int i = w->first_use[unit]; i < w->first_use[unit + 1]; i++) {
-        int pass = w->uses[i];
-        const tri_action *a = &w->passes.actions[pass];
+        int at = w->uses[i];
+        const tri_action *a = &w->compute.actions[at];
         if (count == 0 || (!whole && !(holds_rounds && open > 0)))
-            out[count++] = (stay){.unit = unit, .first = pass};
-        out[count - 1].last = pass;
+            out[count++] = (stay){.unit = unit, .first = at};
+        out[count - 1].last = at;
         open += a->kind == TRI_ACTION_FORWARD;
         open -= contributes(a);
     }
@@ -164,8 +164,8 @@ static void put_gathers(work *w) {
     for (int u = 0; u < r->unit_count; u++) put_release(w, open[u]);
 }
 
-static void mark_adding(work *w, int pass, int unit) {
-    tri_action *a = &w->passes.actions[pass];
+static void mark_adding(work *w, int at, int unit) {
+    tri_action *a = &w->compute.actions[at];
     const tri_schedule_block *b = &w->request->blocks[a->subject];
     for (int k = 0; k < b->unit_count; k++)
         if (b->units[k] == unit) a->adds |= UINT64_C(1) << k;
@@ -190,7 +190,7 @@ static void put_sum(work *w, int unit, int first, int end) {
         if (clears && marking && writer < 0)
             put(w, w->uses[end - 1] + 1, AT_LATE_CLEAR, TRI_ACTION_CLEAR, unit);
         for (int i = first; i < end; i++) {
-            const tri_action *a = &w->passes.actions[w->uses[i]];
+            const tri_action *a = &w->compute.actions[w->uses[i]];
             tri_gradient_source source = tri_action_gradient_source(a->kind);
             if (!has_samples(w, a) || !tri_schedule_has_gradient_source(r, unit, source)) continue;
             if (marking && written[source]) mark_adding(w, w->uses[i], unit);
@@ -207,13 +207,13 @@ static void put_sums(work *w, int unit) {
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
     int first = w->first_use[unit], end = w->first_use[unit + 1], last = -1;
     for (int i = first; i < end; i++)
-        if (contributes(&w->passes.actions[w->uses[i]])) last = i;
+        if (contributes(&w->compute.actions[w->uses[i]])) last = i;
     for (int i = first; i <= last; i++) {
-        const tri_action *a = &w->passes.actions[w->uses[i]];
+        const tri_action *a = &w->compute.actions[w->uses[i]];
         if (!contributes(a) || (i < last && !by_round)) continue;
         int next = i + 1;
-        while (next <= last && !contributes(&w->passes.actions[w->uses[next]])) next++;
-        if (i < last && w->passes.actions[w->uses[next]].round == a->round) continue;
+        while (next <= last && !contributes(&w->compute.actions[w->uses[next]])) next++;
+        if (i < last && w->compute.actions[w->uses[next]].round == a->round) continue;
         put_sum(w, unit, first, i + 1);
         first = i + 1;
         if (!tri_schedule_scatters(r)) continue;
@@ -232,11 +232,11 @@ static void put_reductions(work *w) {
         put_sums(w, u);
         int done = 0;
         for (int i = w->first_use[u]; i < w->first_use[u + 1]; i++)
-            if (contributes(&w->passes.actions[w->uses[i]])) done = w->uses[i] + 1;
+            if (contributes(&w->compute.actions[w->uses[i]])) done = w->uses[i] + 1;
         if (tri_schedule_scatters(r)) done++;
         if (r->replicate > 1) put(w, done++, AT_REDUCE, TRI_ACTION_REDUCE, u);
         if (unit->holder_count > 1) {
-            done = w->passes.count;
+            done = w->compute.count;
             put(w, done, AT_TIE, TRI_ACTION_TIE, u);
         }
         if (tri_schedule_collects(r)) put(w, done, AT_COLLECT, TRI_ACTION_COLLECT, u);
@@ -255,11 +255,11 @@ static void write_all(work *w, tri_schedule *out) {
     if (w->item_count) qsort(w->items, (size_t)w->item_count, sizeof *w->items, compare_items);
     bool *taken = TRI_NEW_ARRAY(w->arena, bool, r->rounds);
     int next = 0;
-    for (int i = 0; i <= w->passes.count; i++) {
+    for (int i = 0; i <= w->compute.count; i++) {
         for (; next < w->item_count && w->items[next].before == i; next++)
             TRI_PUSH(out->arena, out->actions, out->count, out->capacity) = w->items[next].action;
-        if (i == w->passes.count) return;
-        tri_action a = w->passes.actions[i];
+        if (i == w->compute.count) return;
+        tri_action a = w->compute.actions[i];
         if (!has_samples(w, &a)) continue;
         if (a.kind == TRI_ACTION_FORWARD) {
             a.takes_batch = !taken[a.round];
@@ -292,8 +292,8 @@ tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *reque
                              tri_schedule *out) {
     work w = {.arena = tri_arena_create(NULL, "schedule"), .request = request};
     *out = (tri_schedule){.arena = arena};
-    w.passes.arena = w.arena;
-    tri_passes_write(request, &w.passes);
+    w.compute.arena = w.arena;
+    tri_compute_actions_write(request, &w.compute);
     find_uses(&w);
     tri_status status = put_edge_actions(&w);
     if (status == TRI_OK) {

@@ -308,15 +308,15 @@ static tri_status verify_action(const tri_schedule *given, const tri_schedule *d
 tri_status tri_dependencies_verify(const tri_schedule *schedule,
                                    const tri_schedule_request *request) {
     tri_arena *arena = tri_arena_create(NULL, "schedule check");
-    tri_schedule again = {.arena = arena, .count = schedule->count};
-    again.actions = TRI_NEW_ARRAY(arena, tri_action, schedule->count);
+    tri_schedule derived = {.arena = arena, .count = schedule->count};
+    derived.actions = TRI_NEW_ARRAY(arena, tri_action, schedule->count);
     if (schedule->count)
-        memcpy(again.actions, schedule->actions,
+        memcpy(derived.actions, schedule->actions,
                (size_t)schedule->count * sizeof *schedule->actions);
-    tri_schedule_find_dependencies(&again, request, NULL, 0);
+    tri_schedule_find_dependencies(&derived, request, NULL, 0);
     tri_status status = TRI_OK;
     for (int i = 0; i < schedule->count && status == TRI_OK; i++)
-        status = verify_action(schedule, &again, i);
+        status = verify_action(schedule, &derived, i);
     tri_arena_destroy(arena);
     return status;
 }

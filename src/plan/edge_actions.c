@@ -3,40 +3,10 @@
 // ready on machines whose passes take equal times: every rank computes those times of all ranks for
 // itself, in whole units. In that order nothing waits in a circle: of all messages not yet carried,
 // the one that is ready first waits only for earlier passes, and those only for earlier messages.
-#include "plan/passes.h"
+#include "plan/compute_actions.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static bool recomputes(const tri_schedule_request *request) {
-    for (int b = 0; b < request->block_count; b++)
-        if (request->blocks[b].recompute) return true;
-    return false;
-}
-
-void tri_passes_write(const tri_schedule_request *request, tri_schedule *out) {
-    if (!request->training) {
-        int ranks = request->pipeline;
-        for (int group = 0; group < request->rounds; group += ranks)
-            for (int stage = request->pipeline_rank; stage < request->stage_count; stage += ranks)
-                for (int round = group; round < group + ranks && round < request->rounds; round++)
-                    tri_schedule_add_stage(request, out, TRI_ACTION_FORWARD, stage, round);
-        return;
-    }
-    if (!recomputes(request)) {
-        request->order->write(request, out);
-        return;
-    }
-    tri_schedule plain = {.arena = out->arena};
-    request->order->write(request, &plain);
-    for (int i = 0; i < plain.count; i++) {
-        const tri_action *a = &plain.actions[i];
-        bool back = a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT;
-        if (back && request->blocks[a->subject].recompute)
-            tri_schedule_add(out, TRI_ACTION_RECOMPUTE, a->subject, a->round);
-        tri_schedule_add(out, a->kind, a->subject, a->round);
-    }
-}
 
 typedef enum direction { ALONG, BACK, WEIGHT, DIRECTIONS } direction;
 
@@ -46,17 +16,17 @@ static direction direction_of(tri_action_kind kind) {
 }
 
 // One of a whole stage.
-typedef struct stage_pass {
+typedef struct stage_action {
     tri_action_kind kind;
     int stage, round;
-} stage_pass;
+} stage_action;
 
 // Where the passes of all ranks are in an ideal machine's time.
 typedef struct clock_work {
     const tri_schedule_request *request;
-    stage_pass **passes; // by rank of the pipeline
-    int *counts;         // likewise
-    int *next;           // the first that has not been done
+    stage_action **actions; // by rank of the pipeline
+    int *counts;            // likewise
+    int *next;              // the first that has not been done
     int64_t *free_at;
     int64_t *start, *end; // by direction, stage and round; end -1: not done
     int *first_in, *edges_in, *first_out, *edges_out; // edges by stage
@@ -64,7 +34,7 @@ typedef struct clock_work {
     bool *is_queued;
 } clock_work;
 
-static size_t pass_index(const tri_schedule_request *r, direction way, int stage, int round) {
+static size_t clock_index(const tri_schedule_request *r, direction way, int stage, int round) {
     return ((size_t)way * (size_t)r->stage_count + (size_t)stage) * (size_t)r->rounds +
            (size_t)round;
 }
@@ -92,24 +62,24 @@ static void start_clock(tri_arena *arena, const tri_schedule_request *r, clock_w
     tri_schedule_request whole = *r;
     whole.blocks = stages;
     whole.block_count = r->stage_count;
-    c->passes = TRI_NEW_ARRAY(arena, stage_pass *, r->pipeline);
+    c->actions = TRI_NEW_ARRAY(arena, stage_action *, r->pipeline);
     c->counts = TRI_NEW_ARRAY(arena, int, r->pipeline);
     tri_schedule written = {.arena = arena};
     for (int q = 0; q < r->pipeline; q++) {
         whole.pipeline_rank = q;
         written.count = 0;
-        tri_passes_write(&whole, &written);
+        tri_compute_actions_write(&whole, &written);
         c->counts[q] = written.count;
-        c->passes[q] = TRI_NEW_ARRAY(arena, stage_pass, written.count);
+        c->actions[q] = TRI_NEW_ARRAY(arena, stage_action, written.count);
         for (int i = 0; i < written.count; i++) {
             const tri_action *a = &written.actions[i];
-            c->passes[q][i] = (stage_pass){a->kind, a->subject, a->round};
+            c->actions[q][i] = (stage_action){a->kind, a->subject, a->round};
         }
     }
-    size_t passes = pass_index(r, DIRECTIONS, 0, 0);
-    c->start = TRI_NEW_ARRAY(arena, int64_t, passes);
-    c->end = TRI_NEW_ARRAY(arena, int64_t, passes);
-    memset(c->end, -1, passes * sizeof *c->end);
+    size_t clocks = clock_index(r, DIRECTIONS, 0, 0);
+    c->start = TRI_NEW_ARRAY(arena, int64_t, clocks);
+    c->end = TRI_NEW_ARRAY(arena, int64_t, clocks);
+    memset(c->end, -1, clocks * sizeof *c->end);
     c->next = TRI_NEW_ARRAY(arena, int, r->pipeline);
     c->free_at = TRI_NEW_ARRAY(arena, int64_t, r->pipeline);
     c->queue = TRI_NEW_ARRAY(arena, int, r->pipeline);
@@ -127,13 +97,13 @@ static int64_t find_ready(const clock_work *c, direction way, int stage, int rou
     const tri_schedule_request *r = c->request;
     int64_t ready = 0;
     if (way != ALONG) {
-        int64_t own = c->end[pass_index(r, way == BACK ? ALONG : BACK, stage, round)];
+        int64_t own = c->end[clock_index(r, way == BACK ? ALONG : BACK, stage, round)];
         if (own < 0) return -1;
     }
     for (int i = c->first_in[stage]; way != WEIGHT && i < c->first_in[stage + 1]; i++) {
         const tri_edge *edge = &r->edges[c->edges_in[i]];
         if (edge->back != (way == BACK)) continue;
-        int64_t made = c->end[pass_index(r, way, edge->from_stage, round)];
+        int64_t made = c->end[clock_index(r, way, edge->from_stage, round)];
         if (made < 0) return -1;
         ready = made > ready ? made : ready;
     }
@@ -154,11 +124,11 @@ static void wake_readers(clock_work *c, direction way, int stage) {
 // As many passes of a rank as can be done.
 static void advance(clock_work *c, int rank) {
     for (; c->next[rank] < c->counts[rank]; c->next[rank]++) {
-        const stage_pass *a = &c->passes[rank][c->next[rank]];
+        const stage_action *a = &c->actions[rank][c->next[rank]];
         direction way = direction_of(a->kind);
         int64_t ready = find_ready(c, way, a->stage, a->round);
         if (ready < 0) return;
-        size_t at = pass_index(c->request, way, a->stage, a->round);
+        size_t at = clock_index(c->request, way, a->stage, a->round);
         c->start[at] = ready > c->free_at[rank] ? ready : c->free_at[rank];
         c->end[at] = c->start[at] + (a->kind == TRI_ACTION_BACKWARD ? 2 : 1);
         c->free_at[rank] = c->end[at];
@@ -174,7 +144,7 @@ static tri_status run_clock(clock_work *c) {
     }
     for (int q = 0; q < c->request->pipeline; q++) {
         if (c->next[q] == c->counts[q]) continue;
-        const stage_pass *a = &c->passes[q][c->next[q]];
+        const stage_action *a = &c->actions[q][c->next[q]];
         return TRI_FAIL(
             TRI_INTERNAL,
             "schedule: order %s: %s of stage %d, round %d on pipeline rank %d waits for "
@@ -210,17 +180,17 @@ typedef struct compute_index {
     int count;
 } compute_index;
 
-static void index_actions(tri_arena *arena, const clock_work *c, const tri_schedule *passes,
+static void index_actions(tri_arena *arena, const clock_work *c, const tri_schedule *compute,
                           compute_index *p) {
     const tri_schedule_request *r = c->request;
     for (int way = ALONG; way <= BACK; way++)
         p->of[way] = TRI_NEW_ARRAY(arena, int, (size_t)r->block_count *(size_t)r->rounds);
-    p->start = TRI_NEW_ARRAY(arena, int64_t, passes->count);
-    p->count = passes->count;
-    for (int i = 0; i < passes->count; i++) {
-        const tri_action *a = &passes->actions[i];
+    p->start = TRI_NEW_ARRAY(arena, int64_t, compute->count);
+    p->count = compute->count;
+    for (int i = 0; i < compute->count; i++) {
+        const tri_action *a = &compute->actions[i];
         direction way = direction_of(a->kind);
-        p->start[i] = c->start[pass_index(r, way, r->blocks[a->subject].stage, a->round)];
+        p->start[i] = c->start[clock_index(r, way, r->blocks[a->subject].stage, a->round)];
         if (way != WEIGHT) p->of[way][a->subject * r->rounds + a->round] = i;
     }
 }
@@ -251,12 +221,12 @@ static void add_edge(const clock_work *c, const compute_index *p, int number, ti
         if (r->round_sizes[round] == 0) continue;
         timed *t = &out[(*count)++];
         *t = (timed){.action = {.kind = kinds[way][sends], .edge = number, .round = round},
-                     .ready = c->end[pass_index(r, way, edge->from_stage, round)],
+                     .ready = c->end[clock_index(r, way, edge->from_stage, round)],
                      .turn = edge->back ? -edge->from_block : edge->from_block};
         int block = sends ? edge->from_block : edge->to_block;
-        int pass = p->of[way][block * r->rounds + round];
+        int own = p->of[way][block * r->rounds + round];
         int due = first_from(p, t->ready);
-        t->action.before = sends ? pass + 1 : due < pass ? due : pass;
+        t->action.before = sends ? own + 1 : due < own ? due : own;
     }
 }
 
@@ -277,7 +247,7 @@ static void settle_lane(timed *items, int count) {
 }
 
 tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *request,
-                                 const tri_schedule *passes, tri_edge_action **out, int *count) {
+                                 const tri_schedule *compute, tri_edge_action **out, int *count) {
     *count = 0;
     *out = NULL;
     if (request->pipeline == 1) return TRI_OK;
@@ -285,7 +255,7 @@ tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *r
     start_clock(arena, request, &c);
     TRI_TRY(run_clock(&c));
     compute_index p;
-    index_actions(arena, &c, passes, &p);
+    index_actions(arena, &c, compute, &p);
     size_t most = (size_t)request->edge_count * (size_t)request->rounds;
     timed *items = TRI_NEW_ARRAY(arena, timed, most);
     for (int e = 0; e < request->edge_count; e++) add_edge(&c, &p, e, items, count);

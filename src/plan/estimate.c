@@ -13,12 +13,12 @@ const tri_rates tri_rates_assumed = {
 
 // Seconds of a program's segments, with what they send, and what RECOMPUTE runs of the forward
 // ones.
-typedef struct pass_costs {
+typedef struct compute_costs {
     const tri_program *program;
     int tensor; // ranks that share each layer
     double (*seconds)[TRI_PHASE_COUNT], (*sent)[TRI_PHASE_COUNT];
-    double *again; // by block
-} pass_costs;
+    double *recompute; // by block
+} compute_costs;
 
 // A ring, as of units.
 static double collective_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
@@ -45,7 +45,7 @@ static double node_seconds(const tri_graph *g, const tri_node *node, const tri_r
 
 // What was measured of whole layers is divided among the ranks that share them, and what can wait
 // of a backward pass that was measured in one has the part of it that the rates give it.
-static void take_measured(const pass_costs *costs, int block, const tri_measured *measured) {
+static void take_measured(const compute_costs *costs, int block, const tri_measured *measured) {
     double *s = costs->seconds[block], *sent = costs->sent[block];
     double scale = (double)costs->program->batch / (double)measured->batch / costs->tensor;
     double all = s[TRI_PHASE_BACKWARD] + s[TRI_PHASE_WEIGHT];
@@ -56,36 +56,37 @@ static void take_measured(const pass_costs *costs, int block, const tri_measured
         s[TRI_PHASE_WEIGHT] = later * s[TRI_PHASE_BACKWARD];
         s[TRI_PHASE_BACKWARD] -= s[TRI_PHASE_WEIGHT];
     }
-    if (forward > 0) costs->again[block] *= s[TRI_PHASE_FORWARD] / forward;
+    if (forward > 0) costs->recompute[block] *= s[TRI_PHASE_FORWARD] / forward;
     for (int phase = 0; phase < TRI_PHASE_COUNT; phase++) s[phase] += sent[phase];
 }
 
 static void find_pass_costs(tri_arena *arena, const tri_plan *plan, const tri_program *p,
-                            const tri_rates *rates, const tri_measured *measured, pass_costs *out) {
+                            const tri_rates *rates, const tri_measured *measured,
+                            compute_costs *out) {
     const tri_graph *g = p->graph;
     size_t bytes = (size_t)g->block_count * sizeof *out->seconds;
-    *out = (pass_costs){.program = p,
-                        .tensor = plan->mesh.size[TRI_AXIS_TENSOR_PARALLEL],
-                        .seconds = tri_arena_alloc(arena, bytes),
-                        .sent = tri_arena_alloc(arena, bytes),
-                        .again = TRI_NEW_ARRAY(arena, double, g->block_count)};
+    *out = (compute_costs){.program = p,
+                           .tensor = plan->mesh.size[TRI_AXIS_TENSOR_PARALLEL],
+                           .seconds = tri_arena_alloc(arena, bytes),
+                           .sent = tri_arena_alloc(arena, bytes),
+                           .recompute = TRI_NEW_ARRAY(arena, double, g->block_count)};
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         double seconds = node_seconds(g, node, rates);
         bool sends = node->op->flags & TRI_OP_COLLECTIVE;
         (sends && measured ? out->sent : out->seconds)[node->block][node->phase] += seconds;
-        if (p->recomputed && p->recomputed[i]) out->again[node->block] += seconds;
+        if (p->recomputed && p->recomputed[i]) out->recompute[node->block] += seconds;
     }
     for (int b = 0; measured && b < g->block_count; b++) take_measured(out, b, measured);
 }
 
-static double pass_seconds(const pass_costs *costs, const tri_action *a) {
+static double compute_seconds(const compute_costs *costs, const tri_action *a) {
     const double *s = costs->seconds[a->subject];
     switch (a->kind) {
     case TRI_ACTION_FORWARD:
         return s[TRI_PHASE_FORWARD];
     case TRI_ACTION_RECOMPUTE:
-        return costs->again[a->subject];
+        return costs->recompute[a->subject];
     case TRI_ACTION_BACKWARD:
         return s[TRI_PHASE_BACKWARD] + s[TRI_PHASE_WEIGHT];
     case TRI_ACTION_BACKWARD_INPUT:
@@ -153,12 +154,12 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
 }
 
 static double action_seconds(const tri_plan *plan, const tri_step_plan *step, const tri_action *a,
-                             const pass_costs *costs, const tri_rates *rates) {
+                             const compute_costs *costs, const tri_rates *rates) {
     const tri_program *p = a->round >= 0 ? step->items[a->round].program : NULL;
     switch (tri_action_subject(a->kind)) {
     case TRI_SUBJECT_BLOCK:
         while (p && costs->program != p) costs++;
-        return p ? pass_seconds(costs, a) : 0;
+        return p ? compute_seconds(costs, a) : 0;
     case TRI_SUBJECT_UNIT:
         return unit_seconds(plan, a, rates);
     case TRI_SUBJECT_EDGE:
@@ -188,7 +189,7 @@ void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, con
         const tri_plan *plan = pipeline->plans[pipeline_rank];
         const tri_step_plan *step = &plan->steps[TRI_STEP_FULL];
         const tri_schedule *s = &step->schedule;
-        pass_costs costs[TRI_MAX_PROGRAMS];
+        compute_costs costs[TRI_MAX_PROGRAMS];
         for (int i = 0; i < plan->program_count; i++)
             find_pass_costs(arena, plan, plan->programs[i], rates, measured, &costs[i]);
         double *seconds = TRI_NEW_ARRAY(arena, double, s->count);

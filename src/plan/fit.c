@@ -69,14 +69,14 @@ static const char *join(tri_arena *arena, const char *a, const char *b) {
 // have to agree; NULL: no whole number of passes does.
 static const char *micro_text(const search *s, const tri_plan_request *request, int64_t micro) {
     long long global = request->step_samples[TRI_STEP_FULL];
-    long long pass = micro * tri_mesh_replicas(&request->mesh);
-    if (!request->states_passes)
+    long long round_samples = micro * tri_mesh_replicas(&request->mesh);
+    if (!request->gives_rounds)
         return tri_arena_printf(s->arena, "batch.micro=%lld", (long long)micro);
-    if (global == 0 || global % pass) return NULL;
+    if (global == 0 || global % round_samples) return NULL;
     return tri_arena_printf(s->arena,
                             "batch.global=%lld trainer.accumulate_grad_batches=%lld "
                             "batch.micro=%lld",
-                            global, global / pass, (long long)micro);
+                            global, global / round_samples, (long long)micro);
 }
 
 // The largest micro-batch that fits, for one way of sharing and recomputing: halves of the
@@ -88,7 +88,7 @@ static void try_micros(search *s, tri_plan_request request, const char *override
     bool pipeline = request.mesh.size[TRI_AXIS_PIPELINE] > 1;
     int64_t given = request.micro, whole = (global + replicas - 1) / replicas;
     int64_t micro = given ? given : pipeline ? (whole + 1) / 2 : whole;
-    bool other = request.states_passes && replicas != tri_mesh_replicas(&s->request->mesh);
+    bool other = request.gives_rounds && replicas != tri_mesh_replicas(&s->request->mesh);
     if (s->micro_is_fixed && pipeline && !given) return;
     for (bool first = true; micro >= 1; first = false) {
         bool is_given = first && (given || !pipeline);

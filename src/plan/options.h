@@ -57,7 +57,7 @@ typedef struct tri_batch_options {
     int64_t eval;   // samples of an evaluation pass; 0: chosen
     // Once settled: that the recipe also says how many passes each replica makes, so that `global`
     // and `micro` cannot be set apart from it.
-    bool states_passes;
+    bool gives_rounds;
 } tri_batch_options;
 
 // strategy.memory in bytes; 0: auto.

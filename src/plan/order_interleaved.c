@@ -25,11 +25,11 @@ static void add_turn(const tri_schedule_request *request, tri_schedule *out, tri
 
 static void write_interleaved(const tri_schedule_request *request, tri_schedule *out) {
     int ranks = request->pipeline, stages = request->stage_count / ranks;
-    int passes = (request->rounds + ranks - 1) / ranks * ranks * stages;
+    int turns = (request->rounds + ranks - 1) / ranks * ranks * stages;
     int behind = ranks - 1 - request->pipeline_rank;
     int ahead = stages == 1 ? behind : 2 * behind + (stages - 1) * ranks;
-    for (int i = 0; i < passes + ahead; i++) {
-        if (i < passes) add_turn(request, out, TRI_ACTION_FORWARD, i);
+    for (int i = 0; i < turns + ahead; i++) {
+        if (i < turns) add_turn(request, out, TRI_ACTION_FORWARD, i);
         if (i >= ahead) add_turn(request, out, TRI_ACTION_BACKWARD, i - ahead);
     }
 }

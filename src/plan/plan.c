@@ -103,15 +103,15 @@ static void raise_to(int64_t *most, int64_t value) {
 // What one action adds to gradients that are there already, in elements.
 static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK) return 0;
-    bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
+    bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &plan->blocks[a->subject];
     int64_t sum = 0;
     for (int k = 0; k < block->unit_count; k++) {
-        if (!again && !(a->adds >> k & 1)) continue;
+        if (!recompute && !(a->adds >> k & 1)) continue;
         const tri_flat_bucket *buckets = plan->flat.units[block->units[k]].buckets;
         for (int i = 0; i < TRI_BUCKET_COUNT; i++)
-            if (forward || again ? i == TRI_BUCKET_STATISTIC
-                                 : tri_bucket_is_trained((tri_bucket_kind)i))
+            if (forward || recompute ? i == TRI_BUCKET_STATISTIC
+                                     : tri_bucket_is_trained((tri_bucket_kind)i))
                 sum += buckets[i].elements;
     }
     return sum;

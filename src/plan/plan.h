@@ -48,7 +48,7 @@ typedef struct tri_plan_request {
     int64_t step_samples[TRI_STEP_SHAPE_COUNT]; // 0: does not occur
     int64_t micro;                              // of training steps; 0: one per replica
     int64_t eval_micro;                         // of evaluation and test
-    bool states_passes;                         // tri_batch_options.states_passes
+    bool gives_rounds;                          // tri_batch_options.gives_rounds
     bool sync_batchnorm; // batch norm over a whole step: what one replica's one pass is anyway
     bool deterministic;  // the same bits on any number of ranks
     int optimizer_states;

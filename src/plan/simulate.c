@@ -27,7 +27,7 @@ typedef struct execution {
     rank_state *ranks;
     int *queue, queued;
     meeting *groups[TRI_LANE_COUNT]; // of SHARD, REPLICATE, and of COMPUTE (NORM), by lowest rank
-    meeting *passes;                 // by lowest rank along the axis `tensor`
+    meeting *compute;                // by lowest rank along the axis `tensor`
     meeting *ties;                   // by lowest rank along the pipeline, and unit
     int *tied_ranks;                 // how many of them have the action
     int *messages; // by lowest rank along the pipeline, edge and round: 1 + who waits
@@ -155,7 +155,7 @@ static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
         else if (lane == TRI_LANE_REPLICATE)
             come_to_group(x, x->groups[lane], rank, lane, TRI_AXIS_REPLICATE, now_s);
         else if (tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK)
-            come_to_group(x, x->passes, rank, lane, TRI_AXIS_TENSOR_PARALLEL, now_s);
+            come_to_group(x, x->compute, rank, lane, TRI_AXIS_TENSOR_PARALLEL, now_s);
         else
             finish_head(x, rank, lane, now_s);
     }
@@ -225,7 +225,7 @@ static void start_meetings(tri_arena *arena, execution *x) {
     x->groups[TRI_LANE_SHARD] = TRI_NEW_ARRAY(arena, meeting, ranks);
     x->groups[TRI_LANE_REPLICATE] = TRI_NEW_ARRAY(arena, meeting, ranks);
     x->groups[TRI_LANE_COMPUTE] = TRI_NEW(arena, meeting);
-    x->passes = TRI_NEW_ARRAY(arena, meeting, ranks);
+    x->compute = TRI_NEW_ARRAY(arena, meeting, ranks);
     x->ties = TRI_NEW_ARRAY(arena, meeting, columns * (size_t)x->units);
     x->tied_ranks = TRI_NEW_ARRAY(arena, int, columns *(size_t)x->units);
     x->messages = TRI_NEW_ARRAY(arena, int, columns *(size_t)x->edges *(size_t)x->rounds);

@@ -203,13 +203,13 @@ static void forget(step *s, const tri_action *a) {
             *open_of(s, tri_slot_bundle(s->r->flat, segment->bundles[i]), a->round) = -1;
 }
 
-static void touch_pass(step *s, const tri_action *a) {
+static void touch_compute(step *s, const tri_action *a) {
     const tri_schedule_block *block = &s->r->blocks->blocks[a->subject];
-    bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
+    bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     bool weight = a->kind == TRI_ACTION_BACKWARD_WEIGHT;
     // tri_pass_split_backward leaves all gradients to BACKWARD_WEIGHT.
-    bool has_gradients = !again && a->kind != TRI_ACTION_BACKWARD_INPUT;
-    if (forward || again)
+    bool has_gradients = !recompute && a->kind != TRI_ACTION_BACKWARD_INPUT;
+    if (forward || recompute)
         touch_segment(s, a, TRI_PHASE_FORWARD);
     else if (!weight)
         touch_segment(s, a, TRI_PHASE_BACKWARD);
@@ -237,7 +237,7 @@ static void touch_edge(step *s, const tri_action *a) {
 static void touch_action(step *s, const tri_action *a) {
     switch (tri_action_subject(a->kind)) {
     case TRI_SUBJECT_BLOCK:
-        touch_pass(s, a);
+        touch_compute(s, a);
         break;
     case TRI_SUBJECT_EDGE:
         touch_edge(s, a);

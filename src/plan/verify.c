@@ -125,7 +125,7 @@ static tri_status follow_forward(check *c) {
     return r->training ? add_to_gradients(c) : TRI_OK;
 }
 
-static tri_status follow_pass(check *c) {
+static tri_status follow_compute(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_action *a = c->action;
     const tri_schedule_block *b = &r->blocks[a->subject];
@@ -268,8 +268,8 @@ static tri_status follow_state(check *c) {
     unit_state *u = &c->units[c->action->subject];
     if (c->action->kind == TRI_ACTION_GATHER) {
         REQUIRE(tri_schedule_gathers(r) && !u->gathered && !c->normed, "is gathered already");
-        bool again = tri_schedule_releases(r) && !unit->persistent;
-        REQUIRE(!u->was_gathered || again, "gathers twice what stays");
+        bool may_return = tri_schedule_releases(r) && !unit->persistent;
+        REQUIRE(!u->was_gathered || may_return, "gathers twice what stays");
         REQUIRE(!tri_schedule_fetches(r, c->action->subject) || u->fetched,
                 "sends what is not fetched");
         u->gathered = u->was_gathered = true;
@@ -335,7 +335,7 @@ static tri_status follow(check *c) {
     case TRI_SUBJECT_NONE:
         return follow_norm(c);
     case TRI_SUBJECT_BLOCK:
-        return follow_pass(c);
+        return follow_compute(c);
     case TRI_SUBJECT_EDGE:
         return follow_edge_action(c);
     case TRI_SUBJECT_UNIT:

@@ -9,7 +9,7 @@ tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
     *out = recipe->batch;
     long long rounds = recipe->trainer.accumulate_grad_batches, n = replicas;
     long long global = out->global, micro = out->micro;
-    out->states_passes = out->global == TRI_AUTO || rounds > 1 || recipe->rounds != 0;
+    out->gives_rounds = out->global == TRI_AUTO || rounds > 1 || recipe->rounds != 0;
     if (out->global == TRI_AUTO) {
         if (rounds > TRI_MAX_BATCH || micro * rounds > TRI_MAX_BATCH / n)
             return TRI_FAIL(TRI_BAD_INPUT,

@@ -15,7 +15,9 @@ static bool has_pipeline(const situation *s) { return s->mesh->size[TRI_AXIS_PIP
 static bool has_several_stages(const situation *s) {
     return has_pipeline(s) && tri_orders[s->recipe->strategy.schedule]->is_looped;
 }
-static bool divides_layers(const situation *s) { return s->mesh->size[TRI_AXIS_TENSOR] > 1; }
+static bool divides_layers(const situation *s) {
+    return s->mesh->size[TRI_AXIS_TENSOR_PARALLEL] > 1;
+}
 static bool has_peers(const situation *s) { return tri_mesh_replicas(s->mesh) > 1; }
 
 static bool recomputes_blocks(const situation *s) {

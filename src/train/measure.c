@@ -113,9 +113,9 @@ static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_req
     return tri_plan_create(m->arena, device, &one, &m->plan);
 }
 
-tri_status tri_measure_passes(tri_arena *arena, tri_device *device, const tri_plan_request *request,
-                              const tri_optimizer *optimizer, int64_t batch, double seconds,
-                              tri_measured *out) {
+tri_status tri_measure_compute(tri_arena *arena, tri_device *device,
+                               const tri_plan_request *request, const tri_optimizer *optimizer,
+                               int64_t batch, double seconds, tri_measured *out) {
     measuring m = {.arena = tri_arena_create(NULL, "measuring")};
     tri_status status = make_plan(&m, device, request, batch);
     if (status == TRI_OK) status = check_room(m.plan);

@@ -9,8 +9,8 @@
 // median of each pass; *out lies in `arena`. `request`: the model and its options; neither its mesh
 // nor its sharing, recomputation and offload matter. TRI_BAD_INPUT where one rank of the whole
 // model has no room on this host.
-tri_status tri_measure_passes(tri_arena *arena, tri_device *device, const tri_plan_request *request,
-                              const tri_optimizer *optimizer, int64_t batch, double seconds,
-                              tri_measured *out);
+tri_status tri_measure_compute(tri_arena *arena, tri_device *device,
+                               const tri_plan_request *request, const tri_optimizer *optimizer,
+                               int64_t batch, double seconds, tri_measured *out);
 
 #endif

@@ -225,7 +225,7 @@ static tri_status make_plan(tri_session *s) {
                                 .mesh = s->mesh,
                                 .rank = s->identity.rank,
                                 .micro = s->recipe->batch.micro,
-                                .states_passes = s->recipe->batch.states_passes,
+                                .gives_rounds = s->recipe->batch.gives_rounds,
                                 .sync_batchnorm = s->recipe->trainer.sync_batchnorm,
                                 .deterministic = s->recipe->trainer.deterministic,
                                 .freeze = s->recipe->optimizer.freeze.items,

@@ -322,7 +322,7 @@ static void says_which_keys_have_no_effect(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tri_mesh mesh = one;
         mesh.size[TRI_AXIS_PIPELINE] = cases[i].pipeline;
-        mesh.size[TRI_AXIS_TENSOR] = cases[i].tensor;
+        mesh.size[TRI_AXIS_TENSOR_PARALLEL] = cases[i].tensor;
         mesh.size[TRI_AXIS_REPLICATE] = cases[i].replicas;
         mesh.ranks = cases[i].pipeline * cases[i].tensor * cases[i].replicas;
         const char *off = strstr(cases[i].idle, "mode") ? "checkpoint.save_top_k=0" : "seed=3";

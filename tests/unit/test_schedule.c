@@ -61,7 +61,7 @@ static void touch(void *context, int resource, bool writes) {
     t->writes[t->count++] = writes;
 }
 
-static bool is_pass(const tri_action *a) {
+static bool is_compute(const tri_action *a) {
     return tri_action_subject(a->kind) == TRI_SUBJECT_BLOCK;
 }
 
@@ -72,7 +72,7 @@ static bool is_transfer(const tri_action *a) {
 // What passes of two blocks or rounds both write is gradients of a unit that both read: different
 // parts of them, or sums in any order, unless one of them is the first.
 static bool both_add(const tri_schedule_request *r, const tri_action *a, const tri_action *b) {
-    if (!is_pass(a) || !is_pass(b)) return false;
+    if (!is_compute(a) || !is_compute(b)) return false;
     bool sources_differ =
         tri_action_gradient_source(a->kind) != tri_action_gradient_source(b->kind);
     if (sources_differ && a->round != b->round) return true;
@@ -105,9 +105,10 @@ static bool conflicts(const tri_schedule_request *r, const tri_action *a, const 
                         a->to_stage % r->pipeline == b->to_stage % r->pipeline;
         if (is_transfer(a) && same_way) return true;
     }
-    if ((a->kind == TRI_ACTION_NORM && is_pass(b)) || (b->kind == TRI_ACTION_NORM && is_pass(a)))
+    if ((a->kind == TRI_ACTION_NORM && is_compute(b)) ||
+        (b->kind == TRI_ACTION_NORM && is_compute(a)))
         return true;
-    if (!is_pass(a) || !is_pass(b)) return false;
+    if (!is_compute(a) || !is_compute(b)) return false;
     if (a->kind == b->kind && a->subject == b->subject &&
         (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_BACKWARD ||
          a->kind == TRI_ACTION_BACKWARD_WEIGHT))

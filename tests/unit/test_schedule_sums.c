@@ -121,7 +121,7 @@ static uint64_t gradient_of(uint64_t back, int unit, bool input) {
 static void add(uint64_t *sum, uint64_t value, bool adds) { *sum = adds ? *sum + value : value; }
 
 // False: it has to wait.
-static bool run_pass(machine *m, int rank, const tri_action *a) {
+static bool run_compute(machine *m, int rank, const tri_action *a) {
     const tri_schedule_request *r = &m->set->requests[rank];
     rank_memory *memory = &m->ranks[rank];
     const tri_schedule_block *b = &r->blocks[a->subject];
@@ -267,7 +267,7 @@ static bool run_next(machine *m, int rank) {
     case TRI_ACTION_EVICT:
         break;
     default:
-        if (!run_pass(m, rank, a)) return false;
+        if (!run_compute(m, rank, a)) return false;
     }
     memory->next++;
     return true;

@@ -185,7 +185,7 @@ static void follow_segment(follower *f, const tri_action *a, tri_phase phase) {
     }
 }
 
-static void follow_pass(follower *f, const tri_action *a) {
+static void follow_compute(follower *f, const tri_action *a) {
     const tri_schedule_block *b = &f->r->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
     if (a->takes_batch) access(f, TRI_SLOT_INPUTS, f->m->programs[a->round]->input_bytes, true);
@@ -243,7 +243,7 @@ static void follow(follower *f) {
         const tri_action *a = &f->schedule->actions[f->action];
         finish(f, a);
         tri_subject subject = tri_action_subject(a->kind);
-        if (subject == TRI_SUBJECT_BLOCK) follow_pass(f, a);
+        if (subject == TRI_SUBJECT_BLOCK) follow_compute(f, a);
         if (subject == TRI_SUBJECT_UNIT) follow_unit(f, a);
         if (subject != TRI_SUBJECT_EDGE) continue;
         const tri_program *p = f->m->programs[a->round];

@@ -1,7 +1,7 @@
 // What communicators do: each action is one group of operations, started here.
 #include "engine/engine_internal.h"
 
-// As many as any action has: engine_size_ops.
+// As many as any action has: engine_size_communication.
 typedef struct op_list {
     tri_comm_op *ops;
     int count, most;
@@ -90,7 +90,7 @@ static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
 }
 
 // An operation for each part of a unit, or for each value that an edge carries.
-void engine_size_ops(tri_engine *e) {
+void engine_size_communication(tri_engine *e) {
     e->most_ops = TRI_BUCKET_COUNT;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         const tri_step_plan *step = &e->plan->steps[i];
@@ -122,7 +122,7 @@ static tri_status wait_comm(void *lane, uint64_t number) {
     return comm->backend->wait(comm, (tri_comm_ticket){number});
 }
 
-tri_status engine_start_comm(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
+tri_status engine_start_communication(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
     static void (*const list_ops[TRI_ACTION_KIND_COUNT])(const tri_engine *e, const tri_action *a,
                                                          op_list *list) = {
         [TRI_ACTION_GATHER] = gather,       [TRI_ACTION_SCATTER] = scatter,

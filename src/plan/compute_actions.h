@@ -7,7 +7,7 @@
 
 // The order's passes, or FORWARD only; RECOMPUTE before BACKWARD where a block asks for it. Nothing
 // here depends on the sizes of rounds: every rank of a group has the same list.
-void tri_passes_write(const tri_schedule_request *request, tri_schedule *out);
+void tri_compute_actions_write(const tri_schedule_request *request, tri_schedule *out);
 
 typedef struct tri_edge_action {
     tri_action_kind kind;
@@ -17,6 +17,6 @@ typedef struct tri_edge_action {
 
 // By lane, each lane's in its order. TRI_INTERNAL when the ranks' orders wait for each other.
 tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *request,
-                                 const tri_schedule *passes, tri_edge_action **out, int *count);
+                                 const tri_schedule *compute, tri_edge_action **out, int *count);
 
 #endif

@@ -33,13 +33,13 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
 }
 
 static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tri_phase phase,
-                              bool again) {
+                              bool recompute) {
     tri_segment s = p->segments[block][phase];
     for (int i = s.first; i < s.end; i++) {
         const tri_kernel *kernel = &p->kernels[i];
         const tri_node *node = &p->graph->nodes[i];
         bool collective = node->op->flags & TRI_OP_COLLECTIVE;
-        if (again && !p->recomputed[i]) continue;
+        if (recompute && !p->recomputed[i]) continue;
         if (!kernel->def && !collective) continue; // a view
         engine_args args;
         for (int k = 0; k < node->input_count; k++) args.in[k] = address(e, p, node->inputs[k]);
@@ -142,7 +142,7 @@ void engine_find_makers(tri_engine *e) {
 
 // Batch norm's statistics leave the forward pass, all other gradients the backward pass.
 static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *buffers) {
-    bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
+    bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
     int count = 0;
     int64_t used = 0;
@@ -153,14 +153,14 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
             tri_bucket_kind bucket = (tri_bucket_kind)i;
             int64_t elements = e->plan->flat.units[block->units[k]].buckets[bucket].elements;
             bool mine = bucket == TRI_BUCKET_STATISTIC
-                            ? forward || again
-                            : tri_bucket_is_trained(bucket) && !forward && !again;
+                            ? forward || recompute
+                            : tri_bucket_is_trained(bucket) && !forward && !recompute;
             if (!mine || elements == 0) continue;
-            bool adds = again || (a->adds >> k & 1);
+            bool adds = recompute || (a->adds >> k & 1);
             gradient_buffer *p = &buffers[count++];
             *p = (gradient_buffer){.slot = tri_slot_gradients(block->units[k], bucket),
                                    .elements = elements,
-                                   .drop = again};
+                                   .drop = recompute};
             if (adds) {
                 p->sum = e->slots[p->slot];
                 e->slots[p->slot] = (char *)(e->round_gradients + used);
@@ -185,14 +185,14 @@ static void close_gradients(tri_engine *e, const gradient_buffer *buffers, int c
     }
 }
 
-tri_status engine_run_pass(tri_engine *e, const tri_action *a) {
+tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
     const tri_round *round = &e->step->items[a->round];
     const tri_program *p = round->program;
     gradient_buffer buffers[MOST_BUFFERS];
     if (a->takes_batch) TRI_TRY(take_batch(e, round));
     int count = open_gradients(e, a, buffers);
-    bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
-    if (forward || again) TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_FORWARD, again));
+    bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
+    if (forward || recompute) TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_FORWARD, recompute));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
         TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_BACKWARD, false));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
