@@ -50,6 +50,7 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
             TRI_TRY(kernel->def->run(
                 kernel,
                 &(tri_kernel_args){.in = args.in, .out = args.out, .workspace = e->workspace}));
+        TRI_TRY(engine_look_for_anomaly(e, p->graph, node, args.in, args.out));
     }
     return TRI_OK;
 }

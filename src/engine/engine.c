@@ -50,6 +50,7 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
                       .plan = config->plan,
                       .device = config->device,
                       .optimizer = *config->optimizer,
+                      .detects_anomaly = config->detect_anomaly,
                       .staged_unit = -1};
     tri_status status = make_engine(e, config->world);
     if (status != TRI_OK) {
@@ -187,6 +188,7 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
     tri_ledger_step(engine->world->ledger, input->step);
     int sums = 2 * engine->step->rounds * engine->plan->graph->metric_count;
     memset(engine->round_sums, 0, (size_t)sums * sizeof *engine->round_sums);
+    engine->anomaly[0] = 0;
     TRI_TRY(cast_all(engine));
     engine->staged_unit = -1;
     if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));

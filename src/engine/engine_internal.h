@@ -93,7 +93,9 @@ struct tri_engine {
     const tri_step_plan *step;
     tri_step_output *output;
     double *round_sums; // by round and metric: (sum, count)
-    double *fold;       // of NORM
+    bool detects_anomaly;
+    char anomaly[TRI_MESSAGE_MAX_BYTES]; // what was not finite; "": nothing
+    double *fold;                        // of NORM
     int64_t fold_count;
 };
 
@@ -122,6 +124,11 @@ void engine_find_gaps(tri_engine *engine);
 tri_status engine_make_updates(tri_engine *engine); // update.c
 tri_status engine_run_updates(tri_engine *engine, const engine_updates *updates, int unit);
 void engine_release_updates(engine_updates *updates);
+// anomaly.c: looks at what a node reads and has made; fails on all ranks if one has found
+// something.
+tri_status engine_look_for_anomaly(tri_engine *engine, const tri_graph *graph, const tri_node *node,
+                                   void *const *in, void *const *out);
+tri_status engine_agree_on_anomaly(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine); // norm.c
 tri_status engine_sum_metrics(tri_engine *engine);
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,

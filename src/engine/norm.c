@@ -143,6 +143,7 @@ static tri_status sum_in_order(tri_engine *e, bool squared, double *squares) {
 }
 
 tri_status engine_sum_metrics(tri_engine *e) {
+    TRI_TRY(engine_agree_on_anomaly(e));
     double nothing = 0;
     return e->plan->deterministic ? sum_in_order(e, false, &nothing) : sum_plainly(e, &nothing);
 }
@@ -203,6 +204,7 @@ static tri_status sum_partial(tri_engine *e) {
 // Learns the true counts and the norm, and writes the step scalars.
 tri_status engine_norm(tri_engine *e) {
     double sum = 0;
+    TRI_TRY(engine_agree_on_anomaly(e));
     TRI_TRY(sum_partial(e));
     if (e->plan->deterministic) {
         TRI_TRY(sum_in_order(e, true, &sum));

@@ -12,7 +12,6 @@ typedef struct missing {
 
 static const missing rows[] = {
     {"trainer.profiler", NULL, NULL},
-    {"trainer.detect_anomaly", "true", "the loss and the gradients are always checked"},
     {"schedule.cycle_momentum", "true", NULL},
     {"data.name", "cifar10", NULL},
     {"data.name", "imagefolder", NULL},

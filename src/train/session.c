@@ -386,10 +386,13 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
     TRI_TRY(agree(s, prepare(s, r), "opening of the data"));
     TRI_TRY(compare_ranks(s));
     tri_ledger_mark making = tri_ledger_enter(s->comm->ledger, "preparing kernels", NULL);
-    tri_status status = tri_engine_create(
-        &(tri_engine_config){
-            .plan = s->plan, .device = s->device, .world = s->comm, .optimizer = &s->optimizer},
-        &s->engine);
+    tri_status status =
+        tri_engine_create(&(tri_engine_config){.plan = s->plan,
+                                               .device = s->device,
+                                               .world = s->comm,
+                                               .optimizer = &s->optimizer,
+                                               .detect_anomaly = s->recipe->trainer.detect_anomaly},
+                          &s->engine);
     tri_ledger_end(s->comm->ledger, making);
     return status;
 }

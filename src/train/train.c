@@ -350,8 +350,10 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     train_loop loop = {
         .arena = session->arena, .request = request, .recipe = &recipe, .session = session};
     tri_status status = run(&loop, out);
-    // The others need not find out by themselves that this rank is gone, or why.
-    if (status != TRI_OK && status != TRI_STOPPED && session->comm->size > 1)
+    // The others need not find out by themselves that this rank is gone, or why. Numbers that are
+    // not finite end all ranks in the same step, with the same words.
+    bool is_known = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE;
+    if (!is_known && session->comm->size > 1)
         session->comm->backend->abort(session->comm, tri_error_message());
     loop_abandon_saving(&loop);
     tri_trace_finish(loop.trace, false);

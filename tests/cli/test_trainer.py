@@ -261,7 +261,6 @@ def check_refused():
     """What has no effect here is not taken in silence."""
     refused("trainer.accumulate_grad_batches=3", part="no multiple of")
     refused("trainer.accumulate_grad_batches=2", "batch.micro=4", part="leave one of them out")
-    refused("trainer.detect_anomaly=true", part="not in this version")
     refused("trainer.limit_train_batches=0", part="limit_train_batches")
     refused("trainer.gradient_clip_val=-1", part="gradient_clip_val")
     refused("model.name=mnist-convnet", "trainer.sync_batchnorm=true", "batch.micro=4",

@@ -1,0 +1,103 @@
+// trainer.detect_anomaly: every value that a pass makes is looked at, and the first that is not
+// finite is named with the op that made it. Ranks learn of it together, behind the step, so that
+// all of them stop with the same words.
+#include "engine/engine_internal.h"
+#include "tensor/half.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double number_at(tri_dtype dtype, const void *values, int64_t i) {
+    if (dtype == TRI_F64) return ((const double *)values)[i];
+    if (dtype == TRI_F32) return (double)((const float *)values)[i];
+    return (double)tri_half_to_float(dtype, ((const uint16_t *)values)[i]);
+}
+
+// The first element, in row-major order, that is not finite; -1: all are. Padding is not looked at.
+static tri_status find_in(const tri_engine *e, const tri_graph *g, tri_value value,
+                          const void *memory, int64_t *at, double *found) {
+    const tri_value_info *info = tri_value_get(g, value);
+    *at = -1;
+    if (!memory || !tri_dtype_is_float(info->dtype)) return TRI_OK;
+    size_t bytes = (size_t)tri_value_bytes(g, value), element = tri_dtype_bytes(info->dtype);
+    int64_t count = tri_shape_count(&info->shape);
+    char *stored = malloc(bytes + (size_t)count * element + 1), *plain = stored + bytes;
+    if (!stored) return TRI_FAIL(TRI_NO_MEMORY, "no memory for trainer.detect_anomaly");
+    e->device->backend->copy_out(e->device, stored, memory, bytes);
+    tri_layout_to_plain(&info->layout, &info->shape, element, stored, plain, 0, count);
+    for (int64_t i = 0; i < count && *at < 0; i++) {
+        *found = number_at(info->dtype, plain, i);
+        if (!isfinite(*found)) *at = i;
+    }
+    free(stored);
+    return TRI_OK;
+}
+
+static void describe(tri_engine *e, const tri_graph *g, const tri_node *node, tri_value value,
+                     int64_t element, double number) {
+    static const char *const passes[TRI_PHASE_COUNT] = {"forward", "backward", "backward", "step"};
+    const tri_value_info *info = tri_value_get(g, value);
+    char shape[160], source[TRI_MAX_NAME_BYTES + 64];
+    if (info->kind == TRI_VALUE_PARAMETER)
+        snprintf(source, sizeof source, "reads the parameter %s, which is",
+                 g->parameters[info->index].name);
+    else if (info->kind == TRI_VALUE_INPUT)
+        snprintf(source, sizeof source, "reads the data's %s, which are",
+                 g->inputs[info->index].name);
+    else
+        snprintf(source, sizeof source, "%s%s%s made", node->op->name, *node->name ? " " : "",
+                 node->name);
+    char when[48] = "evaluation";
+    if (e->step->request.training)
+        snprintf(when, sizeof when, "step %lld", (long long)e->input->update);
+    const char *word = isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+    snprintf(e->anomaly, sizeof e->anomaly,
+             "%s: the %s pass of block %s: %s %s at element %lld of %s", when, passes[node->phase],
+             g->blocks[node->block], source, word, (long long)element,
+             tri_shape_text(&info->shape, shape, sizeof shape));
+}
+
+static tri_status look_at(tri_engine *e, const tri_graph *g, const tri_node *node, tri_value value,
+                          const void *memory) {
+    int64_t element;
+    double number;
+    TRI_TRY(find_in(e, g, value, memory, &element, &number));
+    if (element >= 0 && !*e->anomaly) describe(e, g, node, value, element, number);
+    return TRI_OK;
+}
+
+tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_node *node,
+                                   void *const *in, void *const *out) {
+    // What a scaled loss makes infinite on the way back is the loss scale's business.
+    bool is_scaled = e->input->loss_scale > 0 && node->phase != TRI_PHASE_FORWARD;
+    if (!e->detects_anomaly || *e->anomaly || is_scaled) return TRI_OK;
+    for (int k = 0; k < node->input_count; k++) {
+        tri_value_kind kind = tri_value_get(g, node->inputs[k])->kind;
+        if (kind == TRI_VALUE_INPUT || kind == TRI_VALUE_PARAMETER)
+            TRI_TRY(look_at(e, g, node, node->inputs[k], in[k]));
+    }
+    for (int k = 0; k < node->output_count; k++)
+        TRI_TRY(look_at(e, g, node, node->outputs[k], out[k]));
+    return TRI_OK;
+}
+
+// The lowest rank that found something tells all others.
+tri_status engine_agree_on_anomaly(tri_engine *e) {
+    if (!e->detects_anomaly) return TRI_OK;
+    int ranks = e->world->size, first = 0;
+    double *found = calloc((size_t)ranks + sizeof e->anomaly, sizeof *found), *text = found + ranks;
+    if (!found) return TRI_FAIL(TRI_NO_MEMORY, "no memory for trainer.detect_anomaly");
+    found[e->world->rank] = *e->anomaly != 0;
+    tri_status status = engine_sum_over_ranks(e, "ANOMALY", found, ranks);
+    while (first < ranks && found[first] == 0) first++;
+    for (size_t i = 0; first == e->world->rank && i < sizeof e->anomaly; i++)
+        text[i] = (unsigned char)e->anomaly[i];
+    if (status == TRI_OK && first < ranks)
+        status = engine_sum_over_ranks(e, "ANOMALY", text, (int64_t)sizeof e->anomaly);
+    for (size_t i = 0; i < sizeof e->anomaly; i++) e->anomaly[i] = (char)(unsigned char)text[i];
+    free(found);
+    TRI_TRY(status);
+    return first < ranks ? TRI_FAIL(TRI_NOT_FINITE, "%s", e->anomaly) : TRI_OK;
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""trainer.detect_anomaly names what made the first value that is not finite: op, block and element,
+on whatever rank, forward or backward; and finds nothing where there is nothing.
+
+usage: test_anomaly.py BUILD_FOLDER
+"""
+import array
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+sys.path.insert(0, os.path.join(HERE, "..", "parity"))
+import formula  # noqa: E402
+from runs import SYNTHETIC, TRIREME, check_all, losses, on_ranks, run  # noqa: E402
+
+SAMPLES, WIDTH = 8, 4
+NET = """#include <trireme/trireme.h>
+static void build(tri_graph *g, const tri_batch *batch) {
+    tri_block(g, "first");
+    tri_value x = tri_linear_with(g, "fc1", batch->inputs, (tri_linear_options){
+        .features = 4, .std = tri_model_float(g, "std", 0)});
+    tri_block(g, "second");
+    tri_loss(g, tri_mse_loss(g, tri_linear(g, "fc2", x, 4), batch->targets));
+}
+static const tri_task task = {.name = "small", .build = build};
+TRI_EXPORT_TASK(task)
+"""
+folder = None
+
+
+def train(inputs, *words, ranks=1, code=1):
+    files = {"inputs": ("F32", (SAMPLES, WIDTH), array.array("f", inputs)),
+             "targets": ("F32", (SAMPLES, WIDTH), array.array("f", [0.5] * SAMPLES * WIDTH))}
+    formula.write_safetensors(f"{folder}/data.safetensors", files)
+    done = run(on_ranks(ranks, [
+        TRIREME, "train", f"{folder}/small.yaml", "--quiet", "--resume", "never", "--run-dir",
+        tempfile.mkdtemp(dir=folder), "trainer.detect_anomaly=true", *words]), code)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("trireme: step ")]
+    assert code == 0 or len(lines) == 1, done.stderr
+    return lines[0] if lines else ""
+
+
+def ordinary(scale=1.0):
+    return [scale * (u - 0.5) for u in formula.uniform("inputs", SAMPLES * WIDTH)]
+
+
+def check_data():
+    """Whichever rank gets the sample."""
+    for sample, ranks, words in ((1, 1, []), (6, 2, []), (6, 2, ["batch.micro=2"]),
+                                 (6, 2, ["strategy.name=pipeline", "batch.micro=4"])):
+        inputs = ordinary()
+        inputs[sample * WIDTH + 3] = float("nan")
+        line = train(inputs, *words, ranks=ranks)
+        assert "step 1: the forward pass of block first: reads the data's inputs, which are nan " \
+            "at element " in line, line
+        size = 8 if ranks == 1 else 2 if "batch.micro=2" in words else 4
+        element = sample % size * WIDTH + 3
+        assert line.endswith(f"element {element} of [{size}, {WIDTH}]"), line
+
+
+def check_forward():
+    """Finite numbers whose product is not."""
+    for device in "cpu", "ref":
+        line = train(ordinary(6.7e38), "--device", device, "model.std=4")
+        assert "step 1: the forward pass of block first: linear fc1 made " in line, line
+        assert "inf at element" in line or "nan at element" in line, line
+
+
+def check_backward():
+    """The loss is finite, the gradient of a weight is not: its factors have 1e25 each."""
+    for device in "cpu", "ref":
+        line = train(ordinary(1e25), "--device", device)
+        assert "step 1: the backward pass of block second: " in line, line
+        assert "made " in line and line.endswith("of [4, 4]"), line
+
+
+def check_parameter():
+    """A step that is much too long: the weights are wrong before anything is computed."""
+    line = train(ordinary(), "optimizer.lr=1e6", "trainer.max_epochs=30", "trainer.max_steps=-1",
+                 "schedule.name=linear", "schedule.start_factor=1e6", "schedule.end_factor=1e6")
+    assert "the forward pass" in line or "the backward pass" in line, line
+
+
+def check_without():
+    """Off, the loss alone is looked at."""
+    inputs = ordinary()
+    inputs[0] = float("nan")
+    line = train(inputs, "trainer.detect_anomaly=false")
+    assert "the loss is nan" in line, line
+
+
+def check_nothing_found():
+    """Same losses as without, for every kind of layer, precision and strategy."""
+    text = ["data.classes=0", "data.shape=[]", "data.vocabulary=50", "data.sequence=16",
+            "model.hidden_size=32", "model.intermediate_size=32", "model.vocab_size=50"]
+    for recipe, ranks, words in (
+            ("mnist-cnn", 2, ["batch.micro=4", "strategy.name=fsdp"]),
+            ("mnist-convnet", 1, ["strategy.recompute=block"]),
+            ("denoise-cnn", 1, ["model.hidden=4"]),
+            ("mnist-cnn", 1, ["trainer.precision=16-mixed"]),
+            ("llama-tiny", 2, [*text, "trainer.precision=bf16-mixed", "strategy.mesh.tensor=2"]),
+            ("llama-tiny", 2, [*text, "strategy.name=pipeline", "strategy.schedule=zero-bubble",
+                               "batch.micro=2"])):
+        found = []
+        for detect in "true", "false":
+            place = tempfile.mkdtemp(dir=folder)
+            settings = [w for w in SYNTHETIC if recipe != "denoise-cnn" or "classes" not in w]
+            run(on_ranks(ranks, [
+                TRIREME, "train", f"recipes/{recipe}.yaml", "--run-dir", place, *settings,
+                "data.samples=16", "data.test_samples=4", "batch.global=8", "trainer.max_epochs=1",
+                f"trainer.detect_anomaly={detect}", *words]))
+            found.append(losses(place))
+        assert found[0] == found[1] and len(found[0]) == 2, (recipe, words, found)
+
+
+def main():
+    with open(f"{folder}/small.c", "w", encoding="ascii") as file:
+        file.write(NET)
+    subprocess.run(["cc", "-shared", "-fPIC", "-Iinclude", f"{folder}/small.c", "-o",
+                    f"{folder}/small.so"], check=True)
+    with open(f"{folder}/small.yaml", "w", encoding="ascii") as file:
+        file.write(f"model: {{name: {folder}/small.so}}\n"
+                   f"data: {{name: tensors, train: {folder}/data.safetensors, shuffle: false}}\n"
+                   f"batch: {{global: {SAMPLES}}}\noptimizer: {{name: sgd, lr: 0.1}}\n"
+                   "trainer: {max_steps: 2}\nlog: {tensorboard: false}\n")
+    return check_all([check_data, check_forward, check_backward, check_parameter, check_without,
+                      check_nothing_found])
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="trireme-anomaly-") as folder:
+        sys.exit(1 if main() else 0)
