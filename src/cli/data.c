@@ -5,42 +5,104 @@
 #include <stdio.h>
 #include <string.h>
 
-static void print_report(const char *split, const tri_data_report *r, bool json) {
-    printf(json ? "{\"split\":\"%s\",\"samples\":%lld" : "%s: %lld samples", split,
-           (long long)r->samples);
-    if (r->classes)
-        printf(json ? ",\"classes\":%lld,\"least\":%lld,\"most\":%lld"
-                    : ", %lld classes of %lld to %lld samples",
-               (long long)r->classes, (long long)r->least_class, (long long)r->most_class);
-    printf(json ? ",\"fields\":[" : "\n");
-    for (int i = 0; i < r->field_count; i++) {
-        const tri_data_summary *s = &r->fields[i];
-        char shape[128];
-        printf(json ? "%s{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":%s,\"min\":%.6g,\"max\":%.6g,"
-                      "\"mean\":%.6g,\"std\":%.6g,\"not_finite\":%lld}"
-                    : "%s  %-10s %s %s, %.4g to %.4g, mean %.4g, std %.4g, %lld not finite\n",
-               json && i ? "," : "", s->field.name, tri_dtype_name(s->field.dtype),
-               tri_shape_text(&s->field.shape, shape, sizeof shape), s->min, s->max, s->mean,
-               s->std, (long long)s->not_finite);
+static void print_range_json(const tri_data_range *r) {
+    printf("{\"min\":%.6g,\"max\":%.6g,\"mean\":%.6g}", r->min, r->max, r->mean);
+}
+
+static void print_field_json(const tri_data_summary *s) {
+    char shape[128];
+    printf("{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":%s,\"min\":%.6g,\"max\":%.6g,"
+           "\"mean\":%.6g,\"std\":%.6g,\"not_finite\":%lld,\"stored\":\"%s\",\"by_255\":%s,"
+           "\"first\":",
+           s->field.name, tri_dtype_name(s->field.dtype),
+           tri_shape_text(&s->field.shape, shape, sizeof shape), s->all.min, s->all.max,
+           s->all.mean, s->std, (long long)s->not_finite, tri_dtype_name(s->stored),
+           s->by_255 ? "true" : "false");
+    print_range_json(&s->first);
+    printf(",\"channels\":[");
+    for (int i = 0; i < s->channels; i++) {
+        if (i) putchar(',');
+        print_range_json(&s->channel[i]);
     }
-    if (json)
-        printf("],\"shapes\":\"%s\"}\n", r->shapes);
+    printf("]}");
+}
+
+static void print_json(const char *split, const tri_data_report *r) {
+    printf("{\"split\":\"%s\",\"samples\":%lld", split, (long long)r->samples);
+    if (r->classes)
+        printf(",\"classes\":%lld,\"least\":%lld,\"most\":%lld", (long long)r->classes,
+               (long long)r->least_class, (long long)r->most_class);
+    printf(",\"fields\":[");
+    for (int i = 0; i < r->field_count; i++) {
+        if (i) putchar(',');
+        print_field_json(&r->fields[i]);
+    }
+    printf("],\"shapes\":\"%s\",\"warnings\":[", r->shapes);
+    for (int i = 0; i < r->warning_count; i++) printf("%s\"%s\"", i ? "," : "", r->warnings[i]);
+    printf("]}\n");
+}
+
+static void print_field(const tri_data_summary *s) {
+    char shape[128];
+    printf("  %-10s %s %s, %.4g to %.4g, mean %.4g, std %.4g, %lld not finite\n", s->field.name,
+           tri_dtype_name(s->field.dtype), tri_shape_text(&s->field.shape, shape, sizeof shape),
+           s->all.min, s->all.max, s->all.mean, s->std, (long long)s->not_finite);
+    printf("             %s in the files%s\n", tri_dtype_name(s->stored),
+           s->by_255 ? ": bytes are divided by 255, then data.transform" : "");
+    for (int i = 0; i < s->channels; i++)
+        printf("             channel %d: %.4g to %.4g, mean %.4g\n", i, s->channel[i].min,
+               s->channel[i].max, s->channel[i].mean);
+    if (s->field.shape.rank == 0)
+        printf("             first sample: %.4g\n", s->first.mean);
     else
-        printf("  data.shapes: %s\n", r->shapes);
+        printf("             first sample: %.4g to %.4g, mean %.4g\n", s->first.min, s->first.max,
+               s->first.mean);
+}
+
+// What the model gets, after the transforms.
+static void print_text(const char *split, const tri_data_report *r) {
+    printf("%s: %lld samples", split, (long long)r->samples);
+    if (r->classes)
+        printf(", %lld classes of %lld to %lld samples", (long long)r->classes,
+               (long long)r->least_class, (long long)r->most_class);
+    printf("\n");
+    for (int i = 0; i < r->field_count; i++) print_field(&r->fields[i]);
+    if (r->classes) {
+        printf("  samples of each class:");
+        for (int i = 0; i < r->classes && i < TRI_CHECK_CLASSES; i++)
+            printf(" %lld", (long long)r->histogram[i]);
+        printf("%s\n", r->classes > TRI_CHECK_CLASSES ? " ..." : "");
+    }
+    printf("  data.shapes: %s\n", r->shapes);
+    for (int i = 0; i < r->warning_count; i++) printf("  warning: %s\n", r->warnings[i]);
+}
+
+// What a model cannot learn from, once everything has been shown.
+static tri_status judge(const char *split, const tri_data_report *r) {
+    for (int i = 0; i < r->field_count; i++)
+        if (r->fields[i].not_finite > 0)
+            return TRI_FAIL(TRI_NOT_FINITE,
+                            "%s data: '%s' has %lld values that are NaN or infinite, the first in "
+                            "sample %lld",
+                            split, r->fields[i].field.name, (long long)r->fields[i].not_finite,
+                            (long long)r->fields[i].first_not_finite);
+    return TRI_OK;
 }
 
 static tri_status check(const tri_recipe *recipe, bool json) {
-    tri_data_report report;
-    TRI_TRY(tri_data_check(&recipe->data, TRI_DATA_TRAIN, (uint64_t)recipe->seed, &report));
-    print_report("train", &report, json);
-    if (tri_data_has(&recipe->data, TRI_DATA_VAL)) {
-        TRI_TRY(tri_data_check(&recipe->data, TRI_DATA_VAL, (uint64_t)recipe->seed, &report));
-        print_report("val", &report, json);
+    static const struct {
+        tri_data_split split;
+        const char *name;
+    } splits[] = {{TRI_DATA_TRAIN, "train"}, {TRI_DATA_VAL, "val"}, {TRI_DATA_TEST, "test"}};
+    tri_status verdict = TRI_OK;
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        tri_data_report report;
+        if (!tri_data_has(&recipe->data, splits[i].split)) continue;
+        TRI_TRY(tri_data_check(&recipe->data, splits[i].split, (uint64_t)recipe->seed, &report));
+        (json ? print_json : print_text)(splits[i].name, &report);
+        if (verdict == TRI_OK) verdict = judge(splits[i].name, &report);
     }
-    if (!tri_data_has(&recipe->data, TRI_DATA_TEST)) return TRI_OK;
-    TRI_TRY(tri_data_check(&recipe->data, TRI_DATA_TEST, (uint64_t)recipe->seed, &report));
-    print_report("test", &report, json);
-    return TRI_OK;
+    return verdict;
 }
 
 static int list(bool json) {
@@ -67,7 +129,9 @@ static int run(const cli_context *context, int argc, char **argv) {
                         context->task ? context->task->name : NULL, &recipe);
     if (status == TRI_OK) status = check(&recipe, json);
     tri_arena_destroy(arena);
-    return status == TRI_OK ? 0 : cli_fail(status);
+    if (status == TRI_OK) return 0;
+    code = cli_fail(status);
+    return status == TRI_CORRUPT ? 1 : code; // the command has worked, and this is what it found
 }
 
 static const cli_flag flags[] = {{"json", NULL, "one JSON object a line", 0}, {0}};

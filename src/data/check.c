@@ -25,32 +25,76 @@ static void add_value(moments *sums, double value) {
     sums->squares += delta * (value - sums->mean);
 }
 
-static void add_sample(moments *sums, const tri_data_field *field, const void *data) {
-    int64_t count = tri_shape_count(&field->shape);
+// The sums of a field over all samples, and by channel.
+typedef struct sums {
+    moments all, first, channel[TRI_CHECK_CHANNELS];
+    int64_t first_not_finite;
+} sums;
+
+static bool is_image(const tri_data_field *field) { return !strcmp(field->name, "images"); }
+
+static int channels_of(const tri_data_field *field) {
+    if (!is_image(field) || field->shape.dims[0] == 1) return 0;
+    return field->shape.dims[0] < TRI_CHECK_CHANNELS ? (int)field->shape.dims[0]
+                                                     : TRI_CHECK_CHANNELS;
+}
+
+static void add_sample(sums *to, const tri_data_field *field, int64_t sample, const void *data) {
+    int64_t count = tri_shape_count(&field->shape), channels = channels_of(field);
+    int64_t plane = channels ? count / field->shape.dims[0] : count, before = to->all.not_finite;
     const float *floats = data;
     const int64_t *numbers = data;
     for (int64_t i = 0; i < count; i++) {
-        if (field->dtype == TRI_F32)
-            add_value(sums, (double)floats[i]);
-        else if (numbers[i] != TRI_IGNORED_LABEL)
-            add_value(sums, (double)numbers[i]);
+        bool is_float = field->dtype == TRI_F32;
+        if (!is_float && numbers[i] == TRI_IGNORED_LABEL) continue;
+        double value = is_float ? (double)floats[i] : (double)numbers[i];
+        add_value(&to->all, value);
+        if (sample == 0) add_value(&to->first, value);
+        if (channels && i / plane < channels) add_value(&to->channel[i / plane], value);
     }
+    if (to->first_not_finite < 0 && to->all.not_finite > before) to->first_not_finite = sample;
 }
 
-static void report_field(const tri_data_field *field, const moments *sums, tri_data_summary *out) {
+static tri_data_range range_of(const moments *m) {
+    return (tri_data_range){m->min, m->max, m->mean};
+}
+
+static void report_field(const tri_dataset *dataset, int index, const sums *from,
+                         tri_data_summary *out) {
+    const tri_data_field *field = tri_dataset_field(dataset, index);
+    const moments *all = &from->all;
     *out = (tri_data_summary){
         .field = *field,
-        .min = sums->min,
-        .max = sums->max,
-        .mean = sums->mean,
-        .std = sums->count ? sqrt(sums->squares / (double)sums->count) : 0,
-        .not_finite = sums->not_finite,
+        .stored = tri_dataset_stored(dataset, index),
+        .all = range_of(all),
+        .first = range_of(&from->first),
+        .std = all->count ? sqrt(all->squares / (double)all->count) : 0,
+        .not_finite = all->not_finite,
+        .first_not_finite = from->first_not_finite,
+        .channels = channels_of(field),
     };
+    out->by_255 = out->stored == TRI_U8 && is_image(field);
+    for (int i = 0; i < out->channels; i++) out->channel[i] = range_of(&from->channel[i]);
+}
+
+// Only bytes are divided: other types of the same numbers would be fed as they are.
+static void warn_of_large(tri_data_report *out) {
+    for (int i = 0; i < out->field_count; i++) {
+        const tri_data_summary *s = &out->fields[i];
+        if (!is_image(&s->field) || s->by_255 || s->all.min < 0 || s->all.max <= 16 ||
+            s->all.max > 255)
+            continue;
+        snprintf(out->warnings[out->warning_count++], sizeof *out->warnings,
+                 "images are %s up to %g, fed as they are: only U8 is divided by 255; save them as "
+                 "uint8, or divide them",
+                 tri_dtype_name(s->stored), s->all.max);
+    }
 }
 
 static void report_classes(const int64_t *counts, int64_t classes, tri_data_report *out) {
     out->classes = classes;
     for (int64_t i = 0; i < classes; i++) {
+        if (i < TRI_CHECK_CLASSES) out->histogram[i] = counts[i];
         if (i == 0 || counts[i] < out->least_class) out->least_class = counts[i];
         if (counts[i] > out->most_class) out->most_class = counts[i];
     }
@@ -79,18 +123,21 @@ static tri_status read_all(const tri_dataset *dataset, int labels, const reading
                            tri_data_report *out) {
     out->samples = tri_dataset_samples(dataset);
     for (int field = 0; field < tri_dataset_field_count(dataset); field++) {
-        moments sums = {0};
+        sums found = {.first_not_finite = -1};
         const tri_data_field *row = tri_dataset_field(dataset, field);
         for (int64_t sample = 0; sample < out->samples; sample++) {
             TRI_TRY(tri_dataset_read(dataset, field, sample, 0, buffers->scratch, buffers->sample));
-            add_sample(&sums, row, buffers->sample);
+            add_sample(&found, row, sample, buffers->sample);
             if (field != labels) continue;
             int64_t label = *(const int64_t *)buffers->sample;
             if (label >= 0) buffers->classes[label]++;
         }
-        report_field(row, &sums, &out->fields[out->field_count++]);
+        report_field(dataset, field, &found, &out->fields[out->field_count++]);
     }
     if (labels >= 0) report_classes(buffers->classes, tri_dataset_classes(dataset), out);
+    if (tri_dataset_warning(dataset, out->warnings[0], sizeof out->warnings[0]))
+        out->warning_count++;
+    warn_of_large(out);
     return TRI_OK;
 }
 

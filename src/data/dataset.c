@@ -4,6 +4,7 @@
 #include "data/kind.h"
 #include "data/shapes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // The same names as in the variants of tri_data_table.
@@ -268,6 +269,27 @@ tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fi
 const char *tri_dataset_shapes(const tri_dataset *dataset, tri_arena *arena) {
     tri_shapes shapes = shapes_of(dataset);
     return tri_shapes_text(arena, &shapes);
+}
+
+tri_dtype tri_dataset_stored(const tri_dataset *dataset, int index) {
+    TRI_ASSERT(index >= 0 && index < dataset->field_count);
+    return dataset->fields[index].stored;
+}
+
+// [H, W, C], as most Python programs keep images: 1, 3 or 4 last, and more before.
+bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size) {
+    int index = tri_dataset_find(dataset, "images");
+    if (index < 0) return false;
+    const int64_t *dims = dataset->fields[index].stored_shape.dims;
+    bool is_last = dims[2] == 1 || dims[2] == 3 || dims[2] == 4;
+    if (!is_last || dims[0] <= 4 || dims[1] <= 4) return false;
+    char shape[128];
+    snprintf(text, size,
+             "images are %s, so [channels, height, width] with %lld channels; if the channels are "
+             "last, save x.transpose(0, 3, 1, 2) (NumPy) or x.permute(0, 3, 1, 2) (PyTorch)",
+             tri_shape_text(&dataset->fields[index].stored_shape, shape, sizeof shape),
+             (long long)dims[0]);
+    return true;
 }
 
 tri_status tri_dataset_verify(const tri_dataset *dataset) {

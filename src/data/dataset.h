@@ -49,6 +49,10 @@ const char *tri_dataset_shapes(const tri_dataset *dataset, tri_arena *arena);
 int64_t tri_dataset_samples(const tri_dataset *dataset);
 int tri_dataset_field_count(const tri_dataset *dataset);
 const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index);
+// Of the elements in the files.
+tri_dtype tri_dataset_stored(const tri_dataset *dataset, int index);
+// What about the shapes is likely not meant, and what to do, into `text`; false: nothing.
+bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size);
 // Index of the field `name`; -1 when there is none.
 int tri_dataset_find(const tri_dataset *dataset, const char *name);
 // One more than the largest label or token number; 0 when there are none.

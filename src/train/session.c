@@ -58,7 +58,10 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
 void tri_session_warn(const tri_session *s) {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int count, same = 0;
+    char advice[512];
     if (!s->train_data) return;
+    if (tri_dataset_warning(s->train_data, advice, sizeof advice))
+        tri_log(TRI_LOG_WARNING, "data: %s", advice);
     if (known_fields(s->recipe, s->task, fields, &count) != TRI_OK || count == 0) return;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < s->field_count; k++)

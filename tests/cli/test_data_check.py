@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""What data check shows: what the model gets, and what is likely not meant. It ends with exit
+code 1 for data that no model can learn from.
+
+usage: test_data_check.py BUILD_FOLDER
+"""
+import json
+import math
+import os
+import struct
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, run  # noqa: E402
+
+RECIPE = "recipes/mlp-jax.yaml"
+CODES = {"U8": "B", "F32": "f", "I64": "q"}
+folder = None
+
+
+def write_tensors(name, **tensors):
+    """A safetensors file: name=(type, shape, values)."""
+    header, body = {}, b""
+    for key, (kind, shape, values) in tensors.items():
+        data = struct.pack(f"<{len(values)}{CODES[kind]}", *values)
+        header[key] = {"dtype": kind, "shape": shape,
+                       "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + body)
+
+
+def check(*words, code=0, kind="tensors"):
+    return run([TRIREME, "data", "check", RECIPE, f"data.name={kind}", f"data.path={folder}",
+                *words], code=code)
+
+
+def report(*words):
+    return [json.loads(line) for line in check(*words, "--json").stdout.splitlines()]
+
+
+def check_shown():
+    """Per channel, in all and of the first sample, after the transforms; samples of each class."""
+    pixels = [0, 255, 0, 51, 102, 102, 0, 0] * 2 + [255] * 8
+    write_tensors("bytes", images=("U8", [3, 2, 2, 2], pixels), labels=("I64", [3], [2, 0, 2]))
+    train, test = report("data.train=bytes", "data.test=bytes")
+    assert (train["split"], train["samples"], test["split"], test["samples"]) == (
+        "train", 3, "test", 3), (train, test)
+    assert (train["classes"], train["least"], train["most"]) == (3, 0, 2), train
+    fields = {field["name"]: field for field in train["fields"]}
+    images, labels = fields["images"], fields["labels"]
+    assert images["stored"] == "U8" and images["by_255"] and images["dtype"] == "F32", images
+    first, second = images["channels"]
+    assert math.isclose(first["mean"], (2 * 306 + 4 * 255) / 12 / 255, rel_tol=1e-5), images
+    assert math.isclose(second["mean"], (2 * 204 + 4 * 255) / 12 / 255, rel_tol=1e-5), images
+    assert images["first"] == {"min": 0, "max": 1, "mean": 0.25}, images
+    assert labels["stored"] == "I64" and not labels["by_255"] and labels["first"]["mean"] == 2
+    moved, _ = report("data.train=bytes", "data.test=bytes",
+                      "data.transform=[{normalize: {mean: [0.5], std: [0.25]}}]")
+    images = {field["name"]: field for field in moved["fields"]}["images"]
+    assert (images["min"], images["max"]) == (-2, 2) and images["first"]["mean"] == -1, images
+    text = check("data.train=bytes").stdout
+    for part in ("bytes are divided by 255", "channel 1: 0 to 1", "first sample: 2",
+                 "samples of each class: 1 0 2", "train: 3 samples"):
+        assert part in text, (part, text)
+
+
+def check_warnings():
+    """Channels last, and floats up to 255: data check and train say what to do; neither fails."""
+    write_tensors("last", images=("U8", [2, 8, 9, 3], [7] * 432), labels=("I64", [2], [0, 1]))
+    write_tensors("first", images=("U8", [2, 3, 8, 9], [7] * 432), labels=("I64", [2], [0, 1]))
+    write_tensors("large", images=("F32", [2, 1, 8, 8], [3, 250] * 64), labels=("I64", [2], [0, 1]))
+    for name, part in (("last", "x.transpose(0, 3, 1, 2)"), ("large", "divided by 255"),
+                       ("first", None)):
+        warnings = report(f"data.train={name}")[0]["warnings"]
+        assert len(warnings) == (part is not None) and all(part in w for w in warnings), warnings
+        text = check(f"data.train={name}").stdout
+        assert ("warning: " in text) == (part is not None), text
+    for name, warned in (("last", True), ("first", False)):
+        done = run([TRIREME, "train", RECIPE, "data.name=tensors", f"data.train={folder}/{name}",
+                    "batch.global=2", "trainer.max_steps=1", "log.tensorboard=false", "--run-dir",
+                    os.path.join(folder, "run-" + name)])
+        assert ("x.transpose(0, 3, 1, 2)" in done.stderr) == warned, done.stderr
+
+
+def check_bad():
+    """1 for what has been looked at and is bad, 2 for what could not be looked at."""
+    for value in (math.nan, math.inf, -math.inf):
+        values = [0.5] * 12
+        values[7] = value
+        write_tensors("nan", images=("F32", [3, 1, 2, 2], values), labels=("I64", [3], [0, 1, 1]))
+        write_tensors("good", images=("F32", [1, 1, 2, 2], [0.5] * 4), labels=("I64", [1], [0]))
+        for files in (("nan", "good"), ("good", "nan")):
+            done = check(f"data.train={files[0]}", f"data.test={files[1]}", code=1)
+            lines = done.stderr.splitlines()
+            assert len(lines) == 1 and "'images'" in lines[0] and "sample 1" in lines[0], done
+            assert "train: " in done.stdout and "test: " in done.stdout, done.stdout
+        assert report("data.train=good")[0]["fields"][0]["not_finite"] == 0
+    write_tensors("labels", labels=("I64", [3], [0, 1, -7]))
+    assert "sample 2 is -7" in check("data.train=labels", code=2).stderr
+    with open(os.path.join(folder, "good"), "rb") as file:
+        whole = file.read()
+    with open(os.path.join(folder, "cut"), "wb") as file:
+        file.write(whole[:-3])
+    done = check("data.train=cut", code=1)
+    assert len(done.stderr.splitlines()) == 1 and "cut" in done.stderr, done.stderr
+    assert "nowhere" in check("data.train=nowhere", code=2).stderr
+    assert "data.trian" in check("data.trian=good", code=2).stderr
+
+
+def main():
+    global folder
+    with tempfile.TemporaryDirectory(prefix="trireme-check-") as folder:
+        failed = check_all((check_shown, check_warnings, check_bad))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
