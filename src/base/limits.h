@@ -55,7 +55,8 @@ enum {
     TRI_MAX_TRACE_EVENTS = 1 << 17,       // of one rank; the latest are kept
     TRI_STRAGGLER_STEPS = 50,             // over which ranks are compared
     TRI_STRAGGLER_PERCENT = 25,           // of that time others may wait for one before it is said
-    TRI_STILL_AFTER_MS = 10000,           // before a rank that does not move is named
+    TRI_STARVED_PERCENT = 25,   // of the time that threads may be kept from cores before it is said
+    TRI_STILL_AFTER_MS = 10000, // before a rank that does not move is named
     TRI_HEARTBEAT_MS = 500,
     TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,

@@ -33,6 +33,8 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     tri_tree_put(arena, map, "samples", tri_tree_int(arena, r->samples));
     tri_tree_put(arena, map, "wall_s", tri_tree_double(arena, r->wall_s));
     tri_tree_put(arena, map, "samples_per_s", tri_tree_double(arena, r->samples_per_s));
+    if (r->starved_cores > 0)
+        tri_tree_put(arena, map, "cores", tri_tree_double(arena, r->starved_cores));
     if (r->has_loss) {
         tri_tree_put(arena, map, "loss", nine_digits(arena, r->loss));
         tri_tree_put(arena, map, "grad_norm", nine_digits(arena, r->grad_norm));
@@ -50,6 +52,17 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     tri_arena_destroy(arena);
 }
 
+// "; 2 threads got 0.9 of a core" where other programs, or too many threads, kept them from more.
+static const char *share_text(const tri_train_result *r) {
+    static char text[80];
+    if (r->starved_cores == 0 || !r->device_is_host) return "";
+    snprintf(text, sizeof text,
+             r->starved_cores < 0.95 ? "; %d thread%s got %.1f of a core"
+                                     : "; %d thread%s got %.1f cores",
+             r->threads, r->threads == 1 ? "" : "s", r->starved_cores);
+    return text;
+}
+
 static void print_summary(const cli_context *context, const tri_train_request *request,
                           const tri_train_result *r, const cli_arguments *a) {
     const char *name = request->recipe->name;
@@ -61,9 +74,9 @@ static void print_summary(const cli_context *context, const tri_train_request *r
                : r->has_stopped_early                        ? "trainer.early_stopping.patience"
                                                              : "trainer.max_epochs");
     else
-        printf("%s: %s steps, %s samples/s on %d rank%s, %.1f s\n", name,
+        printf("%s: %s steps, %s samples/s on %d rank%s, %.1f s%s\n", name,
                tri_grouped((double)r->steps), tri_grouped(r->samples_per_s), r->ranks,
-               r->ranks == 1 ? "" : "s", r->wall_s);
+               r->ranks == 1 ? "" : "s", r->wall_s, share_text(r));
     if (r->has_val) {
         printf("%s: loss %.4f", val_names[r->val_source], r->val_loss);
         for (int i = 0; i < r->val_count; i++) printf(", %s %.4f", r->val[i].name, r->val[i].value);

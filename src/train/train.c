@@ -1,3 +1,4 @@
+#include "base/cpu_share.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"
@@ -275,6 +276,14 @@ static tri_status take_up(train_loop *loop) {
     return loop_prepare(loop);
 }
 
+static void fill_share(const tri_cpu_share *before, tri_train_result *out) {
+    tri_cpu_share now;
+    if (!tri_cpu_share_read(&now)) return;
+    tri_cpu_share passed = tri_cpu_share_between(before, &now);
+    if (passed.wall_ns < 1000000000 || !tri_cpu_share_is_starved(&passed)) return;
+    out->starved_cores = (double)passed.used_ns / (double)passed.wall_ns;
+}
+
 static tri_status run(train_loop *loop, tri_train_result *out) {
     const tri_session *s = loop->session;
     // Only the ranks of one stage do the same work.
@@ -312,7 +321,10 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         loop->started_s = loop->saved_s = tri_os_seconds();
         loop->started_samples = loop->progress.samples;
         tri_signals_watch();
+        tri_cpu_share before;
+        bool known = tri_cpu_share_read(&before);
         tri_status status = run_steps(loop);
+        if (known) fill_share(&before, out);
         tri_trace_finish(loop->trace, status == TRI_OK || status == TRI_STOPPED);
         loop->trace = NULL;
         tri_observe_end(loop->observer,

@@ -31,6 +31,7 @@ typedef struct tri_train_result {
     int64_t tail_samples;           // of an epoch's last step, where it is shorter; else 0
     int64_t steps, epochs, samples; // of the whole run, earlier parts of it included
     double wall_s, samples_per_s;   // of this part: training alone, loading included
+    double starved_cores;           // that this rank's threads got where others took more; else 0
     bool was_complete;              // nothing was left to do
     bool has_stopped_early;         // trainer.early_stopping ended the run
     tri_val_source val_source;

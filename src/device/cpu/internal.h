@@ -3,6 +3,7 @@
 #define TRIREME_DEVICE_CPU_INTERNAL_H
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/crowd.h"
 #include "device/widen.h"
 #include "ops/ops.h"
 
@@ -12,10 +13,11 @@ typedef struct cpu_device {
     tri_device head;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    bool avx512; // F, BW, DQ and VL
-    bool avx2;   // and FMA
-    bool brain;  // AVX512_BF16: products of BF16
-    bool amx;    // … by tiles
+    cpu_crowd *crowd; // NULL: none is needed
+    bool avx512;      // F, BW, DQ and VL
+    bool avx2;        // and FMA
+    bool brain;       // AVX512_BF16: products of BF16
+    bool amx;         // … by tiles
 } cpu_device;
 
 static inline const cpu_device *cpu_of(const tri_device *device) {
