@@ -8,11 +8,9 @@
 
 enum {
     STEPS_READ = 512,   // of k at a time: six rows of a take 12 KB
-    STEPS_PACKED = 256, // … and 16 packed rows 16 KB
+    STEPS_PACKED = 128, // … where 16 packed rows of a and a panel of b share the first cache
     PANELS_MAX = 4,     // of b at a time: 512 KB
-    PANELS_PACKED = 2,  // … beside a packed a: 128 KB
     GEMM_LINE = 16,     // floats in a line of cache
-    FEW_ROWS = 128,
     SHARED_PRODUCTS = 1 << 17, // below these a second thread does not pay
 };
 
@@ -41,6 +39,8 @@ static float *at(const cpu_matrix *m, int64_t r, int64_t c) {
 static bool reads_a(const cpu_gemm *g) {
     return g->a.column == 1 && g->a.row_block == 64 * g->a.row;
 }
+// Columns of a are packed, but for a single panel, which reads each of them once.
+static bool packs_a(const cpu_gemm *g) { return !reads_a(g) && g->n > CPU_TILE_COLUMNS; }
 static bool reads_b(const cpu_gemm *g) {
     return g->b.column == 1 && g->b.row == CPU_TILE_COLUMNS && g->b.row_block == 64 * 64 &&
            g->n % CPU_TILE_COLUMNS == 0;
@@ -73,7 +73,9 @@ cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t un
 
 // Whether the transposed product is computed; it then has its own a, b and c, and no end.
 static bool is_swapped(const cpu_gemm *g) {
-    return g->m <= FEW_ROWS && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
+    // Packing what it transposes costs more than packing and transposing a and c instead.
+    bool pays = 2.0 * (double)g->m * (double)(g->k + g->n) < (double)g->k * (double)g->n;
+    return pays && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
 }
 static cpu_gemm swapped(const cpu_gemm *g) {
     return (cpu_gemm){.m = g->n,
@@ -88,7 +90,7 @@ static cpu_gemm_split split_of(const cpu_device *device, const cpu_gemm *g) {
     static const cpu_device alone = {.head = {.threads = 1}};
     bool small = (double)g->m * (double)g->n * (double)g->k < SHARED_PRODUCTS;
     return cpu_gemm_split_of(small ? &alone : device, g->m,
-                             reads_a(g) ? CPU_TILE_ROWS : CPU_TILE_GROUP, g->n);
+                             packs_a(g) ? CPU_TILE_GROUP : CPU_TILE_ROWS, g->n);
 }
 
 // Steps at a time: equal parts of k, whole pieces of a but for the last one.
@@ -100,7 +102,7 @@ static int64_t steps_of(const cpu_gemm *g) {
 // Floats of one thread's packed a and b.
 static int64_t packed_a(const cpu_gemm *g, const cpu_gemm_split *s) {
     int64_t groups = (s->groups + s->rows - 1) / s->rows;
-    return reads_a(g) ? 0 : groups * s->unit * steps_of(g);
+    return packs_a(g) ? groups * s->unit * steps_of(g) : 0;
 }
 static int64_t packed_b(const cpu_gemm *g) {
     return reads_b(g) ? 0 : PANELS_MAX * CPU_TILE_COLUMNS * steps_of(g);
@@ -167,20 +169,22 @@ static inline void fetch_ahead(const cpu_gemm *g, const block *b, int64_t row, i
 // The rows of a from `row` on that a tile takes, at most `rows`.
 static void place_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t *rows,
                        cpu_tile *job) {
-    *rows = CPU_TILE_ROWS;
+    int64_t left = b->end_row - row;
     if (b->a) { // 16 rows are 6, 5 and 5
         int64_t place = row - b->first_row, inner = place % CPU_TILE_GROUP;
-        if (inner > 0) *rows = 5;
+        *rows = inner > 0 ? 5 : CPU_TILE_ROWS;
         job->a = b->a + (place - inner) * b->steps + inner;
         job->a_row = 1;
         job->a_step = CPU_TILE_GROUP;
-    } else {
+        if (*rows > left) *rows = left;
+    } else { // as equal as can be: of a few rows alone a tile waits for b
+        int64_t tiles = (left + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
+        *rows = (left + tiles - 1) / tiles;
         job->a = at(&g->a, row, b->step);
         job->a_row = g->a.row;
-        job->a_step = 1;
-        job->a_skip = g->a.column_block - 64;
+        job->a_step = g->a.column;
+        job->a_skip = g->a.column_block - 64 * g->a.column;
     }
-    if (*rows > b->end_row - row) *rows = b->end_row - row;
 }
 
 static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const block *b) {
@@ -195,7 +199,7 @@ static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const b
             job.c = g->c.data + row * g->c.row + (b->panel + j) * g->c.column_block;
             if (last) job.end = g->end;
             if (last && g->end.bias) job.end.bias = (const float *)g->end.bias + column;
-            if (!b->a && !job.a_skip) fetch_ahead(g, b, row + CPU_TILE_ROWS, j);
+            if (job.a_step == 1 && !job.a_skip) fetch_ahead(g, b, row + CPU_TILE_ROWS, j);
             code->multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
     }
@@ -219,7 +223,7 @@ static void multiply_part(const gemm_job *job, int part) {
     const cpu_gemm *g = job->gemm;
     const cpu_gemm_split *s = &job->split;
     int row = part / s->columns, column = part % s->columns;
-    int64_t most = steps_of(g), most_panels = reads_a(g) ? PANELS_MAX : PANELS_PACKED;
+    int64_t most = steps_of(g), most_panels = reads_a(g) ? PANELS_MAX : 1;
     int64_t first_panel = s->panels * column / s->columns;
     int64_t end_panel = s->panels * (column + 1) / s->columns;
     float *own = job->workspace + part * (packed_a(g, s) + packed_b(g));
@@ -229,7 +233,7 @@ static void multiply_part(const gemm_job *job, int part) {
     if (b.end_row > g->m) b.end_row = g->m;
     for (b.step = 0; b.step < g->k; b.step += b.steps) {
         b.steps = g->k - b.step < most ? g->k - b.step : most;
-        if (!reads_a(g)) {
+        if (packs_a(g)) {
             b.a = own;
             job->code->pack_groups(at(&g->a, b.first_row, b.step), g->a.column, b.steps,
                                    b.end_row - b.first_row, own);

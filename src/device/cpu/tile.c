@@ -16,6 +16,10 @@ CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) 
     return sum;
 }
 
+static inline bool is_bare(const cpu_tile_end *end) {
+    return !end->bias && end->activation == TRI_ACTIVATION_NONE;
+}
+
 // The last vector of columns under a mask.
 CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors, bool pairs) {
     __m512 sum[CPU_TILE_ROWS * TILE_VECTORS];
@@ -46,6 +50,15 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
             a += a_step;
             b += CPU_TILE_COLUMNS;
         }
+    if (!job->more && !job->narrow && is_bare(&job->end)) {
+#pragma GCC unroll 6
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++)
+                _mm512_mask_storeu_ps(job->c + i * job->c_row + 16 * v,
+                                      v == vectors - 1 ? last : 0xFFFF, sum[i * vectors + v]);
+        return;
+    }
 #pragma GCC unroll 6
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
