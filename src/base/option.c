@@ -421,9 +421,29 @@ typedef struct walk {
     tri_arena *arena;
     tri_option_visit *visit;
     void *data;
+    bool is_element;
 } walk;
 
 static void walk_table(const walk *w, const char *prefix, const tri_option_table *table);
+
+static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
+                      const tri_option_variant *variant);
+
+// The rest's kinds are named by the row `name` beside it and their keys lie beside it too.
+static void walk_kinds(const walk *w, const char *prefix, const char *key, const tri_option *row) {
+    bool is_rest = row->type == TRI_OPTION_IS_REST;
+    walk inner = {w->arena, w->visit, w->data, !is_rest};
+    for (const tri_option_table *const *kind = row->kinds; *kind; kind++) {
+        const tri_option_table *table = *kind;
+        tri_option_variant variant = {table->section, table->rows, table->count, table->help};
+        const char *head = is_rest ? tri_arena_printf(w->arena, "%sname", prefix) : key;
+        const char *below =
+            is_rest ? prefix : tri_arena_printf(w->arena, "%s.%s.", key, table->section);
+        w->visit(w->data, &(tri_option_entry){
+                              .key = head, .variant = &variant, .is_element = inner.is_element});
+        walk_rows(&inner, below, table->rows, table->count, &variant);
+    }
+}
 
 static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
                       const tri_option_variant *variant) {
@@ -438,8 +458,9 @@ static void walk_rows(const walk *w, const char *prefix, const tri_option *rows,
         }
         bool is_free = is_rest || row->type == TRI_OPTION_IS_STRING ||
                        row->type == TRI_OPTION_IS_TREE || row->type == TRI_OPTION_IS_NAME;
-        w->visit(w->data,
-                 &(tri_option_entry){key, row, variant, is_free ? NULL : allowed(&c, row)});
+        w->visit(w->data, &(tri_option_entry){key, row, variant, is_free ? NULL : allowed(&c, row),
+                                              w->is_element});
+        if (row->kinds) walk_kinds(w, prefix, key, row);
     }
 }
 
@@ -457,7 +478,7 @@ static void walk_table(const walk *w, const char *prefix, const tri_option_table
 void tri_option_walk(const tri_option_table *table, tri_option_visit *visit, void *data) {
     tri_arena *arena = tri_arena_create(NULL, "option help");
     const char *prefix = *table->section ? tri_arena_printf(arena, "%s.", table->section) : "";
-    walk_table(&(walk){arena, visit, data}, prefix, table);
+    walk_table(&(walk){arena, visit, data, false}, prefix, table);
     tri_arena_destroy(arena);
 }
 

@@ -67,8 +67,11 @@ typedef struct tri_option {
     double min, max;               // of numbers and of the elements of lists, both included
     const char *const *choices;    // NULL at the end
     const tri_option_table *table; // of a nested map
-    int length;                    // of a list; 0: any
-    const char *help;              // one line
+    // What entries of a list or of the rest may be, by their sections, for manuals; NULL at the
+    // end.
+    const tri_option_table *const *kinds;
+    int length;       // of a list; 0: any
+    const char *help; // one line
 } tri_option;
 
 // One named kind of a section (optimizer: sgd, adam …) with rows of its own in the same struct.
@@ -102,13 +105,13 @@ tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, co
 tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options);
 // One entry of a table's manual. `key` is the whole path ("optimizer.lr", "model.*"); `allowed`
 // says what it takes, NULL for free text. The head of a variant has the key of the row that names
-// it
-// ("optimizer.name"), no row, and its rows follow with `variant` set.
+// it ("optimizer.name"), no row, and its rows follow with `variant` set; likewise of a row's kinds.
 typedef struct tri_option_entry {
     const char *key;
     const tri_option *row;
     const tri_option_variant *variant;
     const char *allowed;
+    bool is_element; // of a list's entry: no path of a recipe
 } tri_option_entry;
 typedef void tri_option_visit(void *data, const tri_option_entry *entry);
 // All entries in the order of the rows, nested tables in their place.

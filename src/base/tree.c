@@ -260,6 +260,10 @@ tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assig
     const char *equals = strchr(assignment, '=');
     if (!equals || equals == assignment)
         return TRI_FAIL(TRI_BAD_INPUT, "override '%.200s': write it as key.path=value", assignment);
+    if (!equals[1])
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "override '%.200s': the value is missing; null stands for the default",
+                        assignment);
     // A line feed would let the value be a document of its own.
     if (strpbrk(assignment, "\r\n"))
         return TRI_FAIL(TRI_BAD_INPUT, "override '%.200s': has to be one line", assignment);

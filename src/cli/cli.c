@@ -53,6 +53,8 @@ static int take_flag(int argc, char **argv, int *at, cli_arguments *out) {
         if (!f.argument && equals) return cli_usage(command, "--%s takes no value", f.name);
         if (f.argument && !equals && *at + 1 >= argc)
             return cli_usage(command, "--%s needs %s", f.name, f.argument);
+        if (f.argument && !*(equals ? equals + 1 : argv[*at + 1]))
+            return cli_usage(command, "--%s needs %s", f.name, f.argument);
         out->values[count] = !f.argument ? "" : equals ? equals + 1 : argv[++*at];
         return -1;
     }

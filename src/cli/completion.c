@@ -123,12 +123,12 @@ static bool is_new(seen_keys *seen, const char *key) {
 
 static void print_key(void *context, const tri_option_entry *e) {
     bool is_open = strchr(e->key, '*') != NULL; // keys that no table knows
-    if (e->row && !is_open && is_new(context, e->key)) printf("%s= ", e->key);
+    if (e->row && !is_open && !e->is_element && is_new(context, e->key)) printf("%s= ", e->key);
 }
 
 static void print_key_values(void *context, const tri_option_entry *e) {
     seen_keys *seen = context;
-    if (!e->row || !is_new(seen, e->key)) return;
+    if (!e->row || e->is_element || !is_new(seen, e->key)) return;
     bool is_bool = e->row->type == TRI_OPTION_IS_BOOL;
     if (!is_bool && !e->row->choices) return;
     open_case(seen->syntax, e->key);

@@ -165,7 +165,8 @@ const cli_command cli_train = {
     .flags = train_flags,
     .more =
         "The same command goes on with a run that was stopped. Ctrl-C, SIGTERM and SIGUSR1 save "
-        "a\ncheckpoint and end with code 75.\n",
+        "a\ncheckpoint and end with code 75. A recipe may name a shared object as its model, which "
+        "is\ncode that runs with your rights: look at recipes that others wrote.\n",
     .examples =
         "trireme train recipes/mnist-cnn.yaml\n"
         "trireme train recipes/mnist-cnn.yaml optimizer.name=adam trainer.max_epochs=1 --run-dir "

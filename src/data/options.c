@@ -57,7 +57,9 @@ static const tri_option rows[] = {
     TRI_OPTION_BOOL(tri_data_options, drop_last, "false",
                     "leave out an epoch's partial last batch"),
     TRI_OPTION_INT(tri_data_options, workers, "2", 0, TRI_MAX_WORKERS, "loader threads; 0: none"),
-    TRI_OPTION_TREE(tri_data_options, transform, "[]", "list of transforms of images, in order"),
+    TRI_OPTION_ROW(tri_data_options, transform, const tri_tree *, TRI_OPTION_IS_TREE, "[]",
+                   "list of transforms of images, in order: names, or {name: {option: value}}",
+                   .kinds = tri_transform_tables),
     TRI_OPTION_TREE(tri_data_options, shapes, NULL,
                     "what one stored sample looks like, {images: [3, 32, 32], labels: []}, for "
                     "commands that do not open the data; trireme data check prints it"),

@@ -150,6 +150,9 @@ static const transform_kind kinds[] = {
 
 enum { KINDS = TRI_OPTION_COUNT(kinds), MAX_TRANSFORMS = 32 };
 
+const tri_option_table *const tri_transform_tables[] = {&normalize_table, &flip_table, &crop_table,
+                                                        NULL};
+
 typedef struct transform {
     const transform_kind *kind;
     const void *params;

@@ -8,11 +8,14 @@
 #ifndef TRIREME_DATA_TRANSFORM_H
 #define TRIREME_DATA_TRANSFORM_H
 
-#include "base/tree.h"
+#include "base/option.h"
 
 #include <trireme/tensor.h>
 
 typedef struct tri_transforms tri_transforms;
+
+// The options of every transform, by its name; NULL at the end.
+extern const tri_option_table *const tri_transform_tables[];
 
 // Names and options of a list alone. TRI_BAD_INPUT naming file and line.
 tri_status tri_transforms_check(const tri_tree *list);

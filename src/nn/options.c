@@ -1,5 +1,7 @@
 #include "nn/options.h"
 
+#include "nn/models/models.h"
+
 #define S tri_optimizer_options
 
 static const tri_option common_rows[] = {
@@ -62,8 +64,10 @@ const tri_option_table tri_optimizer_table = TRI_OPTION_TABLE(
 
 static const tri_option model_rows[] = {
     TRI_OPTION_STRING(tri_model_options, name, NULL,
-                      "a built-in model, or the path of a shared object with a task"),
-    TRI_OPTION_REST(tri_model_options, options, "the model's own options"),
+                      "a built-in model, or ./FILE.so: a shared object with a task, which is code "
+                      "that runs"),
+    TRI_OPTION_ROW(tri_model_options, options, const tri_tree *, TRI_OPTION_IS_REST, NULL,
+                   "the model's own options", .kinds = tri_model_tables),
 };
 
 const tri_option_table tri_model_table =

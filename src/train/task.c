@@ -1,28 +1,10 @@
 #include "train/task.h"
 
 #include "nn/models/models.h"
+#include "train/object.h"
 
-#include <dlfcn.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <trireme/trireme.h>
-
-static tri_status load_object(const char *path, const tri_task **out) {
-    char real[PATH_MAX];
-    if (!realpath(path, real))
-        return TRI_FAIL(TRI_NOT_FOUND, "model.name: there is no shared object %s", path);
-    void *object = dlopen(real, RTLD_NOW | RTLD_LOCAL);
-    if (!object) return TRI_FAIL(TRI_BAD_INPUT, "model.name: cannot load %s: %s", path, dlerror());
-    const tri_task *(*task)(void) = (const tri_task *(*)(void))dlsym(object, "trireme_task_v1");
-    if (!task)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "model.name: %s exports no task of this version: it needs "
-                        "TRI_EXPORT_TASK, built for trireme %s",
-                        path, tri_version());
-    *out = task();
-    return TRI_OK;
-}
 
 tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out) {
     const char *name = recipe->model.name;
@@ -32,7 +14,7 @@ tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tr
     }
     if (!name) return TRI_FAIL(TRI_BAD_INPUT, "model.name: the recipe names no model");
     if (strchr(name, '/') || (strlen(name) > 3 && !strcmp(name + strlen(name) - 3, ".so")))
-        return load_object(name, out);
+        return tri_task_load_object(name, out);
     *out = tri_model_find(name);
     if (*out) return TRI_OK;
     const char *known[64];

@@ -296,7 +296,7 @@ def check_command_line(folder):
     place = os.path.join(folder, "run")
     command = train("mlp-jax", place, *SMALL)
     for words, parts in (
-            (["trian"], ("trian",)), (["train"], ("recipe",)), (["eval"], ("recipe",)),
+            (["trian"], ("trian",)), (["train"], ("recipe",)), (["eval"], ("checkpoint",)),
             (["plan"], ("recipe",)), (["train", "--help-me"], ("--help-me",)),
             (["checkpoint", "frob"], ("checkpoint",)), (["checkpoint", "verify"], ("verify",)),
             (["data", "check"], ()), (["bench", "nothing"], ("bench",)),

@@ -91,7 +91,7 @@ static void renaming_discards_the_files_keys(void **state) {
 
 static void takes_lists_and_model_options(void **state) {
     tri_recipe r = recipe(BASE "init: w.safetensors\n",
-                          OVER("data.transform=[]", "model.dropout=0", "init=", "name=my run",
+                          OVER("data.transform=[]", "model.dropout=0", "init=null", "name=my run",
                                "trainer.fast_dev_run=true", "trainer.max_time=00:01:00:00"));
     assert_int_equal(r.data.transform->count, 0);
     assert_string_equal(tri_tree_get(r.model.options, "dropout")->text, "0");

@@ -208,7 +208,8 @@ static void overrides(void **state) {
     assert_int_equal(tri_tree_override(arena, t, "trainer.max_epochs=5"), TRI_OK);
     assert_int_equal(tri_tree_override(arena, t, "optimizer.betas=[0.8, 0.9]"), TRI_OK);
     assert_int_equal(tri_tree_override(arena, t, "data.transform.1=c"), TRI_OK);
-    assert_int_equal(tri_tree_override(arena, t, "init="), TRI_OK);
+    assert_int_equal(tri_tree_override(arena, t, "init=null"), TRI_OK);
+    assert_int_equal(tri_tree_override(arena, t, "seed="), TRI_BAD_INPUT);
     assert_int_equal(tri_tree_override(arena, t, "name=a=b"), TRI_OK);
     assert_string_equal(tri_yaml_emit(arena, t),
                         "trainer:\n  max_epochs: 5\nseed: 1\ndata:\n  transform: "

@@ -47,6 +47,18 @@ static void mnist_convnet(tri_graph *g, const tri_batch *batch) {
 const tri_task tri_model_mnist_convnet = {
     .name = "mnist-convnet", .build = mnist_convnet, .fields = {MODEL_IMAGES_28, MODEL_LABELS}};
 
+typedef struct denoise_options {
+    int64_t hidden;
+} denoise_options;
+
+static const tri_option denoise_rows[] = {
+    TRI_OPTION_INT(denoise_options, hidden, "64", 1, 65536, "channels of the hidden layers"),
+    MODEL_DROPOUT,
+};
+
+const tri_option_table model_denoise_cnn_options = TRI_OPTION_TABLE(
+    "denoise-cnn", denoise_options, denoise_rows, "five convolutions, from image to image");
+
 // Five 3×3 convolutions that map an image to one of the same size: NERSC's example.
 static tri_value denoise_layer(tri_graph *g, const char *name, tri_value x, int64_t channels) {
     x = tri_conv2d(g, name, x,
@@ -56,7 +68,10 @@ static tri_value denoise_layer(tri_graph *g, const char *name, tri_value x, int6
 
 static void denoise_cnn(tri_graph *g, const tri_batch *batch) {
     static const char *const hidden[] = {"conv_hidden.0", "conv_hidden.1", "conv_hidden.2"};
-    int64_t width = tri_model_int(g, "hidden", 64);
+    denoise_options o;
+    model_read_options(g, &model_denoise_cnn_options, &o);
+    if (tri_graph_status(g, NULL) != TRI_OK) return;
+    int64_t width = o.hidden;
     tri_block(g, "conv_in");
     tri_value x = denoise_layer(g, "conv_in.0", batch->inputs, width);
     for (int i = 0; i < 3; i++) {

@@ -11,44 +11,48 @@ typedef struct llama_config {
     bool tie_word_embeddings, attention_bias;
 } llama_config;
 
+#define C llama_config
+static const tri_option llama_rows[] = {
+    TRI_OPTION_INT(C, vocab_size, "256", 1, INT32_MAX, "rows of the embedding"),
+    TRI_OPTION_INT(C, hidden_size, "128", 1, INT32_MAX, "features of a token"),
+    TRI_OPTION_INT(C, intermediate_size, "384", 1, INT32_MAX, "features between the MLP's layers"),
+    TRI_OPTION_INT(C, num_hidden_layers, "4", 1, INT32_MAX, "layers"),
+    TRI_OPTION_INT(C, num_attention_heads, "4", 1, INT32_MAX, "heads of the queries"),
+    TRI_OPTION_INT(C, num_key_value_heads, "0", 0, INT32_MAX,
+                   "heads of keys and values; 0: as many as of the queries"),
+    TRI_OPTION_INT(C, head_dim, "0", 0, INT32_MAX,
+                   "features of a head; 0: hidden_size / num_attention_heads"),
+    TRI_OPTION_INT(C, max_position_embeddings, "2048", 1, 1e15, "most tokens of a sample"),
+    TRI_OPTION_FLOAT(C, rms_norm_eps, "1e-6", 1e-300, 1e300, "added under the root of a norm"),
+    TRI_OPTION_FLOAT(C, rope_theta, "10000", 1e-300, 1e300, "base of the rotary embedding"),
+    TRI_OPTION_FLOAT(C, initializer_range, "0.02", 1e-300, 1e300,
+                     "standard deviation of the initial weights"),
+    TRI_OPTION_BOOL(C, tie_word_embeddings, "false", "the embedding is the head's weight too"),
+    TRI_OPTION_BOOL(C, attention_bias, "false", "biases of the attention's projections"),
+    MODEL_DROPOUT,
+};
+#undef C
+
 // Sizes that are not given are llama-tiny's; all else has Hugging Face's defaults.
+const tri_option_table model_llama_options = TRI_OPTION_TABLE(
+    "llama", llama_config, llama_rows, "a decoder of text, with Hugging Face's names");
+
 static llama_config read_config(tri_graph *g) {
-    llama_config c = {
-        .vocab_size = tri_model_int(g, "vocab_size", 256),
-        .hidden_size = tri_model_int(g, "hidden_size", 128),
-        .num_hidden_layers = tri_model_int(g, "num_hidden_layers", 4),
-        .num_attention_heads = tri_model_int(g, "num_attention_heads", 4),
-        .max_position_embeddings = tri_model_int(g, "max_position_embeddings", 2048),
-        .rms_norm_eps = tri_model_float(g, "rms_norm_eps", 1e-6),
-        .rope_theta = tri_model_float(g, "rope_theta", 10000),
-        .initializer_range = tri_model_float(g, "initializer_range", 0.02),
-        .tie_word_embeddings = tri_model_bool(g, "tie_word_embeddings", false),
-        .attention_bias = tri_model_bool(g, "attention_bias", false),
-    };
-    int64_t heads = c.num_attention_heads > 0 ? c.num_attention_heads : 1;
-    c.intermediate_size = tri_model_int(g, "intermediate_size", 384);
-    c.num_key_value_heads = tri_model_int(g, "num_key_value_heads", heads);
-    c.head_dim = tri_model_int(g, "head_dim", c.hidden_size / heads);
+    llama_config c = {0};
+    model_read_options(g, &model_llama_options, &c);
+    if (c.num_key_value_heads == 0) c.num_key_value_heads = c.num_attention_heads;
+    if (c.head_dim == 0 && c.num_attention_heads > 0)
+        c.head_dim = c.hidden_size / c.num_attention_heads;
     return c;
 }
 
 static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
-    const struct {
-        const char *key;
-        int64_t value;
-    } positive[] = {{"vocab_size", c->vocab_size},
-                    {"hidden_size", c->hidden_size},
-                    {"intermediate_size", c->intermediate_size},
-                    {"num_hidden_layers", c->num_hidden_layers},
-                    {"num_attention_heads", c->num_attention_heads},
-                    {"num_key_value_heads", c->num_key_value_heads},
-                    {"head_dim", c->head_dim}};
-    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
-        if (positive[i].value < 1 || positive[i].value > INT32_MAX) {
-            tri_graph_fail(g, "model.%s must be at least 1, not %lld", positive[i].key,
-                           (long long)positive[i].value);
-            return;
-        }
+    if (tri_graph_status(g, NULL) != TRI_OK) return;
+    if (c->head_dim < 1) {
+        tri_graph_fail(g, "model.head_dim is hidden_size / num_attention_heads and must be at "
+                          "least 1");
+        return;
+    }
     if (c->num_attention_heads % c->num_key_value_heads)
         tri_graph_fail(g,
                        "model.num_attention_heads must be a multiple of num_key_value_heads, but "
@@ -59,8 +63,6 @@ static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
                        "model.head_dim is hidden_size / num_attention_heads and must be even, "
                        "not %lld",
                        (long long)c->head_dim);
-    if (!(c->rms_norm_eps > 0) || !(c->rope_theta > 0) || !(c->initializer_range > 0))
-        tri_graph_fail(g, "model.rms_norm_eps, rope_theta and initializer_range must be above 0");
     if (ids.rank == 2 && ids.dims[1] > c->max_position_embeddings)
         tri_graph_fail(g, "a sample has %lld tokens, but model.max_position_embeddings is %lld",
                        (long long)ids.dims[1], (long long)c->max_position_embeddings);

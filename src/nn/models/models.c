@@ -1,5 +1,8 @@
 #include "nn/models/models.h"
 
+#include "graph/graph.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 const tri_task *const tri_models[] = {
@@ -16,4 +19,51 @@ const tri_task *tri_model_find(const char *name) {
     for (const tri_task *const *model = tri_models; *model; model++)
         if (!strcmp((*model)->name, name)) return *model;
     return NULL;
+}
+
+// Models with nothing to set but dropout.
+typedef struct no_options {
+    char none;
+} no_options;
+static const tri_option dropout_rows[] = {MODEL_DROPOUT};
+static const tri_option_table mnist_cnn_options =
+    TRI_OPTION_TABLE("mnist-cnn", no_options, dropout_rows, "two convolutions, two linear layers");
+static const tri_option_table mnist_convnet_options = TRI_OPTION_TABLE(
+    "mnist-convnet", no_options, dropout_rows, "two convolutions with batch norm, a linear layer");
+static const tri_option_table autoencoder_options = TRI_OPTION_TABLE(
+    "autoencoder", no_options, dropout_rows, "784-64-3-64-784, the image as its own target");
+static const tri_option_table mlp_jax_options =
+    TRI_OPTION_TABLE("mlp-jax", no_options, dropout_rows, "three linear layers, 784-512-512-10");
+
+const tri_option_table *const tri_model_tables[] = {
+    &mnist_cnn_options,
+    &mnist_convnet_options,
+    &autoencoder_options,
+    &model_denoise_cnn_options,
+    &mlp_jax_options,
+    &model_llama_options,
+    NULL,
+};
+
+static void read_number(tri_graph *g, const tri_option *row, void *at) {
+    double preset = row->value ? strtod(row->value, NULL) : 0, value;
+    if (row->type == TRI_OPTION_IS_INT)
+        value = (double)(*(int64_t *)at = tri_model_int(g, row->key, (int64_t)preset));
+    else
+        value = *(double *)at = tri_model_float(g, row->key, preset);
+    if (g->status == TRI_OK && !(value >= row->min && value <= row->max))
+        tri_graph_fail(g, "model.%s must be from %.15g to %.15g, not %.15g", row->key, row->min,
+                       row->max, value);
+}
+
+void model_read_options(tri_graph *graph, const tri_option_table *table, void *out) {
+    for (int i = 0; i < table->count; i++) {
+        const tri_option *row = &table->rows[i];
+        if (row->offset == SIZE_MAX) continue;
+        void *at = (char *)out + row->offset;
+        if (row->type == TRI_OPTION_IS_BOOL)
+            *(bool *)at = tri_model_bool(graph, row->key, !strcmp(row->value, "true"));
+        else
+            read_number(graph, row, at);
+    }
 }

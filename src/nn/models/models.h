@@ -2,6 +2,8 @@
 #ifndef TRIREME_NN_MODELS_MODELS_H
 #define TRIREME_NN_MODELS_MODELS_H
 
+#include "base/option.h"
+
 #include <trireme/task.h>
 
 extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_autoencoder,
@@ -19,9 +21,24 @@ extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_au
         "labels", TRI_I64, { 0 }                                                                   \
     }
 
+// Their options; the section is the model's name.
+extern const tri_option_table model_denoise_cnn_options, model_llama_options;
+
+// Reads the options that the table has members for from the recipe, checked against its bounds.
+void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
+
+// Of every table; it has no member, the graph applies it.
+#define MODEL_DROPOUT                                                                              \
+    {                                                                                              \
+        .key = "dropout", .type = TRI_OPTION_IS_FLOAT, .offset = SIZE_MAX, .max = 1,               \
+        .help = "replaces all rates of dropout; less than 1"                                       \
+    }
+
 // The built-in model of that name; NULL when there is none.
 const tri_task *tri_model_find(const char *name);
 // All built-in models, NULL at the end.
 extern const tri_task *const tri_models[];
+// The tables of their options, NULL at the end.
+extern const tri_option_table *const tri_model_tables[];
 
 #endif

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""A shared object as a model: what is wrong with it is one line and code 2, and what the file says
+is known before any of its code runs.
+
+usage: test_task_object.py BUILD_FOLDER
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, run  # noqa: E402
+
+HERE = os.getcwd()
+SYNTHETIC = ("data: {name: synthetic, shape: [1, 4, 4], classes: 3, samples: 8, test_samples: 4, "
+             "workers: 0}\nbatch: {global: 4}\ntrainer: {max_steps: 1}\n"
+             "log: {tensorboard: false}\n")
+BUILD = """static void build(tri_graph *g, const tri_batch *batch) {
+    tri_value x = tri_linear(g, "fc", tri_flatten(g, batch->images), 3);
+    tri_loss(g, tri_cross_entropy(g, x, batch->labels));
+}
+static const tri_task task = {.name = "small", .build = build};
+"""
+# Says that it ran, in a file beside it.
+CONSTRUCTOR = """#include <stdio.h>
+__attribute__((constructor)) static void begin(void) {
+    FILE *file = fopen("has-run", "w");
+    if (file) fclose(file);
+}
+"""
+GOOD = BUILD + "TRI_EXPORT_TASK(task)\n"
+CASES = {  # name: source, what the line says, whether its code may run
+    "none": ("int nothing;\n", "exports no task of this version", False),
+    "newer": (BUILD + "const tri_task *trireme_task_v2(void) { return &task; }\n",
+              "exports trireme_task_v2, of another version", False),
+    "null": ("const tri_task *trireme_task_v1(void) { return (const tri_task *)0; }\n",
+             "trireme_task_v1 returns NULL", True),
+    "no_build": ("static const tri_task task = {.name = \"x\"};\nTRI_EXPORT_TASK(task)\n",
+                 "has no build function", True),
+    "no_name": (BUILD.replace('.name = "small", ', "") + "TRI_EXPORT_TASK(task)\n", "has no name",
+                True),
+    "no_loss": (GOOD.replace("tri_loss(g, ", "(void)(").replace("labels));", "labels));"),
+                "declares no loss", True),
+    "undefined": (GOOD + "extern int nowhere(void);\nint other(void) { return nowhere(); }\n",
+                  "cannot load", False),
+}
+
+
+def compile_object(name, source):
+    with open(f"{name}.c", "w", encoding="ascii") as file:
+        file.write("#include <trireme/trireme.h>\n" + CONSTRUCTOR + source)
+    subprocess.run(["cc", "-shared", "-fPIC", "-I", f"{HERE}/include", f"{name}.c", "-o",
+                    f"{name}.so"], check=True)
+
+
+def train(model, code=2):
+    with open("recipe.yaml", "w", encoding="ascii") as file:
+        file.write(f"name: task\nmodel: {{name: {model}}}\n{SYNTHETIC}")
+    done = run([TRIREME, "train", "recipe.yaml"], code)
+    if code != 0:
+        assert done.stderr.count("\n") == 1 and not os.path.exists("runs"), done.stderr
+    return done.stderr
+
+
+def has_run():
+    ran = os.path.exists("has-run")
+    if ran:
+        os.remove("has-run")
+    return ran
+
+
+def check_objects():
+    for name, (source, text, may_run) in CASES.items():
+        compile_object(name, source)
+        error = train(f"./{name}.so")
+        assert text in error and f"{name}" in error or name == "no_loss" and text in error, error
+        assert has_run() == may_run, name
+
+
+def check_files():
+    """What is no object, or half of one."""
+    compile_object("good", GOOD)
+    with open("good.so", "rb") as file:
+        whole = file.read()
+    for size in (0, 3, 40, 64, 200, len(whole) // 2):
+        with open("cut.so", "wb") as file:
+            file.write(whole[:size])
+        assert "cut.so" in train("./cut.so"), size
+    broken = bytearray(whole)
+    broken[40:48] = b"\xff" * 8  # where the table of sections lies
+    with open("cut.so", "wb") as file:
+        file.write(broken)
+    assert "cut.so" in train("./cut.so")
+    with open("text.so", "w", encoding="ascii") as file:
+        file.write("no object\n")
+    assert "is no shared object" in train("./text.so")
+    assert "there is no shared object" in train("./away.so")
+    assert not has_run()
+
+
+def check_paths():
+    """Only a path that says that it is one."""
+    os.makedirs("below", exist_ok=True)
+    compile_object("below/good", GOOD)
+    for path in ("below/good.so", "good.so"):
+        compile_object("good", GOOD)
+        error = train(path)
+        assert f"./{path}" in error, error
+    assert not has_run()
+    for path in ("./below/good.so", os.path.abspath("good.so"), "./below/../good.so"):
+        train(path, 0)
+        assert has_run()
+        subprocess.run(["rm", "-r", "runs"], check=True)
+
+
+def check_told():
+    for words in (["train", "--help"], ["train", "--keys", "model.name"], ["manual"]):
+        text = " ".join(run([TRIREME, *words]).stdout.split())
+        assert "code that runs" in text, words
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="trireme-object-") as place:
+        os.chdir(place)
+        sys.exit(1 if check_all([check_objects, check_files, check_paths, check_told]) else 0)
