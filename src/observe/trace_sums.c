@@ -1,0 +1,214 @@
+// The sums of a trace file.
+#include "observe/trace_sums.h"
+
+#include "base/os.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_GAPS = 10, MOST_RANKS = 1 << 20 };
+
+typedef struct event {
+    int rank, thread;
+    double begin, end, self; // µs
+    int64_t bytes;
+    const char *kind, *name;
+} event;
+
+typedef struct reading {
+    tri_arena *arena;
+    event *events;
+    int count, capacity;
+    json_t *lanes; // by "rank thread": its name
+} reading;
+
+static const char *text_of(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static double number_of(const json_t *object, const char *key) {
+    return json_number_value(json_object_get(object, key));
+}
+
+static const char *lane_key(char *out, size_t size, int rank, int thread) {
+    snprintf(out, size, "%d %d", rank, thread);
+    return out;
+}
+
+static bool read_event(reading *r, const json_t *item) {
+    const char *phase = text_of(item, "ph");
+    int rank = (int)json_integer_value(json_object_get(item, "pid"));
+    int thread = (int)json_integer_value(json_object_get(item, "tid"));
+    char key[64];
+    if (rank < 0 || rank >= MOST_RANKS || thread < 0) return false;
+    if (!strcmp(phase, "M") && !strcmp(text_of(item, "name"), "thread_name"))
+        return json_object_set(r->lanes, lane_key(key, sizeof key, rank, thread),
+                               json_object_get(json_object_get(item, "args"), "name")) == 0;
+    if (strcmp(phase, "X") != 0) return true;
+    double begin = number_of(item, "ts"), length = number_of(item, "dur");
+    if (!isfinite(begin) || !isfinite(length) || length < 0) return false;
+    TRI_PUSH(r->arena, r->events, r->count, r->capacity) =
+        (event){.rank = rank,
+                .thread = thread,
+                .begin = begin,
+                .end = begin + length,
+                .self = length,
+                .bytes = (int64_t)number_of(json_object_get(item, "args"), "bytes"),
+                .kind = tri_arena_strdup(r->arena, text_of(item, "cat")),
+                .name = tri_arena_strdup(r->arena, text_of(item, "name"))};
+    return true;
+}
+
+static int by_thread_and_time(const void *left, const void *right) {
+    const event *a = left, *b = right;
+    if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
+    if (a->thread != b->thread) return a->thread < b->thread ? -1 : 1;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    return a->end > b->end ? -1 : a->end < b->end; // the outer one first
+}
+
+static bool same_thread(const event *a, const event *b) {
+    return a->rank == b->rank && a->thread == b->thread;
+}
+
+// An event's time without that of the events in it. They are sorted, and lie in one another or
+// apart.
+static void find_own_time(event *events, int count) {
+    enum { DEPTH = 64 };
+    int stack[DEPTH], depth = 0;
+    for (int i = 0; i < count; i++) {
+        event *e = &events[i];
+        while (depth > 0 && (!same_thread(&events[stack[depth - 1]], e) ||
+                             events[stack[depth - 1]].end <= e->begin))
+            depth--;
+        if (depth > 0) events[stack[depth - 1]].self -= e->end - e->begin;
+        if (depth < DEPTH) stack[depth++] = i;
+    }
+}
+
+static int by_seconds(const void *left, const void *right) {
+    double a = ((const tri_trace_sum *)left)->seconds, b = ((const tri_trace_sum *)right)->seconds;
+    return a > b ? -1 : a < b;
+}
+
+// Adds up by lane and by name, or by kind.
+static tri_trace_sum *add_up(const reading *r, bool by_kind, int *count) {
+    tri_trace_sum *sums = NULL;
+    int capacity = 0;
+    json_t *places = json_object(); // by lane and name: place in the list, plus 1
+    *count = 0;
+    for (int i = 0; i < r->count; i++) {
+        const event *e = &r->events[i];
+        char lane_of[64];
+        const char *lane = json_string_value(
+            json_object_get(r->lanes, lane_key(lane_of, sizeof lane_of, e->rank, e->thread)));
+        size_t length = lane ? strcspn(lane, "(") : 0; // "compute (2)": its second row
+        while (length > 0 && lane[length - 1] == ' ') length--;
+        char *own = tri_arena_printf(r->arena, "%.*s", (int)length, lane ? lane : "");
+        char *key = tri_arena_printf(r->arena, "%s\n%s", own, by_kind ? e->kind : e->name);
+        json_int_t place = json_integer_value(json_object_get(places, key));
+        if (place == 0) {
+            TRI_PUSH(r->arena, sums, *count, capacity) =
+                (tri_trace_sum){.name = by_kind ? e->kind : e->name, .lane = own};
+            place = *count;
+            json_object_set_new(places, key, json_integer(place));
+        }
+        tri_trace_sum *sum = &sums[place - 1];
+        sum->count++;
+        sum->bytes += e->bytes;
+        sum->seconds += e->self > 0 ? e->self * 1e-6 : 0;
+    }
+    json_decref(places);
+    if (*count > 0) qsort(sums, (size_t)*count, sizeof *sums, by_seconds);
+    return sums;
+}
+
+static void note_gap(tri_trace_sums *out, tri_trace_gap gap) {
+    int at = out->gap_count < MOST_GAPS ? out->gap_count++ : MOST_GAPS - 1;
+    if (at == MOST_GAPS - 1 && out->gap_count == MOST_GAPS && out->gaps[at].seconds >= gap.seconds)
+        return;
+    while (at > 0 && out->gaps[at - 1].seconds < gap.seconds) {
+        out->gaps[at] = out->gaps[at - 1];
+        at--;
+    }
+    out->gaps[at] = gap;
+}
+
+// The compute lane is a rank's first thread; what its actions wait in is theirs.
+static void look_at_ranks(const reading *r, double zero, tri_trace_sums *out) {
+    int capacity = 0;
+    out->gaps = TRI_NEW_ARRAY(r->arena, tri_trace_gap, MOST_GAPS);
+    const event *before = NULL;
+    double covered = 0;
+    for (int i = 0; i < r->count; i++) {
+        const event *e = &r->events[i];
+        bool is_new = out->rank_count == 0 || out->ranks[out->rank_count - 1].rank != e->rank;
+        if (is_new) {
+            TRI_PUSH(r->arena, out->ranks, out->rank_count, capacity) =
+                (tri_trace_rank){.rank = e->rank};
+            before = NULL;
+            covered = zero;
+        }
+        if (e->thread != 0) continue;
+        tri_trace_rank *rank = &out->ranks[out->rank_count - 1];
+        if (before && e->begin > covered)
+            note_gap(out, (tri_trace_gap){e->rank, (covered - zero) * 1e-6,
+                                          (e->begin - covered) * 1e-6, before->name, e->name});
+        if (e->end > covered) {
+            rank->busy_s += (e->end - (e->begin > covered ? e->begin : covered)) * 1e-6;
+            covered = e->end;
+            before = e;
+        }
+    }
+    for (int i = 0; i < out->rank_count; i++) {
+        double waiting = out->span_s - out->ranks[i].busy_s;
+        out->ranks[i].waiting_s = waiting > 0 ? waiting : 0;
+    }
+}
+
+static tri_status sum_events(reading *r, const json_t *root, const char *path,
+                             tri_trace_sums *out) {
+    const json_t *list = json_object_get(root, "traceEvents");
+    if (!json_is_array(list))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: is no trace: it has no list traceEvents", path);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!read_event(r, json_array_get(list, i)))
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: event %zu is damaged", path, i);
+    if (r->count == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: the trace has no events", path);
+    qsort(r->events, (size_t)r->count, sizeof *r->events, by_thread_and_time);
+    double first = r->events[0].begin, last = r->events[0].end;
+    for (int i = 0; i < r->count; i++) {
+        if (r->events[i].begin < first) first = r->events[i].begin;
+        if (r->events[i].end > last) last = r->events[i].end;
+    }
+    find_own_time(r->events, r->count);
+    out->span_s = (last - first) * 1e-6;
+    out->events = r->count;
+    out->kinds = add_up(r, true, &out->kind_count);
+    out->names = add_up(r, false, &out->name_count);
+    look_at_ranks(r, first, out);
+    return TRI_OK;
+}
+
+tri_status tri_trace_sum_file(tri_arena *arena, const char *path, tri_trace_sums *out) {
+    json_error_t error;
+    FILE *file = fopen(path, "r");
+    *out = (tri_trace_sums){0};
+    if (!file)
+        return TRI_FAIL(errno == ENOENT ? TRI_NOT_FOUND : TRI_BAD_INPUT, "cannot read %s: %s", path,
+                        strerror(errno));
+    json_t *root = json_loadf(file, 0, &error);
+    fclose(file);
+    if (!root)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s:%d: is no trace that --trace wrote: %s", path,
+                        error.line, error.text);
+    reading r = {.arena = arena, .lanes = json_object()};
+    tri_status status = sum_events(&r, root, path, out);
+    json_decref(r.lanes);
+    json_decref(root);
+    return status;
+}

@@ -1,0 +1,46 @@
+// What a trace comes to: time by action and by rank, waiting, the longest gaps.
+#ifndef TRIREME_OBSERVE_TRACE_SUMS_H
+#define TRIREME_OBSERVE_TRACE_SUMS_H
+
+#include "base/arena.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// All events of one name, "FORWARD conv1", or of one kind, "FORWARD". Time that nested events take
+// is theirs alone.
+typedef struct tri_trace_sum {
+    const char *name, *lane;
+    int64_t count, bytes;
+    double seconds;
+} tri_trace_sum;
+
+typedef struct tri_trace_rank {
+    int rank;
+    double busy_s, waiting_s; // of the compute lane, in the trace's span
+} tri_trace_rank;
+
+// Time in which a rank's compute lane does nothing, between two of its actions.
+typedef struct tri_trace_gap {
+    int rank;
+    double begin_s, seconds;
+    const char *before, *after; // actions on either side
+} tri_trace_gap;
+
+typedef struct tri_trace_sums {
+    double span_s; // from the first event's begin to the last one's end
+    int64_t events;
+    tri_trace_sum *kinds, *names; // the longest first
+    int kind_count, name_count;
+    tri_trace_rank *ranks;
+    int rank_count;
+    tri_trace_gap *gaps; // the longest first
+    int gap_count;
+} tri_trace_sums;
+
+// Reads a file that --trace wrote. All memory lies in `arena`. TRI_NOT_FOUND, TRI_BAD_INPUT with
+// one line that names the file.
+tri_status tri_trace_sum_file(tri_arena *arena, const char *path, tri_trace_sums *out);
+
+#endif
