@@ -71,9 +71,8 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
                         tri_dtype_name(stored), tri_dtype_name(feeds[row].dtype));
     int64_t count = tri_shape_count(shape);
     if (count < 1 || count > TRI_MAX_SAMPLE_ELEMENTS)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: '%s' has %lld elements per sample; 1 to %d are supported", source,
-                        name, (long long)count, TRI_MAX_SAMPLE_ELEMENTS);
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' has %s elements per sample; 1 to %d are supported",
+                        source, name, count == 0 ? "0" : "too many", TRI_MAX_SAMPLE_ELEMENTS);
     field->stored_bytes = (size_t)count * tri_dtype_bytes(stored);
     dataset->field_count++;
     return TRI_OK;
@@ -115,6 +114,12 @@ static tri_status finish_fields(tri_dataset *dataset) {
             scratch = tri_transforms_scratch_bytes(transforms);
             used = true;
         }
+        int64_t fed = tri_shape_count(&field->fed.shape);
+        if (fed < 1 || fed > TRI_MAX_SAMPLE_ELEMENTS)
+            return tri_tree_fail(list,
+                                 "data.transform makes samples of more than the %d elements that "
+                                 "are supported",
+                                 TRI_MAX_SAMPLE_ELEMENTS);
         field->fed.size_bytes =
             (size_t)tri_shape_count(&field->fed.shape) * tri_dtype_bytes(field->fed.dtype);
         if (scratch > dataset->scratch_bytes) dataset->scratch_bytes = scratch;

@@ -114,7 +114,39 @@ def check_no_evaluation():
     assert "test: loss" in run(*dry, "trainer.limit_val_batches=0.001").stdout
 
 
+def check_extremes(folder):
+    """The largest and the smallest values of each key: done, or refused in one line."""
+    tiny = [*SYNTHETIC, "batch.global=4", "trainer.max_steps=1", "trainer.limit_val_batches=1",
+            "log.tensorboard=false"]
+    most = 1 << 48
+    rows = [(0, f"data.limit={most}"), (2, f"data.limit={most + 1}"), (2, "data.limit=-1"),
+            (2, "data.limit=99999999999999999999"), (0, f"data.samples={most}"),
+            (0, f"data.samples={most} data.val_fraction=0.5"),
+            (0, f"data.samples={most} data.val_fraction=1e-300"),
+            (2, f"data.samples={most} data.val_fraction=0.9999999999999999"),
+            (2, f"data.samples={most} data.val_fraction=0.3 trainer.limit_val_batches=1.0"),
+            (0, f"data.test_samples={most}"), (2, "data.shape=[1073741824,1,1]"),
+            (2, "data.shape=[1073741824,1073741824,1073741824]"), (2, "data.shape=[0]"),
+            (2, "data.shape=[]"), (2, "data.shape=[1,1,1,1,1,1,1]"),
+            (2, "data.classes=1073741824"), (2, "data.classes=1073741825"),
+            (0, "data.workers=64"), (2, "data.workers=257"), (2, "data.workers=-1"),
+            (2, "data.vocabulary=1073741824 data.classes=0"), (2, "data.sequence=0"),
+            (2, "data.samples=1 data.drop_last=true"), (2, "data.val_fraction=nan"),
+            (2, "data.transform=[{random_crop:{size:65536,padding:65536}}]".replace(":", ": ")),
+            (0, "data.transform=[{normalize:{mean:[1e6],std:[1e-30]}}]".replace(":", ": "))]
+    for number, (code, words) in enumerate(rows):
+        words = [words] if "transform" in words else words.split()
+        done = run("train", "recipes/mlp-jax.yaml", *tiny, *words, "--run-dir",
+                   os.path.join(folder, f"extreme-{number}"))
+        assert done.returncode == code, (words, done)
+        assert code == 0 or len(done.stderr.splitlines()) == 1, (words, done.stderr)
+    done = run("data", "check", "recipes/mlp-jax.yaml", *SYNTHETIC,
+               "data.transform=[{random_crop: {size: 65536, padding: 65536}}]")
+    assert done.returncode == 2 and "data.transform" in done.stderr, done
+
+
 with tempfile.TemporaryDirectory() as temporary:
+    check_extremes(temporary)
     check_fields(temporary)
     check_tokens(temporary)
     check_plan()

@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "format/event.h"
 #include "format/idx.h"
+#include "format/npy.h"
 #include "format/safetensors.h"
 
 #include <errno.h>
@@ -103,6 +104,29 @@ static tri_status read_labels(const char *name) {
 static tri_status read_plain(void) { return read_labels("train-labels-idx1-ubyte"); }
 static tri_status read_zipped(void) { return read_labels("zipped"); }
 
+// Seeds of the fuzzer: bytes 0 to 11, and labels 0 to 2 from the other end.
+static tri_status read_arrays(const char *name, const char *images, const char *labels) {
+    const char *path = fixture_path(name);
+    tri_npy *array;
+    uint8_t bytes[12];
+    int64_t classes[3];
+    TRI_TRY(tri_npy_open(path, images, &array));
+    tri_status status = tri_npy_read(array, 0, 12, bytes);
+    if (status == TRI_OK) status = tri_npy_verify(array);
+    for (int i = 0; status == TRI_OK && i < 12; i++) assert_int_equal(bytes[i], i);
+    tri_npy_close(array);
+    if (status != TRI_OK || !labels) return status;
+    TRI_TRY(tri_npy_open(path, labels, &array));
+    status = tri_npy_read(array, 0, 3, classes);
+    for (int i = 0; status == TRI_OK && i < 3; i++) assert_int_equal(classes[i], i);
+    tri_npy_close(array);
+    return status;
+}
+
+static tri_status read_array(void) { return read_arrays("images.npy", NULL, NULL); }
+static tri_status read_stored(void) { return read_arrays("stored.npz", "images", "labels"); }
+static tri_status read_deflated(void) { return read_arrays("deflated.npz", "images", "labels"); }
+
 static tri_status write_events(void) {
     tri_event_writer *writer;
     const tri_event_scalar loss = {"loss", 1};
@@ -124,6 +148,15 @@ static void put_files(void) {
     assert_int_equal(gzclose(file), Z_OK);
     free(labels);
     assert_int_equal(write_tensors(), TRI_OK);
+    static const char *const arrays[] = {"images.npy", "stored.npz", "deflated.npz"};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        const char *seed = tri_arena_printf(
+            fixture_arena, TRIREME_SOURCE_DIR "/tests/fuzz/corpus/npy/%s", arrays[i]);
+        char *bytes;
+        assert_int_equal(tri_os_read_file(seed, 1 << 20, &bytes, &size), TRI_OK);
+        fixture_put(arrays[i], bytes, size);
+        free(bytes);
+    }
 }
 
 static const struct {
@@ -133,7 +166,8 @@ static const struct {
 } jobs[] = {
     {"read safetensors", read_tensors, 4}, {"write safetensors", write_tensors, 6},
     {"read IDX", read_plain, 3},           {"read gzip", read_zipped, 3},
-    {"write events", write_events, 3},
+    {"write events", write_events, 3},     {"read .npy", read_array, 4},
+    {"read .npz", read_stored, 10},        {"read compressed .npz", read_deflated, 10},
 };
 
 enum { JOBS = sizeof jobs / sizeof *jobs };
