@@ -8,7 +8,7 @@
 // Blocked convolutions use Winograd's F(4×4, 3×3) (Lavin and Gray, "Fast algorithms for
 // convolutional neural networks", CVPR 2016) when the kernel is 3×3 with stride and dilation 1 and
 // padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless the
-// attribute `direct` forbids it.
+// attribute `direct` forbids it or the library has none (oneDNN 3).
 //
 // BF16 is always direct, on devices with AVX512_BF16. The orders are those above with pairs of
 // input channels innermost, and the gradient of a weight, which is F32, is reordered to its home.
@@ -51,8 +51,8 @@ conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node) {
 }
 
 bool conv_is_winograd(const conv_shape *s) {
-    bool fits = !s->direct && s->dtype == TRI_F32 && s->groups == 1 && s->c % CPU_BLOCK == 0 &&
-                s->o % CPU_BLOCK == 0;
+    bool fits = onednn_has_winograd() && !s->direct && s->dtype == TRI_F32 && s->groups == 1 &&
+                s->c % CPU_BLOCK == 0 && s->o % CPU_BLOCK == 0;
     for (int i = 0; i < 2; i++)
         fits = fits && s->kernel[i] == 3 && s->stride[i] == 1 && s->dilation[i] == 1 &&
                s->padding[i] <= 1 && s->out[i] >= WINOGRAD_MIN_OUTPUT;
@@ -66,19 +66,12 @@ conv_formats conv_formats_of(const conv_shape *s) {
     return (conv_formats){0};
 }
 
-typedef struct conv_mds {
-    dnnl_memory_desc_t x, weight, any_weight, bias, y;
-    dnnl_dims_t stride, dilation, padding;
-} conv_mds;
-
-// The weight and bias of the forward pass, or for their gradient in F32; any_weight: the forward
-// pass's in the order that it wants.
+// The weight and bias of the forward pass, or for their gradient in F32. To be released.
 static tri_status mds_of(const conv_shape *s, conv_formats formats, conv_task task, bool bias,
-                         conv_mds *out) {
+                         onednn_convolution *out) {
     int64_t x[] = {s->n, s->c, s->in[0], s->in[1]}, y[] = {s->n, s->o, s->out[0], s->out[1]};
     int64_t grouped[] = {s->groups, s->o / s->groups, s->c / s->groups, s->kernel[0], s->kernel[1]};
     int64_t plain[] = {s->o, s->c, s->kernel[0], s->kernel[1]};
-    *out = (conv_mds){0};
     tri_dtype kept = task == CONV_GRAD_WEIGHT ? TRI_F32 : s->dtype;
     TRI_TRY(cpu_format_md(formats.x, s->dtype, 4, x, &out->x));
     TRI_TRY(cpu_format_md(formats.y, s->dtype, 4, y, &out->y));
@@ -86,59 +79,48 @@ static tri_status mds_of(const conv_shape *s, conv_formats formats, conv_task ta
         TRI_TRY(cpu_format_md(CPU_PLAIN, kept, 5, grouped, &out->weight));
     else
         TRI_TRY(cpu_format_md(formats.weight, kept, 4, plain, &out->weight));
+    if (s->groups > 1)
+        TRI_TRY(cpu_format_md(CPU_ANY, s->dtype, 5, grouped, &out->any_weight));
+    else
+        TRI_TRY(cpu_format_md(CPU_ANY, s->dtype, 4, plain, &out->any_weight));
     if (bias) TRI_TRY(cpu_format_md(CPU_PLAIN, kept, 1, &s->o, &out->bias));
-    out->any_weight = out->weight;
-    out->any_weight.data_type = out->x.data_type;
-    out->any_weight.format_kind = dnnl_format_kind_any;
-    for (int i = 0; i < 2; i++) {
-        out->stride[i] = s->stride[i];
-        out->dilation[i] = s->dilation[i] - 1;
-        out->padding[i] = s->padding[i];
-    }
     return TRI_OK;
 }
 
-// The input that the last output reaches may end before the padding does.
-static void padding_after(const conv_shape *s, dnnl_dims_t out) {
-    for (int i = 0; i < 2; i++)
-        out[i] = (s->out[i] - 1) * s->stride[i] + (s->kernel[i] - 1) * s->dilation[i] + 1 -
-                 s->in[i] - s->padding[i];
+static void mds_release(onednn_convolution *c) {
+    onednn_md all[] = {c->x, c->weight, c->any_weight, c->bias, c->y};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) onednn_md_destroy(all[i]);
+}
+
+static void set_steps(const conv_shape *s, onednn_convolution *out) {
+    for (int i = 0; i < 2; i++) {
+        out->stride[i] = s->stride[i];
+        out->dilation[i] = s->dilation[i] - 1;
+        out->before[i] = s->padding[i];
+        // The input that the last output reaches may end before the padding does.
+        out->after[i] = (s->out[i] - 1) * s->stride[i] + (s->kernel[i] - 1) * s->dilation[i] + 1 -
+                        s->in[i] - s->padding[i];
+    }
 }
 
 tri_status conv_describe(const cpu_device *device, conv_task task, const conv_shape *s,
                          conv_formats formats, bool bias, tri_activation activation, double slope,
                          dnnl_primitive_desc_t *out) {
-    conv_mds m;
-    TRI_TRY(mds_of(s, formats, task, bias, &m));
-    dnnl_alg_kind_t alg = formats.weight == CPU_OIHW16I16O && conv_is_winograd(s)
-                              ? dnnl_convolution_winograd
-                              : dnnl_convolution_direct;
-    const dnnl_memory_desc_t *bias_md = bias ? &m.bias : NULL;
-    dnnl_dims_t after;
-    padding_after(s, after);
-    dnnl_convolution_desc_t forward, desc;
-    CPU_DNNL(dnnl_dilated_convolution_forward_desc_init(
-        &forward, dnnl_forward_training, alg, &m.x,
-        task == CONV_FORWARD ? &m.weight : &m.any_weight, task == CONV_FORWARD ? bias_md : NULL,
-        &m.y, m.stride, m.dilation, m.padding, after));
-    desc = forward;
-    if (task == CONV_GRAD_INPUT)
-        CPU_DNNL(dnnl_dilated_convolution_backward_data_desc_init(
-            &desc, alg, &m.x, &m.weight, &m.y, m.stride, m.dilation, m.padding, after));
-    if (task == CONV_GRAD_WEIGHT)
-        CPU_DNNL(dnnl_dilated_convolution_backward_weights_desc_init(
-            &desc, alg, &m.x, &m.weight, bias_md, &m.y, m.stride, m.dilation, m.padding, after));
-    dnnl_primitive_attr_t attr;
-    TRI_TRY(
-        cpu_primitive_attr(task == CONV_FORWARD ? activation : TRI_ACTIVATION_NONE, slope, &attr));
-    dnnl_primitive_desc_t hint = NULL;
-    if (task != CONV_FORWARD)
-        dnnl_primitive_desc_create(&hint, &forward, NULL, device->engine, NULL);
-    dnnl_status_t status = dnnl_primitive_desc_create(out, &desc, attr, device->engine, hint);
-    if (hint) dnnl_primitive_desc_destroy(hint);
-    dnnl_primitive_attr_destroy(attr);
-    if (status == dnnl_success) return TRI_OK;
-    return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution: status %d", status);
+    bool winograd = formats.weight == CPU_OIHW16I16O && conv_is_winograd(s);
+    onednn_convolution c = {.algorithm =
+                                winograd ? dnnl_convolution_winograd : dnnl_convolution_direct};
+    set_steps(s, &c);
+    if (task != CONV_FORWARD) activation = TRI_ACTIVATION_NONE;
+    tri_status status = mds_of(s, formats, task, bias, &c);
+    dnnl_status_t made = dnnl_success;
+    if (status == TRI_OK) status = cpu_primitive_attr(activation, slope, &c.attr);
+    if (status == TRI_OK) {
+        made = onednn_convolution_describe(device->engine, task, &c, out);
+        dnnl_primitive_attr_destroy(c.attr);
+    }
+    mds_release(&c);
+    if (made == dnnl_success) return status;
+    return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution: status %d", made);
 }
 
 static conv_task task_of(const tri_node *node) {

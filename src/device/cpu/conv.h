@@ -16,8 +16,6 @@ typedef struct conv_formats {
     cpu_format x, weight, y;
 } conv_formats;
 
-typedef enum conv_task { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT } conv_task;
-
 // Of a node of any of the three ops.
 conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node);
 // The rules at the top of conv.c. All plain where no blocked form applies.

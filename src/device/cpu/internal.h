@@ -4,10 +4,9 @@
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/crowd.h"
+#include "device/cpu/onednn.h"
 #include "device/widen.h"
 #include "ops/ops.h"
-
-#include <oneapi/dnnl/dnnl.h>
 
 typedef struct cpu_device {
     tri_device head;
@@ -36,14 +35,15 @@ typedef enum cpu_format {
     CPU_OIHW8O16I2O,
     CPU_OHWI16O2I,
     CPU_OI16I64O, // weights of linear layers, [out, in]
-    CPU_FORMAT_COUNT
+    CPU_FORMAT_COUNT,
+    CPU_ANY = CPU_FORMAT_COUNT // whatever oneDNN wants
 } cpu_format;
 enum { CPU_BLOCK = 16 }; // floats in a vector, channels in a block
 
 tri_layout cpu_format_layout(cpu_format format);
-// A tensor of `rank` axes, F32 or BF16, as oneDNN sees it.
+// A tensor of `rank` axes, F32 or BF16, as oneDNN sees it; to be destroyed, also after a failure.
 tri_status cpu_format_md(cpu_format format, tri_dtype dtype, int rank, const int64_t *dims,
-                         dnnl_memory_desc_t *out);
+                         onednn_md *out);
 bool cpu_layout_is(const tri_layout *layout, cpu_format format);
 
 // Turns a failure of oneDNN into TRI_INTERNAL with the call's text.

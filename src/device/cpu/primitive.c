@@ -1,3 +1,4 @@
+// oneDNN's descriptions of tensors, and its primitives from preparation to release.
 #include "device/cpu/internal.h"
 
 #include <stdlib.h>
@@ -35,12 +36,14 @@ bool cpu_layout_is(const tri_layout *layout, cpu_format format) {
 }
 
 tri_status cpu_format_md(cpu_format format, tri_dtype dtype, int rank, const int64_t *dims,
-                         dnnl_memory_desc_t *out) {
+                         onednn_md *out) {
     static const dnnl_format_tag_t plain[] = {0,         dnnl_a,     dnnl_ab,    dnnl_abc,
                                               dnnl_abcd, dnnl_abcde, dnnl_abcdef};
-    dnnl_format_tag_t tag = format == CPU_PLAIN ? plain[rank] : formats[format].tag;
+    dnnl_format_tag_t tag = format == CPU_PLAIN ? plain[rank]
+                            : format == CPU_ANY ? dnnl_format_tag_any
+                                                : formats[format].tag;
     dnnl_data_type_t type = dtype == TRI_BF16 ? dnnl_bf16 : dnnl_f32;
-    CPU_DNNL(dnnl_memory_desc_init_by_tag(out, rank, dims, type, tag));
+    CPU_DNNL(onednn_md_create(out, rank, dims, type, tag));
     return TRI_OK;
 }
 
@@ -49,9 +52,9 @@ tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd
     *out = (cpu_primitive){.stream = device->stream, .count = count};
     dnnl_status_t status = dnnl_primitive_create(&out->primitive, pd);
     for (int i = 0; i <= count && status == dnnl_success; i++) {
-        const dnnl_memory_desc_t *md =
-            i < count ? dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, args[i])
-                      : dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        onednn_const_md md = i < count
+                                 ? dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, args[i])
+                                 : dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
         if (i == count) out->scratchpad_bytes = dnnl_memory_desc_get_size(md);
         out->args[i].arg = i < count ? args[i] : DNNL_ARG_SCRATCHPAD;
         status = dnnl_memory_create(&out->args[i].memory, md, device->engine, DNNL_MEMORY_NONE);
@@ -89,8 +92,7 @@ tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_prim
     if (status == dnnl_success && activation != TRI_ACTIVATION_NONE) {
         float alpha = activation == TRI_ACTIVATION_LEAKY_RELU ? (float)slope : 0;
         status = dnnl_post_ops_create(&post_ops);
-        if (status == dnnl_success)
-            status = dnnl_post_ops_append_eltwise(post_ops, 1, dnnl_eltwise_relu, alpha, 0);
+        if (status == dnnl_success) status = onednn_append_relu(post_ops, alpha);
         if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attr, post_ops);
     }
     if (post_ops) dnnl_post_ops_destroy(post_ops);

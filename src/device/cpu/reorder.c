@@ -49,21 +49,29 @@ static void reorder_layouts(const tri_device *device, const tri_graph *graph, co
     out[0] = tri_value_get(graph, node->outputs[0])->layout;
 }
 
-static tri_status make_primitive(reorder_state *state, const tri_value_info *x, cpu_format from,
-                                 cpu_format to) {
-    const cpu_device *device = state->device;
-    dnnl_memory_desc_t source, target;
-    TRI_TRY(cpu_format_md(from, x->dtype, x->shape.rank, x->shape.dims, &source));
-    TRI_TRY(cpu_format_md(to, x->dtype, x->shape.rank, x->shape.dims, &target));
+static tri_status describe(const cpu_device *device, onednn_md source, onednn_md target,
+                           dnnl_primitive_desc_t *out) {
     dnnl_primitive_attr_t attr;
     TRI_TRY(cpu_primitive_attr(TRI_ACTIVATION_NONE, 0, &attr));
-    dnnl_primitive_desc_t pd;
-    dnnl_status_t status = dnnl_reorder_primitive_desc_create(&pd, &source, device->engine, &target,
+    dnnl_status_t status = dnnl_reorder_primitive_desc_create(out, source, device->engine, target,
                                                               device->engine, attr);
     dnnl_primitive_attr_destroy(attr);
-    if (status != dnnl_success)
-        return TRI_FAIL(TRI_INTERNAL, "oneDNN has no such reorder: status %d", status);
-    return cpu_primitive_make(device, pd, (int[]){DNNL_ARG_FROM, DNNL_ARG_TO}, 2,
+    if (status == dnnl_success) return TRI_OK;
+    return TRI_FAIL(TRI_INTERNAL, "oneDNN has no such reorder: status %d", status);
+}
+
+static tri_status make_primitive(reorder_state *state, const tri_value_info *x, cpu_format from,
+                                 cpu_format to) {
+    onednn_md source = NULL, target = NULL;
+    dnnl_primitive_desc_t pd;
+    tri_status status = cpu_format_md(from, x->dtype, x->shape.rank, x->shape.dims, &source);
+    if (status == TRI_OK)
+        status = cpu_format_md(to, x->dtype, x->shape.rank, x->shape.dims, &target);
+    if (status == TRI_OK) status = describe(state->device, source, target, &pd);
+    onednn_md_destroy(source);
+    onednn_md_destroy(target);
+    TRI_TRY(status);
+    return cpu_primitive_make(state->device, pd, (int[]){DNNL_ARG_FROM, DNNL_ARG_TO}, 2,
                               &state->primitive);
 }
 
