@@ -3,6 +3,7 @@
 #include "cli/hints.h"
 
 #include "base/os.h"
+#include "base/shell.h"
 #include "data/dataset.h"
 
 #include <limits.h>
@@ -10,17 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// One word for a shell, quoted where it has to be.
 static void print_word(const char *word) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./=,:+%@";
-    bool is_plain = *word && strspn(word, plain) == strlen(word);
-    fputs(is_plain ? " " : " '", stdout);
-    for (const char *c = word; *c; c++) {
-        if (*c == '\'' && !is_plain) fputs("'\\'", stdout);
-        fputc(*c, stdout);
-    }
-    if (!is_plain) fputc('\'', stdout);
+    tri_arena *arena = tri_arena_create(NULL, "word");
+    printf(" %s", tri_shell_word(arena, word));
+    tri_arena_destroy(arena);
 }
 
 static void print_path(const cli_hints *h, const char *below) {

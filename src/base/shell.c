@@ -1,0 +1,30 @@
+// Quoting for sh.
+#include "base/shell.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+// A ~ or # means something in front alone; both are quoted anywhere.
+static bool is_plain(const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=,:+%@";
+    return *word && strspn(word, plain) == strlen(word);
+}
+
+const char *tri_shell_word(tri_arena *arena, const char *word) {
+    if (is_plain(word)) return tri_arena_strdup(arena, word);
+    size_t quotes = 0;
+    for (const char *c = word; *c; c++) quotes += *c == '\'';
+    char *out = tri_arena_alloc(arena, strlen(word) + 3 * quotes + 3), *to = out;
+    *to++ = '\'';
+    for (const char *c = word; *c; c++) {
+        if (*c == '\'') { // ends the quotes, a quote of its own, and begins them again
+            memcpy(to, "'\\'", 3);
+            to += 3;
+        }
+        *to++ = *c;
+    }
+    *to++ = '\'';
+    *to = 0;
+    return out;
+}
