@@ -116,16 +116,23 @@ bool cli_has(const cli_arguments *arguments, const char *flag) {
     return cli_value(arguments, flag) != NULL;
 }
 
-// For the launcher: {"message": {"message": …, "extraInfo": {"timestamp": …}, "errorCode": n}}.
-static void write_error_file(tri_status status) {
+// Where a launcher reads why this process fails; NULL: there is none.
+static const char *error_file(void) {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");
-    if (!path || !*path) return;
+    return path && *path ? path : NULL;
+}
+
+// {"message": {"message": …, "extraInfo": {"timestamp": …, "said": …}, "errorCode": n}}: torchrun's
+// format, and whether the message stands on standard error already.
+static void write_error_file(tri_status status, bool is_said) {
+    const char *path = error_file();
+    if (!path) return;
     char text[TRI_MESSAGE_MAX_BYTES + 64], stamp[32];
     snprintf(text, sizeof text, "%s: %s", tri_status_name(status), tri_error_message());
     snprintf(stamp, sizeof stamp, "%lld", (long long)(tri_os.realtime_ns() / 1000000000));
-    json_t *report =
-        json_pack("{s:{s:s#, s:{s:s}, s:i}}", "message", "message", text, (int)strlen(text),
-                  "extraInfo", "timestamp", stamp, "errorCode", tri_status_exit_code(status));
+    json_t *report = json_pack("{s:{s:s#, s:{s:s, s:b}, s:i}}", "message", "message", text,
+                               (int)strlen(text), "extraInfo", "timestamp", stamp, "said", is_said,
+                               "errorCode", tri_status_exit_code(status));
     char *bytes = report ? json_dumps(report, 0) : NULL;
     if (bytes) (void)tri_os_replace_file(path, bytes, strlen(bytes));
     free(bytes);
@@ -147,15 +154,23 @@ void cli_warn(const char *format, ...) {
     if (!is_other_rank()) tri_log(TRI_LOG_WARNING, "%s", text);
 }
 
+// What all ranks find alike rank 0 says. That another rank is lost every rank finds in its own
+// way; a launcher reads it in the error files and says it once.
+static bool speaks(tri_status status) {
+    bool same_for_all =
+        tri_status_exit_code(status) == 2 || status == TRI_STOPPED || status == TRI_NOT_FINITE;
+    bool is_reported = status == TRI_PEER_LOST && error_file();
+    return !(same_for_all || is_reported) || !is_other_rank();
+}
+
 int cli_fail(tri_status status) {
     char line[TRI_MESSAGE_MAX_BYTES];
     snprintf(line, sizeof line, "%s", tri_error_message());
-    bool same_for_all =
-        tri_status_exit_code(status) == 2 || status == TRI_STOPPED || status == TRI_NOT_FINITE;
-    if (!same_for_all || !is_other_rank()) tri_log(TRI_LOG_ERROR, "%s", line);
+    bool is_said = speaks(status);
+    if (is_said) tri_log(TRI_LOG_ERROR, "%s", line);
     if (status != TRI_STOPPED) {
         (void)TRI_FAIL(status, "%s", line);
-        write_error_file(status);
+        write_error_file(status, is_said);
     }
     return tri_status_exit_code(status);
 }

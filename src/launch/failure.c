@@ -37,6 +37,7 @@ tri_status launch_error_parse(tri_arena *arena, const char *text, size_t size, c
     if (message && message->kind == TRI_TREE_MAP) {
         words = tri_tree_get(message, "message");
         out->seconds = seconds_of(tri_tree_find(message, "extraInfo.timestamp"));
+        tri_tree_to_bool(tri_tree_find(message, "extraInfo.said"), &out->is_said);
         int64_t code;
         if (tri_tree_to_int(tri_tree_get(message, "errorCode"), &code) && code > 0 && code < 256)
             out->code = (int)code;
@@ -69,6 +70,7 @@ static launch_error read_error(tri_arena *arena, const launch_worker *w) {
 static bool crashed(const launch_worker *w) { return w->signal != 0 && w->signal != SIGABRT; }
 
 static bool is_earlier(const failure *a, const failure *b) {
+    if (a->worker->was_stopped != b->worker->was_stopped) return a->worker->was_stopped;
     if (floor(a->seconds) != floor(b->seconds)) return a->seconds < b->seconds;
     if (a->worker->asked_to_end != b->worker->asked_to_end) return b->worker->asked_to_end;
     if (crashed(a->worker) != crashed(b->worker)) return crashed(a->worker);
@@ -76,13 +78,16 @@ static bool is_earlier(const failure *a, const failure *b) {
 }
 
 // Workers that ended because the others had to be stopped are no failures, unless they had written
-// down an error of their own before.
+// down an error of their own before, or the others had waited for them.
 static int collect(tri_arena *arena, const launch_worker *workers, int count, failure *out) {
     int found = 0;
     for (int i = 0; i < count; i++) {
         if (!launch_worker_failed(&workers[i])) continue;
         failure f = {&workers[i], read_error(arena, &workers[i]), 0};
-        if (workers[i].asked_to_end && !f.error.message) continue;
+        if (workers[i].was_stopped)
+            f.error = (launch_error){0}; // what it wrote is a consequence
+        else if (workers[i].asked_to_end && !f.error.message)
+            continue;
         f.seconds = f.error.seconds > 0 ? f.error.seconds : (double)workers[i].ended_ns * 1e-9;
         int at = found++;
         for (; at > 0 && is_earlier(&f, &out[at - 1]); at--) out[at] = out[at - 1];
@@ -107,10 +112,38 @@ static void print_text(FILE *to, const char *text) {
     if (*text) fputs("      …\n", to);
 }
 
-static void print_failure(FILE *to, const failure *f, const char *host) {
+// The worker's standard error is the launcher's, or goes there.
+static bool is_shown(const launch_worker *w) {
+    const launch_stream *error = &w->streams[LAUNCH_STREAMS - 1];
+    return error->goes_to_console;
+}
+
+// The message without the name of its kind, which ranks need not agree on.
+static const char *sentence_of(const failure *f) {
+    const char *colon = strstr(f->error.message, ": ");
+    return !strncmp(f->error.message, "TRI_", 4) && colon ? colon + 2 : f->error.message;
+}
+
+// Whether the same sentence stands elsewhere: on the console, by any worker, or with an earlier
+// failure, which is the one that tells more.
+static bool is_printed(const failure *failures, int count, int index) {
+    const char *own = sentence_of(&failures[index]);
+    for (int i = 0; i < count; i++) {
+        const failure *f = &failures[i];
+        bool is_elsewhere = i < index || (f->error.is_said && is_shown(f->worker));
+        if (is_elsewhere && f->error.message && !strcmp(sentence_of(f), own)) return true;
+    }
+    return false;
+}
+
+static void print_failure(FILE *to, const failure *failures, int count, int index,
+                          const char *host) {
+    const failure *f = &failures[index];
     const launch_worker *w = f->worker;
-    char how[64], when[32];
-    if (w->signal)
+    char how[96], when[32];
+    if (w->was_stopped)
+        snprintf(how, sizeof how, "stood still, stopped by a signal, until the others failed");
+    else if (w->signal)
         snprintf(how, sizeof how, "ended by %s", launch_signal_name(w->signal));
     else
         snprintf(how, sizeof how, "exit code %d", w->exit_code);
@@ -119,13 +152,19 @@ static void print_failure(FILE *to, const failure *f, const char *host) {
     strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", localtime_r(&seconds, &local));
     fprintf(to, "  rank %d (local rank %d) on %s, pid %ld: %s at %s\n", w->rank, w->local_rank,
             host, (long)w->pid, how, when);
-    if (f->error.message)
-        print_text(to, f->error.message);
-    else if (w->signal == SIGKILL)
+    if (f->error.message) {
+        if (!is_printed(failures, count, index))
+            print_text(to, f->error.message);
+        else if (f->error.is_said)
+            fprintf(to, "      its message stands above\n");
+    } else if (w->was_stopped) {
+        fprintf(to, "      by SIGSTOP, a debugger, or job control\n");
+    } else if (w->signal == SIGKILL) {
         fprintf(to,
                 "      killed from outside: by hand, the batch system, or for lack of memory\n");
-    else
+    } else {
         fprintf(to, "      no error file; its own output tells more\n");
+    }
     for (int i = LAUNCH_STREAMS - 1; i >= 0; i--)
         if (w->streams[i].path[0]) fprintf(to, "      log: %s\n", w->streams[i].path);
 }
@@ -149,10 +188,10 @@ const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker
             attempts);
     int shown = found < SHOWN_WORKERS ? found : SHOWN_WORKERS;
     if (found > 1) fprintf(to, "later failures, most of them consequences:\n");
-    for (int i = shown - 1; i > 0; i--) print_failure(to, &failures[i], host);
+    for (int i = shown - 1; i > 0; i--) print_failure(to, failures, found, i, host);
     if (found > shown) fprintf(to, "  … and %d more\n", found - shown);
     fprintf(to, "root cause, the first to fail:\n");
-    print_failure(to, &failures[0], host);
+    print_failure(to, failures, found, 0, host);
     fclose(to);
     // Standard error closed or full: the exit code still tells.
     if (tri_os_write_all(STDERR_FILENO, text, size, "standard error") !=

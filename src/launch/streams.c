@@ -33,6 +33,7 @@ tri_status launch_stream_open(const launch_options *options, int local_rank, int
     bool teed = streams_of(&options->tee, local_rank) & bit;
     bool to_file = teed || (streams_of(&options->redirects, local_rank) & bit);
     bool shown = (teed || !to_file) && (!options->shown.limited || options->shown.has[local_rank]);
+    out->goes_to_console = shown;
     if (to_file) TRI_TRY(open_file(folder, bit, out));
     if (to_file && shown) {
         int ends[2];

@@ -19,6 +19,7 @@ typedef struct launch_stream {
     int pipe;                // its other end if the launcher reads it; -1: none
     int file;                // -1: none
     launch_console *console; // of a teed stream
+    bool goes_to_console;    // inherited or teed
     char prefix[64];
     char *line; // begun, not ended; freed by launch_stream_end
     size_t used;

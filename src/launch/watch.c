@@ -33,8 +33,11 @@ static void signal_all(state *s, int number) {
 static void stop_all(state *s, int number, int grace_ms) {
     if (s->stopping) return;
     s->stopping = true;
-    for (int i = 0; i < s->watch->count; i++)
-        s->watch->workers[i].asked_to_end = !s->watch->workers[i].ended;
+    for (int i = 0; i < s->watch->count; i++) {
+        launch_worker *w = &s->watch->workers[i];
+        w->asked_to_end = !w->ended;
+        w->was_stopped = !s->watch->signal && launch_worker_is_stopped(w);
+    }
     signal_all(s, number);
     signal_all(s, SIGCONT); // a stopped process hears nothing
     s->kill_ns = tri_os.monotonic_ns() + (int64_t)grace_ms * 1000000;

@@ -84,6 +84,13 @@ bool launch_worker_check(launch_worker *worker) {
     return true;
 }
 
+bool launch_worker_is_stopped(const launch_worker *worker) {
+    siginfo_t info = {0};
+    return worker->pid && !worker->ended &&
+           waitid(P_PID, (id_t)worker->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+}
+
 void launch_worker_signal(const launch_worker *worker, int number) {
     if (!worker->pid || (worker->ended && !worker->own_group)) return;
     kill(worker->own_group ? -worker->pid : worker->pid, number);

@@ -17,6 +17,7 @@ typedef struct launch_worker {
     bool own_group;                        // it leads a process group of its number
     bool ended;                            // its process still waits to be reaped
     bool asked_to_end; // it was alive when the launcher began to stop the workers
+    bool was_stopped;  // and stood still when another one failed: the others had waited for it
     int exit_code;     // of one that ended by itself
     int signal;        // that ended it; 0: none
     int place;         // among those that ended: 1, 2, …
@@ -37,6 +38,8 @@ tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start 
 // Notices its end and how it ended, without reaping it: its number, and its group's, stay taken.
 // True if it ended just now.
 bool launch_worker_check(launch_worker *worker);
+// Whether its process stands still, stopped by a signal.
+bool launch_worker_is_stopped(const launch_worker *worker);
 void launch_worker_signal(const launch_worker *worker, int number);
 // Kills what its group still has, then reaps it. Its pid becomes 0.
 void launch_worker_bury(launch_worker *worker);
