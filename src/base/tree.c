@@ -3,6 +3,7 @@
 #include "base/limits.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -272,6 +273,9 @@ tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assig
     tri_tree *value;
     if (strlen(equals + 1) > TRI_MAX_RECIPE_BYTES)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: is too long", source);
+    json_t *text = json_string(path); // NULL: what the resolved recipe could not be read back from
+    if (!text) return TRI_FAIL(TRI_BAD_INPUT, "%s: the key is not UTF-8", source);
+    json_decref(text);
     TRI_TRY(tri_yaml_parse_value(arena, equals + 1, source, &value));
     return place(arena, root, path, value);
 }

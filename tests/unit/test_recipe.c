@@ -296,6 +296,12 @@ static void every_default_fits_its_row(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) recipe(BASE, OVER(names[i]));
 }
 
+static void refuses_keys_that_cannot_be_read_back(void **state) {
+    tri_recipe r;
+    assert_int_equal(parse(BASE, OVER("model.hidden\xff_size=32"), &r), TRI_BAD_INPUT);
+    assert_non_null(strstr(tri_error_message(), "the key is not UTF-8"));
+}
+
 // Each of these has no effect on one rank with the keys beside it, and has one with others.
 static void says_which_keys_have_no_effect(void **state) {
     static const struct {
@@ -340,6 +346,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_documented_defaults),
         cmocka_unit_test(says_which_keys_have_no_effect),
+        cmocka_unit_test(refuses_keys_that_cannot_be_read_back),
         cmocka_unit_test(has_pytorchs_optimizers),
         cmocka_unit_test(renaming_discards_the_files_keys),
         cmocka_unit_test(takes_lists_and_model_options),
