@@ -66,7 +66,8 @@ enum {
     TRI_LOCK_ENDING_MS = 60000, // the same, while its holder ends
 };
 
-// Samples of a data set.
+// Samples of a data set, steps of a run.
 #define TRI_MAX_SAMPLES (INT64_C(1) << 48)
+#define TRI_MAX_STEPS (INT64_C(1) << 60)
 
 #endif

@@ -87,6 +87,11 @@ static bool in_bounds(const tri_option *row, double value) {
     return value >= row->min && value <= row->max;
 }
 
+int64_t tri_amount_of(tri_amount amount, int64_t whole) {
+    double count = amount.is_fraction ? amount.value * (double)whole : amount.value;
+    return count < (double)whole ? (int64_t)count : whole;
+}
+
 static bool read_amount(const tri_tree *node, tri_amount *out) {
     int64_t count;
     out->is_fraction = !tri_tree_to_int(node, &count);

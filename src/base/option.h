@@ -42,6 +42,9 @@ typedef struct tri_amount {
     bool is_fraction;
 } tri_amount;
 
+// So many of `whole`, from 0: a fraction of them, or a count; more than there are means all.
+int64_t tri_amount_of(tri_amount amount, int64_t whole);
+
 typedef struct tri_ints {
     const int64_t *items;
     int count;

@@ -4,6 +4,7 @@
 #include "graph/loss.h"
 
 #include <fnmatch.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,9 +65,9 @@ double tri_model_float(tri_graph *graph, const char *key, double otherwise) {
 int64_t tri_model_int(tri_graph *graph, const char *key, int64_t otherwise) {
     double value;
     if (!model_option(graph, key, &value)) return otherwise;
-    if (value != (double)(int64_t)value)
-        tri_graph_fail(graph, "model.%s must be a whole number, not %g", key, value);
-    return (int64_t)value;
+    if (fabs(value) < 0x1p62 && value == (double)(int64_t)value) return (int64_t)value;
+    tri_graph_fail(graph, "model.%s must be a whole number, not %g", key, value);
+    return otherwise;
 }
 
 bool tri_model_bool(tri_graph *graph, const char *key, bool otherwise) {
@@ -114,6 +115,10 @@ void tri_block(tri_graph *graph, const char *name) {
     for (int i = 0; i < graph->block_count; i++)
         if (!strcmp(graph->blocks[i], name))
             tri_graph_fail(graph, "two blocks are named '%s'", name);
+    if (graph->block_count == TRI_MAX_MODEL_BLOCKS)
+        tri_graph_fail(graph, "a model has at most %d blocks: '%s' is one more",
+                       TRI_MAX_MODEL_BLOCKS, name);
+    if (graph->status != TRI_OK) return;
     graph->block = graph->block_count;
     TRI_PUSH(graph->arena, graph->blocks, graph->block_count, graph->block_capacity) =
         tri_arena_strdup(graph->arena, name);

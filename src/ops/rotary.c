@@ -1,5 +1,7 @@
 #include "ops/rules.h"
 
+#include "base/limits.h"
+
 static tri_status rotary_shape(const void *attr, tri_op_signature *s) {
     const tri_rotary_attr *a = attr;
     TRI_TRY(ops_want_float("rotary", "x", s->in_type[0]));
@@ -8,6 +10,12 @@ static tri_status rotary_shape(const void *attr, tri_op_signature *s) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "rotary: D is turned in pairs and must be even, not %" PRId64,
                         s->in[0].dims[3]);
+    int64_t angles;
+    if (__builtin_mul_overflow(s->in[0].dims[1], s->in[0].dims[3], &angles) ||
+        angles > TRI_MAX_SAMPLE_ELEMENTS)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "rotary: %" PRId64 " positions of %" PRId64 " features are too many angles",
+                        s->in[0].dims[1], s->in[0].dims[3]);
     if (!(a->theta > 0) || a->first < 0)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "rotary: theta must be above 0 and first at least 0, not %g and %" PRId64,

@@ -73,7 +73,8 @@ static const tri_option strategy_rows[] = {
 int64_t tri_strategy_memory(const tri_strategy_options *o) {
     double bytes;
     bool given = o->memory && strcmp(o->memory, "auto") != 0;
-    return given && tri_quantity_read(o->memory, &bytes) ? (int64_t)bytes : 0;
+    if (!given || !tri_quantity_read(o->memory, &bytes)) return 0;
+    return bytes < (double)INT64_MAX ? (int64_t)bytes : INT64_MAX;
 }
 
 tri_dtype tri_strategy_reduce_dtype(const tri_strategy_options *o) {

@@ -147,12 +147,13 @@ static tri_status make_evaluation(tri_session *s, tri_dataset **data, tri_sample
     if (s->train_data && t->overfit_batches.value > 0 && trained < samples) samples = trained;
     TRI_TRY(tri_sampler_make_evaluation(samples, r->batch.eval, r->batch.global, r->batch.micro,
                                         replicas, out));
-    int64_t pass = out->options.micro;
-    int64_t most = t->limit_val_batches.is_fraction
-                       ? (int64_t)(t->limit_val_batches.value * (double)samples)
-                       : (int64_t)t->limit_val_batches.value * pass;
+    int64_t pass = out->options.micro, passes = samples / pass + (samples % pass != 0);
+    bool is_part = t->limit_val_batches.is_fraction;
+    int64_t most = is_part ? tri_amount_of(t->limit_val_batches, samples)
+                           : tri_amount_of(t->limit_val_batches, passes) * pass;
     if (most == 0 && t->limit_val_batches.value > 0) most = pass; // a fraction of less than one
-    if (t->fast_dev_run > 0 && t->fast_dev_run * pass < most) most = t->fast_dev_run * pass;
+    if (t->fast_dev_run > 0 && t->fast_dev_run < passes && t->fast_dev_run * pass < most)
+        most = t->fast_dev_run * pass;
     if (most >= samples) return TRI_OK;
     if (most == 0) { // no evaluation at all
         tri_dataset_close(*data);
@@ -430,8 +431,7 @@ int64_t tri_session_steps_per_epoch(const tri_session *session) {
     const tri_trainer_options *t = &session->recipe->trainer;
     int64_t steps = session->train_sampler.steps;
     tri_amount limit = t->overfit_batches.value > 0 ? t->overfit_batches : t->limit_train_batches;
-    int64_t most =
-        limit.is_fraction ? (int64_t)(limit.value * (double)steps) : (int64_t)limit.value;
+    int64_t most = tri_amount_of(limit, steps);
     if (t->fast_dev_run > 0 && t->fast_dev_run < most) most = t->fast_dev_run;
     if (most < 1) most = 1;
     return most < steps ? most : steps;

@@ -3,6 +3,7 @@
 #include "nn/models/models.h"
 #include "train/object.h"
 
+#include <math.h>
 #include <string.h>
 #include <trireme/trireme.h>
 
@@ -31,10 +32,10 @@ static bool find_option(void *context, const char *key, double *out) {
         const tri_tree *entry = options->map->items[i];
         bool truth;
         if (strcmp(entry->key, key) != 0) continue;
-        options->asked[i] = true;
-        if (tri_tree_to_double(entry, out)) return true;
-        if (!tri_tree_to_bool(entry, &truth)) return false;
-        *out = truth;
+        bool is_number = tri_tree_to_double(entry, out) && isfinite(*out);
+        if (!is_number && !tri_tree_to_bool(entry, &truth)) return false;
+        if (!is_number) *out = truth;
+        options->asked[i] = true; // one that cannot be read is refused with the unknown ones
         return true;
     }
     return false;

@@ -1,4 +1,5 @@
 #include "base/cpu_share.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"
@@ -19,7 +20,11 @@ enum { SHARED_SIGNAL, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
 static int64_t total_steps(const train_loop *loop) {
     const tri_trainer_options *t = &loop->recipe->trainer;
     int64_t last = t->max_steps >= 0 ? t->max_steps : -1;
-    int64_t by_epochs = t->max_epochs >= 0 ? t->max_epochs * loop->steps_per_epoch : -1;
+    int64_t by_epochs = -1; // more steps than the bound is as good as no end
+    if (t->max_epochs >= 0 &&
+        (__builtin_mul_overflow(t->max_epochs, loop->steps_per_epoch, &by_epochs) ||
+         by_epochs > TRI_MAX_STEPS))
+        by_epochs = TRI_MAX_STEPS;
     if (by_epochs >= 0 && (last < 0 || by_epochs < last)) last = by_epochs;
     if (t->fast_dev_run > 0 && (last < 0 || t->fast_dev_run < last)) last = t->fast_dev_run;
     return last;

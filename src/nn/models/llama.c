@@ -2,6 +2,8 @@
 // Face's LlamaForCausalLM gives them.
 #include "nn/models/models.h"
 
+#include "base/limits.h"
+
 #include <trireme/nn.h>
 
 typedef struct llama_config {
@@ -53,6 +55,9 @@ static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
                           "least 1");
         return;
     }
+    if (c->num_hidden_layers > TRI_MAX_MODEL_BLOCKS - 2) // beside the embedding and the head
+        tri_graph_fail(g, "model.num_hidden_layers must be at most %d, not %lld",
+                       TRI_MAX_MODEL_BLOCKS - 2, (long long)c->num_hidden_layers);
     if (c->num_attention_heads % c->num_key_value_heads)
         tri_graph_fail(g,
                        "model.num_attention_heads must be a multiple of num_key_value_heads, but "
@@ -137,6 +142,7 @@ static void llama(tri_graph *g, const tri_batch *batch) {
     x = tri_dropout(g, "model.embed_tokens.dropout", x, 0);
     for (int64_t i = 0; i < c.num_hidden_layers; i++) {
         tri_block(g, tri_name(g, "layers.%lld", (long long)i));
+        if (tri_graph_status(g, &message) != TRI_OK) return;
         x = decoder_layer(g, &c, tri_name(g, "model.layers.%lld", (long long)i), x);
     }
     tri_block(g, "head");

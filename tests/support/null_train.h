@@ -1,0 +1,42 @@
+// A recipe taken through all of a session's arithmetic: the data is made up, nothing is computed,
+// nothing is written.
+#ifndef TESTS_SUPPORT_NULL_TRAIN_H
+#define TESTS_SUPPORT_NULL_TRAIN_H
+
+#include "device/null/null.h"
+#include "train/signals.h"
+#include "train/train.h"
+
+#include <string.h>
+
+// Only of synthetic data and a built-in model: anything else would be read from the system. The
+// rounds of a step are limited, since each takes its time.
+static inline bool null_train_takes(const tri_recipe *r) {
+    enum { MOST_ROUNDS = 64 };
+    bool has_files = r->init || strcmp(r->data.name, "synthetic") != 0 ||
+                     strchr(r->model.name, '/') || r->strategy.offload != TRI_OFFLOAD_NONE;
+    bool is_long = r->batch.micro > 0 && r->batch.global / r->batch.micro > MOST_ROUNDS;
+    return !has_files && !is_long && r->trainer.accumulate_grad_batches <= MOST_ROUNDS;
+}
+
+// One step and one pass of evaluation. The limits of the recipe count as they are.
+static inline tri_status null_train(const tri_recipe *recipe) {
+    static const tri_device_backend *const devices[] = {&tri_device_null, NULL};
+    static const tri_backends backends = {.devices = devices};
+    tri_recipe dry = *recipe;
+    tri_train_result result;
+    dry.trainer.fast_dev_run = 1;
+    dry.data.workers = 0;
+    dry.log.progress = false;
+    if (!strcmp(dry.strategy.memory, "auto")) dry.strategy.memory = "64M";
+    tri_status status = tri_train(&(tri_train_request){.backends = &backends,
+                                                       .recipe = &dry,
+                                                       .run_dir = "/nowhere/at/all",
+                                                       .device = "null",
+                                                       .resume = "auto"},
+                                  &result);
+    tri_signals_unwatch();
+    return status;
+}
+
+#endif
