@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `trireme run` prints of a failure: each sentence once, and the cause rather than its victims.
+"""What `trireme run` prints of a failure: each sentence once, and the cause, not its victims.
 
 usage: test_launch_cause.py BUILD_FOLDER
 """
@@ -32,10 +32,10 @@ def says(is_said):
 
 
 def check_one_sentence(_):
-    """Printed by a worker, or by the launcher where no worker has or nobody sees what it printed."""
+    """By a worker, or by the launcher where no worker has or nobody sees what it printed."""
     aloud = f"echo '{SENTENCE}' >&2; {says(True)}"
     silent = says(False)
-    several = "if test $RANK = 1; then " + aloud + "else trap '' TERM; sleep 0.3; " + silent + "fi; "
+    several = f"if test $RANK = 1; then {aloud} else trap '' TERM; sleep 0.3; {silent} fi; "
     for script, flags in ((several, ()), (silent, ()), (aloud, ("--redirects", "2")),
                           (several, ("--redirects", "2")), (several, ("--tee", "2")),
                           (several, ("--local-ranks-filter", "0"))):
