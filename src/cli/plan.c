@@ -99,6 +99,19 @@ static tri_status read_rates(plan_view *v, const cli_arguments *a) {
     return TRI_OK;
 }
 
+static tri_status read_samples(plan_view *v, const cli_arguments *a) {
+    double samples;
+    const char *text = cli_value(a, "samples");
+    if (!text) return TRI_OK;
+    if (!tri_quantity_read(text, &samples) || samples < 1 || samples > 1e15)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "--samples: '%s' is no number of samples such as 60000 or "
+                        "1.2M",
+                        text);
+    v->samples = (int64_t)samples;
+    return TRI_OK;
+}
+
 static tri_status read_recipe(plan_view *v, const cli_context *context, const cli_arguments *a,
                               tri_recipe *recipe) {
     const char *mesh = cli_value(a, "mesh"), *ranks_text = cli_value(a, "ranks");
@@ -207,6 +220,7 @@ static tri_status plan(plan_view *v, const cli_context *context, const cli_argum
     TRI_TRY(check_flags(a));
     TRI_TRY(read_recipe(v, context, a, &recipe));
     TRI_TRY(read_rates(v, a));
+    TRI_TRY(read_samples(v, a));
     tri_status status =
         make_plan(v, context, cli_has(a, "device") ? cli_value(a, "device") : "auto");
     if (status == TRI_OK) status = show_plan(v, a);
@@ -224,6 +238,7 @@ static const cli_flag flags[] = {
     {"bandwidth", "RATE", "a rank reads and writes so many bytes of memory a second (10G)", 0},
     {"link", "RATE", "a rank sends so many bytes a second to others (5G)", 0},
     {"disk", "RATE", "strategy.offload moves so many bytes a second (1G)", 0},
+    {"samples", "N", "training samples there are, for the length of the run", 0},
     {"measure", NULL, "run the model's passes here, and reckon with what they take", 0},
     {"memory", "BYTES", "strategy.memory: what a rank may use (one rank: what is free here)", 0},
     {"fit", "BYTES", "search settings that fit, the fastest first, as overrides to paste", 0},

@@ -67,6 +67,29 @@ static tri_tree *estimate_tree(const plan_view *v) {
     return map;
 }
 
+static tri_tree *run_tree(const plan_view *v) {
+    tri_arena *arena = v->arena;
+    tri_tree *map = tri_tree_map(arena);
+    plan_run run = plan_whole_run(v);
+    if (run.samples > 0) tri_tree_put(arena, map, "samples", tri_tree_int(arena, run.samples));
+    if (run.steps_per_epoch > 0) {
+        tri_tree_put(arena, map, "steps_per_epoch", tri_tree_int(arena, run.steps_per_epoch));
+        tri_tree_put(arena, map, "epochs",
+                     tri_tree_double(arena, (double)run.steps / (double)run.steps_per_epoch));
+    }
+    if (run.steps >= 0) {
+        tri_tree_put(arena, map, "steps", tri_tree_int(arena, run.steps));
+        tri_tree_put(arena, map, "hours", tri_tree_double(arena, run.hours));
+    }
+    tri_tree_put(arena, map, "model_bytes", tri_tree_int(arena, run.model_bytes));
+    tri_tree_put(arena, map, "optimizer_bytes", tri_tree_int(arena, run.optimizer_bytes));
+    tri_tree_put(arena, map, "checkpoint_bytes",
+                 tri_tree_int(arena, run.model_bytes + run.optimizer_bytes));
+    if (run.checkpoints >= 0)
+        tri_tree_put(arena, map, "checkpoints", tri_tree_int(arena, run.checkpoints));
+    return map;
+}
+
 static tri_tree *schedule_tree(const plan_view *v) {
     const tri_plan *plan = v->pipeline.plans[0];
     const tri_schedule *s = &plan->steps[TRI_STEP_FULL].schedule;
@@ -101,6 +124,7 @@ void plan_print_json(const plan_view *v) {
                  memory_tree(v->arena, &tri_pipeline_plans_fullest(&v->pipeline)->memory));
     tri_tree_put(v->arena, map, "rank_groups", groups_tree(v));
     tri_tree_put(v->arena, map, "estimate", estimate_tree(v));
+    tri_tree_put(v->arena, map, "run", run_tree(v));
     tri_tree_put(v->arena, map, "blocks", blocks_tree(v));
     tri_tree_put(v->arena, map, "schedule", schedule_tree(v));
     printf("%s\n", tri_json_emit(v->arena, map));

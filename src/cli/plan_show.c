@@ -122,6 +122,7 @@ static void print_time(const plan_view *v) {
            v->rates.flops_per_s * 1e-9, v->rates.memory_bytes_per_s * 1e-9);
     if (v->ranks > 1) printf(", %.4g GB/s between ranks", v->rates.link_bytes_per_s * 1e-9);
     printf("\n");
+    plan_print_run(v);
 }
 
 static void print_gantt(const plan_view *v) {

@@ -23,7 +23,20 @@ typedef struct plan_view {
     const char *rates_from; // "assumed", "given", "measured"
     const tri_measured *measured;
     tri_estimate estimate;
+    int64_t samples; // --samples; 0: not given
 } plan_view;
+
+// All steps of a run, and what it leaves on disk.
+typedef struct plan_run {
+    int64_t samples;                      // of the training data; 0: not known
+    int64_t steps_per_epoch;              // likewise
+    int64_t steps;                        // -1: not known
+    double hours;                         // of training, without evaluation; -1: not known
+    int64_t model_bytes, optimizer_bytes; // of one checkpoint
+    int64_t checkpoints;                  // the most at once; -1: not known
+} plan_run;
+plan_run plan_whole_run(const plan_view *v);
+void plan_print_run(const plan_view *v);
 
 // X(member)
 #define PLAN_MEMORY_LIST(X)                                                                        \

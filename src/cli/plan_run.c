@@ -1,0 +1,85 @@
+// What `trireme plan` says of the whole run: steps, epochs, hours, and its checkpoints on disk.
+#include "cli/plan_view.h"
+
+#include "base/quantity.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// The data is not opened: what the recipe or --samples says. 0: not known.
+static int64_t training_samples(const plan_view *v) {
+    const tri_data_options *d = &v->recipe->data;
+    int64_t samples = v->samples;
+    if (samples == 0 && !strcmp(d->name, "synthetic")) samples = d->samples;
+    if (samples > 0 && d->limit > 0 && d->limit < samples) samples = d->limit;
+    return samples - (int64_t)(d->val_fraction * (double)samples);
+}
+
+static int64_t steps_of_epoch(const plan_view *v, int64_t samples) {
+    const tri_amount *limit = &v->recipe->trainer.limit_train_batches;
+    int64_t global = v->request.step_samples[TRI_STEP_FULL];
+    int64_t steps = samples / global + (samples % global && !v->recipe->data.drop_last);
+    double most = limit->is_fraction ? limit->value * (double)steps : limit->value;
+    return most < (double)steps ? (most < 1 ? 1 : (int64_t)most) : steps;
+}
+
+static void size_checkpoint(const plan_view *v, plan_run *run) {
+    const tri_graph *g = v->pipeline.plans[0]->graph;
+    for (int i = 0; i < g->parameter_count; i++) {
+        const tri_parameter_info *p = &g->parameters[i];
+        const tri_shape *shape = p->slice.count ? &p->slice.full : &p->shape;
+        int64_t bytes = tri_shape_count(shape) * (int64_t)tri_dtype_bytes(p->dtype);
+        run->model_bytes += bytes;
+        if (p->role == TRI_ROLE_TRAINED)
+            run->optimizer_bytes += bytes * v->pipeline.plans[0]->states;
+    }
+}
+
+// The most that lie there at once while the next one is written; -1: not known.
+static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
+    const tri_checkpoint_options *c = &v->recipe->checkpoint;
+    int64_t saved = 0;
+    if (run->steps < 0 || run->steps_per_epoch <= 0)
+        return c->save_top_k < 0 ? -1 : c->save_top_k + 2;
+    if (c->every_n_steps > 0) saved += run->steps / c->every_n_steps;
+    if (c->every_n_epochs > 0) saved += run->steps / run->steps_per_epoch / c->every_n_epochs;
+    saved += c->save_last;
+    return c->save_top_k >= 0 && c->save_top_k + 2 < saved ? c->save_top_k + 2 : saved;
+}
+
+plan_run plan_whole_run(const plan_view *v) {
+    const tri_trainer_options *t = &v->recipe->trainer;
+    plan_run run = {.samples = training_samples(v), .steps = -1};
+    if (run.samples > 0) run.steps_per_epoch = steps_of_epoch(v, run.samples);
+    if (t->max_steps >= 0) run.steps = t->max_steps;
+    if (t->max_epochs >= 0 && run.steps_per_epoch > 0) {
+        int64_t by_epochs = t->max_epochs * run.steps_per_epoch;
+        if (run.steps < 0 || by_epochs < run.steps) run.steps = by_epochs;
+    }
+    run.hours = run.steps >= 0 ? (double)run.steps * v->estimate.step_s / 3600 : -1;
+    size_checkpoint(v, &run);
+    run.checkpoints = most_checkpoints(v, &run);
+    return run;
+}
+
+void plan_print_run(const plan_view *v) {
+    plan_run run = plan_whole_run(v);
+    double one = (double)(run.model_bytes + run.optimizer_bytes);
+    printf("the run: ");
+    if (run.steps >= 0)
+        printf("%s steps, %.3g hours of training", tri_grouped((double)run.steps), run.hours);
+    else
+        printf("its steps are not known without the data: --samples N says how many there are");
+    if (run.steps_per_epoch > 0)
+        printf(" in %.4g epochs of %s steps", (double)run.steps / (double)run.steps_per_epoch,
+               tri_grouped((double)run.steps_per_epoch));
+    printf("\na checkpoint: %s on disk (%s of weights, %s of the optimizer)", tri_bytes_text(one),
+           tri_bytes_text((double)run.model_bytes), tri_bytes_text((double)run.optimizer_bytes));
+    if (run.checkpoints >= 0)
+        printf("; at most %lld at once, %s", (long long)run.checkpoints,
+               tri_bytes_text(one * (double)run.checkpoints));
+    else
+        printf("; all are kept");
+    printf("\n");
+}

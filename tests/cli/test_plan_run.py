@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""What `trireme plan` says of the whole run is what the run does: steps, epochs, checkpoints.
+
+usage: test_plan_run.py BUILD_FOLDER
+"""
+import json
+import math
+import os
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import SYNTHETIC, TRIREME, check_all, entries, last, run  # noqa: E402
+
+SMALL = [*SYNTHETIC, "data.test_samples=8", "batch.global=16"]
+
+
+def plan(*words, code=0):
+    done = run([TRIREME, "plan", "recipes/mlp-jax.yaml", *words], code)
+    return done.stdout if code == 0 else done.stderr
+
+
+def check_length():
+    for words, steps, each in (
+            (["data.samples=100", "trainer.max_epochs=3"], 21, 7),
+            (["data.samples=100", "trainer.max_epochs=3", "data.drop_last=true"], 18, 6),
+            (["data.samples=100", "trainer.max_epochs=3", "trainer.max_steps=5"], 5, 7),
+            (["data.samples=100", "data.limit=40", "trainer.max_epochs=2"], 6, 3),
+            (["data.samples=100", "trainer.max_epochs=2",
+              "trainer.limit_train_batches=0.5"], 6, 3)):
+        found = json.loads(plan(*SMALL, *words, "--json"))
+        length = found["run"]
+        assert (length["steps"], length["steps_per_epoch"]) == (steps, each), (words, length)
+        assert math.isclose(length["epochs"], steps / each)
+        assert math.isclose(length["hours"], steps * found["estimate"]["step_s"] / 3600)
+        with tempfile.TemporaryDirectory(prefix="trireme-plan-run-") as folder:
+            run([TRIREME, "train", "recipes/mlp-jax.yaml", "--run-dir", folder, *SMALL, *words])
+            assert entries(folder, "end")[-1]["steps"] == steps, words
+
+
+def check_unknown():
+    """Data that is not opened."""
+    text = plan("trainer.max_epochs=2")
+    assert "--samples N" in text and "a checkpoint:" in text, text
+    length = json.loads(plan("trainer.max_epochs=2", "--json"))["run"]
+    assert "steps" not in length and "hours" not in length, length
+    length = json.loads(plan("trainer.max_epochs=2", "--samples", "60k", "--json"))["run"]
+    assert length["steps"] == 2 * 469, length
+    assert "938 steps" in plan("trainer.max_epochs=2", "--samples", "60k")
+    for bad in ("0", "-3", "many"):
+        assert "--samples" in plan("--samples", bad, code=2)
+
+
+def check_disk():
+    """As large as the files are, and never more of them."""
+    for optimizer in "sgd", "adam":
+        for top in 1, 2:
+            words = [*SMALL, "data.samples=48", "trainer.max_epochs=6",
+                     f"optimizer.name={optimizer}", f"checkpoint.save_top_k={top}"]
+            length = json.loads(plan(*words, "--json"))["run"]
+            with tempfile.TemporaryDirectory(prefix="trireme-plan-run-") as folder:
+                run([TRIREME, "train", "recipes/mlp-jax.yaml", "--run-dir", folder, *words])
+                size = sum(os.path.getsize(os.path.join(last(folder), name))
+                           for name in ("model.safetensors", "optimizer.safetensors")
+                           if os.path.exists(os.path.join(last(folder), name)))
+                kept = [name for name in os.listdir(os.path.join(folder, "checkpoints"))
+                        if name.startswith("step-")]
+            assert abs(length["checkpoint_bytes"] - size) < 0.01 * size + 4096, (length, size)
+            assert len(kept) <= length["checkpoints"] == top + 2, (kept, length)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if check_all([check_length, check_unknown, check_disk]) else 0)
