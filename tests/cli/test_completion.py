@@ -110,7 +110,7 @@ def check_completion(script, complete, last_parts=False):
         assert not missing, f"'{line}' does not offer {missing}: {found}"
         assert not exactly or len(found) == len(wanted), f"'{line}' offers {found}"
 
-    offers("trireme tr", "train")
+    offers("trireme trai", "train")
     offers("trireme ", "train", "eval", "run", "plan", "checkpoint", "version", exactly=False)
     offers("build/release/bin/trireme ev", "eval")
     offers("trireme train --r", "--run-dir", "--resume")
