@@ -29,14 +29,17 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
     double us = row->seconds * 1e6;
     double gflops = row->seconds > 0 ? row->flops / row->seconds * 1e-9 : 0;
     double gbytes = row->seconds > 0 ? row->bytes / row->seconds * 1e-9 : 0;
+    char share[32];
+    snprintf(share, sizeof share, json ? "%.3f" : "%.0f%%", row->share * (json ? 1 : 100));
+    if (row->share == 0) snprintf(share, sizeof share, "%s", json ? "null" : "-");
     if (json)
         printf(
             "{\"model\":\"%s\",\"op\":\"%s\",\"layer\":\"%s\",\"kernel\":\"%s\",\"shape\":\"%s\","
-            "\"time_us\":%.2f,\"gflops\":%.2f,\"gb_s\":%.2f,\"share\":%.3f}\n",
-            model, node->op->name, name, row->kernel, shape, us, gflops, gbytes, row->share);
+            "\"time_us\":%.2f,\"gflops\":%.2f,\"gb_s\":%.2f,\"share\":%s}\n",
+            model, node->op->name, name, row->kernel, shape, us, gflops, gbytes, share);
     else
-        printf("%-22s %-14s %-16s %-20s %10.1f us %8.1f GFLOP/s %7.1f GB/s %5.0f%%\n",
-               node->op->name, name, row->kernel, shape, us, gflops, gbytes, row->share * 100);
+        printf("%-22s %-14s %-16s %-20s %10.1f us %8.1f GFLOP/s %7.1f GB/s %6s\n", node->op->name,
+               name, row->kernel, shape, us, gflops, gbytes, share);
 }
 
 // What is measured, and where to.
@@ -119,7 +122,7 @@ tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int c
                    ? "{\"threads\":%d,\"peak_gflops\":%.1f,\"peak_bf16_gflops\":%.1f,"
                      "\"peak_gb_s\":%.1f}\n"
                    : "%d thread(s); peak %.1f GFLOP/s, of BF16 %.1f GFLOP/s, memory %.1f GB/s; the "
-                     "share is of what these allow the plain algorithm\n\n",
+                     "share is of what these, or the caches, allow the plain algorithm\n\n",
                b.device->threads, b.peak.flops_per_s * 1e-9, b.peak.brain_flops_per_s * 1e-9,
                b.peak.bytes_per_s * 1e-9);
     if (status == TRI_OK)

@@ -100,6 +100,21 @@ static double bytes_of(const bench *b, const tri_node *node) {
     return bytes;
 }
 
+double tri_bench_share(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
+                       double seconds) {
+    const double noise = 1.05;
+    double rate = peak->bytes_per_s;
+    for (int i = 0; i < TRI_BENCH_RATES;
+         i++) // at least the memory's, and that of the nearest cache
+        if (peak->caches[i].bytes_per_s > rate &&
+            (bytes <= peak->caches[i].bytes || i + 1 == TRI_BENCH_RATES ||
+             bytes < peak->caches[i + 1].bytes))
+            rate = peak->caches[i].bytes_per_s;
+    double compute = flops / (is_bf16 ? peak->brain_flops_per_s : peak->flops_per_s);
+    double move = bytes / rate, bound = compute > move ? compute : move;
+    return seconds > 0 && bound <= noise * seconds ? bound / seconds : 0;
+}
+
 static tri_status measure(bench *b, const tri_bench_peak *peak, double budget_s,
                           tri_bench_row *rows) {
     const tri_graph *g = b->graph;
@@ -125,9 +140,7 @@ static tri_status measure(bench *b, const tri_bench_peak *peak, double budget_s,
                                .flops = tri_node_cost(g, &g->nodes[i]).flops,
                                .bytes = bytes_of(b, &g->nodes[i])};
         bool brain = tri_value_get(g, g->nodes[i].inputs[0])->dtype == TRI_BF16;
-        double compute = row->flops / (brain ? peak->brain_flops_per_s : peak->flops_per_s);
-        double memory = row->bytes / peak->bytes_per_s;
-        if (row->seconds > 0) row->share = (compute > memory ? compute : memory) / row->seconds;
+        row->share = tri_bench_share(peak, row->flops, row->bytes, brain, row->seconds);
     }
     return TRI_OK;
 }

@@ -4,11 +4,20 @@
 
 #include "device/device.h"
 
+// Bytes that a loop reads and writes a second while it works on so many, again and again: on few of
+// them a cache's rate, on many the memory's.
+typedef struct tri_bench_rate {
+    double bytes, bytes_per_s;
+} tri_bench_rate;
+
+enum { TRI_BENCH_RATES = 5 };
+
 // What the machine reaches at best, with the device's number of threads.
 typedef struct tri_bench_peak {
     double flops_per_s;       // F32 multiplications and additions
     double brain_flops_per_s; // likewise of BF16 with sums in F32; F32's where there are none
     double bytes_per_s;       // of memory: read and written, on buffers larger than the caches
+    tri_bench_rate caches[TRI_BENCH_RATES]; // by size, the smallest first
 } tri_bench_peak;
 
 typedef struct tri_bench_row {
@@ -18,10 +27,15 @@ typedef struct tri_bench_row {
     double fastest;
     double flops; // of the op's cost rule: what the plain algorithm would do
     double bytes; // of inputs and outputs, each once
-    // The time that the peaks allow (the larger of both bounds) over the time taken. Above 1 where
-    // the algorithm saves work (Winograd) or the data lie in a cache.
-    double share;
+    double share; // tri_bench_share of the median
 } tri_bench_row;
+
+// The time that the peaks allow, by arithmetic or by the rate at which so many bytes move from
+// where they fit, whichever is longer, over the time taken. 0, no share, where that time is longer
+// than what was taken, so that it is no bound: the kernel does less than the plain algorithm
+// (Winograd, rows of a table, a view).
+double tri_bench_share(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
+                       double seconds);
 
 // Runs a graph that the layout pass has finished, on memory of its own that is filled with random
 // numbers, from first node to last, again and again for `budget_s` seconds (at least three times).

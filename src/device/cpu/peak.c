@@ -86,6 +86,20 @@ static double best_rate(const cpu_device *device, int products, int64_t each, cp
     return best;
 }
 
+// Of two buffers that take so many bytes together.
+static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t bytes) {
+    tri_bench_rate rate = {.bytes = (double)bytes};
+    int turns = (int)(((size_t)8 << 20) / bytes) + 1;
+    for (int repeat = 0; repeat < PEAK_REPEATS; repeat++) {
+        double start = tri_os_seconds();
+        for (int i = 0; i < turns; i++)
+            head->backend->add(head, a, b, (int64_t)(bytes / 2 / sizeof(float)));
+        double found = 1.5 * (double)bytes * turns / (tri_os_seconds() - start);
+        if (found > rate.bytes_per_s) rate.bytes_per_s = found;
+    }
+    return rate;
+}
+
 tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
     const cpu_device *device = cpu_of(head);
     double flops, brain = 0, bytes = 0;
@@ -107,9 +121,11 @@ tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
         double rate = 3.0 * PEAK_BUFFER_BYTES / (tri_os_seconds() - start);
         if (rate > bytes) bytes = rate;
     }
-    head->backend->free(head, a);
-    if (status == TRI_OK) head->backend->free(head, b);
     *out = (tri_bench_peak){
         .flops_per_s = flops, .brain_flops_per_s = brain > 0 ? brain : flops, .bytes_per_s = bytes};
+    for (int i = 0; i < TRI_BENCH_RATES && status == TRI_OK; i++)
+        out->caches[i] = cache_rate(head, a, b, (size_t)16384 << (3 * i));
+    head->backend->free(head, a);
+    if (status == TRI_OK) head->backend->free(head, b);
     return status;
 }

@@ -1,0 +1,53 @@
+// The share of the machine's peak that a kernel has: a bound of the model, computed with times that
+// nobody has to wait for.
+#include "device/bench.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const tri_bench_peak peak = {
+    .flops_per_s = 100e9,
+    .brain_flops_per_s = 400e9,
+    .bytes_per_s = 10e9,
+    .caches = {
+        {16384, 200e9}, {131072, 100e9}, {1048576, 50e9}, {8388608, 20e9}, {67108864, 10e9}}};
+
+static void near(double found, double wanted) {
+    if (fabs(found - wanted) > 1e-9 * fabs(wanted)) fail_msg("%g, not %g", found, wanted);
+}
+
+static void the_longer_bound_counts(void **state) {
+    near(tri_bench_share(&peak, 1e9, 1e3, false, 0.02), 0.5);     // 10 ms of arithmetic
+    near(tri_bench_share(&peak, 1e9, 1e3, true, 0.02), 0.125);    // 2.5 ms in BF16
+    near(tri_bench_share(&peak, 1e3, 1e9, false, 0.2), 0.5);      // 100 ms of memory
+    near(tri_bench_share(&peak, 1, 65536, false, 1e-6), 0.32768); // from a cache: its rate
+    near(tri_bench_share(&peak, 1, 16384, false, 1e-6), 0.08192);
+    near(tri_bench_share(&peak, 1, 4e6, false, 1e-3), 0.08);
+}
+
+// Whatever is measured: a bound that is longer than the time is none.
+static void never_above_the_peak(void **state) {
+    for (double flops = 1; flops < 1e12; flops *= 7)
+        for (double bytes = 1; bytes < 1e12; bytes *= 7)
+            for (double seconds = 1e-9; seconds < 100; seconds *= 3) {
+                double share = tri_bench_share(&peak, flops, bytes, false, seconds);
+                assert_true(share >= 0 && share <= 1.05);
+            }
+    near(tri_bench_share(&peak, 1e9, 0, false, 0.01 / 1.04), 1.04);
+    assert_true(tri_bench_share(&peak, 1e9, 0, false, 0.001) == 0); // Winograd
+    assert_true(tri_bench_share(&peak, 0, 1e9, false, 1e-6) == 0);  // a view, rows of a table
+    assert_true(tri_bench_share(&peak, 1e9, 1e9, false, 0) == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_longer_bound_counts),
+        cmocka_unit_test(never_above_the_peak),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
