@@ -39,6 +39,7 @@ static inline attention_call attention_gradient_call(const tri_kernel_args *args
 }
 
 bool attention_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
+bool attention_amx_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
 // The state in `kernel`; sets no workspace.
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                              tri_kernel *kernel);

@@ -23,14 +23,4 @@ void cpu_brain_gemm_run(const cpu_device *device, const cpu_brain_gemm *gemm, vo
 size_t cpu_amx_gemm_workspace(const cpu_device *device, const cpu_brain_gemm *gemm);
 void cpu_amx_gemm_run(const cpu_device *device, const cpu_brain_gemm *gemm, void *workspace);
 
-// 16 elements of a row and of the next one, `row` elements on, in pairs; the latter zeros unless
-// `both`.
-CPU_INLINE __m512i cpu_pairs_of_rows(const uint16_t *from, int64_t row, bool both,
-                                     __mmask16 inside) {
-    __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from));
-    if (!both) return even;
-    __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from + row));
-    return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
-}
-
 #endif

@@ -35,6 +35,16 @@ CPU_INLINE __m512 cpu_load(const void *from, bool brain, int64_t at, __mmask16 i
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
+// 16 elements of a row and of the next one, `row` elements on, in pairs; the latter zeros unless
+// `both`.
+CPU_INLINE __m512i cpu_pairs_of_rows(const uint16_t *from, int64_t row, bool both,
+                                     __mmask16 inside) {
+    __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from));
+    if (!both) return even;
+    __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from + row));
+    return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+}
+
 // To nearest BF16, ties to even; what is not a number stays so.
 CPU_INLINE __m256i cpu_to_brain(__m512 values) {
     __m512i bits = _mm512_castps_si512(values), high = _mm512_srli_epi32(bits, 16);

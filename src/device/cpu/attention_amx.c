@@ -1,0 +1,210 @@
+// Attention of BF16 by AMX without a matrix of scores: 32 queries at a time against all keys that
+// they see. Keys and values are packed once for all queries. A share goes into its product as two
+// numbers of BF16, so that y is as exact as of shares in F32: its gradient subtracts what is nearly
+// equal.
+#include "device/cpu/amx.h"
+#include "device/cpu/attention.h"
+
+#include <math.h>
+
+bool attention_amx_supports(const tri_device *device, const tri_graph *graph,
+                            const tri_node *node) {
+    return cpu_of(device)->amx && cpu_is_brain(graph, node) &&
+           attention_supports(device, graph, node);
+}
+
+// Numbers of BF16, but floats of scores, in the workspace: packed k and v of all heads, and what a
+// thread has for itself.
+typedef struct forward_space {
+    int64_t k, v;                   // of one head
+    int64_t q, shares, scores, out; // of one thread
+} forward_space;
+
+static int64_t blocks_of(int64_t count) { return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE; }
+
+static forward_space space_of(const attention_state *s) {
+    int64_t keys = blocks_of(s->keys), width = blocks_of(s->width);
+    return (forward_space){.k = keys * width * CPU_AMX_NUMBERS,
+                           .v = keys * width * CPU_AMX_NUMBERS,
+                           .q = width * CPU_AMX_NUMBERS,
+                           .shares = 2 * keys * CPU_AMX_NUMBERS,
+                           .scores = keys * CPU_AMX_NUMBERS,
+                           .out = width * CPU_AMX_NUMBERS};
+}
+
+static size_t thread_bytes(const forward_space *z) {
+    return (size_t)(z->q + z->shares) * sizeof(uint16_t) +
+           (size_t)(z->scores + z->out) * sizeof(float);
+}
+
+static tri_status forward_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                  tri_kernel *kernel) {
+    TRI_TRY(attention_prepare(device, graph, node, kernel));
+    const attention_state *s = kernel->state;
+    forward_space z = space_of(s);
+    kernel->workspace_bytes = (size_t)(s->samples * s->kv_heads * (z.k + z.v)) * sizeof(uint16_t) +
+                              thread_bytes(&z) * (size_t)device->threads;
+    return TRI_OK;
+}
+
+typedef struct forward_job {
+    const attention_state *state;
+    forward_space space;
+    attention_call call;
+    uint16_t *k, *v; // [sample][kv head] packed
+    char *own;       // [thread]
+} forward_job;
+
+// What a thread has in hand: queries [first, first + count) of a head.
+typedef struct forward_place {
+    const forward_job *job;
+    const uint16_t *k, *v;
+    uint16_t *q, *shares, *rests;          // a share is the sum of both
+    float *scores, *out;                   // blocks [32][32]
+    int64_t n, head, first, count, blocks; // of keys that the last of them sees some of
+} forward_place;
+
+static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
+    const forward_job *job = context;
+    const attention_state *s = job->state;
+    int64_t stride = s->kv_heads * s->width;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t at = attention_key(s, i / s->kv_heads, 0, i % s->kv_heads);
+        cpu_amx_pack_b_rows((const uint16_t *)job->call.k + at, stride, s->width, s->keys,
+                            job->k + i * job->space.k);
+        cpu_amx_pack_b_plain((const uint16_t *)job->call.v + at, stride, s->keys, s->width,
+                             job->v + i * job->space.v);
+    }
+}
+
+// The largest scaled score that each row of the blocks sees.
+static CPU_AVX512 void find_largest(const forward_place *f, float *largest) {
+    const attention_state *s = f->job->state;
+    __m512 most[CPU_AMX_SIDE], scale = _mm512_set1_ps(s->scale);
+    for (int64_t i = 0; i < f->count; i++) most[i] = _mm512_set1_ps(-INFINITY);
+    for (int64_t b = 0; b < f->blocks; b++)
+        for (int64_t i = 0; i < f->count; i++) {
+            const float *from = f->scores + b * CPU_AMX_NUMBERS + i * CPU_AMX_SIDE;
+            int64_t left = attention_seen(s, f->first + i) - b * CPU_AMX_SIDE;
+            for (int64_t k = 0; k < CPU_AMX_SIDE && k < left; k += 16)
+                most[i] = _mm512_mask_max_ps(most[i], cpu_first_lanes(left - k), most[i],
+                                             _mm512_mul_ps(_mm512_loadu_ps(from + k), scale));
+        }
+    for (int64_t i = 0; i < f->count; i++) largest[i] = _mm512_reduce_max_ps(most[i]);
+}
+
+// Scores become exp(score − largest) in two parts of BF16, 0 of keys that a row does not see.
+static CPU_AVX512 void find_shares(const forward_place *f, const float *largest, float *sums) {
+    const attention_state *s = f->job->state;
+    __m512 sum[CPU_AMX_SIDE], scale = _mm512_set1_ps(s->scale);
+    for (int64_t i = 0; i < f->count; i++) sum[i] = _mm512_setzero_ps();
+    for (int64_t b = 0; b < f->blocks; b++)
+        for (int64_t i = 0; i < f->count; i++) {
+            int64_t at = b * CPU_AMX_NUMBERS + i * CPU_AMX_SIDE;
+            int64_t left = attention_seen(s, f->first + i) - b * CPU_AMX_SIDE;
+            __m512 most = _mm512_set1_ps(largest[i]);
+            for (int64_t k = 0; k < CPU_AMX_SIDE; k += 16) {
+                __mmask16 inside = k < left ? cpu_first_lanes(left - k) : 0;
+                __m512 x = _mm512_loadu_ps(f->scores + at + k);
+                __m512 p = _mm512_maskz_mov_ps(inside, cpu_exp(_mm512_fmsub_ps(x, scale, most)));
+                sum[i] = _mm512_add_ps(sum[i], p);
+                __m256i share = cpu_amx_narrow(p);
+                __m512 rest = _mm512_sub_ps(p, cpu_amx_widen(share));
+                _mm256_storeu_si256((void *)(f->shares + at + k), share);
+                _mm256_storeu_si256((void *)(f->rests + at + k), cpu_amx_narrow(rest));
+            }
+        }
+    for (int64_t i = 0; i < f->count; i++) sums[i] = _mm512_reduce_add_ps(sum[i]);
+}
+
+static CPU_AVX512 void store_row(const forward_place *f, int64_t row, float factor) {
+    const attention_state *s = f->job->state;
+    int64_t at = attention_query(s, f->n, f->first + row, f->head);
+    __m512 by = _mm512_set1_ps(factor);
+    for (int64_t i = 0; i < s->width; i += 16) {
+        const float *from =
+            f->out + i / CPU_AMX_SIDE * CPU_AMX_NUMBERS + row * CPU_AMX_SIDE + i % CPU_AMX_SIDE;
+        cpu_store(f->job->call.out, true, at + i, cpu_first_lanes(s->width - i),
+                  _mm512_mul_ps(_mm512_loadu_ps(from), by));
+    }
+}
+
+// Rows of tiles beyond `count` hold what was there before, which their products keep to themselves.
+static void forward_rows(const forward_place *f) {
+    const attention_state *s = f->job->state;
+    int64_t width = blocks_of(s->width), all = blocks_of(s->keys);
+    int64_t at = attention_query(s, f->n, f->first, f->head);
+    cpu_amx_pack_a_rows((const uint16_t *)f->job->call.q + at, s->heads * s->width, f->count,
+                        s->width, f->q);
+    cpu_amx_rows q = cpu_amx_packed(f->q), shares = cpu_amx_packed(f->shares);
+    cpu_amx_rows rests = cpu_amx_packed(f->rests);
+    for (int64_t b = 0; b < f->blocks; b++)
+        cpu_amx_block(&q, f->k + b * width * CPU_AMX_NUMBERS, width,
+                      f->scores + b * CPU_AMX_NUMBERS, false, f->count, CPU_AMX_SIDE);
+    float largest[CPU_AMX_SIDE], sums[CPU_AMX_SIDE];
+    float *norms = f->job->call.log_sum_exp + (f->n * s->heads + f->head) * s->queries + f->first;
+    find_largest(f, largest);
+    find_shares(f, largest, sums);
+    for (int64_t i = 0; i < f->count; i++) norms[i] = largest[i] + logf(sums[i]);
+    for (int64_t b = 0; b < width; b++) {
+        const uint16_t *v = f->v + b * all * CPU_AMX_NUMBERS;
+        float *out = f->out + b * CPU_AMX_NUMBERS;
+        cpu_amx_block(&shares, v, f->blocks, out, false, f->count, CPU_AMX_SIDE);
+        cpu_amx_block(&rests, v, f->blocks, out, true, f->count, CPU_AMX_SIDE);
+    }
+    for (int64_t i = 0; i < f->count; i++) store_row(f, i, 1 / sums[i]);
+}
+
+// Early and late queries of a head take turns, so that any stretch is the same work.
+static void forward_range(void *context, int64_t begin, int64_t end, int thread) {
+    const forward_job *job = context;
+    const attention_state *s = job->state;
+    const forward_space *z = &job->space;
+    forward_place f = {.job = job, .scores = (float *)(job->own + thread * thread_bytes(z))};
+    f.out = f.scores + z->scores;
+    f.q = (uint16_t *)(f.out + z->out);
+    f.shares = f.q + z->q;
+    f.rests = f.shares + z->shares / 2;
+    int64_t groups = blocks_of(s->queries);
+    cpu_amx_begin();
+    for (int64_t i = begin; i < end; i++) {
+        int64_t turn = i % groups;
+        f.n = i / groups / s->heads;
+        f.head = i / groups % s->heads;
+        f.first = (turn % 2 ? groups - 1 - turn / 2 : turn / 2) * CPU_AMX_SIDE;
+        f.count = s->queries - f.first < CPU_AMX_SIDE ? s->queries - f.first : CPU_AMX_SIDE;
+        f.blocks = blocks_of(attention_seen(s, f.first + f.count - 1));
+        int64_t pair = f.n * s->kv_heads + f.head / s->group;
+        f.k = job->k + pair * z->k;
+        f.v = job->v + pair * z->v;
+        forward_rows(&f);
+    }
+    cpu_amx_end();
+}
+
+static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const attention_state *s = kernel->state;
+    int64_t pairs = s->samples * s->kv_heads;
+    forward_job job = {.state = s,
+                       .space = space_of(s),
+                       .call = {.q = args->in[0],
+                                .k = args->in[1],
+                                .v = args->in[2],
+                                .out = args->out[0],
+                                .log_sum_exp = args->out[1]},
+                       .k = args->workspace};
+    job.v = job.k + pairs * job.space.k;
+    job.own = (char *)(job.v + pairs * job.space.v);
+    cpu_parallel(s->device, pairs, 1, pack_range, &job);
+    cpu_parallel(s->device, s->samples * s->heads * blocks_of(s->queries), 1, forward_range, &job);
+    return TRI_OK;
+}
+
+const tri_kernel_def cpu_attention_amx = {
+    .op = &tri_op_attention,
+    .name = "amx",
+    .supports = attention_amx_supports,
+    .prepare = forward_prepare,
+    .run = forward_run,
+    .release = attention_release,
+};
