@@ -110,7 +110,6 @@ const cli_command cli_trace = {
     .more =
         "FILE is what train --trace or bench train --trace wrote. Time of an action is without\n"
         "that of the actions in it; shares are of the time of all ranks.\n",
-    .examples = "trireme train recipes/mnist-cnn.yaml trainer.max_steps=20 --trace run.json\n"
-                "trireme trace run.json\n"
+    .examples = "trireme trace run.json\n"
                 "trireme trace run.json --json\n",
     .run = run};
