@@ -183,6 +183,7 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
     for (int i = 0; i < AXES; i++) CHECK(tri_comm_barrier(t.axes[i], "after") == status);
     CHECK(tri_comm_barrier(comm, "after") == status);
     check_says(who);
+    for (int i = 0; i < AXES; i++) tri_comm_close(t.axes[i]); // the family's memory ends with them
 }
 
 static void attack_begin(attack *a) {
