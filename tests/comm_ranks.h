@@ -110,7 +110,7 @@ typedef void ranks_body(tri_comm *comm, ranks_table *table, void *argument);
 static inline void ranks_child(ranks *all, int rank, const tri_shm_config *config, ranks_body *body,
                                void *argument) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    tri_shm_meeting meeting = {.context = all->table, .set = ranks_set, .get = ranks_get};
+    tri_shm_rendezvous meeting = {.context = all->table, .set = ranks_set, .get = ranks_get};
     tri_comm *comm;
     CHECK_OK(tri_comm_shm_open_at(rank, all->size, &meeting, config, &comm));
     body(comm, all->table, argument);

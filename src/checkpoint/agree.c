@@ -7,7 +7,7 @@ tri_status checkpoint_share(tri_comm *comm, void *data, int64_t size_bytes) {
                                              .count = size_bytes,
                                              .send = data,
                                              .recv = data,
-                                             .waits = true,
+                                             .waits_at_once = true,
                                              .label = "checkpoint, rank 0 tells all"});
 }
 
@@ -19,7 +19,7 @@ tri_status checkpoint_gather(tri_comm *comm, void *words, int64_t count) {
                                              .count = count,
                                              .send = words,
                                              .recv = words,
-                                             .waits = true,
+                                             .waits_at_once = true,
                                              .label = "checkpoint, hashes of all ranks"});
 }
 

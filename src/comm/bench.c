@@ -1,3 +1,4 @@
+// `trireme bench comm`: times an operation, checks its result, and times the memory beside it.
 #include "comm/bench.h"
 
 #include "base/os.h"
@@ -28,27 +29,27 @@ typedef struct bench_run {
     char *send, *recv;
 } bench_run;
 
-static bool bench_parted(tri_comm_kind kind) {
-    return kind == TRI_COMM_REDUCE_SCATTER || kind == TRI_COMM_ALL_GATHER ||
-           kind == TRI_COMM_ALL_TO_ALL;
+// The reported buffer has a range for each rank.
+static bool bench_ranged(tri_comm_kind kind) {
+    return kind == TRI_COMM_ALL_GATHER || tri_comm_kind_scatters(kind);
 }
 
-// As training does it: shards are ranges of the whole. A fold adds to something else.
+// In place as in training, where shards are ranges of the whole. A fold adds to another buffer.
 static bool bench_in_place(const bench_run *run) {
     return run->kind == TRI_COMM_ALL_REDUCE || run->kind == TRI_COMM_BROADCAST ||
            run->kind == TRI_COMM_ALL_GATHER || (run->kind == TRI_COMM_REDUCE_SCATTER && !run->fold);
 }
 
-// This rank's part of the one buffer.
-static size_t bench_own(const bench_run *run) {
-    bool parted = bench_in_place(run) && bench_parted(run->kind);
-    return parted ? run->bytes / (size_t)run->comm->size * (size_t)run->comm->rank : 0;
+// Bytes before this rank's range of a buffer that serves as `send` and `recv`.
+static size_t bench_own_offset(const bench_run *run) {
+    bool ranged = bench_in_place(run) && bench_ranged(run->kind);
+    return ranged ? run->bytes / (size_t)run->comm->size * (size_t)run->comm->rank : 0;
 }
 
 static bench_run bench_plan(tri_comm *comm, const tri_comm_bench_options *options, size_t wanted) {
     bench_run run = {
         .comm = comm, .kind = options->kind, .dtype = options->dtype, .fold = options->fold};
-    size_t unit = tri_dtype_bytes(run.dtype) * (bench_parted(run.kind) ? (size_t)comm->size : 1);
+    size_t unit = tri_dtype_bytes(run.dtype) * (bench_ranged(run.kind) ? (size_t)comm->size : 1);
     run.count = (int64_t)((wanted + unit - 1) / unit);
     run.bytes = (size_t)run.count * unit;
     if (run.kind == TRI_COMM_BARRIER) run.bytes = 0, run.count = 0;
@@ -93,7 +94,7 @@ static tri_status bench_once(bench_run *run) {
                       .send = run->send,
                       .recv = run->recv,
                       .label = "bench",
-                      .waits = true};
+                      .waits_at_once = true};
     if (run->kind != TRI_COMM_SEND) return tri_comm_run(comm, &op);
     tri_comm_op pair[2] = {op, op};
     pair[0].peer = (comm->rank + 1) % comm->size;
@@ -106,18 +107,18 @@ static tri_status bench_once(bench_run *run) {
 
 static float bench_expected(const bench_run *run, int64_t i) {
     int size = run->comm->size, rank = run->comm->rank;
-    int64_t part = i / run->count, within = i % run->count,
-            at = run->kind == TRI_COMM_REDUCE_SCATTER ? rank * run->count + i : i;
+    int64_t source = i / run->count, within = i % run->count,
+            sent = run->kind == TRI_COMM_REDUCE_SCATTER ? rank * run->count + i : i;
     float sum = 0;
     switch (run->kind) {
     case TRI_COMM_ALL_REDUCE:
     case TRI_COMM_REDUCE_SCATTER:
-        for (int r = 0; r < size; r++) sum += bench_value(r, at);
+        for (int r = 0; r < size; r++) sum += bench_value(r, sent);
         return sum;
     case TRI_COMM_ALL_GATHER:
-        return bench_value((int)part, within);
+        return bench_value((int)source, within);
     case TRI_COMM_ALL_TO_ALL:
-        return bench_value((int)part, rank * run->count + within);
+        return bench_value((int)source, rank * run->count + within);
     case TRI_COMM_BROADCAST:
         return bench_value(0, i);
     default:
@@ -150,7 +151,7 @@ static tri_status bench_check(bench_run *run) {
     if (wrong >= 0)
         return TRI_FAIL(TRI_INTERNAL, "%s of %zu bytes over %s is wrong at element %lld",
                         bench_name(run), run->bytes, run->comm->backend->name, (long long)wrong);
-    // Sums of zeros stay what they are, however often they are added.
+    // Zeros, so that sums do not overflow however often the operation is repeated.
     memset(run->send, 0, (size_t)sends * tri_dtype_bytes(run->dtype));
     return TRI_OK;
 }
@@ -184,10 +185,10 @@ static tri_status bench_time(bench_run *run, bench_body *body, double *out) {
     return TRI_OK;
 }
 
-// Reads and writes a rank's own bytes in place: what an all-reduce of two ranks has to move, since
-// each reads half of both buffers and writes half of both.
+// Reads and writes a rank's own bytes in place. An all-reduce of two ranks causes the same traffic:
+// each rank reads half of both buffers and writes half of both.
 static tri_status bench_touch(bench_run *run) {
-    bool gathers = run->kind == TRI_COMM_ALL_GATHER; // whose buffer begins at recv
+    bool gathers = run->kind == TRI_COMM_ALL_GATHER; // its buffer begins at recv
     float *values = (float *)(void *)(gathers ? run->recv : run->send);
     for (size_t i = 0; i < run->bytes / sizeof *values; i++) values[i] += values[i];
     return TRI_OK;
@@ -196,7 +197,7 @@ static tri_status bench_touch(bench_run *run) {
 // Bytes over the busiest link per byte of the operation; nccl-tests, doc/PERFORMANCE.md.
 static double bench_bus_factor(tri_comm_kind kind, int size) {
     if (kind == TRI_COMM_ALL_REDUCE) return 2.0 * (size - 1) / size;
-    return bench_parted(kind) ? (double)(size - 1) / size : 1;
+    return bench_ranged(kind) ? (double)(size - 1) / size : 1;
 }
 
 static void bench_header(const bench_run *run, FILE *out) {
@@ -244,8 +245,8 @@ static tri_status bench_with_memory(bench_run *run, const tri_comm_bench_options
     if (status == TRI_OK) {
         run->send = send;
         run->recv = recv ? recv : send;
-        if (run->kind == TRI_COMM_ALL_GATHER) run->send += bench_own(run);
-        if (run->kind == TRI_COMM_REDUCE_SCATTER) run->recv += bench_own(run);
+        if (run->kind == TRI_COMM_ALL_GATHER) run->send += bench_own_offset(run);
+        if (run->kind == TRI_COMM_REDUCE_SCATTER) run->recv += bench_own_offset(run);
         status = bench_size(run, options, out);
     }
     comm->backend->free(comm, send);

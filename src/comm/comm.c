@@ -1,3 +1,4 @@
+// What all backends share: names, checks and sizes of operations, and agreement on a status.
 #include "comm/comm.h"
 
 #include "comm/op.h"
@@ -20,10 +21,10 @@ const char *tri_comm_kind_name(tri_comm_kind kind) {
 }
 
 tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op) {
-    tri_comm_op now = *op;
-    now.waits = true;
+    tri_comm_op waiting = *op;
+    waiting.waits_at_once = true;
     tri_comm_ticket ticket;
-    TRI_TRY(comm->backend->start(comm, &now, 1, &ticket));
+    TRI_TRY(comm->backend->start(comm, &waiting, 1, &ticket));
     return comm->backend->wait(comm, ticket);
 }
 
@@ -46,7 +47,7 @@ tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what) {
                                                           .count = 1,
                                                           .send = &first,
                                                           .recv = &first,
-                                                          .waits = true,
+                                                          .waits_at_once = true,
                                                           .label = what});
     if (status == TRI_OK && first == comm->size) return TRI_OK;
     if (status == TRI_OK)
@@ -56,12 +57,14 @@ tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what) {
                                                    .send = &failure,
                                                    .recv = &failure,
                                                    .root = (int)first,
-                                                   .waits = true,
+                                                   .waits_at_once = true,
                                                    .label = what});
-    // Nobody ends the communicator while another one still listens; how this ends is no matter.
+    // No rank may close the communicator before all have received the message. If this barrier
+    // fails, the message is still the error to report.
     if (status == TRI_OK) (void)tri_comm_barrier(comm, what);
     if (status != TRI_OK && mine == TRI_OK) return status;
-    if (status != TRI_OK) first = comm->rank; // no one heard it, but it is what went wrong here
+    if (status != TRI_OK)
+        first = comm->rank; // the other ranks cannot be told, so report our own error
     failure.message[sizeof failure.message - 1] = 0;
     return TRI_FAIL((tri_status)failure.status, "rank %lld: %s", (long long)first, failure.message);
 }
@@ -71,18 +74,20 @@ void tri_comm_name(tri_comm *comm, const char *name) {
 }
 
 tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence) {
-    int64_t sent = tri_comm_send_count(op, comm->size), got = tri_comm_recv_count(op, comm->size);
-    bool moves = op->kind != TRI_COMM_BARRIER;
+    int64_t sent = tri_comm_send_count(op, comm->size),
+            received = tri_comm_recv_count(op, comm->size);
+    bool has_data = op->kind != TRI_COMM_BARRIER;
     return tri_ledger_begin(
         comm->ledger,
-        &(tri_ledger_action){
-            .kind = tri_comm_kind_name(op->kind),
-            .label = op->label,
-            .lane = comm->lane,
-            .subject = -1,
-            .round = -1,
-            .bytes = moves ? (sent > got ? sent : got) * (int64_t)tri_dtype_bytes(op->dtype) : 0,
-            .sequence = sequence});
+        &(tri_ledger_action){.kind = tri_comm_kind_name(op->kind),
+                             .label = op->label,
+                             .lane = comm->lane,
+                             .subject = -1,
+                             .round = -1,
+                             .bytes = has_data ? (sent > received ? sent : received) *
+                                                     (int64_t)tri_dtype_bytes(op->dtype)
+                                               : 0,
+                             .sequence = sequence});
 }
 
 void tri_comm_close(tri_comm *comm) {
@@ -104,8 +109,9 @@ static tri_status check_accumulate(const tri_comm_op *op, int size) {
     int64_t width = (int64_t)tri_dtype_bytes(op->dtype);
     intptr_t recv = (intptr_t)op->recv, send = (intptr_t)op->send;
     if (op->count > 0 && recv < send + op->count * size * width && send < recv + op->count * width)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': what accumulates cannot lie in what is sent", name,
-                        label);
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s '%s': recv overlaps send, which is not possible where it accumulates",
+                        name, label);
     return TRI_OK;
 }
 

@@ -1,4 +1,4 @@
-// The recipe's section `comm`: how ranks talk to each other, and how long one may stand still.
+// The recipe's section `comm`: how ranks communicate, and how long a rank may make others wait.
 #ifndef TRIREME_COMM_OPTIONS_H
 #define TRIREME_COMM_OPTIONS_H
 
@@ -16,13 +16,13 @@ typedef enum tri_comm_choice {
 
 typedef struct tri_comm_options {
     tri_comm_choice backend;
-    double timeout_s; // of a rank that the others wait for, or that does not come
+    double timeout_s; // how long ranks wait for one that does not move or does not join
 } tri_comm_options;
 
 extern const tri_option_table tri_comm_table;
 
 int tri_comm_timeout_ms(const tri_comm_options *options); // NULL: the default
-// TRI_BAD_INPUT: the backend does not serve so many ranks.
+// TRI_BAD_INPUT: the backend cannot serve so many ranks.
 tri_status tri_comm_check_ranks(const tri_comm_options *options, int ranks);
 
 #endif

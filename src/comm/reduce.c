@@ -1,3 +1,5 @@
+// Reductions for every type, operation and instruction set, made by macros; the table of the best
+// instruction set is chosen at run time.
 #include "comm/reduce.h"
 
 #include "base/status.h"
@@ -14,8 +16,8 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
 #define REDUCE_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define REDUCE_MIN(a, b) ((a) < (b) ? (a) : (b))
 
-// out = a + b, and the same into two places. The arrays may be the same ones, never shifted ones,
-// which is what ivdep says. Integers add as unsigned: overflow wraps.
+// fold: out = a + b. both: the same into two outputs. The arrays may be the same, but never overlap
+// shifted, so that ivdep holds. Integers are added as unsigned, so that overflow wraps.
 #define REDUCE_PAIR(isa, type, word, expression, attribute)                                        \
     attribute static void fold_##isa##_##word(void *out, const void *first, const void *second,    \
                                               size_t count) {                                      \
@@ -39,8 +41,8 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
     REDUCE_PAIR(isa, type, word##_max, REDUCE_MAX, attribute)                                      \
     REDUCE_PAIR(isa, type, word##_min, REDUCE_MIN, attribute)
 
-// To F32 and back, for what is added there. GCC makes vectors of the loops for BF16; those of F16
-// have an instruction of their own below.
+// Half types to F32 and back, to add them there. GCC vectorises the loops for BF16; F16 uses the
+// conversion instruction below.
 #define REDUCE_HALF(isa, attribute)                                                                \
     attribute static void widen_##isa##_bf16(float *out, const void *from, size_t count) {         \
         const uint16_t *in = from;                                                                 \
@@ -68,10 +70,10 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
     REDUCE_TYPE(isa, int32_t, uint32_t, i32, attribute)                                            \
     REDUCE_HALF(isa, attribute)
 
-typedef struct reduce_row {
+typedef struct reduce_kernels {
     void (*fold)(void *out, const void *first, const void *second, size_t count);
     void (*both)(void *out, void *other, const void *first, const void *second, size_t count);
-} reduce_row;
+} reduce_kernels;
 
 typedef struct reduce_half {
     void (*widen)(float *out, const void *in, size_t count);
@@ -79,11 +81,11 @@ typedef struct reduce_half {
 } reduce_half;
 
 typedef struct reduce_table {
-    reduce_row rows[TRI_DTYPE_COUNT][3];
+    reduce_kernels kernels[TRI_DTYPE_COUNT][3];
     reduce_half halves[TRI_DTYPE_COUNT]; // of types that are added in F32
 } reduce_table;
 
-#define REDUCE_ROW(isa, word)                                                                      \
+#define REDUCE_KERNELS(isa, word)                                                                  \
     {                                                                                              \
         [TRI_REDUCE_SUM] = {fold_##isa##_##word##_sum, both_##isa##_##word##_sum},                 \
         [TRI_REDUCE_MAX] = {fold_##isa##_##word##_max, both_##isa##_##word##_max},                 \
@@ -95,10 +97,10 @@ typedef struct reduce_table {
 
 #define REDUCE_TABLE(isa)                                                                          \
     static const reduce_table table_##isa = {                                                      \
-        .rows = {[TRI_F32] = REDUCE_ROW(isa, f32),                                                 \
-                 [TRI_F64] = REDUCE_ROW(isa, f64),                                                 \
-                 [TRI_I64] = REDUCE_ROW(isa, i64),                                                 \
-                 [TRI_I32] = REDUCE_ROW(isa, i32)},                                                \
+        .kernels = {[TRI_F32] = REDUCE_KERNELS(isa, f32),                                          \
+                    [TRI_F64] = REDUCE_KERNELS(isa, f64),                                          \
+                    [TRI_I64] = REDUCE_KERNELS(isa, i64),                                          \
+                    [TRI_I32] = REDUCE_KERNELS(isa, i32)},                                         \
         .halves = {[TRI_BF16] = {widen_##isa##_bf16, narrow_##isa##_bf16},                         \
                    [TRI_F16] = {widen_##isa##_f16, narrow_##isa##_f16}}};
 
@@ -138,7 +140,7 @@ REDUCE_TABLE(avx512)
 
 static const reduce_table *reduce_find(void) {
 #if defined(__x86_64__)
-    bool avx2 = __builtin_cpu_supports("avx2"); // no processor has it without F16C
+    bool avx2 = __builtin_cpu_supports("avx2"); // every processor that has it has F16C too
     if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
         return &table_avx512;
     if (avx2) return &table_avx2;
@@ -179,19 +181,19 @@ static void round_to(const reduce_half *type, float *values, size_t count) {
     type->widen(values, narrow, count);
 }
 
-// Sums in F32 of what is stored or travels in a narrower type. A block of the sum stays in the
-// first cache until it went to every place.
-static void reduce_in_f32(const reduce_table *table, const tri_comm_op *op, int ins,
-                          const void *const *in, int outs, void *const *out, size_t count,
+// Sums in F32 where values are stored or travel in a half type. It works block by block, so that
+// the sum stays in the first cache until it has been copied to every output.
+static void reduce_in_f32(const reduce_table *table, const tri_comm_op *op, int in_count,
+                          const void *const *in, int out_count, void *const *out, size_t count,
                           bool stream) {
     const reduce_half *stored = &table->halves[op->dtype], *wire = &table->halves[op->wire];
-    const reduce_row *row = &table->rows[TRI_F32][op->reduction];
+    const reduce_kernels *kernels = &table->kernels[TRI_F32][op->reduction];
     _Alignas(64) float sum[REDUCE_BLOCK], next[REDUCE_BLOCK];
     _Alignas(64) uint16_t narrow[REDUCE_BLOCK];
     size_t width = tri_dtype_bytes(op->dtype);
     for (size_t begin = 0; begin < count; begin += REDUCE_BLOCK) {
         size_t n = count - begin < REDUCE_BLOCK ? count - begin : REDUCE_BLOCK;
-        for (int r = 0; r < ins; r++) {
+        for (int r = 0; r < in_count; r++) {
             float *to = r == 0 ? sum : next;
             const void *from = at(in[r], begin * width);
             bool travels = r > 0 || !op->accumulate;
@@ -200,33 +202,33 @@ static void reduce_in_f32(const reduce_table *table, const tri_comm_op *op, int 
             else
                 memcpy(to, from, n * sizeof *to);
             if (wire->widen && travels) round_to(wire, to, n);
-            if (r > 0) row->fold(sum, sum, next, n);
+            if (r > 0) kernels->fold(sum, sum, next, n);
         }
         if (wire->widen && op->kind == TRI_COMM_ALL_REDUCE) round_to(wire, sum, n);
         if (stored->narrow) stored->narrow(narrow, sum, n);
         const void *result = stored->narrow ? (const void *)narrow : sum;
-        for (int o = 0; o < outs; o++)
+        for (int o = 0; o < out_count; o++)
             comm_copy((char *)out[o] + begin * width, result, n * width, stream);
     }
 }
 
-void comm_reduce(const tri_comm_op *op, int ins, const void *const *in, int outs, void *const *out,
-                 size_t count, bool stream) {
+void comm_reduce(const tri_comm_op *op, int in_count, const void *const *in, int out_count,
+                 void *const *out, size_t count, bool stream) {
     const reduce_table *table = reduce_find();
-    TRI_ASSERT(ins > 0);
-    bool rounds = op->wire != TRI_F32 && ins - op->accumulate > 1; // a rank alone does not
+    TRI_ASSERT(in_count > 0);
+    bool rounds = op->wire != TRI_F32 && in_count - op->accumulate > 1; // one rank rounds nothing
     if (rounds || table->halves[op->dtype].widen) {
-        reduce_in_f32(table, op, ins, in, outs, out, count, stream);
+        reduce_in_f32(table, op, in_count, in, out_count, out, count, stream);
         return;
     }
-    const reduce_row *row = &table->rows[op->dtype][op->reduction];
-    TRI_ASSERT(row->fold);
-    if (ins == 2 && outs == 2 && !stream) {
-        row->both(out[0], out[1], in[0], in[1], count);
+    const reduce_kernels *kernels = &table->kernels[op->dtype][op->reduction];
+    TRI_ASSERT(kernels->fold);
+    if (in_count == 2 && out_count == 2 && !stream) {
+        kernels->both(out[0], out[1], in[0], in[1], count);
         return;
     }
-    if (ins == 2 && outs == 1 && !stream) {
-        row->fold(out[0], in[0], in[1], count);
+    if (in_count == 2 && out_count == 1 && !stream) {
+        kernels->fold(out[0], in[0], in[1], count);
         return;
     }
     _Alignas(64) char block[REDUCE_BLOCK_BYTES];
@@ -234,10 +236,11 @@ void comm_reduce(const tri_comm_op *op, int ins, const void *const *in, int outs
     for (size_t begin = 0; begin < count; begin += step) {
         size_t n = count - begin < step ? count - begin : step, offset = begin * width;
         const void *sum = at(in[0], offset);
-        for (int r = 1; r < ins; r++) {
-            row->fold(block, sum, at(in[r], offset), n);
+        for (int r = 1; r < in_count; r++) {
+            kernels->fold(block, sum, at(in[r], offset), n);
             sum = block;
         }
-        for (int o = 0; o < outs; o++) comm_copy((char *)out[o] + offset, sum, n * width, stream);
+        for (int o = 0; o < out_count; o++)
+            comm_copy((char *)out[o] + offset, sum, n * width, stream);
     }
 }

@@ -82,7 +82,7 @@ tri_status engine_sum_over_ranks(tri_engine *e, const char *label, double *value
                       .send = values,
                       .recv = values,
                       .label = label,
-                      .waits = true};
+                      .waits_at_once = true};
     return tri_comm_run(e->world, &op);
 }
 

@@ -325,7 +325,7 @@ static void test_never_came(void **state) {
     ranks_table *table =
         mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(table, MAP_FAILED);
-    tri_shm_meeting meeting = {.context = table, .set = ranks_set, .get = ranks_get};
+    tri_shm_rendezvous meeting = {.context = table, .set = ranks_set, .get = ranks_get};
     tri_shm_config config = {.timeout_ms = 200};
     tri_comm *comm;
     assert_int_equal(tri_comm_shm_open_at(0, 2, &meeting, &config, &comm), TRI_TIMEOUT);

@@ -1,9 +1,10 @@
-// Rare turns of shared memory between ranks: one that is lost in a split, a pid that means another
-// process, a client that gives up, and two threads that wait.
+// Rare events of shared memory between ranks: a rank is lost in a split, a pid means another
+// process, a client gives up, and two threads wait.
 #include "comm_ranks.h"
 
 #include "base/os.h"
-#include "comm/shm/internal.h"
+#include "comm/shm/collective.h"
+#include "comm/shm/watch.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -16,15 +17,15 @@
 
 #include <cmocka.h>
 
-// ---- a rank that is lost while others map what it was to map too
+// ---- a rank is lost while all map a segment
 
-static int end_here(const char *path, int flags, mode_t mode) { _exit(0); }
+static int end_process(const char *path, int flags, mode_t mode) { _exit(0); }
 
 static void body_split_lost(tri_comm *comm, ranks_table *table, void *argument) {
     int before = ranks_shared_memory();
-    tri_comm *part;
-    if (comm->rank == 1) tri_os.open = end_here; // when it opens what rank 0 has made
-    CHECK(comm->backend->split(comm, 0, comm->rank, &part) == TRI_PEER_LOST && !part);
+    tri_comm *child;
+    if (comm->rank == 1) tri_os.open = end_process; // when it opens the segment of rank 0
+    CHECK(comm->backend->split(comm, 0, comm->rank, &child) == TRI_PEER_LOST && !child);
     CHECK(ranks_shared_memory() == before);
 }
 
@@ -32,15 +33,15 @@ static void test_split_lost(void **state) {
     assert_int_equal(ranks_run(3, NULL, body_split_lost, NULL), 0);
 }
 
-// ---- a pid that means something else
+// ---- a pid that means another process
 
 typedef struct identity_case {
     int64_t started, pid_namespace, pid; // added to rank 1's
     bool lost;
 } identity_case;
 
-// Looks at the others as if for the first time.
-static void look_again(shm_family *family) {
+// Makes this rank look at the others as if for the first time.
+static void forget_others(shm_family *family) {
     pthread_mutex_lock(&family->watched_lock);
     shm_watch_end(family);
     CHECK_OK(shm_watch_begin(family));
@@ -62,7 +63,7 @@ static void body_identity(tri_comm *comm, ranks_table *table, void *argument) {
         return;
     }
     while (!atomic_load(&table->notes[1])) ranks_sleep_ms(1);
-    look_again(family);
+    forget_others(family);
     if (!c->lost) atomic_store(&table->notes[0], 1);
     CHECK(tri_comm_barrier(comm, "it lives") == (c->lost ? TRI_PEER_LOST : TRI_OK));
     if (c->lost) CHECK(strstr(tri_error_message(), " died "));
@@ -70,8 +71,8 @@ static void body_identity(tri_comm *comm, ranks_table *table, void *argument) {
 }
 
 static void test_identity(void **state) {
-    // Another process has its pid now; its pid is one of another namespace, where it means nothing
-    // here or another process.
+    // Another process has its pid now; its pid is of another namespace and is free here; the same,
+    // and another process has it here.
     identity_case cases[] = {{.started = -1, .lost = true},
                              {.pid_namespace = 1, .pid = 1 << 20},
                              {.pid_namespace = 1, .started = -1}};
@@ -87,7 +88,7 @@ static void *serve_one(void *context) {
     return (void *)(intptr_t)shm_segment_serve(segment, handle, 1, 20000);
 }
 
-// A client that gave up before it took what it was sent does not count as served.
+// A client that gives up before it has received the descriptor does not count as served.
 static void test_client_gives_up(void **state) {
     shm_segment segment, got;
     shm_handle handle;
@@ -111,11 +112,11 @@ static void test_client_gives_up(void **state) {
     shm_segment_unmap(&segment);
 }
 
-// ---- two threads that wait
+// ---- two threads wait
 
 static _Thread_local bool is_slow;
 static _Thread_local pthread_mutex_t *slow_at;
-static _Atomic int slow_turns; // that were taken
+static _Atomic int slow_turns; // of the slow thread
 
 shm_progress __real_shm_collective_advance(shm_comm *comm, shm_pending *pending);
 shm_progress __wrap_shm_collective_advance(shm_comm *comm, shm_pending *pending);
@@ -127,7 +128,8 @@ shm_progress __wrap_shm_collective_advance(shm_comm *comm, shm_pending *pending)
     return __real_shm_collective_advance(comm, pending);
 }
 
-// As on a core that another program takes away before the next one may carry out operations.
+// Sleeps where another program could take the core: after an advance, before `executing` is
+// cleared.
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock) {
     int failed = __real_pthread_mutex_unlock(lock);
     if (slow_at == lock) {
@@ -153,8 +155,8 @@ static void *wait_for_it(void *context) {
     return NULL;
 }
 
-// The second waiter finds the first at work, which is slow, and goes to sleep. The first leaves
-// when its own operation is done, and has to wake the second.
+// The second thread finds the first one executing, which is slow, and goes to sleep. The first
+// returns when its own operation is done, and has to wake the second.
 static void body_two_waiters(tri_comm *comm, ranks_table *table, void *argument) {
     enum { ROUNDS = 20 };
     int late = 0;
@@ -168,7 +170,7 @@ static void body_two_waiters(tri_comm *comm, ranks_table *table, void *argument)
                               .count = 1000,
                               .send = sums[i],
                               .recv = sums[i],
-                              .waits = true};
+                              .waits_at_once = true};
             waiters[i] = (waiter){.comm = comm, .is_second = i};
             CHECK_OK(comm->backend->start(comm, &op, 1, &waiters[i].ticket));
         }

@@ -131,7 +131,7 @@ static void test_bad_operations(void **state) {
          "F32 or F64"},
         {{.kind = TRI_COMM_REDUCE_SCATTER, .dtype = TRI_F32, .count = 1, .accumulate = true},
          TRI_BAD_INPUT,
-         "cannot lie in"},
+         "recv overlaps send"},
         {{.kind = TRI_COMM_ALL_REDUCE, .reduction = (tri_comm_reduction)7, .count = 1},
          TRI_BAD_INPUT,
          "reduction"},

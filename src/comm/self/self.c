@@ -1,4 +1,4 @@
-// One rank alone: every operation is done when it was started.
+// The communicator of one rank: an operation is a copy, done by the time `start` returns.
 #include "base/status.h"
 #include "comm/comm.h"
 #include "comm/op.h"
@@ -9,25 +9,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef enum self_abort_state { NOT_ABORTED, ABORT_BEING_WRITTEN, ABORTED } self_abort_state;
+
 enum { SELF_ALIGNMENT = 64, SELF_PAGE = 4096 };
 
 typedef struct self_comm {
     tri_comm head;
     uint64_t started;
-    tri_status failed; // TRI_OK while all is well
-    _Atomic int aborted;
-    char why[TRI_MESSAGE_MAX_BYTES];
+    tri_status failed;               // TRI_OK: not
+    _Atomic int aborted;             // self_abort_state
+    char why[TRI_MESSAGE_MAX_BYTES]; // it failed or was aborted
 } self_comm;
 
 static self_comm *self_of(tri_comm *comm) { return (self_comm *)comm; }
 
 static tri_status self_check(self_comm *self) {
-    if (atomic_load(&self->aborted) == 2) return TRI_FAIL(TRI_PEER_LOST, "%s", self->why);
+    if (atomic_load(&self->aborted) == ABORTED) return TRI_FAIL(TRI_PEER_LOST, "%s", self->why);
     if (self->failed) return TRI_FAIL(self->failed, "%s", self->why);
     return TRI_OK;
 }
 
-static tri_status self_break(self_comm *self, tri_status status) {
+// Records the failure, so that later calls fail with it too.
+static tri_status self_fail(self_comm *self, tri_status status) {
     self->failed = status;
     memcpy(self->why, tri_error_message(), sizeof self->why);
     self->why[sizeof self->why - 1] = 0;
@@ -59,7 +62,7 @@ static tri_status self_alloc(tri_comm *comm, size_t size_bytes, void **out) {
 
 static void self_free(tri_comm *comm, void *memory) { free(memory); }
 
-static void self_move(const tri_comm_op *send, const tri_comm_op *recv) {
+static void self_copy(const tri_comm_op *send, const tri_comm_op *recv) {
     if (recv->accumulate) {
         const void *in[] = {recv->recv, send->send};
         void *out[] = {recv->recv};
@@ -77,23 +80,23 @@ static const tri_comm_op *self_nth(const tri_comm_op *ops, int count, tri_comm_k
     return NULL;
 }
 
-// A rank alone can only send to itself, and within one group, as anything else would wait for ever.
+// One rank can only send to itself, and only within one group: anything else would wait for ever.
 static tri_status self_pairs(const tri_comm_op *ops, int count) {
     for (int n = 0;; n++) {
         const tri_comm_op *send = self_nth(ops, count, TRI_COMM_SEND, n);
         const tri_comm_op *recv = self_nth(ops, count, TRI_COMM_RECV, n);
         if (!send && !recv) return TRI_OK;
         if (!send || !recv) {
-            const tri_comm_op *one = send ? send : recv;
+            const tri_comm_op *single = send ? send : recv;
             return TRI_FAIL(TRI_MISMATCH, "%s '%s' of a rank to itself has no partner in its group",
-                            tri_comm_kind_name(one->kind), one->label ? one->label : "");
+                            tri_comm_kind_name(single->kind), single->label ? single->label : "");
         }
         if (send->dtype != recv->dtype || send->count != recv->count)
             return TRI_FAIL(TRI_MISMATCH, "send '%s' has %lld %s but recv '%s' wants %lld %s",
                             send->label ? send->label : "", (long long)send->count,
                             tri_dtype_name(send->dtype), recv->label ? recv->label : "",
                             (long long)recv->count, tri_dtype_name(recv->dtype));
-        self_move(send, recv);
+        self_copy(send, recv);
     }
 }
 
@@ -103,16 +106,16 @@ static tri_status self_start(tri_comm *comm, const tri_comm_op *ops, int count,
     TRI_TRY(self_check(self));
     for (int i = 0; i < count; i++) {
         tri_status status = tri_comm_op_check(comm, &ops[i]);
-        if (status) return self_break(self, status);
+        if (status) return self_fail(self, status);
     }
     for (int i = 0; i < count; i++) {
         if (tri_comm_kind_is_pair(ops[i].kind)) continue;
         tri_ledger_mark mark = tri_comm_op_begin(comm, &ops[i], self->started + (uint64_t)i + 1);
-        if (ops[i].kind != TRI_COMM_BARRIER) self_move(&ops[i], &ops[i]);
+        if (ops[i].kind != TRI_COMM_BARRIER) self_copy(&ops[i], &ops[i]);
         tri_ledger_end(comm->ledger, mark);
     }
     tri_status status = self_pairs(ops, count);
-    if (status) return self_break(self, status);
+    if (status) return self_fail(self, status);
     self->started += (uint64_t)count;
     *out = (tri_comm_ticket){self->started};
     return TRI_OK;
@@ -128,10 +131,10 @@ static tri_status self_wait(tri_comm *comm, tri_comm_ticket ticket) {
 
 static void self_abort(tri_comm *comm, const char *why) {
     self_comm *self = self_of(comm);
-    int expected = 0;
-    if (!atomic_compare_exchange_strong(&self->aborted, &expected, 1)) return;
+    int expected = NOT_ABORTED;
+    if (!atomic_compare_exchange_strong(&self->aborted, &expected, ABORT_BEING_WRITTEN)) return;
     strncpy(self->why, why, sizeof self->why - 1);
-    atomic_store(&self->aborted, 2);
+    atomic_store(&self->aborted, ABORTED);
 }
 
 static tri_status self_failed(tri_comm *comm) { return self_check(self_of(comm)); }
@@ -152,8 +155,8 @@ static const tri_comm_backend self_backend = {
     .ledger_of = self_ledger_of,
 };
 
-// Takes the ledger over.
-static tri_status self_make(tri_ledger *ledger, const char *name, tri_comm **out) {
+// Takes the ledger over, also when it fails.
+static tri_status self_create(tri_ledger *ledger, const char *name, tri_comm **out) {
     self_comm *self = calloc(1, sizeof *self);
     if (!self) {
         tri_ledger_close(ledger);
@@ -171,11 +174,11 @@ static tri_status self_make(tri_ledger *ledger, const char *name, tri_comm **out
 static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out) {
     *out = NULL;
     TRI_TRY(self_check(self_of(comm)));
-    return colour < 0 ? TRI_OK : self_make(tri_ledger_share(comm->ledger), "part", out);
+    return colour < 0 ? TRI_OK : self_create(tri_ledger_share(comm->ledger), "split", out);
 }
 
 tri_status tri_comm_self_open(tri_comm **out) {
     tri_ledger *ledger;
     TRI_TRY(tri_ledger_open(NULL, &ledger));
-    return self_make(ledger, "world", out);
+    return self_create(ledger, "world", out);
 }

@@ -1,5 +1,5 @@
-// Sleeping and waking over process borders.
-#include "comm/shm/internal.h"
+// Futexes in shared memory: a rank sleeps on its own doorbell, and others ring it.
+#include "comm/shm/bell.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -16,6 +16,9 @@ void shm_futex_wake(_Atomic uint32_t *word) {
     (void)syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
+// No ring is lost. The sleeper adds itself to `sleepers` and then checks what it waits for; the
+// ringer writes that and then reads `sleepers`. Both are sequentially consistent, so at least one
+// of the two sees what the other wrote.
 void shm_ring(shm_family *family, int member) {
     shm_member *other = &family->control->members[member];
     if (atomic_load(&other->sleepers) == 0) return;
@@ -23,22 +26,19 @@ void shm_ring(shm_family *family, int member) {
     shm_futex_wake(&other->doorbell);
 }
 
-// Whoever sleeps counted itself in `sleepers` before its last look at what it waits for; whoever
-// rings wrote that before looking at `sleepers`. As all of it is sequentially consistent, one of
-// the two sees the other.
 void shm_ring_all(shm_comm *comm) {
     for (int r = 0; r < comm->head.size; r++)
-        if (r != comm->head.rank) shm_ring(comm->family, comm->world[r]);
+        if (r != comm->head.rank) shm_ring(comm->family, comm->world_rank[r]);
 }
 
 uint32_t shm_sleep_begin(shm_family *family) {
-    shm_member *me = shm_me(family);
+    shm_member *me = shm_own_member(family);
     atomic_fetch_add(&me->sleepers, 1);
     return atomic_load(&me->doorbell);
 }
 
 void shm_sleep(shm_family *family, uint32_t seen, int timeout_ms) {
-    shm_futex_wait(&shm_me(family)->doorbell, seen, timeout_ms);
+    shm_futex_wait(&shm_own_member(family)->doorbell, seen, timeout_ms);
 }
 
-void shm_sleep_end(shm_family *family) { atomic_fetch_sub(&shm_me(family)->sleepers, 1); }
+void shm_sleep_end(shm_family *family) { atomic_fetch_sub(&shm_own_member(family)->sleepers, 1); }

@@ -1,30 +1,31 @@
-// A collective operation as a machine of phases; each call makes one bounded step or says what it
-// waits for by SHM_BLOCKED.
+// A collective operation as a state machine: each call makes one bounded step, so that a waiting
+// caller and the worker can take turns. The work itself is in work.c.
+#include "comm/shm/collective.h"
+
 #include "comm/op.h"
-#include "comm/shm/internal.h"
+#include "comm/shm/bell.h"
+#include "comm/shm/failure.h"
+#include "comm/shm/region.h"
+#include "comm/shm/work.h"
 
 #include <stdio.h>
 #include <string.h>
 
-bool shm_reached(const shm_comm *comm, int rank, uint64_t step) {
-    return atomic_load(&comm->board->seats[rank].step) >= step;
+bool shm_reached(const shm_comm *comm, int rank, uint64_t meeting) {
+    return atomic_load(&comm->board->seats[rank].meetings) >= meeting;
 }
 
 static bool all_reached(const shm_comm *comm) {
     for (int r = 0; r < comm->head.size; r++)
-        if (!shm_reached(comm, r, comm->step)) return false;
+        if (!shm_reached(comm, r, comm->meetings)) return false;
     return true;
 }
 
-// Raises our step: what was written before is for everybody to see.
-static void announce_step(shm_comm *comm) {
-    comm->step++;
-    atomic_store(&comm->board->seats[comm->head.rank].step, comm->step);
+// What this rank wrote before is visible to every rank that sees it in the meeting.
+static void enter_meeting(shm_comm *comm) {
+    comm->meetings++;
+    atomic_store(&comm->board->seats[comm->head.rank].meetings, comm->meetings);
     shm_ring_all(comm);
-}
-
-static shm_entry *entry_of(const shm_comm *comm, int rank, uint64_t step) {
-    return &comm->board->seats[rank].entries[step & 1];
 }
 
 static bool is_eager(const shm_comm *comm, const tri_comm_op *op) {
@@ -34,7 +35,7 @@ static bool is_eager(const shm_comm *comm, const tri_comm_op *op) {
 
 static void announce(shm_comm *comm, shm_pending *pending) {
     const tri_comm_op *op = &pending->op;
-    shm_entry *entry = entry_of(comm, comm->head.rank, comm->step + 1);
+    shm_entry *entry = shm_entry_of(comm, comm->head.rank, comm->meetings + 1);
     entry->kind = op->kind;
     entry->dtype = op->dtype;
     entry->reduction = op->reduction;
@@ -49,13 +50,13 @@ static void announce(shm_comm *comm, shm_pending *pending) {
         shm_eager_send(comm, op, entry);
     } else {
         size_t width = tri_dtype_bytes(op->dtype);
-        entry->send =
-            shm_place_of(comm, op->send, (size_t)tri_comm_send_count(op, comm->head.size) * width);
-        entry->recv =
-            shm_place_of(comm, op->recv, (size_t)tri_comm_recv_count(op, comm->head.size) * width);
+        entry->send = shm_location_of(comm, op->send,
+                                      (size_t)tri_comm_send_count(op, comm->head.size) * width);
+        entry->recv = shm_location_of(comm, op->recv,
+                                      (size_t)tri_comm_recv_count(op, comm->head.size) * width);
     }
     pending->mark = tri_comm_op_begin(&comm->head, op, entry->sequence);
-    announce_step(comm);
+    enter_meeting(comm);
 }
 
 static bool entries_agree(const shm_entry *a, const shm_entry *b) {
@@ -87,104 +88,105 @@ static void entry_text(const shm_entry *entry, char *out, size_t size) {
 }
 
 static bool compare_entries(shm_comm *comm) {
-    const shm_entry *mine = entry_of(comm, comm->head.rank, comm->step);
+    const shm_entry *mine = shm_entry_of(comm, comm->head.rank, comm->meetings);
     for (int r = 0; r < comm->head.size; r++) {
-        const shm_entry *theirs = entry_of(comm, r, comm->step);
+        const shm_entry *theirs = shm_entry_of(comm, r, comm->meetings);
         if (entries_agree(mine, theirs)) continue;
         char ours[192], other[192];
         entry_text(mine, ours, sizeof ours);
         entry_text(theirs, other, sizeof other);
         shm_fail(comm, TRI_MISMATCH,
                  "ranks disagree at operation %llu: rank %d calls %s, rank %d calls %s",
-                 (unsigned long long)mine->sequence, comm->world[comm->head.rank], ours,
-                 comm->world[r], other);
+                 (unsigned long long)mine->sequence, comm->world_rank[comm->head.rank], ours,
+                 comm->world_rank[r], other);
         return false;
     }
     return true;
 }
 
-static void begin_piece(shm_comm *comm, const tri_comm_op *op, int64_t begin) {
-    shm_current *now = &comm->current;
+// Continues with the elements of the operation from `begin` on that fit in staging memory.
+static void begin_window(shm_comm *comm, const tri_comm_op *op, int64_t begin) {
+    shm_current *current = &comm->current;
     int64_t capacity = shm_stage_capacity(comm, op);
-    now->begin = begin;
-    now->count = op->count - begin < capacity ? op->count - begin : capacity;
-    now->unit = 0;
-    shm_stage_use(comm, op);
+    current->begin = begin;
+    current->count = op->count - begin < capacity ? op->count - begin : capacity;
+    current->cursor = 0;
+    shm_stage_use(comm);
 }
 
 static shm_progress meet(shm_comm *comm, const tri_comm_op *op) {
-    shm_current *now = &comm->current;
+    shm_current *current = &comm->current;
     if (!all_reached(comm)) return SHM_BLOCKED;
     if (!compare_entries(comm)) return SHM_IDLE;
-    if (now->eager) {
+    if (current->eager) {
         shm_eager_apply(comm, op);
-        now->phase = SHM_DONE;
-        return SHM_MOVED;
+        current->state = SHM_DONE;
+        return SHM_ADVANCED;
     }
-    now->begin = 0;
-    now->count = op->count;
-    now->unit = 0;
-    now->staged = !shm_places_known(comm);
-    now->phase = now->staged ? SHM_FILL : SHM_WORK;
-    if (now->staged) begin_piece(comm, op, 0);
-    return SHM_MOVED;
+    current->begin = 0;
+    current->count = op->count;
+    current->cursor = 0;
+    current->staged = !shm_locations_known(comm);
+    current->state = current->staged ? SHM_FILL : SHM_WORK;
+    if (current->staged) begin_window(comm, op, 0);
+    return SHM_ADVANCED;
 }
 
 static shm_progress work(shm_comm *comm, const tri_comm_op *op) {
     bool reduce = op->kind == TRI_COMM_ALL_REDUCE;
     shm_progress progress = reduce ? shm_reduce_advance(comm, op) : shm_pull_advance(comm, op);
-    if (progress == SHM_MOVED) return progress;
-    if (!reduce) announce_step(comm);
-    comm->current.phase = SHM_LEAVE;
-    return SHM_MOVED;
+    if (progress == SHM_ADVANCED) return progress;
+    if (!reduce) enter_meeting(comm);
+    comm->current.state = SHM_FINISH;
+    return SHM_ADVANCED;
 }
 
-static shm_progress leave(shm_comm *comm, const tri_comm_op *op) {
-    shm_current *now = &comm->current;
+static shm_progress finish(shm_comm *comm, const tri_comm_op *op) {
+    shm_current *current = &comm->current;
     bool reduce = op->kind == TRI_COMM_ALL_REDUCE;
     if (reduce ? !shm_reduce_finished(comm, op) : !all_reached(comm)) return SHM_BLOCKED;
-    if (now->staged && reduce) shm_stage_drain(comm, op);
-    int64_t end = now->begin + now->count;
-    now->phase = end < op->count ? SHM_FILL : SHM_DONE;
-    if (end < op->count) begin_piece(comm, op, end);
-    return SHM_MOVED;
+    if (current->staged && reduce) shm_stage_drain(comm, op);
+    int64_t end = current->begin + current->count;
+    current->state = end < op->count ? SHM_FILL : SHM_DONE;
+    if (end < op->count) begin_window(comm, op, end);
+    return SHM_ADVANCED;
 }
 
 shm_progress shm_collective_advance(shm_comm *comm, shm_pending *pending) {
     const tri_comm_op *op = &pending->op;
-    shm_current *now = &comm->current;
-    switch (now->phase) {
-    case SHM_BEGIN:
+    shm_current *current = &comm->current;
+    switch (current->state) {
+    case SHM_ANNOUNCE:
         announce(comm, pending);
-        now->phase = SHM_MEET;
-        return SHM_MOVED;
+        current->state = SHM_MEET;
+        return SHM_ADVANCED;
     case SHM_MEET:
         return meet(comm, op);
     case SHM_FILL:
         shm_stage_fill(comm, op);
-        announce_step(comm);
-        now->phase = SHM_READY;
-        return SHM_MOVED;
+        enter_meeting(comm);
+        current->state = SHM_READY;
+        return SHM_ADVANCED;
     case SHM_READY:
         if (!all_reached(comm)) return SHM_BLOCKED;
-        now->phase = SHM_WORK;
-        return SHM_MOVED;
+        current->state = SHM_WORK;
+        return SHM_ADVANCED;
     case SHM_WORK:
         return work(comm, op);
-    case SHM_LEAVE:
-        return leave(comm, op);
+    case SHM_FINISH:
+        return finish(comm, op);
     case SHM_DONE:
         break;
     }
-    return SHM_MOVED;
+    return SHM_ADVANCED;
 }
 
 bool shm_collective_awaits(shm_comm *comm, int rank) {
-    shm_current *now = &comm->current;
-    if (now->phase == SHM_MEET || now->phase == SHM_READY)
-        return !shm_reached(comm, rank, comm->step);
-    if (now->phase != SHM_LEAVE) return false;
-    const tri_comm_op *op = &shm_at(comm, atomic_load(&comm->completed))->op;
+    shm_current *current = &comm->current;
+    if (current->state == SHM_MEET || current->state == SHM_READY)
+        return !shm_reached(comm, rank, comm->meetings);
+    if (current->state != SHM_FINISH) return false;
+    const tri_comm_op *op = &shm_queue_at(comm, atomic_load(&comm->completed))->op;
     if (op->kind == TRI_COMM_ALL_REDUCE) return !shm_reduce_finished(comm, op);
-    return !shm_reached(comm, rank, comm->step);
+    return !shm_reached(comm, rank, comm->meetings);
 }

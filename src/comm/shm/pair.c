@@ -1,7 +1,12 @@
-// Sends and receives. Those that follow each other in the queue advance side by side, those of one
-// pair and direction in order.
+// Sends and receives. Those that follow each other in the queue advance side by side; messages from
+// one rank to another keep their order. Data in shared memory are copied once, by the receiver;
+// other data go through the pair's pipe.
+#include "comm/shm/pair.h"
+
 #include "comm/reduce.h"
-#include "comm/shm/internal.h"
+#include "comm/shm/bell.h"
+#include "comm/shm/failure.h"
+#include "comm/shm/region.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,15 +23,15 @@ static size_t bytes_of(const tri_comm_op *op) {
     return (size_t)op->count * tri_dtype_bytes(op->dtype);
 }
 
-static void pair_ring(shm_comm *comm, int peer) { shm_ring(comm->family, comm->world[peer]); }
+static void pair_ring(shm_comm *comm, int peer) { shm_ring(comm->family, comm->world_rank[peer]); }
 
 static shm_pending *pairs_item(shm_comm *comm, int index) {
-    return shm_at(comm,
-                  atomic_load_explicit(&comm->completed, memory_order_relaxed) + (uint64_t)index);
+    return shm_queue_at(comm, atomic_load_explicit(&comm->completed, memory_order_relaxed) +
+                                  (uint64_t)index);
 }
 
 const shm_pending *shm_pairs_waiting(shm_comm *comm, int peer) {
-    for (int i = 0; i < comm->current.pairs; i++) {
+    for (int i = 0; i < comm->current.pair_count; i++) {
         const shm_pending *item = pairs_item(comm, i);
         if (!item->done && item->op.peer == peer) return item;
     }
@@ -48,41 +53,43 @@ static bool send_post(shm_comm *comm, shm_pending *item, shm_pair *pair) {
     if (atomic_load(&pair->received) != posted) return false;
     pair->dtype = item->op.dtype;
     pair->count = item->op.count;
-    pair->place = shm_place_of(comm, item->op.send, bytes_of(&item->op));
+    pair->location = shm_location_of(comm, item->op.send, bytes_of(&item->op));
     snprintf(pair->label, sizeof pair->label, "%s", item->op.label ? item->op.label : "");
     item->message = posted + 1;
     item->posted = true;
-    // A message through the pipe counts as moved by the pipe; one in place has nothing to move.
-    if (pair->place.region) item->moved = bytes_of(&item->op);
+    // The receiver copies data that lie in shared memory, so nothing is left for the sender to do.
+    if (pair->location.region) item->bytes_done = bytes_of(&item->op);
     atomic_store(&pair->posted, item->message);
     pair_ring(comm, item->op.peer);
     return true;
 }
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-// Bytes of the pipe at position `at` that lie in one stretch.
-static size_t pipe_stretch(uint64_t at) { return TRI_SHM_PAIR_BYTES - at % TRI_SHM_PAIR_BYTES; }
+// Bytes from this position to the pipe's end, where it wraps.
+static size_t pipe_to_end(uint64_t position) {
+    return TRI_SHM_PAIR_BYTES - position % TRI_SHM_PAIR_BYTES;
+}
 
 static bool send_advance(shm_comm *comm, shm_pending *item) {
     int me = comm->head.rank;
     shm_pair *pair = pair_of(comm, me, item->op.peer);
-    bool moved = !item->posted && send_post(comm, item, pair);
+    bool advanced = !item->posted && send_post(comm, item, pair);
     if (!item->posted) return false;
-    size_t left = bytes_of(&item->op) - item->moved;
+    size_t left = bytes_of(&item->op) - item->bytes_done;
     if (left > 0) {
         uint64_t head = atomic_load(&pair->head);
         uint64_t tail = atomic_load(&pair->tail);
-        size_t n = least(least(left, TRI_SHM_PAIR_BYTES - (head - tail)), pipe_stretch(head));
-        if (n == 0) return moved;
+        size_t n = smaller(smaller(left, TRI_SHM_PAIR_BYTES - (head - tail)), pipe_to_end(head));
+        if (n == 0) return advanced;
         memcpy(pipe_of(comm, me, item->op.peer) + head % TRI_SHM_PAIR_BYTES,
-               (const char *)item->op.send + item->moved, n);
-        item->moved += n;
+               (const char *)item->op.send + item->bytes_done, n);
+        item->bytes_done += n;
         atomic_store(&pair->head, head + n);
         pair_ring(comm, item->op.peer);
         return true;
     }
-    if (atomic_load(&pair->received) < item->message) return moved;
+    if (atomic_load(&pair->received) < item->message) return advanced;
     item->done = true;
     return true;
 }
@@ -94,8 +101,8 @@ static bool recv_meet(shm_comm *comm, shm_pending *item, shm_pair *pair) {
         shm_fail(comm, TRI_MISMATCH,
                  "ranks disagree: rank %d calls send '%s' of %lld %s, rank %d calls recv '%s' of "
                  "%lld %s",
-                 comm->world[item->op.peer], pair->label, (long long)pair->count,
-                 tri_dtype_name((tri_dtype)pair->dtype), comm->world[comm->head.rank],
+                 comm->world_rank[item->op.peer], pair->label, (long long)pair->count,
+                 tri_dtype_name((tri_dtype)pair->dtype), comm->world_rank[comm->head.rank],
                  item->op.label ? item->op.label : "", (long long)item->op.count,
                  tri_dtype_name(item->op.dtype));
         return false;
@@ -108,28 +115,28 @@ static bool recv_meet(shm_comm *comm, shm_pending *item, shm_pair *pair) {
 static bool recv_advance(shm_comm *comm, shm_pending *item) {
     int me = comm->head.rank;
     shm_pair *pair = pair_of(comm, item->op.peer, me);
-    bool moved = !item->posted && recv_meet(comm, item, pair);
+    bool advanced = !item->posted && recv_meet(comm, item, pair);
     if (!item->posted) return false;
-    size_t left = bytes_of(&item->op) - item->moved;
-    char *to = (char *)item->op.recv + item->moved;
-    if (left > 0 && pair->place.region) {
-        const char *from = shm_place_find(comm->family, pair->place);
-        size_t n = least(left, TRI_SHM_CHUNK_BYTES);
-        comm_copy(to, from + item->moved, n, bytes_of(&item->op) > SHM_STREAM_BYTES);
-        item->moved += n;
-        moved = true;
+    size_t left = bytes_of(&item->op) - item->bytes_done;
+    char *to = (char *)item->op.recv + item->bytes_done;
+    if (left > 0 && pair->location.region) {
+        const char *from = shm_location_memory(comm->family, pair->location);
+        size_t n = smaller(left, TRI_SHM_CHUNK_BYTES);
+        comm_copy(to, from + item->bytes_done, n, bytes_of(&item->op) > SHM_STREAM_BYTES);
+        item->bytes_done += n;
+        advanced = true;
     } else if (left > 0) {
         uint64_t tail = atomic_load(&pair->tail);
         uint64_t head = atomic_load(&pair->head);
-        size_t n = least(least(left, head - tail), pipe_stretch(tail));
-        if (n == 0) return moved;
+        size_t n = smaller(smaller(left, head - tail), pipe_to_end(tail));
+        if (n == 0) return advanced;
         memcpy(to, pipe_of(comm, item->op.peer, me) + tail % TRI_SHM_PAIR_BYTES, n);
-        item->moved += n;
+        item->bytes_done += n;
         atomic_store(&pair->tail, tail + n);
-        if (item->moved < bytes_of(&item->op)) pair_ring(comm, item->op.peer);
-        moved = true;
+        if (item->bytes_done < bytes_of(&item->op)) pair_ring(comm, item->op.peer);
+        advanced = true;
     }
-    if (item->moved < bytes_of(&item->op)) return moved;
+    if (item->bytes_done < bytes_of(&item->op)) return advanced;
     item->done = true;
     atomic_store(&pair->received, item->message);
     pair_ring(comm, item->op.peer);
@@ -137,13 +144,13 @@ static bool recv_advance(shm_comm *comm, shm_pending *item) {
 }
 
 shm_progress shm_pairs_advance(shm_comm *comm) {
-    bool moved = false;
-    for (int i = 0; i < comm->current.pairs && !shm_failed(comm); i++) {
+    bool advanced = false;
+    for (int i = 0; i < comm->current.pair_count && !shm_has_failed(comm); i++) {
         shm_pending *item = pairs_item(comm, i);
         if (item->done || !pair_is_next(comm, i)) continue;
-        moved |=
+        advanced |=
             item->op.kind == TRI_COMM_SEND ? send_advance(comm, item) : recv_advance(comm, item);
         if (item->done) tri_ledger_end(comm->head.ledger, item->mark);
     }
-    return moved ? SHM_MOVED : SHM_BLOCKED;
+    return advanced ? SHM_ADVANCED : SHM_BLOCKED;
 }

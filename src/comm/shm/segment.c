@@ -1,3 +1,5 @@
+// Shared memory between processes of one host: memfd segments, opened by others through /proc or
+// received over a socket.
 #include "comm/shm/segment.h"
 
 #include "base/limits.h"
@@ -44,7 +46,7 @@ tri_status shm_segment_create(size_t size_bytes, shm_segment *out, shm_handle *h
         shm_segment_close_fd(out);
         return status;
     }
-    // Nobody can pull the memory from under the others.
+    // No process can shrink the memory that others have mapped.
     (void)fcntl(out->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     TRI_TRY(segment_map(out, size_bytes));
     *(shm_header *)out->base = (shm_header){.magic = SHM_MAGIC, .nonce = nonce};
@@ -53,18 +55,21 @@ tri_status shm_segment_create(size_t size_bytes, shm_segment *out, shm_handle *h
     return TRI_OK;
 }
 
-// The fd may be anything when the maker's pid means another process here.
+// Checks that the fd is the segment: where the maker's pid means another process in our namespace,
+// it may be any file.
 static tri_status segment_adopt(const shm_handle *handle, shm_segment *out) {
     struct stat about;
     if (fstat(out->fd, &about) < 0 || (uint64_t)about.st_size != handle->size_bytes) {
         shm_segment_close_fd(out);
-        return TRI_FAIL(TRI_NOT_FOUND, "process %d shows other memory than it said", handle->pid);
+        return TRI_FAIL(TRI_NOT_FOUND, "process %d has other memory than it announced",
+                        handle->pid);
     }
     TRI_TRY(segment_map(out, handle->size_bytes));
     const shm_header *header = out->base;
     if (header->magic != SHM_MAGIC || header->nonce != handle->nonce) {
         shm_segment_unmap(out);
-        return TRI_FAIL(TRI_NOT_FOUND, "process %d shows other memory than it said", handle->pid);
+        return TRI_FAIL(TRI_NOT_FOUND, "process %d has other memory than it announced",
+                        handle->pid);
     }
     return TRI_OK;
 }
@@ -113,7 +118,7 @@ static bool segment_send_fd(int socket, int fd) {
     return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
-// The other end says that it has it; one that gave up meanwhile comes again.
+// Waits until the other end confirms that it has the fd. One that gave up meanwhile connects again.
 static bool segment_is_taken(int socket) {
     char byte;
     struct timeval limit = {.tv_sec = 1};
@@ -157,8 +162,8 @@ tri_status shm_segment_serve(const shm_segment *segment, const shm_handle *handl
     int listener = tri_os.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&address, size) < 0 ||
         listen(listener, TRI_MAX_LOCAL_RANKS) < 0) {
-        tri_status status =
-            TRI_FAIL(TRI_NETWORK, "cannot pass memory to the others: %s", strerror(errno));
+        tri_status status = TRI_FAIL(
+            TRI_NETWORK, "cannot pass shared memory to the other ranks: %s", strerror(errno));
         if (listener >= 0) tri_os.close(listener);
         return status;
     }

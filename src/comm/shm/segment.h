@@ -7,14 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Every segment begins with it, so that a process can tell that it opened the right one.
+// The first bytes of every segment, by which a process recognises that it opened the right one.
 typedef struct shm_header {
     uint64_t magic, nonce;
 } shm_header;
 
 typedef struct shm_segment {
     int fd;     // -1 when closed; the mapping stays
-    void *base; // NULL when there is none
+    void *base; // NULL when nothing is mapped
     size_t size_bytes;
 } shm_segment;
 
@@ -24,19 +24,22 @@ typedef struct shm_handle {
     uint64_t size_bytes, nonce;
 } shm_handle;
 
+// Zeroed memory, mapped; the caller unmaps it. TRI_NO_MEMORY, TRI_IO.
 tri_status shm_segment_create(size_t size_bytes, shm_segment *out, shm_handle *handle);
-// Opens through /proc. TRI_NOT_FOUND when this host does not let us: use fetch then.
+// Opens the segment through /proc. TRI_NOT_FOUND: this host does not allow that; use fetch.
 tri_status shm_segment_open(const shm_handle *handle, shm_segment *out);
-// The other road: the maker serves the fd to `count` processes of its own user over an abstract
-// socket, the others fetch it.
+// The other way: the maker passes the fd to `count` processes of its own user over an abstract
+// socket, from which each of them fetches it. TRI_NETWORK, TRI_TIMEOUT.
 tri_status shm_segment_serve(const shm_segment *segment, const shm_handle *handle, int count,
                              int timeout_ms);
 tri_status shm_segment_fetch(const shm_handle *handle, int timeout_ms, shm_segment *out);
-// Commits the pages of a range now, so that a lack of memory is an error here and no signal later.
+// Takes the pages of a range from the system now, so that a lack of memory is TRI_NO_MEMORY here
+// and not a signal at the first write.
 tri_status shm_segment_commit(const shm_segment *segment, size_t offset, size_t size_bytes);
-// For memory that is used whole: a board, of which few pages are touched, would grow by it.
+// Only for memory that is used whole: a board, of which few pages are touched, would take up more
+// with huge pages.
 void shm_segment_advise_huge(const shm_segment *segment);
 void shm_segment_close_fd(shm_segment *segment);
-void shm_segment_unmap(shm_segment *segment); // closes the fd too; again is harmless
+void shm_segment_unmap(shm_segment *segment); // closes the fd too; harmless when nothing is mapped
 
 #endif

@@ -1,5 +1,5 @@
-// Communicator of processes of one host over memory that they share. Nothing of it has a name in a
-// file system: it is gone with the last process, however that ended.
+// Communicator of processes of one host over memory that they share. The memory has no name in a
+// file system, so the kernel frees it with the last process, however that process ended.
 #ifndef TRIREME_COMM_SHM_SHM_H
 #define TRIREME_COMM_SHM_SHM_H
 
@@ -7,23 +7,25 @@
 #include "rendezvous/rendezvous.h"
 
 typedef struct tri_shm_config {
-    int timeout_ms;      // of an operation in which nothing moves; 0: TRI_DEFAULT_TIMEOUT_MS
-    bool pass_by_socket; // tests: take the road for hosts where /proc/PID/fd is closed to others
+    int timeout_ms;      // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
+    bool pass_by_socket; // tests: pass memory as on hosts where /proc/PID/fd is closed to others
 } tri_shm_config;
 
-// How ranks that share nothing yet tell each other where the memory lies: tri_store's set and get.
-typedef struct tri_shm_meeting {
+// How ranks that share nothing yet tell each other where the memory lies: tri_store's set and get,
+// or a test's own.
+typedef struct tri_shm_rendezvous {
     void *context;
     tri_status (*set)(void *context, const char *key, const void *value, size_t size);
     tri_status (*get)(void *context, const char *key, int timeout_ms, void *value, size_t capacity,
                       size_t *size);
-} tri_shm_meeting;
+} tri_shm_rendezvous;
 
 // Collective over ranks 0 … size-1, all processes of one host and one user. `config` may be NULL.
-// TRI_BAD_INPUT: more than TRI_MAX_LOCAL_RANKS. TRI_TIMEOUT, TRI_NETWORK: a rank did not come.
+// TRI_BAD_INPUT: more than TRI_MAX_LOCAL_RANKS. TRI_TIMEOUT, TRI_NETWORK: a rank did not join.
 tri_status tri_comm_shm_open(int rank, int size, tri_store *store, const tri_shm_config *config,
                              tri_comm **out);
-tri_status tri_comm_shm_open_at(int rank, int size, const tri_shm_meeting *meeting,
+// The same with another rendezvous than a store; it is used only during the call.
+tri_status tri_comm_shm_open_at(int rank, int size, const tri_shm_rendezvous *rendezvous,
                                 const tri_shm_config *config, tri_comm **out);
 
 #endif

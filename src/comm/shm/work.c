@@ -1,20 +1,25 @@
-// The work of a collective: between the ranks' own buffers where all of them lie in shared memory,
-// else piece by piece through staging memory.
+// The work of a collective, one chunk per call.
+//
+// An all-reduce is divided into shares, one for each rank: a rank reduces the chunks of its own
+// share and then helps the others with theirs. In all other collectives each rank pulls what it
+// receives from the memory of the other ranks.
+#include "comm/shm/work.h"
+
 #include "comm/op.h"
 #include "comm/reduce.h"
-#include "comm/shm/internal.h"
+#include "comm/shm/bell.h"
+#include "comm/shm/region.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { REDUCE_GRAIN = 256 }; // elements: slices begin on cache lines where the buffer does
+enum { REDUCE_GRAIN = 256 }; // elements; shares begin on cache lines if the buffer does
 
 static size_t width_of(const tri_comm_op *op) { return tri_dtype_bytes(op->dtype); }
 static const shm_entry *entry_now(const shm_comm *comm, int rank) {
-    return &comm->board->seats[rank].entries[comm->step & 1];
+    return shm_entry_of(comm, rank, comm->meetings);
 }
 
-// ---- small operations: the data lies beside the announcement
+// ---- small operations: the data lie in the announced entry
 
 void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry) {
     if (op->kind == TRI_COMM_BROADCAST && op->root != comm->head.rank) return;
@@ -24,27 +29,25 @@ void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry) {
 
 void shm_eager_apply(shm_comm *comm, const tri_comm_op *op) {
     int size = comm->head.size, rank = comm->head.rank;
-    size_t part = op->kind == TRI_COMM_BARRIER ? 0 : (size_t)op->count * width_of(op);
-    if (part == 0) return;
+    size_t bytes = op->kind == TRI_COMM_BARRIER ? 0 : (size_t)op->count * width_of(op);
+    if (bytes == 0) return;
     const void *with_own[TRI_MAX_LOCAL_RANKS + 1] = {op->recv}, **in = with_own + 1;
-    for (int r = 0; r < size; r++) {
-        bool parted = op->kind == TRI_COMM_REDUCE_SCATTER || op->kind == TRI_COMM_ALL_TO_ALL;
-        in[r] = entry_now(comm, r)->payload + (parted ? (size_t)rank * part : 0);
-    }
+    size_t offset = tri_comm_kind_scatters(op->kind) ? (size_t)rank * bytes : 0;
+    for (int r = 0; r < size; r++) in[r] = entry_now(comm, r)->payload + offset;
     if (tri_comm_kind_reduces(op->kind)) {
         void *out[] = {op->recv};
         comm_reduce(op, size + op->accumulate, in - op->accumulate, 1, out, (size_t)op->count,
                     false);
     } else if (op->kind == TRI_COMM_BROADCAST) {
-        memcpy(op->recv, in[op->root], part);
+        memcpy(op->recv, in[op->root], bytes);
     } else {
-        for (int r = 0; r < size; r++) memcpy((char *)op->recv + (size_t)r * part, in[r], part);
+        for (int r = 0; r < size; r++) memcpy((char *)op->recv + (size_t)r * bytes, in[r], bytes);
     }
 }
 
-// ---- where the data lies
+// ---- where the data lie
 
-bool shm_places_known(shm_comm *comm) {
+bool shm_locations_known(shm_comm *comm) {
     const shm_entry *mine = entry_now(comm, comm->head.rank);
     bool all_reduce = mine->kind == TRI_COMM_ALL_REDUCE;
     for (int r = 0; r < comm->head.size; r++) {
@@ -53,19 +56,18 @@ bool shm_places_known(shm_comm *comm) {
         comm->current.to[r] = NULL;
         if (mine->kind == TRI_COMM_BROADCAST && r != mine->root) continue;
         if (!entry->send.region || (all_reduce && !entry->recv.region)) return false;
-        comm->current.from[r] = shm_place_find(comm->family, entry->send);
-        if (all_reduce) comm->current.to[r] = shm_place_find(comm->family, entry->recv);
+        comm->current.from[r] = shm_location_memory(comm->family, entry->send);
+        if (all_reduce) comm->current.to[r] = shm_location_memory(comm->family, entry->recv);
     }
     return true;
 }
 
 int64_t shm_stage_capacity(const shm_comm *comm, const tri_comm_op *op) {
-    bool parted = op->kind == TRI_COMM_REDUCE_SCATTER || op->kind == TRI_COMM_ALL_TO_ALL;
     int64_t elements = TRI_SHM_STAGE_BYTES / (int64_t)width_of(op);
-    return parted ? elements / comm->head.size : elements;
+    return tri_comm_kind_scatters(op->kind) ? elements / comm->head.size : elements;
 }
 
-void shm_stage_use(shm_comm *comm, const tri_comm_op *op) {
+void shm_stage_use(shm_comm *comm) {
     for (int r = 0; r < comm->head.size; r++) {
         comm->current.from[r] = comm->stage + (size_t)r * TRI_SHM_STAGE_BYTES;
         comm->current.to[r] = comm->stage + (size_t)r * TRI_SHM_STAGE_BYTES;
@@ -73,22 +75,21 @@ void shm_stage_use(shm_comm *comm, const tri_comm_op *op) {
 }
 
 void shm_stage_fill(shm_comm *comm, const tri_comm_op *op) {
-    const shm_current *now = &comm->current;
-    size_t width = width_of(op), piece = (size_t)now->count * width;
-    const char *send = (const char *)op->send + (size_t)now->begin * width;
+    const shm_current *current = &comm->current;
+    size_t width = width_of(op), bytes = (size_t)current->count * width;
+    const char *send = (const char *)op->send + (size_t)current->begin * width;
     char *to = comm->stage + (size_t)comm->head.rank * TRI_SHM_STAGE_BYTES;
     if (op->kind == TRI_COMM_BROADCAST && op->root != comm->head.rank) return;
-    bool parted = op->kind == TRI_COMM_REDUCE_SCATTER || op->kind == TRI_COMM_ALL_TO_ALL;
-    int parts = parted ? comm->head.size : 1;
-    for (int p = 0; p < parts; p++)
-        memcpy(to + (size_t)p * piece, send + (size_t)p * (size_t)op->count * width, piece);
+    int receivers = tri_comm_kind_scatters(op->kind) ? comm->head.size : 1;
+    for (int r = 0; r < receivers; r++)
+        memcpy(to + (size_t)r * bytes, send + (size_t)r * (size_t)op->count * width, bytes);
 }
 
 void shm_stage_drain(shm_comm *comm, const tri_comm_op *op) {
-    const shm_current *now = &comm->current;
+    const shm_current *current = &comm->current;
     size_t width = width_of(op);
-    memcpy((char *)op->recv + (size_t)now->begin * width, comm->current.to[comm->head.rank],
-           (size_t)now->count * width);
+    memcpy((char *)op->recv + (size_t)current->begin * width, comm->current.to[comm->head.rank],
+           (size_t)current->count * width);
 }
 
 static bool in_place(const shm_comm *comm, const tri_comm_op *op) {
@@ -97,8 +98,8 @@ static bool in_place(const shm_comm *comm, const tri_comm_op *op) {
     return op->kind == TRI_COMM_REDUCE_SCATTER && op->recv == (const char *)op->send + own;
 }
 
-// Past the caches goes what is too much for them and was not just read: writing in place finds its
-// lines in the cache, and throwing them out would only cost.
+// Results that are too many for the caches are written past them, but not in place: those lines
+// were just read into the cache, and evicting them would cost more.
 static bool streams(const shm_comm *comm, const tri_comm_op *op) {
     if (comm->current.staged || op->accumulate || in_place(comm, op)) return false;
     int64_t touched =
@@ -106,9 +107,9 @@ static bool streams(const shm_comm *comm, const tri_comm_op *op) {
     return touched > SHM_STREAM_BYTES;
 }
 
-// ---- all-reduce: every rank has a slice whose chunks it takes first, then it helps the others
+// ---- all-reduce
 
-static int64_t slice_elements(const shm_comm *comm) {
+static int64_t share_elements(const shm_comm *comm) {
     int64_t even = (comm->current.count + comm->head.size - 1) / comm->head.size;
     return (even + REDUCE_GRAIN - 1) / REDUCE_GRAIN * REDUCE_GRAIN;
 }
@@ -117,11 +118,11 @@ static int64_t chunk_elements(const tri_comm_op *op) {
     return TRI_SHM_CHUNK_BYTES / (int64_t)width_of(op);
 }
 
-// Elements of slice `s`, and how many chunks they make.
-static int64_t slice_range(const shm_comm *comm, int s, int64_t *begin) {
-    int64_t slice = slice_elements(comm), count = comm->current.count;
-    *begin = s * slice < count ? s * slice : count;
-    int64_t end = *begin + slice < count ? *begin + slice : count;
+// Elements of the share of rank r, and where it begins.
+static int64_t share_range(const shm_comm *comm, int r, int64_t *begin) {
+    int64_t share = share_elements(comm), count = comm->current.count;
+    *begin = r * share < count ? r * share : count;
+    int64_t end = *begin + share < count ? *begin + share : count;
     return end - *begin;
 }
 
@@ -130,26 +131,24 @@ static uint64_t chunks_of(int64_t elements, const tri_comm_op *op) {
     return (uint64_t)((elements + chunk - 1) / chunk);
 }
 
-// Counters carry the step they belong to, so that nobody has to reset them. A counter of a later
-// step means that ours is over.
-static bool counter_raise(_Atomic uint64_t *counter, uint64_t step, uint64_t limit,
+// Counters of chunks carry the meeting they belong to, so that no rank has to reset them. A counter
+// of a later meeting means that all chunks of ours are finished.
+static uint64_t counter_decode(uint64_t seen, uint64_t meeting, uint64_t limit) {
+    int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - (uint32_t)meeting);
+    return ahead == 0 ? (uint32_t)seen : ahead > 0 ? limit : 0;
+}
+
+static bool counter_raise(_Atomic uint64_t *counter, uint64_t meeting, uint64_t limit,
                           uint64_t *before) {
-    uint64_t tag = step << 32, seen = atomic_load(counter);
+    uint64_t tag = meeting << 32, seen = atomic_load(counter);
     for (;;) {
-        int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - (uint32_t)step);
-        uint64_t value = ahead == 0 ? (uint32_t)seen : ahead > 0 ? limit : 0;
+        uint64_t value = counter_decode(seen, meeting, limit);
         if (value >= limit) return false;
         if (atomic_compare_exchange_weak(counter, &seen, tag | (value + 1))) {
             *before = value;
             return true;
         }
     }
-}
-
-static uint64_t counter_value(_Atomic uint64_t *counter, uint64_t step, uint64_t limit) {
-    uint64_t seen = atomic_load(counter);
-    int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - (uint32_t)step);
-    return ahead == 0 ? (uint32_t)seen : ahead > 0 ? limit : 0;
 }
 
 static void reduce_chunk(shm_comm *comm, const tri_comm_op *op, int64_t begin, int64_t count) {
@@ -165,71 +164,74 @@ static void reduce_chunk(shm_comm *comm, const tri_comm_op *op, int64_t begin, i
 
 shm_progress shm_reduce_advance(shm_comm *comm, const tri_comm_op *op) {
     int size = comm->head.size;
-    for (; comm->current.unit < size; comm->current.unit++) {
-        int slice = (comm->head.rank + (int)comm->current.unit) % size;
-        shm_seat *seat = &comm->board->seats[slice];
-        int64_t begin, elements = slice_range(comm, slice, &begin), chunk = chunk_elements(op);
-        uint64_t chunks = chunks_of(elements, op), taken, done;
-        if (!counter_raise(&seat->taken, comm->step, chunks, &taken)) continue;
-        int64_t first = (int64_t)taken * chunk;
+    for (; comm->current.cursor < size; comm->current.cursor++) {
+        int owner = (comm->head.rank + (int)comm->current.cursor) % size;
+        shm_seat *seat = &comm->board->seats[owner];
+        int64_t begin, elements = share_range(comm, owner, &begin), chunk = chunk_elements(op);
+        uint64_t chunks = chunks_of(elements, op), begun, finished;
+        if (!counter_raise(&seat->begun_chunks, comm->meetings, chunks, &begun)) continue;
+        int64_t first = (int64_t)begun * chunk;
         reduce_chunk(comm, op, begin + first, elements - first < chunk ? elements - first : chunk);
-        if (counter_raise(&seat->done, comm->step, chunks, &done) && done + 1 == chunks)
+        if (counter_raise(&seat->finished_chunks, comm->meetings, chunks, &finished) &&
+            finished + 1 == chunks)
             shm_ring_all(comm);
-        return SHM_MOVED;
+        return SHM_ADVANCED;
     }
     return SHM_IDLE;
 }
 
 bool shm_reduce_finished(shm_comm *comm, const tri_comm_op *op) {
-    for (int s = 0; s < comm->head.size; s++) {
+    for (int r = 0; r < comm->head.size; r++) {
         int64_t begin;
-        uint64_t chunks = chunks_of(slice_range(comm, s, &begin), op);
-        if (counter_value(&comm->board->seats[s].done, comm->step, chunks) < chunks) return false;
+        uint64_t chunks = chunks_of(share_range(comm, r, &begin), op);
+        uint64_t seen = atomic_load(&comm->board->seats[r].finished_chunks);
+        if (counter_decode(seen, comm->meetings, chunks) < chunks) return false;
     }
     return true;
 }
 
-// ---- the others: every rank fetches what it wants, in units of one chunk of one source
+// ---- the other collectives: each rank pulls what it receives, one chunk of one source at a time
 
 static void pull_reduce(shm_comm *comm, const tri_comm_op *op, int64_t first, int64_t count) {
-    const shm_current *now = &comm->current;
+    const shm_current *current = &comm->current;
     size_t width = width_of(op), rank = (size_t)comm->head.rank;
-    size_t part = (size_t)(now->staged ? now->count : op->count) * width;
-    void *out[] = {(char *)op->recv + (size_t)(now->begin + first) * width};
+    size_t bytes_per_rank = (size_t)(current->staged ? current->count : op->count) * width;
+    void *out[] = {(char *)op->recv + (size_t)(current->begin + first) * width};
     const void *with_own[TRI_MAX_LOCAL_RANKS + 1] = {out[0]}, **in = with_own + 1;
     for (int r = 0; r < comm->head.size; r++)
-        in[r] = now->from[r] + rank * part + (size_t)first * width;
+        in[r] = current->from[r] + rank * bytes_per_rank + (size_t)first * width;
     comm_reduce(op, comm->head.size + op->accumulate, in - op->accumulate, 1, out, (size_t)count,
                 streams(comm, op));
 }
 
 static void pull_copy(shm_comm *comm, const tri_comm_op *op, int source, int64_t first,
                       int64_t count) {
-    const shm_current *now = &comm->current;
+    const shm_current *current = &comm->current;
     size_t width = width_of(op), from = (size_t)first * width;
-    size_t to = (size_t)(now->begin + first) * width;
+    size_t to = (size_t)(current->begin + first) * width;
     if (op->kind == TRI_COMM_ALL_TO_ALL)
-        from += (size_t)comm->head.rank * (size_t)(now->staged ? now->count : op->count) * width;
+        from += (size_t)comm->head.rank * (size_t)(current->staged ? current->count : op->count) *
+                width;
     if (op->kind != TRI_COMM_BROADCAST) to += (size_t)source * (size_t)op->count * width;
-    comm_copy((char *)op->recv + to, now->from[source] + from, (size_t)count * width,
+    comm_copy((char *)op->recv + to, current->from[source] + from, (size_t)count * width,
               streams(comm, op));
 }
 
 shm_progress shm_pull_advance(shm_comm *comm, const tri_comm_op *op) {
-    shm_current *now = &comm->current;
-    int64_t chunk = chunk_elements(op), chunks = (now->count + chunk - 1) / chunk;
+    shm_current *current = &comm->current;
+    int64_t chunk = chunk_elements(op), chunks = (current->count + chunk - 1) / chunk;
     bool all_sources = op->kind == TRI_COMM_ALL_GATHER || op->kind == TRI_COMM_ALL_TO_ALL;
     int64_t sources = all_sources ? comm->head.size : 1;
-    if (now->unit >= chunks * sources) return SHM_IDLE;
-    int64_t first = now->unit % chunks * chunk;
-    int64_t count = now->count - first < chunk ? now->count - first : chunk;
+    if (current->cursor >= chunks * sources) return SHM_IDLE;
+    int64_t first = current->cursor % chunks * chunk;
+    int64_t count = current->count - first < chunk ? current->count - first : chunk;
     if (op->kind == TRI_COMM_REDUCE_SCATTER) {
         pull_reduce(comm, op, first, count);
     } else {
-        // Each rank begins with another source, its own part first.
-        int turn = comm->head.rank + (int)(now->unit / chunks);
+        // Each rank begins with its own data, so that no two pull from one source at once.
+        int turn = comm->head.rank + (int)(current->cursor / chunks);
         pull_copy(comm, op, all_sources ? turn % comm->head.size : op->root, first, count);
     }
-    now->unit++;
-    return SHM_MOVED;
+    current->cursor++;
+    return SHM_ADVANCED;
 }

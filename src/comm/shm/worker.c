@@ -1,36 +1,44 @@
-// One thread per process: it carries out operations while nobody waits for them, gives the
-// heartbeat, and keeps the record of the others' heartbeats. It never spins.
-#include "comm/shm/internal.h"
+// One thread per process. It advances operations that no thread waits for, raises this rank's
+// heartbeat, and observes those of the others. It never spins.
+#include "comm/shm/worker.h"
 
 #include "base/os.h"
+#include "comm/shm/bell.h"
+#include "comm/shm/failure.h"
+#include "comm/shm/queue.h"
+#include "comm/shm/watch.h"
 
 #include <signal.h>
 #include <string.h>
 
+typedef enum worker_scope { WORKER_WANTED, WORKER_ALL } worker_scope;
+
 static bool worker_wanted(shm_comm *comm) {
-    return atomic_load(&comm->waiters) == 0 && !shm_failed(comm) &&
-           atomic_load(&comm->behind) > atomic_load(&comm->completed);
+    return atomic_load(&comm->waiters) == 0 && !shm_has_failed(comm) &&
+           atomic_load(&comm->worker_target) > atomic_load(&comm->completed);
 }
 
-static shm_progress worker_try(shm_comm *comm, bool look) {
+static shm_progress worker_try(shm_comm *comm, worker_scope scope) {
     bool wanted = worker_wanted(comm);
     bool pending = atomic_load(&comm->started) > atomic_load(&comm->completed);
-    if (!wanted && !(look && pending && atomic_load(&comm->waiters) == 0)) return SHM_IDLE;
+    if (!wanted && !(scope == WORKER_ALL && pending && atomic_load(&comm->waiters) == 0))
+        return SHM_IDLE;
     if (!shm_try_execute(comm)) return wanted ? SHM_BLOCKED : SHM_IDLE;
     shm_progress progress = shm_advance(comm);
     if (progress == SHM_BLOCKED) shm_watch(comm);
     atomic_store(&comm->executing, 0);
-    // Whoever came to wait meanwhile found us at work, and may have gone to sleep.
+    // A thread that began to wait meanwhile found us executing, and may have gone to sleep.
     if (atomic_load(&comm->waiters) > 0) shm_ring(comm->family, comm->family->rank);
     return wanted ? progress : SHM_IDLE;
 }
 
-// One round over all communicators. `look`: also at those that nobody asked us to see to.
-static shm_progress worker_round(shm_family *family, bool look) {
+// Tries all communicators once. WORKER_ALL: also operations past worker_target, so that a lost rank
+// is noticed even while the caller computes.
+static shm_progress worker_try_all(shm_family *family, worker_scope scope) {
     shm_progress best = SHM_IDLE;
     pthread_mutex_lock(&family->lock);
     for (shm_comm *comm = family->comms; comm; comm = comm->next) {
-        shm_progress progress = worker_try(comm, look);
+        shm_progress progress = worker_try(comm, scope);
         if (progress > best) best = progress;
     }
     pthread_mutex_unlock(&family->lock);
@@ -41,7 +49,7 @@ static void worker_sleep_idle(shm_family *family, int timeout_ms) {
     uint32_t seen = atomic_load(&family->work);
     atomic_store(&family->work_sleeper, 1);
     bool stop = atomic_load(&family->stop);
-    if (!stop && worker_round(family, false) == SHM_IDLE)
+    if (!stop && worker_try_all(family, WORKER_WANTED) == SHM_IDLE)
         shm_futex_wait(&family->work, seen, timeout_ms);
     atomic_store(&family->work_sleeper, 0);
 }
@@ -49,7 +57,7 @@ static void worker_sleep_idle(shm_family *family, int timeout_ms) {
 static void worker_sleep_blocked(shm_family *family) {
     uint32_t seen = shm_sleep_begin(family);
     bool stop = atomic_load(&family->stop);
-    if (!stop && worker_round(family, false) == SHM_BLOCKED)
+    if (!stop && worker_try_all(family, WORKER_WANTED) == SHM_BLOCKED)
         shm_sleep(family, seen, TRI_SHM_CHECK_MS);
     shm_sleep_end(family);
 }
@@ -59,13 +67,13 @@ static void *worker_main(void *context) {
     int64_t beat_ns = tri_os.monotonic_ns();
     while (!atomic_load(&family->stop)) {
         int64_t now = tri_os.monotonic_ns();
-        bool look = now >= beat_ns;
-        if (look) {
-            atomic_fetch_add(&shm_me(family)->heartbeat, 1);
+        bool beats = now >= beat_ns;
+        if (beats) {
+            atomic_fetch_add(&shm_own_member(family)->heartbeat, 1);
             shm_observe(family);
             beat_ns = now + TRI_HEARTBEAT_MS * (int64_t)1000000;
         }
-        shm_progress progress = worker_round(family, look);
+        shm_progress progress = worker_try_all(family, beats ? WORKER_ALL : WORKER_WANTED);
         if (progress == SHM_BLOCKED) worker_sleep_blocked(family);
         if (progress == SHM_IDLE) worker_sleep_idle(family, (int)((beat_ns - now) / 1000000) + 1);
     }
@@ -78,7 +86,7 @@ void shm_worker_wake(shm_family *family) {
 }
 
 tri_status shm_worker_start(shm_family *family) {
-    // Signals are the caller's business.
+    // Signals are delivered to the caller's threads.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,0 +1,18 @@
+// Mapping a segment on all ranks of a communicator.
+#ifndef TRIREME_COMM_SHM_ALLOC_H
+#define TRIREME_COMM_SHM_ALLOC_H
+
+#include "comm/shm/state.h"
+
+// The `maker` of a rank that takes part without getting a segment.
+enum { SHM_NO_MAKER = -1 };
+
+// Collective: every rank maps the segment that rank `maker` created. `created` is the maker's own
+// result of creating it, `handle` describes it. On failure every rank fails and keeps no mapping.
+tri_status shm_map_on_all(shm_comm *comm, int maker, tri_status created, const shm_handle *handle,
+                          shm_segment *segment, const char *label);
+
+// Slot of the backend.
+tri_status shm_alloc(tri_comm *comm, size_t size_bytes, void **out);
+
+#endif

@@ -1,0 +1,27 @@
+// The buffers in shared memory that this process maps, and finding a location in them.
+#ifndef TRIREME_COMM_SHM_REGION_H
+#define TRIREME_COMM_SHM_REGION_H
+
+#include "comm/shm/state.h"
+
+enum { SHM_PAGE = 4096 };
+
+// Bytes of a segment for `size` buffers of `buffer_bytes`.
+size_t shm_region_bytes(size_t buffer_bytes, int size);
+// Creates the segment of a new region and gives it an id. One rank does it for all.
+tri_status shm_region_make(shm_family *family, size_t bytes, shm_segment *segment,
+                           shm_handle *handle);
+char *shm_region_buffer(const shm_region *region); // this rank's
+// Takes the region over; its segment is mapped.
+void shm_region_add(shm_family *family, shm_region *region);
+void shm_regions_end(shm_family *family);
+
+// Where `memory` lies; region 0 unless all ranks of the communicator map all of it.
+shm_location shm_location_of(shm_comm *comm, const void *memory, size_t size_bytes);
+// The address of the location in this process.
+void *shm_location_memory(shm_family *family, shm_location location);
+
+// Slot of the backend.
+void shm_free(tri_comm *comm, void *memory);
+
+#endif

@@ -1,0 +1,29 @@
+// The work of a collective: between the ranks' own buffers where all of them lie in shared memory,
+// else window by window through staging memory.
+#ifndef TRIREME_COMM_SHM_WORK_H
+#define TRIREME_COMM_SHM_WORK_H
+
+#include "comm/shm/state.h"
+
+static inline shm_entry *shm_entry_of(const shm_comm *comm, int rank, uint64_t meeting) {
+    return &comm->board->seats[rank].entries[meeting & 1];
+}
+
+// Small operations: the data lie in the announced entry.
+void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry);
+void shm_eager_apply(shm_comm *comm, const tri_comm_op *op);
+
+// True if every rank's buffers lie in shared memory; then sets current.from and current.to.
+bool shm_locations_known(shm_comm *comm);
+int64_t shm_stage_capacity(const shm_comm *comm, const tri_comm_op *op); // elements of a window
+void shm_stage_use(shm_comm *comm); // sets current.from and current.to to the staging memory
+void shm_stage_fill(shm_comm *comm, const tri_comm_op *op);
+void shm_stage_drain(shm_comm *comm, const tri_comm_op *op);
+
+// One chunk of an all-reduce; SHM_IDLE when every chunk has been begun.
+shm_progress shm_reduce_advance(shm_comm *comm, const tri_comm_op *op);
+bool shm_reduce_finished(shm_comm *comm, const tri_comm_op *op);
+// One chunk of any other collective; SHM_IDLE when this rank has all that it receives.
+shm_progress shm_pull_advance(shm_comm *comm, const tri_comm_op *op);
+
+#endif
