@@ -1,3 +1,4 @@
+// The command line and the environment of each worker. Next to read: worker.c, which starts it.
 #include "launch/command.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ static bool is_program(const char *path) {
     return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
 }
 
-// NULL if no folder of PATH has it.
+// Looks `name` up in the folders of PATH; NULL if none has such a program.
 static const char *search_path(tri_arena *arena, const char *name) {
     const char *folders = getenv("PATH");
     for (const char *at = folders ? folders : "/usr/local/bin:/usr/bin:/bin"; *at;) {
@@ -34,17 +35,18 @@ static tri_status find_program(tri_arena *arena, const char *name, const char **
         if (access(name, F_OK) != 0) return TRI_FAIL(TRI_NOT_FOUND, "%.400s: not found", name);
         if (!is_program(name))
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "%.400s: is no program that may be executed (a Python script's name "
-                            "ends in .py)",
+                            "%.400s: is not an executable program (a Python script needs a name "
+                            "that ends in .py)",
                             name);
         return TRI_OK;
     }
     *out = search_path(arena, name);
     if (!*out && !strcmp(name, "trireme")) *out = "/proc/self/exe";
     if (*out) return TRI_OK;
-    bool here = access(name, F_OK) == 0;
+    bool is_in_folder = access(name, F_OK) == 0;
     return TRI_FAIL(TRI_NOT_FOUND, "%.400s: no program of this name is on PATH%s%.400s%s", name,
-                    here ? "; did you mean ./" : "", here ? name : "", here ? "?" : "");
+                    is_in_folder ? "; did you mean ./" : "", is_in_folder ? name : "",
+                    is_in_folder ? "?" : "");
 }
 
 static bool ends_in_py(const char *name) {
@@ -63,10 +65,11 @@ tri_status launch_command_find(tri_arena *arena, const launch_options *options,
         const char *python = getenv("PYTHON_EXEC");
         if (!python || !*python) python = "python3";
         out->argv[out->argc++] = python;
-        out->argv[out->argc++] = "-u"; // output as it comes
+        out->argv[out->argc++] = "-u"; // unbuffered output
         if (options->module) out->argv[out->argc++] = "-m";
         if (script && !options->module && access(name, R_OK) != 0)
-            return TRI_FAIL(TRI_NOT_FOUND, "%.400s: no script that can be read", name);
+            return TRI_FAIL(TRI_NOT_FOUND, "%.400s: there is no readable script of this name",
+                            name);
         if (options->run_path) {
             out->argv[out->argc++] = "-c";
             out->argv[out->argc++] = "import runpy, sys; del sys.argv[0]; "
@@ -76,7 +79,7 @@ tri_status launch_command_find(tri_arena *arena, const launch_options *options,
     } else {
         TRI_TRY(find_program(arena, name, &out->path));
     }
-    // The running binary has no such link in a worker.
+    // In a worker, /proc/self/exe would be the worker's own program: resolve the link now.
     char self[4096];
     ssize_t length =
         strcmp(out->path, "/proc/self/exe") ? 0 : readlink("/proc/self/exe", self, sizeof self - 1);
@@ -88,7 +91,7 @@ tri_status launch_command_find(tri_arena *arena, const launch_options *options,
     return TRI_OK;
 }
 
-// torchrun's one macro.
+// Replaces ${local_rank}, the only macro of torchrun's command lines.
 static char *expand(tri_arena *arena, const char *text, int local_rank) {
     static const char macro[] = "${local_rank}";
     char *out = tri_arena_strdup(arena, text);
@@ -110,7 +113,7 @@ char **launch_command_arguments(tri_arena *arena, const launch_command *command,
 
 typedef struct variables {
     tri_arena *arena;
-    char *text[VARIABLES_MAX]; // "NAME=value"; "NAME" alone is removed
+    char *text[VARIABLES_MAX]; // "NAME=value"; "NAME" alone removes an inherited variable
     int count;
 } variables;
 
@@ -124,7 +127,7 @@ __attribute__((format(printf, 2, 3))) static void put(variables *v, const char *
     v->text[v->count++] = tri_arena_strdup(v->arena, text);
 }
 
-// Worker i of those that share one GPU list sees the i-th of it.
+// For --virtual-local-rank: worker i sees only GPU i of CUDA_VISIBLE_DEVICES.
 static void put_virtual_rank(variables *v, int local_rank) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     const char *at = visible;
@@ -156,9 +159,9 @@ static void put_all(variables *v, const launch_options *o, const launch_members 
     put(v, "TORCHELASTIC_MAX_RESTARTS=%d", o->max_restarts);
     put(v, "TORCHELASTIC_RUN_ID=%s", m->run_id);
     put(v, "TORCHELASTIC_ERROR_FILE=%s", error_file);
-    put(v, "TORCHELASTIC_USE_AGENT_STORE=False"); // rank 0 serves PyTorch's store itself
+    put(v, "TORCHELASTIC_USE_AGENT_STORE=False"); // rank 0 serves PyTorch's store, not the launcher
     put(v, "TRIREME_NONCE=%s", m->nonce);
-    put(v, "TRIREME_LAUNCHER"); // meant for this process, not for what it starts
+    put(v, "TRIREME_LAUNCHER"); // removed: it describes how this launcher was started
     if (!getenv("NCCL_ASYNC_ERROR_HANDLING")) put(v, "NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) put(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("OMP_NUM_THREADS") && o->workers > 1) put(v, "OMP_NUM_THREADS=1");

@@ -1,4 +1,4 @@
-// PROGRAM as the workers will run it: found once, before anything is started.
+// PROGRAM as the workers run it: found once, before anything is started.
 #ifndef TRIREME_LAUNCH_COMMAND_H
 #define TRIREME_LAUNCH_COMMAND_H
 
@@ -6,17 +6,18 @@
 
 typedef struct launch_command {
     const char *path;  // of the executable
-    const char **argv; // ${local_rank} still in it; NULL at the end
+    const char **argv; // may still contain ${local_rank}; NULL at the end
     int argc;
 } launch_command;
 
-// TRI_NOT_FOUND, TRI_BAD_INPUT: what is missing, by name. A program named trireme that is not on
-// PATH is the running binary.
+// Finds PROGRAM (on PATH if its name has no slash) and the arguments before the user's own. If
+// there is no `trireme` on PATH, that name stands for the running binary. TRI_NOT_FOUND: there is
+// no such program; TRI_BAD_INPUT: it is not executable.
 tri_status launch_command_find(tri_arena *arena, const launch_options *options,
                                launch_command *out);
 
-// For one worker: its arguments, and its environment from this process's own and torchrun's
-// variables.
+// One worker's arguments, and its environment: this process's own plus torchrun's variables. Both
+// end with NULL and live in `arena`.
 char **launch_command_arguments(tri_arena *arena, const launch_command *command, int local_rank);
 char **launch_command_environment(tri_arena *arena, const launch_options *options,
                                   const launch_members *members, int attempt, int local_rank,

@@ -1,3 +1,5 @@
+// Finds out which worker caused a failed run, from exit codes, signals and error files, and prints
+// the report.
 #include "launch/failure.h"
 
 #include "base/log.h"
@@ -16,10 +18,10 @@ enum { EXIT_STOPPED = 75, SHOWN_LINES = 30, SHOWN_WORKERS = 16 };
 typedef struct failure {
     const launch_worker *worker;
     launch_error error;
-    double seconds;
+    double seconds; // when: the error file's time stamp, else when the process ended
 } failure;
 
-// A time as text or number; 0 where there is none.
+// A time stamp, written as text or as a number; 0 where there is none.
 static double seconds_of(const tri_tree *node) {
     if (!node || node->kind != TRI_TREE_SCALAR) return 0;
     char *end;
@@ -33,18 +35,18 @@ tri_status launch_error_parse(tri_arena *arena, const char *text, size_t size, c
     tri_tree *root;
     TRI_TRY(tri_json_parse(arena, text, size, file, &root));
     const tri_tree *message = tri_tree_get(root, "message");
-    const tri_tree *words = message;
+    const tri_tree *text_node = message;
     if (message && message->kind == TRI_TREE_MAP) {
-        words = tri_tree_get(message, "message");
+        text_node = tri_tree_get(message, "message");
         out->seconds = seconds_of(tri_tree_find(message, "extraInfo.timestamp"));
-        tri_tree_to_bool(tri_tree_find(message, "extraInfo.said"), &out->is_said);
+        tri_tree_to_bool(tri_tree_find(message, "extraInfo.said"), &out->is_printed);
         int64_t code;
         if (tri_tree_to_int(tri_tree_get(message, "errorCode"), &code) && code > 0 && code < 256)
             out->code = (int)code;
     }
-    if (!words || words->kind != TRI_TREE_SCALAR)
+    if (!text_node || text_node->kind != TRI_TREE_SCALAR)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no message", file);
-    out->message = words->text;
+    out->message = text_node->text;
     return TRI_OK;
 }
 
@@ -69,34 +71,38 @@ static launch_error read_error(tri_arena *arena, const launch_worker *w) {
 
 static bool crashed(const launch_worker *w) { return w->signal != 0 && w->signal != SIGABRT; }
 
-static bool is_earlier(const failure *a, const failure *b) {
-    if (a->worker->was_stopped != b->worker->was_stopped) return a->worker->was_stopped;
+// The order of launch_failure_report: the first is the cause.
+static bool comes_before(const failure *a, const failure *b) {
+    if (a->worker->was_suspended != b->worker->was_suspended) return a->worker->was_suspended;
     if (floor(a->seconds) != floor(b->seconds)) return a->seconds < b->seconds;
     if (a->worker->asked_to_end != b->worker->asked_to_end) return b->worker->asked_to_end;
     if (crashed(a->worker) != crashed(b->worker)) return crashed(a->worker);
-    return a->worker->place < b->worker->place;
+    return a->worker->end_order < b->worker->end_order;
 }
 
-// Workers that ended because the others had to be stopped are no failures, unless they had written
-// down an error of their own before, or the others had waited for them.
-static int collect(tri_arena *arena, const launch_worker *workers, int count, failure *out) {
+// Fills out[count] with the failures, the cause first, and returns their number. A worker that
+// ended because the launcher stopped it did not fail, unless it wrote an error file, or was
+// suspended, so that the others were waiting for it.
+static int collect_failures(tri_arena *arena, const launch_worker *workers, int count,
+                            failure *out) {
     int found = 0;
     for (int i = 0; i < count; i++) {
         if (!launch_worker_failed(&workers[i])) continue;
         failure f = {&workers[i], read_error(arena, &workers[i]), 0};
-        if (workers[i].was_stopped)
-            f.error = (launch_error){0}; // what it wrote is a consequence
+        if (workers[i].was_suspended)
+            f.error = (launch_error){0}; // an error that it wrote is a consequence
         else if (workers[i].asked_to_end && !f.error.message)
             continue;
         f.seconds = f.error.seconds > 0 ? f.error.seconds : (double)workers[i].ended_ns * 1e-9;
         int at = found++;
-        for (; at > 0 && is_earlier(&f, &out[at - 1]); at--) out[at] = out[at - 1];
+        for (; at > 0 && comes_before(&f, &out[at - 1]); at--) out[at] = out[at - 1];
         out[at] = f;
     }
     return found;
 }
 
-// Text from a worker: its lines are indented, and control characters do not reach the terminal.
+// Prints text that a worker wrote: indented, and with control characters replaced, because they
+// must not reach the terminal.
 static void print_text(FILE *to, const char *text) {
     int lines = 0;
     while (*text && lines++ < SHOWN_LINES) {
@@ -112,26 +118,24 @@ static void print_text(FILE *to, const char *text) {
     if (*text) fputs("      …\n", to);
 }
 
-// The worker's standard error is the launcher's, or goes there.
-static bool is_shown(const launch_worker *w) {
-    const launch_stream *error = &w->streams[LAUNCH_STREAMS - 1];
-    return error->goes_to_console;
+static bool stderr_is_on_console(const launch_worker *w) {
+    return w->streams[LAUNCH_STREAMS - 1].goes_to_console;
 }
 
-// The message without the name of its kind, which ranks need not agree on.
-static const char *sentence_of(const failure *f) {
+// The message without the name of its error code: ranks may report one cause with different codes.
+static const char *message_text(const failure *f) {
     const char *colon = strstr(f->error.message, ": ");
     return !strncmp(f->error.message, "TRI_", 4) && colon ? colon + 2 : f->error.message;
 }
 
-// Whether the same sentence stands elsewhere: on the console, by any worker, or with an earlier
-// failure, which is the one that tells more.
-static bool is_printed(const failure *failures, int count, int index) {
-    const char *own = sentence_of(&failures[index]);
+// Whether the failure's text need not be printed: a worker already printed it on the console, or it
+// belongs to a failure nearer to the cause, which is printed with it.
+static bool is_repeated(const failure *failures, int count, int index) {
+    const char *own = message_text(&failures[index]);
     for (int i = 0; i < count; i++) {
         const failure *f = &failures[i];
-        bool is_elsewhere = i < index || (f->error.is_said && is_shown(f->worker));
-        if (is_elsewhere && f->error.message && !strcmp(sentence_of(f), own)) return true;
+        bool is_elsewhere = i < index || (f->error.is_printed && stderr_is_on_console(f->worker));
+        if (is_elsewhere && f->error.message && !strcmp(message_text(f), own)) return true;
     }
     return false;
 }
@@ -141,8 +145,8 @@ static void print_failure(FILE *to, const failure *failures, int count, int inde
     const failure *f = &failures[index];
     const launch_worker *w = f->worker;
     char how[96], when[32];
-    if (w->was_stopped)
-        snprintf(how, sizeof how, "stood still, stopped by a signal, until the others failed");
+    if (w->was_suspended)
+        snprintf(how, sizeof how, "suspended by a signal when the others failed");
     else if (w->signal)
         snprintf(how, sizeof how, "ended by %s", launch_signal_name(w->signal));
     else
@@ -153,17 +157,17 @@ static void print_failure(FILE *to, const failure *failures, int count, int inde
     fprintf(to, "  rank %d (local rank %d) on %s, pid %ld: %s at %s\n", w->rank, w->local_rank,
             host, (long)w->pid, how, when);
     if (f->error.message) {
-        if (!is_printed(failures, count, index))
+        if (!is_repeated(failures, count, index))
             print_text(to, f->error.message);
-        else if (f->error.is_said)
-            fprintf(to, "      its message stands above\n");
-    } else if (w->was_stopped) {
-        fprintf(to, "      by SIGSTOP, a debugger, or job control\n");
+        else if (f->error.is_printed)
+            fprintf(to, "      see its message above\n");
+    } else if (w->was_suspended) {
+        fprintf(to, "      SIGSTOP, a debugger, or job control\n");
     } else if (w->signal == SIGKILL) {
         fprintf(to,
-                "      killed from outside: by hand, the batch system, or for lack of memory\n");
+                "      killed from outside: by hand, by the batch system, or for lack of memory\n");
     } else {
-        fprintf(to, "      no error file; its own output tells more\n");
+        fprintf(to, "      it wrote no error file; see its own output\n");
     }
     for (int i = LAUNCH_STREAMS - 1; i >= 0; i--)
         if (w->streams[i].path[0]) fprintf(to, "      log: %s\n", w->streams[i].path);
@@ -172,13 +176,13 @@ static void print_failure(FILE *to, const failure *failures, int count, int inde
 const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker *workers,
                                           int count) {
     failure *failures = TRI_NEW_ARRAY(arena, failure, count);
-    return collect(arena, workers, count, failures) > 0 ? failures[0].worker : NULL;
+    return collect_failures(arena, workers, count, failures) > 0 ? failures[0].worker : NULL;
 }
 
 const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker *workers,
                                            int count, const char *host, int attempt, int attempts) {
     failure *failures = TRI_NEW_ARRAY(arena, failure, count);
-    int found = collect(arena, workers, count, failures);
+    int found = collect_failures(arena, workers, count, failures);
     if (found == 0) return NULL;
     char *text = NULL;
     size_t size = 0;
@@ -193,10 +197,8 @@ const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker
     fprintf(to, "root cause, the first to fail:\n");
     print_failure(to, failures, found, 0, host);
     fclose(to);
-    // Standard error closed or full: the exit code still tells.
-    if (tri_os_write_all(STDERR_FILENO, text, size, "standard error") !=
-        TRI_OK) { /* nobody reads */
-    }
+    // If standard error is closed or full, the exit code is all that is left to report.
+    (void)!tri_os_write_all(STDERR_FILENO, text, size, "standard error");
     free(text);
     return failures[0].worker;
 }

@@ -1,4 +1,5 @@
-// The folder of a run's log and error files, and what dead launchers have left of theirs.
+// Makes the folder of a run's log and error files, and removes the temporary folders that killed
+// launchers left behind.
 #include "launch/folder.h"
 
 #include "base/log.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool writes_logs(const launch_options *o) {
+static bool wants_log_files(const launch_options *o) {
     return o->redirects.of_all || o->redirects.per_rank || o->tee.of_all || o->tee.per_rank;
 }
 
@@ -24,8 +25,8 @@ static const char *temporary_folder(void) {
 
 static const char PREFIX[] = "trireme-run-", OWNER[] = ".owner";
 
-// Whether `path` is the temporary folder of a launcher of this user that is gone. One without an
-// owner's name is being made.
+// Whether `path` is the temporary folder of a launcher of this user that no longer runs. A folder
+// without the owner's file is left alone: its launcher may be about to write that file.
 static bool is_left_behind(const char *path) {
     char owner[PATH_MAX], *text;
     size_t size;
@@ -41,7 +42,6 @@ static bool is_left_behind(const char *path) {
     return is_gone;
 }
 
-// A launcher that was killed could not remove its folder.
 static void remove_left_behind(const char *where) {
     DIR *folder = opendir(where);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
@@ -74,7 +74,7 @@ tri_status launch_folder_create(const launch_options *options, const char *run_i
                            : '_';
     name[length] = 0;
     if (name[0] == '.') name[0] = '_';
-    out->temporary = !options->log_dir && !writes_logs(options);
+    out->temporary = !options->log_dir && !wants_log_files(options);
     if (options->log_dir) TRI_TRY(tri_os_make_folders(options->log_dir));
     int used = snprintf(out->path, sizeof out->path, "%s/%s%s_XXXXXX",
                         options->log_dir ? options->log_dir : temporary_folder(),
@@ -90,7 +90,7 @@ tri_status launch_folder_create(const launch_options *options, const char *run_i
         if (status != TRI_OK) launch_folder_end(out);
         TRI_TRY(status);
     }
-    if (writes_logs(options)) tri_log(TRI_LOG_INFO, "logs are in %s", out->path);
+    if (wants_log_files(options)) tri_log(TRI_LOG_INFO, "logs are in %s", out->path);
     return TRI_OK;
 }
 

@@ -1,5 +1,5 @@
-// Where a run's log and error files lie: DIR/<run id>_<random>/attempt_<n>/<local rank>/, as
-// torchrun's.
+// Where a run's log and error files are: DIR/<run id>_<random>/attempt_<n>/<local rank>/, the same
+// paths as torchrun's.
 #ifndef TRIREME_LAUNCH_FOLDER_H
 #define TRIREME_LAUNCH_FOLDER_H
 
@@ -7,9 +7,10 @@
 
 typedef struct launch_folder {
     char path[2048];
-    bool temporary; // holds nothing that was asked for: removed at the end
+    bool temporary; // holds only error files, and is removed at the end
 } launch_folder;
 
+// Creates the folder: under --log-dir, or a temporary one where no log files were asked for.
 tri_status launch_folder_create(const launch_options *options, const char *run_id,
                                 launch_folder *out);
 // Makes the worker's folder of an attempt and sets its `folder` and `error_file`.

@@ -1,3 +1,5 @@
+// The guardian's process and the pipe through which the launcher tells it which process groups to
+// kill if the launcher dies.
 #include "launch/guardian.h"
 
 #include "base/limits.h"
@@ -10,23 +12,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// One write() of a word: positive adds a group, negative forgets it, 0 is the launcher's farewell.
-static bool next_word(int fd, pid_t *word) {
+// Reads one message: a positive number adds that process group, a negative one removes it, and 0
+// means that the launcher ends in good order. False at the end of the pipe: the launcher is gone.
+static bool read_message(int fd, pid_t *message) {
     ssize_t got;
-    do got = read(fd, word, sizeof *word);
+    do got = read(fd, message, sizeof *message);
     while (got < 0 && errno == EINTR);
-    return got == sizeof *word;
+    return got == sizeof *message;
 }
 
 static _Noreturn void guard(int fd) {
     pid_t groups[TRI_MAX_LOCAL_RANKS];
     int count = 0;
-    pid_t word;
-    while (next_word(fd, &word)) {
-        if (word == 0) _exit(0);
-        if (word > 0 && count < TRI_MAX_LOCAL_RANKS) groups[count++] = word;
+    pid_t message;
+    while (read_message(fd, &message)) {
+        if (message == 0) _exit(0);
+        if (message > 0 && count < TRI_MAX_LOCAL_RANKS) groups[count++] = message;
         for (int i = 0; i < count; i++)
-            if (groups[i] == -word) groups[i--] = groups[--count];
+            if (groups[i] == -message) groups[i--] = groups[--count];
     }
     for (int i = 0; i < count; i++) kill(-groups[i], SIGKILL);
     _exit(0);
@@ -42,7 +45,8 @@ tri_status launch_guardian_start(launch_guardian *out) {
         return tri_os_fail("start a process", "guardian");
     }
     if (out->pid == 0) {
-        // Out of reach of what is meant for the launcher, and holding none of its files.
+        // Signals sent to the launcher's process group or terminal must not end the guardian, and
+        // the guardian must not keep the launcher's files and pipes open.
         sigset_t all;
         sigfillset(&all);
         sigprocmask(SIG_SETMASK, &all, NULL);
@@ -52,20 +56,24 @@ tri_status launch_guardian_start(launch_guardian *out) {
         guard(STDIN_FILENO);
     }
     tri_os.close(ends[0]);
-    out->line = ends[1];
+    out->pipe = ends[1];
     return TRI_OK;
 }
 
-static void say(launch_guardian *guardian, pid_t word) {
-    // A guardian that is gone guards no more; the workers still end with their parent.
-    if (tri_os.write(guardian->line, &word, sizeof word) < 0) return;
+static void send_message(launch_guardian *guardian, pid_t message) {
+    // This fails only if the guardian was killed. The run goes on without it: the workers'
+    // processes still end with their parent.
+    (void)!tri_os.write(guardian->pipe, &message, sizeof message);
 }
 
-void launch_guardian_add(launch_guardian *guardian, pid_t group) { say(guardian, group); }
-void launch_guardian_forget(launch_guardian *guardian, pid_t group) { say(guardian, -group); }
+void launch_guardian_add(launch_guardian *guardian, pid_t group) { send_message(guardian, group); }
+
+void launch_guardian_remove(launch_guardian *guardian, pid_t group) {
+    send_message(guardian, -group);
+}
 
 void launch_guardian_stop(launch_guardian *guardian) {
-    say(guardian, 0);
-    tri_os.close(guardian->line);
+    send_message(guardian, 0);
+    tri_os.close(guardian->pipe);
     while (waitpid(guardian->pid, NULL, 0) < 0 && errno == EINTR) continue;
 }

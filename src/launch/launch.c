@@ -1,3 +1,5 @@
+// `trireme run` from its command line to its exit code: the attempts of a run and their workers.
+// Next to read: watch.c, the loop while the workers run.
 #include "launch/launch.h"
 
 #include "base/limits.h"
@@ -28,11 +30,12 @@ typedef struct run {
     launch_guardian guardian;
     launch_console consoles[LAUNCH_STREAMS];
     launch_worker *workers;
-    sigset_t mask, handled; // as it was before; what the signalfd reads
+    sigset_t mask;    // the signal mask from before the run
+    sigset_t handled; // the signals that signal_fd reads
     int signal_fd;
     int stdin_fd;    // of the workers; -1: inherited
     bool own_groups; // each worker leads a process group
-    int signal;      // that ended the run; 0: none
+    int signal;      // the signal that ended the run; 0: none
     char host[256];
 } run;
 
@@ -67,8 +70,8 @@ static void end_workers(run *r, int started) {
         launch_worker *w = &r->workers[i];
         for (int k = 0; k < LAUNCH_STREAMS; k++) launch_stream_end(&w->streams[k]);
         pid_t group = w->own_group ? w->pid : 0;
-        launch_worker_bury(w);
-        if (group) launch_guardian_forget(&r->guardian, group);
+        launch_worker_reap(w);
+        if (group) launch_guardian_remove(&r->guardian, group);
     }
 }
 
@@ -81,43 +84,45 @@ static outcome outcome_of(const run *r) {
     return result;
 }
 
-// Whose exit code tells what went wrong: the cause's own, or, if that was stopped while it still
-// wrote down why it fails, that of the first to end by itself.
-static const launch_worker *whose_code(const run *r, const launch_worker *cause) {
+// The worker whose exit code says what went wrong: the cause, unless the launcher stopped it while
+// it was still writing its error file. Then it is the worker that ended by itself first.
+static const launch_worker *worker_with_exit_code(const run *r, const launch_worker *cause) {
     const launch_worker *first = cause;
     for (int i = 0; cause && cause->asked_to_end && i < r->options->workers; i++) {
         const launch_worker *w = &r->workers[i];
         if (launch_worker_failed(w) && !w->asked_to_end &&
-            (first->asked_to_end || w->place < first->place))
+            (first->asked_to_end || w->end_order < first->end_order))
             first = w;
     }
     return first;
 }
 
-// Bad usage, recipe or input, which is as bad the next time.
+// Bad usage, a bad recipe or bad input: a restart would fail in the same way.
 static bool is_bad_input(const run *r, const launch_worker *cause) {
-    const launch_worker *w = whose_code(r, cause);
+    const launch_worker *w = worker_with_exit_code(r, cause);
     return w && !w->signal && w->exit_code == EXIT_BAD_INPUT;
 }
 
-// The exit code of a run that is not tried again.
+// The exit code of a run that is not started again; prints the report of a failure.
 static int exit_code_of(run *r, tri_arena *arena, outcome result, int attempt) {
     if (result == DONE) return 0;
     if (result == STOPPED) return EXIT_STOPPED;
-    // Workers that a signal ended did what they were asked to; those that failed before are shown.
+    // If a signal to the launcher ended the run, workers that ended on it did not fail; the report
+    // names only those that failed before.
     const launch_worker *cause = launch_failure_report(
         arena, r->workers, r->options->workers, r->host, attempt + 1, r->options->max_restarts + 1);
     if (r->signal) return EXIT_SIGNAL + r->signal;
     return is_bad_input(r, cause) ? EXIT_BAD_INPUT : EXIT_FAILED;
 }
 
-static bool may_try_again(const run *r, tri_arena *arena, outcome result, int attempt) {
+static bool may_retry(const run *r, tri_arena *arena, outcome result, int attempt) {
     if (result != FAILED || r->signal || attempt >= r->options->max_restarts) return false;
     return !is_bad_input(r, launch_failure_cause(arena, r->workers, r->options->workers));
 }
 
-// One attempt. *again: it failed and may be tried again; else *code is the run's.
-static tri_status attempt_run(run *r, tri_arena *arena, int attempt, bool *again, int *code) {
+// Runs one attempt. *retry: it failed, and another attempt may follow; otherwise *code is the run's
+// exit code.
+static tri_status run_attempt(run *r, tri_arena *arena, int attempt, bool *retry, int *code) {
     TRI_TRY(launch_members_join(r->options, &r->members));
     int started = 0;
     tri_status status = TRI_OK;
@@ -135,8 +140,8 @@ static tri_status attempt_run(run *r, tri_arena *arena, int attempt, bool *again
     launch_watch_run(&watch);
     r->signal = watch.signal;
     outcome result = outcome_of(r);
-    *again = may_try_again(r, arena, result, attempt);
-    if (*again)
+    *retry = may_retry(r, arena, result, attempt);
+    if (*retry)
         tri_log(TRI_LOG_INFO, "starting all %d workers again (restart %d of %d)", started,
                 attempt + 1, r->options->max_restarts);
     else
@@ -146,24 +151,25 @@ static tri_status attempt_run(run *r, tri_arena *arena, int attempt, bool *again
 }
 
 static tri_status run_attempts(run *r, int *code) {
-    bool again = true;
-    for (int attempt = 0; again; attempt++) {
+    bool retry = true;
+    for (int attempt = 0; retry; attempt++) {
         tri_arena *arena = tri_arena_create(NULL, "attempt");
-        tri_status status = attempt_run(r, arena, attempt, &again, code);
+        tri_status status = run_attempt(r, arena, attempt, &retry, code);
         tri_arena_destroy(arena);
         TRI_TRY(status);
     }
     return TRI_OK;
 }
 
-// A process that was started without the standard files would hand others out under their numbers.
+// If this process was started with closed standard files, the next files that it opens would get
+// their numbers: opens /dev/null in their stead.
 static void open_standard_files(void) {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && tri_os.open("/dev/null", O_RDWR, 0) < 0) return;
 }
 
 static tri_status prepare_signals(run *r, launch_options *options) {
-    // nohup and the like: a hang-up is not for this run.
+    // Started by nohup, for instance: the run is to survive a hang-up.
     struct sigaction hang_up;
     if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler == SIG_IGN)
         sigdelset(&options->signals, SIGHUP);
@@ -171,14 +177,14 @@ static tri_status prepare_signals(run *r, launch_options *options) {
     sigaddset(&r->handled, SIGCHLD);
     sigaddset(&r->handled, SIGUSR1);
     sigaddset(&r->handled, SIGUSR2);
-    signal(SIGCHLD, SIG_DFL); // ignored, the workers' ends could not be asked for
+    signal(SIGCHLD, SIG_DFL); // if it were ignored, waitid would not report how workers ended
     sigprocmask(SIG_BLOCK, &r->handled, &r->mask);
     r->signal_fd = signalfd(-1, &r->handled, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signal_fd < 0 ? tri_os_fail("read", "signals") : TRI_OK;
 }
 
-// A worker alone keeps the terminal, so that a debugger works in it. Several in groups of their own
-// would be stopped when they read from it.
+// A single worker keeps the terminal, so that a debugger works in it. Several workers are in
+// process groups of their own, and would be suspended when they read from the terminal.
 static tri_status prepare_terminal(run *r) {
     bool terminal = isatty(STDIN_FILENO) == 1;
     r->own_groups = !terminal || r->options->workers > 1;
@@ -191,7 +197,8 @@ static tri_status prepare_terminal(run *r) {
 static tri_status run_guarded(run *r, int *code) {
     TRI_TRY(prepare_terminal(r));
     if (r->options->workers > 1 && !getenv("OMP_NUM_THREADS"))
-        tri_log(TRI_LOG_INFO, "OMP_NUM_THREADS=1 for each of %d workers; set it to choose",
+        tri_log(TRI_LOG_INFO,
+                "OMP_NUM_THREADS=1 for each of %d workers; set the variable to change that",
                 r->options->workers);
     TRI_TRY(launch_folder_create(r->options, r->members.run_id, &r->folder));
     tri_status status = launch_guardian_start(&r->guardian);
@@ -211,9 +218,9 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     for (int k = 0; k < LAUNCH_STREAMS; k++) r->consoles[k].fd = STDOUT_FILENO + k;
     if (gethostname(r->host, sizeof r->host - 1) != 0) return tri_os_fail("read", "host name");
     open_standard_files();
-    TRI_TRY(launch_members_join(options, &r->members)); // refused before anything is made
+    TRI_TRY(launch_members_join(options, &r->members)); // refuses bad flags before files are made
     TRI_TRY(launch_command_find(arena, options, &r->command));
-    launch_options_say_idle(options);
+    launch_options_warn_idle(options);
     struct sigaction ignore = {.sa_handler = SIG_IGN}, pipe_before, child_before;
     sigaction(SIGPIPE, &ignore, &pipe_before);
     sigaction(SIGCHLD, NULL, &child_before);

@@ -1,16 +1,17 @@
-// `trireme run`: starts the ranks of one node as torchrun does, watches them, starts them again.
+// `trireme run`: starts the ranks of one node as torchrun does, watches and restarts them.
 #ifndef TRIREME_LAUNCH_LAUNCH_H
 #define TRIREME_LAUNCH_LAUNCH_H
 
 #include <stdbool.h>
 
 // argv[0] is the command's name ("run"), then torchrun's flags, PROGRAM and its arguments. Returns
-// the exit code: 0 all workers did well; 1 one failed (2 if the first to fail ended with 2); 2 bad
-// usage; 75 workers stopped with a checkpoint; 128+n signal n ended the run. Owns the process while
-// it runs: its signals (given back at the end) and all of its children.
+// the exit code: 0: all workers succeeded; 1: a worker failed (2 if the first failure was exit code
+// 2); 2: bad usage; 75: workers stopped with a checkpoint; 128+n: signal n ended the run. Owns the
+// process while it runs: its signals (restored at the end) and all of its children.
 int tri_launch_main(int argc, char **argv);
 
-// The flags by index, for manuals and completion; false: no more. `values` is NULL for switches.
+// Enumerates the flags, for manuals and completion; false: there is no flag `index`. `values` is
+// NULL for switches.
 typedef struct tri_launch_flag {
     const char *name, *values, *help;
     char letter; // 0: none

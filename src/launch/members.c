@@ -1,3 +1,4 @@
+// The rendezvous backends of `trireme run`: who takes part in an attempt, and where rank 0 listens.
 #include "launch/members.h"
 
 #include "base/os.h"
@@ -14,7 +15,7 @@ typedef struct backend {
     tri_status (*join)(const launch_options *options, launch_members *out);
 } backend;
 
-static tri_status alone(const launch_options *options, launch_members *out) {
+static tri_status join_one_node(const launch_options *options, launch_members *out) {
     if (options->nodes_max > 1)
         return TRI_FAIL(
             TRI_UNSUPPORTED,
@@ -28,10 +29,9 @@ static tri_status alone(const launch_options *options, launch_members *out) {
     return TRI_OK;
 }
 
-// Rank 0 is where the launcher was told.
-static tri_status at_address(const launch_options *options, const char *address,
-                             launch_members *out) {
-    TRI_TRY(alone(options, out));
+// Rank 0 listens at `address`, on the port of the options.
+static tri_status join_at(const launch_options *options, const char *address, launch_members *out) {
+    TRI_TRY(join_one_node(options, out));
     if (strlen(address) >= sizeof out->master_addr)
         return TRI_FAIL(TRI_BAD_INPUT, "--master-addr: longer than %zu bytes",
                         sizeof out->master_addr - 1);
@@ -41,10 +41,11 @@ static tri_status at_address(const launch_options *options, const char *address,
 }
 
 static tri_status static_join(const launch_options *options, launch_members *out) {
-    return at_address(options, options->master_addr, out);
+    return join_at(options, options->master_addr, out);
 }
 
-// A port that was free a moment ago: the system deals them out in turn, so it stays so for a while.
+// A port that is free now. The system hands out free ports in turn, so that this one will very
+// probably still be free when rank 0 binds it.
 static tri_status find_port(int *port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
@@ -57,11 +58,10 @@ static tri_status find_port(int *port) {
     return status;
 }
 
-// torchrun's name for nodes that meet at rank 0's; with one node, every attempt has a new free
-// port.
+// torchrun's rendezvous at the node of rank 0. With one node, each attempt uses a new free port.
 static tri_status c10d_join(const launch_options *options, launch_members *out) {
     TRI_TRY(
-        at_address(options, options->local_addr ? options->local_addr : options->master_addr, out));
+        join_at(options, options->local_addr ? options->local_addr : options->master_addr, out));
     return options->master_port_given ? TRI_OK : find_port(&out->master_port);
 }
 
@@ -84,6 +84,6 @@ tri_status launch_members_join(const launch_options *options, launch_members *ou
     TRI_TRY(draw_hex(out->nonce, sizeof out->nonce));
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         if (!strcmp(backends[i].name, name)) return backends[i].join(options, out);
-    return TRI_FAIL(TRI_UNSUPPORTED,
-                    "--rdzv-backend: '%.40s' is not supported; there are static and c10d", name);
+    return TRI_FAIL(TRI_UNSUPPORTED, "--rdzv-backend: '%.40s' is not supported; use static or c10d",
+                    name);
 }

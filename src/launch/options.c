@@ -1,3 +1,5 @@
+// The table of `trireme run`'s flags, and how the command line and the PET_ variables are read by
+// it. Values with a grammar of their own are read in values.c.
 #include "launch/options.h"
 
 #include "base/log.h"
@@ -24,7 +26,7 @@ typedef enum value_kind {
     CONF,
     BINDING,
     START_METHOD,
-    ONLY_DEFAULT, // of torchrun's plugins, which are Python
+    ONLY_DEFAULT, // names one of torchrun's plugins, which are Python: only the default is accepted
 } value_kind;
 
 typedef struct flag {
@@ -39,13 +41,13 @@ typedef struct flag {
 
 #define FIELD(name) offsetof(launch_options, name)
 
-// torchrun's, in its order. The same names with underscores, and PET_<NAME>, work as well.
+// torchrun's flags, in its order. Names with underscores, and variables PET_<NAME>, work as well.
 static const flag flags[] = {
     {"nnodes", 0, NODES, FIELD(nodes_min), "1", "N|MIN:MAX",
-     "nodes of the job (more than one: later)"},
+     "nodes of the job (more than one is not supported yet)"},
     {"nproc-per-node", 0, WORKERS, FIELD(workers), "1", "N|auto|cpu|gpu", "workers on this node"},
     {"standalone", 0, SWITCH, FIELD(standalone), "0", NULL,
-     "a job of this node alone, on a free port: what you want on one machine"},
+     "run on this node alone, on a free port: the usual choice on one machine"},
     {"max-restarts", 0, COUNT, FIELD(max_restarts), "0", "N",
      "after a failure, start all workers again up to N times"},
     {"module", 'm', SWITCH, FIELD(module), "0", NULL, "PROGRAM is a Python module (python3 -u -m)"},
@@ -54,43 +56,46 @@ static const flag flags[] = {
     {"run-path", 0, SWITCH, FIELD(run_path), "0", NULL,
      "PROGRAM is a Python script to run through runpy"},
     {"log-dir", 0, TEXT, FIELD(log_dir), NULL, "DIR",
-     "where log and error files go, in a folder of their own (default: a temporary one)"},
+     "make a folder for log and error files in DIR (default: a temporary folder)"},
     {"redirects", 'r', STREAMS, FIELD(redirects), "0", "0|1|2|3|RANK:N,…",
-     "write stdout (1), stderr (2) or both (3) to files, of all workers or of some"},
+     "write stdout (1), stderr (2) or both (3) of all workers, or of the ranks named, to files"},
     {"tee", 't', STREAMS, FIELD(tee), "0", "0|1|2|3|RANK:N,…",
-     "to files and, with [role rank]:, to the console"},
+     "like --redirects, but also show the output on the console, with [role rank]: before it"},
     {"local-ranks-filter", 0, RANKS, FIELD(shown), "", "RANK,…",
      "show only these workers on the console"},
     {"role", 0, TEXT, FIELD(role), "default", "NAME",
-     "the workers' name in prefixes and ROLE_NAME"},
+     "name of the workers in output prefixes and in ROLE_NAME"},
     {"numa-binding", 0, BINDING, FIELD(binding), "none", "node|socket|exclusive|core-complex",
-     "bind each worker to CPUs (default: the system schedules)"},
+     "bind each worker to CPUs (default: not bound)"},
     {"signals-to-handle", 0, SIGNAL_NAMES, FIELD(signals), "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      "NAME,…",
-     "passed on to the workers, which then have 30 s to end; SIGUSR1 and SIGUSR2 are only passed "
-     "on"},
+     "signals that end the run and are passed on to the workers; SIGUSR1 and SIGUSR2 are only "
+     "passed on"},
     {"shutdown-timeout", 0, SECONDS, FIELD(shutdown_s), "30", "SECONDS",
-     "for workers that a signal was passed on to (after a failure: at most 5), then they are "
+     "time for workers to end after a signal (at most 5 after a failure); then they are "
      "killed"},
     {"monitor-interval", 0, SECONDS, FIELD(monitor_interval_s), "0.1", "SECONDS",
-     "accepted; the end of a worker is noticed at once"},
+     "accepted without effect: the end of a worker is noticed at once"},
     {"virtual-local-rank", 0, SWITCH, FIELD(virtual_local_rank), "0", NULL,
-     "LOCAL_RANK=0 for all, each seeing one GPU of CUDA_VISIBLE_DEVICES"},
-    {"node-rank", 0, COUNT, FIELD(node_rank), "0", "N", "this node's place among the nodes"},
-    {"master-addr", 0, TEXT, FIELD(master_addr), "127.0.0.1", "HOST", "where rank 0 will listen"},
-    {"master-port", 0, COUNT, FIELD(master_port), "29500", "PORT", "on which port"},
-    {"local-addr", 0, TEXT, FIELD(local_addr), NULL, "HOST", "this node's address for the others"},
-    {"rdzv-backend", 0, TEXT, FIELD(backend), "static", "static|c10d", "how nodes meet"},
-    {"rdzv-endpoint", 0, TEXT, FIELD(endpoint), "", "HOST[:PORT]", "where nodes meet"},
+     "set LOCAL_RANK=0 for all workers; each sees one GPU of CUDA_VISIBLE_DEVICES"},
+    {"node-rank", 0, COUNT, FIELD(node_rank), "0", "N", "number of this node, from 0"},
+    {"master-addr", 0, TEXT, FIELD(master_addr), "127.0.0.1", "HOST", "where rank 0 listens"},
+    {"master-port", 0, COUNT, FIELD(master_port), "29500", "PORT", "port on which rank 0 listens"},
+    {"local-addr", 0, TEXT, FIELD(local_addr), NULL, "HOST",
+     "address under which other nodes reach this one"},
+    {"rdzv-backend", 0, TEXT, FIELD(backend), "static", "static|c10d",
+     "how the nodes find each other"},
+    {"rdzv-endpoint", 0, TEXT, FIELD(endpoint), "", "HOST[:PORT]",
+     "where the nodes find each other"},
     {"rdzv-id", 0, TEXT, FIELD(run_id), "none", "NAME", "the job's name, TORCHELASTIC_RUN_ID"},
     {"rdzv-conf", 0, CONF, FIELD(join_timeout_s), "", "KEY=VALUE,…",
-     "of the meeting: join_timeout=SECONDS …"},
+     "settings of the rendezvous: join_timeout=SECONDS …"},
     {"start-method", 0, START_METHOD, 0, "spawn", "spawn|fork|forkserver",
-     "accepted; has no effect here"},
+     "accepted without effect: workers are programs, not functions"},
     {"event-log-handler", 0, ONLY_DEFAULT, 0, "null", "null",
-     "accepted; torchrun's plugins are Python"},
+     "accepted for torchrun's command lines; its plugins are Python"},
     {"logs-specs", 0, ONLY_DEFAULT, 0, "default", "default",
-     "accepted; torchrun's plugins are Python"},
+     "accepted for torchrun's command lines; its plugins are Python"},
     {"help", 'h', SWITCH, FIELD(help), "0", NULL, "this page"},
 };
 enum { FLAGS = sizeof flags / sizeof *flags, NAME_BYTES = 48 };
@@ -114,7 +119,7 @@ static tri_status read_seconds(const char *name, const char *text, double *out) 
     return TRI_OK;
 }
 
-// One of several words; *out: its place.
+// Reads one of several words; *out is its index.
 static tri_status read_word(const char *name, const char *text, const char *const *words,
                             int *out) {
     char list[128] = "";
@@ -125,20 +130,20 @@ static tri_status read_word(const char *name, const char *text, const char *cons
         }
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", words[i]);
     }
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.40s' is none of %s", name, text, list);
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.40s' is not one of %s", name, text, list);
 }
 
 static tri_status read_binding(const char *name, const char *text, launch_binding *out) {
     static const char *const words[] = {"none",      "node",         "socket",
                                         "exclusive", "core-complex", NULL};
-    int place;
-    TRI_TRY(read_word(name, text, words, &place));
-    *out = (launch_binding)place;
+    int index;
+    TRI_TRY(read_word(name, text, words, &index));
+    *out = (launch_binding)index;
     return TRI_OK;
 }
 
-// `name`: the flag or the variable, for messages.
-static tri_status set(const flag *f, const char *name, const char *text, launch_options *o) {
+// Reads `text` as the flag's value; `name` is the flag or the variable, for messages.
+static tri_status set_flag(const flag *f, const char *name, const char *text, launch_options *o) {
     static const char *const methods[] = {"spawn", "fork", "forkserver", NULL};
     void *field = (char *)o + f->offset;
     int unused;
@@ -187,7 +192,7 @@ static tri_status read_environment(const char *(*get)(const char *name), launch_
         underscored(flags[i].name, name + 4);
         for (char *c = name; *c; c++) *c = (char)toupper((unsigned char)*c);
         const char *text = flags[i].letter == 'h' ? NULL : get(name);
-        if (text) TRI_TRY(set(&flags[i], name, text, o));
+        if (text) TRI_TRY(set_flag(&flags[i], name, text, o));
         if (text) o->given |= UINT64_C(1) << i;
         if (text && !strcmp(flags[i].name, "master-port")) o->master_port_given = true;
     }
@@ -199,26 +204,26 @@ static tri_status bad_flag(char **argv, int code) {
     if (code == ':')
         return TRI_FAIL(TRI_BAD_INPUT, "%.80s needs a value; see trireme run --help", given);
     if (optopt && isprint(optopt) && strncmp(given, "--", 2) != 0)
-        return TRI_FAIL(TRI_BAD_INPUT, "-%c is no flag of trireme run; see --help", optopt);
+        return TRI_FAIL(TRI_BAD_INPUT, "trireme run has no flag -%c; see --help", optopt);
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "%.80s is no flag of trireme run (or is short for several); see --help", given);
+                    "trireme run has no flag %.80s (or several begin with it); see --help", given);
 }
 
 static tri_status read_arguments(int argc, char **argv, launch_options *o) {
     struct option table[2 * FLAGS + 1] = {0};
-    char other[FLAGS][NAME_BYTES], letters[2 * FLAGS + 3] = "+:";
+    char with_underscores[FLAGS][NAME_BYTES], letters[2 * FLAGS + 3] = "+:";
     int rows = 0, letter = 2;
     for (int i = 0; i < FLAGS; i++) {
         int argument = flags[i].kind == SWITCH ? no_argument : required_argument;
-        underscored(flags[i].name, other[i]);
+        underscored(flags[i].name, with_underscores[i]);
         table[rows++] = (struct option){flags[i].name, argument, NULL, 256 + i};
-        if (strcmp(other[i], flags[i].name) != 0)
-            table[rows++] = (struct option){other[i], argument, NULL, 256 + i};
+        if (strcmp(with_underscores[i], flags[i].name) != 0)
+            table[rows++] = (struct option){with_underscores[i], argument, NULL, 256 + i};
         if (!flags[i].letter) continue;
         letters[letter++] = flags[i].letter;
         if (argument) letters[letter++] = ':';
     }
-    optind = 0; // glibc: start anew
+    optind = 0; // glibc: start from the beginning
     for (int code; (code = getopt_long(argc, argv, letters, table, NULL)) != -1;) {
         const flag *f = code >= 256 ? &flags[code - 256] : NULL;
         for (int i = 0; i < FLAGS && !f; i++)
@@ -226,7 +231,7 @@ static tri_status read_arguments(int argc, char **argv, launch_options *o) {
         if (!f) return bad_flag(argv, code);
         char name[NAME_BYTES + 2];
         snprintf(name, sizeof name, "--%s", f->name);
-        TRI_TRY(set(f, name, f->kind == SWITCH ? "1" : optarg, o));
+        TRI_TRY(set_flag(f, name, f->kind == SWITCH ? "1" : optarg, o));
         o->given |= UINT64_C(1) << (f - flags);
         if (!strcmp(f->name, "master-port")) o->master_port_given = true;
     }
@@ -241,7 +246,7 @@ static bool is_static(const launch_options *o) {
 }
 static bool has_given_address(const launch_options *o) { return !is_static(o) && o->local_addr; }
 
-// Flags of torchrun that are taken, so that its command lines work, and do nothing.
+// Flags of torchrun that are accepted, so that its command lines work, but have no effect.
 static const struct {
     const char *name;
     bool (*is_idle)(const launch_options *o);
@@ -249,10 +254,10 @@ static const struct {
 } idle_flags[] = {
     {"monitor-interval", always, "the end of a worker is noticed at once"},
     {"start-method", always, "workers are programs, not functions"},
-    {"rdzv-backend", is_standalone, "--standalone is a job of this node alone"},
-    {"rdzv-endpoint", always, "there are no other nodes to meet"},
-    {"rdzv-conf", always, "there are no other nodes to meet"},
-    {"rdzv-id", is_standalone, "--standalone draws a name"},
+    {"rdzv-backend", is_standalone, "--standalone runs on this node alone"},
+    {"rdzv-endpoint", always, "the job has only one node"},
+    {"rdzv-conf", always, "the job has only one node"},
+    {"rdzv-id", is_standalone, "--standalone chooses a random name"},
     {"local-addr", is_static, "--master-addr says where rank 0 listens"},
     {"master-addr", has_given_address, "--local-addr says where rank 0 listens"},
 };
@@ -264,7 +269,7 @@ static bool is_given(const launch_options *o, const char *name) {
     return false;
 }
 
-void launch_options_say_idle(const launch_options *o) {
+void launch_options_warn_idle(const launch_options *o) {
     for (size_t i = 0; i < sizeof idle_flags / sizeof *idle_flags; i++)
         if (is_given(o, idle_flags[i].name) && idle_flags[i].is_idle(o))
             tri_log(TRI_LOG_WARNING, "run: --%s has no effect: %s", idle_flags[i].name,
@@ -278,9 +283,10 @@ static tri_status check(const launch_options *o) {
     if (o->no_python && o->module)
         return TRI_FAIL(TRI_BAD_INPUT, "--no-python and --module exclude each other");
     if (o->master_port < 1 || o->master_port > 65535)
-        return TRI_FAIL(TRI_BAD_INPUT, "--master-port: %d is no port", o->master_port);
+        return TRI_FAIL(TRI_BAD_INPUT, "--master-port: %d is not a port (1 to 65535)",
+                        o->master_port);
     if (o->node_rank >= o->nodes_max)
-        return TRI_FAIL(TRI_BAD_INPUT, "--node-rank: %d of %d nodes (they count from 0)",
+        return TRI_FAIL(TRI_BAD_INPUT, "--node-rank: %d of %d nodes (numbers start at 0)",
                         o->node_rank, o->nodes_max);
     return TRI_OK;
 }
@@ -289,7 +295,7 @@ tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const 
                                 launch_options *out) {
     *out = (launch_options){.join_timeout_s = 600};
     for (int i = 0; i < FLAGS; i++)
-        if (flags[i].initial) TRI_TRY(set(&flags[i], flags[i].name, flags[i].initial, out));
+        if (flags[i].initial) TRI_TRY(set_flag(&flags[i], flags[i].name, flags[i].initial, out));
     TRI_TRY(read_environment(get, out));
     TRI_TRY(read_arguments(argc, argv, out));
     return out->help ? TRI_OK : check(out);
@@ -304,15 +310,15 @@ bool tri_launch_flag_at(int index, tri_launch_flag *out) {
 
 void launch_options_help(void) {
     printf("usage: trireme run [FLAG …] PROGRAM [ARG …]\n\n"
-           "Starts PROGRAM as the workers (ranks) of a job on this machine, with torchrun's flags "
+           "Starts PROGRAM several times, as the workers (ranks) of a job on this machine. Flags "
            "and\n"
-           "variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the others. A "
-           "program\n"
-           "that ends in .py is run by python3 (or $PYTHON_EXEC), anything else as it is. When a "
-           "worker\n"
-           "fails all are stopped, and started again up to --max-restarts times; the first to fail "
-           "is\n"
-           "shown last.\n\n");
+           "variables are torchrun's: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and "
+           "the\n"
+           "others. A PROGRAM whose name ends in .py is run by python3 (or $PYTHON_EXEC), others "
+           "directly.\n"
+           "When a worker fails, all workers are stopped, and started again up to --max-restarts "
+           "times.\n"
+           "The report of a failure shows its cause last.\n\n");
     for (int i = 0; i < FLAGS; i++) {
         const flag *f = &flags[i];
         char left[96];
@@ -323,11 +329,12 @@ void launch_options_help(void) {
         printf("  %s\n          %s%s%s%s\n", left, f->help, initial ? " [" : "",
                initial ? f->initial : "", initial ? "]" : "");
     }
-    printf("\nEach flag is also read from PET_<NAME>, as in PET_MAX_RESTARTS=3; underscores are as "
-           "good as\n"
-           "hyphens. Exit codes: 0 done; 1 a worker failed; 2 bad usage or input; 75 stopped early "
-           "with a\n"
-           "checkpoint, run again; 128+n ended by signal n.\n\nfor example\n");
+    printf("\nEach flag is also read from PET_<NAME>, for instance PET_MAX_RESTARTS=3. In names, "
+           "underscores\n"
+           "may replace hyphens. Exit codes: 0: done; 1: a worker failed; 2: bad usage or input; "
+           "75: stopped\n"
+           "early with a checkpoint, run the command again; 128+n: ended by signal n.\n\n"
+           "examples\n");
     for (const char *at = TRI_LAUNCH_EXAMPLES; *at; at = strchr(at, '\n') + 1)
         printf("  %.*s\n", (int)strcspn(at, "\n"), at);
 }

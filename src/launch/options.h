@@ -1,4 +1,4 @@
-// What `trireme run` was asked to do: torchrun's flags, from the command line or PET_<NAME>.
+// The options of `trireme run`: torchrun's flags, from the command line or PET_<NAME>.
 #ifndef TRIREME_LAUNCH_OPTIONS_H
 #define TRIREME_LAUNCH_OPTIONS_H
 
@@ -12,11 +12,11 @@
 // Bits of a stream map, with torchrun's numbers.
 enum { LAUNCH_STDOUT = 1, LAUNCH_STDERR = 2 };
 
-// Which streams of which local rank.
+// Which streams of which local rank: bits of LAUNCH_STDOUT and LAUNCH_STDERR.
 typedef struct launch_stream_map {
-    unsigned char of_all; // of ranks that are not named
+    unsigned char of_all; // of every rank, unless per_rank
     bool per_rank;
-    unsigned char of[TRI_MAX_LOCAL_RANKS];
+    unsigned char of[TRI_MAX_LOCAL_RANKS]; // by local rank, if per_rank
 } launch_stream_map;
 
 typedef struct launch_rank_set {
@@ -41,7 +41,7 @@ typedef struct launch_options {
     double join_timeout_s; // rdzv-conf
     int max_restarts;
     double monitor_interval_s;
-    double shutdown_s; // for workers that were asked to end
+    double shutdown_s; // how long workers may take to end
     const char *role;
     bool module, no_python, run_path;
     const char *log_dir; // NULL: a temporary one
@@ -54,21 +54,22 @@ typedef struct launch_options {
     const char *local_addr;
     launch_binding binding;
     bool virtual_local_rank;
-    sigset_t signals; // passed on to the workers, then waited for
+    sigset_t signals; // passed on to the workers, which then have to end
     char **program;   // PROGRAM [ARG…], NULL at the end
     uint64_t given;   // flags that were set, one bit each in the order of the table
 } launch_options;
 
-// Reads argv and the environment through `get`; texts point into both. TRI_BAD_INPUT names the flag
-// (or PET variable) and what it takes.
+// Reads argv, and the environment through `get`; the texts of *out point into both. TRI_BAD_INPUT
+// names the flag (or PET variable) and the values that it accepts.
 tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const char *name),
                                 launch_options *out);
-// One line for each flag that was given and does nothing, as information.
-void launch_options_say_idle(const launch_options *options);
-// The page of --help, from the table of flags, on standard output.
+// Logs one warning for each flag that was given and has no effect.
+void launch_options_warn_idle(const launch_options *options);
+// Prints --help on standard output, from the table of flags.
 void launch_options_help(void);
 
-// The values that have a grammar of their own. `name` is the flag, for messages.
+// Parsers of the values that have a grammar of their own. `name` is the flag, for messages.
+
 // "3" for all ranks, or "0:1,1:2" for some.
 tri_status launch_stream_map_parse(const char *name, const char *text, launch_stream_map *out);
 // "0,2"; empty: all.
@@ -77,7 +78,8 @@ tri_status launch_rank_set_parse(const char *name, const char *text, launch_rank
 tri_status launch_nodes_parse(const char *name, const char *text, int *min, int *max);
 // "SIGTERM,SIGINT".
 tri_status launch_signals_parse(const char *name, const char *text, sigset_t *out);
-// "join_timeout=600,last_call_timeout=30"; keys that mean something to other backends are accepted.
+// "join_timeout=600,last_call_timeout=30"; keys of torchrun's other backends are accepted without
+// effect.
 tri_status launch_conf_parse(const char *name, const char *text, double *join_timeout_s);
 // A number, "cpu" (this process's CPUs), "gpu", or "auto" (GPUs if there are any, else CPUs).
 tri_status launch_workers_parse(const char *name, const char *text, int *out);

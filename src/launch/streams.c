@@ -1,3 +1,5 @@
+// The workers' output: read from pipes, written to log files, and shown on the console line by
+// line.
 #include "launch/streams.h"
 
 #include "base/log.h"
@@ -102,7 +104,7 @@ void launch_stream_read(launch_stream *s) {
         return;
     }
     if (s->file >= 0 && tri_os_write_all(s->file, data, (size_t)got, s->path) != TRI_OK) {
-        tri_log(TRI_LOG_WARNING, "%s; the worker goes on without it", tri_error_message());
+        tri_log(TRI_LOG_WARNING, "%s; the run continues without this log", tri_error_message());
         close_file(s);
     }
     split_lines(s, data, (size_t)got);
@@ -118,10 +120,10 @@ void launch_stream_end(launch_stream *s) {
     close_file(s);
 }
 
-bool launch_stream_is_held(const launch_stream *s) { return s->console->size > CONSOLE_BYTES; }
+bool launch_stream_must_wait(const launch_stream *s) { return s->console->size > CONSOLE_BYTES; }
 
 void launch_console_write(launch_console *c) {
-    // A pipe that poll calls writable takes PIPE_BUF bytes without blocking.
+    // If poll reports a pipe as writable, it takes PIPE_BUF bytes without blocking.
     size_t size = c->size < PIPE_BUF ? c->size : PIPE_BUF;
     if (!size) return;
     ssize_t done = tri_os.write(c->fd, c->pending, size);

@@ -1,4 +1,4 @@
-// The flags' values that have a grammar of their own.
+// Reads the values of `trireme run`'s flags that have a grammar of their own.
 #include "base/os.h"
 #include "launch/options.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Digits only, at most `high`; -1 if it is anything else. *end: the first byte behind it.
+// Reads digits as a number of at most `high`; -1 for anything else. *end: the first byte after it.
 static int read_number(const char *text, int high, const char **end) {
     int value = 0;
     *end = text;
@@ -20,8 +20,8 @@ static int read_number(const char *text, int high, const char **end) {
 
 static tri_status bad_map(const char *name, const char *text) {
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: '%.80s' is neither 0 (none), 1 (stdout), 2 (stderr) or 3 (both) nor local "
-                    "ranks with these, as in 0:1,1:3",
+                    "%s: '%.80s' is neither 0 (none), 1 (stdout), 2 (stderr) or 3 (both), nor such "
+                    "a number for each of some local ranks, as in 0:1,1:3",
                     name, text);
 }
 
@@ -56,8 +56,8 @@ tri_status launch_rank_set_parse(const char *name, const char *text, launch_rank
     for (const char *at = text, *end;; at = end + 1) {
         int rank = read_number(at, TRI_MAX_LOCAL_RANKS - 1, &end);
         if (rank < 0 || (*end && *end != ','))
-            return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.80s' is no list of local ranks, as in 0,2", name,
-                            text);
+            return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.80s' is not a list of local ranks, as in 0,2",
+                            name, text);
         out->has[rank] = true;
         if (!*end) return TRI_OK;
     }
@@ -104,8 +104,8 @@ tri_status launch_signals_parse(const char *name, const char *text, sigset_t *ou
                 number = signals[i].number;
         if (!number || number == SIGKILL)
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "%s: '%.*s' is no signal that can be handled (SIGTERM,SIGINT,…)", name,
-                            (int)(length < 40 ? length : 40), text);
+                            "%s: '%.*s' is not a signal that can be handled (SIGTERM,SIGINT,…)",
+                            name, (int)(length < 40 ? length : 40), text);
         sigaddset(out, number);
         text += length + (text[length] == ',');
     }
@@ -136,7 +136,7 @@ tri_status launch_conf_parse(const char *name, const char *text, double *join_ti
     return TRI_OK;
 }
 
-// NVIDIA's device files, or as many of them as CUDA_VISIBLE_DEVICES lists.
+// The number of NVIDIA's device files, limited to the GPUs that CUDA_VISIBLE_DEVICES lists.
 static int count_gpus(void) {
     int count = 0;
     DIR *folder = opendir("/dev");
@@ -162,7 +162,7 @@ tri_status launch_workers_parse(const char *name, const char *text, int *out) {
         *out = count_gpus();
         if (*out == 0 && !automatic)
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "%s: this host has no NVIDIA GPU that may be used (/dev/nvidia*, "
+                            "%s: this host has no usable NVIDIA GPU (/dev/nvidia*, "
                             "CUDA_VISIBLE_DEVICES); give a number or cpu",
                             name);
         if (*out == 0) *out = tri_os_cpus();
@@ -172,8 +172,8 @@ tri_status launch_workers_parse(const char *name, const char *text, int *out) {
         *out = read_number(text, TRI_MAX_RANKS, &end);
         if (*out < 1 || *end)
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "%s: '%.40s' is neither a number from 1 nor auto, cpu or gpu", name,
-                            text);
+                            "%s: '%.40s' is neither a number of at least 1 nor auto, cpu or gpu",
+                            name, text);
     }
     if (*out > TRI_MAX_LOCAL_RANKS)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: %d workers on one host (at most %d)", name, *out,

@@ -1,3 +1,5 @@
+// The loop of the launcher while the workers of one attempt run. Next to read: failure.c, which
+// finds the cause if one of them failed.
 #include "launch/watch.h"
 
 #include "base/limits.h"
@@ -18,8 +20,8 @@ typedef struct state {
     launch_watch *watch;
     int running, ended;
     bool stopping;
-    int64_t kill_ns;  // when those that still run are killed; INT64_MAX: never
-    int64_t drain_ns; // when all have ended: how long output may still come
+    int64_t kill_ns;  // when workers that still run are killed; INT64_MAX: not yet decided
+    int64_t drain_ns; // after all have ended: until when their output is read; INT64_MAX: unlimited
     int64_t first_interrupt_ns;
 } state;
 
@@ -36,10 +38,10 @@ static void stop_all(state *s, int number, int grace_ms) {
     for (int i = 0; i < s->watch->count; i++) {
         launch_worker *w = &s->watch->workers[i];
         w->asked_to_end = !w->ended;
-        w->was_stopped = !s->watch->signal && launch_worker_is_stopped(w);
+        w->was_suspended = !s->watch->signal && launch_worker_is_suspended(w);
     }
     signal_all(s, number);
-    signal_all(s, SIGCONT); // a stopped process hears nothing
+    signal_all(s, SIGCONT); // a suspended process does not receive other signals
     s->kill_ns = tri_os.monotonic_ns() + (int64_t)grace_ms * 1000000;
 }
 
@@ -50,30 +52,33 @@ static void describe_end(const launch_worker *w, char *text, size_t size) {
         snprintf(text, size, "ended with exit code %d", w->exit_code);
 }
 
+// Notices whether worker i has just ended.
+static bool check_worker(state *s, int i) {
+    launch_worker *w = &s->watch->workers[i];
+    if (!launch_worker_check(w)) return false;
+    w->end_order = ++s->ended;
+    s->running--;
+    return true;
+}
+
+// Notices which workers have ended; after the first failure, begins to stop the others.
 static void check_workers(state *s) {
     for (int i = 0; i < s->watch->count; i++) {
         launch_worker *w = &s->watch->workers[i];
-        if (!launch_worker_check(w)) continue;
-        w->place = ++s->ended;
-        s->running--;
-        if (!launch_worker_failed(w) || s->stopping) continue;
+        if (!check_worker(s, i) || !launch_worker_failed(w) || s->stopping) continue;
         char how[64];
         describe_end(w, how, sizeof how);
         if (s->running)
             tri_log(TRI_LOG_INFO, "rank %d (pid %ld) %s: stopping the other %d", w->rank,
                     (long)w->pid, how, s->running);
-        // What failed in the same moment failed by itself.
-        for (int j = 0; j < s->watch->count; j++)
-            if (launch_worker_check(&s->watch->workers[j])) {
-                s->watch->workers[j].place = ++s->ended;
-                s->running--;
-            }
+        // Workers that have ended by now did so by themselves: look before any of them is stopped.
+        for (int j = 0; j < s->watch->count; j++) check_worker(s, j);
         stop_all(s, SIGTERM, grace_ms(s) < TRI_MAX_SHUTDOWN_MS ? grace_ms(s) : TRI_MAX_SHUTDOWN_MS);
     }
 }
 
 static void handle_signal(state *s, int number) {
-    if (number == SIGCHLD) return; // check_workers looks
+    if (number == SIGCHLD) return; // it only wakes the loop, for check_workers
     if (sigismember(&s->watch->options->signals, number) != 1) {
         signal_all(s, number);
         return;
@@ -82,11 +87,11 @@ static void handle_signal(state *s, int number) {
     if (!s->watch->signal) {
         s->watch->signal = number;
         s->first_interrupt_ns = now_ns;
-        tri_log(TRI_LOG_INFO, "%s: passed on to %d workers, which have %g s to end",
+        tri_log(TRI_LOG_INFO, "%s: passed on to %d workers, which now have %g s to end",
                 launch_signal_name(number), s->running, s->watch->options->shutdown_s);
         stop_all(s, number, grace_ms(s));
     } else if (number == SIGINT && now_ns - s->first_interrupt_ns > 1000000000) {
-        tri_log(TRI_LOG_INFO, "SIGINT again: killing the workers");
+        tri_log(TRI_LOG_INFO, "second SIGINT: killing the workers");
         s->kill_ns = now_ns;
         s->drain_ns = s->drain_ns == INT64_MAX ? INT64_MAX : now_ns;
     }
@@ -105,7 +110,7 @@ static bool has_output(const state *s) {
     return false;
 }
 
-// What the workers' groups still hold open is given up when its time is over.
+// Closes all output, also where children of the workers still hold the pipes open.
 static void end_output(state *s) {
     for (int i = 0; i < s->watch->count; i++)
         for (int k = 0; k < LAUNCH_STREAMS; k++) {
@@ -121,7 +126,8 @@ static int wait_ms(const state *s) {
     return left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
 }
 
-static void wait_and_move(state *s) {
+// Waits for a signal, for output or for a time limit, and forwards what can be read and written.
+static void wait_and_forward(state *s) {
     struct pollfd fds[FDS_MAX];
     launch_stream *streams[FDS_MAX] = {NULL};
     int count = 0;
@@ -133,7 +139,7 @@ static void wait_and_move(state *s) {
     for (int i = 0; i < s->watch->count; i++)
         for (int k = 0; k < LAUNCH_STREAMS; k++) {
             launch_stream *stream = &s->watch->workers[i].streams[k];
-            if (stream->pipe < 0 || launch_stream_is_held(stream)) continue;
+            if (stream->pipe < 0 || launch_stream_must_wait(stream)) continue;
             streams[count] = stream;
             fds[count++] = (struct pollfd){.fd = stream->pipe, .events = POLLIN};
         }
@@ -161,7 +167,7 @@ static bool consoles_are_empty(const state *s) {
 void launch_watch_run(launch_watch *watch) {
     state s = {
         .watch = watch, .running = watch->count, .kill_ns = INT64_MAX, .drain_ns = INT64_MAX};
-    // A signal that came between two attempts.
+    // A signal arrived between two attempts.
     if (watch->signal) stop_all(&s, watch->signal, grace_ms(&s));
     for (;;) {
         check_workers(&s);
@@ -172,13 +178,13 @@ void launch_watch_run(launch_watch *watch) {
             s.drain_ns = tri_os.monotonic_ns() + TRI_LAUNCH_DRAIN_MS * 1000000ll;
         }
         if (!s.running && (!has_output(&s) || tri_os.monotonic_ns() >= s.drain_ns)) break;
-        wait_and_move(&s);
+        wait_and_forward(&s);
     }
     end_output(&s);
     s.drain_ns = INT64_MAX;
-    // Somebody may read it slowly; a second SIGINT ends that too.
+    // The reader of the console may be slow: wait for it, unless a second SIGINT comes.
     while (!consoles_are_empty(&s) && tri_os.monotonic_ns() < s.kill_ns) {
         s.kill_ns = INT64_MAX;
-        wait_and_move(&s);
+        wait_and_forward(&s);
     }
 }

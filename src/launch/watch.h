@@ -1,4 +1,4 @@
-// The loop over the workers of one attempt: ends, output, signals, time limits.
+// Watches the workers of one attempt: how they end, their output, signals and time limits.
 #ifndef TRIREME_LAUNCH_WATCH_H
 #define TRIREME_LAUNCH_WATCH_H
 
@@ -10,12 +10,12 @@ typedef struct launch_watch {
     int count;
     launch_console *consoles; // LAUNCH_STREAMS of them
     int signal_fd;            // of SIGCHLD, SIGUSR1, SIGUSR2 and the signals to handle
-    int signal;               // the first that asked for an end; 0: none. Stays over attempts
+    int signal;               // the first signal that asked the run to end; 0: none
 } launch_watch;
 
-// Returns when every worker has ended and its output was written: by themselves, or because one
-// failed or a signal came: then the others are told (by SIGTERM, or the signal), have some time,
-// and are killed. Their exit is in workers[]; they are not reaped.
+// Returns when every worker has ended and its output was written. If one fails or a signal comes,
+// the others get SIGTERM (or that signal), some time to end, and then SIGKILL. How each ended is in
+// workers[]; their processes are not reaped.
 void launch_watch_run(launch_watch *watch);
 
 #endif

@@ -1,3 +1,4 @@
+// Starts one worker's process and finds out how it ended. Next to read: watch.c.
 #include "launch/worker.h"
 
 #include "base/os.h"
@@ -9,42 +10,44 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// Sent from the new process to the launcher if the program cannot be started.
 typedef struct child_error {
-    int error;
+    int error; // errno
     char what[24];
 } child_error;
 
-static _Noreturn void give_up(int fd, const char *what) {
+static _Noreturn void report_and_exit(int fd, const char *what) {
     child_error e = {.error = errno};
     strncpy(e.what, what, sizeof e.what - 1);
     if (write(fd, &e, sizeof e) < 0) _exit(126);
     _exit(127);
 }
 
-// Runs in the new process: only what is safe between fork and exec.
-static _Noreturn void become(const launch_worker *worker, const launch_worker_start *start,
-                             pid_t launcher, int error_fd) {
-    // The kernel ends the worker with the launcher, also when that is killed.
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up(error_fd, "watch its parent");
+// Turns the new process into the worker's program. Calls only functions that are safe between fork
+// and exec.
+static _Noreturn void exec_program(const launch_worker *worker, const launch_worker_start *start,
+                                   pid_t launcher, int error_fd) {
+    // The kernel kills the worker when the launcher ends for any reason.
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) report_and_exit(error_fd, "watch its parent");
     if (getppid() != launcher) _exit(1);
     if (worker->own_group) setpgid(0, 0);
     const int given[] = {start->stdin_fd, worker->streams[0].worker_fd,
                          worker->streams[1].worker_fd};
     for (int i = 0; i < 3; i++)
-        if (given[i] >= 0 && dup2(given[i], i) < 0) give_up(error_fd, "take its files");
-    if (launch_bind_apply(&start->cpus) != 0) give_up(error_fd, "bind to its CPUs");
+        if (given[i] >= 0 && dup2(given[i], i) < 0) report_and_exit(error_fd, "open its files");
+    if (launch_bind_apply(&start->cpus) != 0) report_and_exit(error_fd, "bind to its CPUs");
     for (int number = 1; number < NSIG; number++)
         if (number == SIGPIPE || sigismember(start->handled, number) == 1) signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &start->mask, NULL);
     execve(start->path, start->argv, start->environment);
-    give_up(error_fd, "execute");
+    report_and_exit(error_fd, "execute");
 }
 
 tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start *start) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return tri_os_fail("make a pipe", start->path);
     pid_t launcher = getpid(), pid = fork();
-    if (pid == 0) become(worker, start, launcher, ends[1]);
+    if (pid == 0) exec_program(worker, start, launcher, ends[1]);
     tri_os.close(ends[1]);
     if (pid < 0) {
         tri_status status = tri_os_fail("start a process", start->path);
@@ -52,7 +55,8 @@ tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start 
         return status;
     }
     worker->pid = pid;
-    if (worker->own_group) setpgid(pid, pid); // both do it, so neither waits for the other
+    // Parent and child both set the group, so that neither has to wait for the other.
+    if (worker->own_group) setpgid(pid, pid);
     for (int i = 0; i < LAUNCH_STREAMS; i++) launch_stream_started(&worker->streams[i]);
     child_error e;
     ssize_t got;
@@ -60,7 +64,7 @@ tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start 
     while (got < 0 && errno == EINTR);
     tri_os.close(ends[0]);
     if (got != sizeof e) return TRI_OK;
-    launch_worker_bury(worker);
+    launch_worker_reap(worker);
     return TRI_FAIL(e.error == ENOENT                         ? TRI_NOT_FOUND
                     : e.error == EACCES || e.error == ENOEXEC ? TRI_BAD_INPUT
                                                               : TRI_IO,
@@ -84,7 +88,7 @@ bool launch_worker_check(launch_worker *worker) {
     return true;
 }
 
-bool launch_worker_is_stopped(const launch_worker *worker) {
+bool launch_worker_is_suspended(const launch_worker *worker) {
     siginfo_t info = {0};
     return worker->pid && !worker->ended &&
            waitid(P_PID, (id_t)worker->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
@@ -96,7 +100,7 @@ void launch_worker_signal(const launch_worker *worker, int number) {
     kill(worker->own_group ? -worker->pid : worker->pid, number);
 }
 
-void launch_worker_bury(launch_worker *worker) {
+void launch_worker_reap(launch_worker *worker) {
     if (!worker->pid) return;
     launch_worker_signal(worker, SIGKILL);
     while (waitpid(worker->pid, NULL, 0) < 0 && errno == EINTR) continue;

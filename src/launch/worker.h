@@ -1,4 +1,4 @@
-// One worker: its process, its output, its end.
+// One worker: its process, its output, and how it ended.
 #ifndef TRIREME_LAUNCH_WORKER_H
 #define TRIREME_LAUNCH_WORKER_H
 
@@ -13,35 +13,37 @@ typedef struct launch_worker {
     int local_rank, rank;
     char folder[3072], error_file[3200];
     launch_stream streams[LAUNCH_STREAMS]; // stdout, stderr
-    pid_t pid;                             // 0: not started, or gone
-    bool own_group;                        // it leads a process group of its number
-    bool ended;                            // its process still waits to be reaped
-    bool asked_to_end; // it was alive when the launcher began to stop the workers
-    bool was_stopped;  // and stood still when another one failed: the others had waited for it
-    int exit_code;     // of one that ended by itself
-    int signal;        // that ended it; 0: none
-    int place;         // among those that ended: 1, 2, …
-    int64_t ended_ns;  // CLOCK_REALTIME
+    pid_t pid;                             // 0: not started, or reaped
+    bool own_group;                        // it leads a process group, whose number is its pid
+    bool ended;                            // it has ended, but is not yet reaped
+    bool asked_to_end;  // it was alive when the launcher began to stop the workers
+    bool was_suspended; // it was suspended by a signal at that time, so that the others waited
+    int exit_code;      // 0 if a signal ended it
+    int signal;         // the signal that ended it; 0: none
+    int end_order;      // 1 for the first worker to end, then 2, …
+    int64_t ended_ns;   // CLOCK_REALTIME
 } launch_worker;
 
 typedef struct launch_worker_start {
     const char *path;
     char **argv, **environment;
     launch_cpus cpus;
-    sigset_t mask;           // as it was when the launcher was started
-    const sigset_t *handled; // set back to their default
+    sigset_t mask;           // the worker's signal mask: that of the launcher's start
+    const sigset_t *handled; // signals whose default handling is restored
     int stdin_fd;            // -1: inherited
 } launch_worker_start;
 
-// Starts the process; TRI_NOT_FOUND or TRI_IO with the reason if it cannot become the program.
+// Starts the process and returns once the program runs in it. TRI_NOT_FOUND, TRI_BAD_INPUT or
+// TRI_IO with the reason if it cannot be started.
 tri_status launch_worker_spawn(launch_worker *worker, const launch_worker_start *start);
-// Notices its end and how it ended, without reaping it: its number, and its group's, stay taken.
-// True if it ended just now.
+// Records whether and how the worker ended. It is not reaped, so that no other process can get its
+// pid or group number. True if it has ended since the last call.
 bool launch_worker_check(launch_worker *worker);
-// Whether its process stands still, stopped by a signal.
-bool launch_worker_is_stopped(const launch_worker *worker);
+// Whether a signal (SIGSTOP, SIGTSTP) has suspended its process.
+bool launch_worker_is_suspended(const launch_worker *worker);
+// Sends a signal to the worker, and to the processes that it started if it leads a group.
 void launch_worker_signal(const launch_worker *worker, int number);
-// Kills what its group still has, then reaps it. Its pid becomes 0.
-void launch_worker_bury(launch_worker *worker);
+// Kills the processes that are left in its group, then reaps it. Its pid becomes 0.
+void launch_worker_reap(launch_worker *worker);
 
 #endif

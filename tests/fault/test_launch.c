@@ -1,5 +1,5 @@
-// `trireme run` with workers that fail, hang, are killed or kill: each case is a launcher of its
-// own. With the argument "run" this program is that launcher.
+// `trireme run` with workers that fail, hang or are killed, and with a launcher that is killed.
+// Each case starts its own launcher, which is this program with the argument "run".
 #include "base/os.h"
 #include "launch/launch.h"
 #include "rendezvous/rendezvous.h"
@@ -58,20 +58,20 @@ static int wait_code(pid_t pid) {
 #define RUN(...) wait_code(START(__VA_ARGS__))
 #define WORKERS(n) "--standalone", "--nproc-per-node", #n
 
-// Checks that the launcher's output (of file `path`) has, or has not, a piece of text.
-static void check_text(const char *path, const char *piece, bool expected, int line) {
+// Checks that the file at `path` (the launcher's output) contains a text, or does not.
+static void check_text(const char *path, const char *words, bool expected, int line) {
     char *text = text_of(path);
-    if ((strstr(text, piece) != NULL) != expected)
-        fail_msg("line %d: '%s' is %s in:\n%s", line, piece, expected ? "not" : "yet", text);
+    if ((strstr(text, words) != NULL) != expected)
+        fail_msg("line %d: '%s' should%s be in:\n%s", line, words, expected ? "" : " not", text);
     free(text);
 }
-#define HAS(path, piece) check_text(path, piece, true, __LINE__)
-#define HAS_NOT(path, piece) check_text(path, piece, false, __LINE__)
+#define HAS(path, words) check_text(path, words, true, __LINE__)
+#define HAS_NOT(path, words) check_text(path, words, false, __LINE__)
 
-static int count_of(const char *path, const char *piece) {
+static int count_of(const char *path, const char *words) {
     char *text = text_of(path);
     int count = 0;
-    for (char *at = text; (at = strstr(at, piece)); at++) count++;
+    for (char *at = text; (at = strstr(at, words)); at++) count++;
     free(text);
     return count;
 }
@@ -86,7 +86,7 @@ static bool is_alive(long pid) {
     return state != 'Z' && state != 'X';
 }
 
-// The pids that workers wrote, one a line, into `folder`/pids, once there are `count` of them.
+// Waits until the workers have written `count` pids, one per line, into `folder`/pids.
 static void wait_for_pids(long *pids, int count) {
     char path[128];
     snprintf(path, sizeof path, "%s/pids", folder);
@@ -97,7 +97,7 @@ static void wait_for_pids(long *pids, int count) {
         if (file) fclose(file);
         if (found == count) return;
     }
-    fail_msg("%d workers did not come up", count);
+    fail_msg("%d workers did not start", count);
 }
 
 static void require_gone(const long *pids, int count, double limit_s) {
@@ -123,8 +123,8 @@ static void every_variable(void **state) {
                   "error error.json\n");
     HAS(out_path, "1.1.0.1 of 2.2.1.2 oars at 127.0.0.1:port try 0 of 4 omp 1 id 32 store False "
                   "error error.json\n");
-    // Where the ranks meet is the same for them and another for each attempt and each run, which
-    // other users cannot guess.
+    // The nonce is the same for all ranks of an attempt, differs between runs, and is too long for
+    // other users to guess.
     char *nonces[2];
     for (int i = 0; i < 2; i++) {
         assert_int_equal(RUN("--nproc-per-node=2", "--master-port=31234", "sh", "-c",
@@ -137,7 +137,7 @@ static void every_variable(void **state) {
     }
     assert_string_not_equal(nonces[0], nonces[1]);
     for (int i = 0; i < 2; i++) free(nonces[i]);
-    // A worker alone keeps its threads; a static rendezvous its address.
+    // A single worker gets no OMP_NUM_THREADS; a static rendezvous keeps the given address.
     assert_int_equal(
         RUN("--master-addr=localhost", "--master-port=31234", "--rdzv-id", "seven", "sh", "-c",
             "echo $MASTER_ADDR:$MASTER_PORT $TORCHELASTIC_RUN_ID omp${OMP_NUM_THREADS-unset}"),
@@ -193,11 +193,11 @@ static void always_crashing(void **state) {
     HAS(err_path, "attempt 3 of 3");
     HAS(err_path, "root cause, the first to fail:\n  rank 1 (local rank 1) on ");
     HAS(err_path, "exit code 7");
-    HAS_NOT(err_path, "rank 0 ("); // it was only stopped
+    HAS_NOT(err_path, "rank 0 ("); // the launcher stopped it: no failure
 }
 
-// Bad usage, recipe or input is as bad the next time.
-static void bad_input_is_not_tried_again(void **state) {
+// A restart cannot mend bad usage, a bad recipe or bad input.
+static void bad_input_is_not_retried(void **state) {
     char script[256], tries[128];
     snprintf(tries, sizeof tries, "%s/tries", folder);
     snprintf(script, sizeof script, "test $RANK = 1 || exec sleep 60; echo $$ >>%s; exit 2", tries);
@@ -216,7 +216,7 @@ static int folders_of_runs(const char *where) {
     return count;
 }
 
-// The next start removes what a killed launcher left, and nothing else.
+// The next launcher removes the folder of a killed one, and nothing else.
 static void folder_of_a_dead_launcher_is_removed(void **state) {
     char where[96], kept[160], link_path[160], precious[160];
     snprintf(where, sizeof where, "%s/tmp", folder);
@@ -224,7 +224,7 @@ static void folder_of_a_dead_launcher_is_removed(void **state) {
     snprintf(link_path, sizeof link_path, "%s/trireme-run-link_abcdef", where);
     snprintf(precious, sizeof precious, "%s/precious", folder);
     assert_int_equal(mkdir(where, 0777), 0);
-    assert_int_equal(mkdir(kept, 0777), 0); // nobody knows whose
+    assert_int_equal(mkdir(kept, 0777), 0); // a folder without an owner
     assert_int_equal(mkdir(precious, 0777), 0);
     assert_int_equal(symlink(precious, link_path), 0);
     setenv("TMPDIR", where, 1);
@@ -240,7 +240,7 @@ static void folder_of_a_dead_launcher_is_removed(void **state) {
     assert_int_equal(folders_of_runs(where), 3);
     snprintf(beside, sizeof beside, "test $(ls -d %s/trireme-run-none_* | wc -l) = 1", where);
     assert_int_equal(RUN("sh", "-c", beside),
-                     0); // while a run's own is there, the dead one's is not
+                     0); // the run's own folder is there, the dead launcher's is not
     assert_int_equal(folders_of_runs(where), 2);
     assert_int_equal(access(kept, F_OK), 0);
     assert_int_equal(access(precious, F_OK), 0);
@@ -293,14 +293,14 @@ static void ends_by_signal_and_exit_codes(void **state) {
                      1);
     HAS(err_path, "ended by SIGSEGV");
     assert_int_equal(RUN(WORKERS(2), "sh", "-c", "exit 2"), 2); // bad input stays bad input
-    // ... also where one says so first, and is stopped before it ends.
+    // The same if a rank writes its error first, but is stopped before it ends.
     assert_int_equal(
         RUN(WORKERS(2), "sh", "-c",
             "test $RANK = 0 && { sleep 0.5; exit 2; }; printf %s '{\"message\": {\"message\": "
             "\"bad\", \"extraInfo\": {\"timestamp\": \"1000\"}}}' >$TORCHELASTIC_ERROR_FILE; "
             "exec sleep 60"),
         2);
-    // Stopped with a checkpoint: passed on, and no failure that calls for a restart.
+    // Exit code 75, stopped with a checkpoint, is passed on, and is not a failure.
     char script[256], tries[128];
     snprintf(tries, sizeof tries, "%s/tries", folder);
     snprintf(script, sizeof script, "echo x >>%s; exit 75", tries);
@@ -332,7 +332,7 @@ static void signals_are_passed_on(void **state) {
     assert_int_equal(wait_code(pid), 128 + SIGTERM);
     HAS_NOT(err_path, "root cause");
     unlink(path);
-    // One that does not listen is killed when its time is over.
+    // A worker that ignores the signal is killed after the time limit.
     pid =
         START(WORKERS(2), "--shutdown-timeout=0.5", "sh", "-c", "trap '' TERM; " WAIT_LOOP, folder);
     wait_for_pids(pids, 2);
@@ -342,7 +342,7 @@ static void signals_are_passed_on(void **state) {
     assert_true(tri_os_seconds() - begin >= 0.5 && tri_os_seconds() - begin < 5);
     require_gone(pids, 2, 0);
     unlink(path);
-    // A stopped one is woken to hear it.
+    // A suspended worker is continued, so that it gets the signal.
     pid = START(WORKERS(2), "sh", "-c", "trap 'exit 75' TERM; " WAIT_LOOP, folder);
     wait_for_pids(pids, 2);
     kill((pid_t)pids[0], SIGSTOP);
@@ -402,7 +402,7 @@ static void tee_and_redirect(void **state) {
         RUN(WORKERS(2), "--log-dir", logs, "-t", "0:1", "-r", "1:3", "sh", "-c", script), 0);
     HAS(out_path, "[default0]:out 0\n[default0]:unended\n");
     HAS_NOT(out_path, "out 1");
-    HAS(err_path, "err 0\n"); // as it is
+    HAS(err_path, "err 0\n"); // without a prefix
     HAS_NOT(err_path, "[default0]");
     HAS_NOT(err_path, "err 1");
     assert_string_equal(worker_file("0/stdout.log"), "out 0\nunended");
@@ -421,7 +421,7 @@ static void tee_and_redirect(void **state) {
     assert_int_equal(RUN(WORKERS(2), "--local-ranks-filter=1", "sh", "-c", script), 0);
     HAS(out_path, "out 1\n");
     HAS_NOT(out_path, "out 0");
-    // What a failed worker's log is called is said.
+    // The report names the log of a failed worker.
     assert_int_equal(RUN("--log-dir", logs, "-r3", "sh", "-c", "exit 1"), 1);
     HAS(err_path, "stderr.log\n");
 }
@@ -575,7 +575,7 @@ int main(int argc, char **argv) {
         CASE(workers_meet),
         CASE(restarts_until_it_works),
         CASE(always_crashing),
-        CASE(bad_input_is_not_tried_again),
+        CASE(bad_input_is_not_retried),
         CASE(folder_of_a_dead_launcher_is_removed),
         CASE(idle_flags_are_named),
         CASE(error_files_tell_the_cause),
