@@ -297,7 +297,7 @@ static void test_becomes_the_recipe(void **state) {
     assert_int_equal(loaded("batch: {global: 9}", OVER(micro, "batch.global=10")).batch.global, 10);
     r = loaded("batch: {global: 100}\ndeepspeed: {train_micro_batch_size_per_gpu: 5}", NULL);
     assert_int_equal(r.batch.global, 100);
-    r = loaded(DS, OVER("deepspeed="));
+    r = loaded(DS, OVER("deepspeed=null"));
     assert_true(r.batch.global == 64 && r.trainer.gradient_clip_val == 0);
     r = loaded("deepspeed: {zero_optimization: {stage: 0}}\nstrategy: {name: deepspeed}", NULL);
     assert_int_equal(r.strategy.name, TRI_STRATEGY_DDP);

@@ -341,6 +341,8 @@ static void test_offload(void **state) {
 }
 
 int main(void) {
+    // The watcher of shared cores would start threads, which allocate, in the middle of a count.
+    setenv("OMP_WAIT_POLICY", "passive", 0);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocates_nothing),
                                        cmocka_unit_test(test_not_finite),
                                        cmocka_unit_test(test_offload)};
