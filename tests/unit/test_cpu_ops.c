@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -14,6 +15,22 @@ static void test_halves(void **state) {
     op_compare_all(&tri_device_cpu, 1, TRI_BF16, 4000, 16);
     op_compare_all(&tri_device_cpu, 0, TRI_BF16, 5000, 8);
     op_compare_all(&tri_device_cpu, 1, TRI_F16, 6000, 4);
+}
+
+static void compare_attention(const char *isa, int threads, uint64_t seed, int rounds) {
+    const op_family *family = op_families;
+    while (family->name && strcmp(family->name, "attention") != 0) family++;
+    assert_non_null(family->name);
+    setenv("TRIREME_CPU_ISA", isa, 1);
+    op_compare(family, &tri_device_cpu, threads, TRI_BF16, seed, rounds);
+    unsetenv("TRIREME_CPU_ISA");
+}
+
+// Both ways that a CPU with AMX may take, with several blocks of queries and keys.
+static void test_attention(void **state) {
+    compare_attention("amx", 1, 100, 40);
+    compare_attention("amx", 3, 200, 20);
+    compare_attention("bf16", 2, 300, 20);
 }
 
 // As OMP_NUM_THREADS says, else one for each core.
@@ -26,6 +43,7 @@ static void test_bad_labels(void **state) { op_compare_bad_labels(&tri_device_cp
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_thread), cmocka_unit_test(test_all_threads),
-        cmocka_unit_test(test_halves), cmocka_unit_test(test_bad_labels)};
+        cmocka_unit_test(test_halves), cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_bad_labels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

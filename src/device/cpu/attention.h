@@ -45,6 +45,10 @@ tri_status attention_prepare(tri_device *device, const tri_graph *graph, const t
                              tri_kernel *kernel);
 void attention_release(tri_kernel *kernel);
 
+// The sum of a · b over the width from element `at` on; the next call's numbers lie at `next`.
+float attention_dot(const attention_state *s, const void *a, const void *b, int64_t at,
+                    int64_t next);
+
 // Element of the row of query t, or of key s, of a head.
 static inline int64_t attention_query(const attention_state *s, int64_t n, int64_t t,
                                       int64_t head) {

@@ -78,8 +78,8 @@ static void pack_keys(const grad_place *g) {
                   s->keys * CPU_TILE_COLUMNS);
 }
 
-static CPU_AVX512 float dot(const attention_state *s, const void *a, const void *b, int64_t at,
-                            int64_t next) {
+CPU_AVX512 float attention_dot(const attention_state *s, const void *a, const void *b, int64_t at,
+                               int64_t next) {
     __m512 sum = _mm512_setzero_ps();
     for (int64_t i = 0; i < s->width; i += 16) {
         __builtin_prefetch(attention_at(s, a, next + i));
@@ -99,8 +99,8 @@ static void pack_queries(const grad_place *g) {
     cpu_pack_rows(attention_at(s, g->job->call.dy, at), s->brain, stride, s->queries, s->width,
                   g->z.dy, panel);
     for (int64_t t = 0; t < s->queries; t++)
-        g->z.y_dy[t] =
-            dot(s, g->job->call.y, g->job->call.dy, at + t * stride, at + (t + 8) * stride);
+        g->z.y_dy[t] = attention_dot(s, g->job->call.y, g->job->call.dy, at + t * stride,
+                                     at + (t + 8) * stride);
 }
 
 // out[i][64] = rows t + i of `a` times the first `seen` columns of a key block.

@@ -150,6 +150,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(linear_grad_weight)                                                                          \
     X(attention_amx)                                                                               \
     X(attention_tiles)                                                                             \
+    X(attention_amx_grad)                                                                          \
     X(attention_grad_tiles)                                                                        \
     X(attention_blocks)                                                                            \
     X(attention_grad_blocks)                                                                       \
