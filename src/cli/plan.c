@@ -187,8 +187,8 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
 }
 
 static tri_status show_plan(plan_view *v, const cli_arguments *a) {
-    tri_recipe_say_notes(v->recipe);
-    tri_recipe_say_idle(v->recipe, &v->request.mesh);
+    tri_recipe_log_notes(v->recipe);
+    tri_recipe_warn_idle(v->recipe, &v->request.mesh);
     if (cli_has(a, "disk") && v->recipe->strategy.offload == TRI_OFFLOAD_NONE)
         cli_warn("--disk has no effect: strategy.offload is none");
     if (cli_has(a, "measure")) TRI_TRY(measure(v));

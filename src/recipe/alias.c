@@ -1,14 +1,15 @@
+// The names of other systems' strategies, and the strategy of this program that each stands for.
 #include "recipe/alias.h"
 
 #include <string.h>
 #include <strings.h>
 
-// https://lightning.ai/docs/pytorch/stable/extensions/strategy.html, the sharding strategies of
-// https://pytorch.org/docs/stable/fsdp.html and DeepSpeed's stages. Upper case is the same.
+// From https://lightning.ai/docs/pytorch/stable/extensions/strategy.html, the sharding strategies
+// of https://pytorch.org/docs/stable/fsdp.html and DeepSpeed's stages. Case does not matter.
 static const struct {
     const char *alias, *name;
-    const char *offload; // NULL: as the recipe says
-    bool is_hybrid;      // shards inside, replicates outside: the recipe has to say how many
+    const char *offload; // NULL: the recipe's own strategy.offload
+    bool is_hybrid;      // shards within a host and replicates across hosts: needs mesh sizes
 } rows[] = {
     {"auto", "ddp", NULL, false},
     {"ddp", "ddp", NULL, false},
@@ -38,7 +39,7 @@ static const struct {
     {"_hybrid_shard_zero2", "zero2", NULL, true},
 };
 
-static bool is_open(const tri_tree *node) {
+static bool is_unset(const tri_tree *node) {
     return tri_tree_is_null(node) || (node->kind == TRI_TREE_SCALAR && !strcmp(node->text, "auto"));
 }
 
@@ -50,13 +51,14 @@ tri_status tri_recipe_settle_strategy(tri_arena *arena, tri_tree *root) {
     if (row == count) return TRI_OK;
     const char *alias = name->text;
     name->text = rows[row].name;
-    if (rows[row].is_hybrid && is_open(tri_tree_find(strategy, "mesh.shard")) &&
-        is_open(tri_tree_find(strategy, "mesh.replicate")))
-        return tri_tree_fail(name,
-                             "'strategy.name: %s' shards inside a host and replicates outside: set "
-                             "strategy.mesh.shard to the ranks of a host, or strategy.mesh."
-                             "replicate to the number of hosts",
-                             alias);
+    if (rows[row].is_hybrid && is_unset(tri_tree_find(strategy, "mesh.shard")) &&
+        is_unset(tri_tree_find(strategy, "mesh.replicate")))
+        return tri_tree_fail(
+            name,
+            "'strategy.name: %s' shards within a host and replicates across hosts: set "
+            "strategy.mesh.shard to the ranks of a host, or strategy.mesh."
+            "replicate to the number of hosts",
+            alias);
     const tri_tree *offload = tri_tree_get(strategy, "offload");
     if (!rows[row].offload) return TRI_OK;
     if (!tri_tree_is_null(offload) && offload->kind == TRI_TREE_SCALAR &&

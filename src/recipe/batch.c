@@ -1,3 +1,5 @@
+// Resolves batch.global, batch.micro and trainer.accumulate_grad_batches, of which a recipe may
+// leave some to be computed from the others and the number of replicas.
 #include "recipe/batch.h"
 
 #include "base/limits.h"
@@ -14,7 +16,7 @@ tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
         if (rounds > TRI_MAX_BATCH || micro * rounds > TRI_MAX_BATCH / n)
             return TRI_FAIL(TRI_BAD_INPUT,
                             "batch.global: batch.micro=%lld x trainer.accumulate_grad_batches=%lld "
-                            "x %lld replica%s are more than %d",
+                            "x %lld replica%s is more than %d",
                             micro, rounds, n, plural(n), TRI_MAX_BATCH);
         out->global = micro * rounds * n;
         return TRI_OK;
@@ -22,24 +24,27 @@ tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
     bool must_divide = recipe->rounds == TRI_AUTO;
     bool is_given = rounds > 1 || recipe->rounds == 1;
     if (must_divide && micro > 0 && global % (micro * n) != 0)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "batch.global=%lld (train_batch_size) is no multiple of batch.micro=%lld "
-                        "(train_micro_batch_size_per_gpu) x %lld replica%s, which leaves no whole "
-                        "gradient_accumulation_steps",
-                        global, micro, n, plural(n));
+        return TRI_FAIL(
+            TRI_BAD_INPUT,
+            "batch.global=%lld (train_batch_size) is not a multiple of batch.micro=%lld "
+            "(train_micro_batch_size_per_gpu) x %lld replica%s, so that "
+            "gradient_accumulation_steps is not a whole number",
+            global, micro, n, plural(n));
     if (!is_given) return TRI_OK;
     if (micro > 0 && (rounds > global || micro * rounds * n != global))
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "batch.global=%lld is not batch.micro=%lld x "
-                        "trainer.accumulate_grad_batches=%lld x %lld replica%s: leave one of them "
-                        "out, or correct it",
-                        global, micro, rounds, n, plural(n));
+        return TRI_FAIL(
+            TRI_BAD_INPUT,
+            "batch.global=%lld is not batch.micro=%lld x "
+            "trainer.accumulate_grad_batches=%lld x %lld replica%s: change one of them, "
+            "or leave one out",
+            global, micro, rounds, n, plural(n));
     if (micro > 0 || rounds == 1) return TRI_OK;
     if (rounds > global || global % (rounds * n) != 0)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "batch.global=%lld is no multiple of trainer.accumulate_grad_batches=%lld "
-                        "x %lld replica%s",
-                        global, rounds, n, plural(n));
+        return TRI_FAIL(
+            TRI_BAD_INPUT,
+            "batch.global=%lld is not a multiple of trainer.accumulate_grad_batches=%lld "
+            "x %lld replica%s",
+            global, rounds, n, plural(n));
     out->micro = global / (rounds * n);
     return TRI_OK;
 }

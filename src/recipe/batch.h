@@ -1,16 +1,17 @@
-// Sizes of a batch, once it is known how many replicas there are.
+// The sizes of a batch, once the number of replicas is known.
 #ifndef TRIREME_RECIPE_BATCH_H
 #define TRIREME_RECIPE_BATCH_H
 
 #include "recipe/recipe.h"
 
-// batch.global and batch.micro from what the recipe says of them, of
-// trainer.accumulate_grad_batches (as Lightning means it: forward passes of one step on each
-// replica) and in a DeepSpeed configuration. A micro of 0 stays when nothing asks for more than
-// one pass. TRI_BAD_INPUT, naming the numbers, when they contradict each other.
+// Computes batch.global and batch.micro from the recipe's own values, from
+// trainer.accumulate_grad_batches (as in Lightning: micro-batches of one step on each replica) and
+// from a DeepSpeed configuration. batch.micro stays 0 if nothing asks for more than one
+// micro-batch. TRI_BAD_INPUT, naming the numbers, if they contradict each other.
 tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
                                    tri_batch_options *out);
-// What does not train has no steps of so many passes: batch.global is some number of samples.
+// The same for commands that do not train. They need no exact batch.global: where it is auto, it
+// becomes batch.micro.
 tri_batch_options tri_recipe_batch_without_steps(const tri_recipe *recipe);
 
 #endif

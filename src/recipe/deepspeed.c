@@ -1,3 +1,5 @@
+// Reads a DeepSpeed configuration into settings of a recipe, and merges them into the recipe's
+// tree. Which key becomes what is in deepspeed_rows.c and deepspeed_named.c.
 #include "recipe/deepspeed.h"
 
 #include "base/limits.h"
@@ -17,15 +19,15 @@ bool deepspeed_is_auto(const tri_tree *node) {
 tri_status deepspeed_fail(const deepspeed_reader *reader, const char *path, const char *format,
                           ...) {
     char text[TRI_MESSAGE_MAX_BYTES];
-    va_list words;
-    va_start(words, format);
-    vsnprintf(text, sizeof text, format, words);
-    va_end(words);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' %s", reader->file, path, text);
 }
 
 static void push(deepspeed_reader *reader, tri_deepspeed_setting setting) {
-    if (reader->is_muted) return;
+    if (reader->is_disabled) return;
     tri_deepspeed *out = reader->out;
     TRI_PUSH(reader->arena, out->settings, out->count, out->capacity) = setting;
 }
@@ -40,7 +42,7 @@ void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *va
     push(reader, (tri_deepspeed_setting){.key = key, .value = value, .is_fallback = true});
 }
 
-// The row of `path`: its own, or that of the section that covers it.
+// The row for the key at `path`: its own, or a row "section.*" around it.
 static const deepspeed_row *find_row(const deepspeed_table *table, const char *path) {
     for (int i = 0; i < table->count; i++) {
         const char *key = table->rows[i].key;
@@ -75,7 +77,7 @@ static tri_status fail_unknown(const deepspeed_reader *reader, const deepspeed_t
                     near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-// A section with `enabled: false` asks for nothing.
+// Whether the node is a section with `enabled: false`, which has no effect.
 static bool is_off(const tri_tree *node) {
     bool enabled;
     const tri_tree *flag = tri_tree_get(node, "enabled");
@@ -83,6 +85,7 @@ static bool is_off(const tri_tree *node) {
     return tri_tree_to_bool(flag, &enabled) && !enabled;
 }
 
+// Whether a key that is refused otherwise has a value that asks for nothing.
 static bool is_harmless(const deepspeed_row *row, const tri_tree *node) {
     double value, harmless;
     tri_tree plain = {.kind = TRI_TREE_SCALAR, .text = row->harmless};
@@ -100,7 +103,7 @@ static tri_status read_row(deepspeed_reader *reader, const deepspeed_row *row, c
         deepspeed_set(reader, row->to, path, tri_tree_copy(reader->arena, node));
         return TRI_OK;
     }
-    if (reader->is_muted || is_off(node)) return TRI_OK;
+    if (reader->is_disabled || is_off(node)) return TRI_OK;
     if (row->refusal) {
         if (is_harmless(row, node)) return TRI_OK;
         return deepspeed_fail(reader, path, "is not in this version of Trireme; %s", row->refusal);
@@ -115,8 +118,8 @@ tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table
     if (map->kind != TRI_TREE_MAP)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.*s' has to be an object", reader->file,
                         (int)strlen(section) - 1, section);
-    bool was_muted = reader->is_muted;
-    reader->is_muted = was_muted || is_off(map);
+    bool was_disabled = reader->is_disabled;
+    reader->is_disabled = was_disabled || is_off(map);
     for (int i = 0; i < map->count; i++) {
         tri_tree *node = map->items[i];
         const char *path = tri_arena_printf(reader->arena, "%s%s", below, node->key);
@@ -132,7 +135,7 @@ tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table
             TRI_TRY(deepspeed_walk(reader, table, tri_arena_printf(reader->arena, "%s.", whole),
                                    tri_arena_printf(reader->arena, "%s.", path), node));
     }
-    reader->is_muted = was_muted;
+    reader->is_disabled = was_disabled;
     return TRI_OK;
 }
 
@@ -204,7 +207,7 @@ tri_status tri_deepspeed_parse(tri_arena *arena, char *text, size_t size, const 
     if (tri_json_relax(text, size))
         add_note(&reader, tri_arena_printf(arena,
                                            "%s: has comments or commas after a last entry, which "
-                                           "JSON does not allow; they are passed over",
+                                           "JSON does not allow; they are ignored",
                                            file));
     TRI_TRY(tri_json_parse(arena, text, size, file, &map));
     if (map->kind != TRI_TREE_MAP)
@@ -238,8 +241,7 @@ tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char
     return status;
 }
 
-// Whether an override sets `key`, a map around it, or something inside of it, or gives its section
-// another name.
+// Whether an override sets `key`, a map around it or a key in it, or changes its section's `name`.
 static bool is_overridden(const char *key, const char *const *overrides, int count) {
     size_t length = strlen(key), section = strcspn(key, ".");
     for (int i = 0; i < count; i++) {
@@ -254,15 +256,15 @@ static bool is_overridden(const char *key, const char *const *overrides, int cou
     return false;
 }
 
-// The map that holds the last part of `key`, made on the way; NULL where a value stands in its
-// place, which reading the recipe will refuse.
+// The map in which the last word of `key` is an entry; missing maps are made. NULL where one of
+// them is not a map: decoding the recipe refuses it later.
 static tri_tree *map_of(tri_arena *arena, tri_tree *map, const char *key, const char **last) {
     for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
-        const char *part = tri_arena_printf(arena, "%.*s", (int)(dot - key), key);
-        tri_tree *below = tri_tree_get(map, part);
+        const char *word = tri_arena_printf(arena, "%.*s", (int)(dot - key), key);
+        tri_tree *below = tri_tree_get(map, word);
         if (tri_tree_is_null(below)) {
             below = tri_tree_map(arena);
-            tri_tree_put(arena, map, part, below);
+            tri_tree_put(arena, map, word, below);
         }
         if (below->kind != TRI_TREE_MAP) return NULL;
         map = below;
@@ -281,7 +283,7 @@ static tri_status merge_one(tri_arena *arena, const tri_deepspeed_setting *s, tr
         if (s->is_fallback || (s->is_derived && !is_override)) return TRI_OK;
         if (!may_replace && !tri_tree_equal(own, s->value))
             return tri_tree_fail(own,
-                                 "'%s' is %s here, but %s in %s: take one of them out, or override "
+                                 "'%s' is %s here, but %s in %s: remove one of them, or override "
                                  "it on the command line",
                                  s->key, tri_yaml_flow(arena, own), tri_yaml_flow(arena, s->value),
                                  s->value->file);

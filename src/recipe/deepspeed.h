@@ -1,5 +1,6 @@
-// DeepSpeed's configuration as keys of a recipe. Facts: the page config-json of its documentation,
-// and deepspeed/runtime/{config,constants,lr_schedules}.py and zero/{config,offload_config}.py.
+// DeepSpeed's configuration as keys of a recipe. Sources: the page config-json of its
+// documentation, deepspeed/runtime/{config,constants,lr_schedules}.py and
+// zero/{config,offload_config}.py.
 #ifndef TRIREME_RECIPE_DEEPSPEED_H
 #define TRIREME_RECIPE_DEEPSPEED_H
 
@@ -9,33 +10,34 @@
 typedef struct tri_deepspeed_setting {
     const char *key;  // of a recipe: "optimizer.lr"
     tri_tree *value;  // its `file` names the configuration and the key there
-    bool is_fallback; // DeepSpeed's own default where this program's differs: the recipe's value
-                      // goes before it
-    bool is_derived;  // follows from other settings: a recipe that names the configuration may say
-                      // it too, and it is compared when the ranks are known
+    bool is_fallback; // DeepSpeed's default, which differs from this program's: used only if the
+                      // recipe sets no value
+    bool is_derived;  // follows from other settings: the recipe may set it too, and the two are
+                      // compared once the number of ranks is known
 } tri_deepspeed_setting;
 
 typedef struct tri_deepspeed {
     tri_deepspeed_setting *settings;
     int count, capacity;
-    // Forward passes of a step on each replica, as the configuration states them; TRI_AUTO: it
-    // states both sizes of a batch, so that they have to be a whole number; 0: left open.
+    // Micro-batches of a step on each replica (gradient_accumulation_steps). TRI_AUTO: not stated,
+    // but both sizes of a batch are, so that it has to be a whole number; 0: open.
     int64_t rounds;
-    tri_strings notes; // one line each, for people
+    tri_strings notes; // warnings, one line each
 } tri_deepspeed;
 
-// Reads the configuration that `node` names (relative to the working directory, or else to the
-// folder of the recipe at `recipe_file`) or holds as a mapping. TRI_BAD_INPUT for an unknown key,
-// with the nearest known one, and for what this program does not do; the string "auto" sets
-// nothing.
+// Reads the configuration: `node` is the name of its file (relative to the working directory, or
+// else to the folder of the recipe at `recipe_file`), or a mapping. The value "auto" sets nothing.
+// TRI_BAD_INPUT for an unknown key, with the nearest known one, and for a setting that this program
+// does not support.
 tri_status tri_deepspeed_read(tri_arena *arena, const tri_tree *node, const char *recipe_file,
                               tri_deepspeed *out);
-// The same from text; `file` is its name in errors.
+// Reads the configuration from `text`, which is modified; `file` is its name in errors.
 tri_status tri_deepspeed_parse(tri_arena *arena, char *text, size_t size, const char *file,
                                tri_deepspeed *out);
 
-// Writes the settings into a recipe's tree. What the recipe itself says otherwise is an error that
-// names both, unless the configuration is an override itself or one of the overrides says it too.
+// Writes the settings into a recipe's tree. If the recipe itself sets a key to another value, that
+// is an error that names both, unless the configuration comes from an override or an override sets
+// the key.
 tri_status tri_deepspeed_merge(tri_arena *arena, const tri_deepspeed *deepspeed, tri_tree *root,
                                bool is_override, const char *const *overrides, int count);
 

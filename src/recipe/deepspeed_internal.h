@@ -1,4 +1,5 @@
-// How DeepSpeed's configuration is read: tables of its keys, and what a key becomes.
+// What the files that read DeepSpeed's configuration share: tables of its keys and of what each
+// becomes in a recipe.
 #ifndef TRIREME_RECIPE_DEEPSPEED_INTERNAL_H
 #define TRIREME_RECIPE_DEEPSPEED_INTERNAL_H
 
@@ -9,9 +10,9 @@ typedef struct deepspeed_reader {
     const char *file;
     const tri_tree *root;
     tri_deepspeed *out;
-    bool is_muted; // inside a section that is switched off: keys are checked and set nothing
-    int64_t train, micro, accumulation; // 0: not given
-    bool has_auto_train;                // the recipe's batch.global holds
+    bool is_disabled; // inside a section with enabled: false, whose keys are checked but not used
+    int64_t train, micro, accumulation; // sizes of a batch; 0: not given
+    bool has_auto_train;                // train_batch_size is auto: the recipe's batch.global holds
     const char *precision, *precision_key;
     const char *offload_key; // NULL: none
     bool offloads_parameters, offloads_to_file;
@@ -25,14 +26,13 @@ typedef struct deepspeed_row deepspeed_row;
 typedef tri_status deepspeed_convert(deepspeed_reader *reader, const deepspeed_row *row,
                                      const char *path, tri_tree *node);
 
-// One key. Without `to`, `convert` and `refusal` it is understood and has no effect.
+// One key. Without `to`, `convert` and `refusal` it is accepted and has no effect.
 struct deepspeed_row {
     const char *key;            // its path below the table's section; "section.*": all keys there
     const char *to;             // the recipe's key for the same value
-    deepspeed_convert *convert; // more than another name; also called for "auto"
-    const char *refusal;        // why it is refused, and what to do
-    const char *harmless;       // the value that asks for nothing, beside null and an `enabled:
-                                // false`
+    deepspeed_convert *convert; // reads a value that is not simply copied; also called for "auto"
+    const char *refusal;        // not supported: what to do instead
+    const char *harmless;       // the value that is accepted although the key is refused
 };
 
 typedef struct deepspeed_table {
@@ -46,8 +46,11 @@ extern const deepspeed_table deepspeed_top;
 // configuration; `below` is its path within the table.
 tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table,
                           const char *section, const char *below, const tri_tree *map);
+// Sets the recipe's `key`, because of the configuration's key at `path`.
 void deepspeed_set(deepspeed_reader *reader, const char *key, const char *path, tri_tree *value);
+// Sets the recipe's `key` to DeepSpeed's default, unless the recipe sets it.
 void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *value);
+// TRI_BAD_INPUT: "file: 'path' message".
 tri_status deepspeed_fail(const deepspeed_reader *reader, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool deepspeed_is_auto(const tri_tree *node);

@@ -4,17 +4,18 @@
 #include <string.h>
 #include <strings.h>
 
-// What `settle` has looked at already.
-static tri_status seen(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
-                       tri_tree *node) {
+// A key whose value was already used when its optimizer or scheduler was set: only checks its type.
+static tri_status check_bool(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
+                             tri_tree *node) {
     bool truth;
     if (deepspeed_is_auto(node) || tri_tree_to_bool(node, &truth)) return TRI_OK;
     return deepspeed_fail(reader, path, "has to be true or false");
 }
 
-// A count: as an amount a recipe would take 0.5 for a part of the run.
-static tri_status whole(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
-                        tri_tree *node) {
+// A number of updates. The recipe's key would also accept a fraction of the run, DeepSpeed's does
+// not.
+static tri_status convert_count(deepspeed_reader *reader, const deepspeed_row *row,
+                                const char *path, tri_tree *node) {
     int64_t number;
     if (deepspeed_is_auto(node)) return TRI_OK;
     if (!tri_tree_to_int(node, &number) || number < 1)
@@ -28,8 +29,8 @@ static const deepspeed_row adam_rows[] = {
     {.key = "betas", .to = "optimizer.betas"},
     {.key = "eps", .to = "optimizer.eps"},
     {.key = "weight_decay", .to = "optimizer.weight_decay"},
-    {.key = "adam_w_mode", .convert = seen},
-    {.key = "torch_adam", .convert = seen},
+    {.key = "adam_w_mode", .convert = check_bool},
+    {.key = "torch_adam", .convert = check_bool},
     {.key = "fused"},
     {.key = "foreach"},
     {.key = "set_grad_none"},
@@ -59,7 +60,7 @@ static const deepspeed_row adadelta_rows[] = {
 static const deepspeed_row warmup_rows[] = {
     {.key = "warmup_min_lr", .to = "schedule.warmup_min_lr"},
     {.key = "warmup_max_lr", .to = "schedule.max_lr"},
-    {.key = "warmup_num_steps", .to = "schedule.warmup_steps", .convert = whole},
+    {.key = "warmup_num_steps", .to = "schedule.warmup_steps", .convert = convert_count},
     {.key = "warmup_type", .to = "schedule.warmup_type"},
     {.key = "last_batch_iteration", .refusal = "set it to -1", .harmless = "-1"},
 };
@@ -67,14 +68,14 @@ static const deepspeed_row warmup_decay_rows[] = {
     {.key = "total_num_steps", .to = "schedule.total_steps"},
     {.key = "warmup_min_lr", .to = "schedule.warmup_min_lr"},
     {.key = "warmup_max_lr", .to = "schedule.max_lr"},
-    {.key = "warmup_num_steps", .to = "schedule.warmup_steps", .convert = whole},
+    {.key = "warmup_num_steps", .to = "schedule.warmup_steps", .convert = convert_count},
     {.key = "warmup_type", .to = "schedule.warmup_type"},
     {.key = "last_batch_iteration", .refusal = "set it to -1", .harmless = "-1"},
 };
 static const deepspeed_row warmup_cosine_rows[] = {
     {.key = "total_num_steps", .to = "schedule.total_steps"},
     {.key = "warmup_min_ratio", .to = "schedule.warmup_min_ratio"},
-    {.key = "warmup_num_steps", .to = "schedule.warmup_steps", .convert = whole},
+    {.key = "warmup_num_steps", .to = "schedule.warmup_steps", .convert = convert_count},
     {.key = "cos_min_ratio", .to = "schedule.cos_min_ratio"},
     {.key = "warmup_type", .to = "schedule.warmup_type"},
     {.key = "last_batch_iteration", .refusal = "set it to -1", .harmless = "-1"},
@@ -88,7 +89,7 @@ static const deepspeed_row one_cycle_rows[] = {
     {.key = "cycle_first_stair_count", .to = "schedule.first_stairs"},
     {.key = "cycle_second_stair_count", .to = "schedule.second_stairs"},
     {.key = "decay_step_size", .to = "schedule.decay_steps"},
-    {.key = "cycle_momentum", .convert = seen},
+    {.key = "cycle_momentum", .convert = check_bool},
     {.key = "cycle_min_mom"},
     {.key = "cycle_max_mom"},
     {.key = "decay_mom_rate"},
@@ -105,8 +106,8 @@ static void name_optimizer(deepspeed_reader *reader, const char *name) {
     deepspeed_set(reader, "optimizer.name", "optimizer.type", tri_tree_string(reader->arena, name));
 }
 
-// DeepSpeed's Adam decays weights as AdamW does unless adam_w_mode says otherwise, and its own
-// implementation does not decay them by default; torch's AdamW does.
+// DeepSpeed's Adam decays weights as AdamW does unless adam_w_mode is false. In its own
+// implementation the default weight_decay is 0; in torch's AdamW it is not.
 static tri_status settle_adam(deepspeed_reader *reader, const tri_tree *params, bool is_adamw) {
     is_adamw = is_adamw || is_true(params, "adam_w_mode", true);
     name_optimizer(reader, is_adamw ? "adamw" : "adam");
@@ -156,7 +157,8 @@ static tri_status warmup_cosine(deepspeed_reader *reader, const tri_tree *params
     return TRI_OK;
 }
 
-// DeepSpeed moves the momentum of optimizers with betas against the rate unless it is told not to.
+// By default, DeepSpeed's OneCycle varies the momentum (beta1) of optimizers that have one, which
+// this program does not support.
 static tri_status one_cycle(deepspeed_reader *reader, const tri_tree *params) {
     static const char *const without[] = {"SGD", "Adadelta"};
     const tri_tree *type = tri_tree_find(reader->root, "optimizer.type");
@@ -166,30 +168,30 @@ static tri_status one_cycle(deepspeed_reader *reader, const tri_tree *params) {
     name_schedule(reader, "triangle", false);
     if (!has_betas || !is_true(params, "cycle_momentum", true)) return TRI_OK;
     return deepspeed_fail(reader, "scheduler.params.cycle_momentum",
-                          "is true unless it is set, and momentum stays as it is in this version "
-                          "of Trireme; set it to false");
+                          "is true by default, but this version of Trireme keeps momentum "
+                          "constant; set it to false");
 }
 
 typedef struct named {
     const char *type;
     deepspeed_table params;
     tri_status (*settle)(deepspeed_reader *reader, const tri_tree *params);
-    const char *refusal; // of one that is known and not here
+    const char *refusal; // not supported: what to do instead
 } named;
 
 #define ROWS(array)                                                                                \
     { array, TRI_OPTION_COUNT(array) }
-static const char *const by_adamw = "use AdamW";
+static const char *const use_adamw = "use AdamW";
 
 static const named optimizers[] = {
-    {"Adam", ROWS(adam_rows), adam, NULL},       {"AdamW", ROWS(adam_rows), adamw, NULL},
-    {"SGD", ROWS(sgd_rows), sgd, NULL},          {"Adadelta", ROWS(adadelta_rows), adadelta, NULL},
-    {.type = "OneBitAdam", .refusal = by_adamw}, {.type = "ZeroOneAdam", .refusal = by_adamw},
-    {.type = "Lamb", .refusal = by_adamw},       {.type = "OneBitLamb", .refusal = by_adamw},
-    {.type = "Lion", .refusal = by_adamw},       {.type = "Muon", .refusal = by_adamw},
-    {.type = "MuAdam", .refusal = by_adamw},     {.type = "MuAdamW", .refusal = by_adamw},
-    {.type = "MuSGD", .refusal = "use SGD"},     {.type = "Adagrad", .refusal = by_adamw},
-    {.type = "Adamax", .refusal = by_adamw},     {.type = "RMSprop", .refusal = by_adamw},
+    {"Adam", ROWS(adam_rows), adam, NULL},        {"AdamW", ROWS(adam_rows), adamw, NULL},
+    {"SGD", ROWS(sgd_rows), sgd, NULL},           {"Adadelta", ROWS(adadelta_rows), adadelta, NULL},
+    {.type = "OneBitAdam", .refusal = use_adamw}, {.type = "ZeroOneAdam", .refusal = use_adamw},
+    {.type = "Lamb", .refusal = use_adamw},       {.type = "OneBitLamb", .refusal = use_adamw},
+    {.type = "Lion", .refusal = use_adamw},       {.type = "Muon", .refusal = use_adamw},
+    {.type = "MuAdam", .refusal = use_adamw},     {.type = "MuAdamW", .refusal = use_adamw},
+    {.type = "MuSGD", .refusal = "use SGD"},      {.type = "Adagrad", .refusal = use_adamw},
+    {.type = "Adamax", .refusal = use_adamw},     {.type = "RMSprop", .refusal = use_adamw},
 };
 
 static const named schedulers[] = {

@@ -1,18 +1,18 @@
-// The keys of DeepSpeed's configuration, by section.
+// The keys of DeepSpeed's configuration, by section, and what each becomes in a recipe.
 #include "recipe/deepspeed_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-static tri_status count(deepspeed_reader *reader, const char *path, const tri_tree *node,
-                        int64_t *out) {
+static tri_status read_count(deepspeed_reader *reader, const char *path, const tri_tree *node,
+                             int64_t *out) {
     if (tri_tree_to_int(node, out) && *out >= 1) return TRI_OK;
     return deepspeed_fail(reader, path, "has to be a whole number of at least 1, not %.60s",
                           tri_yaml_flow(reader->arena, node));
 }
 
-static tri_status truth(deepspeed_reader *reader, const char *path, const tri_tree *node,
-                        bool *out) {
+static tri_status read_bool(deepspeed_reader *reader, const char *path, const tri_tree *node,
+                            bool *out) {
     *out = false;
     if (deepspeed_is_auto(node) || tri_tree_to_bool(node, out)) return TRI_OK;
     return deepspeed_fail(reader, path, "has to be true or false, not %.60s",
@@ -22,31 +22,31 @@ static tri_status truth(deepspeed_reader *reader, const char *path, const tri_tr
 static tri_status train(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                         tri_tree *node) {
     reader->has_auto_train = deepspeed_is_auto(node);
-    return reader->has_auto_train ? TRI_OK : count(reader, path, node, &reader->train);
+    return reader->has_auto_train ? TRI_OK : read_count(reader, path, node, &reader->train);
 }
 
 static tri_status micro(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                         tri_tree *node) {
-    return deepspeed_is_auto(node) ? TRI_OK : count(reader, path, node, &reader->micro);
+    return deepspeed_is_auto(node) ? TRI_OK : read_count(reader, path, node, &reader->micro);
 }
 
 static tri_status accumulation(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                                tri_tree *node) {
-    return deepspeed_is_auto(node) ? TRI_OK : count(reader, path, node, &reader->accumulation);
+    return deepspeed_is_auto(node) ? TRI_OK : read_count(reader, path, node, &reader->accumulation);
 }
 
-// Of every how many steps a line is due; 0: never, which is not here.
-static tri_status print(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
-                        tri_tree *node) {
+// Steps from one line of metrics to the next. DeepSpeed's 0, never, sets nothing here.
+static tri_status print_interval(deepspeed_reader *reader, const deepspeed_row *row,
+                                 const char *path, tri_tree *node) {
     int64_t steps;
     if (deepspeed_is_auto(node) || (tri_tree_to_int(node, &steps) && steps == 0)) return TRI_OK;
-    TRI_TRY(count(reader, path, node, &steps));
+    TRI_TRY(read_count(reader, path, node, &steps));
     deepspeed_set(reader, "trainer.log_every_n_steps", path, tri_tree_int(reader->arena, steps));
     return TRI_OK;
 }
 
 static tri_status set_precision(deepspeed_reader *reader, const char *path, const char *name) {
-    if (reader->is_muted) return TRI_OK;
+    if (reader->is_disabled) return TRI_OK;
     if (reader->precision && strcmp(reader->precision, name) != 0)
         return deepspeed_fail(reader, path, "and '%s' are both true: enable one of them",
                               reader->precision_key);
@@ -58,14 +58,14 @@ static tri_status set_precision(deepspeed_reader *reader, const char *path, cons
 static tri_status fp16(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                        tri_tree *node) {
     bool enabled;
-    TRI_TRY(truth(reader, path, node, &enabled));
+    TRI_TRY(read_bool(reader, path, node, &enabled));
     return enabled ? set_precision(reader, path, "16-mixed") : TRI_OK;
 }
 
 static tri_status bf16(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                        tri_tree *node) {
     bool enabled;
-    TRI_TRY(truth(reader, path, node, &enabled));
+    TRI_TRY(read_bool(reader, path, node, &enabled));
     return enabled ? set_precision(reader, path, "bf16-mixed") : TRI_OK;
 }
 
@@ -82,12 +82,13 @@ static tri_status autocast_type(deepspeed_reader *reader, const deepspeed_row *r
 static tri_status autocast(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                            tri_tree *node) {
     bool enabled;
-    TRI_TRY(truth(reader, path, node, &enabled));
+    TRI_TRY(read_bool(reader, path, node, &enabled));
     bool typed = tri_tree_find(reader->root, "torch_autocast.dtype") != NULL;
     return enabled && !typed ? set_precision(reader, path, "bf16-mixed") : TRI_OK;
 }
 
-// null: in the type of computation, which Trireme's default is at least as exact as.
+// The wire type of gradients. DeepSpeed's default, null, is the type of computation; this program's
+// default is at least as precise.
 static tri_status communication(deepspeed_reader *reader, const deepspeed_row *row,
                                 const char *path, tri_tree *node) {
     static const char *const names[][2] = {
@@ -126,21 +127,21 @@ static tri_status stage(deepspeed_reader *reader, const deepspeed_row *row, cons
     return TRI_OK;
 }
 
-// `true` is an old way to say stage 1.
-static tri_status zero(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
-                       tri_tree *node) {
+// A section, or `true`: the old way to ask for stage 1.
+static tri_status zero_section(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
+                               tri_tree *node) {
     bool enabled;
     if (node->kind == TRI_TREE_MAP)
         return deepspeed_walk(reader, &deepspeed_top, "zero_optimization.", "zero_optimization.",
                               node);
-    TRI_TRY(truth(reader, path, node, &enabled));
+    TRI_TRY(read_bool(reader, path, node, &enabled));
     if (enabled)
         deepspeed_set(reader, "strategy.name", path, tri_tree_string(reader->arena, "zero1"));
     return TRI_OK;
 }
 
 static void offload(deepspeed_reader *reader, const char *path, bool parameters) {
-    if (reader->is_muted) return;
+    if (reader->is_disabled) return;
     if (parameters || !reader->offload_key) reader->offload_key = path;
     if (parameters) reader->offloads_parameters = true;
 }
@@ -152,7 +153,7 @@ static tri_status read_device(deepspeed_reader *reader, const char *path, const 
     bool is_file = !strcmp(device, "nvme");
     if (!is_file && strcmp(device, "cpu") != 0)
         return deepspeed_fail(reader, path, "has to be none, cpu or nvme");
-    if (!reader->is_muted) reader->offloads_to_file = reader->offloads_to_file || is_file;
+    if (!reader->is_disabled) reader->offloads_to_file = reader->offloads_to_file || is_file;
     offload(reader, path, parameters);
     return TRI_OK;
 }
@@ -167,13 +168,14 @@ static tri_status parameter_device(deepspeed_reader *reader, const deepspeed_row
     return read_device(reader, path, node, true);
 }
 
-// Of both sections one folder, which only the device nvme has a use for.
+// Both offload sections have to name the same folder; it is used only with the device nvme.
 static tri_status nvme_path(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                             tri_tree *node) {
-    if (reader->is_muted || deepspeed_is_auto(node)) return TRI_OK;
+    if (reader->is_disabled || deepspeed_is_auto(node)) return TRI_OK;
     if (node->kind != TRI_TREE_SCALAR) return deepspeed_fail(reader, path, "has to be a path");
     if (reader->nvme_path && strcmp(reader->nvme_path, node->text) != 0)
-        return deepspeed_fail(reader, path, "and '%s' have to be one folder", reader->nvme_key);
+        return deepspeed_fail(reader, path, "and '%s' have to be the same folder",
+                              reader->nvme_key);
     reader->nvme_path = node->text;
     reader->nvme_key = path;
     return TRI_OK;
@@ -182,13 +184,13 @@ static tri_status nvme_path(deepspeed_reader *reader, const deepspeed_row *row, 
 static tri_status old_offload(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                               tri_tree *node) {
     bool enabled;
-    TRI_TRY(truth(reader, path, node, &enabled));
+    TRI_TRY(read_bool(reader, path, node, &enabled));
     if (enabled) offload(reader, path, strstr(row->key, "param") != NULL);
     return TRI_OK;
 }
 
 #define Z "zero_optimization."
-static const char by_tables[] = "leave it out";
+static const char leave_it_out[] = "leave it out";
 
 static const deepspeed_row rows[] = {
     {.key = "train_batch_size", .convert = train},
@@ -198,7 +200,7 @@ static const deepspeed_row rows[] = {
     {.key = "optimizer", .convert = deepspeed_optimizer},
     {.key = "scheduler", .convert = deepspeed_scheduler},
     {.key = "gradient_clipping", .to = "trainer.gradient_clip_val"},
-    {.key = "steps_per_print", .convert = print},
+    {.key = "steps_per_print", .convert = print_interval},
     {.key = "dataloader_drop_last", .to = "data.drop_last"},
     {.key = "gradient_allreduce_op", .refusal = "set it to mean", .harmless = "mean"},
     {.key = "communication_data_type", .convert = communication},
@@ -232,7 +234,7 @@ static const deepspeed_row rows[] = {
     {.key = "torch_autocast.dtype", .convert = autocast_type},
     {.key = "torch_autocast.lower_precision_safe_modules"},
 
-    {.key = "zero_optimization", .convert = zero},
+    {.key = "zero_optimization", .convert = zero_section},
     {.key = Z "stage", .convert = stage},
     {.key = Z "offload_optimizer.device", .convert = optimizer_device},
     {.key = Z "offload_optimizer.nvme_path", .convert = nvme_path},
@@ -298,12 +300,12 @@ static const deepspeed_row rows[] = {
      .refusal = "set it to false",
      .harmless = "false"},
     {.key = Z "zero_quantized_gradients", .refusal = "set it to false", .harmless = "false"},
-    {.key = Z "zeropp_loco_param", .refusal = by_tables},
+    {.key = Z "zeropp_loco_param", .refusal = leave_it_out},
     {.key = Z "mics_shard_size",
      .refusal = "set strategy.mesh.shard and strategy.mesh.replicate in the recipe",
      .harmless = "-1"},
     {.key = Z "mics_hierarchical_params_gather"},
-    {.key = Z "zenflow", .refusal = by_tables},
+    {.key = Z "zenflow", .refusal = leave_it_out},
     {.key = "zero_allow_untested_optimizer"},
     {.key = "zero_force_ds_cpu_optimizer"},
 
@@ -316,8 +318,10 @@ static const deepspeed_row rows[] = {
      .harmless = "1"},
     {.key = "pipeline.*"},
     {.key = "sequence_parallel_size", .refusal = "set it to 1", .harmless = "1"},
-    {.key = "expert_parallel", .refusal = by_tables},
-    {.key = "elasticity", .refusal = "set the three numbers of a batch"},
+    {.key = "expert_parallel", .refusal = leave_it_out},
+    {.key = "elasticity",
+     .refusal = "set train_batch_size, train_micro_batch_size_per_gpu and "
+                "gradient_accumulation_steps"},
 
     {.key = "tensorboard.enabled", .to = "log.tensorboard"},
     {.key = "tensorboard.output_path"},
@@ -346,13 +350,13 @@ static const deepspeed_row rows[] = {
     {.key = "timers"},
     {.key = "graph_harvesting"},
     {.key = "use_data_before_expert_parallelism"},
-    {.key = "sparse_attention", .refusal = by_tables},
-    {.key = "data_efficiency", .refusal = by_tables},
-    {.key = "curriculum_learning", .refusal = by_tables},
-    {.key = "progressive_layer_drop", .refusal = by_tables},
-    {.key = "eigenvalue", .refusal = by_tables},
-    {.key = "quantize_training", .refusal = by_tables},
-    {.key = "compression_training", .refusal = by_tables},
+    {.key = "sparse_attention", .refusal = leave_it_out},
+    {.key = "data_efficiency", .refusal = leave_it_out},
+    {.key = "curriculum_learning", .refusal = leave_it_out},
+    {.key = "progressive_layer_drop", .refusal = leave_it_out},
+    {.key = "eigenvalue", .refusal = leave_it_out},
+    {.key = "quantize_training", .refusal = leave_it_out},
+    {.key = "compression_training", .refusal = leave_it_out},
 };
 
 const deepspeed_table deepspeed_top = {rows, TRI_OPTION_COUNT(rows)};

@@ -1,4 +1,5 @@
-// Which settings of a recipe have no effect beside its others: one row per key or section.
+// Finds settings that have no effect because of the recipe's other settings: one row per key or
+// section.
 #include "recipe/idle.h"
 
 #include "base/log.h"
@@ -15,10 +16,10 @@ static bool has_pipeline(const situation *s) { return s->mesh->size[TRI_AXIS_PIP
 static bool has_several_stages(const situation *s) {
     return has_pipeline(s) && tri_orders[s->recipe->strategy.schedule]->is_looped;
 }
-static bool divides_layers(const situation *s) {
+static bool slices_layers(const situation *s) {
     return s->mesh->size[TRI_AXIS_TENSOR_PARALLEL] > 1;
 }
-static bool has_peers(const situation *s) { return tri_mesh_replicas(s->mesh) > 1; }
+static bool has_several_replicas(const situation *s) { return tri_mesh_replicas(s->mesh) > 1; }
 
 static bool recomputes_blocks(const situation *s) {
     return s->recipe->strategy.recompute == TRI_RECOMPUTE_BLOCK;
@@ -43,11 +44,11 @@ static bool stops_early(const situation *s) {
 
 static bool evaluates(const situation *s) { return s->recipe->trainer.limit_val_batches.value > 0; }
 
-static bool takes_all_batches(const situation *s) {
+static bool uses_all_batches(const situation *s) {
     return s->recipe->trainer.overfit_batches.value == 0;
 }
 
-static bool keeps_best(const situation *s) { return s->recipe->checkpoint.save_top_k != 0; }
+static bool saves_best(const situation *s) { return s->recipe->checkpoint.save_top_k != 0; }
 static bool has_momentum(const situation *s) { return s->recipe->optimizer.momentum > 0; }
 static bool decays(const situation *s) { return s->recipe->schedule.decay_steps > 0; }
 
@@ -61,39 +62,41 @@ static bool is_text(const situation *s) {
 }
 
 static const struct {
-    const char *key; // or a section: any of its keys
-    bool (*works)(const situation *s);
-    const char *why;
+    const char *key; // a key, or a section for any of its keys
+    bool (*has_effect)(const situation *s);
+    const char *why; // it has no effect
 } rows[] = {
     {"strategy.schedule", has_pipeline, "there is no pipeline"},
     {"strategy.stages_per_rank", has_several_stages,
-     "no pipeline with the schedule interleaved or looped"},
+     "there is no pipeline with the schedule interleaved or looped"},
     {"strategy.recompute_every", recomputes_blocks, "strategy.recompute is not block"},
-    {"strategy.prefetch", gathers, "strategy.name is none of zero1, zero2 and fsdp"},
+    {"strategy.prefetch", gathers, "strategy.name is not zero1, zero2 or fsdp"},
     {"strategy.reshard_after_forward", is_fsdp, "strategy.name is not fsdp"},
     {"strategy.persistent_bytes", is_fsdp, "strategy.name is not fsdp"},
-    {"strategy.reduce_dtype", has_peers, "one replica has no other to send gradients to"},
+    {"strategy.reduce_dtype", has_several_replicas,
+     "there is only one replica, which sends no gradients"},
     {"strategy.offload_path", offloads, "strategy.offload is none"},
-    {"strategy.tensor", divides_layers, "strategy.mesh.tensor is 1"},
-    {"strategy.sequence_parallel", divides_layers, "strategy.mesh.tensor is 1"},
+    {"strategy.tensor", slices_layers, "strategy.mesh.tensor is 1"},
+    {"strategy.sequence_parallel", slices_layers, "strategy.mesh.tensor is 1"},
     {"trainer.loss_scale", scales_losses, "trainer.precision is not 16-mixed"},
     {"trainer.early_stopping", stops_early, "trainer.early_stopping.monitor is not set"},
     {"trainer.val_check_interval", evaluates, "trainer.limit_val_batches is 0"},
     {"trainer.check_val_every_n_epoch", evaluates, "trainer.limit_val_batches is 0"},
     {"trainer.num_sanity_val_steps", evaluates, "trainer.limit_val_batches is 0"},
-    {"trainer.limit_train_batches", takes_all_batches, "trainer.overfit_batches takes its place"},
-    {"checkpoint.mode", keeps_best, "checkpoint.save_top_k is 0"},
+    {"trainer.limit_train_batches", uses_all_batches, "trainer.overfit_batches replaces it"},
+    {"checkpoint.mode", saves_best, "checkpoint.save_top_k is 0"},
     {"optimizer.dampening", has_momentum, "optimizer.momentum is 0"},
     {"schedule.decay_rate", decays, "schedule.decay_steps is 0"},
     {"data.path", has_files, "synthetic data has no files"},
     {"data.train", has_files, "synthetic data has no files"},
     {"data.test", has_files, "synthetic data has no files"},
-    {"data.shape", makes_images, "data.vocabulary makes text"},
-    {"data.classes", makes_images, "data.vocabulary makes text"},
-    {"data.sequence", is_text, "the data is no text"},
+    {"data.shape", makes_images, "with data.vocabulary, the samples are text"},
+    {"data.classes", makes_images, "with data.vocabulary, the samples are text"},
+    {"data.sequence", is_text, "the data is not text"},
 };
 
-// The recipe with nothing set but the names that decide which other keys there are.
+// The recipe with all keys at their defaults, except the names of data, optimizer and schedule,
+// which decide which other keys exist.
 static tri_tree *defaults_of(tri_arena *arena, const tri_recipe *recipe) {
     const struct {
         const char *section, *name;
@@ -120,14 +123,14 @@ tri_strings tri_recipe_idle_keys(tri_arena *arena, const tri_recipe *recipe, con
     for (size_t i = 0; plain && i < sizeof rows / sizeof *rows; i++) {
         const tri_tree *value = tri_tree_find(own, rows[i].key);
         if (!value || tri_tree_equal(value, tri_tree_find(plain, rows[i].key))) continue;
-        if (!rows[i].works(&s))
+        if (!rows[i].has_effect(&s))
             lines[count++] =
                 tri_arena_printf(arena, "%s has no effect: %s", rows[i].key, rows[i].why);
     }
     return (tri_strings){.items = lines, .count = count};
 }
 
-void tri_recipe_say_idle(const tri_recipe *recipe, const tri_mesh *mesh) {
+void tri_recipe_warn_idle(const tri_recipe *recipe, const tri_mesh *mesh) {
     tri_arena *arena = tri_arena_create(NULL, "idle keys");
     tri_strings lines = tri_recipe_idle_keys(arena, recipe, mesh);
     for (int i = 0; i < lines.count; i++) tri_log(TRI_LOG_WARNING, "%s", lines.items[i]);

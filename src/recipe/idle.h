@@ -1,14 +1,14 @@
-// Settings that a recipe states and that do nothing beside its others.
+// Settings of a recipe that have no effect because of its other settings.
 #ifndef TRIREME_RECIPE_IDLE_H
 #define TRIREME_RECIPE_IDLE_H
 
 #include "mesh/mesh.h"
 #include "recipe/recipe.h"
 
-// One line for each key that has another value than its default and no effect: harmless, but not
-// what was meant. In the order of a table; what they point to lies in `arena`.
+// Returns one line for each key that differs from its default but has no effect, so that the user
+// may have meant something else. The lines live in `arena`.
 tri_strings tri_recipe_idle_keys(tri_arena *arena, const tri_recipe *recipe, const tri_mesh *mesh);
-// As warnings: by one rank, as tri_recipe_say_notes.
-void tri_recipe_say_idle(const tri_recipe *recipe, const tri_mesh *mesh);
+// Logs these lines as warnings; one rank calls it.
+void tri_recipe_warn_idle(const tri_recipe *recipe, const tri_mesh *mesh);
 
 #endif

@@ -1,39 +1,39 @@
-// One row per thing that recipes name and this version lacks, so that it is refused before anything
-// starts. Whoever builds it deletes the row.
+// Refuses settings of other systems, and settings that this version does not support, before
+// anything starts: one row each. When a feature is added, its row is deleted.
 #include "recipe/missing.h"
 
 #include <string.h>
 
-// Lightning's and PyTorch's names of what is called otherwise here, or is done by another command.
+// Names of Lightning and PyTorch for settings that have another name here, or are flags.
 static const struct {
     const char *key, *instead;
-} named_otherwise[] = {
-    {"trainer.profiler", "train --trace FILE writes all actions, trireme trace FILE sums them"},
-    {"trainer.resume", "it is the flag --resume auto|never|PATH"},
-    {"trainer.resume_from_checkpoint", "it is the flag --resume auto|never|PATH"},
-    {"trainer.ckpt_path", "it is the flag --resume auto|never|PATH"},
-    {"trainer.default_root_dir", "it is the flag --run-dir DIR"},
-    {"trainer.enable_progress_bar", "it is log.progress"},
-    {"trainer.enable_model_summary", "it is log.summary"},
-    {"trainer.enable_checkpointing", "it is checkpoint.save_last and checkpoint.save_top_k"},
+} foreign_keys[] = {
+    {"trainer.profiler", "train --trace FILE records all actions; trireme trace FILE sums them up"},
+    {"trainer.resume", "use the flag --resume auto|never|PATH"},
+    {"trainer.resume_from_checkpoint", "use the flag --resume auto|never|PATH"},
+    {"trainer.ckpt_path", "use the flag --resume auto|never|PATH"},
+    {"trainer.default_root_dir", "use the flag --run-dir DIR"},
+    {"trainer.enable_progress_bar", "use log.progress"},
+    {"trainer.enable_model_summary", "use log.summary"},
+    {"trainer.enable_checkpointing", "use checkpoint.save_last and checkpoint.save_top_k"},
     {"trainer.logger", "metrics.jsonl is always written; log.tensorboard writes curves"},
     {"trainer.track_grad_norm", "grad_norm is always logged"},
     {"trainer.gradient_clip_algorithm", "trainer.gradient_clip_val clips the norm"},
-    {"trainer.accelerator", "it is the flag --device"},
-    {"trainer.devices", "trireme run --nproc-per-node N starts so many ranks"},
-    {"trainer.num_nodes", "trireme run --nnodes N, or the site's launcher, starts them"},
-    {"trainer.strategy", "it is strategy.name"},
+    {"trainer.accelerator", "use the flag --device"},
+    {"trainer.devices", "trireme run --nproc-per-node N starts N ranks"},
+    {"trainer.num_nodes", "start the ranks of several nodes with srun or mpirun"},
+    {"trainer.strategy", "use strategy.name"},
     {"trainer.callbacks", "see trainer.early_stopping and the section checkpoint"},
-    {"trainer.benchmark", "kernels are chosen by shape, always"},
-    {"trainer.limit_test_batches", "it is trainer.limit_val_batches"},
+    {"trainer.benchmark", "kernels are always chosen by shape"},
+    {"trainer.limit_test_batches", "use trainer.limit_val_batches"},
     {"trainer.learning_rate_monitor", "lr is always logged"},
-    {"trainer.use_distributed_sampler", "ranks always share the samples"},
-    {"trainer.gradient_accumulation_steps", "it is trainer.accumulate_grad_batches"},
-    {"checkpoint.dirpath", "checkpoints lie in the run directory: the flag --run-dir DIR"},
-    {"checkpoint.every_n_train_steps", "it is checkpoint.every_n_steps"},
-    {"optimizer.learning_rate", "it is optimizer.lr"},
-    {"data.batch_size", "it is batch.global, over all ranks"},
-    {"data.num_workers", "it is data.workers"},
+    {"trainer.use_distributed_sampler", "the samples are always divided among the ranks"},
+    {"trainer.gradient_accumulation_steps", "use trainer.accumulate_grad_batches"},
+    {"checkpoint.dirpath", "checkpoints are in the run folder; use the flag --run-dir DIR"},
+    {"checkpoint.every_n_train_steps", "use checkpoint.every_n_steps"},
+    {"optimizer.learning_rate", "use optimizer.lr"},
+    {"data.batch_size", "use batch.global, the samples of a step over all ranks"},
+    {"data.num_workers", "use data.workers"},
 };
 
 typedef struct missing {
@@ -52,7 +52,7 @@ static const missing rows[] = {
     {"log.mlflow", NULL, "use log.tensorboard"},
 };
 
-static bool holds(const missing *row, const tri_tree *node) {
+static bool matches(const missing *row, const tri_tree *node) {
     bool truth;
     if (tri_tree_is_null(node)) return false;
     if (!row->value) return true;
@@ -61,16 +61,16 @@ static bool holds(const missing *row, const tri_tree *node) {
 }
 
 tri_status tri_recipe_refuse_missing(tri_arena *arena, const tri_tree *root) {
-    for (size_t i = 0; i < sizeof named_otherwise / sizeof *named_otherwise; i++) {
-        const tri_tree *node = tri_tree_find(root, named_otherwise[i].key);
+    for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++) {
+        const tri_tree *node = tri_tree_find(root, foreign_keys[i].key);
         if (node)
-            return tri_tree_fail(node, "'%s' is no key of Trireme: %s", named_otherwise[i].key,
-                                 named_otherwise[i].instead);
+            return tri_tree_fail(node, "'%s' is not a key of Trireme: %s", foreign_keys[i].key,
+                                 foreign_keys[i].instead);
     }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const missing *row = &rows[i];
         const tri_tree *node = tri_tree_find(root, row->key);
-        if (!holds(row, node)) continue;
+        if (!matches(row, node)) continue;
         const char *value = "";
         if (node->kind == TRI_TREE_SCALAR && row->value)
             value = tri_arena_printf(arena, ": %s", tri_yaml_flow(arena, node));

@@ -1,3 +1,5 @@
+// Reads a recipe: YAML, a DeepSpeed configuration in it, overrides of the command line, and the
+// option tables of all rooms. Also finds what differs between two recipes.
 #include "recipe/recipe.h"
 
 #include "base/limits.h"
@@ -14,27 +16,28 @@
 #define R tri_recipe
 
 static const tri_option rows[] = {
-    TRI_OPTION_STRING(R, name, NULL, "name of the run; not set: the model's"),
-    TRI_OPTION_INT(R, seed, "1", 0, 9.2e18, "of weights, sample order and dropout"),
+    TRI_OPTION_STRING(R, name, NULL, "name of the run; not set: the model's name"),
+    TRI_OPTION_INT(R, seed, "1", 0, 9.2e18, "seed of initial weights, sample order and dropout"),
     TRI_OPTION_NESTED(R, model, tri_model_options, &tri_model_table, "the network to train"),
     TRI_OPTION_STRING(R, init, NULL, "safetensors file of initial weights"),
-    TRI_OPTION_NESTED(R, data, tri_data_options, &tri_data_table, "what it learns from"),
-    TRI_OPTION_NESTED(R, batch, tri_batch_options, &tri_batch_table, "samples of a step"),
+    TRI_OPTION_NESTED(R, data, tri_data_options, &tri_data_table, "the data to train on"),
+    TRI_OPTION_NESTED(R, batch, tri_batch_options, &tri_batch_table, "samples per step"),
     TRI_OPTION_NESTED(R, optimizer, tri_optimizer_options, &tri_optimizer_table, "the optimizer"),
     TRI_OPTION_NESTED(R, schedule, tri_schedule_options, &tri_schedule_table, "the learning rate"),
     TRI_OPTION_NESTED(R, trainer, tri_trainer_options, &tri_trainer_table, "the training loop"),
     TRI_OPTION_NESTED(R, strategy, tri_strategy_options, &tri_strategy_table,
-                      "how ranks divide it"),
+                      "how the ranks divide the work"),
     TRI_OPTION_NESTED(R, checkpoint, tri_checkpoint_options, &tri_checkpoint_table,
-                      "what is saved"),
-    TRI_OPTION_NESTED(R, log, tri_log_options, &tri_log_table, "what is written"),
+                      "when to save, and which checkpoints to keep"),
+    TRI_OPTION_NESTED(R, log, tri_log_options, &tri_log_table, "what to log"),
     TRI_OPTION_NESTED(R, comm, tri_comm_options, &tri_comm_table, "how ranks communicate"),
     TRI_OPTION_TREE(R, deepspeed, NULL, "file of a DeepSpeed configuration, or the configuration"),
 };
 
-const tri_option_table tri_recipe_table = TRI_OPTION_TABLE("", R, rows, "what defines a run");
+const tri_option_table tri_recipe_table =
+    TRI_OPTION_TABLE("", R, rows, "everything that defines a run");
 
-// Sections whose other keys belong to their name, and what the name is when the file has none.
+// Sections in which the key `name` decides which other keys exist.
 static const struct {
     const char *section, *key;
     const tri_option_table *table;
@@ -50,7 +53,8 @@ static const char *default_name(const tri_option_table *table) {
     return NULL;
 }
 
-// The keys of a section that gets another name mean something else there.
+// If `value` changes the `name` of a section, discards the section's other keys: they belong to the
+// old name.
 static void discard_renamed(tri_tree *root, const char *path, const tri_tree *value) {
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         if (strcmp(path, named[i].key) != 0) continue;
@@ -85,8 +89,8 @@ static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *
 }
 
 // A DeepSpeed configuration becomes part of the recipe before the other overrides apply to it.
-static tri_status take_deepspeed(tri_arena *arena, tri_tree *root, const char *file,
-                                 const char *const *overrides, int count, tri_deepspeed *out) {
+static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *file,
+                                  const char *const *overrides, int count, tri_deepspeed *out) {
     *out = (tri_deepspeed){0};
     for (int i = 0; i < count; i++)
         if (is_deepspeed(overrides[i])) TRI_TRY(tri_tree_override(arena, root, overrides[i]));
@@ -95,7 +99,7 @@ static tri_status take_deepspeed(tri_arena *arena, tri_tree *root, const char *f
         TRI_TRY(tri_deepspeed_read(arena, node, file, out));
         const tri_tree *name = tri_tree_find(root, "strategy.name");
         if (name && name->kind == TRI_TREE_SCALAR && !strcmp(name->text, "deepspeed"))
-            tri_tree_remove(tri_tree_get(root, "strategy"), "name"); // the stage says it
+            tri_tree_remove(tri_tree_get(root, "strategy"), "name"); // its `stage` decides
         TRI_TRY(tri_recipe_settle_strategy(arena, root));
         bool is_override = node->file && !strncmp(node->file, "override ", 9);
         for (int i = 0; is_override && i < out->count; i++)
@@ -106,8 +110,8 @@ static tri_status take_deepspeed(tri_arena *arena, tri_tree *root, const char *f
     return TRI_OK;
 }
 
-// A relative path that a recipe's file names is one of the working directory, or, when nothing lies
-// there, of the folder of the recipe: so that a recipe may bring its data along.
+// A relative path in a recipe's file starts at the working directory or, if nothing exists there,
+// at the recipe's folder, so that a recipe can be shipped with its data.
 static void settle_path(tri_arena *arena, tri_tree *node, const char *file) {
     const char *slash = strrchr(file, '/');
     if (!slash || !node || node->kind != TRI_TREE_SCALAR || !node->file) return;
@@ -117,7 +121,7 @@ static void settle_path(tri_arena *arena, tri_tree *node, const char *file) {
     if (access(beside, F_OK) == 0) node->text = beside;
 }
 
-// The name becomes a folder: runs/<name>.
+// Sets the name of the run, and checks it: it is also the name of the folder runs/<name>.
 static tri_status settle_name(tri_arena *arena, const tri_tree *root, const char *task,
                               tri_recipe *recipe) {
     const tri_tree *at = tri_tree_get(root, "name");
@@ -156,7 +160,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     if (root->kind != TRI_TREE_MAP)
         return tri_tree_fail(root, "a recipe has to be a mapping of keys to values");
     tri_deepspeed deepspeed;
-    TRI_TRY(take_deepspeed(arena, root, file, overrides, count, &deepspeed));
+    TRI_TRY(merge_deepspeed(arena, root, file, overrides, count, &deepspeed));
     TRI_TRY(apply_overrides(arena, root, overrides, count));
     settle_path(arena, tri_tree_find(root, "data.path"), file);
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
@@ -184,7 +188,7 @@ tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const
     return resolve(arena, root, path, overrides, count, task, out);
 }
 
-void tri_recipe_say_notes(const tri_recipe *recipe) {
+void tri_recipe_log_notes(const tri_recipe *recipe) {
     for (int i = 0; i < recipe->notes.count; i++)
         tri_log(TRI_LOG_WARNING, "%s", recipe->notes.items[i]);
 }
@@ -199,11 +203,11 @@ char *tri_recipe_emit(tri_arena *arena, const tri_recipe *recipe) {
     return tri_yaml_emit(arena, tri_recipe_tree(arena, recipe));
 }
 
-// Keys that may differ between a run and its continuation; a section stands for all its keys.
+// Keys that may change between a run and its continuation; a section stands for all its keys.
 static const char *const free_keys[] = {
     "name",
     "data.path",
-    "data.shapes", // is checked against the data, which are the same
+    "data.shapes", // checked against the data
     "data.workers",
     "batch.eval",
     "strategy",

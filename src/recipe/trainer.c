@@ -1,3 +1,4 @@
+// The option tables of the recipe's sections `trainer` and `schedule`.
 #include "recipe/trainer.h"
 
 #include <string.h>
@@ -13,52 +14,63 @@ static const tri_option early_rows[] = {
     TRI_OPTION_STRING(E, monitor, NULL,
                       "the metric that has to improve; not set: no early stopping"),
     TRI_OPTION_INT(E, patience, "3", 0, 1e9, "evaluations without improvement until the run ends"),
-    TRI_OPTION_FLOAT(E, min_delta, "0", 0, 1e30, "what counts as improvement"),
-    TRI_OPTION_CHOICE(E, mode, "min", tri_monitor_modes, "whether less or more of it is better"),
+    TRI_OPTION_FLOAT(E, min_delta, "0", 0, 1e30, "a smaller change is no improvement"),
+    TRI_OPTION_CHOICE(E, mode, "min", tri_monitor_modes, "min: lower is better; max: higher is"),
 };
 static const tri_option_table early_table =
-    TRI_OPTION_TABLE("early_stopping", E, early_rows, "when to give up");
+    TRI_OPTION_TABLE("early_stopping", E, early_rows, "when to end a run that stops improving");
 
 #define L tri_loss_scale_options
 static const tri_option loss_scale_rows[] = {
-    TRI_OPTION_FLOAT(L, initial, "65536", 1e-30, 1e30, "the first scale"),
-    TRI_OPTION_INT(L, window, "1000", 1, 1e15, "steps without overflow until it doubles"),
-    TRI_OPTION_INT(L, hysteresis, "2", 1, 1e9, "the overflow that halves it; 2 lets one pass"),
+    TRI_OPTION_FLOAT(L, initial, "65536", 1e-30, 1e30, "the first loss scale"),
+    TRI_OPTION_INT(L, window, "1000", 1, 1e15, "steps without overflow until the scale doubles"),
+    TRI_OPTION_INT(L, hysteresis, "2", 1, 1e9,
+                   "the scale is halved from this overflow on; 2: the first one is ignored"),
     TRI_OPTION_BOOL(L, consecutive_hysteresis, "false",
-                    "a step without overflow gives all of hysteresis back, not only a doubling"),
-    TRI_OPTION_FLOAT(L, minimum, "1", 1e-30, 1e30, "the least scale; an overflow at it is the end"),
-    TRI_OPTION_FLOAT(L, fixed, "0", 0, 1e30, "not 0: this scale, always"),
+                    "every step without overflow resets hysteresis, not only a doubled scale"),
+    TRI_OPTION_FLOAT(L, minimum, "1", 1e-30, 1e30,
+                     "the smallest scale; an overflow at this scale ends the run"),
+    TRI_OPTION_FLOAT(L, fixed, "0", 0, 1e30, "a scale that never changes; 0: adapt the scale"),
 };
 static const tri_option_table loss_scale_table =
-    TRI_OPTION_TABLE("loss_scale", L, loss_scale_rows, "the factor on the loss under 16-mixed");
+    TRI_OPTION_TABLE("loss_scale", L, loss_scale_rows, "the factor on the loss with 16-mixed");
 
 #define T tri_trainer_options
 static const tri_option trainer_rows[] = {
-    TRI_OPTION_INT(T, max_epochs, "3", -1, 1e9, "epochs of the run; -1: no bound"),
-    TRI_OPTION_INT(T, max_steps, "-1", -1, 1e15, "updates of the run; -1: no bound"),
-    TRI_OPTION_DURATION(T, max_time, "0", "time of this start of the run; 0: no bound"),
-    TRI_OPTION_AMOUNT(T, limit_train_batches, "1.0", "training steps of an epoch"),
-    TRI_OPTION_AMOUNT(T, limit_val_batches, "1.0", "evaluation passes; 0: no evaluation"),
-    TRI_OPTION_AMOUNT(T, val_check_interval, "1.0", "evaluate after this much of an epoch"),
-    TRI_OPTION_INT(T, check_val_every_n_epoch, "1", 1, 1e9, "epochs from evaluation to evaluation"),
+    TRI_OPTION_INT(T, max_epochs, "3", -1, 1e9, "epochs of the run; -1: no limit"),
+    TRI_OPTION_INT(T, max_steps, "-1", -1, 1e15, "steps of the run; -1: no limit"),
+    TRI_OPTION_DURATION(T, max_time, "0",
+                        "time after which this process ends the run; 0: no limit"),
+    TRI_OPTION_AMOUNT(T, limit_train_batches, "1.0", "training steps per epoch"),
+    TRI_OPTION_AMOUNT(T, limit_val_batches, "1.0",
+                      "micro-batches per evaluation; 0: no evaluation"),
+    TRI_OPTION_AMOUNT(T, val_check_interval, "1.0",
+                      "evaluate whenever this fraction of an epoch, or this many steps, are done"),
+    TRI_OPTION_INT(T, check_val_every_n_epoch, "1", 1, 1e9, "evaluate only in every n-th epoch"),
     TRI_OPTION_INT(T, accumulate_grad_batches, "1", 1, 1e9,
-                   "forward passes of a step on each replica; batch.micro says it too"),
-    TRI_OPTION_CHOICE(T, precision, "32-true", precisions, "number format"),
-    TRI_OPTION_NESTED(T, loss_scale, L, &loss_scale_table, "the factor on the loss under 16-mixed"),
-    TRI_OPTION_FLOAT(T, gradient_clip_val, "0", 0, 1e30, "largest norm of all gradients; 0: any"),
-    TRI_OPTION_INT(T, log_every_n_steps, "50", 1, 1e15, "steps from line to line of metrics.jsonl"),
+                   "micro-batches per step on each replica; an alternative to batch.micro"),
+    TRI_OPTION_CHOICE(T, precision, "32-true", precisions,
+                      "number formats of weights and computation"),
+    TRI_OPTION_NESTED(T, loss_scale, L, &loss_scale_table, "the factor on the loss with 16-mixed"),
+    TRI_OPTION_FLOAT(T, gradient_clip_val, "0", 0, 1e30,
+                     "clip the norm of all gradients together to this value; 0: off"),
+    TRI_OPTION_INT(T, log_every_n_steps, "50", 1, 1e15, "log metrics every so many steps"),
     TRI_OPTION_INT(T, num_sanity_val_steps, "0", -1, 1e9,
-                   "not 0: an evaluation before training, to fail early"),
+                   "not 0: evaluate once before training, so that errors show early"),
     TRI_OPTION_BOOL_OR_INT(T, fast_dev_run, "false", 0, 1e9,
-                           "true or N: so many steps and evaluation passes, nothing saved"),
-    TRI_OPTION_AMOUNT(T, overfit_batches, "0", "train and evaluate on these same batches; 0: off"),
+                           "N: try only N steps and N micro-batches of evaluation, save nothing; "
+                           "true: 1"),
+    TRI_OPTION_AMOUNT(T, overfit_batches, "0",
+                      "train and evaluate on the same few steps of samples; 0: off"),
     TRI_OPTION_BOOL(T, detect_anomaly, "false",
-                    "look at every value, and end with the first op whose result is not finite"),
+                    "check every value, and stop at the first op whose result is not finite"),
     TRI_OPTION_BOOL(T, deterministic, "false",
-                    "the same bits for any number of ranks; needs batch.micro"),
-    TRI_OPTION_BOOL(T, sync_batchnorm, "false", "batch norm over the whole step of all ranks"),
-    TRI_OPTION_CHOICE(T, convolution, "auto", convolutions, "direct: no Winograd"),
-    TRI_OPTION_NESTED(T, early_stopping, E, &early_table, "when to give up"),
+                    "bit-identical results for any number of ranks; needs batch.micro"),
+    TRI_OPTION_BOOL(T, sync_batchnorm, "false",
+                    "normalise over the samples of the whole step, on all ranks"),
+    TRI_OPTION_CHOICE(T, convolution, "auto", convolutions,
+                      "algorithms of convolutions; direct: without Winograd"),
+    TRI_OPTION_NESTED(T, early_stopping, E, &early_table, "when to end a run that stops improving"),
 };
 
 static tri_status check_trainer(const void *options, const tri_tree *map) {
@@ -81,38 +93,44 @@ static tri_status check_trainer(const void *options, const tri_tree *map) {
 }
 
 const tri_option_table tri_trainer_table = TRI_OPTION_TABLE(
-    "trainer", T, trainer_rows, "how long, how exact, how often", .check = check_trainer);
+    "trainer", T, trainer_rows, "how long to train, in which precision, when to evaluate",
+    .check = check_trainer);
 
 #define S tri_schedule_options
 static const tri_option schedule_rows[] = {
     TRI_OPTION_NAME(S, name, "constant", "how the learning rate changes"),
-    TRI_OPTION_AMOUNT(S, warmup_steps, "0", "updates of the rise, or a fraction of the run"),
+    TRI_OPTION_AMOUNT(S, warmup_steps, "0",
+                      "updates over which the learning rate first rises, or a fraction of the run"),
 };
 static const tri_option step_rows[] = {
-    TRI_OPTION_FLOAT(S, gamma, "0.7", 0, 1e6, "factor of a fall"),
-    TRI_OPTION_INT(S, step_size, "1", 1, 1e15, "epochs or steps from fall to fall"),
-    TRI_OPTION_CHOICE(S, every, "epoch", units, "what step_size counts"),
+    TRI_OPTION_FLOAT(S, gamma, "0.7", 0, 1e6, "factor of each decrease"),
+    TRI_OPTION_INT(S, step_size, "1", 1, 1e15, "epochs or steps between decreases"),
+    TRI_OPTION_CHOICE(S, every, "epoch", units, "unit of step_size"),
 };
 static const tri_option linear_rows[] = {
-    TRI_OPTION_FLOAT(S, start_factor, "1.0", 0, 1e6, "of optimizer.lr at the start"),
-    TRI_OPTION_FLOAT(S, end_factor, "0.0", 0, 1e6, "of optimizer.lr at the end"),
-    TRI_OPTION_INT(S, total_iters, "0", 0, 1e15, "length; 0: to the end of the run"),
-    TRI_OPTION_CHOICE(S, every, "step", units, "what total_iters counts"),
+    TRI_OPTION_FLOAT(S, start_factor, "1.0", 0, 1e6, "factor on optimizer.lr at the start"),
+    TRI_OPTION_FLOAT(S, end_factor, "0.0", 0, 1e6, "factor on optimizer.lr at the end"),
+    TRI_OPTION_INT(S, total_iters, "0", 0, 1e15,
+                   "how long the rate changes; 0: until the end of the run"),
+    TRI_OPTION_CHOICE(S, every, "step", units, "unit of total_iters"),
 };
 static const tri_option cosine_rows[] = {
-    TRI_OPTION_INT(S, T_max, "0", 0, 1e15, "where the minimum is; 0: at the end of the run"),
-    TRI_OPTION_FLOAT(S, eta_min, "0", 0, 1e6, "the least learning rate"),
-    TRI_OPTION_CHOICE(S, every, "epoch", units, "what T_max counts"),
+    TRI_OPTION_INT(S, T_max, "0", 0, 1e15,
+                   "when the rate reaches its minimum; 0: at the end of the run"),
+    TRI_OPTION_FLOAT(S, eta_min, "0", 0, 1e6, "the smallest learning rate"),
+    TRI_OPTION_CHOICE(S, every, "epoch", units, "unit of T_max"),
 };
 static const tri_option onecycle_rows[] = {
     TRI_OPTION_FLOAT(S, max_lr, "0", 0, 1e6, "the peak; 0: optimizer.lr"),
-    TRI_OPTION_FLOAT(S, pct_start, "0.3", 0, 1, "part of the run that rises"),
-    TRI_OPTION_FLOAT(S, div_factor, "25", 1e-6, 1e12, "peak over start"),
-    TRI_OPTION_FLOAT(S, final_div_factor, "1e4", 1e-6, 1e12, "start over end"),
-    TRI_OPTION_CHOICE(S, anneal_strategy, "cos", anneals, "the shape"),
-    TRI_OPTION_INT(S, total_steps, "0", 0, 1e15, "updates of the cycle; 0: of the run"),
-    TRI_OPTION_BOOL(S, cycle_momentum, "false", "momentum against the learning rate"),
-    TRI_OPTION_CHOICE(S, every, "step", units, "a cycle counts steps"),
+    TRI_OPTION_FLOAT(S, pct_start, "0.3", 0, 1, "fraction of the cycle in which the rate rises"),
+    TRI_OPTION_FLOAT(S, div_factor, "25", 1e-6, 1e12, "the peak divided by the first rate"),
+    TRI_OPTION_FLOAT(S, final_div_factor, "1e4", 1e-6, 1e12,
+                     "the first rate divided by the last rate"),
+    TRI_OPTION_CHOICE(S, anneal_strategy, "cos", anneals, "shape of rise and fall"),
+    TRI_OPTION_INT(S, total_steps, "0", 0, 1e15, "updates of the cycle; 0: the whole run"),
+    TRI_OPTION_BOOL(S, cycle_momentum, "false",
+                    "vary momentum opposite to the learning rate; true is not supported"),
+    TRI_OPTION_CHOICE(S, every, "step", units, "unit of the cycle; has to be step"),
 };
 static const tri_option warmup_rows[] = {
     TRI_OPTION_CHOICE(S, warmup_type, "log", warmups, "the shape of the rise"),
@@ -123,38 +141,40 @@ static const tri_option warmup_decay_rows[] = {
     TRI_OPTION_CHOICE(S, warmup_type, "log", warmups, "the shape of the rise"),
     TRI_OPTION_FLOAT(S, warmup_min_lr, "0", 0, 1e6, "the learning rate at the start and the end"),
     TRI_OPTION_FLOAT(S, max_lr, "0", 0, 1e6, "the peak; 0: optimizer.lr"),
-    TRI_OPTION_INT(S, total_steps, "0", 0, 1e15, "updates of rise and fall; 0: of the run"),
+    TRI_OPTION_INT(S, total_steps, "0", 0, 1e15, "updates of rise and fall; 0: the whole run"),
 };
 static const tri_option warmup_cosine_rows[] = {
     TRI_OPTION_CHOICE(S, warmup_type, "log", warmups, "the shape of the rise"),
-    TRI_OPTION_FLOAT(S, warmup_min_ratio, "0", 0, 1, "of optimizer.lr at the start"),
-    TRI_OPTION_FLOAT(S, cos_min_ratio, "0.0001", 0, 1, "of optimizer.lr at the end"),
-    TRI_OPTION_INT(S, total_steps, "0", 0, 1e15, "updates of rise and fall; 0: of the run"),
+    TRI_OPTION_FLOAT(S, warmup_min_ratio, "0", 0, 1, "factor on optimizer.lr at the start"),
+    TRI_OPTION_FLOAT(S, cos_min_ratio, "0.0001", 0, 1, "factor on optimizer.lr at the end"),
+    TRI_OPTION_INT(S, total_steps, "0", 0, 1e15, "updates of rise and fall; 0: the whole run"),
 };
 static const tri_option triangle_rows[] = {
     TRI_OPTION_FLOAT(S, min_lr, "0", 0, 1e6, "the learning rate at both ends of the cycle"),
     TRI_OPTION_FLOAT(S, max_lr, "0", 0, 1e6, "the peak; 0: optimizer.lr"),
-    TRI_OPTION_INT(S, first_steps, "2000", 1, 1e15, "updates that rise"),
-    TRI_OPTION_INT(S, second_steps, "0", 0, 1e15, "updates that fall; 0: as many"),
-    TRI_OPTION_INT(S, first_stairs, "0", 0, 1e15, "stairs of the rise; 0: none"),
-    TRI_OPTION_INT(S, second_stairs, "-1", -1, 1e15, "stairs of the fall; -1: as many"),
+    TRI_OPTION_INT(S, first_steps, "2000", 1, 1e15, "updates of the rise"),
+    TRI_OPTION_INT(S, second_steps, "0", 0, 1e15, "updates of the fall; 0: as many as first_steps"),
+    TRI_OPTION_INT(S, first_stairs, "0", 0, 1e15, "stairs of the rise; 0: a straight line"),
+    TRI_OPTION_INT(S, second_stairs, "-1", -1, 1e15,
+                   "stairs of the fall; -1: as many as first_stairs"),
     TRI_OPTION_INT(S, decay_steps, "0", 0, 1e15,
-                   "after the cycle, what decay_rate is per; 0: none"),
-    TRI_OPTION_FLOAT(S, decay_rate, "0", 0, 1e6, "min_lr / (1 + decay_rate * t / decay_steps)"),
+                   "after the cycle, updates to which decay_rate refers; 0: no decay"),
+    TRI_OPTION_FLOAT(S, decay_rate, "0", 0, 1e6,
+                     "after the cycle: min_lr / (1 + decay_rate * t / decay_steps)"),
 };
 static const tri_option_variant schedules[] = {
-    {.name = "constant", .help = "optimizer.lr"},
-    TRI_OPTION_VARIANT("step", step_rows, "falls by a factor"),
-    TRI_OPTION_VARIANT("linear", linear_rows, "a straight line"),
-    TRI_OPTION_VARIANT("cosine", cosine_rows, "half a cosine"),
-    TRI_OPTION_VARIANT("onecycle", onecycle_rows, "up, then down"),
-    TRI_OPTION_VARIANT("warmup", warmup_rows, "up, then constant: DeepSpeed's WarmupLR"),
+    {.name = "constant", .help = "always optimizer.lr"},
+    TRI_OPTION_VARIANT("step", step_rows, "multiplied by gamma at regular intervals"),
+    TRI_OPTION_VARIANT("linear", linear_rows, "changes along a straight line"),
+    TRI_OPTION_VARIANT("cosine", cosine_rows, "falls along half a cosine"),
+    TRI_OPTION_VARIANT("onecycle", onecycle_rows, "rises, then falls: PyTorch's OneCycleLR"),
+    TRI_OPTION_VARIANT("warmup", warmup_rows, "rises, then is constant: DeepSpeed's WarmupLR"),
     TRI_OPTION_VARIANT("warmup-decay", warmup_decay_rows,
-                       "up, then a straight line down: DeepSpeed's WarmupDecayLR"),
+                       "rises, then falls along a straight line: DeepSpeed's WarmupDecayLR"),
     TRI_OPTION_VARIANT("warmup-cosine", warmup_cosine_rows,
-                       "up, then half a cosine: DeepSpeed's WarmupCosineLR"),
+                       "rises, then falls along half a cosine: DeepSpeed's WarmupCosineLR"),
     TRI_OPTION_VARIANT("triangle", triangle_rows,
-                       "straight up, down, then a slow decay: DeepSpeed's OneCycle"),
+                       "rises and falls along straight lines, then decays: DeepSpeed's OneCycle"),
 };
 
 static tri_status check_schedule(const void *options, const tri_tree *map) {

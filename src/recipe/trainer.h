@@ -1,5 +1,5 @@
-// The recipe's sections `trainer` and `schedule`. They lie here, below the training loop that obeys
-// them, because a recipe holds them.
+// The recipe's sections `trainer` and `schedule`. They are declared here and not in src/train,
+// because a recipe contains them and the training loop is above the recipe.
 #ifndef TRIREME_RECIPE_TRAINER_H
 #define TRIREME_RECIPE_TRAINER_H
 
@@ -13,24 +13,25 @@ typedef enum tri_convolution { TRI_CONVOLUTION_AUTO, TRI_CONVOLUTION_DIRECT } tr
 typedef struct tri_early_stopping_options {
     const char *monitor; // NULL: off
     int64_t patience;    // evaluations without improvement until the run ends
-    double min_delta;    // what counts as improvement
+    double min_delta;    // the smallest change that is an improvement
     tri_monitor_mode mode;
 } tri_early_stopping_options;
 
 // Names and meanings are Lightning's where it has them: https://lightning.ai/docs/pytorch
 typedef struct tri_trainer_options {
-    int64_t max_epochs, max_steps; // -1: no bound; the first one reached ends the run
-    double max_time;               // seconds; 0: no bound
+    int64_t max_epochs, max_steps; // -1: no limit; the first one reached ends the run
+    double max_time;               // seconds; 0: no limit
     tri_amount limit_train_batches, limit_val_batches; // per epoch; 1.0: all
     tri_amount val_check_interval; // a fraction of an epoch, or a count of steps
     int64_t check_val_every_n_epoch;
-    int64_t accumulate_grad_batches; // passes of a step; 1: batch.micro alone says it
+    int64_t accumulate_grad_batches; // micro-batches of a step on each replica; 1: given by
+                                     // batch.micro
     tri_precision precision;
     tri_loss_scale_options loss_scale; // of 16-mixed
     double gradient_clip_val;          // of the global norm; 0: off
     int64_t log_every_n_steps;
     int64_t num_sanity_val_steps;
-    int64_t fast_dev_run;       // 0: off; N: N steps and N evaluation passes, nothing saved
+    int64_t fast_dev_run;       // 0: off; N: N steps, N micro-batches of evaluation, nothing saved
     tri_amount overfit_batches; // 0: off
     bool detect_anomaly;
     bool deterministic;
@@ -43,33 +44,34 @@ typedef enum tri_schedule_unit { TRI_EVERY_EPOCH, TRI_EVERY_STEP } tri_schedule_
 typedef enum tri_anneal { TRI_ANNEAL_COS, TRI_ANNEAL_LINEAR } tri_anneal;
 typedef enum tri_warmup_type { TRI_WARMUP_LOG, TRI_WARMUP_LINEAR } tri_warmup_type;
 
-// Members that the named schedule does not have are zero. With t counted in `every`, in units of
-// optimizer.lr, as PyTorch's schedulers of these names; warmup and triangle count updates and are
-// DeepSpeed's WarmupLR, WarmupDecayLR, WarmupCosineLR and OneCycle (without momentum):
+// Members that the named schedule does not use are zero. step, linear, cosine and onecycle are
+// PyTorch's schedulers of these names, with t counted in `every`; the warmup schedules and triangle
+// count updates and are DeepSpeed's WarmupLR, WarmupDecayLR, WarmupCosineLR and OneCycle (without
+// momentum). Factors are relative to optimizer.lr.
 typedef struct tri_schedule_options {
     // constant | step | linear | cosine | onecycle | warmup | warmup-decay | warmup-cosine |
     // triangle
     const char *name;
-    tri_amount warmup_steps; // updates of linear rise to the first value, before t starts; or a
-                             // fraction of the run's updates
+    tri_amount warmup_steps; // updates (or a fraction of the run's) of a linear rise to the first
+                             // value, before t starts
     tri_schedule_unit every;
     double gamma; // step: gamma^floor(t / step_size)
     int64_t step_size;
     double start_factor, end_factor; // linear: from one to the other over total_iters
-    int64_t total_iters;             // linear; 0: to the end of the run
+    int64_t total_iters;             // linear; 0: until the end of the run
     int64_t T_max;                   // cosine: t of the minimum; 0: the end of the run
-    double eta_min;                  // cosine: the least learning rate (no factor)
+    double eta_min;                  // cosine: the smallest learning rate, not a factor
     double max_lr; // onecycle, warmup, warmup-decay, triangle: the peak; 0: optimizer.lr
     double pct_start, div_factor, final_div_factor; // onecycle
     tri_anneal anneal_strategy;                     // onecycle
-    int64_t total_steps;         // onecycle, warmup-decay, warmup-cosine; 0: to the end of the run
-    bool cycle_momentum;         // onecycle; always false
-    tri_warmup_type warmup_type; // warmup, warmup-decay, warmup-cosine
-    double warmup_min_lr;        // warmup, warmup-decay
+    int64_t total_steps; // onecycle, warmup-decay, warmup-cosine; 0: until the end of the run
+    bool cycle_momentum; // onecycle; always false
+    tri_warmup_type warmup_type;            // warmup, warmup-decay, warmup-cosine
+    double warmup_min_lr;                   // warmup, warmup-decay
     double warmup_min_ratio, cos_min_ratio; // warmup-cosine, of optimizer.lr
     double min_lr;                          // triangle: both ends of the cycle
-    int64_t first_steps, second_steps;      // triangle: up, down; second 0: as many
-    int64_t first_stairs, second_stairs;    // triangle; 0: none; second -1: as many
+    int64_t first_steps, second_steps;      // triangle: up, down; second 0: as many as first
+    int64_t first_stairs, second_stairs;    // triangle; 0: none; second -1: as many as first
     int64_t decay_steps;                    // triangle, after the cycle; 0: no decay
     double decay_rate;                      // triangle: min_lr / (1 + rate * t / decay_steps)
 } tri_schedule_options;

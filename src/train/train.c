@@ -316,8 +316,8 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         tri_ledger_end(s->comm->ledger, opening);
         TRI_TRY(checkpoint_agree(s->comm, opened));
         if (loop->session->identity.rank == 0) {
-            tri_recipe_say_notes(loop->recipe);
-            tri_recipe_say_idle(loop->recipe, &s->mesh);
+            tri_recipe_log_notes(loop->recipe);
+            tri_recipe_warn_idle(loop->recipe, &s->mesh);
             say_endless_warmup(loop);
             tri_session_warn(loop->session);
         }

@@ -77,7 +77,7 @@ def check_lightning():
                 plan(*more, f"{section}.{name}={value}")
                 continue
             error = plan(f"{section}.{name}=x", code=2)
-            assert "is no key of Trireme: " in error and section + "." + name in error, error
+            assert "is not a key of Trireme: " in error and section + "." + name in error, error
 
 
 def check_listed_keys_are_taken():

@@ -258,9 +258,9 @@ def check_accumulation():
 
 
 def check_refused():
-    """What has no effect here is not taken in silence."""
-    refused("trainer.accumulate_grad_batches=3", part="no multiple of")
-    refused("trainer.accumulate_grad_batches=2", "batch.micro=4", part="leave one of them out")
+    """A setting without effect is reported."""
+    refused("trainer.accumulate_grad_batches=3", part="not a multiple of")
+    refused("trainer.accumulate_grad_batches=2", "batch.micro=4", part="or leave one out")
     refused("trainer.limit_train_batches=0", part="limit_train_batches")
     refused("trainer.gradient_clip_val=-1", part="gradient_clip_val")
     refused("model.name=mnist-convnet", "trainer.sync_batchnorm=true", "batch.micro=4",

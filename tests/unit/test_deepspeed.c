@@ -1,5 +1,5 @@
-// DeepSpeed's configuration as a recipe: files in use and the examples of its documentation, batch
-// arithmetic, what has no effect, and every refusal.
+// DeepSpeed's configuration as a recipe: files from practice, the examples of its documentation,
+// batch arithmetic, keys without effect, and every refusal.
 #include "recipe/batch.h"
 #include "recipe/deepspeed.h"
 #include "recipe/recipe.h"
@@ -26,8 +26,7 @@ static tri_deepspeed parse(const char *json) {
     return d;
 }
 
-// The settings as "key=value" in the order they were made, fallbacks with '?', derived ones with
-// ':'.
+// The settings in order, as "key=value"; fallbacks as "key?=value", derived ones as "key:=value".
 static const char *settings(const tri_deepspeed *d) {
     const char *text = "";
     for (int i = 0; i < d->count; i++)
@@ -44,7 +43,7 @@ typedef struct example {
 } example;
 
 static const example examples[] = {
-    // LUMI's file, with its commas.
+    // The file of LUMI's documentation, which has a comma after each last entry.
     {"{\n  \"train_batch_size\": 32,\n  \"steps_per_print\": 100,\n"
      "  \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.001,},},\n"
      "  \"zero_optimization\": {\"stage\": 1,},\n  \"fp16\": {\"enabled\": false,},\n"
@@ -52,7 +51,7 @@ static const example examples[] = {
      "trainer.log_every_n_steps=100 optimizer.name=adamw "
      "optimizer.weight_decay?=0 optimizer.lr=0.001 strategy.name=zero1 "
      "trainer.gradient_clip_val=1.0 batch.global=32"},
-    // CSC's.
+    // The file of CSC's documentation.
     {"{\"train_batch_size\": 400, \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.001,"
      "\"betas\": [0.8, 0.999], \"eps\": 1e-8, \"weight_decay\": 3e-7}}, \"scheduler\": {\"type\": "
      "\"WarmupLR\", \"params\": {\"warmup_min_lr\": 0, \"warmup_max_lr\": 0.001,"
@@ -61,13 +60,13 @@ static const example examples[] = {
      "optimizer.weight_decay=3e-07 schedule.name=warmup schedule.warmup_steps?=1000 "
      "schedule.warmup_min_lr=0 schedule.max_lr=0.001 schedule.warmup_steps=1000 "
      "trainer.gradient_clip_val=1.0 batch.global=400"},
-    // "Getting started".
+    // DeepSpeed's page "Getting started".
     {"{\"train_batch_size\": 8, \"gradient_accumulation_steps\": 1, \"optimizer\": {\"type\": "
      "\"Adam\", \"params\": {\"lr\": 0.00015}}, \"fp16\": {\"enabled\": true},"
      "\"zero_optimization\": true}",
      "optimizer.name=adamw optimizer.weight_decay?=0 optimizer.lr=0.00015 strategy.name=zero1 "
      "batch.global=8 trainer.accumulate_grad_batches=1 trainer.precision=16-mixed"},
-    // "FP16 training options".
+    // DeepSpeed's section "FP16 training options".
     {"{\"fp16\": {\"enabled\": true, \"auto_cast\": false, \"loss_scale\": 0, "
      "\"initial_scale_power\": 16, \"loss_scale_window\": 1000, \"hysteresis\": 2, "
      "\"consecutive_hysteresis\": false, \"min_loss_scale\": 1, "
@@ -76,7 +75,7 @@ static const example examples[] = {
      "trainer.loss_scale.window=1000 trainer.loss_scale.hysteresis=2 "
      "trainer.loss_scale.consecutive_hysteresis=false trainer.loss_scale.minimum=1 "
      "trainer.precision=16-mixed"},
-    // "ZeRO": stage 3 with offload to the host.
+    // DeepSpeed's section "ZeRO": stage 3 with offload to host memory.
     {"{\"zero_optimization\": {\"stage\": 3, \"overlap_comm\": true, \"contiguous_gradients\": "
      "true, \"sub_group_size\": 1e9, \"reduce_bucket_size\": \"auto\", \"offload_optimizer\": "
      "{\"device\": \"cpu\", \"pin_memory\": true}, \"offload_param\": {\"device\": \"cpu\"}},"
@@ -91,7 +90,7 @@ static const example examples[] = {
     {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", "
      "\"nvme_path\": \"/local_nvme\"}}}",
      "strategy.name=zero2 strategy.offload=optimizer"},
-    // As files for Hugging Face's trainer are: everything is the recipe's.
+    // A file for Hugging Face's trainer: every value is auto, and so comes from the recipe.
     {"{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\", "
      "\"gradient_accumulation_steps\": \"auto\", \"gradient_clipping\": \"auto\", "
      "\"bf16\": {\"enabled\": \"auto\"}, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
@@ -126,7 +125,7 @@ static const example examples[] = {
     {"{\"torch_autocast\": {\"enabled\": true, \"dtype\": \"float16\"}, \"dataloader_drop_last\": "
      "true, \"tensorboard\": {\"enabled\": true}}",
      "data.drop_last=true log.tensorboard=true trainer.precision=16-mixed"},
-    // What is switched off says nothing.
+    // Sections that are switched off set nothing.
     {"{\"amp\": {\"enabled\": false, \"opt_level\": \"O1\"}, \"fp16\": {\"enabled\": false, "
      "\"loss_scale_window\": 5, \"fp16_master_weights_and_grads\": true}, "
      "\"tensor_parallel\": {\"autotp_size\": 1}, \"gradient_allreduce_op\": \"mean\", "
@@ -142,7 +141,7 @@ static void test_examples(void **state) {
     }
 }
 
-// What is passed over is said once, in a line each.
+// There is one line for all keys without effect, and one for what JSON does not allow.
 static void test_notes(void **state) {
     tri_deepspeed d = parse(examples[0].json);
     assert_int_equal(d.notes.count, 1);
@@ -201,7 +200,7 @@ static const struct {
     {"{\"scheduler\": {\"type\": \"LRRangeTest\"}}",
      "ds.json: 'scheduler.type' LRRangeTest is not in this version"},
     {"{\"scheduler\": {\"type\": \"OneCycle\", \"params\": {\"cycle_max_lr\": 1}}}",
-     "ds.json: 'scheduler.params.cycle_momentum' is true unless it is set"},
+     "ds.json: 'scheduler.params.cycle_momentum' is true by default"},
     {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 0.5}}}",
      "ds.json: 'scheduler.params.warmup_num_steps' has to be a whole number of at least 1"},
     {"{\"zero_optimization\": {\"stage\": 4}}",
@@ -211,7 +210,7 @@ static const struct {
     {"{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": "
      "\"/a\"}, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/b\"}}}",
      "ds.json: 'zero_optimization.offload_param.nvme_path' and "
-     "'zero_optimization.offload_optimizer.nvme_path' have to be one folder"},
+     "'zero_optimization.offload_optimizer.nvme_path' have to be the same folder"},
     {"{\"zero_optimization\": {\"mics_shard_size\": 8}}",
      "ds.json: 'zero_optimization.mics_shard_size' is not in this version of Trireme; set "
      "strategy.mesh.shard"},
@@ -263,7 +262,7 @@ static tri_recipe loaded(const char *yaml, const char *const overrides[MAX_OVERR
     "deepspeed: {train_batch_size: 32, gradient_clipping: 2, optimizer: {type: Adam, params: "     \
     "{lr: 0.5}}}\n"
 
-// The configuration is part of the recipe; what the recipe says beside it holds; overrides win.
+// The configuration becomes part of the recipe; the recipe's other settings stay; overrides win.
 static void test_becomes_the_recipe(void **state) {
     tri_recipe r = loaded(DS "optimizer: {eps: 0.25}\nbatch: {global: 32.0}", NULL);
     assert_int_equal(r.batch.global, 32);
@@ -287,7 +286,8 @@ static void test_becomes_the_recipe(void **state) {
                "schedule: {max_lr: 0.25}",
                NULL);
     assert_true(r.schedule.warmup_steps.value == 50 && r.schedule.max_lr == 0.25);
-    // The configuration as an override goes before the file, and other overrides before it.
+    // A configuration given by an override replaces the file's values, and other overrides replace
+    // its values.
     r = loaded("optimizer: {name: sgd, momentum: 0.9}\nbatch: {global: 100}",
                OVER("batch.micro=5", "deepspeed={train_batch_size: 20, optimizer: {type: AdamW}}"));
     assert_string_equal(r.optimizer.name, "adamw");
@@ -309,9 +309,9 @@ static void test_contradictions(void **state) {
     static const struct {
         const char *yaml, *message;
     } rows[] = {
-        {DS "batch: {global: 64}",
-         "r.yaml:4: 'batch.global' is 64 here, but 32 in r.yaml: deepspeed: train_batch_size: take "
-         "one of them out, or override it on the command line"},
+        {DS "batch: {global: 64}", "r.yaml:4: 'batch.global' is 64 here, but 32 in r.yaml: "
+                                   "deepspeed: train_batch_size: remove "
+                                   "one of them, or override it on the command line"},
         {DS "optimizer: {name: sgd}", "r.yaml:4: 'optimizer.name' is sgd here, but adamw in "},
         {"deepspeed: {zero_optimization: {stage: 0}}\nstrategy: {name: deepspeed_stage_2}",
          "r.yaml:4: 'strategy.name' is zero2 here, but ddp in "},
@@ -332,7 +332,8 @@ static void test_contradictions(void **state) {
     }
 }
 
-// train_batch_size, micro, accumulation (0: not given) on so many replicas; what comes of it.
+// train_batch_size, micro-batch and accumulation (0: not given), replicas, and the batch.global and
+// batch.micro that result.
 static const struct {
     int64_t train, micro, rounds, replicas;
     int64_t global, pass; // 0: refused
@@ -381,7 +382,7 @@ static void test_batch_arithmetic(void **state) {
     assert_int_equal(tri_recipe_settle_batch(&r, 2, &batch), TRI_BAD_INPUT);
     assert_string_equal(tri_error_message(),
                         "batch.global=32 is not batch.micro=2 x trainer.accumulate_grad_batches=4 "
-                        "x 2 replicas: leave one of them out, or correct it");
+                        "x 2 replicas: change one of them, or leave one out");
     r = loaded("trainer: {accumulate_grad_batches: 4}\nbatch: {global: 48}", NULL);
     assert_int_equal(tri_recipe_settle_batch(&r, 3, &batch), TRI_OK);
     assert_int_equal(batch.micro, 4);

@@ -1,4 +1,4 @@
-// Recipes: defaults, overrides, the resolved text, what defines a run, and every refusal.
+// Recipes: defaults, overrides, the resolved text, the keys that define a run, and every refusal.
 #include "recipe/recipe.h"
 #include "support/arena_fixture.h"
 
@@ -140,8 +140,8 @@ static void names_what_defines_a_run(void **state) {
     assert_string_equal(tri_recipe_differences(arena, &a, &b).items[0], "optimizer.name");
 }
 
-// What other systems call it, as far as this version has it.
-static void knows_the_names_of_others(void **state) {
+// Strategies under other systems' names.
+static void accepts_names_of_other_systems(void **state) {
     static const struct {
         const char *alias, *name, *offload;
     } rows[] = {{"auto", "ddp", NULL},
@@ -218,7 +218,8 @@ static const refusal refusals[] = {
     {"strategy: {name: deepspeed_stage_2_offload, offload: none}", NULL,
      "r.yaml:3: 'strategy.offload: none' contradicts 'strategy.name: deepspeed_stage_2_offload'"},
     {"strategy: {name: HYBRID_SHARD}", NULL,
-     "r.yaml:3: 'strategy.name: HYBRID_SHARD' shards inside a host and replicates outside: set "},
+     "r.yaml:3: 'strategy.name: HYBRID_SHARD' shards within a host and replicates across hosts: "
+     "set "},
     {"trainer: {loss_scale: {minimum: 4, initial: 2}}", NULL,
      "r.yaml:3: 'trainer.loss_scale.initial' is less than its 'minimum'"},
     {"name: ../up", NULL,
@@ -302,8 +303,9 @@ static void refuses_keys_that_cannot_be_read_back(void **state) {
     assert_non_null(strstr(tri_error_message(), "the key is not UTF-8"));
 }
 
-// Each of these has no effect on one rank with the keys beside it, and has one with others.
-static void says_which_keys_have_no_effect(void **state) {
+// Each of these keys has no effect on one rank with the first settings, and has one with the
+// second.
+static void reports_keys_without_effect(void **state) {
     static const struct {
         const char *idle, *needs; // overrides; NULL: ranks
         int pipeline, tensor, replicas;
@@ -345,14 +347,14 @@ static void says_which_keys_have_no_effect(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_documented_defaults),
-        cmocka_unit_test(says_which_keys_have_no_effect),
+        cmocka_unit_test(reports_keys_without_effect),
         cmocka_unit_test(refuses_keys_that_cannot_be_read_back),
         cmocka_unit_test(has_pytorchs_optimizers),
         cmocka_unit_test(renaming_discards_the_files_keys),
         cmocka_unit_test(takes_lists_and_model_options),
         cmocka_unit_test(resolves_to_itself),
         cmocka_unit_test(names_what_defines_a_run),
-        cmocka_unit_test(knows_the_names_of_others),
+        cmocka_unit_test(accepts_names_of_other_systems),
         cmocka_unit_test(refuses_bad_recipes),
         cmocka_unit_test(loads_the_recipes),
         cmocka_unit_test(every_default_fits_its_row),
