@@ -33,8 +33,10 @@ CASES = [
     ("mlp-jax", 32, 7, 130, []),
     ("autoencoder", 32, 0, 133, []),
     ("autoencoder", 32, 8, 129, []),
-    ("mnist-convnet", 24, 4, 133, []),
-    ("mnist-convnet", 24, 8, 73, []),
+    # At a larger rate, rounding grows by flips of ReLU and pooling behind batch norm: to 1e-5 and
+    # more in 20 steps for one seed in eight, with any sums of the gradients.
+    ("mnist-convnet", 24, 4, 133, ["optimizer.lr=0.001"]),
+    ("mnist-convnet", 24, 8, 73, ["optimizer.lr=0.001"]),
 ]
 
 
