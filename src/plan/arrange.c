@@ -65,7 +65,7 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     if (s->needs_one_rank && mesh->ranks > 1)
         return TRI_FAIL(TRI_BAD_INPUT, "strategy.name: '%s' is for one rank, not %d; use ddp",
                         s->name, mesh->ranks);
-    plan->effective_strategy = s;
+    plan->effective_strategy = tri_strategy_effective(s, request->deterministic);
     plan->shard_axis = TRI_AXIS_SHARD;
     plan->replicate_axis = TRI_AXIS_REPLICATE;
     if (!s->shards_optimizer && mesh->size[TRI_AXIS_SHARD] > 1)
@@ -92,7 +92,6 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
                         "trainer.deterministic needs strategy.reduce_dtype: float32: one rank "
                         "rounds no gradients");
     if (request->deterministic && !s->shards_optimizer) {
-        plan->effective_strategy = tri_strategy_find("zero2");
         plan->shard_axis = TRI_AXIS_REPLICATE;
         plan->replicate_axis = TRI_AXIS_SHARD; // of one rank
     } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
@@ -148,8 +147,7 @@ static bool is_recomputed(const tri_plan *plan, const tri_plan_request *request,
 }
 
 tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
-    plan->strategy = tri_strategy_find(tri_strategy_names[request->options->name]);
-    TRI_ASSERT(plan->strategy);
+    plan->strategy = tri_strategy_of(request->options->name);
     TRI_TRY(find_groups(plan, request));
     find_offload_set(plan, request);
     TRI_TRY(find_order(plan, request));

@@ -18,7 +18,6 @@ typedef enum point {
     AT_SCATTER,
     AT_REDUCE,
     AT_TIE,
-    AT_COLLECT,
     AT_CLEAR // before what adds
 } point;
 
@@ -234,12 +233,8 @@ static void put_reductions(work *w) {
         for (int i = w->first_use[u]; i < w->first_use[u + 1]; i++)
             if (contributes(&w->compute.actions[w->uses[i]])) done = w->uses[i] + 1;
         if (tri_schedule_scatters(r)) done++;
-        if (r->replicate > 1) put(w, done++, AT_REDUCE, TRI_ACTION_REDUCE, u);
-        if (unit->holder_count > 1) {
-            done = w->compute.count;
-            put(w, done, AT_TIE, TRI_ACTION_TIE, u);
-        }
-        if (tri_schedule_collects(r)) put(w, done, AT_COLLECT, TRI_ACTION_COLLECT, u);
+        if (r->replicate > 1) put(w, done, AT_REDUCE, TRI_ACTION_REDUCE, u);
+        if (unit->holder_count > 1) put(w, w->compute.count, AT_TIE, TRI_ACTION_TIE, u);
     }
 }
 

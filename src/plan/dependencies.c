@@ -5,19 +5,18 @@
 
 // What an access names: of a block, the things of its units, edges or own activations.
 typedef enum resource_kind {
-    PARAMETERS,      // of a unit: masters and what is gathered from them
-    GRADIENTS,       // of a unit
-    OWN_GRADIENTS,   // of a unit: what SCATTER leaves; without it, its gradients
-    FINAL_GRADIENTS, // of a unit: what NORM and STEP read
-    STATES,          // of a unit: what LOAD brings
-    OWN_PARAMETERS,  // of a unit: what FETCH brings
-    STATISTICS,      // of a unit that has some: among its gradients
-    SCALARS,         // of the step
-    ACTIVATIONS,     // of a block in a round
-    BEFORE,          // ... of the block before it in its stage
-    BEHIND,          // ... of the block behind it in its stage
-    MADE,            // edges that it makes, along
-    READ,            // edges that it is the first to read, along
+    PARAMETERS,     // of a unit: masters and what is gathered from them
+    GRADIENTS,      // of a unit
+    OWN_GRADIENTS,  // of a unit: what SCATTER leaves; without it, its gradients
+    STATES,         // of a unit: what LOAD brings
+    OWN_PARAMETERS, // of a unit: what FETCH brings
+    STATISTICS,     // of a unit that has some: among its gradients
+    SCALARS,        // of the step
+    ACTIVATIONS,    // of a block in a round
+    BEFORE,         // ... of the block before it in its stage
+    BEHIND,         // ... of the block behind it in its stage
+    MADE,           // edges that it makes, along
+    READ,           // edges that it is the first to read, along
     MADE_BACK,
     READ_BACK,
     CARRIED, // the edge that is sent or received
@@ -65,14 +64,12 @@ static const struct {
     {TRI_ACTION_SCATTER, OWN_GRADIENTS, true},
     {TRI_ACTION_REDUCE, OWN_GRADIENTS, true},
     {TRI_ACTION_TIE, OWN_GRADIENTS, true},
-    {TRI_ACTION_COLLECT, OWN_GRADIENTS, false},
-    {TRI_ACTION_COLLECT, GRADIENTS, true},
-    {TRI_ACTION_NORM, FINAL_GRADIENTS, false}, // of all units
+    {TRI_ACTION_NORM, OWN_GRADIENTS, false}, // of all units
     {TRI_ACTION_NORM, SCALARS, true},
     {TRI_ACTION_LOAD, STATES, true},
     {TRI_ACTION_LOAD, OWN_PARAMETERS, true},
     {TRI_ACTION_STEP, SCALARS, false},
-    {TRI_ACTION_STEP, FINAL_GRADIENTS, false},
+    {TRI_ACTION_STEP, OWN_GRADIENTS, false},
     {TRI_ACTION_STEP, STATES, true},
     {TRI_ACTION_STEP, PARAMETERS, true},
     {TRI_ACTION_PREPARE, STATES, false},
@@ -127,8 +124,6 @@ tri_resources *tri_resources_make(tri_arena *arena, const tri_schedule_request *
 }
 
 static int of_unit(const tri_resources *t, resource_kind resource, int unit) {
-    if (resource == FINAL_GRADIENTS)
-        resource = tri_schedule_collects(t->request) ? GRADIENTS : OWN_GRADIENTS;
     if (resource == OWN_GRADIENTS && !tri_schedule_scatters(t->request)) resource = GRADIENTS;
     if (resource == STATISTICS) resource = GRADIENTS;
     int slot = resource == STATES ? 3 : resource == OWN_PARAMETERS ? 4 : (int)resource;
@@ -148,8 +143,7 @@ static void visit_units(const visit *v, resource_kind resource, const int *units
         if (resource == STATISTICS && !unit->has_statistics) continue;
         if (resource == OWN_PARAMETERS && !tri_schedule_fetches(v->resources->request, units[i]))
             continue;
-        if ((resource == GRADIENTS || resource == FINAL_GRADIENTS) && !unit->has_gradients)
-            continue;
+        if ((resource == GRADIENTS || resource == OWN_GRADIENTS) && !unit->has_gradients) continue;
         v->call(v->context, of_unit(v->resources, resource, units[i]), v->writes);
     }
 }

@@ -5,6 +5,8 @@
 // the one that is ready first waits only for earlier passes, and those only for earlier messages.
 #include "plan/compute_actions.h"
 
+#include "base/search.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,16 +197,13 @@ static void index_actions(tri_arena *arena, const clock_work *c, const tri_sched
     }
 }
 
+static bool is_start_below(const void *context, int index, int64_t time) {
+    const compute_index *p = context;
+    return p->start[index] < time;
+}
+
 static int first_from(const compute_index *p, int64_t time) {
-    int low = 0, high = p->count;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (p->start[middle] < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return tri_lower_bound(p->count, is_start_below, p, time);
 }
 
 static void add_edge(const clock_work *c, const compute_index *p, int number, timed *out,

@@ -130,8 +130,6 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
         return others * computed_bytes(plan, a->subject) / rates->link_bytes_per_s;
     case TRI_ACTION_SCATTER:
         return sent * others * whole / rates->link_bytes_per_s;
-    case TRI_ACTION_COLLECT:
-        return others * whole / rates->link_bytes_per_s;
     case TRI_ACTION_REDUCE:
         whole = tri_schedule_scatters(&plan->steps[TRI_STEP_FULL].request) ? own : whole;
         return sent * 2 * (plan->copies - 1.0) / plan->copies * whole / rates->link_bytes_per_s;

@@ -6,14 +6,25 @@
 
 #include <string.h>
 
-const char *const tri_strategy_names[] = {"single", "ddp",      "zero1", "zero2",
-                                          "fsdp",   "pipeline", NULL};
+#define X(constant, name, ...) #name,
+const char *const tri_strategy_names[] = {TRI_STRATEGY_LIST(X) NULL};
+#undef X
 #define X(name, text) text,
 static const char *const schedules[] = {TRI_ORDER_LIST(X) NULL};
 #undef X
 static const char *const recomputes[] = {"none", "block", "fit", NULL};
-static const char *const reduced_as[] = {"float32", "bfloat16", "float16", NULL};
-static const tri_dtype reduced_types[] = {TRI_F32, TRI_BF16, TRI_F16};
+
+// X(name in recipes, type): the types in which gradients may travel.
+#define REDUCE_DTYPE_LIST(X)                                                                       \
+    X("float32", TRI_F32)                                                                          \
+    X("bfloat16", TRI_BF16)                                                                        \
+    X("float16", TRI_F16)
+#define X(name, dtype) name,
+static const char *const reduce_names[] = {REDUCE_DTYPE_LIST(X) NULL};
+#undef X
+#define X(name, dtype) dtype,
+static const tri_dtype reduce_dtypes[] = {REDUCE_DTYPE_LIST(X)};
+#undef X
 static const char *const offloads[] = {"none", "optimizer", "parameters", NULL};
 
 static const tri_option mesh_rows[] = {
@@ -54,7 +65,7 @@ static const tri_option strategy_rows[] = {
                     "of fsdp: parameters are gathered again for the backward pass"),
     TRI_OPTION_INT(tri_strategy_options, persistent_bytes, "65536", 0, INT64_MAX / 2,
                    "of fsdp: blocks with fewer bytes of parameters stay gathered during a step"),
-    TRI_OPTION_CHOICE(tri_strategy_options, reduce_dtype, "float32", reduced_as,
+    TRI_OPTION_CHOICE(tri_strategy_options, reduce_dtype, "float32", reduce_names,
                       "gradients travel between replicas and shards in this type; they are added "
                       "in float32 and kept in it"),
     TRI_OPTION_CHOICE(tri_strategy_options, offload, "none", offloads,
@@ -78,7 +89,7 @@ int64_t tri_strategy_memory(const tri_strategy_options *o) {
 }
 
 tri_dtype tri_strategy_reduce_dtype(const tri_strategy_options *o) {
-    return reduced_types[o->reduce_dtype];
+    return reduce_dtypes[o->reduce_dtype];
 }
 
 static tri_status check_strategy(const void *options, const tri_tree *map) {

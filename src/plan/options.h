@@ -6,15 +6,37 @@
 
 #include <trireme/tensor.h>
 
+// Flags of a strategy.
+enum {
+    TRI_NEEDS_ONE_RANK = 1,
+    TRI_SHARDS_OPTIMIZER = 2,
+    TRI_SHARDS_GRADIENTS = 4,
+    TRI_SHARDS_PARAMETERS = 8
+};
+
+// The strategies there are. X(constant, name in recipes, help, the axis of the mesh that takes the
+// ranks which the recipe leaves open, flags)
+#define TRI_STRATEGY_LIST(X)                                                                       \
+    X(SINGLE, single, "one rank", REPLICATE, TRI_NEEDS_ONE_RANK)                                   \
+    X(DDP, ddp,                                                                                    \
+      "every replica holds all parameters; gradients are summed behind the backward pass",         \
+      REPLICATE, 0)                                                                                \
+    X(ZERO1, zero1, "optimizer states are sharded", SHARD, TRI_SHARDS_OPTIMIZER)                   \
+    X(ZERO2, zero2, "optimizer states and gradients are sharded", SHARD,                           \
+      TRI_SHARDS_OPTIMIZER | TRI_SHARDS_GRADIENTS)                                                 \
+    X(FSDP, fsdp, "parameters too: each block's are gathered when it is computed (ZeRO-3)", SHARD, \
+      TRI_SHARDS_OPTIMIZER | TRI_SHARDS_GRADIENTS | TRI_SHARDS_PARAMETERS)                         \
+    X(PIPELINE, pipeline,                                                                          \
+      "ranks hold consecutive blocks; micro-batches go through them one behind the other",         \
+      PIPELINE, 0)
+
 typedef enum tri_strategy_kind {
-    TRI_STRATEGY_SINGLE,
-    TRI_STRATEGY_DDP,
-    TRI_STRATEGY_ZERO1,
-    TRI_STRATEGY_ZERO2,
-    TRI_STRATEGY_FSDP,
-    TRI_STRATEGY_PIPELINE,
+#define X(constant, ...) TRI_STRATEGY_##constant,
+    TRI_STRATEGY_LIST(X)
+#undef X
+        TRI_STRATEGY_COUNT
 } tri_strategy_kind;
-extern const char *const tri_strategy_names[]; // in the order of the enum; NULL at the end
+extern const char *const tri_strategy_names[]; // by tri_strategy_kind; NULL at the end
 
 typedef enum tri_recompute {
     TRI_RECOMPUTE_NONE,

@@ -1,5 +1,7 @@
 #include "plan/schedule.h"
 
+#include "base/search.h"
+
 #include <string.h>
 
 static const struct {
@@ -35,17 +37,14 @@ bool tri_schedule_fetches(const tri_schedule_request *request, int unit) {
     return request->fetches && tri_schedule_gathers(request) && request->units[unit].has_stored;
 }
 
+static bool is_stage_below(const void *context, int block, int64_t stage) {
+    const tri_schedule_request *request = context;
+    return request->blocks[block].stage < stage;
+}
+
 // The first block of the stage or of a later one: stages are runs of blocks, in order.
 static int find_stage(const tri_schedule_request *request, int stage) {
-    int low = 0, high = request->block_count;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (request->blocks[middle].stage < stage)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return tri_lower_bound(request->block_count, is_stage_below, request, stage);
 }
 
 void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *out,

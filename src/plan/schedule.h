@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "mesh/mesh.h"
+#include "plan/options.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,7 +55,6 @@ typedef enum tri_subject {
     X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, UNIT, false)     /* gradients = 0 */                       \
     X(SCATTER, "SCATTER", TRI_LANE_SHARD, UNIT, false)   /* reduce-scatter of gradients */         \
     X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of what this rank keeps */  \
-    X(COLLECT, "COLLECT", TRI_LANE_SHARD, UNIT, false)   /* all-gather of scattered gradients */   \
     X(TIE, "TIE", TRI_LANE_BACK, UNIT, false)      /* sum over the stages that hold the unit */    \
     X(NORM, "NORM", TRI_LANE_COMPUTE, NONE, false) /* counts, norm, step scalars */                \
     X(FETCH, "FETCH", TRI_LANE_STORE, UNIT, false) /* what GATHER sends, from storage */           \
@@ -162,8 +162,8 @@ struct tri_schedule_request {
     int rounds;                  // of the step, on every replica
     const int64_t *round_sizes;  // by round: samples of this rank's micro-batch; 0: none
     bool training;               // false: evaluation, FORWARD only
-    bool deterministic; // gradients are folded in the order of micro-batches: every round is
-                        // scattered, whatever the strategy shards; COLLECT where it shards none
+    bool deterministic;         // gradients are added in the order of micro-batches: every round is
+                                // scattered; the strategy is the effective one
     bool reshard_after_forward; // fsdp: RELEASE after FORWARD, GATHER again for BACKWARD
     int prefetch;  // how many units ahead of their use GATHER starts; at least 0 (fsdp), 2 (others)
     bool offloads; // LOAD before STEP, EVICT after it
@@ -181,10 +181,14 @@ struct tri_schedule_request {
 TRI_ORDER_LIST(X)
 #undef X
 
-extern const tri_strategy *const tri_strategies[];       // end with NULL
-extern const tri_order *const tri_orders[];              // in the order of the list; likewise
+extern const tri_order *const tri_orders[]; // in the order of the list; ends with NULL
+const tri_strategy *tri_strategy_of(tri_strategy_kind kind);
 const tri_strategy *tri_strategy_find(const char *name); // NULL: none
-const tri_order *tri_order_find(const char *name);       // NULL: none
+// The strategy by which schedules are written. A deterministic run scatters the gradients of every
+// round, so that they are added in the order of the step's micro-batches; where the recipe's
+// strategy shards nothing, it does so as zero2.
+const tri_strategy *tri_strategy_effective(const tri_strategy *strategy, bool deterministic);
+const tri_order *tri_order_find(const char *name); // NULL: none
 
 // Which part of a unit's gradients a pass writes: each starts anew by itself.
 typedef enum tri_gradient_source {
@@ -208,7 +212,6 @@ bool tri_schedule_gathers(const tri_schedule_request *request);         // param
 bool tri_schedule_releases(const tri_schedule_request *request);        // ... and lets go of them
 bool tri_schedule_scatters(const tri_schedule_request *request);        // gradients, once at least
 bool tri_schedule_scatters_rounds(const tri_schedule_request *request); // ... after every round
-bool tri_schedule_collects(const tri_schedule_request *request);
 
 // Passes by the order, then everything else around them by the strategy, edges and units; without
 // dependencies. Verified.

@@ -1,5 +1,6 @@
 #include "plan/step_memory.h"
 
+#include "base/search.h"
 #include "plan/memory.h"
 
 #include <stdlib.h>
@@ -280,17 +281,14 @@ static bool overlap(const step *s, const chunk *a, const chunk *b) {
            tri_slot_heap(s->r->flat, a->slot) == tri_slot_heap(s->r->flat, b->slot);
 }
 
+static bool begins_by(const void *context, int index, int64_t action) {
+    const step *s = context;
+    return s->chunks[index].first <= action;
+}
+
 // The first chunk that begins after the action; they are in the order of their first action.
 static int first_after(const step *s, int action) {
-    int half = 0, high = s->chunk_count;
-    while (half < high) {
-        int middle = (half + high) / 2;
-        if (s->chunks[middle].first <= action)
-            half = middle + 1;
-        else
-            high = middle;
-    }
-    return half;
+    return tri_lower_bound(s->chunk_count, begins_by, s, action);
 }
 
 // Whoever first uses memory waits for those of other lanes that used it last.

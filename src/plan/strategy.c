@@ -1,50 +1,34 @@
+// The strategies: one row each. And what their flags mean for schedules.
 #include "plan/schedule.h"
 
 #include <string.h>
 
-static const tri_strategy single = {
-    .name = "single", .help = "one rank", .needs_one_rank = true, .own_axis = TRI_AXIS_REPLICATE};
-
-static const tri_strategy ddp = {
-    .name = "ddp",
-    .help = "every replica holds all parameters; gradients are summed behind the backward pass",
-    .own_axis = TRI_AXIS_REPLICATE};
-
-static const tri_strategy zero1 = {.name = "zero1",
-                                   .help = "optimizer states are sharded",
-                                   .own_axis = TRI_AXIS_SHARD,
-                                   .shards_optimizer = true};
-
-static const tri_strategy zero2 = {.name = "zero2",
-                                   .help = "optimizer states and gradients are sharded",
-                                   .own_axis = TRI_AXIS_SHARD,
-                                   .shards_optimizer = true,
-                                   .shards_gradients = true};
-
-static const tri_strategy fsdp = {
-    .name = "fsdp",
-    .help = "parameters too: each block's are gathered when it is computed (ZeRO-3)",
-    .own_axis = TRI_AXIS_SHARD,
-    .shards_optimizer = true,
-    .shards_gradients = true,
-    .shards_parameters = true};
-
-static const tri_strategy pipeline = {
-    .name = "pipeline",
-    .help = "ranks hold consecutive blocks; micro-batches go through them one behind the other",
-    .own_axis = TRI_AXIS_PIPELINE};
-
-const tri_strategy *const tri_strategies[] = {&single, &ddp,      &zero1, &zero2,
-                                              &fsdp,   &pipeline, NULL};
+#define X(constant, text, explanation, axis, flags)                                                \
+    [TRI_STRATEGY_##constant] = {.name = #text,                                                    \
+                                 .help = explanation,                                              \
+                                 .needs_one_rank = ((flags)&TRI_NEEDS_ONE_RANK) != 0,              \
+                                 .own_axis = TRI_AXIS_##axis,                                      \
+                                 .shards_optimizer = ((flags)&TRI_SHARDS_OPTIMIZER) != 0,          \
+                                 .shards_gradients = ((flags)&TRI_SHARDS_GRADIENTS) != 0,          \
+                                 .shards_parameters = ((flags)&TRI_SHARDS_PARAMETERS) != 0},
+static const tri_strategy strategies[TRI_STRATEGY_COUNT] = {TRI_STRATEGY_LIST(X)};
+#undef X
 
 #define X(name, text) &tri_order_##name,
 const tri_order *const tri_orders[] = {TRI_ORDER_LIST(X) NULL};
 #undef X
 
 const tri_strategy *tri_strategy_find(const char *name) {
-    for (int i = 0; tri_strategies[i]; i++)
-        if (!strcmp(tri_strategies[i]->name, name)) return tri_strategies[i];
+    for (int i = 0; i < TRI_STRATEGY_COUNT; i++)
+        if (!strcmp(strategies[i].name, name)) return &strategies[i];
     return NULL;
+}
+
+const tri_strategy *tri_strategy_of(tri_strategy_kind kind) { return &strategies[kind]; }
+
+const tri_strategy *tri_strategy_effective(const tri_strategy *strategy, bool deterministic) {
+    bool folds = deterministic && !strategy->shards_optimizer;
+    return folds ? &strategies[TRI_STRATEGY_ZERO2] : strategy;
 }
 
 const tri_order *tri_order_find(const char *name) {
@@ -92,8 +76,4 @@ bool tri_schedule_scatters(const tri_schedule_request *request) {
 bool tri_schedule_scatters_rounds(const tri_schedule_request *request) {
     bool shards = request->strategy->shards_gradients && request->shard > 1;
     return request->deterministic || shards;
-}
-
-bool tri_schedule_collects(const tri_schedule_request *request) {
-    return request->deterministic && !request->strategy->shards_optimizer;
 }

@@ -11,7 +11,7 @@ typedef struct unit_state {
     bool holds[TRI_GRADIENT_SOURCE_COUNT]; // the gradients hold something of the part
     int round;                             // ... of this one; -1: of none
     int contributions;                     // of blocks and rounds, in the whole step
-    bool scattered, reduced, tied, collected, fetched, loaded, stepped, prepared, evicted;
+    bool scattered, reduced, tied, fetched, loaded, stepped, prepared, evicted;
 } unit_state;
 
 typedef struct check {
@@ -94,7 +94,7 @@ static tri_status add_to_gradients(check *c) {
         adds |= u->holds[source] ? UINT64_C(1) << k : 0;
         u->holds[source] = true;
         if (source != TRI_GRADIENT_REST) continue;
-        REQUIRE(!u->reduced && !u->tied && !u->collected, "comes after the unit was reduced");
+        REQUIRE(!u->reduced && !u->tied, "comes after the unit was reduced");
         REQUIRE(!tri_schedule_scatters_rounds(r) || u->round < 0 || u->round == c->action->round,
                 "mixes two rounds in gradients that every round scatters");
         u->round = c->action->round;
@@ -216,16 +216,11 @@ static bool is_tied(const check *c, int unit) {
     return is_reduced(c, unit) && (c->request->units[unit].holder_count < 2 || c->units[unit].tied);
 }
 
-static bool is_final(const check *c, int unit) {
-    bool collects = tri_schedule_collects(c->request);
-    return is_tied(c, unit) && (!collects || c->units[unit].collected);
-}
-
 static tri_status follow_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_action *a = c->action;
     unit_state *u = &c->units[a->subject];
-    bool closed = u->reduced || u->tied || u->collected || c->normed;
+    bool closed = u->reduced || u->tied || c->normed;
     REQUIRE(r->training && r->units[a->subject].has_gradients, "has no gradients");
     switch (a->kind) {
     case TRI_ACTION_CLEAR:
@@ -248,16 +243,13 @@ static tri_status follow_gradients(check *c) {
         u->reduced = true;
         break;
     case TRI_ACTION_TIE:
-        REQUIRE(r->units[a->subject].holder_count > 1 && !u->tied && !u->collected && !c->normed,
+        REQUIRE(r->units[a->subject].holder_count > 1 && !u->tied && !c->normed,
                 "is not wanted, or comes twice");
         REQUIRE(is_reduced(c, a->subject), "sums gradients that are not complete");
         u->tied = true;
         break;
     default:
-        REQUIRE(tri_schedule_collects(r) && !u->collected && !c->normed,
-                "is not wanted, or comes twice");
-        REQUIRE(is_tied(c, a->subject), "collects gradients that are not complete");
-        u->collected = true;
+        TRI_ASSERT(false);
     }
     return TRI_OK;
 }
@@ -316,7 +308,7 @@ static tri_status follow_norm(check *c) {
     const tri_schedule_request *r = c->request;
     REQUIRE(r->training && !c->normed, "comes twice");
     for (int u = 0; u < r->unit_count; u++)
-        REQUIRE(!r->units[u].here || !r->units[u].has_gradients || is_final(c, u),
+        REQUIRE(!r->units[u].here || !r->units[u].has_gradients || is_tied(c, u),
                 "reads gradients that are not complete");
     c->normed = true;
     return TRI_OK;
@@ -343,8 +335,7 @@ static tri_status follow(check *c) {
     }
     REQUIRE(r->units[a->subject].here, "names a unit of another rank");
     bool gradients = a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER ||
-                     a->kind == TRI_ACTION_REDUCE || a->kind == TRI_ACTION_COLLECT ||
-                     a->kind == TRI_ACTION_TIE;
+                     a->kind == TRI_ACTION_REDUCE || a->kind == TRI_ACTION_TIE;
     return gradients ? follow_gradients(c) : follow_state(c);
 }
 

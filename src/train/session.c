@@ -190,7 +190,7 @@ tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *
                                            [TRI_AXIS_PIPELINE] = m->pipeline};
     int size[TRI_AXIS_COUNT];
     for (int i = 0; i < TRI_AXIS_COUNT; i++) size[i] = asked[i] == TRI_AUTO ? 0 : (int)asked[i];
-    const tri_strategy *strategy = tri_strategy_find(tri_strategy_names[recipe->strategy.name]);
+    const tri_strategy *strategy = tri_strategy_of(recipe->strategy.name);
     return tri_mesh_make(size, strategy->own_axis, ranks, out);
 }
 

@@ -107,6 +107,7 @@ void schedule_set_make(const schedule_case *c, schedule_set *out) {
                                     .offloads = c->offloads,
                                     .fetches = c->fetches};
     assert_non_null(request.strategy);
+    request.strategy = tri_strategy_effective(request.strategy, c->deterministic);
     assert_non_null(request.order);
     request.block_count = request.stage_count * or_one(c->blocks_per_stage);
     request.unit_count = request.block_count + 1;

@@ -163,7 +163,6 @@ static int find_members(const machine *m, int rank, const tri_action *a, int *me
     const tri_mesh *mesh = &m->set->mesh;
     static const int axes[TRI_ACTION_KIND_COUNT] = {[TRI_ACTION_GATHER] = TRI_AXIS_SHARD,
                                                     [TRI_ACTION_SCATTER] = TRI_AXIS_SHARD,
-                                                    [TRI_ACTION_COLLECT] = TRI_AXIS_SHARD,
                                                     [TRI_ACTION_REDUCE] = TRI_AXIS_REPLICATE,
                                                     [TRI_ACTION_TIE] = TRI_AXIS_PIPELINE};
     int count = 0;
@@ -204,7 +203,6 @@ static bool run_collective(machine *m, int rank, const tri_action *a) {
         rank_memory *memory = &m->ranks[members[i]];
         memory->next++;
         if (a->kind == TRI_ACTION_GATHER) memory->parameters[u] = parameters_of(u);
-        if (a->kind == TRI_ACTION_COLLECT) memory->gradients[u] = memory->kept[u];
         if (a->kind == TRI_ACTION_REDUCE || a->kind == TRI_ACTION_TIE)
             *reduced(m, members[i], u) = sum;
         if (a->kind != TRI_ACTION_SCATTER) continue;
@@ -220,7 +218,7 @@ static bool run_collective(machine *m, int rank, const tri_action *a) {
 static void step(machine *m, int rank, int u) {
     const tri_schedule_request *r = &m->set->requests[rank];
     rank_memory *memory = &m->ranks[rank];
-    const sums *got = tri_schedule_collects(r) ? &memory->gradients[u] : reduced(m, rank, u);
+    const sums *got = reduced(m, rank, u);
     if (got->rest != m->wanted[u].rest || (!is_shared(r, u) && got->input != m->wanted[u].input) ||
         (r->units[u].has_statistics && got->statistics != m->wanted[u].statistics))
         fail_msg("%s: rank %d steps unit %d with a wrong sum", schedule_case_text(m->described),
@@ -236,7 +234,6 @@ static bool run_next(machine *m, int rank) {
     switch (a->kind) {
     case TRI_ACTION_GATHER:
     case TRI_ACTION_SCATTER:
-    case TRI_ACTION_COLLECT:
     case TRI_ACTION_REDUCE:
     case TRI_ACTION_TIE:
     case TRI_ACTION_NORM:
