@@ -24,13 +24,17 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
         tri_comm_close(comm);
         return opened;
     }
-    tri_plan_request request = {.model = &model,
-                                .options = &recipe->strategy,
-                                .mesh = {.size = {1, 1, 1, 1}, .ranks = 1},
-                                .step_samples = {[TRI_STEP_FULL] = 2}};
+    tri_optimizer optimizer = {.op = &tri_op_sgd};
+    // One rank computes the whole model, in a step of any size.
+    tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE};
+    tri_plan_request request;
+    tri_session_plan_request(recipe, &(tri_batch_options){0}, &model, &optimizer, &request);
+    request.options = &alone;
+    request.deterministic = false;
+    request.mesh = (tri_mesh){.size = {1, 1, 1, 1}, .ranks = 1};
+    request.step_samples[TRI_STEP_FULL] = 2;
     tri_plan *plan = NULL;
     tri_engine *engine = NULL;
-    tri_optimizer optimizer = {.op = &tri_op_sgd};
     tri_status status = tri_plan_create(arena, device, &request, &plan);
     if (status == TRI_OK) status = tri_task_check_options(&options, task->name);
     if (status == TRI_OK)

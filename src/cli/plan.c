@@ -27,26 +27,17 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
     tri_batch_options batch;
     TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
     TRI_TRY(tri_sampler_check_step(batch.global, batch.micro, replicas));
-    tri_sampler pass; // of evaluation, as long as any data would make it, on every replica
-    TRI_TRY(
-        tri_sampler_make_evaluation(INT64_MAX, batch.eval, batch.global, batch.micro, 1, &pass));
-    int64_t eval = pass.options.micro;
+    tri_sampler evaluation; // of endless data: every replica has a full evaluation batch
+    TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, batch.eval, batch.global, batch.micro, 1,
+                                        &evaluation));
+    int64_t eval = evaluation.options.micro;
     TRI_TRY(tri_session_open_device(&cli_backends, device, 0, &v->device));
     v->model = model;
-    v->request = (tri_plan_request){
-        .model = &v->model,
-        .options = &r->strategy,
-        .deterministic = r->trainer.deterministic,
-        .freeze = r->optimizer.freeze.items,
-        .freeze_count = r->optimizer.freeze.count,
-        .mesh = v->mesh,
-        .step_samples = {[TRI_STEP_FULL] = batch.global, [TRI_STEP_EVALUATE] = eval * replicas},
-        .micro = batch.micro,
-        .gives_rounds = batch.gives_rounds,
-        .sync_batchnorm = r->trainer.sync_batchnorm,
-        .eval_micro = eval,
-        .optimizer_states = optimizer.state_count,
-        .loader_batches = tri_loader_batches(&(tri_loader_options){.workers = r->data.workers})};
+    tri_session_plan_request(r, &batch, &v->model, &optimizer, &v->request);
+    v->request.mesh = v->mesh;
+    v->request.step_samples[TRI_STEP_FULL] = batch.global;
+    v->request.step_samples[TRI_STEP_EVALUATE] = eval * replicas;
+    v->request.eval_micro = eval;
     TRI_TRY(tri_pipeline_plans_create(v->arena, v->device, &v->request, &v->pipeline));
     return tri_task_check_options(&options, v->task->name);
 }

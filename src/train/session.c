@@ -194,6 +194,22 @@ tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *
     return tri_mesh_make(size, strategy->own_axis, ranks, out);
 }
 
+void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options *batch,
+                              const tri_model_request *model, const tri_optimizer *optimizer,
+                              tri_plan_request *out) {
+    tri_loader_options loader = {.workers = recipe->data.workers};
+    *out = (tri_plan_request){.model = model,
+                              .options = &recipe->strategy,
+                              .micro = batch->micro,
+                              .gives_rounds = batch->gives_rounds,
+                              .sync_batchnorm = recipe->trainer.sync_batchnorm,
+                              .deterministic = recipe->trainer.deterministic,
+                              .freeze = recipe->optimizer.freeze.items,
+                              .freeze_count = recipe->optimizer.freeze.count,
+                              .optimizer_states = optimizer->state_count,
+                              .loader_batches = tri_loader_batches(&loader)};
+}
+
 // Nothing of size is allocated yet. Ranks need different amounts, but all of them are to refuse the
 // same.
 static tri_status check_memory(tri_session *s, const tri_plan_request *request) {
@@ -224,19 +240,10 @@ static tri_status make_plan(tri_session *s) {
     s->model.fields = s->fields;
     s->model.field_count = s->field_count;
     TRI_TRY(tri_optimizer_make(&s->recipe->optimizer, &s->optimizer));
-    tri_plan_request request = {.model = &s->model,
-                                .options = &s->recipe->strategy,
-                                .mesh = s->mesh,
-                                .rank = s->identity.rank,
-                                .micro = s->recipe->batch.micro,
-                                .gives_rounds = s->recipe->batch.gives_rounds,
-                                .sync_batchnorm = s->recipe->trainer.sync_batchnorm,
-                                .deterministic = s->recipe->trainer.deterministic,
-                                .freeze = s->recipe->optimizer.freeze.items,
-                                .freeze_count = s->recipe->optimizer.freeze.count,
-                                .optimizer_states = s->optimizer.state_count,
-                                .loader_batches = tri_loader_batches(
-                                    &(tri_loader_options){.workers = s->recipe->data.workers})};
+    tri_plan_request request;
+    tri_session_plan_request(s->recipe, &s->recipe->batch, &s->model, &s->optimizer, &request);
+    request.mesh = s->mesh;
+    request.rank = s->identity.rank;
     if (s->train_data) {
         const tri_sampler *sampler = &s->train_sampler;
         int64_t last = tri_sampler_step_size(sampler, sampler->steps - 1);

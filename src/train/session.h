@@ -77,6 +77,11 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
 void tri_session_warn(const tri_session *session);
 // The recipe's mesh for so many ranks.
 tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out);
+// What every plan of the recipe is made from, whoever asks for it: a run, `trireme plan` or initial
+// weights. The caller adds mesh, rank, step_samples and eval_micro. *out borrows all arguments.
+void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options *batch,
+                              const tri_model_request *model, const tri_optimizer *optimizer,
+                              tri_plan_request *out);
 // `device` by name from the table; "auto" is the first that opens.
 tri_status tri_session_open_device(const tri_backends *backends, const char *name, int index,
                                    tri_device **out);
