@@ -42,8 +42,8 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
             &(tri_engine_config){
                 .plan = plan, .device = device, .world = comm, .optimizer = &optimizer},
             &engine);
+    if (status == TRI_OK) status = tri_engine_initialize(engine, (uint64_t)recipe->seed);
     if (status == TRI_OK) {
-        tri_engine_initialize(engine, (uint64_t)recipe->seed);
         tri_state_view view;
         tri_state_view_model(arena, engine, &view);
         status = tri_checkpoint_write_weights(out, &view.source);

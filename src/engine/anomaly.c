@@ -50,10 +50,10 @@ static void describe(tri_engine *e, const tri_graph *g, const tri_node *node, tr
         snprintf(source, sizeof source, "%s%s%s made", node->op->name, *node->name ? " " : "",
                  node->name);
     char when[48] = "evaluation";
-    if (e->step->request.training)
-        snprintf(when, sizeof when, "step %lld", (long long)e->input->update);
+    if (e->run.step->request.training)
+        snprintf(when, sizeof when, "step %lld", (long long)e->run.input->update);
     const char *word = isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
-    snprintf(e->anomaly, sizeof e->anomaly,
+    snprintf(e->run.anomaly, sizeof e->run.anomaly,
              "%s: the %s pass of block %s: %s %s at element %lld of %s", when, passes[node->phase],
              g->blocks[node->block], source, word, (long long)element,
              tri_shape_text(&info->shape, shape, sizeof shape));
@@ -64,15 +64,15 @@ static tri_status look_at(tri_engine *e, const tri_graph *g, const tri_node *nod
     int64_t element;
     double number;
     TRI_TRY(find_in(e, g, value, memory, &element, &number));
-    if (element >= 0 && !*e->anomaly) describe(e, g, node, value, element, number);
+    if (element >= 0 && !*e->run.anomaly) describe(e, g, node, value, element, number);
     return TRI_OK;
 }
 
 tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_node *node,
                                    void *const *in, void *const *out) {
     // What a scaled loss makes infinite on the way back is the loss scale's business.
-    bool is_scaled = e->input->loss_scale > 0 && node->phase != TRI_PHASE_FORWARD;
-    if (!e->detects_anomaly || *e->anomaly || is_scaled) return TRI_OK;
+    bool is_scaled = e->run.input->loss_scale > 0 && node->phase != TRI_PHASE_FORWARD;
+    if (!e->detects_anomaly || *e->run.anomaly || is_scaled) return TRI_OK;
     for (int k = 0; k < node->input_count; k++) {
         tri_value_kind kind = tri_value_get(g, node->inputs[k])->kind;
         if (kind == TRI_VALUE_INPUT || kind == TRI_VALUE_PARAMETER)
@@ -86,18 +86,20 @@ tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_
 // The lowest rank that found something tells all others.
 tri_status engine_agree_on_anomaly(tri_engine *e) {
     if (!e->detects_anomaly) return TRI_OK;
-    int ranks = e->world->size, first = 0;
-    double *found = calloc((size_t)ranks + sizeof e->anomaly, sizeof *found), *text = found + ranks;
+    int ranks = e->groups.world->size, first = 0;
+    double *found = calloc((size_t)ranks + sizeof e->run.anomaly, sizeof *found),
+           *text = found + ranks;
     if (!found) return TRI_FAIL(TRI_NO_MEMORY, "no memory for trainer.detect_anomaly");
-    found[e->world->rank] = *e->anomaly != 0;
+    found[e->groups.world->rank] = *e->run.anomaly != 0;
     tri_status status = engine_sum_over_ranks(e, "ANOMALY", found, ranks);
     while (first < ranks && found[first] == 0) first++;
-    for (size_t i = 0; first == e->world->rank && i < sizeof e->anomaly; i++)
-        text[i] = (unsigned char)e->anomaly[i];
+    for (size_t i = 0; first == e->groups.world->rank && i < sizeof e->run.anomaly; i++)
+        text[i] = (unsigned char)e->run.anomaly[i];
     if (status == TRI_OK && first < ranks)
-        status = engine_sum_over_ranks(e, "ANOMALY", text, (int64_t)sizeof e->anomaly);
-    for (size_t i = 0; i < sizeof e->anomaly; i++) e->anomaly[i] = (char)(unsigned char)text[i];
+        status = engine_sum_over_ranks(e, "ANOMALY", text, (int64_t)sizeof e->run.anomaly);
+    for (size_t i = 0; i < sizeof e->run.anomaly; i++)
+        e->run.anomaly[i] = (char)(unsigned char)text[i];
     free(found);
     TRI_TRY(status);
-    return first < ranks ? TRI_FAIL(TRI_NOT_FINITE, "%s", e->anomaly) : TRI_OK;
+    return first < ranks ? TRI_FAIL(TRI_NOT_FINITE, "%s", e->run.anomaly) : TRI_OK;
 }

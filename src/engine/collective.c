@@ -36,8 +36,8 @@ tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
                                  const tri_node *node, void *const *in, void *const *out) {
     const tri_collective_attr *attr = node->attr;
     tri_comm *const groups[TRI_GROUP_COUNT] = {
-        [TRI_GROUP_TENSOR_PARALLEL] = engine->tensor_parallel,
-        [TRI_GROUP_REPLICAS] = engine->replicas,
+        [TRI_GROUP_TENSOR_PARALLEL] = engine->groups.tensor_parallel,
+        [TRI_GROUP_REPLICAS] = engine->groups.replicas,
     };
     TRI_ASSERT(groups[attr->group]);
     if (!engine->device->backend->host_memory)

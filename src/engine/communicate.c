@@ -29,7 +29,8 @@ static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
         const tri_flat_bucket *p = &e->plan->flat.units[a->subject].buckets[bucket];
         if (p->own == 0) continue;
         add(list, TRI_COMM_ALL_GATHER, engine_bucket_dtype(e, bucket), p->own,
-            engine_own(e, a->subject, bucket), e->slots[tri_slot_parameters(a->subject, bucket)]);
+            engine_own(e, a->subject, bucket),
+            e->memory.slots[tri_slot_parameters(a->subject, bucket)]);
     }
 }
 
@@ -44,7 +45,7 @@ static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
         const tri_flat_bucket *p = &e->plan->flat.units[a->subject].buckets[bucket];
         if (p->own == 0 || !tri_bucket_has_gradients(bucket)) continue;
         tri_comm_op *op = add(list, TRI_COMM_REDUCE_SCATTER, TRI_F32, p->own,
-                              e->slots[tri_slot_gradients(a->subject, bucket)],
+                              e->memory.slots[tri_slot_gradients(a->subject, bucket)],
                               engine_own_gradients(e, a->subject, bucket));
         op->accumulate = a->accumulate;
         op->wire = wire_of(e, bucket);
@@ -70,14 +71,14 @@ static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
 
 static void *address_of(const tri_engine *e, const tri_program *p, tri_value value) {
     tri_location location = p->locations[value.id];
-    return e->slots[tri_slot_bundle(&e->plan->flat, location.index)] + location.offset;
+    return e->memory.slots[tri_slot_bundle(&e->plan->flat, location.index)] + location.offset;
 }
 
 static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
-    const tri_round *round = &e->step->items[a->round];
-    const tri_edge *edge = &e->step->request.edges[a->subject];
+    const tri_round *round = &e->run.step->items[a->round];
+    const tri_edge *edge = &e->run.step->request.edges[a->subject];
     bool sends = a->kind == TRI_ACTION_SEND_ALONG || a->kind == TRI_ACTION_SEND_BACK;
-    int pipeline = e->step->request.pipeline;
+    int pipeline = e->run.step->request.pipeline;
     for (int i = 0; i < round->edge_value_count; i++) {
         if (round->edge_of_value[i] != a->subject) continue;
         tri_value value = round->edge_values[i].value;
@@ -91,27 +92,27 @@ static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
 
 // An operation for each part of a unit, or for each value that an edge carries.
 void engine_size_communication(tri_engine *e) {
-    e->most_ops = TRI_BUCKET_COUNT;
+    e->run.most_ops = TRI_BUCKET_COUNT;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         const tri_step_plan *step = &e->plan->steps[i];
         for (int k = 0; k < step->rounds; k++)
-            if (step->items[k].edge_value_count > e->most_ops)
-                e->most_ops = step->items[k].edge_value_count;
+            if (step->items[k].edge_value_count > e->run.most_ops)
+                e->run.most_ops = step->items[k].edge_value_count;
     }
-    e->ops = TRI_NEW_ARRAY(e->arena, tri_comm_op, e->most_ops);
+    e->run.ops = TRI_NEW_ARRAY(e->arena, tri_comm_op, e->run.most_ops);
 }
 
 static tri_comm *group_of(const tri_engine *e, const tri_action *a) {
-    if (a->kind == TRI_ACTION_TIE) return e->ties[a->subject];
+    if (a->kind == TRI_ACTION_TIE) return e->groups.ties[a->subject];
     switch (tri_action_lane(a->kind)) {
     case TRI_LANE_SHARD:
-        return e->shards;
+        return e->groups.shards;
     case TRI_LANE_REPLICATE:
-        return e->copies;
+        return e->groups.copies;
     case TRI_LANE_ALONG:
-        return e->along;
+        return e->groups.along;
     case TRI_LANE_BACK:
-        return e->back;
+        return e->groups.back;
     default:
         TRI_ASSERT(false);
     }
@@ -131,9 +132,9 @@ tri_status engine_start_communication(tri_engine *e, const tri_action *a, engine
         [TRI_ACTION_SEND_BACK] = transfer,  [TRI_ACTION_RECV_BACK] = transfer,
     };
     TRI_ASSERT(list_ops[a->kind]);
-    op_list list = {.ops = e->ops, .most = e->most_ops};
+    op_list list = {.ops = e->run.ops, .most = e->run.most_ops};
     bool unit = tri_action_subject(a->kind) == TRI_SUBJECT_UNIT;
-    list.label = unit ? e->unit_labels[a->kind][a->subject] : e->edge_labels[a->kind];
+    list.label = unit ? e->labels.units[a->kind][a->subject] : e->labels.edges[a->kind];
     list_ops[a->kind](e, a, &list);
     if (list.count == 0) return TRI_OK;
     tri_comm *comm = group_of(e, a);

@@ -12,24 +12,25 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
     case TRI_LOCATION_NONE:
         return NULL;
     case TRI_LOCATION_SCRATCH:
-        return e->scratch + location.offset;
+        return e->memory.scratch + location.offset;
     case TRI_LOCATION_BUNDLE:
-        return e->slots[tri_slot_bundle(flat, location.index)] + location.offset;
+        return e->memory.slots[tri_slot_bundle(flat, location.index)] + location.offset;
     case TRI_LOCATION_INPUT:
-        return e->slots[TRI_SLOT_INPUTS] + location.offset;
+        return e->memory.slots[TRI_SLOT_INPUTS] + location.offset;
     case TRI_LOCATION_RESULT:
-        return e->results + location.offset;
+        return e->memory.results + location.offset;
     case TRI_LOCATION_SCALAR:
-        return e->scalars[location.index];
+        return e->memory.scalars[location.index];
     case TRI_LOCATION_PARAMETER:
         at = &flat->parameters[location.index];
-        return e->slots[tri_slot_parameters(at->unit, at->bucket)] +
+        return e->memory.slots[tri_slot_parameters(at->unit, at->bucket)] +
                at->offset * (int64_t)tri_dtype_bytes(engine_bucket_dtype(e, at->bucket));
     case TRI_LOCATION_GRADIENT:
         break;
     }
     at = &flat->parameters[location.index];
-    return e->slots[tri_slot_gradients(at->unit, at->bucket)] + at->offset * (int64_t)sizeof(float);
+    return e->memory.slots[tri_slot_gradients(at->unit, at->bucket)] +
+           at->offset * (int64_t)sizeof(float);
 }
 
 static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tri_phase phase,
@@ -47,9 +48,9 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
         if (collective)
             TRI_TRY(engine_run_collective(e, p, node, args.in, args.out));
         else
-            TRI_TRY(kernel->def->run(
-                kernel,
-                &(tri_kernel_args){.in = args.in, .out = args.out, .workspace = e->workspace}));
+            TRI_TRY(kernel->def->run(kernel, &(tri_kernel_args){.in = args.in,
+                                                                .out = args.out,
+                                                                .workspace = e->memory.workspace}));
         TRI_TRY(engine_look_for_anomaly(e, p->graph, node, args.in, args.out));
     }
     return TRI_OK;
@@ -60,9 +61,9 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
     const tri_program *p = round->program;
     const tri_graph *g = p->graph;
     tri_engine_batch batch;
-    tri_ledger_mark mark = tri_ledger_enter(e->world->ledger, "loading data", NULL);
-    tri_status status = e->input->next(e->input->context, &batch);
-    tri_ledger_end(e->world->ledger, mark);
+    tri_ledger_mark mark = tri_ledger_enter(e->groups.world->ledger, "loading data", NULL);
+    tri_status status = e->run.input->next(e->run.input->context, &batch);
+    tri_ledger_end(e->groups.world->ledger, mark);
     TRI_TRY(status);
     TRI_ASSERT(batch.size == round->size);
     int field = 0;
@@ -70,7 +71,7 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
         tri_value value = g->inputs[i].value;
         void *to = address(e, p, value);
         if (!strcmp(g->inputs[i].name, "position")) {
-            int64_t position[2] = {e->input->step, round->first};
+            int64_t position[2] = {e->run.input->step, round->first};
             e->device->backend->copy_in(e->device, to, position, sizeof position);
             continue;
         }
@@ -84,24 +85,24 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
 // share its operations all have them: the first one counts.
 static void count_results(tri_engine *e, const tri_action *a, const tri_program *p) {
     const tri_graph *g = p->graph;
-    if (e->tensor_parallel->rank > 0) return;
+    if (e->groups.tensor_parallel->rank > 0) return;
     for (int i = 0; i < g->metric_count; i++) {
         tri_value value = g->metrics[i].value;
         const tri_node *maker = tri_value_is(value) ? tri_value_node(g, value) : NULL;
         if (!maker || maker->block != a->subject) continue;
         e->device->backend->copy_out(
-            e->device, &e->round_sums[2 * (a->round * g->metric_count + i)],
-            e->results + p->locations[value.id].offset, 2 * sizeof(double));
+            e->device, &e->run.round_sums[2 * (a->round * g->metric_count + i)],
+            e->memory.results + p->locations[value.id].offset, 2 * sizeof(double));
     }
 }
 
 // What lies between the parameters of a part would be added too, and be part of the norm.
 static void clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
-    char *base = e->slots[tri_slot_gradients(unit, bucket)];
-    const int *first = &e->first_gap[unit * TRI_BUCKET_COUNT + (int)bucket];
+    char *base = e->memory.slots[tri_slot_gradients(unit, bucket)];
+    const int *first = &e->gaps.first[unit * TRI_BUCKET_COUNT + (int)bucket];
     for (int i = first[0]; i < first[1]; i++)
-        e->device->backend->zero(e->device, base + e->gaps[i].first * (int64_t)sizeof(float),
-                                 (size_t)e->gaps[i].count * sizeof(float));
+        e->device->backend->zero(e->device, base + e->gaps.items[i].first * (int64_t)sizeof(float),
+                                 (size_t)e->gaps.items[i].count * sizeof(float));
 }
 
 // Gradients of one part of one unit while the pass runs: in their place, or to be added to it.
@@ -123,7 +124,7 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
 // A block makes gradients of its own unit always; what it reads of a shared one may lead to no
 // loss. Where one program makes none, they count as none: those of the others are written over
 // zeros.
-void engine_find_makers(tri_engine *e) {
+void engine_find_gradient_units(tri_engine *e) {
     const tri_plan *plan = e->plan;
     e->gradient_unit_bits = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
     uint64_t *made = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
@@ -149,7 +150,7 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
     int64_t used = 0;
     // tri_pass_split_backward leaves all gradients to BACKWARD_WEIGHT.
     if (a->kind == TRI_ACTION_BACKWARD_INPUT) return 0;
-    for (int k = 0; k < block->unit_count && e->step->request.training; k++)
+    for (int k = 0; k < block->unit_count && e->run.step->request.training; k++)
         for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
             tri_bucket_kind bucket = (tri_bucket_kind)i;
             int64_t elements = e->plan->flat.units[block->units[k]].buckets[bucket].elements;
@@ -163,14 +164,14 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
                                    .elements = elements,
                                    .drop = recompute};
             if (adds) {
-                p->sum = e->slots[p->slot];
-                e->slots[p->slot] = (char *)(e->round_gradients + used);
+                p->sum = e->memory.slots[p->slot];
+                e->memory.slots[p->slot] = (char *)(e->memory.round_gradients + used);
                 used += elements;
             }
             // Where gradients always lie, gaps were zero from the start.
             if (adds || e->plan->scatters) clear_gaps(e, block->units[k], bucket);
             if (!(e->gradient_unit_bits[a->subject] >> k & 1))
-                e->device->backend->zero(e->device, e->slots[p->slot],
+                e->device->backend->zero(e->device, e->memory.slots[p->slot],
                                          (size_t)elements * sizeof(float));
         }
     return count;
@@ -180,14 +181,14 @@ static void close_gradients(tri_engine *e, const gradient_buffer *buffers, int c
     for (int i = 0; i < count; i++) {
         const gradient_buffer *p = &buffers[i];
         if (!p->sum) continue;
-        const float *made = (const float *)e->slots[p->slot];
-        e->slots[p->slot] = p->sum;
+        const float *made = (const float *)e->memory.slots[p->slot];
+        e->memory.slots[p->slot] = p->sum;
         if (!p->drop) e->device->backend->add(e->device, (float *)p->sum, made, p->elements);
     }
 }
 
 tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
-    const tri_round *round = &e->step->items[a->round];
+    const tri_round *round = &e->run.step->items[a->round];
     const tri_program *p = round->program;
     gradient_buffer buffers[MOST_BUFFERS];
     if (a->takes_batch) TRI_TRY(take_batch(e, round));

@@ -8,11 +8,11 @@ static void make_labels(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     for (int k = 0; k < TRI_ACTION_KIND_COUNT; k++) {
         const char *name = tri_action_name((tri_action_kind)k);
-        e->edge_labels[k] = name;
+        e->labels.edges[k] = name;
         if (tri_action_subject((tri_action_kind)k) != TRI_SUBJECT_UNIT) continue;
-        e->unit_labels[k] = TRI_NEW_ARRAY(e->arena, const char *, flat->unit_count);
+        e->labels.units[k] = TRI_NEW_ARRAY(e->arena, const char *, flat->unit_count);
         for (int u = 0; u < flat->unit_count; u++)
-            e->unit_labels[k][u] = tri_arena_printf(e->arena, "%s %s", name, flat->units[u].name);
+            e->labels.units[k][u] = tri_arena_printf(e->arena, "%s %s", name, flat->units[u].name);
     }
 }
 
@@ -23,9 +23,9 @@ static void make_step_records(tri_engine *e) {
         if (step->schedule.count > actions) actions = step->schedule.count;
         if (step->rounds > rounds) rounds = step->rounds;
     }
-    e->tickets = TRI_NEW_ARRAY(e->arena, engine_ticket, actions);
-    e->round_sums = TRI_NEW_ARRAY(e->arena, double, 2 * rounds * metrics);
-    e->counters = TRI_NEW_ARRAY(e->arena, int64_t, e->plan->graph->parameter_count);
+    e->run.tickets = TRI_NEW_ARRAY(e->arena, engine_ticket, actions);
+    e->run.round_sums = TRI_NEW_ARRAY(e->arena, double, 2 * rounds * metrics);
+    e->tensors.counters = TRI_NEW_ARRAY(e->arena, int64_t, e->plan->graph->parameter_count);
 }
 
 static tri_status make_engine(tri_engine *e, tri_comm *world) {
@@ -34,7 +34,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     TRI_TRY(engine_make_groups(e, world));
     TRI_TRY(engine_allocate(e));
     engine_find_gaps(e);
-    engine_find_makers(e);
+    engine_find_gradient_units(e);
     make_labels(e);
     make_step_records(e);
     engine_size_communication(e);
@@ -51,7 +51,7 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
                       .device = config->device,
                       .optimizer = *config->optimizer,
                       .detects_anomaly = config->detect_anomaly,
-                      .staged_unit = -1};
+                      .staging.unit = -1};
     tri_status status = make_engine(e, config->world);
     if (status != TRI_OK) {
         tri_engine_destroy(e);
@@ -66,8 +66,8 @@ void tri_engine_destroy(tri_engine *engine) {
     engine_release_updates(&engine->updates);
     engine_release_updates(&engine->casts);
     tri_storage_close(engine->storage); // before the memory that it may still read
-    if (engine->memory_comm) engine_release(engine);
-    free(engine->fold);
+    if (engine->groups.memory) engine_release(engine);
+    free(engine->run.fold);
     engine_close_groups(engine);
     tri_arena_destroy(engine->arena);
 }
@@ -83,7 +83,7 @@ static tri_status do_clear(tri_engine *e, const tri_action *a) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         int64_t elements = e->plan->flat.units[a->subject].buckets[bucket].elements;
         if (elements == 0 || !tri_bucket_has_gradients(bucket)) continue;
-        e->device->backend->zero(e->device, e->slots[tri_slot_gradients(a->subject, bucket)],
+        e->device->backend->zero(e->device, e->memory.slots[tri_slot_gradients(a->subject, bucket)],
                                  (size_t)elements * sizeof(float));
     }
     return TRI_OK;
@@ -137,7 +137,7 @@ static tri_status do_action(tri_engine *e, const tri_action *a, engine_ticket *t
     tri_subject subject = tri_action_subject(a->kind);
     bool named = subject == TRI_SUBJECT_BLOCK || subject == TRI_SUBJECT_UNIT;
     tri_ledger_mark mark = tri_ledger_begin(
-        e->world->ledger,
+        e->groups.world->ledger,
         &(tri_ledger_action){.kind = tri_action_name(a->kind),
                              .label = named ? e->plan->flat.units[a->subject].name : NULL,
                              .lane = TRI_LANE_OF_COMPUTE,
@@ -145,52 +145,53 @@ static tri_status do_action(tri_engine *e, const tri_action *a, engine_ticket *t
                              .round = a->round});
     tri_lane lane = tri_action_lane(a->kind);
     tri_status status = starts[lane] ? starts[lane](e, a, ticket) : actions[a->kind](e, a);
-    tri_ledger_end(e->world->ledger, mark);
+    tri_ledger_end(e->groups.world->ledger, mark);
     return status;
 }
 
 // Compute actions run here, one after the other; those of other lanes are started here and make
 // progress by themselves until somebody depends on them.
 static tri_status run_schedule(tri_engine *e) {
-    const tri_schedule *s = &e->step->schedule;
-    const tri_step_memory *memory = &e->step->memory;
+    const tri_schedule *s = &e->run.step->schedule;
+    const tri_step_memory *memory = &e->run.step->memory;
     for (int i = 0; i < s->count; i++) {
         const tri_action *a = &s->actions[i];
         for (int d = 0; d < a->dependency_count; d++)
-            TRI_TRY(finish(&e->tickets[s->dependencies[a->first_dependency + d]]));
+            TRI_TRY(finish(&e->run.tickets[s->dependencies[a->first_dependency + d]]));
         for (int k = memory->first[i]; k < memory->first[i + 1]; k++) {
             const tri_setting *set = &memory->settings[k];
-            e->slots[set->slot] = e->heaps[tri_slot_heap(&e->plan->flat, set->slot)] + set->offset;
+            e->memory.slots[set->slot] =
+                e->memory.heaps[tri_slot_heap(&e->plan->flat, set->slot)] + set->offset;
         }
-        TRI_TRY(do_action(e, a, &e->tickets[i]));
+        TRI_TRY(do_action(e, a, &e->run.tickets[i]));
     }
-    for (int i = 0; i < s->count; i++) TRI_TRY(finish(&e->tickets[i]));
+    for (int i = 0; i < s->count; i++) TRI_TRY(finish(&e->run.tickets[i]));
     return TRI_OK;
 }
 
 static tri_status cast_all(tri_engine *e) {
-    TRI_TRY(engine_keep_writes(e));
+    TRI_TRY(engine_flush_staging(e));
     if (!e->is_stale) return TRI_OK;
     e->is_stale = false;
     for (int u = 0; u < e->plan->flat.unit_count; u++) {
-        TRI_TRY(engine_bring_masters(e, u));
+        TRI_TRY(engine_fetch_masters(e, u));
         TRI_TRY(engine_run_updates(e, &e->casts, u));
     }
     return TRI_OK;
 }
 
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out) {
-    engine->input = input;
-    engine->step = &engine->plan->steps[input->shape];
-    engine->output = out;
+    engine->run.input = input;
+    engine->run.step = &engine->plan->steps[input->shape];
+    engine->run.output = out;
     *out = (tri_step_output){.gradient_norm = 0};
-    TRI_ASSERT(engine->step->samples > 0);
-    tri_ledger_step(engine->world->ledger, input->step);
-    int sums = 2 * engine->step->rounds * engine->plan->graph->metric_count;
-    memset(engine->round_sums, 0, (size_t)sums * sizeof *engine->round_sums);
-    engine->anomaly[0] = 0;
+    TRI_ASSERT(engine->run.step->samples > 0);
+    tri_ledger_step(engine->groups.world->ledger, input->step);
+    int sums = 2 * engine->run.step->rounds * engine->plan->graph->metric_count;
+    memset(engine->run.round_sums, 0, (size_t)sums * sizeof *engine->run.round_sums);
+    engine->run.anomaly[0] = 0;
     TRI_TRY(cast_all(engine));
-    engine->staged_unit = -1;
+    engine->staging.unit = -1;
     if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
     if (!tri_step_trains(input->shape)) return engine_sum_metrics(engine);

@@ -56,20 +56,23 @@ typedef struct tri_step_output {
 // are zero until initialised or loaded.
 tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine); // NULL allowed
-// Initial weights of a seed: by parameter name and element, the same on every rank.
-void tri_engine_initialize(tri_engine *engine, uint64_t seed);
+// Initial weights of a seed: by parameter name and element, the same on every rank. TRI_NO_MEMORY,
+// and errors of the storage where parameters are offloaded.
+tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed);
 // One step. Collective. TRI_NOT_FINITE names the loss or the first parameter whose gradient is not
 // finite (without a loss scale); parameters are then as they were before.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
 
 // The state by name, for checkpoints: parameters as the graph numbers them; then, per state of the
 // optimizer, the trained ones among them. The same list on every rank, whoever holds them.
+enum { TRI_STATE_MASTERS = -1 };
 typedef struct tri_engine_tensor {
     const char *name; // "conv1.weight", "conv1.weight.exp_avg"; lives as long as the engine
     tri_dtype dtype;
     tri_shape shape;
     tri_parameter_role role;
-    int parameter, state; // state -1: the parameter itself
+    int parameter;
+    int state; // of the optimizer; TRI_STATE_MASTERS: the parameter itself
 } tri_engine_tensor;
 
 int tri_engine_model_tensors(const tri_engine *engine, const tri_engine_tensor **out);
@@ -83,10 +86,10 @@ tri_status tri_engine_fetch(tri_engine *engine, const tri_engine_tensor *tensor)
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                      int64_t count, void *to);
 // Sets those elements, as far as this rank holds them (`wants`: whether it holds any). Not
-// collective.
+// collective. TRI_NO_MEMORY, and errors of the storage where the tensor is offloaded.
 bool tri_engine_wants(const tri_engine *engine, const tri_engine_tensor *tensor);
-void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
-                      int64_t count, const void *from);
+tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
+                            int64_t count, const void *from);
 // num_batches_tracked counts the updates of this run and of those whose weights it began with.
 void tri_engine_count_update(tri_engine *engine);
 

@@ -1,3 +1,4 @@
+// The engine's memory: allocates what the plan has sized, and says where a bucket is in it.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static tri_status allocate_shared(tri_engine *e, int64_t size_bytes, void *out) 
     void **slot = out;
     if (!e->device->backend->host_memory) return allocate(e, size_bytes, out);
     if (size_bytes == 0) return TRI_OK;
-    return e->memory_comm->backend->alloc(e->memory_comm, (size_t)size_bytes, slot);
+    return e->groups.memory->backend->alloc(e->groups.memory, (size_t)size_bytes, slot);
 }
 
 static void release(tri_engine *e, void *memory) {
@@ -24,7 +25,7 @@ static void release_shared(tri_engine *e, void *memory) {
     if (!e->device->backend->host_memory)
         release(e, memory);
     else if (memory)
-        e->memory_comm->backend->free(e->memory_comm, memory);
+        e->groups.memory->backend->free(e->groups.memory, memory);
 }
 
 // Parameters that GATHER sends are shared. All others are this rank's alone: kernels read them
@@ -64,22 +65,22 @@ static int64_t own_offset(const tri_engine *e, const tri_flat_bucket *p) {
 
 void *engine_own(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     if (!tri_bucket_is_half(bucket)) return engine_master(e, unit, bucket);
-    return e->half_parameters + own_offset(e, bucket_of(e, unit, bucket)) *
-                                    (int64_t)tri_dtype_bytes(e->plan->flat.half_dtype);
+    return e->memory.half_parameters + own_offset(e, bucket_of(e, unit, bucket)) *
+                                           (int64_t)tri_dtype_bytes(e->plan->flat.half_dtype);
 }
 
 float *engine_master(const tri_engine *e, int unit, tri_bucket_kind bucket) {
-    return (float *)e->slots[tri_slot_masters(unit, bucket)];
+    return (float *)e->memory.slots[tri_slot_masters(unit, bucket)];
 }
 
 float *engine_own_gradients(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     const tri_flat_bucket *p = bucket_of(e, unit, bucket);
-    if (e->plan->scatters) return e->own_gradients + p->gradient_own_offset;
-    return e->gradients + p->gradient_offset + own_start(e, p);
+    if (e->plan->scatters) return e->memory.own_gradients + p->gradient_own_offset;
+    return e->memory.gradients + p->gradient_offset + own_start(e, p);
 }
 
 float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bucket) {
-    return (float *)e->slots[tri_slot_states(unit, bucket)] +
+    return (float *)e->memory.slots[tri_slot_states(unit, bucket)] +
            state * bucket_of(e, unit, bucket)->own;
 }
 
@@ -89,25 +90,27 @@ static void fill_slots(tri_engine *e) {
     int bundles = 0;
     for (int i = 0; i < plan->program_count; i++)
         if (plan->programs[i]->bundle_count > bundles) bundles = plan->programs[i]->bundle_count;
-    e->slots = TRI_NEW_ARRAY(e->arena, char *, tri_slot_bundle(&plan->flat, bundles));
+    e->memory.slots = TRI_NEW_ARRAY(e->arena, char *, tri_slot_bundle(&plan->flat, bundles));
     for (int u = 0; u < plan->flat.unit_count; u++)
         for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
             tri_bucket_kind bucket = (tri_bucket_kind)k;
             const tri_flat_bucket *p = bucket_of(e, u, bucket);
             if (!plan->flat.units[u].here || p->elements == 0) continue;
             int64_t width = (int64_t)tri_dtype_bytes(engine_bucket_dtype(e, bucket));
-            char *base = tri_bucket_is_half(bucket) ? e->half_parameters : (char *)e->stored;
-            if (!plan->gathers) e->slots[tri_slot_parameters(u, bucket)] = base + p->offset * width;
+            char *base =
+                tri_bucket_is_half(bucket) ? e->memory.half_parameters : (char *)e->memory.stored;
+            if (!plan->gathers)
+                e->memory.slots[tri_slot_parameters(u, bucket)] = base + p->offset * width;
             if (!plan->offload_set.masters[k])
-                e->slots[tri_slot_masters(u, bucket)] =
-                    (char *)(tri_bucket_is_half(bucket) ? e->masters + p->own_offset
-                                                        : e->stored + own_offset(e, p));
+                e->memory.slots[tri_slot_masters(u, bucket)] =
+                    (char *)(tri_bucket_is_half(bucket) ? e->memory.masters + p->own_offset
+                                                        : e->memory.stored + own_offset(e, p));
             if (plan->offload_set.states == 0 && tri_bucket_is_trained(bucket))
-                e->slots[tri_slot_states(u, bucket)] =
-                    (char *)(e->states + plan->states * p->state_offset);
+                e->memory.slots[tri_slot_states(u, bucket)] =
+                    (char *)(e->memory.states + plan->states * p->state_offset);
             if (!plan->scatters && tri_bucket_has_gradients(bucket))
-                e->slots[tri_slot_gradients(u, bucket)] =
-                    (char *)(e->gradients + p->gradient_offset);
+                e->memory.slots[tri_slot_gradients(u, bucket)] =
+                    (char *)(e->memory.gradients + p->gradient_offset);
         }
 }
 
@@ -120,7 +123,7 @@ static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
                       .send = size_bytes,
                       .recv = size_bytes,
                       .label = "size of the memory for gathered parameters"};
-    return tri_comm_run(e->memory_comm, &op);
+    return tri_comm_run(e->groups.memory, &op);
 }
 
 tri_status engine_allocate(tri_engine *e) {
@@ -134,41 +137,63 @@ tri_status engine_allocate(tri_engine *e) {
         plan->offload_set.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[1];
     if (plan->offload_set.masters[TRI_BUCKET_TRAINED]) stored = 0;
     int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
-    TRI_TRY(allocate_parameters(e, stored * f32, &e->stored));
-    TRI_TRY(allocate_parameters(e, narrow * half, &e->half_parameters));
-    TRI_TRY(allocate(e, masters * f32, &e->masters));
+    TRI_TRY(allocate_parameters(e, stored * f32, &e->memory.stored));
+    TRI_TRY(allocate_parameters(e, narrow * half, &e->memory.half_parameters));
+    TRI_TRY(allocate(e, masters * f32, &e->memory.masters));
     if (plan->scatters)
-        TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->own_gradients));
+        TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->memory.own_gradients));
     else
-        TRI_TRY(allocate_shared(e, flat->gradient_elements * f32, &e->gradients));
-    TRI_TRY(allocate_shared(e, state_bytes, &e->heaps[TRI_HEAP_STATE]));
-    TRI_TRY(allocate(e, plan->heap_bytes[TRI_HEAP_ACTIVATIONS], &e->heaps[TRI_HEAP_ACTIVATIONS]));
-    TRI_TRY(allocate(e, plan->round_elements * f32, &e->round_gradients));
+        TRI_TRY(allocate_shared(e, flat->gradient_elements * f32, &e->memory.gradients));
+    TRI_TRY(allocate_shared(e, state_bytes, &e->memory.heaps[TRI_HEAP_STATE]));
+    TRI_TRY(allocate(e, plan->heap_bytes[TRI_HEAP_ACTIVATIONS],
+                     &e->memory.heaps[TRI_HEAP_ACTIVATIONS]));
+    TRI_TRY(allocate(e, plan->round_elements * f32, &e->memory.round_gradients));
     if (plan->offload_set.states == 0)
-        TRI_TRY(allocate(e, plan->states * flat->state_elements * f32, &e->states));
-    TRI_TRY(allocate(e, plan->scratch_bytes, &e->scratch));
-    TRI_TRY(allocate(e, plan->workspace_bytes, &e->workspace));
-    TRI_TRY(allocate(e, plan->result_bytes, &e->results));
+        TRI_TRY(allocate(e, plan->states * flat->state_elements * f32, &e->memory.states));
+    TRI_TRY(allocate(e, plan->scratch_bytes, &e->memory.scratch));
+    TRI_TRY(allocate(e, plan->workspace_bytes, &e->memory.workspace));
+    TRI_TRY(allocate(e, plan->result_bytes, &e->memory.results));
     for (int i = 0; i < TRI_SCALAR_TERM + plan->graph->term_count; i++) {
         int64_t step = TRI_STEP_SCALAR_COUNT * (int64_t)sizeof(double), seed = sizeof(float);
-        TRI_TRY(allocate(e, i == TRI_SCALAR_STEP ? step : seed, &e->scalars[i]));
+        TRI_TRY(allocate(e, i == TRI_SCALAR_STEP ? step : seed, &e->memory.scalars[i]));
     }
     fill_slots(e);
     return TRI_OK;
 }
 
 void engine_release(tri_engine *e) {
-    void *const owned[] = {
-        e->masters, e->round_gradients, e->states, e->heaps[TRI_HEAP_ACTIVATIONS],
-        e->scratch, e->workspace,       e->results};
-    void *const shared[] = {e->own_gradients, e->gradients, e->heaps[TRI_HEAP_STATE]};
+    void *const owned[] = {e->memory.masters, e->memory.round_gradients,
+                           e->memory.states,  e->memory.heaps[TRI_HEAP_ACTIVATIONS],
+                           e->memory.scratch, e->memory.workspace,
+                           e->memory.results};
+    void *const shared[] = {e->memory.own_gradients, e->memory.gradients,
+                            e->memory.heaps[TRI_HEAP_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);
-    for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++) release(e, e->scalars[i]);
+    for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++) release(e, e->memory.scalars[i]);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
-    release_parameters(e, e->stored);
-    release_parameters(e, e->half_parameters);
-    free(e->staging);
-    free(e->joined);
+    release_parameters(e, e->memory.stored);
+    release_parameters(e, e->memory.half_parameters);
+    free(e->staging.memory);
+    free(e->staging.joined);
+}
+
+static tri_status reserve(float **memory, int64_t *elements, int64_t wanted) {
+    if (wanted <= *elements) return TRI_OK;
+    free(*memory);
+    *memory = malloc((size_t)wanted * sizeof **memory);
+    *elements = *memory ? wanted : 0;
+    if (*memory) return TRI_OK;
+    return TRI_FAIL(TRI_NO_MEMORY, "no memory for %lld elements of parameters on their way",
+                    (long long)wanted);
+}
+
+tri_status engine_reserve_staging(tri_engine *e, int64_t elements) {
+    e->staging.unit = -1;
+    return reserve(&e->staging.memory, &e->staging.elements, elements);
+}
+
+tri_status engine_reserve_joined(tri_engine *e, int64_t elements) {
+    return reserve(&e->staging.joined, &e->staging.joined_elements, elements);
 }
 
 static int by_position(const void *left, const void *right) {
@@ -180,15 +205,15 @@ static int by_position(const void *left, const void *right) {
 
 static void index_gaps(tri_engine *e) {
     int locations = e->plan->flat.unit_count * TRI_BUCKET_COUNT, next = 0;
-    e->first_gap = TRI_NEW_ARRAY(e->arena, int, locations + 1);
+    e->gaps.first = TRI_NEW_ARRAY(e->arena, int, locations + 1);
     for (int i = 0; i < locations; i++) {
-        e->first_gap[i] = next;
-        while (next < e->gap_count &&
-               e->gaps[next].unit * TRI_BUCKET_COUNT + (int)e->gaps[next].bucket == i)
+        e->gaps.first[i] = next;
+        while (next < e->gaps.count &&
+               e->gaps.items[next].unit * TRI_BUCKET_COUNT + (int)e->gaps.items[next].bucket == i)
             next++;
     }
-    TRI_ASSERT(next == e->gap_count);
-    e->first_gap[locations] = next;
+    TRI_ASSERT(next == e->gaps.count);
+    e->gaps.first[locations] = next;
 }
 
 void engine_find_gaps(tri_engine *e) {
@@ -209,7 +234,7 @@ void engine_find_gaps(tri_engine *e) {
         int64_t end = is_last ? bucket_of(e, u->unit, u->bucket)->elements : used[i + 1].first;
         int64_t from = u->first + u->count;
         if (end > from)
-            TRI_PUSH(e->arena, e->gaps, e->gap_count, capacity) =
+            TRI_PUSH(e->arena, e->gaps.items, e->gaps.count, capacity) =
                 (engine_gap){u->unit, u->bucket, from, end - from};
     }
     index_gaps(e);

@@ -21,7 +21,7 @@ static int64_t count_chunks(const tri_engine *e) {
 }
 
 static int64_t count_sums(const tri_engine *e) {
-    return 2 * (int64_t)e->step->rounds * e->plan->graph->metric_count;
+    return 2 * (int64_t)e->run.step->rounds * e->plan->graph->metric_count;
 }
 
 // This rank sees to the unit's norm: of the stages that hold it, the first.
@@ -34,7 +34,8 @@ static bool counts_unit(const tri_engine *e, int unit) {
 
 // Of the ranks along the axis `tensor`, one counts what all of them have.
 static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
-    return e->tensor_parallel->rank == 0 || tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
+    return e->groups.tensor_parallel->rank == 0 ||
+           tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
 }
 
 // Calls `visit` for the ranges of gradients whose squares this rank adds up: its own ones, of which
@@ -74,7 +75,7 @@ static void keep_squares(const tri_engine *e, const float *values, int64_t count
 }
 
 tri_status engine_sum_over_ranks(tri_engine *e, const char *label, double *values, int64_t count) {
-    if (e->world->size == 1) return TRI_OK;
+    if (e->groups.world->size == 1) return TRI_OK;
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_SUM,
                       .dtype = TRI_F64,
@@ -83,14 +84,14 @@ tri_status engine_sum_over_ranks(tri_engine *e, const char *label, double *value
                       .recv = values,
                       .label = label,
                       .waits_at_once = true};
-    return tri_comm_run(e->world, &op);
+    return tri_comm_run(e->groups.world, &op);
 }
 
 // Adds the sums of one round and replica to the step's.
 static void add_round(tri_engine *e, const double *sums) {
     for (int i = 0; i < e->plan->graph->metric_count; i++) {
-        e->output->sum[i] += sums[2 * i];
-        e->output->count[i] += sums[2 * i + 1];
+        e->run.output->sum[i] += sums[2 * i];
+        e->run.output->count[i] += sums[2 * i + 1];
     }
 }
 
@@ -98,15 +99,15 @@ static tri_status sum_plainly(tri_engine *e, double *squares) {
     int metrics = e->plan->graph->metric_count;
     double values[PLAIN_VALUES];
     double *counts = values + metrics, *shared = counts + metrics, *last = shared + TRI_MAX_SHARED;
-    for (int r = 0; r < e->step->rounds; r++) add_round(e, e->round_sums + 2 * r * metrics);
-    memcpy(values, e->output->sum, (size_t)metrics * sizeof *values);
-    memcpy(counts, e->output->count, (size_t)metrics * sizeof *values);
-    memcpy(shared, e->input->shared, TRI_MAX_SHARED * sizeof *values);
+    for (int r = 0; r < e->run.step->rounds; r++) add_round(e, e->run.round_sums + 2 * r * metrics);
+    memcpy(values, e->run.output->sum, (size_t)metrics * sizeof *values);
+    memcpy(counts, e->run.output->count, (size_t)metrics * sizeof *values);
+    memcpy(shared, e->run.input->shared, TRI_MAX_SHARED * sizeof *values);
     *last = *squares;
     TRI_TRY(engine_sum_over_ranks(e, "NORM", values, last + 1 - values));
-    memcpy(e->output->sum, values, (size_t)metrics * sizeof *values);
-    memcpy(e->output->count, counts, (size_t)metrics * sizeof *values);
-    memcpy(e->output->shared, shared, TRI_MAX_SHARED * sizeof *values);
+    memcpy(e->run.output->sum, values, (size_t)metrics * sizeof *values);
+    memcpy(e->run.output->count, counts, (size_t)metrics * sizeof *values);
+    memcpy(e->run.output->shared, shared, TRI_MAX_SHARED * sizeof *values);
     *squares = *last;
     engine_sum_terms(e);
     return TRI_OK;
@@ -118,26 +119,26 @@ static tri_status sum_in_order(tri_engine *e, bool squared, double *squares) {
     int metrics = e->plan->graph->metric_count, replicas = e->plan->replicas;
     int64_t sums = count_sums(e) * replicas, chunks = squared ? count_chunks(e) : 0;
     int64_t total = sums + TRI_MAX_SHARED + chunks;
-    if (total > e->fold_count) {
-        free(e->fold);
-        e->fold = malloc((size_t)total * sizeof *e->fold);
-        e->fold_count = e->fold ? total : 0;
-        if (!e->fold)
+    if (total > e->run.fold_count) {
+        free(e->run.fold);
+        e->run.fold = malloc((size_t)total * sizeof *e->run.fold);
+        e->run.fold_count = e->run.fold ? total : 0;
+        if (!e->run.fold)
             return TRI_FAIL(TRI_NO_MEMORY, "no memory for %lld numbers of NORM", (long long)total);
     }
-    memset(e->fold, 0, (size_t)total * sizeof *e->fold);
+    memset(e->run.fold, 0, (size_t)total * sizeof *e->run.fold);
     int64_t replica = tri_mesh_replica(&e->plan->mesh, e->plan->rank);
-    for (int r = 0; r < e->step->rounds; r++)
-        memcpy(e->fold + 2 * metrics * (r * replicas + replica), e->round_sums + 2 * metrics * r,
-               (size_t)(2 * metrics) * sizeof *e->fold);
-    memcpy(e->fold + sums, e->input->shared, TRI_MAX_SHARED * sizeof *e->fold);
-    if (squared) visit_ranges(e, keep_squares, e->fold + sums + TRI_MAX_SHARED);
-    TRI_TRY(engine_sum_over_ranks(e, "NORM", e->fold, total));
-    for (int64_t j = 0; j < (int64_t)e->step->rounds * replicas; j++)
-        add_round(e, e->fold + 2 * metrics * j);
-    memcpy(e->output->shared, e->fold + sums, TRI_MAX_SHARED * sizeof *e->fold);
+    for (int r = 0; r < e->run.step->rounds; r++)
+        memcpy(e->run.fold + 2 * metrics * (r * replicas + replica),
+               e->run.round_sums + 2 * metrics * r, (size_t)(2 * metrics) * sizeof *e->run.fold);
+    memcpy(e->run.fold + sums, e->run.input->shared, TRI_MAX_SHARED * sizeof *e->run.fold);
+    if (squared) visit_ranges(e, keep_squares, e->run.fold + sums + TRI_MAX_SHARED);
+    TRI_TRY(engine_sum_over_ranks(e, "NORM", e->run.fold, total));
+    for (int64_t j = 0; j < (int64_t)e->run.step->rounds * replicas; j++)
+        add_round(e, e->run.fold + 2 * metrics * j);
+    memcpy(e->run.output->shared, e->run.fold + sums, TRI_MAX_SHARED * sizeof *e->run.fold);
     *squares = 0;
-    for (int64_t i = 0; i < chunks; i++) *squares += e->fold[sums + TRI_MAX_SHARED + i];
+    for (int64_t i = 0; i < chunks; i++) *squares += e->run.fold[sums + TRI_MAX_SHARED + i];
     engine_sum_terms(e);
     return TRI_OK;
 }
@@ -151,14 +152,15 @@ tri_status engine_sum_metrics(tri_engine *e) {
 static tri_status name_not_finite(const tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
-    long long step = (long long)e->input->update;
+    long long step = (long long)e->run.input->update;
     bool is_narrow = e->plan->reduced == TRI_F16 && e->plan->replicas > 1;
     const char *wider = is_narrow ? ", or strategy.reduce_dtype: bfloat16" : "";
-    if (!isfinite(e->output->sum[0]))
+    if (!isfinite(e->run.output->sum[0]))
         return TRI_FAIL(TRI_NOT_FINITE,
                         "step %lld: the loss is %g; try a smaller optimizer.lr or "
                         "trainer.gradient_clip_val",
-                        step, isnan(e->output->sum[0]) ? NAN : e->output->sum[0]); // never -nan
+                        step,
+                        isnan(e->run.output->sum[0]) ? NAN : e->run.output->sum[0]); // never -nan
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
         if (g->parameters[i].role != TRI_ROLE_TRAINED || !flat->units[p->unit].here) continue;
@@ -181,7 +183,8 @@ static tri_status name_not_finite(const tri_engine *e) {
 // Gradients that the ranks along the axis `tensor` have parts of.
 static tri_status sum_partial(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
-    for (int i = 0; i < flat->unit_count * TRI_BUCKET_COUNT && e->tensor_parallel->size > 1; i++) {
+    for (int i = 0; i < flat->unit_count * TRI_BUCKET_COUNT && e->groups.tensor_parallel->size > 1;
+         i++) {
         int unit = i / TRI_BUCKET_COUNT;
         tri_bucket_kind bucket = (tri_bucket_kind)(i % TRI_BUCKET_COUNT);
         if (!flat->units[unit].here ||
@@ -196,7 +199,7 @@ static tri_status sum_partial(tri_engine *e) {
                           .send = own_gradients,
                           .recv = own_gradients,
                           .label = flat->units[unit].name};
-        TRI_TRY(tri_comm_run(e->tensor_parallel, &op));
+        TRI_TRY(tri_comm_run(e->groups.tensor_parallel, &op));
     }
     return TRI_OK;
 }
@@ -212,26 +215,27 @@ tri_status engine_norm(tri_engine *e) {
         visit_ranges(e, add_squares, &sum);
         TRI_TRY(sum_plainly(e, &sum));
     }
-    bool scaled = e->input->loss_scale > 0;
-    bool finite = isfinite(sum) && isfinite(e->output->sum[0]);
+    bool scaled = e->run.input->loss_scale > 0;
+    bool finite = isfinite(sum) && isfinite(e->run.output->sum[0]);
     if (!finite && !scaled) return name_not_finite(e);
-    e->output->overflowed = !finite;
-    double nominal = (double)e->step->samples, scale = engine_gradient_scale(e);
-    if (scaled) scale /= e->input->loss_scale;
+    e->run.output->overflowed = !finite;
+    double nominal = (double)e->run.step->samples, scale = engine_gradient_scale(e);
+    if (scaled) scale /= e->run.input->loss_scale;
     double norm = sqrt(sum) * scale;
-    e->output->gradient_norm = norm;
+    e->run.output->gradient_norm = norm;
     // As torch.nn.utils.clip_grad_norm_ does.
-    if (e->input->clip > 0 && norm > 0) {
-        double factor = e->input->clip / (norm + 1e-6);
+    if (e->run.input->clip > 0 && norm > 0) {
+        double factor = e->run.input->clip / (norm + 1e-6);
         if (factor < 1) scale *= factor;
     }
     double scalars[TRI_STEP_SCALAR_COUNT] = {
-        [TRI_STEP_LR] = e->input->lr,
+        [TRI_STEP_LR] = e->run.input->lr,
         [TRI_STEP_GRADIENT_SCALE] = scale,
         [TRI_STEP_STATISTIC_SCALE] = 1 / nominal,
-        [TRI_STEP_SKIP] = e->output->overflowed,
-        [TRI_STEP_UPDATE] = (double)e->input->update,
+        [TRI_STEP_SKIP] = e->run.output->overflowed,
+        [TRI_STEP_UPDATE] = (double)e->run.input->update,
     };
-    e->device->backend->copy_in(e->device, e->scalars[TRI_SCALAR_STEP], scalars, sizeof scalars);
+    e->device->backend->copy_in(e->device, e->memory.scalars[TRI_SCALAR_STEP], scalars,
+                                sizeof scalars);
     return TRI_OK;
 }

@@ -3,7 +3,8 @@
 #include "engine/engine_internal.h"
 
 bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state) {
-    return state < 0 ? e->plan->offload_set.masters[bucket] : e->plan->offload_set.states > 0;
+    return state == TRI_STATE_MASTERS ? e->plan->offload_set.masters[bucket]
+                                      : e->plan->offload_set.states > 0;
 }
 
 // Of the part's masters (state -1) or of one of its states.
@@ -11,7 +12,7 @@ static int64_t offset_of(const tri_engine *e, int unit, tri_bucket_kind bucket, 
     const tri_flat *flat = &e->plan->flat;
     const tri_flat_bucket *p = &flat->units[unit].buckets[bucket];
     int64_t states = e->plan->offload_set.states, elements;
-    if (state >= 0)
+    if (state != TRI_STATE_MASTERS)
         elements = states * p->state_offset + state * p->own;
     else
         elements = states * flat->state_elements + p->own_offset +
@@ -52,36 +53,39 @@ tri_status engine_start_storage(tri_engine *e, const tri_action *a, engine_ticke
         int64_t bytes = own_bytes(e, unit, bucket);
         if (bytes == 0) continue;
         if (tri_offload_touches_masters(offload_set, a->kind, bucket))
-            ops[count++] = (tri_storage_op){.writes = writes,
-                                            .memory = e->slots[tri_slot_masters(unit, bucket)],
-                                            .offset = offset_of(e, unit, bucket, -1),
-                                            .size_bytes = bytes};
+            ops[count++] =
+                (tri_storage_op){.writes = writes,
+                                 .memory = e->memory.slots[tri_slot_masters(unit, bucket)],
+                                 .offset = offset_of(e, unit, bucket, TRI_STATE_MASTERS),
+                                 .size_bytes = bytes};
         if (tri_offload_touches_states(offload_set, a->kind, bucket))
-            ops[count++] = (tri_storage_op){.writes = writes,
-                                            .memory = e->slots[tri_slot_states(unit, bucket)],
-                                            .offset = offset_of(e, unit, bucket, 0),
-                                            .size_bytes = bytes * offload_set->states};
+            ops[count++] =
+                (tri_storage_op){.writes = writes,
+                                 .memory = e->memory.slots[tri_slot_states(unit, bucket)],
+                                 .offset = offset_of(e, unit, bucket, 0),
+                                 .size_bytes = bytes * offload_set->states};
     }
     if (count == 0) return TRI_OK;
     uint64_t number;
-    TRI_TRY(tri_storage_start(e->storage, ops, count, e->unit_labels[a->kind][unit], &number));
+    TRI_TRY(tri_storage_start(e->storage, ops, count, e->labels.units[a->kind][unit], &number));
     *ticket = (engine_ticket){wait_storage, e->storage, number};
     return TRI_OK;
 }
 
-tri_status engine_bring_masters(tri_engine *e, int unit) {
+tri_status engine_fetch_masters(tri_engine *e, int unit) {
     int64_t elements = 0;
     const tri_flat_unit *u = &e->plan->flat.units[unit];
     for (int k = 0; k < TRI_BUCKET_COUNT && u->here; k++)
         if (e->plan->offload_set.masters[k] && tri_bucket_is_half((tri_bucket_kind)k))
             elements += u->buckets[k].own;
     if (elements == 0) return TRI_OK;
-    float *to = engine_staging(e, elements);
+    TRI_TRY(engine_reserve_staging(e, elements));
+    float *to = e->staging.memory;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         if (!tri_bucket_is_half(bucket) || u->buckets[k].own == 0) continue;
-        TRI_TRY(engine_read_own(e, unit, bucket, -1, to));
-        e->slots[tri_slot_masters(unit, bucket)] = (char *)to;
+        TRI_TRY(engine_read_own(e, unit, bucket, TRI_STATE_MASTERS, to));
+        e->memory.slots[tri_slot_masters(unit, bucket)] = (char *)to;
         to += u->buckets[k].own;
     }
     return TRI_OK;
@@ -97,7 +101,8 @@ static tri_status move(tri_engine *e, int unit, tri_bucket_kind bucket, int stat
 }
 
 static float *address_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
-    return state < 0 ? engine_master(e, unit, bucket) : engine_state(e, state, unit, bucket);
+    return state == TRI_STATE_MASTERS ? engine_master(e, unit, bucket)
+                                      : engine_state(e, state, unit, bucket);
 }
 
 tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state, float *to) {

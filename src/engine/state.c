@@ -1,3 +1,4 @@
+// The training state by name: what checkpoints read and write, and initial weights.
 #include "base/philox.h"
 #include "engine/engine_internal.h"
 
@@ -12,13 +13,13 @@ static tri_shape full_shape(const tri_parameter_info *p) {
 
 void engine_list_tensors(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
-    e->model_tensors = TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count);
-    e->optimizer_tensors =
+    e->tensors.model = TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count);
+    e->tensors.optimizer =
         TRI_NEW_ARRAY(e->arena, tri_engine_tensor, g->parameter_count * e->optimizer.state_count);
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_parameter_info *p = &g->parameters[i];
-        e->model_tensors[e->model_tensor_count++] =
-            (tri_engine_tensor){p->name, p->dtype, full_shape(p), p->role, i, -1};
+        e->tensors.model[e->tensors.model_count++] =
+            (tri_engine_tensor){p->name, p->dtype, full_shape(p), p->role, i, TRI_STATE_MASTERS};
     }
     for (int s = 0; s < e->optimizer.state_count; s++)
         for (int i = 0; i < g->parameter_count; i++) {
@@ -26,19 +27,19 @@ void engine_list_tensors(tri_engine *e) {
             if (p->role != TRI_ROLE_TRAINED) continue;
             const char *name =
                 tri_arena_printf(e->arena, "%s.%s", p->name, e->optimizer.state_names[s]);
-            e->optimizer_tensors[e->optimizer_tensor_count++] =
+            e->tensors.optimizer[e->tensors.optimizer_count++] =
                 (tri_engine_tensor){name, TRI_F32, full_shape(p), p->role, i, s};
         }
 }
 
 int tri_engine_model_tensors(const tri_engine *engine, const tri_engine_tensor **out) {
-    *out = engine->model_tensors;
-    return engine->model_tensor_count;
+    *out = engine->tensors.model;
+    return engine->tensors.model_count;
 }
 
 int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tensor **out) {
-    *out = engine->optimizer_tensors;
-    return engine->optimizer_tensor_count;
+    *out = engine->tensors.optimizer;
+    return engine->tensors.optimizer_count;
 }
 
 // The tensor's unit, and which part of it or of its state: what is fetched at once.
@@ -59,8 +60,8 @@ static whole whole_of(const tri_engine *e, const tri_engine_tensor *tensor) {
 }
 
 static bool is_staged(const tri_engine *e, const whole *w) {
-    return e->staged_unit == w->unit && e->staged_bucket == w->bucket &&
-           e->staged_state == w->state;
+    return e->staging.unit == w->unit && e->staging.bucket == w->bucket &&
+           e->staging.state == w->state;
 }
 
 // Where this rank holds all of it and the host may touch it, nothing is staged.
@@ -71,8 +72,8 @@ static bool is_direct(const tri_engine *e, const whole *w) {
 
 static float *direct_address(const tri_engine *e, const whole *w) {
     tri_bucket_kind bucket = (tri_bucket_kind)w->bucket;
-    return w->state < 0 ? engine_master(e, w->unit, bucket)
-                        : engine_state(e, w->state, w->unit, bucket);
+    return w->state == TRI_STATE_MASTERS ? engine_master(e, w->unit, bucket)
+                                         : engine_state(e, w->state, w->unit, bucket);
 }
 
 static bool holds(const tri_engine *e, const tri_engine_tensor *tensor) {
@@ -105,30 +106,19 @@ int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int
     return stage_ranks;
 }
 
-float *engine_staging(tri_engine *e, int64_t elements) {
-    if (elements > e->staging_elements) {
-        free(e->staging);
-        e->staging = malloc((size_t)elements * sizeof *e->staging);
-        TRI_ASSERT(e->staging);
-        e->staging_elements = elements;
-    }
-    e->staged_unit = -1;
-    return e->staging;
-}
-
 static float *own_in_staging(const tri_engine *e, const whole *w) {
-    return e->staging + w->own_elements * e->plan->shard;
+    return e->staging.memory + w->own_elements * e->plan->shard;
 }
 
 // This rank's range of it, where the others' are to be.
 static tri_status stage(tri_engine *e, const whole *w) {
-    TRI_TRY(engine_keep_writes(e));
-    engine_staging(e, w->elements);
+    TRI_TRY(engine_flush_staging(e));
+    TRI_TRY(engine_reserve_staging(e, w->elements));
     TRI_TRY(
         engine_read_own(e, w->unit, (tri_bucket_kind)w->bucket, w->state, own_in_staging(e, w)));
-    e->staged_unit = w->unit;
-    e->staged_bucket = w->bucket;
-    e->staged_state = w->state;
+    e->staging.unit = w->unit;
+    e->staging.bucket = w->bucket;
+    e->staging.state = w->state;
     return TRI_OK;
 }
 
@@ -137,17 +127,17 @@ static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
     if (is_direct(e, &w)) return TRI_OK;
     TRI_ASSERT(holds(e, tensor));
     // What was written here is only this rank's range, and not gathered.
-    TRI_TRY(engine_keep_writes(e));
+    TRI_TRY(engine_flush_staging(e));
     if (is_staged(e, &w)) return TRI_OK;
     TRI_TRY(stage(e, &w));
-    if (e->shards->size == 1) return TRI_OK;
+    if (e->groups.shards->size == 1) return TRI_OK;
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
                       .dtype = TRI_F32,
                       .count = w.own_elements,
                       .send = own_in_staging(e, &w),
-                      .recv = e->staging,
+                      .recv = e->staging.memory,
                       .label = tensor->name};
-    return tri_comm_run(e->shards, &op);
+    return tri_comm_run(e->groups.shards, &op);
 }
 
 static const tri_parameter_info *parameter_of(const tri_engine *e,
@@ -161,7 +151,7 @@ static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int
     const tri_parameter_info *p = parameter_of(e, tensor);
     whole w = whole_of(e, tensor);
     TRI_ASSERT(is_direct(e, &w) || is_staged(e, &w));
-    const float *from = is_direct(e, &w) ? direct_address(e, &w) : e->staging;
+    const float *from = is_direct(e, &w) ? direct_address(e, &w) : e->staging.memory;
     from += e->plan->flat.parameters[tensor->parameter].offset;
     tri_layout_to_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
 }
@@ -172,21 +162,16 @@ static tri_status fetch_slices(tri_engine *e, const tri_engine_tensor *tensor) {
     int64_t slice_elements = tri_shape_count(&p->shape);
     int64_t full_elements = slice_elements * p->slice.count;
     if (full_elements == 0) return TRI_OK;
-    if (full_elements > e->joined_elements) {
-        free(e->joined);
-        e->joined = malloc((size_t)full_elements * sizeof *e->joined);
-        TRI_ASSERT(e->joined);
-        e->joined_elements = full_elements;
-    }
-    float *mine = e->joined + slice_elements * p->slice.index;
+    TRI_TRY(engine_reserve_joined(e, full_elements));
+    float *mine = e->staging.joined + slice_elements * p->slice.index;
     read_slice(e, tensor, 0, slice_elements, mine);
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
                       .dtype = TRI_F32,
                       .count = slice_elements,
                       .send = mine,
-                      .recv = e->joined,
+                      .recv = e->staging.joined,
                       .label = tensor->name};
-    return tri_comm_run(e->tensor_parallel, &op);
+    return tri_comm_run(e->groups.tensor_parallel, &op);
 }
 
 tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
@@ -196,14 +181,15 @@ tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
 }
 
 // What tri_engine_write staged goes to its place.
-tri_status engine_keep_writes(tri_engine *e) {
-    if (e->staged_unit < 0 || !e->staged_is_new) return TRI_OK;
-    e->staged_is_new = false;
-    tri_bucket_kind bucket = (tri_bucket_kind)e->staged_bucket;
-    int unit = e->staged_unit;
+tri_status engine_flush_staging(tri_engine *e) {
+    if (e->staging.unit < 0 || !e->staging.is_new) return TRI_OK;
+    e->staging.is_new = false;
+    tri_bucket_kind bucket = (tri_bucket_kind)e->staging.bucket;
+    int unit = e->staging.unit;
     int64_t own = e->plan->flat.units[unit].buckets[bucket].own;
-    e->staged_unit = -1;
-    return engine_write_own(e, unit, bucket, e->staged_state, e->staging + own * e->plan->shard);
+    e->staging.unit = -1;
+    return engine_write_own(e, unit, bucket, e->staging.state,
+                            e->staging.memory + own * e->plan->shard);
 }
 
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
@@ -212,7 +198,7 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
     float *out = to;
     if (count == 0) return;
     if (tensor->role == TRI_ROLE_COUNTER) {
-        memcpy(to, &engine->counters[tensor->parameter], sizeof(int64_t));
+        memcpy(to, &engine->tensors.counters[tensor->parameter], sizeof(int64_t));
         return;
     }
     if (p->slice.count == 0) {
@@ -223,40 +209,41 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
     for (int64_t at = 0, some, local; at < count; at += some) {
         int index = tri_parameter_locate(&p->slice, &p->shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
-        memcpy(out + at, engine->joined + index * slice_elements + local,
+        memcpy(out + at, engine->staging.joined + index * slice_elements + local,
                (size_t)some * sizeof *out);
     }
 }
 
 // Elements of this rank's part of the tensor.
-static void write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
-                        int64_t count, const float *from) {
+static tri_status write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
+                              int64_t count, const float *from) {
     const tri_parameter_info *p = parameter_of(engine, tensor);
     engine->is_stale = true;
     whole w = whole_of(engine, tensor);
     bool direct = is_direct(engine, &w);
-    // Storage that failed says so again in the next step.
-    if (!direct && !is_staged(engine, &w) && stage(engine, &w) != TRI_OK) return;
-    if (!direct) engine->staged_is_new = true;
-    float *to = direct ? direct_address(engine, &w) : engine->staging;
+    if (!direct && !is_staged(engine, &w)) TRI_TRY(stage(engine, &w));
+    if (!direct) engine->staging.is_new = true;
+    float *to = direct ? direct_address(engine, &w) : engine->staging.memory;
     to += engine->plan->flat.parameters[tensor->parameter].offset;
     tri_layout_from_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
+    return TRI_OK;
 }
 
-void tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
-                      int64_t count, const void *from) {
+tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
+                            int64_t count, const void *from) {
     const tri_parameter_info *p = parameter_of(engine, tensor);
-    if (count == 0 || !holds(engine, tensor)) return;
+    if (count == 0 || !holds(engine, tensor)) return TRI_OK;
     if (tensor->role == TRI_ROLE_COUNTER) {
-        memcpy(&engine->counters[tensor->parameter], from, sizeof(int64_t));
-        return;
+        memcpy(&engine->tensors.counters[tensor->parameter], from, sizeof(int64_t));
+        return TRI_OK;
     }
     for (int64_t at = 0, some, local; at < count; at += some) {
         int index = tri_parameter_locate(&p->slice, &p->shape, first + at, &local, &some);
         if (some > count - at) some = count - at;
         if (index == p->slice.index)
-            write_slice(engine, tensor, local, some, (const float *)from + at);
+            TRI_TRY(write_slice(engine, tensor, local, some, (const float *)from + at));
     }
+    return TRI_OK;
 }
 
 static float initial_value(const tri_init *init, uint64_t key, uint64_t element) {
@@ -273,13 +260,13 @@ static float initial_value(const tri_init *init, uint64_t key, uint64_t element)
     return 0;
 }
 
-void tri_engine_initialize(tri_engine *engine, uint64_t seed) {
+tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed) {
     const tri_graph *g = engine->plan->graph;
     float values[COPY_ELEMENTS];
-    for (int i = 0; i < engine->model_tensor_count; i++) {
-        const tri_engine_tensor *tensor = &engine->model_tensors[i];
+    for (int i = 0; i < engine->tensors.model_count; i++) {
+        const tri_engine_tensor *tensor = &engine->tensors.model[i];
         const tri_parameter_info *p = &g->parameters[tensor->parameter];
-        engine->counters[tensor->parameter] = 0;
+        engine->tensors.counters[tensor->parameter] = 0;
         if (tensor->role == TRI_ROLE_COUNTER || !holds(engine, tensor)) continue;
         uint64_t key = tri_philox_key(seed, p->name);
         int64_t total = tri_shape_count(&p->shape);
@@ -289,13 +276,14 @@ void tri_engine_initialize(tri_engine *engine, uint64_t seed) {
                 values[k] = initial_value(
                     &p->init, key,
                     (uint64_t)tri_parameter_full_index(&p->slice, &p->shape, first + k));
-            write_slice(engine, tensor, first, count, values);
+            TRI_TRY(write_slice(engine, tensor, first, count, values));
         }
     }
-    (void)engine_keep_writes(engine); // storage that failed says so again in the first step
+    return engine_flush_staging(engine);
 }
 
 void tri_engine_count_update(tri_engine *engine) {
     for (int i = 0; i < engine->plan->graph->parameter_count; i++)
-        if (engine->plan->graph->parameters[i].role == TRI_ROLE_COUNTER) engine->counters[i]++;
+        if (engine->plan->graph->parameters[i].role == TRI_ROLE_COUNTER)
+            engine->tensors.counters[i]++;
 }

@@ -8,18 +8,18 @@
 // Each replica's labels are counted by one of its ranks.
 static bool counts_labels(const tri_engine *e) {
     const tri_plan *plan = e->plan;
-    return e->tensor_parallel->rank == 0 &&
+    return e->groups.tensor_parallel->rank == 0 &&
            tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE) == 0;
 }
 
 static tri_status count_labels(const tri_engine *e, double *counts) {
     const tri_graph *g = e->plan->graph;
     int64_t ahead = 0;
-    for (int r = 0; r < e->step->rounds && counts_labels(e); r++) {
+    for (int r = 0; r < e->run.step->rounds && counts_labels(e); r++) {
         tri_engine_batch batch;
-        if (e->step->items[r].size == 0) continue;
-        TRI_TRY(e->input->look(e->input->context, ahead++, &batch));
-        TRI_ASSERT(batch.size == e->step->items[r].size);
+        if (e->run.step->items[r].size == 0) continue;
+        TRI_TRY(e->run.input->look(e->run.input->context, ahead++, &batch));
+        TRI_ASSERT(batch.size == e->run.step->items[r].size);
         for (int i = 0; i < g->term_count; i++) {
             const tri_loss_term *term = &g->metrics[g->first_term + i].term;
             if (term->has_labels) // fields are the graph's first inputs
@@ -40,20 +40,20 @@ static tri_status find_counts(tri_engine *e, double *counts) {
     }
     for (int i = 0; i < g->term_count; i++) {
         const tri_loss_term *term = &g->metrics[g->first_term + i].term;
-        if (!term->has_labels) counts[i] = (double)(term->per_sample * e->step->samples);
+        if (!term->has_labels) counts[i] = (double)(term->per_sample * e->run.step->samples);
     }
     return TRI_OK;
 }
 
 static void write_seed(const tri_engine *e, int kind, double value) {
     float seed = (float)value;
-    e->device->backend->copy_in(e->device, e->scalars[kind], &seed, sizeof seed);
+    e->device->backend->copy_in(e->device, e->memory.scalars[kind], &seed, sizeof seed);
 }
 
 tri_status engine_write_seeds(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
-    double scale = e->input->loss_scale > 0 ? e->input->loss_scale : 1;
-    double nominal = (double)e->step->samples, counts[TRI_MAX_LOSS_TERMS];
+    double scale = e->run.input->loss_scale > 0 ? e->run.input->loss_scale : 1;
+    double nominal = (double)e->run.step->samples, counts[TRI_MAX_LOSS_TERMS];
     write_seed(e, TRI_SCALAR_SEED, scale / nominal);
     if (g->term_count > 0 && g->counting != TRI_COUNT_BEHIND) TRI_TRY(find_counts(e, counts));
     for (int i = 0; i < g->term_count; i++) {
@@ -70,15 +70,15 @@ void engine_sum_terms(tri_engine *e) {
     if (g->term_count == 0) return;
     double loss = 0;
     for (int i = g->first_term; i < g->first_term + g->term_count; i++)
-        if (e->output->count[i] > 0)
-            loss += g->metrics[i].term.weight * e->output->sum[i] / e->output->count[i];
-    e->output->sum[0] = loss;
-    e->output->count[0] = 1;
+        if (e->run.output->count[i] > 0)
+            loss += g->metrics[i].term.weight * e->run.output->sum[i] / e->run.output->count[i];
+    e->run.output->sum[0] = loss;
+    e->run.output->count[0] = 1;
 }
 
 double engine_gradient_scale(const tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     if (g->term_count > 0 && g->counting != TRI_COUNT_BEHIND) return 1;
-    double count = e->output->count[g->term_count > 0 ? g->first_term : 0];
-    return count > 0 ? (double)e->step->samples / count : 0;
+    double count = e->run.output->count[g->term_count > 0 ? g->first_term : 0];
+    return count > 0 ? (double)e->run.step->samples / count : 0;
 }

@@ -4,7 +4,7 @@
 static engine_args update_args(const tri_engine *e, const engine_update *u) {
     engine_args args = {.in = {engine_master(e, u->unit, u->bucket) + u->first,
                                engine_own_gradients(e, u->unit, u->bucket) + u->first,
-                               e->scalars[TRI_SCALAR_STEP]}};
+                               e->memory.scalars[TRI_SCALAR_STEP]}};
     for (int i = 0; i < u->states; i++)
         args.in[3 + i] = engine_state(e, i, u->unit, u->bucket) + u->first;
     return args;
@@ -113,7 +113,7 @@ tri_status engine_run_updates(tri_engine *e, const engine_updates *updates, int 
         engine_args args = updates->args(e, u);
         TRI_TRY(u->kernel.def->run(
             &u->kernel,
-            &(tri_kernel_args){.in = args.in, .out = args.out, .workspace = e->workspace}));
+            &(tri_kernel_args){.in = args.in, .out = args.out, .workspace = e->memory.workspace}));
     }
     return TRI_OK;
 }

@@ -143,7 +143,7 @@ static double flops_per_sample(const tri_plan *plan) {
 static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     tri_session *s = run->session;
     run->steps_per_epoch = tri_session_steps_per_epoch(s);
-    tri_engine_initialize(s->engine, (uint64_t)s->recipe->seed);
+    TRI_TRY(tri_engine_initialize(s->engine, (uint64_t)s->recipe->seed));
     tri_loader *loader;
     TRI_TRY(tri_session_train_loader(s, 0, 0, &loader));
     run->feed = loop_feed_of(s, loader);

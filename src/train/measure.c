@@ -125,8 +125,8 @@ tri_status tri_measure_compute(tri_arena *arena, tri_device *device,
     if (status == TRI_OK) status = tri_engine_create(&config, &m.engine);
     if (status == TRI_OK) {
         make_batch(&m, request->model, batch);
-        tri_engine_initialize(m.engine, 1);
-        status = measure(&m, seconds);
+        status = tri_engine_initialize(m.engine, 1);
+        if (status == TRI_OK) status = measure(&m, seconds);
     }
     if (status == TRI_OK) {
         size_t blocks = (size_t)m.plan->block_count;

@@ -98,7 +98,9 @@ tri_status loop_prepare(train_loop *loop) {
                     (long long)loop->progress.step);
         return TRI_OK;
     }
-    tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed);
+    // One rank's failure is every rank's: the others would wait for it.
+    TRI_TRY(
+        checkpoint_agree(s->comm, tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed)));
     if (!loop->recipe->init) return TRI_OK;
     tri_status status = tri_checkpoint_load_weights(loop->recipe->init, &loop->model.sink);
     return checkpoint_agree(s->comm,

@@ -19,8 +19,7 @@ static tri_status fetch(void *context, int tensor) {
 static tri_status write_state(void *context, int tensor, int64_t first, int64_t count,
                               const void *from) {
     tri_state_view *view = context;
-    tri_engine_write(view->engine, &view->tensors[tensor], first, count, from);
-    return TRI_OK;
+    return tri_engine_write(view->engine, &view->tensors[tensor], first, count, from);
 }
 
 static bool wants(void *context, int tensor) {

@@ -159,7 +159,7 @@ static void body(tri_comm *comm, ranks_table *table, void *argument) {
     char reference[160];
     rig r;
     open_rig(&r, o->cell, o->task, comm);
-    tri_engine_initialize(r.engine, 5);
+    CHECK_OK(tri_engine_initialize(r.engine, 5));
     fill(&r.optimizer_view.sink, 1);
     save(&r, "initial", comm);
     fill(&r.model_view.sink, 2);

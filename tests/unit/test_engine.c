@@ -170,7 +170,7 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
         &(tri_engine_config){
             .plan = r->plan, .device = r->device, .world = r->comm, .optimizer = &r->optimizer},
         &r->engine));
-    tri_engine_initialize(r->engine, 1);
+    assert_int_equal(tri_engine_initialize(r->engine, 1), TRI_OK);
     enum { NUMBERS = 8 * 32 * 32 };
     r->numbers = malloc(NUMBERS * sizeof *r->numbers);
     assert_non_null(r->numbers);
@@ -340,11 +340,32 @@ static void test_offload(void **state) {
     close_rig(&there);
 }
 
+// A state that cannot be stored is reported by the call that finds it, not by a later step.
+static void test_offload_write(void **state) {
+    (void)state;
+    rig r;
+    offload = TRI_OFFLOAD_OPTIMIZER;
+    open_rig(&r, &tri_device_ref, &linear_task, 1, "adadelta", 4);
+    offload = TRI_OFFLOAD_NONE;
+    const tri_engine_tensor *tensors;
+    int count = tri_engine_optimizer_tensors(r.engine, &tensors);
+    tri_status status = TRI_OK;
+    float value = 1;
+    tri_os.pwrite = failing_pwrite;
+    for (int i = 0; i < count && status == TRI_OK; i++)
+        status = tri_engine_write(r.engine, &tensors[i], 0, 1, &value);
+    tri_os = tri_os_system;
+    assert_int_equal(status, TRI_IO);
+    assert_non_null(strstr(tri_error_message(), "rank 0: strategy.offload: "));
+    close_rig(&r);
+}
+
 int main(void) {
     // The watcher of shared cores would start threads, which allocate, in the middle of a count.
     setenv("OMP_WAIT_POLICY", "passive", 0);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocates_nothing),
                                        cmocka_unit_test(test_not_finite),
-                                       cmocka_unit_test(test_offload)};
+                                       cmocka_unit_test(test_offload),
+                                       cmocka_unit_test(test_offload_write)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,7 +120,7 @@ static int train(int model_index, bool recompute, float *out) {
         &(tri_engine_config){
             .plan = plan, .device = device, .world = comm, .optimizer = &optimizer},
         &engine));
-    tri_engine_initialize(engine, 1);
+    assert_int_equal(tri_engine_initialize(engine, 1), TRI_OK);
     for (int64_t step = 0; step < 2; step++) {
         int left = SAMPLES;
         tri_step_output result;
