@@ -37,7 +37,7 @@ static tri_tree *blocks_tree(const plan_view *v) {
         tri_tree_put(v->arena, map, "name", tri_tree_string(v->arena, g->blocks[b]));
         tri_tree_put(v->arena, map, "parameters",
                      tri_tree_int(v->arena, plan_block_parameters(g, b)));
-        tri_tree_put(v->arena, map, "stage", tri_tree_int(v->arena, plan->stage_of[b]));
+        tri_tree_put(v->arena, map, "stage", tri_tree_int(v->arena, plan->stages.of_block[b]));
         tri_tree_put(v->arena, map, "forward_flops",
                      tri_tree_double(v->arena, plan_block_flops(plan, b, TRI_PHASE_FORWARD)));
         tri_tree_put(v->arena, map, "backward_flops",

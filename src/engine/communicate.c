@@ -36,7 +36,7 @@ static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
 
 // Sums of statistics are not rounded.
 static tri_dtype wire_of(const tri_engine *e, tri_bucket_kind bucket) {
-    return tri_bucket_is_trained(bucket) ? e->plan->reduced : TRI_F32;
+    return tri_bucket_is_trained(bucket) ? e->plan->sharing.reduce_dtype : TRI_F32;
 }
 
 static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {

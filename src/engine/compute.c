@@ -169,7 +169,7 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
                 used += elements;
             }
             // Where gradients always lie, gaps were zero from the start.
-            if (adds || e->plan->scatters) clear_gaps(e, block->units[k], bucket);
+            if (adds || e->plan->sharing.scatters) clear_gaps(e, block->units[k], bucket);
             if (!(e->gradient_unit_bits[a->subject] >> k & 1))
                 e->device->backend->zero(e->device, e->memory.slots[p->slot],
                                          (size_t)elements * sizeof(float));

@@ -29,7 +29,7 @@ static void make_step_records(tri_engine *e) {
 }
 
 static tri_status make_engine(tri_engine *e, tri_comm *world) {
-    TRI_ASSERT(e->optimizer.state_count == e->plan->states);
+    TRI_ASSERT(e->optimizer.state_count == e->plan->optimizer_states);
     TRI_TRY(engine_open_storage(e, world->ledger));
     TRI_TRY(engine_make_groups(e, world));
     TRI_TRY(engine_allocate(e));

@@ -28,8 +28,8 @@ tri_status engine_make_groups(tri_engine *e, tri_comm *world) {
     unsigned pipeline = 1u << TRI_AXIS_PIPELINE, tensor_parallel = 1u << TRI_AXIS_TENSOR_PARALLEL;
     TRI_ASSERT(world->size == plan->mesh.ranks && world->rank == plan->rank);
     e->groups.world = world;
-    TRI_TRY(open_group(e, world, 1u << plan->shard_axis, &e->groups.shards));
-    TRI_TRY(open_group(e, world, 1u << plan->replicate_axis, &e->groups.copies));
+    TRI_TRY(open_group(e, world, 1u << plan->sharing.shard_axis, &e->groups.shards));
+    TRI_TRY(open_group(e, world, 1u << plan->sharing.replicate_axis, &e->groups.copies));
     TRI_TRY(open_group(e, world, pipeline, &e->groups.along));
     TRI_TRY(open_group(e, world, pipeline, &e->groups.back));
     TRI_TRY(open_group(e, world, tensor_parallel, &e->groups.tensor_parallel));

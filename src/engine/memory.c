@@ -31,7 +31,7 @@ static void release_shared(tri_engine *e, void *memory) {
 // Parameters that GATHER sends are shared. All others are this rank's alone: kernels read them
 // faster, since a system seldom has large pages for what processes share.
 static bool sends_parameters(const tri_engine *e) {
-    return e->plan->effective_strategy->shards_optimizer && e->plan->shards > 1;
+    return e->plan->effective_strategy->shards_optimizer && e->plan->sharing.shards > 1;
 }
 
 static tri_status allocate_parameters(tri_engine *e, int64_t size_bytes, void *out) {
@@ -55,12 +55,12 @@ static const tri_flat_bucket *bucket_of(const tri_engine *e, int unit, tri_bucke
 
 // Elements from the start of the part to this rank's range of it.
 static int64_t own_start(const tri_engine *e, const tri_flat_bucket *p) {
-    return p->own * e->plan->shard;
+    return p->own * e->plan->sharing.shard;
 }
 
 // Of parameters as GATHER sends and kernels read them: this rank's range.
 static int64_t own_offset(const tri_engine *e, const tri_flat_bucket *p) {
-    return e->plan->gathers ? p->own_offset : p->offset + own_start(e, p);
+    return e->plan->sharing.gathers ? p->own_offset : p->offset + own_start(e, p);
 }
 
 void *engine_own(const tri_engine *e, int unit, tri_bucket_kind bucket) {
@@ -75,7 +75,7 @@ float *engine_master(const tri_engine *e, int unit, tri_bucket_kind bucket) {
 
 float *engine_own_gradients(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     const tri_flat_bucket *p = bucket_of(e, unit, bucket);
-    if (e->plan->scatters) return e->memory.own_gradients + p->gradient_own_offset;
+    if (e->plan->sharing.scatters) return e->memory.own_gradients + p->gradient_own_offset;
     return e->memory.gradients + p->gradient_offset + own_start(e, p);
 }
 
@@ -99,16 +99,16 @@ static void fill_slots(tri_engine *e) {
             int64_t width = (int64_t)tri_dtype_bytes(engine_bucket_dtype(e, bucket));
             char *base =
                 tri_bucket_is_half(bucket) ? e->memory.half_parameters : (char *)e->memory.stored;
-            if (!plan->gathers)
+            if (!plan->sharing.gathers)
                 e->memory.slots[tri_slot_parameters(u, bucket)] = base + p->offset * width;
-            if (!plan->offload_set.masters[k])
+            if (!plan->offload.set.masters[k])
                 e->memory.slots[tri_slot_masters(u, bucket)] =
                     (char *)(tri_bucket_is_half(bucket) ? e->memory.masters + p->own_offset
                                                         : e->memory.stored + own_offset(e, p));
-            if (plan->offload_set.states == 0 && tri_bucket_is_trained(bucket))
+            if (plan->offload.set.states == 0 && tri_bucket_is_trained(bucket))
                 e->memory.slots[tri_slot_states(u, bucket)] =
-                    (char *)(e->memory.states + plan->states * p->state_offset);
-            if (!plan->scatters && tri_bucket_has_gradients(bucket))
+                    (char *)(e->memory.states + plan->optimizer_states * p->state_offset);
+            if (!plan->sharing.scatters && tri_bucket_has_gradients(bucket))
                 e->memory.slots[tri_slot_gradients(u, bucket)] =
                     (char *)(e->memory.gradients + p->gradient_offset);
         }
@@ -128,31 +128,33 @@ static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
 
 tri_status engine_allocate(tri_engine *e) {
     const tri_plan *plan = e->plan;
-    int64_t state_bytes = plan->heap_bytes[TRI_HEAP_STATE];
+    int64_t state_bytes = plan->sizes.heap_bytes[TRI_HEAP_STATE];
     TRI_TRY(agree_on_size(e, &state_bytes));
     const tri_flat *flat = &plan->flat;
     const int64_t f32 = sizeof(float), half = (int64_t)tri_dtype_bytes(flat->half_dtype);
-    int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
+    int64_t stored =
+        plan->sharing.gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
     int64_t masters =
-        plan->offload_set.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[1];
-    if (plan->offload_set.masters[TRI_BUCKET_TRAINED]) stored = 0;
-    int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
+        plan->offload.set.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[1];
+    if (plan->offload.set.masters[TRI_BUCKET_TRAINED]) stored = 0;
+    int64_t narrow = plan->sharing.gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
     TRI_TRY(allocate_parameters(e, stored * f32, &e->memory.stored));
     TRI_TRY(allocate_parameters(e, narrow * half, &e->memory.half_parameters));
     TRI_TRY(allocate(e, masters * f32, &e->memory.masters));
-    if (plan->scatters)
+    if (plan->sharing.scatters)
         TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->memory.own_gradients));
     else
         TRI_TRY(allocate_shared(e, flat->gradient_elements * f32, &e->memory.gradients));
     TRI_TRY(allocate_shared(e, state_bytes, &e->memory.heaps[TRI_HEAP_STATE]));
-    TRI_TRY(allocate(e, plan->heap_bytes[TRI_HEAP_ACTIVATIONS],
+    TRI_TRY(allocate(e, plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS],
                      &e->memory.heaps[TRI_HEAP_ACTIVATIONS]));
-    TRI_TRY(allocate(e, plan->round_elements * f32, &e->memory.round_gradients));
-    if (plan->offload_set.states == 0)
-        TRI_TRY(allocate(e, plan->states * flat->state_elements * f32, &e->memory.states));
-    TRI_TRY(allocate(e, plan->scratch_bytes, &e->memory.scratch));
-    TRI_TRY(allocate(e, plan->workspace_bytes, &e->memory.workspace));
-    TRI_TRY(allocate(e, plan->result_bytes, &e->memory.results));
+    TRI_TRY(allocate(e, plan->sizes.round_elements * f32, &e->memory.round_gradients));
+    if (plan->offload.set.states == 0)
+        TRI_TRY(
+            allocate(e, plan->optimizer_states * flat->state_elements * f32, &e->memory.states));
+    TRI_TRY(allocate(e, plan->sizes.scratch_bytes, &e->memory.scratch));
+    TRI_TRY(allocate(e, plan->sizes.workspace_bytes, &e->memory.workspace));
+    TRI_TRY(allocate(e, plan->sizes.result_bytes, &e->memory.results));
     for (int i = 0; i < TRI_SCALAR_TERM + plan->graph->term_count; i++) {
         int64_t step = TRI_STEP_SCALAR_COUNT * (int64_t)sizeof(double), seed = sizeof(float);
         TRI_TRY(allocate(e, i == TRI_SCALAR_STEP ? step : seed, &e->memory.scalars[i]));

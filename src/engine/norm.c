@@ -53,11 +53,11 @@ static void visit_ranges(const tri_engine *e,
             if (!tri_bucket_is_trained(bucket) || p->own == 0) continue;
             int64_t grain = plan->deterministic ? TRI_FLAT_CHUNK : TRI_FLAT_ALIGNMENT;
             int64_t grains = p->own / grain;
-            int64_t first = grains * plan->copy / plan->copies * grain;
-            int64_t end = grains * (plan->copy + 1) / plan->copies * grain;
+            int64_t first = grains * plan->sharing.copy / plan->sharing.copies * grain;
+            int64_t end = grains * (plan->sharing.copy + 1) / plan->sharing.copies * grain;
             if (counts_unit(e, u) && counts_bucket(e, bucket) && end > first)
                 visit(e, engine_own_gradients(e, u, bucket) + first, end - first,
-                      chunk + (p->own * plan->shard + first) / TRI_FLAT_CHUNK, out);
+                      chunk + (p->own * plan->sharing.shard + first) / TRI_FLAT_CHUNK, out);
             chunk += p->elements / TRI_FLAT_CHUNK;
         }
 }
@@ -153,7 +153,7 @@ static tri_status name_not_finite(const tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
     long long step = (long long)e->run.input->update;
-    bool is_narrow = e->plan->reduced == TRI_F16 && e->plan->replicas > 1;
+    bool is_narrow = e->plan->sharing.reduce_dtype == TRI_F16 && e->plan->replicas > 1;
     const char *wider = is_narrow ? ", or strategy.reduce_dtype: bfloat16" : "";
     if (!isfinite(e->run.output->sum[0]))
         return TRI_FAIL(TRI_NOT_FINITE,
@@ -164,7 +164,8 @@ static tri_status name_not_finite(const tri_engine *e) {
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
         if (g->parameters[i].role != TRI_ROLE_TRAINED || !flat->units[p->unit].here) continue;
-        int64_t own = flat->units[p->unit].buckets[p->bucket].own, start = own * e->plan->shard;
+        int64_t own = flat->units[p->unit].buckets[p->bucket].own,
+                start = own * e->plan->sharing.shard;
         int64_t from = p->offset > start ? p->offset : start, to = p->offset + p->elements;
         if (to > start + own) to = start + own;
         if (to <= from) continue;

@@ -3,15 +3,15 @@
 #include "engine/engine_internal.h"
 
 bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state) {
-    return state == TRI_STATE_MASTERS ? e->plan->offload_set.masters[bucket]
-                                      : e->plan->offload_set.states > 0;
+    return state == TRI_STATE_MASTERS ? e->plan->offload.set.masters[bucket]
+                                      : e->plan->offload.set.states > 0;
 }
 
 // Of the part's masters (state -1) or of one of its states.
 static int64_t offset_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
     const tri_flat *flat = &e->plan->flat;
     const tri_flat_bucket *p = &flat->units[unit].buckets[bucket];
-    int64_t states = e->plan->offload_set.states, elements;
+    int64_t states = e->plan->offload.set.states, elements;
     if (state != TRI_STATE_MASTERS)
         elements = states * p->state_offset + state * p->own;
     else
@@ -32,7 +32,7 @@ tri_status engine_open_storage(tri_engine *e, tri_ledger *ledger) {
                         "strategy.offload: the memory of device %s cannot be read from a file in "
                         "this version; use none",
                         e->device->backend->name);
-    return tri_storage_open(&(tri_storage_config){.folder = e->plan->offload_path,
+    return tri_storage_open(&(tri_storage_config){.folder = e->plan->offload.path,
                                                   .size_bytes = bytes,
                                                   .rank = e->plan->rank,
                                                   .ledger = ledger},
@@ -45,7 +45,7 @@ static tri_status wait_storage(void *lane, uint64_t number) {
 
 tri_status engine_start_storage(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
     tri_storage_op ops[2 * TRI_BUCKET_COUNT];
-    const tri_offload_set *offload_set = &e->plan->offload_set;
+    const tri_offload_set *offload_set = &e->plan->offload.set;
     int count = 0, unit = a->subject;
     bool writes = a->kind == TRI_ACTION_EVICT;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -76,7 +76,7 @@ tri_status engine_fetch_masters(tri_engine *e, int unit) {
     int64_t elements = 0;
     const tri_flat_unit *u = &e->plan->flat.units[unit];
     for (int k = 0; k < TRI_BUCKET_COUNT && u->here; k++)
-        if (e->plan->offload_set.masters[k] && tri_bucket_is_half((tri_bucket_kind)k))
+        if (e->plan->offload.set.masters[k] && tri_bucket_is_half((tri_bucket_kind)k))
             elements += u->buckets[k].own;
     if (elements == 0) return TRI_OK;
     TRI_TRY(engine_reserve_staging(e, elements));

@@ -66,7 +66,7 @@ static bool is_staged(const tri_engine *e, const whole *w) {
 
 // Where this rank holds all of it and the host may touch it, nothing is staged.
 static bool is_direct(const tri_engine *e, const whole *w) {
-    return e->plan->shards == 1 && e->device->backend->host_memory &&
+    return e->plan->sharing.shards == 1 && e->device->backend->host_memory &&
            !engine_is_offloaded(e, (tri_bucket_kind)w->bucket, w->state);
 }
 
@@ -79,7 +79,7 @@ static float *direct_address(const tri_engine *e, const whole *w) {
 static bool holds(const tri_engine *e, const tri_engine_tensor *tensor) {
     if (tensor->role == TRI_ROLE_COUNTER) {
         int block = e->plan->graph->parameters[tensor->parameter].block;
-        return e->plan->blocks_here[block];
+        return e->plan->stages.blocks_here[block];
     }
     return e->plan->flat.units[e->plan->flat.parameters[tensor->parameter].unit].here;
 }
@@ -88,7 +88,7 @@ bool tri_engine_wants(const tri_engine *e, const tri_engine_tensor *tensor) {
     if (!holds(e, tensor)) return false;
     if (tensor->role == TRI_ROLE_COUNTER) return true;
     const tri_flat_parameter *p = &e->plan->flat.parameters[tensor->parameter];
-    int64_t own = whole_of(e, tensor).own_elements, start = own * e->plan->shard;
+    int64_t own = whole_of(e, tensor).own_elements, start = own * e->plan->sharing.shard;
     return p->offset < start + own && p->offset + p->elements > start;
 }
 
@@ -97,7 +97,7 @@ int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int
     int stage_ranks = plan->mesh.ranks / plan->mesh.size[TRI_AXIS_PIPELINE];
     int pipeline_rank = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE), first;
     if (tensor->role == TRI_ROLE_COUNTER)
-        first = plan->stage_of[plan->graph->parameters[tensor->parameter].block] %
+        first = plan->stages.of_block[plan->graph->parameters[tensor->parameter].block] %
                 plan->mesh.size[TRI_AXIS_PIPELINE];
     else
         first = plan->units[plan->flat.parameters[tensor->parameter].unit].first_holder;
@@ -107,7 +107,7 @@ int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int
 }
 
 static float *own_in_staging(const tri_engine *e, const whole *w) {
-    return e->staging.memory + w->own_elements * e->plan->shard;
+    return e->staging.memory + w->own_elements * e->plan->sharing.shard;
 }
 
 // This rank's range of it, where the others' are to be.
@@ -189,7 +189,7 @@ tri_status engine_flush_staging(tri_engine *e) {
     int64_t own = e->plan->flat.units[unit].buckets[bucket].own;
     e->staging.unit = -1;
     return engine_write_own(e, unit, bucket, e->staging.state,
-                            e->staging.memory + own * e->plan->shard);
+                            e->staging.memory + own * e->plan->sharing.shard);
 }
 
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,

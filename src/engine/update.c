@@ -56,7 +56,7 @@ static tri_status add_statistics(tri_engine *e, int unit) {
     const tri_flat *flat = &e->plan->flat;
     int64_t own = flat->units[unit].buckets[TRI_BUCKET_STATISTIC].own;
     if (own == 0) return TRI_OK;
-    int64_t start = own * e->plan->shard;
+    int64_t start = own * e->plan->sharing.shard;
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
         if (p->unit != unit || p->bucket != TRI_BUCKET_STATISTIC) continue;

@@ -33,29 +33,29 @@ static tri_status cut_stages(tri_plan *plan, const tri_plan_request *request, co
                              const tri_graph *g) {
     const tri_strategy_options *o = request->options;
     int pipeline = plan->mesh.size[TRI_AXIS_PIPELINE];
-    plan->stage_count = pipeline;
+    plan->stages.count = pipeline;
     if (pipeline == 1 && o->stages.count > 0)
         return TRI_FAIL(TRI_BAD_INPUT, "strategy.stages is for several ranks along "
                                        "strategy.mesh.pipeline, and there is one");
     if (pipeline > 1 && plan->order->is_looped) {
-        plan->stage_count *= (int)o->stages_per_rank;
-        if (plan->stage_count > g->block_count)
+        plan->stages.count *= (int)o->stages_per_rank;
+        if (plan->stages.count > g->block_count)
             return TRI_FAIL(TRI_BAD_INPUT,
                             "strategy.stages_per_rank: %lld on each of %d ranks are %d stages, but "
                             "the model has %d block%s",
-                            (long long)o->stages_per_rank, pipeline, plan->stage_count,
+                            (long long)o->stages_per_rank, pipeline, plan->stages.count,
                             g->block_count, g->block_count == 1 ? "" : "s");
     }
-    plan->stage_of = TRI_NEW_ARRAY(plan->arena, int, g->block_count);
+    plan->stages.of_block = TRI_NEW_ARRAY(plan->arena, int, g->block_count);
     if (o->stages.count > 0)
-        TRI_TRY(tri_stages_named(g, o->stages.items, o->stages.count, plan->stage_count,
-                                 plan->stage_of));
+        TRI_TRY(tri_stages_named(g, o->stages.items, o->stages.count, plan->stages.count,
+                                 plan->stages.of_block));
     else
-        TRI_TRY(tri_stages_cut(costs, g->block_count, plan->stage_count, plan->stage_of));
+        TRI_TRY(tri_stages_cut(costs, g->block_count, plan->stages.count, plan->stages.of_block));
     int pipeline_rank = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
-    plan->blocks_here = TRI_NEW_ARRAY(plan->arena, bool, g->block_count);
+    plan->stages.blocks_here = TRI_NEW_ARRAY(plan->arena, bool, g->block_count);
     for (int b = 0; b < g->block_count; b++)
-        plan->blocks_here[b] = plan->stage_of[b] % pipeline == pipeline_rank;
+        plan->stages.blocks_here[b] = plan->stages.of_block[b] % pipeline == pipeline_rank;
     return TRI_OK;
 }
 
@@ -66,8 +66,8 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
         return TRI_FAIL(TRI_BAD_INPUT, "strategy.name: '%s' is for one rank, not %d; use ddp",
                         s->name, mesh->ranks);
     plan->effective_strategy = tri_strategy_effective(s, request->deterministic);
-    plan->shard_axis = TRI_AXIS_SHARD;
-    plan->replicate_axis = TRI_AXIS_REPLICATE;
+    plan->sharing.shard_axis = TRI_AXIS_SHARD;
+    plan->sharing.replicate_axis = TRI_AXIS_REPLICATE;
     if (!s->shards_optimizer && mesh->size[TRI_AXIS_SHARD] > 1)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "strategy.mesh.shard: %s shards nothing; use replicate, or the strategy "
@@ -86,38 +86,40 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
                         "trainer.deterministic needs strategy.mesh.tensor: 1, not %d: sums over "
                         "parts of a layer are rounded in another order than those of one rank",
                         mesh->size[TRI_AXIS_TENSOR_PARALLEL]);
-    plan->reduced = tri_strategy_reduce_dtype(request->options);
-    if (request->deterministic && plan->reduced != TRI_F32)
+    plan->sharing.reduce_dtype = tri_strategy_reduce_dtype(request->options);
+    if (request->deterministic && plan->sharing.reduce_dtype != TRI_F32)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic needs strategy.reduce_dtype: float32: one rank "
                         "rounds no gradients");
     if (request->deterministic && !s->shards_optimizer) {
-        plan->shard_axis = TRI_AXIS_REPLICATE;
-        plan->replicate_axis = TRI_AXIS_SHARD; // of one rank
+        plan->sharing.shard_axis = TRI_AXIS_REPLICATE;
+        plan->sharing.replicate_axis = TRI_AXIS_SHARD; // of one rank
     } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic is for one of strategy.mesh.replicate and shard, "
                         "not for both");
     }
-    plan->shards = mesh->size[plan->shard_axis];
-    plan->shard = tri_mesh_coordinate(mesh, plan->rank, plan->shard_axis);
-    plan->copies = mesh->size[plan->replicate_axis];
-    plan->copy = tri_mesh_coordinate(mesh, plan->rank, plan->replicate_axis);
-    plan->gathers = plan->effective_strategy->shards_parameters && plan->shards > 1;
-    plan->scatters =
-        request->deterministic || (plan->effective_strategy->shards_gradients && plan->shards > 1);
+    plan->sharing.shards = mesh->size[plan->sharing.shard_axis];
+    plan->sharing.shard = tri_mesh_coordinate(mesh, plan->rank, plan->sharing.shard_axis);
+    plan->sharing.copies = mesh->size[plan->sharing.replicate_axis];
+    plan->sharing.copy = tri_mesh_coordinate(mesh, plan->rank, plan->sharing.replicate_axis);
+    plan->sharing.gathers = plan->effective_strategy->shards_parameters && plan->sharing.shards > 1;
+    plan->sharing.scatters =
+        request->deterministic ||
+        (plan->effective_strategy->shards_gradients && plan->sharing.shards > 1);
     return TRI_OK;
 }
 
 // Masters that kernels read where they lie stay in memory.
 static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
-    plan->states = request->optimizer_states;
-    plan->offload_path = request->options->offload_path;
-    if (offload != TRI_OFFLOAD_NONE) plan->offload_set.states = plan->states;
+    plan->optimizer_states = request->optimizer_states;
+    plan->offload.path = request->options->offload_path;
+    if (offload != TRI_OFFLOAD_NONE) plan->offload.set.states = plan->optimizer_states;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++)
-        plan->offload_set.masters[k] = offload == TRI_OFFLOAD_PARAMETERS &&
-                                       (plan->gathers || tri_bucket_is_half((tri_bucket_kind)k));
+        plan->offload.set.masters[k] =
+            offload == TRI_OFFLOAD_PARAMETERS &&
+            (plan->sharing.gathers || tri_bucket_is_half((tri_bucket_kind)k));
 }
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
@@ -158,7 +160,7 @@ tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request) {
     TRI_TRY(cut_stages(plan, request, costs, g));
     plan->blocks = TRI_NEW_ARRAY(plan->arena, tri_schedule_block, g->block_count);
     for (int b = 0; b < g->block_count; b++)
-        plan->blocks[b] = (tri_schedule_block){.stage = plan->stage_of[b],
+        plan->blocks[b] = (tri_schedule_block){.stage = plan->stages.of_block[b],
                                                .recompute = is_recomputed(plan, request, b),
                                                .forward_s = costs[b],
                                                .backward_s = 2 * costs[b]};

@@ -122,8 +122,9 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
     const double f32 = sizeof(float);
     double own = f32 * unit_elements(plan, a->subject, true, true);
     double whole = f32 * unit_elements(plan, a->subject, false, true);
-    double others = (plan->shards - 1.0) / plan->shards;
-    double sent = (double)tri_dtype_bytes(plan->reduced) / f32; // of a byte of gradients
+    double others = (plan->sharing.shards - 1.0) / plan->sharing.shards;
+    double sent =
+        (double)tri_dtype_bytes(plan->sharing.reduce_dtype) / f32; // of a byte of gradients
     int holders = plan->units[a->subject].holder_count;
     switch (a->kind) {
     case TRI_ACTION_GATHER:
@@ -132,7 +133,8 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
         return sent * others * whole / rates->link_bytes_per_s;
     case TRI_ACTION_REDUCE:
         whole = tri_schedule_scatters(&plan->steps[TRI_STEP_FULL].request) ? own : whole;
-        return sent * 2 * (plan->copies - 1.0) / plan->copies * whole / rates->link_bytes_per_s;
+        return sent * 2 * (plan->sharing.copies - 1.0) / plan->sharing.copies * whole /
+               rates->link_bytes_per_s;
     case TRI_ACTION_TIE:
         return holders < 2 ? 0 : 2 * (holders - 1.0) / holders * own / rates->link_bytes_per_s;
     case TRI_ACTION_CLEAR:
@@ -144,7 +146,7 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
     case TRI_ACTION_FETCH:
     case TRI_ACTION_LOAD:
     case TRI_ACTION_EVICT:
-        return (double)tri_offload_bytes(&plan->offload_set, &plan->flat, a) /
+        return (double)tri_offload_bytes(&plan->offload.set, &plan->flat, a) /
                rates->disk_bytes_per_s;
     default:
         return 0;

@@ -28,7 +28,7 @@ static tri_status find_program(tri_plan *plan, tri_device *device, const tri_pla
         .model = &model,
         .batch = batch,
         .recompute = recompute,
-        .blocks_here = plan->blocks_here,
+        .blocks_here = plan->stages.blocks_here,
         .splits_backward = plan->order->splits_backward,
         .freeze = request->freeze,
         .freeze_count = request->freeze_count,
@@ -126,8 +126,8 @@ static int64_t staging_elements(const tri_plan *plan) {
         int64_t cast = 0;
         for (int k = 0; k < TRI_BUCKET_COUNT && flat->units[u].here; k++) {
             const tri_flat_bucket *p = &flat->units[u].buckets[k];
-            bool offloaded = plan->offload_set.masters[k];
-            if (plan->shards > 1 || plan->offload_set.states > 0 || offloaded)
+            bool offloaded = plan->offload.set.masters[k];
+            if (plan->sharing.shards > 1 || plan->offload.set.states > 0 || offloaded)
                 raise_to(&bucket, p->elements);
             if (offloaded && tri_bucket_is_half((tri_bucket_kind)k)) cast += p->own;
         }
@@ -157,35 +157,37 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
     for (int i = 0; i < plan->program_count; i++) {
         const tri_program *p = plan->programs[i];
         raise_to(&input_bytes, p->input_bytes);
-        raise_to(&plan->scratch_bytes, p->scratch_bytes);
-        raise_to(&plan->workspace_bytes, p->workspace_bytes);
-        raise_to(&plan->result_bytes, p->result_bytes);
+        raise_to(&plan->sizes.scratch_bytes, p->scratch_bytes);
+        raise_to(&plan->sizes.workspace_bytes, p->workspace_bytes);
+        raise_to(&plan->sizes.result_bytes, p->result_bytes);
     }
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         const tri_step_plan *step = &plan->steps[i];
         if (step->samples == 0) continue;
         for (int k = 0; k < TRI_HEAP_COUNT; k++)
-            raise_to(&plan->heap_bytes[k], step->memory.heap_bytes[k]);
+            raise_to(&plan->sizes.heap_bytes[k], step->memory.heap_bytes[k]);
         for (int k = 0; k < step->schedule.count; k++)
-            raise_to(&plan->round_elements, added_elements(plan, &step->schedule.actions[k]));
+            raise_to(&plan->sizes.round_elements, added_elements(plan, &step->schedule.actions[k]));
     }
-    const bool *offload_set = plan->offload_set.masters;
-    int64_t stored = plan->gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
-    int64_t narrow = plan->gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
+    const bool *offload_set = plan->offload.set.masters;
+    int64_t stored =
+        plan->sharing.gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
+    int64_t narrow = plan->sharing.gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
     int64_t offloaded_stored = offload_set[TRI_BUCKET_TRAINED] ? flat->own_elements[0] : 0;
     int64_t offloaded_half = offload_set[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[1] : 0;
-    int64_t states = flat->state_elements * plan->states;
-    int64_t offloaded_states = flat->state_elements * plan->offload_set.states;
-    int64_t gradients = plan->scatters ? flat->gradient_own_elements : flat->gradient_elements;
+    int64_t states = flat->state_elements * plan->optimizer_states;
+    int64_t offloaded_states = flat->state_elements * plan->offload.set.states;
+    int64_t gradients =
+        plan->sharing.scatters ? flat->gradient_own_elements : flat->gradient_elements;
     plan->memory = (tri_memory_plan){
         .parameters = f32 * (stored - offloaded_stored + flat->own_elements[1] - offloaded_half) +
                       half * narrow,
-        .gradients = f32 * (gradients + plan->round_elements),
+        .gradients = f32 * (gradients + plan->sizes.round_elements),
         .optimizer = f32 * (states - offloaded_states),
-        .activations =
-            plan->heap_bytes[TRI_HEAP_ACTIVATIONS] + plan->scratch_bytes + plan->result_bytes,
-        .workspace = plan->workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
-        .communication = plan->heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) +
+        .activations = plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS] + plan->sizes.scratch_bytes +
+                       plan->sizes.result_bytes,
+        .workspace = plan->sizes.workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
+        .communication = plan->sizes.heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) +
                          (plan->mesh.ranks > 1 ? TRI_COMMUNICATOR_BYTES : 0),
         .offloaded = f32 * (offloaded_stored + offloaded_half + offloaded_states),
     };
@@ -255,8 +257,8 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
             bool holds = false;
             for (int b = 0; b < plan->block_count; b++)
                 for (int k = 0; k < plan->blocks[b].unit_count; k++)
-                    holds = holds ||
-                            (plan->blocks[b].units[k] == u && plan->stage_of[b] % pipeline == rank);
+                    holds = holds || (plan->blocks[b].units[k] == u &&
+                                      plan->stages.of_block[b] % pipeline == rank);
             if (!holds) continue;
             if (plan->units[u].first_holder < 0) plan->units[u].first_holder = rank;
             plan->units[u].holder_count++;
@@ -274,10 +276,11 @@ static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_r
     for (int i = 1; i < plan->program_count; i++)
         TRI_TRY(check_alike(plan->graph, plan->programs[i]->graph));
     TRI_TRY(check_batch_norm(plan, request));
-    plan->flat = tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,
-                                                                .blocks_here = plan->blocks_here,
-                                                                .shards = plan->shards,
-                                                                .is_chunked = plan->deterministic});
+    plan->flat =
+        tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,
+                                                       .blocks_here = plan->stages.blocks_here,
+                                                       .shards = plan->sharing.shards,
+                                                       .is_chunked = plan->deterministic});
     TRI_TRY(tri_plan_describe(plan, request));
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)

@@ -71,40 +71,55 @@ typedef struct tri_memory_plan {
 
 enum { TRI_MAX_PROGRAMS = 8 };
 
+// How the ranks share the training state, for the mesh and the strategy of the run.
+typedef struct tri_plan_sharing {
+    tri_axis shard_axis, replicate_axis; // whose ranks share one state; whose ranks hold copies
+    int shards, shard;                   // their sizes, and this rank's coordinates
+    int copies, copy;
+    bool gathers;           // parameters are whole only between GATHER and RELEASE
+    bool scatters;          // gradients are whole only until SCATTER
+    tri_dtype reduce_dtype; // wire type of the gradients of trained parameters
+} tri_plan_sharing;
+
+typedef struct tri_plan_stages {
+    int count;
+    int *of_block;     // by block: its stage
+    bool *blocks_here; // by block: this rank computes it
+} tri_plan_stages;
+
+typedef struct tri_plan_offload {
+    tri_offload_set set;
+    const char *path; // of the recipe
+} tri_plan_offload;
+
+// What all steps share: as large as the largest of them needs.
+typedef struct tri_plan_sizes {
+    int64_t heap_bytes[TRI_HEAP_COUNT];
+    int64_t scratch_bytes, workspace_bytes, result_bytes;
+    int64_t round_elements; // of the gradients that one compute action adds to others
+} tri_plan_sizes;
+
 struct tri_plan {
     tri_arena *arena;
     tri_mesh mesh;
-    int rank;
-    int replicas;                 // ranks with samples of their own: replicate × shard
-    const tri_strategy *strategy; // by the recipe
-    const tri_strategy
-        *effective_strategy; // what it comes to: a deterministic ddp folds as zero2 does
+    int rank, replicas;
+    bool deterministic;
+    int optimizer_states;                   // states per trained parameter
+    const tri_strategy *strategy;           // of the recipe
+    const tri_strategy *effective_strategy; // see tri_strategy_effective
     const tri_order *order;
-    // The mesh's axes whose ranks share one state, and whose ranks hold copies of it.
-    tri_axis shard_axis, replicate_axis;
-    int shards, shard, copies, copy;
-    int *stage_of; // by block
+    tri_plan_sharing sharing;
+    tri_plan_stages stages;
+    tri_plan_offload offload;
+    const tri_graph *graph; // of the first program: parameters, blocks, metrics
     int block_count;
-    int stage_count;
-    bool *blocks_here; // by block: this rank computes it
-    tri_unit *units;
     tri_schedule_block *blocks;
+    tri_flat flat;
+    tri_unit *units; // by the flat buffers' unit
     tri_program *programs[TRI_MAX_PROGRAMS];
     int program_count;
     tri_step_plan steps[TRI_STEP_SHAPE_COUNT];
-    const tri_graph *graph; // of the first program: parameters, blocks, metrics
-    tri_flat flat;
-    bool deterministic;
-    tri_dtype reduced; // what gradients of trained parameters travel as between ranks
-    bool gathers;      // parameters are whole only between GATHER and RELEASE
-    bool scatters;     // gradients are whole only until SCATTER
-    int states;        // of the optimizer
-    tri_offload_set offload_set;
-    const char *offload_path; // of the recipe
-    // What all steps share: as large as the largest needs.
-    int64_t heap_bytes[TRI_HEAP_COUNT];
-    int64_t scratch_bytes, workspace_bytes, result_bytes;
-    int64_t round_elements; // gradients of one block that are added to others
+    tri_plan_sizes sizes;
     tri_memory_plan memory;
 };
 

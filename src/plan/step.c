@@ -13,12 +13,12 @@ static const tri_program *any_program(const tri_plan *plan, bool training) {
 static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *count) {
     tri_edge_value *edge_values;
     int capacity = 0,
-        found = tri_program_edge_values(plan->arena, program, plan->stage_of, &edge_values);
+        found = tri_program_edge_values(plan->arena, program, plan->stages.of_block, &edge_values);
     tri_edge *edges = NULL;
     *count = 0;
     for (int i = 0; i < found; i++) {
         const tri_edge_value *c = &edge_values[i];
-        int from_stage = plan->stage_of[c->from_block], e = 0;
+        int from_stage = plan->stages.of_block[c->from_block], e = 0;
         while (e < *count &&
                !(edges[e].from_block == c->from_block && edges[e].to_block == c->to_block &&
                  edges[e].to_stage == c->to_stage && edges[e].back == c->back))
@@ -48,7 +48,7 @@ static void attach_edge_values(tri_plan *plan, const tri_edge *edges, int edge_c
     }
     tri_edge_value *edge_values;
     round->edge_value_count =
-        tri_program_edge_values(plan->arena, round->program, plan->stage_of, &edge_values);
+        tri_program_edge_values(plan->arena, round->program, plan->stages.of_block, &edge_values);
     int *of = TRI_NEW_ARRAY(plan->arena, int, round->edge_value_count);
     for (int i = 0; i < round->edge_value_count; i++) {
         const tri_edge_value *c = &edge_values[i];
@@ -83,9 +83,9 @@ static void plan_memory(tri_plan *plan, tri_step_plan *step) {
                                        .edge_values = edge_values,
                                        .edge_of_value = edges,
                                        .edge_value_count = counts,
-                                       .gathers = plan->gathers,
-                                       .scatters = plan->scatters,
-                                       .offload_set = plan->offload_set};
+                                       .gathers = plan->sharing.gathers,
+                                       .scatters = plan->sharing.scatters,
+                                       .offload_set = plan->offload.set};
     tri_step_memory_plan(a, &request, &step->memory);
 }
 
@@ -109,22 +109,22 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
         .block_count = plan->graph->block_count,
         .unit_count = plan->flat.unit_count,
         .edge_count = edge_count,
-        .stage_count = plan->stage_count,
+        .stage_count = plan->stages.count,
         .blocks = plan->blocks,
         .units = plan->units,
         .edges = edges,
         .pipeline = plan->mesh.size[TRI_AXIS_PIPELINE],
         .pipeline_rank = tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE),
-        .replicate = plan->copies,
-        .shard = plan->shards,
+        .replicate = plan->sharing.copies,
+        .shard = plan->sharing.shards,
         .rounds = step->rounds,
         .round_sizes = sizes,
         .training = training,
         .deterministic = plan->deterministic,
         .reshard_after_forward = o->reshard_after_forward,
         .prefetch = (int)o->prefetch,
-        .offloads = plan->offload_set.states > 0 || o->offload == TRI_OFFLOAD_PARAMETERS,
-        .fetches = o->offload == TRI_OFFLOAD_PARAMETERS && plan->gathers,
+        .offloads = plan->offload.set.states > 0 || o->offload == TRI_OFFLOAD_PARAMETERS,
+        .fetches = o->offload == TRI_OFFLOAD_PARAMETERS && plan->sharing.gathers,
     };
     TRI_TRY(tri_schedule_make(plan->arena, &step->request, &step->schedule));
     plan_memory(plan, step);
