@@ -36,6 +36,13 @@ typedef struct tri_attr_field {
     int count; // of an array; 0: 1
 } tri_attr_field;
 
+// Class or token numbers that an op reads.
+typedef struct tri_op_classes {
+    int64_t (*count)(const void *attr, const tri_op_signature *signature);
+    const char *of_data,
+        *of_model; // what messages call them: "labels" of data, "classes" of models
+} tri_op_classes;
+
 typedef enum tri_op_flags {
     TRI_OP_VIEW = 1,   // output 0 is input 0's memory under another shape (plain layouts only)
     TRI_OP_RANDOM = 2, // reads the value `position`
@@ -71,6 +78,8 @@ typedef struct tri_op {
     // Of an op that makes labels of its only input: how many that are not left out, of these values
     // of the input, on the host.
     int64_t (*count_labels)(const tri_shape *shape, const int64_t *input);
+    // Of an op that reads class or token numbers: how many there are. NULL: it reads none.
+    const tri_op_classes *classes;
     // NULL: one flop an output element.
     tri_cost (*cost)(const void *attr, const tri_op_signature *signature);
 } tri_op;

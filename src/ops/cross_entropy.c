@@ -37,6 +37,7 @@ const tri_op tri_op_cross_entropy = {
     .output_count = 1,
     .flags = TRI_OP_LOSS,
     .labels = 2,
+    .classes = &ops_label_classes,
     .shape = cross_entropy_shape,
     .gradient = cross_entropy_gradient,
     .cost = cross_entropy_cost,

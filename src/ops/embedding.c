@@ -72,6 +72,13 @@ static const tri_attr_field embedding_grad_fields[] = {
     {0},
 };
 
+static int64_t count_tokens(const void *attr, const tri_op_signature *s) {
+    const tri_embedding_attr *a = attr;
+    return a->total ? a->total : s->in[1].dims[0];
+}
+
+static const tri_op_classes tokens = {count_tokens, "tokens", "in its vocabulary"};
+
 const tri_op tri_op_embedding = {
     .name = "embedding",
     .doc = "ids I64 [..], weight [V, D] -> y [.., D]: row ids of the weight; ids are 0 to V - 1; "
@@ -80,6 +87,7 @@ const tri_op tri_op_embedding = {
     .output_count = 1,
     .attr_bytes = sizeof(tri_embedding_attr),
     .attr_fields = embedding_fields,
+    .classes = &tokens,
     .shape = embedding_shape,
     .gradient = embedding_gradient,
     .cost = embedding_cost,

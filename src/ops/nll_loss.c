@@ -41,6 +41,7 @@ const tri_op tri_op_nll_loss = {
     .output_count = 1,
     .flags = TRI_OP_LOSS,
     .labels = 2,
+    .classes = &ops_label_classes,
     .shape = nll_loss_shape,
     .gradient = nll_loss_gradient,
 };

@@ -130,6 +130,12 @@ tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input) {
     return ops_want_shape(op, "the seed", &s->in[input], tri_shape_of(1));
 }
 
+static int64_t count_scores(const void *attr, const tri_op_signature *s) {
+    return s->in[0].dims[s->in[0].rank - 1];
+}
+
+const tri_op_classes ops_label_classes = {count_scores, "labels", "classes"};
+
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
                            tri_dtype labels_type) {
     char got[160];

@@ -50,6 +50,8 @@ int64_t ops_window(int64_t in, int64_t kernel, int64_t stride, int64_t padding, 
 void ops_loss_output(tri_op_signature *s);
 // The seed is F32 or F64 [1].
 tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input);
+// The classes of losses of [.., K]: K.
+extern const tri_op_classes ops_label_classes;
 // Rules of [.., K] against labels I64 [..]; at least 2 axes.
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
                            tri_dtype labels_type);

@@ -128,6 +128,12 @@ const tri_op tri_op_vocab_parallel_softmax = {
     .shape = vocab_parallel_softmax_shape,
 };
 
+static int64_t count_classes(const void *attr, const tri_op_signature *s) {
+    return ((const tri_classes_attr *)attr)->classes;
+}
+
+static const tri_op_classes all_classes = {count_classes, "labels", "classes"};
+
 const tri_op tri_op_vocab_parallel_cross_entropy = {
     CLASSES_ROW,
     .name = "vocab_parallel_cross_entropy",
@@ -137,6 +143,7 @@ const tri_op tri_op_vocab_parallel_cross_entropy = {
     .input_count = 4,
     .flags = TRI_OP_LOSS,
     .labels = 2,
+    .classes = &all_classes,
     .shape = vocab_parallel_cross_entropy_shape,
     .gradient = vocab_parallel_cross_entropy_gradient,
 };

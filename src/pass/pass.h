@@ -30,6 +30,10 @@ tri_status tri_pass_fuse(tri_graph *graph);
 // converted by whoever supplies the value; its gradient has the stored type. After fusion, before
 // autodiff.
 tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
+// Whether the pass has a row for the op. Every op of a forward pass needs one in each of the two
+// tables; what no rule divides, and what stays F32, says so.
+bool tri_pass_tensor_parallel_has(const tri_op *op);
+bool tri_pass_precision_has(const tri_op *op);
 // Drops nodes whose results nobody reads.
 tri_status tri_pass_sweep(tri_graph *graph);
 // Adds the backward pass: the gradient of the loss's sum with respect to every trained parameter,

@@ -63,6 +63,8 @@ static const struct precision_row {
     {&tri_op_nll_loss, PRECISION_FULL, 0},
     {&tri_op_mse_loss, PRECISION_FULL, 0},
     {&tri_op_relative_l2_loss, PRECISION_FULL, 0},
+    {&tri_op_next_token, PRECISION_FULL, 0},
+    {&tri_op_cast, PRECISION_FULL, 0},
 };
 
 static const struct precision_row *row_of(const tri_op *op) {
@@ -71,6 +73,8 @@ static const struct precision_row *row_of(const tri_op *op) {
         if (rows[i].op == op) return &rows[i];
     return &full;
 }
+
+bool tri_pass_precision_has(const tri_op *op) { return row_of(op)->op == op; }
 
 static const struct {
     tri_dtype half; // 0: nothing is computed in a half type

@@ -33,6 +33,10 @@ static void rewrite_replicated(parallel_pass *pass, const tri_node *node) {
     parallel_emit(pass, node, in, node->attr, placement);
 }
 
+static void rewrite_full(parallel_pass *pass, const tri_node *node, const rule *row) {
+    rewrite_replicated(pass, node);
+}
+
 static bool allows(const rule *row, const tri_shape *shape, int dim) {
     unsigned axis = dim == 0 ? FIRST : MIDDLE;
     if (dim == shape->rank - 1) axis = dim == 0 ? FIRST | LAST : LAST;
@@ -262,7 +266,42 @@ static const rule rules[] = {
     {.op = &tri_op_rotary, .streams = 1, .axes = ROWS, .edit = edit_rotary},
     {.op = &tri_op_rms_norm, .streams = 1, .axes = ROWS},
     {.op = &tri_op_layer_norm, .streams = 1, .axes = ROWS},
+    // Every rank computes the full tensors.
+    {.op = &tri_op_conv2d, .rewrite = rewrite_full},
+    {.op = &tri_op_max_pool2d, .rewrite = rewrite_full},
+    {.op = &tri_op_batch_norm, .rewrite = rewrite_full},
+    {.op = &tri_op_batch_norm_inference, .rewrite = rewrite_full},
+    {.op = &tri_op_cast, .rewrite = rewrite_full},
+    {.op = &tri_op_add_bias, .rewrite = rewrite_full},
+    {.op = &tri_op_log_softmax, .rewrite = rewrite_full},
+    {.op = &tri_op_next_token, .rewrite = rewrite_full},
+    {.op = &tri_op_nll_loss, .rewrite = rewrite_full},
+    {.op = &tri_op_mse_loss, .rewrite = rewrite_full},
+    {.op = &tri_op_relative_l2_loss, .rewrite = rewrite_full},
+    // Made by passes that run later, or by this one.
+    {.op = &tri_op_batch_norm_moments, .rewrite = rewrite_full},
+    {.op = &tri_op_batch_norm_shared, .rewrite = rewrite_full},
+    {.op = &tri_op_row_max, .rewrite = rewrite_full},
+    {.op = &tri_op_vocab_parallel_softmax, .rewrite = rewrite_full},
+    {.op = &tri_op_vocab_parallel_cross_entropy, .rewrite = rewrite_full},
+    {.op = &tri_op_vocab_parallel_argmax, .rewrite = rewrite_full},
+    {.op = &tri_op_vocab_parallel_accuracy, .rewrite = rewrite_full},
+    {.op = &tri_op_copy_to, .rewrite = rewrite_full},
+    {.op = &tri_op_split, .rewrite = rewrite_full},
+    {.op = &tri_op_rechunk, .rewrite = rewrite_full},
+    {.op = &tri_op_reorder, .rewrite = rewrite_full},
+    {.op = &tri_op_all_reduce, .rewrite = rewrite_full},
+    {.op = &tri_op_all_gather, .rewrite = rewrite_full},
+    {.op = &tri_op_reduce_scatter, .rewrite = rewrite_full},
 };
+
+static const rule *find_rule(const tri_op *op) {
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].op == op) return &rules[i];
+    return NULL;
+}
+
+bool tri_pass_tensor_parallel_has(const tri_op *op) { return find_rule(op) != NULL; }
 
 static void share_batch_norm(parallel_pass *pass, const tri_node *node) {
     tri_value in[3];
@@ -276,14 +315,12 @@ static void share_batch_norm(parallel_pass *pass, const tri_node *node) {
 }
 
 void parallel_rewrite(parallel_pass *pass, const tri_node *node) {
-    for (size_t i = 0; pass->tensor_parallel.slices > 1 && i < sizeof rules / sizeof *rules; i++)
-        if (rules[i].op == node->op) {
-            (rules[i].rewrite ? rules[i].rewrite : follow)(pass, node, &rules[i]);
-            return;
-        }
     bool shared = pass->options->sync_batch_norm && pass->replicas.slices > 1;
+    const rule *row = pass->tensor_parallel.slices > 1 ? find_rule(node->op) : NULL;
     if (shared && node->op == &tri_op_batch_norm)
         share_batch_norm(pass, node);
+    else if (row)
+        (row->rewrite ? row->rewrite : follow)(pass, node, row);
     else
         rewrite_replicated(pass, node);
 }

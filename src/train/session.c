@@ -267,17 +267,6 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
 // Labels or tokens of the data that the model has no class for would only be found at some later
 // step.
 static tri_status check_classes(const tri_session *s) {
-    const struct {
-        const tri_op *op;
-        int input, axis; // of the tensor whose size is the number of classes; -1: the last axis
-        const char *data, *model;
-        size_t whole; // or where the attributes say it, if that is no 0: the tensor may be a part
-    } readers[] = {{&tri_op_cross_entropy, 0, -1, "labels", "classes", SIZE_MAX},
-                   {&tri_op_nll_loss, 0, -1, "labels", "classes", SIZE_MAX},
-                   {&tri_op_vocab_parallel_cross_entropy, 0, -1, "labels", "classes",
-                    offsetof(tri_classes_attr, classes)},
-                   {&tri_op_embedding, 1, 0, "tokens", "in its vocabulary",
-                    offsetof(tri_embedding_attr, total)}};
     const tri_graph *g = s->plan->graph;
     const struct {
         const tri_dataset *data;
@@ -285,25 +274,21 @@ static tri_status check_classes(const tri_session *s) {
     } sets[] = {{s->train_data, tri_data_split_name(TRI_DATA_TRAIN)},
                 {s->val_data, val_name(s)},
                 {s->test_data, tri_data_split_name(TRI_DATA_TEST)}};
-    for (int i = 0; i < g->node_count; i++)
-        for (size_t r = 0; r < sizeof readers / sizeof *readers; r++) {
-            const tri_node *node = &g->nodes[i];
-            if (node->op != readers[r].op) continue;
-            tri_shape shape = tri_value_shape(g, node->inputs[readers[r].input]);
-            int64_t known = shape.dims[readers[r].axis < 0 ? shape.rank - 1 : readers[r].axis];
-            int64_t whole = 0;
-            if (readers[r].whole != SIZE_MAX)
-                memcpy(&whole, (const char *)node->attr + readers[r].whole, sizeof whole);
-            if (whole) known = whole;
-            for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
-                int64_t classes = sets[k].data ? tri_dataset_classes(sets[k].data) : 0;
-                if (classes > known)
-                    return TRI_FAIL(TRI_BAD_INPUT,
-                                    "data: the %s data has %s up to %lld, but model %s has %lld %s",
-                                    sets[k].name, readers[r].data, (long long)classes - 1,
-                                    s->task->name, (long long)known, readers[r].model);
-            }
+    for (int i = 0; i < g->node_count; i++) {
+        const tri_node *node = &g->nodes[i];
+        const tri_op_classes *reads = node->op->classes;
+        if (!reads) continue;
+        tri_op_signature signature = tri_node_signature(g, node);
+        int64_t known = reads->count(node->attr, &signature);
+        for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
+            int64_t classes = sets[k].data ? tri_dataset_classes(sets[k].data) : 0;
+            if (classes > known)
+                return TRI_FAIL(TRI_BAD_INPUT,
+                                "data: the %s data has %s up to %lld, but model %s has %lld %s",
+                                sets[k].name, reads->of_data, (long long)classes - 1, s->task->name,
+                                (long long)known, reads->of_model);
         }
+    }
     return TRI_OK;
 }
 

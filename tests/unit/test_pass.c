@@ -229,9 +229,28 @@ static void test_refusals(void **state) {
     }
 }
 
+// Of an op that only gradient rules and optimizers add, no pass over the forward pass knows.
+static bool is_forward(const tri_op *op) {
+    return !strstr(op->name, "_grad") && !(op->flags & TRI_OP_UPDATE) &&
+           op != &tri_op_batch_norm_sums;
+}
+
+static void test_every_op_has_a_row(void **state) {
+    (void)state;
+    for (int i = 0; i < tri_op_count; i++) {
+        if (!is_forward(tri_ops[i])) continue;
+        if (!tri_pass_precision_has(tri_ops[i]))
+            fail_msg("%s has no row in pass/precision.c", tri_ops[i]->name);
+        if (!tri_pass_tensor_parallel_has(tri_ops[i]))
+            fail_msg("%s has no row in pass/tensor_parallel_rules.c", tri_ops[i]->name);
+    }
+    assert_false(tri_pass_precision_has(&tri_op_adam));
+    assert_false(tri_pass_tensor_parallel_has(&tri_op_linear_grad_input));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_homes),
-                                       cmocka_unit_test(test_verify),
-                                       cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models), cmocka_unit_test(test_homes), cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_every_op_has_a_row)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

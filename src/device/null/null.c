@@ -10,7 +10,7 @@ typedef struct null_node {
 } null_node;
 
 // A loss or metric is F64 [2] of scores or predictions: its count must not be 0, or means would be
-// NaN. Elements for mse_loss, samples elsewhere.
+// NaN. It is what the op's row counts, else the samples.
 static tri_status null_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
     null_node *state = calloc(1, sizeof *state);
@@ -20,8 +20,7 @@ static tri_status null_prepare(tri_device *device, const tri_graph *graph, const
     state->pair = s.output_count == 1 && s.input_count > 1 && s.out_type[0] == TRI_F64 &&
                   tri_shape_equal(&s.out[0], &pair) && s.in[0].rank > 0;
     if (state->pair)
-        state->count = !strcmp(node->op->name, "mse_loss") ? (double)tri_shape_count(&s.in[0])
-                                                           : (double)s.in[0].dims[0];
+        state->count = (double)(node->op->count ? node->op->count(&s) : s.in[0].dims[0]);
     kernel->state = state;
     return TRI_OK;
 }
