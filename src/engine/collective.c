@@ -1,3 +1,4 @@
+// Collective ops inside a block, run on the communicator of their group.
 #include "engine/engine_internal.h"
 
 #include <stdio.h>

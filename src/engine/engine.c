@@ -1,3 +1,4 @@
+// The engine itself: walks a schedule and runs or starts each action.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// The file of offloaded state, and the thread that reads and writes it.
 #include "engine/storage.h"
 
 #include "base/log.h"

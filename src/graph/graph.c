@@ -1,3 +1,4 @@
+// Builds graphs: values, nodes, parameters, inputs and metrics, added one by one.
 #include "graph/graph.h"
 
 #include "base/limits.h"

@@ -1,3 +1,4 @@
+// Prints graphs: one line per node, or as input of Graphviz.
 #include "graph/graph.h"
 
 #include <inttypes.h>

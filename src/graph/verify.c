@@ -1,3 +1,4 @@
+// Checks what every pass has to leave true of a graph.
 #include "graph/graph.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static tri_status verify_outputs(const tri_graph *g, int index) {
     for (int i = 0; i < node->output_count; i++) {
         const tri_value_info *info = tri_value_get(g, node->outputs[i]);
         if (info->kind != TRI_VALUE_RESULT || info->node != index || info->output != i)
-            return fail(g, index, "an output is not its own");
+            return fail(g, index, "an output belongs to another node");
         if (!tri_shape_equal(&made.out[i], &ruled.out[i]) || made.out_type[i] != ruled.out_type[i])
             return fail(g, index, "an output's shape or type is not what the rule says");
     }
@@ -51,10 +52,10 @@ tri_status tri_graph_verify(const tri_graph *graph) {
         TRI_TRY(verify_outputs(graph, i));
         if (i == 0) continue;
         const tri_node *before = &graph->nodes[i - 1];
-        if (node->phase < before->phase) return fail(graph, i, "its phase is over already");
+        if (node->phase < before->phase) return fail(graph, i, "its phase has ended before");
         if (node->phase != before->phase) continue;
         if (node->phase == TRI_PHASE_FORWARD && node->block < before->block)
-            return fail(graph, i, "its block is over already");
+            return fail(graph, i, "its block has ended before");
         bool backward = node->phase == TRI_PHASE_BACKWARD || node->phase == TRI_PHASE_WEIGHT;
         if (backward && node->block > before->block)
             return fail(graph, i, "its block comes too late in the backward pass");

@@ -1,3 +1,4 @@
+// Arranges ranks along axes, and says which sizes would be possible where the given ones are not.
 #include "mesh/mesh.h"
 
 #include "base/limits.h"
@@ -9,8 +10,6 @@
 static const char *const names[TRI_AXIS_COUNT] = {"pipeline", "replicate", "shard", "tensor"};
 
 const char *tri_axis_name(tri_axis axis) { return names[axis]; }
-
-// ---- which shapes are possible
 
 typedef struct mesh_wish {
     const int *size;
@@ -26,7 +25,7 @@ static bool is_possible(const mesh_wish *wish, int64_t product) {
     return is_open(wish) ? wish->ranks % product == 0 : product == wish->ranks;
 }
 
-typedef struct mesh_text { // grows until it is full
+typedef struct mesh_text { // cut off when it is full
     char *at;
     size_t left;
 } mesh_text;
@@ -52,7 +51,7 @@ static void say_wish(mesh_text *text, const mesh_wish *wish) {
     if (!*between) say(text, "%s 1", names[wish->own]);
 }
 
-// The nearest sizes of one axis, below and above the given one, that would do with the others.
+// The nearest sizes of one axis, below and above the given one, that fit the other axes.
 static void say_nearest(mesh_text *text, const mesh_wish *wish, tri_axis axis, int *said) {
     int64_t rest = wish->product / wish->size[axis];
     int found[2] = {0};
@@ -94,7 +93,7 @@ tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks
             return TRI_FAIL(TRI_BAD_INPUT, "strategy.mesh.%s: %d is no number of ranks", names[i],
                             size[i]);
         mesh.size[i] = size[i] ? size[i] : 1;
-        // Past the bound it only has to stay too large.
+        // A product above the bound stays above it; stopping here avoids an overflow.
         if (wish.product <= TRI_MAX_RANKS) wish.product *= mesh.size[i];
     }
     if (!is_possible(&wish, wish.product)) return refuse(&wish);
@@ -102,8 +101,6 @@ tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks
     *out = mesh;
     return TRI_OK;
 }
-
-// ---- places
 
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis) {
     for (int i = TRI_AXIS_COUNT - 1; i > (int)axis; i--) rank /= mesh->size[i];

@@ -10,8 +10,8 @@
 typedef enum tri_axis {
     TRI_AXIS_PIPELINE,        // stages of the model
     TRI_AXIS_REPLICATE,       // copies of the training state
-    TRI_AXIS_SHARD,           // parts of the training state
-    TRI_AXIS_TENSOR_PARALLEL, // parts of single operations
+    TRI_AXIS_SHARD,           // shards of the training state
+    TRI_AXIS_TENSOR_PARALLEL, // slices of single layers
     TRI_AXIS_COUNT
 } tri_axis;
 
@@ -24,9 +24,9 @@ const char *tri_axis_name(tri_axis axis);
 
 // A size of 0 is left open: the axis `own` (the strategy's) takes what the others leave, any other
 // open axis is 1. TRI_BAD_INPUT: the product is not `ranks`; the message has the nearest sizes, and
-// numbers of ranks, that would do.
+// numbers of ranks, that fit.
 tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks, tri_mesh *out);
-// A rank's place along an axis.
+// A rank's coordinate along an axis.
 int tri_mesh_coordinate(const tri_mesh *mesh, int rank, tri_axis axis);
 
 // Groups along a set of axes (bits 1 << TRI_AXIS_SHARD, …): the ranks that differ along these

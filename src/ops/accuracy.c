@@ -1,3 +1,4 @@
+// Accuracy: how often the largest score is the label's.
 #include "ops/rules.h"
 
 static tri_status accuracy_shape(const void *attr, tri_op_signature *s) {

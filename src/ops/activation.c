@@ -1,3 +1,4 @@
+// ReLU, leaky ReLU, and the gradient of an activation that is fused into another op.
 #include "ops/rules.h"
 
 static tri_status relu_shape(const void *attr, tri_op_signature *s) {

@@ -1,3 +1,4 @@
+// The update of Adadelta.
 #include "ops/rules.h"
 
 static tri_status adadelta_shape(const void *attr, tri_op_signature *s) {

@@ -1,3 +1,4 @@
+// The update of Adam and AdamW.
 #include "ops/rules.h"
 
 static tri_status adam_shape(const void *attr, tri_op_signature *s) {

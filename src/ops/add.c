@@ -1,3 +1,4 @@
+// The sum of two tensors.
 #include "ops/rules.h"
 
 #include "tensor/half.h"

@@ -1,3 +1,4 @@
+// A bias added to the last axis.
 #include "ops/rules.h"
 
 static tri_status add_bias_shape(const void *attr, tri_op_signature *s) {

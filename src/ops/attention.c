@@ -1,3 +1,4 @@
+// Scaled dot-product attention.
 #include "ops/rules.h"
 
 // Rules of q [N, T, H, D] against k and v [N, S, K, D].

@@ -1,3 +1,4 @@
+// Batch norm over a micro-batch, in training and in evaluation.
 #include "ops/rules.h"
 
 static tri_status channels(const char *op, const tri_op_signature *s, double eps, int64_t *out) {

@@ -1,3 +1,4 @@
+// Conversion of a tensor into another type.
 #include "ops/rules.h"
 
 static tri_status cast_shape(const void *attr, tri_op_signature *s) {

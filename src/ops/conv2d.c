@@ -1,3 +1,4 @@
+// Convolution in two dimensions.
 #include "base/limits.h"
 #include "ops/rules.h"
 

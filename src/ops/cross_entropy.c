@@ -1,3 +1,4 @@
+// Cross-entropy of scores and labels.
 #include "ops/rules.h"
 
 static tri_status cross_entropy_shape(const void *attr, tri_op_signature *s) {

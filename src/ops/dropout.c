@@ -1,3 +1,4 @@
+// Dropout, with a mask that depends on step and position only.
 #include "ops/rules.h"
 
 static tri_status shape_of(const char *op, const void *attr, tri_op_signature *s) {

@@ -1,3 +1,4 @@
+// Look-up of rows of a table by token.
 #include "ops/rules.h"
 
 // The shape of y: that of ids with the weight's D behind it.

@@ -1,3 +1,4 @@
+// GELU.
 #include "ops/rules.h"
 
 static tri_status gelu_shape(const void *attr, tri_op_signature *s) {

@@ -1,3 +1,4 @@
+// Layer norm.
 #include "ops/rules.h"
 
 static tri_status layer_norm_shape(const void *attr, tri_op_signature *s) {

@@ -1,3 +1,4 @@
+// The linear layer: products with a weight matrix.
 #include "ops/rules.h"
 
 // The shape of y, after checking x and weight.

@@ -1,3 +1,4 @@
+// The logarithm of softmax over the last axis.
 #include "ops/rules.h"
 
 static tri_status log_softmax_shape(const void *attr, tri_op_signature *s) {

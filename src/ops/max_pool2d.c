@@ -1,3 +1,4 @@
+// Max pooling in two dimensions, with ReLU and dropout where they are fused.
 #include "ops/rules.h"
 
 static tri_status pool_window(const char *op, const tri_max_pool2d_attr *a, const tri_shape *x,

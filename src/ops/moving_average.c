@@ -1,3 +1,4 @@
+// The update of batch norm's running statistics.
 #include "ops/rules.h"
 
 static tri_status moving_average_shape(const void *attr, tri_op_signature *s) {

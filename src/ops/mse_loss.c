@@ -1,3 +1,4 @@
+// The mean squared error.
 #include "ops/rules.h"
 
 static tri_status mse_loss_shape(const void *attr, tri_op_signature *s) {

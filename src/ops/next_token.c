@@ -1,3 +1,4 @@
+// The labels of a language model: each token's successor.
 #include "ops/rules.h"
 
 static tri_status next_token_shape(const void *attr, tri_op_signature *s) {

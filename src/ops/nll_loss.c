@@ -1,3 +1,4 @@
+// The negative log-likelihood of labels.
 #include "ops/rules.h"
 
 static tri_status nll_loss_shape(const void *attr, tri_op_signature *s) {

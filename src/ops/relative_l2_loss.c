@@ -1,3 +1,4 @@
+// The relative L2 error of each sample.
 #include "ops/rules.h"
 
 static tri_status samples(const char *op, const tri_op_signature *s) {

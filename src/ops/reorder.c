@@ -1,3 +1,4 @@
+// The same tensor in another layout.
 #include "ops/rules.h"
 
 static tri_status reorder_shape(const void *attr, tri_op_signature *s) {

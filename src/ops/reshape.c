@@ -1,3 +1,4 @@
+// The same elements under another shape.
 #include "ops/rules.h"
 
 static tri_status reshape_shape(const void *attr, tri_op_signature *s) {

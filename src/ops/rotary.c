@@ -1,3 +1,4 @@
+// Rotary position embedding.
 #include "ops/rules.h"
 
 #include "base/limits.h"

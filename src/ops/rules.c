@@ -1,3 +1,4 @@
+// What shape rules and gradient rules share.
 #include "ops/rules.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// The update of SGD with momentum.
 #include "ops/rules.h"
 
 static tri_status sgd_shape(const void *attr, tri_op_signature *s) {

@@ -1,3 +1,4 @@
+// SiLU of one tensor times another: the gate of SwiGLU.
 #include "ops/rules.h"
 
 static tri_status silu_mul_shape(const void *attr, tri_op_signature *s) {

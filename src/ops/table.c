@@ -1,3 +1,4 @@
+// The table of all ops, and their reference for people.
 #include "ops/ops.h"
 
 #include <string.h>

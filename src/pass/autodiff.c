@@ -1,3 +1,4 @@
+// Autodiff: walks back through the nodes and lets each op's gradient rule add the backward nodes.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -30,7 +31,7 @@ static tri_value *contribution(tri_graph *g, int parameter) {
     return NULL;
 }
 
-// In the type in which the parameter is kept, should a rule have made it half.
+// The gradient in the type in which the parameter is stored; a rule may have made it half.
 static tri_value as_stored(tri_graph *g, int parameter, tri_value gradient) {
     tri_cast_attr attr = {.dtype = g->parameters[parameter].dtype};
     if (tri_value_get(g, gradient)->dtype == g->parameters[parameter].dtype) return gradient;

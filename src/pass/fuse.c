@@ -1,14 +1,14 @@
+// Fusion: merges chains of nodes that kernels compute in one go.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
 #include <string.h>
 
-// The graph while it is rewritten in place: `instead` leads from a value to the one that replaced
-// it.
+// The graph while it is rewritten in place.
 typedef struct fusion {
     tri_graph *graph;
-    tri_value *instead;
-    int *uses;
+    tri_value *instead; // by value: the one that replaced it, or itself
+    int *uses;          // by value: how many nodes and metrics read it
 } fusion;
 
 static tri_value current(const fusion *f, tri_value value) {
@@ -23,8 +23,8 @@ static void count_uses(fusion *f) {
     for (int i = 0; i < g->metric_count; i++) f->uses[g->metrics[i].value.id]++;
 }
 
-// The node that makes input 0 of `node`, if it is of `op` in the same block and nobody else reads
-// it.
+// The node that makes input 0 of `node`, if it is of `op`, in the same block, and has no other
+// reader. Else NULL.
 static tri_node *sole_producer(fusion *f, const tri_node *node, const tri_op *op) {
     tri_value x = node->inputs[0];
     const tri_value_info *info = tri_value_get(f->graph, x);
@@ -33,7 +33,7 @@ static tri_node *sole_producer(fusion *f, const tri_node *node, const tri_op *op
     return producer->op == op && producer->block == node->block ? producer : NULL;
 }
 
-// Likewise of a batch norm, whose attributes begin with tri_batch_norm_attr.
+// The same for any kind of batch norm; their attributes begin with tri_batch_norm_attr.
 static tri_node *batch_norm_producer(fusion *f, const tri_node *node) {
     static const tri_op *const ops[] = {&tri_op_batch_norm, &tri_op_batch_norm_inference,
                                         &tri_op_batch_norm_shared};
@@ -100,7 +100,7 @@ static void fuse_dropout(fusion *f, tri_node *node) {
     tri_node *p = sole_producer(f, node, &tri_op_max_pool2d);
     if (!p || ((const tri_max_pool2d_attr *)p->attr)->dropout > 0) return;
     const tri_dropout_attr *dropout = node->attr;
-    if (dropout->run > 0) return; // of a part of a tensor
+    if (dropout->run > 0) return; // its tensor is a slice
     tri_max_pool2d_attr *attr = edit_attr(f, p);
     attr->dropout = dropout->p;
     attr->key = dropout->key;
@@ -108,7 +108,7 @@ static void fuse_dropout(fusion *f, tri_node *node) {
     replace_by(f, node, p);
 }
 
-// linear(flatten(x)) contracts the axes of x itself, in whatever layout they lie.
+// linear(flatten(x)) contracts the axes of x itself, whatever its layout.
 static void fuse_flatten(fusion *f, tri_node *node) {
     const tri_node *p = tri_value_node(f->graph, node->inputs[0]);
     if (!p || p->op != &tri_op_reshape || ((const tri_linear_attr *)node->attr)->axes != 1) return;

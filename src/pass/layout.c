@@ -1,7 +1,8 @@
+// The layout pass: asks the device which layout each kernel wants, and adds reorders in between.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
-// The graph while nodes are copied into a new list, reorders among them.
+// The graph while its nodes are copied into a new list, with reorders among them.
 typedef struct relayout {
     tri_graph *graph;
     const tri_device *device;
@@ -53,7 +54,7 @@ static tri_status layout_node(relayout *r, tri_node node) {
     return TRI_OK;
 }
 
-// A gradient has its parameter's home order, as do its sums over ranks.
+// A gradient gets its parameter's home layout, in which it is summed over ranks and stepped.
 static void layout_gradients(relayout *r, const tri_node *node) {
     tri_graph *g = r->graph;
     for (int i = 0; i < g->gradient_count; i++) {

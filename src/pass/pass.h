@@ -7,34 +7,35 @@
 #include "mesh/mesh.h"
 
 typedef struct tri_tensor_parallel_options {
-    const tri_tree *layers; // strategy.tensor: a map of patterns of layer names (`*`, `?`) to none,
-                            // column or row, over what layers are annotated with; NULL: none
-    bool sequence_parallel; // between a row layer and the next column layer each rank has a part of
-                            // the sequences
-    bool sync_batch_norm;   // batch norm is over the micro-batches of all replicas, one of each
+    // strategy.tensor: a map of patterns of layer names (`*`, `?`) to none, column or row, which
+    // replaces what layers are annotated with; NULL: none.
+    const tri_tree *layers;
+    // Between a row layer and the next column layer each rank has a slice of the sequences.
+    bool sequence_parallel;
+    // Batch norm normalises over the micro-batches of all replicas, one of each.
+    bool sync_batch_norm;
 } tri_tensor_parallel_options;
 
-// Rewrites the graph as a model built it into *out, made in `arena`: what one rank of the mesh
-// computes of it where the ranks along the axis `tensor` divide its layers, with the exchanges
-// among them as collective ops; and likewise of batch norm over all replicas. Parameters keep their
-// numbers; those that are divided have a part (tri_parameter_slice). First of all passes.
-// TRI_BAD_INPUT names what does not divide.
+// Rewrites a graph, as a model built it, into what one rank of the mesh computes of it: layers are
+// sliced over the ranks of the tensor-parallel axis, with collective ops between them, and with
+// sync_batch_norm batch norm is over all replicas. *out is made in `arena`; parameters keep their
+// numbers, those that are sliced have a tri_parameter_slice. The first of all passes. TRI_BAD_INPUT
+// names what does not divide.
 tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
                                     int rank, const tri_tensor_parallel_options *options,
                                     tri_graph **out);
 // Merges chains that a device computes in one go: activation into what makes its input, ReLU and
 // dropout into max pooling, flatten into linear, log-softmax into NLL. Before autodiff.
 tri_status tri_pass_fuse(tri_graph *graph);
-// Gives every value the type in which it is computed and puts casts in between; the table is in
-// precision.c. A parameter whose value becomes half keeps its stored type (info.dtype) and is
-// converted by whoever supplies the value; its gradient has the stored type. After fusion, before
-// autodiff.
+// Gives every value the type in which it is computed and puts casts in between, by the table of
+// precision.c. A parameter that kernels read in a half type keeps its stored type (info.dtype): the
+// optimizer's masters have it, and its gradient too. After fusion, before autodiff.
 tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
 // Whether the pass has a row for the op. Every op of a forward pass needs one in each of the two
 // tables; what no rule divides, and what stays F32, says so.
 bool tri_pass_tensor_parallel_has(const tri_op *op);
 bool tri_pass_precision_has(const tri_op *op);
-// Drops nodes whose results nobody reads.
+// Drops nodes whose outputs no node reads.
 tri_status tri_pass_sweep(tri_graph *graph);
 // Adds the backward pass: the gradient of the loss's sum with respect to every trained parameter,
 // one contribution (tri_gradient_add) for each block that reads it.

@@ -1,9 +1,10 @@
+// Splits the backward pass: what no other block waits for moves into the phase WEIGHT.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
 #include <string.h>
 
-// By node: whether a node of another block reads what it makes, or what that is used for.
+// awaited[i]: another block reads node i's outputs, directly or through other nodes.
 static bool *find_awaited(const tri_graph *g) {
     bool *awaited = TRI_NEW_ARRAY(g->arena, bool, g->node_count);
     for (int i = g->node_count - 1; i >= 0; i--) {
@@ -19,8 +20,8 @@ static bool *find_awaited(const tri_graph *g) {
     return awaited;
 }
 
-// A gradient that comes with what others wait for is copied later, so that all gradients of a
-// block are written in one phase.
+// All gradients of a block have to be written in one phase, WEIGHT. One that an awaited node makes
+// is copied there.
 static void copy_gradients(tri_graph *g, const bool *awaited) {
     int block = g->block;
     tri_phase phase = g->phase;

@@ -1,6 +1,7 @@
+// The sweep: drops nodes whose outputs no node, metric or gradient reads.
 #include "pass/pass.h"
 
-// A node stays if somebody reads one of its results, or if it changes memory.
+// A node stays if one of its outputs is read, or if it changes memory.
 static void mark(const tri_graph *g, bool *live) {
     for (int i = 0; i < g->metric_count; i++) live[g->metrics[i].value.id] = true;
     for (int i = 0; i < g->gradient_count; i++) live[g->gradients[i].value.id] = true;

@@ -1,3 +1,6 @@
+// The tensor-parallel pass: rewrites a model's graph into what one rank computes of it. Here:
+// which parameters are sliced and how inputs, parameters and results are taken over; the ops' own
+// rules are in tensor_parallel_rules.c.
 #include "pass/tensor_parallel.h"
 
 #include "graph/loss.h"
@@ -5,89 +8,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
-static bool same(parallel_placement a, parallel_placement b) {
-    return a.kind == b.kind && (a.kind != TRI_PLACEMENT_SLICED || a.dim == b.dim);
-}
-
-parallel_placement parallel_placement_of(const parallel_pass *pass, tri_value from) {
-    return pass->placements[from.id];
-}
-
-void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
-                  parallel_placement placement) {
-    pass->values[from.id] = value;
-    pass->placements[from.id] = placement;
-}
-
-static tri_value convert(parallel_pass *pass, tri_value value, parallel_placement is,
-                         parallel_placement asked) {
-    tri_collective_attr attr = pass->tensor_parallel;
-    if (is.kind == TRI_PLACEMENT_SLICED) {
-        attr.dim = is.dim;
-        attr.partial = asked.kind == TRI_PLACEMENT_PARTIAL_GRADIENT;
-        value = ops_all_gather(pass->to, value, &attr);
-    } else if (asked.kind == TRI_PLACEMENT_PARTIAL_GRADIENT) {
-        value = tri_node_add(pass->to, &tri_op_copy_to, &value, 1, &attr, "");
-    }
-    if (asked.kind != TRI_PLACEMENT_SLICED) return value;
-    attr.dim = asked.dim;
-    attr.partial = false;
-    return tri_node_add(pass->to, &tri_op_split, &value, 1, &attr, "");
-}
-
-tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement asked) {
-    tri_value value = pass->values[from.id];
-    parallel_placement is = parallel_placement_of(pass, from);
-    if (!tri_value_is(value) || same(is, asked) || pass->tensor_parallel.slices == 1) return value;
-    for (int i = pass->conversion_count - 1; i >= 0; i--) {
-        const parallel_conversion *c = &pass->conversions[i];
-        if (c->block != pass->to->block) break; // those of one block follow one another
-        if (c->from == from.id && same(c->placement, asked)) return c->value;
-    }
-    tri_value made = convert(pass, value, is, asked);
-    TRI_PUSH(pass->to->arena, pass->conversions, pass->conversion_count,
-             pass->conversion_capacity) =
-        (parallel_conversion){from.id, pass->to->block, asked, made};
-    return made;
-}
-
-void parallel_emit(parallel_pass *pass, const tri_node *node, const tri_value *inputs,
-                   const void *attr, parallel_placement placement) {
-    tri_value made = tri_node_add(pass->to, node->op, inputs, node->input_count, attr, node->name);
-    for (int k = 0; k < node->output_count; k++)
-        parallel_set(pass, node->outputs[k], tri_node_output(pass->to, made, k), placement);
-}
-
-tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placement *placement) {
-    tri_graph *g = pass->to;
-    tri_collective_attr attr = pass->tensor_parallel;
-    tri_shape shape = tri_value_shape(g, partial);
-    *placement = PARALLEL_REPLICATED;
-    // [N, T, …]: along the sequence.
-    if (!pass->options->sequence_parallel || shape.rank < 3)
-        return tri_node_add(g, &tri_op_all_reduce, &partial, 1, &attr, "");
-    if (shape.dims[1] % attr.slices)
-        tri_graph_fail(g,
-                       "strategy.sequence_parallel: sequences of %lld tokens do not divide over "
-                       "strategy.mesh.tensor: %lld",
-                       (long long)shape.dims[1], (long long)attr.slices);
-    *placement = parallel_sliced(1);
-    attr.dim = 1;
-    return ops_reduce_scatter(g, partial, &attr);
-}
-
-void parallel_note_use(parallel_pass *pass, tri_value from, bool partial) {
-    const tri_value_info *info = tri_value_get(pass->from, from);
-    if (info->kind == TRI_VALUE_PARAMETER)
-        (partial ? pass->partial : pass->complete)[info->index] = true;
-}
-
-tri_split parallel_split_of(const parallel_pass *pass, tri_value parameter) {
-    const tri_value_info *info = tri_value_get(pass->from, parameter);
-    return info->kind == TRI_VALUE_PARAMETER ? pass->splits[info->index] : TRI_SPLIT_NONE;
-}
-
-// The recipe's own choices, in their order: the last one that matches a layer's name holds.
+// What the recipe says, in its order: of several patterns that match a layer, the last one counts.
 static tri_status choose_splits(parallel_pass *pass) {
     static const char *const names[] = {"none", "column", "row"};
     const tri_graph *g = pass->from;
@@ -116,23 +37,23 @@ static tri_status choose_splits(parallel_pass *pass) {
     return TRI_OK;
 }
 
-// The axis along which parameter `index` is cut, from all its uses; -1: it stays whole.
+// The axis along which parameter `index` is sliced, from all its uses; -1: it is not.
 static tri_status find_axis(const parallel_pass *pass, int index, int *axis) {
     const tri_graph *g = pass->from;
     const tri_parameter_info *p = &g->parameters[index];
     const char *how = pass->splits[index] == TRI_SPLIT_ROW ? "row" : "column";
     bool used = false;
-    *axis = -1;
+    *axis = PARALLEL_NO_AXIS;
     if (pass->splits[index] == TRI_SPLIT_NONE) return TRI_OK;
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < g->nodes[i].input_count; k++) {
             if (g->nodes[i].inputs[k].id != p->value.id) continue;
             int found = parallel_parameter_axis(g->nodes[i].op, k, pass->splits[index]);
-            if (found == -2 || (used && found != *axis))
+            if (found == PARALLEL_NO_SPLIT || (used && found != *axis))
                 return TRI_FAIL(TRI_BAD_INPUT,
                                 "strategy.tensor: %s is a parameter of %s, which has no %s split%s",
                                 p->name, g->nodes[i].op->name, how,
-                                found == -2 ? "" : " that fits its other uses");
+                                found == PARALLEL_NO_SPLIT ? "" : " that fits its other uses");
             *axis = found;
             used = true;
         }

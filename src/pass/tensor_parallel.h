@@ -1,6 +1,7 @@
-// What the files of the tensor pass share. The pass builds a graph anew, node by node, for the
-// parts of its values that one rank has. Every value of the old graph lies in one of two ways on
-// the ranks, and may be asked for in three.
+// What the files of the tensor-parallel pass share. The pass builds a new graph, node by node, of
+// what one rank has of each value. Every value of the old graph has a placement: it is replicated
+// or sliced. An op may also ask for a replicated value as PARTIAL_GRADIENT: this rank reads it for
+// its own slice of a layer, so what it adds to the value's gradient is one term of a sum.
 #ifndef TRIREME_PASS_TENSOR_PARALLEL_H
 #define TRIREME_PASS_TENSOR_PARALLEL_H
 
@@ -9,8 +10,8 @@
 
 typedef struct parallel_placement {
     tri_placement kind;
-    int dim;       // of PART: the axis
-    bool gathered; // WHOLE only because heads do not divide
+    int dim;       // of SLICED: the axis
+    bool gathered; // replicated only because a reshape to heads does not divide
 } parallel_placement;
 
 static const parallel_placement PARALLEL_REPLICATED = {.kind = TRI_PLACEMENT_REPLICATED};
@@ -18,7 +19,7 @@ static inline parallel_placement parallel_sliced(int dim) {
     return (parallel_placement){.kind = TRI_PLACEMENT_SLICED, .dim = dim};
 }
 
-// A value of the old graph as nodes of one block have asked for it.
+// A value of the old graph in a placement that nodes of one block asked for.
 typedef struct parallel_conversion {
     uint32_t from;
     int block;
@@ -30,37 +31,43 @@ typedef struct parallel_pass {
     const tri_graph *from;
     tri_graph *to;
     const tri_tensor_parallel_options *options;
-    tri_collective_attr tensor_parallel, replicas; // of collective ops: parts and index
+    tri_collective_attr tensor_parallel, replicas; // for collective ops: group, slices and index
     tri_value *values;                             // by old value: the new one
     parallel_placement *placements;                // by old value
     tri_split *splits;                             // by parameter: its layer's
-    bool *partial, *complete; // by parameter: what its readers make of its gradient
-    tri_value scores, max; // the old value whose largest number of each row was asked for last, and
-                           // that as a new value
+    // By parameter: some reader adds one term of its gradient; some reader adds all of it.
+    bool *partial, *complete;
+    // The old value whose row maxima were asked for last, and those maxima as a new value.
+    tri_value scores, max;
     parallel_conversion *conversions;
     int conversion_count, conversion_capacity;
 } parallel_pass;
 
-// Which axis of a parameter is cut for its use as input `input` of a node of `op`, whose layer is
-// split so: -1 none, -2 there is no such layer.
+enum { PARALLEL_NO_AXIS = -1, PARALLEL_NO_SPLIT = -2 };
+// Which axis of a parameter is sliced for its use as input `input` of a node of `op`, whose layer
+// has that split. PARALLEL_NO_AXIS: none. PARALLEL_NO_SPLIT: the op cannot be split so.
 int parallel_parameter_axis(const tri_op *op, int input, tri_split split);
-// Rewrites one node (tensor_rules.c).
+// Rewrites one node by its op's rule (tensor_parallel_rules.c).
 void parallel_rewrite(parallel_pass *pass, const tri_node *node);
 
-// The new value of an old one, spread as asked: converted where it lies otherwise.
+// tensor_parallel_values.c: the new value of an old one in the placement that is asked for,
+// converted where it has another.
 tri_value parallel_ask(parallel_pass *pass, tri_value from, parallel_placement placement);
-// How it lies now.
+// The placement of an old value.
 parallel_placement parallel_placement_of(const parallel_pass *pass, tri_value from);
-// Adds the node's op to the new graph; its outputs lie as `spread` says.
+// Adds a node of the same op to the new graph; its outputs have the given placement.
 void parallel_emit(parallel_pass *pass, const tri_node *node, const tri_value *inputs,
                    const void *attr, parallel_placement placement);
-// Says that old value `from` is now `value`.
+// Records that the old value `from` is now `value`.
 void parallel_set(parallel_pass *pass, tri_value from, tri_value value,
                   parallel_placement placement);
-// Sums what every rank made of its part: WHOLE, or PART of the sequence where options say so.
+// Sums the terms that the ranks have computed. *placement: replicated, or with
+// strategy.sequence_parallel sliced along the sequence.
 tri_value parallel_sum(parallel_pass *pass, tri_value partial, parallel_placement *placement);
-// If the old value is a parameter: its gradient comes whole, or as a part of the sum.
+// If the old value is a parameter, notes what its reader adds to the gradient: all of it, or one
+// term (`partial`).
 void parallel_note_use(parallel_pass *pass, tri_value from, bool partial);
+// How the layer of a parameter is split; TRI_SPLIT_NONE of other values.
 tri_split parallel_split_of(const parallel_pass *pass, tri_value parameter);
 
 #endif

@@ -1,4 +1,4 @@
-// How each op works on slices: one table. What has no row is computed by every rank as a whole.
+// How the tensor-parallel pass rewrites each op: one table.
 #include "pass/tensor_parallel.h"
 
 #include <string.h>
@@ -9,11 +9,11 @@ enum { FIRST = 1, MIDDLE = 2, LAST = 4, ROWS = FIRST | MIDDLE, ANY = ROWS | LAST
 typedef struct rule rule;
 struct rule {
     const tri_op *op;
-    // NULL: it follows its first `streams` inputs, along the axes that it allows.
+    // NULL: its output is sliced as its first `streams` inputs are, along the axes that it allows.
     void (*rewrite)(parallel_pass *pass, const tri_node *node, const rule *row);
     int streams;
     unsigned axes;
-    // Attributes for a part along `dim` of the first input's whole shape; NULL: as they are.
+    // Changes attributes for a slice along axis `dim` of the first input's full shape; NULL: none.
     void (*edit)(const parallel_pass *pass, const tri_shape *full, int dim, void *attr);
 };
 
@@ -67,7 +67,7 @@ static void follow(parallel_pass *pass, const tri_node *node, const rule *row) {
     parallel_emit(pass, node, in, attr, parallel_sliced(dim));
 }
 
-// The elements of a sample that the part has, among those of the whole one.
+// Which of a full sample's elements the slice of it has.
 static void edit_dropout(const parallel_pass *pass, const tri_shape *full, int dim, void *attr) {
     tri_dropout_attr *a = attr;
     a->stride = 1;
@@ -97,7 +97,7 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
         parallel_emit(pass, node, in, node->attr, parallel_sliced(last));
         return;
     }
-    // Each rank's part of the sum over the features; the bias is added to the sum, once.
+    // Each rank computes one term of the sum over the features; the bias is added to the sum, once.
     parallel_placement placement;
     tri_value bias = in[2];
     TRI_ASSERT(((const tri_linear_attr *)node->attr)->axes == 1); // before fusion
@@ -114,7 +114,7 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
     parallel_set(pass, node->outputs[0], y, placement);
 }
 
-// Each rank looks up the ids of its part of the vocabulary.
+// Each rank looks up the ids of its slice of the vocabulary; the others give zeros.
 static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const rule *row) {
     if (parallel_split_of(pass, node->inputs[1]) == TRI_SPLIT_NONE) {
         rewrite_replicated(pass, node);
@@ -131,8 +131,8 @@ static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const r
     parallel_set(pass, node->outputs[0], parallel_sum(pass, y, &placement), placement);
 }
 
-// The axis of `to` that the slices along axis `dim` of `from` cut too, or -1: as much must lie
-// outside it, and it must divide.
+// The axis of `to` whose slices are those along axis `dim` of `from`: the axes outside of it must
+// have as many elements, and it must divide. -1: there is none.
 static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, int64_t slices) {
     int64_t outside = 1, here = 1;
     for (int i = 0; i < dim; i++) outside *= from->dims[i];
@@ -159,8 +159,8 @@ static void rewrite_reshape(parallel_pass *pass, const tri_node *node, const rul
     parallel_emit(pass, node, &pass->values[node->inputs[0].id], &attr, parallel_sliced(dim));
 }
 
-// Keys or values for this rank's heads of the queries: its part of them, or, where there are fewer
-// than ranks, the one head that its queries share with those of other ranks.
+// Keys or values for this rank's heads of the queries: its slice of them or, where there are fewer
+// heads than ranks, the one head that its queries share with those of other ranks.
 static tri_value heads_for(parallel_pass *pass, tri_value keys) {
     int64_t heads = full_shape(pass, keys).dims[2], slices = pass->tensor_parallel.slices;
     if (heads % slices == 0) return parallel_ask(pass, keys, parallel_sliced(2));
@@ -207,7 +207,7 @@ static tri_value max_of(parallel_pass *pass, tri_value scores) {
     return pass->max;
 }
 
-// Scores in slices of the classes, which the loss and the accuracy do not put together.
+// Whether the scores are sliced along the classes; then loss and accuracy need not gather them.
 static bool in_classes(const parallel_pass *pass, tri_value scores, tri_classes_attr *classes) {
     parallel_placement is = parallel_placement_of(pass, scores);
     tri_shape full = full_shape(pass, scores);
@@ -329,10 +329,10 @@ int parallel_parameter_axis(const tri_op *op, int input, tri_split split) {
     static const struct {
         const tri_op *op;
         int input, axis[3]; // by tri_split
-    } rows[] = {{&tri_op_linear, 1, {-1, 0, 1}},
-                {&tri_op_linear, 2, {-1, 0, -1}},
-                {&tri_op_embedding, 1, {-1, 0, -2}}};
+    } rows[] = {{&tri_op_linear, 1, {PARALLEL_NO_AXIS, 0, 1}},
+                {&tri_op_linear, 2, {PARALLEL_NO_AXIS, 0, PARALLEL_NO_AXIS}},
+                {&tri_op_embedding, 1, {PARALLEL_NO_AXIS, 0, PARALLEL_NO_SPLIT}}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].op == op && rows[i].input == input) return rows[i].axis[split];
-    return split == TRI_SPLIT_NONE ? -1 : -2;
+    return split == TRI_SPLIT_NONE ? PARALLEL_NO_AXIS : PARALLEL_NO_SPLIT;
 }

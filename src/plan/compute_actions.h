@@ -1,21 +1,23 @@
-// The first two parts of writing a schedule: the passes of a rank's stages, and what it sends and
-// receives between them.
-#ifndef TRIREME_PLAN_PASSES_H
-#define TRIREME_PLAN_PASSES_H
+// The first two steps of writing a schedule: the compute actions of a rank's stages, and the edge
+// actions with which it sends and receives values between them.
+#ifndef TRIREME_PLAN_COMPUTE_ACTIONS_H
+#define TRIREME_PLAN_COMPUTE_ACTIONS_H
 
 #include "plan/schedule.h"
 
-// The order's passes, or FORWARD only; RECOMPUTE before BACKWARD where a block asks for it. Nothing
-// here depends on the sizes of rounds: every rank of a group has the same list.
+// Writes the compute actions in the pipeline's order, in evaluation FORWARD only, and RECOMPUTE
+// before BACKWARD where a block asks for it. The list does not depend on the sizes of rounds, so
+// every rank of a group has the same.
 void tri_compute_actions_write(const tri_schedule_request *request, tri_schedule *out);
 
 typedef struct tri_edge_action {
     tri_action_kind kind;
     int edge, round;
-    int before; // which pass; passes->count: behind the last
+    int before; // index of the compute action that it precedes; compute->count: it comes last
 } tri_edge_action;
 
-// By lane, each lane's in its order. TRI_INTERNAL when the ranks' orders wait for each other.
+// Finds the edge actions of this rank: those of the lane ALONG, then those of BACK, each lane in
+// its order. TRI_INTERNAL: in these orders the ranks would wait for each other for ever.
 tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *request,
                                  const tri_schedule *compute, tri_edge_action **out, int *count);
 

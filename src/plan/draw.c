@@ -1,3 +1,4 @@
+// Draws a step: lanes over time in the terminal or as SVG, and memory over actions.
 #include "plan/draw.h"
 
 #include "base/limits.h"

@@ -1,4 +1,4 @@
-// Pictures of a step: what each rank and lane does when, and how much memory is in use.
+// Pictures of a step: what each lane of each rank does at what time, and how much memory is in use.
 #ifndef TRIREME_PLAN_DRAW_H
 #define TRIREME_PLAN_DRAW_H
 
@@ -10,16 +10,16 @@ typedef struct tri_drawing {
     const tri_pipeline_plans *pipeline;
     const tri_estimate *estimate;
     const char *title; // of the SVG
-    int columns;       // of characters in the terminal
+    int columns;       // width in characters, in the terminal
     bool colour;       // ANSI colours in the terminal
 } tri_drawing;
 
-// One row for each place along the pipeline and lane. A letter is a micro-batch where there is a
-// pipeline, else a block: small forward, capital backward.
+// One row for each lane of each pipeline rank. A letter is a micro-batch if there is a pipeline,
+// else a block: small letters are forward, capital ones backward.
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
-// The same as a picture that needs no other file.
+// The same as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);
-// The bytes in use in the stretches of a step, over its actions, for one plan.
+// The bytes in use on the heaps of a step, over its actions, for one plan.
 void tri_draw_memory(const tri_plan *plan, int columns, FILE *out);
 
 #endif

@@ -1,3 +1,4 @@
+// Estimates what each action costs from rates or measured kernels, and simulates the step.
 #include "plan/estimate.h"
 
 #include "ops/ops.h"

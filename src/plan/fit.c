@@ -1,3 +1,4 @@
+// Searches settings with which a run fits into the memory that its ranks have.
 #include "plan/fit.h"
 
 #include "data/sampler.h"

@@ -1,13 +1,13 @@
-// Which settings would let a run fit into the memory that its ranks have.
+// Searches settings with which a run fits into the memory of its ranks.
 #ifndef TRIREME_PLAN_FIT_H
 #define TRIREME_PLAN_FIT_H
 
 #include "plan/estimate.h"
 
-// A run with other settings; the result of training is the same.
+// A run with other settings, which trains the same model to the same result.
 typedef struct tri_candidate {
     const char *overrides; // of the recipe: "strategy.name=zero2 batch.micro=4"
-    int64_t peak_bytes;    // of the fullest rank
+    int64_t peak_bytes;    // of the rank that needs the most
     double step_s;         // estimated
 } tri_candidate;
 
@@ -17,14 +17,15 @@ enum { TRI_MAX_CANDIDATES = 64 };
 // micro-batches, recomputation of some or all blocks, sharded optimizer states, gradients and
 // parameters over all ranks or half of them, pipelines, offload. A micro-batch is not changed where
 // batch norm would give another result. `candidates` has room for TRI_MAX_CANDIDATES; *least is
-// what needs the least memory of all that was tried (overrides NULL: nothing could be). Returns how
-// many fit.
+// the one of all tried settings that needs the least memory (overrides NULL: none was possible).
+// Returns how many fit.
 int tri_fit_search(tri_arena *arena, tri_device *device, const tri_plan_request *request,
                    const tri_rates *rates, const tri_measured *measured, int64_t memory_bytes,
                    tri_candidate *candidates, tri_candidate *least);
 
-// That the fullest rank needs at most `memory_bytes`; `whose` says where that number is from. Else
-// TRI_BAD_INPUT: one line with what is missing and the fastest settings that would fit.
+// Checks that the rank that needs the most memory needs at most `memory_bytes`; `whose` says where
+// that number is from. Else TRI_BAD_INPUT: one line with what is missing and the fastest settings
+// that would fit.
 tri_status tri_fit_check(tri_device *device, const tri_plan_request *request, int64_t peak_bytes,
                          int64_t memory_bytes, const char *whose);
 

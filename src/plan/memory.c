@@ -1,3 +1,4 @@
+// Packs buffers by size and lifetime into one range of memory.
 #include "plan/memory.h"
 
 #include <stdbool.h>

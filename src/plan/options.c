@@ -1,3 +1,4 @@
+// The option tables of the recipe's sections strategy and batch.
 #include "plan/options.h"
 
 #include "base/limits.h"

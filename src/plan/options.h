@@ -49,7 +49,8 @@ typedef enum tri_offload {
     TRI_OFFLOAD_PARAMETERS,
 } tri_offload;
 
-// Ranks along each axis; TRI_AUTO: the strategy's own axis takes what the others leave, else 1.
+// Ranks along each axis. TRI_AUTO: the strategy's own axis takes the ranks that the others leave;
+// any other axis is 1.
 typedef struct tri_mesh_options {
     int64_t replicate, shard, tensor, pipeline;
 } tri_mesh_options;
@@ -69,16 +70,16 @@ typedef struct tri_strategy_options {
     int reduce_dtype;           // of gradients between ranks; see tri_strategy_reduce_dtype
     tri_offload offload;
     const char *offload_path; // folder; NULL: TMPDIR, or /tmp
-    const tri_tree *tensor;   // see tri_tensor_parallel_options.layers
+    const tri_tree *tensor;   // layers' splits: see tri_tensor_parallel_options.layers
     bool sequence_parallel;
 } tri_strategy_options;
 
 typedef struct tri_batch_options {
     int64_t global; // samples of a step, over all ranks; TRI_AUTO before the ranks are known
-    int64_t micro;  // samples of a forward pass; 0: one pass per replica
-    int64_t eval;   // samples of an evaluation pass; 0: chosen
-    // Once settled: that the recipe also says how many passes each replica makes, so that `global`
-    // and `micro` cannot be set apart from it.
+    int64_t micro;  // samples of a micro-batch; 0: one micro-batch per replica
+    int64_t eval;   // samples of an evaluation batch on one replica; 0: chosen
+    // Set once the numbers are settled: the recipe also says how many rounds a step has, so that
+    // `global` and `micro` cannot change without it.
     bool gives_rounds;
 } tri_batch_options;
 

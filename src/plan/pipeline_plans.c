@@ -1,3 +1,4 @@
+// The plans of all ranks of a run, one for each pipeline rank.
 #include "plan/pipeline_plans.h"
 
 tri_status tri_pipeline_plans_create(tri_arena *arena, tri_device *device,

@@ -1,3 +1,4 @@
+// Makes a rank's plan: programs, flat buffers, schedules, and the memory they need in all.
 #include "plan/plan.h"
 
 #include "base/limits.h"

@@ -1,3 +1,5 @@
+// Compiles a model for one size of micro-batch: builds the graph, runs the passes, prepares
+// kernels.
 #include "plan/program.h"
 
 #include "ops/ops.h"

@@ -1,3 +1,4 @@
+// Actions and schedules: names, lanes, text.
 #include "plan/schedule.h"
 
 #include "base/search.h"

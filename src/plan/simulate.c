@@ -1,3 +1,4 @@
+// Simulates the schedules of all ranks together, by the engine's rules.
 #include "plan/simulate.h"
 
 #include <string.h>

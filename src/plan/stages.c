@@ -1,3 +1,4 @@
+// Cuts a model's blocks into stages of a pipeline, by cost or by name.
 #include "plan/stages.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+// Follows a schedule action by action, notes from when to when each buffer is in use, and packs
+// them.
 #include "plan/step_memory.h"
 
 #include "base/search.h"

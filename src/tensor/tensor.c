@@ -1,3 +1,4 @@
+// Types and shapes.
 #include <trireme/tensor.h>
 
 #include <stdio.h>
