@@ -1,5 +1,5 @@
-// Everything one rank needs for a run, made and sized before the first step: programs for every
-// size of micro-batch, a schedule for every shape of step, the place of everything.
+// Everything one rank needs for a run, made and sized before the first step: a program for every
+// size of micro-batch, a schedule for every shape of step, and where everything lies in memory.
 #ifndef TRIREME_PLAN_PLAN_H
 #define TRIREME_PLAN_PLAN_H
 
@@ -24,8 +24,8 @@ static inline bool tri_step_trains(tri_step_shape shape) { return shape <= TRI_S
 typedef struct tri_round {
     int64_t first, size;  // position in the step and samples; size 0: none in this round
     tri_program *program; // NULL when there are no samples
-    const tri_edge_value *edge_values; // what goes from stage to stage
-    const int *edge_of_value;          // by crossing
+    const tri_edge_value *edge_values; // of all its edges
+    const int *edge_of_value;          // by edge value: its edge
     int edge_value_count;
 } tri_round;
 
@@ -46,11 +46,11 @@ typedef struct tri_plan_request {
     tri_mesh mesh;
     int rank;
     int64_t step_samples[TRI_STEP_SHAPE_COUNT]; // 0: does not occur
-    int64_t micro;                              // of training steps; 0: one per replica
+    int64_t micro;                              // samples of a micro-batch; 0: one per replica
     int64_t eval_micro;                         // of evaluation and test
-    bool gives_rounds;                          // tri_batch_options.gives_rounds
-    bool sync_batchnorm; // batch norm over a whole step: what one replica's one pass is anyway
-    bool deterministic;  // the same bits on any number of ranks
+    bool gives_rounds;                          // see tri_batch_options
+    bool sync_batchnorm;                        // batch norm over the micro-batches of all replicas
+    bool deterministic;                         // the same bits on any number of ranks
     int optimizer_states;
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;
@@ -60,10 +60,10 @@ typedef struct tri_plan_request {
         *reuse_graphs_of; // of another rank of the same request, whose graphs are used again; NULL
 } tri_plan_request;
 
-// Bytes that one rank will hold while it trains: `communication` is gathered parameters, gradients
-// on their way to be scattered, what whole units pass through, and what communicators need for
-// themselves (TRI_COMMUNICATOR_BYTES); `workspace` what kernels need while they run, the loader's
-// batches, and the program itself (TRI_PROGRAM_BYTES).
+// Bytes that one rank holds while it trains. `communication`: gathered parameters, gradients that
+// are to be scattered, staging memory, and what communicators need for themselves
+// (TRI_COMMUNICATOR_BYTES). `workspace`: what kernels need while they run, the loader's batches,
+// and the process itself (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;
     int64_t offloaded; // in a local file instead, not part of the peak
@@ -123,8 +123,8 @@ struct tri_plan {
     tri_memory_plan memory;
 };
 
-// The device must outlive the plan, and so must `request->like`. TRI_BAD_INPUT for settings that
-// cannot be, before anything of size is allocated.
+// The device and `request->reuse_graphs_of` must outlive the plan. TRI_BAD_INPUT names the settings
+// that do not go together, before anything large is allocated.
 tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
                            tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
@@ -134,9 +134,9 @@ int64_t tri_plan_held_batches(const tri_plan *plan);
 
 // The rest is shared by the files of the plan.
 
-// Stages, order, groups, what this rank computes: before any program is compiled.
+// Decides stages, order, groups and what this rank computes, before any program is compiled.
 tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request);
-// The schedule and memory of one shape of step; its programs are made and the flat buffers placed.
+// The schedule and memory of one shape of step, after its programs and the flat buffers.
 tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                               tri_step_shape shape);
 // Units and blocks as schedules see them.

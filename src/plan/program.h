@@ -1,5 +1,6 @@
 // A model compiled for one size of micro-batch and one mode on one device: graph, kernels, and the
-// place of every value. Read-only once made; any number of rounds run it, several at a time.
+// location of every value. It is read-only once it is made; any number of rounds run it, several of
+// them at a time.
 #ifndef TRIREME_PLAN_PROGRAM_H
 #define TRIREME_PLAN_PROGRAM_H
 
@@ -18,7 +19,7 @@ typedef struct tri_model_request {
 // Where a value lies while the program runs.
 typedef enum tri_location_kind {
     TRI_LOCATION_NONE,      // never in memory of its own
-    TRI_LOCATION_SCRATCH,   // offset into what all segments use, one after the other
+    TRI_LOCATION_SCRATCH,   // offset into the scratch, which all segments use in turn
     TRI_LOCATION_BUNDLE,    // index of the bundle, offset into it
     TRI_LOCATION_INPUT,     // offset into the round's inputs
     TRI_LOCATION_RESULT,    // offset into the results: (sum, count) of loss and metrics
@@ -33,8 +34,8 @@ typedef struct tri_location {
     int64_t offset;
 } tri_location;
 
-// Values that live from one segment to another, all made and read by the same segments: they share
-// one stretch of memory, once for each round in flight.
+// Values that live from one segment to another and are all made and read by the same segments: they
+// share one buffer, which exists once for each round in flight.
 typedef struct tri_bundle {
     int64_t size_bytes;
     int own_block; // the only block whose segments touch it; -1: several do
@@ -49,10 +50,10 @@ typedef struct tri_segment {
     bool reads_inputs;
 } tri_segment;
 
-// A value that crosses from one stage to another.
+// A value that one stage makes and another reads.
 typedef struct tri_edge_value {
     tri_value value;
-    int from_block, to_block; // the maker, and the first reader in that stage
+    int from_block, to_block; // the block that makes it, and the first of that stage that reads it
     int to_stage;
     bool back; // made in the backward pass
 } tri_edge_value;
@@ -60,17 +61,17 @@ typedef struct tri_edge_value {
 typedef struct tri_program_request {
     const tri_model_request *model;
     int64_t batch; // samples of the micro-batch
-    // By block; NULL: see each.
+    // Both by block.
     const bool *recompute;     // FORWARD is run again before BACKWARD; NULL: never
     const bool *blocks_here;   // whose kernels this rank needs; NULL: all
     bool splits_backward;      // into the phases BACKWARD and WEIGHT
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;
-    // Whose ranks share operations; NULL: there is none to share them with.
+    // Whose ranks share layers; NULL: none do.
     const tri_mesh *mesh;
     int rank;
     tri_tensor_parallel_options tensor_parallel;
-    tri_graph *graph; // of a program of the same model, batch and passes, which is used again; NULL
+    tri_graph *graph; // of a program of the same model, batch and passes, to be reused; NULL: build
 } tri_program_request;
 
 typedef struct tri_program {
@@ -81,7 +82,7 @@ typedef struct tri_program {
     bool training;
     tri_kernel *kernels;                      // by node; of blocks elsewhere: empty
     tri_location *locations;                  // by value
-    bool *recomputed;                         // by node: RECOMPUTE runs it
+    bool *recomputed;                         // by node: RECOMPUTE runs it again
     tri_segment (*segments)[TRI_PHASE_COUNT]; // by block
     tri_bundle *bundles;
     int bundle_count;
@@ -89,7 +90,7 @@ typedef struct tri_program {
 } tri_program;
 
 // Builds the graph of `batch` samples: inputs, the task's model, verified. *out lives in `arena`.
-// Errors of the model come back as TRI_BAD_INPUT. No device is needed.
+// TRI_BAD_INPUT: an error of the model. No device is needed.
 tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, int64_t batch,
                            tri_graph **out);
 // Builds, rewrites and compiles. The device must outlive the program.
@@ -99,12 +100,12 @@ void tri_program_destroy(tri_program *program); // NULL allowed
 
 // Flops of one run of a block's segment.
 double tri_program_flops(const tri_program *program, int block, tri_phase phase);
-// Every value that one stage makes and another reads, once for each stage that reads it; `stages`
-// is by block. Returns how many; *out lives in `arena`.
+// Lists the values that one stage makes and another reads, once for each stage that reads it;
+// `stages` is by block. Returns how many there are; *out lives in `arena`.
 int tri_program_edge_values(tri_arena *arena, const tri_program *program, const int *stages,
                             tri_edge_value **out);
 
-// Places all values of a compiled graph: fills places, segments, bundles and sizes.
+// Assigns a location to every value of a graph: fills locations, segments, bundles and sizes.
 void tri_program_assign_locations(tri_program *program, const tri_program_request *request);
 
 #endif

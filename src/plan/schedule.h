@@ -2,11 +2,19 @@
 // of (blocks, mesh, strategy, step, rank), so it can be printed, drawn, verified and simulated
 // without running it.
 //
-// Words. A *block* is computed; a *unit* is state that is gathered, reduced and stepped together:
-// every block's own parameters are the unit of the block's number, and each parameter that several
-// blocks read (tied weights) is a unit of its own behind them. A *stage* is a run of consecutive
-// blocks; stage v of a pipeline of P ranks is on rank v mod P. A *round* is a micro-batch of this
-// rank's replica. An *edge* is what one stage sends to another for one micro-batch.
+// An action has a subject: a block, a unit or an edge. A *block* is computed. A *unit* is state
+// that is gathered, reduced and stepped together: unit b is the parameters that only block b reads,
+// and each parameter that several blocks read (tied weights) is a unit behind those. A *stage* is a
+// run of consecutive blocks; stage v of a pipeline of P ranks is on pipeline rank v mod P. A
+// *round* is the number of a micro-batch of this rank's replica. An *edge* is what one stage sends
+// to another for one micro-batch.
+//
+// A lane runs its actions one after the other, beside the other lanes. One step of zero2 with two
+// blocks and one round; an arrow down is a dependency:
+//
+//     shard    GATHER a · GATHER b                        SCATTER b · SCATTER a
+//                   ↓          ↓                              ↑           ↑   ↓
+//     compute       FORWARD a · FORWARD b · BACKWARD b ───────┘ BACKWARD a┘   NORM · STEP a, b
 #ifndef TRIREME_PLAN_SCHEDULE_H
 #define TRIREME_PLAN_SCHEDULE_H
 
@@ -19,7 +27,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-// What runs side by side; within a lane, actions run in the order of the list.
+// Lanes run side by side; within a lane, actions run in the order of the list.
 typedef enum tri_lane {
     TRI_LANE_COMPUTE,
     TRI_LANE_SHARD,     // the communicator of the ranks that share one state
@@ -30,7 +38,7 @@ typedef enum tri_lane {
     TRI_LANE_COUNT
 } tri_lane;
 
-// What an action's number beside the round names.
+// What an action works on.
 typedef enum tri_subject {
     TRI_SUBJECT_NONE,
     TRI_SUBJECT_BLOCK,
@@ -42,10 +50,10 @@ typedef enum tri_subject {
 #define TRI_ACTION_LIST(X)                                                                         \
     /* parameters as kernels read them = all shards, cast to the type of computation */            \
     X(GATHER, "GATHER", TRI_LANE_SHARD, UNIT, false)                                               \
-    X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* ... are not needed any more */         \
+    X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* ... are no longer needed */            \
     X(FORWARD, "FORWARD", TRI_LANE_COMPUTE, BLOCK, true)                                           \
     X(RECOMPUTE, "RECOMPUTE", TRI_LANE_COMPUTE, BLOCK, true) /* FORWARD again, for BACKWARD */     \
-    X(BACKWARD, "BACKWARD", TRI_LANE_COMPUTE, BLOCK, true)   /* both parts below */                \
+    X(BACKWARD, "BACKWARD", TRI_LANE_COMPUTE, BLOCK, true)   /* both halves below */               \
     X(BACKWARD_INPUT, "BACKWARD_INPUT", TRI_LANE_COMPUTE, BLOCK, true)                             \
     X(BACKWARD_WEIGHT, "BACKWARD_WEIGHT", TRI_LANE_COMPUTE, BLOCK, true)                           \
     X(SEND_ALONG, "SEND", TRI_LANE_ALONG, EDGE, true)                                              \
@@ -54,7 +62,7 @@ typedef enum tri_subject {
     X(RECV_BACK, "RECV", TRI_LANE_BACK, EDGE, true)                                                \
     X(CLEAR, "CLEAR", TRI_LANE_COMPUTE, UNIT, false)     /* gradients = 0 */                       \
     X(SCATTER, "SCATTER", TRI_LANE_SHARD, UNIT, false)   /* reduce-scatter of gradients */         \
-    X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of what this rank keeps */  \
+    X(REDUCE, "REDUCE", TRI_LANE_REPLICATE, UNIT, false) /* all-reduce of own gradients */         \
     X(TIE, "TIE", TRI_LANE_BACK, UNIT, false)      /* sum over the stages that hold the unit */    \
     X(NORM, "NORM", TRI_LANE_COMPUTE, NONE, false) /* counts, norm, step scalars */                \
     X(FETCH, "FETCH", TRI_LANE_STORE, UNIT, false) /* what GATHER sends, from storage */           \
@@ -76,15 +84,15 @@ typedef struct tri_action {
     int round;                // of the micro-batch; -1: none
     int from_stage, to_stage; // SEND, RECV: of the edge
     // FORWARD, BACKWARD…: some unit's gradients already hold something to add to (see `adds`).
-    // SCATTER: adds to what earlier rounds left of this rank's part.
+    // SCATTER: adds to what earlier rounds left in this rank's own gradients.
     bool accumulate;
     // FORWARD: the first action of this rank that needs the round's samples.
     bool takes_batch;
     // FORWARD: RECOMPUTE follows, so only what other blocks read is kept.
     bool forgets;
-    // Bit k: adds to gradients of the block's k-th unit, else writes them: FORWARD its statistics,
-    // BACKWARD its trained parameters, each half of BACKWARD those whose gradients it makes. (What
-    // both halves make, in blocks that share a unit, is cleared before the first of them.)
+    // Bit k: adds to the gradients of the block's k-th unit; else it overwrites them. FORWARD makes
+    // those of statistics, BACKWARD those of trained parameters, each half of BACKWARD some of
+    // them. (Where both halves make gradients of one unit, CLEAR stands before the first of them.)
     uint64_t adds;
     int first_dependency, dependency_count; // into the schedule's dependencies
 } tri_action;
@@ -97,10 +105,10 @@ typedef struct tri_schedule {
     int dependency_count, dependency_capacity;
 } tri_schedule;
 
-// What one stage makes and another reads, for one micro-batch.
+// What one stage makes and another reads, for each micro-batch.
 typedef struct tri_edge {
     int from_stage, to_stage;
-    int from_block, to_block; // who makes the last of it, who reads the first of it
+    int from_block, to_block; // the block that makes the last of it, and the first that reads it
     bool back;                // made and read by BACKWARD
     int64_t bytes;            // per sample
 } tri_edge;
@@ -111,7 +119,7 @@ typedef struct tri_unit {
     int64_t bytes;      // of parameters as stored, all shards
     bool has_gradients; // trained parameters or statistics (else all are frozen, or there are none)
     bool has_statistics;
-    bool has_half;   // is computed with in a narrower type than it is stored in
+    bool has_half;   // kernels read some of its parameters in a half type
     bool has_stored; // ... or in that type
     bool persistent; // fsdp: small enough to stay gathered from the start of a step to its end
     int first_holder, holder_count; // pipeline ranks that hold it; more than one: TIE
@@ -123,29 +131,29 @@ typedef struct tri_schedule_block {
     bool recompute;
     int units[TRI_MAX_BLOCK_UNITS]; // that it reads, its own first
     int unit_count;
-    double forward_s, backward_s; // cost, in any one measure: for simulation and stages
+    double forward_s, backward_s; // costs, in any unit: for cutting stages and for simulation
 } tri_schedule_block;
 
-// How the state is divided over the ranks of the shard axis, and what travels when: data.
+// How the ranks of the shard axis share the training state.
 typedef struct tri_strategy {
     const char *name;
     const char *help;
     bool needs_one_rank;
-    tri_axis own_axis; // takes what the mesh leaves open
+    tri_axis own_axis; // takes the ranks that the recipe leaves open
     bool shards_optimizer, shards_gradients, shards_parameters;
 } tri_strategy;
 
 typedef struct tri_schedule_request tri_schedule_request;
 
-// The order of the passes of a pipeline's rank. With one stage in all, any of them is forward and
-// backward, round after round, except that gpipe and looped keep all rounds in flight.
+// In which order a pipeline rank runs its compute actions. With one stage in all, all orders are
+// the same, except that gpipe and looped keep all rounds in flight.
 typedef struct tri_order {
     const char *name;
     const char *help;
     bool is_looped;       // ranks have several stages (strategy.stages_per_rank)
     bool splits_backward; // BACKWARD_INPUT and BACKWARD_WEIGHT
-    // Adds FORWARD and BACKWARD… of every round and of this rank's stages, nothing else; rounds
-    // without samples too, and each block's rounds in order. tri_schedule_add_stage helps.
+    // Adds FORWARD and BACKWARD… of this rank's stages and of every round, those without samples
+    // too, and nothing else; the rounds of a block in order. tri_schedule_add_stage helps.
     void (*write)(const tri_schedule_request *request, tri_schedule *out);
 } tri_order;
 
@@ -157,7 +165,7 @@ struct tri_schedule_request {
     const tri_schedule_block *blocks;
     const tri_unit *units;
     const tri_edge *edges;
-    int pipeline, pipeline_rank; // ranks along the pipeline, and this one's place
+    int pipeline, pipeline_rank; // ranks along the pipeline, and this one's coordinate
     int replicate, shard;        // sizes of the groups of lanes REPLICATE and SHARD
     int rounds;                  // of the step, on every replica
     const int64_t *round_sizes;  // by round: samples of this rank's micro-batch; 0: none
@@ -167,10 +175,10 @@ struct tri_schedule_request {
     bool reshard_after_forward; // fsdp: RELEASE after FORWARD, GATHER again for BACKWARD
     int prefetch;  // how many units ahead of their use GATHER starts; at least 0 (fsdp), 2 (others)
     bool offloads; // LOAD before STEP, EVICT after it
-    bool fetches;  // FETCH before GATHER, of units that are computed with as they are stored
+    bool fetches;  // FETCH before GATHER, of units that kernels read as they are stored
 };
 
-// The orders there are: each is a file, order_NAME.c, and a row here, X(order, name in recipes).
+// The orders there are, each in a file order_NAME.c. X(identifier, name in recipes)
 #define TRI_ORDER_LIST(X)                                                                          \
     X(1f1b, "1f1b")                                                                                \
     X(gpipe, "gpipe")                                                                              \
@@ -190,7 +198,8 @@ const tri_strategy *tri_strategy_find(const char *name); // NULL: none
 const tri_strategy *tri_strategy_effective(const tri_strategy *strategy, bool deterministic);
 const tri_order *tri_order_find(const char *name); // NULL: none
 
-// Which part of a unit's gradients a pass writes: each starts anew by itself.
+// Which compute action a gradient comes from. For each source of a unit, the first action in a sum
+// overwrites the gradients and later ones add to them.
 typedef enum tri_gradient_source {
     TRI_GRADIENT_STATISTICS,  // FORWARD
     TRI_GRADIENT_INPUT,       // BACKWARD_INPUT
@@ -198,57 +207,58 @@ typedef enum tri_gradient_source {
     TRI_GRADIENT_SOURCE_COUNT // all others: none
 } tri_gradient_source;
 tri_gradient_source tri_action_gradient_source(tri_action_kind kind);
-// Whether there is such a part: statistics of units that have some, INPUT of orders that split.
+// Whether the unit has gradients of that source: STATISTICS where it has some, INPUT where the
+// order splits the backward pass.
 bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int unit,
                                       tri_gradient_source source);
-// Both halves of BACKWARD may write one parameter's gradient: several blocks here read the unit,
-// and the order splits.
+// Whether both halves of BACKWARD may write one parameter's gradient: several blocks of this rank
+// read the unit, and the order splits the backward pass.
 bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 
-// What the strategy's flags come to for the sizes of the groups. SCATTER leaves a unit's sum in the
-// *kept* gradients (this rank's own range); without it, all gradients are kept. REDUCE and TIE work
-// on what is kept; NORM and STEP read that too, or after COLLECT the whole again.
-bool tri_schedule_gathers(const tri_schedule_request *request);         // parameters, each step
-bool tri_schedule_releases(const tri_schedule_request *request);        // ... and lets go of them
-bool tri_schedule_scatters(const tri_schedule_request *request);        // gradients, once at least
+// What the strategy demands for the sizes of the groups. SCATTER leaves a unit's sum in this rank's
+// *own gradients*, its range of them; without SCATTER, all gradients are its own. REDUCE, TIE, NORM
+// and STEP work on own gradients.
+bool tri_schedule_gathers(const tri_schedule_request *request);  // parameters, in each step
+bool tri_schedule_releases(const tri_schedule_request *request); // ... and releases them after use
+bool tri_schedule_scatters(const tri_schedule_request *request); // gradients, once at least
 bool tri_schedule_scatters_rounds(const tri_schedule_request *request); // ... after every round
 
-// Passes by the order, then everything else around them by the strategy, edges and units; without
-// dependencies. Verified.
+// Writes the compute actions by the order, and around them what the strategy, edges and units
+// demand. The schedule is verified, and has no dependencies yet. TRI_INTERNAL: the order is wrong.
 tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *request,
                              tri_schedule *out);
 
-// The most rounds whose activations a stage holds at one time: gone forward, not yet backward (with
-// BACKWARD_WEIGHT).
+// The most rounds whose activations a stage holds at one time: forward is done, backward (with
+// BACKWARD_WEIGHT) is not.
 int tri_schedule_in_flight(const tri_schedule *schedule, const tri_schedule_request *request,
                            int stage);
 
-// GATHER of the unit sends what FETCH brings.
+// Whether GATHER of the unit sends what FETCH brings.
 bool tri_schedule_fetches(const tri_schedule_request *request, int unit);
 
-// For orders: the stage's blocks forward or backward for one round.
+// For orders: adds the stage's blocks, forward or backward, for one round.
 void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *out,
                             tri_action_kind kind, int stage, int round);
 void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject, int round);
 
-// A further wait: `action` starts after `other` is done (memory that is used again).
+// `action` has to start after `other` is done, because it reuses its memory.
 typedef struct tri_wait {
     int action, other;
 } tri_wait;
 
-// Derives what has to wait for what of other lanes from what actions read and write, and adds
-// `waits`.
+// Derives from what actions read and write which of them have to wait for which of other lanes, and
+// adds `waits`.
 void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
                                     const tri_wait *waits, int wait_count);
-// That the schedule computes the step: each block goes forward before backward in each round on
-// gathered parameters, each gradient is complete when it is reduced, reduced once and before NORM,
-// stepped once; that edges arrive before they are read; that the dependencies order every
+// Checks that the schedule computes the step: each block goes forward before backward in each round
+// on gathered parameters, each gradient is complete when it is reduced, reduced once and before
+// NORM, stepped once; that edges arrive before they are read; that the dependencies order every
 // conflicting pair (when they are there). TRI_INTERNAL names action and rule.
 tri_status tri_schedule_verify(const tri_schedule *schedule, const tri_schedule_request *request);
-// Over all ranks of a mesh (schedules[rank]): every send meets its receive, collectives of a group
-// are the same in the same order, ranks that share layers do all alike (their passes meet in
-// collectives inside blocks), and with channels in order nothing can deadlock. The mesh's axes
-// are the groups of the lanes: where SHARD's is all replicas, replicate is 1 and shard the product.
+// Checks the schedules of all ranks of a mesh together (schedules[rank]): every send meets its
+// receive, the ranks of a group have the same collectives in the same order, ranks that share
+// layers have the same actions (they exchange values inside blocks), and nothing can deadlock. The
+// groups of the lanes SHARD and REPLICATE are those along the mesh's axes of that name.
 // Dependencies are derived where a schedule has none yet.
 tri_status tri_schedule_verify_ranks(const tri_mesh *mesh, const tri_schedule *schedules,
                                      const tri_schedule_request *requests);

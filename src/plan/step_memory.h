@@ -1,6 +1,14 @@
-// Where, during one step, everything lies that does not stay: values that wait between segments,
-// inputs, gathered parameters, gradients on their way, what storage brings. Placed over the whole
-// schedule by lifetime.
+// Where, during one step, everything lies that does not stay for the whole run: values that wait
+// between segments, inputs, gathered parameters, gradients before SCATTER, what storage brings.
+// Each is in use from a first to a last action of the schedule; buffers in use at the same time do
+// not overlap. One step of fsdp with two blocks (a, b), over its actions:
+//
+//     STATE        | parameters a | parameters b |  b's gradients  | a's gradients
+//     (heap)       |       parameters b     |      parameters a    |
+//     ACTIVATIONS  | inputs |  a's activations                 | optimizer states
+//     (heap)       |        |     b's activations         |    |   (offload)
+//                  +-----------------------------------------------------------> actions
+//                   FORWARD a, b            BACKWARD b, a        STEP a, b
 #ifndef TRIREME_PLAN_STEP_MEMORY_H
 #define TRIREME_PLAN_STEP_MEMORY_H
 
@@ -8,16 +16,17 @@
 #include "plan/program.h"
 #include "plan/schedule.h"
 
-// The two stretches of memory that a step uses again and again.
+// The two heaps: ranges of memory that a step uses again and again.
 typedef enum tri_heap {
-    TRI_HEAP_ACTIVATIONS, // of the device; while STEPs run, the optimizer's states lie there
+    TRI_HEAP_ACTIVATIONS, // while STEPs run, offloaded optimizer states lie here
     TRI_HEAP_STATE,       // parameters and gradients that come and go, which communicators touch
     TRI_HEAP_COUNT
 } tri_heap;
 
-// What an action finds at some offset: a slot. The inputs of a round, the bundles of the program
-// of its micro-batch; of a unit's part the parameters and gradients as kernels have them, and of
-// this rank's range the masters and the optimizer's states, one behind the other.
+// Slots: the entries of a table that says at what address an action finds something. There is one
+// for a round's inputs, one for each bundle of the program, and four for each bucket of each unit:
+// parameters as kernels read them, gradients as kernels write them, this rank's range of the
+// masters, and its range of the optimizer states, one after the other.
 enum { TRI_SLOT_INPUTS = 0 };
 int tri_slot_parameters(int unit, tri_bucket_kind bucket);
 int tri_slot_gradients(int unit, tri_bucket_kind bucket);
@@ -26,14 +35,13 @@ int tri_slot_states(int unit, tri_bucket_kind bucket);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
 tri_heap tri_slot_heap(const tri_flat *flat, int slot);
 
-// What lies in storage between its uses, of this rank's range of every unit.
+// What of this rank's ranges is in storage between its uses.
 typedef struct tri_offload_set {
     int states;                     // of the optimizer; 0: they stay in memory
     bool masters[TRI_BUCKET_COUNT]; // of that part
 } tri_offload_set;
 
-// Whether this action on a unit is one of those that bring, use or put away the part's states; its
-// masters.
+// Whether an action on a unit brings, uses or puts away the bucket's offloaded states; its masters.
 bool tri_offload_touches_states(const tri_offload_set *offload_set, tri_action_kind kind,
                                 tri_bucket_kind bucket);
 bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_kind kind,
@@ -41,7 +49,7 @@ bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_
 int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *flat,
                           const tri_action *action);
 
-// Before an action runs, the slot is at this offset of its stretch.
+// Before the action runs, the slot is set to this offset of its heap.
 typedef struct tri_setting {
     int slot;
     int64_t offset;
@@ -51,8 +59,8 @@ typedef struct tri_step_memory {
     tri_setting *settings;
     int *first; // by action, one more than there are actions
     int64_t heap_bytes[TRI_HEAP_COUNT];
-    int64_t *live_bytes[TRI_HEAP_COUNT]; // by action: of the stretch, what is in use
-    tri_wait *waits;                     // for memory that is used again
+    int64_t *live_bytes[TRI_HEAP_COUNT]; // by action: how much of the heap is in use
+    tri_wait *waits;                     // because memory is reused
     int wait_count;
 } tri_step_memory;
 
@@ -61,9 +69,9 @@ typedef struct tri_step_memory_request {
     const tri_schedule_request *blocks; // what the schedule was written from
     const tri_flat *flat;
     tri_program *const *programs; // by round; NULL where there are no samples
-    // By program, see tri_round: which crossings an edge carries.
+    // What edges carry: see tri_round.
     const tri_edge_value *const *edge_values; // by round
-    const int *const *edge_of_value;          // by round: the edge of each crossing
+    const int *const *edge_of_value;          // by round, and by edge value: its edge
     const int *edge_value_count;              // by round
     bool gathers;                             // parameters lie where GATHER puts them until RELEASE
     bool scatters; // gradients lie where the first writer puts them until SCATTER
