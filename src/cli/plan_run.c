@@ -32,7 +32,7 @@ static void size_checkpoint(const plan_view *v, plan_run *run) {
         int64_t bytes = tri_shape_count(shape) * (int64_t)tri_dtype_bytes(p->dtype);
         run->model_bytes += bytes;
         if (p->role == TRI_ROLE_TRAINED)
-            run->optimizer_bytes += bytes * v->pipeline.plans[0]->states;
+            run->optimizer_bytes += bytes * v->pipeline.plans[0]->optimizer_states;
     }
 }
 
