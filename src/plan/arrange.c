@@ -1,4 +1,4 @@
-// Who computes what: stages, groups of ranks, order of passes, recomputation.
+// Decides who computes what: stages, groups of ranks, the pipeline's order, recomputation, offload.
 #include "plan/plan.h"
 #include "plan/stages.h"
 
@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-// Flops of each block forward, of one sample; kernels need no device for that.
+// Flops of each block's FORWARD for one sample. No device is needed for that.
 static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, double **costs,
                              const tri_graph **out) {
     const tri_plan *reuse_graphs_of = request->reuse_graphs_of;
-    if (reuse_graphs_of) { // the same on every rank
+    if (reuse_graphs_of) { // costs are the same on every rank
         *out = reuse_graphs_of->graph;
         *costs = TRI_NEW_ARRAY(plan->arena, double, reuse_graphs_of->block_count);
         for (int b = 0; b < reuse_graphs_of->block_count; b++)
@@ -19,7 +19,7 @@ static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, do
     }
     tri_model_request model = *request->model;
     model.options.training = request->step_samples[TRI_STEP_FULL] > 0;
-    int64_t batch = 2; // batch norm trains on more than one value
+    int64_t batch = 2; // with one sample, batch norm has nothing to normalise
     tri_graph *g;
     TRI_TRY(tri_model_build(plan->arena, &model, batch, &g));
     *out = g;
@@ -93,7 +93,7 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
                         "rounds no gradients");
     if (request->deterministic && !s->shards_optimizer) {
         plan->sharing.shard_axis = TRI_AXIS_REPLICATE;
-        plan->sharing.replicate_axis = TRI_AXIS_SHARD; // of one rank
+        plan->sharing.replicate_axis = TRI_AXIS_SHARD; // an axis of size 1
     } else if (request->deterministic && mesh->size[TRI_AXIS_REPLICATE] > 1) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "trainer.deterministic is for one of strategy.mesh.replicate and shard, "
@@ -110,7 +110,7 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     return TRI_OK;
 }
 
-// Masters that kernels read where they lie stay in memory.
+// Parameters that kernels read as they are stored, and that no rank gathers, stay in memory.
 static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
     plan->optimizer_states = request->optimizer_states;
@@ -124,7 +124,7 @@ static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
     bool pipeline = plan->mesh.size[TRI_AXIS_PIPELINE] > 1;
-    // Alone, forward and backward take turns.
+    // A single stage goes forward and backward in turns.
     plan->order = pipeline ? tri_orders[request->options->schedule] : tri_order_find("1f1b");
     if (pipeline && request->micro == 0)
         return TRI_FAIL(TRI_BAD_INPUT,
@@ -137,7 +137,7 @@ static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
 
 static bool is_recomputed(const tri_plan *plan, const tri_plan_request *request, int block) {
     const tri_strategy_options *o = request->options;
-    if (block == plan->block_count - 1) return false; // its backward pass follows at once
+    if (block == plan->block_count - 1) return false; // its BACKWARD follows FORWARD at once
     switch (o->recompute) {
     case TRI_RECOMPUTE_BLOCK:
         return block % o->recompute_every == o->recompute_every - 1;

@@ -1,30 +1,31 @@
-// From the passes of a rank's stages to its whole schedule. What is added is put before passes, by
-// their place in the list: a function of the order and of the rounds, never of their sizes, so that
-// the collectives of a group are alike on all its ranks. Only then are passes without samples left
-// out.
+// Completes a schedule: from the compute actions of a rank's stages to all its actions. What is
+// added has an insertion point: the index of the compute action that it precedes. The index depends
+// on the order and on the number of rounds, never on their sizes, so that all ranks of a group have
+// the same collectives. Compute actions of rounds without samples are left out at the very end.
 #include "plan/compute_actions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { AHEAD = 2 }; // units that GATHER (unless fsdp says how many) and LOAD are ahead of their use
+// How many units GATHER and LOAD are ahead of their use; fsdp says it for GATHER (prefetch).
+enum { AHEAD = 2 };
 
-// In which order things stand that are put before the same pass.
+// In which order actions stand that precede the same compute action.
 typedef enum point {
     AT_EDGE,
     AT_RELEASE,
     AT_GATHER,
-    AT_LATE_CLEAR, // nothing else is in what is scattered or reduced next
+    AT_LATE_CLEAR, // of gradients that nothing writes before SCATTER or REDUCE
     AT_SCATTER,
     AT_REDUCE,
     AT_TIE,
-    AT_CLEAR // before what adds
+    AT_CLEAR // before the compute action that adds to them
 } point;
 
 typedef struct item {
     int before;
     point point;
-    int number; // in order of adding
+    int number; // keeps the order in which items were added
     tri_action action;
 } item;
 
@@ -32,7 +33,7 @@ typedef struct work {
     tri_arena *arena; // until the schedule is written
     const tri_schedule_request *request;
     tri_schedule compute;
-    int *first_use, *uses; // by unit: the passes that read it
+    int *first_use, *uses; // by unit: indices of the compute actions that read it
     item *items;
     int item_count, item_capacity;
 } work;
@@ -51,7 +52,7 @@ static bool has_samples(const work *w, const tri_action *at) {
     return w->request->round_sizes[at->round] > 0;
 }
 
-// The passes that end a block's contribution to gradients.
+// After these actions a block has added all it adds to gradients in a round.
 static bool contributes(const tri_action *at) {
     return at->kind == TRI_ACTION_BACKWARD || at->kind == TRI_ACTION_BACKWARD_WEIGHT;
 }
@@ -93,7 +94,7 @@ static tri_status put_edge_actions(work *w) {
     return TRI_OK;
 }
 
-// Passes during which a unit is gathered.
+// The compute actions, from first to last, during which a unit is gathered.
 typedef struct stay {
     int unit, first, last;
 } stay;
@@ -104,12 +105,12 @@ static int compare_stays(const void *x, const void *y) {
     return (a->unit > b->unit) - (a->unit < b->unit);
 }
 
-// Uses of a unit between which it cannot be let go, as one stay.
+// Divides the uses of a unit into stays: it is released between one and the next.
 static int find_stays(const work *w, int unit, stay *out) {
     const tri_schedule_request *r = w->request;
     bool whole = !tri_schedule_releases(r) || r->units[unit].persistent || r->pipeline > 1;
     bool holds_rounds = r->training && !r->reshard_after_forward;
-    int count = 0, open = 0; // passes forward that have to come back
+    int count = 0, open = 0; // rounds that are forward and not yet backward
     for (int i = w->first_use[unit]; i < w->first_use[unit + 1]; i++) {
         int at = w->uses[i];
         const tri_action *a = &w->compute.actions[at];
@@ -132,8 +133,9 @@ static int turn_before(const int *turns, int count, int ahead) {
     return count > ahead ? turns[count - 1 - ahead] : 0;
 }
 
-// GATHER goes before the first pass of what is used `ahead` turns earlier, FETCH a turn before it.
-// Where that is not later than the unit's RELEASE would be, the unit stays.
+// Units are used in turns. GATHER precedes the first action of the turn `ahead` turns earlier,
+// FETCH that of one more turn earlier. If RELEASE of the unit's stay before would come no sooner
+// than that, the unit stays gathered.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;
@@ -171,13 +173,14 @@ static void mark_adding(work *w, int at, int unit) {
     a->accumulate = true;
 }
 
-// What is summed before a unit's gradients start anew: from one SCATTER to the next, or the whole
-// step. A part of them that no pass writes has to be cleared first, before what adds.
+// One sum of a unit's gradients: from one SCATTER to the next, or over the whole step. Of each
+// source, the first action overwrites and later ones add. If no action writes gradients of a
+// source, or if both halves of BACKWARD write the same ones, CLEAR comes first and all actions add.
 static void put_sum(work *w, int unit, int first, int end) {
     const tri_schedule_request *r = w->request;
     bool written[TRI_GRADIENT_SOURCE_COUNT + 1] = {false};
     bool clears = tri_schedule_mixes_halves(r, unit);
-    int writer = -1; // the first
+    int writer = -1; // the first action that writes
     for (int marking = 0; marking < 2; marking++) {
         for (int source = 0; source < TRI_GRADIENT_SOURCE_COUNT && marking; source++) {
             bool wanted = tri_schedule_has_gradient_source(r, unit, (tri_gradient_source)source);
@@ -199,8 +202,8 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// SCATTER stands behind the last contribution of a round; when those of two rounds alternate (tied
-// blocks in several stages of one rank), wherever another round's is next.
+// SCATTER follows the last contribution of a round. Where contributions of two rounds alternate (a
+// unit that several stages of this rank read), it stands wherever the next one is of another round.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
@@ -221,8 +224,8 @@ static void put_sums(work *w, int unit) {
     }
 }
 
-// What of the gradients is left to do once they are complete. REDUCE waits for SCATTER, so it
-// stands a pass later, not to hold up what is behind it.
+// What remains to be done with complete gradients. REDUCE waits for SCATTER, so it stands one
+// compute action later; otherwise the list would wait there.
 static void put_reductions(work *w) {
     const tri_schedule_request *r = w->request;
     for (int u = 0; r->training && u < r->unit_count; u++) {

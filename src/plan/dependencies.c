@@ -1,22 +1,23 @@
-// What waits for what, from one table of what actions read and write.
+// Derives dependencies: one table says what each action reads and writes.
 #include "plan/dependencies.h"
 
 #include <string.h>
 
-// What an access names: of a block, the things of its units, edges or own activations.
+// What an action accesses. An action on a block accesses the resources of the block's units and
+// edges, and its activations.
 typedef enum resource_kind {
-    PARAMETERS,     // of a unit: masters and what is gathered from them
+    PARAMETERS,     // of a unit: masters, and what is gathered from them
     GRADIENTS,      // of a unit
-    OWN_GRADIENTS,  // of a unit: what SCATTER leaves; without it, its gradients
+    OWN_GRADIENTS,  // of a unit: what SCATTER leaves; without SCATTER, its gradients
     STATES,         // of a unit: what LOAD brings
     OWN_PARAMETERS, // of a unit: what FETCH brings
-    STATISTICS,     // of a unit that has some: among its gradients
-    SCALARS,        // of the step
+    STATISTICS,     // of a unit that has some: they lie among its gradients
+    SCALARS,        // the step scalars
     ACTIVATIONS,    // of a block in a round
     BEFORE,         // ... of the block before it in its stage
-    BEHIND,         // ... of the block behind it in its stage
-    MADE,           // edges that it makes, along
-    READ,           // edges that it is the first to read, along
+    BEHIND,         // ... of the block after it in its stage
+    MADE,           // edges along the pipeline that the block makes
+    READ,           // edges along the pipeline that the block is the first to read
     MADE_BACK,
     READ_BACK,
     CARRIED, // the edge that is sent or received
@@ -74,17 +75,17 @@ static const struct {
     {TRI_ACTION_STEP, PARAMETERS, true},
     {TRI_ACTION_PREPARE, STATES, false},
     {TRI_ACTION_PREPARE, PARAMETERS, true},
-    {TRI_ACTION_EVICT, STATES, true}, // lets go of them
+    {TRI_ACTION_EVICT, STATES, true}, // their memory is free afterwards
 };
 
-// Things are numbered: the scalars, five of each unit, the activations of blocks and the values of
-// edges by round.
+// The numbers of resources: first the scalars, then five of each unit, then the activations of each
+// block by round, then the values of each edge by round.
 struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];
     int blocks_at, edges_at, count;
     int *edge_lists[4]; // READ, MADE, READ_BACK, MADE_BACK: the first edge of a block, or -1
-    int *next_edges[4]; // ... and the one after an edge
+    int *next_edges[4]; // ... and the next one after an edge
 };
 
 enum { RESOURCES_OF_UNIT = 5 };
@@ -206,7 +207,7 @@ void tri_resources_visit(const tri_resources *resources, const tri_action *actio
     }
 }
 
-// By thing: the last action that wrote it, and by lane the last that read it since.
+// Of a resource: the last action that wrote it and, by lane, the last that has read it since.
 typedef struct history {
     int writer, readers[TRI_LANE_COUNT];
 } history;
@@ -244,7 +245,7 @@ static void follow(void *context, int resource, bool writes) {
     h->writer = w->now;
 }
 
-// Sorted by action, so that each one's waits lie together.
+// Sorts the waits by action: first[i] … first[i + 1] - 1 are those of action i.
 static int *sort_waits(tri_arena *arena, const tri_schedule *s, const tri_wait *waits, int count,
                        int **first) {
     *first = TRI_NEW_ARRAY(arena, int, s->count + 1);

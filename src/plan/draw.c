@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is drawn alike. X(class, words, SVG colour, ANSI background)
+// Classes of actions that are drawn alike. X(class, text, SVG colour, ANSI background)
 #define CLASS_LIST(X)                                                                              \
     X(FORWARD, "forward", "#4c8fd6", 44)                                                           \
     X(BACKWARD, "backward", "#5fb35f", 42)                                                         \
@@ -59,7 +59,7 @@ static bool is_drawn(const tri_drawing *d, int pipeline_rank, int action, tri_la
            m->end_s > m->start_s;
 }
 
-// What the letter of an action counts.
+// The number that an action's letter stands for.
 static int number_of(const tri_drawing *d, const tri_action *a) {
     return d->pipeline->count > 1 && a->round >= 0 ? a->round : a->subject;
 }
@@ -136,8 +136,6 @@ void tri_draw_gantt(const tri_drawing *d, FILE *out) {
     tri_arena_destroy(arena);
 }
 
-// ---- SVG
-
 enum {
     SVG_LEFT = 130,
     SVG_WIDTH = 1100,
@@ -160,7 +158,7 @@ static void put_text(const char *text, FILE *out) {
     }
 }
 
-// What is written into a bar: the micro-batch of a pipeline, else the block.
+// The text in a bar: the micro-batch where there is a pipeline, else the block.
 static void bar_name(const tri_drawing *d, int pipeline_rank, const tri_action *a, char *out,
                      size_t size) {
     const tri_plan *plan = d->pipeline->plans[pipeline_rank];
@@ -263,8 +261,6 @@ void tri_draw_svg(const tri_drawing *d, FILE *out) {
         }
     fputs("</svg>\n", out);
 }
-
-// ---- memory
 
 void tri_draw_memory(const tri_plan *plan, int columns, FILE *out) {
     enum { HEIGHT = 8 };

@@ -1,8 +1,9 @@
-// When a rank sends and receives. A lane is in order and a message needs both ends, so the ends
-// have to agree on an order without asking each other. They take that in which values would be
-// ready on machines whose passes take equal times: every rank computes those times of all ranks for
-// itself, in whole units. In that order nothing waits in a circle: of all messages not yet carried,
-// the one that is ready first waits only for earlier passes, and those only for earlier messages.
+// Decides when a rank sends and receives. A lane is in order and a message needs both of its ranks,
+// so they have to agree on an order without asking each other. They use the order in which values
+// would be ready if all compute actions took equal times: every rank computes these times for all
+// ranks, as whole numbers. Then no ranks can wait for each other in a circle: of all messages not
+// yet sent, the one that is ready first waits only for earlier compute actions, and those only for
+// earlier messages.
 #include "plan/compute_actions.h"
 
 #include "base/search.h"
@@ -17,21 +18,21 @@ static direction direction_of(tri_action_kind kind) {
     return kind == TRI_ACTION_BACKWARD_WEIGHT ? WEIGHT : BACK;
 }
 
-// One of a whole stage.
+// The compute actions of a whole stage in one round, as one.
 typedef struct stage_action {
     tri_action_kind kind;
     int stage, round;
 } stage_action;
 
-// Where the passes of all ranks are in an ideal machine's time.
+// An ideal machine, on which forward takes one unit of time and backward two.
 typedef struct clock_work {
     const tri_schedule_request *request;
-    stage_action **actions; // by rank of the pipeline
-    int *counts;            // likewise
-    int *next;              // the first that has not been done
+    stage_action **actions; // by pipeline rank
+    int *counts;            // by pipeline rank: how many
+    int *next;              // by pipeline rank: the first one not yet done
     int64_t *free_at;
     int64_t *start, *end; // by direction, stage and round; end -1: not done
-    int *first_in, *edges_in, *first_out, *edges_out; // edges by stage
+    int *first_in, *edges_in, *first_out, *edges_out; // edges into and out of each stage
     int *queue, queued;
     bool *is_queued;
 } clock_work;
@@ -94,7 +95,7 @@ static void start_clock(tri_arena *arena, const tri_schedule_request *r, clock_w
     }
 }
 
-// When the pass can begin; -1: something that it reads has not been made.
+// When the action can begin; -1: something that it reads is not made yet.
 static int64_t find_ready(const clock_work *c, direction way, int stage, int round) {
     const tri_schedule_request *r = c->request;
     int64_t ready = 0;
@@ -123,7 +124,7 @@ static void wake_readers(clock_work *c, direction way, int stage) {
     }
 }
 
-// As many passes of a rank as can be done.
+// Does as many actions of a rank as can begin.
 static void advance(clock_work *c, int rank) {
     for (; c->next[rank] < c->counts[rank]; c->next[rank]++) {
         const stage_action *a = &c->actions[rank][c->next[rank]];
@@ -157,11 +158,11 @@ static tri_status run_clock(clock_work *c) {
     return TRI_OK;
 }
 
-// A transfer with what sorts it: the same numbers at both ends.
+// An edge action with the numbers by which it is sorted: both ranks compute the same.
 typedef struct timed {
     tri_edge_action action;
     int64_t ready;
-    int turn; // of the block that makes it, within its pass
+    int turn; // of the block that makes the value, within its stage
 } timed;
 
 static int compare(const void *x, const void *y) {
@@ -175,15 +176,15 @@ static int compare(const void *x, const void *y) {
     return (a->action.round > b->action.round) - (a->action.round < b->action.round);
 }
 
-// Which pass is where in this rank's list, and when each would begin.
-typedef struct compute_index {
-    int *of[2];     // by block and round, ALONG and BACK
-    int64_t *start; // by pass
+// Indices into this rank's list of compute actions, and when each of them would begin.
+typedef struct index_of_actions {
+    int *of[2];     // for ALONG and BACK, by block and round: the action's index
+    int64_t *start; // by index
     int count;
-} compute_index;
+} index_of_actions;
 
 static void index_actions(tri_arena *arena, const clock_work *c, const tri_schedule *compute,
-                          compute_index *p) {
+                          index_of_actions *p) {
     const tri_schedule_request *r = c->request;
     for (int way = ALONG; way <= BACK; way++)
         p->of[way] = TRI_NEW_ARRAY(arena, int, (size_t)r->block_count *(size_t)r->rounds);
@@ -198,15 +199,15 @@ static void index_actions(tri_arena *arena, const clock_work *c, const tri_sched
 }
 
 static bool is_start_below(const void *context, int index, int64_t time) {
-    const compute_index *p = context;
+    const index_of_actions *p = context;
     return p->start[index] < time;
 }
 
-static int first_from(const compute_index *p, int64_t time) {
+static int first_from(const index_of_actions *p, int64_t time) {
     return tri_lower_bound(p->count, is_start_below, p, time);
 }
 
-static void add_edge(const clock_work *c, const compute_index *p, int number, timed *out,
+static void add_edge(const clock_work *c, const index_of_actions *p, int number, timed *out,
                      int *count) {
     const tri_schedule_request *r = c->request;
     const tri_edge *edge = &r->edges[number];
@@ -229,9 +230,9 @@ static void add_edge(const clock_work *c, const compute_index *p, int number, ti
     }
 }
 
-// A lane's transfers are listed in its order: a receive moves up to before what comes behind it in
-// the lane, and further by one pass, to have begun when its value is ready, but never past what
-// comes before it.
+// A lane's actions have to stand in its order: a receive moves up to the insertion point of the
+// next action of the lane, and one compute action further, so that it has begun when its value is
+// ready; but never past the action before it.
 static void settle_lane(timed *items, int count) {
     for (int i = count - 2; i >= 0; i--) {
         int limit = items[i + 1].action.before;
@@ -253,7 +254,7 @@ tri_status tri_edge_actions_find(tri_arena *arena, const tri_schedule_request *r
     clock_work c;
     start_clock(arena, request, &c);
     TRI_TRY(run_clock(&c));
-    compute_index p;
+    index_of_actions p;
     index_actions(arena, &c, compute, &p);
     size_t most = (size_t)request->edge_count * (size_t)request->rounds;
     timed *items = TRI_NEW_ARRAY(arena, timed, most);

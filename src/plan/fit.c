@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Who shares what. Sizes of 0: those of the recipe; -1: what the others leave.
+// A way of sharing. Sizes of 0 are the recipe's; -1 is what the other axes leave.
 typedef struct sharing {
     tri_strategy_kind name;
     int shard, pipeline;
@@ -32,7 +32,7 @@ static bool has_batch_norm(const tri_plan *plan) {
     return false;
 }
 
-// Peak and time of one set of settings; false: they cannot be.
+// Finds the peak and the time of one set of settings; false: no plan has them.
 static bool try_settings(search *s, const tri_plan_request *request, const char *overrides,
                          tri_candidate *out) {
     tri_arena *arena = tri_arena_create(NULL, "candidate");
@@ -66,8 +66,8 @@ static const char *join(tri_arena *arena, const char *a, const char *b) {
     return tri_arena_printf(arena, "%s%s%s", a, *a && *b ? " " : "", b);
 }
 
-// What sets a micro-batch. Where the recipe states the passes of a step, all three numbers that
-// have to agree; NULL: no whole number of passes does.
+// The overrides that set a micro-batch. Where the recipe says how many rounds a step has, these are
+// all three numbers that have to agree; NULL: no whole number of rounds does.
 static const char *micro_text(const search *s, const tri_plan_request *request, int64_t micro) {
     long long global = request->step_samples[TRI_STEP_FULL];
     long long round_samples = micro * tri_mesh_replicas(&request->mesh);
@@ -80,11 +80,12 @@ static const char *micro_text(const search *s, const tri_plan_request *request, 
                             global, global / round_samples, (long long)micro);
 }
 
-// The largest micro-batch that fits, for one way of sharing and recomputing: halves of the
-// replica's samples down to one.
+// Finds the largest micro-batch that fits, for one way of sharing and recomputing: the replica's
+// samples are halved until they fit or one is left.
 static void try_micros(search *s, tri_plan_request request, const char *overrides) {
     int64_t replicas = tri_mesh_replicas(&request.mesh);
-    const int64_t *samples = request.step_samples; // of data for less than a step there is no full
+    const int64_t *samples =
+        request.step_samples; // with less data than one step, there is only a tail
     int64_t global = samples[samples[TRI_STEP_FULL] ? TRI_STEP_FULL : TRI_STEP_TAIL];
     bool pipeline = request.mesh.size[TRI_AXIS_PIPELINE] > 1;
     int64_t given = request.micro, whole = (global + replicas - 1) / replicas;
@@ -99,7 +100,7 @@ static void try_micros(search *s, tri_plan_request request, const char *override
         if (request.eval_micro > micro && !is_given && words) {
             request.eval_micro = micro;
             request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
-            request.step_samples[TRI_STEP_TEST] = 0; // in the same passes
+            request.step_samples[TRI_STEP_TEST] = 0; // its evaluation batches are the same
             words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
         }
         tri_candidate one;
@@ -115,9 +116,9 @@ static void try_micros(search *s, tri_plan_request request, const char *override
     }
 }
 
-// As little recomputation as makes it fit.
+// Recomputes as few blocks as make it fit.
 static void try_recomputing(search *s, tri_plan_request request, const char *overrides) {
-    static const int every[] = {0, 4, 2, 1}; // one of so many blocks is computed again
+    static const int every[] = {0, 4, 2, 1}; // one of so many blocks is recomputed
     tri_strategy_options options = *request.options;
     request.options = &options;
     int found = s->count;
@@ -134,7 +135,7 @@ static void try_recomputing(search *s, tri_plan_request request, const char *ove
         }
         int before = s->count;
         try_micros(s, request, join(s->arena, overrides, again));
-        // What is needed no more is not tried: recomputing more blocks only takes longer.
+        // It fits; to recompute more blocks would only take longer.
         bool whole = s->count > before && !strstr(s->found[before].overrides, "batch.micro");
         if (whole || (i > 0 && s->count > found + 2)) return;
     }
@@ -161,7 +162,7 @@ static void try_sharing(search *s, const sharing *how) {
     const char *shared = sharing_text(s, how, &request.mesh);
     int found = s->count;
     tri_offload given = options.offload;
-    // A disk is for what has no room otherwise.
+    // Offload is slow, so it is tried only where nothing else fits.
     for (int i = 0; i < 3 && s->count == found; i++) {
         bool as_given = i == 0 || (tri_offload)i <= given;
         if (as_given && i > 0) continue;

@@ -1,6 +1,6 @@
-// Where the values of a program lie. Values that share memory (a view and its base, an output
-// written over its input) are one class. A class that only one segment touches lies in the scratch;
-// the others lie in bundles.
+// Assigns a location to every value of a program. Values that share memory (a view and its base, an
+// output written over its input) form a class. A class that only one segment touches lies in the
+// scratch; the others lie in bundles.
 #include "plan/memory.h"
 #include "plan/program.h"
 
@@ -9,10 +9,10 @@
 typedef struct locating {
     tri_program *p;
     const tri_program_request *request;
-    int *last_use;  // by value: node that reads it last, or 0
-    uint32_t *home; // by value: the value in whose memory it lies
+    int *last_use;  // by value: the node that reads it last, or 0
+    uint32_t *home; // by value: the value whose memory it shares, or itself
     int segment_count, words;
-    uint64_t *touched, *written; // by value of its own memory: bits of segments
+    uint64_t *touched, *written; // by value that is its own home: a bit for each segment
 } locating;
 
 static int64_t aligned(int64_t size) {
@@ -29,7 +29,7 @@ static void find_segments(tri_program *p) {
     }
 }
 
-// Everything that is no activation.
+// Locations of inputs, scalars, parameters, gradients and results: of all but activations.
 static void locate_fixed(tri_program *p) {
     const tri_graph *g = p->graph;
     for (int i = 0; i < g->input_count; i++) {
@@ -45,7 +45,7 @@ static void locate_fixed(tri_program *p) {
         p->locations[g->gradients[i].value.id] =
             (tri_location){TRI_LOCATION_GRADIENT, g->gradients[i].parameter, 0};
     for (int i = 0; i < g->metric_count; i++) {
-        if (!tri_value_is(g->metrics[i].value)) continue; // of evaluation only
+        if (!tri_value_is(g->metrics[i].value)) continue; // evaluation alone computes it
         p->locations[g->metrics[i].value.id] =
             (tri_location){TRI_LOCATION_RESULT, i, p->result_bytes};
         p->result_bytes += aligned(tri_value_bytes(g, g->metrics[i].value));
@@ -56,16 +56,16 @@ static int segment_of(const tri_node *node) {
     return node->block * TRI_PHASE_COUNT + (int)node->phase;
 }
 
-// RECOMPUTE may run it a second time.
+// Whether RECOMPUTE may run the node a second time.
 static bool is_recomputed(const locating *c, const tri_node *node) {
     const bool *recompute = c->request->recompute;
     return recompute && recompute[node->block] && node->phase == TRI_PHASE_FORWARD;
 }
 
-// A segment may only overwrite what no other segment can still want, whatever the order in which
-// the schedule runs them: what it made itself, or what it is the last to read where blocks run in
-// the order of the list and once. RECOMPUTE writes what it makes a second time, before its own
-// block's backward pass: over what other blocks put there.
+// A segment may only overwrite memory that no other segment can still read, in whatever order the
+// schedule runs them: what it made itself or, where blocks run once and in order, what it is the
+// last to read. RECOMPUTE makes its values a second time, before its own block's backward pass, and
+// so would overwrite what another block wrote in their memory.
 static bool may_reach_back(const locating *c, const tri_node *node, const tri_node *maker) {
     if (segment_of(node) == segment_of(maker)) return true;
     if (c->request->splits_backward && node->phase != TRI_PHASE_FORWARD) return false;
@@ -73,8 +73,7 @@ static bool may_reach_back(const locating *c, const tri_node *node, const tri_no
     return !is_recomputed(c, node) && !made_again;
 }
 
-// True when nothing that lies in the memory of `value` is read after node `at`, and it is an
-// activation's.
+// Whether the memory of `value` is an activation's, and nothing in it is read after node `at`.
 static bool may_overwrite(const locating *c, const tri_node *node, tri_value value, int at) {
     const tri_graph *g = c->p->graph;
     uint32_t root = c->home[value.id];
@@ -85,7 +84,8 @@ static bool may_overwrite(const locating *c, const tri_node *node, tri_value val
            may_reach_back(c, node, &g->nodes[g->values[value.id].node]);
 }
 
-// A view, or an output written over its input, lies where that input lies: its index, or -1.
+// The index of the input whose memory the node's first output shares, as a view or written over it;
+// -1: none.
 static int shared_input(const locating *c, const tri_node *node, int at) {
     const tri_graph *g = c->p->graph;
     if (node->output_count == 0 || c->p->locations[node->outputs[0].id].kind != TRI_LOCATION_NONE)
@@ -99,7 +99,8 @@ static int shared_input(const locating *c, const tri_node *node, int at) {
         !tri_layout_equal(&in->layout, &out->layout))
         return -1;
     if (!may_overwrite(c, node, node->inputs[k], at)) return -1;
-    // RECOMPUTE may make the input again and not this; a WEIGHT pass elsewhere may want this still.
+    // RECOMPUTE may make the input again without this output, which the phase WEIGHT of another
+    // block may still have to read.
     bool leaves = c->last_use[node->outputs[0].id] >= c->p->segments[node->block][node->phase].end;
     if (is_recomputed(c, node) && c->request->splits_backward && leaves) return -1;
     for (int i = 0; i < node->input_count; i++)
@@ -107,8 +108,8 @@ static int shared_input(const locating *c, const tri_node *node, int at) {
     return k;
 }
 
-// When node i reads the value for the last time: RECOMPUTE reads what other segments made once
-// more, when the block's backward pass begins.
+// The node at which node i reads the value for the last time. RECOMPUTE reads what other segments
+// made once more, just before the block's backward pass.
 static int last_read(const locating *c, int i, tri_value value) {
     const tri_graph *g = c->p->graph;
     const tri_node *node = &g->nodes[i];
@@ -120,7 +121,7 @@ static int last_read(const locating *c, int i, tri_value value) {
     return i;
 }
 
-// A shared memory lives as long as the last of its values.
+// Finds which values share memory; it is in use until the last of them is read.
 static void find_homes(locating *c) {
     const tri_graph *g = c->p->graph;
     for (int i = 0; i < g->value_count; i++) c->home[i] = (uint32_t)i;
@@ -131,7 +132,7 @@ static void find_homes(locating *c) {
             if (*last < use) *last = use;
         }
     }
-    // A view's readers read its input: so does whoever wrote in place before them.
+    // Who reads a view reads its input's memory too.
     for (int i = g->node_count - 1; i >= 0; i--) {
         const tri_node *node = &g->nodes[i];
         if (!(node->op->flags & TRI_OP_VIEW)) continue;
@@ -215,7 +216,8 @@ static void locate_in_bundle(locating *c, uint32_t id, uint32_t *first_of, int *
     p->bundles[bundle].size_bytes += aligned(tri_value_bytes(p->graph, (tri_value){id}));
 }
 
-// Scratch of one segment: by the lifetimes of its classes. Blocks elsewhere run nothing here.
+// Packs the classes that one segment alone touches into the scratch, by their lifetimes. Segments
+// of blocks on other ranks need none.
 static void locate_scratch(locating *c, const uint32_t *ids, int count, int segment) {
     int block = segment / TRI_PHASE_COUNT;
     if (c->request->blocks_here && !c->request->blocks_here[block]) return;
@@ -279,8 +281,8 @@ static void find_input_readers(tri_program *p) {
     }
 }
 
-// A node of FORWARD is run again if what it makes leads to something that a backward segment of
-// its block reads.
+// RECOMPUTE runs a node of FORWARD if a backward segment of its block reads its outputs, directly
+// or through other nodes.
 static void find_recomputed(tri_program *p) {
     const tri_graph *g = p->graph;
     p->recomputed = TRI_NEW_ARRAY(p->arena, bool, g->node_count);

@@ -4,20 +4,21 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { MOST_APART = 4096 }; // intervals that are placed one by one
+enum { MOST_APART = 4096 }; // so many intervals are packed one by one; more share tracks
 
-// One interval, or of many those of one size that follow each other in time: they have one offset.
-// The rounds of a step repeat themselves, so there are far fewer tracks than intervals.
+// A track: one interval or, where there are many, those of one size that follow each other in time
+// and have the same offset. Rounds of a step are alike, so there are far fewer tracks than
+// intervals.
 typedef struct track {
     int64_t size_bytes, offset;
-    int64_t after;   // the first offset behind it
-    int first, last; // intervals, in the order of time
-    int before;      // the track that was free before this one was
+    int64_t after;   // the first offset after it
+    int first, last; // its intervals, in the order of time
+    int before;      // the next one in the list of free tracks
 } track;
 
 typedef struct packer {
     tri_interval *intervals;
-    int *by_size, *by_end; // intervals
+    int *by_size, *by_end; // intervals, sorted
     int *next, *track_of;  // by interval
     track *tracks;
     int track_count;
@@ -56,7 +57,7 @@ static int64_t round_up(int64_t size) {
     return (size + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT * TRI_MEMORY_ALIGNMENT;
 }
 
-// As few tracks as can be: an interval takes one whose last interval is over.
+// Assigns intervals to as few tracks as possible: one whose last interval has ended is free.
 static void find_tracks(packer *p, int count) {
     int ended = 0, free_track = -1;
     for (int i = 0; i < count; i++) {

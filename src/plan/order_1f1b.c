@@ -1,6 +1,6 @@
-// Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1: a rank is as many rounds forward ahead as
-// there are ranks behind it, then goes one forward and one backward in turns. It holds the
-// activations of at most its distance from the pipeline's end.
+// Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1: a rank first goes forward for as many
+// rounds as ranks follow it, then one round forward and one backward in turns. So it holds the
+// activations of at most as many rounds as ranks follow it, and one.
 #include "plan/schedule.h"
 
 static void write_1f1b(const tri_schedule_request *request, tri_schedule *out) {

@@ -1,17 +1,17 @@
 // Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2: 1F1B over several stages of each rank.
-// Rounds go in groups of P, each group through all of the rank's stages before the next. With
-// rounds that are no multiple of P it is the order of the next multiple, without what is not there:
-// what is left out of an order that can run leaves one that can.
+// Rounds go in groups of P, each group through all of the rank's stages before the next. If
+// the number of rounds is no multiple of P, the order is that of the next multiple without the
+// rounds that do not exist: an order that can run still can when rounds are left out.
 #include "plan/schedule.h"
 
 typedef struct turn {
     int stage, round;
 } turn;
 
-// The i-th pass in one direction.
+// The i-th turn in one direction.
 static turn find_turn(const tri_schedule_request *request, int i, bool back) {
     int ranks = request->pipeline, stages = request->stage_count / ranks;
-    int own = i % (ranks * stages) / ranks; // which of its stages
+    int own = i % (ranks * stages) / ranks; // which of the rank's own stages
     if (back) own = stages - 1 - own;
     return (turn){.stage = own * ranks + request->pipeline_rank,
                   .round = i / (ranks * stages) * ranks + i % ranks};

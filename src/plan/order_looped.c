@@ -1,7 +1,7 @@
-// Lamy-Poirier 2022, arXiv:2211.05953: the breadth-first pipeline. Stages go round the ranks
-// several times, as in the interleaved order, but a rank takes all rounds through one of its stages
-// before the next. So the gradients of a stage are complete as early as can be, and their reduction
-// runs behind the passes of the stages that are left. It holds the activations of all rounds.
+// Lamy-Poirier 2022, arXiv:2211.05953: the breadth-first pipeline. A rank has
+// several stages, as in the interleaved order, but takes all rounds through one of them before the
+// next. So the gradients of a stage are complete as early as possible, and are reduced while the
+// remaining stages compute. It holds the activations of all rounds.
 #include "plan/schedule.h"
 
 static void write_looped(const tri_schedule_request *request, tri_schedule *out) {

@@ -1,6 +1,6 @@
-// Qi et al. 2023, arXiv:2401.10241, ZB-H1: 1F1B whose backward pass is split. The part that earlier
-// stages wait for goes first; the weights' part follows as many rounds later as ranks come before
-// this one, and so fills the time in which 1F1B stands still at the end. Every rank then holds
+// Qi et al. 2023, arXiv:2401.10241, ZB-H1: 1F1B whose backward pass is split. The half that earlier
+// stages wait for goes first; the weights' half follows as many rounds later as ranks precede this
+// one, and so fills the time in which 1F1B waits at the end. Every rank then holds
 // activations of at most P rounds: what 1F1B's first rank holds.
 #include "plan/schedule.h"
 

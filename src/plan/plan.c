@@ -13,7 +13,7 @@ static tri_program *known_program(const tri_plan *plan, int64_t batch, bool trai
     return NULL;
 }
 
-// The program of that size and mode, made at its first use.
+// The program for that size and mode, made at its first use.
 static tri_status find_program(tri_plan *plan, tri_device *device, const tri_plan_request *request,
                                int64_t batch, bool training, tri_program **out) {
     *out = known_program(plan, batch, training);
@@ -44,7 +44,8 @@ static tri_status find_program(tri_plan *plan, tri_device *device, const tri_pla
     return TRI_OK;
 }
 
-// All programs share one place for each parameter and one sum for each metric.
+// All programs share the flat buffers and the sums of metrics, so their parameters and metrics must
+// be the same.
 static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
     bool alike = a->parameter_count == b->parameter_count && a->block_count == b->block_count &&
                  a->metric_count == b->metric_count;
@@ -92,7 +93,7 @@ static tri_status plan_rounds(tri_plan *plan, tri_device *device, const tri_plan
         TRI_TRY(find_program(plan, device, request, m.size, training, &step->items[i].program));
     }
     if (plan->program_count > 0) return TRI_OK;
-    // A rank without a micro-batch still has all parameters.
+    // A rank without a micro-batch needs a program too: its parameters are those of the program.
     int64_t most = tri_micro_batch_most(samples, micro, replicas);
     return find_program(plan, device, request, most, training, &program);
 }
@@ -101,7 +102,7 @@ static void raise_to(int64_t *most, int64_t value) {
     if (value > *most) *most = value;
 }
 
-// What one action adds to gradients that are there already, in elements.
+// Elements of the gradients that one action makes apart, to be added to others.
 static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK) return 0;
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
@@ -118,8 +119,9 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     return sum;
 }
 
-// What initial weights and checkpoints pass through: a whole part of a unit where ranks share it or
-// it lies in storage, masters of a unit that are cast from there, and a whole parameter.
+// Elements of the staging memory through which initial weights and checkpoints pass: a whole bucket
+// where ranks shard it or it is offloaded, or a unit's masters that are cast; and a full parameter
+// that is sliced.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;
     const tri_flat *flat = &plan->flat;
@@ -308,8 +310,8 @@ static tri_status create(tri_arena *parent, tri_device *device, const tri_plan_r
     return TRI_OK;
 }
 
-// As few blocks from the first on as fit: their activations would lie there longest. The plan with
-// all of them is what there is when even that does not fit.
+// Recomputes as few blocks as make the plan fit, from the first block on: the activations of the
+// first blocks wait longest. If not even all blocks are enough, that plan is returned.
 static tri_status create_fitting(tri_arena *parent, tri_device *device, tri_plan_request request,
                                  tri_plan **out) {
     int64_t memory = tri_strategy_memory(request.options);

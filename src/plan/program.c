@@ -54,7 +54,7 @@ static int64_t aligned(int64_t size) {
     return (size + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT * TRI_MEMORY_ALIGNMENT;
 }
 
-// A view costs nothing where it lies in its input's memory.
+// Whether the node is a view that lies in its input's memory, so that nothing has to run.
 static bool is_free_view(const tri_program *p, const tri_node *node) {
     if (!(node->op->flags & TRI_OP_VIEW)) return false;
     tri_location in = p->locations[node->inputs[0].id], out = p->locations[node->outputs[0].id];
@@ -67,9 +67,9 @@ static tri_status prepare_kernels(tri_program *p, const bool *blocks_here) {
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         if (is_free_view(p, node) || (blocks_here && !blocks_here[node->block])) continue;
-        if (node->op->flags & TRI_OP_COLLECTIVE) continue; // the engine's
+        if (node->op->flags & TRI_OP_COLLECTIVE) continue; // the engine runs it
         const tri_kernel_def *def = tri_device_select(p->device, g, node);
-        TRI_ASSERT(def); // the layout pass has asked before
+        TRI_ASSERT(def); // the layout pass has found one
         TRI_TRY(tri_kernel_prepare(def, p->device, g, node, &p->kernels[i]));
         int64_t workspace = aligned((int64_t)p->kernels[i].workspace_bytes);
         if (workspace > p->workspace_bytes) p->workspace_bytes = workspace;
@@ -145,7 +145,7 @@ int tri_program_edge_values(tri_arena *arena, const tri_program *program, const 
                 tri_value_is(reader->inputs[k]) ? tri_value_node(g, reader->inputs[k]) : NULL;
             int stage = stages[reader->block];
             if (!maker || stages[maker->block] == stage) continue;
-            // A view of an input: every rank takes the inputs itself.
+            // A view of an input: every rank reads the inputs itself.
             if (program->locations[reader->inputs[k].id].kind != TRI_LOCATION_BUNDLE) continue;
             tri_edge_value *known = NULL;
             for (int c = 0; c < count && !known; c++)

@@ -5,10 +5,10 @@
 
 typedef struct rank_state {
     const tri_schedule *schedule;
-    int next;                     // the first action that has not been issued
-    double issued_s;              // when the last one was
+    int next;                     // the first action not issued yet
+    double issued_s;              // when the last one was issued
     int head[TRI_LANE_COUNT];     // the first action of the lane that is not done; `count`: none
-    bool arrived[TRI_LANE_COUNT]; // it waits for other ranks
+    bool arrived[TRI_LANE_COUNT]; // the head waits for other ranks
     double free_s[TRI_LANE_COUNT];
     int *next_in_lane; // by action
     double *time_s;    // by action: when it was issued, then when it ended
@@ -16,7 +16,7 @@ typedef struct rank_state {
     bool queued;
 } rank_state;
 
-// Ranks that meet: only one collective of a group is under way at a time.
+// The ranks of a group that wait for its next collective; one is under way at a time.
 typedef struct meeting {
     int arrived;
     double start_s;
@@ -28,10 +28,10 @@ typedef struct execution {
     rank_state *ranks;
     int *queue, queued;
     meeting *groups[TRI_LANE_COUNT]; // of SHARD, REPLICATE, and of COMPUTE (NORM), by lowest rank
-    meeting *compute;                // by lowest rank along the axis `tensor`
+    meeting *compute;                // by lowest rank along the tensor-parallel axis
     meeting *ties;                   // by lowest rank along the pipeline, and unit
     int *tied_ranks;                 // how many of them have the action
-    int *messages; // by lowest rank along the pipeline, edge and round: 1 + who waits
+    int *messages; // by lowest rank along the pipeline, edge and round: 1 + the rank that waits
     int units, edges, rounds;
     tri_execution result;
 } execution;
@@ -62,7 +62,7 @@ static void enqueue(execution *x, int rank) {
     x->queue[x->queued++] = rank;
 }
 
-// The lane's head runs from `start_s` on.
+// Runs the lane's head from `start_s` on.
 static void finish_head(execution *x, int rank, tri_lane lane, double start_s) {
     rank_state *r = &x->ranks[rank];
     const tri_simulated_rank *given = &x->given[rank];
@@ -86,8 +86,8 @@ static bool is_alike(const tri_action *a, const tri_action *b) {
     return a->kind == b->kind && a->subject == b->subject && a->round == b->round;
 }
 
-// Comes to a meeting of `wanted` ranks, count of them `stride` apart from `lowest` on; the last one
-// starts it for all.
+// The rank joins a meeting of `wanted` ranks; the last one to join starts the collective for all.
+// Its members are among the `count` ranks lowest, lowest + stride, …
 static void come(execution *x, meeting *m, int wanted, int rank, tri_lane lane, int lowest,
                  int stride, int count, double now_s) {
     rank_state *r = &x->ranks[rank];
@@ -129,7 +129,7 @@ static void come_to_message(execution *x, int rank, tri_lane lane, double now_s)
     finish_head(x, rank, lane, start_s);
 }
 
-// What the lane's head needs of other ranks; `now_s`: when this one is ready.
+// Starts the lane's head, or lets it wait for other ranks; `now_s`: when this rank is ready.
 static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
     const rank_state *r = &x->ranks[rank];
     const tri_action *a = &r->schedule->actions[r->head[lane]];
@@ -164,7 +164,7 @@ static void start_head(execution *x, int rank, tri_lane lane, double now_s) {
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-// Starts the heads of lanes; false: none could.
+// Starts the heads of all lanes that can start; false: none could.
 static bool start_lanes(execution *x, int rank) {
     rank_state *r = &x->ranks[rank];
     bool any = false;
@@ -177,7 +177,7 @@ static bool start_lanes(execution *x, int rank) {
     return any;
 }
 
-// Issues the next action, once what it depends on is done; false: it has to wait.
+// Issues the next action if all that it depends on is done; false: it has to wait.
 static bool issue_next(execution *x, int rank) {
     rank_state *r = &x->ranks[rank];
     const tri_schedule *s = r->schedule;

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-// Whether stages of at most `limit` suffice, each block going to the earliest that has room, but
-// leaving one block for each stage to come.
+// Whether so many stages suffice if none may cost more than `limit`. A block goes to the earliest
+// stage with room, but one block is left for each later stage.
 static bool fits(const double *costs, int blocks, int stages, double limit, int *stage_of) {
     int stage = 0;
     double sum = 0;
@@ -32,7 +32,7 @@ static tri_status check_count(int blocks, int stages) {
 
 tri_status tri_stages_cut(const double *costs, int blocks, int stages, int *stage_of) {
     TRI_TRY(check_count(blocks, stages));
-    // The least limit that suffices, to the last bit.
+    // Bisects for the least limit that suffices, to the last bit.
     double low = -1, high = 0;
     for (int b = 0; b < blocks; b++) high += costs[b];
     for (;;) {

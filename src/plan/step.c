@@ -1,4 +1,4 @@
-// One shape of step: its micro-batches, edges, schedule and memory.
+// Plans one shape of step: edges, schedule and memory.
 #include "plan/plan.h"
 
 #include "data/sampler.h"
@@ -9,7 +9,7 @@ static const tri_program *any_program(const tri_plan *plan, bool training) {
     return NULL;
 }
 
-// Edges of the stages, from one program: those of another size of micro-batch are the same.
+// The edges between stages, from one program; programs of other sizes have the same.
 static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *count) {
     tri_edge_value *edge_values;
     int capacity = 0,
@@ -34,7 +34,7 @@ static tri_edge *find_edges(tri_plan *plan, const tri_program *program, int *cou
     return edges;
 }
 
-// Rounds of one program share them.
+// Lists what edges carry in a round; rounds with the same program share the list.
 static void attach_edge_values(tri_plan *plan, const tri_edge *edges, int edge_count,
                                const tri_step_plan *step, int index) {
     tri_round *round = &step->items[index];

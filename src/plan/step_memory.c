@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a part of a unit has slots for.
+// The slots of a bucket.
 enum { PARAMETERS, GRADIENTS, MASTERS, STATES, SLOTS_OF_BUCKET };
 
 static int slot_of(int unit, tri_bucket_kind bucket, int what) {
@@ -31,7 +31,8 @@ tri_heap tri_slot_heap(const tri_flat *flat, int slot) {
                                                                : TRI_HEAP_ACTIVATIONS;
 }
 
-// From FETCH to GATHER: what is sent as it is stored. From LOAD to EVICT: what STEP changes.
+// FETCH brings parameters that GATHER sends as they are stored. LOAD brings what STEP changes, and
+// EVICT puts it back.
 static bool is_fetched(tri_action_kind kind) {
     return kind == TRI_ACTION_FETCH || kind == TRI_ACTION_GATHER;
 }
@@ -65,13 +66,13 @@ int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *fl
     return sum;
 }
 
-// One stretch of memory from its first action to its last.
-typedef struct chunk {
+// Memory that is in use from a first to a last action.
+typedef struct buffer {
     int slot;
     int64_t size_bytes, offset;
     int first, last;
-    int first_async; // into `asyncs`: actions of other lanes than COMPUTE that touch it; -1: none
-} chunk;
+    int first_async; // into `asyncs`: actions of lanes other than COMPUTE that touch it; -1: none
+} buffer;
 
 typedef struct async_touch {
     int action, next;
@@ -80,16 +81,16 @@ typedef struct async_touch {
 typedef struct step {
     const tri_step_memory_request *r;
     tri_arena *scratch, *arena;
-    chunk *chunks;
-    int chunk_count, chunk_capacity;
+    buffer *buffers;
+    int buffer_count, buffer_capacity;
     async_touch *asyncs;
     int async_count, async_capacity;
-    // The chunk of a slot, or -1: of parts of units; of activations by round, made at the first
-    // touch.
+    // The buffer that is in a slot now, or -1. Slots of buckets; slots of each round's inputs and
+    // bundles, allocated when the round first needs them.
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
-    bool *is_sent; // by slot of a part: GATHER sends it, or did
-    int *touched;  // chunks, action by action
+    bool *is_sent; // by slot of a bucket: GATHER sends it, or has sent it
+    int *touched;  // buffers, action by action
     int touched_count, touched_capacity;
     int *first; // by action, into `touched`
     int action;
@@ -111,11 +112,11 @@ static void touch(step *s, int slot, int round, int64_t size_bytes) {
     int *open = open_of(s, slot, round);
     if (size_bytes == 0) return;
     if (*open < 0) {
-        *open = s->chunk_count;
-        TRI_PUSH(s->scratch, s->chunks, s->chunk_count, s->chunk_capacity) =
-            (chunk){.slot = slot, .size_bytes = size_bytes, .first = s->action, .first_async = -1};
+        *open = s->buffer_count;
+        TRI_PUSH(s->scratch, s->buffers, s->buffer_count, s->buffer_capacity) =
+            (buffer){.slot = slot, .size_bytes = size_bytes, .first = s->action, .first_async = -1};
     }
-    chunk *c = &s->chunks[*open];
+    buffer *c = &s->buffers[*open];
     c->last = s->action;
     if (tri_action_lane(s->r->schedule->actions[s->action].kind) != TRI_LANE_COMPUTE) {
         TRI_PUSH(s->scratch, s->asyncs, s->async_count, s->async_capacity) =
@@ -125,33 +126,41 @@ static void touch(step *s, int slot, int round, int64_t size_bytes) {
     TRI_PUSH(s->scratch, s->touched, s->touched_count, s->touched_capacity) = *open;
 }
 
-static void touch_unit(step *s, int unit, bool gradients, bool trained, bool statistics) {
+// Which buffers of a unit's buckets an action touches.
+enum { UNIT_PARAMETERS = 1, UNIT_TRAINED_GRADIENTS = 2, UNIT_STATISTICS = 4 };
+enum { UNIT_GRADIENTS = UNIT_TRAINED_GRADIENTS | UNIT_STATISTICS };
+
+static int64_t parameter_bytes(const tri_flat *flat, int unit, tri_bucket_kind bucket) {
+    tri_dtype type = tri_bucket_is_half(bucket) ? flat->half_dtype : TRI_F32;
+    return flat->units[unit].buckets[bucket].elements * (int64_t)tri_dtype_bytes(type);
+}
+
+static bool has_gradients_of(tri_bucket_kind bucket, unsigned which) {
+    unsigned source = bucket == TRI_BUCKET_STATISTIC ? UNIT_STATISTICS : UNIT_TRAINED_GRADIENTS;
+    return tri_bucket_has_gradients(bucket) && (which & source);
+}
+
+static void touch_unit(step *s, int unit, unsigned which) {
     const tri_flat *flat = s->r->flat;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         int64_t elements = flat->units[unit].buckets[k].elements;
-        if (gradients) {
-            if (!tri_bucket_has_gradients(bucket)) continue;
-            if (bucket == TRI_BUCKET_STATISTIC ? !statistics : !trained) continue;
+        if (which & UNIT_PARAMETERS)
+            touch(s, tri_slot_parameters(unit, bucket), -1, parameter_bytes(flat, unit, bucket));
+        if (has_gradients_of(bucket, which))
             touch(s, tri_slot_gradients(unit, bucket), -1, elements * (int64_t)sizeof(float));
-        } else {
-            tri_dtype type = tri_bucket_is_half(bucket) ? flat->half_dtype : TRI_F32;
-            touch(s, tri_slot_parameters(unit, bucket), -1,
-                  elements * (int64_t)tri_dtype_bytes(type));
-        }
     }
 }
 
-static void close_unit(step *s, int unit, bool gradients) {
+static void close_unit(step *s, int unit, unsigned which) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
-        *open_of(s,
-                 gradients ? tri_slot_gradients(unit, bucket) : tri_slot_parameters(unit, bucket),
-                 -1) = -1;
+        if (which & UNIT_PARAMETERS) *open_of(s, tri_slot_parameters(unit, bucket), -1) = -1;
+        if (has_gradients_of(bucket, which)) *open_of(s, tri_slot_gradients(unit, bucket), -1) = -1;
     }
 }
 
-// What storage brings anew with FETCH and LOAD; all other actions find it.
+// FETCH and LOAD begin a new buffer; all other actions find one in the slot.
 static void touch_slot(step *s, const tri_action *a, int slot, int64_t size_bytes) {
     int *open = open_of(s, slot, -1);
     if (a->kind == TRI_ACTION_FETCH || a->kind == TRI_ACTION_LOAD)
@@ -185,19 +194,19 @@ static void touch_segment(step *s, const tri_action *a, tri_phase phase) {
               p->bundles[segment->bundles[i]].size_bytes);
 }
 
-// What GATHER sent is let go of by the first pass that waits for GATHER anyway: earlier, whoever
-// uses the memory next would wait for it.
+// Keeps GATHER's send buffer until the unit's first compute action, which waits for GATHER anyway.
+// Released sooner, the next user of its memory would have to wait too.
 static void close_sent(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         int slot = tri_slot_masters(unit, (tri_bucket_kind)k), *open = open_of(s, slot, -1);
-        if (*open < 0 || !s->is_sent[slot]) continue; // FETCH for the next GATHER may be there
-        touch(s, slot, -1, s->chunks[*open].size_bytes);
+        if (*open < 0 || !s->is_sent[slot])
+            continue; // or FETCH for the next GATHER has come already
+        touch(s, slot, -1, s->buffers[*open].size_bytes);
         *open = -1;
     }
 }
 
-// What FORWARD leaves for its own block's backward pass alone is forgotten: RECOMPUTE makes it
-// anew.
+// Releases what FORWARD left for its own block's backward pass alone: RECOMPUTE makes it again.
 static void forget(step *s, const tri_action *a) {
     const tri_program *p = s->r->programs[a->round];
     const tri_segment *segment = &p->segments[a->subject][TRI_PHASE_FORWARD];
@@ -210,7 +219,7 @@ static void touch_compute(step *s, const tri_action *a) {
     const tri_schedule_block *block = &s->r->blocks->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     bool weight = a->kind == TRI_ACTION_BACKWARD_WEIGHT;
-    // tri_pass_split_backward leaves all gradients to BACKWARD_WEIGHT.
+    // After tri_pass_split_backward, only BACKWARD_WEIGHT makes gradients.
     bool has_gradients = !recompute && a->kind != TRI_ACTION_BACKWARD_INPUT;
     if (forward || recompute)
         touch_segment(s, a, TRI_PHASE_FORWARD);
@@ -219,9 +228,9 @@ static void touch_compute(step *s, const tri_action *a) {
     if (weight || a->kind == TRI_ACTION_BACKWARD) touch_segment(s, a, TRI_PHASE_WEIGHT);
     for (int k = 0; k < block->unit_count; k++) {
         close_sent(s, block->units[k]);
-        if (s->r->gathers) touch_unit(s, block->units[k], false, true, true);
+        if (s->r->gathers) touch_unit(s, block->units[k], UNIT_PARAMETERS);
         if (s->r->scatters && has_gradients && s->r->blocks->training)
-            touch_unit(s, block->units[k], true, !forward, forward);
+            touch_unit(s, block->units[k], forward ? UNIT_STATISTICS : UNIT_TRAINED_GRADIENTS);
     }
     if (a->forgets) forget(s, a);
 }
@@ -248,12 +257,12 @@ static void touch_action(step *s, const tri_action *a) {
     case TRI_SUBJECT_UNIT:
         touch_offloaded(s, a);
         if (a->kind == TRI_ACTION_GATHER && s->r->gathers)
-            touch_unit(s, a->subject, false, true, true);
-        if (a->kind == TRI_ACTION_RELEASE) close_unit(s, a->subject, false);
+            touch_unit(s, a->subject, UNIT_PARAMETERS);
+        if (a->kind == TRI_ACTION_RELEASE) close_unit(s, a->subject, UNIT_PARAMETERS);
         if (!s->r->scatters) break;
         if (a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER)
-            touch_unit(s, a->subject, true, true, true);
-        if (a->kind == TRI_ACTION_SCATTER) close_unit(s, a->subject, true);
+            touch_unit(s, a->subject, UNIT_GRADIENTS);
+        if (a->kind == TRI_ACTION_SCATTER) close_unit(s, a->subject, UNIT_GRADIENTS);
         break;
     case TRI_SUBJECT_NONE:
         break;
@@ -261,52 +270,52 @@ static void touch_action(step *s, const tri_action *a) {
 }
 
 static void location(step *s, tri_step_memory *out) {
-    tri_interval *intervals = TRI_NEW_ARRAY(s->scratch, tri_interval, s->chunk_count);
+    tri_interval *intervals = TRI_NEW_ARRAY(s->scratch, tri_interval, s->buffer_count);
     for (int heap = 0; heap < TRI_HEAP_COUNT; heap++) {
         int count = 0;
-        for (int i = 0; i < s->chunk_count; i++) {
-            const chunk *c = &s->chunks[i];
+        for (int i = 0; i < s->buffer_count; i++) {
+            const buffer *c = &s->buffers[i];
             if (tri_slot_heap(s->r->flat, c->slot) != (tri_heap)heap) continue;
             intervals[count++] =
                 (tri_interval){.size_bytes = c->size_bytes, .first = c->first, .last = c->last};
         }
         out->heap_bytes[heap] = tri_memory_pack(s->scratch, intervals, count);
         count = 0;
-        for (int i = 0; i < s->chunk_count; i++)
-            if (tri_slot_heap(s->r->flat, s->chunks[i].slot) == (tri_heap)heap)
-                s->chunks[i].offset = intervals[count++].offset;
+        for (int i = 0; i < s->buffer_count; i++)
+            if (tri_slot_heap(s->r->flat, s->buffers[i].slot) == (tri_heap)heap)
+                s->buffers[i].offset = intervals[count++].offset;
     }
 }
 
-static bool overlap(const step *s, const chunk *a, const chunk *b) {
+static bool overlap(const step *s, const buffer *a, const buffer *b) {
     return a->offset < b->offset + b->size_bytes && b->offset < a->offset + a->size_bytes &&
            tri_slot_heap(s->r->flat, a->slot) == tri_slot_heap(s->r->flat, b->slot);
 }
 
 static bool begins_by(const void *context, int index, int64_t action) {
     const step *s = context;
-    return s->chunks[index].first <= action;
+    return s->buffers[index].first <= action;
 }
 
-// The first chunk that begins after the action; they are in the order of their first action.
+// The first buffer that begins after the action; buffers are in the order of their first action.
 static int first_after(const step *s, int action) {
-    return tri_lower_bound(s->chunk_count, begins_by, s, action);
+    return tri_lower_bound(s->buffer_count, begins_by, s, action);
 }
 
-// Whoever first uses memory waits for those of other lanes that used it last.
+// The first action that uses a buffer waits for actions of other lanes that used its memory before.
 static void find_waits(step *s, tri_step_memory *out) {
     int capacity = 0;
-    for (int i = 0; i < s->chunk_count; i++) {
-        const chunk *a = &s->chunks[i];
+    for (int i = 0; i < s->buffer_count; i++) {
+        const buffer *a = &s->buffers[i];
         if (a->first_async < 0) continue;
-        for (int k = first_after(s, a->last); k < s->chunk_count; k++) {
-            const chunk *b = &s->chunks[k];
+        for (int k = first_after(s, a->last); k < s->buffer_count; k++) {
+            const buffer *b = &s->buffers[k];
             if (!overlap(s, a, b)) continue;
             for (int t = a->first_async; t >= 0; t = s->asyncs[t].next)
                 TRI_PUSH(s->arena, out->waits, out->wait_count, capacity) =
                     (tri_wait){b->first, s->asyncs[t].action};
             if (b->offset <= a->offset && b->offset + b->size_bytes >= a->offset + a->size_bytes)
-                break; // all of it is used anew, and who comes later waits for that one
+                break; // this buffer covers it all, so later ones wait for this one
         }
     }
 }
@@ -317,7 +326,7 @@ static void keep_settings(step *s, tri_step_memory *out) {
     out->first = TRI_NEW_ARRAY(s->arena, int, actions + 1);
     memcpy(out->first, s->first, (size_t)(actions + 1) * sizeof *out->first);
     for (int i = 0; i < s->touched_count; i++) {
-        const chunk *c = &s->chunks[s->touched[i]];
+        const buffer *c = &s->buffers[s->touched[i]];
         out->settings[i] = (tri_setting){c->slot, c->offset};
     }
 }
@@ -326,8 +335,8 @@ static void keep_live(step *s, tri_step_memory *out) {
     int actions = s->r->schedule->count;
     for (int k = 0; k < TRI_HEAP_COUNT; k++)
         out->live_bytes[k] = TRI_NEW_ARRAY(s->arena, int64_t, actions + 1);
-    for (int i = 0; i < s->chunk_count; i++) {
-        const chunk *c = &s->chunks[i];
+    for (int i = 0; i < s->buffer_count; i++) {
+        const buffer *c = &s->buffers[i];
         int64_t *live = out->live_bytes[tri_slot_heap(s->r->flat, c->slot)];
         live[c->first] += c->size_bytes;
         live[c->last + 1] -= c->size_bytes;

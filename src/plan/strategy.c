@@ -1,4 +1,4 @@
-// The strategies: one row each. And what their flags mean for schedules.
+// The strategies and orders there are, and what a strategy's flags mean for schedules.
 #include "plan/schedule.h"
 
 #include <string.h>

@@ -1,16 +1,16 @@
-// One rank's schedule, followed action by action.
+// Verifies one rank's schedule: follows it action by action and checks that each may come then.
 #include "plan/dependencies.h"
 
 #include <string.h>
 
-// What has happened to a block in a round, or to an edge in one.
+// What has been done to a block, or to an edge, in a round: bits.
 enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, CARRIED = 16 };
 
 typedef struct unit_state {
     bool gathered, was_gathered;
-    bool holds[TRI_GRADIENT_SOURCE_COUNT]; // the gradients hold something of the part
-    int round;                             // ... of this one; -1: of none
-    int contributions;                     // of blocks and rounds, in the whole step
+    bool holds[TRI_GRADIENT_SOURCE_COUNT]; // the gradients hold something of that source
+    int round;                             // the round whose gradients they hold; -1: none
+    int contributions;                     // by blocks and rounds, in the whole step
     bool scattered, reduced, tied, fetched, loaded, stepped, prepared, evicted;
 } unit_state;
 
@@ -19,11 +19,11 @@ typedef struct check {
     int index;
     const tri_action *action;
     unit_state *units;
-    uint8_t *blocks, *edges;            // by round
-    int *forwards, *backwards;          // by block: the last round gone forward, and back
+    uint8_t *blocks, *edges;            // by block or edge, and round
+    int *forwards, *backwards;          // by block: the last round that went forward, and backward
     int *expected;                      // contributions, by unit
     bool *mixes_halves;                 // by unit
-    int *edge_lists[2], *next_edges[2]; // those read by a block (made by it)
+    int *edge_lists[2], *next_edges[2]; // edges that a block reads, and that it makes: linked lists
     int last_taken;                     // round whose batch was taken
     bool *taken;
     bool normed;
@@ -51,7 +51,7 @@ static uint8_t *edge_at(const check *c, int edge, int round) {
     return &c->edges[(size_t)edge * (size_t)c->request->rounds + (size_t)round];
 }
 
-// Edges of other ranks have come, and those of this rank are made.
+// Whether all edges that the block reads have arrived, or are made by this rank.
 static bool has_edges(const check *c, bool back) {
     const tri_schedule_request *r = c->request;
     int block = c->action->subject, round = c->action->round;
@@ -66,7 +66,7 @@ static bool has_edges(const check *c, bool back) {
     return true;
 }
 
-// No edge that the block makes has been sent already.
+// Whether no edge that the block makes has been sent yet.
 static bool is_unsent(const check *c, bool back) {
     const tri_schedule_request *r = c->request;
     for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e])
@@ -78,7 +78,7 @@ static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
     return other >= 0 && other < r->block_count && r->blocks[other].stage == r->blocks[block].stage;
 }
 
-// `adds` says truly what the units' gradients hold; then they hold this too.
+// Checks that `adds` says which of the units' gradients hold something; afterwards all of them do.
 static tri_status add_to_gradients(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_schedule_block *b = &r->blocks[c->action->subject];
@@ -200,7 +200,7 @@ static void hold(check *c, int unit, bool all) {
         c->units[unit].holds[source] = all;
 }
 
-// All that this rank's blocks add is in the gradients, or scattered.
+// Whether all that this rank's blocks add is in the gradients, or was scattered.
 static bool is_complete(const check *c, int unit) {
     const unit_state *u = &c->units[unit];
     bool whole = u->contributions == c->expected[unit];

@@ -1,4 +1,4 @@
-// The schedules of all ranks, followed together.
+// Verifies the schedules of all ranks together.
 #include "plan/simulate.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static int next_of_lane(const tri_schedule *s, tri_lane lane, int from) {
     return from;
 }
 
-// Against the first rank of the group.
+// Compares a lane with that of the group's first rank.
 static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axis axis) {
     int lowest = lowest_along(all->mesh, rank, axis);
     const tri_schedule *a = &all->schedules[lowest], *b = &all->schedules[rank];
@@ -50,7 +50,8 @@ static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axi
     } while (true);
 }
 
-// A pipeline's ranks have the same micro-batches, and as many of them a tied unit as it says.
+// Checks that a pipeline's ranks have the same rounds, and that as many of them hold a tied unit as
+// it says.
 static tri_status verify_pipeline(const ranks *all, int rank) {
     int lowest = lowest_along(all->mesh, rank, TRI_AXIS_PIPELINE);
     const tri_schedule_request *a = &all->requests[lowest], *b = &all->requests[rank];
@@ -73,7 +74,7 @@ static tri_status verify_pipeline(const ranks *all, int rank) {
     return TRI_OK;
 }
 
-// Those that have no dependencies yet get them, in a copy.
+// Runs the simulation; a schedule without dependencies gets them, in a copy.
 static tri_status execute(tri_arena *arena, const ranks *all) {
     int count = all->mesh->ranks;
     tri_simulated_rank *given = TRI_NEW_ARRAY(arena, tri_simulated_rank, count);
@@ -93,7 +94,7 @@ static tri_status execute(tri_arena *arena, const ranks *all) {
     const tri_action *a = &all->schedules[run.stuck_rank].actions[run.stuck_action];
     return TRI_FAIL(TRI_INTERNAL,
                     "schedule: rank %d waits for ever at action %d (%s %d, round %d): the other "
-                    "ranks never come to it",
+                    "ranks never reach it",
                     run.stuck_rank, run.stuck_action, tri_action_name(a->kind), a->subject,
                     a->round);
 }

@@ -23,8 +23,8 @@ static inline uint32_t tri_float_bits(float value) {
 }
 
 // BF16: the upper half of an F32.
-static inline float tri_bf16_to_float(uint16_t brain) {
-    return tri_float_from_bits((uint32_t)brain << 16);
+static inline float tri_bf16_to_float(uint16_t bits) {
+    return tri_float_from_bits((uint32_t)bits << 16);
 }
 
 // Rounds to nearest, ties to even; what is not a number stays so.

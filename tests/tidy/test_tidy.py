@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The rules of the house that a program can check: layers, lengths, dead files, banned words.
+"""The rules of the house that a program can check: layers, lengths, dead files, banned words,
+the glossary, opening comments, references of documents.
 
 usage: test_tidy.py [BUILD_FOLDER]     run in the source folder; without a build folder the rule
                                        about unused sources has nothing to look at
@@ -280,7 +281,110 @@ def dead_sources(tree, objects):
             yield path, 1, "nothing else uses anything this source defines"
 
 
-RULES = [layers, backends, lengths, words, dead_files]
+GLOSSARY = "docs/glossary.md"
+# Spellings that the glossary replaces, where another word is meant by them: (pattern, instead).
+BANNED_NAMES = [  # in identifiers, between the words of which they are made
+    (r"brain", "bf16"),
+    (r"crossings?", "edge value"),
+    (r"stretch(es)?", "heap"),
+    (r"(tri|checkpoint)_pieces?", "chunk"),
+    (r"tri_(column|place|things?|moves|transfers?)", "see the glossary"),
+    (r"(tri|flat|staged|pass|gradient)_parts?", "slice, bucket, source, term or shard"),
+]
+BANNED_PROSE = [  # in comments and documents
+    (r"anew", "again"),
+    (r"whoever|lest|wherein|hence", "plain English"),
+    (r"came to|come to pass|see(n|s)? to it|is reckoned|reckon(ed|s)?", "plain English"),
+    (r"lets? go of", "releases"),
+    (r"(is|are) said|said so|(has|have) seen to|sees? to", "plain English"),
+    (r"crossings?", "edge value"),
+    (r"stretch(es)?", "heap"),
+]
+# Rooms that do not keep to the glossary yet. The list only ever shrinks.
+EXEMPT = (
+    "src/base/", "src/format/", "src/rendezvous/", "src/data/", "src/device/", "src/comm/",
+    "src/nn/", "src/checkpoint/", "src/observe/", "src/recipe/", "src/train/", "src/launch/",
+    "src/cli/", "include/", "tests/", "bench/", "examples/", "scripts/", "docs/", "recipes/",
+    "README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CMakeLists.txt",
+)
+# Rooms whose sources do not all begin with a comment yet: likewise.
+EXEMPT_OPENING = (
+    "src/base/", "src/format/", "src/rendezvous/", "src/data/", "src/device/", "src/comm/",
+    "src/nn/", "src/checkpoint/", "src/observe/", "src/recipe/", "src/train/", "src/launch/",
+    "src/cli/", "tests/", "bench/", "examples/",
+)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+MARKDOWN_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+def glossary(tree):
+    """Each term is defined once, and what it replaces is found nowhere."""
+    terms = {}
+    if GLOSSARY in tree:
+        for number, line in enumerate(tree[GLOSSARY].split("\n"), 1):
+            if line.startswith("## Spellings"):
+                break
+            cells = [cell.strip() for cell in line.split("|")]
+            if len(cells) != 4 or cells[1] in ("term", "") or set(cells[1]) == {"-"}:
+                continue
+            for term in (cells[1],):
+                if term in terms:
+                    yield GLOSSARY, number, f"'{term}' is defined on line {terms[term]} already"
+                terms[term] = number
+    names = [(re.compile(rf"(?<![A-Za-z])(?:{p})(?![A-Za-z])"), why) for p, why in BANNED_NAMES]
+    prose = [(re.compile(rf"\b(?:{p})\b"), why) for p, why in BANNED_PROSE]
+    for path, text in tree.items():
+        if path.startswith(EXEMPT) or not is_c(path):
+            continue
+        code = without_comments(text)
+        for pattern, why in names:
+            for match in pattern.finditer(code):
+                yield path, line_of(code, match.start()), f"'{match.group(0)}': {why}"
+        for comment in COMMENT.finditer(text):
+            for pattern, why in prose:
+                for match in pattern.finditer(comment.group(0)):
+                    line = line_of(text, comment.start() + match.start())
+                    yield path, line, f"'{match.group(0)}': {why}"
+
+
+def openings(tree):
+    """A source begins with what it is for."""
+    for path, text in tree.items():
+        if path.endswith(".c") and not path.startswith(EXEMPT_OPENING):
+            if not text.startswith(("//", "/*")):
+                yield path, 1, "does not say at its beginning what it is for"
+
+
+def references(tree):
+    """What documents name exists: `tri_...`, paths under src/, and what relative links lead to."""
+    known = set()
+    for path, text in tree.items():
+        if is_c(path):
+            known.update(re.findall(r"\b(?:tri|TRI)_\w+", text))
+    # X-macros make names that no source spells: tri_op_relu, tri_order_1f1b.
+    made = ("tri_op_", "tri_order_", "TRI_ACTION_", "TRI_BUCKET_", "TRI_STRATEGY_")
+    for path, text in tree.items():
+        if not path.endswith(".md"):
+            continue
+        for match in re.finditer(r"`((?:tri|TRI)_\w+)", text):
+            name = match.group(1)
+            if name in known or name.startswith(made) or text[match.end():match.end() + 1] == "*":
+                continue
+            if not any(other.startswith(name) for other in known) or not name.endswith("_"):
+                yield path, line_of(text, match.start()), f"there is no {name}"
+        for match in re.finditer(r"`(src/[\w/.-]+\.[ch])`", text):
+            if match.group(1) not in tree and not path.startswith("docs/adding"):
+                yield path, line_of(text, match.start()), f"there is no {match.group(1)}"
+        for match in MARKDOWN_LINK.finditer(text):
+            target = match.group(1)
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            full = os.path.normpath(os.path.join(os.path.dirname(path), target))
+            if full not in tree and not any(other.startswith(full + "/") for other in tree):
+                yield path, line_of(text, match.start()), f"the link leads nowhere: {target}"
+
+
+RULES = [layers, backends, lengths, words, dead_files, glossary, openings, references]
 
 
 def check(tree, objects=None):
@@ -294,6 +398,11 @@ def self_test():
         "include/trireme/status.h": "int tri_status_of(void);\n",
         "src/base/status.h": "#include <trireme/status.h>\nint tri_fail(void);\n",
         "src/base/status.c": '#include "base/status.h"\nint tri_fail(void) { return 1; }\n',
+        "src/plan/good.c": "// Fails; a heap is no stretch of the imagination.\nint tri_fail(void);\n"
+                           .replace("stretch", "leap"),
+        "docs/glossary.md": "| heap | memory |\n| slice | what a rank has |\n`tri_fail` [a](../"
+                            "include/trireme/status.h)\n",
+        "README.md": "glossary.md\n",
         "src/device/ref/ref.h": '#include "base/status.h"\n',
         "src/device/cpu/cpu.c": '#include "device/ref/ref.h"\nint cpu(void) '
                                 '{ return tri_fail(); }\n',
@@ -324,6 +433,14 @@ def self_test():
         "src/base/alone.h": ("int x;\n", "dead_files"),
         "recipes/lost.yaml": ("name: lost\n", "dead_files"),
         "docs/lost.md": ("words\n", "dead_files"),
+        "docs/glossary.md": ("| heap | memory |\n| heap | more memory |\n", "glossary"),
+        "src/plan/name.c": ("// Fails.\nint tri_fail(void);\nint tri_column_make(void);\n",
+                            "glossary"),
+        "src/plan/prose.c": ("// Makes it ane" + "w.\nint tri_fail(void);\n", "glossary"),
+        "src/plan/bare.c": ("int tri_fail(void);\n", "openings"),
+        "README.md": ("glossary.md, `tri_missing`\n", "references"),
+        "docs/link.md": ("[a](nowhere.md)\n", "references"),
+        "docs/path.md": ("`src/base/gone.c`\n", "references"),
     }
     failures = [f"a clean tree is refused: {found}" for found in check(clean)]
     for path, (text, rule) in broken.items():
