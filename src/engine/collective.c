@@ -8,7 +8,7 @@ tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_n
     static const struct {
         const tri_op *op;
         tri_comm_kind kind;
-        bool counts_output; // tri_comm_op.count is that of one part
+        bool counts_output; // tri_comm_op.count is the output's, not the input's
     } rows[] = {{&tri_op_all_reduce, TRI_COMM_ALL_REDUCE, false},
                 {&tri_op_all_gather, TRI_COMM_ALL_GATHER, false},
                 {&tri_op_reduce_scatter, TRI_COMM_REDUCE_SCATTER, true}};
@@ -30,7 +30,7 @@ tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_n
                           .label = label};
         return tri_comm_run(comm, &op);
     }
-    TRI_ASSERT(false); // an op with TRI_OP_COLLECTIVE that is not among the rows
+    TRI_ASSERT(false); // a collective op without a row
 }
 
 tri_status engine_run_collective(tri_engine *engine, const tri_program *program,

@@ -1,7 +1,8 @@
-// What communicators do: each action is one group of operations, started here.
+// GATHER, SCATTER, REDUCE, TIE, SEND and RECV: starts the operations of an action on a
+// communicator, as one group.
 #include "engine/engine_internal.h"
 
-// As many as any action has: engine_size_communication.
+// The operations of an action; engine_size_communication has made room for those of any.
 typedef struct op_list {
     tri_comm_op *ops;
     int count, most;
@@ -22,7 +23,7 @@ static tri_comm_op *add(op_list *list, tri_comm_kind kind, tri_dtype dtype, int6
     return op;
 }
 
-// Parameters as kernels read them: every shard's range, in the type of computation.
+// Gathers parameters as kernels read them: the ranges of all shards.
 static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
@@ -34,7 +35,7 @@ static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// Sums of statistics are not rounded.
+// The wire type. Statistics are always sent in F32.
 static tri_dtype wire_of(const tri_engine *e, tri_bucket_kind bucket) {
     return tri_bucket_is_trained(bucket) ? e->plan->sharing.reduce_dtype : TRI_F32;
 }
@@ -52,7 +53,7 @@ static void scatter(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// Neighbouring ranges of what this rank keeps are one operation.
+// Sums own gradients; adjacent ranges become one operation.
 static void reduce(const tri_engine *e, const tri_action *a, op_list *list) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
@@ -90,7 +91,7 @@ static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// An operation for each part of a unit, or for each value that an edge carries.
+// An action has an operation for each bucket of a unit, or for each value of an edge.
 void engine_size_communication(tri_engine *e) {
     e->run.most_ops = TRI_BUCKET_COUNT;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {

@@ -1,4 +1,4 @@
-// FORWARD, RECOMPUTE and the kinds of BACKWARD: a block's kernels over one micro-batch.
+// FORWARD, RECOMPUTE and the kinds of BACKWARD: runs a block's kernels over one micro-batch.
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
         const tri_node *node = &p->graph->nodes[i];
         bool collective = node->op->flags & TRI_OP_COLLECTIVE;
         if (recompute && !p->recomputed[i]) continue;
-        if (!kernel->def && !collective) continue; // a view
+        if (!kernel->def && !collective) continue; // a view: nothing to run
         engine_args args;
         for (int k = 0; k < node->input_count; k++) args.in[k] = address(e, p, node->inputs[k]);
         for (int k = 0; k < node->output_count; k++) args.out[k] = address(e, p, node->outputs[k]);
@@ -81,8 +81,8 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
     return TRI_OK;
 }
 
-// Keeps what the micro-batch's loss and metrics came to, of those that this block makes. Ranks that
-// share its operations all have them: the first one counts.
+// Keeps the sums and counts of the metrics that this block computes. Ranks that share the layers
+// all have the same; only the first of them keeps them.
 static void count_results(tri_engine *e, const tri_action *a, const tri_program *p) {
     const tri_graph *g = p->graph;
     if (e->groups.tensor_parallel->rank > 0) return;
@@ -96,7 +96,8 @@ static void count_results(tri_engine *e, const tri_action *a, const tri_program 
     }
 }
 
-// What lies between the parameters of a part would be added too, and be part of the norm.
+// Padding between the parameters of a bucket is summed over ranks too, and must not count in the
+// norm.
 static void clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     char *base = e->memory.slots[tri_slot_gradients(unit, bucket)];
     const int *first = &e->gaps.first[unit * TRI_BUCKET_COUNT + (int)bucket];
@@ -105,11 +106,12 @@ static void clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
                                  (size_t)e->gaps.items[i].count * sizeof(float));
 }
 
-// Gradients of one part of one unit while the pass runs: in their place, or to be added to it.
+// A bucket's gradients while the compute action runs. They are written where they belong, or to
+// `round_gradients` first and then added to the sum.
 typedef struct gradient_buffer {
     int slot;
     int64_t elements;
-    char *sum; // NULL: they are in it
+    char *sum; // what they are added to; NULL: they are written there
     bool drop;
 } gradient_buffer;
 
@@ -121,9 +123,9 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
     return 0;
 }
 
-// A block makes gradients of its own unit always; what it reads of a shared one may lead to no
-// loss. Where one program makes none, they count as none: those of the others are written over
-// zeros.
+// A block always makes gradients of its own unit. It may make none of a unit that it shares with
+// other blocks, and programs may differ in this. Bits are set where all programs make one;
+// elsewhere the buffer is set to zero before the action runs.
 void engine_find_gradient_units(tri_engine *e) {
     const tri_plan *plan = e->plan;
     e->gradient_unit_bits = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
@@ -142,13 +144,14 @@ void engine_find_gradient_units(tri_engine *e) {
     }
 }
 
-// Batch norm's statistics leave the forward pass, all other gradients the backward pass.
+// Lets the slots of gradients point to where the action writes them. FORWARD makes statistics,
+// BACKWARD all other gradients.
 static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *buffers) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
     int count = 0;
     int64_t used = 0;
-    // tri_pass_split_backward leaves all gradients to BACKWARD_WEIGHT.
+    // After tri_pass_split_backward, only BACKWARD_WEIGHT makes gradients.
     if (a->kind == TRI_ACTION_BACKWARD_INPUT) return 0;
     for (int k = 0; k < block->unit_count && e->run.step->request.training; k++)
         for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
@@ -168,7 +171,7 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
                 e->memory.slots[p->slot] = (char *)(e->memory.round_gradients + used);
                 used += elements;
             }
-            // Where gradients always lie, gaps were zero from the start.
+            // Gaps of gradients that stay where they are were zero from the start.
             if (adds || e->plan->sharing.scatters) clear_gaps(e, block->units[k], bucket);
             if (!(e->gradient_unit_bits[a->subject] >> k & 1))
                 e->device->backend->zero(e->device, e->memory.slots[p->slot],

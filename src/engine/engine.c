@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What communicators and people see of an action: made once, since it outlives the call.
+// Labels of actions, for communicators and the ledger.
 static void make_labels(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     for (int k = 0; k < TRI_ACTION_KIND_COUNT; k++) {
@@ -103,9 +103,9 @@ static tri_status do_prepare(tri_engine *e, const tri_action *a) {
     return engine_run_updates(e, &e->casts, a->subject);
 }
 
-// What the compute lane does.
+// Runs an action of the compute lane.
 static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const tri_action *a) = {
-    [TRI_ACTION_RELEASE] = do_nothing, // its memory is free: the plan has seen to that
+    [TRI_ACTION_RELEASE] = do_nothing, // the plan reuses its memory from here on
     [TRI_ACTION_FORWARD] = engine_run_compute,
     [TRI_ACTION_RECOMPUTE] = engine_run_compute,
     [TRI_ACTION_BACKWARD] = engine_run_compute,
@@ -117,7 +117,7 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
     [TRI_ACTION_PREPARE] = do_prepare,
 };
 
-// What the other lanes' actions are started by.
+// Starts an action of another lane.
 static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
                                                   engine_ticket *ticket) = {
     [TRI_LANE_SHARD] = engine_start_communication,
@@ -150,8 +150,8 @@ static tri_status do_action(tri_engine *e, const tri_action *a, engine_ticket *t
     return status;
 }
 
-// Compute actions run here, one after the other; those of other lanes are started here and make
-// progress by themselves until somebody depends on them.
+// Actions of the compute lane run here, one after the other. Actions of other lanes are started
+// here, make progress by themselves, and are waited for by the first action that depends on them.
 static tri_status run_schedule(tri_engine *e) {
     const tri_schedule *s = &e->run.step->schedule;
     const tri_step_memory *memory = &e->run.step->memory;

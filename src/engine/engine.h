@@ -1,5 +1,5 @@
-// Runs a plan: one rank's memory, and the actions of its schedules on any device and any network.
-// It knows no strategy and no model.
+// The engine: holds one rank's memory and runs the schedules of a plan on any device and any
+// network. It knows no strategy and no model.
 #ifndef TRIREME_ENGINE_ENGINE_H
 #define TRIREME_ENGINE_ENGINE_H
 
@@ -63,9 +63,11 @@ tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed);
 // finite (without a loss scale); parameters are then as they were before.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
 
-// The state by name, for checkpoints: parameters as the graph numbers them; then, per state of the
-// optimizer, the trained ones among them. The same list on every rank, whoever holds them.
-enum { TRI_STATE_MASTERS = -1 };
+enum { TRI_STATE_MASTERS = -1 }; // no optimizer state: the parameter itself
+
+// A tensor of the training state by name, for checkpoints. The lists are the same on every rank: of
+// the model, all parameters in the graph's order; of the optimizer, for each of its states, all
+// trained parameters.
 typedef struct tri_engine_tensor {
     const char *name; // "conv1.weight", "conv1.weight.exp_avg"; lives as long as the engine
     tri_dtype dtype;
@@ -77,9 +79,10 @@ typedef struct tri_engine_tensor {
 
 int tri_engine_model_tensors(const tri_engine *engine, const tri_engine_tensor **out);
 int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tensor **out);
-// How many ranks answer for the tensor, and which of them this rank is; -1: none of them.
+// How many ranks hold the tensor and take part in its fetch; *index is this rank's number among
+// them, -1: it is none of them.
 int tri_engine_holders(const tri_engine *engine, const tri_engine_tensor *tensor, int *index);
-// Brings the whole tensor within reach of tri_engine_read, until the next fetch, write or step.
+// Makes the full tensor readable by tri_engine_read until the next fetch, write or step.
 // Collective over its holders, which fetch the same tensors in the same order.
 tri_status tri_engine_fetch(tri_engine *engine, const tri_engine_tensor *tensor);
 // Copies elements first … first + count - 1 in row-major order of a tensor that was fetched.

@@ -1,7 +1,8 @@
-// The communicators of the plan's groups, as splits of the world.
+// Opens the communicators of the plan's groups, as splits of the world.
 #include "engine/engine_internal.h"
 
-// The ranks that differ from this one along the given axes only. A group of one needs no network.
+// Opens the group of the ranks that differ from this one along the given axes only. A group of one
+// needs no network.
 static tri_status open_group(tri_engine *e, tri_comm *world, unsigned axes, tri_comm **out) {
     const tri_mesh *mesh = &e->plan->mesh;
     int rank = e->plan->rank;

@@ -27,7 +27,7 @@ typedef struct tri_loss_scale {
 typedef enum tri_loss_scale_verdict {
     TRI_LOSS_SCALE_APPLY, // the step
     TRI_LOSS_SCALE_SKIP,
-    TRI_LOSS_SCALE_EXHAUSTED, // an overflow at the least scale: nothing is left to try
+    TRI_LOSS_SCALE_EXHAUSTED, // an overflow at the least scale: the run has to end
 } tri_loss_scale_verdict;
 
 tri_loss_scale tri_loss_scale_start(const tri_loss_scale_options *options);

@@ -9,7 +9,8 @@ static tri_status allocate(tri_engine *e, int64_t size_bytes, void *out) {
     return e->device->backend->alloc(e->device, (size_t)size_bytes, slot);
 }
 
-// What communicators touch lies where they are fastest, if the host may touch the device's memory.
+// Memory that communicators touch comes from a communicator, where it is fastest; the device has to
+// allow the host to touch its memory.
 static tri_status allocate_shared(tri_engine *e, int64_t size_bytes, void *out) {
     void **slot = out;
     if (!e->device->backend->host_memory) return allocate(e, size_bytes, out);
@@ -28,8 +29,8 @@ static void release_shared(tri_engine *e, void *memory) {
         e->groups.memory->backend->free(e->groups.memory, memory);
 }
 
-// Parameters that GATHER sends are shared. All others are this rank's alone: kernels read them
-// faster, since a system seldom has large pages for what processes share.
+// Parameters that GATHER sends lie in memory that communicators touch. All others lie in memory of
+// this process alone, which kernels read faster: systems seldom have large pages for shared memory.
 static bool sends_parameters(const tri_engine *e) {
     return e->plan->effective_strategy->shards_optimizer && e->plan->sharing.shards > 1;
 }
@@ -53,12 +54,12 @@ static const tri_flat_bucket *bucket_of(const tri_engine *e, int unit, tri_bucke
     return &e->plan->flat.units[unit].buckets[bucket];
 }
 
-// Elements from the start of the part to this rank's range of it.
+// The element of a bucket at which this rank's range begins.
 static int64_t own_start(const tri_engine *e, const tri_flat_bucket *p) {
     return p->own * e->plan->sharing.shard;
 }
 
-// Of parameters as GATHER sends and kernels read them: this rank's range.
+// The element of the buffer of parameters at which this rank's range of a bucket begins.
 static int64_t own_offset(const tri_engine *e, const tri_flat_bucket *p) {
     return e->plan->sharing.gathers ? p->own_offset : p->offset + own_start(e, p);
 }
@@ -84,7 +85,7 @@ float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bu
            state * bucket_of(e, unit, bucket)->own;
 }
 
-// What stays where it is during a step is in its slot from the start.
+// Slots of what stays where it is during steps are set once.
 static void fill_slots(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int bundles = 0;
@@ -114,7 +115,7 @@ static void fill_slots(tri_engine *e) {
         }
 }
 
-// Replicas with fewer micro-batches may need less, but a communicator gives all of them the same.
+// A communicator allocates the same on all its ranks; those with fewer micro-batches may need less.
 static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_MAX,

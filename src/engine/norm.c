@@ -1,7 +1,7 @@
-// NORM: what all ranks have to know of a step before anything is changed. Loss, metrics, the
-// caller's numbers and the sum of squares of the gradients are summed over all ranks. Where the
-// result must not depend on their number, each part has a place of its own, and the parts are added
-// up in the order of the step.
+// NORM: what all ranks have to know of a step before parameters change. Loss, metrics, the caller's
+// numbers and the squares of the gradients are summed over all ranks. In a deterministic run each
+// term has an index of its own, and the terms are added in the order of the step, so that the sum
+// has the same bits on any number of ranks.
 #include "engine/engine_internal.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 enum { PLAIN_VALUES = 2 * TRI_MAX_METRICS + TRI_MAX_SHARED + 1 };
 
-// Chunks of all units' trained parts, of this rank or not.
+// Chunks of the trained buckets of all units, of those on other ranks too.
 static int64_t count_chunks(const tri_engine *e) {
     int64_t elements = 0;
     for (int u = 0; u < e->plan->flat.unit_count; u++)
@@ -24,7 +24,7 @@ static int64_t count_sums(const tri_engine *e) {
     return 2 * (int64_t)e->run.step->rounds * e->plan->graph->metric_count;
 }
 
-// This rank sees to the unit's norm: of the stages that hold it, the first.
+// Whether this rank's stage counts in the norm of a unit: of the stages that hold it, the first.
 static bool counts_unit(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     return plan->flat.units[unit].here &&
@@ -32,14 +32,14 @@ static bool counts_unit(const tri_engine *e, int unit) {
                tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
 }
 
-// Of the ranks along the axis `tensor`, one counts what all of them have.
+// Of the tensor-parallel ranks, only the first counts a bucket that all of them have.
 static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
     return e->groups.tensor_parallel->rank == 0 ||
            tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
 }
 
-// Calls `visit` for the ranges of gradients whose squares this rank adds up: its own ones, of which
-// each of the copies takes a part.
+// Calls `visit` for the ranges of gradients whose squares this rank sums: its own ones, which the
+// ranks that hold copies divide among them.
 static void visit_ranges(const tri_engine *e,
                          void (*visit)(const tri_engine *e, const float *values, int64_t count,
                                        int64_t chunk, double *out),
@@ -113,8 +113,9 @@ static tri_status sum_plainly(tri_engine *e, double *squares) {
     return TRI_OK;
 }
 
-// By micro-batch of the step (round by round, in each the replicas in order), then the caller's
-// numbers, then the squares chunk by chunk. Adding the zeros of all others changes nothing.
+// The terms, in this order: those of each micro-batch of the step (round by round, in each the
+// replicas in order), the caller's numbers, the squares chunk by chunk. Of each term all ranks but
+// one have a zero, so that the all-reduce changes no bits.
 static tri_status sum_in_order(tri_engine *e, bool squared, double *squares) {
     int metrics = e->plan->graph->metric_count, replicas = e->plan->replicas;
     int64_t sums = count_sums(e) * replicas, chunks = squared ? count_chunks(e) : 0;
@@ -160,7 +161,8 @@ static tri_status name_not_finite(const tri_engine *e) {
                         "step %lld: the loss is %g; try a smaller optimizer.lr or "
                         "trainer.gradient_clip_val",
                         step,
-                        isnan(e->run.output->sum[0]) ? NAN : e->run.output->sum[0]); // never -nan
+                        isnan(e->run.output->sum[0]) ? NAN
+                                                     : e->run.output->sum[0]); // without a sign
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_flat_parameter *p = &flat->parameters[i];
         if (g->parameters[i].role != TRI_ROLE_TRAINED || !flat->units[p->unit].here) continue;
@@ -181,7 +183,7 @@ static tri_status name_not_finite(const tri_engine *e) {
                     is_narrow ? "; try strategy.reduce_dtype: bfloat16" : "");
 }
 
-// Gradients that the ranks along the axis `tensor` have parts of.
+// Sums the gradients of which each tensor-parallel rank has one term.
 static tri_status sum_partial(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     for (int i = 0; i < flat->unit_count * TRI_BUCKET_COUNT && e->groups.tensor_parallel->size > 1;
@@ -224,7 +226,7 @@ tri_status engine_norm(tri_engine *e) {
     if (scaled) scale /= e->run.input->loss_scale;
     double norm = sqrt(sum) * scale;
     e->run.output->gradient_norm = norm;
-    // As torch.nn.utils.clip_grad_norm_ does.
+    // The formula of torch.nn.utils.clip_grad_norm_.
     if (e->run.input->clip > 0 && norm > 0) {
         double factor = e->run.input->clip / (norm + 1e-6);
         if (factor < 1) scale *= factor;

@@ -1,5 +1,5 @@
-// What lies in storage between its uses: FETCH, LOAD and EVICT. The storage holds the states of all
-// units that move, then the masters of low parts, then the others.
+// FETCH, LOAD and EVICT: moves offloaded state between memory and storage. The file holds the
+// optimizer states of all units, then the masters of half buckets, then those of the others.
 #include "engine/engine_internal.h"
 
 bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state) {
@@ -7,7 +7,7 @@ bool engine_is_offloaded(const tri_engine *e, tri_bucket_kind bucket, int state)
                                       : e->plan->offload.set.states > 0;
 }
 
-// Of the part's masters (state -1) or of one of its states.
+// The offset in the file of this rank's range of a state, or of the masters (TRI_STATE_MASTERS).
 static int64_t offset_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
     const tri_flat *flat = &e->plan->flat;
     const tri_flat_bucket *p = &flat->units[unit].buckets[bucket];

@@ -42,7 +42,7 @@ int tri_engine_optimizer_tensors(const tri_engine *engine, const tri_engine_tens
     return engine->tensors.optimizer_count;
 }
 
-// The tensor's unit, and which part of it or of its state: what is fetched at once.
+// What is fetched at once: the bucket that a tensor is in, or one of the bucket's states.
 typedef struct whole {
     int unit, bucket, state;
     int64_t elements;
@@ -64,7 +64,8 @@ static bool is_staged(const tri_engine *e, const whole *w) {
            e->staging.state == w->state;
 }
 
-// Where this rank holds all of it and the host may touch it, nothing is staged.
+// Whether the host can read it where it is: this rank holds all of it, in memory the host can
+// touch.
 static bool is_direct(const tri_engine *e, const whole *w) {
     return e->plan->sharing.shards == 1 && e->device->backend->host_memory &&
            !engine_is_offloaded(e, (tri_bucket_kind)w->bucket, w->state);
@@ -101,7 +102,7 @@ int tri_engine_holders(const tri_engine *e, const tri_engine_tensor *tensor, int
                 plan->mesh.size[TRI_AXIS_PIPELINE];
     else
         first = plan->units[plan->flat.parameters[tensor->parameter].unit].first_holder;
-    // Ranks of a stage are neighbours.
+    // The ranks of a stage are consecutive.
     *index = pipeline_rank == first ? plan->rank - pipeline_rank * stage_ranks : -1;
     return stage_ranks;
 }
@@ -110,7 +111,7 @@ static float *own_in_staging(const tri_engine *e, const whole *w) {
     return e->staging.memory + w->own_elements * e->plan->sharing.shard;
 }
 
-// This rank's range of it, where the others' are to be.
+// Copies this rank's range into the staging memory, at the offset that GATHER would give it.
 static tri_status stage(tri_engine *e, const whole *w) {
     TRI_TRY(engine_flush_staging(e));
     TRI_TRY(engine_reserve_staging(e, w->elements));
@@ -126,7 +127,7 @@ static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
     whole w = whole_of(e, tensor);
     if (is_direct(e, &w)) return TRI_OK;
     TRI_ASSERT(holds(e, tensor));
-    // What was written here is only this rank's range, and not gathered.
+    // The staging memory may hold only this rank's range, written and not gathered.
     TRI_TRY(engine_flush_staging(e));
     if (is_staged(e, &w)) return TRI_OK;
     TRI_TRY(stage(e, &w));
@@ -145,7 +146,7 @@ static const tri_parameter_info *parameter_of(const tri_engine *e,
     return &e->plan->graph->parameters[tensor->parameter];
 }
 
-// Elements of this rank's part of the tensor.
+// Copies elements of this rank's slice of the tensor.
 static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int64_t first,
                        int64_t count, void *to) {
     const tri_parameter_info *p = parameter_of(e, tensor);
@@ -156,7 +157,7 @@ static void read_slice(const tri_engine *e, const tri_engine_tensor *tensor, int
     tri_layout_to_plain(&p->layout, &p->shape, sizeof(float), from, to, first, count);
 }
 
-// The parts of all ranks along the axis `tensor`, one after the other.
+// Gathers the slices of all tensor-parallel ranks, one after the other.
 static tri_status fetch_slices(tri_engine *e, const tri_engine_tensor *tensor) {
     const tri_parameter_info *p = parameter_of(e, tensor);
     int64_t slice_elements = tri_shape_count(&p->shape);
@@ -180,7 +181,6 @@ tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
     return fetch_slices(e, tensor);
 }
 
-// What tri_engine_write staged goes to its place.
 tri_status engine_flush_staging(tri_engine *e) {
     if (e->staging.unit < 0 || !e->staging.is_new) return TRI_OK;
     e->staging.is_new = false;
@@ -214,7 +214,7 @@ void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, 
     }
 }
 
-// Elements of this rank's part of the tensor.
+// Sets elements of this rank's slice of the tensor.
 static tri_status write_slice(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                               int64_t count, const float *from) {
     const tri_parameter_info *p = parameter_of(engine, tensor);

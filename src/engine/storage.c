@@ -31,9 +31,9 @@ struct tri_storage {
     bool has_thread;
 
     pthread_mutex_t lock;
-    pthread_cond_t more, less; // to do; done
+    pthread_cond_t more, less; // signalled when there is more to do, and when something is done
     item queue[QUEUE];         // item n is at n mod QUEUE
-    uint64_t begun, done;      // items
+    uint64_t begun, done;      // how many items, since the start
     bool stops;
     tri_status status; // the first failure
     char message[TRI_MESSAGE_MAX_BYTES];
@@ -54,7 +54,8 @@ static tri_status open_file(tri_storage *s, const char *folder) {
     return TRI_OK;
 }
 
-// A file system that cannot take the space in advance has the zeros as a hole.
+// Takes the space in advance, so that it cannot run out later. Where the file system cannot do
+// that, the file is a hole.
 static tri_status take_space(const tri_storage *s, int64_t size_bytes) {
     int result;
     do result = tri_os.fallocate(s->fd, 0, 0, size_bytes);
@@ -94,7 +95,7 @@ static void do_item(tri_storage *s, const item *it) {
     tri_status status = transfer(s, &it->op);
     tri_ledger_end(s->ledger, mark);
     if (status == TRI_OK) return;
-    if (status == TRI_CORRUPT) status = TRI_IO; // it has not been so short
+    if (status == TRI_CORRUPT) status = TRI_IO; // the file had its full length before
     named(s, status);
     pthread_mutex_lock(&s->lock);
     s->status = status;
@@ -120,7 +121,7 @@ static void *work(void *context) {
     return NULL;
 }
 
-// Signals are for the thread that trains.
+// The new thread blocks all signals: they are for the thread that trains.
 static tri_status start_thread(tri_storage *s) {
     sigset_t all, before;
     sigfillset(&all);
@@ -177,7 +178,7 @@ void tri_storage_close(tri_storage *s) {
     free(s);
 }
 
-// Under the lock: what the first failure said.
+// The first failure. Called under the lock.
 static tri_status outcome(const tri_storage *s) {
     return s->status == TRI_OK ? TRI_OK : TRI_FAIL(s->status, "%s", s->message);
 }

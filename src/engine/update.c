@@ -1,4 +1,4 @@
-// STEP and PREPARE: kernels over this rank's range of a unit's parts.
+// STEP and PREPARE: kernels over this rank's ranges of a unit's buckets.
 #include "engine/engine_internal.h"
 
 static engine_args update_args(const tri_engine *e, const engine_update *u) {
@@ -15,7 +15,7 @@ static engine_args cast_args(const tri_engine *e, const engine_update *u) {
                          .out = {engine_own(e, u->unit, u->bucket)}};
 }
 
-// The kernel of the graph's last node.
+// Adds an update, whose kernel computes the graph's last node.
 static tri_status add(tri_engine *e, engine_updates *list, engine_update update) {
     tri_graph *g = list->graph;
     engine_update *u = &list->items[list->count++];
@@ -36,7 +36,7 @@ static tri_value input(tri_graph *g, int index, tri_dtype type, int64_t elements
     return tri_input(g, name, type, tri_shape_of(elements));
 }
 
-// One node over elements first … of this rank's range: STEP runs it.
+// Adds an update of `elements` elements from `first` on of this rank's range of a bucket.
 static tri_status add_update(tri_engine *e, const tri_op *op, const void *attr, int states,
                              int unit, tri_bucket_kind bucket, int64_t first, int64_t elements) {
     if (elements <= 0) return TRI_OK;
@@ -50,7 +50,7 @@ static tri_status add_update(tri_engine *e, const tri_op *op, const void *attr, 
                (engine_update){.unit = unit, .bucket = bucket, .first = first, .states = states});
 }
 
-// Statistics are averaged each with its own momentum.
+// Each statistic has its own momentum, so each is an update of its own.
 static tri_status add_statistics(tri_engine *e, int unit) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
