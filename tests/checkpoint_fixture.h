@@ -1,5 +1,5 @@
-// A made-up training state for tests of checkpoints: values are computed from (seed, tensor,
-// element), so that any state can be saved, loaded and checked without being held.
+// A synthetic training state for tests of checkpoints. Its values are computed from (seed, tensor,
+// element), so that a test can save, load and check any state without storing it.
 #ifndef TESTS_CHECKPOINT_FIXTURE_H
 #define TESTS_CHECKPOINT_FIXTURE_H
 
@@ -22,12 +22,12 @@ typedef struct fixture_state {
     tri_state_tensor tensors[FIXTURE_MAX_TENSORS];
     int count;
     uint64_t seed;
-    int64_t wrong;                     // elements that a sink was given and did not expect
-    int64_t seen[FIXTURE_MAX_TENSORS]; // elements that a sink was given
-    int64_t largest;                   // elements asked for at once
+    int64_t wrong;                     // elements written to the sink with another value
+    int64_t seen[FIXTURE_MAX_TENSORS]; // elements written to the sink
+    int64_t largest;                   // most elements that one call read
 } fixture_state;
 
-// A value of its own for each element; floats are finite and not all whole.
+// Computes the value of an element; floats are finite, most of them with a fraction.
 static inline void fixture_element(const fixture_state *state, int tensor, int64_t element,
                                    void *to) {
     uint64_t x = state->seed * 0x9e3779b97f4a7c15u + (uint64_t)tensor * 0xbf58476d1ce4e5b9u +
@@ -80,7 +80,7 @@ static inline void fixture_add(fixture_state *state, const char *name, tri_dtype
     state->tensors[state->count++] = (tri_state_tensor){name, dtype, shape, is_buffer};
 }
 
-// A small network with batch norm, in no order; `width` sets its size.
+// The tensors of a small network with batch norm, unsorted; `width` sets its size.
 static inline fixture_state fixture_model(uint64_t seed, int64_t width) {
     fixture_state state = {.seed = seed};
     fixture_add(&state, "fc1.weight", TRI_F32, tri_shape_of(width, 33), false);
@@ -106,8 +106,8 @@ typedef struct fixture_save {
     int64_t save_top_k;
     tri_comm *comm;
     uint64_t seed;          // 0: the step
-    int64_t snapshot_bytes; // not 0: behind other work, which changes the state
-    // Collective, as for a state whose ranks have parts of it; the context is `comm`.
+    int64_t snapshot_bytes; // not 0: saves in the background, while the state changes
+    // Stands for gathering the shards of a tensor. Collective.
     tri_status (*fetch)(tri_comm *comm);
 } fixture_save;
 
@@ -121,17 +121,18 @@ static inline tri_status fixture_fetch(void *context, int tensor) {
     return options->fetch ? options->fetch(options->comm) : TRI_OK;
 }
 
-// Looks and goes on as a training step would, with what ranks tell each other at its end.
-static inline tri_status fixture_save_behind(const tri_checkpoint_save_request *request) {
-    tri_checkpoint_saving *saving;
+// Polls and advances a background save as the training loop does after each step, where the ranks
+// add up how many of them are ready.
+static inline tri_status fixture_save_async(const tri_checkpoint_save_request *request) {
+    tri_pending_save *saving;
     TRI_TRY(tri_checkpoint_save_begin(request, &saving));
     fixture_fetched *model = request->model->context, *optimizer = request->optimizer->context;
-    if (tri_checkpoint_save_is_behind(saving)) model->state.seed = optimizer->state.seed = 0;
+    if (tri_checkpoint_save_is_async(saving)) model->state.seed = optimizer->state.seed = 0;
     tri_status status = TRI_OK;
     for (bool ended = false; !ended;) {
         int ranks = request->comm ? request->comm->size : 1;
-        tri_checkpoint_saving_state now = tri_checkpoint_save_state(saving);
-        double shared = now == TRI_SAVING_FAILED ? ranks : now == TRI_SAVING_READY;
+        tri_save_state now = tri_checkpoint_save_state(saving);
+        double shared = now == TRI_SAVE_FAILED ? ranks : now == TRI_SAVE_READY;
         tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                           .dtype = TRI_F64,
                           .count = 1,
@@ -173,7 +174,7 @@ static inline tri_status fixture_do_save(const char *run_dir, fixture_save optio
         .snapshot_bytes = options.snapshot_bytes,
     };
     tri_status status =
-        options.snapshot_bytes ? fixture_save_behind(&request) : tri_checkpoint_save(&request);
+        options.snapshot_bytes ? fixture_save_async(&request) : tri_checkpoint_save(&request);
     int64_t bound = (options.chunk_bytes ? options.chunk_bytes : 4 << 20) / 4;
     if (model.state.largest > bound || optimizer.state.largest > bound) status = TRI_INTERNAL;
     tri_arena_destroy(arena);
@@ -183,7 +184,7 @@ static inline tri_status fixture_do_save(const char *run_dir, fixture_save optio
 typedef tri_status fixture_load(tri_arena *arena, const char *path, const tri_state_sink *model,
                                 const tri_state_sink *optimizer, tri_checkpoint_info *out);
 
-// Loads `path` and checks every element against `seed` (0: the step it says it holds).
+// Loads `path` and checks every element against `seed` (0: the step in its state.json).
 static inline tri_status fixture_load_by(fixture_load *load, const char *path, int64_t width,
                                          uint64_t seed, int64_t *step) {
     tri_arena *arena = tri_arena_create(NULL, "test");
@@ -212,7 +213,8 @@ static inline tri_status fixture_do_load(const char *path, int64_t width, uint64
     return fixture_load_by(tri_checkpoint_load, path, width, seed, step);
 }
 
-// What `--resume auto` would go on from, loaded and checked: its step, or -1 for none.
+// Finds, loads and checks the checkpoint that `--resume auto` resumes from. *step is -1 if there is
+// none.
 static inline tri_status fixture_find(const char *run_dir, int64_t width, int64_t *step) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     const char *path;
@@ -223,6 +225,7 @@ static inline tri_status fixture_find(const char *run_dir, int64_t width, int64_
     return status;
 }
 
+// fixture_find, where an error fails the test.
 static inline int64_t fixture_auto(const char *run_dir, int64_t width) {
     int64_t step;
     if (fixture_find(run_dir, width, &step) != TRI_OK) fail_msg("%s", tri_error_message());

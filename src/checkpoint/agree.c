@@ -1,6 +1,7 @@
+// Collectives around a save: broadcast, sum, agreement on a status.
 #include "checkpoint/agree.h"
 
-tri_status checkpoint_share(tri_comm *comm, void *data, int64_t size_bytes) {
+tri_status checkpoint_broadcast(tri_comm *comm, void *data, int64_t size_bytes) {
     if (checkpoint_ranks(comm) == 1) return TRI_OK;
     return tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BROADCAST,
                                              .dtype = TRI_U8,
@@ -8,10 +9,10 @@ tri_status checkpoint_share(tri_comm *comm, void *data, int64_t size_bytes) {
                                              .send = data,
                                              .recv = data,
                                              .waits_at_once = true,
-                                             .label = "checkpoint, rank 0 tells all"});
+                                             .label = "checkpoint, broadcast of rank 0"});
 }
 
-tri_status checkpoint_gather(tri_comm *comm, void *words, int64_t count) {
+tri_status checkpoint_sum(tri_comm *comm, void *words, int64_t count) {
     if (checkpoint_ranks(comm) == 1) return TRI_OK;
     return tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
                                              .reduction = TRI_REDUCE_SUM,
@@ -20,10 +21,10 @@ tri_status checkpoint_gather(tri_comm *comm, void *words, int64_t count) {
                                              .send = words,
                                              .recv = words,
                                              .waits_at_once = true,
-                                             .label = "checkpoint, hashes of all ranks"});
+                                             .label = "checkpoint, sum of all ranks"});
 }
 
-tri_status checkpoint_agree(tri_comm *comm, tri_status mine) {
-    if (checkpoint_ranks(comm) == 1) return mine;
-    return tri_comm_agree(comm, mine, "checkpoint, have all ranks done it");
+tri_status checkpoint_agree(tri_comm *comm, tri_status own_status) {
+    if (checkpoint_ranks(comm) == 1) return own_status;
+    return tri_comm_agree(comm, own_status, "checkpoint, status of all ranks");
 }

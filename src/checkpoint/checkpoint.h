@@ -5,10 +5,10 @@
 //                                   state.json             step, training state, recipe, SHA-256s
 //     RUN/checkpoints/last, best                           symbolic links
 //
-// Each tensor is hashed in fixed chunks, so that damage is reported by file and tensor. state.json
-// ends in the SHA-256 of itself. Nothing here knows who holds a tensor or how a device lays it out:
-// a source yields elements in row-major order, a sink takes them, and neither is asked for more
-// than a chunk at once.
+// Each tensor is hashed in chunks of fixed size, so that an error names the damaged file and
+// tensor; state.json ends in its own SHA-256. This room does not know which rank holds a tensor nor
+// how a device lays it out: a source supplies elements in row-major order, a sink accepts them, and
+// no call moves more than one chunk.
 #ifndef TRIREME_CHECKPOINT_CHECKPOINT_H
 #define TRIREME_CHECKPOINT_CHECKPOINT_H
 
@@ -23,39 +23,43 @@ typedef struct tri_state_tensor {
     const char *name;
     tri_dtype dtype;
     tri_shape shape;
-    bool is_buffer; // running statistics and the like: initial weights may lack it
+    bool is_buffer; // not trained (running statistics, counters): initial weights may lack it
 } tri_state_tensor;
 
-// State to be saved. Borrowed for the time of the call; the order of `tensors` is free.
+enum { TRI_NOT_A_HOLDER = -1 }; // index of a rank that does not hold the tensor
+
+// Where a save reads tensors from. The save borrows it until its call returns. `tensors` may be in
+// any order.
 typedef struct tri_state_source {
     const tri_state_tensor *tensors;
     int count;
     void *context;
-    // Elements first … first + count - 1 of tensors[tensor], row-major, packed, into `to`.
+    // Copies elements first … first + count - 1 of tensors[tensor], row-major, packed, to `to`.
     tri_status (*read)(void *context, int tensor, int64_t first, int64_t count, void *to);
-    // How many ranks answer for tensors[tensor], and which of them this one is (-1: none); the same
-    // number on every rank. NULL: all ranks of the request's communicator do.
-    int (*holders)(void *context, int tensor, int *index);
-    // Brings the tensor within reach of `read`. Collective over its holders, which all fetch the
-    // same tensors in the same order. NULL: nothing to bring.
+    // The number of ranks that can read tensors[tensor], the same on every rank. *index: this
+    // rank's number among them, or TRI_NOT_A_HOLDER. NULL: all ranks of the communicator can.
+    int (*holder_count)(void *context, int tensor, int *index);
+    // Makes the tensor readable: gathers its shards, for example. Collective over its holders,
+    // which all fetch the same tensors in the same order. NULL: tensors are always readable.
     tri_status (*fetch)(void *context, int tensor);
 } tri_state_source;
 
-// State to be filled. Every tensor that is wanted is written exactly once, in parts, in no
-// particular order.
+// Where a load writes tensors to. It writes every element of a wanted tensor exactly once, a chunk
+// at a time, in any order.
 typedef struct tri_state_sink {
     const tri_state_tensor *tensors;
     int count;
     void *context;
     tri_status (*write)(void *context, int tensor, int64_t first, int64_t count, const void *from);
-    bool (*wants)(void *context, int tensor); // false: it need not be read; NULL: all are wanted
+    // False: the load skips the tensor. NULL: every tensor is wanted.
+    bool (*is_wanted)(void *context, int tensor);
 } tri_state_sink;
 
-// The value that ranks checkpoints (`checkpoint.monitor` and `mode` of the recipe).
+// The metric by which checkpoints are ranked (`checkpoint.monitor` and `mode` of the recipe).
 typedef struct tri_checkpoint_monitor {
     const char *name; // "val_loss"; NULL: none
     bool larger_is_better;
-    bool is_known; // false, or not finite: this checkpoint has no value
+    bool is_known; // false, or a value that is not finite: this checkpoint is not ranked
     double value;
 } tri_checkpoint_monitor;
 
@@ -63,116 +67,119 @@ typedef struct tri_checkpoint_save_request {
     const char *run_dir;
     int64_t step;
     const tri_state_source *model;
-    const tri_state_source *optimizer; // NULL: no such file
-    const tri_tree *training;          // a map; the loop's own state, given back by load
+    const tri_state_source *optimizer; // NULL: no optimizer.safetensors
+    const tri_tree *training;          // a map: the training loop's own state, which load returns
     const char *recipe;                // resolved, as YAML; NULL: none
     tri_checkpoint_monitor monitor;
     int64_t save_top_k;  // -1: keep all
-    tri_comm *comm;      // NULL: one rank alone
+    tri_comm *comm;      // NULL: a single rank
     int64_t chunk_bytes; // hashed and written at once, a multiple of 8; 0: the default
-    // Most bytes of this rank's snapshot (tri_checkpoint_save_begin); 0 on all ranks: none.
+    // The largest snapshot that this rank may allocate (tri_checkpoint_save_begin). 0, on all ranks
+    // alike: the save takes no snapshot.
     int64_t snapshot_bytes;
 } tri_checkpoint_save_request;
 
 // Collective. Commits RUN/checkpoints/step-XXXXXXXX, points `last` (and `best`) at it, then removes
-// what retention does not keep: the newest, the one before it (what a damaged newest falls back
-// to), and the `save_top_k` best. A step that is there already is replaced. On failure every rank
-// returns the same status, naming the rank; nothing of the new checkpoint is left and all earlier
-// ones stay. TRI_NO_SPACE, TRI_IO, what the source fails with, what the communicator fails with.
-// What fails after the commit (a link, a removal) is a warning: the checkpoint is there.
+// the checkpoints that retention does not keep. It keeps the newest, the one before it (in case the
+// newest is damaged) and the `save_top_k` best. A checkpoint of the same step is replaced.
+// On failure every rank returns the same status and a message that names the failing rank; the new
+// checkpoint leaves nothing behind and all earlier ones stay. TRI_NO_SPACE, TRI_IO, errors of the
+// source and of the communicator. A failure after the commit (a link, a removal) is only a warning.
 tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request);
 
-// The same in stages, for a save behind the training: `begin` copies what this rank writes, and a
-// thread hashes and writes the copy. If that does not fit on every rank, all write at once. When
-// each rank is ready, or one has failed, all `advance`: after the first stage rank 0 commits, on a
-// thread again; after the second the save has ended. What the request points to lives until then,
-// its sources only for the time of `begin`.
-typedef struct tri_checkpoint_saving tri_checkpoint_saving;
-typedef enum tri_checkpoint_saving_state {
-    TRI_SAVING_BUSY,
-    TRI_SAVING_READY, // for `advance`, if all are
-    TRI_SAVING_FAILED // for `advance`, whatever the others are: those that are busy give up
-} tri_checkpoint_saving_state;
+// A save in progress. `begin` copies the data that this rank writes into a snapshot; a thread then
+// hashes and writes the snapshot while training continues. If the snapshot does not fit into memory
+// on every rank, `begin` writes at once instead. A save has two stages, writing and committing (by
+// rank 0). All ranks call `advance` together when every rank has finished a stage or one has
+// failed; the second call ends the save. The request's pointers must stay valid until then, its
+// sources only until `begin` returns.
+typedef struct tri_pending_save tri_pending_save;
+typedef enum tri_save_state {
+    TRI_SAVE_BUSY,  // the stage is running
+    TRI_SAVE_READY, // the stage is done: advance once all ranks are ready
+    TRI_SAVE_FAILED // advance at once: ranks that are busy then cancel their stage
+} tri_save_state;
 
-// Collective. On failure there is nothing to end.
+// Collective. On failure *out is NULL, and the save leaves nothing behind.
 tri_status tri_checkpoint_save_begin(const tri_checkpoint_save_request *request,
-                                     tri_checkpoint_saving **out);
-// True if the state was copied and may change; the same on all ranks.
-bool tri_checkpoint_save_is_behind(const tri_checkpoint_saving *saving);
-tri_checkpoint_saving_state tri_checkpoint_save_state(const tri_checkpoint_saving *saving);
-// Collective. *ended: `saving` is gone and the status is what tri_checkpoint_save returns.
-tri_status tri_checkpoint_save_advance(tri_checkpoint_saving *saving, bool *ended);
-// Collective: waits, and advances to the end.
-tri_status tri_checkpoint_save_finish(tri_checkpoint_saving *saving);
-// Not collective, where the ranks have lost each other: nothing is left, unless it is committed
-// already. NULL allowed.
-void tri_checkpoint_save_abandon(tri_checkpoint_saving *saving);
+                                     tri_pending_save **out);
+// True if the save works on a snapshot, so that training may change the state. The same on all
+// ranks.
+bool tri_checkpoint_save_is_async(const tri_pending_save *save);
+tri_save_state tri_checkpoint_save_state(const tri_pending_save *save);
+// Collective. *ended: `save` has been freed, and the status is what tri_checkpoint_save returns.
+tri_status tri_checkpoint_save_advance(tri_pending_save *save, bool *ended);
+// Collective: waits for both stages and frees `save`.
+tri_status tri_checkpoint_save_finish(tri_pending_save *save);
+// Cancels a save after the communicator has failed; not collective. Leaves nothing behind, unless
+// the checkpoint is already committed. NULL allowed.
+void tri_checkpoint_save_abandon(tri_pending_save *save);
 
-// Removes what killed saves left in RUN/checkpoints. For one process at a run's start; finding by
-// auto begins with it. No such folder is no failure.
+// Removes what killed saves left in RUN/checkpoints. One process calls it when a run starts;
+// `--resume auto` does so too. A missing folder is no error.
 tri_status tri_checkpoint_clean(const char *run_dir);
 
-// Which checkpoint to go on from: `resume` is auto, never or a path. *out: the step's folder, in
-// `arena`, fully verified; NULL: start anew.
-//   auto   the newest of RUN that verifies; a warning line names each damaged one. None that
-//          verifies, though there are some: TRI_CORRUPT.
+// Chooses the checkpoint to resume from. `resume` is auto, never or a path. *out is the step's
+// folder, in `arena`, with every byte verified; NULL: start from step 0.
+//   auto   the newest checkpoint of RUN that verifies, with a warning for each damaged one.
+//          TRI_CORRUPT if there are checkpoints but none verifies.
 //   never  TRI_BAD_INPUT if RUN is not empty.
-//   path   a step's folder, a link to one, or a run directory (its newest). Damaged: TRI_CORRUPT
-//          naming file and tensor; weights only: TRI_BAD_INPUT; TRI_NOT_FOUND.
-// Collective if `comm` is not NULL: rank 0 looks, all verify a part each and get its answer.
+//   path   a step's folder, a link to one, or a run directory (its newest). TRI_CORRUPT names the
+//          damaged file and tensor; TRI_BAD_INPUT for a file of weights alone; TRI_NOT_FOUND.
+// Collective if `comm` is not NULL: rank 0 chooses, and all ranks verify an equal share each.
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out);
 
-// The same of a rank alone, before anything is verified: what find looks at first.
-// tri_checkpoint_load_whole verifies it as find does.
+// The first candidate of tri_checkpoint_find, not verified and not collective: for a single rank
+// that verifies while it loads, with tri_checkpoint_load_whole.
 tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, const char *resume,
                                      const char **out);
 
-// What state.json says, in the arena it was read into.
+// The contents of state.json, in the arena of the call that read it.
 typedef struct tri_checkpoint_info {
     int64_t step;
     int64_t commit;           // counts the commits of a run directory: the largest is the newest
-    int64_t saved_unix_s;     // when, by the clock of rank 0
+    int64_t saved_unix_s;     // by the clock of rank 0
     const char *program;      // "trireme 0.1.0"
     const char *recipe;       // NULL: none was saved
-    const tri_tree *training; // what was given to save
+    const tri_tree *training; // the map that was passed to save
     tri_checkpoint_monitor monitor;
 } tri_checkpoint_info;
 
-// Reads state.json of a path as tri_checkpoint_find takes it; the tensors are not looked at.
+// Reads only the state.json of `path`, which is a path as for tri_checkpoint_find.
 tri_status tri_checkpoint_read_info(tri_arena *arena, const char *path, tri_checkpoint_info *out);
 
-// Reads a checkpoint (a path as tri_checkpoint_find takes it) into the sinks; NULL: not wanted.
-// Each rank reads what its sinks want. Every chunk is verified before its sink sees it.
-// TRI_CORRUPT, TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT if tensors are missing, too many, or differ in
-// dtype or shape. `out` may be NULL, then `arena` may be too.
+// Reads a checkpoint (a path as for tri_checkpoint_find) into the sinks; a sink that is NULL is
+// skipped. Each rank reads the tensors that its own sinks want. Every chunk is verified before it
+// is passed to a sink. TRI_CORRUPT, TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT if the sink and the file
+// differ in their tensors' names, dtypes or shapes. `out` may be NULL, and `arena` then too.
 tri_status tri_checkpoint_load(tri_arena *arena, const char *path, const tri_state_sink *model,
                                const tri_state_sink *optimizer, tri_checkpoint_info *out);
 
-// The same, and every byte of the checkpoint is verified, whatever the sinks want: what find and
-// load do together, with each file read once. Sinks may have been written to when it fails.
+// As tri_checkpoint_load, but verifies every byte of the checkpoint, also of tensors that no sink
+// wants: find and load in one, reading each file once. When it fails, sinks may have been written.
 tri_status tri_checkpoint_load_whole(tri_arena *arena, const char *path,
                                      const tri_state_sink *model, const tri_state_sink *optimizer,
                                      tri_checkpoint_info *out);
 
-// Initial weights, by name: from a .safetensors file (known by content), the index of a sharded
-// one, a folder with either, or a checkpoint. Buffers may be missing. F16, BF16 and F64 become F32
-// where that is asked for. Errors as of tri_checkpoint_load.
+// Reads initial weights by name: from a .safetensors file (recognised by its content), the index of
+// a sharded one, a folder with either, or a checkpoint. Buffers may be missing. F16, BF16 and F64
+// are converted where the sink's tensor is F32. Errors as of tri_checkpoint_load.
 tri_status tri_checkpoint_load_weights(const char *path, const tri_state_sink *model);
-// Writes one .safetensors file, beside itself, synced and renamed.
+// Writes one .safetensors file, atomically: to a temporary file, then synced and renamed.
 tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source *model);
 
-// The commands. Results go to `out`; with `json` one object a line.
+// The `trireme checkpoint` commands. They print to `out`; with `json`, one object per line.
 
-// The checkpoints of a run directory: step, epoch, monitored value, size, links, whether whole.
+// Lists the checkpoints of a run directory: step, epoch, monitored value, size, links, damage.
 tri_status tri_checkpoint_list(const char *run_dir, bool json, FILE *out);
-// Verifies a checkpoint, every checkpoint of a run directory, or a .safetensors file. TRI_CORRUPT
-// with the first fault's message after all were looked at.
+// Verifies a checkpoint, every checkpoint of a run directory, or a .safetensors file. Checks all of
+// them, then returns TRI_CORRUPT with the first message.
 tri_status tri_checkpoint_verify(const char *path, bool json, FILE *out);
-// The weights of `path` (as tri_checkpoint_load_weights takes it) as one .safetensors file.
-// `dtype`: NULL keeps, else F32, F16, BF16 or F64 for floating tensors.
+// Writes the weights of `path` (as for tri_checkpoint_load_weights) to one .safetensors file.
+// `dtype` converts floating-point tensors to F32, F16, BF16 or F64; NULL keeps their types.
 tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype);
-// Compares the weights of two paths tensor by tensor, and the optimizer's state where both are
+// Compares the weights of two paths tensor by tensor, and the optimizer states where both are
 // checkpoints: largest absolute difference, relative L2. *differ: any bit, name, dtype or shape.
 tri_status tri_checkpoint_diff(const char *a, const char *b, bool json, FILE *out, bool *differ);
 

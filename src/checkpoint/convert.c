@@ -1,3 +1,4 @@
+// Conversions between dtypes, for export, diff and initial weights: through doubles, in blocks.
 #include "checkpoint/convert.h"
 
 #include "tensor/half.h"

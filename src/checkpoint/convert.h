@@ -1,4 +1,4 @@
-// Elements of one dtype as another, through doubles.
+// Converts elements of one dtype to another, through doubles.
 #ifndef TRIREME_CHECKPOINT_CONVERT_H
 #define TRIREME_CHECKPOINT_CONVERT_H
 
@@ -6,10 +6,12 @@
 
 #include <trireme/tensor.h>
 
-// Every dtype but the eight-bit floats; large 64-bit integers lose low bits.
+// True if checkpoint_to_f64 supports the dtype: all but the eight-bit floats.
 bool checkpoint_has_f64(tri_dtype dtype);
+// Integers above 2^53 are rounded.
 void checkpoint_to_f64(tri_dtype dtype, const void *from, int64_t count, double *to);
-// Float to float, rounded to nearest even by way of F32. The memory may not overlap.
+// Float to float. Half types are rounded to F32 first, then to nearest even. `from` and `to` may
+// not overlap.
 void checkpoint_convert(tri_dtype from_dtype, const void *from, tri_dtype to_dtype, void *to,
                         int64_t count);
 

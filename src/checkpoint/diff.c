@@ -1,4 +1,4 @@
-// Two sets of tensors, compared by name.
+// `trireme checkpoint diff`: compares two sets of tensors by name.
 #include "checkpoint/convert.h"
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"
@@ -14,7 +14,7 @@ typedef struct comparison {
     tri_arena *arena;
     bool json;
     FILE *out;
-    const char *prefix; // "optimizer: " in front of those names
+    const char *prefix; // of the printed names: "" or "optimizer: "
     int equal, differing;
     char raw[2][BLOCK * 8];
     double values[2][BLOCK];
@@ -22,22 +22,23 @@ typedef struct comparison {
 
 typedef struct distance {
     bool same_bits;
-    double max_abs, difference, size; // the last two are sums of squares
+    double max_abs;
+    double difference_squares, size_squares; // sums over a - b and over a
 } distance;
 
 static double relative(const distance *d) {
-    if (d->difference == 0) return 0;
-    return sqrt(d->difference) / sqrt(d->size); // infinite where the first is all zero
+    if (d->difference_squares == 0) return 0;
+    return sqrt(d->difference_squares) / sqrt(d->size_squares); // infinite if `a` is all zero
 }
 
 static void add_block(comparison *c, int64_t count, distance *d) {
     for (int64_t i = 0; i < count; i++) {
         double a = c->values[0][i], b = c->values[1][i];
-        double gap = a == b ? 0 : fabs(a - b); // equal infinities have none
-        // One that is not a number must not vanish in a comparison.
+        double gap = a == b ? 0 : fabs(a - b); // inf - inf would be NaN
+        // `gap > max_abs` is false for NaN, which must be reported.
         if (gap > d->max_abs || isnan(gap)) d->max_abs = gap;
-        d->difference += gap * gap;
-        d->size += a * a;
+        d->difference_squares += gap * gap;
+        d->size_squares += a * a;
     }
 }
 
@@ -58,7 +59,7 @@ static tri_status measure(comparison *c, const checkpoint_weights *a, int i,
         checkpoint_to_f64(y, c->raw[1], count, c->values[1]);
         add_block(c, count, d);
     }
-    if (!numbers && !d->same_bits) d->max_abs = d->difference = NAN;
+    if (!numbers && !d->same_bits) d->max_abs = d->difference_squares = NAN;
     return TRI_OK;
 }
 
@@ -124,7 +125,7 @@ static tri_status in_both(comparison *c, const checkpoint_weights *a, int i,
     return TRI_OK;
 }
 
-// Both are sorted by name.
+// Walks two lists that are both sorted by name.
 static tri_status compare(comparison *c, const checkpoint_weights *a, const checkpoint_weights *b) {
     for (int i = 0, j = 0; i < a->count || j < b->count;) {
         int order = i == a->count   ? 1
@@ -141,7 +142,7 @@ static tri_status compare(comparison *c, const checkpoint_weights *a, const chec
     return TRI_OK;
 }
 
-// The optimizer's file of a checkpoint, verified; *out stays empty where there is none.
+// Opens and verifies the optimizer's file of a checkpoint; *out stays empty if there is none.
 static tri_status open_optimizer(tri_arena *arena, const char *path, checkpoint_weights *out) {
     checkpoint_kind kind;
     checkpoint_manifest manifest;

@@ -1,8 +1,8 @@
-// Weights into one file.
+// Writes weights to one safetensors file: `trireme checkpoint export`, and the weights of a run.
 #include "base/limits.h"
 #include "base/os.h"
+#include "checkpoint/chunk.h"
 #include "checkpoint/convert.h"
-#include "checkpoint/piece.h"
 #include "checkpoint/weights.h"
 #include "tensor/half.h"
 
@@ -13,11 +13,11 @@ static tri_status write_image(const checkpoint_image *image, int fd, const char 
     void *buffer = malloc((size_t)image->largest_bytes);
     if (!buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
     tri_status status = TRI_OK;
-    for (int i = 0; i < image->pieces.count && status == TRI_OK; i++) {
-        const checkpoint_piece *piece = &image->pieces.items[i];
-        status = checkpoint_image_read(image, piece, buffer);
+    for (int i = 0; i < image->chunks.count && status == TRI_OK; i++) {
+        const checkpoint_chunk *chunk = &image->chunks.items[i];
+        status = checkpoint_image_read(image, chunk, buffer);
         if (status == TRI_OK)
-            status = tri_os_write_all(fd, buffer, (size_t)piece->size_bytes, path);
+            status = tri_os_write_all(fd, buffer, (size_t)chunk->size_bytes, path);
     }
     free(buffer);
     return status;
@@ -29,7 +29,7 @@ static tri_status plan_image(tri_arena *arena, const tri_state_source *model,
     int64_t chunk = TRI_CHECKPOINT_CHUNK_BYTES;
     for (;; chunk *= 2) {
         tri_status status = checkpoint_image_plan(arena, model, &metadata, 1, chunk, image);
-        if (status != TRI_UNSUPPORTED || chunk >= TRI_MAX_CHECKPOINT_CHUNK) return status;
+        if (status != TRI_UNSUPPORTED || chunk >= TRI_MAX_CHECKPOINT_CHUNK_BYTES) return status;
     }
 }
 
@@ -50,20 +50,20 @@ tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source
 
 typedef struct exported {
     checkpoint_weights weights;
-    const tri_state_tensor *tensors; // as they are written
-    char *buffer;                    // a chunk as it is there, where that differs
+    const tri_state_tensor *tensors; // with the dtypes to write
+    char *buffer;                    // a chunk in the file's dtype, before conversion
 } exported;
 
 static tri_status read_converted(void *context, int tensor, int64_t first, int64_t count,
                                  void *to) {
     exported *e = context;
-    tri_dtype there = e->weights.entries[tensor].dtype, wanted = e->tensors[tensor].dtype;
-    if (there == wanted) return checkpoint_weights_read(&e->weights, tensor, first, count, to);
-    int64_t most = TRI_CHECKPOINT_CHUNK_BYTES / (int64_t)sizeof(double);
-    for (int64_t done = 0; done < count; done += most) {
-        int64_t size = count - done < most ? count - done : most;
+    tri_dtype file_dtype = e->weights.entries[tensor].dtype, wanted = e->tensors[tensor].dtype;
+    if (file_dtype == wanted) return checkpoint_weights_read(&e->weights, tensor, first, count, to);
+    int64_t limit = TRI_CHECKPOINT_CHUNK_BYTES / (int64_t)sizeof(double);
+    for (int64_t done = 0; done < count; done += limit) {
+        int64_t size = count - done < limit ? count - done : limit;
         TRI_TRY(checkpoint_weights_read(&e->weights, tensor, first + done, size, e->buffer));
-        checkpoint_convert(there, e->buffer, wanted,
+        checkpoint_convert(file_dtype, e->buffer, wanted,
                            (char *)to + (size_t)done * tri_dtype_bytes(wanted), size);
     }
     return TRI_OK;
@@ -73,7 +73,7 @@ static tri_status export_weights(tri_arena *arena, const char *path, const char 
                                  const char *dtype, exported *e) {
     tri_dtype wanted = TRI_F32;
     if (dtype && (!tri_dtype_from_name(dtype, &wanted) || !tri_dtype_is_float(wanted)))
-        return TRI_FAIL(TRI_BAD_INPUT, "'%s' is no type to export to: F32, F16, BF16 or F64",
+        return TRI_FAIL(TRI_BAD_INPUT, "'%s' is not a type to export to: use F32, F16, BF16 or F64",
                         dtype);
     TRI_TRY(checkpoint_weights_open(arena, path, &e->weights));
     tri_state_tensor *tensors = TRI_NEW_ARRAY(arena, tri_state_tensor, e->weights.count);

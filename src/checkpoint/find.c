@@ -1,4 +1,5 @@
-// Which folder is meant.
+// Finds the checkpoint that a path or `--resume` means. Next: folder.c (which steps exist),
+// verify.c.
 #include "checkpoint/find.h"
 
 #include "base/log.h"
@@ -40,7 +41,7 @@ tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kin
     *kind = CHECKPOINT_IS_FOLDER;
     const char *home = checkpoint_home_of(arena, *out);
     if (!home) return TRI_OK;
-    // One that cannot be read counts too: what was named is not passed over in silence.
+    // An unreadable checkpoint counts too, so that it is reported and not silently skipped.
     *kind = CHECKPOINT_IS_STEP;
     checkpoint_steps steps;
     TRI_TRY(checkpoint_scan(arena, home, &steps));
@@ -60,7 +61,7 @@ tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char
     return TRI_FAIL(TRI_NOT_FOUND, "%s: there is no checkpoint in it", path);
 }
 
-typedef struct candidates { // the best first
+typedef struct candidates { // in the order in which they are tried
     const char **paths;
     int count;
 } candidates;
@@ -68,8 +69,8 @@ typedef struct candidates { // the best first
 static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *out) {
     checkpoint_steps steps;
     tri_status cleaned = tri_checkpoint_clean(run_dir);
-    if (cleaned == TRI_BAD_INPUT) return cleaned; // no path of a folder
-    if (cleaned != TRI_OK)                        // what it could not remove does no harm
+    if (cleaned == TRI_BAD_INPUT) return cleaned; // run_dir cannot be a folder
+    if (cleaned != TRI_OK)                        // leftovers do no harm
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
     TRI_TRY(checkpoint_scan(arena, checkpoint_home(arena, run_dir), &steps));
     out->paths = TRI_NEW_ARRAY(arena, const char *, steps.count);
@@ -83,11 +84,11 @@ static tri_status find_never(const char *run_dir) {
     bool is_empty = true;
     for (struct dirent *entry; (entry = readdir(folder));)
         is_empty = is_empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
-                                !strcmp(entry->d_name, ".lock")); // the run's own, or of a dead one
+                                !strcmp(entry->d_name, ".lock")); // of this run, or of a dead one
     closedir(folder);
     if (is_empty) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: is not empty: go on with --resume auto, or take another --run-dir",
+                    "%s: is not empty: continue with --resume auto, or use another --run-dir",
                     run_dir);
 }
 
@@ -108,22 +109,23 @@ tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, cons
     return TRI_OK;
 }
 
-// Nothing is wrong with what a later program wrote: an older one must not pass it over.
+// TRI_UNSUPPORTED is no damage: a checkpoint of a later version must not be skipped for an older
+// one.
 static bool is_damage(tri_status status) {
     return status == TRI_CORRUPT || status == TRI_IO || status == TRI_NOT_FOUND ||
            status == TRI_BAD_INPUT;
 }
 
-// Every rank takes its part of the work.
+// Collective: every rank verifies its share of the chunks.
 static tri_status verify(tri_arena *arena, tri_comm *comm, const char *path) {
     checkpoint_manifest manifest;
-    return checkpoint_agree(comm, checkpoint_verify_part(arena, path, checkpoint_rank(comm),
-                                                         checkpoint_ranks(comm), &manifest));
+    return checkpoint_agree(comm, checkpoint_verify_share(arena, path, checkpoint_rank(comm),
+                                                          checkpoint_ranks(comm), &manifest));
 }
 
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out) {
-    candidates all = {.count = 0}; // of rank 0
+    candidates all = {.count = 0}; // filled on rank 0 only
     *out = NULL;
     bool leads = checkpoint_rank(comm) == 0;
     TRI_TRY(checkpoint_agree(comm, leads ? list(arena, run_dir, resume, &all) : TRI_OK));
@@ -134,7 +136,7 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
         if (i < all.count && snprintf(path, sizeof path, "%s", all.paths[i]) >= (int)sizeof path)
             status = TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", run_dir);
         TRI_TRY(checkpoint_agree(comm, status));
-        TRI_TRY(checkpoint_share(comm, path, sizeof path));
+        TRI_TRY(checkpoint_broadcast(comm, path, sizeof path));
         if (!path[0]) break;
         status = verify(arena, comm, path);
         if (status == TRI_OK) {
@@ -144,8 +146,8 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
         if (strcmp(resume, "auto") != 0 || !is_damage(status)) return status;
         if (!first) first = tri_arena_strdup(arena, tri_error_message());
         if (i + 1 < all.count)
-            tri_log(TRI_LOG_WARNING, "%s; falling back to the one before", tri_error_message());
+            tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it", tri_error_message());
     }
     if (!first) return TRI_OK;
-    return TRI_FAIL(TRI_CORRUPT, "%s; no earlier checkpoint of the run is whole", first);
+    return TRI_FAIL(TRI_CORRUPT, "%s; no earlier checkpoint of the run is intact", first);
 }

@@ -1,4 +1,4 @@
-// What a path that a person gave stands for.
+// Resolves a path given by the user to a checkpoint, a folder or a file.
 #ifndef TRIREME_CHECKPOINT_FIND_H
 #define TRIREME_CHECKPOINT_FIND_H
 
@@ -6,18 +6,19 @@
 
 typedef enum checkpoint_kind {
     CHECKPOINT_IS_STEP,   // a step's folder
-    CHECKPOINT_IS_FOLDER, // some other folder
+    CHECKPOINT_IS_FOLDER, // a folder without checkpoints
     CHECKPOINT_IS_FILE,
 } checkpoint_kind;
 
-// Follows links, and takes a run directory or its folder of checkpoints as its newest checkpoint.
+// Follows links. A run directory, or its folder `checkpoints`, resolves to its newest checkpoint.
 // *out lies in `arena`. TRI_NOT_FOUND, TRI_IO.
 tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kind *kind,
                               const char **out);
-// The same where only a checkpoint will do; TRI_BAD_INPUT if it is a file.
+// As checkpoint_resolve, where only a checkpoint is acceptable; TRI_BAD_INPUT for a file.
 tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char **out);
-// The folder of checkpoints if `path` is a run directory or that folder itself; else NULL.
+// The folder `checkpoints` if `path` is a run directory or that folder itself; else NULL.
 const char *checkpoint_home_of(tri_arena *arena, const char *path);
+// True if FOLDER/NAME exists.
 bool checkpoint_has(const char *folder, const char *name);
 
 #endif

@@ -1,3 +1,4 @@
+// The folder RUN/checkpoints: names, listing, ranking, commit, links, retention and cleaning up.
 #include "checkpoint/folder.h"
 
 #include "base/limits.h"
@@ -14,7 +15,7 @@
 enum { STEP_DIGITS = 8 };
 static const char STEP[] = "step-", REPLACED[] = ".old-";
 static const char LINK[] = ".link-";
-static const char *const HIDDEN[] = {".tmp-", ".del-", LINK, REPLACED};
+static const char *const HIDDEN[] = {".tmp-", ".del-", LINK, REPLACED}; // see checkpoint_hidden
 
 const char *checkpoint_home(tri_arena *arena, const char *run_dir) {
     return tri_arena_printf(arena, "%s/checkpoints", run_dir);
@@ -40,12 +41,12 @@ bool checkpoint_is_step_name(const char *path, int64_t *step) {
 }
 
 const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *kind,
-                              const char *what) {
-    return tri_arena_printf(arena, "%s/.%s-%s-%ld-%llx", home, kind, what, (long)getpid(),
+                              const char *name) {
+    return tri_arena_printf(arena, "%s/.%s-%s-%ld-%llx", home, kind, name, (long)getpid(),
                             (unsigned long long)tri_os.realtime_ns());
 }
 
-// The newest first; what cannot be read in front of all, as nobody knows how new it is.
+// Newest first. Unreadable steps come before all others: one of them may be the newest.
 static int compare_steps(const void *a, const void *b) {
     const checkpoint_step *x = a, *y = b;
     bool x_reads = x->readable == TRI_OK, y_reads = y->readable == TRI_OK;
@@ -91,8 +92,8 @@ static bool has_value(const checkpoint_step *step, const tri_checkpoint_monitor 
            strcmp(own->name, monitor->name) == 0;
 }
 
-// True if `a` is to be preferred: a value before none, the better value, the earlier of equals; of
-// those without a value the newer.
+// True if `a` ranks before `b`: a step with a value before one without, then the better value, then
+// the earlier commit; of two steps without a value, the newer.
 static bool is_better(const checkpoint_step *a, const checkpoint_step *b,
                       const tri_checkpoint_monitor *monitor) {
     bool a_has = has_value(a, monitor), b_has = has_value(b, monitor);
@@ -119,8 +120,9 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
     struct stat info;
     if (lstat(path, &info) < 0) // the usual case: a new step
         return tri_os.rename(hidden, path) < 0 ? tri_os_fail("rename", hidden) : TRI_OK;
-    // The same step again: exchanged at one blow, or where the file system cannot do that, set
-    // aside under a name from which tri_checkpoint_clean brings it back.
+    // The step exists already. Exchange the two folders atomically. Where the file system cannot,
+    // rename the old one first, to a name from which tri_checkpoint_clean restores it after a
+    // crash.
     if (tri_os.renameat2(AT_FDCWD, hidden, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return TRI_OK;
     const char *aside = checkpoint_hidden(arena, home, "old", name);
     if (tri_os.rename(path, aside) < 0) return tri_os_fail("rename", path);
@@ -129,7 +131,7 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
         tri_os.rename(aside, path);
         return status;
     }
-    tri_os.rename(aside, hidden); // failing that, the next start removes it
+    tri_os.rename(aside, hidden); // if this fails, tri_checkpoint_clean removes it
     return TRI_OK;
 }
 
@@ -144,14 +146,15 @@ tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
     return status;
 }
 
-// A name that is no checkpoint's any more: until that is synced, nothing below it may go.
+// Renames a checkpoint to a hidden name. Its files may be removed only after the folder `home` is
+// synced: otherwise a crash could leave an incomplete folder under the old name.
 static tri_status hide(tri_arena *arena, const char *home, const char *path, const char **hidden) {
     *hidden = checkpoint_hidden(arena, home, "del", checkpoint_base_name(path));
     return tri_os.rename(path, *hidden) < 0 ? tri_os_fail("rename", path) : TRI_OK;
 }
 
-static bool is_kept(const checkpoint_steps *steps, int i, const tri_checkpoint_monitor *monitor,
-                    int64_t top_k) {
+static bool is_in_top_k(const checkpoint_steps *steps, int i, const tri_checkpoint_monitor *monitor,
+                        int64_t top_k) {
     int64_t better = 0;
     for (int j = 0; j < steps->count; j++)
         better += steps->items[j].readable == TRI_OK && j != i &&
@@ -161,14 +164,14 @@ static bool is_kept(const checkpoint_steps *steps, int i, const tri_checkpoint_m
 
 tri_status checkpoint_retain(tri_arena *arena, const char *home, const checkpoint_steps *steps,
                              const tri_checkpoint_monitor *monitor, int64_t top_k) {
-    int newer = 0; // readable ones passed so far
+    int newer = 0; // readable steps before the i-th
     tri_status first = TRI_OK;
     const char **hidden = TRI_NEW_ARRAY(arena, const char *, steps->count);
     int count = 0;
     for (int i = 0; i < steps->count && top_k >= 0; i++) {
         const checkpoint_step *step = &steps->items[i];
         if (step->readable != TRI_OK || newer++ <= TRI_CHECKPOINT_SPARES) continue;
-        if (is_kept(steps, i, monitor, top_k)) continue;
+        if (is_in_top_k(steps, i, monitor, top_k)) continue;
         tri_status status = hide(arena, home, step->path, &hidden[count]);
         count += status == TRI_OK;
         if (first == TRI_OK) first = status;
@@ -185,20 +188,21 @@ static bool starts_with(const char *text, const char *prefix) {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-// ".old-step-00000012-PID-TIME": a step that was being replaced. Back to its place if that is free.
+// Handles ".old-step-00000012-PID-TIME", a step that a killed save was replacing: renames it back
+// to "step-00000012", or removes it if that exists.
 static tri_status restore(tri_arena *arena, const char *home, const char *name) {
     const char *path = tri_arena_printf(arena, "%s/%s", home, name);
     char *step_name = tri_arena_strdup(arena, name + sizeof REPLACED - 1);
     char *end = strchr(step_name, '-');
     end = end ? strchr(end + 1, '-') : NULL;
     if (end) *end = 0;
-    const char *place = tri_arena_printf(arena, "%s/%s", home, step_name);
+    const char *original = tri_arena_printf(arena, "%s/%s", home, step_name);
     int64_t step;
     struct stat info;
-    bool wanted =
-        checkpoint_is_step_name(place, &step) && lstat(place, &info) < 0 && errno == ENOENT;
-    if (!wanted) return tri_os_remove_tree(path);
-    return tri_os.rename(path, place) < 0 ? tri_os_fail("rename", path) : TRI_OK;
+    bool is_missing =
+        checkpoint_is_step_name(original, &step) && lstat(original, &info) < 0 && errno == ENOENT;
+    if (!is_missing) return tri_os_remove_tree(path);
+    return tri_os.rename(path, original) < 0 ? tri_os_fail("rename", path) : TRI_OK;
 }
 
 static bool is_left_over(const char *name) {
@@ -221,13 +225,13 @@ tri_status tri_checkpoint_clean(const char *run_dir) {
     DIR *folder = opendir(home);
     tri_status status = TRI_OK;
     if (!folder && errno != ENOENT && errno != ENOTDIR) status = tri_os_fail("open", home);
-    const char **names = NULL; // first read, then changed
+    const char **names = NULL; // listed before any entry of the folder is changed
     int count = 0, capacity = 0;
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         if (is_left_over(entry->d_name))
             TRI_PUSH(arena, names, count, capacity) = tri_arena_strdup(arena, entry->d_name);
     if (folder) closedir(folder);
-    // What a killed process renamed is on the disk before anything goes.
+    // A killed process may not have synced its renames: see hide().
     if (count > 0) status = tri_os_sync_folder(home);
     for (int i = 0; i < count && status == TRI_OK; i++) status = clean_entry(arena, home, names[i]);
     tri_arena_destroy(arena);

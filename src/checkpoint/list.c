@@ -1,4 +1,4 @@
-// The commands that look at checkpoints: list and verify.
+// The commands `trireme checkpoint list` and `verify`.
 #include "base/os.h"
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"
@@ -36,7 +36,7 @@ static bool links_to(tri_arena *arena, const char *home, const char *link, const
     return size > 0 && (size_t)size == strlen(name) && memcmp(target, name, (size_t)size) == 0;
 }
 
-// What can be seen without reading tensors: "" or what is wrong.
+// Checks a step without reading its tensors. Returns "" or what is wrong with it.
 static const char *fault_of(tri_arena *arena, const checkpoint_step *step) {
     if (step->readable != TRI_OK) return step->why;
     for (int i = 0; i < step->manifest.file_count; i++) {
@@ -149,7 +149,7 @@ static tri_status verify_step(tri_arena *arena, const char *path, bool json, FIL
     return status;
 }
 
-// Files of others have no hashes; what their headers say about them can be checked.
+// Files that Trireme did not write have no hashes: checks their headers and lengths.
 static tri_status verify_weights(tri_arena *arena, const char *path, bool json, FILE *out) {
     checkpoint_weights weights;
     tri_status status = checkpoint_weights_open(arena, path, &weights);

@@ -1,12 +1,14 @@
+// Loads a checkpoint into sinks. Next: verify.c, which reads and checks the files.
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"
 
 #include <string.h>
 
+// With `whole`, reads every tensor of the file, whatever the sink wants and even without a sink.
 static tri_status load_file(const char *folder, const checkpoint_manifest *manifest,
                             const char *name, const tri_state_sink *sink, bool whole) {
     tri_state_sink all = sink ? *sink : (tri_state_sink){.count = 0};
-    if (whole) all.wants = NULL;
+    if (whole) all.is_wanted = NULL;
     for (int i = 0; i < manifest->file_count; i++)
         if ((sink || whole) && strcmp(manifest->files[i].name, name) == 0)
             return checkpoint_read_file(folder, manifest, &manifest->files[i], sink ? &all : NULL);

@@ -1,3 +1,4 @@
+// Writes and parses state.json.
 #include "checkpoint/manifest.h"
 
 #include "base/limits.h"
@@ -33,7 +34,7 @@ static tri_tree *file_tree(tri_arena *arena, const checkpoint_file *file) {
     tri_tree *tree = tri_tree_map(arena), *hashes = tri_tree_list(arena);
     tri_tree_put(arena, tree, "name", tri_tree_string(arena, file->name));
     tri_tree_put(arena, tree, "bytes", tri_tree_int(arena, file->size_bytes));
-    for (int i = 0; i < file->piece_count; i++) {
+    for (int i = 0; i < file->chunk_count; i++) {
         char text[2 * CHECKPOINT_HASH_BYTES + 1];
         to_hex(file->hashes[i], text);
         tri_tree_append(arena, hashes, tri_tree_string(arena, text));
@@ -121,7 +122,7 @@ static tri_status parse_file(tri_arena *arena, const char *path, const tri_tree 
         return TRI_FAIL(TRI_CORRUPT, "%s: has no hashes of %s", path, name);
     out->name = name;
     TRI_TRY(get_int(tree, path, "bytes", 0, INT64_MAX, &out->size_bytes));
-    out->piece_count = hashes->count;
+    out->chunk_count = hashes->count;
     out->hashes = tri_arena_alloc(arena, (size_t)hashes->count * CHECKPOINT_HASH_BYTES);
     for (int i = 0; i < hashes->count; i++) {
         const tri_tree *hash = hashes->items[i];
@@ -157,13 +158,15 @@ static tri_status parse(tri_arena *arena, const char *path, const tri_tree *root
     int64_t format;
     TRI_TRY(get_int(root, path, "format", 1, INT64_MAX, &format));
     if (format != CHECKPOINT_FORMAT)
-        return TRI_FAIL(TRI_UNSUPPORTED, "%s: format %lld is of a later Trireme; this one reads %d",
-                        path, (long long)format, CHECKPOINT_FORMAT);
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "%s: format %lld is of a later Trireme; this version reads %d", path,
+                        (long long)format, CHECKPOINT_FORMAT);
     tri_checkpoint_info *info = &out->info;
     TRI_TRY(get_int(root, path, "step", 0, INT64_MAX, &info->step));
     TRI_TRY(get_int(root, path, "commit", 1, INT64_MAX - 1, &info->commit));
     TRI_TRY(get_int(root, path, "saved_unix_s", INT64_MIN, INT64_MAX, &info->saved_unix_s));
-    TRI_TRY(get_int(root, path, "chunk_bytes", 8, TRI_MAX_CHECKPOINT_CHUNK, &out->chunk_bytes));
+    TRI_TRY(
+        get_int(root, path, "chunk_bytes", 8, TRI_MAX_CHECKPOINT_CHUNK_BYTES, &out->chunk_bytes));
     if (out->chunk_bytes % 8)
         return TRI_FAIL(TRI_CORRUPT, "%s: 'chunk_bytes' is missing or impossible", path);
     info->program = get_text(root, "program");
@@ -183,7 +186,7 @@ tri_status checkpoint_manifest_read(tri_arena *arena, const char *folder,
     tri_status status = tri_os_read_file(path, TRI_MAX_CHECKPOINT_STATE, &text, &size);
     if (status == TRI_NOT_FOUND)
         return TRI_FAIL(TRI_CORRUPT, "%s: is missing: the checkpoint is not whole", path);
-    if (status == TRI_BAD_INPUT) status = TRI_CORRUPT; // too large to be one
+    if (status == TRI_BAD_INPUT) status = TRI_CORRUPT; // larger than any state.json
     TRI_TRY(status);
     tri_tree *root = NULL;
     status = check_seal(path, text, size);

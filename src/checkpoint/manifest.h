@@ -1,17 +1,18 @@
-// state.json: what a checkpoint is and the hashes of its files. Its last member is the SHA-256 of
-// all bytes before that member, so that no bit of it goes unnoticed either.
+// state.json: describes a checkpoint and holds the hashes of its files. Its last member is the
+// SHA-256 of all bytes before that member, so that damage to state.json itself is noticed too.
 //
 //     {"format":1,"step":938,"commit":1,"saved_unix_s":1700000000,"program":"trireme 0.1.0",
-//      "monitor":{"name":"val_loss","mode":"min","value":0.3301},   (value null: not known)
+//      "monitor":{"name":"val_loss","mode":"min","value":0.3301},   (value null: unknown)
 //      "training":{…},"recipe":"…","chunk_bytes":4194304,
 //      "files":[{"name":"model.safetensors","bytes":4800160,"sha256":["…",…]},…],"sha256":"…"}
 //
-// A file's hashes are of its pieces, in order: the header (count and padding with it), then each
-// tensor as it lies in the file, both cut every chunk_bytes; empty tensors have none.
+// A file has one hash for each of its chunks, in order. First comes the header with its byte count
+// and padding, then each tensor in the order of the file; each is cut every chunk_bytes, beginning
+// at its own first byte. An empty tensor has no chunk.
 #ifndef TRIREME_CHECKPOINT_MANIFEST_H
 #define TRIREME_CHECKPOINT_MANIFEST_H
 
-#include "checkpoint/piece.h"
+#include "checkpoint/chunk.h"
 
 enum { CHECKPOINT_FORMAT = 1, CHECKPOINT_MAX_FILES = 2 };
 
@@ -22,8 +23,8 @@ enum { CHECKPOINT_FORMAT = 1, CHECKPOINT_MAX_FILES = 2 };
 typedef struct checkpoint_file {
     const char *name;
     int64_t size_bytes;
-    int piece_count;
-    unsigned char (*hashes)[CHECKPOINT_HASH_BYTES]; // of the pieces, in the order of the file
+    int chunk_count;
+    unsigned char (*hashes)[CHECKPOINT_HASH_BYTES]; // one for each chunk, in the order of the file
 } checkpoint_file;
 
 typedef struct checkpoint_manifest {
@@ -33,13 +34,13 @@ typedef struct checkpoint_manifest {
     int file_count;
 } checkpoint_manifest;
 
-// The text of state.json.
+// Formats state.json, with its hash; *out lies in `arena`. TRI_UNSUPPORTED if it is too large.
 tri_status checkpoint_manifest_text(tri_arena *arena, const checkpoint_manifest *manifest,
                                     char **out, size_t *size);
-// Reads FOLDER/state.json. TRI_CORRUPT (missing and cut ones too), TRI_UNSUPPORTED (a later
-// format).
+// Reads and checks FOLDER/state.json; *out lies in `arena`. TRI_CORRUPT, also if the file is
+// missing or truncated; TRI_UNSUPPORTED for a later format.
 tri_status checkpoint_manifest_read(tri_arena *arena, const char *folder, checkpoint_manifest *out);
-// Of the whole checkpoint, state.json left out.
+// Bytes of all files of the checkpoint but state.json.
 int64_t checkpoint_manifest_bytes(const checkpoint_manifest *manifest);
 
 #endif

@@ -1,4 +1,4 @@
-// Tensors of a file and tensors of a sink, paired by name.
+// Pairs the tensors of a file with those of a sink by name.
 #include "base/option.h"
 #include "checkpoint/verify.h"
 
@@ -19,7 +19,7 @@ static const named *find(const named *sorted, int count, const char *name) {
     return count ? bsearch(&key, sorted, (size_t)count, sizeof key, compare) : NULL;
 }
 
-// " (the nearest is '…')", or nothing.
+// "; the nearest is '…'", or "" if no name is near.
 static const char *nearest(tri_arena *arena, const char *name, const named *known, int count) {
     const char **names = TRI_NEW_ARRAY(arena, const char *, count);
     for (int i = 0; i < count; i++) names[i] = known[i].name;

@@ -1,3 +1,4 @@
+// The option table of the recipe's section `checkpoint`.
 #include "checkpoint/options.h"
 
 #define S tri_checkpoint_options
@@ -9,10 +10,12 @@ static const tri_option rows[] = {
     TRI_OPTION_INT(S, every_n_steps, "0", 0, 1e15, "save after every so many steps; 0: never"),
     TRI_OPTION_DURATION(S, train_time_interval, "0", "save when so much time has passed; 0: never"),
     TRI_OPTION_BOOL(S, save_last, "true", "save when the run ends"),
-    TRI_OPTION_BOOL(S, async, "true", "copy the state, and write the copy behind the training"),
+    TRI_OPTION_BOOL(S, async, "true",
+                    "copy the state, and write the copy while training continues"),
     TRI_OPTION_INT(S, save_top_k, "1", -1, 1e6, "best checkpoints to keep; -1: all, 0: none"),
-    TRI_OPTION_STRING(S, monitor, "val_loss", "the metric that says which is best"),
-    TRI_OPTION_CHOICE(S, mode, "min", tri_monitor_modes, "whether less or more of it is better"),
+    TRI_OPTION_STRING(S, monitor, "val_loss", "the metric that decides which is best"),
+    TRI_OPTION_CHOICE(S, mode, "min", tri_monitor_modes,
+                      "whether smaller or larger values of it are better"),
 };
 
 const tri_option_table tri_checkpoint_table =

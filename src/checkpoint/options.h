@@ -4,7 +4,7 @@
 
 #include "base/option.h"
 
-// Whether less or more of a monitored metric is better.
+// Whether smaller or larger values of the monitored metric are better.
 typedef enum tri_monitor_mode { TRI_MONITOR_MIN, TRI_MONITOR_MAX } tri_monitor_mode;
 extern const char *const tri_monitor_modes[]; // "min", "max", NULL
 
@@ -12,9 +12,9 @@ typedef struct tri_checkpoint_options {
     int64_t every_n_epochs;     // 0: not by epochs
     int64_t every_n_steps;      // 0: not by steps
     double train_time_interval; // seconds; 0: not by time
-    bool save_last;             // one when the run ends, and the link `last`
-    bool async;                 // written behind the training, from a copy
-    int64_t save_top_k;         // best ones kept by `monitor`; -1: all are kept; 0: none
+    bool save_last;             // save when the run ends
+    bool async;                 // write a copy of the state while training continues
+    int64_t save_top_k;         // how many of the best by `monitor` to keep; -1: all
     const char *monitor;
     tri_monitor_mode mode;
 } tri_checkpoint_options;

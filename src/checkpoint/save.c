@@ -1,6 +1,8 @@
-// Saving: every rank writes and hashes its pieces of the same files in a hidden folder, which rank
-// 0 then completes and renames. What fails on one rank before that is noted there, and heard of by
-// all where they next agree: until then nobody leaves the others waiting.
+// Saves a checkpoint. Every rank hashes its own chunks and writes them into the same files in a
+// hidden folder; rank 0 then adds state.json and renames the folder. A rank that fails records the
+// error and keeps taking part in collectives until the ranks next agree on a status: no rank waits
+// for one that has returned. Next: chunk.h (how files are cut), folder.c (commit, links,
+// retention).
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -16,49 +18,52 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct own_piece { // that this rank writes
-    int file, piece;
-    int64_t at; // in the snapshot
-} own_piece;
+typedef struct own_chunk { // that this rank writes
+    int file, chunk;
+    int64_t snapshot_offset;
+} own_chunk;
 
-typedef struct tri_checkpoint_saving save;
-struct tri_checkpoint_saving {
+typedef struct tri_pending_save save;
+struct tri_pending_save {
     tri_checkpoint_save_request request;
     tri_arena *arena;
     const char *home;      // RUN/checkpoints
-    char hidden[PATH_MAX]; // the folder being written; rank 0 names it
+    char hidden[PATH_MAX]; // the folder being written; rank 0 chooses the name
     checkpoint_manifest manifest;
     checkpoint_image images[CHECKPOINT_MAX_FILES];
-    own_piece *own;
+    own_chunk *own;
     int own_count;
     int64_t own_bytes;
-    char *snapshot; // of all own pieces, one after the other
-    void *buffer;   // of one piece, without a snapshot
+    char *snapshot; // the bytes of all own chunks, one after the other; NULL unless is_async
+    void *buffer;   // for one chunk; NULL if is_async
     int fds[CHECKPOINT_MAX_FILES];
-    // The two stages, each perhaps on a thread, which then has all of this to itself.
-    bool is_behind, has_thread, is_committing, is_committed;
+    // The two stages, writing and committing. If is_async, each runs on a thread, which alone uses
+    // this struct until is_ready.
+    bool is_async, has_thread, is_committing, is_committed;
     void (*stage)(save *s);
     pthread_t thread;
-    _Atomic bool is_ready, is_unwanted;
-    tri_status status; // the first failure here
-    char why[TRI_MESSAGE_MAX_BYTES];
+    _Atomic bool is_ready, is_cancelled;
+    tri_status status; // the first failure of this rank, and its message
+    char message[TRI_MESSAGE_MAX_BYTES];
 };
 
-static void note(save *s, tri_status status) {
+// Keeps the first failure of this rank, with its message.
+static void record(save *s, tri_status status) {
     if (status == TRI_OK || s->status != TRI_OK) return;
     s->status = status;
-    snprintf(s->why, sizeof s->why, "%s", tri_error_message());
+    snprintf(s->message, sizeof s->message, "%s", tri_error_message());
 }
 
-static tri_status outcome(const save *s) {
-    return s->status == TRI_OK ? TRI_OK : TRI_FAIL(s->status, "%s", s->why);
+static tri_status failure_of(const save *s) {
+    return s->status == TRI_OK ? TRI_OK : TRI_FAIL(s->status, "%s", s->message);
 }
 
 static const char *path_of(save *s, int file) {
     return tri_arena_printf(s->arena, "%s/%s", s->hidden, s->manifest.files[file].name);
 }
 
-// Chunks grow until each file has few enough: the hashes of any model fit into state.json.
+// Doubles the chunk size until the file has at most TRI_MAX_CHECKPOINT_CHUNKS, so that the hashes
+// of any model fit into state.json.
 static tri_status plan_file(save *s, const char *name, const tri_state_source *source) {
     const tri_safetensors_pair metadata[] = {
         {"format", "pt"},
@@ -69,36 +74,37 @@ static tri_status plan_file(save *s, const char *name, const tri_state_source *s
         tri_status status =
             checkpoint_image_plan(s->arena, source, metadata, 2, s->manifest.chunk_bytes, image);
         if (status == TRI_OK) break;
-        if (status != TRI_UNSUPPORTED || s->manifest.chunk_bytes >= TRI_MAX_CHECKPOINT_CHUNK)
+        if (status != TRI_UNSUPPORTED || s->manifest.chunk_bytes >= TRI_MAX_CHECKPOINT_CHUNK_BYTES)
             return tri_status_context(status, "checkpoint, %s", name);
         s->manifest.chunk_bytes *= 2;
     }
     s->manifest.files[s->manifest.file_count++] = (checkpoint_file){
         .name = name,
         .size_bytes = image->layout.file_bytes,
-        .piece_count = image->pieces.count,
+        .chunk_count = image->chunks.count,
     };
     return TRI_OK;
 }
 
-// Pieces go round the ranks by their place in the file, so that all ranks work on neighbouring
-// tensors at any moment, whoever owns these.
-static bool is_mine(const save *s, const tri_state_source *source, const checkpoint_piece *piece) {
-    int64_t turn = piece->offset / s->manifest.chunk_bytes;
+// Deals the chunks to the ranks in turn by their offset in the file, so that all ranks work on
+// neighbouring tensors at any moment, whichever ranks hold these.
+static bool writes_chunk(const save *s, const tri_state_source *source,
+                         const checkpoint_chunk *chunk) {
+    int64_t turn = chunk->offset / s->manifest.chunk_bytes;
     int ranks = checkpoint_ranks(s->request.comm), rank = checkpoint_rank(s->request.comm);
-    if (source->holders && piece->tensor >= 0)
-        ranks = source->holders(source->context, piece->tensor, &rank);
+    if (source->holder_count && chunk->tensor != CHECKPOINT_HEADER)
+        ranks = source->holder_count(source->context, chunk->tensor, &rank);
     return turn % ranks == rank;
 }
 
 static void list_own(save *s) {
     int capacity = 0;
     for (int f = 0; f < s->manifest.file_count; f++)
-        for (int i = 0; i < s->images[f].pieces.count; i++) {
-            const checkpoint_piece *piece = &s->images[f].pieces.items[i];
-            if (!is_mine(s, s->images[f].source, piece)) continue;
-            TRI_PUSH(s->arena, s->own, s->own_count, capacity) = (own_piece){f, i, s->own_bytes};
-            s->own_bytes += piece->size_bytes;
+        for (int i = 0; i < s->images[f].chunks.count; i++) {
+            const checkpoint_chunk *chunk = &s->images[f].chunks.items[i];
+            if (!writes_chunk(s, s->images[f].source, chunk)) continue;
+            TRI_PUSH(s->arena, s->own, s->own_count, capacity) = (own_chunk){f, i, s->own_bytes};
+            s->own_bytes += chunk->size_bytes;
         }
 }
 
@@ -106,7 +112,7 @@ static tri_status plan(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     int64_t chunk = r->chunk_bytes ? r->chunk_bytes : TRI_CHECKPOINT_CHUNK_BYTES, last;
     TRI_ASSERT(chunk >= 8 && chunk % 8 == 0 && r->step >= 0);
-    do { // again where the second file made the chunks larger
+    do { // the second file may need larger chunks than the first was cut into
         last = chunk;
         s->manifest.chunk_bytes = chunk;
         s->manifest.file_count = 0;
@@ -115,13 +121,13 @@ static tri_status plan(save *s) {
         chunk = s->manifest.chunk_bytes;
     } while (chunk != last);
 
-    int64_t pieces = 0;
-    for (int i = 0; i < s->manifest.file_count; i++) pieces += s->images[i].pieces.count;
+    int64_t chunks = 0;
+    for (int i = 0; i < s->manifest.file_count; i++) chunks += s->images[i].chunks.count;
     unsigned char(*hashes)[CHECKPOINT_HASH_BYTES] =
-        tri_arena_alloc(s->arena, (size_t)pieces * CHECKPOINT_HASH_BYTES);
+        tri_arena_alloc(s->arena, (size_t)chunks * CHECKPOINT_HASH_BYTES);
     for (int i = 0; i < s->manifest.file_count; i++) {
         s->manifest.files[i].hashes = hashes;
-        hashes += s->images[i].pieces.count;
+        hashes += s->images[i].chunks.count;
     }
     list_own(s);
     return TRI_OK;
@@ -135,7 +141,7 @@ static tri_status create_file(const char *path, int64_t size_bytes) {
     return status;
 }
 
-// Rank 0 makes the hidden folder and the files in their full size.
+// Rank 0: creates the hidden folder and the files, at their full size.
 static tri_status prepare(save *s) {
     const char *name = checkpoint_step_name(s->arena, s->request.step);
     const char *hidden = checkpoint_hidden(s->arena, s->home, "tmp", name);
@@ -148,50 +154,53 @@ static tri_status prepare(save *s) {
     return TRI_OK;
 }
 
-static tri_status fetch(const tri_state_source *source, const checkpoint_pieces *pieces, int i) {
-    int tensor = pieces->items[i].tensor, index = 0;
-    if (!source->fetch || tensor < 0 || (i > 0 && pieces->items[i - 1].tensor == tensor))
+// Fetches the tensor of chunk i, if it is the tensor's first chunk and this rank holds the tensor.
+static tri_status fetch(const tri_state_source *source, const checkpoint_chunks *chunks, int i) {
+    int tensor = chunks->items[i].tensor, index = 0;
+    if (!source->fetch || tensor == CHECKPOINT_HEADER ||
+        (i > 0 && chunks->items[i - 1].tensor == tensor))
         return TRI_OK;
-    if (source->holders) source->holders(source->context, tensor, &index);
-    return index < 0 ? TRI_OK : source->fetch(source->context, tensor);
+    if (source->holder_count) source->holder_count(source->context, tensor, &index);
+    return index == TRI_NOT_A_HOLDER ? TRI_OK : source->fetch(source->context, tensor);
 }
 
-// Every holder fetches every tensor, whichever of its pieces it writes, and whatever went wrong
-// before: the others wait for it. Only when the fetching itself fails, it does so for all.
-static void walk(save *s, tri_status (*take)(save *s, const own_piece *own)) {
+// Calls `visit` for the own chunks, in order. A rank fetches every tensor that it holds, also those
+// of which it writes no chunk, and also after an error: the other holders wait for it. Only an
+// error of a fetch ends the loop, because that fetch failed on all holders.
+static void for_each_own_chunk(save *s, tri_status (*visit)(save *s, const own_chunk *own)) {
     int next = 0;
     for (int f = 0; f < s->manifest.file_count; f++)
-        for (int i = 0; i < s->images[f].pieces.count; i++) {
-            tri_status status = fetch(s->images[f].source, &s->images[f].pieces, i);
-            note(s, status);
+        for (int i = 0; i < s->images[f].chunks.count; i++) {
+            tri_status status = fetch(s->images[f].source, &s->images[f].chunks, i);
+            record(s, status);
             if (status != TRI_OK) return;
-            const own_piece *own = &s->own[next];
-            if (next == s->own_count || own->file != f || own->piece != i) continue;
+            const own_chunk *own = &s->own[next];
+            if (next == s->own_count || own->file != f || own->chunk != i) continue;
             next++;
-            if (s->status == TRI_OK) note(s, take(s, own));
+            if (s->status == TRI_OK) record(s, visit(s, own));
         }
 }
 
-static tri_status read_piece(save *s, const own_piece *own, void *to) {
+static tri_status read_chunk(save *s, const own_chunk *own, void *to) {
     const checkpoint_image *image = &s->images[own->file];
-    return checkpoint_image_read(image, &image->pieces.items[own->piece], to);
+    return checkpoint_image_read(image, &image->chunks.items[own->chunk], to);
 }
 
-static tri_status write_piece(save *s, const own_piece *own, const void *bytes) {
-    const checkpoint_piece *piece = &s->images[own->file].pieces.items[own->piece];
-    unsigned char *hash = s->manifest.files[own->file].hashes[own->piece];
-    TRI_TRY(checkpoint_hash(bytes, piece->size_bytes, hash));
-    return tri_os_pwrite_all(s->fds[own->file], bytes, (size_t)piece->size_bytes, piece->offset,
+static tri_status write_chunk(save *s, const own_chunk *own, const void *bytes) {
+    const checkpoint_chunk *chunk = &s->images[own->file].chunks.items[own->chunk];
+    unsigned char *hash = s->manifest.files[own->file].hashes[own->chunk];
+    TRI_TRY(checkpoint_hash(bytes, chunk->size_bytes, hash));
+    return tri_os_pwrite_all(s->fds[own->file], bytes, (size_t)chunk->size_bytes, chunk->offset,
                              path_of(s, own->file));
 }
 
-static tri_status keep(save *s, const own_piece *own) {
-    return read_piece(s, own, s->snapshot + own->at);
+static tri_status copy_to_snapshot(save *s, const own_chunk *own) {
+    return read_chunk(s, own, s->snapshot + own->snapshot_offset);
 }
 
-static tri_status copy(save *s, const own_piece *own) {
-    TRI_TRY(read_piece(s, own, s->buffer));
-    return write_piece(s, own, s->buffer);
+static tri_status write_directly(save *s, const own_chunk *own) {
+    TRI_TRY(read_chunk(s, own, s->buffer));
+    return write_chunk(s, own, s->buffer);
 }
 
 static void open_files(save *s) {
@@ -201,16 +210,16 @@ static void open_files(save *s) {
         tri_status status = tri_os_fail("open", path_of(s, i));
         if (checkpoint_rank(s->request.comm) > 0)
             tri_status_context(status, "do all ranks share the run directory's file system?");
-        note(s, status);
+        record(s, status);
     }
 }
 
 static void close_files(save *s) {
     for (int i = 0; i < s->manifest.file_count; i++) {
         if (s->fds[i] < 0) continue;
-        bool counts = s->status == TRI_OK && !atomic_load(&s->is_unwanted);
-        if (counts && tri_os.fsync(s->fds[i]) < 0) note(s, tri_os_fail("sync", path_of(s, i)));
-        if (tri_os.close(s->fds[i]) < 0) note(s, tri_os_fail("close", path_of(s, i)));
+        bool is_needed = s->status == TRI_OK && !atomic_load(&s->is_cancelled);
+        if (is_needed && tri_os.fsync(s->fds[i]) < 0) record(s, tri_os_fail("sync", path_of(s, i)));
+        if (tri_os.close(s->fds[i]) < 0) record(s, tri_os_fail("close", path_of(s, i)));
         s->fds[i] = -1;
     }
 }
@@ -218,8 +227,8 @@ static void close_files(save *s) {
 static void write_snapshot(save *s) {
     open_files(s);
     for (int i = 0; i < s->own_count && s->status == TRI_OK; i++) {
-        if (atomic_load(&s->is_unwanted)) break;
-        note(s, write_piece(s, &s->own[i], s->snapshot + s->own[i].at));
+        if (atomic_load(&s->is_cancelled)) break;
+        record(s, write_chunk(s, &s->own[i], s->snapshot + s->own[i].snapshot_offset));
     }
     close_files(s);
     free(s->snapshot);
@@ -229,8 +238,8 @@ static void write_snapshot(save *s) {
 static tri_status gather_hashes(save *s) {
     int64_t words = 0;
     for (int i = 0; i < s->manifest.file_count; i++)
-        words += (int64_t)s->manifest.files[i].piece_count * (CHECKPOINT_HASH_BYTES / 4);
-    return checkpoint_gather(s->request.comm, s->manifest.files[0].hashes, words);
+        words += (int64_t)s->manifest.files[i].chunk_count * (CHECKPOINT_HASH_BYTES / 4);
+    return checkpoint_sum(s->request.comm, s->manifest.files[0].hashes, words);
 }
 
 static tri_status write_state(save *s, const checkpoint_steps *steps) {
@@ -260,7 +269,7 @@ static tri_status write_state(save *s, const checkpoint_steps *steps) {
     return status;
 }
 
-// Rank 0, once every byte of every rank is on the disk.
+// Rank 0, after every rank has synced its bytes: writes state.json and renames the folder.
 static tri_status commit(save *s) {
     checkpoint_steps steps;
     TRI_TRY(checkpoint_scan(s->arena, s->home, &steps));
@@ -272,12 +281,13 @@ static tri_status commit(save *s) {
     return TRI_OK;
 }
 
-// Rank 0, after the commit: links first, so that they never point at what retention removes.
-static tri_status tidy_up(save *s) {
+// Rank 0, after the commit: sets the links, then removes old checkpoints. In this order, a link
+// never points at a checkpoint that retention has removed.
+static tri_status publish(save *s) {
     const tri_checkpoint_save_request *r = &s->request;
     checkpoint_steps steps;
     TRI_TRY(tri_os_sync_folder(s->home));
-    TRI_TRY(tri_os_remove_tree(s->hidden)); // what the same step held before
+    TRI_TRY(tri_os_remove_tree(s->hidden)); // a replaced checkpoint of the same step
     TRI_TRY(checkpoint_scan(s->arena, s->home, &steps));
     TRI_TRY(checkpoint_link(s->arena, s->home, "last", checkpoint_step_name(s->arena, r->step)));
     const checkpoint_step *best = checkpoint_best(&steps, &r->monitor);
@@ -287,9 +297,9 @@ static tri_status tidy_up(save *s) {
     return checkpoint_retain(s->arena, s->home, &steps, &r->monitor, r->save_top_k);
 }
 
-static void finish_files(save *s) {
-    note(s, commit(s));
-    if (s->is_committed && tidy_up(s) != TRI_OK)
+static void commit_and_publish(save *s) {
+    record(s, commit(s));
+    if (s->is_committed && publish(s) != TRI_OK)
         tri_log(TRI_LOG_WARNING, "checkpoint of step %lld is saved, but: %s",
                 (long long)s->request.step, tri_error_message());
 }
@@ -304,7 +314,7 @@ static void *run_stage(void *context) {
 static void begin_stage(save *s, void (*stage)(save *s)) {
     s->stage = stage;
     atomic_store(&s->is_ready, false);
-    s->has_thread = stage && s->is_behind && pthread_create(&s->thread, NULL, run_stage, s) == 0;
+    s->has_thread = stage && s->is_async && pthread_create(&s->thread, NULL, run_stage, s) == 0;
     if (!s->has_thread) run_stage(s);
 }
 
@@ -313,16 +323,16 @@ static void join(save *s) {
     s->has_thread = false;
 }
 
-// Memory for a snapshot on every rank, or on none.
-static tri_status choose(save *s) {
+// Allocates the snapshot; if that fails on any rank, all ranks use a buffer for one chunk instead.
+static tri_status allocate(save *s) {
     if (s->request.snapshot_bytes > 0) {
         if (s->own_bytes <= s->request.snapshot_bytes)
             s->snapshot = malloc((size_t)s->own_bytes + 1);
         int32_t lacking = !s->snapshot;
-        TRI_TRY(checkpoint_gather(s->request.comm, &lacking, 1));
-        s->is_behind = lacking == 0;
+        TRI_TRY(checkpoint_sum(s->request.comm, &lacking, 1));
+        s->is_async = lacking == 0;
     }
-    if (s->is_behind) return TRI_OK;
+    if (s->is_async) return TRI_OK;
     free(s->snapshot);
     s->snapshot = NULL;
     int64_t largest = 0;
@@ -330,8 +340,8 @@ static tri_status choose(save *s) {
         if (s->images[i].largest_bytes > largest) largest = s->images[i].largest_bytes;
     s->buffer = malloc((size_t)largest);
     if (!s->buffer)
-        note(s, TRI_FAIL(TRI_NO_MEMORY, "checkpoint: no memory for a chunk of %lld bytes",
-                         (long long)largest));
+        record(s, TRI_FAIL(TRI_NO_MEMORY, "checkpoint: no memory for a chunk of %lld bytes",
+                           (long long)largest));
     return TRI_OK;
 }
 
@@ -340,22 +350,23 @@ static tri_status begin(save *s) {
     tri_status status = plan(s);
     if (status == TRI_OK && checkpoint_rank(comm) == 0) status = prepare(s);
     TRI_TRY(checkpoint_agree(comm, status));
-    TRI_TRY(checkpoint_share(comm, s->hidden, sizeof s->hidden));
-    TRI_TRY(choose(s));
-    if (!s->is_behind) open_files(s);
-    walk(s, s->is_behind ? keep : copy);
-    begin_stage(s, s->is_behind ? write_snapshot : close_files);
+    TRI_TRY(checkpoint_broadcast(comm, s->hidden, sizeof s->hidden));
+    TRI_TRY(allocate(s));
+    if (!s->is_async) open_files(s);
+    for_each_own_chunk(s, s->is_async ? copy_to_snapshot : write_directly);
+    begin_stage(s, s->is_async ? write_snapshot : close_files);
     return TRI_OK;
 }
 
-// Nothing is left of what was not committed. Keeps the status, and its message.
-static tri_status end(save *s, tri_status status) {
+// Removes the hidden folder of a save that did not commit, and frees the save. Returns `status` and
+// keeps its message.
+static tri_status close_save(save *s, tri_status status) {
     if (!s->is_committed && s->hidden[0] && checkpoint_rank(s->request.comm) == 0) {
-        char why[TRI_MESSAGE_MAX_BYTES];
-        snprintf(why, sizeof why, "%s", tri_error_message());
+        char message[TRI_MESSAGE_MAX_BYTES];
+        snprintf(message, sizeof message, "%s", tri_error_message());
         if (tri_os_remove_tree(s->hidden) != TRI_OK)
             tri_log(TRI_LOG_WARNING, "%s: left behind: %s", s->hidden, tri_error_message());
-        if (status != TRI_OK) status = TRI_FAIL(status, "%s", why);
+        if (status != TRI_OK) status = TRI_FAIL(status, "%s", message);
     }
     free(s->snapshot);
     free(s->buffer);
@@ -365,7 +376,7 @@ static tri_status end(save *s, tri_status status) {
 }
 
 tri_status tri_checkpoint_save_begin(const tri_checkpoint_save_request *request,
-                                     tri_checkpoint_saving **out) {
+                                     tri_pending_save **out) {
     save *s = malloc(sizeof *s);
     TRI_ASSERT(s);
     *s = (save){.request = *request, .arena = tri_arena_create(NULL, "checkpoint save")};
@@ -373,51 +384,51 @@ tri_status tri_checkpoint_save_begin(const tri_checkpoint_save_request *request,
     s->home = checkpoint_home(s->arena, request->run_dir);
     *out = NULL;
     tri_status status = begin(s);
-    if (status != TRI_OK) return end(s, status);
+    if (status != TRI_OK) return close_save(s, status);
     *out = s;
     return TRI_OK;
 }
 
-bool tri_checkpoint_save_is_behind(const tri_checkpoint_saving *s) { return s->is_behind; }
+bool tri_checkpoint_save_is_async(const tri_pending_save *s) { return s->is_async; }
 
-tri_checkpoint_saving_state tri_checkpoint_save_state(const tri_checkpoint_saving *s) {
-    if (!atomic_load(&s->is_ready)) return TRI_SAVING_BUSY;
-    return s->status == TRI_OK ? TRI_SAVING_READY : TRI_SAVING_FAILED;
+tri_save_state tri_checkpoint_save_state(const tri_pending_save *s) {
+    if (!atomic_load(&s->is_ready)) return TRI_SAVE_BUSY;
+    return s->status == TRI_OK ? TRI_SAVE_READY : TRI_SAVE_FAILED;
 }
 
-tri_status tri_checkpoint_save_advance(tri_checkpoint_saving *s, bool *ended) {
+tri_status tri_checkpoint_save_advance(tri_pending_save *s, bool *ended) {
     *ended = true;
-    if (!atomic_load(&s->is_ready)) atomic_store(&s->is_unwanted, true);
+    if (!atomic_load(&s->is_ready)) atomic_store(&s->is_cancelled, true);
     join(s);
-    tri_status status = checkpoint_agree(s->request.comm, outcome(s));
+    tri_status status = checkpoint_agree(s->request.comm, failure_of(s));
     if (status == TRI_OK && !s->is_committing) status = gather_hashes(s);
-    if (status != TRI_OK || s->is_committing) return end(s, status);
+    if (status != TRI_OK || s->is_committing) return close_save(s, status);
     *ended = false;
     s->is_committing = true;
-    begin_stage(s, checkpoint_rank(s->request.comm) == 0 ? finish_files : NULL);
+    begin_stage(s, checkpoint_rank(s->request.comm) == 0 ? commit_and_publish : NULL);
     return TRI_OK;
 }
 
-tri_status tri_checkpoint_save_finish(tri_checkpoint_saving *saving) {
+tri_status tri_checkpoint_save_finish(tri_pending_save *s) {
     tri_status status = TRI_OK;
     for (bool ended = false; !ended;) {
-        join(saving);
-        status = tri_checkpoint_save_advance(saving, &ended);
+        join(s);
+        status = tri_checkpoint_save_advance(s, &ended);
     }
     return status;
 }
 
-void tri_checkpoint_save_abandon(tri_checkpoint_saving *saving) {
-    if (!saving) return;
-    atomic_store(&saving->is_unwanted, true);
-    join(saving);
-    end(saving, TRI_OK);
+void tri_checkpoint_save_abandon(tri_pending_save *s) {
+    if (!s) return;
+    atomic_store(&s->is_cancelled, true);
+    join(s);
+    close_save(s, TRI_OK);
 }
 
 tri_status tri_checkpoint_save(const tri_checkpoint_save_request *request) {
     tri_checkpoint_save_request at_once = *request;
     at_once.snapshot_bytes = 0;
-    tri_checkpoint_saving *saving;
-    TRI_TRY(tri_checkpoint_save_begin(&at_once, &saving));
-    return tri_checkpoint_save_finish(saving);
+    tri_pending_save *s;
+    TRI_TRY(tri_checkpoint_save_begin(&at_once, &s));
+    return tri_checkpoint_save_finish(s);
 }

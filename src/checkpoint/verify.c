@@ -1,3 +1,4 @@
+// Reads and verifies the files of a checkpoint: length, header, then one chunk after the other.
 #include "checkpoint/verify.h"
 
 #include "base/limits.h"
@@ -15,15 +16,15 @@ typedef struct reading {
     const char *path;
     const checkpoint_file *file;
     const tri_state_sink *sink; // or NULL
-    int part, parts;            // without a sink: every so many pieces, one
+    int rank, ranks;            // without a sink, reads every ranks-th chunk, beginning at `rank`
     tri_safetensors *open;
     const tri_safetensors_entry *entries;
-    checkpoint_pieces pieces;
-    const int *targets; // of the entries in the sink
+    checkpoint_chunks chunks;
+    const int *targets; // entries[i] goes to the sink's tensor targets[i]
     char *buffer;
 } reading;
 
-// Before anything is parsed: a file that is missing or has another length says so itself.
+// Runs before the file is parsed, so that a missing or truncated file is reported as such.
 static tri_status check_size(const reading *r) {
     struct stat info;
     if (stat(r->path, &info) < 0) {
@@ -55,15 +56,15 @@ static tri_status hash_header(const reading *r, int fd, int64_t chunk_bytes) {
         unsigned char hash[CHECKPOINT_HASH_BYTES];
         status = checkpoint_hash(header + done, size, hash);
         if (status == TRI_OK &&
-            (i >= r->file->piece_count || memcmp(hash, r->file->hashes[i], sizeof hash) != 0))
+            (i >= r->file->chunk_count || memcmp(hash, r->file->hashes[i], sizeof hash) != 0))
             status = damaged_header(r);
     }
     free(header);
     return status;
 }
 
-// Before the header is parsed, so that a flipped bit in it is damage and not some strange tensor;
-// a header of another step says more than its hash.
+// Runs before the header is parsed, so that a flipped bit in it is reported as damage and not as a
+// mismatch of tensors. If the header is that of another step, the message says so instead.
 static tri_status check_header(reading *r, const checkpoint_manifest *manifest) {
     int fd = tri_os.open(r->path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", r->path);
@@ -76,7 +77,7 @@ static tri_status check_header(reading *r, const checkpoint_manifest *manifest) 
     int64_t step = text ? strtoll(text, &end, 10) : 0;
     if (!text || end == text || *end || step == manifest->info.step) return damaged_header(r);
     return TRI_FAIL(TRI_CORRUPT,
-                    "%s: is of step %lld, but state.json of step %lld: files of two checkpoints "
+                    "%s: is of step %lld, but state.json is of step %lld: files of two checkpoints "
                     "are mixed, or this one is damaged",
                     r->path, (long long)step, (long long)manifest->info.step);
 }
@@ -92,43 +93,44 @@ static tri_status check_dtypes(const reading *r) {
     return TRI_OK;
 }
 
-static tri_status damaged(const reading *r, const checkpoint_piece *piece) {
-    if (piece->tensor < 0) return damaged_header(r);
-    const tri_safetensors_entry *entry = &r->entries[piece->tensor];
+static tri_status damaged(const reading *r, const checkpoint_chunk *chunk) {
+    if (chunk->tensor == CHECKPOINT_HEADER) return damaged_header(r);
+    const tri_safetensors_entry *entry = &r->entries[chunk->tensor];
     return TRI_FAIL(TRI_CORRUPT,
                     "%s: tensor '%s' is damaged: bytes %lld to %lld do not have their SHA-256",
-                    r->path, entry->name, (long long)(piece->offset - entry->offset),
-                    (long long)(piece->offset - entry->offset + piece->size_bytes - 1));
+                    r->path, entry->name, (long long)(chunk->offset - entry->offset),
+                    (long long)(chunk->offset - entry->offset + chunk->size_bytes - 1));
 }
 
-static tri_status give(const reading *r, const checkpoint_piece *piece) {
-    const tri_safetensors_entry *entry = &r->entries[piece->tensor];
+static tri_status write_to_sink(const reading *r, const checkpoint_chunk *chunk) {
+    const tri_safetensors_entry *entry = &r->entries[chunk->tensor];
     int64_t element = (int64_t)tri_dtype_bytes(entry->dtype);
-    return r->sink->write(r->sink->context, r->targets[piece->tensor],
-                          (piece->offset - entry->offset) / element, piece->size_bytes / element,
+    return r->sink->write(r->sink->context, r->targets[chunk->tensor],
+                          (chunk->offset - entry->offset) / element, chunk->size_bytes / element,
                           r->buffer);
 }
 
 static bool is_wanted(const reading *r, int i) {
-    const checkpoint_piece *piece = &r->pieces.items[i];
-    if (!r->sink) return i % r->parts == r->part;
-    if (!r->sink->wants || piece->tensor < 0) return true;
-    return r->sink->wants(r->sink->context, r->targets[piece->tensor]);
+    const checkpoint_chunk *chunk = &r->chunks.items[i];
+    if (!r->sink) return i % r->ranks == r->rank;
+    if (!r->sink->is_wanted || chunk->tensor == CHECKPOINT_HEADER) return true;
+    return r->sink->is_wanted(r->sink->context, r->targets[chunk->tensor]);
 }
 
-static tri_status read_pieces(reading *r) {
+static tri_status read_chunks(reading *r) {
     int fd = tri_os.open(r->path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", r->path);
     tri_status status = TRI_OK;
-    for (int i = 0; i < r->pieces.count && status == TRI_OK; i++) {
-        const checkpoint_piece *piece = &r->pieces.items[i];
+    for (int i = 0; i < r->chunks.count && status == TRI_OK; i++) {
+        const checkpoint_chunk *chunk = &r->chunks.items[i];
         if (!is_wanted(r, i)) continue;
         unsigned char hash[CHECKPOINT_HASH_BYTES];
-        status = tri_os_pread_all(fd, r->buffer, (size_t)piece->size_bytes, piece->offset, r->path);
-        if (status == TRI_OK) status = checkpoint_hash(r->buffer, piece->size_bytes, hash);
+        status = tri_os_pread_all(fd, r->buffer, (size_t)chunk->size_bytes, chunk->offset, r->path);
+        if (status == TRI_OK) status = checkpoint_hash(r->buffer, chunk->size_bytes, hash);
         if (status == TRI_OK && memcmp(hash, r->file->hashes[i], sizeof hash) != 0)
-            status = damaged(r, piece);
-        if (status == TRI_OK && r->sink && piece->tensor >= 0) status = give(r, piece);
+            status = damaged(r, chunk);
+        if (status == TRI_OK && r->sink && chunk->tensor != CHECKPOINT_HEADER)
+            status = write_to_sink(r, chunk);
     }
     tri_os.close(fd);
     return status;
@@ -138,15 +140,15 @@ static tri_status read_file(reading *r, const checkpoint_manifest *manifest) {
     TRI_TRY(check_size(r));
     TRI_TRY(check_header(r, manifest));
     TRI_TRY(tri_safetensors_open(r->path, &r->open));
-    TRI_TRY(checkpoint_cut_file(r->arena, r->open, manifest->chunk_bytes, &r->entries, &r->pieces));
-    if (r->pieces.count != r->file->piece_count)
+    TRI_TRY(checkpoint_cut_file(r->arena, r->open, manifest->chunk_bytes, &r->entries, &r->chunks));
+    if (r->chunks.count != r->file->chunk_count)
         return TRI_FAIL(TRI_CORRUPT,
                         "%s: is damaged: its header cuts it into %d chunks, but state.json has %d "
                         "hashes",
-                        r->path, r->pieces.count, r->file->piece_count);
+                        r->path, r->chunks.count, r->file->chunk_count);
     int64_t largest = 0;
-    for (int i = 0; i < r->pieces.count; i++)
-        if (r->pieces.items[i].size_bytes > largest) largest = r->pieces.items[i].size_bytes;
+    for (int i = 0; i < r->chunks.count; i++)
+        if (r->chunks.items[i].size_bytes > largest) largest = r->chunks.items[i].size_bytes;
     r->buffer = malloc((size_t)largest);
     if (!r->buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", r->path);
     if (r->sink) {
@@ -156,7 +158,7 @@ static tri_status read_file(reading *r, const checkpoint_manifest *manifest) {
         r->targets = targets;
         TRI_TRY(check_dtypes(r));
     }
-    return read_pieces(r);
+    return read_chunks(r);
 }
 
 static tri_status read_in(const char *folder, const checkpoint_manifest *manifest, reading *r) {
@@ -171,11 +173,11 @@ static tri_status read_in(const char *folder, const checkpoint_manifest *manifes
 
 tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *manifest,
                                 const checkpoint_file *file, const tri_state_sink *sink) {
-    return read_in(folder, manifest, &(reading){.file = file, .sink = sink, .parts = 1});
+    return read_in(folder, manifest, &(reading){.file = file, .sink = sink, .ranks = 1});
 }
 
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest) {
-    return checkpoint_verify_part(arena, folder, 0, 1, manifest);
+    return checkpoint_verify_share(arena, folder, 0, 1, manifest);
 }
 
 tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_manifest *manifest) {
@@ -187,11 +189,11 @@ tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_mani
     return TRI_OK;
 }
 
-tri_status checkpoint_verify_part(tri_arena *arena, const char *folder, int part, int parts,
-                                  checkpoint_manifest *manifest) {
+tri_status checkpoint_verify_share(tri_arena *arena, const char *folder, int rank, int ranks,
+                                   checkpoint_manifest *manifest) {
     TRI_TRY(checkpoint_open(arena, folder, manifest));
     for (int i = 0; i < manifest->file_count; i++)
         TRI_TRY(read_in(folder, manifest,
-                        &(reading){.file = &manifest->files[i], .part = part, .parts = parts}));
+                        &(reading){.file = &manifest->files[i], .rank = rank, .ranks = ranks}));
     return TRI_OK;
 }

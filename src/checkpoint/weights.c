@@ -1,3 +1,4 @@
+// Opens weights of any source, and loads initial weights into a model.
 #include "checkpoint/weights.h"
 
 #include "base/limits.h"
@@ -24,13 +25,13 @@ static int compare_entries(const void *a, const void *b) {
 
 int checkpoint_weights_find(const checkpoint_weights *weights, const char *name) {
     tri_safetensors_entry key = {.name = name};
-    if (weights->count == 0) return -1;
+    if (weights->count == 0) return CHECKPOINT_NO_ENTRY;
     const tri_safetensors_entry *found =
         bsearch(&key, weights->entries, (size_t)weights->count, sizeof key, compare_entries);
-    return found ? (int)(found - weights->entries) : -1;
+    return found ? (int)(found - weights->entries) : CHECKPOINT_NO_ENTRY;
 }
 
-// All tensors of the open files in one list.
+// Makes one sorted list of the tensors of all open files.
 static tri_status merge(tri_arena *arena, checkpoint_weights *w) {
     typedef struct owned {
         tri_safetensors_entry entry; // first, for compare_entries
@@ -85,8 +86,9 @@ static tri_status open_shards(tri_arena *arena, const tri_tree *map, checkpoint_
     TRI_TRY(merge(arena, w));
     for (int i = 0; i < map->count; i++) {
         int found = checkpoint_weights_find(w, map->items[i]->key);
-        if (found < 0 || strcmp(checkpoint_base_name(tri_safetensors_path(w->files[found])),
-                                map->items[i]->text) != 0)
+        if (found == CHECKPOINT_NO_ENTRY ||
+            strcmp(checkpoint_base_name(tri_safetensors_path(w->files[found])),
+                   map->items[i]->text) != 0)
             return TRI_FAIL(TRI_CORRUPT, "%s: tensor '%s' is not in %s", w->path,
                             map->items[i]->key, map->items[i]->text);
     }
@@ -152,47 +154,49 @@ tri_status checkpoint_weights_read(const checkpoint_weights *weights, int index,
 }
 
 static tri_status check_dtype(const checkpoint_weights *w, int index, tri_dtype wanted) {
-    tri_dtype there = w->entries[index].dtype;
-    if (there == wanted || (tri_dtype_is_float(there) && wanted == TRI_F32)) return TRI_OK;
+    tri_dtype file_dtype = w->entries[index].dtype;
+    if (file_dtype == wanted || (tri_dtype_is_float(file_dtype) && wanted == TRI_F32))
+        return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' is %s there, but %s in the model",
                     tri_safetensors_path(w->files[index]), w->entries[index].name,
-                    tri_dtype_name(there), tri_dtype_name(wanted));
+                    tri_dtype_name(file_dtype), tri_dtype_name(wanted));
 }
 
-// One tensor, through two halves of a buffer of two chunks: as it is there, and as it is wanted.
+// Loads one tensor through `buffer`, which has room for two chunks: the first holds elements in the
+// file's dtype, the second in the sink's.
 static tri_status load_tensor(const checkpoint_weights *w, int index, const tri_state_sink *sink,
                               int target, char *buffer) {
     const tri_safetensors_entry *entry = &w->entries[index];
     tri_dtype wanted = sink->tensors[target].dtype;
     int64_t total = tri_shape_count(&entry->shape);
-    if (sink->wants && !sink->wants(sink->context, target)) return TRI_OK;
-    int64_t most = TRI_CHECKPOINT_CHUNK_BYTES / (int64_t)sizeof(double);
-    for (int64_t done = 0; done < total; done += most) {
-        int64_t count = total - done < most ? total - done : most;
+    if (sink->is_wanted && !sink->is_wanted(sink->context, target)) return TRI_OK;
+    int64_t limit = TRI_CHECKPOINT_CHUNK_BYTES / (int64_t)sizeof(double);
+    for (int64_t done = 0; done < total; done += limit) {
+        int64_t count = total - done < limit ? total - done : limit;
         TRI_TRY(checkpoint_weights_read(w, index, done, count, buffer));
-        char *as_wanted = buffer;
+        char *converted = buffer;
         if (entry->dtype != wanted) {
-            as_wanted = buffer + TRI_CHECKPOINT_CHUNK_BYTES;
-            checkpoint_convert(entry->dtype, buffer, wanted, as_wanted, count);
+            converted = buffer + TRI_CHECKPOINT_CHUNK_BYTES;
+            checkpoint_convert(entry->dtype, buffer, wanted, converted, count);
         }
-        TRI_TRY(sink->write(sink->context, target, done, count, as_wanted));
+        TRI_TRY(sink->write(sink->context, target, done, count, converted));
     }
     return TRI_OK;
 }
 
-// Positions of rotary embeddings, computed and never read: older Llama files hold them.
+// Older Llama files hold the frequencies of rotary embeddings, which are computed and never read.
 static bool is_ignored(const char *name) { return ends_with(name, "rotary_emb.inv_freq"); }
 
 static tri_status load_weights(tri_arena *arena, const char *path, const tri_state_sink *model,
                                checkpoint_weights *w, char *buffer) {
     TRI_TRY(checkpoint_weights_open(arena, path, w));
-    int kept = 0, *targets;
+    int used = 0, *targets;
     for (int i = 0; i < w->count; i++) {
         if (is_ignored(w->entries[i].name)) continue;
-        w->files[kept] = w->files[i];
-        w->entries[kept++] = w->entries[i];
+        w->files[used] = w->files[i];
+        w->entries[used++] = w->entries[i];
     }
-    w->count = kept;
+    w->count = used;
     TRI_TRY(checkpoint_match(arena, w->path, w->entries, w->count, model, true, &targets));
     for (int i = 0; i < w->count; i++) TRI_TRY(check_dtype(w, i, model->tensors[targets[i]].dtype));
     for (int i = 0; i < w->count; i++) TRI_TRY(load_tensor(w, i, model, targets[i], buffer));

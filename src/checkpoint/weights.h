@@ -1,12 +1,15 @@
-// Weights wherever they lie: one safetensors file, the shards of an index, or a checkpoint.
+// Opens weights from any supported source as one list of tensors: one safetensors file, the shards
+// of an index, or a checkpoint.
 #ifndef TRIREME_CHECKPOINT_WEIGHTS_H
 #define TRIREME_CHECKPOINT_WEIGHTS_H
 
 #include "checkpoint/checkpoint.h"
 #include "format/safetensors.h"
 
+enum { CHECKPOINT_NO_ENTRY = -1 };
+
 typedef struct checkpoint_weights {
-    const char *path; // of the file that names all others
+    const char *path; // of the single file, or of the index
     int count;
     tri_safetensors_entry *entries; // of all files, sorted by name
     const tri_safetensors **files;  // files[i] holds entries[i]
@@ -14,14 +17,16 @@ typedef struct checkpoint_weights {
     int open_count;
 } checkpoint_weights;
 
-// `path` as of tri_checkpoint_load_weights; a checkpoint is verified first. All but the open files
-// lies in `arena`; close also after a failure.
+// Opens `path`, which is a path as for tri_checkpoint_load_weights; verifies a checkpoint first.
+// All but the open files lies in `arena`. The caller closes *out, also after a failure.
 tri_status checkpoint_weights_open(tri_arena *arena, const char *path, checkpoint_weights *out);
-// One safetensors file, whatever else lies around it.
+// Opens one safetensors file, even if it is part of a checkpoint.
 tri_status checkpoint_weights_open_file(tri_arena *arena, const char *path,
                                         checkpoint_weights *out);
 void checkpoint_weights_close(checkpoint_weights *weights);
-int checkpoint_weights_find(const checkpoint_weights *weights, const char *name); // or -1
+// The index of the entry `name`, or CHECKPOINT_NO_ENTRY.
+int checkpoint_weights_find(const checkpoint_weights *weights, const char *name);
+// Copies elements first … first + count - 1 of entries[index] to `to`, in the file's dtype.
 tri_status checkpoint_weights_read(const checkpoint_weights *weights, int index, int64_t first,
                                    int64_t count, void *to);
 

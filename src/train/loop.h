@@ -27,10 +27,10 @@ typedef struct train_loop {
     int64_t saved_step;                    // of the newest checkpoint; -1: none
     double started_s, saved_s, training_s; // clock; training_s: spent in steps by this process
     int64_t started_samples;
-    double train_loss, grad_norm;  // of the latest step
-    bool stop;                     // early stopping or max_time: the run is complete
-    bool saves;                    // this run writes checkpoints
-    tri_checkpoint_saving *saving; // behind the training; NULL: none
+    double train_loss, grad_norm; // of the latest step
+    bool stop;                    // early stopping or max_time: the run is complete
+    bool saves;                   // this run writes checkpoints
+    tri_pending_save *saving;     // in progress; NULL: none
     tri_arena *saving_arena;
     int64_t saving_step;
     bool has_said_wait, has_said_room;

@@ -85,7 +85,7 @@ static tri_status save(train_loop *loop, bool behind) {
     tri_status status = begin(loop, behind);
     if (status != TRI_OK) {
         status = settle(loop, status);
-    } else if (!behind || !tri_checkpoint_save_is_behind(loop->saving)) {
+    } else if (!behind || !tri_checkpoint_save_is_async(loop->saving)) {
         if (behind && !loop->has_said_room)
             say(loop, "no memory for a copy of the state: training waits while checkpoints are "
                       "written");
@@ -108,9 +108,9 @@ tri_status loop_save(train_loop *loop, bool behind) {
 // With the sum over all ranks: all are ready, or one of them has failed.
 double loop_share_saving(const train_loop *loop) {
     if (!loop->saving) return 0;
-    tri_checkpoint_saving_state state = tri_checkpoint_save_state(loop->saving);
-    if (state == TRI_SAVING_FAILED) return loop->session->comm->size;
-    return state == TRI_SAVING_READY;
+    tri_save_state state = tri_checkpoint_save_state(loop->saving);
+    if (state == TRI_SAVE_FAILED) return loop->session->comm->size;
+    return state == TRI_SAVE_READY;
 }
 
 tri_status loop_advance_saving(train_loop *loop, double shared) {

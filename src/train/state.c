@@ -6,7 +6,7 @@ static tri_status read_state(void *context, int tensor, int64_t first, int64_t c
     return TRI_OK;
 }
 
-static int holders(void *context, int tensor, int *index) {
+static int holder_count(void *context, int tensor, int *index) {
     const tri_state_view *view = context;
     return tri_engine_holders(view->engine, &view->tensors[tensor], index);
 }
@@ -22,7 +22,7 @@ static tri_status write_state(void *context, int tensor, int64_t first, int64_t 
     return tri_engine_write(view->engine, &view->tensors[tensor], first, count, from);
 }
 
-static bool wants(void *context, int tensor) {
+static bool is_wanted(void *context, int tensor) {
     const tri_state_view *view = context;
     return tri_engine_wants(view->engine, &view->tensors[tensor]);
 }
@@ -40,10 +40,13 @@ static void make_view(tri_arena *arena, tri_engine *engine, const tri_engine_ten
                                      .count = count,
                                      .context = out,
                                      .read = read_state,
-                                     .holders = holders,
+                                     .holder_count = holder_count,
                                      .fetch = fetch};
-    out->sink = (tri_state_sink){
-        .tensors = described, .count = count, .context = out, .write = write_state, .wants = wants};
+    out->sink = (tri_state_sink){.tensors = described,
+                                 .count = count,
+                                 .context = out,
+                                 .write = write_state,
+                                 .is_wanted = is_wanted};
 }
 
 void tri_state_view_model(tri_arena *arena, tri_engine *engine, tri_state_view *out) {

@@ -1,7 +1,7 @@
-// The machine stops after any call of saves, with any of what was not synced lost: the newest
-// checkpoint that was reported, or a newer one, is found whole; no half one is seen; and `last` and
-// `best` lead to whole ones. The same where a process was killed before, and another goes on. Each
-// single fsync taken out of the log breaks that.
+// The machine crashes after any system call of a save, and any data that was not synced may be
+// lost. After every such crash the newest reported checkpoint, or a newer one, is intact; no
+// incomplete one is visible; and `last` and `best` point at intact ones. The same holds if an
+// earlier process was killed. Each fsync is needed: leaving out any one of them breaks this.
 #include "checkpoint_fixture.h"
 #include "comm_ranks.h"
 #include "support/crash_disk.h"
@@ -12,7 +12,7 @@ enum { WIDTH = 20, CHUNK = 2048, MAX_SAVES = 8, MAX_SITES = 64 };
 
 static char top[64], disk_root[96], shown_root[96], run_dir[128], shown_run[128];
 
-static int no_fsync(int fd) { return 0; } // nobody waits for a disk
+static int no_fsync(int fd) { return 0; } // saves time; the log still records the call
 
 static int setup(void **state) {
     tri_os.fsync = no_fsync;
@@ -38,14 +38,14 @@ static void clear(const char *root) {
 
 typedef struct scenario {
     const char *name;
-    int64_t steps[MAX_SAVES]; // of one save after the other, ended by 0
+    int64_t steps[MAX_SAVES]; // one save each; 0 ends the list
     int64_t save_top_k, snapshot_bytes;
     bool no_exchange;
     int ranks;
 } scenario;
 
 static fixture_save options(const scenario *s, int64_t step) {
-    // The first is the best until the third, which the fifth follows.
+    // The best is step 1, then step 3, then step 5.
     static const double values[] = {0, 3, 5, 2, 4, 1};
     tri_checkpoint_monitor monitor = {"val_loss", false, true, values[step % 6]};
     return (fixture_save){.step = step,
@@ -66,7 +66,7 @@ static void save_on_ranks(tri_comm *comm, ranks_table *table, void *argument) {
     }
 }
 
-// As a training run starts, and saves.
+// Starts as a training run does, and saves.
 static void run_scenario(const scenario *s) {
     assert_int_equal(tri_os_make_folders(run_dir), TRI_OK);
     assert_int_equal(tri_checkpoint_clean(run_dir), TRI_OK);
@@ -88,7 +88,7 @@ static void record(const scenario *s, crash_log *log) {
     tri_os.fsync = no_fsync;
 }
 
-// What was found wrong, in words.
+// What was found to be wrong, for the message.
 static char wrong[1024];
 
 static bool is_wrong(const char *where, const char *what, int64_t step, int64_t wanted) {
@@ -97,7 +97,7 @@ static bool is_wrong(const char *where, const char *what, int64_t step, int64_t 
     return false;
 }
 
-// Every step that is to be seen is whole.
+// True if every visible step is intact.
 static bool steps_are_whole(const char *when) {
     char home[160], path[512];
     snprintf(home, sizeof home, "%s/checkpoints", shown_run);
@@ -115,7 +115,7 @@ static bool steps_are_whole(const char *when) {
     return whole;
 }
 
-// That steps are whole is known.
+// True if the link points at a step from `least` on. Steps were found intact before.
 static bool link_is_good(const char *name, int64_t least) {
     char path[192], target[64];
     int64_t step = -1;
@@ -151,7 +151,7 @@ static bool state_is_good(int64_t reported) {
            link_is_good("best", -1);
 }
 
-typedef struct seen_states { // hashes of what was looked at
+typedef struct seen_states { // hashes of the disk states that were checked
     uint64_t *items;
     int count, capacity;
 } seen_states;
@@ -174,7 +174,7 @@ static bool is_new(seen_states *seen, uint64_t hash) {
     return true;
 }
 
-// All that a crash now may leave.
+// Checks every disk state that a crash at this moment may leave.
 static bool crashes_are_good(crash_disk *disk, int64_t reported, seen_states *seen) {
     int states = crash_disk_states(disk);
     for (int i = 0; i < states; i++) {
@@ -190,8 +190,8 @@ static bool crashes_are_good(crash_disk *disk, int64_t reported, seen_states *se
     return true;
 }
 
-// A crash after any call of a log. `without`: this call is left out, and what is before it has been
-// looked at; -1: none.
+// Checks a crash after each call of a log. `without`: this call is left out, and only crashes after
+// it are checked; -1: none is left out.
 static bool log_is_good(crash_disk *disk, const crash_log *log, int64_t *reported, int without,
                         seen_states *seen) {
     bool good = true;
@@ -242,7 +242,8 @@ static void test_any_crash(void **state) {
     }
 }
 
-// Where in a save a call is: the path without numbers, and how often that was synced in this save.
+// Names a sync's site in the code: the path without numbers, and how often this save synced it
+// before.
 static void name_site(const crash_log *log, int at, char *site, size_t size) {
     int begin = at, same = 0;
     while (begin > 0 && log->calls[begin - 1].kind != CRASH_MARK) begin--;
@@ -268,7 +269,8 @@ static sync_site *find_site(sync_site *sites, int *count, const char *name) {
     return &sites[(*count)++];
 }
 
-// Otherwise this test would not see it if it were forgotten.
+// Leaving out any fsync must fail test_any_crash: otherwise that test could not tell if it is
+// missing.
 static void test_every_sync_counts(void **state) {
     static sync_site sites[MAX_SITES];
     int count = 0, idle = 0;
@@ -289,12 +291,12 @@ static void test_every_sync_counts(void **state) {
         if (!sites[i].counts) print_error("nothing needs fsync of %s\n", sites[i].name);
         idle += !sites[i].counts;
     }
-    print_message("%d places of fsync\n", count);
+    print_message("%d sites of fsync\n", count);
     assert_int_equal(idle, 0);
     assert_true(count >= 10);
 }
 
-// The next process finds what the killed one has done, synced or not, and builds on it.
+// A process is killed after call `at`; the next one sees all it wrote, synced or not, and saves.
 static void go_on_after_kill(const scenario *s, const crash_log *before, int at) {
     crash_disk *disk = crash_disk_new();
     seen_states seen = {0};
@@ -328,7 +330,7 @@ static void test_crash_after_a_kill(void **state) {
         double start = tri_os_seconds();
         clear(disk_root);
         record(&killed[i], &log);
-        int at = 0; // the run's own folder is there: the first start has synced it
+        int at = 0; // skips the run folder's creation, which the start of a run has synced
         while (!strstr(log.calls[at].path, "/checkpoints")) at++;
         for (; at < log.count; at++)
             if (log.calls[at].kind != CRASH_WRITE && log.calls[at].kind != CRASH_SYNC)
@@ -348,8 +350,8 @@ static bool has_text(const char *path, const char *text) {
     return same;
 }
 
-// What a crash may leave of a file that was written twice, each time as a whole. `without`: this
-// call is left out.
+// Checks what a crash may leave of a file that tri_os_replace_file wrote twice: one of its
+// contents. `without`: this call is left out.
 static bool file_is_good(const crash_log *log, int without) {
     static const char *const texts[] = {"", "one", "two"};
     crash_disk *disk = crash_disk_new();

@@ -1,6 +1,6 @@
-// A process that saves one checkpoint after the other, at once or behind other work, is killed 100
-// times at random moments: each time there is a whole one, no older than the last it had reported,
-// and the run goes on from it.
+// A process that saves one checkpoint after the other, with or without a background thread, is
+// killed 100 times at random moments. Each time there is an intact checkpoint, no older than the
+// last one reported, and the next process continues from it.
 #include "checkpoint_fixture.h"
 #include "support/run_folder.h"
 
@@ -9,8 +9,8 @@
 
 enum { KILLS = 100 };
 
-static int64_t width;          // 8000: 3 MB of weights and two states of the optimizer
-static int64_t snapshot_bytes; // 0: at once
+static int64_t width;          // 8000: 3 MB of weights and two optimizer states
+static int64_t snapshot_bytes; // 0: no background thread
 
 static fixture_save options(int64_t step) {
     tri_checkpoint_monitor monitor = {"val_loss", false, true, (double)(step * 7919 % 101)};
@@ -21,11 +21,11 @@ static fixture_save options(int64_t step) {
                           .snapshot_bytes = snapshot_bytes};
 }
 
-// Saves steps from `from` on until killed, and writes the number of each one committed.
-static void save_on(int64_t from, int report) {
+// Saves from step `from` on until it is killed; writes the number of each committed step.
+static void save_steps(int64_t from, int report) {
     for (int64_t step = from;; step++) {
         if (fixture_do_save(run_dir, options(step)) != TRI_OK) _exit(1);
-        // Every third one again, to be killed while a step is being replaced.
+        // Saves every third step twice, so that kills also hit the replacement of a step.
         if (step % 3 == 0 && fixture_do_save(run_dir, options(step)) != TRI_OK) _exit(1);
         if (write(report, &step, sizeof step) != sizeof step) _exit(1);
     }
@@ -38,7 +38,7 @@ static void one_kill(int64_t *last, double whole_save_s, unsigned *seed) {
     assert_true(child >= 0);
     if (child == 0) {
         close(report[0]);
-        save_on(*last + 1, report[1]);
+        save_steps(*last + 1, report[1]);
     }
     close(report[1]);
     tri_os.sleep_ns((int64_t)(rand_r(seed) / (RAND_MAX + 1.0) * 1.5 * whole_save_s * 1e9));
@@ -75,7 +75,7 @@ static void test_at_once(void **state) {
     kills();
 }
 
-static void test_behind(void **state) {
+static void test_async(void **state) {
     width = 4000;
     snapshot_bytes = 1 << 30;
     kills();
@@ -84,7 +84,7 @@ static void test_behind(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_behind, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_async, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
-// Checkpoints know nothing of meshes: the same state saved by any number of ranks that divide it in
-// any way is the same files, to the last byte, and loaded on any other mesh it is the same state,
-// the optimizer's included.
+// A checkpoint does not depend on the mesh: the same state, saved on any mesh, gives the same files
+// to the last byte, and every mesh loads the same state from them, the optimizer's included.
 #include "comm_ranks.h"
 
 #include "base/os.h"
@@ -47,7 +46,7 @@ static const cell cells[] = {
 
 static const struct {
     const tri_task *task;
-    bool divides; // its layers can be divided by ranks, and there are blocks for 4 stages
+    bool divides; // supports tensor parallelism, and has blocks for 4 stages
 } models[] = {{&tri_model_llama, true}, {&tri_model_mnist_convnet, false}};
 
 static char folder[64];
@@ -116,7 +115,7 @@ static void close_rig(rig *r) {
     tri_arena_destroy(r->arena);
 }
 
-// Every element of every tensor its own value, in pieces of odd sizes.
+// Writes a distinct value to every element, an odd number of elements at a time.
 static void fill(const tri_state_sink *sink, uint32_t seed) {
     enum { SOME = 1001 };
     for (int i = 0; i < sink->count; i++) {
@@ -145,7 +144,7 @@ static void save(rig *r, const char *name, tri_comm *comm) {
         .training = tri_tree_map(r->arena),
         .monitor = {.name = "val_loss"},
         .comm = comm,
-        .chunk_bytes = 40000, // tensors of several pieces, and of less than one
+        .chunk_bytes = 40000, // tensors of several chunks, and of less than one
     }));
 }
 

@@ -1,4 +1,5 @@
-// Several ranks save one checkpoint: the same bytes whatever their number, all or none.
+// Several ranks save one checkpoint: the bytes do not depend on the number of ranks, and if one
+// rank fails or dies, no rank has saved.
 #include "checkpoint_fixture.h"
 #include "comm_ranks.h"
 
@@ -18,12 +19,12 @@ static int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK
 
 typedef struct order {
     fixture_save save;
-    int bad_rank; // its writes fail, or it ends; -1: none
+    int bad_rank; // the rank whose writes fail, or which exits; -1: none
     ssize_t (*bad_pwrite)(int fd, const void *data, size_t size, off_t offset);
     int (*bad_open)(const char *path, int flags, mode_t mode);
 } order;
 
-// Ranks that have parts of a tensor meet to put it together.
+// Stands for gathering the shards of a tensor: waits for all ranks.
 static tri_status meet(tri_comm *comm) { return tri_comm_barrier(comm, "gather of the state"); }
 
 static void break_system(const order *all) {
@@ -45,7 +46,7 @@ static void save_body(tri_comm *comm, ranks_table *table, void *argument) {
     fixture_save save = ((order *)argument)->save;
     save.comm = comm;
     CHECK_OK(fixture_do_save(run_dir, save));
-    // All load it, each for itself.
+    // Each rank loads all of it.
     tri_arena *arena = tri_arena_create(NULL, "test");
     const char *path;
     int64_t step;
@@ -91,7 +92,7 @@ static void finding_body(tri_comm *comm, ranks_table *table, void *argument) {
     tri_arena_destroy(arena);
 }
 
-// Each rank verifies a part of a checkpoint: what one of them finds is everybody's.
+// Each rank verifies a share of a checkpoint; damage found by one is reported by all.
 static void test_damage_is_found_together(void **state) {
     char path[128], *data;
     size_t size;
@@ -137,7 +138,7 @@ static void failing_body(tri_comm *comm, ranks_table *table, void *argument) {
 
 static void test_one_rank_fails(void **state) {
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
-    for (int i = 0; i < 12; i++) { // whichever rank, whichever call, at once or behind
+    for (int i = 0; i < 12; i++) { // each rank, several calls, in the background and not
         order all = {.save = options(10 * (i + 1)), .bad_rank = i % 3};
         all.save.fetch = meet;
         if (i >= 6) all.save.snapshot_bytes = 1 << 20;
@@ -158,7 +159,7 @@ static ssize_t end_here(int fd, const void *data, size_t size, off_t offset) {
     return -1;
 }
 
-// A snapshot that fits on one rank only is none.
+// If the snapshot fits on one rank only, no rank takes one.
 static void uneven_body(tri_comm *comm, ranks_table *table, void *argument) {
     fixture_save save = ((order *)argument)->save;
     save.comm = comm;
@@ -190,7 +191,7 @@ static void dying_body(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(strstr(tri_error_message(), words));
 }
 
-// Those left behind commit nothing, rank 0 or not.
+// If a rank dies, the others commit nothing, whether or not it was rank 0.
 static void test_one_rank_dies(void **state) {
     tri_shm_config config = {.timeout_ms = 3000};
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
@@ -208,7 +209,7 @@ static void test_one_rank_dies(void **state) {
     }
 }
 
-// Saves until it is killed; tells the parent the last step that all have committed.
+// Saves until it is killed; reports the last committed step to the parent.
 static void saving_body(tri_comm *comm, ranks_table *table, void *argument) {
     fixture_save save = ((order *)argument)->save;
     save.comm = comm;

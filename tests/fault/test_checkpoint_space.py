@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A disk that fills up during a run: training goes on, the message says so, and what was committed
-before verifies and is gone on from once there is space. Only the end, which could not be saved,
-makes the run a failure.
+"""A disk that fills up during a run: training continues with a warning, earlier checkpoints stay
+intact, and the run resumes from them once there is space. The run fails only because its final
+state could not be saved.
 
 usage: test_checkpoint_space.py BUILD_FOLDER     skipped where no small file system can be mounted
 """

@@ -1,5 +1,5 @@
-// Any bytes as a checkpoint's state.json (as they are, or sealed with the hash that they should
-// have) and as the index of a sharded model.
+// Reads arbitrary bytes as a checkpoint's state.json, with or without the correct hash at the end,
+// and as the index of a sharded model.
 #include "base/os.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/weights.h"
@@ -39,7 +39,7 @@ static void put(const char *name, const void *data, size_t size) {
     fclose(file);
 }
 
-// What a checkpoint's text without its last brace becomes.
+// Appends the hash to the text of a state.json.
 static void put_sealed(const uint8_t *data, size_t size) {
     unsigned char hash[CHECKPOINT_HASH_BYTES];
     char *text = malloc(size + 128);

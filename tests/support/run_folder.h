@@ -1,4 +1,4 @@
-// A folder for the tests of one program: cmocka's set-up and tear-down of the group.
+// A temporary folder for each test: cmocka's setup and teardown.
 #ifndef TESTS_SUPPORT_RUN_FOLDER_H
 #define TESTS_SUPPORT_RUN_FOLDER_H
 
@@ -16,7 +16,7 @@ static inline int setup(void **state) {
 
 static inline int teardown(void **state) { return tri_os_remove_tree(run_dir) != TRI_OK; }
 
-// The path of something in it; good for four calls.
+// The path of RUN/name, valid until the fourth call after this one.
 static inline const char *in_run(const char *name) {
     static char paths[4][160];
     static int next;

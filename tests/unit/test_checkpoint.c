@@ -1,4 +1,4 @@
-// Checkpoints: what goes in comes out, what is kept and what is removed, and what is refused.
+// Checkpoints: saving and loading, retention, links, and the refusal of damaged ones.
 #include "checkpoint_fixture.h"
 #include "support/run_folder.h"
 
@@ -49,7 +49,7 @@ static void test_round_trip(void **state) {
         assert_int_equal(fixture_auto(run_dir, 17), 7 + i);
         assert_int_equal(fixture_do_load(in_run("checkpoints/last"), 17, 0, NULL), TRI_OK);
     }
-    // The same step again, with other contents.
+    // Save the same step once more, with other contents.
     save((fixture_save){.step = 11, .width = 17, .seed = 99});
     assert_int_equal(fixture_do_load(in_run("checkpoints/step-00000011"), 17, 99, NULL), TRI_OK);
     assert_int_equal(fixture_do_load(run_dir, 17, 99, NULL), TRI_OK);
@@ -64,7 +64,7 @@ static void test_same_bytes_whatever_the_order(void **state) {
     tri_state_sink sink = fixture_sink(&model);
     assert_int_equal(tri_checkpoint_load_weights(in_run("a"), &sink), TRI_OK);
     assert_int_equal(model.wrong, 0);
-    sink = fixture_sink(&turned); // values are by place in the list: all are there, none matches
+    sink = fixture_sink(&turned); // values depend on the index: all are there, none matches
     assert_int_equal(tri_checkpoint_load_weights(in_run("a"), &sink), TRI_OK);
     for (int i = 0; i < turned.count; i++)
         assert_int_equal(turned.seen[i], tri_shape_count(&turned.tensors[i].shape));
@@ -119,7 +119,7 @@ static void flip(const char *path, off_t offset, int bit) {
     close(fd);
 }
 
-// Any single bit of any file: refused by name, passed over by auto.
+// Flips single bits of every file: loading it is refused by name, and `auto` skips it.
 static void test_flipped_bits(void **state) {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
     save((fixture_save){.step = 1, .width = 4, .chunk_bytes = 256});
@@ -157,7 +157,7 @@ static ssize_t counting_pread(int fd, void *data, size_t size, off_t offset) {
     return done;
 }
 
-// What find and load do together, in one reading of the files.
+// tri_checkpoint_load_whole verifies and loads with one reading of the files.
 static void test_whole_is_read_once(void **state) {
     enum { WIDTH = 4000 };
     save((fixture_save){.step = 3, .width = WIDTH});
@@ -182,16 +182,16 @@ static void test_whole_is_read_once(void **state) {
     tri_arena_destroy(arena);
 }
 
-static bool wants_nothing(void *context, int tensor) { return false; }
+static bool is_never_wanted(void *context, int tensor) { return false; }
 
-// Whatever the sinks want, damage anywhere is found; and a folder of another name.
+// Damage anywhere is found even if the sinks want no tensor; so is a folder with a wrong name.
 static void test_whole_is_verified(void **state) {
     save((fixture_save){.step = 3, .width = 4});
     tri_arena *arena = tri_arena_create(NULL, "test");
     fixture_state model = fixture_model(3, 4), optimizer = fixture_optimizer(3, 4);
     tri_state_sink sink = fixture_sink(&model), rest = fixture_sink(&optimizer);
     tri_checkpoint_info info;
-    sink.wants = rest.wants = wants_nothing;
+    sink.is_wanted = rest.is_wanted = is_never_wanted;
     const char *const files[] = {"checkpoints/step-00000003/model.safetensors",
                                  "checkpoints/step-00000003/optimizer.safetensors"};
     for (int f = 0; f < 2; f++) {
@@ -311,7 +311,7 @@ static void test_clean(void **state) {
     copy(in_run("checkpoints/step-00000001/state.json"),
          in_run("checkpoints/.del-step-00000000-12-ab/state.json"));
     assert_int_equal(symlink("step-00000001", in_run("checkpoints/.link-last-12-ab")), 0);
-    // Killed while it was being replaced: back in its place; and one whose place is taken.
+    // A step whose replacement was killed is restored, unless a folder has its name.
     assert_int_equal(
         rename(in_run("checkpoints/step-00000002"), in_run("checkpoints/.old-step-00000002-12-ab")),
         0);

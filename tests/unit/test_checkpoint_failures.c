@@ -1,5 +1,5 @@
-// Every system call of a save and of a load fails once, in every way that matters: what was there
-// before stays whole, nothing of the failed one is left, and the next save succeeds.
+// Each system call of a save and of a load fails once, with ENOSPC and with EIO: earlier
+// checkpoints stay intact, the failed save leaves nothing behind, and the next save succeeds.
 #include "checkpoint_fixture.h"
 
 #include <dirent.h>
@@ -9,8 +9,8 @@ enum { WIDTH = 20, CHUNK = 1024 };
 
 static char run_dir[64];
 static int calls, fail_at, fail_with; // the fail_at-th call fails; 0: none
-static bool is_lasting;               // and all after it
-static const char *failed;            // the slot
+static bool is_lasting;               // all calls after it fail too
+static const char *failed;            // name of the call that failed
 
 static int setup(void **state) {
     snprintf(run_dir, sizeof run_dir, "/tmp/trireme-checkpoint-XXXXXX");
@@ -47,12 +47,12 @@ HOOK(int, rmdir, (const char *path), (path))
 
 static int fsync_hook(int fd) { return fails("fsync") ? -1 : 0; } // no need to wait for a disk
 
-static int close_hook(int fd) { // closes in any case, as the system does
+static int close_hook(int fd) { // a close that fails has still closed the file
     int result = tri_os_system.close(fd);
     return fails("close") ? -1 : result;
 }
 
-// A disk takes what fits; the rest of a write fails.
+// Writes only half of what it is asked to, as a nearly full disk does.
 static ssize_t short_pwrite(int fd, const void *data, size_t size, off_t offset) {
     return tri_os_system.pwrite(fd, data, size > 1 ? size / 2 : size, offset);
 }
@@ -83,7 +83,7 @@ static fixture_save options(int64_t step) {
         .step = step, .width = WIDTH, .chunk_bytes = CHUNK, .monitor = monitor, .save_top_k = 1};
 }
 
-// Saves step after step while call `at` fails; *ended: the save needed fewer calls than that.
+// Saves a step while call number `at` fails; *ended: the save made fewer calls than that.
 static void save_failing(int at, int with, bool lasting, int64_t *newest, int64_t step,
                          bool *ended) {
     inject(at, with, lasting);
@@ -94,9 +94,9 @@ static void save_failing(int at, int with, bool lasting, int64_t *newest, int64_
     const char *slot = failed;
     tri_os = tri_os_system;
     if (*ended || status == TRI_OK) assert_int_equal(status, TRI_OK);
-    bool is_saved = status == TRI_OK; // with a warning if a link or a removal failed
+    // The save may succeed although a call failed: a link, a removal, closing a file that was read.
+    bool is_saved = status == TRI_OK;
     if (is_saved) *newest = step;
-    // A call that fails after the data is on the disk (closing what was read) may be no failure.
     int64_t found = fixture_auto(run_dir, WIDTH);
     if (found != *newest)
         fail_msg("call %d (%s): %lld instead of %lld; '%s'", at, slot, (long long)found,
@@ -123,7 +123,7 @@ static void every_call(int with, bool lasting) {
         tri_os = tri_os_system;
         assert_true(at < 1000);
     }
-    assert_true(failures > 20); // the hooks were in use
+    assert_true(failures > 20); // the hooks were called
 }
 
 static void test_no_space(void **state) { every_call(ENOSPC, false); }
@@ -150,7 +150,7 @@ static void test_short_writes(void **state) {
     assert_int_equal(fixture_auto(run_dir, WIDTH), 5);
 }
 
-// A failure of reading is never taken for contents.
+// A read that fails never yields wrong values.
 static void test_loading(void **state) {
     assert_int_equal(fixture_do_save(run_dir, options(1)), TRI_OK);
     int failures = 0;
@@ -162,14 +162,14 @@ static void test_loading(void **state) {
             assert_int_equal(status, TRI_OK);
             break;
         }
-        // TRI_OK means that all elements were right: something could be done without.
+        // TRI_OK: all elements were checked, so the failed call did not matter.
         if (status != TRI_OK) assert_true(status == TRI_IO || status == TRI_CORRUPT);
         failures += status != TRI_OK;
     }
     assert_true(failures > 5);
 }
 
-// The source may fail too.
+// A source that fails.
 static tri_status bad_read(void *context, int tensor, int64_t first, int64_t count, void *to) {
     return TRI_FAIL(TRI_NOT_FINITE, "tensor %d has a NaN", tensor);
 }

@@ -1,4 +1,4 @@
-// Weights from files of others, into files for others, and the commands that look at them.
+// Initial weights from files of other programs, export, and the commands list, verify and diff.
 #include "checkpoint/convert.h"
 #include "checkpoint_fixture.h"
 #include "format/safetensors.h"
@@ -21,7 +21,7 @@ static void put_text(const char *path, const char *text) {
     ok(tri_os_replace_file(path, text, strlen(text)));
 }
 
-// GCC's own half precision as the judge, in both directions.
+// F16 conversions in both directions, compared with those of GCC's _Float16.
 static void test_halves(void **state) {
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
         uint16_t half = (uint16_t)bits, back;
@@ -93,7 +93,7 @@ static void test_init(void **state) {
     write_model(in_run("few"), 1, 3); // without the buffers, and without `empty`
     expect(load_model(in_run("few"), &model), TRI_BAD_INPUT, "has no tensor 'empty'");
     fixture_state part = fixture_model(1, 9);
-    part.tensors[3] = part.tensors[5]; // seen by place, so only counted here
+    part.tensors[3] = part.tensors[5]; // values depend on the index, so only the count is checked
     part.count = 4;
     tri_state_source source = fixture_source(&part);
     ok(tri_checkpoint_write_weights(in_run("few"), &source));
@@ -121,11 +121,11 @@ static void test_export(void **state) {
                             dtypes[i]);
         assert_int_equal(tri_safetensors_find(file, "bn1.num_batches_tracked")->dtype, TRI_I64);
         tri_safetensors_close(file);
-        ok(load_model(in_run("other"), &model)); // becomes F32 again
+        ok(load_model(in_run("other"), &model)); // converts to F32
         assert_int_equal(model.seen[0], 9 * 33);
         assert_true(i == 2 ? model.wrong == 0 : model.wrong > 0); // halves were rounded
     }
-    expect(tri_checkpoint_export(run_dir, in_run("x"), "I8"), TRI_BAD_INPUT, "'I8' is no type");
+    expect(tri_checkpoint_export(run_dir, in_run("x"), "I8"), TRI_BAD_INPUT, "'I8' is not a type");
     assert_int_not_equal(access(in_run("x"), F_OK), 0);
 }
 
@@ -162,7 +162,7 @@ static void test_shards(void **state) {
     expect(load_model(run_dir, &model), TRI_BAD_INPUT, "not valid JSON");
 }
 
-// What a command printed.
+// The output of a command.
 typedef struct printed {
     FILE *file;
     char *text;

@@ -1,4 +1,5 @@
-#include "checkpoint/piece.h"
+// Cuts files into chunks, hashes them, and reads the chunks of a file that is about to be written.
+#include "checkpoint/chunk.h"
 
 #include "base/limits.h"
 
@@ -6,14 +7,14 @@
 #include <string.h>
 
 static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes, int tensor,
-                            int64_t chunk_bytes, int *capacity, checkpoint_pieces *out) {
+                            int64_t chunk_bytes, int *capacity, checkpoint_chunks *out) {
     for (int64_t done = 0; done < size_bytes; done += chunk_bytes) {
-        if (out->count == TRI_MAX_CHECKPOINT_PIECES)
+        if (out->count == TRI_MAX_CHECKPOINT_CHUNKS)
             return TRI_FAIL(TRI_UNSUPPORTED,
-                            "more than %d chunks of %lld bytes: the chunks must be larger",
-                            TRI_MAX_CHECKPOINT_PIECES, (long long)chunk_bytes);
+                            "a file has more than %d chunks of %lld bytes: use larger chunks",
+                            TRI_MAX_CHECKPOINT_CHUNKS, (long long)chunk_bytes);
         int64_t left = size_bytes - done;
-        TRI_PUSH(arena, out->items, out->count, *capacity) = (checkpoint_piece){
+        TRI_PUSH(arena, out->items, out->count, *capacity) = (checkpoint_chunk){
             .offset = offset + done,
             .size_bytes = left < chunk_bytes ? left : chunk_bytes,
             .tensor = tensor,
@@ -24,10 +25,10 @@ static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes
 
 tri_status checkpoint_cut(tri_arena *arena, int64_t header_bytes,
                           const tri_safetensors_entry *entries, const int *order, int count,
-                          int64_t chunk_bytes, checkpoint_pieces *out) {
-    *out = (checkpoint_pieces){0};
+                          int64_t chunk_bytes, checkpoint_chunks *out) {
+    *out = (checkpoint_chunks){0};
     int capacity = 0;
-    TRI_TRY(cut_range(arena, 0, header_bytes, -1, chunk_bytes, &capacity, out));
+    TRI_TRY(cut_range(arena, 0, header_bytes, CHECKPOINT_HEADER, chunk_bytes, &capacity, out));
     for (int k = 0; k < count; k++) {
         int i = order ? order[k] : k;
         TRI_TRY(cut_range(arena, entries[i].offset, entries[i].size_bytes, i, chunk_bytes,
@@ -37,11 +38,11 @@ tri_status checkpoint_cut(tri_arena *arena, int64_t header_bytes,
 }
 
 tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, int64_t chunk_bytes,
-                               const tri_safetensors_entry **entries, checkpoint_pieces *out) {
+                               const tri_safetensors_entry **entries, checkpoint_chunks *out) {
     int count = tri_safetensors_count(file);
     tri_safetensors_entry *copy = TRI_NEW_ARRAY(arena, tri_safetensors_entry, count);
     for (int i = 0; i < count; i++) copy[i] = *tri_safetensors_at(file, i);
-    // The data starts where the header ends, and the first tensor where the data starts.
+    // The first tensor begins where the header ends.
     int64_t header_bytes = count ? copy[0].offset : tri_safetensors_size_bytes(file);
     *entries = copy;
     tri_status status = checkpoint_cut(arena, header_bytes, copy, NULL, count, chunk_bytes, out);
@@ -58,7 +59,7 @@ tri_status checkpoint_hash(const void *data, int64_t size_bytes,
 static tri_status cut_layout(tri_arena *arena, int64_t chunk_bytes, checkpoint_image *image) {
     const tri_safetensors_layout *layout = &image->layout;
     return checkpoint_cut(arena, layout->header_bytes, layout->entries, layout->order,
-                          layout->count, chunk_bytes, &image->pieces);
+                          layout->count, chunk_bytes, &image->chunks);
 }
 
 tri_status checkpoint_image_plan(tri_arena *arena, const tri_state_source *source,
@@ -73,21 +74,21 @@ tri_status checkpoint_image_plan(tri_arena *arena, const tri_state_source *sourc
     TRI_TRY(tri_safetensors_lay_out(arena, specs, source->count, metadata, metadata_count,
                                     &out->layout));
     TRI_TRY(cut_layout(arena, chunk_bytes, out));
-    for (int i = 0; i < out->pieces.count; i++)
-        if (out->pieces.items[i].size_bytes > out->largest_bytes)
-            out->largest_bytes = out->pieces.items[i].size_bytes;
+    for (int i = 0; i < out->chunks.count; i++)
+        if (out->chunks.items[i].size_bytes > out->largest_bytes)
+            out->largest_bytes = out->chunks.items[i].size_bytes;
     return TRI_OK;
 }
 
-tri_status checkpoint_image_read(const checkpoint_image *image, const checkpoint_piece *piece,
+tri_status checkpoint_image_read(const checkpoint_image *image, const checkpoint_chunk *chunk,
                                  void *buffer) {
-    if (piece->tensor < 0) {
-        memcpy(buffer, image->layout.header + piece->offset, (size_t)piece->size_bytes);
+    if (chunk->tensor == CHECKPOINT_HEADER) {
+        memcpy(buffer, image->layout.header + chunk->offset, (size_t)chunk->size_bytes);
         return TRI_OK;
     }
-    const tri_safetensors_entry *entry = &image->layout.entries[piece->tensor];
+    const tri_safetensors_entry *entry = &image->layout.entries[chunk->tensor];
     int64_t element = (int64_t)tri_dtype_bytes(entry->dtype);
-    return image->source->read(image->source->context, piece->tensor,
-                               (piece->offset - entry->offset) / element,
-                               piece->size_bytes / element, buffer);
+    return image->source->read(image->source->context, chunk->tensor,
+                               (chunk->offset - entry->offset) / element,
+                               chunk->size_bytes / element, buffer);
 }

@@ -1,0 +1,54 @@
+// Cuts a safetensors file into chunks, each read, written and hashed at once. A chunk lies in the
+// header or in one tensor. The header alone determines the chunks, so all ranks agree on them.
+#ifndef TRIREME_CHECKPOINT_CHUNK_H
+#define TRIREME_CHECKPOINT_CHUNK_H
+
+#include "checkpoint/checkpoint.h"
+#include "format/safetensors.h"
+
+enum { CHECKPOINT_HASH_BYTES = 32 }; // SHA-256
+
+enum { CHECKPOINT_HEADER = -1 }; // the `tensor` of a chunk of the header
+
+typedef struct checkpoint_chunk {
+    int64_t offset; // from the start of the file
+    int64_t size_bytes;
+    int tensor; // index into the entries of the file, or CHECKPOINT_HEADER
+} checkpoint_chunk;
+
+typedef struct checkpoint_chunks {
+    checkpoint_chunk *items; // in the order of the file
+    int count;
+} checkpoint_chunks;
+
+// Cuts a file with a header of header_bytes and `count` tensors into chunks of at most chunk_bytes.
+// entries[order[k]] is the k-th tensor in the file; with order NULL, entries[k] is.
+// TRI_UNSUPPORTED: more than TRI_MAX_CHECKPOINT_CHUNKS.
+tri_status checkpoint_cut(tri_arena *arena, int64_t header_bytes,
+                          const tri_safetensors_entry *entries, const int *order, int count,
+                          int64_t chunk_bytes, checkpoint_chunks *out);
+// Cuts an open file. *entries is a copy of its entries, which the chunks index.
+tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, int64_t chunk_bytes,
+                               const tri_safetensors_entry **entries, checkpoint_chunks *out);
+
+// Computes the SHA-256 of `size_bytes` bytes.
+tri_status checkpoint_hash(const void *data, int64_t size_bytes,
+                           unsigned char out[CHECKPOINT_HASH_BYTES]);
+
+// A file to be written: its header, its chunks and the source of its tensors.
+typedef struct checkpoint_image {
+    tri_safetensors_layout layout;
+    checkpoint_chunks chunks;
+    const tri_state_source *source; // borrowed
+    int64_t largest_bytes;          // size of the largest chunk
+} checkpoint_image;
+
+// Lays out the file and cuts it; *out lies in `arena`. Errors as of checkpoint_cut.
+tri_status checkpoint_image_plan(tri_arena *arena, const tri_state_source *source,
+                                 const tri_safetensors_pair *metadata, int metadata_count,
+                                 int64_t chunk_bytes, checkpoint_image *out);
+// Copies the bytes of one chunk, from the header or the source, into `buffer`.
+tri_status checkpoint_image_read(const checkpoint_image *image, const checkpoint_chunk *chunk,
+                                 void *buffer);
+
+#endif
