@@ -259,8 +259,7 @@ static void test_refused(void **state) {
 
     copy(in_run(one), in_run(two)); // files of two steps
     expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT,
-           "is of step 1, but state.json of "
-           "step 2");
+           "is of step 1, but state.json is of step 2");
     assert_int_equal(truncate(in_run(two), 100), 0);
     expect(fixture_do_load(run_dir, 4, 0, NULL), TRI_CORRUPT, "has 100 bytes");
     assert_int_equal(unlink(in_run(two)), 0);
