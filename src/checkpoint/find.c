@@ -146,7 +146,8 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
         if (strcmp(resume, "auto") != 0 || !is_damage(status)) return status;
         if (!first) first = tri_arena_strdup(arena, tri_error_message());
         if (i + 1 < all.count)
-            tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it", tri_error_message());
+            tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
+                    tri_error_message());
     }
     if (!first) return TRI_OK;
     return TRI_FAIL(TRI_CORRUPT, "%s; no earlier checkpoint of the run is intact", first);

@@ -17,7 +17,7 @@ static void print_field_json(const tri_data_summary *s) {
            s->field.name, tri_dtype_name(s->field.dtype),
            tri_shape_text(&s->field.shape, shape, sizeof shape), s->all.min, s->all.max,
            s->all.mean, s->std, (long long)s->not_finite, tri_dtype_name(s->stored),
-           s->by_255 ? "true" : "false");
+           s->is_divided_by_255 ? "true" : "false");
     print_range_json(&s->first);
     printf(",\"channels\":[");
     for (int i = 0; i < s->channels; i++) {
@@ -31,7 +31,7 @@ static void print_json(const char *split, const tri_data_report *r) {
     printf("{\"split\":\"%s\",\"samples\":%lld", split, (long long)r->samples);
     if (r->classes)
         printf(",\"classes\":%lld,\"least\":%lld,\"most\":%lld", (long long)r->classes,
-               (long long)r->least_class, (long long)r->most_class);
+               (long long)r->min_class_samples, (long long)r->max_class_samples);
     printf(",\"fields\":[");
     for (int i = 0; i < r->field_count; i++) {
         if (i) putchar(',');
@@ -48,7 +48,7 @@ static void print_field(const tri_data_summary *s) {
            tri_dtype_name(s->field.dtype), tri_shape_text(&s->field.shape, shape, sizeof shape),
            s->all.min, s->all.max, s->all.mean, s->std, (long long)s->not_finite);
     printf("             %s in the files%s\n", tri_dtype_name(s->stored),
-           s->by_255 ? ": bytes are divided by 255, then data.transform" : "");
+           s->is_divided_by_255 ? ": bytes are divided by 255, then data.transform" : "");
     for (int i = 0; i < s->channels; i++)
         printf("             channel %d: %.4g to %.4g, mean %.4g\n", i, s->channel[i].min,
                s->channel[i].max, s->channel[i].mean);
@@ -64,7 +64,7 @@ static void print_text(const char *split, const tri_data_report *r) {
     printf("%s: %lld samples", split, (long long)r->samples);
     if (r->classes)
         printf(", %lld classes of %lld to %lld samples", (long long)r->classes,
-               (long long)r->least_class, (long long)r->most_class);
+               (long long)r->min_class_samples, (long long)r->max_class_samples);
     printf("\n");
     for (int i = 0; i < r->field_count; i++) print_field(&r->fields[i]);
     if (r->classes) {

@@ -1,3 +1,4 @@
+// `trireme bench data`: measures how fast a loader supplies micro-batches.
 #include "data/bench.h"
 
 #include "base/os.h"

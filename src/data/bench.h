@@ -1,4 +1,4 @@
-// How fast a recipe's training data can be fed, by number of loader threads.
+// Measures how fast the training data can be read, for a number of loader threads.
 #ifndef TRIREME_DATA_BENCH_H
 #define TRIREME_DATA_BENCH_H
 
@@ -7,10 +7,10 @@
 
 typedef struct tri_data_rate {
     int64_t workers;
-    int64_t batches;      // that were read
-    double samples_per_s; // of one replica that does nothing else
-    double bytes_per_s;   // as they are fed
-    double time_us;       // of one micro-batch
+    int64_t batches;      // micro-batches read
+    double samples_per_s; // for one replica that only reads
+    double bytes_per_s;   // after conversion and transforms
+    double time_us;       // per micro-batch
 } tri_data_rate;
 
 // Reads shuffled micro-batches of replica 0 for about `seconds`, from the start of an epoch.

@@ -1,3 +1,4 @@
+// `trireme data check`: reads a whole data set, sums up each field, and warns of likely mistakes.
 #include "data/check.h"
 
 #include <math.h>
@@ -5,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Sums of one field; the mean's own recurrence keeps precision over billions of values (Welford,
-// 1962).
+// Running statistics. Mean and squares follow Welford's recurrence (1962), which stays precise over
+// billions of values.
 typedef struct moments {
-    double min, max, mean, squares;
+    double min, max, mean;
+    double squares; // sum of the squared distances from the mean
     int64_t count, not_finite;
 } moments;
 
@@ -25,7 +27,7 @@ static void add_value(moments *sums, double value) {
     sums->squares += delta * (value - sums->mean);
 }
 
-// The sums of a field over all samples, and by channel.
+// The statistics of a field: over all samples, of the first sample, and of each channel.
 typedef struct sums {
     moments all, first, channel[TRI_CHECK_CHANNELS];
     int64_t first_not_finite;
@@ -33,14 +35,14 @@ typedef struct sums {
 
 static bool is_image(const tri_data_field *field) { return !strcmp(field->name, "images"); }
 
-static int channels_of(const tri_data_field *field) {
+static int channel_count(const tri_data_field *field) {
     if (!is_image(field) || field->shape.dims[0] == 1) return 0;
     return field->shape.dims[0] < TRI_CHECK_CHANNELS ? (int)field->shape.dims[0]
                                                      : TRI_CHECK_CHANNELS;
 }
 
 static void add_sample(sums *to, const tri_data_field *field, int64_t sample, const void *data) {
-    int64_t count = tri_shape_count(&field->shape), channels = channels_of(field);
+    int64_t count = tri_shape_count(&field->shape), channels = channel_count(field);
     int64_t plane = channels ? count / field->shape.dims[0] : count, before = to->all.not_finite;
     const float *floats = data;
     const int64_t *numbers = data;
@@ -71,22 +73,22 @@ static void report_field(const tri_dataset *dataset, int index, const sums *from
         .std = all->count ? sqrt(all->squares / (double)all->count) : 0,
         .not_finite = all->not_finite,
         .first_not_finite = from->first_not_finite,
-        .channels = channels_of(field),
+        .channels = channel_count(field),
     };
-    out->by_255 = out->stored == TRI_U8 && is_image(field);
+    out->is_divided_by_255 = out->stored == TRI_U8 && is_image(field);
     for (int i = 0; i < out->channels; i++) out->channel[i] = range_of(&from->channel[i]);
 }
 
-// Only bytes are divided: other types of the same numbers would be fed as they are.
+// Warns of images whose values look like bytes but have another type: these are not divided by 255.
 static void warn_of_large(tri_data_report *out) {
     for (int i = 0; i < out->field_count; i++) {
         const tri_data_summary *s = &out->fields[i];
-        if (!is_image(&s->field) || s->by_255 || s->all.min < 0 || s->all.max <= 16 ||
+        if (!is_image(&s->field) || s->is_divided_by_255 || s->all.min < 0 || s->all.max <= 16 ||
             s->all.max > 255)
             continue;
         snprintf(out->warnings[out->warning_count++], sizeof *out->warnings,
-                 "images are %s up to %g, fed as they are: only U8 is divided by 255; save them as "
-                 "uint8, or divide them",
+                 "images are %s up to %g, and the model gets them unchanged: only U8 is divided by "
+                 "255; save them as uint8, or divide them",
                  tri_dtype_name(s->stored), s->all.max);
     }
 }
@@ -95,14 +97,14 @@ static void report_classes(const int64_t *counts, int64_t classes, tri_data_repo
     out->classes = classes;
     for (int64_t i = 0; i < classes; i++) {
         if (i < TRI_CHECK_CLASSES) out->histogram[i] = counts[i];
-        if (i == 0 || counts[i] < out->least_class) out->least_class = counts[i];
-        if (counts[i] > out->most_class) out->most_class = counts[i];
+        if (i == 0 || counts[i] < out->min_class_samples) out->min_class_samples = counts[i];
+        if (counts[i] > out->max_class_samples) out->max_class_samples = counts[i];
     }
 }
 
 typedef struct reading {
     void *scratch, *sample;
-    int64_t *classes; // samples of each; NULL: no labels
+    int64_t *classes; // samples of each class; NULL: no labels
 } reading;
 
 static tri_status allocate(const tri_dataset *dataset, int labels, reading *out) {

@@ -1,4 +1,4 @@
-// Reads a whole data set and says what is in it.
+// Reads a whole data set and reports what it contains.
 #ifndef TRIREME_DATA_CHECK_H
 #define TRIREME_DATA_CHECK_H
 
@@ -7,37 +7,39 @@
 
 enum { TRI_CHECK_CHANNELS = 4, TRI_CHECK_CLASSES = 20, TRI_CHECK_WARNINGS = 4 };
 
-// Of finite values as they are fed, ignored labels left out; zeros where there are none.
+// Range and mean of finite values after conversion and transforms, without ignored labels; all zero
+// if there are no such values.
 typedef struct tri_data_range {
     double min, max, mean;
 } tri_data_range;
 
 typedef struct tri_data_summary {
-    tri_data_field field;      // its name lives as long as the program
-    tri_dtype stored;          // in the files
-    bool by_255;               // bytes, of which 255 is fed as 1
-    tri_data_range all, first; // of all samples, and of the first one
+    tri_data_field field;      // its name is a constant
+    tri_dtype stored;          // the type in the files
+    bool is_divided_by_255;    // images of bytes, whose values become 0 to 1
+    tri_data_range all, first; // of all samples, and of the first sample
     double std;
     int64_t not_finite;       // NaN and infinite values
-    int64_t first_not_finite; // sample of the first one; -1: there is none
-    int channels;             // of images that have several, those of `channel`; else 0
+    int64_t first_not_finite; // the first sample with such a value; -1: none
+    int channels;             // entries of `channel`: 0 unless the field is images of several
     tri_data_range channel[TRI_CHECK_CHANNELS];
 } tri_data_summary;
 
 typedef struct tri_data_report {
     int64_t samples;
-    char shapes[512]; // the value of data.shapes that is true of the data
+    char shapes[512]; // the value of data.shapes that describes the data
     int field_count;
     tri_data_summary fields[TRI_MAX_DATA_FIELDS];
-    int64_t classes;                      // 0: no labels
-    int64_t least_class, most_class;      // samples of the rarest and of the most frequent class
+    int64_t classes; // 0: no labels
+    int64_t min_class_samples,
+        max_class_samples;                // samples of the rarest and of the most frequent class
     int64_t histogram[TRI_CHECK_CLASSES]; // samples of the first classes
     int warning_count;
-    char warnings[TRI_CHECK_WARNINGS][512]; // what is likely not meant, and what to do
+    char warnings[TRI_CHECK_WARNINGS][512]; // likely mistakes, and what to do
 } tri_data_report;
 
-// Opens and reads every sample of `split`, and compares checksums; the first that cannot be read is
-// the error.
+// Opens `split`, verifies its checksums and reads every sample. Fails at the first sample that
+// cannot be read.
 tri_status tri_data_check(const tri_data_options *options, tri_data_split split, uint64_t seed,
                           tri_data_report *out);
 

@@ -1,3 +1,5 @@
+// Recognises file formats by their first bytes, so that the error about a wrong file says what it
+// is.
 #include "data/content.h"
 
 #include "base/os.h"
@@ -14,16 +16,16 @@ enum { HEAD_BYTES = 560, TAR_MAGIC = 257, NAME_START = 30 };
     "safetensors.torch.save_file({'images': x, 'labels': y}, 'data.safetensors') writes what "     \
     "data.name=tensors reads"
 
-// One kind of content: `bytes` at `offset`, and at `also` where that is set.
+// A file format, recognised by `bytes` at `offset`; or, without them, by code below.
 typedef struct content {
     const char *bytes;
     int size, offset;
-    const char *what;   // it is
-    const char *reader; // data.name that reads it, or NULL
-    const char *advice; // or what to do
+    const char *what;   // completes "the file is …"
+    const char *reader; // the data.name that reads it; NULL: none
+    const char *advice; // what to do; NULL: use `reader`
 } content;
 
-#define AT(place, text) .bytes = (text), .size = sizeof(text) - 1, .offset = (place)
+#define AT(position, text) .bytes = (text), .size = sizeof(text) - 1, .offset = (position)
 
 static const content rows[] = {
     {AT(0, "\x93NUMPY"), "a NumPy array", "npy", NULL},
@@ -66,14 +68,14 @@ static const content json = {.what = "JSON text", .advice = "read it in Python, 
 static const content table = {.what = "a table as text (CSV)",
                               .advice = "numpy.loadtxt reads it, and " SAVE_NPZ};
 
-// `name` among the first bytes of an archive, where its first member's name stands.
-static bool names(const uint8_t *head, size_t size, const char *name) {
+// True if the first bytes of an archive contain `name`, as the name of its first member does.
+static bool has_member(const uint8_t *head, size_t size, const char *name) {
     return size > NAME_START && memmem(head + NAME_START, size - NAME_START, name, strlen(name));
 }
 
 static const content *look_into_zip(const uint8_t *head, size_t size) {
-    if (names(head, size, "/data.pkl") || names(head, size, "/version")) return &torch;
-    return names(head, size, ".npy") ? &npz : &zip;
+    if (has_member(head, size, "/data.pkl") || has_member(head, size, "/version")) return &torch;
+    return has_member(head, size, ".npy") ? &npz : &zip;
 }
 
 static const content *look_at_text(const uint8_t *head, size_t size) {
@@ -87,7 +89,7 @@ static const content *look_at_text(const uint8_t *head, size_t size) {
         commas += head[i] == ',' || head[i] == ';' || head[i] == '\t';
         others += head[i] == ' ';
     }
-    if (size < 8) return NULL; // too few to tell
+    if (size < 8) return NULL; // too short to recognise
     if (*head == '{' || *head == '[') return &json;
     return commas > 0 && commas > others ? &table : NULL;
 }
@@ -104,16 +106,18 @@ static const content *recognize(const uint8_t *head, size_t size) {
     if (head[0] == 0x1f && head[1] == 0x8b && head[2] == 8) return &gzip;
     bool is_idx = head[0] == 0 && head[1] == 0 && head[2] >= 8 && head[2] <= 14;
     if (is_idx && head[3] >= 1 && head[3] <= 4) return &idx;
-    // torch.save before version 1.6: a pickle whose first number is its magic.
+    // torch.save before version 1.6 wrote a pickle that begins with a magic number.
     if (head[0] == 0x80 && head[1] == 2 && head[2] == 0x8a && head[3] == 0x0a) return &torch;
     if (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5) return &pickle;
     return look_at_text(head, size);
 }
 
-static bool reads(const content *found, const char *kind) {
+// True if data sets of `kind` read such a file.
+static bool is_readable(const content *found, const char *kind) {
     if (found->reader && !strcmp(found->reader, kind)) return true;
     if (!strcmp(kind, "idx")) return found == &gzip;
-    // Any text is tokens, and so may be any bytes that begin like no file's magic of four or more.
+    // Any text can be tokens. So can a file that only looks like a pickle or an IDX file: these are
+    // recognised by fewer than four bytes.
     if (!strcmp(kind, "tokens"))
         return found == &json || found == &table || found == &pickle || found == &idx;
     return false;
@@ -138,7 +142,7 @@ static const content *look(const char *path) {
 
 tri_status tri_content_check(const char *path, const char *kind) {
     const content *found = look(path);
-    if (!found || reads(found, kind)) return TRI_OK;
+    if (!found || is_readable(found, kind)) return TRI_OK;
     char advice[32] = "";
     if (found->reader) snprintf(advice, sizeof advice, "set data.name=%s", found->reader);
     return TRI_FAIL(TRI_BAD_INPUT, "%s: is %s, which data.name=%s does not read: %s", path,

@@ -1,3 +1,4 @@
+// Element-wise conversion of stored data to F32 and I64: one loop for each pair of types.
 #include "data/convert.h"
 
 #include "base/status.h"
@@ -5,7 +6,7 @@
 
 #include <string.h>
 
-static bool is_whole(tri_dtype dtype) {
+static bool is_integer(tri_dtype dtype) {
     switch (dtype) {
     case TRI_I64:
     case TRI_I32:
@@ -23,8 +24,8 @@ static bool is_whole(tri_dtype dtype) {
 }
 
 bool tri_convert_supported(tri_dtype from, tri_dtype to) {
-    if (to == TRI_F32) return tri_dtype_is_float(from) || is_whole(from);
-    return to == TRI_I64 && is_whole(from) && from != TRI_U64;
+    if (to == TRI_F32) return tri_dtype_is_float(from) || is_integer(from);
+    return to == TRI_I64 && is_integer(from) && from != TRI_U64;
 }
 
 #define LOOP(T, value)                                                                             \

@@ -1,3 +1,5 @@
+// Opens a data set of any kind, selects the samples of a split, and reads them: conversion and
+// transforms included. Next: kind.h (the kinds), split.h (data.val_fraction), transform.c.
 #include "data/dataset.h"
 
 #include "data/convert.h"
@@ -7,24 +9,28 @@
 #include <stdio.h>
 #include <string.h>
 
-// The same names as in the variants of tri_data_table.
-static const tri_dataset_kind *const kinds[] = {&tri_dataset_idx, &tri_dataset_tensors,
-                                                &tri_dataset_tokens, &tri_dataset_npy,
-                                                &tri_dataset_synthetic};
+static const struct {
+    const char *name;
+    const tri_dataset_kind *kind;
+} kinds[] = {
+#define ROW(word, rows, count, help) {#word, &tri_dataset_##word},
+    TRI_DATASET_KINDS(ROW)
+#undef ROW
+};
 
 static const tri_dataset_kind *kind_of(const tri_data_options *options) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(kinds[i]->name, options->name) == 0) return kinds[i];
+        if (strcmp(kinds[i].name, options->name) == 0) return kinds[i].kind;
     return NULL;
 }
 
-// What a model can be fed with.
+// The inputs that a model can have.
 static const struct {
     const char *name;
     tri_dtype dtype;
-    int least_rank, most_rank; // of one sample
+    int min_rank, max_rank; // of one sample
     const char *shape;
-} feeds[] = {
+} model_inputs[] = {
     {"images", TRI_F32, 3, 3, "[N, C, H, W]"},
     {"labels", TRI_I64, 0, 0, "[N]"},
     {"inputs", TRI_F32, 1, TRI_MAX_RANK - 1, "[N, ...]"},
@@ -32,20 +38,21 @@ static const struct {
     {"input_ids", TRI_I64, 1, 1, "[N, T]"},
 };
 
-enum { FEEDS = sizeof feeds / sizeof *feeds };
+enum { MODEL_INPUTS = sizeof model_inputs / sizeof *model_inputs };
 
-static int feed_of(const char *name) {
+// The row of model_inputs; MODEL_INPUTS if there is none.
+static int input_index(const char *name) {
     int row = 0;
-    while (row < FEEDS && strcmp(feeds[row].name, name) != 0) row++;
+    while (row < MODEL_INPUTS && strcmp(model_inputs[row].name, name) != 0) row++;
     return row;
 }
 
-bool tri_data_is_field(const char *name) { return feed_of(name) < FEEDS; }
+bool tri_data_is_field(const char *name) { return input_index(name) < MODEL_INPUTS; }
 
 static tri_status fail_name(const char *source, const char *name) {
-    const char *known[FEEDS];
-    for (int i = 0; i < FEEDS; i++) known[i] = feeds[i].name;
-    const char *nearest = tri_option_nearest(name, known, FEEDS);
+    const char *known[MODEL_INPUTS];
+    for (int i = 0; i < MODEL_INPUTS; i++) known[i] = model_inputs[i].name;
+    const char *nearest = tri_option_nearest(name, known, MODEL_INPUTS);
     return TRI_FAIL(
         TRI_BAD_INPUT,
         "%s: '%s' is no input of a model (images, labels, inputs, targets, input_ids)%s%s%s",
@@ -55,20 +62,21 @@ static tri_status fail_name(const char *source, const char *name) {
 
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape) {
-    int row = feed_of(name);
-    if (row == FEEDS) return fail_name(source, name);
+    int row = input_index(name);
+    if (row == MODEL_INPUTS) return fail_name(source, name);
     TRI_ASSERT(dataset->field_count < TRI_MAX_DATA_FIELDS);
-    tri_dataset_column *field = &dataset->fields[dataset->field_count];
-    *field = (tri_dataset_column){.fed = {feeds[row].name, feeds[row].dtype, *shape, 0},
-                                  .stored = stored,
-                                  .stored_shape = *shape};
-    if (shape->rank < feeds[row].least_rank || shape->rank > feeds[row].most_rank)
+    tri_stored_field *field = &dataset->fields[dataset->field_count];
+    *field =
+        (tri_stored_field){.field = {model_inputs[row].name, model_inputs[row].dtype, *shape, 0},
+                           .stored = stored,
+                           .stored_shape = *shape};
+    if (shape->rank < model_inputs[row].min_rank || shape->rank > model_inputs[row].max_rank)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: '%s' has %d axes beside the samples'; its shape must be %s", source,
-                        name, shape->rank, feeds[row].shape);
-    if (!tri_convert_supported(stored, feeds[row].dtype))
+                        name, shape->rank, model_inputs[row].shape);
+    if (!tri_convert_supported(stored, model_inputs[row].dtype))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is %s, which does not convert to %s", source, name,
-                        tri_dtype_name(stored), tri_dtype_name(feeds[row].dtype));
+                        tri_dtype_name(stored), tri_dtype_name(model_inputs[row].dtype));
     int64_t count = tri_shape_count(shape);
     if (count < 1 || count > TRI_MAX_SAMPLE_ELEMENTS)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' has %s elements per sample; 1 to %d are supported",
@@ -80,8 +88,8 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
 
 const tri_tree *tri_dataset_files(const tri_dataset *dataset) {
     const tri_data_options *options = dataset->options;
-    if (dataset->files == TRI_DATA_TRAIN) return options->train;
-    return dataset->files == TRI_DATA_VAL ? options->val : options->test;
+    if (dataset->file_split == TRI_DATA_TRAIN) return options->train;
+    return dataset->file_split == TRI_DATA_VAL ? options->val : options->test;
 }
 
 const char *tri_dataset_file(const tri_dataset *dataset) {
@@ -97,38 +105,37 @@ const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
                             length && folder[length - 1] == '/' ? "" : "/", name);
 }
 
-// Transforms, sizes and scratch memory, once the kind has said what it stores.
+// Sets up transforms, sizes and scratch memory, after the kind has added its fields.
 static tri_status finish_fields(tri_dataset *dataset) {
     const tri_tree *list = dataset->options->transform;
-    bool used = tri_tree_is_null(list) || list->count == 0;
+    bool is_used = tri_tree_is_null(list) || list->count == 0;
     for (int i = 0; i < dataset->field_count; i++) {
-        tri_dataset_column *field = &dataset->fields[i];
+        tri_stored_field *field = &dataset->fields[i];
         size_t scratch = 0;
-        if (strcmp(field->fed.name, "images") == 0) {
+        if (strcmp(field->field.name, "images") == 0) {
             tri_transforms *transforms;
-            TRI_TRY(tri_transforms_create(dataset->arena, list, field->stored, &field->fed.shape,
+            TRI_TRY(tri_transforms_create(dataset->arena, list, field->stored, &field->field.shape,
                                           dataset->split == TRI_DATA_TRAIN, dataset->seed,
                                           &transforms));
             field->transforms = transforms;
-            field->fed.shape = *tri_transforms_shape(transforms);
+            field->field.shape = *tri_transforms_shape(transforms);
             scratch = tri_transforms_scratch_bytes(transforms);
-            used = true;
+            is_used = true;
         }
-        int64_t fed = tri_shape_count(&field->fed.shape);
-        if (fed < 1 || fed > TRI_MAX_SAMPLE_ELEMENTS)
+        int64_t elements = tri_shape_count(&field->field.shape);
+        if (elements < 1 || elements > TRI_MAX_SAMPLE_ELEMENTS)
             return tri_tree_fail(list,
                                  "data.transform makes samples of more than the %d elements that "
                                  "are supported",
                                  TRI_MAX_SAMPLE_ELEMENTS);
-        field->fed.size_bytes =
-            (size_t)tri_shape_count(&field->fed.shape) * tri_dtype_bytes(field->fed.dtype);
+        field->field.size_bytes = (size_t)elements * tri_dtype_bytes(field->field.dtype);
         if (scratch > dataset->scratch_bytes) dataset->scratch_bytes = scratch;
         if (field->stored_bytes > dataset->buffer_bytes)
             dataset->buffer_bytes = field->stored_bytes;
     }
-    if (!used)
+    if (!is_used)
         return tri_tree_fail(list, "data.transform is for images, and this data set has none");
-    dataset->buffer_bytes = (dataset->buffer_bytes + 63) / 64 * 64; // aligns what follows it
+    dataset->buffer_bytes = (dataset->buffer_bytes + 63) / 64 * 64; // aligns the scratch behind it
     return TRI_OK;
 }
 
@@ -140,53 +147,54 @@ static tri_dataset *new_dataset(const tri_data_options *options, tri_data_split 
     dataset->kind = kind_of(options);
     TRI_ASSERT(dataset->kind && "every variant of tri_data_table has a kind");
     dataset->options = options;
-    dataset->split = dataset->files = split;
+    dataset->split = dataset->file_split = split;
     dataset->seed = seed;
-    if (split == TRI_DATA_VAL && !options->val) dataset->files = TRI_DATA_TRAIN;
+    if (split == TRI_DATA_VAL && !options->val) dataset->file_split = TRI_DATA_TRAIN;
     return dataset;
 }
 
-// data.limit counts before data.val_fraction takes its part.
-static tri_status take_part(tri_dataset *dataset) {
+// Applies data.limit, then data.val_fraction, to the samples of the training files.
+static tri_status select_samples(tri_dataset *dataset) {
     const tri_data_options *options = dataset->options;
-    if (dataset->files != TRI_DATA_TRAIN) return TRI_OK;
+    if (dataset->file_split != TRI_DATA_TRAIN) return TRI_OK;
     int64_t total = dataset->samples;
     if (options->limit > 0 && options->limit < total) total = options->limit;
     dataset->samples = total;
     if (options->val_fraction == 0) return TRI_OK;
-    tri_split *part = TRI_NEW(dataset->arena, tri_split);
-    *part = tri_split_make(dataset->seed, total, options->val_fraction);
-    if (part->held >= total)
+    tri_validation_split *split = TRI_NEW(dataset->arena, tri_validation_split);
+    *split = tri_validation_split_make(dataset->seed, total, options->val_fraction);
+    if (split->validation_samples >= total)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "data.val_fraction=%g of %lld training samples leaves none to train on",
                         options->val_fraction, (long long)total);
-    dataset->part = part;
-    dataset->samples = dataset->split == TRI_DATA_VAL ? part->held : total - part->held;
+    dataset->validation_split = split;
+    dataset->samples = dataset->split == TRI_DATA_VAL ? split->validation_samples
+                                                      : total - split->validation_samples;
     return TRI_OK;
 }
 
 static tri_shapes shapes_of(const tri_dataset *dataset) {
     tri_shapes shapes = {.count = dataset->field_count};
     for (int i = 0; i < shapes.count; i++) {
-        shapes.names[i] = dataset->fields[i].fed.name;
+        shapes.names[i] = dataset->fields[i].field.name;
         shapes.shapes[i] = dataset->fields[i].stored_shape;
     }
     return shapes;
 }
 
-// What the recipe says of the data, plans have believed.
-static tri_status check_stated(tri_dataset *dataset) {
-    tri_shapes stated, found = shapes_of(dataset);
-    TRI_TRY(tri_shapes_read(dataset->options->shapes, &stated));
-    if (stated.count == 0 || tri_shapes_equal(&stated, &found)) return TRI_OK;
+// Refuses data whose shapes differ from data.shapes: `trireme plan` relies on these.
+static tri_status check_declared_shapes(tri_dataset *dataset) {
+    tri_shapes declared, found = shapes_of(dataset);
+    TRI_TRY(tri_shapes_read(dataset->options->shapes, &declared));
+    if (declared.count == 0 || tri_shapes_equal(&declared, &found)) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT, "data.shapes is %s, but the %s data have %s",
-                    tri_shapes_text(dataset->arena, &stated), tri_data_split_name(dataset->split),
+                    tri_shapes_text(dataset->arena, &declared), tri_data_split_name(dataset->split),
                     tri_shapes_text(dataset->arena, &found));
 }
 
 static tri_status finish(tri_dataset *dataset, tri_status status, tri_dataset **out) {
-    if (status == TRI_OK) status = check_stated(dataset);
-    if (status == TRI_OK) status = take_part(dataset);
+    if (status == TRI_OK) status = check_declared_shapes(dataset);
+    if (status == TRI_OK) status = select_samples(dataset);
     if (status == TRI_OK) status = finish_fields(dataset);
     *out = status == TRI_OK ? dataset : NULL;
     if (status != TRI_OK) tri_dataset_close(dataset);
@@ -206,16 +214,16 @@ tri_status tri_dataset_open(const tri_data_options *options, tri_data_split spli
 tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **out) {
     const tri_data_options *options = train->options;
     TRI_ASSERT(train->split == TRI_DATA_TRAIN);
-    if (!train->part) return tri_dataset_open(options, TRI_DATA_VAL, train->seed, out);
+    if (!train->validation_split) return tri_dataset_open(options, TRI_DATA_VAL, train->seed, out);
     tri_dataset *dataset = new_dataset(options, TRI_DATA_VAL, train->seed);
     dataset->owner = train;
     dataset->state = train->state;
-    dataset->samples = train->part->total;
+    dataset->samples = train->validation_split->total;
     dataset->classes = train->classes;
     tri_status status = TRI_OK;
     for (int i = 0; i < train->field_count && status == TRI_OK; i++) {
-        const tri_dataset_column *column = &train->fields[i];
-        status = tri_dataset_add(dataset, "data", column->fed.name, column->stored,
+        const tri_stored_field *column = &train->fields[i];
+        status = tri_dataset_add(dataset, "data", column->field.name, column->stored,
                                  &column->stored_shape);
     }
     return finish(dataset, status, out);
@@ -237,21 +245,22 @@ const char *tri_data_split_name(tri_data_split split) {
     return names[split];
 }
 
-static tri_status describe_stated(tri_dataset *dataset, const tri_shapes *stated) {
-    for (int i = 0; i < stated->count; i++) {
-        int row = feed_of(stated->names[i]);
-        TRI_TRY(tri_dataset_add(dataset, "data.shapes", stated->names[i],
-                                row < FEEDS ? feeds[row].dtype : TRI_F32, &stated->shapes[i]));
+static tri_status describe_declared(tri_dataset *dataset, const tri_shapes *declared) {
+    for (int i = 0; i < declared->count; i++) {
+        int row = input_index(declared->names[i]);
+        TRI_TRY(tri_dataset_add(dataset, "data.shapes", declared->names[i],
+                                row < MODEL_INPUTS ? model_inputs[row].dtype : TRI_F32,
+                                &declared->shapes[i]));
     }
     return TRI_OK;
 }
 
 static tri_status describe(tri_dataset *dataset, bool *is_guess) {
-    tri_shapes stated;
+    tri_shapes declared;
     *is_guess = false;
-    TRI_TRY(tri_shapes_read(dataset->options->shapes, &stated));
-    if (stated.count > 0) {
-        TRI_TRY(describe_stated(dataset, &stated));
+    TRI_TRY(tri_shapes_read(dataset->options->shapes, &declared));
+    if (declared.count > 0) {
+        TRI_TRY(describe_declared(dataset, &declared));
     } else {
         if (!dataset->kind->describe) return TRI_OK;
         *is_guess = dataset->kind->describes_guess;
@@ -266,7 +275,7 @@ tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fi
     tri_dataset *dataset = new_dataset(options, TRI_DATA_TRAIN, 0);
     tri_status status = describe(dataset, is_guess);
     for (int i = 0; status == TRI_OK && i < dataset->field_count; i++)
-        fields[(*count)++] = dataset->fields[i].fed;
+        fields[(*count)++] = dataset->fields[i].field;
     tri_arena_destroy(dataset->arena);
     return status;
 }
@@ -281,10 +290,11 @@ tri_dtype tri_dataset_stored(const tri_dataset *dataset, int index) {
     return dataset->fields[index].stored;
 }
 
-// [H, W, C], as most Python programs keep images: 1, 3 or 4 last, and more before.
+// Warns of images that seem to be [H, W, C], the common order in Python: the last axis is 1, 3 or
+// 4, the others are larger.
 bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size) {
     int index = tri_dataset_find(dataset, "images");
-    if (index < 0) return false;
+    if (index == TRI_NO_FIELD) return false;
     const int64_t *dims = dataset->fields[index].stored_shape.dims;
     bool is_last = dims[2] == 1 || dims[2] == 3 || dims[2] == 4;
     if (!is_last || dims[0] <= 4 || dims[1] <= 4) return false;
@@ -307,45 +317,47 @@ int64_t tri_dataset_classes(const tri_dataset *dataset) { return dataset->classe
 
 const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index) {
     TRI_ASSERT(index >= 0 && index < dataset->field_count);
-    return &dataset->fields[index].fed;
+    return &dataset->fields[index].field;
 }
 
 int tri_dataset_find(const tri_dataset *dataset, const char *name) {
     for (int i = 0; i < dataset->field_count; i++)
-        if (strcmp(dataset->fields[i].fed.name, name) == 0) return i;
-    return -1;
+        if (strcmp(dataset->fields[i].field.name, name) == 0) return i;
+    return TRI_NO_FIELD;
 }
 
 size_t tri_dataset_scratch_bytes(const tri_dataset *dataset) {
     return dataset->buffer_bytes + dataset->scratch_bytes;
 }
 
-// The number of a sample of the split among all samples of the files.
-static int64_t in_files(const tri_dataset *dataset, int64_t sample) {
-    if (!dataset->part) return sample;
-    return tri_split_at(dataset->part, dataset->split == TRI_DATA_VAL, sample);
+// Converts a sample's number in this split to its number in the files.
+static int64_t file_sample(const tri_dataset *dataset, int64_t sample) {
+    const tri_validation_split *split = dataset->validation_split;
+    if (!split) return sample;
+    return dataset->split == TRI_DATA_VAL ? tri_validation_sample(split, sample)
+                                          : tri_training_sample(split, sample);
 }
 
 tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sample, int64_t epoch,
                             void *scratch, void *out) {
     TRI_ASSERT(sample >= 0 && sample < dataset->samples);
-    const tri_dataset_column *row = &dataset->fields[field];
-    sample = in_files(dataset, sample);
-    bool as_stored = !row->transforms && row->stored == row->fed.dtype;
+    const tri_stored_field *row = &dataset->fields[field];
+    sample = file_sample(dataset, sample);
+    bool is_unchanged = !row->transforms && row->stored == row->field.dtype;
     const void *stored;
     tri_status status =
-        dataset->kind->read(dataset, field, sample, as_stored ? out : scratch, &stored);
-    if (status == TRI_CORRUPT) // no bad input: the file was whole when it was opened
+        dataset->kind->read(dataset, field, sample, is_unchanged ? out : scratch, &stored);
+    if (status == TRI_CORRUPT) // opening checked the file, so this is not bad input
         return tri_status_context(TRI_IO, "a data file was changed while it was in use");
     TRI_TRY(status);
     if (row->transforms)
         tri_transforms_apply(row->transforms, stored, sample, epoch,
                              (char *)scratch + dataset->buffer_bytes, out);
     else if (stored != out)
-        tri_convert(row->stored, stored, row->fed.dtype, out, tri_shape_count(&row->fed.shape));
+        tri_convert(row->stored, stored, row->field.dtype, out, tri_shape_count(&row->field.shape));
     return TRI_OK;
 }
 
 void tri_dataset_hint(const tri_dataset *dataset, int field, int64_t sample) {
-    if (dataset->kind->hint) dataset->kind->hint(dataset, field, in_files(dataset, sample));
+    if (dataset->kind->hint) dataset->kind->hint(dataset, field, file_sample(dataset, sample));
 }

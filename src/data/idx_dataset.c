@@ -1,5 +1,5 @@
-// MNIST and its relatives: a file of images and one of labels, each raw or gzip-compressed, held in
-// memory.
+// The kind "idx": MNIST and similar data, a file of images and one of labels, raw or
+// gzip-compressed. Both are kept in memory.
 #include "data/content.h"
 #include "data/kind.h"
 #include "format/idx.h"
@@ -14,18 +14,18 @@ typedef struct idx_state {
     tri_idx images, labels;
 } idx_state;
 
-// The file PREFIX-WORDS, or with .gz.
-static tri_status find_file(tri_dataset *dataset, const char *prefix, const char *words,
+// Finds the file PREFIX-SUFFIX or PREFIX-SUFFIX.gz.
+static tri_status find_file(tri_dataset *dataset, const char *prefix, const char *suffix,
                             const char **out) {
     const char *plain =
-        tri_dataset_path(dataset, tri_arena_printf(dataset->arena, "%s-%s", prefix, words));
+        tri_dataset_path(dataset, tri_arena_printf(dataset->arena, "%s-%s", prefix, suffix));
     const char *zipped = tri_arena_printf(dataset->arena, "%s.gz", plain);
     *out = access(plain, F_OK) == 0 ? plain : zipped;
     if (access(*out, F_OK) == 0) return TRI_OK;
     return TRI_FAIL(
         TRI_NOT_FOUND,
         "%s: there is no such file, nor %s-%s.gz: set data.path to the folder that has it", plain,
-        prefix, words);
+        prefix, suffix);
 }
 
 static bool is_file(const char *path) {
@@ -38,7 +38,7 @@ static tri_status open_files(tri_dataset *dataset, idx_state *state) {
     if (!options->path)
         return TRI_FAIL(TRI_BAD_INPUT, "data.path is not set: the folder with the IDX files");
     const char *prefix = tri_dataset_file(dataset);
-    if (!prefix) prefix = dataset->files == TRI_DATA_TEST ? "t10k" : "train";
+    if (!prefix) prefix = dataset->file_split == TRI_DATA_TEST ? "t10k" : "train";
     if (is_file(options->path)) {
         TRI_TRY(tri_content_check(options->path, "idx"));
         return TRI_FAIL(TRI_BAD_INPUT,
@@ -98,7 +98,7 @@ static void idx_hint(const tri_dataset *dataset, int field, int64_t sample) {
         __builtin_prefetch((const char *)stored + at);
 }
 
-// As MNIST's and those of all its relatives.
+// The shapes of MNIST, which similar data usually share.
 static tri_status idx_describe(tri_dataset *dataset) {
     tri_shape image = tri_shape_of(1, 28, 28);
     TRI_TRY(tri_dataset_add(dataset, "data", "images", TRI_U8, &image));
@@ -108,7 +108,6 @@ static tri_status idx_describe(tri_dataset *dataset) {
 static bool idx_has_test(const tri_data_options *options) { return true; }
 
 const tri_dataset_kind tri_dataset_idx = {
-    .name = "idx",
     .open = idx_open,
     .close = idx_close,
     .read = idx_read,

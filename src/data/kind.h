@@ -1,4 +1,5 @@
-// What a kind of data set supplies; a new one is a file with such a struct and a row in dataset.c.
+// The interface of a kind of data set (data.name). A new kind is a file that defines a
+// tri_dataset_kind, and a row in TRI_DATASET_KINDS.
 #ifndef TRIREME_DATA_KIND_H
 #define TRIREME_DATA_KIND_H
 
@@ -7,65 +8,82 @@
 #include "data/split.h"
 #include "data/transform.h"
 
+// Every kind: its name, the rows of its own options and their count (in options.c), help text. The
+// kind X is defined as tri_dataset_X.
+#define TRI_DATASET_KINDS(ROW)                                                                     \
+    ROW(idx, NULL, 0, "IDX files as of MNIST and Fashion-MNIST, raw or gzip")                      \
+    ROW(tensors, NULL, 0, "a safetensors file whose tensors share their first axis")               \
+    ROW(npy, NULL, 0,                                                                              \
+        "NumPy's arrays that share their first axis: x.npz, or {images: x.npy, labels: y.npy}")    \
+    ROW(tokens, tokens_rows, TRI_OPTION_COUNT(tokens_rows),                                        \
+        "text, or flat files of token numbers, cut into windows of data.sequence")                 \
+    ROW(synthetic, synthetic_rows, TRI_OPTION_COUNT(synthetic_rows),                               \
+        "random numbers from the seed, uniform in [0, 1)")
+
 typedef struct tri_dataset_kind {
-    const char *name;
-    // Fills samples, classes, fields (through tri_dataset_add) and state; memory from
-    // dataset->arena. After a failure `close` is called on what there is.
+    // Fills samples, classes, fields (through tri_dataset_add) and state, in memory of
+    // dataset->arena. If it fails, `close` is called and releases what was opened.
     tri_status (*open)(tri_dataset *dataset);
     void (*close)(tri_dataset *dataset);
-    // The stored elements of one sample: *stored points into the kind's own memory or to `buffer`,
-    // which has room for them. Any number of threads at once.
+    // Reads the stored elements of one sample: *stored points into the kind's own memory, or to
+    // `buffer`, which has room for them. Any number of threads call it at once.
     tri_status (*read)(const tri_dataset *dataset, int field, int64_t sample, void *buffer,
                        const void **stored);
-    // The sample will be read soon: asks the memory for it. NULL: no use.
+    // Prefetches a sample that will be read soon. May be NULL.
     void (*hint)(const tri_dataset *dataset, int field, int64_t sample);
-    // Checksums that `open` leaves, since they are of all bytes. NULL: none.
+    // Verifies checksums of all bytes, which `open` skips to be fast. NULL: there are none.
     tri_status (*verify)(const tri_dataset *dataset);
+    // True if the options define test data.
     bool (*has_test)(const tri_data_options *options);
-    // Fields from options alone, into an empty dataset. May be NULL.
+    // Adds the fields as far as the options alone determine them. May be NULL.
     tri_status (*describe)(tri_dataset *dataset);
-    bool describes_guess; // what such data look like as a rule: the files may say otherwise
+    bool describes_guess; // `describe` adds the usual shapes of the kind; the files may differ
 } tri_dataset_kind;
 
-typedef struct tri_dataset_column {
-    tri_data_field fed;
+// A field in the files and, in `field`, as the model receives it.
+typedef struct tri_stored_field {
+    tri_data_field field;
     tri_dtype stored;
-    tri_shape stored_shape; // of one sample
-    size_t stored_bytes;
-    const tri_transforms *transforms; // of images, else NULL
-} tri_dataset_column;
+    tri_shape stored_shape;           // of one sample
+    size_t stored_bytes;              // of one sample
+    const tri_transforms *transforms; // NULL unless the field is `images`
+} tri_stored_field;
 
 struct tri_dataset {
     tri_arena *arena;
     const tri_dataset_kind *kind;
     const tri_data_options *options;
     tri_data_split split;
-    // Whose files hold the samples, for the kind: the training data's, where data.val_fraction
-    // takes the validation data from them.
-    tri_data_split files;
+    // The split whose files the kind opens. Differs from `split` only for validation data that
+    // data.val_fraction takes from the training files.
+    tri_data_split file_split;
     uint64_t seed;
-    const tri_split *part;    // of the files' samples; NULL: the split is all of them
-    const tri_dataset *owner; // opened the files, whose state this one uses; NULL: this one did
+    const tri_validation_split
+        *validation_split;    // NULL: all samples of the files belong to `split`
+    const tri_dataset *owner; // the data set whose files and state this one borrows; NULL: its own
     int64_t samples, classes;
     int field_count;
-    tri_dataset_column fields[TRI_MAX_DATA_FIELDS];
-    size_t scratch_bytes, buffer_bytes;
-    void *state;
+    tri_stored_field fields[TRI_MAX_DATA_FIELDS];
+    size_t scratch_bytes, buffer_bytes; // of a thread: for transforms, for one stored sample
+    void *state;                        // of the kind
 };
 
-// Adds a field of tri_batch, stored as `stored` elements of `shape` per sample. `source` names the
-// file or option in errors: TRI_BAD_INPUT for a name, shape or type that cannot be fed.
+// Adds the field `name`, of which each sample is stored as elements of type `stored` in `shape`.
+// TRI_BAD_INPUT if no model input has that name, shape or type; the message names `source`, a file
+// or an option.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape);
-// Whether it is the name of a model's input.
+// True if `name` is the name of a model input.
 bool tri_data_is_field(const char *name);
-// What data.train, data.val or data.test says, of `files`, or NULL; and the name, if it is one.
+// The value of data.train, data.val or data.test, by file_split, or NULL; and its text, or NULL if
+// it is a map.
 const tri_tree *tri_dataset_files(const tri_dataset *dataset);
 const char *tri_dataset_file(const tri_dataset *dataset);
-// `name` within data.path; absolute names stay.
+// `name` as a path: relative names are relative to data.path.
 const char *tri_dataset_path(tri_dataset *dataset, const char *name);
 
-extern const tri_dataset_kind tri_dataset_idx, tri_dataset_tensors, tri_dataset_synthetic,
-    tri_dataset_tokens, tri_dataset_npy;
+#define TRI_DECLARE_KIND(word, rows, count, help) extern const tri_dataset_kind tri_dataset_##word;
+TRI_DATASET_KINDS(TRI_DECLARE_KIND)
+#undef TRI_DECLARE_KIND
 
 #endif

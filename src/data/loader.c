@@ -1,3 +1,4 @@
+// The loader: worker threads fill a ring of slots, one micro-batch each, in order.
 #include "data/loader.h"
 
 #include "base/os.h"
@@ -12,7 +13,7 @@ enum { ALIGN_BYTES = 64, HINT_AHEAD = 3 };
 
 typedef enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD } slot_state;
 
-// Ticket t, the t-th micro-batch since the start, is read into slot t mod slots.
+// Micro-batches are numbered by tickets from the start. Ticket t uses slot t mod slot_count.
 typedef struct slot {
     tri_data_batch batch;
     slot_state state;
@@ -21,10 +22,10 @@ typedef struct slot {
     char *message; // of a failure; [TRI_MESSAGE_MAX_BYTES]
 } slot;
 
-// Place of a micro-batch in the run.
-typedef struct place {
+// Which micro-batch of the run.
+typedef struct cursor {
     int64_t epoch, step, round;
-} place;
+} cursor;
 
 struct tri_loader {
     const tri_dataset *dataset;
@@ -34,14 +35,15 @@ struct tri_loader {
 
     pthread_mutex_t lock;
     pthread_cond_t ready, freed;
-    place next_place; // of the ticket that is handed out next
-    int64_t next_ticket, next_taken;
+    cursor next_cursor;  // the micro-batch of next_ticket
+    int64_t next_ticket; // the next one that a worker fills
+    int64_t next_taken;  // the next one that the caller gets
     bool stopping;
 
     int64_t slot_count;
     slot *slots;
-    char *memory;   // of all slots
-    char **scratch; // of each thread; of the caller when there are none
+    char *memory;   // of all slots, and all scratch
+    char **scratch; // of each thread; without threads, [0] is the caller's
     int64_t thread_count;
     pthread_t *threads;
     int64_t waited_ns;
@@ -52,7 +54,7 @@ typedef struct worker {
     int64_t index;
 } worker;
 
-static bool at_end(const tri_loader *loader, const place *at) {
+static bool at_end(const tri_loader *loader, const cursor *at) {
     return loader->options.end_epoch > 0 && at->epoch >= loader->options.end_epoch;
 }
 
@@ -62,7 +64,7 @@ static int64_t rounds_of(const tri_loader *loader, int64_t step) {
                                   options->replicas);
 }
 
-static void advance(const tri_loader *loader, place *at) {
+static void advance(const tri_loader *loader, cursor *at) {
     if (++at->round < rounds_of(loader, at->step)) return;
     at->round = 0;
     if (++at->step < loader->steps) return;
@@ -88,7 +90,7 @@ static tri_status read_samples(const tri_loader *loader, slot *target, void *scr
     return TRI_OK;
 }
 
-static void fill(const tri_loader *loader, slot *target, place at, void *scratch) {
+static void fill(const tri_loader *loader, slot *target, cursor at, void *scratch) {
     const tri_sampler_options *options = &loader->sampler.options;
     int64_t size = tri_sampler_step_size(&loader->sampler, at.step);
     tri_data_batch *batch = &target->batch;
@@ -102,15 +104,16 @@ static void fill(const tri_loader *loader, slot *target, place at, void *scratch
         snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
 }
 
-// Under the lock: waits until the next ticket's slot is free, and takes both. NULL: stop.
-static slot *take_ticket(tri_loader *loader, place *at) {
+// Waits until the next ticket's slot is free and takes both; called with the lock held. NULL: no
+// more tickets.
+static slot *take_ticket(tri_loader *loader, cursor *at) {
     for (;;) {
-        if (loader->stopping || at_end(loader, &loader->next_place)) return NULL;
+        if (loader->stopping || at_end(loader, &loader->next_cursor)) return NULL;
         slot *target = &loader->slots[loader->next_ticket % loader->slot_count];
         if (target->state == SLOT_FREE) {
             target->state = SLOT_FILLING;
-            *at = loader->next_place;
-            advance(loader, &loader->next_place);
+            *at = loader->next_cursor;
+            advance(loader, &loader->next_cursor);
             loader->next_ticket++;
             return target;
         }
@@ -123,7 +126,7 @@ static void *work(void *argument) {
     free(argument);
     tri_loader *loader = self.loader;
     pthread_setname_np(pthread_self(), "loader");
-    place at;
+    cursor at;
     pthread_mutex_lock(&loader->lock);
     for (slot *target; (target = take_ticket(loader, &at));) {
         pthread_mutex_unlock(&loader->lock);
@@ -143,15 +146,15 @@ tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
     pthread_mutex_lock(&loader->lock);
     TRI_ASSERT(target->state != SLOT_HELD && "only the last `hold` batches may be held");
     if (loader->thread_count == 0 && target->state == SLOT_FREE) {
-        place at;
+        cursor at;
         if (take_ticket(loader, &at)) {
             fill(loader, target, at, loader->scratch[0]);
             target->state = SLOT_READY;
         }
     }
-    bool ended = loader->next_taken == loader->next_ticket && at_end(loader, &loader->next_place);
+    bool ended = loader->next_taken == loader->next_ticket && at_end(loader, &loader->next_cursor);
     while (!ended && target->state != SLOT_READY) pthread_cond_wait(&loader->ready, &loader->lock);
-    // A slot that failed stays as it is: the same error again at each call.
+    // A slot that failed stays ready, so that each further call returns its error too.
     if (!ended && target->status == TRI_OK) {
         target->state = SLOT_HELD;
         loader->next_taken++;
@@ -181,13 +184,13 @@ static size_t aligned(size_t bytes) {
     return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-// One piece of memory: for each slot its fields, sample numbers and message; then the scratch of
-// each thread.
+// Allocates all memory as one block: for each slot its fields, sample numbers and message, then the
+// scratch of each thread.
 static tri_status allocate(tri_loader *loader) {
     const tri_dataset *dataset = loader->dataset;
     const tri_sampler_options *sampler = &loader->sampler.options;
     int64_t first = tri_sampler_step_size(&loader->sampler, 0);
-    size_t most = (size_t)tri_micro_batch_most(first, sampler->micro, sampler->replicas);
+    size_t most = (size_t)tri_micro_batch_largest(first, sampler->micro, sampler->replicas);
     size_t offsets[TRI_MAX_DATA_FIELDS], slot_bytes = 0;
     for (int i = 0; i < tri_dataset_field_count(dataset); i++) {
         size_t bytes = tri_dataset_field(dataset, i)->size_bytes;
@@ -197,8 +200,9 @@ static tri_status allocate(tri_loader *loader) {
                             most);
         slot_bytes += aligned(bytes * most);
     }
-    size_t numbers_at = slot_bytes, message_at = numbers_at + aligned(most * sizeof(int64_t));
-    slot_bytes = message_at + TRI_MESSAGE_MAX_BYTES;
+    size_t samples_offset = slot_bytes,
+           message_offset = samples_offset + aligned(most * sizeof(int64_t));
+    slot_bytes = message_offset + TRI_MESSAGE_MAX_BYTES;
     size_t scratch_bytes = aligned(tri_dataset_scratch_bytes(dataset)),
            scratches = (size_t)loader->options.workers;
     if (scratches == 0) scratches = 1;
@@ -218,9 +222,9 @@ static tri_status allocate(tri_loader *loader) {
         slot *item = &loader->slots[i];
         for (int k = 0; k < tri_dataset_field_count(dataset); k++)
             item->batch.fields[k] = base + offsets[k];
-        item->samples = (int64_t *)(void *)(base + numbers_at);
+        item->samples = (int64_t *)(void *)(base + samples_offset);
         item->batch.samples = item->samples;
-        item->message = base + message_at;
+        item->message = base + message_offset;
     }
     for (size_t i = 0; i < scratches; i++)
         loader->scratch[i] =
@@ -228,7 +232,7 @@ static tri_status allocate(tri_loader *loader) {
     return TRI_OK;
 }
 
-// Threads inherit a full mask: signals are the main thread's.
+// Threads are started with all signals blocked, so that only the main thread handles them.
 static tri_status start_threads(tri_loader *loader) {
     sigset_t all, before;
     sigfillset(&all);
@@ -266,7 +270,7 @@ tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *samp
     loader->dataset = dataset;
     loader->sampler = *sampler;
     loader->options = *options;
-    loader->next_place = (place){options->epoch, options->step, options->round};
+    loader->next_cursor = (cursor){options->epoch, options->step, options->round};
     loader->steps = sampler->steps;
     if (options->steps_per_epoch > 0 && options->steps_per_epoch < loader->steps)
         loader->steps = options->steps_per_epoch;

@@ -1,5 +1,6 @@
-// NumPy's arrays, one a field, whose first axis is the sample: the members of a .npz archive by
-// their names, or files of each field. Read sample by sample; what is compressed lies in memory.
+// The kind "npy": NumPy arrays whose first axis is the sample, one for each field: the members of a
+// .npz archive, or one file for each field. Read sample by sample; compressed arrays are unpacked
+// into memory.
 #include "data/content.h"
 #include "data/kind.h"
 #include "data/labels.h"
@@ -9,8 +10,8 @@
 #include <unistd.h>
 
 typedef struct npy_state {
-    tri_npy *arrays[TRI_MAX_DATA_FIELDS];  // by field
-    int64_t elements[TRI_MAX_DATA_FIELDS]; // of one sample
+    tri_npy *arrays[TRI_MAX_DATA_FIELDS];  // of each field
+    int64_t elements[TRI_MAX_DATA_FIELDS]; // of one sample of each field
     int count;
 } npy_state;
 
@@ -18,7 +19,7 @@ static tri_status read_elements(const void *context, int64_t first, int64_t coun
     return tri_npy_read(context, first, count, out);
 }
 
-// The array `member` of `path` as field `name`.
+// Adds the array `member` of the archive `path`, or the file `path` (member NULL), as field `name`.
 static tri_status add_array(tri_dataset *dataset, const char *name, const char *path,
                             const char *member) {
     npy_state *state = dataset->state;
@@ -28,7 +29,7 @@ static tri_status add_array(tri_dataset *dataset, const char *name, const char *
     tri_npy *array;
     TRI_TRY(tri_npy_open(path, member, &array));
     int field = state->count;
-    state->arrays[state->count++] = array; // npy_close has it from here on
+    state->arrays[state->count++] = array; // from here on npy_close closes it
     tri_shape shape = *tri_npy_shape(array), sample = {.rank = shape.rank - 1};
     if (shape.rank == 0 || shape.dims[0] == 0)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no samples: its first axis must be the sample",
@@ -39,11 +40,11 @@ static tri_status add_array(tri_dataset *dataset, const char *name, const char *
                         (long long)dataset->samples);
     dataset->samples = shape.dims[0];
     memcpy(sample.dims, shape.dims + 1, (size_t)sample.rank * sizeof *sample.dims);
-    if (!strcmp(name, "images") && sample.rank == 2) // grey ones, as most files have them
+    if (!strcmp(name, "images") && sample.rank == 2) // grey images, without an axis of channels
         sample = tri_shape_of(1, sample.dims[0], sample.dims[1]);
     TRI_TRY(tri_dataset_add(dataset, tri_npy_name(array), name, tri_npy_dtype(array), &sample));
     state->elements[field] = tri_shape_count(&sample);
-    if (dataset->fields[field].fed.dtype != TRI_I64) return TRI_OK;
+    if (dataset->fields[field].field.dtype != TRI_I64) return TRI_OK;
     return tri_labels_scan(dataset,
                            &(tri_labels_source){.path = tri_npy_name(array),
                                                 .name = name,
@@ -54,7 +55,7 @@ static tri_status add_array(tri_dataset *dataset, const char *name, const char *
                                                 .context = array});
 }
 
-// All arrays of an archive, under their own names.
+// Adds all arrays of an archive as fields of the same names.
 static tri_status add_archive(tri_dataset *dataset, const char *path) {
     const char *const *names;
     int count;
@@ -62,14 +63,14 @@ static tri_status add_archive(tri_dataset *dataset, const char *path) {
     TRI_TRY(tri_npy_list(dataset->arena, path, &names, &count));
     if (count == 0)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: is one array: say what it is, and where the others are: "
+                        "%s: is one array: name its field, and the files of the others: "
                         "data.train='{images: x.npy, labels: y.npy}'",
                         path);
     for (int i = 0; i < count; i++) {
         if (!tri_data_is_field(names[i]))
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "%s: its array '%s' has no name of a model's input (images, labels, "
-                            "inputs, targets, input_ids): say what it is, "
+                            "%s: its array '%s' is not named as a model input (images, labels, "
+                            "inputs, targets, input_ids): name its field, "
                             "data.train='{images: %s:%s}'",
                             path, names[i], path, names[i]);
         TRI_TRY(add_array(dataset, names[i], path, names[i]));
@@ -77,7 +78,7 @@ static tri_status add_archive(tri_dataset *dataset, const char *path) {
     return TRI_OK;
 }
 
-// FILE, or FILE:ARRAY of an archive.
+// Adds a field from an entry of the map data.train: FILE, or FILE:ARRAY of an archive.
 static tri_status add_entry(tri_dataset *dataset, const tri_tree *entry) {
     if (entry->kind != TRI_TREE_SCALAR)
         return tri_tree_fail(entry, "'%s' has to be a file, or FILE.npz:ARRAY", entry->key);
@@ -90,7 +91,7 @@ static tri_status add_entry(tri_dataset *dataset, const tri_tree *entry) {
 
 static tri_status npy_open(tri_dataset *dataset) {
     dataset->state = TRI_NEW(dataset->arena, npy_state);
-    bool training = dataset->files == TRI_DATA_TRAIN;
+    bool training = dataset->file_split == TRI_DATA_TRAIN;
     const tri_tree *files = tri_dataset_files(dataset);
     if (!files && training && dataset->options->path)
         return add_archive(dataset, dataset->options->path);
@@ -127,7 +128,6 @@ static tri_status npy_verify(const tri_dataset *dataset) {
 static bool npy_has_test(const tri_data_options *options) { return options->test != NULL; }
 
 const tri_dataset_kind tri_dataset_npy = {
-    .name = "npy",
     .open = npy_open,
     .close = npy_close,
     .read = npy_read,

@@ -1,6 +1,8 @@
+// The option table of the recipe's section `data`, and of each kind of data set.
 #include "data/options.h"
 
 #include "base/limits.h"
+#include "data/kind.h"
 #include "data/shapes.h"
 #include "data/transform.h"
 
@@ -10,14 +12,14 @@ static const char *const token_types[] = {"auto", "u8", "u16", "u32", NULL};
 
 static const tri_option tokens_rows[] = {
     TRI_OPTION_CHOICE(tri_data_options, dtype, "auto", token_types,
-                      "of a token. auto: .bin and .u16 files are little-endian u16 (nanoGPT, "
-                      "Megatron), .u32 files u32, llm.c's say it in their header, all others are "
-                      "text whose bytes are the tokens"),
+                      "type of a token. auto: .bin and .u16 files are little-endian u16 (nanoGPT, "
+                      "Megatron), .u32 files u32, files of llm.c name it in their header, all "
+                      "others are text whose bytes are the tokens"),
 };
 
 static const tri_option synthetic_rows[] = {
     TRI_OPTION_INTS(tri_data_options, shape, "[1, 28, 28]", 1, TRI_MAX_SAMPLE_ELEMENTS, 0,
-                    "sizes of one sample, e.g. [C, H, W]; of text data.sequence says it"),
+                    "sizes of one sample, e.g. [C, H, W]; for text see data.sequence"),
     TRI_OPTION_INT(tri_data_options, samples, "1024", 1, TRI_MAX_SAMPLES, "training samples"),
     TRI_OPTION_INT(tri_data_options, test_samples, "0", 0, TRI_MAX_SAMPLES,
                    "test samples; 0: no test data"),
@@ -27,17 +29,11 @@ static const tri_option synthetic_rows[] = {
                    "not 0: input_ids, data.sequence token numbers below it"),
 };
 
-// The same names as in tri_dataset_kinds.
 static const tri_option_variant kinds[] = {
-    {.name = "idx", .help = "IDX files as of MNIST and Fashion-MNIST, raw or gzip"},
-    {.name = "tensors", .help = "a safetensors file whose tensors share their first axis"},
-    {.name = "npy",
-     .help =
-         "NumPy's arrays that share their first axis: x.npz, or {images: x.npy, labels: y.npy}"},
-    TRI_OPTION_VARIANT("tokens", tokens_rows,
-                       "text, or flat files of token numbers, cut into windows of data.sequence"),
-    TRI_OPTION_VARIANT("synthetic", synthetic_rows,
-                       "random numbers from the seed, uniform in [0, 1)"),
+#define ROW(word, array, number, words)                                                            \
+    {.name = #word, .rows = (array), .count = (number), .help = (words)},
+    TRI_DATASET_KINDS(ROW)
+#undef ROW
 };
 
 static const tri_option rows[] = {
@@ -49,11 +45,11 @@ static const tri_option rows[] = {
                     "validation file (idx: what its files' names begin with): evaluated after "
                     "epochs, so that test data are read at the end alone"),
     TRI_OPTION_FLOAT(tri_data_options, val_fraction, "0", 0, 1,
-                     "instead of val: this part of the training samples, drawn by the seed"),
+                     "instead of val: this fraction of the training samples, chosen by the seed"),
     TRI_OPTION_TREE(tri_data_options, test, NULL,
                     "test file (idx: what its files' names begin with)"),
     TRI_OPTION_BOOL(tri_data_options, shuffle, "true",
-                    "another order every epoch; false: the order of the files"),
+                    "a new random order every epoch; false: the order of the files"),
     TRI_OPTION_BOOL(tri_data_options, drop_last, "false",
                     "leave out an epoch's partial last batch"),
     TRI_OPTION_INT(tri_data_options, workers, "2", 0, TRI_MAX_WORKERS, "loader threads; 0: none"),
@@ -61,15 +57,15 @@ static const tri_option rows[] = {
                    "list of transforms of images, in order: names, or {name: {option: value}}",
                    .kinds = tri_transform_tables),
     TRI_OPTION_TREE(tri_data_options, shapes, NULL,
-                    "what one stored sample looks like, {images: [3, 32, 32], labels: []}, for "
-                    "commands that do not open the data; trireme data check prints it"),
+                    "shapes of one stored sample, {images: [3, 32, 32], labels: []}, for commands "
+                    "that do not open the data; trireme data check prints them"),
     TRI_OPTION_INT(tri_data_options, limit, "0", 0, TRI_MAX_SAMPLES,
-                   "first N training samples only, those of val_fraction among them; 0: all"),
+                   "use only the first N training samples, val_fraction included; 0: all"),
     TRI_OPTION_INT(tri_data_options, sequence, "512", 2, TRI_MAX_SAMPLE_ELEMENTS,
                    "text: tokens per sample"),
 };
 
-// A file is a text; where each field has its own, they are a map.
+// data.train, data.val and data.test are text; of npy also maps from fields to files.
 static tri_status check_file(const tri_data_options *data, const tri_tree *file, const char *key) {
     bool maps = data->name && !strcmp(data->name, "npy");
     if (!file || file->kind == TRI_TREE_SCALAR || (maps && file->kind == TRI_TREE_MAP))

@@ -1,3 +1,4 @@
+// A Feistel network over the positions, keyed by seed and epoch: see permutation.h.
 #include "data/permutation.h"
 
 #include "base/philox.h"

@@ -1,4 +1,4 @@
-// A pseudo-random order of N things, computed at any position without a list of them.
+// A pseudo-random order of N items: the item at any position is computed, not looked up in a list.
 #ifndef TRIREME_DATA_PERMUTATION_H
 #define TRIREME_DATA_PERMUTATION_H
 
@@ -6,19 +6,19 @@
 
 enum { TRI_PERMUTATION_ROUNDS = 8 };
 
-// A Feistel network over the smallest power of two that is at least N, whose halves may differ by
-// one bit; results outside 0 … N-1 are fed in again ("cycle walking": Black and Rogaway, "Ciphers
-// with arbitrary finite domains", CT-RSA 2002), fewer than two rounds on average. Its keys come
-// from Philox.
+// A Feistel network over the smallest power of two that is at least N; its halves may differ by one
+// bit. A result outside 0 … N-1 is encrypted once more until it lies inside ("cycle walking": Black
+// and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002), fewer than two times on
+// average. The keys come from Philox.
 typedef struct tri_permutation {
     int64_t count;
     int low_bits, high_bits;
     uint64_t keys[TRI_PERMUTATION_ROUNDS];
 } tri_permutation;
 
-// The order of `count` things in epoch `epoch` of the run with `seed`.
+// The order of `count` items in epoch `epoch` of the run with `seed`.
 tri_permutation tri_permutation_make(uint64_t seed, int64_t epoch, int64_t count);
-// What lies at `position`, 0 … count-1.
+// The item at `position`; both are 0 … count-1.
 int64_t tri_permutation_at(const tri_permutation *order, int64_t position);
 
 #endif

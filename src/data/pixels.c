@@ -1,12 +1,12 @@
+// Converts bytes to floats: by vector arithmetic where that gives the exact bits, else by a table.
 #include "data/pixels.h"
 
 #include <string.h>
 
-// A division by a constant as a product with its reciprocal and one correction by fused
-// multiply-add: Markstein, "Computation of elementary functions on the IBM RISC System/6000
-// processor", IBM J. Res. Dev. 34 (1990). Nearly always the correctly rounded quotient, at a
-// fraction of a division's price; tri_pixels_hint proves it for the 256 values that matter. Twice
-// 16 numbers are computed side by side where the machine can.
+// Divides by a constant: multiplies by the reciprocal, then corrects the quotient by one fused
+// multiply-add (Markstein, "Computation of elementary functions on the IBM RISC System/6000
+// processor", IBM J. Res. Dev. 34 (1990)). The result is nearly always the correctly rounded
+// quotient and much cheaper than a division; tri_pixels_hint tests it for all 256 bytes.
 #define AFFINE_BODY                                                                                \
     const float by_255 = 1.0f / 255.0f, by_divisor = 1.0f / divisor;                               \
     for (int64_t i = 0; i < count; i++) {                                                          \
@@ -38,7 +38,7 @@ static affine_function *affine(void) {
     if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
         return affine_avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return affine_avx2;
-    return NULL; // without the instruction the table is faster
+    return NULL; // without fused multiply-add the table is faster
 }
 #elif defined(__ARM_FEATURE_FMA)
 static void affine_plain(const uint8_t *restrict from, float *restrict to, int64_t count,
@@ -64,7 +64,7 @@ void tri_pixels_hint(tri_pixels *pixels, float shift, float divisor) {
 
 static void look_up(const float *values, const uint8_t *from, float *to, int64_t count) {
     int64_t i = 0;
-    for (; i + 8 <= count; i += 8) { // eight bytes by one load
+    for (; i + 8 <= count; i += 8) { // loads eight bytes at once
         uint64_t bytes;
         memcpy(&bytes, from + i, sizeof bytes);
         for (int k = 0; k < 8; k++) to[i + k] = values[bytes >> 8 * k & 255];

@@ -1,3 +1,4 @@
+// Divides an epoch into steps, and a step into micro-batches of the replicas: see sampler.h.
 #include "data/sampler.h"
 
 #include "base/limits.h"
@@ -29,7 +30,7 @@ tri_micro_batch tri_micro_batch_of(int64_t step_size, int64_t micro, int64_t rep
     return batch;
 }
 
-int64_t tri_micro_batch_most(int64_t step_size, int64_t micro, int64_t replicas) {
+int64_t tri_micro_batch_largest(int64_t step_size, int64_t micro, int64_t replicas) {
     return micro == 0 ? ceil_div(step_size, replicas) : smaller(micro, step_size);
 }
 
@@ -95,6 +96,6 @@ tri_permutation tri_sampler_order(const tri_sampler *sampler, int64_t epoch) {
 
 int64_t tri_sampler_at(const tri_sampler *sampler, const tri_permutation *order, int64_t step,
                        int64_t position) {
-    int64_t place = step * sampler->options.global + position;
-    return sampler->options.keep_order ? place : tri_permutation_at(order, place);
+    int64_t index = step * sampler->options.global + position;
+    return sampler->options.keep_order ? index : tri_permutation_at(order, index);
 }

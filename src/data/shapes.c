@@ -1,3 +1,4 @@
+// Parses, prints and compares data.shapes.
 #include "data/shapes.h"
 
 #include <string.h>

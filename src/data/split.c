@@ -1,45 +1,62 @@
+// Validation and training samples by index: see split.h for the rule.
 #include "data/split.h"
 
 #include "base/philox.h"
 #include "base/status.h"
 
-__extension__ typedef unsigned __int128 wide; // products of two counts of samples
+#include <stdbool.h>
 
-tri_split tri_split_make(uint64_t seed, int64_t total, double fraction) {
-    int64_t held = (int64_t)((double)total * fraction + 0.5);
-    return (tri_split){
-        .total = total, .held = held > 0 ? held : 1, .key = tri_philox_key(seed, "data/split")};
+__extension__ typedef unsigned __int128 wide; // holds a product of two counts of samples
+
+tri_validation_split tri_validation_split_make(uint64_t seed, int64_t total, double fraction) {
+    int64_t rounded = (int64_t)((double)total * fraction + 0.5);
+    return (tri_validation_split){.total = total,
+                                  .validation_samples = rounded > 0 ? rounded : 1,
+                                  .key = tri_philox_key(seed, "data/split")};
 }
 
-// The first sample of run `run` of `runs`.
-static int64_t run_start(const tri_split *split, int64_t runs, int64_t run) {
-    return (int64_t)((wide)run * (wide)split->total / (wide)runs);
+// The first sample of group `group` of `groups`.
+static int64_t group_start(const tri_validation_split *split, int64_t groups, int64_t group) {
+    return (int64_t)((wide)group * (wide)split->total / (wide)groups);
 }
 
-// The sample that the smaller part takes of a run.
-static int64_t taken_of(const tri_split *split, int64_t runs, int64_t run) {
-    const uint32_t counter[4] = {(uint32_t)run, (uint32_t)((uint64_t)run >> 32), 0, 0};
+// The sample that the smaller subset draws from a group.
+static int64_t drawn_sample(const tri_validation_split *split, int64_t groups, int64_t group) {
+    const uint32_t counter[4] = {(uint32_t)group, (uint32_t)((uint64_t)group >> 32), 0, 0};
     tri_philox_block block = tri_philox(split->key, counter);
     uint64_t word = (uint64_t)block.word[1] << 32 | block.word[0];
-    int64_t start = run_start(split, runs, run);
-    int64_t length = run_start(split, runs, run + 1) - start;
+    int64_t start = group_start(split, groups, group);
+    int64_t length = group_start(split, groups, group + 1) - start;
     return start + (int64_t)((wide)word * (wide)length >> 64);
 }
 
-int64_t tri_split_at(const tri_split *split, bool validation, int64_t index) {
-    int64_t trained = split->total - split->held;
-    bool held_is_smaller = split->held <= trained;
-    int64_t runs = held_is_smaller ? split->held : trained, others = split->total - runs;
-    if (validation == held_is_smaller) {
-        TRI_ASSERT(index >= 0 && index < runs);
-        return taken_of(split, runs, index);
-    }
-    TRI_ASSERT(index >= 0 && index < others);
-    // Before run r lie run_start(r) − r samples of the larger part; the estimate is one off at
-    // most.
-    int64_t run = (int64_t)((wide)index * (wide)runs / (wide)others);
-    while (run > 0 && run_start(split, runs, run) - run > index) run--;
-    while (run_start(split, runs, run + 1) - (run + 1) <= index) run++;
-    int64_t sample = index + run;
-    return sample < taken_of(split, runs, run) ? sample : sample + 1;
+// The index-th sample that is not drawn.
+static int64_t remaining_sample(const tri_validation_split *split, int64_t groups, int64_t index) {
+    int64_t remaining = split->total - groups;
+    TRI_ASSERT(index >= 0 && index < remaining);
+    // group_start(g) - g samples before group g remain. The estimate is off by one at most.
+    int64_t group = (int64_t)((wide)index * (wide)groups / (wide)remaining);
+    while (group > 0 && group_start(split, groups, group) - group > index) group--;
+    while (group_start(split, groups, group + 1) - (group + 1) <= index) group++;
+    int64_t sample = index + group;
+    return sample < drawn_sample(split, groups, group) ? sample : sample + 1;
+}
+
+// `count` is the size of the wanted subset. The smaller subset is the drawn one.
+static int64_t subset_sample(const tri_validation_split *split, int64_t count, bool is_drawn,
+                             int64_t index) {
+    if (!is_drawn) return remaining_sample(split, split->total - count, index);
+    TRI_ASSERT(index >= 0 && index < count);
+    return drawn_sample(split, count, index);
+}
+
+int64_t tri_validation_sample(const tri_validation_split *split, int64_t index) {
+    int64_t training = split->total - split->validation_samples;
+    return subset_sample(split, split->validation_samples, split->validation_samples <= training,
+                         index);
+}
+
+int64_t tri_training_sample(const tri_validation_split *split, int64_t index) {
+    int64_t training = split->total - split->validation_samples;
+    return subset_sample(split, training, training < split->validation_samples, index);
 }

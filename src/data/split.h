@@ -1,23 +1,26 @@
-// Which samples of the training data are held back for validation: arithmetic, without a table.
+// Divides the samples of the training data into training and validation samples
+// (data.val_fraction). Both are computed for any index, so no rank holds a table.
 //
-// The smaller part takes one sample, at random, of each of as many runs of consecutive samples, all
-// equally long within one. Both parts keep the data's order, and files that are sorted by class
-// give each class its share.
+// Of the two subsets the smaller has k samples. The data are cut into k groups of consecutive
+// samples, and the smaller subset draws one sample from each group, at random. Both subsets keep
+// the data's order; in files that are sorted by class, each class is represented in proportion.
 #ifndef TRIREME_DATA_SPLIT_H
 #define TRIREME_DATA_SPLIT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-typedef struct tri_split {
-    int64_t total, held; // samples in all, and of them the validation samples
+typedef struct tri_validation_split {
+    int64_t total, validation_samples; // training samples: the difference
     uint64_t key;
-} tri_split;
+} tri_validation_split;
 
-// Holds back `fraction` of `total` samples, rounded, but one at least. A function of the three
-// numbers. `held` may be as large as `total`: the caller refuses what leaves nothing to train on.
-tri_split tri_split_make(uint64_t seed, int64_t total, double fraction);
-// The number in the whole data of sample `index` of the validation part or of the training part.
-int64_t tri_split_at(const tri_split *split, bool validation, int64_t index);
+// Assigns `fraction` of `total` samples to validation, rounded, but at least one. Depends on
+// nothing but the three arguments. validation_samples may equal `total`: the caller refuses that.
+tri_validation_split tri_validation_split_make(uint64_t seed, int64_t total, double fraction);
+
+// The number, among all samples, of the index-th validation sample and of the index-th training
+// sample.
+int64_t tri_validation_sample(const tri_validation_split *split, int64_t index);
+int64_t tri_training_sample(const tri_validation_split *split, int64_t index);
 
 #endif

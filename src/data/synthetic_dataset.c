@@ -1,11 +1,11 @@
-// Random samples made when they are read: uniform in [0, 1), each number a function of (seed,
-// split, field, sample, element). With classes: images and labels; with vocabulary: input_ids; else
-// inputs and targets.
+// The kind "synthetic": random samples, generated when they are read. Values are uniform in [0, 1)
+// and depend only on (seed, split, field, sample, element). With data.classes the fields are images
+// and labels, with data.vocabulary input_ids, else inputs and targets.
 #include "base/philox.h"
 #include "data/kind.h"
 
 typedef struct synthetic_state {
-    uint64_t keys[2]; // of each field
+    uint64_t keys[2]; // random key of each field
 } synthetic_state;
 
 static tri_status synthetic_describe(tri_dataset *dataset) {
@@ -19,7 +19,8 @@ static tri_status synthetic_describe(tri_dataset *dataset) {
                         "data.classes and data.vocabulary exclude each other: set one to 0");
     if (options->vocabulary > 0 && options->shape.count == 1)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "data.shape is not of token numbers: data.sequence says how many");
+                        "data.shape does not apply to token numbers: set data.sequence, the tokens "
+                        "per sample");
     tri_shape shape = {.rank = options->shape.count};
     for (int i = 0; i < shape.rank; i++) shape.dims[i] = options->shape.items[i];
     dataset->classes = options->classes + options->vocabulary;
@@ -36,7 +37,7 @@ static tri_status synthetic_describe(tri_dataset *dataset) {
 }
 
 static tri_status synthetic_open(tri_dataset *dataset) {
-    bool training = dataset->files == TRI_DATA_TRAIN;
+    bool training = dataset->file_split == TRI_DATA_TRAIN;
     dataset->samples = training ? dataset->options->samples : dataset->options->test_samples;
     if (dataset->samples == 0)
         return TRI_FAIL(TRI_NOT_FOUND, "data.test_samples is 0: there is no test data");
@@ -46,7 +47,7 @@ static tri_status synthetic_open(tri_dataset *dataset) {
         state->keys[i] =
             tri_philox_key(dataset->seed, tri_arena_printf(dataset->arena, "data/synthetic/%s/%s",
                                                            training ? "train" : "test",
-                                                           dataset->fields[i].fed.name));
+                                                           dataset->fields[i].field.name));
     dataset->state = state;
     return TRI_OK;
 }
@@ -57,7 +58,7 @@ static void synthetic_close(tri_dataset *dataset) {}
 static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t sample,
                                  void *buffer, const void **stored) {
     const synthetic_state *state = dataset->state;
-    int64_t count = tri_shape_count(&dataset->fields[field].fed.shape);
+    int64_t count = tri_shape_count(&dataset->fields[field].field.shape);
     float *floats = buffer;
     int64_t *numbers = buffer;
     bool is_float = dataset->fields[field].stored == TRI_F32;
@@ -82,7 +83,6 @@ static bool synthetic_has_test(const tri_data_options *options) {
 }
 
 const tri_dataset_kind tri_dataset_synthetic = {
-    .name = "synthetic",
     .open = synthetic_open,
     .close = synthetic_close,
     .read = synthetic_read,

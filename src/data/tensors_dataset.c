@@ -1,5 +1,5 @@
-// A safetensors file whose tensors share their first axis, the sample. Read sample by sample: the
-// file may be larger than memory.
+// The kind "tensors": a safetensors file whose tensors share their first axis, the sample. Read
+// sample by sample, so the file may be larger than memory.
 #include "data/content.h"
 #include "data/kind.h"
 #include "data/labels.h"
@@ -57,11 +57,11 @@ static tri_status scan_labels(tri_dataset *dataset, const tensors_state *state, 
                                                          .context = &source});
 }
 
-// data.train, data.val and data.test name the files; data.path alone may be the training file.
+// The file of data.train, data.val or data.test; for training data.path may be the file itself.
 static const char *file_of(tri_dataset *dataset) {
     const char *name = tri_dataset_file(dataset);
     if (name) return tri_dataset_path(dataset, name);
-    return dataset->files == TRI_DATA_TRAIN ? dataset->options->path : NULL;
+    return dataset->file_split == TRI_DATA_TRAIN ? dataset->options->path : NULL;
 }
 
 static tri_status tensors_open(tri_dataset *dataset) {
@@ -70,17 +70,17 @@ static tri_status tensors_open(tri_dataset *dataset) {
     const char *path = file_of(dataset);
     if (!path)
         return TRI_FAIL(TRI_NOT_FOUND, "data.%s is not set: the safetensors file with the samples",
-                        dataset->files == TRI_DATA_TRAIN ? "train" : "test");
+                        dataset->file_split == TRI_DATA_TRAIN ? "train" : "test");
     TRI_TRY(tri_content_check(path, "tensors"));
     TRI_TRY(tri_safetensors_open(path, &state->file));
     int count = tri_safetensors_count(state->file);
     if (count == 0 || count > TRI_MAX_DATA_FIELDS)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: %d tensors; 1 to %d are samples of a model's inputs",
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: has %d tensors; 1 to %d model inputs are supported",
                         path, count, TRI_MAX_DATA_FIELDS);
     for (int i = 0; i < count; i++)
         TRI_TRY(open_entry(dataset, state, tri_safetensors_at(state->file, i)));
     for (int i = 0; i < count; i++)
-        if (dataset->fields[i].fed.dtype == TRI_I64) TRI_TRY(scan_labels(dataset, state, i));
+        if (dataset->fields[i].field.dtype == TRI_I64) TRI_TRY(scan_labels(dataset, state, i));
     return TRI_OK;
 }
 
@@ -102,7 +102,6 @@ static tri_status tensors_read(const tri_dataset *dataset, int field, int64_t sa
 static bool tensors_has_test(const tri_data_options *options) { return options->test != NULL; }
 
 const tri_dataset_kind tri_dataset_tensors = {
-    .name = "tensors",
     .open = tensors_open,
     .close = tensors_close,
     .read = tensors_read,

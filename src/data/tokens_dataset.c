@@ -1,6 +1,6 @@
-// A text as a sequence of tokens: sample i is the window of tokens i·T … i·T + T−1, T =
-// data.sequence, as `input_ids`. Windows do not overlap, so each gives T−1 next-token targets; what
-// is left after the last whole window is not used.
+// The kind "tokens": a text as a sequence of tokens. Sample i is the window of tokens i·T …
+// i·T + T−1, T = data.sequence, as `input_ids`. Windows do not overlap, so each gives T−1
+// next-token targets; tokens after the last full window are not used.
 #include "data/content.h"
 #include "data/kind.h"
 #include "format/tokens.h"
@@ -10,18 +10,18 @@ static tri_status tokens_describe(tri_dataset *dataset) {
     return tri_dataset_add(dataset, "data.sequence", "input_ids", TRI_U32, &shape);
 }
 
-// The largest token of the windows that are used says how many words the model must know.
+// The vocabulary must hold the largest token of the windows that are used.
 static tri_status count_classes(tri_dataset *dataset, const char *path, const tri_tokens *tokens) {
-    int64_t limit = dataset->files == TRI_DATA_TRAIN ? dataset->options->limit : 0;
+    int64_t limit = dataset->file_split == TRI_DATA_TRAIN ? dataset->options->limit : 0;
     int64_t used = limit > 0 && limit < dataset->samples ? limit : dataset->samples;
-    uint32_t most;
-    TRI_TRY(tri_tokens_largest(tokens, 0, used * dataset->options->sequence, &most));
-    if (most >= TRI_MAX_CLASSES)
+    uint32_t largest;
+    TRI_TRY(tri_tokens_largest(tokens, 0, used * dataset->options->sequence, &largest));
+    if (largest >= TRI_MAX_CLASSES)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: token %u read as %s is no token of any vocabulary; if the file is of "
                         "another type, set data.dtype",
-                        path, most, tri_dtype_name(tokens->dtype));
-    dataset->classes = (int64_t)most + 1;
+                        path, largest, tri_dtype_name(tokens->dtype));
+    dataset->classes = (int64_t)largest + 1;
     return TRI_OK;
 }
 
@@ -29,7 +29,7 @@ static tri_status tokens_open(tri_dataset *dataset) {
     const tri_data_options *options = dataset->options;
     tri_tokens *tokens = TRI_NEW(dataset->arena, tri_tokens);
     dataset->state = tokens;
-    bool training = dataset->files == TRI_DATA_TRAIN;
+    bool training = dataset->file_split == TRI_DATA_TRAIN;
     const char *name = tri_dataset_file(dataset);
     if (!name && training) name = options->path;
     if (!name)
@@ -38,7 +38,7 @@ static tri_status tokens_open(tri_dataset *dataset) {
                         training ? "train" : "test");
     const char *path = name == options->path ? name : tri_dataset_path(dataset, name);
     TRI_TRY(tri_tokens_open(path, (tri_token_type)options->dtype, tokens));
-    // Text is bytes, and so is everything else: what is known to be none is refused.
+    // Any file can be read as bytes, so this refuses known formats that are no text.
     if (tokens->dtype == TRI_U8 && options->dtype == TRI_TOKENS_AUTO)
         TRI_TRY(tri_content_check(path, "tokens"));
     dataset->samples = tokens->count / options->sequence;
@@ -68,7 +68,6 @@ static void tokens_hint(const tri_dataset *dataset, int field, int64_t sample) {
 static bool tokens_has_test(const tri_data_options *options) { return options->test != NULL; }
 
 const tri_dataset_kind tri_dataset_tokens = {
-    .name = "tokens",
     .open = tokens_open,
     .close = tokens_close,
     .read = tokens_read,

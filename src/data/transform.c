@@ -1,3 +1,4 @@
+// The transforms of images, one row of `kinds` each, and their application to a sample.
 #include "data/transform.h"
 
 #include "base/limits.h"
@@ -8,20 +9,22 @@
 
 #include <string.h>
 
-// One kind of transform. `params` is the struct of `options`, read from the recipe.
+// One kind of transform. `params` is the struct that `options` describes, read from the recipe.
 typedef struct transform_kind {
     const tri_option_table *options;
-    // Checks params against the image and says in *image what comes out. May be NULL.
-    tri_status (*fit)(const void *params, tri_shape *image);
-    // Changes `count` values of channel `channel`, in [0, 1] for U8 images. NULL: values stay.
-    void (*change)(const void *params, int channel, float *values, int64_t count);
-    // Where `change` is (x - shift) / divisor and the only change, these numbers make U8 images
-    // faster. May be NULL.
+    // Checks `params` against the shape *image and replaces it by the output's. NULL: any shape,
+    // unchanged.
+    tri_status (*output_shape)(const void *params, tri_shape *image);
+    // Transforms `count` values of a channel in place; values of U8 images begin in [0, 1]. NULL:
+    // values stay.
+    void (*map_values)(const void *params, int channel, float *values, int64_t count);
+    // If map_values is (x - shift) / divisor: returns the two numbers, with which U8 images are
+    // converted faster. May be NULL.
     void (*affine)(const void *params, int channel, float *shift, float *divisor);
-    // Moves the pixels of `from` [C, H, W] to `to`, whose shape is that of fit; `draw` holds this
-    // sample's random words. NULL: pixels stay.
-    void (*move)(const void *params, const tri_philox_block *draw, const tri_shape *image,
-                 size_t pixel_bytes, const uint8_t *from, uint8_t *to);
+    // Copies the pixels of `from` [C, H, W] to their new positions in `to`, which has the output's
+    // shape. `draw` holds the random words of this sample. NULL: pixels stay where they are.
+    void (*move_pixels)(const void *params, const tri_philox_block *draw, const tri_shape *image,
+                        size_t pixel_bytes, const uint8_t *from, uint8_t *to);
 } transform_kind;
 
 typedef struct normalize_options {
@@ -30,15 +33,15 @@ typedef struct normalize_options {
 
 static const tri_option normalize_rows[] = {
     TRI_OPTION_FLOATS(normalize_options, mean, "[0.5]", -1e6, 1e6, 0,
-                      "taken from each channel; one for all, or C"),
+                      "subtracted from each channel; one value for all, or C values"),
     TRI_OPTION_FLOATS(normalize_options, std, "[0.5]", 1e-30, 1e6, 0,
-                      "divides each channel; one for all, or C"),
+                      "divides each channel; one value for all, or C values"),
 };
 
 static const tri_option_table normalize_table = TRI_OPTION_TABLE(
     "normalize", normalize_options, normalize_rows, "(x - mean) / std per channel");
 
-static tri_status normalize_fit(const void *params, tri_shape *image) {
+static tri_status normalize_output_shape(const void *params, tri_shape *image) {
     const normalize_options *options = params;
     const tri_doubles *lists[] = {&options->mean, &options->std};
     for (int i = 0; i < 2; i++) {
@@ -57,8 +60,8 @@ static void normalize_affine(const void *params, int channel, float *shift, floa
     *divisor = (float)options->std.items[options->std.count > 1 ? channel : 0];
 }
 
-// In single precision and with true divisions, as torchvision does it: the same bits.
-static void normalize_change(const void *params, int channel, float *values, int64_t count) {
+// Single precision and real divisions give the same bits as torchvision.
+static void normalize_map_values(const void *params, int channel, float *values, int64_t count) {
     float mean, std;
     normalize_affine(params, channel, &mean, &std);
     for (int64_t i = 0; i < count; i++) values[i] = (values[i] - mean) / std;
@@ -69,14 +72,15 @@ typedef struct flip_options {
 } flip_options;
 
 static const tri_option flip_rows[] = {
-    TRI_OPTION_FLOAT(flip_options, probability, "0.5", 0, 1, "share of the training samples"),
+    TRI_OPTION_FLOAT(flip_options, probability, "0.5", 0, 1, "of a training sample to be flipped"),
 };
 
 static const tri_option_table flip_table = TRI_OPTION_TABLE(
-    "horizontal_flip", flip_options, flip_rows, "left and right exchanged, at random");
+    "horizontal_flip", flip_options, flip_rows, "exchanges left and right, at random");
 
-static void flip_move(const void *params, const tri_philox_block *draw, const tri_shape *image,
-                      size_t pixel_bytes, const uint8_t *from, uint8_t *to) {
+static void flip_move_pixels(const void *params, const tri_philox_block *draw,
+                             const tri_shape *image, size_t pixel_bytes, const uint8_t *from,
+                             uint8_t *to) {
     const flip_options *options = params;
     int64_t rows = image->dims[0] * image->dims[1], width = image->dims[2];
     if (tri_philox_uniform(draw->word[0]) >= options->probability) {
@@ -94,14 +98,14 @@ typedef struct crop_options {
 } crop_options;
 
 static const tri_option crop_rows[] = {
-    TRI_OPTION_INT(crop_options, size, "32", 1, 65536, "height and width of the part"),
-    TRI_OPTION_INT(crop_options, padding, "0", 0, 65536, "zeros around the image before"),
+    TRI_OPTION_INT(crop_options, size, "32", 1, 65536, "height and width of the result"),
+    TRI_OPTION_INT(crop_options, padding, "0", 0, 65536, "zeros put around the image first"),
 };
 
 static const tri_option_table crop_table = TRI_OPTION_TABLE(
-    "random_crop", crop_options, crop_rows, "a square part of the padded image, at random");
+    "random_crop", crop_options, crop_rows, "cuts a square out of the padded image, at random");
 
-static tri_status crop_fit(const void *params, tri_shape *image) {
+static tri_status crop_output_shape(const void *params, tri_shape *image) {
     const crop_options *options = params;
     for (int axis = 1; axis <= 2; axis++) {
         if (image->dims[axis] + 2 * options->padding < options->size)
@@ -115,17 +119,20 @@ static tri_status crop_fit(const void *params, tri_shape *image) {
     return TRI_OK;
 }
 
-// A whole number below `range` from a random word.
-static int64_t below(uint32_t word, int64_t range) {
+// Maps a random word to an integer in [0, range).
+static int64_t random_below(uint32_t word, int64_t range) {
     return (int64_t)((uint64_t)word * (uint64_t)range >> 32);
 }
 
-static void crop_move(const void *params, const tri_philox_block *draw, const tri_shape *image,
-                      size_t pixel_bytes, const uint8_t *from, uint8_t *to) {
+static void crop_move_pixels(const void *params, const tri_philox_block *draw,
+                             const tri_shape *image, size_t pixel_bytes, const uint8_t *from,
+                             uint8_t *to) {
     const crop_options *options = params;
     int64_t height = image->dims[1], width = image->dims[2], size = options->size;
-    int64_t top = below(draw->word[0], height + 2 * options->padding - size + 1) - options->padding;
-    int64_t left = below(draw->word[1], width + 2 * options->padding - size + 1) - options->padding;
+    int64_t top =
+        random_below(draw->word[0], height + 2 * options->padding - size + 1) - options->padding;
+    int64_t left =
+        random_below(draw->word[1], width + 2 * options->padding - size + 1) - options->padding;
     int64_t first = left < 0 ? -left : 0, last = width - left < size ? width - left : size;
     memset(to, 0, (size_t)(image->dims[0] * size * size) * pixel_bytes);
     for (int64_t channel = 0; channel < image->dims[0]; channel++) {
@@ -141,11 +148,11 @@ static void crop_move(const void *params, const tri_philox_block *draw, const tr
 
 static const transform_kind kinds[] = {
     {.options = &normalize_table,
-     .fit = normalize_fit,
-     .change = normalize_change,
+     .output_shape = normalize_output_shape,
+     .map_values = normalize_map_values,
      .affine = normalize_affine},
-    {.options = &flip_table, .move = flip_move},
-    {.options = &crop_table, .fit = crop_fit, .move = crop_move},
+    {.options = &flip_table, .move_pixels = flip_move_pixels},
+    {.options = &crop_table, .output_shape = crop_output_shape, .move_pixels = crop_move_pixels},
 };
 
 enum { KINDS = TRI_OPTION_COUNT(kinds), MAX_TRANSFORMS = 32 };
@@ -156,17 +163,17 @@ const tri_option_table *const tri_transform_tables[] = {&normalize_table, &flip_
 typedef struct transform {
     const transform_kind *kind;
     const void *params;
-    tri_shape image; // that comes in
-    uint64_t key;
+    tri_shape image; // its input's
+    uint64_t key;    // of its random words
 } transform;
 
 struct tri_transforms {
     int count;
     transform items[MAX_TRANSFORMS];
     tri_dtype stored;
-    tri_shape shape;    // that comes out
-    size_t step_bytes;  // of the largest image between two moves
-    tri_pixels *pixels; // of U8 images: the value of each byte, per channel
+    tri_shape shape;           // of the output
+    size_t intermediate_bytes; // of the largest image that move_pixels makes
+    tri_pixels *pixels;        // of U8 images, for each channel: the value of each byte
 };
 
 // An entry is `name`, or a map of one key: `name: {option: value}`.
@@ -223,7 +230,7 @@ static size_t bytes_of(const tri_transforms *transforms, const tri_shape *shape)
     return (size_t)tri_shape_count(shape) * tri_dtype_bytes(transforms->stored);
 }
 
-// The values of all bytes, so that reading a pixel is at most one look-up.
+// Applies the value transforms to all 256 bytes, so that converting a pixel is at most one look-up.
 static void make_pixels(tri_arena *arena, tri_transforms *transforms) {
     int64_t channels = transforms->shape.dims[0];
     transforms->pixels = TRI_NEW_ARRAY(arena, tri_pixels, channels);
@@ -233,7 +240,8 @@ static void make_pixels(tri_arena *arena, tri_transforms *transforms) {
         for (int byte = 0; byte < 256; byte++) pixels->values[byte] = (float)byte / 255.0f;
         for (int i = 0; i < transforms->count; i++) {
             const transform *item = &transforms->items[i];
-            if (item->kind->change) item->kind->change(item->params, channel, pixels->values, 256);
+            if (item->kind->map_values)
+                item->kind->map_values(item->params, channel, pixels->values, 256);
             if (item->kind->affine) item->kind->affine(item->params, channel, &shift, &divisor);
         }
         tri_pixels_hint(pixels, shift, divisor);
@@ -252,13 +260,15 @@ tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dty
     TRI_TRY(parse_list(arena, list, items, &count));
     for (int i = 0; i < count; i++) {
         transform *item = &items[i];
-        if (item->kind->move && !training) continue;
+        if (item->kind->move_pixels && !training) continue;
         item->image = transforms->shape;
-        if (item->kind->fit) TRI_TRY(item->kind->fit(item->params, &transforms->shape));
+        if (item->kind->output_shape)
+            TRI_TRY(item->kind->output_shape(item->params, &transforms->shape));
         item->key = tri_philox_key(
             seed, tri_arena_printf(arena, "data/transform/%d/%s", i, item->kind->options->section));
         size_t bytes = bytes_of(transforms, &transforms->shape);
-        if (item->kind->move && bytes > transforms->step_bytes) transforms->step_bytes = bytes;
+        if (item->kind->move_pixels && bytes > transforms->intermediate_bytes)
+            transforms->intermediate_bytes = bytes;
         transforms->items[transforms->count++] = *item;
     }
     if (stored == TRI_U8) make_pixels(arena, transforms);
@@ -270,21 +280,21 @@ const tri_shape *tri_transforms_shape(const tri_transforms *transforms) {
     return &transforms->shape;
 }
 size_t tri_transforms_scratch_bytes(const tri_transforms *transforms) {
-    return 2 * transforms->step_bytes;
+    return 2 * transforms->intermediate_bytes;
 }
 
 void tri_transforms_apply(const tri_transforms *transforms, const void *stored, int64_t sample,
                           int64_t epoch, void *scratch, float *out) {
     const uint8_t *from = stored;
-    uint8_t *to = scratch, *other = (uint8_t *)scratch + transforms->step_bytes;
+    uint8_t *to = scratch, *other = (uint8_t *)scratch + transforms->intermediate_bytes;
     for (int i = 0; i < transforms->count; i++) {
         const transform *item = &transforms->items[i];
-        if (!item->kind->move) continue;
+        if (!item->kind->move_pixels) continue;
         const uint32_t counter[4] = {(uint32_t)sample, (uint32_t)((uint64_t)sample >> 32),
                                      (uint32_t)epoch, (uint32_t)((uint64_t)epoch >> 32)};
         tri_philox_block draw = tri_philox(item->key, counter);
-        item->kind->move(item->params, &draw, &item->image, tri_dtype_bytes(transforms->stored),
-                         from, to);
+        item->kind->move_pixels(item->params, &draw, &item->image,
+                                tri_dtype_bytes(transforms->stored), from, to);
         from = to;
         to = other;
         other = (uint8_t *)(uintptr_t)from;
@@ -300,7 +310,8 @@ void tri_transforms_apply(const tri_transforms *transforms, const void *stored, 
         tri_convert(transforms->stored, from + skip, TRI_F32, values, plane);
         for (int i = 0; i < transforms->count; i++) {
             const transform *item = &transforms->items[i];
-            if (item->kind->change) item->kind->change(item->params, channel, values, plane);
+            if (item->kind->map_values)
+                item->kind->map_values(item->params, channel, values, plane);
         }
     }
 }

@@ -94,7 +94,7 @@ static tri_status plan_rounds(tri_plan *plan, tri_device *device, const tri_plan
     }
     if (plan->program_count > 0) return TRI_OK;
     // A rank without a micro-batch needs a program too: its parameters are those of the program.
-    int64_t most = tri_micro_batch_most(samples, micro, replicas);
+    int64_t most = tri_micro_batch_largest(samples, micro, replicas);
     return find_program(plan, device, request, most, training, &program);
 }
 

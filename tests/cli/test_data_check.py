@@ -88,7 +88,7 @@ def check_warnings():
 
 
 def check_bad():
-    """1 for what has been looked at and is bad, 2 for what could not be looked at."""
+    """Exit code 1 if the data were read and are bad, 2 if they could not be read."""
     for value in (math.nan, math.inf, -math.inf):
         values = [0.5] * 12
         values[7] = value

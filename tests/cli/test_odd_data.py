@@ -50,7 +50,7 @@ def check_fields(folder):
 
 
 def check_tokens(folder):
-    """Text is read from beside the recipe; what is no tokens is bad input, in one line."""
+    """Text is found relative to the recipe; a file that is no text is bad input, in one line."""
     recipe = os.path.join(folder, "text.yaml")
     os.mkdir(os.path.join(folder, "texts"))
     for name, data in (("train.txt", b"abcdefgh" * 5), ("odd.bin", b"123"), ("empty.txt", b"")):

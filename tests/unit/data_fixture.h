@@ -1,4 +1,4 @@
-// A folder with small data files, and options as a recipe gives them.
+// A temporary folder for small data files, and options parsed as from a recipe.
 #ifndef TESTS_UNIT_DATA_FIXTURE_H
 #define TESTS_UNIT_DATA_FIXTURE_H
 
@@ -35,7 +35,7 @@ static inline tri_status fixture_try_options(const char *yaml, tri_data_options 
     return tri_option_decode(fixture_arena, &tri_data_table, tree, out);
 }
 
-// data.path is the folder; `yaml` holds the other keys, in flow style without braces.
+// Parses options: data.path is the folder, `yaml` holds the other keys, in flow style, no braces.
 static inline tri_data_options fixture_options(const char *yaml) {
     tri_data_options options;
     const char *text = tri_arena_printf(fixture_arena, "{path: %s, %s}", fixture_folder, yaml);
@@ -50,7 +50,8 @@ static inline void fixture_put(const char *name, const void *data, size_t size) 
     if (tri_os_replace_file(fixture_path(name), data, size) != TRI_OK) abort();
 }
 
-// `count` images of 2 x 3 whose pixel p is (7 * sample + p) mod 256, labels sample mod 10.
+// Writes `count` images of 2 x 3, whose pixel p is (7 * sample + p) mod 256, and labels sample
+// mod 10.
 static inline void fixture_put_idx(const char *prefix, int count) {
     uint8_t *images = malloc(16 + 6 * (size_t)count), *labels = malloc(8 + (size_t)count);
     memcpy(images,

@@ -1,4 +1,4 @@
-// The kinds of data sets, their transforms and what each refuses.
+// The kinds of data sets, their transforms, and the input that they refuse.
 #include "data/check.h"
 #include "data/dataset.h"
 #include "format/safetensors.h"
@@ -72,7 +72,7 @@ static void test_idx(void **state) {
     train = opened(&options, TRI_DATA_TRAIN);
     test = opened(&options, TRI_DATA_TEST);
     assert_int_equal(tri_dataset_samples(train), 5);
-    assert_int_equal(tri_dataset_samples(test), 20); // the limit is for training
+    assert_int_equal(tri_dataset_samples(test), 20); // data.limit applies to training data only
     read_field(train, 0, 0, 0, pixels);
     assert_true(pixels[5] == 5.0f / 255.0f);
     tri_dataset_close(train);
@@ -251,7 +251,7 @@ static void put_numbers(const char *name, size_t width, int count, uint32_t firs
     free(bytes);
 }
 
-// llm.c's header before `count` tokens of `width` bytes.
+// Writes a file of llm.c: its header, then `count` tokens of `width` bytes.
 static void put_headed(const char *name, int32_t magic, int32_t version, int32_t promised,
                        size_t width, int count) {
     int32_t header[256] = {magic, version, promised};
@@ -262,7 +262,7 @@ static void put_headed(const char *name, int32_t magic, int32_t version, int32_t
     free(bytes);
 }
 
-// Windows of `sequence` tokens that count on from `first`, the last one partial and left out.
+// Checks windows of `sequence` tokens that count up from `first`; a partial last one is dropped.
 static void check_windows(const char *yaml, int64_t samples, int sequence, int64_t first) {
     tri_data_options options = fixture_options(yaml);
     tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
@@ -351,7 +351,7 @@ static void test_tokens_refused(void **state) {
     expect_words("data.train is not set");
 }
 
-// Every transformed sample is one of those that the definition allows, and both kinds appear.
+// Every transformed sample is one that the definition allows; flipped and unflipped ones appear.
 static void test_random_transforms(void **state) {
     fixture_put_idx("train", 300);
     fixture_put_idx("t10k", 30);
@@ -374,7 +374,7 @@ static void test_random_transforms(void **state) {
     }
     assert_true(flipped > 70 && flipped < 130 && changed > 70 && changed < 130);
     read_field(test, 0, 29, 0, pixels);
-    assert_true(pixels[0] == 203.0f / 255.0f); // test samples stay
+    assert_true(pixels[0] == 203.0f / 255.0f); // test samples are not transformed
     tri_dataset_close(train);
     tri_dataset_close(test);
 
@@ -403,7 +403,7 @@ static void test_random_transforms(void **state) {
             }
         assert_int_equal(found, 1);
     }
-    assert_int_equal(seen, 0x3f); // all six places
+    assert_int_equal(seen, 0x3f); // all six positions
     tri_dataset_close(train);
 }
 
@@ -442,8 +442,8 @@ static void test_check(void **state) {
     assert_int_equal(tri_data_check(&options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
     assert_int_equal(report.samples, 25);
     assert_int_equal(report.classes, 10);
-    assert_int_equal(report.least_class, 2);
-    assert_int_equal(report.most_class, 3);
+    assert_int_equal(report.min_class_samples, 2);
+    assert_int_equal(report.max_class_samples, 3);
     assert_int_equal(report.field_count, 2);
     assert_true(report.fields[0].all.min == 0 && report.fields[1].all.max == 9);
     double mean = (7.0 * 12 + 2.5) / 255;

@@ -1,4 +1,4 @@
-// The loader gives the same batches with any number of threads and from any place of the run.
+// The loader returns the same batches with any number of threads and from any step of a run.
 #include "data/loader.h"
 #include "format/safetensors.h"
 
@@ -66,7 +66,7 @@ static void expect_same(const tri_data_batch *a, const tri_data_batch *b) {
     assert_memory_equal(a->fields[1], b->fields[1], (size_t)a->micro.size * sizeof(int64_t));
 }
 
-// The content is that of the samples, and belongs to them.
+// Checks that a batch holds the fields of its samples.
 static void expect_content(const tri_data_batch *batch) {
     const float *pixels = batch->fields[0];
     const int64_t *labels = batch->fields[1];
@@ -75,7 +75,7 @@ static void expect_content(const tri_data_batch *batch) {
         int64_t sample = batch->samples[i];
         assert_int_equal(labels[i], sample % 10);
         float middle =
-            (float)((7 * sample + 1) % 256) / 255.0f; // a flip leaves the middle where it is
+            (float)((7 * sample + 1) % 256) / 255.0f; // a flip does not move the middle column
         assert_true(pixels[PIXELS * i + 1] == middle);
     }
 }
@@ -98,7 +98,7 @@ static void test_each_sample_once(void **state) {
                 for (int64_t i = 0; i < batch->micro.size; i++)
                     seen[batch->epoch][batch->samples[i]]++;
             }
-            assert_null(next(loader)); // and stays at the end
+            assert_null(next(loader)); // further calls return no batch either
             tri_loader_destroy(loader);
         }
         for (int i = 0; i < SAMPLES; i++) assert_true(seen[0][i] == 1 && seen[1][i] == 1);
@@ -123,12 +123,12 @@ static void test_resumes_anywhere(void **state) {
             tri_loader_destroy(resumed);
         }
     }
-    // 7 steps of 40 in 3 rounds, one of 21 in 2, twice
+    // Twice: 7 steps of 40 samples in 3 rounds, one of 21 in 2.
     assert_int_equal(locations, 2 * (7 * 3 + 2));
     tri_loader_destroy(whole);
 }
 
-// Several batches held, and given back in another order.
+// Holds several batches and releases them in another order.
 static void test_holds(void **state) {
     tri_sampler sampler = sampler_of(20, 5, 1);
     tri_loader *loader = loader_of(&sampler, (tri_loader_options){.workers = 2, .hold = 4});
@@ -203,7 +203,8 @@ static void test_errors_reach_the_caller(void **state) {
     dataset = kept;
 }
 
-// A file that somebody makes shorter while it is open ends in an error, on whatever thread.
+// A file that another process truncates while it is open leads to an error, with and without
+// threads.
 static void test_shortened_files(void **state) {
     tri_dataset *kept = dataset;
     static const float zeros[64];

@@ -1,4 +1,4 @@
-// The vector code gives the bits of the plain divisions, or is not used.
+// The vector code is used only where it gives the same bits as plain divisions.
 #include "data/pixels.h"
 
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static void test_wrong_hints(void **state) {
     tri_pixels_hint(&pixels, 0.25f, 2);
     assert_false(pixels.is_affine);
     expect_values(&pixels);
-    fill(&pixels, 0, 1e-30f); // the products leave the range of floats
+    fill(&pixels, 0, 1e-30f); // the products overflow
     tri_pixels_hint(&pixels, 0, 1e-30f);
     expect_values(&pixels);
     fill(&pixels, 0, 1e38f);

@@ -53,7 +53,7 @@ static void test_epochs_and_seeds_differ(void **state) {
     assert_true(correlation > -0.02 && correlation < 0.02);
 }
 
-// All orders of 4 things appear about equally often over many epochs.
+// All orders of 4 items appear about equally often over many epochs.
 static void test_small_orders_are_fair(void **state) {
     enum { EPOCHS = 24000 };
     int seen[256] = {0}, distinct = 0;
@@ -71,7 +71,7 @@ static void test_small_orders_are_fair(void **state) {
     assert_int_equal(distinct, 24);
 }
 
-// Every sample once an epoch, whatever the division; sizes and rounds as the design says.
+// However a step is divided, an epoch has every sample once, and sizes and rounds are as specified.
 static void walk(tri_sampler_options options, int64_t expected) {
     tri_sampler sampler;
     if (tri_sampler_make(&options, &sampler) != TRI_OK) fail_msg("%s", tri_error_message());
@@ -83,7 +83,7 @@ static void walk(tri_sampler_options options, int64_t expected) {
         int64_t size = tri_sampler_step_size(&sampler, step);
         int64_t rounds = tri_micro_batch_rounds(size, options.micro, replicas), place = 0,
                 batches = 0;
-        int64_t most = tri_micro_batch_most(size, options.micro, replicas);
+        int64_t most = tri_micro_batch_largest(size, options.micro, replicas);
         for (int64_t round = 0; round < rounds; round++) {
             for (int replica = 0; replica < replicas; replica++) {
                 tri_micro_batch batch =
@@ -160,7 +160,7 @@ static void test_refuses(void **state) {
     refuse((tri_sampler_options){.samples = 63, .global = 64, .drop_last = true}, "data.drop_last");
     refuse((tri_sampler_options){.samples = 0, .global = 64}, "no samples");
     refuse((tri_sampler_options){.samples = 5}, "batch.global");
-    // What the messages advise does.
+    // The settings that the messages advise are accepted.
     assert_int_equal(tri_sampler_check_step(64, 63, 2), TRI_OK);
     assert_int_equal(tri_sampler_check_step(64, 31, 3), TRI_OK);
     assert_int_equal(tri_sampler_check_step(65, 32, 3), TRI_OK);

@@ -1,5 +1,4 @@
-// The part of the training data that data.val_fraction holds back, and data.val, of every kind of
-// data set.
+// Validation data of every kind of data set: data.val_fraction of the training data, and data.val.
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "data/split.h"
@@ -13,13 +12,16 @@
 
 #include "data_fixture.h"
 
-// Both parts in the data's order, together every sample once.
-static void check_parts(const tri_split *split) {
+// Both subsets are in the data's order, and together have every sample once.
+static void check_subsets(const tri_validation_split *split) {
     uint8_t *seen = calloc((size_t)split->total, 1);
     for (int validation = 0; validation < 2; validation++) {
-        int64_t count = validation ? split->held : split->total - split->held, before = -1;
+        int64_t count = validation ? split->validation_samples
+                                   : split->total - split->validation_samples,
+                before = -1;
         for (int64_t i = 0; i < count; i++) {
-            int64_t sample = tri_split_at(split, validation, i);
+            int64_t sample =
+                validation ? tri_validation_sample(split, i) : tri_training_sample(split, i);
             assert_true(sample > before && sample < split->total);
             assert_int_equal(seen[sample]++, 0);
             before = sample;
@@ -29,33 +31,35 @@ static void check_parts(const tri_split *split) {
     free(seen);
 }
 
-static void test_parts(void **state) {
+static void test_subsets(void **state) {
     static const double fractions[] = {1e-9, 0.01, 0.1, 0.25, 0.333, 0.5, 0.5001, 0.75, 0.9, 0.999};
     for (int64_t total = 2; total < 3000; total += total / 5 + 1)
         for (size_t f = 0; f < sizeof fractions / sizeof *fractions; f++) {
-            tri_split split = tri_split_make((uint64_t)total, total, fractions[f]);
-            assert_true(split.held >= 1);
-            if (split.held < total) check_parts(&split);
+            tri_validation_split split =
+                tri_validation_split_make((uint64_t)total, total, fractions[f]);
+            assert_true(split.validation_samples >= 1);
+            if (split.validation_samples < total) check_subsets(&split);
         }
-    tri_split split = tri_split_make(7, 60000, 0.1);
-    assert_int_equal(split.held, 6000);
-    check_parts(&split);
-    split = tri_split_make(7, INT64_C(1) << 48, 0.3);
-    int64_t trained = split.total - split.held;
-    assert_true(tri_split_at(&split, true, split.held - 1) < split.total);
-    assert_true(tri_split_at(&split, false, trained - 1) >= split.total - 4);
+    tri_validation_split split = tri_validation_split_make(7, 60000, 0.1);
+    assert_int_equal(split.validation_samples, 6000);
+    check_subsets(&split);
+    split = tri_validation_split_make(7, INT64_C(1) << 48, 0.3);
+    int64_t trained = split.total - split.validation_samples;
+    assert_true(tri_validation_sample(&split, split.validation_samples - 1) < split.total);
+    assert_true(tri_training_sample(&split, trained - 1) >= split.total - 4);
 }
 
-// Every sample is held back about equally often over the seeds, and neighbours independently.
+// Over many seeds, every sample is a validation sample about equally often, and neighbours are
+// drawn independently.
 static void test_is_random(void **state) {
     enum { SEEDS = 8000, TOTAL = 20, HELD = 5 };
     int held[TOTAL] = {0}, both = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        tri_split split = tri_split_make(seed, TOTAL, 0.25);
-        assert_int_equal(split.held, HELD);
-        int64_t first = tri_split_at(&split, true, 0), second = tri_split_at(&split, true, 1);
+        tri_validation_split split = tri_validation_split_make(seed, TOTAL, 0.25);
+        assert_int_equal(split.validation_samples, HELD);
+        int64_t first = tri_validation_sample(&split, 0), second = tri_validation_sample(&split, 1);
         both += first % 4 == second % 4;
-        for (int64_t i = 0; i < HELD; i++) held[tri_split_at(&split, true, i)]++;
+        for (int64_t i = 0; i < HELD; i++) held[tri_validation_sample(&split, i)]++;
     }
     // 2000 expected of each, deviation 39.
     for (int i = 0; i < TOTAL; i++) assert_in_range(held[i], 1800, 2200);
@@ -84,8 +88,9 @@ static void assert_same(const tri_dataset *a, int64_t i, const tri_dataset *b, i
     assert_memory_equal(one, other, tri_dataset_field(a, 0)->size_bytes);
 }
 
-// The parts of `yaml` with val_fraction are samples of the whole, as the split says; the validation
-// data opened alone are those opened beside the training data.
+// Training and validation data of `yaml` with val_fraction are the samples of the whole data that
+// the split assigns to them; validation data opened alone equal those opened beside the training
+// data.
 static void check_kind(const char *yaml, int64_t total) {
     tri_data_options all = fixture_options(yaml);
     tri_data_options some =
@@ -98,11 +103,11 @@ static void check_kind(const char *yaml, int64_t total) {
     assert_int_equal(tri_dataset_samples(alone), (total + 2) / 5);
     assert_int_equal(tri_dataset_samples(train), total - (total + 2) / 5);
     assert_int_equal(tri_dataset_classes(val), tri_dataset_classes(whole));
-    tri_split split = tri_split_make(3, total, 0.2);
+    tri_validation_split split = tri_validation_split_make(3, total, 0.2);
     for (int64_t i = 0; i < tri_dataset_samples(train); i++)
-        assert_same(train, i, whole, tri_split_at(&split, false, i));
+        assert_same(train, i, whole, tri_training_sample(&split, i));
     for (int64_t i = 0; i < tri_dataset_samples(val); i++) {
-        assert_same(val, i, whole, tri_split_at(&split, true, i));
+        assert_same(val, i, whole, tri_validation_sample(&split, i));
         assert_same(val, i, alone, i);
     }
     tri_dataset_close(val);
@@ -154,7 +159,7 @@ static void test_own_files(void **state) {
     }
 }
 
-// Images are flipped in training alone; one that is held back has no other number for that.
+// Random transforms do not act on validation samples.
 static void test_transforms(void **state) {
     fixture_put_idx("train", 40);
     const char *flip = "name: idx, transform: [horizontal_flip: {probability: 1}]";
@@ -167,7 +172,7 @@ static void test_transforms(void **state) {
     tri_dataset_close(val);
 }
 
-// An epoch of training has every sample that is not held back once.
+// An epoch of training has every training sample once.
 static void test_epoch(void **state) {
     tri_data_options options =
         fixture_options("name: synthetic, samples: 103, val_fraction: 0.1, shape: [1]");
@@ -181,19 +186,19 @@ static void test_epoch(void **state) {
     assert_int_equal(tri_loader_create(train, &sampler, &loading, &loader), TRI_OK);
     uint8_t seen[103] = {0};
     int64_t count = 0;
-    tri_split split = tri_split_make(5, 103, 0.1);
+    tri_validation_split split = tri_validation_split_make(5, 103, 0.1);
     const tri_data_batch *batch;
     for (;;) {
         assert_int_equal(tri_loader_next(loader, &batch), TRI_OK);
         if (!batch) break;
         for (int64_t i = 0; i < batch->micro.size; i++, count++)
-            seen[tri_split_at(&split, false, batch->samples[i])]++;
+            seen[tri_training_sample(&split, batch->samples[i])]++;
         tri_loader_release(loader, batch);
     }
     tri_loader_destroy(loader);
     tri_dataset_close(train);
     assert_int_equal(count, 93);
-    for (int64_t i = 0; i < split.held; i++) seen[tri_split_at(&split, true, i)]++;
+    for (int64_t i = 0; i < split.validation_samples; i++) seen[tri_validation_sample(&split, i)]++;
     for (int i = 0; i < 103; i++) assert_int_equal(seen[i], 1);
 }
 
@@ -225,7 +230,7 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_subsets),
         cmocka_unit_test(test_is_random),
         cmocka_unit_test_setup_teardown(test_kinds, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_own_files, fixture_setup, fixture_teardown),
