@@ -14,8 +14,7 @@ static const tri_option rows[] = {
                     "copy the state, and write the copy while training continues"),
     TRI_OPTION_INT(S, save_top_k, "1", -1, 1e6, "best checkpoints to keep; -1: all, 0: none"),
     TRI_OPTION_STRING(S, monitor, "val_loss", "the metric that decides which is best"),
-    TRI_OPTION_CHOICE(S, mode, "min", tri_monitor_modes,
-                      "whether smaller or larger values of it are better"),
+    TRI_OPTION_CHOICE(S, mode, "min", tri_monitor_modes, "min: lower is better; max: higher is"),
 };
 
 const tri_option_table tri_checkpoint_table =
