@@ -49,6 +49,11 @@ CPU_INLINE __m256i cpu_amx_narrow(__m512 values) {
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(values));
     return narrow;
 }
+CPU_INLINE __m512i cpu_amx_narrow_both(__m512 low, __m512 high) {
+    __m512i narrow;
+    __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(narrow) : "v"(low), "v"(high));
+    return narrow;
+}
 CPU_INLINE __m512 cpu_amx_widen(__m256i narrow) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
 }

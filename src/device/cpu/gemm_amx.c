@@ -10,11 +10,11 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    AMX_STEPS = 512,                               // of k in the first cache
-    AMX_SPAN = 2048,                               // of k in the second
-    AMX_B_NUMBERS = 1 << 19,                       // of a packed block of b
-    AMX_A_NUMBERS = 1 << 21,                       // of packed rows of a
-    AMX_SHARED_PRODUCTS = 1 << 20,                 // below these a second thread does not pay
+    AMX_STEPS = 512,               // of k in the first cache
+    AMX_SPAN = 2048,               // of k in the second
+    AMX_B_NUMBERS = 1 << 19,       // of a packed block of b
+    AMX_A_NUMBERS = 1 << 21,       // of packed rows of a
+    AMX_SHARED_PRODUCTS = 1 << 20, // below these a second thread does not pay
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -47,7 +47,9 @@ static amx_plan plan_of(const cpu_device *device, const cpu_brain_gemm *g) {
     int64_t columns = parts_of(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;
     int64_t rows = parts_of(p.split.groups, p.split.rows) * CPU_AMX_SIDE;
     p.columns = even_part(columns, AMX_B_NUMBERS / p.span, CPU_AMX_SIDE);
-    p.rows = p.packs_a ? even_part(rows, AMX_A_NUMBERS / p.span, CPU_AMX_SIDE) : CPU_AMX_SIDE;
+    // Packed rows are kept where several blocks of b meet them.
+    bool kept = p.packs_a && p.columns < columns;
+    p.rows = kept ? even_part(rows, AMX_A_NUMBERS / p.span, CPU_AMX_SIDE) : CPU_AMX_SIDE;
     p.many_spans = p.span < g->k;
     p.many_steps = p.many_spans || p.steps < p.span;
     p.a = p.rows * p.span;
@@ -92,14 +94,25 @@ static void pack_a(const cpu_brain_gemm *g, const amx_block *b) {
 static CPU_AVX512 void finish(const cpu_brain_gemm *g, const float *sums, int64_t row, int64_t rows,
                               int64_t column, int64_t columns) {
     cpu_tile_end end = g->end;
+    bool bare = !end.bias && end.activation == TRI_ACTIVATION_NONE;
+    int64_t at = row * g->n + column;
     if (end.bias) end.bias = (const uint16_t *)end.bias + column;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j += 16) {
-            __mmask16 inside = cpu_first_lanes(columns - j);
-            __m512 value = _mm512_loadu_ps(sums + i * CPU_AMX_SIDE + j);
-            value = cpu_tile_finish(&end, true, j, inside, value);
-            cpu_store(g->c, !g->wide, (row + i) * g->n + column + j, inside, value);
+    for (int64_t i = 0; i < rows; i++, at += g->n, sums += CPU_AMX_SIDE) {
+        __m512 low = _mm512_loadu_ps(sums), high = _mm512_loadu_ps(sums + 16);
+        __mmask16 first = cpu_first_lanes(columns);
+        __mmask16 second = columns > 16 ? cpu_first_lanes(columns - 16) : 0;
+        if (!bare) {
+            low = cpu_tile_finish(&end, true, 0, first, low);
+            high = cpu_tile_finish(&end, true, 16, second, high);
         }
+        if (g->wide) {
+            _mm512_mask_storeu_ps((float *)g->c + at, first, low);
+            _mm512_mask_storeu_ps((float *)g->c + at + 16, second, high);
+        } else {
+            _mm512_mask_storeu_epi16((uint16_t *)g->c + at, first | (uint32_t)second << 16,
+                                     cpu_amx_narrow_both(low, high));
+        }
+    }
 }
 
 // A stripe of 32 rows and all columns of the packed block.

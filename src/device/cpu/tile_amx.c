@@ -1,6 +1,8 @@
 // The innermost pieces of products by AMX: packing into chunks, and blocks of 32 × 32 sums.
 #include "device/cpu/amx.h"
 
+#include <string.h>
+
 // Words of two steps in chunks [16 words][16 columns], two for each 32 columns and 32 steps: from
 // rows of b that lie as [n, k].
 CPU_AVX512 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t steps,
@@ -23,20 +25,22 @@ CPU_AVX512 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t s
 
 // The same from b that lies as [k, n].
 CPU_AVX512 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t steps,
-                                     int64_t columns, uint16_t *packed) {
-    int64_t chunks = (steps + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE;
-    for (int64_t s = 0; s < chunks * CPU_AMX_SIDE; s += 2) {
-        const uint16_t *from = b + s * stride;
-        uint16_t *to = packed + s / CPU_AMX_SIDE * CPU_AMX_NUMBERS + s % CPU_AMX_SIDE * 16;
-        for (int64_t j = 0; j < columns; j += CPU_AMX_SIDE, to += chunks * CPU_AMX_NUMBERS)
+                                     int64_t columns, uint16_t *to) {
+    for (int64_t j = 0; j < columns; j += CPU_AMX_SIDE)
+        for (int64_t p = 0; p < steps; p += 2) {
+            const uint16_t *from = b + p * stride + j;
+            __builtin_prefetch(from + CPU_AMX_SIDE * stride);
+            __builtin_prefetch(from + (CPU_AMX_SIDE + 1) * stride);
+            if (p % CPU_AMX_SIDE == 0 && steps - p < CPU_AMX_SIDE)
+                memset(to, 0, CPU_AMX_NUMBERS * sizeof *to);
             for (int64_t half = 0; half < CPU_AMX_SIDE; half += 16) {
                 int64_t left = columns - j - half;
-                __mmask16 inside = left > 0 && s < steps ? cpu_first_lanes(left) : 0;
-                _mm512_storeu_si512(
-                    to + half * CPU_AMX_SIDE,
-                    cpu_pairs_of_rows(from + j + half, stride, s + 1 < steps, inside));
+                _mm512_storeu_si512(to + p % CPU_AMX_SIDE * 16 + half * CPU_AMX_SIDE,
+                                    cpu_pairs_of_rows(from + half, stride, p + 1 < steps,
+                                                      left > 0 ? cpu_first_lanes(left) : 0));
             }
-    }
+            if ((p + 2) % CPU_AMX_SIDE == 0 || p + 2 >= steps) to += CPU_AMX_NUMBERS;
+        }
 }
 
 // Chunks [32 rows][32 steps], zeros beyond the edges: from rows that lie as [m, k].
