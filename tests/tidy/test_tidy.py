@@ -372,9 +372,10 @@ def references(tree):
                 continue
             if not any(other.startswith(name) for other in known) or not name.endswith("_"):
                 yield path, line_of(text, match.start()), f"there is no {name}"
-        for match in re.finditer(r"`(src/[\w/.-]+\.[ch])`", text):
-            if match.group(1) not in tree and not path.startswith("docs/adding"):
-                yield path, line_of(text, match.start()), f"there is no {match.group(1)}"
+        for match in re.finditer(r"`(?:src/)?((\w+)/[\w/-]+\.[ch])`", text):
+            named = match.group(2) in LAYERS and not path.startswith("docs/adding")
+            if named and "src/" + match.group(1) not in tree:
+                yield path, line_of(text, match.start()), f"there is no src/{match.group(1)}"
         for match in MARKDOWN_LINK.finditer(text):
             target = match.group(1)
             if "://" in target or target.startswith("mailto:"):
