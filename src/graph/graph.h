@@ -1,4 +1,4 @@
-// The graph from inside: what passes, plans and devices read. Model code sees <trireme/graph.h>.
+// The graph as passes, plans and devices see it. Models use <trireme/graph.h>.
 #ifndef TRIREME_GRAPH_GRAPH_H
 #define TRIREME_GRAPH_GRAPH_H
 
@@ -13,7 +13,7 @@
 typedef enum tri_phase {
     TRI_PHASE_FORWARD,
     TRI_PHASE_BACKWARD,
-    TRI_PHASE_WEIGHT, // what of the backward pass no other block waits for, where it is split off
+    TRI_PHASE_WEIGHT, // the nodes of the backward pass that no other block waits for, if split off
     TRI_PHASE_STEP,   // optimizer updates
     TRI_PHASE_COUNT
 } tri_phase;
@@ -21,7 +21,7 @@ typedef enum tri_phase {
 typedef enum tri_value_kind {
     TRI_VALUE_NONE,
     TRI_VALUE_INPUT,     // supplied per micro-batch: a field of the batch, or "position"
-    TRI_VALUE_PARAMETER, // lies in its block's flat buffer
+    TRI_VALUE_PARAMETER, // lies in a flat buffer
     TRI_VALUE_SCALAR,    // supplied per step: the seed, the step scalars
     TRI_VALUE_RESULT,    // an output of a node
     TRI_VALUE_WEIGHTED,  // a sum of losses, which no node reads (loss.h)
@@ -42,7 +42,7 @@ struct tri_node {
     int block;
     tri_phase phase;
     int input_count, output_count;
-    tri_value inputs[TRI_MAX_INPUTS]; // none: an optional input that was left out
+    tri_value inputs[TRI_MAX_INPUTS]; // id 0: an optional input that was left out
     tri_value outputs[TRI_MAX_OUTPUTS];
     const void *attr; // op->attr_bytes
 };
@@ -162,7 +162,7 @@ enum {
     TRI_STEP_SCALAR_COUNT = 8
 };
 
-// In which types the parts of a graph are computed: see tri_pass_precision. Lightning's names.
+// The types in which a graph is computed: see tri_pass_precision. The names are Lightning's.
 typedef enum tri_precision {
     TRI_PRECISION_32_TRUE,
     TRI_PRECISION_BF16_MIXED, // matrix products and what lies between them in BF16
@@ -190,7 +190,7 @@ struct tri_graph {
     const char *message;
     tri_value_info *values; // [0] is none
     int value_count, value_capacity;
-    tri_node *nodes; // in an order that may run
+    tri_node *nodes; // in an order in which they can run
     int node_count, node_capacity;
     const tri_node
         *pending_nodes; // while the layout pass rebuilds the list: what it has yet to place
@@ -243,7 +243,7 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
 // Makes every trained parameter whose name matches a pattern (`*` and `?`, as fnmatch) a frozen
 // one. TRI_BAD_INPUT when a pattern matches none, or nothing is left to train. Before autodiff.
 tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
-// Adds a contribution to the parameter's gradient, made by the current block.
+// Adds what the current block contributes to the parameter's gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
 // The only contribution to it; none if there is none. Several are a bug of the caller.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
@@ -278,7 +278,7 @@ static inline bool tri_value_is(tri_value value) { return value.id != 0; }
 // say, and that blocks and phases follow one another. TRI_INTERNAL names node and rule: a pass is
 // at fault.
 tri_status tri_graph_verify(const tri_graph *graph);
-// For people: one line a node; Graphviz.
+// Print a graph: one line per node, or as input of Graphviz.
 void tri_graph_print(const tri_graph *graph, FILE *out);
 void tri_graph_dot(const tri_graph *graph, FILE *out);
 

@@ -62,8 +62,8 @@ static void attention_gradient(tri_graph *graph, const tri_node *node, const tri
     for (int i = 1; i < 3; i++) in_grads[i] = tri_node_output(graph, in_grads[0], i);
 }
 
-// Products of [T, D] by [D, S] that a head makes, on the half of them that is not masked. What
-// softmax costs is small next to it.
+// The products of [T, D] by [D, S] of each head, half of them if the rest is masked. Softmax costs
+// little next to them.
 static tri_cost products(const tri_attention_attr *a, const tri_op_signature *s, double count) {
     const int64_t *q = s->in[0].dims;
     double queries = (double)q[1], keys = (double)s->in[1].dims[1];

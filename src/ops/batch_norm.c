@@ -69,7 +69,7 @@ static tri_status batch_norm_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// Through y alone: the statistics that leave as sums are not differentiated.
+// The gradient passes through y alone; the sums for the running statistics have none.
 static void batch_norm_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     if (!tri_value_is(out_grads[0]) || !(wanted[0] || wanted[1] || wanted[2])) return;

@@ -1,7 +1,7 @@
-// Batch norm over the micro-batches of all replicas: each finds the moments of its own, all are
-// gathered, and each normalises with those of all together. Joining moments is exact whatever the
-// sizes: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances", 1979.
+// Batch norm over the micro-batches of all replicas: each replica finds the moments of its own, all
+// are gathered, and each replica normalises with those of all. Joining moments is exact whatever
+// the sizes: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+// sample variances", 1979.
 #include "ops/rules.h"
 
 #include <string.h>
@@ -89,8 +89,9 @@ static tri_status shared_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// Through y alone, as of batch_norm; that the moments come from x too is in the formula. Weight and
-// bias are those of every replica: their gradients are the replica's own sums.
+// The gradient passes through y alone, as in batch_norm; the formula accounts for the moments,
+// which come from x too. Every replica has the same weight and bias: their gradients are the
+// replica's own sums.
 static void shared_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                             const bool *wanted, tri_value *in_grads) {
     const tri_batch_norm_shared_attr *a = node->attr;

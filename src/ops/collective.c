@@ -1,4 +1,4 @@
-// Ops between the slices of a tensor that ranks share, in pairs that are each other's gradient: g
+// Ops between the slices of a tensor that ranks divide, in pairs that are each other's gradient: g
 // and f of Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using
 // model parallelism", 2019, and those of Korthikanti et al., "Reducing activation recomputation in
 // large transformer models", 2022, for activations that are split along the sequence.
@@ -25,7 +25,7 @@ static tri_status want_axis(const char *op, const tri_shape *shape, int64_t dim,
     return TRI_OK;
 }
 
-// Parts that ranks send and receive lie one after the other.
+// What ranks send and receive has to be contiguous, one slice after the other.
 static tri_status want_outermost(const char *op, const tri_shape *shape, int64_t dim) {
     char text[160];
     for (int64_t i = 0; i < dim; i++)
@@ -103,7 +103,7 @@ static tri_value rechunk(tri_graph *graph, tri_value x, int64_t from, int64_t to
     return tri_node_add(graph, &tri_op_rechunk, &x, 1, &attr, "");
 }
 
-// The axis whose slices lie one after the other: `dim` itself where the axes before it are 1.
+// The axis whose slices are contiguous: `dim` itself where all axes before it are 1, else axis 0.
 static int64_t outermost(const tri_graph *graph, tri_value x, int64_t dim) {
     tri_shape shape = tri_value_shape(graph, x);
     for (int64_t i = 0; i < dim && i < shape.rank; i++)
@@ -189,7 +189,7 @@ static const tri_attr_field rechunk_fields[] = {
     {0},
 };
 
-// What all rows of this file that cut or join share.
+// What the rows of ops with tri_collective_attr share.
 #define COLLECTIVE_ROW                                                                             \
     .input_count = 1, .output_count = 1, .attr_bytes = sizeof(tri_collective_attr),                \
     .attr_fields = collective_fields, .cost = no_cost

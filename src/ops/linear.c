@@ -58,7 +58,7 @@ static tri_status linear_grad_weight_shape(const void *attr, tri_op_signature *s
     return TRI_OK;
 }
 
-// Each rank's gradient of x is a part of the sum over ranks.
+// In a column layer, each rank's gradient of x is one term of a sum over ranks.
 static bool is_shared(const tri_graph *graph, tri_value x) {
     const tri_node *maker = tri_value_node(graph, x);
     while (maker && maker->op == &tri_op_rechunk) maker = tri_value_node(graph, maker->inputs[0]);

@@ -72,7 +72,7 @@ static void max_pool2d_gradient(tri_graph *graph, const tri_node *node, const tr
                            out_grads[0], none, none);
 }
 
-// One comparison for each place of each window.
+// One comparison for each element of each window.
 static tri_cost max_pool2d_cost(const void *attr, const tri_op_signature *s) {
     const tri_max_pool2d_attr *a = attr;
     double places = (double)(a->kernel[0] * a->kernel[1]);

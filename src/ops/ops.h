@@ -84,7 +84,7 @@ typedef enum tri_activation {
 #define TRI_COLLECTIVE_LIST(X)                                                                     \
     X(all_reduce)     /* x -> the sum or maximum of every rank's x */                              \
     X(all_gather)     /* x -> every rank's x, in rank order along an axis */                       \
-    X(reduce_scatter) /* x -> this rank's part of the sum, along an axis */
+    X(reduce_scatter) /* x -> this rank's slice of the sum, along an axis */
 
 #define X(identifier) extern const tri_op tri_op_##identifier;
 TRI_OP_LIST(X)
@@ -116,7 +116,7 @@ typedef struct tri_linear_attr {
     int64_t axes; // trailing axes of x that are contracted; 1 as usual, 3 for a folded flatten
     int64_t activation;
     double slope;
-    bool wide; // y is a part of a sum over ranks: F32 of half types
+    bool wide; // y is one term of a sum over ranks: F32 where x is of a half type
 } tri_linear_attr;
 
 typedef struct tri_linear_grad_attr {
@@ -155,7 +155,7 @@ typedef struct tri_batch_norm_attr {
 typedef struct tri_dropout_attr {
     double p;
     uint64_t key; // tri_philox_key(seed, layer)
-    // Where x is a part of a larger tensor, which of a whole sample's elements a sample of it has:
+    // Where x is a slice of a larger tensor, which of a full sample's elements a sample of it has:
     // `run` of them every `stride`, from `first` on. run 0: all, from the first.
     int64_t run, stride, first;
 } tri_dropout_attr;
@@ -164,7 +164,7 @@ typedef struct tri_reshape_attr {
     tri_shape shape;
 } tri_reshape_attr;
 
-// The weight may be a part of the table: its rows `first` to first + V - 1 of `total`. Ids of other
+// The weight may be a slice of the table: rows `first` to first + V - 1 of `total`. Ids of other
 // rows then give zeros. total 0: all rows.
 typedef struct tri_embedding_attr {
     int64_t first, total;
@@ -183,7 +183,7 @@ typedef struct tri_norm_attr {
 
 typedef struct tri_rotary_attr {
     double theta;
-    int64_t first; // the position of x[:, 0]: a part of a sequence begins later
+    int64_t first; // the position of x[:, 0]: a slice of a sequence begins later
     bool inverse;  // turns back: the gradient
 } tri_rotary_attr;
 
@@ -196,22 +196,22 @@ typedef struct tri_gelu_attr {
     bool tanh; // the approximation of GPT-2
 } tri_gelu_attr;
 
-// Whose ranks take part in a collective op.
+// The ranks that take part in a collective op.
 typedef enum tri_group {
-    TRI_GROUP_TENSOR_PARALLEL, // those along the axis tensor: they share each layer
+    TRI_GROUP_TENSOR_PARALLEL, // those that share each layer
     TRI_GROUP_REPLICAS,        // those with different micro-batches
     TRI_GROUP_COUNT
 } tri_group;
 
 // Of all_reduce, all_gather, reduce_scatter, copy_to, split and split_grad. A tensor that every
-// rank has as a whole either has its whole gradient on every rank, or (`partial`) a part of that
-// sum on each.
+// rank has in full either has its full gradient on every rank, or (`partial`) one term of it on
+// each.
 typedef struct tri_collective_attr {
     int64_t group;         // tri_group
     int64_t slices, index; // ranks of the group, and this one's number
     int64_t dim;           // that is cut or put together; of a collective: no longer axis before it
     bool maximum;          // all_reduce: instead of the sum; has no gradient
-    bool partial;          // all_gather, split: how the gradient of the whole tensor lies
+    bool partial; // all_gather, split: whether ranks have terms of the full tensor's gradient
 } tri_collective_attr;
 
 // Of batch_norm_shared and its gradient.

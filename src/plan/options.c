@@ -55,7 +55,7 @@ static const tri_option strategy_rows[] = {
                    "of recompute: block: one of so many blocks"),
     TRI_OPTION_STRING(tri_strategy_options, memory, "auto",
                       "bytes that a rank may use (64G, 80GiB): a run that needs more is refused; "
-                      "auto: its part of what is free on the host"),
+                      "auto: its share of what is free on the host"),
     TRI_OPTION_INT(tri_strategy_options, stages_per_rank, "2", 1, TRI_MAX_MODEL_BLOCKS,
                    "of the schedules interleaved and looped: stages that each rank has"),
     TRI_OPTION_STRINGS(tri_strategy_options, stages, "[]",
@@ -79,7 +79,7 @@ static const tri_option strategy_rows[] = {
                     "of mesh.tensor: patterns of layers' names with none, column or row, instead "
                     "of what the model says ({'*.mlp.*': none, fc1: column})"),
     TRI_OPTION_BOOL(tri_strategy_options, sequence_parallel, "false",
-                    "of mesh.tensor: between layers each rank has a part of the sequences"),
+                    "of mesh.tensor: between layers each rank has a slice of the sequences"),
 };
 
 int64_t tri_strategy_memory(const tri_strategy_options *o) {
@@ -115,9 +115,9 @@ static const tri_option batch_rows[] = {
                            "samples of a step, over all ranks; auto: batch.micro times "
                            "trainer.accumulate_grad_batches on each replica"),
     TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH,
-                   "samples of a forward pass; 0: one pass per replica"),
+                   "samples of a micro-batch; 0: one micro-batch per replica"),
     TRI_OPTION_INT(tri_batch_options, eval, "0", 0, TRI_MAX_BATCH,
-                   "samples of an evaluation pass; 0: chosen"),
+                   "samples of an evaluation batch on one replica; 0: chosen"),
 };
 
 static tri_status check_batch(const void *options, const tri_tree *map) {
@@ -130,6 +130,6 @@ static tri_status check_batch(const void *options, const tri_tree *map) {
                          (long long)o->micro, (long long)o->global);
 }
 
-const tri_option_table tri_batch_table =
-    TRI_OPTION_TABLE("batch", tri_batch_options, batch_rows, "samples of a step and of a pass",
-                     .check = check_batch);
+const tri_option_table tri_batch_table = TRI_OPTION_TABLE(
+    "batch", tri_batch_options, batch_rows,
+    "samples of a step, a micro-batch and an evaluation batch", .check = check_batch);

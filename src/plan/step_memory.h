@@ -38,7 +38,7 @@ tri_heap tri_slot_heap(const tri_flat *flat, int slot);
 // What of this rank's ranges is in storage between its uses.
 typedef struct tri_offload_set {
     int states;                     // of the optimizer; 0: they stay in memory
-    bool masters[TRI_BUCKET_COUNT]; // of that part
+    bool masters[TRI_BUCKET_COUNT]; // by bucket
 } tri_offload_set;
 
 // Whether an action on a unit brings, uses or puts away the bucket's offloaded states; its masters.

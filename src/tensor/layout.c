@@ -53,7 +53,8 @@ int64_t tri_layout_elements(const tri_layout *layout, const tri_shape *shape) {
     return strides_of(layout, shape).elements;
 }
 
-// Offsets of the axes add up. The innermost block of an axis counts its fastest positions.
+// The offset of an element is the sum of the offsets of its axes. The innermost block of an axis
+// covers its fastest positions.
 static int64_t axis_offset(const tri_layout *layout, const layout_strides *s, int axis,
                            int64_t index) {
     int64_t offset = index / s->block[axis] * s->outer[axis], rest = index % s->block[axis];
@@ -110,7 +111,7 @@ static void know_last_axis(const tri_layout *layout, const tri_shape *shape,
         out->offsets[i] = axis_offset(layout, s, last, i);
 }
 
-// One element after the other of the plain order; `offsets` from `memory` on.
+// Copies elements in row-major order, one after the other; `offsets` count from `memory`.
 static void copy_run(char *memory, char *plain, const int64_t *offsets, int64_t count, size_t bytes,
                      bool to_plain) {
     for (int64_t i = 0; i < count; i++) {
