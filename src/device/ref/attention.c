@@ -34,5 +34,5 @@ static int64_t attention_seen(const tri_attention_attr *a, const attention_sizes
 
 #include "device/ref/attention_body.h"
 
-REF_KERNEL(attention)
-REF_KERNEL(attention_grad)
+REF_SUMMING_KERNEL(attention, s->in[1].dims[1])
+REF_SUMMING_KERNEL(attention_grad, 2 * s->in[0].dims[3])

@@ -18,6 +18,6 @@ static int64_t conv_end(int64_t out, int64_t in, int64_t stride, int64_t shift) 
 
 #include "device/ref/conv2d_body.h"
 
-REF_KERNEL(conv2d)
-REF_KERNEL(conv2d_grad_input)
+REF_SUMMING_KERNEL(conv2d, s->out[0].dims[3])
+REF_SUMMING_KERNEL(conv2d_grad_input, s->out[0].dims[3])
 REF_KERNEL(conv2d_grad_weight)

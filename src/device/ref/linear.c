@@ -9,5 +9,5 @@
 #include "device/ref/linear_body.h"
 
 REF_KERNEL(linear)
-REF_KERNEL(linear_grad_input)
-REF_KERNEL(linear_grad_weight)
+REF_SUMMING_KERNEL(linear_grad_input, s->in[1].dims[1])
+REF_SUMMING_KERNEL(linear_grad_weight, s->out[0].dims[1])

@@ -8,21 +8,6 @@
 
 static bool is_float(tri_dtype dtype) { return dtype == TRI_F32 || dtype == TRI_F64; }
 
-// Doubles that a kernel sums into.
-static int64_t row_length(const tri_node *node, const tri_op_signature *s) {
-    if (node->op == &tri_op_conv2d) return s->out[0].dims[3];
-    if (node->op == &tri_op_conv2d_grad_input) return s->out[0].dims[3];
-    if (node->op == &tri_op_add_bias_grad) return s->out[0].dims[0];
-    if (node->op == &tri_op_linear_grad_input) return s->in[1].dims[1];
-    if (node->op == &tri_op_linear_grad_weight) return s->out[0].dims[1];
-    if (node->op == &tri_op_embedding_grad_weight) return s->out[0].dims[0];
-    if (node->op == &tri_op_rms_norm_grad) return s->in[2].dims[0];
-    if (node->op == &tri_op_layer_norm_grad) return 2 * s->in[0].dims[s->in[0].rank - 1];
-    if (node->op == &tri_op_attention) return s->in[1].dims[1];
-    if (node->op == &tri_op_attention_grad) return 2 * s->in[0].dims[3];
-    return 0;
-}
-
 bool ref_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
     return !tri_node_has_half(graph, node);
 }
@@ -37,7 +22,6 @@ tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_nod
     if (node->output_count) state->out_layout = tri_value_get(graph, node->outputs[0])->layout;
     if (node->op->attr_bytes) memcpy(state->attr, node->attr, node->op->attr_bytes);
     kernel->state = state;
-    kernel->workspace_bytes = (size_t)row_length(node, &state->s) * sizeof(double);
     return TRI_OK;
 }
 

@@ -20,7 +20,20 @@ void ref_release(tri_kernel *kernel);
 
 // Defines ref_<op> from <op>_f32 and <op>_f64: tri_status (const ref_node *, const tri_kernel_args
 // *).
-#define REF_KERNEL(op_name)                                                                        \
+#define REF_KERNEL(op_name) REF_KERNEL_PREPARED(op_name, ref_prepare)
+
+// Likewise of a kernel that sums into so many doubles of workspace; `s` is the node's signature.
+#define REF_SUMMING_KERNEL(op_name, doubles)                                                       \
+    static tri_status op_name##_prepare(tri_device *device, const tri_graph *graph,                \
+                                        const tri_node *node, tri_kernel *kernel) {                \
+        TRI_TRY(ref_prepare(device, graph, node, kernel));                                         \
+        const tri_op_signature *s = &((const ref_node *)kernel->state)->s;                         \
+        kernel->workspace_bytes = (size_t)(doubles) * sizeof(double);                              \
+        return TRI_OK;                                                                             \
+    }                                                                                              \
+    REF_KERNEL_PREPARED(op_name, op_name##_prepare)
+
+#define REF_KERNEL_PREPARED(op_name, prepare_function)                                             \
     static tri_status op_name##_run(const tri_kernel *kernel, const tri_kernel_args *args) {       \
         const ref_node *node = kernel->state;                                                      \
         return node->dtype == TRI_F64 ? op_name##_f64(node, args) : op_name##_f32(node, args);     \
@@ -28,7 +41,7 @@ void ref_release(tri_kernel *kernel);
     const tri_kernel_def ref_##op_name = {.op = &tri_op_##op_name,                                 \
                                           .name = "ref",                                           \
                                           .supports = ref_supports,                                \
-                                          .prepare = ref_prepare,                                  \
+                                          .prepare = prepare_function,                             \
                                           .run = op_name##_run,                                    \
                                           .release = ref_release};
 

@@ -12,7 +12,7 @@
 #include "device/ref/sequence_body.h"
 
 REF_KERNEL(embedding)
-REF_KERNEL(embedding_grad_weight)
+REF_SUMMING_KERNEL(embedding_grad_weight, s->out[0].dims[0])
 REF_KERNEL(rotary)
 
 static tri_status next_token_run(const tri_kernel *kernel, const tri_kernel_args *args) {
