@@ -1,6 +1,6 @@
-// trainer.detect_anomaly: every value that a pass makes is looked at, and the first that is not
-// finite is named with the op that made it. Ranks learn of it together, behind the step, so that
-// all of them stop with the same words.
+// trainer.detect_anomaly: looks at every value that a compute action makes, and names the first one
+// that is not finite with the op that made it. Ranks exchange what they found after the step, so
+// that all of them stop with the same message.
 #include "engine/engine_internal.h"
 #include "tensor/half.h"
 
@@ -70,7 +70,7 @@ static tri_status look_at(tri_engine *e, const tri_graph *g, const tri_node *nod
 
 tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_node *node,
                                    void *const *in, void *const *out) {
-    // What a scaled loss makes infinite on the way back is the loss scale's business.
+    // Infinite gradients of a scaled loss are handled by the loss scale.
     bool is_scaled = e->run.input->loss_scale > 0 && node->phase != TRI_PHASE_FORWARD;
     if (!e->detects_anomaly || *e->run.anomaly || is_scaled) return TRI_OK;
     for (int k = 0; k < node->input_count; k++) {
@@ -83,7 +83,7 @@ tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_
     return TRI_OK;
 }
 
-// The lowest rank that found something tells all others.
+// All ranks get the message of the lowest rank that found something.
 tri_status engine_agree_on_anomaly(tri_engine *e) {
     if (!e->detects_anomaly) return TRI_OK;
     int ranks = e->groups.world->size, first = 0;

@@ -1,7 +1,8 @@
-// The loss and what gradients are divided by. A loss is a mean, and so is each term of a sum of
-// losses: the sum of its values over the step divided by their count. Gradients of several terms
-// are added as they are made, so that each has to be divided by its own count before: where labels
-// say it, they are counted ahead of the step. One count alone is divided by behind it.
+// The loss, and the counts by which gradients are divided. A loss is a mean, and so is each loss of
+// a weighted sum of losses: the sum of its values over the step divided by their count. The
+// gradients of several losses are added as they are made, so each has to be divided by its own
+// count before; where that depends on labels, they are counted ahead of the step. A single count is
+// divided by afterwards, in NORM.
 #include "engine/engine_internal.h"
 #include "graph/loss.h"
 
@@ -30,7 +31,7 @@ static tri_status count_labels(const tri_engine *e, double *counts) {
     return TRI_OK;
 }
 
-// Of each term, over the whole step.
+// Finds the count of each loss over the whole step.
 static tri_status find_counts(tri_engine *e, double *counts) {
     const tri_graph *g = e->plan->graph;
     for (int i = 0; i < g->term_count; i++) counts[i] = 0;

@@ -79,7 +79,7 @@ static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_va
     if (wanted[1] || (grad.has_bias && wanted[2])) {
         grad.shape = tri_value_shape(graph, weight);
         in_grads[1] = ops_node(graph, node, &tri_op_linear_grad_weight, &grad,
-                               ops_again(graph, node, x), dy, none, none);
+                               ops_recompute(graph, node, x), dy, none, none);
         if (grad.has_bias) in_grads[2] = tri_node_output(graph, in_grads[1], 1);
     }
     if (wanted[0]) {

@@ -184,11 +184,11 @@ static bool same_inputs(const tri_node *a, const tri_node *b) {
     return true;
 }
 
-tri_value ops_again(tri_graph *graph, const tri_node *node, tri_value value) {
+tri_value ops_recompute(tri_graph *graph, const tri_node *node, tri_value value) {
     const tri_node *found = tri_value_node(graph, value);
-    if (found && found->op == &tri_op_copy_to && found->block == node->block) { // the same numbers
-        tri_value from = found->inputs[0], again = ops_again(graph, node, from);
-        return again.id == from.id ? value : again;
+    if (found && found->op == &tri_op_copy_to && found->block == node->block) { // a copy
+        tri_value from = found->inputs[0], made = ops_recompute(graph, node, from);
+        return made.id == from.id ? value : made;
     }
     if (!found || !(found->op->flags & TRI_OP_RECOMPUTABLE)) return value;
     if (found->outputs[0].id != value.id || found->block != node->block) return value;

@@ -59,18 +59,18 @@ tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_sh
 // dy through a fused activation, from the output y: an activation_grad node, or dy itself.
 tri_value ops_activation_gradient(tri_graph *graph, const tri_node *node, int64_t activation,
                                   double slope, tri_value y, tri_value dy);
-// `gradient` in the type of `value`, whose it is: by a cast where they differ. That of a parameter
-// stays as wide as it is, since it will be summed.
+// `gradient`, which is that of `value`, in the value's type: by a cast where they differ. The
+// gradient of a parameter is not narrowed, since it will be summed.
 tri_value ops_gradient_as(tri_graph *graph, const tri_node *node, tri_value value,
                           tri_value gradient);
 // Adds a node of `op` with up to four inputs, named like the node it comes from.
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,
                    tri_value a, tri_value b, tri_value c, tri_value d);
 
-// What the gradient rule of `node` shall read for its input `value`: where the op that made it in
-// the same block is cheap to run again (TRI_OP_RECOMPUTABLE), a copy made in the backward pass, one
-// for all readers; else the value itself.
-tri_value ops_again(tri_graph *graph, const tri_node *node, tri_value value);
+// What the gradient rule of `node` reads for its input `value`. If a TRI_OP_RECOMPUTABLE op of the
+// same block made it, that is a copy made in the backward pass, one for all readers; else the value
+// itself.
+tri_value ops_recompute(tri_graph *graph, const tri_node *node, tri_value value);
 
 // Flops of `per_element` on each element of input 0.
 tri_cost ops_cost_per_input(const tri_op_signature *s, double per_element);

@@ -12,8 +12,7 @@ const tri_rates tri_rates_assumed = {
     .disk_bytes_per_s = 1e9,
 };
 
-// Seconds of a program's segments, with what they send, and what RECOMPUTE runs of the forward
-// ones.
+// Seconds of a program's segments, collective ops included; and of what RECOMPUTE runs of FORWARD.
 typedef struct compute_costs {
     const tri_program *program;
     int tensor; // ranks that share each layer
@@ -21,7 +20,7 @@ typedef struct compute_costs {
     double *recompute; // by block
 } compute_costs;
 
-// A ring, as of units.
+// Seconds of a collective op: a ring, as for units.
 static double collective_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
     const tri_collective_attr *attr = node->attr;
     double in = (double)tri_value_bytes(g, node->inputs[0]);
@@ -44,8 +43,8 @@ static double node_seconds(const tri_graph *g, const tri_node *node, const tri_r
     return compute > move ? compute : move;
 }
 
-// What was measured of whole layers is divided among the ranks that share them, and what can wait
-// of a backward pass that was measured in one has the part of it that the rates give it.
+// Takes measured seconds. They are of whole layers, so the ranks that share layers divide them. A
+// backward pass measured as one is divided between BACKWARD and WEIGHT as the rates say.
 static void take_measured(const compute_costs *costs, int block, const tri_measured *measured) {
     double *s = costs->seconds[block], *sent = costs->sent[block];
     double scale = (double)costs->program->batch / (double)measured->batch / costs->tensor;
@@ -97,7 +96,7 @@ static double compute_seconds(const compute_costs *costs, const tri_action *a) {
     }
 }
 
-// Elements of a unit: with gradients, and that this rank steps.
+// Elements of a unit's buckets: of all or of this rank's shards; with gradients, or all.
 static double unit_elements(const tri_plan *plan, int unit, bool own, bool trained_only) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -108,7 +107,7 @@ static double unit_elements(const tri_plan *plan, int unit, bool own, bool train
     return sum;
 }
 
-// Bytes of all parameters of a unit in the types that they are computed in.
+// Bytes of a unit's parameters as kernels read them.
 static double computed_bytes(const tri_plan *plan, int unit) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -124,8 +123,8 @@ static double unit_seconds(const tri_plan *plan, const tri_action *a, const tri_
     double own = f32 * unit_elements(plan, a->subject, true, true);
     double whole = f32 * unit_elements(plan, a->subject, false, true);
     double others = (plan->sharing.shards - 1.0) / plan->sharing.shards;
-    double sent =
-        (double)tri_dtype_bytes(plan->sharing.reduce_dtype) / f32; // of a byte of gradients
+    double sent = (double)tri_dtype_bytes(plan->sharing.reduce_dtype) /
+                  f32; // bytes sent per byte of gradients
     int holders = plan->units[a->subject].holder_count;
     switch (a->kind) {
     case TRI_ACTION_GATHER:
@@ -199,7 +198,7 @@ void tri_estimate_step(tri_arena *arena, const tri_pipeline_plans *pipeline, con
             seconds[i] = action_seconds(plan, step, &s->actions[i], costs, rates);
         ranks[pipeline_rank] = (tri_simulated_rank){s, seconds, out->moments[pipeline_rank]};
     }
-    // Replicas keep step with each other: what they do together costs time, but nobody waits.
+    // Replicas do the same at the same time: collectives among them take time, but no one waits.
     tri_mesh alone = {.size = {[TRI_AXIS_PIPELINE] = pipeline->count,
                                [TRI_AXIS_REPLICATE] = 1,
                                [TRI_AXIS_SHARD] = 1,

@@ -1,11 +1,11 @@
-// How long a step would take, from rates: the simulation of all ranks with costs of actions.
+// How long a step would take: each action's cost from rates, and the simulation of all ranks.
 #ifndef TRIREME_PLAN_ESTIMATE_H
 #define TRIREME_PLAN_ESTIMATE_H
 
 #include "plan/pipeline_plans.h"
 #include "plan/simulate.h"
 
-// Of one rank.
+// The speeds of one rank.
 typedef struct tri_rates {
     double flops_per_s;        // multiplications and additions
     double memory_bytes_per_s; // that kernels read and write
@@ -24,10 +24,9 @@ typedef struct tri_measured {
 
 typedef struct tri_estimate {
     double step_s;
-    double bubble;        // share of that time in which compute lanes stand still
-    double flops;         // of the model in one step, over all ranks: what is computed again is not
-                          // counted twice
-    tri_moment **moments; // by place along the pipeline and action of its TRI_STEP_FULL
+    double bubble;        // share of that time in which compute lanes wait
+    double flops;         // of the model in one step, over all ranks; recomputation is not counted
+    tri_moment **moments; // by pipeline rank, and action of its TRI_STEP_FULL
 } tri_estimate;
 
 // A segment takes as long as its arithmetic or its memory traffic, node by node, whichever is
