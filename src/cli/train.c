@@ -16,7 +16,7 @@ static tri_tree *nine_digits(tri_arena *arena, double value) {
 
 // What epochs were evaluated on.
 static const char *const val_names[] = {[TRI_VAL_NONE] = "nothing",
-                                        [TRI_VAL_HELD] = "validation",
+                                        [TRI_VAL_SPLIT] = "validation",
                                         [TRI_VAL_TEST] = "test",
                                         [TRI_VAL_TRAINING] = "training"};
 

@@ -18,7 +18,7 @@ enum { SHARED_END };
 
 typedef struct bench_run {
     tri_session *session;
-    loop_feed feed;
+    train_feed feed;
     int64_t steps_per_epoch;
     tri_progress progress;
     double loss;
@@ -68,14 +68,14 @@ static tri_status run_step(bench_run *run, bool end, bool *all_end) {
                             .update = p->updates + 1,
                             .lr = s->recipe->optimizer.lr,
                             .clip = s->recipe->trainer.gradient_clip_val,
-                            .loss_scale = loop_scale(s, p),
-                            .next = loop_next,
-                            .look = loop_look,
+                            .loss_scale = train_loss_scale(s, p),
+                            .next = train_feed_next,
+                            .look = train_feed_look_ahead,
                             .context = &run->feed};
     if (s->identity.rank == 0) input.shared[SHARED_END] = end;
     tri_step_output out;
     TRI_TRY(tri_engine_step(s->engine, &input, &out));
-    TRI_TRY(loop_follow_scale(s, p, out.overflowed));
+    TRI_TRY(train_update_loss_scale(s, p, out.overflowed));
     p->step++;
     run->loss = out.sum[0] / out.count[0];
     if (all_end) *all_end = out.shared[SHARED_END] > 0;
@@ -146,9 +146,9 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     TRI_TRY(tri_engine_initialize(s->engine, (uint64_t)s->recipe->seed));
     tri_loader *loader;
     TRI_TRY(tri_session_train_loader(s, 0, 0, &loader));
-    run->feed = loop_feed_of(s, loader);
+    run->feed = train_feed_make(s, loader);
     tri_status status = measure(run, seconds, out);
-    loop_release(&run->feed);
+    train_feed_release(&run->feed);
     tri_loader_destroy(loader);
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);

@@ -1,4 +1,4 @@
-// The engine of `trireme bench train`: how fast a recipe's steps are, on any number of ranks.
+// Measures for `trireme bench train` how fast a recipe's steps are, on any number of ranks.
 #ifndef TRIREME_TRAIN_BENCH_H
 #define TRIREME_TRAIN_BENCH_H
 

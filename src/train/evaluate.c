@@ -1,3 +1,4 @@
+// Evaluation while training and in `trireme eval`, monitored metrics and early stopping.
 #include "base/os.h"
 #include "train/loop.h"
 
@@ -5,25 +6,25 @@
 #include <stdio.h>
 #include <string.h>
 
-tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
-                               tri_step_output *out) {
-    loop_feed feed = {.loader = loader, .field_count = session->field_count};
-    tri_step_input input = {.shape = shape, .next = loop_next, .context = &feed};
+tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
+                                tri_step_output *out) {
+    train_feed feed = {.loader = loader, .field_count = session->field_count};
+    tri_step_input input = {.shape = shape, .next = train_feed_next, .context = &feed};
     tri_ledger_mark mark = tri_ledger_enter(session->comm->ledger, "evaluation", NULL);
     tri_status status = tri_engine_step(session->engine, &input, out);
     tri_ledger_end(session->comm->ledger, mark);
-    loop_release(&feed);
+    train_feed_release(&feed);
     return status;
 }
 
-bool loop_monitored(const train_loop *loop, const char *name, double *out) {
+bool train_monitored_value(const train_loop *loop, const char *name, double *out) {
     const tri_graph *g = loop->session->plan->graph;
     if (!name) return false;
     if (!strcmp(name, "train_loss")) {
         *out = loop->train_loss;
         return loop->progress.step > 0 && isfinite(*out);
     }
-    // An evaluation speaks for the weights that it was made with, not for later ones.
+    // An evaluation is valid only for the weights of its step.
     bool is_fresh = loop->progress.has_val && loop->progress.val_step == loop->progress.step;
     if (strncmp(name, "val_", 4) != 0 || !is_fresh) return false;
     if (!strcmp(name + 4, "loss")) {
@@ -52,7 +53,7 @@ static tri_status check_monitor(const train_loop *loop, const char *key, const c
     return TRI_FAIL(TRI_BAD_INPUT, "%s: the run has no metric '%s'; it has %s", key, name, list);
 }
 
-tri_status loop_check_monitors(const train_loop *loop) {
+tri_status train_check_monitors(const train_loop *loop) {
     const tri_recipe *r = loop->recipe;
     const char *early = r->trainer.early_stopping.monitor;
     if (r->checkpoint.monitor)
@@ -60,22 +61,22 @@ tri_status loop_check_monitors(const train_loop *loop) {
     if (!early) return TRI_OK;
     TRI_TRY(check_monitor(loop, "trainer.early_stopping.monitor", early));
     if (loop->session->val_data) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT, "trainer.early_stopping: there is no evaluation to look at: the "
-                                   "data has no validation or test samples, or "
-                                   "trainer.limit_val_batches is 0");
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "trainer.early_stopping: the run has no evaluation: the data has no validation "
+                    "or test samples, or trainer.limit_val_batches is 0");
 }
 
-bool loop_has_waited(const train_loop *loop) {
+bool train_has_stopped_early(const train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     const tri_progress *p = &loop->progress;
     return o->monitor && p->has_best && p->waited > 0 && p->waited >= o->patience;
 }
 
-static void look_whether_to_stop(train_loop *loop) {
+static void update_early_stopping(train_loop *loop) {
     const tri_early_stopping_options *o = &loop->recipe->trainer.early_stopping;
     tri_progress *p = &loop->progress;
     double value;
-    if (!o->monitor || !loop_monitored(loop, o->monitor, &value)) return;
+    if (!o->monitor || !train_monitored_value(loop, o->monitor, &value)) return;
     double gain = o->mode == TRI_MONITOR_MIN ? p->best - value : value - p->best;
     if (!p->has_best || gain > o->min_delta) {
         p->has_best = true;
@@ -84,25 +85,25 @@ static void look_whether_to_stop(train_loop *loop) {
         return;
     }
     p->waited++;
-    if (!loop_has_waited(loop)) return;
+    if (!train_has_stopped_early(loop)) return;
     loop->stop = true;
     tri_observe_message(loop->observer,
                         "%s has not improved on %.6g for %lld evaluations: stopping", o->monitor,
                         p->best, (long long)p->waited);
 }
 
-// Of the step before.
+// The epoch of the latest step.
 static int64_t latest_epoch(const train_loop *loop) {
     return loop->progress.step ? (loop->progress.step - 1) / loop->steps_per_epoch : 0;
 }
 
-tri_status loop_evaluate(train_loop *loop) {
+tri_status train_evaluate(train_loop *loop) {
     tri_session *s = loop->session;
     const tri_graph *g = s->plan->graph;
     tri_progress *p = &loop->progress;
     tri_step_output sums;
     if (!s->val_data) return TRI_OK;
-    TRI_TRY(loop_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &sums));
+    TRI_TRY(train_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &sums));
     tri_metric_value metrics[TRI_MAX_METRICS];
     p->has_val = true;
     p->val_step = p->step;
@@ -118,11 +119,11 @@ tri_status loop_evaluate(train_loop *loop) {
                                                     .metrics = metrics,
                                                     .metric_count = g->metric_count - 1,
                                                     .samples = p->val_samples});
-    look_whether_to_stop(loop);
+    update_early_stopping(loop);
     return TRI_OK;
 }
 
-tri_status loop_test(train_loop *loop) {
+tri_status train_test(train_loop *loop) {
     tri_session *s = loop->session;
     const tri_graph *g = s->plan->graph;
     tri_loader *loader;
@@ -130,7 +131,7 @@ tri_status loop_test(train_loop *loop) {
     tri_test_result *out = &loop->test;
     if (!s->test_data) return TRI_OK;
     TRI_TRY(tri_session_test_loader(s, &loader));
-    tri_status status = loop_run_evaluation(s, loader, TRI_STEP_TEST, &sums);
+    tri_status status = train_run_evaluation(s, loader, TRI_STEP_TEST, &sums);
     tri_loader_destroy(loader);
     if (status != TRI_OK) return status;
     *out = (tri_test_result){.samples = tri_sampler_step_size(&s->test_sampler, 0),
@@ -149,8 +150,8 @@ tri_status loop_test(train_loop *loop) {
     return TRI_OK;
 }
 
-void loop_fill_result(const tri_session *session, const tri_progress *progress,
-                      tri_train_result *out) {
+void train_fill_result(const tri_session *session, const tri_progress *progress,
+                       tri_train_result *out) {
     const tri_graph *g = session->plan->graph;
     out->rank = session->identity.rank;
     out->ranks = session->identity.size;
@@ -185,7 +186,7 @@ static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_
     TRI_TRY(tri_session_val_loader(s, &loader));
     tri_step_output sums;
     double started = tri_os_seconds();
-    tri_status status = loop_run_evaluation(s, loader, TRI_STEP_EVALUATE, &sums);
+    tri_status status = train_run_evaluation(s, loader, TRI_STEP_EVALUATE, &sums);
     tri_loader_destroy(loader);
     if (status != TRI_OK) return status;
     tri_progress progress = {.has_val = true,
@@ -193,7 +194,7 @@ static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_
                              .val_samples = tri_sampler_step_size(&s->val_sampler, 0)};
     for (int i = 1; i < s->plan->graph->metric_count; i++)
         progress.val[i] = sums.sum[i] / sums.count[i];
-    loop_fill_result(s, &progress, out);
+    train_fill_result(s, &progress, out);
     out->wall_s = tri_os_seconds() - started;
     out->samples_per_s = out->wall_s > 0 ? (double)out->val_samples / out->wall_s : 0;
     return TRI_OK;

@@ -1,29 +1,30 @@
-// Micro-batches from a loader to the engine, and those that it looks at before it takes them.
+// Feeds micro-batches from a loader to the engine, which may look at some before it takes them.
 #include "train/loop.h"
 
 #include <string.h>
 
-loop_feed loop_feed_of(tri_session *session, tri_loader *loader) {
-    int64_t most = tri_plan_held_batches(session->plan);
-    return (loop_feed){.loader = loader,
-                       .field_count = session->field_count,
-                       .ahead = TRI_NEW_ARRAY(session->arena, const tri_data_batch *, most)};
+train_feed train_feed_make(tri_session *session, tri_loader *loader) {
+    int64_t capacity = tri_plan_held_batches(session->plan);
+    return (train_feed){.loader = loader,
+                        .field_count = session->field_count,
+                        .ahead = TRI_NEW_ARRAY(session->arena, const tri_data_batch *, capacity)};
 }
 
-static void release_held(loop_feed *feed) {
-    if (feed->held) tri_loader_release(feed->loader, feed->held);
-    feed->held = NULL;
+static void release_current(train_feed *feed) {
+    if (feed->current) tri_loader_release(feed->loader, feed->current);
+    feed->current = NULL;
 }
 
-void loop_release(loop_feed *feed) {
-    release_held(feed);
+void train_feed_release(train_feed *feed) {
+    release_current(feed);
     for (int64_t i = 0; i < feed->ahead_count; i++)
         tri_loader_release(feed->loader, feed->ahead[i]);
     feed->ahead_count = 0;
 }
 
-// The loader's next one, but for those of rounds in which this replica has no samples.
-static tri_status take(const loop_feed *feed, const tri_data_batch **out) {
+// The loader's next micro-batch that has samples: in the last step of an epoch, some rounds of a
+// replica may be empty.
+static tri_status take(const train_feed *feed, const tri_data_batch **out) {
     for (;;) {
         TRI_TRY(tri_loader_next(feed->loader, out));
         TRI_ASSERT(*out);
@@ -32,32 +33,32 @@ static tri_status take(const loop_feed *feed, const tri_data_batch **out) {
     }
 }
 
-static void give(const loop_feed *feed, const tri_data_batch *batch, tri_engine_batch *out) {
+static void describe(const train_feed *feed, const tri_data_batch *batch, tri_engine_batch *out) {
     out->size = batch->micro.size;
     for (int i = 0; i < feed->field_count; i++) out->fields[i] = batch->fields[i];
 }
 
-tri_status loop_next(void *context, tri_engine_batch *out) {
-    loop_feed *feed = context;
-    release_held(feed);
+tri_status train_feed_next(void *context, tri_engine_batch *out) {
+    train_feed *feed = context;
+    release_current(feed);
     if (feed->ahead_count > 0) {
-        feed->held = feed->ahead[0];
+        feed->current = feed->ahead[0];
         feed->ahead_count--;
         memmove(feed->ahead, feed->ahead + 1, (size_t)feed->ahead_count * sizeof *feed->ahead);
     } else {
-        TRI_TRY(take(feed, &feed->held));
+        TRI_TRY(take(feed, &feed->current));
     }
-    give(feed, feed->held, out);
+    describe(feed, feed->current, out);
     return TRI_OK;
 }
 
-tri_status loop_look(void *context, int64_t ahead, tri_engine_batch *out) {
-    loop_feed *feed = context;
-    release_held(feed);
+tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch *out) {
+    train_feed *feed = context;
+    release_current(feed);
     while (feed->ahead_count <= ahead) {
         TRI_TRY(take(feed, &feed->ahead[feed->ahead_count]));
         feed->ahead_count++;
     }
-    give(feed, feed->ahead[ahead], out);
+    describe(feed, feed->ahead[ahead], out);
     return TRI_OK;
 }

@@ -1,5 +1,5 @@
-// The lock of a run folder: the kernel's where there is one, else a file that names its holder and
-// is touched as long as that lives.
+// The lock of a run folder: the kernel's file lock where the file system has one, else a file that
+// names its holder, which touches it regularly.
 #include "train/lock.h"
 
 #include "base/limits.h"
@@ -18,25 +18,26 @@
 #include <string.h>
 #include <unistd.h>
 
-// What the file says.
+// The content of the file.
 typedef struct record {
-    char text[TRI_PROCESS_TEXT_BYTES]; // "": nothing
+    char text[TRI_PROCESS_TEXT_BYTES]; // "": the file is empty or cannot be read
     tri_process holder;
 } record;
 
 struct train_lock {
     char path[PATH_MAX];
     int fd;
-    bool is_locked;    // by the kernel
-    record own, taker; // taker: who has it now, when it is lost
-    _Atomic bool is_lost;
+    bool is_locked;       // the kernel's lock is held
+    record own;           // this process
+    record taker;         // the process that took the lock over, if is_lost
+    _Atomic bool is_lost; // another process has taken the lock over
     pthread_t thread;
     bool has_thread, ends;
     pthread_mutex_t mutex;
     pthread_cond_t end;
 };
 
-// An unreadable record is none: it is that of a process that was killed while it wrote it.
+// A record that cannot be parsed counts as empty: its process was killed while it wrote it.
 static void read_record(int fd, record *r) {
     ssize_t size = tri_os.pread(fd, r->text, sizeof r->text - 1, 0);
     r->text[size > 0 ? size : 0] = 0;
@@ -56,7 +57,8 @@ static tri_status refuse(const char *run_dir, const record *r) {
                     run_dir, (long long)r->holder.pid, r->holder.host);
 }
 
-// Opened again at each look: a network file system asks its server only then.
+// Reads the file's record and time stamp. Opens the file each time, because only then does a
+// network file system ask its server.
 static bool look(const char *path, struct timespec *touched, record *r) {
     int fd = tri_os.open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
     struct stat info;
@@ -89,7 +91,7 @@ static bool is_touched(const char *path, const record *found) {
     return false;
 }
 
-typedef enum verdict { TAKEN, AGAIN, HELD, FAILED } verdict;
+typedef enum verdict { TAKEN, RETRY, HELD, FAILED } verdict;
 
 static bool is_at_its_path(const train_lock *lock) {
     struct stat here, there;
@@ -97,7 +99,7 @@ static bool is_at_its_path(const train_lock *lock) {
            here.st_ino == there.st_ino && here.st_dev == there.st_dev;
 }
 
-// Makes the file or opens it; *is_new: this process has made it. -1: errno says why.
+// Opens the file, or creates it, which *is_new reports. -1: errno says why.
 static int open_file(const char *path, bool *is_new) {
     int fd = -1;
     *is_new = false;
@@ -111,23 +113,25 @@ static int open_file(const char *path, bool *is_new) {
     return fd;
 }
 
-// Without locks: moves away what a dead holder left, for the next try to make the file. Of two who
-// do that at the same time one may move what the other has just made: that goes back.
+// Without locks: moves a dead holder's file away, so that the next try can create it. If two
+// processes do this at the same time, one may move the file that the other has just created; then
+// it moves that file back.
 static void move_away(const char *path, const record *dead) {
     char aside[PATH_MAX];
-    record moved;
+    record aside_record;
     struct timespec touched;
     if (snprintf(aside, sizeof aside, "%s.%016llx.tmp", path,
                  (unsigned long long)tri_os_random()) >= (int)sizeof aside ||
         tri_os.rename(path, aside) < 0)
         return;
     struct stat info;
-    bool is_other = look(aside, &touched, &moved) && strcmp(moved.text, dead->text) != 0;
+    bool is_other =
+        look(aside, &touched, &aside_record) && strcmp(aside_record.text, dead->text) != 0;
     if (!is_other || lstat(path, &info) == 0 || tri_os.rename(aside, path) < 0)
         tri_os.unlink(aside);
 }
 
-// The file is open. What the kernel says decides where it can say something.
+// Decides about the open file. Where the file system supports locks, the kernel's answer decides.
 static verdict judge(train_lock *lock, bool is_new, record *found) {
     struct timespec touched;
     int error = tri_os.lock(lock->fd) == 0 ? 0 : errno;
@@ -135,16 +139,16 @@ static verdict judge(train_lock *lock, bool is_new, record *found) {
     if (error == EAGAIN || error == EACCES) return HELD;
     lock->is_locked = error == 0;
     if (!lock->is_locked && is_new) return TAKEN;
-    if (lock->is_locked && !is_at_its_path(lock)) return AGAIN; // removed by the holder before
-    bool says = found->text[0];
-    if (lock->is_locked && (!says || tri_process_is_here(&found->holder))) return TAKEN;
-    tri_life life = says ? tri_process_life(&found->holder) : TRI_LIFE_UNKNOWN;
+    if (lock->is_locked && !is_at_its_path(lock)) return RETRY; // the last holder removed it
+    bool has_record = found->text[0];
+    if (lock->is_locked && (!has_record || tri_process_is_here(&found->holder))) return TAKEN;
+    tri_life life = has_record ? tri_process_life(&found->holder) : TRI_LIFE_UNKNOWN;
     if (life == TRI_LIFE_ALIVE) return HELD;
     if (life == TRI_LIFE_UNKNOWN && is_touched(lock->path, found))
-        return look(lock->path, &touched, found) ? HELD : AGAIN;
-    if (lock->is_locked) return is_at_its_path(lock) ? TAKEN : AGAIN;
+        return look(lock->path, &touched, found) ? HELD : RETRY;
+    if (lock->is_locked) return is_at_its_path(lock) ? TAKEN : RETRY;
     move_away(lock->path, found);
-    return AGAIN;
+    return RETRY;
 }
 
 static verdict try_once(train_lock *lock, record *found) {
@@ -164,8 +168,8 @@ static tri_status write_record(train_lock *lock) {
     return tri_os_pwrite_all(lock->fd, lock->own.text, size, 0, lock->path);
 }
 
-// How long a holder may still be there. One that was just killed holds its lock until the kernel
-// has taken its memory apart; one that lives is refused when it is still there after a moment.
+// How long to wait for the holder's end. A process that was just killed holds its lock until the
+// kernel has freed its memory; for a living one, only a moment.
 static int64_t patience_ns(const record *found) {
     bool is_ending = found->text[0] && tri_process_life(&found->holder) == TRI_LIFE_GONE;
     return (is_ending ? TRI_LOCK_ENDING_MS : TRI_LOCK_HELD_MS) * INT64_C(1000000);
@@ -174,10 +178,11 @@ static int64_t patience_ns(const record *found) {
 static tri_status take(train_lock *lock, const char *run_dir, bool *held) {
     record found = {.text = ""};
     int64_t start = tri_os.monotonic_ns();
-    int again = 0; // what another process does to the file meanwhile
+    int retries = 0; // because another process changed the file at the same time
     verdict v;
-    while ((v = try_once(lock, &found)) == AGAIN || v == HELD) {
-        if (v == HELD ? tri_os.monotonic_ns() - start >= patience_ns(&found) : ++again > 100) break;
+    while ((v = try_once(lock, &found)) == RETRY || v == HELD) {
+        if (v == HELD ? tri_os.monotonic_ns() - start >= patience_ns(&found) : ++retries > 100)
+            break;
         tri_os.sleep_ns(50000000);
     }
     if (v == FAILED) return tri_os_fail("open", lock->path);
@@ -195,7 +200,7 @@ static void beat(train_lock *lock) {
         atomic_store(&lock->is_lost, true);
         return;
     }
-    tri_os.touch(lock->fd); // a folder that was removed or cannot be written shows elsewhere
+    tri_os.touch(lock->fd); // on failure (the folder was removed), writing to the run fails, too
 }
 
 static void *keep_alive(void *context) {
@@ -226,7 +231,7 @@ static void start_beating(train_lock *lock) {
     pthread_mutex_init(&lock->mutex, NULL);
     pthread_cond_init(&lock->end, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    sigset_t all, before; // signals are for the threads that wait for them
+    sigset_t all, before; // the program's own threads handle signals
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     lock->has_thread = pthread_create(&lock->thread, NULL, keep_alive, lock) == 0;
@@ -258,8 +263,8 @@ tri_status train_lock_take(const char *run_dir, train_lock **out, bool *held) {
 tri_status train_lock_check(train_lock *lock) {
     if (!lock || !atomic_load(&lock->is_lost)) return TRI_OK;
     return TRI_FAIL(TRI_IO,
-                    "the run directory was taken over by pid %lld on %s: this process gave no sign "
-                    "of life there for %d s (%s)",
+                    "the run folder was taken over by pid %lld on %s, because this process could "
+                    "not touch its lock for %d s (%s)",
                     (long long)lock->taker.holder.pid, lock->taker.holder.host,
                     TRI_LOCK_WATCH_MS / 1000, lock->path);
 }
@@ -275,7 +280,7 @@ void train_lock_release(train_lock *lock) {
     }
     pthread_cond_destroy(&lock->end);
     pthread_mutex_destroy(&lock->mutex);
-    // While it is still held, so that nobody else's is removed.
+    // Remove the file while the lock is held, so that it cannot be another process's.
     if (!atomic_load(&lock->is_lost) && is_at_its_path(lock)) tri_os.unlink(lock->path);
     tri_os.close(lock->fd);
     free(lock);

@@ -1,4 +1,5 @@
-// What the files of the training loop share.
+// What the files of the training loop share: its state, and the functions that they call in each
+// other. train.c has the loop itself.
 #ifndef TRIREME_TRAIN_LOOP_H
 #define TRIREME_TRAIN_LOOP_H
 
@@ -21,77 +22,90 @@ typedef struct train_loop {
     tri_loader *train_loader, *val_loader;
     tri_state_view model, optimizer;
     tri_progress progress;
-    tri_test_result test; // of this process
+    tri_test_result test;
     tri_rate rate;
-    int64_t steps_per_epoch, last_step;    // last_step: at which the run ends; -1: no such step
-    int64_t saved_step;                    // of the newest checkpoint; -1: none
-    double started_s, saved_s, training_s; // clock; training_s: spent in steps by this process
-    int64_t started_samples;
+    int64_t steps_per_epoch;
+    int64_t last_step;            // the step at which the run ends; -1: it has no such step
+    int64_t saved_step;           // of the newest checkpoint; -1: none
+    double started_s, saved_s;    // times of this process's start of training, and of its last save
+    double training_s;            // time that this process has spent in steps
+    int64_t started_samples;      // progress.samples when this process started
     double train_loss, grad_norm; // of the latest step
-    bool stop;                    // early stopping or max_time: the run is complete
+    bool stop;                    // early stopping or max_time has completed the run
     bool saves;                   // this run writes checkpoints
     tri_pending_save *saving;     // in progress; NULL: none
     tri_arena *saving_arena;
     int64_t saving_step;
-    bool has_said_wait, has_said_room;
+    // Each of these warnings is logged once in a run.
+    bool has_warned_overlap, has_warned_memory;
 } train_loop;
 
-// Before anything is created: finds what to go on from and refuses what may not be.
-tri_status loop_prepare(train_loop *loop);
-// Takes the run folder for this process, if it is there: rank 0, not collective. TRI_BAD_INPUT: it
-// is in use. What cannot be locked for another reason may still hold a complete run: to write to it
-// fails later.
-tri_status loop_lock_folder(train_loop *loop);
-// Refuses monitors of the recipe that name no metric, or one that the run will not have.
-tri_status loop_check_monitors(const train_loop *loop);
-// Evaluates, reports, and looks whether to stop early.
-tri_status loop_evaluate(train_loop *loop);
-// At the end of a complete run: evaluates the test data that were kept for it, if there are any.
-tri_status loop_test(train_loop *loop);
-// Whether early stopping has ended the run, in this process or before its checkpoint.
-bool loop_has_waited(const train_loop *loop);
+// resume.c. Restores the checkpoint to resume from, or initializes the weights. Refuses, before
+// anything is created, a folder or a checkpoint of another run. Collective.
+tri_status train_restore(train_loop *loop);
 
-// saving.c. A failure to write a checkpoint is said and is no failure of the run.
-// Writes one, or begins to; `behind` the next steps, if there is memory for a copy.
-tri_status loop_save(train_loop *loop, bool behind);
-// What this rank tells the others at each step, and what to do with the sum.
-double loop_share_saving(const train_loop *loop);
-tri_status loop_advance_saving(train_loop *loop, double shared);
-// Waits for what is still being written. Collective.
-tri_status loop_finish_saving(train_loop *loop);
-// Not collective, at the end of a run that failed.
-void loop_abandon_saving(train_loop *loop);
+// train.c. Locks the run folder for this process if the folder exists. Acts on rank 0; not
+// collective. TRI_BAD_INPUT: another process uses it. If the lock cannot be taken for another
+// reason, returns TRI_OK: the folder may hold a complete run that is only read.
+tri_status train_lock_folder(train_loop *loop);
 
-// The value of a monitored name ("val_loss", "val_accuracy", "train_loss"); false: not known.
-bool loop_monitored(const train_loop *loop, const char *name, double *out);
+// evaluate.c.
+// Refuses monitors of the recipe that name no metric, or a metric that the run will not have.
+tri_status train_check_monitors(const train_loop *loop);
+// Evaluates, reports the result, and decides about early stopping. Collective.
+tri_status train_evaluate(train_loop *loop);
+// At the end of a complete run: evaluates the test data, if the validation data are others.
+tri_status train_test(train_loop *loop);
+// Whether early stopping has ended the run, in this process or in an earlier one.
+bool train_has_stopped_early(const train_loop *loop);
+// The value of a monitored metric ("val_loss", "val_accuracy", "train_loss"); false: not known.
+bool train_monitored_value(const train_loop *loop, const char *name, double *out);
+// One evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over all replicas. Collective.
+tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
+                                tri_step_output *out);
+void train_fill_result(const tri_session *session, const tri_progress *progress,
+                       tri_train_result *out);
 
-// scale.c. The loss scale of the next step; 0: none.
-double loop_scale(const tri_session *session, tri_progress *progress);
-// After a step: the scale of the one after it, and whether this one counts as an update.
-tri_status loop_follow_scale(const tri_session *session, tri_progress *progress, bool overflowed);
+// saving.c. If a checkpoint cannot be written, these warn and let the run continue.
+// Saves a checkpoint. With `behind`, it is written while the next steps run, if there is memory for
+// a copy of the state. Collective.
+tri_status train_save(train_loop *loop, bool behind);
+// How far this rank's writing is, as a number whose sum over all ranks train_advance_saving takes.
+double train_saving_ready(const train_loop *loop);
+// After a step: commits the checkpoint once all ranks have written it. Collective.
+tri_status train_advance_saving(train_loop *loop, double ready_sum);
+// Waits until the checkpoint in progress is complete. Collective.
+tri_status train_finish_saving(train_loop *loop);
+// Gives up the checkpoint in progress, at the end of a run that failed. Not collective.
+void train_abandon_saving(train_loop *loop);
 
-// summary.c. A table of the model's blocks: what they make, and their parameters.
-void loop_show_summary(train_loop *loop);
+// scale.c.
+// The loss scale of the next step; 0: the run has none.
+double train_loss_scale(const tri_session *session, tri_progress *progress);
+// After a step: updates the loss scale, and counts the step as an update unless it overflowed.
+// TRI_NOT_FINITE: it overflowed at the smallest scale.
+tri_status train_update_loss_scale(const tri_session *session, tri_progress *progress,
+                                   bool overflowed);
 
-// One evaluation, of TRI_STEP_EVALUATE or TRI_STEP_TEST; sums are over all replicas.
-tri_status loop_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
-                               tri_step_output *out);
-void loop_fill_result(const tri_session *session, const tri_progress *progress,
-                      tri_train_result *out);
+// summary.c. Shows a table of the model's blocks, their output shapes and parameters.
+void train_show_summary(train_loop *loop);
 
-// Feeds an engine from a loader.
-typedef struct loop_feed {
+// feed.c. Feeds micro-batches from a loader to an engine.
+typedef struct train_feed {
     tri_loader *loader;
-    const tri_data_batch *held;
+    const tri_data_batch *current; // that the engine uses; NULL: none
     int field_count;
-    // Micro-batches behind the held one that were looked at, as many as the loader lets us hold.
+    // Micro-batches after the current one that the engine has looked at, at most
+    // tri_plan_held_batches of them.
     const tri_data_batch **ahead;
     int64_t ahead_count;
-} loop_feed;
-// Of the training data; what is looked at lives in the session's arena.
-loop_feed loop_feed_of(tri_session *session, tri_loader *loader);
-tri_status loop_next(void *context, tri_engine_batch *out);
-tri_status loop_look(void *context, int64_t ahead, tri_engine_batch *out);
-void loop_release(loop_feed *feed);
+} train_feed;
+// A feed of training data; its list `ahead` is in the session's arena.
+train_feed train_feed_make(tri_session *session, tri_loader *loader);
+// The callbacks `next` and `look` of tri_step_input.
+tri_status train_feed_next(void *context, tri_engine_batch *out);
+tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch *out);
+// Returns all batches to the loader.
+void train_feed_release(train_feed *feed);
 
 #endif

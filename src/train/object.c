@@ -1,5 +1,5 @@
-// A shared object as a model. Loading one runs its code, so that what can be known from the file
-// alone, its version above all, is checked before.
+// Loads a model from a shared object. Loading runs the object's code, so everything that the file
+// alone shows, above all its version, is checked first.
 #include "train/object.h"
 
 #include "base/os.h"
@@ -15,7 +15,7 @@
 
 static const char symbol_prefix[] = "trireme_task_v", symbol[] = "trireme_task_v1";
 
-// What the file's table of dynamic symbols says.
+// What the file's header and its table of dynamic symbols show.
 typedef struct findings {
     bool is_object, has_task;
     char other[64]; // the symbol of another version; "": none
@@ -72,16 +72,17 @@ static tri_status check_file(const char *path, const char *real) {
     look_at_file(fd, &found);
     tri_os.close(fd);
     if (!found.is_object)
-        return TRI_FAIL(TRI_BAD_INPUT, "model.name: %s is no shared object of this machine", path);
+        return TRI_FAIL(TRI_BAD_INPUT, "model.name: %s is not a shared object for this machine",
+                        path);
     if (found.has_task) return TRI_OK;
     if (*found.other)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "model.name: %s exports %s, of another version; trireme %s needs %s: build "
-                        "it with this version's headers",
+                        "model.name: %s exports %s, which belongs to another version; trireme %s "
+                        "needs %s: build it with this version's headers",
                         path, found.other, tri_version(), symbol);
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "model.name: %s exports no task of this version: it needs TRI_EXPORT_TASK, "
-                    "built for trireme %s",
+                    "model.name: %s exports no task: use TRI_EXPORT_TASK in its source, and build "
+                    "it for trireme %s",
                     path, tri_version());
 }
 
@@ -90,8 +91,8 @@ tri_status tri_task_load_object(const char *path, const tri_task **out) {
     if (path[0] != '/' && strncmp(path, "./", 2) != 0 && strncmp(path, "../", 3) != 0)
         return TRI_FAIL(
             TRI_BAD_INPUT,
-            "model.name: a shared object is code that runs, and is named by an absolute "
-            "path or one that begins with ./: ./%s",
+            "model.name: a shared object is code that will run, so its path has to be absolute or "
+            "begin with ./ or ../: ./%s",
             path);
     if (!realpath(path, real))
         return TRI_FAIL(TRI_NOT_FOUND, "model.name: there is no shared object %s", path);
@@ -101,8 +102,7 @@ tri_status tri_task_load_object(const char *path, const tri_task **out) {
     const tri_task *(*task)(void) = (const tri_task *(*)(void))dlsym(object, symbol);
     *out = task ? task() : NULL;
     if (!*out)
-        return TRI_FAIL(TRI_BAD_INPUT, "model.name: %s gives no task: %s returns NULL", path,
-                        symbol);
+        return TRI_FAIL(TRI_BAD_INPUT, "model.name: %s has no task: %s returns NULL", path, symbol);
     if (!(*out)->build || !(*out)->name)
         return TRI_FAIL(TRI_BAD_INPUT, "model.name: the task of %s has no %s", path,
                         (*out)->build ? "name" : "build function");

@@ -6,9 +6,9 @@
 
 #include <trireme/task.h>
 
-// Loads the object at `path`, which begins with "/", "./" or "../", and takes its task; it stays
-// loaded. TRI_BAD_INPUT for a file that is no shared object, exports no task of this version, which
-// is found out before any of its code runs, or whose task is incomplete.
+// Loads the object at `path`, which begins with "/", "./" or "../", and returns its task. The
+// object stays loaded. TRI_BAD_INPUT: not a shared object, no task of this version (both found out
+// before any of its code runs), or an incomplete task.
 tri_status tri_task_load_object(const char *path, const tri_task **out);
 
 #endif

@@ -1,16 +1,16 @@
-// Learning rates: each schedule is a function of where an update lies in its course, and warm-up
-// rises to where that course begins.
+// Learning rates: each schedule is a function of the update's number. A linear warm-up rises to the
+// schedule's first value before the schedule begins.
 #include "train/rate.h"
 
 #include <math.h>
 #include <string.h>
 
-// What a schedule is told: the moment and the end of its course, in its own unit.
+// The arguments of a schedule: time since its begin, and its length, in its own unit.
 typedef struct moment {
     const tri_schedule_options *o;
-    double lr;
+    double lr; // optimizer.lr
     int64_t t, end;
-    int64_t warmup; // of those that rise by a rule of their own
+    int64_t warmup; // updates, for schedules that have a warm-up of their own
 } moment;
 
 static double constant(const moment *m) { return m->lr; }
@@ -22,8 +22,8 @@ static double step(const moment *m) {
 // torch.optim.lr_scheduler.LinearLR
 static double linear(const moment *m) {
     double end = (double)(m->o->total_iters ? m->o->total_iters : m->end);
-    double part = end > 0 ? fmin((double)m->t / end, 1) : 1;
-    return m->lr * (m->o->start_factor + (m->o->end_factor - m->o->start_factor) * part);
+    double fraction = end > 0 ? fmin((double)m->t / end, 1) : 1;
+    return m->lr * (m->o->start_factor + (m->o->end_factor - m->o->start_factor) * fraction);
 }
 
 static double linear_start(const moment *m) { return m->lr * m->o->start_factor; }
@@ -31,14 +31,14 @@ static double linear_start(const moment *m) { return m->lr * m->o->start_factor;
 // torch.optim.lr_scheduler.CosineAnnealingLR, closed form
 static double cosine(const moment *m) {
     double end = (double)(m->o->T_max ? m->o->T_max : m->end);
-    double part = end > 0 ? (double)m->t / end : 1;
-    if (!m->o->T_max) part = fmin(part, 1);
-    return m->o->eta_min + (m->lr - m->o->eta_min) * (1 + cos(M_PI * part)) / 2;
+    double fraction = end > 0 ? (double)m->t / end : 1;
+    if (!m->o->T_max) fraction = fmin(fraction, 1);
+    return m->o->eta_min + (m->lr - m->o->eta_min) * (1 + cos(M_PI * fraction)) / 2;
 }
 
-static double anneal(const moment *m, double from, double to, double part) {
-    if (m->o->anneal_strategy == TRI_ANNEAL_LINEAR) return from + (to - from) * part;
-    return to + (from - to) * (1 + cos(M_PI * part)) / 2;
+static double anneal(const moment *m, double from, double to, double fraction) {
+    if (m->o->anneal_strategy == TRI_ANNEAL_LINEAR) return from + (to - from) * fraction;
+    return to + (from - to) * (1 + cos(M_PI * fraction)) / 2;
 }
 
 static double peak_of(const moment *m) { return m->o->max_lr > 0 ? m->o->max_lr : m->lr; }
@@ -56,12 +56,12 @@ static double onecycle(const moment *m) {
 }
 
 // DeepSpeed's schedulers (deepspeed/runtime/lr_schedules.py) take their first step after the first
-// update: update t has the rate of their iteration t - 1, update 0 that of the start.
+// update: update t uses the rate of their iteration t - 1, and update 0 uses the initial rate.
 
 static int64_t warmup_length(const moment *m) { return m->warmup > 2 ? m->warmup : 2; }
 
-// From 0 to 1; past the rise 1.
-static double risen(const moment *m) {
+// How far the warm-up is: from 0 at the begin to 1 at its end and later.
+static double warmup_fraction(const moment *m) {
     int64_t iteration = m->t - 1, length = warmup_length(m);
     if (iteration < 0) return 0;
     if (iteration >= length) return 1;
@@ -69,18 +69,18 @@ static double risen(const moment *m) {
     return log((double)iteration + 1) / log((double)length);
 }
 
-static double between(const moment *m, double part) {
+static double between(const moment *m, double fraction) {
     double least = m->o->warmup_min_lr;
-    return least + (peak_of(m) - least) * part;
+    return least + (peak_of(m) - least) * fraction;
 }
 
-static double warmup(const moment *m) { return between(m, risen(m)); }
+static double warmup(const moment *m) { return between(m, warmup_fraction(m)); }
 
 static int64_t total_of(const moment *m) { return m->o->total_steps ? m->o->total_steps : m->end; }
 
 static double warmup_decay(const moment *m) {
     int64_t iteration = m->t - 1, length = warmup_length(m), total = total_of(m);
-    if (iteration < length) return between(m, risen(m));
+    if (iteration < length) return between(m, warmup_fraction(m));
     return between(m, fmax((double)(total - iteration) / fmax((double)(total - length), 1), 0));
 }
 
@@ -88,9 +88,9 @@ static double warmup_cosine(const moment *m) {
     int64_t iteration = m->t - 1, length = warmup_length(m);
     double start = m->o->warmup_min_ratio, end = m->o->cos_min_ratio;
     if (iteration < 0) return 0;
-    if (iteration < length) return m->lr * (start + risen(m) * (1 - start));
-    double part = (double)(iteration - length + 1) / fmax((double)(total_of(m) - length), 1);
-    return m->lr * (end + (1 - end) * (1 + cos(M_PI * fmin(part, 1))) / 2);
+    if (iteration < length) return m->lr * (start + warmup_fraction(m) * (1 - start));
+    double fraction = (double)(iteration - length + 1) / fmax((double)(total_of(m) - length), 1);
+    return m->lr * (end + (1 - end) * (1 + cos(M_PI * fmin(fraction, 1))) / 2);
 }
 
 static double triangle(const moment *m) {
@@ -105,15 +105,15 @@ static double triangle(const moment *m) {
     bool rises = t <= first;
     double height = rises ? t : first + second - t, top = rises ? first : second;
     double stairs = (double)(rises || o->second_stairs < 0 ? o->first_stairs : o->second_stairs);
-    double part = stairs > 0 ? floor(height * stairs / top) / stairs : height / top;
-    return o->min_lr + (peak - o->min_lr) * part;
+    double fraction = stairs > 0 ? floor(height * stairs / top) / stairs : height / top;
+    return o->min_lr + (peak - o->min_lr) * fraction;
 }
 
 static const struct {
     const char *name;
     double (*rate)(const moment *m);
-    double (*start)(const moment *m); // what warm-up rises to, however long the rest; NULL: lr
-    bool warms_up;                    // by itself: it is told all updates
+    double (*start)(const moment *m); // the first value, to which a warm-up rises; NULL: lr
+    bool warms_up;                    // has its own warm-up, so that t counts all updates
 } rows[] = {{"constant", constant, NULL, false},
             {"step", step, NULL, false},
             {"linear", linear, linear_start, false},
@@ -129,21 +129,22 @@ tri_status tri_rate_check(const tri_rate *rate) {
     const struct {
         const char *name, *key;
         int64_t length;
-    } reaching[] = {{"linear", "total_iters", o->total_iters},
-                    {"cosine", "T_max", o->T_max},
-                    {"onecycle", "total_steps", o->total_steps},
-                    {"warmup-decay", "total_steps", o->total_steps},
-                    {"warmup-cosine", "total_steps", o->total_steps}};
+    } until_end[] = {{"linear", "total_iters", o->total_iters},
+                     {"cosine", "T_max", o->T_max},
+                     {"onecycle", "total_steps", o->total_steps},
+                     {"warmup-decay", "total_steps", o->total_steps},
+                     {"warmup-cosine", "total_steps", o->total_steps}};
     if (rate->total_updates > 0) return TRI_OK;
     if (o->warmup_steps.is_fraction && o->warmup_steps.value > 0)
-        return TRI_FAIL(TRI_BAD_INPUT, "schedule.warmup_steps: a fraction of a run without end; "
-                                       "set trainer.max_epochs or max_steps, or a whole number");
-    for (size_t i = 0; i < sizeof reaching / sizeof *reaching; i++)
-        if (!strcmp(o->name, reaching[i].name) && reaching[i].length == 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "schedule.warmup_steps: is a fraction of the run, but the run has no end; "
+                        "set trainer.max_epochs or max_steps, or a whole number");
+    for (size_t i = 0; i < sizeof until_end / sizeof *until_end; i++)
+        if (!strcmp(o->name, until_end[i].name) && until_end[i].length == 0)
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "schedule.name: %s reaches to the end of the run, but this one has "
-                            "none; set trainer.max_epochs or max_steps, or schedule.%s",
-                            o->name, reaching[i].key);
+                            "schedule.name: %s lasts until the end of the run, but the run has no "
+                            "end; set trainer.max_epochs or max_steps, or schedule.%s",
+                            o->name, until_end[i].key);
     return TRI_OK;
 }
 

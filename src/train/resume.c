@@ -1,3 +1,5 @@
+// Resumes a run: compares the run folder's recipe with this one, finds the checkpoint and restores
+// the state from it; or begins a new run. Next to read: checkpoint/find.c and checkpoint/load.c.
 #include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"
@@ -8,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// A folder belongs to one run: what defines it must be what the folder's recipe says.
+// A folder belongs to one run: the keys that define the run must have the values of its recipe.
 static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, const char *where) {
     tri_strings keys = tri_recipe_differences(loop->arena, other, loop->recipe);
     if (keys.count == 0) return TRI_OK;
@@ -18,7 +20,7 @@ static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, cons
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", keys.items[i]);
     }
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: holds a run whose recipe differs in %s; choose another --run-dir, or "
+                    "%s: holds a run whose recipe differs in %s; choose another --run-dir, or use "
                     "the old values",
                     where, list);
 }
@@ -53,15 +55,16 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
                  &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
-    // An epoch's last step and the next one's first are the same place.
+    // The end of an epoch is saved as such; training continues at the begin of the next epoch.
     loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;
     return TRI_OK;
 }
 
-// A rank alone verifies a checkpoint while it loads it. When that fails, nothing is said: finding
-// looks again, and says what is wrong or falls back to the one before.
+// A single rank verifies a checkpoint while it loads it, which is faster than verifying it first.
+// If that fails, nothing is reported here: tri_checkpoint_find then reports the damage, or finds
+// the checkpoint before it.
 static bool restore_first(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     return loop->session->comm->size == 1 &&
@@ -69,7 +72,7 @@ static bool restore_first(train_loop *loop, const char **path) {
            restore(loop, *path, tri_checkpoint_load_whole) == TRI_OK;
 }
 
-// Ranks read different parts of it: what one of them finds is everybody's.
+// Each rank reads only its share of the checkpoint, so that all have to agree on the result.
 static tri_status find_and_restore(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     tri_comm *comm = loop->session->comm;
@@ -80,25 +83,25 @@ static tri_status find_and_restore(train_loop *loop, const char **path) {
     return *path ? checkpoint_agree(comm, restore(loop, *path, tri_checkpoint_load)) : TRI_OK;
 }
 
-tri_status loop_prepare(train_loop *loop) {
+tri_status train_restore(train_loop *loop) {
     const tri_train_request *r = loop->request;
     tri_session *s = loop->session;
     const char *path = NULL;
     loop->saved_step = -1;
     if (loop->saves && strcmp(r->resume, "never") != 0) {
         TRI_TRY(checkpoint_agree(s->comm, compare_folder(loop)));
-        // Before what another process still writes is cleaned up or read. What is refused before
-        // leaves the folder as it is.
-        TRI_TRY(checkpoint_agree(s->comm, loop_lock_folder(loop)));
+        // Lock before anything is cleaned up or read that another process may still be writing, but
+        // after the comparison, because a refused start leaves the folder unchanged.
+        TRI_TRY(checkpoint_agree(s->comm, train_lock_folder(loop)));
     }
     if (loop->saves) TRI_TRY(find_and_restore(loop, &path));
     if (path) {
         if (s->identity.rank == 0)
-            tri_log(TRI_LOG_INFO, "going on from %s, step %lld", path,
+            tri_log(TRI_LOG_INFO, "resuming from %s, step %lld", path,
                     (long long)loop->progress.step);
         return TRI_OK;
     }
-    // One rank's failure is every rank's: the others would wait for it.
+    // All ranks fail if one of them did; otherwise they would wait for it.
     TRI_TRY(
         checkpoint_agree(s->comm, tri_engine_initialize(s->engine, (uint64_t)loop->recipe->seed)));
     if (!loop->recipe->init) return TRI_OK;

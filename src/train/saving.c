@@ -1,4 +1,4 @@
-// Checkpoints of a run: at once, or behind its steps.
+// Saves the checkpoints of a run: at once, or behind the next steps.
 #include "base/log.h"
 #include "base/os.h"
 #include "train/loop.h"
@@ -6,22 +6,23 @@
 #include <stdio.h>
 #include <unistd.h>
 
-// Of this rank: all ranks of a host share what a snapshot may take of its memory.
-static int64_t most_snapshot_bytes(const train_loop *loop) {
+// The memory that this rank may use for a snapshot of its state. The ranks of a host share
+// TRI_SNAPSHOT_PERCENT of its memory.
+static int64_t snapshot_limit_bytes(const train_loop *loop) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page_bytes <= 0) return 1;
     return pages / 100 * TRI_SNAPSHOT_PERCENT * page_bytes / loop->session->identity.local_size + 1;
 }
 
-static void say(const train_loop *loop, const char *text) {
+static void warn(const train_loop *loop, const char *text) {
     if (loop->recipe->log.progress)
         tri_observe_message(loop->observer, "warning: %s", text);
-    else if (loop->session->identity.rank == 0) // who wants no progress is told of trouble still
+    else if (loop->session->identity.rank == 0) // log.progress=false hides progress, not warnings
         tri_log(TRI_LOG_WARNING, "%s", text);
 }
 
-// What a save came to. One that could not be written is said, and is no failure of the run.
-static tri_status settle(train_loop *loop, tri_status status) {
+// Ends a save. If the checkpoint could not be written, warns and lets the run continue.
+static tri_status end_saving(train_loop *loop, tri_status status) {
     loop->saving = NULL;
     tri_arena_destroy(loop->saving_arena);
     loop->saving_arena = NULL;
@@ -30,28 +31,28 @@ static tri_status settle(train_loop *loop, tri_status status) {
         status != TRI_NOT_FOUND)
         return status;
     char text[TRI_MESSAGE_MAX_BYTES];
-    snprintf(text, sizeof text, "no checkpoint of step %lld: %.400s; training goes on",
+    snprintf(text, sizeof text, "no checkpoint of step %lld: %.400s; training continues",
              (long long)loop->saving_step, tri_error_message());
-    say(loop, text);
+    warn(loop, text);
     return TRI_OK;
 }
 
-tri_status loop_finish_saving(train_loop *loop) {
-    return loop->saving ? settle(loop, tri_checkpoint_save_finish(loop->saving)) : TRI_OK;
+tri_status train_finish_saving(train_loop *loop) {
+    return loop->saving ? end_saving(loop, tri_checkpoint_save_finish(loop->saving)) : TRI_OK;
 }
 
-void loop_abandon_saving(train_loop *loop) {
+void train_abandon_saving(train_loop *loop) {
     tri_checkpoint_save_abandon(loop->saving);
     loop->saving = NULL;
 }
 
-static tri_status begin(train_loop *loop, bool behind) {
+static tri_status begin_saving(train_loop *loop, bool behind) {
     const tri_checkpoint_options *o = &loop->recipe->checkpoint;
     tri_arena *arena = tri_arena_create(loop->arena, "checkpoint");
     bool stateless = loop->session->optimizer.state_count == 0;
     tri_checkpoint_monitor monitor = {.name = o->monitor,
                                       .larger_is_better = o->mode == TRI_MONITOR_MAX};
-    monitor.is_known = loop_monitored(loop, o->monitor, &monitor.value);
+    monitor.is_known = train_monitored_value(loop, o->monitor, &monitor.value);
     loop->saving_arena = arena;
     loop->saving_step = loop->progress.step;
     return tri_checkpoint_save_begin(
@@ -65,39 +66,39 @@ static tri_status begin(train_loop *loop, bool behind) {
             .monitor = monitor,
             .save_top_k = o->save_top_k,
             .comm = loop->session->comm->size > 1 ? loop->session->comm : NULL,
-            .snapshot_bytes = behind ? most_snapshot_bytes(loop) : 0,
+            .snapshot_bytes = behind ? snapshot_limit_bytes(loop) : 0,
         },
         &loop->saving);
 }
 
-static tri_ledger_mark mark(const train_loop *loop, const char *what) {
+static tri_ledger_mark enter(const train_loop *loop, const char *what) {
     return tri_ledger_enter(loop->session->comm->ledger, "SAVE", what);
 }
 
 static tri_status save(train_loop *loop, bool behind) {
     if (loop->saving) {
-        if (!loop->has_said_wait)
-            say(loop, "a checkpoint is due while the one before is still being written: training "
-                      "waits; save less often, or to a faster disk");
-        loop->has_said_wait = true;
-        TRI_TRY(loop_finish_saving(loop));
+        if (!loop->has_warned_overlap)
+            warn(loop, "a checkpoint is due while the last one is still being written: training "
+                       "waits; save less often, or to a faster disk");
+        loop->has_warned_overlap = true;
+        TRI_TRY(train_finish_saving(loop));
     }
-    tri_status status = begin(loop, behind);
+    tri_status status = begin_saving(loop, behind);
     if (status != TRI_OK) {
-        status = settle(loop, status);
+        status = end_saving(loop, status);
     } else if (!behind || !tri_checkpoint_save_is_async(loop->saving)) {
-        if (behind && !loop->has_said_room)
-            say(loop, "no memory for a copy of the state: training waits while checkpoints are "
-                      "written");
-        loop->has_said_room = behind;
-        status = loop_finish_saving(loop);
+        if (behind && !loop->has_warned_memory)
+            warn(loop, "no memory for a copy of the state: training waits while checkpoints are "
+                       "written");
+        loop->has_warned_memory = behind;
+        status = train_finish_saving(loop);
     }
     return status;
 }
 
-tri_status loop_save(train_loop *loop, bool behind) {
+tri_status train_save(train_loop *loop, bool behind) {
     double before = tri_os_seconds();
-    tri_ledger_mark saving = mark(loop, behind ? "a copy of the state" : "a checkpoint");
+    tri_ledger_mark saving = enter(loop, behind ? "a copy of the state" : "a checkpoint");
     tri_status status = save(loop, behind);
     tri_ledger_end(loop->session->comm->ledger, saving);
     loop->saved_s = tri_os_seconds();
@@ -105,19 +106,20 @@ tri_status loop_save(train_loop *loop, bool behind) {
     return status;
 }
 
-// With the sum over all ranks: all are ready, or one of them has failed.
-double loop_share_saving(const train_loop *loop) {
+// Each rank that has written its share adds 1, and a rank that has failed adds the number of ranks:
+// a sum of at least that number means that all are ready, or that one has failed.
+double train_saving_ready(const train_loop *loop) {
     if (!loop->saving) return 0;
     tri_save_state state = tri_checkpoint_save_state(loop->saving);
     if (state == TRI_SAVE_FAILED) return loop->session->comm->size;
     return state == TRI_SAVE_READY;
 }
 
-tri_status loop_advance_saving(train_loop *loop, double shared) {
-    if (!loop->saving || shared < loop->session->comm->size) return TRI_OK;
+tri_status train_advance_saving(train_loop *loop, double ready_sum) {
+    if (!loop->saving || ready_sum < loop->session->comm->size) return TRI_OK;
     bool ended;
-    tri_ledger_mark saving = mark(loop, "what all have written");
+    tri_ledger_mark saving = enter(loop, "what all have written");
     tri_status status = tri_checkpoint_save_advance(loop->saving, &ended);
     tri_ledger_end(loop->session->comm->ledger, saving);
-    return ended ? settle(loop, status) : status;
+    return ended ? end_saving(loop, status) : status;
 }

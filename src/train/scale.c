@@ -1,16 +1,16 @@
-// The loss scale of 16-mixed from step to step.
+// Updates the loss scale of a 16-mixed run after each step.
 #include "base/log.h"
 #include "train/loop.h"
 
-double loop_scale(const tri_session *session, tri_progress *p) {
+double train_loss_scale(const tri_session *session, tri_progress *p) {
     const tri_trainer_options *t = &session->recipe->trainer;
     if (t->precision == TRI_PRECISION_16_MIXED && p->scale.scale == 0)
         p->scale = tri_loss_scale_start(&t->loss_scale);
     return p->scale.scale;
 }
 
-tri_status loop_follow_scale(const tri_session *session, tri_progress *p, bool overflowed) {
-    if (p->scale.scale == 0) { // no 16-mixed
+tri_status train_update_loss_scale(const tri_session *session, tri_progress *p, bool overflowed) {
+    if (p->scale.scale == 0) { // not 16-mixed: every step is an update
         p->updates++;
         return TRI_OK;
     }
@@ -26,14 +26,14 @@ tri_status loop_follow_scale(const tri_session *session, tri_progress *p, bool o
                     (long long)p->step + 1, p->scale.scale);
         if (session->identity.rank == 0 && options->fixed > 0)
             tri_log(TRI_LOG_WARNING,
-                    "step %lld: gradients overflowed and changed nothing; try a "
+                    "step %lld: gradients overflowed, so that the step changed nothing; try a "
                     "trainer.loss_scale.fixed of less than %g, or 0",
                     (long long)p->step + 1, options->fixed);
         break;
     case TRI_LOSS_SCALE_EXHAUSTED:
         return TRI_FAIL(TRI_NOT_FINITE,
-                        "step %lld: gradients overflow at the least loss scale (%g); try a smaller "
-                        "optimizer.lr, or trainer.precision=bf16-mixed",
+                        "step %lld: gradients overflow at the smallest loss scale (%g); try a "
+                        "smaller optimizer.lr, or trainer.precision=bf16-mixed",
                         (long long)p->step + 1, before);
     }
     return TRI_OK;

@@ -1,3 +1,5 @@
+// Builds a session from a recipe: ranks, data, device, plan and engine, in this order. Next to
+// read: plan/plan.c, engine/engine.c.
 #include "train/session.h"
 
 #include "base/free_memory.h"
@@ -24,11 +26,11 @@ tri_status tri_session_open_device(const tri_backends *backends, const char *nam
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", (*b)->name);
     }
-    return TRI_FAIL(TRI_BAD_INPUT, "--device: there is no device '%s' here; there are %s", name,
+    return TRI_FAIL(TRI_BAD_INPUT, "--device: there is no device '%s'; this program has %s", name,
                     known);
 }
 
-// As tri_session_describe_fields; *count is 0 where nothing is known.
+// Like tri_session_describe_fields, but *count is 0 where nothing is known.
 static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, tri_field *fields,
                                int *count) {
     tri_data_field described[TRI_MAX_DATA_FIELDS];
@@ -36,7 +38,7 @@ static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, t
     TRI_TRY(tri_data_describe(&recipe->data, described, count, &is_guess));
     for (int i = 0; i < *count; i++)
         fields[i] = (tri_field){described[i].name, described[i].dtype, described[i].shape};
-    // A built-in model takes samples of any size: its own fields say nothing about the data.
+    // A built-in model accepts samples of any size, so that its fields say nothing about the data.
     if ((*count > 0 && !is_guess) || tri_model_find(task->name) == task || !task->fields[0].name)
         return TRI_OK;
     for (*count = 0; *count < TRI_TASK_MAX_FIELDS && task->fields[*count].name; ++*count)
@@ -49,8 +51,8 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
     TRI_TRY(known_fields(recipe, task, fields, count));
     if (*count > 0) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "data.shapes is not set: files of kind %s say themselves what their samples "
-                    "look like, and this command does not open them; set it to what `trireme data "
+                    "data.shapes is not set: only the files of kind %s contain the shapes of their "
+                    "samples, and this command does not open them; set it to what `trireme data "
                     "check` prints, such as data.shapes='{images: [3, 32, 32], labels: []}'",
                     recipe->data.name);
 }
@@ -70,35 +72,36 @@ void tri_session_warn(const tri_session *s) {
     if (same == s->field_count) return;
     char text[128];
     tri_log(TRI_LOG_WARNING,
-            "plan and checkpoint init, which do not open the data, take other samples than these, "
-            "%s %s: write data.shapes: %s into the recipe",
+            "the commands plan and checkpoint init do not open the data and assume other samples "
+            "than these, %s %s: write data.shapes: %s into the recipe",
             s->fields[0].name, tri_shape_text(&s->fields[0].shape, text, sizeof text),
             tri_dataset_shapes(s->train_data, s->arena));
 }
 
-// What epochs are evaluated on, and what is kept for the end.
+// Opens the data of evaluations during the run (val_data), and of the one at its end (test_data).
 static tri_status open_evaluated(tri_session *s, bool train) {
     const tri_recipe *recipe = s->recipe;
     uint64_t seed = (uint64_t)recipe->seed;
     bool has_val = tri_data_has(&recipe->data, TRI_DATA_VAL);
     bool has_test = tri_data_has(&recipe->data, TRI_DATA_TEST);
-    if (train && recipe->trainer.overfit_batches.value > 0) { // on the samples that it trains on
+    if (train && recipe->trainer.overfit_batches.value > 0) { // evaluate on the training samples
         s->val_source = TRI_VAL_TRAINING;
         return tri_dataset_open(&recipe->data, TRI_DATA_TRAIN, seed, &s->val_data);
     }
     if (train && has_val) {
-        s->val_source = TRI_VAL_HELD;
+        s->val_source = TRI_VAL_SPLIT;
         TRI_TRY(tri_dataset_open_validation(s->train_data, &s->val_data));
         return has_test ? tri_dataset_open(&recipe->data, TRI_DATA_TEST, seed, &s->test_data)
                         : TRI_OK;
     }
     if (train && !has_test) return TRI_OK;
-    bool held = !has_test && has_val; // eval takes the test data where there are any
-    s->val_source = held ? TRI_VAL_HELD : TRI_VAL_TEST;
-    return tri_dataset_open(&recipe->data, held ? TRI_DATA_VAL : TRI_DATA_TEST, seed, &s->val_data);
+    bool use_val = !has_test && has_val; // `trireme eval` prefers the test data
+    s->val_source = use_val ? TRI_VAL_SPLIT : TRI_VAL_TEST;
+    return tri_dataset_open(&recipe->data, use_val ? TRI_DATA_VAL : TRI_DATA_TEST, seed,
+                            &s->val_data);
 }
 
-// All splits feed the same model.
+// All splits must have the same fields, because they feed the same model.
 static tri_status compare_fields(const tri_session *s, const tri_dataset *other, const char *name) {
     if (!other || !s->train_data) return TRI_OK;
     if (tri_dataset_field_count(other) != s->field_count)
@@ -117,7 +120,7 @@ static tri_status compare_fields(const tri_session *s, const tri_dataset *other,
 }
 
 static const char *val_name(const tri_session *s) {
-    return tri_data_split_name(s->val_source == TRI_VAL_HELD ? TRI_DATA_VAL : TRI_DATA_TEST);
+    return tri_data_split_name(s->val_source == TRI_VAL_SPLIT ? TRI_DATA_VAL : TRI_DATA_TEST);
 }
 
 static tri_status open_data(tri_session *s, const tri_session_request *r) {
@@ -136,7 +139,8 @@ static tri_status open_data(tri_session *s, const tri_session_request *r) {
     return compare_fields(s, s->test_data, tri_data_split_name(TRI_DATA_TEST));
 }
 
-// One evaluation of *data, which is closed where the recipe leaves nothing of it.
+// Makes the sampler of one evaluation of *data. Where the recipe's limits leave no samples, closes
+// *data and sets it to NULL.
 static tri_status make_evaluation(tri_session *s, tri_dataset **data, tri_sampler *out) {
     const tri_recipe *r = s->recipe;
     const tri_trainer_options *t = &r->trainer;
@@ -147,15 +151,15 @@ static tri_status make_evaluation(tri_session *s, tri_dataset **data, tri_sample
     if (s->train_data && t->overfit_batches.value > 0 && trained < samples) samples = trained;
     TRI_TRY(tri_sampler_make_evaluation(samples, r->batch.eval, r->batch.global, r->batch.micro,
                                         replicas, out));
-    int64_t pass = out->options.micro, passes = samples / pass + (samples % pass != 0);
-    bool is_part = t->limit_val_batches.is_fraction;
-    int64_t most = is_part ? tri_amount_of(t->limit_val_batches, samples)
-                           : tri_amount_of(t->limit_val_batches, passes) * pass;
-    if (most == 0 && t->limit_val_batches.value > 0) most = pass; // a fraction of less than one
-    if (t->fast_dev_run > 0 && t->fast_dev_run < passes && t->fast_dev_run * pass < most)
-        most = t->fast_dev_run * pass;
+    int64_t micro = out->options.micro, batches = samples / micro + (samples % micro != 0);
+    int64_t most = t->limit_val_batches.is_fraction
+                       ? tri_amount_of(t->limit_val_batches, samples)
+                       : tri_amount_of(t->limit_val_batches, batches) * micro;
+    if (most == 0 && t->limit_val_batches.value > 0) most = micro; // at least one micro-batch
+    if (t->fast_dev_run > 0 && t->fast_dev_run < batches && t->fast_dev_run * micro < most)
+        most = t->fast_dev_run * micro;
     if (most >= samples) return TRI_OK;
-    if (most == 0) { // no evaluation at all
+    if (most == 0) { // limit_val_batches is 0: no evaluation
         tri_dataset_close(*data);
         *data = NULL;
         return TRI_OK;
@@ -210,11 +214,11 @@ void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options 
                               .loader_batches = tri_loader_batches(&loader)};
 }
 
-// Nothing of size is allocated yet. Ranks need different amounts, but all of them are to refuse the
-// same.
+// Refuses a plan that does not fit into memory, before the memory is allocated. With
+// strategy.memory, the peak of the fullest rank counts, so that all ranks decide alike.
 static tri_status check_memory(tri_session *s, const tri_plan_request *request) {
     int64_t given = tri_strategy_memory(request->options), peak = s->plan->memory.peak;
-    int64_t there = tri_free_memory() / s->identity.local_size;
+    int64_t free_bytes = tri_free_memory() / s->identity.local_size;
     if (s->mesh.ranks > 1 && given) {
         tri_pipeline_plans pipeline;
         TRI_TRY(tri_pipeline_plans_create(s->arena, s->device, request, &pipeline));
@@ -222,11 +226,12 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
         tri_pipeline_plans_destroy(&pipeline);
     }
     if (given) return tri_fit_check(s->device, request, peak, given, "of strategy.memory");
-    if (there == 0) return TRI_OK;
-    return tri_fit_check(s->device, request, peak, there, "that is free for it on this host");
+    if (free_bytes == 0) return TRI_OK; // unknown
+    return tri_fit_check(s->device, request, peak, free_bytes, "that is free for it on this host");
 }
 
-// Of fewer samples than a pass of the other evaluation has, there is one pass all the same.
+// Adds one evaluation to the plan. Both evaluations share one program, whose micro-batch is the
+// larger of theirs.
 static void plan_evaluation(const tri_dataset *data, const tri_sampler *sampler,
                             tri_step_shape shape, tri_plan_request *request) {
     if (!data) return;
@@ -264,8 +269,8 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 
-// Labels or tokens of the data that the model has no class for would only be found at some later
-// step.
+// Refuses data with labels or tokens for which the model has no class; otherwise the run would fail
+// at the first step that contains one.
 static tri_status check_classes(const tri_session *s) {
     const tri_graph *g = s->plan->graph;
     const struct {
@@ -292,8 +297,7 @@ static tri_status check_classes(const tri_session *s) {
     return TRI_OK;
 }
 
-// All ranks must be about to do the same: recipe, program version, parameters and their home
-// orders.
+// Checks that all ranks have the same recipe, program version, parameters and home layouts.
 static tri_status compare_ranks(tri_session *s) {
     if (s->comm->size == 1) return TRI_OK;
     uint64_t hash = hash_text(0xcbf29ce484222325u, tri_recipe_emit(s->arena, s->recipe));
@@ -304,11 +308,11 @@ static tri_status compare_ranks(tri_session *s) {
         hash = hash_text(hash, p->name);
         hash = hash_text(hash, tri_layout_text(&p->layout, &p->shape, layout, sizeof layout));
     }
-    int64_t mine = (int64_t)hash, *all = TRI_NEW_ARRAY(s->arena, int64_t, s->comm->size);
+    int64_t own = (int64_t)hash, *all = TRI_NEW_ARRAY(s->arena, int64_t, s->comm->size);
     tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
                       .dtype = TRI_I64,
                       .count = 1,
-                      .send = &mine,
+                      .send = &own,
                       .recv = all,
                       .label = "comparison of the ranks' plans"};
     TRI_TRY(tri_comm_run(s->comm, &op));
@@ -316,22 +320,22 @@ static tri_status compare_ranks(tri_session *s) {
         if (all[i] != all[0])
             return TRI_FAIL(TRI_MISMATCH,
                             "ranks 0 and %d differ in recipe, program or CPU; start them with the "
-                            "same files on like machines",
+                            "same files on machines of the same kind",
                             i);
     return TRI_OK;
 }
 
-// What one rank finds wrong, all of them hear; each that fails tells its own reason.
-static tri_status agree(tri_session *s, tri_status mine, const char *what) {
+// Fails on all ranks if one of them failed; a rank that failed itself keeps its own message.
+static tri_status agree(tri_session *s, tri_status own, const char *what) {
     char why[TRI_MESSAGE_MAX_BYTES];
-    if (s->comm->size == 1) return mine;
-    snprintf(why, sizeof why, "%s", mine == TRI_OK ? "" : tri_error_message());
-    tri_status status = tri_comm_agree(s->comm, mine, what);
-    return mine == TRI_OK ? status : TRI_FAIL(mine, "%s", why);
+    if (s->comm->size == 1) return own;
+    snprintf(why, sizeof why, "%s", own == TRI_OK ? "" : tri_error_message());
+    tri_status status = tri_comm_agree(s->comm, own, what);
+    return own == TRI_OK ? status : TRI_FAIL(own, "%s", why);
 }
 
-// From here on the others see what this rank is in.
-static tri_status meet(tri_session *s, const tri_session_request *r) {
+// Connects the ranks. From then on the other ranks can read this rank's ledger.
+static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     const tri_comm_options *options = &s->recipe->comm;
     TRI_TRY(tri_comm_check_ranks(options, s->identity.size));
     if (s->identity.size == 1)
@@ -345,7 +349,7 @@ static tri_status meet(tri_session *s, const tri_session_request *r) {
                               &s->liveness);
 }
 
-static tri_status prepare(tri_session *s, const tri_session_request *r) {
+static tri_status open_data_and_plan(tri_session *s, const tri_session_request *r) {
     tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening data", NULL);
     tri_status status = open_data(s, r);
     tri_ledger_end(s->comm->ledger, opening);
@@ -367,19 +371,19 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
         TRI_TRY(tri_identity_read((const char *(*)(const char *))getenv, &s->identity));
     if (r->train || s->identity.size > 1)
         TRI_TRY(tri_session_make_mesh(s->recipe, s->identity.size, &s->mesh));
-    else // one rank evaluates what any mesh has trained
+    else // a single rank can evaluate a model that was trained on any mesh
         s->mesh = (tri_mesh){.size = {1, 1, 1, 1}, .ranks = 1};
-    tri_recipe *settled = TRI_NEW(s->arena, tri_recipe);
-    *settled = *s->recipe;
-    settled->batch = tri_recipe_batch_without_steps(s->recipe);
+    tri_recipe *resolved = TRI_NEW(s->arena, tri_recipe);
+    *resolved = *s->recipe;
+    resolved->batch = tri_recipe_batch_without_steps(s->recipe);
     if (r->train)
-        TRI_TRY(tri_recipe_settle_batch(s->recipe, tri_mesh_replicas(&s->mesh), &settled->batch));
-    s->recipe = settled;
+        TRI_TRY(tri_recipe_settle_batch(s->recipe, tri_mesh_replicas(&s->mesh), &resolved->batch));
+    s->recipe = resolved;
     if (s->recipe->batch.global && r->train)
         TRI_TRY(tri_sampler_check_step(s->recipe->batch.global, s->recipe->batch.micro,
                                        tri_mesh_replicas(&s->mesh)));
-    TRI_TRY(meet(s, r));
-    TRI_TRY(agree(s, prepare(s, r), "opening of the data"));
+    TRI_TRY(connect_ranks(s, r));
+    TRI_TRY(agree(s, open_data_and_plan(s, r), "opening of the data"));
     TRI_TRY(compare_ranks(s));
     tri_ledger_mark making = tri_ledger_enter(s->comm->ledger, "preparing kernels", NULL);
     tri_status status =

@@ -1,5 +1,5 @@
-// A run's parts, put together from its recipe: ranks, device, data, plan, engine. What train, eval,
-// plan, bench and checkpoint init have in common.
+// A session: ranks, device, data, plan and engine, made from a recipe. The commands train, eval,
+// plan, bench and checkpoint init share it.
 #ifndef TRIREME_TRAIN_SESSION_H
 #define TRIREME_TRAIN_SESSION_H
 
@@ -16,12 +16,12 @@
 typedef struct tri_backends {
     const tri_device_backend *const
         *devices; // the best first, NULL at the end; "auto" takes the first that opens
-    // Meets the other ranks; a single rank needs no network. `options` NULL: defaults. Sets
-    // identity->local_rank and local_size where the launcher did not tell the size.
+    // Connects this rank to the others; only called for several ranks. `options` NULL: defaults.
+    // Sets identity->local_rank and local_size where the launcher did not set them.
     tri_status (*open_comm)(tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out);
-    // Says why, as at the end of a run that failed, and ends the process, whose main thread stands
-    // still. NULL: nobody does.
+    // Reports `why` as at the end of a failed run, and ends the process although its main thread is
+    // stuck. NULL: the process stays as it is.
     void (*give_up)(tri_status why);
 } tri_backends;
 
@@ -31,26 +31,26 @@ typedef struct tri_session_request {
     const tri_task *task; // the program's own; NULL: the recipe's
     const char *device;   // "auto", or a backend's name
     bool train, evaluate; // which data to open and plan for
-    bool alone;           // one rank whatever the environment says, no network
+    bool alone;           // one rank without a network, even if the environment describes more
 } tri_session_request;
 
-// What epochs are evaluated on, or eval.
+// The data of evaluations during training and of `trireme eval`.
 typedef enum tri_val_source {
     TRI_VAL_NONE,
-    TRI_VAL_HELD,     // data.val or data.val_fraction; the test data wait for the end
-    TRI_VAL_TEST,     // the test data, for want of others
+    TRI_VAL_SPLIT,    // data.val or data.val_fraction; the test data are evaluated at the end
+    TRI_VAL_TEST,     // the test data, because there is no validation data
     TRI_VAL_TRAINING, // the batches of trainer.overfit_batches
 } tri_val_source;
 
 typedef struct tri_session {
     tri_arena *arena;
-    const tri_recipe *recipe; // the request's, with a batch for the ranks that there are
+    const tri_recipe *recipe; // the request's, with the batch sizes resolved for these ranks
     const tri_task *task;
     tri_identity identity;
     tri_comm *comm;
     tri_liveness *liveness;
     tri_device *device;
-    // NULL: not opened, or there is none. test_data are those that are kept for the end.
+    // NULL: not requested, or the recipe has none. test_data is evaluated at the end of the run.
     tri_dataset *train_data, *val_data, *test_data;
     tri_val_source val_source;
     tri_sampler train_sampler, val_sampler, test_sampler;
@@ -64,30 +64,31 @@ typedef struct tri_session {
     tri_engine *engine;
 } tri_session;
 
-// Everything up to the engine, nothing written anywhere. On failure *out is destroyed.
+// Opens everything up to the engine; writes no file. Collective. On failure *out is destroyed.
 tri_status tri_session_open(const tri_session_request *request, tri_session **out);
 void tri_session_close(tri_session *session); // NULL allowed
 
-// The fields of a sample without opening the data: from the data's options, or a task that is not
-// built in. TRI_BAD_INPUT names data.shapes where the data alone could say it.
+// The fields of a sample, found without opening the data: from the data's options, or from a task
+// that is not built in. TRI_BAD_INPUT: only the data contain them, and data.shapes is not set.
 tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task *task,
                                        tri_field *fields, int *count);
-// Warns where the data are not as tri_session_describe_fields takes them, so that plans and
-// initial weights are of another network.
+// Logs what is suspicious about the data: the data set's own advice, and fields other than those of
+// tri_session_describe_fields, for which plans and initial weights would be of another network.
 void tri_session_warn(const tri_session *session);
-// The recipe's mesh for so many ranks.
+// The recipe's mesh for `ranks` ranks.
 tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *out);
-// What every plan of the recipe is made from, whoever asks for it: a run, `trireme plan` or initial
-// weights. The caller adds mesh, rank, step_samples and eval_micro. *out borrows all arguments.
+// The plan request of a recipe, for a run, `trireme plan` and initial weights alike. The caller
+// adds mesh, rank, step_samples and eval_micro. *out borrows all arguments.
 void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options *batch,
                               const tri_model_request *model, const tri_optimizer *optimizer,
                               tri_plan_request *out);
 // `device` by name from the table; "auto" is the first that opens.
 tri_status tri_session_open_device(const tri_backends *backends, const char *name, int index,
                                    tri_device **out);
-// Steps of an epoch after trainer.limit_train_batches, overfit_batches and fast_dev_run.
+// Steps per epoch, limited by trainer.limit_train_batches, overfit_batches and fast_dev_run.
 int64_t tri_session_steps_per_epoch(const tri_session *session);
-// A loader of this rank's micro-batches, from a position of the run; or of one evaluation.
+// A loader of this rank's micro-batches: of training from `step` of `epoch` on, or of one
+// evaluation. The caller destroys it.
 tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, int64_t step,
                                     tri_loader **out);
 tri_status tri_session_val_loader(const tri_session *session, tri_loader **out);

@@ -1,3 +1,4 @@
+// Catches the signals that ask a run to end, so that it can save a checkpoint first.
 #include "train/signals.h"
 
 #include <signal.h>
@@ -10,7 +11,7 @@ enum { WATCHED = sizeof watched / sizeof *watched };
 static struct sigaction before[WATCHED];
 static bool watching;
 
-static void keep(int number) {
+static void remember(int number) {
     if (number == SIGINT && seen == SIGINT) {
         signal(SIGINT, SIG_DFL);
         raise(SIGINT);
@@ -19,7 +20,7 @@ static void keep(int number) {
 }
 
 void tri_signals_watch(void) {
-    struct sigaction action = {.sa_handler = keep, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = remember, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     seen = 0;
     watching = true;

@@ -1,12 +1,13 @@
-// Signals that ask a run to end: SIGTERM, SIGINT, SIGUSR1. The handler sets a flag; the loop looks
-// at it between steps.
+// Signals that ask a run to end: SIGTERM, SIGINT, SIGUSR1. Their handler only records them; the
+// training loop checks for them after each step.
 #ifndef TRIREME_TRAIN_SIGNALS_H
 #define TRIREME_TRAIN_SIGNALS_H
 
-// From now on the signals are kept; a second SIGINT ends the process as it would without this.
+// Installs the handlers. A second SIGINT ends the process at once.
 void tri_signals_watch(void);
-// The signal that came, or 0.
+// The latest signal received, or 0.
 int tri_signals_seen(void);
+// Restores the handlers from before tri_signals_watch.
 void tri_signals_unwatch(void);
 
 #endif

@@ -1,3 +1,4 @@
+// The state of a run as sources and sinks of checkpoints, and its progress as JSON.
 #include "train/state.h"
 
 static tri_status read_state(void *context, int tensor, int64_t first, int64_t count, void *to) {

@@ -1,4 +1,4 @@
-// The state of a run as a checkpoint holds it: tensors from the engine, and the loop's own numbers.
+// The state of a run as a checkpoint contains it: the engine's tensors, and the loop's progress.
 #ifndef TRIREME_TRAIN_STATE_H
 #define TRIREME_TRAIN_STATE_H
 
@@ -6,21 +6,21 @@
 #include "engine/loss_scale.h"
 #include "train/session.h"
 
-// Where a run stands.
+// The progress of a run.
 typedef struct tri_progress {
-    int64_t step;          // steps of data done
-    int64_t updates;       // of them, those that changed the weights
-    tri_loss_scale scale;  // of 16-mixed
-    int64_t epoch;         // of the next step
-    int64_t step_in_epoch; // likewise
-    int64_t samples;       // seen, over all ranks
-    bool has_best;         // of early stopping
-    double best;
-    int64_t waited; // evaluations since
-    bool has_val;   // the latest evaluation
+    int64_t step;          // steps done
+    int64_t updates;       // steps that changed the weights
+    tri_loss_scale scale;  // of 16-mixed; scale.scale is 0 without
+    int64_t epoch;         // of the next step, from 0
+    int64_t step_in_epoch; // of the next step, from 0
+    int64_t samples;       // trained on so far, over all ranks
+    bool has_best;
+    double best;    // early stopping: the best value of the monitored metric
+    int64_t waited; // early stopping: evaluations since the best one
+    bool has_val;   // the values below are those of the latest evaluation
     double val_loss, val[TRI_MAX_METRICS];
     int64_t val_samples;
-    int64_t val_step; // at which it was made
+    int64_t val_step; // the step after which it was made
 } tri_progress;
 
 typedef struct tri_state_view {
@@ -34,6 +34,8 @@ typedef struct tri_state_view {
 void tri_state_view_model(tri_arena *arena, tri_engine *engine, tri_state_view *out);
 void tri_state_view_optimizer(tri_arena *arena, tri_engine *engine, tri_state_view *out);
 
+// The progress as a map, with the names of the graph's metrics; and back. TRI_CORRUPT: the map
+// lacks a key.
 tri_tree *tri_progress_tree(tri_arena *arena, const tri_progress *progress, const tri_graph *graph);
 tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_progress *out);
 

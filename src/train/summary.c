@@ -1,4 +1,4 @@
-// The table at the start of a run: blocks, the shapes that they make, their parameters.
+// The table at the start of a run: the model's blocks, their output shapes and parameters.
 #include "base/quantity.h"
 #include "train/loop.h"
 
@@ -11,13 +11,17 @@ typedef struct counts {
     int64_t parameters, frozen, bytes;
 } counts;
 
-// Of a block, or of all: -1. A parameter that several blocks read counts where it was first named.
+enum { ALL_BLOCKS = -1 };
+
+// Counts the parameters of a block, or of ALL_BLOCKS. A tied parameter belongs to the first block
+// that reads it.
 static counts count_parameters(const tri_graph *g, int block) {
     counts c = {0};
     for (int i = 0; i < g->parameter_count; i++) {
         const tri_parameter_info *p = &g->parameters[i];
         bool is_frozen = p->role == TRI_ROLE_FROZEN;
-        if ((block >= 0 && p->block != block) || (p->role != TRI_ROLE_TRAINED && !is_frozen))
+        if ((block != ALL_BLOCKS && p->block != block) ||
+            (p->role != TRI_ROLE_TRAINED && !is_frozen))
             continue;
         int64_t elements = tri_shape_count(&p->shape);
         c.parameters += elements;
@@ -33,7 +37,8 @@ static bool is_metric(const tri_graph *g, tri_value value) {
     return false;
 }
 
-// The last tensor that the block makes, without the loss; the micro-batch's axis is N.
+// Writes the shape of the last tensor that the block computes, except loss and metrics. The axis of
+// samples is written as N.
 static void write_shape(const tri_graph *g, int block, int64_t batch, char *out, size_t size) {
     tri_value last = {0};
     for (int i = 0; i < g->node_count; i++) {
@@ -65,12 +70,12 @@ static void show_row(train_loop *loop, const tri_graph *g, int block, int64_t ba
                                                    : "  partly frozen");
 }
 
-void loop_show_summary(train_loop *loop) {
+void train_show_summary(train_loop *loop) {
     tri_session *s = loop->session;
     tri_arena *arena = tri_arena_create(loop->arena, "summary");
     tri_graph *g;
     int64_t batch = s->plan->programs[0]->batch;
-    // The whole model, not this rank's part of it.
+    // A graph of the whole model: the plan's graph has only this rank's slices.
     tri_status status = tri_model_build(arena, &s->model, batch, &g);
     if (status == TRI_OK)
         status = tri_graph_freeze(g, s->recipe->optimizer.freeze.items,
@@ -89,7 +94,7 @@ void loop_show_summary(train_loop *loop) {
             if (!left_out || b < first_out || b >= first_out + left_out)
                 show_row(loop, g, b, batch, width);
         }
-        counts all = count_parameters(g, -1);
+        counts all = count_parameters(g, ALL_BLOCKS);
         tri_observe_message(loop->observer, "  total: %s parameters, %s frozen, %s",
                             tri_grouped((double)all.parameters), tri_grouped((double)all.frozen),
                             tri_bytes_text((double)all.bytes));

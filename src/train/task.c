@@ -1,3 +1,4 @@
+// Finds the model that a recipe names, and passes the recipe's model options to it.
 #include "train/task.h"
 
 #include "nn/models/models.h"
@@ -35,7 +36,7 @@ static bool find_option(void *context, const char *key, double *out) {
         bool is_number = tri_tree_to_double(entry, out) && isfinite(*out);
         if (!is_number && !tri_tree_to_bool(entry, &truth)) return false;
         if (!is_number) *out = truth;
-        options->asked[i] = true; // one that cannot be read is refused with the unknown ones
+        options->asked[i] = true; // options that are not numbers stay false and are refused later
         return true;
     }
     return false;
@@ -66,7 +67,7 @@ tri_status tri_task_check_options(const tri_task_options *context, const char *m
     for (int i = 0; context->map && i < context->map->count; i++)
         if (!context->asked[i])
             return tri_tree_fail(context->map->items[i],
-                                 "model.%s: the model %s has no such option, or it is no number",
+                                 "model.%s: the model %s has no such option, or it is not a number",
                                  context->map->items[i]->key, model);
     return TRI_OK;
 }

@@ -1,4 +1,4 @@
-// The model of a recipe: built in, brought by the program, or a shared object.
+// The model of a recipe: built in, the program's own, or from a shared object.
 #ifndef TRIREME_TRAIN_TASK_H
 #define TRIREME_TRAIN_TASK_H
 
@@ -9,14 +9,15 @@
 // stays loaded. TRI_BAD_INPUT names the model and the nearest known one.
 tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out);
 
-// The recipe's model options, for graphs: `out` must outlive them.
+// The recipe's model options, and which of them the model has asked for.
 typedef struct tri_task_options {
     const tri_tree *map;
-    bool *asked; // by entry of the map
+    bool *asked; // for each entry of `map`
 } tri_task_options;
+// Fills in the options of graphs of the recipe's model; `context` must outlive those graphs.
 tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
                                   tri_task_options *context, tri_graph_options *out);
-// After a graph was built: TRI_BAD_INPUT names an option that the model never asked for.
+// Called after a graph was built. TRI_BAD_INPUT: names an option that the model did not ask for.
 tri_status tri_task_check_options(const tri_task_options *context, const char *model);
 
 #endif

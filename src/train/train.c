@@ -14,13 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// What travels with each step's counts, so that all ranks decide alike: sums over the ranks.
+// Numbers that each step sums over all ranks, so that all ranks take the same decisions.
 enum { SHARED_SIGNAL, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
 
 static int64_t total_steps(const train_loop *loop) {
     const tri_trainer_options *t = &loop->recipe->trainer;
     int64_t last = t->max_steps >= 0 ? t->max_steps : -1;
-    int64_t by_epochs = -1; // more steps than the bound is as good as no end
+    int64_t by_epochs = -1; // limited to TRI_MAX_STEPS, which no run reaches
     if (t->max_epochs >= 0 &&
         (__builtin_mul_overflow(t->max_epochs, loop->steps_per_epoch, &by_epochs) ||
          by_epochs > TRI_MAX_STEPS))
@@ -36,7 +36,7 @@ static bool has_file(const train_loop *loop, const char *name) {
            access(path, F_OK) == 0;
 }
 
-tri_status loop_lock_folder(train_loop *loop) {
+tri_status train_lock_folder(train_loop *loop) {
     bool held;
     if (loop->session->identity.rank != 0 || loop->lock || !has_file(loop, "")) return TRI_OK;
     tri_status status = train_lock_take(loop->request->run_dir, &loop->lock, &held);
@@ -51,12 +51,12 @@ static tri_status lock_new_folder(train_loop *loop) {
     TRI_TRY(train_lock_take(dir, &loop->lock, &held));
     if (!has_file(loop, "recipe.yaml")) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: another process has just used it; run the command again to go on from "
-                    "there, or take another --run-dir",
+                    "%s: another process has just started a run there; run the command again to "
+                    "resume that run, or choose another --run-dir",
                     dir);
 }
 
-// What a killed process had not yet put in its place.
+// Removes the temporary files of a process that was killed before it renamed them.
 static void clean_folder(const char *dir) {
     char path[PATH_MAX];
     DIR *folder = opendir(dir);
@@ -109,7 +109,7 @@ static void open_observer(train_loop *loop) {
     char mesh[256];
     if (s->mesh.ranks > 1)
         tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));
-    if (log.progress && log.summary) loop_show_summary(loop);
+    if (log.progress && log.summary) train_show_summary(loop);
 }
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
@@ -129,29 +129,29 @@ static tri_status finish_step(train_loop *loop, bool time_to_save) {
     bool evaluate = is_due(within, interval > 0 ? interval : 1) &&
                     is_due(p->epoch + 1, t->check_val_every_n_epoch);
     bool run_ends = loop->last_step >= 0 && p->step >= loop->last_step;
-    if (evaluate || (run_ends && epoch_ends && !p->has_val)) TRI_TRY(loop_evaluate(loop));
+    if (evaluate || (run_ends && epoch_ends && !p->has_val)) TRI_TRY(train_evaluate(loop));
     bool save = is_due(p->step, c->every_n_steps) || time_to_save ||
                 (epoch_ends && is_due(p->epoch + 1, c->every_n_epochs));
     if (epoch_ends) {
         p->epoch++;
         p->step_in_epoch = 0;
     }
-    // Nothing comes behind which the last one could be written.
-    return save && loop->saves ? loop_save(loop, c->async && !run_ends) : TRI_OK;
+    // The last checkpoint is written at once: no step follows behind which it could be written.
+    return save && loop->saves ? train_save(loop, c->async && !run_ends) : TRI_OK;
 }
 
 static void share_decisions(const train_loop *loop, double shared[TRI_MAX_SHARED]) {
     double now = tri_os_seconds();
     double interval = loop->recipe->checkpoint.train_time_interval;
     shared[SHARED_SIGNAL] = tri_signals_seen() != 0;
-    shared[SHARED_SAVING] = loop_share_saving(loop);
+    shared[SHARED_SAVING] = train_saving_ready(loop);
     if (loop->session->identity.rank != 0) return;
     shared[SHARED_TIME_IS_UP] = loop->recipe->trainer.max_time > 0 &&
                                 now - loop->started_s >= loop->recipe->trainer.max_time;
     shared[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
 }
 
-static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted) {
+static tri_status run_step(train_loop *loop, train_feed *feed, bool *interrupted) {
     tri_session *s = loop->session;
     tri_progress *p = &loop->progress;
     bool tail =
@@ -161,9 +161,9 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
                             .update = p->updates + 1,
                             .lr = tri_rate_at(&loop->rate, p->updates),
                             .clip = loop->recipe->trainer.gradient_clip_val,
-                            .loss_scale = loop_scale(s, p),
-                            .next = loop_next,
-                            .look = loop_look,
+                            .loss_scale = train_loss_scale(s, p),
+                            .next = train_feed_next,
+                            .look = train_feed_look_ahead,
                             .context = feed};
     share_decisions(loop, input.shared);
     tri_step_output out;
@@ -172,7 +172,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
     loop->training_s += tri_os_seconds() - before;
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
     if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
-    TRI_TRY(loop_follow_scale(s, p, out.overflowed));
+    TRI_TRY(train_update_loss_scale(s, p, out.overflowed));
     p->step++;
     p->step_in_epoch++;
     p->samples += s->plan->steps[input.shape].samples;
@@ -193,7 +193,7 @@ static tri_status run_step(train_loop *loop, loop_feed *feed, bool *interrupted)
     *interrupted = out.shared[SHARED_SIGNAL] > 0;
     if (out.shared[SHARED_TIME_IS_UP] > 0) loop->stop = true;
     TRI_TRY(train_lock_check(loop->lock));
-    TRI_TRY(loop_advance_saving(loop, out.shared[SHARED_SAVING]));
+    TRI_TRY(train_advance_saving(loop, out.shared[SHARED_SAVING]));
     return finish_step(loop, out.shared[SHARED_TIME_TO_SAVE] > 0);
 }
 
@@ -207,33 +207,33 @@ static tri_status run_steps(train_loop *loop) {
     TRI_TRY(tri_session_train_loader(s, p->epoch, p->step_in_epoch, &loop->train_loader));
     if (s->val_data) TRI_TRY(tri_session_val_loader(s, &loop->val_loader));
     if (loop->recipe->trainer.num_sanity_val_steps != 0 && p->step == 0 && s->val_data) {
-        tri_step_output unused; // only to fail now rather than after an epoch
-        TRI_TRY(loop_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
+        tri_step_output unused; // only checks that evaluation works
+        TRI_TRY(train_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
     }
-    loop_feed feed = loop_feed_of(s, loop->train_loader);
+    train_feed feed = train_feed_make(s, loop->train_loader);
     bool interrupted = false;
     tri_status status = TRI_OK;
     while (status == TRI_OK && !interrupted && !is_complete(loop))
         status = run_step(loop, &feed, &interrupted);
-    loop_release(&feed);
-    if (status == TRI_NOT_FINITE) { // which all ranks have found: what was whole before is kept
+    train_feed_release(&feed);
+    if (status == TRI_NOT_FINITE) { // on all ranks alike: complete the checkpoint in progress
         char why[TRI_MESSAGE_MAX_BYTES];
         snprintf(why, sizeof why, "%s", tri_error_message());
-        (void)loop_finish_saving(loop);
+        (void)train_finish_saving(loop);
         return TRI_FAIL(status, "%s", why);
     }
     TRI_TRY(status);
-    TRI_TRY(loop_finish_saving(loop));
+    TRI_TRY(train_finish_saving(loop));
     bool complete = is_complete(loop);
     bool due = !complete || loop->recipe->checkpoint.save_last;
-    if (loop->saves && due && loop->saved_step != p->step) TRI_TRY(loop_save(loop, false));
+    if (loop->saves && due && loop->saved_step != p->step) TRI_TRY(train_save(loop, false));
     bool is_lost = loop->saves && due && loop->saved_step != p->step;
     if (complete && is_lost)
         return TRI_FAIL(TRI_IO,
                         "the run is complete at step %lld, but its last checkpoint could not "
                         "be written; make room and run the same command again",
                         (long long)p->step);
-    if (complete) return loop_test(loop);
+    if (complete) return train_test(loop);
     if (!loop->saves)
         return TRI_FAIL(TRI_IO, "stopped by a signal at step %lld; fast_dev_run saves nothing",
                         (long long)p->step);
@@ -244,7 +244,7 @@ static tri_status run_steps(train_loop *loop) {
                         (long long)p->step);
     return TRI_FAIL(TRI_STOPPED,
                     "stopped by a signal at step %lld, with a checkpoint: run the "
-                    "same command again to go on",
+                    "same command again to resume",
                     (long long)p->step);
 }
 
@@ -256,9 +256,9 @@ static tri_status open_files(train_loop *loop) {
     return leads && loop->saves ? open_run_folder(loop) : TRI_OK;
 }
 
-static void say_endless_warmup(const train_loop *loop) {
+static void warn_endless_warmup(const train_loop *loop) {
     int64_t length = tri_rate_endless_warmup(&loop->rate), total = loop->rate.total_updates;
-    if (length > 0 && loop->saves) // a trial of a few steps is meant to be short
+    if (length > 0 && loop->saves) // a run with fast_dev_run is short on purpose
         tri_log(TRI_LOG_WARNING,
                 "the run's %lld steps end %s its warm-up (schedule.warmup_steps: %lld updates): "
                 "the learning rate only rises, to %g",
@@ -273,12 +273,12 @@ static void fill_test(const train_loop *loop, tri_train_result *out) {
     for (int i = 0; i < out->val_count; i++) out->test[i] = loop->test.metrics[i + 1];
 }
 
-// Takes over the folder where there is one to take over, and what is in it.
-static tri_status take_up(train_loop *loop) {
+// Locks an existing run folder, then restores its state or begins a new run.
+static tri_status lock_and_restore(train_loop *loop) {
     loop->saves = loop->recipe->trainer.fast_dev_run == 0;
-    bool is_marked = loop->saves && has_file(loop, ".lock");
-    TRI_TRY(checkpoint_agree(loop->session->comm, is_marked ? loop_lock_folder(loop) : TRI_OK));
-    return loop_prepare(loop);
+    bool has_lock = loop->saves && has_file(loop, ".lock");
+    TRI_TRY(checkpoint_agree(loop->session->comm, has_lock ? train_lock_folder(loop) : TRI_OK));
+    return train_restore(loop);
 }
 
 static void fill_share(const tri_cpu_share *before, tri_train_result *out) {
@@ -291,7 +291,7 @@ static void fill_share(const tri_cpu_share *before, tri_train_result *out) {
 
 static tri_status run(train_loop *loop, tri_train_result *out) {
     const tri_session *s = loop->session;
-    // Only the ranks of one stage do the same work.
+    // The straggler search compares ranks of one pipeline stage: only these do the same work.
     tri_ledger_set_group(s->comm->ledger,
                          tri_mesh_coordinate(&s->mesh, s->identity.rank, TRI_AXIS_PIPELINE));
     loop->steps_per_epoch = tri_session_steps_per_epoch(s);
@@ -303,12 +303,12 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
     if (loop->last_step < 0) TRI_TRY(tri_rate_check(&loop->rate));
     tri_state_view_model(loop->arena, loop->session->engine, &loop->model);
     tri_state_view_optimizer(loop->arena, loop->session->engine, &loop->optimizer);
-    TRI_TRY(loop_check_monitors(loop));
+    TRI_TRY(train_check_monitors(loop));
     tri_ledger_mark restoring = tri_ledger_enter(s->comm->ledger, "restoring the state", NULL);
-    tri_status prepared = take_up(loop);
+    tri_status prepared = lock_and_restore(loop);
     tri_ledger_end(s->comm->ledger, restoring);
     TRI_TRY(prepared);
-    loop->stop = loop_has_waited(loop);
+    loop->stop = train_has_stopped_early(loop);
     out->was_complete = is_complete(loop) && loop->progress.step > 0;
     if (!out->was_complete) {
         tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening the run folder", NULL);
@@ -318,7 +318,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         if (loop->session->identity.rank == 0) {
             tri_recipe_log_notes(loop->recipe);
             tri_recipe_warn_idle(loop->recipe, &s->mesh);
-            say_endless_warmup(loop);
+            warn_endless_warmup(loop);
             tri_session_warn(loop->session);
         }
         open_observer(loop);
@@ -343,10 +343,10 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         out->loss = loop->train_loss;
         out->grad_norm = loop->grad_norm;
     }
-    loop_fill_result(loop->session, &loop->progress, out);
+    train_fill_result(loop->session, &loop->progress, out);
     fill_test(loop, out);
     out->epochs = loop->progress.epoch;
-    out->has_stopped_early = loop_has_waited(loop);
+    out->has_stopped_early = train_has_stopped_early(loop);
     int64_t samples = loop->progress.samples - loop->started_samples;
     out->samples_per_s = loop->training_s > 0 ? (double)samples / loop->training_s : 0;
     return TRI_OK;
@@ -363,16 +363,15 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
                                                     .evaluate = true},
                              &session));
     tri_recipe recipe = *request->recipe;
-    recipe.batch.global = session->recipe->batch.global; // the run's, not only of these ranks
+    recipe.batch.global = session->recipe->batch.global; // resolved: it belongs to the run
     train_loop loop = {
         .arena = session->arena, .request = request, .recipe = &recipe, .session = session};
     tri_status status = run(&loop, out);
-    // The others need not find out by themselves that this rank is gone, or why. Numbers that are
-    // not finite end all ranks in the same step, with the same words.
-    bool is_known = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE;
-    if (!is_known && session->comm->size > 1)
+    // Tell the other ranks why this one ends, unless they end in the same step for the same reason.
+    bool all_end = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE;
+    if (!all_end && session->comm->size > 1)
         session->comm->backend->abort(session->comm, tri_error_message());
-    loop_abandon_saving(&loop);
+    train_abandon_saving(&loop);
     tri_trace_finish(loop.trace, false);
     tri_straggler_destroy(loop.straggler);
     tri_observer_destroy(loop.observer);

@@ -272,7 +272,7 @@ def check_resume(folder):
             parts=["optimizer.lr", "seed"])
     before = open(os.path.join(part, "metrics.jsonl"), encoding="utf-8").read()
     done = train(part)  # its end was raised
-    going_on = [line for line in done.stderr.splitlines() if "going on from" in line]
+    going_on = [line for line in done.stderr.splitlines() if "resuming from" in line]
     assert len(going_on) == 1 and "step-00000002" in going_on[0], done.stderr
     after = open(os.path.join(part, "metrics.jsonl"), encoding="utf-8").read()
     assert after.startswith(before), "a resume appends"

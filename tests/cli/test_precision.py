@@ -94,7 +94,7 @@ def check_bench():
     assert 1 < scale < 1e9, scale
     assert json.loads(bench().stdout)["loss_scale"] == 1
     refused = bench(*half, "trainer.loss_scale.minimum=1e12", code=1)
-    assert "overflow at the least loss scale" in refused.stderr, refused.stderr
+    assert "overflow at the smallest loss scale" in refused.stderr, refused.stderr
     fixed = bench(*half[:1], "trainer.loss_scale.fixed=1e30").stderr
     assert "warning: " in fixed and "trainer.loss_scale.fixed" in fixed, fixed
 

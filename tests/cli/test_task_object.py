@@ -32,9 +32,9 @@ __attribute__((constructor)) static void begin(void) {
 """
 GOOD = BUILD + "TRI_EXPORT_TASK(task)\n"
 CASES = {  # name: source, what the line says, whether its code may run
-    "none": ("int nothing;\n", "exports no task of this version", False),
+    "none": ("int nothing;\n", "exports no task: ", False),
     "newer": (BUILD + "const tri_task *trireme_task_v2(void) { return &task; }\n",
-              "exports trireme_task_v2, of another version", False),
+              "exports trireme_task_v2, which belongs to another version", False),
     "null": ("const tri_task *trireme_task_v1(void) { return (const tri_task *)0; }\n",
              "trireme_task_v1 returns NULL", True),
     "no_build": ("static const tri_task task = {.name = \"x\"};\nTRI_EXPORT_TASK(task)\n",
@@ -80,7 +80,7 @@ def check_objects():
 
 
 def check_files():
-    """What is no object, or half of one."""
+    """Files that are not shared objects, or only half of one."""
     compile_object("good", GOOD)
     with open("good.so", "rb") as file:
         whole = file.read()
@@ -95,7 +95,7 @@ def check_files():
     assert "cut.so" in train("./cut.so")
     with open("text.so", "w", encoding="ascii") as file:
         file.write("no object\n")
-    assert "is no shared object" in train("./text.so")
+    assert "is not a shared object" in train("./text.so")
     assert "there is no shared object" in train("./away.so")
     assert not has_run()
 

@@ -31,7 +31,7 @@ def inside(folder):
     run_dir = os.path.join(folder, "run")
     full = run("train", *RECIPE, "--run-dir", run_dir, code=1)
     assert "is complete at step 10, but its last checkpoint could not be written" in full.stderr
-    assert "No space left on device; training goes on" in full.stderr, full.stderr
+    assert "No space left on device; training continues" in full.stderr, full.stderr
     names = os.listdir(os.path.join(run_dir, "checkpoints"))
     steps = [name for name in names if name.startswith("step-")]
     assert 1 <= len(steps) < 10, names
@@ -41,7 +41,7 @@ def inside(folder):
 
     subprocess.run(["mount", "-o", "remount,size=100m", folder], check=True)
     again = run("train", *RECIPE, "--run-dir", run_dir)
-    assert f"going on from {run_dir}/checkpoints/{max(steps)}" in again.stderr, again.stderr
+    assert f"resuming from {run_dir}/checkpoints/{max(steps)}" in again.stderr, again.stderr
     assert len(run("checkpoint", "verify", run_dir).stdout.splitlines()) == 10
     return 0
 

@@ -41,7 +41,7 @@ def end(child, code=75):
 
 
 def check_second(folder):
-    """Code 2, one line with pid and host, whatever way leads to the folder; the first goes on."""
+    """Code 2, one line with pid and host, for every path of the folder; the first run continues."""
     place, link = os.path.join(folder, "second"), os.path.join(folder, "way")
     os.symlink(place, link)
     for ranks in (1, 2):
@@ -71,7 +71,7 @@ def check_at_once(folder):
         for child in children:
             _, err, code = finish(child)
             codes.append(code)
-            assert code == 0 or "in use by pid" in err or "has just used it" in err, err
+            assert code == 0 or "in use by pid" in err or "has just started a run there" in err, err
         assert 0 in codes and set(codes) <= {0, 2}, codes
         steps = [entry["step"] for entry in entries(place, "train")]
         assert steps == list(range(1, 17)), steps

@@ -143,7 +143,7 @@ def check_restart(folder):
     os.kill(ranks[1], signal.SIGKILL)
     _, err, code = finish(launcher)
     assert code == 0, f"{code}: {err}"
-    assert "restart 1 of 1" in err and "going on from" in err, err
+    assert "restart 1 of 1" in err and "resuming from" in err, err
     check_same(losses(killed), losses(whole), "restarted by the launcher")
     run([TRIREME, "checkpoint", "diff", last(killed), last(whole)])
     assert [e["status"] for e in entries(killed, "end")][-1] == "completed"
@@ -162,12 +162,12 @@ def check_no_room(folder):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     done = run(train("mlp-jax", place, *words), 1, preexec_fn=small_files)
     assert max(losses(place)) == 8, "training did not go on"
-    assert "training goes on" in done.stderr and "File too large" in done.stderr, done.stderr
+    assert "training continues" in done.stderr and "File too large" in done.stderr, done.stderr
     assert os.path.realpath(last(place)) == first
     assert not [n for n in os.listdir(os.path.join(place, "checkpoints")) if n.startswith(".")]
     run([TRIREME, "checkpoint", "verify", place])
     done = run(train("mlp-jax", place, *words))
-    assert f"going on from {first}" in done.stderr, done.stderr
+    assert f"resuming from {first}" in done.stderr, done.stderr
 
 
 def check_not_finite(folder):
