@@ -1,3 +1,4 @@
+// Writes TensorBoard event files. Messages are built back to front: see protobuf.h.
 #include "format/event.h"
 
 #include "base/os.h"
@@ -15,7 +16,7 @@
 
 struct tri_event_writer {
     int fd;
-    int64_t whole_bytes; // of whole records in the file
+    int64_t complete_bytes; // of the complete records in the file
     protobuf buffer;
     char path[PATH_MAX];
 };
@@ -39,7 +40,7 @@ static uint32_t masked(const void *data, size_t size) {
 
 static double now(void) { return (double)tri_os.realtime_ns() * 1e-9; }
 
-// A record is written back to front: room for the checksum of its data first, its length last.
+// A record is built back to front: first room for the checksum of its data, last its length.
 static void begin(tri_event_writer *writer) {
     static const uint8_t room[4];
     protobuf_clear(&writer->buffer);
@@ -61,9 +62,9 @@ static tri_status finish(tri_event_writer *writer) {
     size_t size = protobuf_size(buffer);
     tri_status status = tri_os_write_all(writer->fd, protobuf_bytes(buffer), size, writer->path);
     if (status == TRI_OK)
-        writer->whole_bytes += (int64_t)size;
-    else
-        (void)tri_os.ftruncate(writer->fd, writer->whole_bytes); // the file is opened for appending
+        writer->complete_bytes += (int64_t)size;
+    else // removes the partial record; the next write appends
+        (void)tri_os.ftruncate(writer->fd, writer->complete_bytes);
     return status;
 }
 
@@ -97,7 +98,7 @@ tri_status tri_event_writer_create(const char *folder, tri_event_writer **out) {
     if (status == TRI_OK) {
         *out = writer;
     } else {
-        tri_os.unlink(writer->path); // nothing whole is in it
+        tri_os.unlink(writer->path); // it holds no complete record
         tri_event_writer_destroy(writer);
     }
     return status;
@@ -128,8 +129,8 @@ tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
     return finish(writer);
 }
 
-// Closes the HParamsPluginData whose oneof field `kind` began at `data`, and its Value, Summary and
-// Event.
+// Wraps the bytes since `data`, field `kind` of HParamsPluginData, in the messages around it
+// (Value, Summary, Event), and writes the record.
 static tri_status finish_hparams(tri_event_writer *writer, int kind, size_t data, const char *tag) {
     protobuf *buffer = &writer->buffer;
     protobuf_message(buffer, kind, data);

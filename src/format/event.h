@@ -15,10 +15,9 @@ uint32_t tri_crc32c(const void *data, size_t size);
 
 typedef struct tri_event_writer tri_event_writer;
 
-// Creates `folder`/events.out.tfevents.TIME.HOST.PID.UID and writes the version record. Every
-// record goes out with one write, so a killed program leaves whole records; after a failed write
-// the file is cut back to the last whole one, and later calls may succeed. Not for several threads
-// at once.
+// Creates `folder`/events.out.tfevents.TIME.HOST.PID.UID and writes the version record. Each record
+// is one write, so a killed program leaves complete records; after a failed write the file is
+// truncated to the last complete record, and later calls may succeed. One thread at a time.
 tri_status tri_event_writer_create(const char *folder, tri_event_writer **out);
 void tri_event_writer_destroy(tri_event_writer *writer); // NULL allowed
 const char *tri_event_writer_path(const tri_event_writer *writer);
@@ -28,7 +27,7 @@ typedef struct tri_event_scalar {
     float value;
 } tri_event_scalar;
 
-// One record with all of `scalars`, at `step`.
+// Writes one record with all of `scalars`, at `step`.
 tri_status tri_event_scalars(tri_event_writer *writer, int64_t step,
                              const tri_event_scalar *scalars, int count);
 
@@ -45,8 +44,8 @@ typedef struct tri_event_hparam {
     double number;    // of the others; a bool is true when it is not 0
 } tri_event_hparam;
 
-// The start of a session: the experiment with its hyperparameters and `metric_tags`, and their
-// values here.
+// Writes the start of a session: the experiment (names of hyperparameters and metrics), and this
+// session's values of the hyperparameters.
 tri_status tri_event_session_start(tri_event_writer *writer, const char *session,
                                    const tri_event_hparam *hparams, int count,
                                    const char *const *metric_tags, int metric_count);

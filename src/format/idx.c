@@ -1,3 +1,4 @@
+// Reads IDX files into memory.
 #include "format/idx.h"
 
 #include "base/os.h"
@@ -65,35 +66,35 @@ static tri_status read_header(tri_unzip *source, const char *path, tri_idx *out)
     return TRI_OK;
 }
 
-// The file's elements are big-endian.
+// Converts the elements, which are big-endian in the file.
 static void to_host_order(tri_idx *idx) {
     size_t bytes = tri_dtype_bytes(idx->dtype);
     uint8_t *at = idx->data, *end = at + idx->size_bytes;
     for (; bytes > 1 && at < end; at += bytes) {
         for (size_t i = 0; i < bytes / 2; i++) {
-            uint8_t kept = at[i];
+            uint8_t byte = at[i];
             at[i] = at[bytes - 1 - i];
-            at[bytes - 1 - i] = kept;
+            at[bytes - 1 - i] = byte;
         }
     }
 }
 
-// Samples are read in random order: large pages save the misses of address translation.
+// Samples are read in random order: large pages reduce TLB misses.
 static void *allocate(size_t bytes) {
     if (bytes < LARGE_PAGE_BYTES) return malloc(bytes ? bytes : 1);
     size_t whole = (bytes + LARGE_PAGE_BYTES - 1) / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
     void *data = aligned_alloc(LARGE_PAGE_BYTES, whole);
-    if (data) madvise(data, whole, MADV_HUGEPAGE); // a wish: it may fail
+    if (data) madvise(data, whole, MADV_HUGEPAGE); // failure only makes reads slower
     return data;
 }
 
 static tri_status read_all(tri_unzip *source, const char *path, tri_idx_kind kind, tri_idx *out) {
     TRI_TRY(read_header(source, path, out));
     TRI_TRY(check_kind(path, kind, out));
-    int64_t left = tri_unzip_at_most(source);
+    int64_t left = tri_unzip_max_bytes(source);
     if (out->size_bytes > left)
         return TRI_FAIL(TRI_CORRUPT,
-                        "%s: truncated: its sizes promise %lld bytes, and it can hold %lld", path,
+                        "%s: truncated: by its sizes it has %lld bytes, but it can hold %lld", path,
                         (long long)out->size_bytes, (long long)left);
     out->data = allocate((size_t)out->size_bytes);
     if (!out->data)

@@ -1,4 +1,4 @@
-// IDX files, raw or gzip-compressed: the format of MNIST and its relatives.
+// IDX files, raw or gzip-compressed: the format of MNIST and similar data.
 // Format: "The IDX file format" at http://yann.lecun.com/exdb/mnist/: a big-endian magic (type << 8
 // | axes), big-endian sizes, then the elements, row-major and big-endian.
 #ifndef TRIREME_FORMAT_IDX_H
@@ -22,9 +22,9 @@ typedef enum tri_idx_kind {
 } tri_idx_kind;
 
 // Reads the whole file into memory, decompressing it once. TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT
-// (wrong magic, truncated, bytes too many, damaged gzip), TRI_BAD_INPUT (labels where images are
-// expected, or the other way round). Nothing is allocated for elements that the file cannot hold.
-// Free with tri_idx_free.
+// (wrong magic, truncated, trailing bytes, damaged gzip), TRI_BAD_INPUT (images where labels are
+// expected, or the reverse). Sizes that the file cannot hold are refused before allocation. The
+// caller frees *out with tri_idx_free.
 tri_status tri_idx_read(const char *path, tri_idx_kind kind, tri_idx *out);
 void tri_idx_free(tri_idx *idx);
 

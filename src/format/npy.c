@@ -1,3 +1,4 @@
+// Opens and reads NumPy arrays, in files and archives. Next: npy_header.c, zip.c.
 #include "format/npy.h"
 
 #include "base/limits.h"
@@ -14,11 +15,11 @@ struct tri_npy {
     const char *name;
     int fd;
     tri_zip zip;
-    const tri_zip_member *member; // of an archive, else NULL
+    const tri_zip_member *member; // NULL unless the file is an archive
     tri_npy_header header;
-    int64_t offset;  // of the first element in the file
-    uint8_t *memory; // an unpacked member; NULL: its elements are read from the file
-    size_t width;    // bytes of an element
+    int64_t offset;  // of the first element, in `memory` or else in the file
+    uint8_t *memory; // an unpacked member; NULL: elements are read from the file
+    size_t width;    // bytes per element
 };
 
 const char *tri_npy_name(const tri_npy *array) { return array->name; }
@@ -75,7 +76,8 @@ static tri_status unpack(tri_npy *array) {
     return tri_zip_inflate(&array->zip, array->fd, array->member, array->memory);
 }
 
-// The array lies in `bytes` bytes from array->offset on, of the file or of memory.
+// Reads the header of the array, which takes `bytes` bytes from array->offset on, in `memory` or
+// else in the file.
 static tri_status read_header(tri_npy *array, int64_t bytes) {
     uint8_t *head = array->memory, *copy = NULL;
     size_t size = bytes < TRI_NPY_HEADER_BYTES ? (size_t)bytes : TRI_NPY_HEADER_BYTES;
@@ -93,12 +95,12 @@ static tri_status read_header(tri_npy *array, int64_t bytes) {
     if (__builtin_mul_overflow(tri_shape_count(&array->header.shape), (int64_t)array->width,
                                &wanted))
         return TRI_FAIL(TRI_CORRUPT, "%s: the product of its sizes overflows", array->name);
-    int64_t there = bytes - array->header.header_bytes;
+    int64_t available = bytes - array->header.header_bytes;
     array->offset += array->header.header_bytes;
-    if (there == wanted) return TRI_OK;
+    if (available == wanted) return TRI_OK;
     return TRI_FAIL(TRI_CORRUPT, "%s: %s: its shape asks for %lld bytes, and %lld follow",
-                    array->name, there < wanted ? "truncated" : "bytes too many", (long long)wanted,
-                    (long long)there);
+                    array->name, available < wanted ? "truncated" : "bytes too many",
+                    (long long)wanted, (long long)available);
 }
 
 static tri_status open_array(tri_npy *array, const char *path, const char *member) {
@@ -107,7 +109,7 @@ static tri_status open_array(tri_npy *array, const char *path, const char *membe
     array->name = tri_arena_strdup(array->arena, path);
     TRI_TRY(open_file(path, &array->fd, &bytes, &is_archive));
     if (!is_archive && member)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: is no archive that has arrays by name ('%s')", path,
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: is not an archive, so it has no array '%s'", path,
                         member);
     if (!is_archive) return read_header(array, bytes);
     TRI_TRY(find_member(array, path, member));
@@ -161,9 +163,9 @@ tri_status tri_npy_list(tri_arena *arena, const char *path, const char *const **
 static void swap(uint8_t *at, int64_t count, size_t width) {
     for (uint8_t *end = at + (size_t)count * width; at < end; at += width)
         for (size_t i = 0; i < width / 2; i++) {
-            uint8_t kept = at[i];
+            uint8_t byte = at[i];
             at[i] = at[width - 1 - i];
-            at[width - 1 - i] = kept;
+            at[width - 1 - i] = byte;
         }
 }
 

@@ -10,11 +10,11 @@
 
 typedef struct tri_npy tri_npy;
 
-// Opens the array of a file, or member `member` ("x" or "x.npy") of an archive; NULL: its only one.
-// Rows are in C order. Elements are read where they lie; those of a compressed member are unpacked
-// into memory at once. TRI_NOT_FOUND, TRI_IO, TRI_NO_MEMORY; TRI_CORRUPT: neither of the two,
-// truncated, a header or sizes that cannot be; TRI_UNSUPPORTED: Fortran order, types that are no
-// numbers; TRI_BAD_INPUT: no such member. Each names the file. *out lives until tri_npy_close.
+// Opens the array of a .npy file, or member `member` ("x" or "x.npy") of an archive; NULL: its only
+// member. Elements are in C order. They are read from the file on demand, except that a compressed
+// member is unpacked into memory. TRI_NOT_FOUND, TRI_IO, TRI_NO_MEMORY; TRI_CORRUPT: another
+// format, truncated, an impossible header; TRI_UNSUPPORTED: Fortran order, types that are not
+// numbers; TRI_BAD_INPUT: no such member. Messages name the file. *out lives until tri_npy_close.
 tri_status tri_npy_open(const char *path, const char *member, tri_npy **out);
 void tri_npy_close(tri_npy *array); // NULL allowed
 
@@ -24,9 +24,10 @@ tri_status tri_npy_list(tri_arena *arena, const char *path, const char *const **
 const char *tri_npy_name(const tri_npy *array); // for messages: FILE or FILE:MEMBER
 tri_dtype tri_npy_dtype(const tri_npy *array);
 const tri_shape *tri_npy_shape(const tri_npy *array);
-// `count` elements from element `first` on, in this machine's byte order. Any number of threads.
+// Copies elements first … first + count - 1 to `out`, in this machine's byte order. Any number of
+// threads may read at once.
 tri_status tri_npy_read(const tri_npy *array, int64_t first, int64_t count, void *out);
-// Reads all of an archive's member against its checksum, where opening has not done it.
+// Verifies the checksum of an archive's member, unless opening has done so.
 tri_status tri_npy_verify(const tri_npy *array);
 
 #endif

@@ -1,3 +1,4 @@
+// Parses the header of a NumPy array, the text of a Python dictionary.
 #include "format/npy_header.h"
 
 #include <endian.h>
@@ -28,7 +29,7 @@ static tri_status fail(const cursor *c) {
     return TRI_FAIL(TRI_CORRUPT, "%s: its NumPy header is damaged", c->name);
 }
 
-// 'text' or "text", without escapes.
+// Reads 'text' or "text"; escapes are not supported.
 static bool take_text(cursor *c, char out[WORD_BYTES]) {
     skip_space(c);
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) return false;
@@ -56,11 +57,11 @@ static bool take_size(cursor *c, int64_t *out) {
             __builtin_add_overflow(*out, *c->at - '0', out))
             return false;
     if (c->at == first) return false;
-    if (c->at < c->end && *c->at == 'L') c->at++; // as Python 2 wrote it
+    if (c->at < c->end && *c->at == 'L') c->at++; // written by Python 2
     return true;
 }
 
-// What a type's letter stands for where it is no number that can be read.
+// The meaning of a type's letter, for the message about a type that is not supported.
 static const char *meaning(char letter) {
     static const struct {
         char letter;
@@ -72,7 +73,7 @@ static const char *meaning(char letter) {
     return "an unknown type";
 }
 
-// Byte order, letter, bytes: "<f4", "|u1", ">i8".
+// Reads a type: byte order, letter, bytes: "<f4", "|u1", ">i8".
 static tri_status read_descr(const cursor *c, const char *text, tri_npy_header *out) {
     static const struct {
         const char *type;

@@ -10,12 +10,13 @@ enum { TRI_NPY_HEADER_BYTES = 1 << 16 }; // at most; NumPy itself refuses more t
 
 typedef struct tri_npy_header {
     tri_dtype dtype;
-    bool is_swapped; // of the other byte order than this machine's
+    bool is_swapped; // elements have the opposite byte order of this machine
     tri_shape shape;
-    int64_t header_bytes; // the elements follow
+    int64_t header_bytes; // offset of the first element
 } tri_npy_header;
 
-// From the first `size` bytes of an array. TRI_CORRUPT, TRI_UNSUPPORTED, both with `name`.
+// Reads the header from the first `size` bytes of an array. TRI_CORRUPT, TRI_UNSUPPORTED; messages
+// begin with `name`.
 tri_status tri_npy_header_read(const uint8_t *bytes, size_t size, const char *name,
                                tri_npy_header *out);
 

@@ -1,3 +1,5 @@
+// Opens and reads safetensors files; the header is checked completely. Writing:
+// safetensors_write.c.
 #include "format/safetensors.h"
 
 #include "base/limits.h"
@@ -95,8 +97,8 @@ static tri_status parse_shape(const tri_safetensors *file, const char *name, jso
     return TRI_OK;
 }
 
-// Bytes of a tensor, or -1 when they do not fit. An empty tensor may have any other sizes beside
-// its 0, but not ones whose product overflows before it.
+// Bytes of a tensor; -1 if they overflow. The sizes of an empty tensor must not overflow before its
+// 0.
 static int64_t bytes_of(const tri_shape *shape, tri_dtype dtype) {
     int64_t count = tri_shape_count(shape), bytes;
     if (count < 0 || __builtin_mul_overflow(count, (int64_t)tri_dtype_bytes(dtype), &bytes))
@@ -134,40 +136,41 @@ static tri_status parse_entry(const tri_safetensors *file, const char *name, jso
         return TRI_FAIL(TRI_CORRUPT,
                         "%s: tensor '%s' has %lld bytes by its data_offsets, but %lld by its shape",
                         file->path, name, (long long)(last - first), (long long)size);
-    out->offset = first; // from the start of the data, until check_places
+    out->offset = first; // relative to the data; check_offsets makes it absolute
     out->size_bytes = size;
     return TRI_OK;
 }
 
-static int compare_place(const void *a, const void *b) {
+static int compare_offset(const void *a, const void *b) {
     const tri_safetensors_entry *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     if (x->size_bytes != y->size_bytes) return x->size_bytes < y->size_bytes ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
-// Contiguous from 0 to the file's end; offsets are made absolute on the way.
-static tri_status check_places(tri_safetensors *file) {
-    qsort(file->entries, (size_t)file->count, sizeof *file->entries, compare_place);
-    int64_t place = 0, available = file->size_bytes - file->data_start;
+// Checks that the tensors are contiguous from 0 to the file's end, and makes their offsets
+// absolute.
+static tri_status check_offsets(tri_safetensors *file) {
+    qsort(file->entries, (size_t)file->count, sizeof *file->entries, compare_offset);
+    int64_t end = 0, available = file->size_bytes - file->data_start; // end of the tensors so far
     for (int i = 0; i < file->count; i++) {
         tri_safetensors_entry *entry = &file->entries[i];
-        if (entry->offset < place)
+        if (entry->offset < end)
             return TRI_FAIL(TRI_CORRUPT, "%s: tensor '%s' overlaps tensor '%s'", file->path,
                             entry->name, file->entries[i - 1].name);
-        if (entry->offset > place)
+        if (entry->offset > end)
             return TRI_FAIL(TRI_CORRUPT, "%s: a hole of %lld bytes in front of tensor '%s'",
-                            file->path, (long long)(entry->offset - place), entry->name);
-        place += entry->size_bytes;
-        if (place > available)
+                            file->path, (long long)(entry->offset - end), entry->name);
+        end += entry->size_bytes;
+        if (end > available)
             return TRI_FAIL(TRI_CORRUPT,
                             "%s: truncated: tensor '%s' ends %lld bytes past the end of the file",
-                            file->path, entry->name, (long long)(place - available));
+                            file->path, entry->name, (long long)(end - available));
         entry->offset += file->data_start;
     }
-    if (place < available)
+    if (end < available)
         return TRI_FAIL(TRI_CORRUPT, "%s: %lld bytes too many after the last tensor", file->path,
-                        (long long)(available - place));
+                        (long long)(available - end));
     return TRI_OK;
 }
 
@@ -195,7 +198,7 @@ static tri_status parse_header(tri_safetensors *file, json_t *root) {
         entry->name = tri_arena_strdup(file->arena, name);
         file->count++;
     }
-    TRI_TRY(check_places(file));
+    TRI_TRY(check_offsets(file));
     file->by_name = TRI_NEW_ARRAY(file->arena, const tri_safetensors_entry *, file->count);
     for (int i = 0; i < file->count; i++) file->by_name[i] = &file->entries[i];
     qsort(file->by_name, (size_t)file->count, sizeof *file->by_name, compare_names);

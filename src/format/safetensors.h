@@ -1,8 +1,9 @@
 // Safetensors files: a count, a JSON header, then the tensors' bytes, contiguous.
 // Format: https://github.com/huggingface/safetensors, "Format" in its README.
 //
-// Reading keeps the header only; tensors are read by byte ranges. Writing computes the header and
-// every tensor's place first, so that several processes can each write their ranges of one file.
+// An open file keeps only the header in memory; tensors are read by byte ranges. Writing computes
+// the header and every tensor's offset first, so that several processes can write ranges of one
+// file.
 #ifndef TRIREME_FORMAT_SAFETENSORS_H
 #define TRIREME_FORMAT_SAFETENSORS_H
 
@@ -21,20 +22,20 @@ typedef struct tri_safetensors_entry {
     int64_t size_bytes; // row-major, little-endian
 } tri_safetensors_entry;
 
-// Opens `path` and checks the whole header against the file's size; no tensor is read. Every fault
-// has its own message naming file and tensor: TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT (not this format,
+// Opens `path` and checks the whole header against the file's size; reads no tensor. Messages name
+// file and tensor: TRI_NOT_FOUND, TRI_IO, TRI_CORRUPT (not this format,
 // truncated, hole, overlap, tail, duplicate name, size that differs), TRI_UNSUPPORTED (dtype, more
 // than TRI_MAX_RANK axes). *out belongs to the caller until tri_safetensors_close.
 tri_status tri_safetensors_open(const char *path, tri_safetensors **out);
 void tri_safetensors_close(tri_safetensors *file); // NULL allowed
 
-// True if the first bytes of `path` look like this format (its name's suffix is not looked at).
+// True if the first bytes of `path` look like this format; the suffix of its name does not matter.
 bool tri_safetensors_probe(const char *path);
 
 const char *tri_safetensors_path(const tri_safetensors *file);
 int64_t tri_safetensors_size_bytes(const tri_safetensors *file); // of the whole file
 int tri_safetensors_count(const tri_safetensors *file);
-// In the order of the file. Entries live as long as the open file.
+// The index-th tensor in the order of the file. Entries live as long as the open file.
 const tri_safetensors_entry *tri_safetensors_at(const tri_safetensors *file, int index);
 const tri_safetensors_entry *tri_safetensors_find(const tri_safetensors *file,
                                                   const char *name); // or NULL
@@ -60,20 +61,21 @@ typedef struct tri_safetensors_layout {
     char *header; // the file's first bytes: count, JSON, padding
     int64_t header_bytes;
     int count;
-    tri_safetensors_entry *entries; // entries[i] is the place of specs[i]
-    int *order;                     // order[k]: index of the tensor that lies k-th in the file
+    tri_safetensors_entry *entries; // entries[i] says where specs[i] lies
+    int *order;                     // order[k]: index of the k-th tensor in the file
     int64_t file_bytes;
 } tri_safetensors_layout;
 
-// Lays out a file of `count` tensors: larger element types first, then by name, header padded with
-// spaces to a multiple of 8. The result depends on the set of tensors only, not on its order; it
-// lives in `arena`, names are copied. TRI_BAD_INPUT: a name twice, not UTF-8 or "__metadata__", a
-// size that overflows.
+// Lays out a file of `count` tensors: larger element types first, then by name; the header is
+// padded with spaces to a multiple of 8. The result does not depend on the order of `specs`; it
+// lies in `arena`, names are copied. TRI_BAD_INPUT: a name that is used twice, is not UTF-8 or is
+// "__metadata__"; a size that overflows.
 tri_status tri_safetensors_lay_out(tri_arena *arena, const tri_safetensors_spec *specs, int count,
                                    const tri_safetensors_pair *metadata, int metadata_count,
                                    tri_safetensors_layout *out);
 
-// Writes a whole file from memory (data[i] holds specs[i]), beside itself, synced and renamed.
+// Writes a file from memory (data[i] holds specs[i]), atomically: to a temporary file, then synced
+// and renamed.
 tri_status tri_safetensors_write(const char *path, const tri_safetensors_spec *specs,
                                  const void *const *data, int count,
                                  const tri_safetensors_pair *metadata, int metadata_count);

@@ -1,3 +1,4 @@
+// Lays out and writes safetensors files.
 #include "base/limits.h"
 #include "base/os.h"
 #include "format/safetensors.h"
@@ -37,7 +38,7 @@ static tri_status add_metadata(json_t *root, const tri_safetensors_pair *pairs, 
     tri_status status = TRI_OK;
     for (int i = 0; i < count && status == TRI_OK; i++) {
         if (json_object_get(object, sorted[i].key))
-            status = TRI_FAIL(TRI_BAD_INPUT, "metadata '%s' is there twice", sorted[i].key);
+            status = TRI_FAIL(TRI_BAD_INPUT, "metadata '%s' is given twice", sorted[i].key);
         else if (json_object_set_new(object, sorted[i].key, json_string(sorted[i].value)) < 0)
             status = TRI_FAIL(TRI_BAD_INPUT, "metadata '%s' is not UTF-8", sorted[i].key);
     }
@@ -45,11 +46,11 @@ static tri_status add_metadata(json_t *root, const tri_safetensors_pair *pairs, 
     return status;
 }
 
-static tri_status add_tensor(json_t *root, const tri_safetensors_spec *spec, int64_t *place,
+static tri_status add_tensor(json_t *root, const tri_safetensors_spec *spec, int64_t *end_offset,
                              tri_safetensors_entry *entry) {
     int64_t bytes = tri_shape_count(&spec->shape), end;
     if (bytes < 0 || __builtin_mul_overflow(bytes, (int64_t)tri_dtype_bytes(spec->dtype), &bytes) ||
-        __builtin_add_overflow(*place, bytes, &end))
+        __builtin_add_overflow(*end_offset, bytes, &end))
         return TRI_FAIL(TRI_BAD_INPUT, "tensor '%s' is too large for a file", spec->name);
     if (strcmp(spec->name, "__metadata__") == 0 || json_object_get(root, spec->name))
         return TRI_FAIL(TRI_BAD_INPUT, "the tensor name '%s' is taken", spec->name);
@@ -57,14 +58,14 @@ static tri_status add_tensor(json_t *root, const tri_safetensors_spec *spec, int
     for (int i = 0; i < spec->shape.rank; i++)
         json_array_append_new(shape, json_integer(spec->shape.dims[i]));
     json_t *info = json_pack("{s:s, s:o, s:[I, I]}", "dtype", tri_dtype_name(spec->dtype), "shape",
-                             shape, "data_offsets", (json_int_t)*place, (json_int_t)end);
+                             shape, "data_offsets", (json_int_t)*end_offset, (json_int_t)end);
     if (json_object_set_new(root, spec->name, info) < 0)
         return TRI_FAIL(TRI_BAD_INPUT, "the tensor name '%s' is not UTF-8", spec->name);
     entry->dtype = spec->dtype;
     entry->shape = spec->shape;
-    entry->offset = *place;
+    entry->offset = *end_offset;
     entry->size_bytes = bytes;
-    *place = end;
+    *end_offset = end;
     return TRI_OK;
 }
 
@@ -85,13 +86,13 @@ static tri_status write_header(tri_arena *arena, json_t *root, tri_safetensors_l
 }
 
 static tri_status lay_out(tri_arena *arena, json_t *root, const tri_safetensors_spec *specs,
-                          int64_t *place, tri_safetensors_layout *out) {
+                          int64_t *end_offset, tri_safetensors_layout *out) {
     ordered *sorted = TRI_NEW_ARRAY(arena, ordered, out->count);
     for (int i = 0; i < out->count; i++) sorted[i] = (ordered){&specs[i], i};
     qsort(sorted, (size_t)out->count, sizeof *sorted, compare_order);
     for (int i = 0; i < out->count; i++) {
         tri_safetensors_entry *entry = &out->entries[sorted[i].index];
-        TRI_TRY(add_tensor(root, sorted[i].spec, place, entry));
+        TRI_TRY(add_tensor(root, sorted[i].spec, end_offset, entry));
         entry->name = tri_arena_strdup(arena, sorted[i].spec->name);
         out->order[i] = sorted[i].index;
     }
@@ -106,13 +107,13 @@ tri_status tri_safetensors_lay_out(tri_arena *arena, const tri_safetensors_spec 
     out->order = TRI_NEW_ARRAY(arena, int, count);
     json_t *root = json_object();
     if (!root) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a safetensors header");
-    int64_t place = 0;
+    int64_t end_offset = 0;
     tri_status status = add_metadata(root, metadata, metadata_count);
-    if (status == TRI_OK) status = lay_out(arena, root, specs, &place, out);
+    if (status == TRI_OK) status = lay_out(arena, root, specs, &end_offset, out);
     json_decref(root);
     TRI_TRY(status);
     for (int i = 0; i < count; i++) out->entries[i].offset += out->header_bytes;
-    out->file_bytes = out->header_bytes + place;
+    out->file_bytes = out->header_bytes + end_offset;
     return TRI_OK;
 }
 
@@ -126,7 +127,7 @@ static tri_status write_all(int fd, const char *path, const tri_safetensors_layo
     return TRI_OK;
 }
 
-static tri_status write_beside(const char *path, const tri_safetensors_layout *layout,
+static tri_status replace_file(const char *path, const tri_safetensors_layout *layout,
                                const void *const *data) {
     tri_os_replacement file;
     TRI_TRY(tri_os_replacement_begin(path, &file));
@@ -140,7 +141,7 @@ tri_status tri_safetensors_write(const char *path, const tri_safetensors_spec *s
     tri_safetensors_layout layout;
     tri_status status =
         tri_safetensors_lay_out(arena, specs, count, metadata, metadata_count, &layout);
-    if (status == TRI_OK) status = write_beside(path, &layout, data);
+    if (status == TRI_OK) status = replace_file(path, &layout, data);
     tri_arena_destroy(arena);
     return status;
 }

@@ -1,5 +1,5 @@
-// Tokens are read where they are asked for, not mapped: a file that is made shorter meanwhile is an
-// error of the read, where a mapping would end the program.
+// Reads files of tokens. The file is read, not mapped: if it is truncated while open, a read
+// returns an error, while access to a mapping would kill the process.
 #include "format/tokens.h"
 
 #include "base/os.h"
@@ -34,15 +34,16 @@ static tri_token_type type_of_name(const char *path) {
     return TRI_TOKENS_U8;
 }
 
+enum { ROWS = sizeof headers / sizeof *headers };
+
 typedef struct header {
     int32_t words[COUNT + 1];
-    int row; // of `headers`; as many as there are: none
+    int row; // of `headers`; ROWS: the file has no header
 } header;
 
-// The header that the file begins with, if it is one. As text its first bytes are no UTF-8, and as
-// tokens they are larger than those that such files hold.
+// Reads the header, if the file begins with one. A file without one is not mistaken: the magic is
+// not valid UTF-8, and as a token it is larger than any in such files.
 static tri_status find_header(const tri_tokens *tokens, int64_t file_bytes, header *out) {
-    enum { ROWS = sizeof headers / sizeof *headers };
     out->row = ROWS;
     if (file_bytes < HEADER_BYTES) return TRI_OK;
     TRI_TRY(tri_os_pread_all(tokens->fd, out->words, sizeof out->words, 0, tokens->path));
@@ -56,7 +57,7 @@ static tri_status read_header(int64_t file_bytes, tri_token_type *type, tri_toke
     if (*type != TRI_TOKENS_AUTO) return TRI_OK;
     *type = type_of_name(tokens->path);
     TRI_TRY(find_header(tokens, file_bytes, &found));
-    if (found.row == sizeof headers / sizeof *headers) return TRI_OK;
+    if (found.row == ROWS) return TRI_OK;
     *type = headers[found.row].type;
     tokens->offset = HEADER_BYTES;
     if (found.words[VERSION] != headers[found.row].version)
@@ -64,10 +65,10 @@ static tri_status read_header(int64_t file_bytes, tri_token_type *type, tri_toke
                         tokens->path, found.words[VERSION], headers[found.row].version);
     uint32_t count = (uint32_t)found.words[COUNT];
     int64_t bytes = (int64_t)count * (int64_t)tri_dtype_bytes(dtypes[*type]);
-    int64_t there = file_bytes - HEADER_BYTES;
-    if (bytes == there) return TRI_OK;
+    int64_t available = file_bytes - HEADER_BYTES;
+    if (bytes == available) return TRI_OK;
     return TRI_FAIL(TRI_CORRUPT, "%s: its header promises %u tokens (%lld bytes), but %lld follow",
-                    tokens->path, count, (long long)bytes, (long long)there);
+                    tokens->path, count, (long long)bytes, (long long)available);
 }
 
 static tri_status fail_empty(const char *path) {
@@ -84,8 +85,8 @@ static tri_status read_shape(tri_token_type type, tri_tokens *out) {
     int64_t width = (int64_t)tri_dtype_bytes(out->dtype), bytes = info.st_size - out->offset;
     if (bytes % width)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: %lld bytes are no whole number of %s tokens of %lld bytes; if it is "
-                        "of another type, set data.dtype",
+                        "%s: %lld bytes are not a multiple of a %s token's %lld; if it is of "
+                        "another type, set data.dtype",
                         out->path, (long long)bytes, tri_dtype_name(out->dtype), (long long)width);
     if (bytes == 0) return fail_empty(out->path);
     out->count = bytes / width;
@@ -107,14 +108,14 @@ void tri_tokens_close(tri_tokens *tokens) {
     *tokens = (tri_tokens){0};
 }
 
-static int64_t place_of(const tri_tokens *tokens, int64_t first) {
+static int64_t offset_of(const tri_tokens *tokens, int64_t first) {
     return tokens->offset + first * (int64_t)tri_dtype_bytes(tokens->dtype);
 }
 
 tri_status tri_tokens_read(const tri_tokens *tokens, int64_t first, int64_t count, void *out) {
     TRI_ASSERT(first >= 0 && count >= 0 && count <= tokens->count - first);
     size_t bytes = (size_t)count * tri_dtype_bytes(tokens->dtype);
-    return tri_os_pread_all(tokens->fd, out, bytes, place_of(tokens, first), tokens->path);
+    return tri_os_pread_all(tokens->fd, out, bytes, offset_of(tokens, first), tokens->path);
 }
 
 #define LARGEST(T)                                                                                 \
@@ -149,7 +150,7 @@ tri_status tri_tokens_largest(const tri_tokens *tokens, int64_t first, int64_t c
 }
 
 void tri_tokens_hint(const tri_tokens *tokens, int64_t first, int64_t count) {
-    // A wish: it may fail.
-    posix_fadvise(tokens->fd, place_of(tokens, first),
+    // If this fails, the read is only slower.
+    posix_fadvise(tokens->fd, offset_of(tokens, first),
                   count * (int64_t)tri_dtype_bytes(tokens->dtype), POSIX_FADV_WILLNEED);
 }

@@ -1,3 +1,4 @@
+// Reads plain and gzip-compressed files as a stream.
 #include "format/unzip.h"
 
 #include "base/os.h"
@@ -13,20 +14,21 @@ enum {
     INPUT_BYTES = 1 << 16,
     MAGIC_BYTES = 2,             // 0x1f 0x8b
     OUTPUT_STEP_BYTES = 1 << 30, // the library counts in 32 bits
-    MOST_EXPANSION = 1032,       // deflate: 258 bytes from 2 bits
+    MAX_EXPANSION = 1032,        // of deflate: 258 bytes from 2 bits
 };
 
 struct tri_unzip {
     int fd;
     char *path;
-    int64_t file_bytes, taken; // bytes of the file; plain ones handed out
+    int64_t file_bytes;
+    int64_t taken; // of an uncompressed file: bytes returned so far
     bool gzip, ended;
     struct inflate_state state;
     uint8_t input[INPUT_BYTES];
 };
 
-// Fills the empty input with what one read gives, at least `least` bytes if there are as many;
-// without any it is the end of the file.
+// Refills the empty input buffer, with at least `least` bytes unless the file ends before. The
+// buffer stays empty at the end of the file.
 static tri_status refill(tri_unzip *source, uint32_t least) {
     struct inflate_state *state = &source->state;
     state->next_in = source->input;
@@ -84,7 +86,7 @@ void tri_unzip_close(tri_unzip *source) {
     free(source);
 }
 
-// One member has ended: another may follow (RFC 1952, 2.2), else this is the end.
+// After the end of a gzip member: begins the next one, if there is one (RFC 1952, 2.2).
 static tri_status next_member(tri_unzip *source) {
     if (source->state.avail_in == 0) TRI_TRY(refill(source, 1));
     if (source->state.avail_in == 0) {
@@ -175,9 +177,9 @@ tri_status tri_unzip_end(tri_unzip *source) {
     return TRI_OK;
 }
 
-int64_t tri_unzip_at_most(const tri_unzip *source) {
+int64_t tri_unzip_max_bytes(const tri_unzip *source) {
     if (!source->gzip) return source->file_bytes - source->taken;
     int64_t most;
-    return __builtin_mul_overflow(source->file_bytes, (int64_t)MOST_EXPANSION, &most) ? INT64_MAX
-                                                                                      : most;
+    return __builtin_mul_overflow(source->file_bytes, (int64_t)MAX_EXPANSION, &most) ? INT64_MAX
+                                                                                     : most;
 }

@@ -1,5 +1,4 @@
-// Reads a file from start to end; one that is gzip-compressed (RFC 1952) is decompressed on the
-// way.
+// Reads a file from start to end, and decompresses it if it is gzip-compressed (RFC 1952).
 #ifndef TRIREME_FORMAT_UNZIP_H
 #define TRIREME_FORMAT_UNZIP_H
 
@@ -10,15 +9,16 @@
 
 typedef struct tri_unzip tri_unzip;
 
-// Compression is known by content, not by suffix. `path` is copied.
+// Opens a file; recognises compression by the content, not by the suffix. `path` is copied.
 tri_status tri_unzip_open(const char *path, tri_unzip **out);
 void tri_unzip_close(tri_unzip *source); // NULL allowed
 
-// The next `size` bytes. TRI_CORRUPT when the file ends before, or its compressed form is damaged.
+// Reads the next `size` bytes. TRI_CORRUPT if the file ends before that or is damaged.
 tri_status tri_unzip_read(tri_unzip *source, void *out, size_t size);
-// TRI_CORRUPT when more bytes follow, or the checksum of a compressed file is wrong.
+// Checks that the file ends here: TRI_CORRUPT if more bytes follow, or if the checksum of a
+// compressed file is wrong.
 tri_status tri_unzip_end(tri_unzip *source);
-// More bytes than this cannot follow: a bound on what a header may promise.
-int64_t tri_unzip_at_most(const tri_unzip *source);
+// An upper bound on the bytes that can follow, to check a header before allocating memory.
+int64_t tri_unzip_max_bytes(const tri_unzip *source);
 
 #endif

@@ -1,3 +1,4 @@
+// Reads zip archives: directory, local headers, stored and deflated members.
 #include "format/zip.h"
 
 #include "base/limits.h"
@@ -18,7 +19,7 @@ enum {
     LOCAL_BYTES = 30,
     CHUNK_BYTES = 1 << 16,
     OUTPUT_STEP_BYTES = 1 << 30, // the library counts in 32 bits
-    MOST_EXPANSION = 1032,       // deflate: 258 bytes from 2 bits
+    MAX_EXPANSION = 1032,        // of deflate: 258 bytes from 2 bits
     ENCRYPTED = 1,
     STORED = 0,
     DEFLATED = 8,
@@ -47,7 +48,7 @@ static tri_status damaged(const char *path) {
                     path);
 }
 
-// Whether `size` bytes from `offset` lie in a file of `total`.
+// True if `size` bytes from `offset` lie within a file of `total` bytes.
 static bool lies_within(uint64_t offset, uint64_t size, int64_t total) {
     return offset <= (uint64_t)total && size <= (uint64_t)total - offset;
 }
@@ -56,7 +57,7 @@ typedef struct directory {
     uint64_t offset, bytes, count;
 } directory;
 
-// The end record is the last thing in the file but for a comment.
+// Finds the end record, which only a comment may follow, and from it the directory.
 static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     int64_t tail = zip->file_bytes < END_BYTES + COMMENT_BYTES + LOCATOR_BYTES
                        ? zip->file_bytes
@@ -89,7 +90,8 @@ static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     return TRI_OK;
 }
 
-// Sizes that do not fit 32 bits stand in an extra field of type 1, those alone, in this order.
+// Numbers that do not fit into 32 bits are UINT32_MAX in the entry; an extra field of type 1 holds
+// them, in the order of `wanted`.
 static bool read_extra(const uint8_t *at, const uint8_t *end, uint64_t *const wanted[3]) {
     bool needs = false;
     for (int i = 0; i < 3; i++) needs = needs || *wanted[i] == UINT32_MAX;
@@ -133,7 +135,7 @@ static tri_status read_member(tri_arena *arena, const tri_zip *zip, const uint8_
                                                                  "deflate");
     if (!lies_within(offset, LOCAL_BYTES, zip->file_bytes) ||
         !lies_within(offset, packed, zip->file_bytes) || size > INT64_MAX ||
-        (method == STORED && packed != size) || size / MOST_EXPANSION > packed)
+        (method == STORED && packed != size) || size / MAX_EXPANSION > packed)
         return damaged(zip->path);
     *out = (tri_zip_member){.name = text,
                             .deflated = method == DEFLATED,
@@ -191,7 +193,7 @@ static tri_status fail_content(const tri_zip *zip, const tri_zip_member *member,
                     what);
 }
 
-// The packed bytes, a chunk at a time.
+// Reads the packed bytes of a member, a chunk at a time.
 typedef struct packed {
     int fd;
     int64_t offset, left;
@@ -213,7 +215,7 @@ static tri_status inflate_all(const tri_zip *zip, const tri_zip_member *member, 
     isal_inflate_init(state);
     tri_status status = TRI_OK;
     int64_t made = 0;
-    uint8_t beyond; // a member that has more than it says
+    uint8_t beyond; // receives a byte past the declared size: an error
     while (status == TRI_OK && state->block_state != ISAL_BLOCK_FINISH) {
         if (state->avail_in == 0 && from->left > 0) {
             status = next_chunk(from, zip->path, &state->avail_in);
@@ -229,7 +231,7 @@ static tri_status inflate_all(const tri_zip *zip, const tri_zip_member *member, 
         int code = isal_inflate(state);
         uint32_t gained = offered - state->avail_out;
         if (code < 0 || (full && gained > 0))
-            status = fail_content(zip, member, "its compressed bytes are not whole");
+            status = fail_content(zip, member, "its compressed bytes are damaged");
         else if (gained == 0 && state->avail_in == before &&
                  state->block_state != ISAL_BLOCK_FINISH)
             status = fail_content(zip, member, "it ends too early");

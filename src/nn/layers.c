@@ -1,3 +1,5 @@
+// Layers, activations and shape operations of nn.h: each adds its parameters and nodes to the
+// graph.
 #include "base/limits.h"
 #include "base/philox.h"
 #include "graph/loss.h"
@@ -7,13 +9,13 @@
 #include <stdio.h>
 #include <trireme/nn.h>
 
-// "conv1" and "weight" make "conv1.weight".
+// Joins "conv1" and "weight" to "conv1.weight".
 static const char *join(tri_graph *g, const char *layer, const char *parameter) {
     return tri_name(g, "%s.%s", layer, parameter);
 }
 
-// PyTorch's default for linear and convolution: Kaiming uniform with a = √5 comes to ±1/√fan_in,
-// for the weight and for the bias.
+// PyTorch's default for linear layers and convolutions: Kaiming uniform with a = √5, which is
+// uniform in ±1/√fan_in, for the weight and for the bias.
 static tri_init fan_in_uniform(int64_t fan_in) {
     double bound = fan_in > 0 ? 1.0 / sqrt((double)fan_in) : 0;
     return (tri_init){.kind = TRI_INIT_UNIFORM, .a = -bound, .b = bound};
@@ -121,13 +123,13 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
         tri_graph_fail(graph, "batch_norm %s: used twice, but it has one pair of statistics", name);
         return y;
     }
-    // What FORWARD makes of the statistics travels as their gradient; STEP applies it.
+    // FORWARD's batch statistics are reduced as if they were gradients; STEP applies them.
     tri_gradient_add(graph, mean_index, tri_node_output(graph, y, 3));
     tri_gradient_add(graph, var_index, tri_node_output(graph, y, 4));
     return y;
 }
 
-// [D] of x [.., D]; fails the graph when there is none.
+// The shape [D] of x [.., D]; fails the graph if x has no axis.
 static tri_shape last_axis(tri_graph *g, const char *layer, const char *name, tri_value x) {
     tri_shape shape = tri_value_shape(g, x);
     if (shape.rank > 0) return tri_shape_of(shape.dims[shape.rank - 1]);

@@ -1,10 +1,12 @@
+// The losses of nn.h, and the metric that goes with each.
 #include "graph/loss.h"
 #include "ops/ops.h"
 
 #include <string.h>
 #include <trireme/nn.h>
 
-// Training prints its loss alone: there the metric is declared and not computed.
+// Adds the metric "accuracy". Training reports only the loss, so there the metric is declared but
+// not computed.
 static void report_accuracy(tri_graph *g, tri_value scores, tri_value labels) {
     tri_value in[] = {scores, labels}, accuracy = {0};
     for (int i = 0; i < g->metric_count; i++)

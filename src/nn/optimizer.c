@@ -1,3 +1,4 @@
+// Maps the recipe's optimizer to an op, its attributes and its states.
 #include "nn/optimizer.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// The optimizers by name: which op updates a parameter, with which attributes and states.
+// An optimizer of the recipe: the op that updates a parameter, its attributes and its states.
 #ifndef TRIREME_NN_OPTIMIZER_H
 #define TRIREME_NN_OPTIMIZER_H
 
@@ -14,10 +14,11 @@ typedef struct tri_optimizer {
         tri_adam_attr adam;
         tri_adadelta_attr adadelta;
     } attr;
-    int state_count; // F32, as large as the parameter, zero at first
+    int state_count; // each F32, of the parameter's shape, zero at first
     const char *state_names[TRI_MAX_OPTIMIZER_STATES]; // PyTorch's: "exp_avg", …
 } tri_optimizer;
 
+// TRI_UNSUPPORTED if there is no optimizer of that name.
 tri_status tri_optimizer_make(const tri_optimizer_options *options, tri_optimizer *out);
 
 #endif

@@ -1,3 +1,4 @@
+// The option tables of the recipe's sections `optimizer` and `model`.
 #include "nn/options.h"
 
 #include "nn/models/models.h"
@@ -5,15 +6,17 @@
 #define S tri_optimizer_options
 
 static const tri_option common_rows[] = {
-    TRI_OPTION_NAME(S, name, "adadelta", "how gradients change the weights"),
+    TRI_OPTION_NAME(S, name, "adadelta", "the optimizer"),
     TRI_OPTION_STRINGS(S, freeze, "[]",
-                       "parameters that stay as they are, by name; * and ? match as in file names"),
+                       "parameters that are not trained, by name; * and ? match as in file names"),
 };
 
 static const tri_option sgd_rows[] = {
     TRI_OPTION_FLOAT(S, lr, "1e-3", 0, 1e6, "learning rate"),
-    TRI_OPTION_FLOAT(S, momentum, "0", 0, 1, "part of the last update that is kept"),
-    TRI_OPTION_FLOAT(S, dampening, "0", 0, 1, "part of the gradient that momentum leaves out"),
+    TRI_OPTION_FLOAT(S, momentum, "0", 0, 1,
+                     "fraction of the last update that is added to the next"),
+    TRI_OPTION_FLOAT(S, dampening, "0", 0, 1,
+                     "fraction of the gradient that is not added to the momentum"),
     TRI_OPTION_BOOL(S, nesterov, "false", "Nesterov's momentum"),
     TRI_OPTION_FLOAT(S, weight_decay, "0", 0, 1e6, "L2 penalty, added to the gradient"),
 };
@@ -64,8 +67,8 @@ const tri_option_table tri_optimizer_table = TRI_OPTION_TABLE(
 
 static const tri_option model_rows[] = {
     TRI_OPTION_STRING(tri_model_options, name, NULL,
-                      "a built-in model, or ./FILE.so: a shared object with a task, which is code "
-                      "that runs"),
+                      "a built-in model, or ./FILE.so: a shared object with a task, whose code is "
+                      "executed"),
     TRI_OPTION_ROW(tri_model_options, options, const tri_tree *, TRI_OPTION_IS_REST, NULL,
                    "the model's own options", .kinds = tri_model_tables),
 };

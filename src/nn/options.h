@@ -4,7 +4,7 @@
 
 #include "base/option.h"
 
-// Members that the named optimizer does not have are zero.
+// Members that do not apply to the named optimizer are zero.
 typedef struct tri_optimizer_options {
     const char *name; // sgd | adam | adamw | adadelta
     double lr;
@@ -14,7 +14,7 @@ typedef struct tri_optimizer_options {
     double eps;                 // adam, adamw, adadelta
     double rho;                 // adadelta
     double weight_decay;
-    tri_strings freeze; // patterns of parameters that stay as they are
+    tri_strings freeze; // patterns of the names of parameters that are not trained
 } tri_optimizer_options;
 
 // Defaults are PyTorch's: https://pytorch.org/docs/stable/optim.html
@@ -22,7 +22,7 @@ extern const tri_option_table tri_optimizer_table;
 
 typedef struct tri_model_options {
     const char *name; // a built-in model or a path of a shared object; NULL: the program's own task
-    const tri_tree *options; // a map: all other keys, for the model itself to read and check
+    const tri_tree *options; // a map of all other keys, which the model reads and checks
 } tri_model_options;
 
 extern const tri_option_table tri_model_table;

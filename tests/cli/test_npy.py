@@ -154,7 +154,7 @@ def check_refused():
     refused(f"data.train={folder}/x.npy", parts=["{images: x.npy, labels: y.npy}"])
     refused(f"data.train={{images: {folder}/keras.npz}}", parts=["holds 2 arrays", ":NAME"])
     refused(f"data.train={{images: {folder}/keras.npz:x}}", parts=["no array 'x'", "x_train"])
-    refused(f"data.train={{images: {folder}/x.npy:x}}", parts=["no archive"])
+    refused(f"data.train={{images: {folder}/x.npy:x}}", parts=["not an archive"])
     refused(f"data.train={{images: [{folder}/x.npy]}}", parts=["has to be a file"])
     refused("data.train={}", parts=["no files"])
     refused("data.train={image: x.npy}", f"data.path={folder}", parts=["did you mean 'images'"])

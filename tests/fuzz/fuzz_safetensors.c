@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-// A file that opens is whole: every byte of it belongs to the header or to one tensor.
+// In a file that opens, every byte belongs to the header or to exactly one tensor.
 static void read_all(tri_safetensors *file, size_t size) {
     int64_t total = 0, first = (int64_t)size;
     for (int i = 0; i < tri_safetensors_count(file); i++) {

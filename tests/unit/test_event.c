@@ -73,7 +73,7 @@ static void test_golden(void **state) {
     tri_event_writer_destroy(writer);
 }
 
-// Every record whole and its checksums right; returns how many there are.
+// Checks that all records are complete and their checksums right; returns their number.
 static int count_records(const char *data, size_t size) {
     int records = 0;
     for (size_t at = 0; at < size; records++) {

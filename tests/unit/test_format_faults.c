@@ -1,5 +1,4 @@
-// Files read and written with every system call failing once, and with calls that do little at a
-// time.
+// Reads and writes files while each system call fails once, and while calls transfer only a byte.
 #include "base/os.h"
 #include "format/event.h"
 #include "format/idx.h"
@@ -48,7 +47,7 @@ static ssize_t fault_write(int fd, const void *data, size_t size) {
     return fails() || interrupted() ? -1 : tri_os_system.write(fd, data, some(size));
 }
 static int fault_close(int fd) {
-    int code = tri_os_system.close(fd); // a failing close has closed all the same
+    int code = tri_os_system.close(fd); // a close that fails has still closed the file
     return fails() ? -1 : code;
 }
 static int fault_fsync(int fd) { return fails() ? -1 : tri_os_system.fsync(fd); }
@@ -172,8 +171,8 @@ static const struct {
 
 enum { JOBS = sizeof jobs / sizeof *jobs };
 
-// A failure is reported and names a path; nothing leaks (the address sanitizer's build looks); what
-// was there before stays, and the next try works.
+// A failure is reported with a path, leaks nothing (under the address sanitizer), leaves the old
+// file in place, and the next attempt succeeds.
 static void test_each_call_fails_once(void **state) {
     put_files();
     for (int job = 0; job < JOBS; job++) {
@@ -189,7 +188,7 @@ static void test_each_call_fails_once(void **state) {
                 break;
             }
             failures++;
-            // Closing what was only read may fail unseen.
+            // Closing a file that was only read may fail without an error.
             if (status == TRI_OK) continue;
             assert_int_equal(status, TRI_IO);
             assert_non_null(strstr(tri_error_message(), fixture_folder));

@@ -1,4 +1,4 @@
-// Names of layers: each is used once, unless its weights are shared, which has to be asked for.
+// Names of layers: using one twice is an error, unless tri_share_layer allows it.
 #include "graph/graph.h"
 #include "ops/ops.h"
 
@@ -74,7 +74,7 @@ static void check_shared(bool before) {
     assert_int_equal(g->parameter_count, 2);
     for (int i = 1; i < 3; i++)
         assert_int_equal(tri_value_node(g, y)->inputs[i].id, tri_value_node(g, z)->inputs[i].id);
-    tri_linear(g, "tower", z, 9); // another size has no place in these weights
+    tri_linear(g, "tower", z, 9); // shared weights have one size
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
     tri_graph_destroy(g);
 }

@@ -1,4 +1,4 @@
-// Reading and writing safetensors files, and each way in which one can be wrong.
+// Reading and writing safetensors files, and refusing ones that are damaged in every way.
 #include "format/safetensors.h"
 
 #include <setjmp.h>

@@ -1,8 +1,9 @@
+// Convolutional models: mnist-cnn, mnist-convnet and denoise-cnn.
 #include "nn/models/models.h"
 
 #include <trireme/nn.h>
 
-// The CNN of PyTorch's own MNIST example.
+// The CNN of PyTorch's MNIST example.
 static void mnist_cnn(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "conv1");
     tri_value x =
@@ -25,7 +26,7 @@ static void mnist_cnn(tri_graph *g, const tri_batch *batch) {
 const tri_task tri_model_mnist_cnn = {
     .name = "mnist-cnn", .build = mnist_cnn, .fields = {MODEL_IMAGES_28, MODEL_LABELS}};
 
-// Convolution, batch norm, ReLU and pooling, twice: CSC's example.
+// One of the two layers of CSC's example: convolution, batch norm, ReLU and pooling.
 static tri_value convnet_layer(tri_graph *g, const char *convolution, const char *norm, tri_value x,
                                int64_t channels) {
     x = tri_conv2d(g, convolution, x,
@@ -59,7 +60,7 @@ static const tri_option denoise_rows[] = {
 const tri_option_table model_denoise_cnn_options = TRI_OPTION_TABLE(
     "denoise-cnn", denoise_options, denoise_rows, "five convolutions, from image to image");
 
-// Five 3×3 convolutions that map an image to one of the same size: NERSC's example.
+// One of the five layers of NERSC's example: a 3×3 convolution that keeps the size of the image.
 static tri_value denoise_layer(tri_graph *g, const char *name, tri_value x, int64_t channels) {
     x = tri_conv2d(g, name, x,
                    (tri_conv2d_options){.channels = channels, .kernel = 3, .padding = 1});

@@ -1,5 +1,5 @@
-// Llama, a decoder of a text's next token. Options and parameters have the names that Hugging
-// Face's LlamaForCausalLM gives them.
+// Llama, a decoder that predicts a text's next token. Options and parameters are named as in
+// Hugging Face's LlamaForCausalLM.
 #include "nn/models/models.h"
 
 #include "base/limits.h"
@@ -24,18 +24,18 @@ static const tri_option llama_rows[] = {
                    "heads of keys and values; 0: as many as of the queries"),
     TRI_OPTION_INT(C, head_dim, "0", 0, INT32_MAX,
                    "features of a head; 0: hidden_size / num_attention_heads"),
-    TRI_OPTION_INT(C, max_position_embeddings, "2048", 1, 1e15, "most tokens of a sample"),
+    TRI_OPTION_INT(C, max_position_embeddings, "2048", 1, 1e15, "maximal tokens per sample"),
     TRI_OPTION_FLOAT(C, rms_norm_eps, "1e-6", 1e-300, 1e300, "added under the root of a norm"),
     TRI_OPTION_FLOAT(C, rope_theta, "10000", 1e-300, 1e300, "base of the rotary embedding"),
     TRI_OPTION_FLOAT(C, initializer_range, "0.02", 1e-300, 1e300,
                      "standard deviation of the initial weights"),
-    TRI_OPTION_BOOL(C, tie_word_embeddings, "false", "the embedding is the head's weight too"),
+    TRI_OPTION_BOOL(C, tie_word_embeddings, "false", "use the embedding as the head's weight too"),
     TRI_OPTION_BOOL(C, attention_bias, "false", "biases of the attention's projections"),
     MODEL_DROPOUT,
 };
 #undef C
 
-// Sizes that are not given are llama-tiny's; all else has Hugging Face's defaults.
+// Sizes default to those of recipes/llama-tiny.yaml, all else to Hugging Face's defaults.
 const tri_option_table model_llama_options = TRI_OPTION_TABLE(
     "llama", llama_config, llama_rows, "a decoder of text, with Hugging Face's names");
 
@@ -83,7 +83,7 @@ static tri_value project(tri_graph *g, const llama_config *c, const char *name, 
     return x;
 }
 
-// [N, T, heads · D] as [N, T, heads, D].
+// Reshapes [N, T, heads · D] to [N, T, heads, D].
 static tri_value heads_of(tri_graph *g, const llama_config *c, tri_value x, int64_t heads) {
     tri_shape shape = tri_value_shape(g, x);
     return tri_reshape(g, x, tri_shape_of(shape.dims[0], shape.dims[1], heads, c->head_dim));
@@ -157,6 +157,6 @@ static void llama(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, logits, tri_next_token(g, batch->input_ids)));
 }
 
-// The length of a text is the data's; this one is where no data say it.
+// A text's length is that of the data; this one is used where no data are opened.
 const tri_task tri_model_llama = {
     .name = "llama", .build = llama, .fields = {{"input_ids", TRI_I64, {1, {32}}}}};

@@ -1,3 +1,4 @@
+// Models of linear layers only: autoencoder and mlp-jax.
 #include "nn/models/models.h"
 
 #include <trireme/nn.h>

@@ -1,3 +1,4 @@
+// The list of built-in models, and how their options are read.
 #include "nn/models/models.h"
 
 #include "graph/graph.h"
@@ -21,7 +22,7 @@ const tri_task *tri_model_find(const char *name) {
     return NULL;
 }
 
-// Models with nothing to set but dropout.
+// Models whose only option is dropout.
 typedef struct no_options {
     char none;
 } no_options;

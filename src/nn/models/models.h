@@ -1,4 +1,4 @@
-// The built-in models, to the layer of their originals.
+// The built-in models: each has the layers and parameter names of the published example it follows.
 #ifndef TRIREME_NN_MODELS_MODELS_H
 #define TRIREME_NN_MODELS_MODELS_H
 
@@ -21,20 +21,21 @@ extern const tri_task tri_model_mnist_cnn, tri_model_mnist_convnet, tri_model_au
         "labels", TRI_I64, { 0 }                                                                   \
     }
 
-// Their options; the section is the model's name.
+// The option tables of models that have options; the section is the model's name.
 extern const tri_option_table model_denoise_cnn_options, model_llama_options;
 
-// Reads the options that the table has members for from the recipe, checked against its bounds.
+// Reads the table's options from the recipe into the struct `out` and checks their bounds. Skips
+// rows without a member.
 void model_read_options(tri_graph *graph, const tri_option_table *table, void *out);
 
-// Of every table; it has no member, the graph applies it.
+// A row of every table. It has no member in the options struct: the graph reads it.
 #define MODEL_DROPOUT                                                                              \
     {                                                                                              \
         .key = "dropout", .type = TRI_OPTION_IS_FLOAT, .offset = SIZE_MAX, .max = 1,               \
-        .help = "replaces all rates of dropout; less than 1"                                       \
+        .help = "replaces the rate of every dropout layer; less than 1"                            \
     }
 
-// The built-in model of that name; NULL when there is none.
+// The built-in model of that name; NULL if there is none.
 const tri_task *tri_model_find(const char *name);
 // All built-in models, NULL at the end.
 extern const tri_task *const tri_models[];
