@@ -132,9 +132,9 @@ static void test_refuses(void **state) {
     put("\0\0\10\3hello, world", 16);
     refuse(TRI_IDX_ANY, TRI_CORRUPT, "overflows");
     put("\0\0\10\1\377\377\377\377", 8);
-    refuse(TRI_IDX_ANY, TRI_CORRUPT, "promise 4294967295 bytes");
+    refuse(TRI_IDX_ANY, TRI_CORRUPT, "it has 4294967295 bytes");
     put_gzip("\0\0\10\1\377\377\377\377", 8, "wb");
-    refuse(TRI_IDX_ANY, TRI_CORRUPT, "promise 4294967295 bytes");
+    refuse(TRI_IDX_ANY, TRI_CORRUPT, "it has 4294967295 bytes");
     put("not an idx file at all", 22);
     refuse(TRI_IDX_ANY, TRI_CORRUPT, "magic number is 0x6e6f7420");
     put("\0\0\7\1\0\0\0\0", 8);
