@@ -55,7 +55,7 @@ fresh
 gzip -dc "$shared/train-images-idx3-ubyte.gz" >"$images"
 rm "$images.gz"
 truncate -s 1000000 "$images"
-refused "promise 47040000 bytes" data.path="$data"
+refused "it has 47040000 bytes" data.path="$data"
 echo "no images at all" >"$images"
 refused magic data.path="$data"
 fresh
