@@ -168,12 +168,12 @@ static tri_status bench_kernels(const cli_context *context, tri_arena *arena, in
 
 static const cli_flag flags[] = {
     {"op", "NAME", "comm: all_reduce (default), all_gather, reduce_scatter, fold, send, ...", 0},
-    {"type", "f32|f64|bf16|f16", "comm: of the elements (f32)", 0},
-    {"sizes", "LIST", "comm: bytes, such as 8,1M,256M", 0},
-    {"seconds", "S", "kernels: of each model (1); data: of each row (1); train: in all (10)", 0},
-    CLI_DEVICE_FLAG("train: what computes"),
+    {"type", "f32|f64|bf16|f16", "comm: type of the elements (f32)", 0},
+    {"sizes", "LIST", "comm: sizes in bytes, such as 8,1M,256M", 0},
+    {"seconds", "S", "time: kernels, per model (1); data, per row (1); train, in total (10)", 0},
+    CLI_DEVICE_FLAG("train: the device that computes"),
     {"trace", "FILE", "train: write the actions of all ranks for ui.perfetto.dev", 0},
-    {"json", NULL, "one JSON object a line", 0},
+    {"json", NULL, "one JSON object per line", 0},
     {0}};
 static const cli_verb verbs[] = {
     {"kernels", "[MODEL ... | RECIPE ...]",

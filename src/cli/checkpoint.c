@@ -71,16 +71,16 @@ static int initial(const cli_context *context, const cli_arguments *a) {
 }
 
 static const cli_flag flags[] = {
-    {"out", "FILE", "of export and init: what to write", 0},
-    {"dtype", "F32|F16|BF16|F64", "of export: convert to", 0},
-    {"json", NULL, "of list, verify and diff: one JSON object a line", 0},
+    {"out", "FILE", "export, init: the file to write", 0},
+    {"dtype", "F32|F16|BF16|F64", "export: convert the weights to this type", 0},
+    {"json", NULL, "list, verify, diff: one JSON object per line", 0},
     {0}};
 static const cli_verb verbs[] = {
-    {"list", "RUN_DIR", "steps, monitored values, links"},
-    {"verify", "PATH", "every byte against its SHA-256"},
-    {"export", "PATH --out FILE", "the weights as one .safetensors file"},
-    {"diff", "PATH PATH", "tensor by tensor; exit code 1 when they differ"},
-    {"init", "RECIPE --out FILE", "the initial weights of a recipe's seed"},
+    {"list", "RUN_DIR", "list steps, monitored values and links"},
+    {"verify", "PATH", "check every byte against its SHA-256"},
+    {"export", "PATH --out FILE", "write the weights as one .safetensors file"},
+    {"diff", "PATH PATH", "compare all tensors; exit code 1 if they differ"},
+    {"init", "RECIPE --out FILE", "write the initial weights of a recipe's seed"},
     {0}};
 
 static const cli_verb_flags verb_flags[] = {{"list", "json"},        {"verify", "json"},

@@ -70,8 +70,8 @@ static bool takes_flag(const char *flags, const char *name) {
     return false;
 }
 
-// A flag of another verb does no harm, but not what was meant.
-static void say_idle_flags(const cli_arguments *a) {
+// Warns of flags that belong to another verb and so have no effect.
+static void warn_idle_flags(const cli_arguments *a) {
     const cli_verb_flags *row = a->count > 0 ? a->command->verb_flags : NULL;
     cli_flag f;
     while (row && row->verb && strcmp(row->verb, a->words[0]) != 0) row++;
@@ -100,7 +100,7 @@ int cli_parse(const cli_command *command, int argc, char **argv, cli_arguments *
         int code = take_flag(argc, argv, &i, out);
         if (code >= 0) return code;
     }
-    say_idle_flags(out);
+    warn_idle_flags(out);
     return -1;
 }
 
@@ -116,23 +116,23 @@ bool cli_has(const cli_arguments *arguments, const char *flag) {
     return cli_value(arguments, flag) != NULL;
 }
 
-// Where a launcher reads why this process fails; NULL: there is none.
+// The file in which a launcher looks for the reason of a failure; NULL: there is no launcher.
 static const char *error_file(void) {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");
     return path && *path ? path : NULL;
 }
 
-// {"message": {"message": …, "extraInfo": {"timestamp": …, "said": …}, "errorCode": n}}: torchrun's
-// format, and whether the message stands on standard error already.
-static void write_error_file(tri_status status, bool is_said) {
+// Writes {"message": {"message": …, "extraInfo": {"timestamp": …, "said": …}, "errorCode": n}}:
+// torchrun's format, and whether this process has printed the message on standard error.
+static void write_error_file(tri_status status, bool is_printed) {
     const char *path = error_file();
     if (!path) return;
     char text[TRI_MESSAGE_MAX_BYTES + 64], stamp[32];
     snprintf(text, sizeof text, "%s: %s", tri_status_name(status), tri_error_message());
     snprintf(stamp, sizeof stamp, "%lld", (long long)(tri_os.realtime_ns() / 1000000000));
     json_t *report = json_pack("{s:{s:s#, s:{s:s, s:b}, s:i}}", "message", "message", text,
-                               (int)strlen(text), "extraInfo", "timestamp", stamp, "said", is_said,
-                               "errorCode", tri_status_exit_code(status));
+                               (int)strlen(text), "extraInfo", "timestamp", stamp, "said",
+                               is_printed, "errorCode", tri_status_exit_code(status));
     char *bytes = report ? json_dumps(report, 0) : NULL;
     if (bytes) (void)tri_os_replace_file(path, bytes, strlen(bytes));
     free(bytes);
@@ -154,9 +154,10 @@ void cli_warn(const char *format, ...) {
     if (!is_other_rank()) tri_log(TRI_LOG_WARNING, "%s", text);
 }
 
-// What all ranks find alike rank 0 says. That another rank is lost every rank finds in its own
-// way; a launcher reads it in the error files and says it once.
-static bool speaks(tri_status status) {
+// Whether this rank prints the failure. Failures that are the same on all ranks are printed by rank
+// 0 alone. If a rank is lost, all the others notice it; a launcher prints that once, from the error
+// files.
+static bool prints_failure(tri_status status) {
     bool same_for_all =
         tri_status_exit_code(status) == 2 || status == TRI_STOPPED || status == TRI_NOT_FINITE;
     bool is_reported = status == TRI_PEER_LOST && error_file();
@@ -166,11 +167,11 @@ static bool speaks(tri_status status) {
 int cli_fail(tri_status status) {
     char line[TRI_MESSAGE_MAX_BYTES];
     snprintf(line, sizeof line, "%s", tri_error_message());
-    bool is_said = speaks(status);
-    if (is_said) tri_log(TRI_LOG_ERROR, "%s", line);
+    bool is_printed = prints_failure(status);
+    if (is_printed) tri_log(TRI_LOG_ERROR, "%s", line);
     if (status != TRI_STOPPED) {
         (void)TRI_FAIL(status, "%s", line);
-        write_error_file(status, is_said);
+        write_error_file(status, is_printed);
     }
     return tri_status_exit_code(status);
 }

@@ -61,9 +61,9 @@ typedef struct cli_arguments {
     int count;
 } cli_arguments;
 
-// Parses argv[1...] by the command's flags, which may stand anywhere among the words; `--` ends
-// them. Words move to the front of argv + 1. --help prints the page and gives 0; a bad flag says so
-// and gives 2; -1: go on.
+// Parses argv[1...] by the command's flags, which may stand anywhere among the words; `--` ends the
+// flags. Words are moved to the front of argv + 1. Returns -1 to continue; 0 after --help, which is
+// printed; 2 after a bad flag, which is reported.
 int cli_parse(const cli_command *command, int argc, char **argv, cli_arguments *out);
 // The value of a flag of the table, NULL when not given; of a switch, whether it was.
 const char *cli_value(const cli_arguments *arguments, const char *flag);
@@ -71,9 +71,8 @@ bool cli_has(const cli_arguments *arguments, const char *flag);
 // The flag at `index`, wherever the command has its flags; false: no more.
 bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 
-// Prints the thread's message as the one line of a failure and returns the exit code. Rank 0 speaks
-// for all of a job; other ranks leave it to their error file (TORCHELASTIC_ERROR_FILE), which
-// everyone writes.
+// Prints the thread's error message as one line and returns the exit code. Where all ranks fail
+// alike, only rank 0 prints. Every rank writes its error file (TORCHELASTIC_ERROR_FILE).
 int cli_fail(tri_status status);
 #define CLI_DEVICE_FLAG(words)                                                                     \
     { "device", "auto|cpu|ref|null", words, 0 }

@@ -22,8 +22,8 @@ static void print_commands(FILE *out) {
                  "  trireme train recipes/mnist-cnn.yaml\n"
                  "  trireme run --standalone --nproc-per-node 2 trireme train "
                  "recipes/mnist-cnn.yaml\n\n"
-                 "trireme COMMAND --help says more; trireme train --keys lists what a recipe can "
-                 "say.\n");
+                 "trireme COMMAND --help explains a command; trireme train --keys lists the keys "
+                 "of a recipe.\n");
 }
 
 static int run_version(const cli_context *context, int argc, char **argv) {

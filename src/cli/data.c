@@ -136,14 +136,14 @@ static int run(const cli_context *context, int argc, char **argv) {
 
 static const cli_flag flags[] = {{"json", NULL, "one JSON object a line", 0}, {0}};
 static const cli_verb verbs[] = {
-    {"list", "", "the kinds of data sets that data.name takes"},
-    {"check", "RECIPE [key.path=value ...]", "read every sample and say what is in it"},
+    {"list", "", "list the kinds of data sets (data.name)"},
+    {"check", "RECIPE [key.path=value ...]", "read every sample and report what the model gets"},
     {0}};
 
 const cli_command cli_data = {
     .name = "data",
     .arguments = "list | check RECIPE [key.path=value ...]",
-    .help = "List the kinds of data sets; read one and say what is in it.",
+    .help = "List the kinds of data sets, or read one and report its content.",
     .flags = flags,
     .verbs = verbs,
     .examples = "trireme data check recipes/mnist-cnn.yaml\n"

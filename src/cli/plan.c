@@ -125,8 +125,8 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
                            context->task ? context->task->name : NULL, recipe);
 }
 
-// What a rank may use: what the recipe says, or this machine's free memory for a run of one rank.
-// Where more would run is not known here.
+// Checks the plan against strategy.memory or, for a single rank, this machine's free memory. On
+// which machines several ranks would run is unknown.
 static tri_status check_fits(const plan_view *v) {
     int64_t given = tri_strategy_memory(&v->recipe->strategy);
     int64_t peak = tri_pipeline_plans_fullest(&v->pipeline)->memory.peak;
@@ -194,7 +194,7 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     return check_fits(v);
 }
 
-// A search lists settings: there is no one plan to show or draw.
+// A search lists settings, so that there is no single plan to show or draw.
 static tri_status check_flags(const cli_arguments *a) {
     static const char *const others[] = {"show", "svg", "memory"};
     for (size_t i = 0; cli_has(a, "fit") && i < sizeof others / sizeof *others; i++)
@@ -221,18 +221,18 @@ static tri_status plan(plan_view *v, const cli_context *context, const cli_argum
 }
 
 static const cli_flag flags[] = {
-    {"ranks", "N", "plan for so many ranks (1)", 0},
-    {"mesh", "AXIS=N,...", "or for a mesh, e.g. replicate=64,pipeline=4", 0},
-    {"show", "blocks|memory|schedule|gantt|graph|dot", "this alone", 0},
-    CLI_DEVICE_FLAG("what would compute"),
-    {"flops", "RATE", "a rank computes so many FLOP/s (60G)", 0},
-    {"bandwidth", "RATE", "a rank reads and writes so many bytes of memory a second (10G)", 0},
-    {"link", "RATE", "a rank sends so many bytes a second to others (5G)", 0},
-    {"disk", "RATE", "strategy.offload moves so many bytes a second (1G)", 0},
-    {"samples", "N", "training samples there are, for the length of the run", 0},
-    {"measure", NULL, "run the model's passes here, and reckon with what they take", 0},
-    {"memory", "BYTES", "strategy.memory: what a rank may use (one rank: what is free here)", 0},
-    {"fit", "BYTES", "search settings that fit, the fastest first, as overrides to paste", 0},
+    {"ranks", "N", "plan for N ranks (1)", 0},
+    {"mesh", "AXIS=N,...", "plan for a mesh, for instance replicate=64,pipeline=4", 0},
+    {"show", "blocks|memory|schedule|gantt|graph|dot", "print only this", 0},
+    CLI_DEVICE_FLAG("the device to plan for"),
+    {"flops", "RATE", "FLOP/s that a rank computes (60G)", 0},
+    {"bandwidth", "RATE", "bytes/s of memory that a rank reads and writes (10G)", 0},
+    {"link", "RATE", "bytes/s that a rank sends to others (5G)", 0},
+    {"disk", "RATE", "bytes/s that strategy.offload reads and writes (1G)", 0},
+    {"samples", "N", "number of training samples, for the length of the run", 0},
+    {"measure", NULL, "measure the model's blocks on this machine, for the times of the plan", 0},
+    {"memory", "BYTES", "memory that a rank may use (one rank: what is free here)", 0},
+    {"fit", "BYTES", "search for settings that fit, the fastest first, as overrides", 0},
     {"svg", "FILE", "draw the Gantt chart of all ranks", 0},
     {"json", NULL, "print everything as one JSON object", 0},
     {0}};
@@ -254,13 +254,13 @@ const cli_command cli_plan = {
     .help = "Show blocks, memory, schedule and time of a run without running it.",
     .flags = flags,
     .more =
-        "The data is not opened. Memory is that of the fullest rank; --show memory has all of\n"
-        "them. Rates take k, M, G and T for powers of 1000. --measure computes zeros here, on one\n"
-        "rank with whole layers and the plan's micro-batch. Ranks that do the same are shown "
-        "once:\n"
-        "one row stands for all replicas. A plan that does not fit is printed, then refused with\n"
-        "exit code 2 and what would fit, as trireme train refuses it. A search never changes what\n"
-        "is learned: not the batch of a step, nor what batch norm sees.\n",
+        "The data is not opened. The memory is that of the rank that needs most; --show memory\n"
+        "lists all ranks, with one row for ranks that do the same. Rates may end in k, M, G or T\n"
+        "for powers of 1000. --measure runs steps of zeros on one rank with whole layers and the\n"
+        "plan's micro-batch. A plan that does not fit into memory is printed, then refused with\n"
+        "exit code 2 and settings that would fit, as trireme train refuses it. --fit never "
+        "changes\n"
+        "what is learned: neither the batch of a step nor the samples that batch norm sees.\n",
     .examples = "trireme plan recipes/mnist-cnn.yaml --ranks 8\n"
                 "trireme plan recipes/mnist-cnn.yaml batch.micro=16 --show gantt\n"
                 "trireme plan recipes/llama-tiny.yaml --mesh pipeline=4 batch.micro=2 --svg "

@@ -17,7 +17,7 @@ static bool flag_at(int index, cli_flag *out) {
 
 const cli_command cli_run = {.name = "run",
                              .arguments = "[torchrun's flags] PROGRAM [ARG ...]",
-                             .help = "Start the ranks of this node, watch them, start them again.",
+                             .help = "Start, watch and restart the ranks of a run on this node.",
                              .flag_at = flag_at,
                              .examples = TRI_LAUNCH_EXAMPLES,
                              .run = run};

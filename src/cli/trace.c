@@ -1,4 +1,4 @@
-// `trireme trace`: what a trace comes to.
+// `trireme trace`: sums up a trace.
 #include "cli/cli.h"
 #include "observe/trace_sums.h"
 

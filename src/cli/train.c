@@ -94,13 +94,13 @@ static void print_summary(const cli_context *context, const tri_train_request *r
 }
 
 static const cli_flag train_flags[] = {
-    {"run-dir", "DIR", "where the run's files go (runs/<name>)", 0},
-    {"resume", "auto|never|PATH", "auto: go on from the newest whole checkpoint", 0},
-    CLI_DEVICE_FLAG("what computes"),
+    {"run-dir", "DIR", "folder for the run's files (runs/<name>)", 0},
+    {"resume", "auto|never|PATH", "auto: resume from the newest complete checkpoint", 0},
+    CLI_DEVICE_FLAG("the device that computes"),
     {"trace", "FILE", "write the actions of all ranks and lanes for ui.perfetto.dev", 0},
     {"json", NULL, "print the summary as JSON", 0},
-    {"quiet", NULL, "no progress on standard error; warnings and errors alone", 0},
-    {"keys", NULL, "list the keys of a recipe, all or those of the sections named", 0},
+    {"quiet", NULL, "only warnings and errors on standard error, no progress", 0},
+    {"keys", NULL, "list the keys of a recipe: all, or those of the sections named", 0},
     {0}};
 
 // The keys that begin with one of the words; of all when there are none.
@@ -164,9 +164,9 @@ const cli_command cli_train = {
     .help = "Train a recipe's model.",
     .flags = train_flags,
     .more =
-        "The same command goes on with a run that was stopped. Ctrl-C, SIGTERM and SIGUSR1 save "
-        "a\ncheckpoint and end with code 75. A recipe may name a shared object as its model, which "
-        "is\ncode that runs with your rights: look at recipes that others wrote.\n",
+        "Ctrl-C, SIGTERM and SIGUSR1 save a checkpoint and end the run with exit code 75; the "
+        "same\ncommand resumes it. A recipe may name a shared object as its model. That is code "
+        "which runs\nwith your rights, so read recipes of other people before you train them.\n",
     .examples =
         "trireme train recipes/mnist-cnn.yaml\n"
         "trireme train recipes/mnist-cnn.yaml optimizer.name=adam trainer.max_epochs=1 --run-dir "
@@ -209,7 +209,7 @@ static tri_status load_recipe(tri_arena *arena, const cli_context *context, cons
 
 static const cli_flag eval_flags[] = {
     {"checkpoint", "PATH", "a checkpoint, a run directory or a .safetensors file", 0},
-    CLI_DEVICE_FLAG("what computes"),
+    CLI_DEVICE_FLAG("the device that computes"),
     {"json", NULL, "print the result as JSON", 0},
     {0}};
 
@@ -256,7 +256,7 @@ const cli_command cli_eval = {
     .arguments = "[RECIPE] --checkpoint PATH [key.path=value ...]",
     .help = "Evaluate a checkpoint on the recipe's test data.",
     .flags = eval_flags,
-    .more = "Without RECIPE it is the one that the checkpoint's run directory keeps.\n",
+    .more = "Without RECIPE, the recipe in the checkpoint's run folder is used.\n",
     .examples = "trireme eval --checkpoint runs/mnist-cnn/checkpoints/best\n"
                 "trireme eval recipes/mnist-cnn.yaml --checkpoint mnist-cnn.safetensors --json\n",
     .run = run_eval};

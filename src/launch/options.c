@@ -334,7 +334,7 @@ void launch_options_help(void) {
            "may replace hyphens. Exit codes: 0: done; 1: a worker failed; 2: bad usage or input; "
            "75: stopped\n"
            "early with a checkpoint, run the command again; 128+n: ended by signal n.\n\n"
-           "examples\n");
+           "for example\n");
     for (const char *at = TRI_LAUNCH_EXAMPLES; *at; at = strchr(at, '\n') + 1)
         printf("  %.*s\n", (int)strcspn(at, "\n"), at);
 }

@@ -1,5 +1,5 @@
-// metrics.jsonl: one JSON object a line, out with one write, so that a crash tears at most the last
-// line, which the next run cuts off.
+// Writes metrics.jsonl: one JSON object per line. Each line is one write, so that a crash can
+// damage only the last line, which the next process removes.
 #include "observe/observe.h"
 
 #include "base/os.h"
@@ -15,11 +15,11 @@ enum { LINE_BYTES = 4096 };
 
 typedef struct jsonl {
     int fd;
-    int64_t size; // of all whole lines
+    int64_t size; // of all complete lines
     char path[PATH_MAX];
 } jsonl;
 
-// Where the last whole line ends; -1: it cannot be read.
+// The offset at which the last complete line ends; -1: the file cannot be read.
 static int64_t end_of_lines(int fd, int64_t size) {
     char block[4096];
     while (size > 0) {
@@ -73,7 +73,7 @@ __attribute__((format(printf, 2, 3))) static void add(line *l, const char *forma
     if (l->used >= sizeof l->text) l->used = sizeof l->text - 1;
 }
 
-// A number as JSON can say it: nine significant digits, and null for what is not finite.
+// Adds a number with nine significant digits, or null if it is not finite, which JSON cannot write.
 static void add_number(line *l, const char *key, double value) {
     char text[40];
     snprintf(text, sizeof text, "%.9g", value);
@@ -117,7 +117,7 @@ static tri_status jsonl_event(void *state, const tri_run_event *event) {
     if (status == TRI_OK)
         j->size += (int64_t)l.used;
     else if (tri_os.ftruncate(j->fd, j->size) < 0)
-        return status; // the next run cuts what is torn
+        return status; // the next process removes the incomplete line
     return status;
 }
 

@@ -1,3 +1,4 @@
+// A thread that watches the ledgers of all ranks and reports a rank that is stuck.
 #include "observe/liveness.h"
 
 #include "base/log.h"
@@ -13,17 +14,17 @@
 
 enum { LOOK_MS = 500, LATE_MS = 3000, ACTION_BYTES = 224 };
 
-typedef struct rank_view { // what was seen of a rank
+typedef struct rank_view { // what this process has observed of a rank
     uint64_t moves;
-    int64_t moved_ns; // when it last had moved
-    bool said;        // since then
+    int64_t moved_ns; // when a move was last observed
+    bool is_reported; // as stuck, since then
 } rank_view;
 
 struct tri_liveness {
     tri_liveness_config config;
     rank_view *ranks;
     int64_t looked_ns;
-    int64_t failed_ns; // since when the communicator is known to have failed; 0: it works
+    int64_t failed_ns; // when the communicator was first seen to have failed; 0: it works
     char line[1024];
     pthread_t thread;
     pthread_mutex_t lock;
@@ -55,15 +56,15 @@ void tri_liveness_destroy(tri_liveness *l) {
     free(l);
 }
 
-// Where nobody looked for long (this process was stopped too, or the machine slept), nothing is
-// known of the others.
+// Updates the views. If the last look was long ago (this process was suspended, or the machine
+// slept), the time since then says nothing about the other ranks, and their clocks start again.
 static void observe(tri_liveness *l, int64_t now_ns) {
     bool late = l->looked_ns == 0 || now_ns - l->looked_ns > LATE_MS * (int64_t)1000000;
     for (int r = 0; r < l->config.comm->size; r++) {
         rank_view *view = &l->ranks[r];
         uint64_t moves = atomic_load_explicit(&ring_of(l, r)->moves, memory_order_relaxed);
         if (moves == view->moves && !late) continue;
-        if (moves != view->moves) view->said = false;
+        if (moves != view->moves) view->is_reported = false;
         view->moves = moves;
         view->moved_ns = now_ns;
     }
@@ -74,49 +75,50 @@ static int64_t still_ms(const tri_liveness *l, int rank) {
     return (l->looked_ns - l->ranks[rank].moved_ns) / 1000000;
 }
 
-static bool stands_still(const tri_liveness *l, int rank) {
+static bool is_still(const tri_liveness *l, int rank) {
     return still_ms(l, rank) >= TRI_STILL_AFTER_MS;
 }
 
-// The rank that has stood still for longest without waiting for others; -1: there is none.
-// *waiting: a rank that waits and does not move either, -1: none does. *all: no rank moves.
+// Returns the rank that has not moved for the longest time although it waits for no other rank; -1:
+// there is none. *waiting: a rank that waits and has not moved either; -1: none. *all: no rank
+// moves.
 static int find_still(const tri_liveness *l, int *waiting, bool *all) {
     int found = -1;
     *waiting = -1;
     *all = true;
     for (int r = l->config.comm->size - 1; r >= 0; r--) {
-        if (!stands_still(l, r)) *all = false;
-        if (stands_still(l, r) && tri_ledger_waits(ring_of(l, r))) *waiting = r;
+        if (!is_still(l, r)) *all = false;
+        if (is_still(l, r) && tri_ledger_waits(ring_of(l, r))) *waiting = r;
     }
     for (int r = 0; r < l->config.comm->size; r++) {
         const tri_ledger_ring *ring = ring_of(l, r);
-        if (!stands_still(l, r) || tri_ledger_waits(ring)) continue;
-        // A rank that is in nothing may have left, unless others wait for it.
+        if (!is_still(l, r) || tri_ledger_waits(ring)) continue;
+        // A rank without an open action may have ended, unless others wait for it.
         if (*waiting < 0 && atomic_load(&ring->depth) == 0) continue;
         if (found < 0 || l->ranks[r].moved_ns < l->ranks[found].moved_ns) found = r;
     }
     return found;
 }
 
-static const char *what_of(const tri_liveness *l, int rank, char action[ACTION_BYTES]) {
+static const char *action_of(const tri_liveness *l, int rank, char action[ACTION_BYTES]) {
     return tri_ledger_text(ring_of(l, rank), action, ACTION_BYTES);
 }
 
-static const char *name_it(tri_liveness *l, int rank, int waiting) {
+static const char *report(tri_liveness *l, int rank, int waiting) {
     char action[ACTION_BYTES], other[ACTION_BYTES];
     int used = snprintf(
         l->line, sizeof l->line, "rank %d (%s) does not move for %lld s: it is %s; ", rank,
-        ring_of(l, rank)->host, (long long)still_ms(l, rank) / 1000, what_of(l, rank, action));
+        ring_of(l, rank)->host, (long long)still_ms(l, rank) / 1000, action_of(l, rank, action));
     if (waiting >= 0)
         used += snprintf(l->line + used, sizeof l->line - (size_t)used, "rank %d waits %s; ",
-                         waiting, what_of(l, waiting, other));
+                         waiting, action_of(l, waiting, other));
     else
         used += snprintf(l->line + used, sizeof l->line - (size_t)used, "no other rank moves; ");
     snprintf(l->line + used, sizeof l->line - (size_t)used,
              "the run ends after %g s of that "
              "(comm.timeout_s)",
              l->config.timeout_s);
-    l->ranks[rank].said = true;
+    l->ranks[rank].is_reported = true;
     return l->line;
 }
 
@@ -132,14 +134,15 @@ const char *tri_liveness_look(tri_liveness *l, int64_t now_ns) {
                  "rank %d (host %s, pid %d) did not move for %g s (comm.timeout_s), nor "
                  "did any other; it is %s",
                  rank, ring_of(l, rank)->host, ring_of(l, rank)->pid, l->config.timeout_s,
-                 what_of(l, rank, action));
+                 action_of(l, rank, action));
         l->config.comm->backend->abort(l->config.comm, why);
     }
-    return l->ranks[rank].said ? NULL : name_it(l, rank, waiting);
+    return l->ranks[rank].is_reported ? NULL : report(l, rank, waiting);
 }
 
-// A failure ends calls of the communicator; this rank may stand still in something else.
-static void look_whether_stuck(tri_liveness *l, int64_t now_ns) {
+// After the communicator has failed, its calls return; but this rank may be stuck elsewhere, for
+// instance in a read. Then ends the process.
+static void end_if_stuck(tri_liveness *l, int64_t now_ns) {
     tri_comm *comm = l->config.comm;
     tri_status status = comm->backend->failed(comm);
     if (status == TRI_OK) return;
@@ -167,7 +170,7 @@ static void *liveness_main(void *context) {
         } else {
             observe(l, now_ns);
         }
-        look_whether_stuck(l, now_ns);
+        end_if_stuck(l, now_ns);
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
@@ -180,7 +183,7 @@ static int start_thread(tri_liveness *l) {
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    sigset_t all, before; // signals are for the program's own threads
+    sigset_t all, before; // the program's own threads handle signals
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&l->thread, NULL, liveness_main, l);

@@ -1,10 +1,10 @@
-// Finds the rank that stands still, from the ledgers of all ranks: a thread of each rank looks, so
-// that it works while the rank itself stands still.
+// Finds a rank that is stuck, from the ledgers of all ranks. Each rank has a thread for this, which
+// works also while the rank itself is stuck.
 //
-// A rank moves when it begins or ends an action of lane 0. Rank 0 names one that has not moved for
-// TRI_STILL_AFTER_MS while others wait for it, or while no rank moves at all; a rank that waits for
-// others is never the one. When no rank moves for the communicator's time limit, rank 0 ends the
-// run; ranks that wait for one that stands still end it themselves (comm/comm.h).
+// A rank moves when it begins or ends an action of lane 0. Rank 0 reports a rank that has not moved
+// for TRI_STILL_AFTER_MS while others wait for it, or while no rank moves at all; it never reports
+// a rank that waits for others. If no rank moves for the communicator's time limit, rank 0 ends the
+// run. Ranks that wait for a stuck rank end by their own time limit (comm/comm.h).
 #ifndef TRIREME_OBSERVE_LIVENESS_H
 #define TRIREME_OBSERVE_LIVENESS_H
 
@@ -15,21 +15,21 @@ typedef struct tri_liveness tri_liveness;
 typedef struct tri_liveness_config {
     tri_comm *comm;
     double timeout_s;
-    // After the communicator has failed and this rank has still not moved for TRI_STILL_AFTER_MS:
-    // reports `why` (tri_error_message) and ends the process. NULL: the rank is left as it is.
+    // Called when the communicator has failed and this rank has not moved for TRI_STILL_AFTER_MS
+    // since: reports `why` (and tri_error_message) and ends the process. NULL: nothing is done.
     void (*give_up)(tri_status why);
 } tri_liveness_config;
 
-// *out is NULL for one rank, and where the others' ledgers cannot be seen. The communicator
-// outlives it. TRI_NO_MEMORY.
+// Starts the thread. *out is NULL for a single rank, and where the others' ledgers cannot be read.
+// The communicator must outlive it. TRI_NO_MEMORY.
 tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out);
 void tri_liveness_stop(tri_liveness *liveness); // NULL allowed
 
-// What the thread does, for tests. Without a thread:
+// The same without a thread, for tests.
 tri_liveness *tri_liveness_create(const tri_liveness_config *config); // NULL as above
 void tri_liveness_destroy(tri_liveness *liveness);
-// Looks at all ranks at the time `now_ns`. A line to say, or NULL; valid until the next call. Each
-// time that a rank stands still is told once.
+// Looks at all ranks at the time `now_ns`. Returns a line to log, valid until the next call, or
+// NULL. A stuck rank is reported once, until it moves.
 const char *tri_liveness_look(tri_liveness *liveness, int64_t now_ns);
 
 #endif

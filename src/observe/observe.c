@@ -1,3 +1,4 @@
+// Hands a run's events to its sinks, and computes rates and times for them.
 #include "observe/observe.h"
 
 #include "base/log.h"
@@ -16,9 +17,9 @@ typedef struct open_sink {
 struct tri_observer {
     int64_t log_every_n_steps;
     double start_s;
-    double line_s;        // when the line before was written
-    int64_t line_samples; // and the samples seen until then
-    int64_t samples;      // seen so far
+    double line_s;        // when the last line was written
+    int64_t line_samples; // samples trained on until then
+    int64_t samples;      // samples trained on so far
     bool has_samples;
     int count;
     open_sink sinks[TRI_MAX_SINKS];
@@ -45,7 +46,7 @@ tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink
         if (s->sink->open(info, &s->state) == TRI_OK)
             o->count++;
         else
-            tri_log(TRI_LOG_WARNING, "%s; training goes on without %s", tri_error_message(),
+            tri_log(TRI_LOG_WARNING, "%s; training continues without %s", tri_error_message(),
                     s->sink->name);
     }
     o->start_s = o->line_s = tri_os_seconds();
@@ -63,7 +64,7 @@ static void emit(tri_observer *o, const tri_run_event *event) {
         open_sink *s = &o->sinks[i];
         if (s->sink->event(s->state, event) == TRI_OK || s->has_warned) continue;
         s->has_warned = true;
-        tri_log(TRI_LOG_WARNING, "%s; training goes on, %s has gaps", tri_error_message(),
+        tri_log(TRI_LOG_WARNING, "%s; training continues, but %s has gaps", tri_error_message(),
                 s->sink->name);
     }
 }
@@ -91,7 +92,7 @@ void tri_observe_train(tri_observer *o, tri_train_event event) {
 void tri_observe_val(tri_observer *o, tri_val_event event) {
     if (!o) return;
     emit(o, &(tri_run_event){.kind = TRI_EVENT_VAL, .val = event});
-    o->line_s = tri_os_seconds(); // what evaluation took is not training's
+    o->line_s = tri_os_seconds(); // the rate of the next line is without the evaluation
     o->line_samples = o->samples;
 }
 

@@ -1,5 +1,5 @@
-// What a run tells about itself: events, and the sinks that they go to. The training loop emits
-// events and knows no file; a sink that fails warns once and never stops the training.
+// The events of a run, and the sinks that write them. The training loop emits events and knows no
+// file. A sink that fails causes one warning and never stops the training.
 #ifndef TRIREME_OBSERVE_OBSERVE_H
 #define TRIREME_OBSERVE_OBSERVE_H
 
@@ -11,13 +11,13 @@ typedef struct tri_metric_value {
     double value;
 } tri_metric_value;
 
-// Known before the first step. Pointers are borrowed until the observer is destroyed.
+// What is known before the first step. Pointers are borrowed until the observer is destroyed.
 typedef struct tri_run_info {
     const char *name;       // of the run
-    const char *folder;     // the run directory, which exists; NULL: nothing is written to files
+    const char *folder;     // the run folder, which exists; NULL: nothing is written to files
     const tri_tree *recipe; // resolved; NULL allowed
-    int64_t first_step;     // updates done before: 0, or more when a run is resumed
-    int64_t total_steps;    // at which the run ends; -1: not known
+    int64_t first_step;     // steps done before this process: more than 0 if the run is resumed
+    int64_t total_steps;    // the step at which the run ends; -1: not known
     int64_t steps_per_epoch;
     int64_t total_epochs; // -1: not known
     int64_t log_every_n_steps;
@@ -28,20 +28,20 @@ typedef struct tri_run_info {
 typedef enum tri_run_event_kind {
     TRI_EVENT_TRAIN,
     TRI_EVENT_VAL,
-    TRI_EVENT_TEST, // of a complete run, where the test data were kept for it
+    TRI_EVENT_TEST, // the evaluation of the test data at the end of a complete run
     TRI_EVENT_MESSAGE,
     TRI_EVENT_END,
 } tri_run_event_kind;
 
-// After every step. The observer fills in the last three.
+// Emitted after every step. The observer fills in the last three members.
 typedef struct tri_train_event {
-    int64_t step;         // updates done, from 1
+    int64_t step;         // steps done, from 1
     int64_t epoch;        // from 0
-    double loss;          // mean over the step's global batch, from before the update
+    double loss;          // mean over the step's global batch, before the update
     double lr;            // of the update
     double grad_norm;     // of all gradients together, before clipping
-    int64_t samples;      // seen by the run so far, all ranks
-    double samples_per_s; // since the line before, a val line included
+    int64_t samples;      // trained on so far, over all ranks
+    double samples_per_s; // since the last line, whether of training or evaluation
     double wall_s;        // since the observer was created
     bool is_logged;       // step is divisible by log_every_n_steps
 } tri_train_event;
@@ -65,18 +65,17 @@ typedef struct tri_run_event {
     union {
         tri_train_event train;
         tri_val_event val;   // of TRI_EVENT_TEST too
-        const char *message; // for people: one line, no line feed
+        const char *message; // one line for the user, without a line feed
         tri_end_event end;
     };
 } tri_run_event;
 
-// All slots are required. They are called by one thread, never two at once.
+// All slots are required. Only one thread calls them.
 typedef struct tri_event_sink {
-    const char *name; // in the warning when it fails
-    // Makes the sink's state, which `close` ends. On failure there is none, and the sink is left
-    // out.
+    const char *name; // for the warning if it fails
+    // Creates the sink's state, which `close` destroys. If it fails, the sink is not used.
     tri_status (*open)(const tri_run_info *info, void **state);
-    // A failure is reported once for the sink; later events are still offered.
+    // Writes an event. The first failure is reported; the sink still gets later events.
     tri_status (*event)(void *state, const tri_run_event *event);
     void (*close)(void *state);
 } tri_event_sink;
@@ -86,12 +85,12 @@ extern const tri_event_sink tri_sink_tensorboard; // FOLDER/tensorboard/events.o
 extern const tri_event_sink tri_sink_progress;    // standard error
 
 enum { TRI_MAX_SINKS = 8 };
-// The sinks that `options` ask for; returns how many. Without a folder only the progress.
+// The sinks that `options` ask for; returns their number. Without a folder only the progress.
 int tri_sinks_choose(const tri_log_options *options, const tri_run_info *info,
                      const tri_event_sink *sinks[TRI_MAX_SINKS]);
 
 typedef struct tri_observer tri_observer;
-// Opens the sinks; time starts to run. Never fails: a sink that cannot be opened is warned about.
+// Opens the sinks and starts the clock. If a sink cannot be opened, warns and leaves it out.
 tri_observer *tri_observer_create(const tri_run_info *info, const tri_event_sink *const *sinks,
                                   int count);
 void tri_observer_destroy(tri_observer *observer); // NULL allowed
@@ -102,7 +101,7 @@ void tri_observe_val(tri_observer *observer, tri_val_event event);
 void tri_observe_test(tri_observer *observer, tri_val_event event);
 void tri_observe_message(tri_observer *observer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-// What has passed without training, for the rate of the next line.
+// Excludes `seconds` without training from the rate of the next line.
 void tri_observe_pause(tri_observer *observer, double seconds);
 void tri_observe_end(tri_observer *observer, const char *status, int64_t steps);
 

@@ -1,11 +1,12 @@
+// The option table of the recipe's section `log`.
 #include "observe/options.h"
 
 static const tri_option rows[] = {
-    TRI_OPTION_BOOL(tri_log_options, tensorboard, "true", "curves for TensorBoard"),
-    TRI_OPTION_BOOL(tri_log_options, progress, "true", "progress on standard error"),
+    TRI_OPTION_BOOL(tri_log_options, tensorboard, "true", "write curves for TensorBoard"),
+    TRI_OPTION_BOOL(tri_log_options, progress, "true", "show progress on standard error"),
     TRI_OPTION_BOOL(tri_log_options, summary, "true",
-                    "a table of the model's blocks at the start, on standard error"),
+                    "show a table of the model's blocks at the start, on standard error"),
 };
 
 const tri_option_table tri_log_table =
-    TRI_OPTION_TABLE("log", tri_log_options, rows, "what is written beside metrics.jsonl");
+    TRI_OPTION_TABLE("log", tri_log_options, rows, "what to write besides metrics.jsonl");

@@ -1,5 +1,5 @@
-// Progress for people, on standard error: one redrawn line on a terminal, elsewhere a plain line at
-// the logging interval.
+// Shows progress on standard error: one line that is redrawn on a terminal, otherwise a plain line
+// every log_every_n_steps steps.
 #include "observe/observe.h"
 
 #include "base/log.h"
@@ -20,11 +20,11 @@ typedef struct progress {
     tri_run_info info;
     bool is_terminal, has_colour, has_utf8;
     double start_s, drawn_s;
-    atomic_bool is_drawn; // the line is on the screen
+    atomic_bool is_drawn; // the progress line is on the screen
 } progress;
 
 static void put(const char *text, size_t size) {
-    // Nobody is left to tell if standard error cannot be written.
+    // If standard error cannot be written, there is no place left to report it.
     while (size > 0) {
         ssize_t done = tri_os.write(STDERR_FILENO, text, size);
         if (done <= 0) return;
@@ -38,8 +38,8 @@ static void wipe(void *context) {
     if (atomic_exchange(&p->is_drawn, false)) put("\r\x1b[K", 4);
 }
 
-// A finished line: stays on the screen.
-__attribute__((format(printf, 2, 3))) static void say(progress *p, const char *format, ...) {
+// Prints a line that stays on the screen.
+__attribute__((format(printf, 2, 3))) static void print_line(progress *p, const char *format, ...) {
     char text[TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
@@ -52,7 +52,7 @@ __attribute__((format(printf, 2, 3))) static void say(progress *p, const char *f
     put(text, (size_t)size);
 }
 
-static bool says_utf8(void) {
+static bool locale_is_utf8(void) {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     for (int i = 0; i < 3; i++) {
         const char *value = getenv(variables[i]);
@@ -67,7 +67,7 @@ static tri_status progress_open(const tri_run_info *info, void **state) {
     p->info = *info;
     p->is_terminal = tri_log_is_terminal();
     p->has_colour = tri_log_has_colour();
-    p->has_utf8 = says_utf8();
+    p->has_utf8 = locale_is_utf8();
     p->start_s = tri_os_seconds();
     if (p->is_terminal) tri_log_set_status_line(wipe, p);
     *state = p;
@@ -83,7 +83,7 @@ static void write_time(char *text, size_t size, double seconds) {
         snprintf(text, size, "%02lld:%02lld", s / 60, s % 60);
 }
 
-// " eta 02:03", from the mean time of this process's steps; "" where the end is not known.
+// "  eta 02:03", from the mean time of this process's steps; "" if the end is not known.
 static void write_eta(const progress *p, int64_t step, char *text, size_t size) {
     int64_t done = step - p->info.first_step, left = p->info.total_steps - step;
     text[0] = 0;
@@ -106,9 +106,9 @@ static int screen_columns(void) {
     return 80;
 }
 
-// Full cells, then empty ones; in colour the empty ones are grey.
-static void write_bar(const progress *p, double part, int cells, char *text, size_t size) {
-    int full = (int)(part * cells + 0.5);
+// A bar of which `fraction` is full: full cells, then empty ones, which are grey in colour.
+static void write_bar(const progress *p, double fraction, int cells, char *text, size_t size) {
+    int full = (int)(fraction * cells + 0.5);
     if (full > cells) full = cells;
     if (full < 0) full = 0;
     size_t used = 0;
@@ -123,8 +123,8 @@ static void write_bar(const progress *p, double part, int cells, char *text, siz
     if (p->has_colour) snprintf(text + used, size - used, "\x1b[0m");
 }
 
-// How much of the text fits in so many columns without half a number at the end. Two spaces begin a
-// field.
+// The length of the text that fits into `columns` without cutting a field. Fields are separated by
+// two spaces.
 static int whole_fields(const char *text, int columns) {
     if (columns <= 0) return 0;
     for (int i = columns; i > 0; i--)
@@ -145,33 +145,33 @@ static void draw(progress *p, const tri_train_event *e) {
                         epoch, step, e->loss, e->samples_per_s, eta);
     int columns = screen_columns() - 1;
     int64_t in_epoch = p->info.steps_per_epoch > 0 ? p->info.steps_per_epoch : e->step;
-    double part = (double)((e->step - 1) % in_epoch + 1) / (double)in_epoch;
-    if (p->info.total_steps > 0) part = (double)e->step / (double)p->info.total_steps;
+    double fraction = (double)((e->step - 1) % in_epoch + 1) / (double)in_epoch;
+    if (p->info.total_steps > 0) fraction = (double)e->step / (double)p->info.total_steps;
     int cells = columns - size < BAR_CELLS ? columns - size : BAR_CELLS;
-    if (cells >= LEAST_BAR_CELLS) write_bar(p, part, cells, bar, sizeof bar);
+    if (cells >= LEAST_BAR_CELLS) write_bar(p, fraction, cells, bar, sizeof bar);
     if (!bar[0] && size > columns) size = whole_fields(text, columns);
     int length = snprintf(line, sizeof line, "\r\x1b[K%s%.*s", bar, size, text);
     put(line, (size_t)length);
     atomic_store(&p->is_drawn, true);
 }
 
-static void say_train(progress *p, const tri_train_event *e) {
+static void print_train(progress *p, const tri_train_event *e) {
     char epoch[48], step[48], eta[48];
     write_count(epoch, sizeof epoch, e->epoch + 1, p->info.total_epochs);
     write_count(step, sizeof step, e->step, p->info.total_steps);
     write_eta(p, e->step, eta, sizeof eta);
-    say(p, "epoch %s  step %s  loss %.6g  lr %.4g  %.0f samples/s%s", epoch, step, e->loss, e->lr,
-        e->samples_per_s, eta);
+    print_line(p, "epoch %s  step %s  loss %.6g  lr %.4g  %.0f samples/s%s", epoch, step, e->loss,
+               e->lr, e->samples_per_s, eta);
 }
 
-static void say_val(progress *p, const char *what, const tri_val_event *e) {
+static void print_val(progress *p, const char *what, const tri_val_event *e) {
     char metrics[256] = "";
     size_t used = 0;
     for (int i = 0; i < e->metric_count && used < sizeof metrics; i++)
         used += (size_t)snprintf(metrics + used, sizeof metrics - used, "  %s %.4f",
                                  e->metrics[i].name, e->metrics[i].value);
-    say(p, "epoch %lld  %s  loss %.6g%s  (%lld samples)", (long long)e->epoch + 1, what, e->loss,
-        metrics, (long long)e->samples);
+    print_line(p, "epoch %lld  %s  loss %.6g%s  (%lld samples)", (long long)e->epoch + 1, what,
+               e->loss, metrics, (long long)e->samples);
 }
 
 static tri_status progress_event(void *state, const tri_run_event *event) {
@@ -182,20 +182,21 @@ static tri_status progress_event(void *state, const tri_run_event *event) {
         if (p->is_terminal)
             draw(p, &event->train);
         else if (event->train.is_logged)
-            say_train(p, &event->train);
+            print_train(p, &event->train);
         break;
     case TRI_EVENT_VAL:
-        say_val(p, "evaluation", &event->val);
+        print_val(p, "evaluation", &event->val);
         break;
     case TRI_EVENT_TEST:
-        say_val(p, "test", &event->val);
+        print_val(p, "test", &event->val);
         break;
     case TRI_EVENT_MESSAGE:
-        say(p, "%s", event->message);
+        print_line(p, "%s", event->message);
         break;
     case TRI_EVENT_END:
         write_time(time, sizeof time, event->end.wall_s);
-        say(p, "%s after %lld steps, %s", event->end.status, (long long)event->end.steps, time);
+        print_line(p, "%s after %lld steps, %s", event->end.status, (long long)event->end.steps,
+                   time);
         break;
     }
     return TRI_OK;

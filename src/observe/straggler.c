@@ -1,3 +1,4 @@
+// Finds a rank that the others wait for, by comparing the times of actions in all ranks' ledgers.
 #include "observe/straggler.h"
 
 #include "base/os.h"
@@ -7,16 +8,16 @@
 #include <string.h>
 
 enum {
-    WINDOW_PARTS = 5, // a window moves on by a part
-    PART_STEPS = TRI_STRAGGLER_STEPS / WINDOW_PARTS,
-    PART_MS = 200,
+    WINDOW_STRIDES = 5, // the window advances by one stride
+    STRIDE_STEPS = TRI_STRAGGLER_STEPS / WINDOW_STRIDES,
+    STRIDE_MS = 200,
 };
 
-typedef struct straggler_work { // of one rank and kind of action
+typedef struct straggler_work { // totals of one rank and kind of action
     double count, busy_s;
 } straggler_work;
 
-typedef struct straggler_moment { // what the ledgers said at one time
+typedef struct straggler_moment { // the totals of all ledgers at one time
     double time_s;
     int64_t step;
     straggler_work *work; // [rank][kind]
@@ -24,12 +25,12 @@ typedef struct straggler_moment { // what the ledgers said at one time
 
 struct tri_straggler {
     tri_comm *comm;
-    int kinds; // by name, as ranks may number them differently
+    int kinds; // kinds are identified by name, because ranks may number them differently
     char names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
-    straggler_moment moments[WINDOW_PARTS + 1]; // the latest last
+    straggler_moment moments[WINDOW_STRIDES + 1]; // the latest last
     int moment_count;
-    double *best_s; // [rank][kind]: the least mean time of a window; 0: none yet
-    bool *said;     // by rank: its episode goes on
+    double *best_s; // [rank][kind]: the smallest mean time of any window; 0: none yet
+    bool *is_slow;  // by rank: it was reported, and has not caught up since
     char line[512];
 };
 
@@ -39,9 +40,9 @@ static size_t cell(int rank, int kind) {
 
 void tri_straggler_destroy(tri_straggler *s) {
     if (!s) return;
-    for (int i = 0; i <= WINDOW_PARTS; i++) free(s->moments[i].work);
+    for (int i = 0; i <= WINDOW_STRIDES; i++) free(s->moments[i].work);
     free(s->best_s);
-    free(s->said);
+    free(s->is_slow);
     free(s);
 }
 
@@ -54,9 +55,9 @@ tri_straggler *tri_straggler_create(tri_comm *comm) {
     if (!s) return NULL;
     *s = (tri_straggler){.comm = comm,
                          .best_s = calloc(cells, sizeof *s->best_s),
-                         .said = calloc((size_t)comm->size, sizeof *s->said)};
-    bool whole = s->best_s && s->said;
-    for (int i = 0; i <= WINDOW_PARTS; i++) {
+                         .is_slow = calloc((size_t)comm->size, sizeof *s->is_slow)};
+    bool whole = s->best_s && s->is_slow;
+    for (int i = 0; i <= WINDOW_STRIDES; i++) {
         s->moments[i].work = calloc(cells, sizeof(straggler_work));
         whole = whole && s->moments[i].work;
     }
@@ -92,10 +93,10 @@ static void read_work(tri_straggler *s, straggler_work *work) {
 }
 
 static void take_moment(tri_straggler *s, int64_t step, double now_s) {
-    if (s->moment_count > WINDOW_PARTS) {
+    if (s->moment_count > WINDOW_STRIDES) {
         straggler_work *oldest = s->moments[0].work;
-        memmove(s->moments, s->moments + 1, WINDOW_PARTS * sizeof *s->moments);
-        s->moments[WINDOW_PARTS].work = oldest;
+        memmove(s->moments, s->moments + 1, WINDOW_STRIDES * sizeof *s->moments);
+        s->moments[WINDOW_STRIDES].work = oldest;
         s->moment_count--;
     }
     straggler_moment *moment = &s->moments[s->moment_count++];
@@ -104,10 +105,10 @@ static void take_moment(tri_straggler *s, int64_t step, double now_s) {
     read_work(s, moment->work);
 }
 
-// Mean time of a kind on a rank in the window; 0: it had none.
+// The mean time of a kind of action on a rank in the window; 0: there were none. *count: how many.
 static double mean_s(const tri_straggler *s, int rank, int kind, double *count) {
     const straggler_work *from = &s->moments[0].work[cell(rank, kind)];
-    const straggler_work *to = &s->moments[WINDOW_PARTS].work[cell(rank, kind)];
+    const straggler_work *to = &s->moments[WINDOW_STRIDES].work[cell(rank, kind)];
     *count = to->count - from->count;
     return *count > 0 ? (to->busy_s - from->busy_s) / *count : 0;
 }
@@ -117,7 +118,8 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-// The median over the rank's peers; else the best of its own.
+// The expected mean time: the median over the other ranks of its group, or its own best time if it
+// is alone in its group.
 static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) {
     double *means = malloc((size_t)s->comm->size * sizeof *means), count;
     double own = mean_s(s, rank, kind, &count), *best = &s->best_s[cell(rank, kind)];
@@ -141,9 +143,9 @@ static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) 
     return expected;
 }
 
-typedef struct straggler_case { // of one rank
+typedef struct straggler_case { // how a rank compares with what is expected
     double busy_s, expected_s;
-    int kind; // that takes most beyond what is expected
+    int kind; // the kind of action with the largest excess
     double kind_s, kind_expected_s, kind_excess_s;
     bool has_peers;
 } straggler_case;
@@ -167,8 +169,8 @@ static straggler_case judge(tri_straggler *s, int rank) {
     return c;
 }
 
-static const char *name_it(tri_straggler *s, int rank, const straggler_case *c, double share) {
-    long long steps = s->moments[WINDOW_PARTS].step - s->moments[0].step;
+static const char *report(tri_straggler *s, int rank, const straggler_case *c, double share) {
+    long long steps = s->moments[WINDOW_STRIDES].step - s->moments[0].step;
     snprintf(s->line, sizeof s->line,
              "rank %d on host %s is %.1f times slower than %s: its %s takes %.3g ms, %s %.3g; the "
              "others waited for it %.0f%% of the last %lld steps",
@@ -176,12 +178,12 @@ static const char *name_it(tri_straggler *s, int rank, const straggler_case *c, 
              c->has_peers ? "the median of the others" : "it was before", s->names[c->kind],
              c->kind_s * 1e3, c->has_peers ? "theirs" : "then", c->kind_expected_s * 1e3,
              share * 100, steps);
-    s->said[rank] = true;
+    s->is_slow[rank] = true;
     return s->line;
 }
 
 static const char *compare(tri_straggler *s) {
-    double wall_s = s->moments[WINDOW_PARTS].time_s - s->moments[0].time_s, worst = 0;
+    double wall_s = s->moments[WINDOW_STRIDES].time_s - s->moments[0].time_s, worst = 0;
     int slowest = -1;
     straggler_case worst_case = {0};
     const char *line = NULL;
@@ -189,27 +191,28 @@ static const char *compare(tri_straggler *s) {
         straggler_case c = judge(s, r);
         double share = (c.busy_s - c.expected_s) / wall_s;
         bool slow = c.busy_s > c.expected_s * (1 + 0.01 * TRI_STRAGGLER_PERCENT);
-        if (!s->said[r] && slow && share > 0.01 * TRI_STRAGGLER_PERCENT && share > worst) {
+        if (!s->is_slow[r] && slow && share > 0.01 * TRI_STRAGGLER_PERCENT && share > worst) {
             worst = share;
             slowest = r;
             worst_case = c;
         }
-        // Only well below, so that what hovers at the limit is one episode.
-        if (!s->said[r] || share > 0.005 * TRI_STRAGGLER_PERCENT) continue;
-        s->said[r] = false;
+        // It has caught up only well below the limit; otherwise a rank near the limit would be
+        // reported again and again.
+        if (!s->is_slow[r] || share > 0.005 * TRI_STRAGGLER_PERCENT) continue;
+        s->is_slow[r] = false;
         snprintf(s->line, sizeof s->line, "rank %d on host %s keeps pace again", r,
                  ring_of(s, r)->host);
         line = s->line;
     }
-    return slowest < 0 ? line : name_it(s, slowest, &worst_case, worst);
+    return slowest < 0 ? line : report(s, slowest, &worst_case, worst);
 }
 
 const char *tri_straggler_look(tri_straggler *s, int64_t step) {
     if (!s) return NULL;
     const straggler_moment *latest = s->moment_count ? &s->moments[s->moment_count - 1] : NULL;
-    if (latest && step - latest->step < PART_STEPS) return NULL;
+    if (latest && step - latest->step < STRIDE_STEPS) return NULL;
     double now_s = tri_os_seconds();
-    if (latest && now_s - latest->time_s < PART_MS * 1e-3) return NULL;
+    if (latest && now_s - latest->time_s < STRIDE_MS * 1e-3) return NULL;
     take_moment(s, step, now_s);
-    return s->moment_count > WINDOW_PARTS ? compare(s) : NULL;
+    return s->moment_count > WINDOW_STRIDES ? compare(s) : NULL;
 }

@@ -1,4 +1,4 @@
-// Curves and hyperparameters for TensorBoard.
+// Writes curves and hyperparameters for TensorBoard.
 #include "observe/observe.h"
 
 #include "base/limits.h"
@@ -16,7 +16,7 @@ typedef struct hparams {
     int count, capacity;
 } hparams;
 
-// Every scalar of the recipe by its path; lists in YAML's words.
+// Every value of the recipe by its path; a list becomes its YAML text.
 static void flatten(hparams *h, const char *prefix, const tri_tree *node) {
     for (int i = 0; i < node->count; i++) {
         const tri_tree *item = node->items[i];

@@ -1,3 +1,4 @@
+// Collects the recorded actions of all ranks on rank 0 and writes them as a trace file.
 #include "observe/trace.h"
 
 #include "base/log.h"
@@ -10,18 +11,18 @@
 #include <string.h>
 
 enum {
-    TRACE_ROWS = 64,    // of a lane
-    TRACE_DEPTH = 16,   // of nested actions
-    TRACE_BATCH = 4096, // events that travel at once
+    TRACE_ROWS = 64,    // rows of a lane
+    TRACE_DEPTH = 16,   // levels of nested actions
+    TRACE_BATCH = 4096, // events in one message
 };
 
 struct tri_trace {
     tri_comm *comm;
-    FILE *file; // of rank 0
+    FILE *file; // NULL on ranks other than 0
     char *path;
 };
 
-typedef struct trace_head { // of a rank's events, sent ahead of them
+typedef struct trace_head { // describes a rank's events, and is sent before them
     uint64_t count, dropped;
     int64_t realtime_offset_ns, begin_ns;
     int32_t pid, lanes;
@@ -62,8 +63,8 @@ tri_status tri_trace_open(tri_comm *comm, const char *path, tri_trace **out) {
 
 // ---- gathering
 
-// Events end at the latest now.
-static tri_status trace_take(const tri_ledger *ledger, trace_head *head, tri_ledger_event **out) {
+// Copies this rank's recorded events. An action that has not ended gets the present as its end.
+static tri_status trace_copy(const tri_ledger *ledger, trace_head *head, tri_ledger_event **out) {
     const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);
     *head = (trace_head){.realtime_offset_ns = ring->realtime_offset_ns,
                          .begin_ns = INT64_MAX,
@@ -85,8 +86,8 @@ static tri_status trace_take(const tri_ledger *ledger, trace_head *head, tri_led
     return TRI_OK;
 }
 
-static tri_status trace_move(tri_comm *comm, tri_comm_kind kind, int peer, tri_ledger_event *events,
-                             uint64_t count) {
+static tri_status trace_transfer(tri_comm *comm, tri_comm_kind kind, int peer,
+                                 tri_ledger_event *events, uint64_t count) {
     for (uint64_t done = 0; done < count; done += TRACE_BATCH) {
         uint64_t batch = count - done < TRACE_BATCH ? count - done : TRACE_BATCH;
         tri_comm_op op = {.kind = kind,
@@ -104,12 +105,13 @@ static tri_status trace_move(tri_comm *comm, tri_comm_kind kind, int peer, tri_l
 static tri_status trace_receive(tri_comm *comm, int peer, uint64_t count, tri_ledger_event **out) {
     *out = malloc((count + 1) * sizeof **out);
     if (!*out) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a trace");
-    return trace_move(comm, TRI_COMM_RECV, peer, *out, count);
+    return trace_transfer(comm, TRI_COMM_RECV, peer, *out, count);
 }
 
 // ---- writing
 
-// As JSON, whatever the bytes are: a label may have been cut within a character.
+// Writes text as JSON. Bytes that are not UTF-8 become '?': a label may have been cut within a
+// character.
 static void write_text(FILE *file, const char *text) {
     const unsigned char *at = (const unsigned char *)text;
     while (*at) {
@@ -138,7 +140,7 @@ static int by_lane_and_time(const void *left, const void *right) {
     return a->number < b->number ? -1 : 1;
 }
 
-typedef struct trace_row { // ends of the actions that the next one may lie in
+typedef struct trace_row { // the ends of the open actions, in which the next one may be nested
     int64_t ends[TRACE_DEPTH];
     int depth;
 } trace_row;
@@ -196,7 +198,7 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
     char name[128];
     snprintf(name, sizeof name, "rank %d (%s, pid %d)", rank, head->host, head->pid);
     write_name(file, rank, 0, "process_name", name, "");
-    int used[TRI_MAX_LANES] = {1}; // rows; computation's is named even if nothing happened
+    int used[TRI_MAX_LANES] = {1}; // rows of each lane; the compute lane has at least one
     trace_row rows[TRACE_ROWS] = {{{0}, 0}};
     qsort(events, head->count, sizeof *events, by_lane_and_time);
     for (size_t i = 0; i < head->count; i++) {
@@ -216,7 +218,7 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
         }
 }
 
-// What to add to a rank's times to have rank 0's: nothing on one host, which has one clock.
+// What to add to a rank's times to get rank 0's clock: 0 on the same host.
 static int64_t clock_offset(const trace_head *heads, int rank) {
     if (!strcmp(heads[0].host, heads[rank].host)) return 0;
     return heads[rank].realtime_offset_ns - heads[0].realtime_offset_ns;
@@ -234,7 +236,7 @@ static tri_status write_end(tri_trace *trace, const trace_head *heads, int ranks
     return TRI_FAIL(TRI_IO, "cannot write the trace '%s': %s", trace->path, strerror(errno));
 }
 
-// Rank 0: its own events are at hand, those of the others come one rank after the other.
+// On rank 0: writes its own events, then receives and writes those of each other rank.
 static tri_status write_all(tri_trace *trace, const trace_head *heads, int ranks,
                             tri_ledger_event *own) {
     int64_t zero_ns = INT64_MAX;
@@ -257,7 +259,7 @@ static tri_status write_all(tri_trace *trace, const trace_head *heads, int ranks
     return write_end(trace, heads, ranks);
 }
 
-static void say_written(const tri_trace *trace, const trace_head *heads, int ranks) {
+static void log_written(const tri_trace *trace, const trace_head *heads, int ranks) {
     unsigned long long actions = 0, dropped = 0;
     for (int r = 0; r < ranks; r++) {
         actions += heads[r].count;
@@ -267,7 +269,8 @@ static void say_written(const tri_trace *trace, const trace_head *heads, int ran
             trace->path, actions, ranks, ranks == 1 ? "" : "s");
     if (dropped > 0)
         tri_log(TRI_LOG_WARNING,
-                "trace: the %llu actions before these are left out: it keeps the last %d of a rank",
+                "trace: the %llu actions before these are left out: a trace has at most the last "
+                "%d actions of each rank",
                 dropped, TRI_MAX_TRACE_EVENTS);
 }
 
@@ -277,8 +280,8 @@ static tri_status trace_write(tri_trace *trace, bool gather) {
     trace_head own, *heads = calloc((size_t)ranks, sizeof *heads);
     tri_ledger_event *events = NULL;
     if (!heads) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a trace");
-    tri_status status = trace_take(comm->ledger, &own, &events), gathered = TRI_OK;
-    if (status != TRI_OK) own.count = 0; // the others wait for us all the same
+    tri_status status = trace_copy(comm->ledger, &own, &events), gathered = TRI_OK;
+    if (status != TRI_OK) own.count = 0; // take part in the collective nevertheless
     *heads = own;
     if (ranks > 1)
         gathered = tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_ALL_GATHER,
@@ -289,10 +292,10 @@ static tri_status trace_write(tri_trace *trace, bool gather) {
                                                      .label = "trace"});
     if (status == TRI_OK) status = gathered;
     if (status == TRI_OK && comm->rank > 0)
-        status = trace_move(comm, TRI_COMM_SEND, 0, events, own.count);
+        status = trace_transfer(comm, TRI_COMM_SEND, 0, events, own.count);
     else if (status == TRI_OK)
         status = write_all(trace, heads, ranks, events);
-    if (status == TRI_OK && comm->rank == 0) say_written(trace, heads, ranks);
+    if (status == TRI_OK && comm->rank == 0) log_written(trace, heads, ranks);
     free(events);
     free(heads);
     return status;

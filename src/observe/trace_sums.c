@@ -1,4 +1,4 @@
-// The sums of a trace file.
+// Reads a trace file and sums it up.
 #include "observe/trace_sums.h"
 
 #include "base/os.h"
@@ -75,8 +75,8 @@ static bool same_thread(const event *a, const event *b) {
     return a->rank == b->rank && a->thread == b->thread;
 }
 
-// An event's time without that of the events in it. They are sorted, and lie in one another or
-// apart.
+// Computes each event's time without that of the events nested in it. Events are sorted, and are
+// either nested or disjoint.
 static void find_own_time(event *events, int count) {
     enum { DEPTH = 64 };
     int stack[DEPTH], depth = 0;
@@ -95,11 +95,11 @@ static int by_seconds(const void *left, const void *right) {
     return a > b ? -1 : a < b;
 }
 
-// Adds up by lane and by name, or by kind.
+// Adds up the events by lane and name, or by lane and kind.
 static tri_trace_sum *add_up(const reading *r, bool by_kind, int *count) {
     tri_trace_sum *sums = NULL;
     int capacity = 0;
-    json_t *places = json_object(); // by lane and name: place in the list, plus 1
+    json_t *indices = json_object(); // from lane and name to the index in the list, plus 1
     *count = 0;
     for (int i = 0; i < r->count; i++) {
         const event *e = &r->events[i];
@@ -110,19 +110,19 @@ static tri_trace_sum *add_up(const reading *r, bool by_kind, int *count) {
         while (length > 0 && lane[length - 1] == ' ') length--;
         char *own = tri_arena_printf(r->arena, "%.*s", (int)length, lane ? lane : "");
         char *key = tri_arena_printf(r->arena, "%s\n%s", own, by_kind ? e->kind : e->name);
-        json_int_t place = json_integer_value(json_object_get(places, key));
-        if (place == 0) {
+        json_int_t index = json_integer_value(json_object_get(indices, key));
+        if (index == 0) {
             TRI_PUSH(r->arena, sums, *count, capacity) =
                 (tri_trace_sum){.name = by_kind ? e->kind : e->name, .lane = own};
-            place = *count;
-            json_object_set_new(places, key, json_integer(place));
+            index = *count;
+            json_object_set_new(indices, key, json_integer(index));
         }
-        tri_trace_sum *sum = &sums[place - 1];
+        tri_trace_sum *sum = &sums[index - 1];
         sum->count++;
         sum->bytes += e->bytes;
         sum->seconds += e->self > 0 ? e->self * 1e-6 : 0;
     }
-    json_decref(places);
+    json_decref(indices);
     if (*count > 0) qsort(sums, (size_t)*count, sizeof *sums, by_seconds);
     return sums;
 }
@@ -138,8 +138,9 @@ static void note_gap(tri_trace_sums *out, tri_trace_gap gap) {
     out->gaps[at] = gap;
 }
 
-// The compute lane is a rank's first thread; what its actions wait in is theirs.
-static void look_at_ranks(const reading *r, double zero, tri_trace_sums *out) {
+// Sums up each rank's compute lane, which is its first thread, and finds the gaps between its
+// actions. Waiting within an action counts as part of that action.
+static void sum_ranks(const reading *r, double zero, tri_trace_sums *out) {
     int capacity = 0;
     out->gaps = TRI_NEW_ARRAY(r->arena, tri_trace_gap, MOST_GAPS);
     const event *before = NULL;
@@ -174,7 +175,7 @@ static tri_status sum_events(reading *r, const json_t *root, const char *path,
                              tri_trace_sums *out) {
     const json_t *list = json_object_get(root, "traceEvents");
     if (!json_is_array(list))
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: is no trace: it has no list traceEvents", path);
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a trace: it has no list traceEvents", path);
     for (size_t i = 0; i < json_array_size(list); i++)
         if (!read_event(r, json_array_get(list, i)))
             return TRI_FAIL(TRI_BAD_INPUT, "%s: event %zu is damaged", path, i);
@@ -190,7 +191,7 @@ static tri_status sum_events(reading *r, const json_t *root, const char *path,
     out->events = r->count;
     out->kinds = add_up(r, true, &out->kind_count);
     out->names = add_up(r, false, &out->name_count);
-    look_at_ranks(r, first, out);
+    sum_ranks(r, first, out);
     return TRI_OK;
 }
 
@@ -204,7 +205,7 @@ tri_status tri_trace_sum_file(tri_arena *arena, const char *path, tri_trace_sums
     json_t *root = json_loadf(file, 0, &error);
     fclose(file);
     if (!root)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s:%d: is no trace that --trace wrote: %s", path,
+        return TRI_FAIL(TRI_BAD_INPUT, "%s:%d: is not a trace that --trace wrote: %s", path,
                         error.line, error.text);
     reading r = {.arena = arena, .lanes = json_object()};
     tri_status status = sum_events(&r, root, path, out);

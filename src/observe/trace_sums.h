@@ -1,4 +1,4 @@
-// What a trace comes to: time by action and by rank, waiting, the longest gaps.
+// The sums of a trace: time by action and by rank, waiting, the longest gaps.
 #ifndef TRIREME_OBSERVE_TRACE_SUMS_H
 #define TRIREME_OBSERVE_TRACE_SUMS_H
 
@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// All events of one name, "FORWARD conv1", or of one kind, "FORWARD". Time that nested events take
-// is theirs alone.
+// The events of one name, "FORWARD conv1", or of one kind, "FORWARD". The time of nested events is
+// not included.
 typedef struct tri_trace_sum {
     const char *name, *lane;
     int64_t count, bytes;
@@ -18,20 +18,20 @@ typedef struct tri_trace_sum {
 
 typedef struct tri_trace_rank {
     int rank;
-    double busy_s, waiting_s; // of the compute lane, in the trace's span
+    double busy_s, waiting_s; // of the compute lane; together they are the trace's span
 } tri_trace_rank;
 
-// Time in which a rank's compute lane does nothing, between two of its actions.
+// Time in which a rank's compute lane is idle between two of its actions.
 typedef struct tri_trace_gap {
     int rank;
     double begin_s, seconds;
-    const char *before, *after; // actions on either side
+    const char *before, *after; // the actions before and after the gap
 } tri_trace_gap;
 
 typedef struct tri_trace_sums {
     double span_s; // from the first event's begin to the last one's end
     int64_t events;
-    tri_trace_sum *kinds, *names; // the longest first
+    tri_trace_sum *kinds, *names; // those with the most time first
     int kind_count, name_count;
     tri_trace_rank *ranks;
     int rank_count;
@@ -39,8 +39,8 @@ typedef struct tri_trace_sums {
     int gap_count;
 } tri_trace_sums;
 
-// Reads a file that --trace wrote. All memory lies in `arena`. TRI_NOT_FOUND, TRI_BAD_INPUT with
-// one line that names the file.
+// Reads a file that --trace wrote. All memory is in `arena`. TRI_NOT_FOUND; TRI_BAD_INPUT: not a
+// trace.
 tri_status tri_trace_sum_file(tri_arena *arena, const char *path, tri_trace_sums *out);
 
 #endif

@@ -106,7 +106,8 @@ def check_many_gaps():
 
 
 def check_damaged():
-    for content, part in (("", "is no trace"), ("[1]", "is no trace"), ("{", "is no trace"),
+    for content, part in (("", "is not a trace"), ("[1]", "is not a trace"),
+                          ("{", "is not a trace"),
                           ({"traceEvents": []}, "no events"),
                           ({"traceEvents": [event(-1, 0, 0, 1, "A")]}, "event 0 is damaged"),
                           ({"traceEvents": [event(0, 0, 0, -1, "A")]}, "event 0 is damaged")):

@@ -323,8 +323,8 @@ static void no_folder_run(void) {
 static void goes_on_without_a_sink_that_cannot_open(void **state) {
     append("a-file", "x");
     char *text = stderr_of(no_folder_run, 0);
-    assert_non_null(strstr(text, "training goes on without metrics.jsonl\n"));
-    assert_non_null(strstr(text, "training goes on without TensorBoard's curves\n"));
+    assert_non_null(strstr(text, "training continues without metrics.jsonl\n"));
+    assert_non_null(strstr(text, "training continues without TensorBoard's curves\n"));
     free(text);
 }
 
