@@ -1,6 +1,7 @@
-// One table row per launcher, in order of precedence. A row is present when its rank variable is
-// set; the first present row names the launcher, later ones fill in what it does not tell (a local
-// rank) and must agree with it.
+// Finds out which rank this process is, from the variables of the launcher that started it. There
+// is one table row per launcher, in order of precedence. A row is present if its rank variable is
+// set. The first present row names the launcher; later ones must agree with it, and supply numbers
+// that it lacks (a local rank).
 #include "rendezvous/rendezvous.h"
 
 #include "base/limits.h"
@@ -21,12 +22,14 @@ enum { JOB_VARIABLES = 4, UNKNOWN = -1 };
 typedef struct launcher {
     const char *name;
     const char *rank;
-    const char *size[2]; // the second where the first is missing
+    const char *size[2]; // the second is read if the first is missing
     const char *local_rank, *local_size;
-    const char *only_with; // counts only beside this variable; NULL: always
-    bool from_slurm;       // described by Slurm, so left aside where Open MPI's exist
-    bool no_job_name; // job_variables may all be missing: the launcher's process tells jobs apart
-    const char *job[JOB_VARIABLES]; // together the same on all ranks of a job and of no other
+    const char *only_with; // the row is present only beside this variable; NULL: always
+    bool from_slurm;  // ignored beside Open MPI's variables, which describe the same job better
+    bool no_job_name; // the variables of `job` may all be missing; the launcher's process then
+                      // tells jobs apart
+    const char
+        *job[JOB_VARIABLES]; // together the same on all ranks of a job, and different in other jobs
 } launcher;
 
 // Sources: torchrun's and Slurm's manuals, and each MPI's; the Slurm and Open MPI rows as seen on
@@ -92,11 +95,11 @@ static const launcher launchers[] = {
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
-// What one row says; UNKNOWN where it says nothing.
+// What the variables of one row say; UNKNOWN: not set.
 typedef struct claim {
     const launcher *from;
     const char *size_name;
-    unsigned rows; // a bit for each row of the table that was present
+    unsigned launchers_present; // a bit for each row of the table
     int rank, size, local_rank, local_size;
 } claim;
 
@@ -119,8 +122,8 @@ static tri_status read_number(get_variable get, const char *name, int low, int h
     return TRI_OK;
 }
 
-// "2(x3),1": the tasks of the step's nodes in order; UNKNOWN if it is written otherwise or too
-// short.
+// Reads "2(x3),1", the tasks of a step's nodes in order; UNKNOWN: it has another form or too few
+// nodes.
 static int tasks_of_node(const char *text, int node) {
     while (text && *text && node >= 0) {
         char *end;
@@ -151,8 +154,9 @@ static tri_status read_slurm_local_size(get_variable get, claim *c) {
     return TRI_OK;
 }
 
-// A batch script has SLURM_PROCID=0 and the job's SLURM_NTASKS as well, but it is one process: only
-// srun gives a step's number. The other steps that are not srun's have names or the last numbers.
+// True in a process that srun started. A batch script has SLURM_PROCID=0 and the job's SLURM_NTASKS
+// too, but it is one process: only srun gives a step's number. Steps of other origin have names, or
+// numbers from 0xfffffff0 on.
 static bool in_slurm_step(get_variable get) {
     const char *step = value_of(get, "SLURM_STEP_ID"), *rank = value_of(get, "SLURM_PROCID");
     if (!step) step = value_of(get, "SLURM_STEPID");
@@ -201,56 +205,56 @@ static tri_status merge(claim *all, const claim *more) {
         return TRI_FAIL(
             TRI_BAD_INPUT,
             "two launchers disagree: %s (%s) and %s (%s); unset one's variables, or set "
-            "TRIREME_LAUNCHER=%s or =%s to believe that one",
+            "TRIREME_LAUNCHER=%s or =%s to use that one",
             ours, all->from->name, theirs, more->from->name, all->from->name, more->from->name);
     }
     if (all->size < 0) {
         all->size = more->size;
         all->size_name = more->size_name;
     }
-    all->rows |= more->rows;
+    all->launchers_present |= more->launchers_present;
     if (all->local_rank < 0) all->local_rank = more->local_rank;
     if (all->local_size < 0) all->local_size = more->local_size;
     return TRI_OK;
 }
 
-// torchrun's own workers carry its run id: it is then the nearest launcher, whatever started it
-// (srun or mpirun with one agent per node, commonly).
-static const char *believed_launcher(get_variable get) {
+// The launcher whose variables alone count; NULL: all. Workers of torchrun have its run id, and are
+// its ranks even where srun or mpirun started torchrun's agents.
+static const char *chosen_launcher(get_variable get) {
     const char *named = value_of(get, "TRIREME_LAUNCHER");
     if (named) return named;
     return value_of(get, "TORCHELASTIC_RUN_ID") && value_of(get, "RANK") ? "torchrun" : NULL;
 }
 
 static tri_status read_claims(get_variable get, claim *all) {
-    const char *believed = believed_launcher(get);
-    bool known = !believed || !strcmp(believed, "none");
+    const char *chosen = chosen_launcher(get);
+    bool known = !chosen || !strcmp(chosen, "none");
     for (int i = 0; i < LAUNCHERS; i++) {
-        if (believed && strcmp(believed, launchers[i].name) != 0) continue;
+        if (chosen && strcmp(chosen, launchers[i].name) != 0) continue;
         known = true;
-        claim one;
-        TRI_TRY(read_claim(get, &launchers[i], &one));
-        if (one.rank < 0) continue;
+        claim found;
+        TRI_TRY(read_claim(get, &launchers[i], &found));
+        if (found.rank < 0) continue;
         if (!all->from)
-            *all = one;
+            *all = found;
         else
-            TRI_TRY(merge(all, &one));
+            TRI_TRY(merge(all, &found));
     }
     if (!known)
         return TRI_FAIL(
             TRI_BAD_INPUT,
-            "TRIREME_LAUNCHER=%.40s is not a launcher that is known here (torchrun, "
+            "TRIREME_LAUNCHER=%.40s is not a known launcher (torchrun, "
             "open-mpi, slurm, slurm-pmix, slurm-pmi2, hydra, pals, mvapich2, flux, none)",
-            believed);
-    if (believed && !all->from && strcmp(believed, "none") != 0)
+            chosen);
+    if (chosen && !all->from && strcmp(chosen, "none") != 0)
         return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_LAUNCHER=%s, but its variables are not set",
-                        believed);
+                        chosen);
     return TRI_OK;
 }
 
 static uint64_t hash_text(uint64_t hash, const char *text) {
     for (; text && *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-    return (hash ^ 0xff) * 0x100000001b3ull; // a separator that no text holds
+    return (hash ^ 0xff) * 0x100000001b3ull; // a separator, so that "a" "bc" and "ab" "c" differ
 }
 
 static bool process_has_variable(long pid, const char *name) {
@@ -278,8 +282,8 @@ static long parent_of(long pid) {
     return parent;
 }
 
-// The nearest ancestor without the rank variable: mpirun's daemon on this host, also through
-// shells.
+// The nearest ancestor without the rank variable: the launcher's process on this host, also if
+// shells lie between.
 static long launcher_process(const char *rank_name) {
     long pid = getppid();
     for (int depth = 0; depth < 64 && pid > 1 && process_has_variable(pid, rank_name); depth++)
@@ -294,12 +298,12 @@ static void name_job(get_variable get, const claim *all, tri_identity *out) {
              (long long)tri_os.monotonic_ns());
     bool named = false;
     for (int row = 0; row < LAUNCHERS; row++)
-        for (int i = 0; i < JOB_VARIABLES && all->rows >> row & 1; i++) {
+        for (int i = 0; i < JOB_VARIABLES && all->launchers_present >> row & 1; i++) {
             const char *value = value_of(get, launchers[row].job[i]);
             named |= value != NULL;
             hash = hash_text(hash, value);
         }
-    hash = hash_text(hash, value_of(get, "TRIREME_NONCE")); // `trireme run` draws it
+    hash = hash_text(hash, value_of(get, "TRIREME_NONCE")); // random, from `trireme run`
     if (all->from && !named && all->from->no_job_name)
         snprintf(own, sizeof own, "launcher %ld", launcher_process(all->from->rank));
     else if (all->from)
@@ -356,7 +360,7 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
         out->rank = all.rank;
         out->size = all.size;
         out->local_size = all.size == 1 ? 1 : all.local_size < 0 ? 0 : all.local_size;
-        // Unknown: right if this host has all ranks, which the store finds out.
+        // Without a local rank: right if this host has all ranks, which the store checks.
         out->local_rank = all.local_rank < 0 ? all.rank : all.local_rank;
     }
     name_job(get, &all, out);

@@ -1,4 +1,5 @@
-// A rank's end of the store: one request at a time to rank 0.
+// The client side of the store: a rank sends one request at a time to rank 0 and waits for the
+// answer.
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -16,10 +17,10 @@
 struct tri_store {
     tri_identity identity;
     const store_transport *transport;
-    store_server *server; // rank 0's
+    store_server *server; // on rank 0, else NULL
     int fd;
-    bool broken;          // an answer was given up: the next bytes would be its
-    pthread_mutex_t lock; // a request and its answer
+    bool broken;          // a request failed halfway: the next bytes may belong to its answer
+    pthread_mutex_t lock; // held from a request to its answer
 };
 
 static int64_t after_ms(int64_t ms) { return tri_os.monotonic_ns() + (ms > 0 ? ms : 0) * 1000000; }
@@ -73,9 +74,9 @@ static tri_status receive_bytes(tri_store *store, void *data, size_t size, int64
 }
 
 typedef struct answer {
-    tri_status status; // rank 0's; a failure's message is the value
+    tri_status status; // on rank 0; if it failed, the value is the message
     int64_t number;
-    char *value; // malloc'ed, with a 0 byte behind it
+    char *value; // malloc'ed, with a 0 byte at the end
     size_t size;
 } answer;
 
@@ -85,7 +86,7 @@ static tri_status receive_answer(tri_store *store, answer *out, int64_t until_ns
     TRI_TRY(store_head_check(&head));
     if (head.kind != STORE_REPLY || head.key_bytes || head.timeout_ms < 0 ||
         head.timeout_ms >= TRI_STATUS_COUNT)
-        return TRI_FAIL(TRI_INTERNAL, "store: rank 0's answer is no answer");
+        return TRI_FAIL(TRI_INTERNAL, "store: rank 0 sent something else than an answer");
     *out = (answer){(tri_status)head.timeout_ms, head.number, malloc(head.value_bytes + 1),
                     head.value_bytes};
     TRI_ASSERT(out->value);
@@ -105,7 +106,7 @@ static tri_status ask(tri_store *store, store_head head, const char *key, const 
     return receive_answer(store, out, until_ns);
 }
 
-// As ask, and a failure on rank 0 is a failure here. out->value is NULL after any failure.
+// Like ask, but a failure on rank 0 becomes a failure here. out->value is NULL after any failure.
 static tri_status request(tri_store *store, store_head head, const char *key, const void *value,
                           answer *out) {
     if (strlen(key) > TRI_MAX_NAME_BYTES)
@@ -114,7 +115,7 @@ static tri_status request(tri_store *store, store_head head, const char *key, co
     *out = (answer){0};
     pthread_mutex_lock(&store->lock);
     tri_status status = store->broken ? lost_rank_0(store) : ask(store, head, key, value, out);
-    store->broken |= status != TRI_OK; // half an answer may be left in the line
+    store->broken |= status != TRI_OK;
     pthread_mutex_unlock(&store->lock);
     if (status == TRI_OK && out->status != TRI_OK)
         status = TRI_FAIL(out->status, "rank %d: %s", store->identity.rank, out->value);
@@ -126,8 +127,9 @@ static tri_status request(tri_store *store, store_head head, const char *key, co
 }
 
 static tri_status serve(tri_store *store, int64_t until_ns) {
-    int64_t patience_ns = after_ms(TRI_STORE_ANSWER_MS);
-    if (until_ns > patience_ns) until_ns = patience_ns; // a meeting that ends does so sooner
+    // An earlier run that is about to end frees the address sooner than this.
+    int64_t limit_ns = after_ms(TRI_STORE_ANSWER_MS);
+    if (until_ns > limit_ns) until_ns = limit_ns;
     for (;;) {
         int fd;
         tri_status status = store->transport->listen(&store->identity, &fd);
@@ -135,7 +137,6 @@ static tri_status serve(tri_store *store, int64_t until_ns) {
         if (status == TRI_OK)
             return store_server_start(&store->identity, store->transport, fd, &store->server);
         if (!taken) return status;
-        // The rank 0 of a run before may be about to end.
         if (tri_os.monotonic_ns() >= until_ns)
             return TRI_FAIL(
                 TRI_MISMATCH,
@@ -146,9 +147,9 @@ static tri_status serve(tri_store *store, int64_t until_ns) {
     }
 }
 
-static tri_status reach(tri_store *store, int timeout_ms, int64_t until_ns) {
+static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t until_ns) {
     int64_t pause_ns = 1000000, begin_ns = tri_os.monotonic_ns();
-    bool said = store->identity.rank != 1; // one of those that wait says it
+    bool is_reported = store->identity.rank != 1; // one rank reports for all
     for (;;) {
         tri_status status = store->transport->connect(&store->identity, &store->fd);
         if (status == TRI_OK) return store->transport->admit(store->fd);
@@ -157,8 +158,8 @@ static tri_status reach(tri_store *store, int timeout_ms, int64_t until_ns) {
         if (tri_os.monotonic_ns() >= until_ns)
             return TRI_FAIL(TRI_TIMEOUT, "rank %d: rank 0 of %d did not arrive within %g s",
                             store->identity.rank, store->identity.size, timeout_ms / 1e3);
-        if (!said && tri_os.monotonic_ns() - begin_ns >= TRI_STILL_AFTER_MS * 1000000ll) {
-            said = true;
+        if (!is_reported && tri_os.monotonic_ns() - begin_ns >= TRI_STILL_AFTER_MS * 1000000ll) {
+            is_reported = true;
             tri_log(TRI_LOG_WARNING, "rank 0 (%s) does not move: it has not arrived after %d s",
                     store->identity.host, TRI_STILL_AFTER_MS / 1000);
         }
@@ -170,15 +171,15 @@ static tri_status reach(tri_store *store, int timeout_ms, int64_t until_ns) {
 static tri_status meet(tri_store *store, int timeout_ms) {
     int64_t until_ns = after_ms(timeout_ms);
     if (store->identity.rank == 0) TRI_TRY(serve(store, until_ns));
-    TRI_TRY(reach(store, timeout_ms, until_ns));
+    TRI_TRY(connect_to_rank_0(store, timeout_ms, until_ns));
     int64_t left_ms = (until_ns - tri_os.monotonic_ns() + 999999) / 1000000;
-    store_hello words = {store->identity.size, timeout_ms};
+    store_hello body = {store->identity.size, timeout_ms};
     store_head hello = {.kind = STORE_HELLO,
-                        .value_bytes = sizeof words,
+                        .value_bytes = sizeof body,
                         .number = store->identity.rank,
                         .timeout_ms = left_ms < 0 ? 0 : (int32_t)left_ms};
     answer got;
-    TRI_TRY(request(store, hello, store->identity.job, &words, &got));
+    TRI_TRY(request(store, hello, store->identity.job, &body, &got));
     free(got.value);
     return TRI_OK;
 }
@@ -204,7 +205,7 @@ tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_stor
 void tri_store_close(tri_store *store) {
     if (!store) return;
     if (store->fd >= 0) {
-        // Not through ask: the message of a failure that led here stays the thread's last one.
+        // Not through ask, which would replace the thread's error message.
         store_head bye = {.kind = STORE_BYE};
         if (!store->broken) tri_os.send(store->fd, &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
         tri_os.close(store->fd);
@@ -236,7 +237,8 @@ tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void
     if (fits && got.size) memcpy(value, got.value, got.size);
     free(got.value);
     if (!fits)
-        return TRI_FAIL(TRI_INTERNAL, "store: the value of '%.80s' has %zu bytes, room is for %zu",
+        return TRI_FAIL(TRI_INTERNAL,
+                        "store: the value of '%.80s' has %zu bytes, more than the %zu that fit",
                         key, *size, capacity);
     return TRI_OK;
 }

@@ -1,3 +1,5 @@
+// The store's server: keys and values, and clients that wait for a key or for the other ranks.
+// store_server.c runs it behind sockets.
 #include "rendezvous/store_core.h"
 
 #include "base/limits.h"
@@ -23,18 +25,18 @@ typedef struct bytes {
 
 typedef struct client {
     bool used, arrived;
-    int rank; // -1 before its hello
+    int rank; // STORE_NO_RANK before its HELLO
     bytes in, out;
     char *wanted;        // key of a GET that waits
     int64_t deadline_ns; // of the wait for `wanted`, or for the others to arrive
-    int timeout_ms;      // as asked, for the message
+    int timeout_ms;      // the whole wait, for the message
 } client;
 
 struct store_core {
     char job[sizeof((tri_identity){0}.job)];
     int size;
-    int arrived; // ranks that have ever come
-    int lost;    // a rank that went without a goodbye; -1: none
+    int arrived; // ranks that have sent HELLO, also those that left
+    int lost;    // the first rank that left without BYE, or STORE_NO_RANK
     bool *seen;
     entry *buckets[BUCKETS];
     int keys;
@@ -92,7 +94,7 @@ store_core *store_core_create(const char *job, int size) {
     TRI_ASSERT(core && size > 0 && size <= TRI_MAX_RANKS);
     snprintf(core->job, sizeof core->job, "%s", job);
     core->size = size;
-    core->lost = -1;
+    core->lost = STORE_NO_RANK;
     core->seen = calloc((size_t)size, sizeof *core->seen);
     TRI_ASSERT(core->seen);
     return core;
@@ -122,13 +124,14 @@ void store_core_destroy(store_core *core) {
 int store_core_join(store_core *core) {
     for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)
         if (!core->clients[i].used) {
-            core->clients[i] = (client){.used = true, .rank = -1, .deadline_ns = INT64_MAX};
+            core->clients[i] =
+                (client){.used = true, .rank = STORE_NO_RANK, .deadline_ns = INT64_MAX};
             return i;
         }
-    return -1;
+    return STORE_NO_CLIENT;
 }
 
-// "rank 2 of 4" or "ranks 2, 3 of 4": those that never came.
+// "rank 2 of 4" or "ranks 2, 3 of 4": those that have not arrived.
 static void name_missing(const store_core *core, char *text, size_t size) {
     int missing = core->size - core->arrived, named = 0;
     int used = snprintf(text, size, missing == 1 ? "rank" : "ranks");
@@ -140,7 +143,7 @@ static void name_missing(const store_core *core, char *text, size_t size) {
     snprintf(text + used, size - (size_t)used, " of %d", core->size);
 }
 
-// Whoever waits for something that can no longer come is told so at once.
+// Answers all waits with a failure at once, as `rank` is lost and they may never end.
 static void fail_waits(store_core *core, int rank) {
     char text[256], missing[192];
     for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
@@ -159,10 +162,10 @@ static void fail_waits(store_core *core, int rank) {
 
 void store_core_leave(store_core *core, int number) {
     client *c = &core->clients[number];
-    bool lost = c->rank >= 0;
+    bool is_lost = c->rank != STORE_NO_RANK;
     int rank = c->rank;
     clear_client(c);
-    if (!lost) return;
+    if (!is_lost) return;
     if (core->lost < 0) core->lost = rank;
     fail_waits(core, rank);
 }
@@ -205,7 +208,7 @@ static const char *put(store_core *core, const char *key, const void *value, siz
     return NULL;
 }
 
-static void welcome_all(store_core *core) {
+static void reply_to_arrived(store_core *core) {
     for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)
         if (core->clients[i].used && core->clients[i].arrived &&
             core->clients[i].deadline_ns != INT64_MAX)
@@ -220,12 +223,12 @@ static void wait_until(client *c, int timeout_ms, int64_t now_ns) {
 static bool hello(store_core *core, client *c, const store_head *head, const char *key,
                   const char *value, int64_t now_ns) {
     char text[256];
-    store_hello words;
-    if (c->rank >= 0 || head->value_bytes != sizeof words) return false;
-    memcpy(&words, value, sizeof words);
-    if (strcmp(key, core->job) != 0 || words.size != core->size) {
+    store_hello body;
+    if (c->rank >= 0 || head->value_bytes != sizeof body) return false;
+    memcpy(&body, value, sizeof body);
+    if (strcmp(key, core->job) != 0 || body.size != core->size) {
         snprintf(text, sizeof text, "a rank of job %.100s with %d ranks came to rank 0 of %d ranks",
-                 key, (int)words.size, core->size);
+                 key, (int)body.size, core->size);
         reply_text(c, TRI_MISMATCH, text);
         return false;
     }
@@ -243,11 +246,11 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     c->arrived = core->seen[rank] = true;
     core->arrived++;
     wait_until(c, head->timeout_ms, now_ns);
-    c->timeout_ms = words.asked_ms;
+    c->timeout_ms = body.total_ms;
     if (core->lost >= 0)
         fail_waits(core, core->lost);
     else if (core->arrived == core->size)
-        welcome_all(core);
+        reply_to_arrived(core);
     return true;
 }
 
@@ -266,41 +269,42 @@ static void get(store_core *core, client *c, const store_head *head, const char 
 
 static void add(store_core *core, client *c, const store_head *head, const char *key) {
     const entry *e = find(core, key);
-    int64_t now = 0;
+    int64_t counter = 0;
     if (e) {
         char text[32], *end = text;
         size_t size = e->size < sizeof text ? e->size : 0;
         if (size) memcpy(text, e->value, size);
         text[size] = 0;
         errno = 0;
-        now = strtoll(text, &end, 10);
+        counter = strtoll(text, &end, 10);
         if (end == text || *end || errno) {
             reply_text(c, TRI_MISMATCH, "the key holds a value that is no counter");
             return;
         }
     }
-    if (__builtin_add_overflow(now, head->number, &now)) {
+    if (__builtin_add_overflow(counter, head->number, &counter)) {
         reply_text(c, TRI_MISMATCH, "the counter passes 64 bits");
         return;
     }
     char text[32];
-    int size = snprintf(text, sizeof text, "%lld", (long long)now);
+    int size = snprintf(text, sizeof text, "%lld", (long long)counter);
     const char *problem = put(core, key, text, (size_t)size);
     if (problem)
         reply_text(c, TRI_NO_SPACE, problem);
     else
-        reply(c, TRI_OK, now, NULL, 0);
+        reply(c, TRI_OK, counter, NULL, 0);
 }
 
-static bool obey(store_core *core, client *c, const store_head *head, const char *body,
-                 int64_t now_ns) {
+// False: the client broke the protocol or sent BYE.
+static bool handle(store_core *core, client *c, const store_head *head, const char *body,
+                   int64_t now_ns) {
     char key[TRI_MAX_NAME_BYTES + 1];
     const char *value = body + head->key_bytes, *problem;
     memcpy(key, body, head->key_bytes);
     key[head->key_bytes] = 0;
     if (strlen(key) != head->key_bytes) return false; // a key is text
     if (head->kind == STORE_HELLO) return hello(core, c, head, key, value, now_ns);
-    // One request at a time, and none before the hello was answered.
+    // One request at a time, and none before HELLO was answered.
     if (c->rank < 0 || c->deadline_ns != INT64_MAX) return false;
     switch (head->kind) {
     case STORE_SET:
@@ -317,7 +321,7 @@ static bool obey(store_core *core, client *c, const store_head *head, const char
         add(core, c, head, key);
         return true;
     case STORE_BYE:
-        c->rank = -1;
+        c->rank = STORE_NO_RANK;
         return false;
     default:
         return false;
@@ -333,9 +337,10 @@ bool store_core_input(store_core *core, int number, const void *data, size_t siz
         if (store_head_check(&head) != TRI_OK) return false;
         size_t whole = sizeof head + head.key_bytes + head.value_bytes;
         if (c->in.size < whole) return true;
-        // A client that asks on without reading its answers would fill this process's memory.
+        // A client that sends requests and never reads the answers would fill this process's
+        // memory.
         if (c->out.size > 2 * (size_t)TRI_STORE_VALUE_MAX_BYTES) return false;
-        if (!obey(core, c, &head, c->in.data + sizeof head, now_ns)) return false;
+        if (!handle(core, c, &head, c->in.data + sizeof head, now_ns)) return false;
         drop_front(&c->in, whole);
     }
     return true;
@@ -350,7 +355,7 @@ void store_core_sent(store_core *core, int number, size_t size) {
     drop_front(&core->clients[number].out, size);
 }
 
-static void give_up(store_core *core, client *c) {
+static void reply_timeout(store_core *core, client *c) {
     char text[256], missing[192];
     if (c->wanted) {
         snprintf(text, sizeof text, "key '%.120s' was not set within %.3g s", c->wanted,
@@ -368,7 +373,7 @@ int64_t store_core_expire(store_core *core, int64_t now_ns) {
     for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
         client *c = &core->clients[i];
         if (!c->used) continue;
-        if (c->deadline_ns <= now_ns) give_up(core, c);
+        if (c->deadline_ns <= now_ns) reply_timeout(core, c);
         if (c->deadline_ns < next) next = c->deadline_ns;
     }
     return next;
@@ -377,7 +382,7 @@ int64_t store_core_expire(store_core *core, int64_t now_ns) {
 int store_core_missing(const store_core *core) {
     for (int r = 0; r < core->size; r++)
         if (!core->seen[r]) return r;
-    return -1;
+    return STORE_NO_RANK;
 }
 
 int store_core_present(const store_core *core) {

@@ -1,3 +1,4 @@
+// The store's server thread: polls the clients' sockets and passes their bytes to store_core.c.
 #include "rendezvous/store_server.h"
 
 #include "base/limits.h"
@@ -23,7 +24,7 @@ struct store_server {
     store_core *core;
     const store_transport *transport;
     tri_identity identity;
-    int64_t name_ns; // when a rank that has not come is named; INT64_MAX: it was
+    int64_t name_ns; // when to name a rank that has not arrived; INT64_MAX: done
     pthread_t thread;
     atomic_bool stopping;
     // Client i's socket is fds[FIRST_CLIENT + i]; poll skips negative ones.
@@ -37,16 +38,16 @@ static void leave(store_server *s, int client) {
     s->fds[FIRST_CLIENT + client].fd = -1;
 }
 
-static void welcome(store_server *s) {
+static void accept_client(store_server *s) {
     int fd = tri_os.accept(s->fds[LISTEN].fd, NULL, NULL);
     if (fd < 0) return;
     int flags = fcntl(fd, F_GETFL);
-    int client = -1;
+    int client = STORE_NO_CLIENT;
     if (s->transport->admit(fd) != TRI_OK)
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
     else if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
         client = store_core_join(s->core);
-    if (client < 0)
+    if (client == STORE_NO_CLIENT)
         tri_os.close(fd);
     else
         s->fds[FIRST_CLIENT + client] = (struct pollfd){.fd = fd, .events = POLLIN};
@@ -64,8 +65,8 @@ static void flush(store_server *s, int client) {
     }
 }
 
-// False: the client is gone, or broke the rules.
-static bool take_in(store_server *s, int client) {
+// False: the client is gone, or has to go.
+static bool receive(store_server *s, int client) {
     for (;;) {
         ssize_t got = tri_os.recv(s->fds[FIRST_CLIENT + client].fd, s->buffer, sizeof s->buffer,
                                   MSG_DONTWAIT);
@@ -87,21 +88,21 @@ static int wait_ms(int64_t until_ns) {
     return left / 1000000 >= INT_MAX ? INT_MAX : (int)(left / 1000000) + 1;
 }
 
-static void hear_clients(store_server *s) {
+static void receive_all(store_server *s) {
     for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
         struct pollfd *p = &s->fds[FIRST_CLIENT + i];
-        if (p->fd >= 0 && p->revents && !take_in(s, i)) leave(s, i);
+        if (p->fd >= 0 && p->revents && !receive(s, i)) leave(s, i);
     }
 }
 
-// After all were heard and the waits that ran out were answered: one client's request, or its
-// leaving, answers others'.
-static void answer_clients(store_server *s) {
+// Called after all input and all timeouts were handled, since one client's request, or its leaving,
+// can answer the requests of others.
+static void send_all(store_server *s) {
     for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
         struct pollfd *p = &s->fds[FIRST_CLIENT + i];
         if (p->fd < 0) continue;
         size_t pending;
-        // What does not leave now goes when there is room; a failed send shows in the next poll.
+        // The rest is sent when there is room; a failed send shows in the next poll.
         flush(s, i);
         store_core_output(s->core, i, &pending);
         p->events = pending ? POLLIN | POLLOUT : POLLIN;
@@ -112,7 +113,7 @@ static void name_missing(store_server *s) {
     if (tri_os.monotonic_ns() < s->name_ns) return;
     s->name_ns = INT64_MAX;
     int rank = store_core_missing(s->core);
-    if (rank >= 0)
+    if (rank != STORE_NO_RANK)
         tri_log(TRI_LOG_WARNING,
                 "rank %d (%s) does not move: it has not arrived after %d s; %d of %d ranks wait",
                 rank, s->identity.host, TRI_STILL_AFTER_MS / 1000, store_core_present(s->core),
@@ -124,9 +125,9 @@ static void *serve(void *context) {
     int64_t end_ns = INT64_MAX;
     s->name_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
     for (;;) {
-        hear_clients(s);
+        receive_all(s);
         int64_t next = store_core_expire(s->core, tri_os.monotonic_ns());
-        answer_clients(s);
+        send_all(s);
         name_missing(s);
         if (next > s->name_ns) next = s->name_ns;
         if (atomic_load(&s->stopping) && end_ns == INT64_MAX) {
@@ -139,7 +140,7 @@ static void *serve(void *context) {
             break;
         for (size_t i = 0; i < sizeof s->fds / sizeof *s->fds; i++) s->fds[i].revents = 0;
         poll(s->fds, sizeof s->fds / sizeof *s->fds, wait_ms(next < end_ns ? next : end_ns));
-        if (s->fds[LISTEN].fd >= 0 && s->fds[LISTEN].revents) welcome(s);
+        if (s->fds[LISTEN].fd >= 0 && s->fds[LISTEN].revents) accept_client(s);
     }
     return NULL;
 }
@@ -169,7 +170,7 @@ tri_status store_server_start(const tri_identity *identity, const store_transpor
         end(s, -1);
         return status;
     }
-    // The program's signals are for its own threads.
+    // Signals are delivered to the program's other threads.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,5 +1,5 @@
-// An abstract unix socket: no file, gone with the process, and the kernel tells who is at the other
-// end.
+// An abstract unix socket: it has no file, ends with the process, and the kernel tells which user
+// is at the other end.
 #include "rendezvous/store_transport.h"
 
 #include "base/limits.h"
@@ -30,7 +30,7 @@ static tri_status unix_connect(const tri_identity *identity, int *out) {
     struct sockaddr_un address;
     socklen_t size;
     TRI_TRY(make_address(identity, &address, &size));
-    // Whoever listens there may accept nobody: then this fails instead of waiting.
+    // Non-blocking, so that this fails at once if the process that listens does not accept.
     int fd = tri_os.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return tri_os_fail("make a socket", identity->job);
     int failed;
@@ -51,17 +51,18 @@ static tri_status unix_admit(int fd) {
     struct ucred peer;
     socklen_t size = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-        return tri_os_fail("ask who is there", "store socket");
+        return tri_os_fail("read the user of the other end", "store socket");
     if (peer.uid != geteuid())
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "where the ranks of this job meet there is process %ld of another user "
-                        "(%ld, this is %ld): set another MASTER_PORT, or start with `trireme run`, "
-                        "whose meeting nobody can guess",
+                        "process %ld of another user (%ld, this is %ld) has the address where the "
+                        "ranks of this job meet: set another MASTER_PORT, or start with `trireme "
+                        "run`, which draws an address at random",
                         (long)peer.pid, (long)peer.uid, (long)geteuid());
     return TRI_OK;
 }
 
-// TRI_BAD_INPUT when another user listens at the job's address; TRI_OK when that is not known.
+// TRI_BAD_INPUT if another user listens at the job's address; TRI_OK also if that cannot be found
+// out.
 static tri_status check_holder(const tri_identity *identity) {
     int fd;
     if (unix_connect(identity, &fd) != TRI_OK) return TRI_OK;
