@@ -40,7 +40,7 @@ typedef struct ranks_key {
 typedef struct ranks_table { // in memory that all forked ranks share
     _Atomic int used;
     ranks_key keys[RANKS_KEYS];
-    _Atomic int notes[RANKS_MAX]; // for tests to tell the parent or each other something
+    _Atomic int notes[RANKS_MAX]; // that ranks of a test leave for each other and the parent
 } ranks_table;
 
 typedef struct ranks {
@@ -110,9 +110,9 @@ typedef void ranks_body(tri_comm *comm, ranks_table *table, void *argument);
 static inline void ranks_child(ranks *all, int rank, const tri_shm_config *config, ranks_body *body,
                                void *argument) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    tri_shm_rendezvous meeting = {.context = all->table, .set = ranks_set, .get = ranks_get};
+    tri_shm_rendezvous rendezvous = {.context = all->table, .set = ranks_set, .get = ranks_get};
     tri_comm *comm;
-    CHECK_OK(tri_comm_shm_open_at(rank, all->size, &meeting, config, &comm));
+    CHECK_OK(tri_comm_shm_open_at(rank, all->size, &rendezvous, config, &comm));
     body(comm, all->table, argument);
     tri_comm_close(comm);
     CHECK(ranks_shared_memory() == 0);
@@ -136,7 +136,7 @@ static inline ranks ranks_start(int size, const tri_shm_config *config, ranks_bo
     return all;
 }
 
-// Waits for rank r; the exit code, or 128 + the signal. After `seconds` it is killed: -1.
+// Waits for rank r and returns its exit code, or 128 + the signal. After `seconds` kills it: -1.
 static inline int ranks_join(ranks *all, int r, double seconds) {
     double end = ranks_seconds() + seconds;
     int status;
@@ -151,7 +151,7 @@ static inline int ranks_join(ranks *all, int r, double seconds) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// All ranks end with code 0, or the number of those that did not.
+// Runs the ranks; returns how many did not end with code 0.
 static inline int ranks_run(int size, const tri_shm_config *config, ranks_body *body,
                             void *argument) {
     ranks all = ranks_start(size, config, body, argument);

@@ -1,6 +1,6 @@
-// Every kind of traffic that the strategies make, with a rank that is killed, stopped, or lost in
-// its computation in the middle of it: all the others end in time and name that rank, however many
-// others stand between them and it.
+// Every kind of traffic of the strategies, while a rank is killed, stopped, or never returns from
+// its computation: all other ranks end in time and name that rank, even if they wait for it only
+// through other ranks.
 #include "comm_ranks.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 enum { N = 120000, AXES = 2, TIMEOUT_MS = 900 };
 
-typedef struct traffic { // what a rank works with
+typedef struct traffic { // the communicators and buffers of a rank
     tri_comm *world, *axes[AXES];
     float *shared[2], *own[2];
     int round;
@@ -24,7 +24,7 @@ static float *memory(const traffic *t, int which) {
     return t->round % 3 == 1 ? t->own[which] : t->shared[which];
 }
 
-// Beside the announcement, through staging memory, or where it lies.
+// So many that data go with the announcement, through staging memory, or stay in place.
 static int64_t elements(const traffic *t) { return t->round % 4 == 3 ? 20 : N / t->world->size; }
 
 static tri_comm_op op_of(const traffic *t, tri_comm_kind kind) {
@@ -103,8 +103,8 @@ static tri_status pipeline(traffic *t) {
     return TRI_OK;
 }
 
-// Shards of two ranks, replicated twice: those who share no axis with the lost rank wait for those
-// who do.
+// Shards of two ranks, replicated twice: ranks that share no axis with the lost rank wait for those
+// that do.
 static tri_status two_axes(traffic *t) {
     tri_comm_op scatter = op_of(t, TRI_COMM_REDUCE_SCATTER);
     TRI_TRY(start_and_wait(t->axes[0], &scatter, 1));
@@ -113,7 +113,7 @@ static tri_status two_axes(traffic *t) {
 }
 
 static const struct {
-    const char *name, *says; // what the ranks are in
+    const char *name, *says; // the action that the message names
     traffic_body *body;
     int size;
 } kinds[] = {
@@ -141,7 +141,7 @@ static void check_says(const char *part) {
     _exit(1);
 }
 
-// What a computation that never ends looks like to the others.
+// Behaves like a computation that never ends.
 static void get_lost(tri_comm *comm) {
     static const char forward[] = "FORWARD";
     tri_ledger_step(comm->ledger, 12);
@@ -158,7 +158,7 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
         int colour = i ? comm->rank % 2 : comm->rank / 2;
         CHECK_OK(comm->backend->split(comm, colour, comm->rank, &t.axes[i]));
     }
-    // All begin together, as the splitting is not what is under attack.
+    // All begin together: the attack is on the traffic, not on the splitting.
     CHECK_OK(tri_comm_barrier(comm, "begin"));
     atomic_store(&table->notes[comm->rank], 1);
     tri_status status = TRI_OK;
@@ -179,7 +179,7 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
     check_says(kinds[a->kind].says);
     check_says("(sequence ");
     if (a->blow == LOST) check_says("it is in FORWARD 'block3' of step 12, after ");
-    // Every later call fails likewise, on all communicators.
+    // Every later call on all communicators fails with the same status.
     for (int i = 0; i < AXES; i++) CHECK(tri_comm_barrier(t.axes[i], "after") == status);
     CHECK(tri_comm_barrier(comm, "after") == status);
     check_says(who);
@@ -187,7 +187,7 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
 }
 
 static void attack_begin(attack *a) {
-    // A stopped rank is noticed by its heart, long before others would give it up.
+    // A stopped rank is noticed by its heartbeat, long before the timeout.
     tri_shm_config config = {.timeout_ms = a->blow == LOST ? TIMEOUT_MS : 0};
     a->all = ranks_start(kinds[a->kind].size, &config, body_attacked, a);
 }
@@ -224,7 +224,7 @@ static void test_killed(void **state) {
     }
 }
 
-// All kinds side by side, as each takes its time to be noticed.
+// All kinds at the same time, because noticing takes seconds.
 static void strike_all(blow how, double limit_s) {
     attack attacks[KINDS];
     unsigned seed = 5;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ranks that see each other's processes under other numbers or not at all, as in one container per
-rank: nobody is declared dead while it lives, and a rank that dies is still noticed.
+"""Ranks that see each other's processes under other pids or not at all, as in one container per
+rank: no rank is declared dead while it lives, and a rank that dies is still noticed.
 
 usage: test_namespaces.py BUILD_FOLDER
 """

@@ -1,5 +1,5 @@
-// Ranks that die, stop, come late or call something else: noticed in time, named, and nothing is
-// left.
+// Ranks that die, stop, are late or call another operation: the others notice it in time, name the
+// rank, and leave nothing behind.
 #include "comm_ranks.h"
 
 #include <dirent.h>
@@ -19,15 +19,15 @@ static void check_says(const char *part) {
     _exit(1);
 }
 
-// After a failure every later call fails likewise.
+// After a failure every later call fails with the same status.
 static void check_stays(tri_comm *comm, tri_status status) {
     CHECK(tri_comm_barrier(comm, "after the failure") == status);
     int64_t x = 0;
     tri_comm_op op = {
         .kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_I64, .count = 1, .send = &x, .recv = &x};
     CHECK(tri_comm_run(comm, &op) == status);
-    tri_comm *part;
-    CHECK(comm->backend->split(comm, 0, 0, &part) == status && !part);
+    tri_comm *child;
+    CHECK(comm->backend->split(comm, 0, 0, &child) == status && !child);
     void *memory;
     CHECK(comm->backend->alloc(comm, 100, &memory) == status && !memory);
 }
@@ -36,7 +36,7 @@ static void check_stays(tri_comm *comm, tri_status status) {
 
 typedef struct attack_plan {
     int victim, signal, delay_ms;
-    bool behind; // operations are in flight and nobody waits for them
+    bool behind; // operations are in flight and no thread waits for them
 } attack_plan;
 
 static void work_until_failure(tri_comm *comm, const attack_plan *attack, float *shared,
@@ -111,7 +111,7 @@ static void test_stopped(void **state) {
     attack_once(3, (attack_plan){.victim = 0, .signal = SIGSTOP, .delay_ms = 700, .behind = true});
 }
 
-// All ranks stopped together, as by a terminal: no rank is lost by that.
+// All ranks are stopped together, as by a terminal: that is no loss of a rank.
 static void body_suspended(tri_comm *comm, ranks_table *table, void *argument) {
     int64_t x = 1;
     atomic_store(&table->notes[comm->rank], 1);
@@ -144,7 +144,7 @@ static void test_suspended(void **state) {
     munmap(all.table, sizeof *all.table);
 }
 
-// Of memory without a name: where it would be if somebody still held it.
+// True if some process still maps the memory, which has no name and is found by its inode.
 static bool is_held(ino_t inode) {
     DIR *processes = opendir("/proc");
     assert_non_null(processes);
@@ -252,7 +252,7 @@ static void test_mismatch(void **state) {
     }
 }
 
-// ---- ranks that do not come
+// ---- ranks that do not arrive
 
 static void body_late(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_comm_run(comm, &(tri_comm_op){.kind = TRI_COMM_BARRIER, .label = "epoch 1"}));
@@ -283,7 +283,7 @@ static void test_timeout(void **state) {
 static void body_leaver(tri_comm *comm, ranks_table *table, void *argument) {
     atomic_store(&table->notes[comm->rank], 1);
     if (comm->rank == 1) {
-        // All are past their opening by then.
+        // Leaves when all have opened the communicator.
         for (int r = 0; r < comm->size; r++)
             while (!atomic_load(&table->notes[r])) ranks_sleep_ms(5);
         return;
@@ -325,12 +325,12 @@ static void test_never_came(void **state) {
     ranks_table *table =
         mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(table, MAP_FAILED);
-    tri_shm_rendezvous meeting = {.context = table, .set = ranks_set, .get = ranks_get};
+    tri_shm_rendezvous rendezvous = {.context = table, .set = ranks_set, .get = ranks_get};
     tri_shm_config config = {.timeout_ms = 200};
     tri_comm *comm;
-    assert_int_equal(tri_comm_shm_open_at(0, 2, &meeting, &config, &comm), TRI_TIMEOUT);
+    assert_int_equal(tri_comm_shm_open_at(0, 2, &rendezvous, &config, &comm), TRI_TIMEOUT);
     assert_non_null(strstr(tri_error_message(), "rank 1 did not join"));
-    assert_int_equal(tri_comm_shm_open_at(1, 2, &meeting, &config, &comm), TRI_TIMEOUT);
+    assert_int_equal(tri_comm_shm_open_at(1, 2, &rendezvous, &config, &comm), TRI_TIMEOUT);
     assert_non_null(strstr(tri_error_message(), "rank 0 did not join"));
     assert_null(comm);
     munmap(table, sizeof *table);

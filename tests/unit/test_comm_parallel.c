@@ -1,4 +1,4 @@
-// What sharding, pipelines and deterministic sums ask of a communicator over shared memory.
+// What sharding, pipelines and deterministic sums need from a communicator over shared memory.
 #include "comm_ranks.h"
 
 #include "base/limits.h"
@@ -27,7 +27,7 @@ static void *memory_of(tri_comm *comm, size_t bytes, bool shared) {
     return memory;
 }
 
-// ---- fold: P parts dealt to R ranks in rounds have the sum of one rank that adds them in order
+// ---- accumulation: terms spread over ranks and rounds give the sum of one rank that adds in order
 
 enum { FOLD_PARTS = 24, FOLD_COUNTS = 5 };
 static const int64_t fold_counts[FOLD_COUNTS] = {0, 1, 333, 1029, 70001};
@@ -69,7 +69,7 @@ static void test_fold(void **state) {
     for (int i = 0; i < 6; i++) assert_int_equal(ranks_run(sizes[i], NULL, body_fold, NULL), 0);
 }
 
-// ---- sums are made in rank order, and 16-bit types rounded once
+// ---- sums are computed in rank order, and half types are rounded once
 
 static uint16_t half_of(tri_dtype dtype, float value) {
     return dtype == TRI_BF16 ? tri_float_to_bf16(value) : tri_float_to_f16(value);
@@ -79,7 +79,7 @@ static float float_of(tri_dtype dtype, uint16_t half) {
     return dtype == TRI_BF16 ? tri_bf16_to_float(half) : tri_f16_to_float(half);
 }
 
-// Element i of rank r, as it is sent.
+// Element i that rank r sends.
 static void put(tri_dtype dtype, void *to, int64_t at, int rank, int64_t i) {
     float value = uneven(rank, 1, i);
     if (dtype == TRI_F32) ((float *)to)[at] = value;
@@ -101,7 +101,7 @@ static bool is_sum(tri_dtype dtype, const void *got, int64_t at, int size, int64
                 : sum == ((const float *)got)[at];
 }
 
-// All-reduce, and a shard's reduce-scatter and all-gather in place, of one group.
+// All-reduce, and in-place reduce-scatter and all-gather of shards, as one group.
 static void order_check(tri_comm *comm, tri_dtype dtype, int64_t count, bool shared) {
     size_t width = tri_dtype_bytes(dtype);
     int64_t whole = count * comm->size;
@@ -140,7 +140,7 @@ static void test_order(void **state) {
         assert_int_equal(ranks_run(size, NULL, body_order, NULL), 0);
 }
 
-// What is not a number, or too large, stays so in 16 bits.
+// NaN and values that are too large stay NaN and infinite in half types.
 static void body_specials(tri_comm *comm, ranks_table *table, void *argument) {
     const float values[] = {INFINITY, -INFINITY, NAN, 0x1.fep127f, 0x1p-130f, -0.0f, 65504, 1};
     const tri_dtype types[] = {TRI_BF16, TRI_F16};
@@ -164,7 +164,7 @@ static void test_specials(void **state) {
     assert_int_equal(ranks_run(2, NULL, body_specials, NULL), 0);
 }
 
-// ---- a group of different types: the narrow and the wide part of one gather
+// ---- a group of different types: the BF16 and the F32 tensors of one gather
 
 static void body_types(tri_comm *comm, ranks_table *table, void *argument) {
     for (int64_t count = 1; count < 40000; count = count * 5 + 2)
@@ -204,7 +204,7 @@ static void test_types(void **state) {
 
 // ---- messages of different pairs do not wait for each other
 
-// Rank 1 receives from rank 2 while its message to rank 0 lies there unread, and only then tells
+// Rank 1 receives from rank 2 while its own message to rank 0 is not yet read, and only then tells
 // rank 0 to read it.
 static void body_overtake(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 50000 }; // more than a pipe holds
@@ -229,7 +229,7 @@ static void body_overtake(tri_comm *comm, ranks_table *table, void *argument) {
             CHECK_OK(comm->backend->wait(comm, got));
             for (int i = 0; i < N; i++) CHECK(in[i] == (float)(2 * N + i));
             CHECK(!comm->backend->test(comm, sent) && comm->backend->test(comm, got));
-            // One more to the right overtakes it as well.
+            // Another message to the right overtakes it too.
             send.peer = 2;
             CHECK_OK(tri_comm_run(comm, &send));
             CHECK(!comm->backend->test(comm, sent));
@@ -321,8 +321,9 @@ static void body_axes(tri_comm *comm, ranks_table *table, void *argument) {
     for (int a = 0; a < AXES; a++)
         CHECK_OK(comm->backend->split(comm, comm->rank & ~masks[a], comm->rank, &axes[a]));
     CHECK(status_of("Threads") == threads);
-    CHECK(open_files() <= files + comm->size); // one to watch each rank by, whatever we split
-    // Gradients that one axis allocates and another reduces; all axes at once.
+    CHECK(open_files() <=
+          files + comm->size); // a pidfd for each rank, however many communicators are split
+    // Gradients that one axis allocates and another reduces, all axes at the same time.
     float *wide, *narrow;
     CHECK_OK(comm->backend->alloc(comm, AXES * N * sizeof *wide, (void **)&wide));
     CHECK_OK(axes[0]->backend->alloc(axes[0], N * sizeof *narrow, (void **)&narrow));
@@ -356,8 +357,8 @@ static void body_axes(tri_comm *comm, ranks_table *table, void *argument) {
             for (int i = 0; i < N; i++) CHECK(wide[(size_t)a * N + (size_t)i] == want);
         }
     }
-    // What it all took, the test's own buffers included (640 KB); staging memory is touched by the
-    // one operation that needed it.
+    // All memory, with the test's own buffers (640 KB). Only the operation that needs staging
+    // memory touches it.
     int64_t grown_kb = status_of("VmRSS") - before_kb;
     CHECK(grown_kb < 16 << 10);
     CHECK_OK(tri_comm_barrier(comm, "end"));

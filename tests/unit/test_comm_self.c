@@ -1,3 +1,4 @@
+// The communicator of one rank.
 #include "comm/comm.h"
 
 #include <setjmp.h>
@@ -41,7 +42,7 @@ static void test_collectives(void **state) {
     assert_int_equal(tri_comm_barrier(comm, "barrier"), TRI_OK);
 }
 
-// One rank folds what it is given, round after round; several types in one group.
+// One rank accumulates over several rounds; a group has several types.
 static void test_fold_and_group(void **state) {
     tri_comm *comm = *state;
     float sum[3] = {0}, want[3] = {0};
@@ -89,7 +90,7 @@ static void test_group_to_itself(void **state) {
     assert_true(comm->backend->test(comm, ticket));
     assert_int_equal(comm->backend->wait(comm, ticket), TRI_OK);
     for (int i = 0; i < 4; i++) assert_int_equal(got[i], i + 1);
-    // A send that nobody receives would wait for ever; and then all fails likewise.
+    // A send without its receive would wait for ever, so it fails, and all later calls with it.
     assert_int_equal(comm->backend->start(comm, group + 1, 1, &ticket), TRI_MISMATCH);
     assert_int_equal(tri_comm_barrier(comm, "after"), TRI_MISMATCH);
 }

@@ -1,3 +1,4 @@
+// Operations over shared memory: all kinds, types and sizes, groups, splits and memory.
 #include "comm_ranks.h"
 
 #include "base/limits.h"
@@ -67,7 +68,7 @@ static int reduced(tri_comm_reduction reduction, int seed, int size, int64_t i) 
     return result;
 }
 
-// What `recv[i]` of this rank must be after the collective.
+// The value of `recv[i]` on this rank after the collective.
 static int expected(const tri_comm *comm, const tri_comm_op *op, int seed, int64_t i) {
     int64_t source = op->count ? i / op->count : 0, within = op->count ? i % op->count : 0;
     switch (op->kind) {
@@ -157,7 +158,7 @@ static void body_all_ops(tri_comm *comm, ranks_table *table, void *argument) {
                     one(comm, op, seed, &shared, true);
                     one(comm, op, seed, &own, true);
                 }
-                // One rank's buffer elsewhere.
+                // One rank's buffer is private.
                 one(comm, op, seed, comm->rank == comm->size - 1 ? &own : &shared, false);
             }
     CHECK_OK(tri_comm_barrier(comm, "end"));
@@ -170,7 +171,7 @@ static void test_all_ops(void **state) {
     for (int i = 0; i < 5; i++) assert_int_equal(ranks_run(sizes[i], NULL, body_all_ops, NULL), 0);
 }
 
-// More than the staging memory holds, and slices that others help with.
+// More than the staging memory holds, and shares that other ranks help with.
 static void body_large(tri_comm *comm, ranks_table *table, void *argument) {
     arena shared = arena_shared(comm, 8 << 20), own = arena_private(8 << 20);
     for (int k = 0; k < COLLECTIVES; k++) {
@@ -255,7 +256,7 @@ static void test_wire(void **state) {
     for (int i = 0; i < 4; i++) assert_int_equal(ranks_run(sizes[i], NULL, body_wire, NULL), 0);
 }
 
-// Everything in flight at once, finished in order while the caller does something else.
+// Many operations in flight, which the worker finishes in order while the caller does other things.
 static void body_behind(tri_comm *comm, ranks_table *table, void *argument) {
     enum { OPS = 24, N = 30000 };
     arena memory = arena_shared(comm, (size_t)OPS * N * 4);
@@ -273,7 +274,7 @@ static void body_behind(tri_comm *comm, ranks_table *table, void *argument) {
             fill(comm, &ops[i], i + round, at);
             CHECK_OK(comm->backend->start(comm, &ops[i], 1, &tickets[i]));
         }
-        // Nobody waits: the worker alone has to bring it to its end.
+        // No thread waits, so the worker alone has to finish the operations.
         double end = ranks_seconds() + 20;
         while (!comm->backend->test(comm, tickets[OPS - 2 - OPS % 2]) && ranks_seconds() < end)
             ranks_sleep_ms(1);
@@ -291,8 +292,8 @@ static void test_behind(void **state) {
     assert_int_equal(ranks_run(5, NULL, body_behind, NULL), 0);
 }
 
-// An operation ends without anybody waiting: a call of `test` carries out one chunk of it at most,
-// and it has more chunks than we call.
+// An operation ends although no thread waits. A call of `test` works on one chunk at most, and
+// there are more chunks than calls.
 static void body_background(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 4 << 20, CALLS = 50 };
     float *x;
@@ -316,7 +317,7 @@ static void test_background(void **state) {
     assert_int_equal(ranks_run(3, NULL, body_background, NULL), 0);
 }
 
-// Cyclic exchange in a group: everybody sends to the right and receives from the left, twice.
+// Cyclic exchange in a group: every rank sends to the right and receives from the left, twice.
 static void body_cycle(tri_comm *comm, ranks_table *table, void *argument) {
     const int64_t counts[] = {0, 1, 1000, 50001, 300000};
     int size = comm->size, right = (comm->rank + 1) % size, left = (comm->rank + size - 1) % size;
@@ -414,7 +415,7 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK((none == NULL) == (comm->rank == 0));
     int members = (comm->size + 1 - comm->rank % 2) / 2;
     CHECK(half->size == members && half->rank == members - 1 - comm->rank / 2);
-    // Memory of the parent in an operation of the part; both at once.
+    // Memory of the parent in an operation of the child; both at the same time.
     for (int i = 0; i < 100000; i++) x[i] = (float)comm->rank;
     CHECK_OK(tri_comm_run(
         half,
@@ -431,7 +432,7 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
                                                    .send = &sum,
                                                    .recv = &sum}));
     CHECK(sum == pipeline->size);
-    // Memory of the part in an operation of the parent, where not everybody has it.
+    // Memory of the child in an operation of the parent, where some ranks have not mapped it.
     float *y;
     CHECK_OK(half->backend->alloc(half, 400000, (void **)&y));
     for (int i = 0; i < 100000; i++) y[i] = 2;
@@ -450,12 +451,12 @@ static void body_split(tri_comm *comm, ranks_table *table, void *argument) {
 static void test_split(void **state) {
     assert_int_equal(ranks_run(4, NULL, body_split, NULL), 0);
     assert_int_equal(ranks_run(5, NULL, body_split, NULL), 0);
-    // Where /proc/PID/fd is closed.
+    // As on hosts where /proc/PID/fd is closed to other processes.
     tri_shm_config config = {.pass_by_socket = true};
     assert_int_equal(ranks_run(4, &config, body_split, NULL), 0);
 }
 
-// The bits do not depend on how work was divided, and are those of adding in rank order.
+// The bits do not depend on how the work was divided: they are those of adding in rank order.
 static void body_bits(tri_comm *comm, ranks_table *table, void *argument) {
     enum { N = 100003 };
     float *x, *plain = malloc(N * sizeof *plain);
@@ -515,7 +516,7 @@ static void body_memory(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(nothing);
     CHECK(comm->backend->alloc(comm, 100 + (size_t)comm->rank, &nothing) == TRI_MISMATCH);
     CHECK(comm->backend->alloc(comm, SIZE_MAX / 2, &nothing) == TRI_NO_MEMORY);
-    // A refusal breaks nothing.
+    // A refused open has no effect on later ones.
     CHECK_OK(tri_comm_barrier(comm, "still alive"));
 }
 

@@ -1,5 +1,5 @@
-// Who am I: every launcher's variables, their precedence, and what a real Slurm 22.05 with Open MPI
-// 4.1 sets.
+// Which rank a process is: every launcher's variables, their precedence, and what a real
+// Slurm 22.05 with Open MPI 4.1 sets.
 #include "rendezvous/rendezvous.h"
 
 #include <setjmp.h>
@@ -77,7 +77,7 @@ static const struct {
      "slurm", 3, 4, 1, 0},
     {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_ID=0", "slurm", 3, 4,
      1, 0},
-    // mpirun inside an allocation: Slurm's variables are of mpirun's daemon.
+    // mpirun inside an allocation: Slurm's variables describe mpirun's daemon.
     {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_STEP_ID=0 PMIX_RANK=3 "
      "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
      "OMPI_COMM_WORLD_LOCAL_SIZE=2",
@@ -99,7 +99,7 @@ static const struct {
      "slurm", 4, 5, 0, 1},
     {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_STEP_ID=1 SLURM_STEP_NUM_NODES=1",
      "slurm", 1, 2, 1, 2},
-    // One torchrun per node under srun: its workers' own variables are the nearest.
+    // One torchrun per node under srun: torchrun's variables describe its workers.
     {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_STEP_ID=0 RANK=5 WORLD_SIZE=8 "
      "LOCAL_RANK=1 "
      "LOCAL_WORLD_SIZE=4 TORCHELASTIC_RUN_ID=x",
@@ -110,7 +110,7 @@ static const struct {
      "torchrun", 1, 2, 1, 2},
     {"RANK=1 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_LOCALID=1 SLURM_STEP_ID=0", "torchrun", 1, 2, 1,
      0},
-    // Told which one to believe.
+    // TRIREME_LAUNCHER chooses one.
     {"TRIREME_LAUNCHER=hydra SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0 PMI_RANK=3 PMI_SIZE=4 "
      "MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2",
      "hydra", 3, 4, 1, 2},
@@ -171,7 +171,7 @@ static void job_names(void **state) {
     assert_string_not_equal(a.job, c.job);
     assert_string_equal(a.master_host, "localhost");
     assert_int_equal(a.master_port, 29500);
-    // What only `trireme run` and its workers know.
+    // The random number that only `trireme run` and its workers have.
     char secret[2][300];
     for (int i = 0; i < 2; i++) snprintf(secret[i], 300, "TRIREME_NONCE=5e%d %s", i, text[i]);
     b = read_ok(secret[0]);
@@ -183,11 +183,11 @@ static void job_names(void **state) {
     c = read_ok("SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=4 SLURM_JOB_ID=7");
     assert_string_equal(a.job, b.job);
     assert_string_not_equal(a.job, c.job);
-    // Processes of their own are jobs of their own.
+    // Processes without a launcher are separate jobs.
     a = read_ok("");
     b = read_ok("");
     assert_string_not_equal(a.job, b.job);
-    // mpirun of MPICH gives no name: its process on this host does.
+    // mpirun of MPICH sets no name of the job; its process on this host stands for it.
     a = read_ok("PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2");
     b = read_ok("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2");
     assert_string_equal(a.job, b.job);

@@ -1,5 +1,5 @@
 // The store between processes: meeting, waiting, big values, ranks that never come or are lost, and
-// clients that send rubbish.
+// clients that break the protocol.
 #include "base/limits.h"
 #include "base/os.h"
 #include "rendezvous/rendezvous.h"
@@ -118,7 +118,7 @@ static void big_value(tri_identity identity) {
     } else {
         REQUIRE(tri_store_get(store, "ready", WAIT_MS, NULL, 0, &size) == TRI_OK);
         REQUIRE(tri_store_get(store, "big", WAIT_MS, data, 100, &size) == TRI_INTERNAL);
-        REQUIRE(size == TRI_STORE_VALUE_MAX_BYTES); // and the line is still in order:
+        REQUIRE(size == TRI_STORE_VALUE_MAX_BYTES); // and the connection still works:
         REQUIRE(tri_store_get(store, "big", WAIT_MS, data, TRI_STORE_VALUE_MAX_BYTES, &size) ==
                 TRI_OK);
         for (size_t i = 0; i < size; i++) REQUIRE(data[i] == (char)(i * 7 + i / 4096));
@@ -153,7 +153,7 @@ static void absent_rank_is_named(void **state) {
     misses_rank_2(zero);
     end_ranks(1, 1, pids);
     end_ranks(3, 3, pids);
-    // Nor does rank 0 come.
+    // Rank 0 does not arrive either.
     tri_store *store;
     tri_identity one = make_identity(1, 2);
     assert_int_equal(tri_store_open(&one, 100, &store), TRI_TIMEOUT);
@@ -232,10 +232,10 @@ static void rubbish_clients(void **state) {
         assert_int_equal(store_unix.admit(fd), TRI_OK);
         assert_int_equal(write(fd, &heads[i], sizeof heads[i]), sizeof heads[i]);
         char byte;
-        assert_int_equal(read(fd, &byte, 1), 0); // turned away
+        assert_int_equal(read(fd, &byte, 1), 0); // the server closed the connection
         close(fd);
     }
-    // Half a message and away; then the job goes on unharmed.
+    // A client that leaves after half a message does not disturb the job.
     int fd = -1;
     assert_int_equal(store_unix.connect(&zero, &fd), TRI_OK);
     assert_int_equal(write(fd, &heads[1], 5), 5);
@@ -254,7 +254,7 @@ static void second_rank_of_a_number_is_refused(void **state) {
     pid_t pids[3];
     tri_identity zero = make_identity(0, 3);
     start_ranks(zero, 0, 0, meets, pids);
-    // Rank 1, by hand, so that it has certainly come first.
+    // Rank 1 speaks the protocol itself, so that it certainly arrives first.
     int fd = -1;
     while (store_unix.connect(&zero, &fd) == TRI_NOT_FOUND) usleep(10000);
     store_hello words = {3, WAIT_MS};
@@ -265,7 +265,7 @@ static void second_rank_of_a_number_is_refused(void **state) {
     tri_identity one = zero;
     one.rank = 1;
     tri_store *store;
-    // The server hears clients in the order in which they were accepted.
+    // The server reads clients in the order in which it accepted them.
     assert_int_equal(tri_store_open(&one, WAIT_MS, &store), TRI_MISMATCH);
     if (!strstr(tri_error_message(), "came twice")) fail_msg("%s", tri_error_message());
     one.rank = 2;
@@ -283,7 +283,7 @@ static void second_rank_of_a_number_is_refused(void **state) {
     end_ranks(2, 2, pids);
 }
 
-// Another user took the address of the job and accepts nobody, or listens to none.
+// Another user has the address of the job, and does not accept or does not listen.
 static pid_t squat(const tri_identity *identity, bool listens) {
     int ends[2];
     char byte = 0;
@@ -324,7 +324,7 @@ static void another_user_is_named(void **state) {
         char who[64];
         snprintf(who, sizeof who, "process %ld of another user (65534", (long)pid);
         if (!strstr(tri_error_message(), who)) fail_msg("rank %d: %s", rank, tri_error_message());
-        // Its queue is full: nobody waits in it for ever, and it is no rank 0 either.
+        // Its queue is full: connecting fails instead of waiting for ever, and rank 0 cannot serve.
         for (int i = 0; i < 3; i++) {
             tri_status status = tri_store_open(&identity, 200, &store);
             assert_true(status == TRI_BAD_INPUT || status == TRI_TIMEOUT || status == TRI_MISMATCH);

@@ -174,7 +174,7 @@ static tri_status self_create(tri_ledger *ledger, const char *name, tri_comm **o
 static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out) {
     *out = NULL;
     TRI_TRY(self_check(self_of(comm)));
-    return colour < 0 ? TRI_OK : self_create(tri_ledger_share(comm->ledger), "split", out);
+    return colour < 0 ? TRI_OK : self_create(tri_ledger_retain(comm->ledger), "split", out);
 }
 
 tri_status tri_comm_self_open(tri_comm **out) {

@@ -50,10 +50,10 @@ static void announce(shm_comm *comm, shm_pending *pending) {
         shm_eager_send(comm, op, entry);
     } else {
         size_t width = tri_dtype_bytes(op->dtype);
-        entry->send = shm_location_of(comm, op->send,
-                                      (size_t)tri_comm_send_count(op, comm->head.size) * width);
-        entry->recv = shm_location_of(comm, op->recv,
-                                      (size_t)tri_comm_recv_count(op, comm->head.size) * width);
+        entry->send = shm_address_of(comm, op->send,
+                                     (size_t)tri_comm_send_count(op, comm->head.size) * width);
+        entry->recv = shm_address_of(comm, op->recv,
+                                     (size_t)tri_comm_recv_count(op, comm->head.size) * width);
     }
     pending->mark = tri_comm_op_begin(&comm->head, op, entry->sequence);
     enter_meeting(comm);
@@ -107,11 +107,11 @@ static bool compare_entries(shm_comm *comm) {
 // Continues with the elements of the operation from `begin` on that fit in staging memory.
 static void begin_window(shm_comm *comm, const tri_comm_op *op, int64_t begin) {
     shm_current *current = &comm->current;
-    int64_t capacity = shm_stage_capacity(comm, op);
+    int64_t capacity = shm_staging_capacity(comm, op);
     current->begin = begin;
     current->count = op->count - begin < capacity ? op->count - begin : capacity;
     current->cursor = 0;
-    shm_stage_use(comm);
+    shm_staging_use(comm);
 }
 
 static shm_progress meet(shm_comm *comm, const tri_comm_op *op) {
@@ -126,7 +126,7 @@ static shm_progress meet(shm_comm *comm, const tri_comm_op *op) {
     current->begin = 0;
     current->count = op->count;
     current->cursor = 0;
-    current->staged = !shm_locations_known(comm);
+    current->staged = !shm_addresses_known(comm);
     current->state = current->staged ? SHM_FILL : SHM_WORK;
     if (current->staged) begin_window(comm, op, 0);
     return SHM_ADVANCED;
@@ -145,7 +145,7 @@ static shm_progress finish(shm_comm *comm, const tri_comm_op *op) {
     shm_current *current = &comm->current;
     bool reduce = op->kind == TRI_COMM_ALL_REDUCE;
     if (reduce ? !shm_reduce_finished(comm, op) : !all_reached(comm)) return SHM_BLOCKED;
-    if (current->staged && reduce) shm_stage_drain(comm, op);
+    if (current->staged && reduce) shm_staging_drain(comm, op);
     int64_t end = current->begin + current->count;
     current->state = end < op->count ? SHM_FILL : SHM_DONE;
     if (end < op->count) begin_window(comm, op, end);
@@ -163,7 +163,7 @@ shm_progress shm_collective_advance(shm_comm *comm, shm_pending *pending) {
     case SHM_MEET:
         return meet(comm, op);
     case SHM_FILL:
-        shm_stage_fill(comm, op);
+        shm_staging_fill(comm, op);
         enter_meeting(comm);
         current->state = SHM_READY;
         return SHM_ADVANCED;

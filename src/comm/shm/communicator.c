@@ -36,12 +36,14 @@ static size_t pipes_offset(int size) {
     return (end + TRI_SHM_PAIR_BYTES - 1) / TRI_SHM_PAIR_BYTES * TRI_SHM_PAIR_BYTES;
 }
 
-static size_t stage_offset(int size) {
+static size_t staging_offset(int size) {
     return pipes_offset(size) + (size_t)size * (size_t)size * TRI_SHM_PAIR_BYTES;
 }
 
 // Large, but pages that no rank touches take no memory.
-size_t shm_board_bytes(int size) { return stage_offset(size) + (size_t)size * TRI_SHM_STAGE_BYTES; }
+size_t shm_board_bytes(int size) {
+    return staging_offset(size) + (size_t)size * TRI_SHM_STAGE_BYTES;
+}
 
 static void comm_release(shm_comm *comm) {
     shm_segment_unmap(&comm->segment);
@@ -80,7 +82,7 @@ tri_status shm_comm_create(shm_family *family, const shm_segment *segment, const
     comm->board = taken.base;
     comm->pairs = (shm_pair *)(void *)(base + pairs_offset(size));
     comm->pipes = base + pipes_offset(size);
-    comm->stage = base + stage_offset(size);
+    comm->staging = base + staging_offset(size);
     pthread_mutex_lock(&family->lock);
     comm->next = family->comms;
     family->comms = comm;

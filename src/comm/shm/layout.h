@@ -77,10 +77,10 @@ typedef struct shm_control {
 } shm_control;
 
 // Where something lies in the family's regions, for all ranks that map them.
-typedef struct shm_location {
+typedef struct shm_address {
     uint64_t region; // its id; 0: in none, so that other ranks cannot see it
     uint64_t offset; // bytes from the start of the region's segment
-} shm_location;
+} shm_address;
 
 // What a rank announces when it begins a collective; entries of different ranks are compared.
 typedef struct shm_entry {
@@ -88,7 +88,7 @@ typedef struct shm_entry {
     int32_t root;
     int64_t count;
     uint64_t sequence;
-    shm_location send, recv;
+    shm_address send, recv;
     char label[SHM_LABEL_BYTES];
     _Alignas(SHM_CACHE_LINE) unsigned char payload[TRI_SHM_EAGER_BYTES];
 } shm_entry;
@@ -108,7 +108,7 @@ typedef struct shm_pair {
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted; // messages; the fields below are the last's
     uint32_t dtype;
     int64_t count;
-    shm_location location; // of the data; without a region the data go through the pipe
+    shm_address address; // of the data; without a region the data go through the pipe
     char label[SHM_LABEL_BYTES];
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t head; // bytes ever written to the pipe
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t tail; // bytes ever read from it

@@ -121,7 +121,7 @@ static shm_progress sleep_blocked(shm_comm *comm, uint64_t ticket) {
 
 // Records the wait in the ledger if the calling thread is the one that computes.
 static tri_ledger_mark record_wait(shm_comm *comm, uint64_t ticket) {
-    if (!tri_ledger_computes(comm->head.ledger)) return (tri_ledger_mark){0};
+    if (!tri_ledger_is_compute_thread(comm->head.ledger)) return (tri_ledger_mark){0};
     pthread_mutex_lock(&comm->lock);
     bool pending = ticket > atomic_load(&comm->completed);
     const char *label = pending ? shm_queue_at(comm, ticket - 1)->op.label : NULL;
@@ -129,8 +129,8 @@ static tri_ledger_mark record_wait(shm_comm *comm, uint64_t ticket) {
     return tri_ledger_begin(comm->head.ledger, &(tri_ledger_action){.kind = TRI_LEDGER_WAIT,
                                                                     .label = label,
                                                                     .lane = TRI_LANE_OF_COMPUTE,
-                                                                    .subject = -1,
-                                                                    .round = -1,
+                                                                    .subject = TRI_LEDGER_NONE,
+                                                                    .round = TRI_LEDGER_NONE,
                                                                     .sequence = ticket});
 }
 

@@ -53,12 +53,12 @@ static bool send_post(shm_comm *comm, shm_pending *item, shm_pair *pair) {
     if (atomic_load(&pair->received) != posted) return false;
     pair->dtype = item->op.dtype;
     pair->count = item->op.count;
-    pair->location = shm_location_of(comm, item->op.send, bytes_of(&item->op));
+    pair->address = shm_address_of(comm, item->op.send, bytes_of(&item->op));
     snprintf(pair->label, sizeof pair->label, "%s", item->op.label ? item->op.label : "");
     item->message = posted + 1;
     item->posted = true;
     // The receiver copies data that lie in shared memory, so nothing is left for the sender to do.
-    if (pair->location.region) item->bytes_done = bytes_of(&item->op);
+    if (pair->address.region) item->bytes_done = bytes_of(&item->op);
     atomic_store(&pair->posted, item->message);
     pair_ring(comm, item->op.peer);
     return true;
@@ -119,8 +119,8 @@ static bool recv_advance(shm_comm *comm, shm_pending *item) {
     if (!item->posted) return false;
     size_t left = bytes_of(&item->op) - item->bytes_done;
     char *to = (char *)item->op.recv + item->bytes_done;
-    if (left > 0 && pair->location.region) {
-        const char *from = shm_location_memory(comm->family, pair->location);
+    if (left > 0 && pair->address.region) {
+        const char *from = shm_address_resolve(comm->family, pair->address);
         size_t n = smaller(left, TRI_SHM_CHUNK_BYTES);
         comm_copy(to, from + item->bytes_done, n, bytes_of(&item->op) > SHM_STREAM_BYTES);
         item->bytes_done += n;

@@ -96,8 +96,8 @@ static bool set_covers(const shm_rank_set *outer, const shm_rank_set *inner) {
     return true;
 }
 
-shm_location shm_location_of(shm_comm *comm, const void *memory, size_t size_bytes) {
-    shm_location location = {0};
+shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes) {
+    shm_address address = {0};
     const char *from = memory;
     pthread_mutex_lock(&comm->family->regions_lock);
     for (shm_region *region = comm->family->regions; region; region = region->next) {
@@ -105,18 +105,18 @@ shm_location shm_location_of(shm_comm *comm, const void *memory, size_t size_byt
         if (region->freed || from < buffer || from >= buffer + region->buffer_bytes) continue;
         bool fits = size_bytes <= region->buffer_bytes - (size_t)(from - buffer);
         if (fits && set_covers(&region->members, &comm->members))
-            location = (shm_location){region->id, (uint64_t)(from - (char *)region->segment.base)};
+            address = (shm_address){region->id, (uint64_t)(from - (char *)region->segment.base)};
         break;
     }
     pthread_mutex_unlock(&comm->family->regions_lock);
-    return location;
+    return address;
 }
 
-void *shm_location_memory(shm_family *family, shm_location location) {
+void *shm_address_resolve(shm_family *family, shm_address address) {
     void *found = NULL;
     pthread_mutex_lock(&family->regions_lock);
     for (shm_region *region = family->regions; region && !found; region = region->next)
-        if (region->id == location.region) found = (char *)region->segment.base + location.offset;
+        if (region->id == address.region) found = (char *)region->segment.base + address.offset;
     pthread_mutex_unlock(&family->regions_lock);
     TRI_ASSERT(found);
     return found;

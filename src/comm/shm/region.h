@@ -17,9 +17,9 @@ void shm_region_add(shm_family *family, shm_region *region);
 void shm_regions_end(shm_family *family);
 
 // Where `memory` lies; region 0 unless all ranks of the communicator map all of it.
-shm_location shm_location_of(shm_comm *comm, const void *memory, size_t size_bytes);
+shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes);
 // The address of the location in this process.
-void *shm_location_memory(shm_family *family, shm_location location);
+void *shm_address_resolve(shm_family *family, shm_address address);
 
 // Slot of the backend.
 void shm_free(tri_comm *comm, void *memory);

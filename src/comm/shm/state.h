@@ -100,7 +100,7 @@ typedef struct shm_comm {
     shm_segment segment;
     shm_board *board;
     shm_pair *pairs;
-    char *pipes, *stage;
+    char *pipes, *staging;
     shm_rank_set members;
     int *world_rank;   // world_rank[r]: the family's rank of our rank r
     uint64_t meetings; // that this rank has entered

@@ -174,7 +174,7 @@ static void report_pair_against_collective(shm_comm *comm, int peer) {
              tri_comm_kind_name((tri_comm_kind)entry->kind), entry->label);
 }
 
-// Follows who waits for whom, from `member` to a member that waits for nobody. WATCH_NOBODY: the
+// Follows who waits for whom, from `member` to a member that waits for none. WATCH_NOBODY: the
 // chain leads back to us, or is a circle.
 static int find_culprit(const shm_family *family, int member) {
     for (int links = 0; links < family->size && member != family->rank; links++) {

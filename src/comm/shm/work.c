@@ -47,7 +47,7 @@ void shm_eager_apply(shm_comm *comm, const tri_comm_op *op) {
 
 // ---- where the data lie
 
-bool shm_locations_known(shm_comm *comm) {
+bool shm_addresses_known(shm_comm *comm) {
     const shm_entry *mine = entry_now(comm, comm->head.rank);
     bool all_reduce = mine->kind == TRI_COMM_ALL_REDUCE;
     for (int r = 0; r < comm->head.size; r++) {
@@ -56,36 +56,36 @@ bool shm_locations_known(shm_comm *comm) {
         comm->current.to[r] = NULL;
         if (mine->kind == TRI_COMM_BROADCAST && r != mine->root) continue;
         if (!entry->send.region || (all_reduce && !entry->recv.region)) return false;
-        comm->current.from[r] = shm_location_memory(comm->family, entry->send);
-        if (all_reduce) comm->current.to[r] = shm_location_memory(comm->family, entry->recv);
+        comm->current.from[r] = shm_address_resolve(comm->family, entry->send);
+        if (all_reduce) comm->current.to[r] = shm_address_resolve(comm->family, entry->recv);
     }
     return true;
 }
 
-int64_t shm_stage_capacity(const shm_comm *comm, const tri_comm_op *op) {
+int64_t shm_staging_capacity(const shm_comm *comm, const tri_comm_op *op) {
     int64_t elements = TRI_SHM_STAGE_BYTES / (int64_t)width_of(op);
     return tri_comm_kind_scatters(op->kind) ? elements / comm->head.size : elements;
 }
 
-void shm_stage_use(shm_comm *comm) {
+void shm_staging_use(shm_comm *comm) {
     for (int r = 0; r < comm->head.size; r++) {
-        comm->current.from[r] = comm->stage + (size_t)r * TRI_SHM_STAGE_BYTES;
-        comm->current.to[r] = comm->stage + (size_t)r * TRI_SHM_STAGE_BYTES;
+        comm->current.from[r] = comm->staging + (size_t)r * TRI_SHM_STAGE_BYTES;
+        comm->current.to[r] = comm->staging + (size_t)r * TRI_SHM_STAGE_BYTES;
     }
 }
 
-void shm_stage_fill(shm_comm *comm, const tri_comm_op *op) {
+void shm_staging_fill(shm_comm *comm, const tri_comm_op *op) {
     const shm_current *current = &comm->current;
     size_t width = width_of(op), bytes = (size_t)current->count * width;
     const char *send = (const char *)op->send + (size_t)current->begin * width;
-    char *to = comm->stage + (size_t)comm->head.rank * TRI_SHM_STAGE_BYTES;
+    char *to = comm->staging + (size_t)comm->head.rank * TRI_SHM_STAGE_BYTES;
     if (op->kind == TRI_COMM_BROADCAST && op->root != comm->head.rank) return;
     int receivers = tri_comm_kind_scatters(op->kind) ? comm->head.size : 1;
     for (int r = 0; r < receivers; r++)
         memcpy(to + (size_t)r * bytes, send + (size_t)r * (size_t)op->count * width, bytes);
 }
 
-void shm_stage_drain(shm_comm *comm, const tri_comm_op *op) {
+void shm_staging_drain(shm_comm *comm, const tri_comm_op *op) {
     const shm_current *current = &comm->current;
     size_t width = width_of(op);
     memcpy((char *)op->recv + (size_t)current->begin * width, comm->current.to[comm->head.rank],

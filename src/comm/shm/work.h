@@ -14,11 +14,11 @@ void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry);
 void shm_eager_apply(shm_comm *comm, const tri_comm_op *op);
 
 // True if every rank's buffers lie in shared memory; then sets current.from and current.to.
-bool shm_locations_known(shm_comm *comm);
-int64_t shm_stage_capacity(const shm_comm *comm, const tri_comm_op *op); // elements of a window
-void shm_stage_use(shm_comm *comm); // sets current.from and current.to to the staging memory
-void shm_stage_fill(shm_comm *comm, const tri_comm_op *op);
-void shm_stage_drain(shm_comm *comm, const tri_comm_op *op);
+bool shm_addresses_known(shm_comm *comm);
+int64_t shm_staging_capacity(const shm_comm *comm, const tri_comm_op *op); // elements of a window
+void shm_staging_use(shm_comm *comm); // sets current.from and current.to to the staging memory
+void shm_staging_fill(shm_comm *comm, const tri_comm_op *op);
+void shm_staging_drain(shm_comm *comm, const tri_comm_op *op);
 
 // One chunk of an all-reduce; SHM_IDLE when every chunk has been begun.
 shm_progress shm_reduce_advance(shm_comm *comm, const tri_comm_op *op);
