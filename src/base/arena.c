@@ -1,3 +1,4 @@
+// Arenas: lists of chunks that grow by doubling, in a tree of lifetimes.
 #include "base/arena.h"
 
 #include <stdalign.h>
@@ -82,15 +83,15 @@ char *tri_arena_strdup(tri_arena *arena, const char *text) {
 }
 
 char *tri_arena_printf(tri_arena *arena, const char *format, ...) {
-    va_list arguments, again;
+    va_list arguments, copy;
     va_start(arguments, format);
-    va_copy(again, arguments);
+    va_copy(copy, arguments);
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
     size_t size = (size_t)(length < 0 ? 0 : length) + 1;
     char *text = tri_arena_alloc(arena, size);
-    if (length >= 0) vsnprintf(text, size, format, again);
-    va_end(again);
+    if (length >= 0) vsnprintf(text, size, format, copy);
+    va_end(copy);
     return text;
 }
 
@@ -104,8 +105,8 @@ size_t tri_arena_used(const tri_arena *arena) {
 void *tri_arena_grow(tri_arena *arena, void *items, size_t item_bytes, int count, int *capacity) {
     if (count < *capacity) return items;
     int grown = *capacity ? 2 * *capacity : 8;
-    void *moved = tri_arena_alloc(arena, (size_t)grown * item_bytes);
-    if (count) memcpy(moved, items, (size_t)count * item_bytes);
+    void *larger = tri_arena_alloc(arena, (size_t)grown * item_bytes);
+    if (count) memcpy(larger, items, (size_t)count * item_bytes);
     *capacity = grown;
-    return moved;
+    return larger;
 }

@@ -1,4 +1,4 @@
-// Trees as YAML and JSON text.
+// Writes trees as YAML and JSON text.
 #include "base/tree.h"
 
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static void add_quoted(text_buffer *b, const char *text) {
     add(b, "\"");
 }
 
-// Letters, digits and what a path or a name has; more needs quotes in some place of YAML.
+// Letters, digits and the signs of paths and names. Other characters need quotes somewhere in YAML.
 static bool is_safe_plain(const char *text) {
     static const char safe[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";
@@ -127,7 +127,7 @@ char *tri_yaml_flow(tri_arena *arena, const tri_tree *node) {
     return finish(&b);
 }
 
-// Numbers keep their text where it is a JSON number; others ("+1", ".5", "007") are written anew.
+// Numbers keep their text where it is a JSON number; others ("+1", ".5", "007") are converted.
 static void add_json_number(text_buffer *b, const tri_tree *node, double value) {
     const char *text = node->text + (node->text[0] == '-');
     size_t whole = strspn(text, "0123456789");

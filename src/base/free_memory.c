@@ -1,3 +1,4 @@
+// The least of what the host and the control groups of either version leave free.
 #include "base/free_memory.h"
 
 #include "base/os.h"
@@ -7,8 +8,7 @@
 
 enum { MAX_FILE_BYTES = 1 << 16 };
 
-// The number behind `key` in a small text file ("" the first one); -1: it is not there, or says
-// max.
+// The number after `key` in a small text file ("": the first number); -1: there is none, or "max".
 static int64_t number_in(const char *path, const char *key) {
     char *text;
     size_t size;
@@ -28,7 +28,8 @@ static int64_t group_free(const char *limit_path, const char *used_path, const c
                           const char *file_key) {
     int64_t limit = number_in(limit_path, ""), used = number_in(used_path, "");
     if (limit < 0 || used < 0) return -1;
-    int64_t files = number_in(stat_path, file_key); // pages of files can be dropped
+    int64_t files =
+        number_in(stat_path, file_key); // cached pages of files, which the system can drop
     if (files > 0) used -= files < used ? files : used;
     return limit > used ? limit - used : 0;
 }

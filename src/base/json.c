@@ -1,4 +1,4 @@
-// jansson's values into a tree.
+// Parses JSON with jansson, and blanks out what people add to it.
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/tree.h"
@@ -79,7 +79,7 @@ tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const
     return status;
 }
 
-// The end of the comment that begins at `at`; `at` itself when none does.
+// The end of the comment that begins at position `at`; `at` itself if none begins there.
 static size_t comment_end(const char *text, size_t size, size_t at) {
     bool is_block = at + 1 < size && text[at] == '/' && text[at + 1] == '*';
     bool is_line = text[at] == '#' || (at + 1 < size && text[at] == '/' && text[at + 1] == '/');
@@ -100,7 +100,7 @@ static size_t string_end(const char *text, size_t size, size_t at) {
 
 bool tri_json_relax(char *text, size_t size) {
     bool any = false;
-    size_t before = size, comma = size; // the last character that counts, and if it is a comma
+    size_t before = size, comma = size; // last character besides blanks; the same if it is a comma
     for (size_t at = 0; at < size;) {
         size_t end = comment_end(text, size, at);
         if (end > at) {

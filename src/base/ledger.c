@@ -1,3 +1,5 @@
+// Records the actions of this rank in a ring that other processes read without locks: an event
+// whose number is 0, or changes while it is copied, is being written.
 #include "base/ledger.h"
 
 #include "base/os.h"
@@ -10,20 +12,23 @@
 
 const char TRI_LEDGER_WAIT[] = "WAIT";
 
-typedef struct ledger_open { // an action of lane 0 that goes on
+// Whether a step that begins ends an action that is still open: a failed step leaves such actions.
+typedef enum ledger_span { ENDS_WITH_STEP, OUTLIVES_STEPS } ledger_span;
+
+typedef struct ledger_open { // an action of lane 0 that has not ended
     uint64_t number;
-    int64_t nested_ns; // in actions inside it
+    int64_t nested_ns; // spent in actions inside it
     int kind;
-    bool kept; // at the beginning of a step, which may lie inside it
+    ledger_span span;
 } ledger_open;
 
 struct tri_ledger {
     pthread_mutex_t lock;
     tri_ledger_ring *ring, *own;
-    int users;
-    const char *kinds[TRI_MAX_LEDGER_KINDS]; // by pointer, as the ring has them by name
+    int users;                               // closes that are needed to end it
+    const char *kinds[TRI_MAX_LEDGER_KINDS]; // the pointers; the ring has the names
     ledger_open open[TRI_LEDGER_DEPTH];
-    pthread_t thread; // of lane 0, once it was seen
+    pthread_t thread; // of lane 0, if has_thread
     _Atomic bool has_thread;
     tri_ledger_event *trace;
     size_t trace_capacity;
@@ -51,7 +56,7 @@ tri_status tri_ledger_open(tri_ledger_ring *ring, tri_ledger **out) {
     return TRI_OK;
 }
 
-tri_ledger *tri_ledger_share(tri_ledger *ledger) {
+tri_ledger *tri_ledger_retain(tri_ledger *ledger) {
     ledger->users++;
     return ledger;
 }
@@ -104,12 +109,12 @@ void tri_ledger_step(tri_ledger *ledger, int64_t step) {
     tri_ledger_attach(ledger);
     atomic_store_explicit(&ledger->ring->step, step, memory_order_relaxed);
     atomic_fetch_add(&ledger->ring->steps, 1);
-    int depth = depth_of(ledger); // a step that failed may have left actions open
-    while (depth > 0 && !ledger->open[depth - 1].kept) depth--;
+    int depth = depth_of(ledger);
+    while (depth > 0 && ledger->open[depth - 1].span == ENDS_WITH_STEP) depth--;
     set_depth(ledger, depth);
 }
 
-bool tri_ledger_computes(const tri_ledger *ledger) {
+bool tri_ledger_is_compute_thread(const tri_ledger *ledger) {
     return ledger && atomic_load_explicit(&ledger->has_thread, memory_order_acquire) &&
            pthread_equal(ledger->thread, pthread_self());
 }
@@ -127,7 +132,7 @@ static int kind_of(tri_ledger *ledger, const char *kind) {
 
 static void event_write(tri_ledger_event *event, uint64_t number, int64_t now, int kind,
                         const tri_ledger_action *action) {
-    // As an exchange that acquires, it keeps what follows behind it.
+    // An exchange that acquires, so that no later write becomes visible before it.
     atomic_exchange_explicit(&event->number, 0, memory_order_acq_rel);
     atomic_store_explicit(&event->end_ns, 0, memory_order_relaxed);
     event->begin_ns = now;
@@ -152,7 +157,8 @@ static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
     return &ledger->trace[(number - ledger->trace_first) % ledger->trace_capacity];
 }
 
-static tri_ledger_mark begin(tri_ledger *ledger, const tri_ledger_action *action, bool kept) {
+static tri_ledger_mark begin(tri_ledger *ledger, const tri_ledger_action *action,
+                             ledger_span span) {
     if (!ledger) return (tri_ledger_mark){0};
     int64_t now = tri_os.monotonic_ns();
     pthread_mutex_lock(&ledger->lock);
@@ -164,8 +170,8 @@ static tri_ledger_mark begin(tri_ledger *ledger, const tri_ledger_action *action
     atomic_store_explicit(&ledger->ring->begun, number, memory_order_release);
     int depth = depth_of(ledger);
     if (action->lane == TRI_LANE_OF_COMPUTE && depth < TRI_LEDGER_DEPTH) {
-        ledger->open[depth] = (ledger_open){.number = number, .kind = kind, .kept = kept};
-        event_write(&ledger->ring->now[depth], number, now, kind, action);
+        ledger->open[depth] = (ledger_open){.number = number, .kind = kind, .span = span};
+        event_write(&ledger->ring->open[depth], number, now, kind, action);
         set_depth(ledger, depth + 1);
     }
     pthread_mutex_unlock(&ledger->lock);
@@ -173,29 +179,31 @@ static tri_ledger_mark begin(tri_ledger *ledger, const tri_ledger_action *action
 }
 
 tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action) {
-    return begin(ledger, action, false);
+    return begin(ledger, action, ENDS_WITH_STEP);
 }
 
 tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label) {
-    return begin(
-        ledger,
-        &(tri_ledger_action){
-            .kind = kind, .label = label, .lane = TRI_LANE_OF_COMPUTE, .subject = -1, .round = -1},
-        true);
+    return begin(ledger,
+                 &(tri_ledger_action){.kind = kind,
+                                      .label = label,
+                                      .lane = TRI_LANE_OF_COMPUTE,
+                                      .subject = TRI_LEDGER_NONE,
+                                      .round = TRI_LEDGER_NONE},
+                 OUTLIVES_STEPS);
 }
 
-// Ends the action of lane 0, and what was left open inside it.
+// Ends an action of lane 0, and the actions that are still open inside it.
 static void compute_end(tri_ledger *ledger, tri_ledger_mark mark, int64_t now) {
-    int at = depth_of(ledger) - 1;
-    while (at >= 0 && ledger->open[at].number != mark.number) at--;
-    if (at < 0) return;
+    int depth = depth_of(ledger) - 1; // of the action
+    while (depth >= 0 && ledger->open[depth].number != mark.number) depth--;
+    if (depth < 0) return;
     int64_t took = now - mark.begin_ns;
-    tri_ledger_total *total = &ledger->ring->totals[ledger->open[at].kind];
-    atomic_fetch_add_explicit(&total->busy_ns, took - ledger->open[at].nested_ns,
+    tri_ledger_total *total = &ledger->ring->totals[ledger->open[depth].kind];
+    atomic_fetch_add_explicit(&total->busy_ns, took - ledger->open[depth].nested_ns,
                               memory_order_relaxed);
     atomic_fetch_add_explicit(&total->count, 1, memory_order_relaxed);
-    if (at > 0) ledger->open[at - 1].nested_ns += took;
-    set_depth(ledger, at);
+    if (depth > 0) ledger->open[depth - 1].nested_ns += took;
+    set_depth(ledger, depth);
 }
 
 void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark) {
@@ -242,7 +250,7 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
 
 // ---- reading
 
-// A copy of an event that was not written meanwhile; false: it was.
+// Copies an event; false if it was being written.
 static bool event_read(const tri_ledger_event *event, tri_ledger_event *out) {
     uint64_t number = atomic_load_explicit(&event->number, memory_order_acquire);
     if (!number) return false;
@@ -258,15 +266,16 @@ bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_ev
     return number && event_read(event, out) && out->number == number;
 }
 
-typedef struct ledger_view { // the newest event of each sort
-    tri_ledger_event computes, operates, operated;
+typedef struct ledger_view {
+    tri_ledger_event computes;           // innermost open action of lane 0 that is no wait
+    tri_ledger_event operates, operated; // newest open and newest ended action of another lane
 } ledger_view;
 
 static bool waits(const tri_ledger_ring *ring, const tri_ledger_event *event) {
     return !strcmp(ring->kind_names[event->kind], TRI_LEDGER_WAIT);
 }
 
-// How many of ring->now can be read.
+// How many of ring->open can be read; another process wrote the number.
 static int open_actions(const tri_ledger_ring *ring) {
     int depth = atomic_load_explicit(&ring->depth, memory_order_acquire);
     return depth < 0 ? 0 : depth > TRI_LEDGER_DEPTH ? TRI_LEDGER_DEPTH : depth;
@@ -275,13 +284,13 @@ static int open_actions(const tri_ledger_ring *ring) {
 bool tri_ledger_waits(const tri_ledger_ring *ring) {
     tri_ledger_event event;
     int depth = open_actions(ring);
-    return depth > 0 && event_read(&ring->now[depth - 1], &event) && waits(ring, &event);
+    return depth > 0 && event_read(&ring->open[depth - 1], &event) && waits(ring, &event);
 }
 
-static void look(const tri_ledger_ring *ring, ledger_view *view) {
-    for (int at = open_actions(ring) - 1; at >= 0 && !view->computes.number; at--) {
+static void find_events(const tri_ledger_ring *ring, ledger_view *view) {
+    for (int i = open_actions(ring) - 1; i >= 0 && !view->computes.number; i--) {
         tri_ledger_event event;
-        if (event_read(&ring->now[at], &event) && !waits(ring, &event)) view->computes = event;
+        if (event_read(&ring->open[i], &event) && !waits(ring, &event)) view->computes = event;
     }
     uint64_t begun = atomic_load(&ring->begun);
     for (uint64_t n = begun; n > 0 && n + TRI_LEDGER_EVENTS > begun; n--) {
@@ -292,17 +301,18 @@ static void look(const tri_ledger_ring *ring, ledger_view *view) {
     }
 }
 
-static int say(const tri_ledger_ring *ring, const tri_ledger_event *event, const char *how,
-               char *out, size_t size) {
+// Writes "in FORWARD 'conv2' of step 17"; returns its length, 0 for no event.
+static int describe(const tri_ledger_ring *ring, const tri_ledger_event *event,
+                    const char *preposition, char *out, size_t size) {
     if (!event->number) return 0;
     bool named = event->label[0] || event->lane != TRI_LANE_OF_COMPUTE;
-    int used = snprintf(out, size, named ? "%s %s '%s'" : "%s %s", how,
+    int used = snprintf(out, size, named ? "%s %s '%s'" : "%s %s", preposition,
                         ring->kind_names[event->kind], event->label);
     if (event->sequence && used > 0 && (size_t)used < size)
         used += snprintf(out + used, size - (size_t)used, " (sequence %llu)",
                          (unsigned long long)event->sequence);
-    bool stepped = event->lane == TRI_LANE_OF_COMPUTE && atomic_load(&ring->steps) > 0;
-    if (stepped && used > 0 && (size_t)used < size)
+    bool in_step = event->lane == TRI_LANE_OF_COMPUTE && atomic_load(&ring->steps) > 0;
+    if (in_step && used > 0 && (size_t)used < size)
         used += snprintf(out + used, size - (size_t)used, " of step %lld",
                          (long long)atomic_load(&ring->step));
     return used < 0 ? 0 : used;
@@ -310,12 +320,12 @@ static int say(const tri_ledger_ring *ring, const tri_ledger_event *event, const
 
 char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size) {
     ledger_view view = {0};
-    look(ring, &view);
+    find_events(ring, &view);
     snprintf(out, size, "before its first action");
-    int used = say(ring, &view.computes, "in", out, size);
+    int used = describe(ring, &view.computes, "in", out, size);
     if ((size_t)used >= size) return out;
     const char *in = used > 0 ? ", in" : "in", *after = used > 0 ? ", after" : "after";
-    if (!say(ring, &view.operates, in, out + used, size - (size_t)used))
-        say(ring, &view.operated, after, out + used, size - (size_t)used);
+    if (!describe(ring, &view.operates, in, out + used, size - (size_t)used))
+        describe(ring, &view.operated, after, out + used, size - (size_t)used);
     return out;
 }

@@ -1,3 +1,4 @@
+// Messages on standard error, one line and one write() each.
 #include "base/log.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ void tri_log(tri_log_level level, const char *format, ...) {
     line[length++] = '\n';
     pthread_mutex_lock(&lock);
     if (wipe_line) wipe_line(wipe_context);
-    if (write(STDERR_FILENO, line, length) < 0) { /* nobody is left to tell */
+    if (write(STDERR_FILENO, line, length) < 0) { /* there is no other place to report to */
     }
     pthread_mutex_unlock(&lock);
     errno = saved_errno;

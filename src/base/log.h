@@ -16,7 +16,7 @@ typedef enum tri_log_level {
 // (0 or unset: info, 1: debug, 2: trace). Thread-safe; a line is written with one write().
 void tri_log(tri_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Lets the progress line be wiped before a message and redrawn after; NULL: none.
+// Sets the function that wipes the progress line before a message; NULL: none.
 void tri_log_set_status_line(void (*wipe)(void *context), void *context);
 
 // True if standard error is a terminal; colours also need NO_COLOR to be unset.

@@ -1,36 +1,38 @@
+// Reads options from trees, writes them back, and prints the manual of their tables.
 #include "base/option.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Where in the document a table is read: "trainer." in front of its keys.
+// A table that is read at one position of the document.
 typedef struct context {
     tri_arena *arena;
     const tri_option_table *table;
-    const char *prefix;
-    const char *variant;   // the chosen variant's name, or NULL
-    const tri_tree *where; // the map, or the nearest one around it that is there
+    const char *prefix;  // of its keys: "trainer."
+    const char *variant; // name of the chosen one, or NULL
+    const tri_tree
+        *nearest_map; // the table's map, or the nearest enclosing one that the document has
 } context;
 
 static tri_status decode(tri_arena *arena, const tri_option_table *table, const char *prefix,
-                         const tri_tree *map, const tri_tree *around, void *options);
+                         const tri_tree *map, const tri_tree *enclosing, void *options);
 
-// The value in an error, kept short.
-static const char *shown(const context *c, const tri_tree *node) {
+// A value for an error message, shortened.
+static const char *value_text(const context *c, const tri_tree *node) {
     char *text = tri_yaml_flow(c->arena, node);
     if (strlen(text) > 60) memcpy(text + 57, "...", sizeof "...");
     return text;
 }
 
-static const char *joined(const context *c, const char *const *words) {
+static const char *join(const context *c, const char *const *words) {
     const char *text = "";
     for (int i = 0; words && words[i]; i++)
         text = tri_arena_printf(c->arena, "%s%s%s", text, i ? ", " : "", words[i]);
     return text;
 }
 
-static const char *bounds(const context *c, const tri_option *row) {
+static const char *range_text(const context *c, const tri_option *row) {
     bool low = row->min > -1e300, high = row->max < 1e12;
     if (low && high) return tri_arena_printf(c->arena, " from %.15g to %.15g", row->min, row->max);
     if (low) return tri_arena_printf(c->arena, " of at least %.15g", row->min);
@@ -42,9 +44,9 @@ static const char *length_text(const context *c, const tri_option *row) {
     return row->length ? tri_arena_printf(c->arena, "%d ", row->length) : "";
 }
 
-// What a row allows, in words that follow "has to be".
-static const char *allowed(const context *c, const tri_option *row) {
-    const char *range = bounds(c, row);
+// Describes what a row allows, to follow the words "has to be".
+static const char *allowed_text(const context *c, const tri_option *row) {
+    const char *range = range_text(c, row);
     switch (row->type) {
     case TRI_OPTION_IS_BOOL:
         return "true or false";
@@ -63,7 +65,7 @@ static const char *allowed(const context *c, const tri_option *row) {
     case TRI_OPTION_IS_STRING:
         return "text";
     case TRI_OPTION_IS_CHOICE:
-        return tri_arena_printf(c->arena, "one of: %s", joined(c, row->choices));
+        return tri_arena_printf(c->arena, "one of: %s", join(c, row->choices));
     case TRI_OPTION_IS_INTS:
         return tri_arena_printf(c->arena, "a list of %swhole numbers%s", length_text(c, row),
                                 range);
@@ -79,8 +81,8 @@ static const char *allowed(const context *c, const tri_option *row) {
 }
 
 static tri_status refuse(const context *c, const tri_option *row, const tri_tree *node) {
-    return tri_tree_fail(node, "'%s%s' has to be %s, not %s", c->prefix, row->key, allowed(c, row),
-                         shown(c, node));
+    return tri_tree_fail(node, "'%s%s' has to be %s, not %s", c->prefix, row->key,
+                         allowed_text(c, row), value_text(c, node));
 }
 
 static bool in_bounds(const tri_option *row, double value) {
@@ -137,7 +139,7 @@ static bool read_choice(const tri_option *row, const tri_tree *node, int *out) {
     return false;
 }
 
-static bool read_list(const context *c, const tri_option *row, const tri_tree *node, void *at) {
+static bool read_list(const context *c, const tri_option *row, const tri_tree *node, void *member) {
     if (node->kind != TRI_TREE_LIST || (row->length && node->count != row->length)) return false;
     int64_t *ints = TRI_NEW_ARRAY(c->arena, int64_t, node->count);
     double *doubles = TRI_NEW_ARRAY(c->arena, double, node->count);
@@ -153,9 +155,11 @@ static bool read_list(const context *c, const tri_option *row, const tri_tree *n
             texts[i] = item->text;
         if (!good) return false;
     }
-    if (row->type == TRI_OPTION_IS_INTS) *(tri_ints *)at = (tri_ints){ints, node->count};
-    if (row->type == TRI_OPTION_IS_FLOATS) *(tri_doubles *)at = (tri_doubles){doubles, node->count};
-    if (row->type == TRI_OPTION_IS_STRINGS) *(tri_strings *)at = (tri_strings){texts, node->count};
+    if (row->type == TRI_OPTION_IS_INTS) *(tri_ints *)member = (tri_ints){ints, node->count};
+    if (row->type == TRI_OPTION_IS_FLOATS)
+        *(tri_doubles *)member = (tri_doubles){doubles, node->count};
+    if (row->type == TRI_OPTION_IS_STRINGS)
+        *(tri_strings *)member = (tri_strings){texts, node->count};
     return true;
 }
 
@@ -174,53 +178,54 @@ static bool read_int(const tri_option *row, const tri_tree *node, int64_t *out) 
 }
 
 // Reads one value that is not null; false if the row does not allow it.
-static bool read_value(const context *c, const tri_option *row, const tri_tree *node, void *at) {
+static bool read_value(const context *c, const tri_option *row, const tri_tree *node,
+                       void *member) {
     switch (row->type) {
     case TRI_OPTION_IS_BOOL:
-        return tri_tree_to_bool(node, at);
+        return tri_tree_to_bool(node, member);
     case TRI_OPTION_IS_INT:
     case TRI_OPTION_IS_INT_OR_AUTO:
     case TRI_OPTION_IS_BOOL_OR_INT:
-        return read_int(row, node, at);
+        return read_int(row, node, member);
     case TRI_OPTION_IS_FLOAT:
-        return tri_tree_to_double(node, at) && in_bounds(row, *(double *)at);
+        return tri_tree_to_double(node, member) && in_bounds(row, *(double *)member);
     case TRI_OPTION_IS_AMOUNT:
-        return read_amount(node, at);
+        return read_amount(node, member);
     case TRI_OPTION_IS_DURATION:
-        return read_duration(node, at);
+        return read_duration(node, member);
     case TRI_OPTION_IS_CHOICE:
-        return read_choice(row, node, at);
+        return read_choice(row, node, member);
     case TRI_OPTION_IS_STRING:
         if (node->kind != TRI_TREE_SCALAR) return false;
-        *(const char **)at = node->text;
+        *(const char **)member = node->text;
         return true;
     case TRI_OPTION_IS_TREE:
-        *(const tri_tree **)at = node;
+        *(const tri_tree **)member = node;
         return true;
     default:
-        return read_list(c, row, node, at);
+        return read_list(c, row, node, member);
     }
 }
 
 static tri_status read_row(const context *c, const tri_option *row, const tri_tree *map,
                            void *options) {
-    void *at = (char *)options + row->offset;
+    void *member = (char *)options + row->offset;
     const tri_tree *node = tri_tree_get(map, row->key);
-    if (row->type == TRI_OPTION_IS_NAME) return TRI_OK; // chosen before
+    if (row->type == TRI_OPTION_IS_NAME) return TRI_OK; // choose_variant has read it
     if (row->type == TRI_OPTION_IS_TABLE) {
         const char *prefix = tri_arena_printf(c->arena, "%s%s.", c->prefix, row->key);
-        return decode(c->arena, row->table, prefix, node, c->where, at);
+        return decode(c->arena, row->table, prefix, node, c->nearest_map, member);
     }
     if (tri_tree_is_null(node)) {
-        if (!row->value) return TRI_OK;
+        if (!row->default_yaml) return TRI_OK;
         tri_tree *preset;
-        TRI_TRY(tri_yaml_parse_value(c->arena, row->value, "default", &preset));
+        TRI_TRY(tri_yaml_parse_value(c->arena, row->default_yaml, "default", &preset));
         if (tri_tree_is_null(preset)) return TRI_OK;
-        bool good = read_value(c, row, preset, at);
+        bool good = read_value(c, row, preset, member);
         TRI_ASSERT(good && "a table's own default has to fit its row");
         return TRI_OK;
     }
-    return read_value(c, row, node, at) ? TRI_OK : refuse(c, row, node);
+    return read_value(c, row, node, member) ? TRI_OK : refuse(c, row, node);
 }
 
 static const tri_option *find_row(const tri_option *rows, int count, const char *key) {
@@ -247,13 +252,13 @@ static tri_status fail_variant(const context *c, const tri_option *row, const tr
     for (int i = 0; i < table->variant_count; i++) names[i] = table->variants[i].name;
     if (node->kind != TRI_TREE_SCALAR)
         return tri_tree_fail(node, "'%s%s' has to be one of: %s", c->prefix, row->key,
-                             joined(c, names));
+                             join(c, names));
     const char *near = tri_option_nearest(node->text, names, table->variant_count);
     if (near)
         return tri_tree_fail(node, "'%s%s' has to be one of: %s; not %s (did you mean '%s'?)",
-                             c->prefix, row->key, joined(c, names), shown(c, node), near);
+                             c->prefix, row->key, join(c, names), value_text(c, node), near);
     return tri_tree_fail(node, "'%s%s' has to be one of: %s; not %s", c->prefix, row->key,
-                         joined(c, names), shown(c, node));
+                         join(c, names), value_text(c, node));
 }
 
 static tri_status choose_variant(context *c, const tri_tree *map, void *options,
@@ -262,7 +267,7 @@ static tri_status choose_variant(context *c, const tri_tree *map, void *options,
     const tri_option *row = row_of_type(c->table, TRI_OPTION_IS_NAME);
     if (!row) return TRI_OK;
     const tri_tree *node = tri_tree_get(map, row->key);
-    const char *name = row->value;
+    const char *name = row->default_yaml;
     if (!tri_tree_is_null(node)) {
         name = node->kind == TRI_TREE_SCALAR ? node->text : NULL;
         if (!find_variant(c->table, name)) return fail_variant(c, row, node);
@@ -270,8 +275,8 @@ static tri_status choose_variant(context *c, const tri_tree *map, void *options,
     if (!name) {
         const char **names = TRI_NEW_ARRAY(c->arena, const char *, c->table->variant_count + 1);
         for (int i = 0; i < c->table->variant_count; i++) names[i] = c->table->variants[i].name;
-        return tri_tree_fail(c->where, "'%s%s' is missing; one of: %s", c->prefix, row->key,
-                             joined(c, names));
+        return tri_tree_fail(c->nearest_map, "'%s%s' is missing; one of: %s", c->prefix, row->key,
+                             join(c, names));
     }
     *out = find_variant(c->table, name);
     TRI_ASSERT(*out);
@@ -294,10 +299,10 @@ static tri_status fail_unknown(const context *c, const tri_option_variant *varia
         return tri_tree_fail(node, "unknown key '%s%.100s' (did you mean '%s'?)", c->prefix,
                              node->key, near);
     return tri_tree_fail(node, "unknown key '%s%.100s'%s (known: %s)", c->prefix, node->key, of,
-                         joined(c, known));
+                         join(c, known));
 }
 
-// All keys of the map are known, or gathered as the rest.
+// Refuses unknown keys, or collects them as the rest if the table has a row for that.
 static tri_status check_keys(const context *c, const tri_option_variant *variant,
                              const tri_tree *map, void *options) {
     const tri_option *rest_row = row_of_type(c->table, TRI_OPTION_IS_REST);
@@ -317,16 +322,16 @@ static tri_status check_keys(const context *c, const tri_option_variant *variant
 }
 
 static tri_status decode(tri_arena *arena, const tri_option_table *table, const char *prefix,
-                         const tri_tree *map, const tri_tree *around, void *options) {
-    context c = {.arena = arena, .table = table, .prefix = prefix, .where = around};
+                         const tri_tree *map, const tri_tree *enclosing, void *options) {
+    context c = {.arena = arena, .table = table, .prefix = prefix, .nearest_map = enclosing};
     memset(options, 0, table->size);
     if (tri_tree_is_null(map)) map = NULL;
     if (map && map->kind != TRI_TREE_MAP) {
         if (!*prefix) return tri_tree_fail(map, "has to be a mapping of keys to values");
         return tri_tree_fail(map, "'%.*s' has to be a mapping with keys of its own, not %s",
-                             (int)strlen(prefix) - 1, prefix, shown(&c, map));
+                             (int)strlen(prefix) - 1, prefix, value_text(&c, map));
     }
-    if (map) c.where = map;
+    if (map) c.nearest_map = map;
     const tri_option_variant *variant;
     TRI_TRY(choose_variant(&c, map, options, &variant));
     TRI_TRY(check_keys(&c, variant, map, options));
@@ -344,11 +349,11 @@ tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, co
     return decode(arena, table, prefix, map, NULL, options);
 }
 
-static tri_tree *encode_list(tri_arena *arena, const tri_option *row, const void *at) {
+static tri_tree *encode_list(tri_arena *arena, const tri_option *row, const void *member) {
     tri_tree *list = tri_tree_list(arena);
-    const tri_ints *ints = at;
-    const tri_doubles *doubles = at;
-    const tri_strings *texts = at;
+    const tri_ints *ints = member;
+    const tri_doubles *doubles = member;
+    const tri_strings *texts = member;
     if (row->type == TRI_OPTION_IS_INTS)
         for (int i = 0; i < ints->count; i++)
             tri_tree_append(arena, list, tri_tree_int(arena, ints->items[i]));
@@ -366,35 +371,35 @@ static tri_tree *encode_text(tri_arena *arena, const char *text) {
 }
 
 static tri_tree *encode_row(tri_arena *arena, const tri_option *row, const void *options) {
-    const void *at = (const char *)options + row->offset;
-    const tri_amount *amount = at;
+    const void *member = (const char *)options + row->offset;
+    const tri_amount *amount = member;
     switch (row->type) {
     case TRI_OPTION_IS_BOOL:
-        return tri_tree_bool(arena, *(const bool *)at);
+        return tri_tree_bool(arena, *(const bool *)member);
     case TRI_OPTION_IS_INT_OR_AUTO:
-        if (*(const int64_t *)at == TRI_AUTO) return tri_tree_plain(arena, "auto");
-        return tri_tree_int(arena, *(const int64_t *)at);
+        if (*(const int64_t *)member == TRI_AUTO) return tri_tree_plain(arena, "auto");
+        return tri_tree_int(arena, *(const int64_t *)member);
     case TRI_OPTION_IS_INT:
     case TRI_OPTION_IS_BOOL_OR_INT:
-        return tri_tree_int(arena, *(const int64_t *)at);
+        return tri_tree_int(arena, *(const int64_t *)member);
     case TRI_OPTION_IS_FLOAT:
     case TRI_OPTION_IS_DURATION:
-        return tri_tree_double(arena, *(const double *)at);
+        return tri_tree_double(arena, *(const double *)member);
     case TRI_OPTION_IS_AMOUNT:
         if (amount->is_fraction) return tri_tree_double(arena, amount->value);
         return tri_tree_int(arena, (int64_t)amount->value);
     case TRI_OPTION_IS_NAME:
     case TRI_OPTION_IS_STRING:
-        return encode_text(arena, *(const char *const *)at);
+        return encode_text(arena, *(const char *const *)member);
     case TRI_OPTION_IS_CHOICE:
-        return tri_tree_string(arena, row->choices[*(const int *)at]);
+        return tri_tree_string(arena, row->choices[*(const int *)member]);
     case TRI_OPTION_IS_TABLE:
-        return tri_option_encode(arena, row->table, at);
+        return tri_option_encode(arena, row->table, member);
     case TRI_OPTION_IS_TREE:
-        if (!*(const tri_tree *const *)at) return tri_tree_null(arena);
-        return tri_tree_copy(arena, *(const tri_tree *const *)at);
+        if (!*(const tri_tree *const *)member) return tri_tree_null(arena);
+        return tri_tree_copy(arena, *(const tri_tree *const *)member);
     default:
-        return encode_list(arena, row, at);
+        return encode_list(arena, row, member);
     }
 }
 
@@ -434,7 +439,8 @@ static void walk_table(const walk *w, const char *prefix, const tri_option_table
 static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
                       const tri_option_variant *variant);
 
-// The rest's kinds are named by the row `name` beside it and their keys lie beside it too.
+// Visits the kinds of a row. Those of the rest are chosen by the key `name` of the same map, which
+// also holds their keys.
 static void walk_kinds(const walk *w, const char *prefix, const char *key, const tri_option *row) {
     bool is_rest = row->type == TRI_OPTION_IS_REST;
     walk inner = {w->arena, w->visit, w->data, !is_rest};
@@ -463,8 +469,9 @@ static void walk_rows(const walk *w, const char *prefix, const tri_option *rows,
         }
         bool is_free = is_rest || row->type == TRI_OPTION_IS_STRING ||
                        row->type == TRI_OPTION_IS_TREE || row->type == TRI_OPTION_IS_NAME;
-        w->visit(w->data, &(tri_option_entry){key, row, variant, is_free ? NULL : allowed(&c, row),
-                                              w->is_element});
+        w->visit(w->data,
+                 &(tri_option_entry){key, row, variant, is_free ? NULL : allowed_text(&c, row),
+                                     w->is_element});
         if (row->kinds) walk_kinds(w, prefix, key, row);
     }
 }
@@ -502,8 +509,8 @@ static void print_entry(void *data, const tri_option_entry *e) {
         fprintf(p->out, "  %s: %s\n      %s\n", e->key, e->variant->name, e->variant->help);
         return;
     }
-    fprintf(p->out, "  %s%s%s%s\n      %s%s", indent, e->key, e->row->value ? " = " : "",
-            e->row->value ? e->row->value : "", indent, e->row->help);
+    fprintf(p->out, "  %s%s%s%s\n      %s%s", indent, e->key, e->row->default_yaml ? " = " : "",
+            e->row->default_yaml ? e->row->default_yaml : "", indent, e->row->help);
     if (e->allowed) fprintf(p->out, " (%s)", e->allowed);
     fputc('\n', p->out);
 }
@@ -516,28 +523,30 @@ bool tri_option_print(const tri_option_table *table, const char *prefix, FILE *o
     return p.any;
 }
 
-// Restricted Damerau-Levenshtein distance: inserted, lost, changed and swapped letters count one
-// each.
 enum { LONGEST_WORD = 64 };
+
+// Restricted Damerau-Levenshtein distance: an inserted, a missing, a changed letter and two swapped
+// ones count one each. distances[i % 3][j] is that of the first i letters of a and j of b.
 
 static int distance(const char *a, const char *b) {
     int n = (int)strlen(a), m = (int)strlen(b);
     if (n > LONGEST_WORD || m > LONGEST_WORD) return LONGEST_WORD;
-    int rows[3][LONGEST_WORD + 1];
-    for (int j = 0; j <= m; j++) rows[0][j] = j;
+    int distances[3][LONGEST_WORD + 1];
+    for (int j = 0; j <= m; j++) distances[0][j] = j;
     for (int i = 1; i <= n; i++) {
-        int *now = rows[i % 3], *above = rows[(i - 1) % 3], *before = rows[(i + 1) % 3];
+        int *now = distances[i % 3], *last = distances[(i - 1) % 3];
+        const int *last_but_one = distances[(i + 1) % 3];
         now[0] = i;
         for (int j = 1; j <= m; j++) {
-            int best = above[j - 1] + (a[i - 1] != b[j - 1]);
-            if (above[j] + 1 < best) best = above[j] + 1;
+            int best = last[j - 1] + (a[i - 1] != b[j - 1]);
+            if (last[j] + 1 < best) best = last[j] + 1;
             if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
             bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swapped && before[j - 2] + 1 < best) best = before[j - 2] + 1;
+            if (swapped && last_but_one[j - 2] + 1 < best) best = last_but_one[j - 2] + 1;
             now[j] = best;
         }
     }
-    return rows[n % 3][m];
+    return distances[n % 3][m];
 }
 
 const char *tri_option_nearest(const char *word, const char *const *known, int count) {
@@ -546,7 +555,7 @@ const char *tri_option_nearest(const char *word, const char *const *known, int c
     for (int i = 0; i < count; i++) {
         if (!known[i]) continue;
         int d = distance(word, known[i]);
-        // A short word that shares no letter is not "near", whatever its distance.
+        // A short word that shares no letter with the other is never near.
         if (d < best && d < (int)strlen(known[i])) best = d, nearest = known[i];
     }
     return nearest;

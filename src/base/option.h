@@ -1,11 +1,12 @@
-// Options described by tables. A room writes a struct and a table with one row per member; from the
-// table come reading with errors that name file, line, key and what is allowed, the defaults, the
-// resolved recipe and the help text.
+// Options described by tables. A room writes a struct, and a table with one row per member. From
+// the table this module reads a recipe (with errors that name file, line, key and what is allowed),
+// fills in defaults, and writes the resolved recipe and the help text.
 //
 //     typedef struct tri_batch_options { int64_t global, micro; } tri_batch_options;
 //     static const tri_option rows[] = {
 //         TRI_OPTION_INT(tri_batch_options, global, "64", 1, TRI_MAX_BATCH, "samples per step"),
-//         TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH, "samples per pass"),
+//         TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH, "samples of a
+//         micro-batch"),
 //     };
 //     const tri_option_table tri_batch_table = TRI_OPTION_TABLE("batch", tri_batch_options, rows,
 //     "…");
@@ -32,7 +33,7 @@ typedef enum tri_option_type { // type of the member      what the recipe may sa
     TRI_OPTION_IS_TREE,        // const tri_tree *        anything; NULL if null
     TRI_OPTION_IS_TABLE,       // the struct of `table`   a map
     TRI_OPTION_IS_NAME,        // const char *            the name of one of the table's variants
-    TRI_OPTION_IS_REST, // const tri_tree *        a map of all keys that no row knows; never NULL
+    TRI_OPTION_IS_REST, // const tri_tree *        a map of all keys without a row; never NULL
 } tri_option_type;
 
 enum { TRI_AUTO = -1 };
@@ -42,7 +43,7 @@ typedef struct tri_amount {
     bool is_fraction;
 } tri_amount;
 
-// So many of `whole`, from 0: a fraction of them, or a count; more than there are means all.
+// The amount as a count of `whole` things, from 0 to `whole`.
 int64_t tri_amount_of(tri_amount amount, int64_t whole);
 
 typedef struct tri_ints {
@@ -66,18 +67,18 @@ typedef struct tri_option {
     const char *key;
     tri_option_type type;
     size_t offset;
-    const char *value;             // the default as YAML text; NULL: null, or 0 for numbers
-    double min, max;               // of numbers and of the elements of lists, both included
+    const char *default_yaml;      // YAML text; NULL: null, or 0 for numbers
+    double min, max;               // of a number or of a list's elements, both included
     const char *const *choices;    // NULL at the end
     const tri_option_table *table; // of a nested map
-    // What entries of a list or of the rest may be, by their sections, for manuals; NULL at the
-    // end.
+    // For manuals: the tables of what a list's entries or the rest can be, named by their sections.
+    // NULL at the end.
     const tri_option_table *const *kinds;
     int length;       // of a list; 0: any
     const char *help; // one line
 } tri_option;
 
-// One named kind of a section (optimizer: sgd, adam …) with rows of its own in the same struct.
+// A named kind of a section (optimizer: sgd, adam …) with more rows in the same struct.
 typedef struct tri_option_variant {
     const char *name;
     const tri_option *rows;
@@ -91,50 +92,51 @@ struct tri_option_table {
     size_t size; // of the struct
     const tri_option *rows;
     int count;
-    // The row of type NAME says which one holds. The other variants' members keep zero.
+    // The row of type NAME chooses one. Members of the other variants stay zero.
     const tri_option_variant *variants;
     int variant_count;
-    // May be NULL. What rows cannot say: called after reading, with the map (or NULL) to name
-    // lines.
+    // Checks what rows cannot express. Called after reading; `map` (NULL: absent) is there to name
+    // lines in errors. NULL: nothing to check.
     tri_status (*check)(const void *options, const tri_tree *map);
 };
 
-// Reads `map` (NULL or a null node: all defaults) into *options, which is overwritten. What options
-// point to lies in `arena`. TRI_BAD_INPUT for an unknown key (with the nearest known one), a wrong
-// type or a value out of bounds.
+// Reads `map` (NULL or a null node: all defaults) into *options, which is overwritten. Texts and
+// lists that options point to lie in `arena`. TRI_BAD_INPUT for an unknown key (with the nearest
+// known one), a wrong type or a value out of bounds.
 tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, const tri_tree *map,
                              void *options);
-// All options, defaults too, in the order of the rows; reads back to the same.
+// All options, defaults included, in the order of the rows. Reading the tree gives equal options.
 tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options);
 // One entry of a table's manual. `key` is the whole path ("optimizer.lr", "model.*"); `allowed`
-// says what it takes, NULL for free text. The head of a variant has the key of the row that names
-// it ("optimizer.name"), no row, and its rows follow with `variant` set; likewise of a row's kinds.
+// describes the values it takes, NULL: free text. A variant begins with an entry that has the key
+// of the row that chooses it ("optimizer.name") and no row; the entries of its rows follow, with
+// `variant` set. A row's kinds are listed in the same way.
 typedef struct tri_option_entry {
     const char *key;
     const tri_option *row;
     const tri_option_variant *variant;
     const char *allowed;
-    bool is_element; // of a list's entry: no path of a recipe
+    bool is_element; // `key` is of an element of a list, so it is no path of a recipe
 } tri_option_entry;
 typedef void tri_option_visit(void *data, const tri_option_entry *entry);
-// All entries in the order of the rows, nested tables in their place.
+// Calls `visit` for all entries in the order of the rows, those of nested tables in between.
 void tri_option_walk(const tri_option_table *table, tri_option_visit *visit, void *data);
-// The manual as text: key, default, help, what is allowed. Only keys that begin with `prefix` (""
-// all); false when there are none.
+// Prints the manual: key, default, help, what is allowed. Only keys that begin with `prefix` ("":
+// all); false if there are none.
 bool tri_option_print(const tri_option_table *table, const char *prefix, FILE *out);
 
-// The word of `known` (NULL entries are skipped) nearest to `word` by edit distance; NULL when none
-// is near enough to be meant.
+// The word of `known` (NULL entries are skipped) nearest to `word` by edit distance; NULL if none
+// is near enough to be a likely typing error.
 const char *tri_option_nearest(const char *word, const char *const *known, int count);
 
-// A member's place, with a check at compile time that it has the type of its row.
-#define TRI_OPTION_AT(S, member, T)                                                                \
+// A member's offset, with a check at compile time that it has the type of its row.
+#define TRI_OPTION_OFFSET(S, member, T)                                                            \
     (offsetof(S, member) +                                                                         \
      0 * sizeof(char[__builtin_types_compatible_p(__typeof__(((S *)0)->member), T) ? 1 : -1]))
 #define TRI_OPTION_ROW(S, member, T, kind, text, words, ...)                                       \
     {                                                                                              \
-        .key = #member, .type = (kind), .offset = TRI_OPTION_AT(S, member, T), .value = (text),    \
-        .help = (words), __VA_ARGS__                                                               \
+        .key = #member, .type = (kind), .offset = TRI_OPTION_OFFSET(S, member, T),                 \
+        .default_yaml = (text), .help = (words), __VA_ARGS__                                       \
     }
 
 #define TRI_OPTION_BOOL(S, member, text, words)                                                    \
@@ -159,7 +161,7 @@ const char *tri_option_nearest(const char *word, const char *const *known, int c
     TRI_OPTION_ROW(S, member, const char *, TRI_OPTION_IS_STRING, text, words, .max = 0)
 #define TRI_OPTION_CHOICE(S, member, text, names, words)                                           \
     {                                                                                              \
-        .key = #member, .type = TRI_OPTION_IS_CHOICE, .value = (text), .choices = (names),         \
+        .key = #member, .type = TRI_OPTION_IS_CHOICE, .default_yaml = (text), .choices = (names),  \
         .offset = offsetof(S, member) +                                                            \
                   0 * sizeof(char[sizeof(((S *)0)->member) == sizeof(int) ? 1 : -1]),              \
         .help = (words)                                                                            \

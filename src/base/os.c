@@ -1,5 +1,5 @@
-// System calls: the hooks over them, whole transfers, files that take their place when they are
-// whole, folders.
+// The system behind tri_os, and what is built on it: complete transfers, files that are replaced as
+// a whole, folders.
 #include "base/os.h"
 
 #include <dirent.h>
@@ -148,7 +148,7 @@ tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size
     return TRI_OK;
 }
 
-// The folder above a file or folder remembers that it is there.
+// Syncs the folder that contains `path`, so that its entry survives a crash.
 static tri_status sync_above(const char *path) {
     char above[PATH_MAX];
     snprintf(above, sizeof above, "%s", path);
@@ -156,28 +156,29 @@ static tri_status sync_above(const char *path) {
     if (!slash) snprintf(above, sizeof above, ".");
     if (slash) slash[slash == above] = 0;
     tri_status status = tri_os_sync_folder(above);
-    return status == TRI_BAD_INPUT ? TRI_OK : status; // who may not read a folder cannot sync it
+    return status == TRI_BAD_INPUT ? TRI_OK
+                                   : status; // a folder that we may not read cannot be synced
 }
 
 uint64_t tri_os_random(void) {
     uint64_t bits;
     if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) == (ssize_t)sizeof bits) return bits;
-    // Early in a boot. The name is still nobody else's: O_EXCL says so.
+    // Early in a boot there are no random bits yet. O_EXCL still keeps names apart.
     return (uint64_t)tri_os.realtime_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid();
 }
 
-static const char BESIDE[] = ".tmp";
-enum { BESIDE_DIGITS = 16, BESIDE_TRIES = 8 };
+static const char TEMPORARY_END[] = ".tmp";
+enum { TEMPORARY_DIGITS = 16, TEMPORARY_TRIES = 8 };
 
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out) {
     out->path = path;
-    for (int i = 0; i < BESIDE_TRIES; i++) {
-        int used = snprintf(out->beside, sizeof out->beside, "%s.%0*llx%s", path, BESIDE_DIGITS,
-                            (unsigned long long)tri_os_random(), BESIDE);
-        if (used >= (int)sizeof out->beside)
+    for (int i = 0; i < TEMPORARY_TRIES; i++) {
+        int used = snprintf(out->temporary, sizeof out->temporary, "%s.%0*llx%s", path,
+                            TEMPORARY_DIGITS, (unsigned long long)tri_os_random(), TEMPORARY_END);
+        if (used >= (int)sizeof out->temporary)
             return TRI_FAIL(TRI_BAD_INPUT, "%s: the path is too long", path);
         out->fd =
-            tri_os.open(out->beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+            tri_os.open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (out->fd >= 0) return TRI_OK;
         if (errno != EEXIST) break;
     }
@@ -187,10 +188,10 @@ tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out) {
 tri_status tri_os_replacement_end(tri_os_replacement *r, tri_status status) {
     if (status == TRI_OK && tri_os.fsync(r->fd) < 0) status = tri_os_fail("sync", r->path);
     if (tri_os.close(r->fd) < 0 && status == TRI_OK) status = tri_os_fail("close", r->path);
-    if (status == TRI_OK && tri_os.rename(r->beside, r->path) < 0)
+    if (status == TRI_OK && tri_os.rename(r->temporary, r->path) < 0)
         status = tri_os_fail("rename", r->path);
     if (status != TRI_OK) {
-        tri_os.unlink(r->beside);
+        tri_os.unlink(r->temporary);
         return status;
     }
     return sync_above(r->path);
@@ -202,17 +203,17 @@ tri_status tri_os_replace_file(const char *path, const void *data, size_t size) 
     return tri_os_replacement_end(&file, tri_os_write_all(file.fd, data, size, path));
 }
 
-bool tri_os_is_beside(const char *entry, const char *name) {
+bool tri_os_is_temporary_of(const char *entry, const char *name) {
     size_t length = strlen(name);
     if (strncmp(entry, name, length) != 0 || entry[length] != '.') return false;
     const char *digits = entry + length + 1;
-    return strspn(digits, "0123456789abcdef") == BESIDE_DIGITS &&
-           !strcmp(digits + BESIDE_DIGITS, BESIDE);
+    return strspn(digits, "0123456789abcdef") == TEMPORARY_DIGITS &&
+           !strcmp(digits + TEMPORARY_DIGITS, TEMPORARY_END);
 }
 
 int tri_os_open_or_create(const char *path, int flags, mode_t mode) {
     int fd = -1;
-    for (int i = 0; fd < 0 && i < 2; i++) { // again if another has made it meanwhile
+    for (int i = 0; fd < 0 && i < 2; i++) { // twice, as another process may create it in between
         fd = tri_os.open(path, flags, 0);
         if (fd >= 0 || errno != ENOENT) break;
         fd = tri_os.open(path, flags | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
@@ -222,20 +223,20 @@ int tri_os_open_or_create(const char *path, int flags, mode_t mode) {
 }
 
 tri_status tri_os_make_folders(const char *path) {
-    char part[PATH_MAX];
+    char prefix[PATH_MAX];
     size_t length = strlen(path);
-    if (length == 0 || length >= sizeof part)
+    if (length == 0 || length >= sizeof prefix)
         return TRI_FAIL(TRI_BAD_INPUT, "'%s' cannot be the path of a folder", path);
-    memcpy(part, path, length + 1);
+    memcpy(prefix, path, length + 1);
     for (size_t i = 1; i <= length; i++) {
-        if (part[i] != '/' && part[i] != 0) continue;
-        char kept = part[i];
-        part[i] = 0;
-        bool is_made = tri_os.mkdir(part, 0777) == 0;
-        if (!is_made && errno != EEXIST) return tri_os_fail("create the folder", part);
-        // One that is there may have been made by a process that was killed before it synced.
-        if (is_made || i == length) TRI_TRY(sync_above(part));
-        part[i] = kept;
+        if (prefix[i] != '/' && prefix[i] != 0) continue;
+        char ended = prefix[i];
+        prefix[i] = 0;
+        bool is_made = tri_os.mkdir(prefix, 0777) == 0;
+        if (!is_made && errno != EEXIST) return tri_os_fail("create the folder", prefix);
+        // An existing folder may come from a process that was killed before it synced.
+        if (is_made || i == length) TRI_TRY(sync_above(prefix));
+        prefix[i] = ended;
     }
     struct stat info;
     if (stat(path, &info) < 0) return tri_os_fail("look at", path);

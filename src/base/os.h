@@ -1,6 +1,5 @@
-// What the program asks of the operating system, where a test may answer instead: clock, files,
-// sockets. Code outside this file calls tri_os.slot(...), never the C library's own function, for
-// everything a slot exists for.
+// The operating system behind a table of functions, so that a test can replace them: clock, files,
+// sockets. Where a slot exists, code calls tri_os.slot(...) and never the C library's function.
 #ifndef TRIREME_BASE_OS_H
 #define TRIREME_BASE_OS_H
 
@@ -14,8 +13,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-// Each slot has the meaning, return value and errno of the system's function of its name; those
-// without one say theirs.
+// A slot has the meaning, return value and errno of the system's function of its name. Others have
+// a comment.
 typedef struct tri_os_hooks {
     int64_t (*monotonic_ns)(void); // CLOCK_MONOTONIC
     int64_t (*realtime_ns)(void);  // CLOCK_REALTIME
@@ -36,8 +35,8 @@ typedef struct tri_os_hooks {
     int (*mkdir)(const char *path, mode_t mode);
     int (*unlink)(const char *path);
     int (*rmdir)(const char *path);
-    int (*lock)(int fd);  // a write lock on the whole file, not waited for: fcntl(F_OFD_SETLK)
-    int (*touch)(int fd); // its time of modification becomes now: futimens
+    int (*lock)(int fd);  // a write lock on the whole file, without waiting: fcntl(F_OFD_SETLK)
+    int (*touch)(int fd); // sets its time of modification to now: futimens
     int (*socket)(int domain, int type, int protocol);
     int (*connect)(int fd, const struct sockaddr *address, socklen_t size);
     int (*accept)(int fd, struct sockaddr *address, socklen_t *size);
@@ -45,7 +44,7 @@ typedef struct tri_os_hooks {
     ssize_t (*recv)(int fd, void *data, size_t size, int flags);
 } tri_os_hooks;
 
-// The hooks in use: the system's own unless a test put others in.
+// The hooks in use: the system's functions unless a test replaced them.
 extern tri_os_hooks tri_os;
 extern const tri_os_hooks tri_os_system;
 
@@ -54,7 +53,7 @@ double tri_os_seconds(void);
 // CPUs that this process may use; at least 1.
 int tri_os_cpus(void);
 
-// Whole transfers: go on after short counts and EINTR. Failure: TRI_IO or TRI_NO_SPACE naming
+// Transfer all bytes: continue after short counts and EINTR. Failure: TRI_IO or TRI_NO_SPACE naming
 // `path`.
 tri_status tri_os_write_all(int fd, const void *data, size_t size, const char *path);
 tri_status tri_os_pwrite_all(int fd, const void *data, size_t size, int64_t offset,
@@ -64,34 +63,34 @@ tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, con
 // Reads a whole file of at most `max_bytes`; *out is malloc'ed, ends in a 0 byte that *size does
 // not count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
-// A file that is written under a temporary name beside its place, and takes its place only when it
-// is whole and synced. Nobody can know the temporary's name before it exists, and nothing that lies
-// there is opened or followed.
+// A file that is written under a temporary name in the same folder, and renamed to `path` when it
+// is complete and synced. The temporary name is random, so that no other user can create it first,
+// and an existing file or link of that name is never opened.
 typedef struct tri_os_replacement {
-    const char *path; // borrowed until the end
+    const char *path; // borrowed until tri_os_replacement_end
     int fd;
-    char beside[PATH_MAX];
+    char temporary[PATH_MAX];
 } tri_os_replacement;
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
-// Takes what writing to `fd` has returned: the file takes its place after TRI_OK, to stay there
-// after a crash, else nothing is left of it. Returns the first failure.
+// `written`: the result of writing to `fd`. After TRI_OK renames the file so that it survives a
+// crash, else removes it. Returns the first failure.
 tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
-// The whole file at once.
+// Writes the whole file in one call.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
-// Whether the name of a file is that of a temporary for `name`, which a killed process may leave.
-bool tri_os_is_beside(const char *entry, const char *name);
-// open(2) of a file that may be there, or is made: not through a link that leads nowhere. `flags`
+// True if `entry` is the name of a temporary file for `name`, which a killed process can leave.
+bool tri_os_is_temporary_of(const char *entry, const char *name);
+// open(2) of a file that is created if it does not exist, but not through a dangling link. `flags`
 // without O_CREAT.
 int tri_os_open_or_create(const char *path, int flags, mode_t mode);
-// Bits that nobody can guess, for names.
+// Random bits that other users cannot predict, for names.
 uint64_t tri_os_random(void);
-// mkdir -p; that the folder is there survives a crash. An existing one is no failure.
+// mkdir -p, synced so that the folders survive a crash. Existing ones are no failure.
 tri_status tri_os_make_folders(const char *path);
 // fsync of a folder, so that a rename inside it survives a crash.
 tri_status tri_os_sync_folder(const char *path);
-// Removes a folder and all below it; symbolic links are removed, never followed.
+// Removes a folder and all in it; symbolic links are removed, never followed.
 tri_status tri_os_remove_tree(const char *path);
-// A failed system call in words: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not permitted) or
+// The error of a failed system call: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not permitted) or
 // TRI_IO from errno, message "PATH: cannot VERB: reason".
 tri_status tri_os_fail(const char *verb, const char *path);
 

@@ -1,3 +1,4 @@
+// Keys and draws on top of the generator, which is in the header so that loops over it vectorise.
 #include "base/philox.h"
 
 #include <math.h>

@@ -9,8 +9,8 @@ typedef struct tri_philox_block {
     uint32_t word[4];
 } tri_philox_block;
 
-// Four random words of a 128-bit counter (least significant word first) under a 64-bit key. A loop
-// over counters becomes vectors.
+// Four random words of a 128-bit counter (least significant word first) under a 64-bit key. Loops
+// over counters are vectorised.
 static inline __attribute__((always_inline)) tri_philox_block
 tri_philox(uint64_t key, const uint32_t counter[4]) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
@@ -29,15 +29,15 @@ tri_philox(uint64_t key, const uint32_t counter[4]) {
     return (tri_philox_block){{c0, c1, c2, c3}};
 }
 
-// The key of a purpose: the seed and a name ("dropout1", "conv1.weight"), mixed by FNV-1a and
-// SplitMix64. Names that differ give unrelated streams.
+// The key of a stream: the seed and a name ("dropout1", "conv1.weight"), mixed by FNV-1a and
+// SplitMix64. Different names give independent streams.
 uint64_t tri_philox_key(uint64_t seed, const char *name);
 
-// [0, 1) with 24 bits, as a float and exactly.
+// A number in [0, 1) with 24 bits, which a float holds exactly.
 static inline float tri_philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
 
 // The number of element `element` of sample `sample` in step `step`: word element % 4 of the block
-// whose counter is (element / 4, sample, step low, step high). This is how dropout draws.
+// whose counter is (element / 4, sample, step low, step high). Dropout draws these.
 uint32_t tri_philox_at(uint64_t key, uint64_t step, uint32_t sample, uint64_t element);
 
 // Uniform or normal numbers for initial weights: element e uses block e / 4 of (e/4 low, e/4 high,

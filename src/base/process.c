@@ -1,4 +1,4 @@
-// Which process is meant, and whether it lives.
+// Reads what identifies a process from /proc, and finds out whether it still runs.
 #include "base/process.h"
 
 #include "base/os.h"
@@ -16,8 +16,8 @@ uint64_t tri_process_start_time(int64_t pid) {
     size_t size;
     snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     if (tri_os_read_file(path, 1 << 16, &text, &size) != TRI_OK) return 0;
-    // The name in parentheses may hold anything; field 3 is the state, 9 the kernel's flags, 22 the
-    // start time.
+    // The program's name in parentheses may contain any character, so start behind the last one.
+    // Field 3 is the state, 9 the kernel's flags, 22 the start time.
     const char *at = strrchr(text, ')');
     bool lives = at && strlen(at) > 2 && !strchr("ZXx", at[2]);
     at = lives ? at + 2 : NULL;
@@ -39,7 +39,7 @@ static void read_boot(char *out, size_t size) {
     free(text);
 }
 
-// 0: not known, or /proc shows the processes of another namespace, under other numbers.
+// 0: unknown, or /proc shows the processes of another namespace, which have other pids.
 static int64_t own_namespace(void) {
     struct stat info;
     char self[32];

@@ -1,3 +1,4 @@
+// Reads and writes numbers with units.
 #include "base/quantity.h"
 
 #include <ctype.h>

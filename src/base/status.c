@@ -1,3 +1,4 @@
+// The table of statuses and the error message of each thread.
 #include "base/status.h"
 
 #include "base/log.h"
@@ -13,7 +14,7 @@ static const struct {
     const char *name;
     int exit_code;
     const char *text;
-} rows[TRI_STATUS_COUNT] = {
+} statuses[TRI_STATUS_COUNT] = {
 #define X(code, exit, words) [code] = {#code, exit, words},
     TRI_STATUS_LIST(X)
 #undef X
@@ -22,18 +23,20 @@ static const struct {
 static bool known(tri_status status) { return (unsigned)status < TRI_STATUS_COUNT; }
 
 const char *tri_status_name(tri_status status) {
-    return known(status) ? rows[status].name : "unknown status";
+    return known(status) ? statuses[status].name : "unknown status";
 }
 
 const char *tri_status_text(tri_status status) {
-    return known(status) ? rows[status].text : "unknown status";
+    return known(status) ? statuses[status].text : "unknown status";
 }
 
-int tri_status_exit_code(tri_status status) { return known(status) ? rows[status].exit_code : 1; }
+int tri_status_exit_code(tri_status status) {
+    return known(status) ? statuses[status].exit_code : 1;
+}
 
 const char *tri_error_message(void) { return message; }
 
-// One line always: bytes from outside may hold control characters.
+// Makes the text one line: what comes from files and other processes may hold control characters.
 static void one_line(char *text) {
     for (; *text; text++)
         if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';

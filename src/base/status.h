@@ -8,9 +8,8 @@ enum { TRI_MESSAGE_MAX_BYTES = 1024 };
 
 // Records the thread's message (file and line are shown at log level debug) and returns `status`.
 // The message names what failed (file, key, parameter, rank) and what to do; it has no line feed.
-// `status` is evaluated twice, so that the compiler sees that a failure is no TRI_OK.
-#define TRI_FAIL(status, ...)                                                                      \
-    (tri_status_fail((status), __FILE__, __LINE__, __VA_ARGS__), (status))
+// `status` is evaluated twice, so that the compiler knows that the result is not TRI_OK.
+#define TRI_FAIL(status, ...) (tri_status_fail((status), __FILE__, __LINE__, __VA_ARGS__), (status))
 tri_status tri_status_fail(tri_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -29,7 +28,7 @@ tri_status tri_status_context(tri_status status, const char *format, ...)
     } while (0)
 void tri_status_hop(tri_status status, const char *file, int line);
 
-// A bug, not an operating failure: prints the place and aborts, in release builds too.
+// A bug, not an operating failure: prints file and line and aborts, in release builds too.
 #define TRI_ASSERT(condition)                                                                      \
     ((condition) ? (void)0 : tri_assert_failed(#condition, __FILE__, __LINE__))
 _Noreturn void tri_assert_failed(const char *condition, const char *file, int line);

@@ -1,9 +1,10 @@
+// The tree itself: making, changing and reading nodes. yaml.c and json.c parse text into trees,
+// emit.c writes them, override.c sets values from the command line.
 #include "base/tree.h"
 
 #include "base/limits.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,7 +62,7 @@ void tri_tree_append(tri_arena *arena, tri_tree *list, tri_tree *value) {
     TRI_PUSH(arena, list->items, list->count, list->capacity) = value;
 }
 
-static int position(const tri_tree *map, const char *key) {
+static int index_of(const tri_tree *map, const char *key) {
     if (!map || map->kind != TRI_TREE_MAP) return -1;
     for (int i = 0; i < map->count; i++)
         if (!strcmp(map->items[i]->key, key)) return i;
@@ -71,18 +72,19 @@ static int position(const tri_tree *map, const char *key) {
 void tri_tree_put(tri_arena *arena, tri_tree *map, const char *key, tri_tree *value) {
     TRI_ASSERT(map->kind == TRI_TREE_MAP);
     value->key = tri_arena_strdup(arena, key);
-    int at = position(map, key);
-    if (at >= 0)
-        map->items[at] = value;
+    int index = index_of(map, key);
+    if (index >= 0)
+        map->items[index] = value;
     else
         TRI_PUSH(arena, map->items, map->count, map->capacity) = value;
 }
 
 bool tri_tree_remove(tri_tree *map, const char *key) {
-    int at = position(map, key);
-    if (at < 0) return false;
+    int index = index_of(map, key);
+    if (index < 0) return false;
     map->count--;
-    memmove(map->items + at, map->items + at + 1, (size_t)(map->count - at) * sizeof *map->items);
+    memmove(map->items + index, map->items + index + 1,
+            (size_t)(map->count - index) * sizeof *map->items);
     return true;
 }
 
@@ -99,24 +101,23 @@ tri_tree *tri_tree_copy(tri_arena *arena, const tri_tree *node) {
 }
 
 tri_tree *tri_tree_get(const tri_tree *map, const char *key) {
-    int at = position(map, key);
-    return at < 0 ? NULL : map->items[at];
+    int index = index_of(map, key);
+    return index < 0 ? NULL : map->items[index];
 }
 
-// The entry that the first `length` characters of `part` name, in a map or a list.
-static tri_tree *entry(const tri_tree *node, const char *part, size_t length) {
+tri_tree *tri_tree_entry(const tri_tree *node, const char *name, size_t length) {
     if (!node) return NULL;
     if (node->kind == TRI_TREE_MAP) {
         for (int i = 0; i < node->count; i++)
-            if (!strncmp(node->items[i]->key, part, length) && !node->items[i]->key[length])
+            if (!strncmp(node->items[i]->key, name, length) && !node->items[i]->key[length])
                 return node->items[i];
     } else if (node->kind == TRI_TREE_LIST && length > 0 && length < 9) {
-        int at = 0;
+        int index = 0;
         for (size_t i = 0; i < length; i++) {
-            if (part[i] < '0' || part[i] > '9') return NULL;
-            at = 10 * at + part[i] - '0';
+            if (name[i] < '0' || name[i] > '9') return NULL;
+            index = 10 * index + name[i] - '0';
         }
-        if (at < node->count) return node->items[at];
+        if (index < node->count) return node->items[index];
     }
     return NULL;
 }
@@ -125,7 +126,7 @@ tri_tree *tri_tree_find(const tri_tree *root, const char *path) {
     const tri_tree *node = root;
     while (node) {
         size_t length = strcspn(path, ".");
-        node = entry(node, path, length);
+        node = tri_tree_entry(node, path, length);
         if (!path[length]) return (tri_tree *)node;
         path += length + 1;
     }
@@ -218,64 +219,4 @@ tri_status tri_tree_fail(const tri_tree *node, const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return tri_tree_fail_as(TRI_BAD_INPUT, node, "%s", text);
-}
-
-// Puts `value` at `path` below `node`, making maps on the way.
-static tri_status place(tri_arena *arena, tri_tree *node, const char *path, tri_tree *value) {
-    const char *whole = path;
-    for (int depth = 0;; depth++) {
-        size_t length = strcspn(path, ".");
-        if (length == 0) return tri_tree_fail(value, "the key '%s' has an empty part", whole);
-        if (depth >= TRI_MAX_TREE_DEPTH) return tri_tree_fail(value, "the key is too deep");
-        char *part = tri_arena_printf(arena, "%.*s", (int)length, path);
-        bool last = !path[length];
-        path += length + 1;
-        tri_tree *next = entry(node, part, length);
-        if (node->kind == TRI_TREE_LIST) {
-            if (!next)
-                return tri_tree_fail(value, "'%s' is no position of a list of %d", part,
-                                     node->count);
-            if (last) {
-                for (int i = 0; i < node->count; i++)
-                    if (node->items[i] == next) node->items[i] = value;
-                return TRI_OK;
-            }
-        } else if (last) {
-            tri_tree_put(arena, node, part, value);
-            return TRI_OK;
-        }
-        if (tri_tree_is_null(next)) {
-            next = tri_tree_map(arena);
-            next->file = value->file;
-            tri_tree_put(arena, node, part, next);
-        }
-        if (next->kind == TRI_TREE_SCALAR)
-            return tri_tree_fail(value, "'%.*s' is '%s' and has no keys of its own",
-                                 (int)(path - whole - 1), whole, next->text);
-        node = next;
-    }
-}
-
-tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assignment) {
-    TRI_ASSERT(root->kind == TRI_TREE_MAP);
-    const char *equals = strchr(assignment, '=');
-    if (!equals || equals == assignment)
-        return TRI_FAIL(TRI_BAD_INPUT, "override '%.200s': write it as key.path=value", assignment);
-    if (!equals[1])
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "override '%.200s': the value is missing; null stands for the default",
-                        assignment);
-    // A line feed would let the value be a document of its own.
-    if (strpbrk(assignment, "\r\n"))
-        return TRI_FAIL(TRI_BAD_INPUT, "override '%.200s': has to be one line", assignment);
-    char *source = tri_arena_printf(arena, "override '%.200s'", assignment);
-    char *path = tri_arena_printf(arena, "%.*s", (int)(equals - assignment), assignment);
-    tri_tree *value;
-    if (strlen(equals + 1) > TRI_MAX_RECIPE_BYTES)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: is too long", source);
-    json_t *text = json_string(path); // NULL: what the resolved recipe could not be read back from
-    if (!text) return TRI_FAIL(TRI_BAD_INPUT, "%s: the key is not UTF-8", source);
-    json_decref(text);
-    TRI_TRY(tri_yaml_parse_value(arena, equals + 1, source, &value));
-    return place(arena, root, path, value);
 }

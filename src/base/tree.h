@@ -1,6 +1,6 @@
-// A document as a tree of maps, lists and scalars: what YAML and JSON text become, and what options
-// are read from. Every node knows the file and line it came from, so that an error can name them.
-// All memory lies in the arena that the tree was made in.
+// A document as a tree of maps, lists and scalars: YAML and JSON text is parsed into it, and
+// options are read from it. Every node knows the file and line it came from, so that an error can
+// name them. All memory lies in the arena that the tree was made in.
 #ifndef TRIREME_BASE_TREE_H
 #define TRIREME_BASE_TREE_H
 
@@ -21,9 +21,9 @@ typedef enum tri_tree_kind {
 typedef struct tri_tree tri_tree;
 struct tri_tree {
     tri_tree_kind kind;
-    bool quoted;      // a scalar that is a string whatever it looks like
-    int line;         // from 1; 0: not known, `file` alone says where
-    const char *file; // or words such as "override 'seed=2'"; NULL: made by the program
+    bool quoted;      // a scalar that is a string even if it reads as a number
+    int line;         // from 1; 0: not known
+    const char *file; // or another source, such as "override 'seed=2'"; NULL: made by the program
     const char *key;  // of this entry of a map, else NULL
     const char *text; // of a scalar; never NULL there
     int count;        // entries of a list or map, in the order of the text
@@ -32,14 +32,14 @@ struct tri_tree {
 };
 
 // Parsers. `file` is copied and only named in errors and nodes; TRI_BAD_INPUT "FILE:LINE: …".
-// Refused: more than one document, duplicate keys, keys that are no scalars, tags other than !!str,
-// aliases of what contains them, NUL characters, more than TRI_MAX_TREE_NODES nodes with all
-// aliases expanded, more than TRI_MAX_TREE_KEYS keys in a map (YAML), nesting deeper than
+// Refused: more than one document, duplicate keys, keys that are not scalars, tags other than
+// !!str, aliases inside the node they stand for, NUL characters, more than TRI_MAX_TREE_NODES nodes
+// with all aliases expanded, more than TRI_MAX_TREE_KEYS keys in a map (YAML), nesting deeper than
 // TRI_MAX_TREE_DEPTH. Empty text is a null node. YAML merges
 // (<<) are ordinary keys.
 tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);
-// The same for a value from elsewhere than a file ("override 'seed=2'"): errors and nodes name
+// The same for a value that comes from no file ("override 'seed=2'"): errors and nodes name
 // `source` and no line.
 tri_status tri_yaml_parse_value(tri_arena *arena, const char *text, const char *source,
                                 tri_tree **out);
@@ -48,18 +48,19 @@ tri_status tri_yaml_read_file(tri_arena *arena, const char *path, tri_tree **out
 tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);
 tri_status tri_json_read_file(tri_arena *arena, const char *path, tri_tree **out);
-// Blanks, in place, what people write into JSON and JSON forbids: comments (#, // and /* */) and a
-// comma after the last entry. Whether there was any.
+// Blanks out, in place, what people write into JSON although it forbids it: comments (#, // and
+// /* */) and a comma after the last entry. True if there was any.
 bool tri_json_relax(char *text, size_t size);
 
 // Writers: deterministic text in the arena that parses back to an equal tree. YAML: maps in block
-// style, what lies in lists in flow style, ends in a line feed. JSON: one line, no line feed.
+// style, lists and all inside them in flow style, with a line feed at the end. JSON: one line
+// without a line feed.
 char *tri_yaml_emit(tri_arena *arena, const tri_tree *node);
 char *tri_json_emit(tri_arena *arena, const tri_tree *node);
-// The value as it would be written inside a line of YAML (flow style).
+// The value in YAML's flow style, as it can stand inside a line.
 char *tri_yaml_flow(tri_arena *arena, const tri_tree *node);
 
-// Making and changing. Texts and keys are copied, nodes are taken.
+// Making and changing. Texts and keys are copied; nodes become part of the tree.
 tri_tree *tri_tree_null(tri_arena *arena);
 tri_tree *tri_tree_map(tri_arena *arena);
 tri_tree *tri_tree_list(tri_arena *arena);
@@ -70,7 +71,7 @@ tri_tree *tri_tree_int(tri_arena *arena, int64_t value);
 tri_tree *tri_tree_double(tri_arena *arena, double value); // shortest text that reads back the same
 tri_tree *tri_tree_bool(tri_arena *arena, bool value);
 void tri_tree_append(tri_arena *arena, tri_tree *list, tri_tree *value);
-// Adds or replaces; an entry that is replaced keeps its place.
+// Adds or replaces an entry; one that is replaced keeps its position.
 void tri_tree_put(tri_arena *arena, tri_tree *map, const char *key, tri_tree *value);
 bool tri_tree_remove(tri_tree *map, const char *key); // true if it was there
 tri_tree *tri_tree_copy(tri_arena *arena, const tri_tree *node);
@@ -78,18 +79,20 @@ tri_tree *tri_tree_copy(tri_arena *arena, const tri_tree *node);
 // Reading. A node that is NULL or no map has no entries.
 tri_tree *tri_tree_get(const tri_tree *map, const char *key);
 tri_tree *tri_tree_find(const tri_tree *root, const char *path); // "trainer.max_epochs"
-bool tri_tree_is_null(const tri_tree *node);                     // NULL counts
+// The entry of a map, or by position of a list, that the first `length` bytes of `name` name.
+tri_tree *tri_tree_entry(const tri_tree *node, const char *name, size_t length);
+bool tri_tree_is_null(const tri_tree *node); // NULL counts
 // Same values, whatever the style and the order of map entries. Numbers compare as numbers.
 bool tri_tree_equal(const tri_tree *a, const tri_tree *b);
 
-// The scalar as a value; false if it does not read so. A quoted scalar is only ever a string.
+// The scalar as a value; false if it cannot be read as one. A quoted scalar is always a string.
 bool tri_tree_to_bool(const tri_tree *node, bool *out);     // true, false (also capitalised)
 bool tri_tree_to_int(const tri_tree *node, int64_t *out);   // 12, -1, also 5e8
 bool tri_tree_to_double(const tri_tree *node, double *out); // 1, 1e-3, .5; not inf or nan
 
 // Sets one value from "key.path=value": the value is YAML text on one line, so `data.transform=[]`,
-// `optimizer.betas=[0.8,0.9]`. Missing maps on the way are made; a number as part of the path is a
-// position in a list that is there. Errors and the new nodes name the override.
+// `optimizer.betas=[0.8,0.9]`. Missing maps on the way are made; a number in the path is a
+// position in an existing list. Errors and the new nodes name the override.
 tri_status tri_tree_override(tri_arena *arena, tri_tree *root, const char *assignment);
 
 // Fails with TRI_BAD_INPUT (or `status`), "FILE:LINE: " and the text. Use as `return

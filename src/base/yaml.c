@@ -1,5 +1,5 @@
-// libyaml's events into a tree. Bounds are checked while the tree grows, aliases included, so that
-// a few hundred bytes cannot become gigabytes.
+// Parses YAML: builds a tree from libyaml's events. Bounds are checked while the tree grows,
+// aliases included, so that a few hundred bytes cannot become gigabytes.
 #include "base/limits.h"
 #include "base/os.h"
 #include "base/tree.h"
@@ -10,22 +10,22 @@
 
 typedef struct anchor {
     const char *name;
-    const tri_tree *node; // NULL while it is still being read: an alias inside would be endless
+    const tri_tree *node; // NULL while it is being read: an alias to it would never end
 } anchor;
 
 typedef struct reader {
     tri_arena *arena;
     yaml_parser_t parser;
     const char *file;
-    bool has_lines; // of a file; else `file` alone says where
+    bool has_lines; // false for a value that comes from no file
     int nodes;
     anchor *anchors;
     int anchor_count, anchor_capacity;
 } reader;
 
 static tri_status fail_at(const reader *r, size_t line, const char *text) {
-    tri_tree here = {.file = r->file, .line = r->has_lines ? (int)line + 1 : 0};
-    return tri_tree_fail(&here, "%s", text);
+    tri_tree node = {.file = r->file, .line = r->has_lines ? (int)line + 1 : 0};
+    return tri_tree_fail(&node, "%s", text);
 }
 
 static tri_status next_event(reader *r, yaml_event_t *event) {
@@ -73,9 +73,11 @@ static tri_status check_tag(const reader *r, const yaml_event_t *event, const ya
                    "tags are not read here: leave the '!' out or quote it");
 }
 
-// Remembers an anchor while its node is read; the caller fills in the node. *out -1: no anchor.
+enum { NO_ANCHOR = -1 };
+
+// Remembers an anchor while its node is read; the caller fills in the node. *out: its index.
 static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, int *out) {
-    *out = -1;
+    *out = NO_ANCHOR;
     if (!name) return TRI_OK;
     if (r->anchor_count == TRI_MAX_TREE_ANCHORS) return fail_at(r, line, "too many anchors");
     *out = r->anchor_count;
@@ -84,7 +86,8 @@ static tri_status add_anchor(reader *r, const yaml_char_t *name, size_t line, in
     return TRI_OK;
 }
 
-// A copy of an alias's node; texts are shared, nodes are counted. `depth` is that of the copy.
+// Copies the node that an alias stands for; texts are shared, nodes are counted. `depth` is that of
+// the copy.
 static tri_status expand(reader *r, const tri_tree *from, size_t line, int depth, tri_tree **out) {
     TRI_TRY(count_node(r, line));
     if (depth > TRI_MAX_TREE_DEPTH) return fail_at(r, line, "nested too deeply, aliases expanded");
@@ -101,9 +104,9 @@ static tri_status expand(reader *r, const tri_tree *from, size_t line, int depth
 static tri_status read_alias(reader *r, const yaml_event_t *event, int depth, tri_tree **out) {
     const char *name = (const char *)event->data.alias.anchor;
     size_t line = event->start_mark.line;
-    for (int i = r->anchor_count - 1; i >= 0; i--) { // the latest of a name counts
+    for (int i = r->anchor_count - 1; i >= 0; i--) { // the latest anchor of a name is valid
         if (strcmp(r->anchors[i].name, name) != 0) continue;
-        if (!r->anchors[i].node) return fail_at(r, line, "an alias inside of what it stands for");
+        if (!r->anchors[i].node) return fail_at(r, line, "an alias inside the node it stands for");
         TRI_TRY(expand(r, r->anchors[i].node, line, depth, out));
         (*out)->key = NULL;
         return TRI_OK;
@@ -114,8 +117,8 @@ static tri_status read_alias(reader *r, const yaml_event_t *event, int depth, tr
 static tri_status read_scalar(reader *r, const yaml_event_t *event, tri_tree **out) {
     TRI_TRY(count_node(r, event->start_mark.line));
     TRI_TRY(check_tag(r, event, event->data.scalar.tag));
-    int at;
-    TRI_TRY(add_anchor(r, event->data.scalar.anchor, event->start_mark.line, &at));
+    int index;
+    TRI_TRY(add_anchor(r, event->data.scalar.anchor, event->start_mark.line, &index));
     tri_tree *node = new_node(r, TRI_TREE_SCALAR, event->start_mark.line);
     TRI_TRY(copy_text(r, event, &node->text));
     node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE || event->data.scalar.tag;
@@ -123,7 +126,7 @@ static tri_status read_scalar(reader *r, const yaml_event_t *event, tri_tree **o
         node->kind = TRI_TREE_NULL;
         node->text = NULL;
     }
-    if (at >= 0) r->anchors[at].node = node;
+    if (index != NO_ANCHOR) r->anchors[index].node = node;
     *out = node;
     return TRI_OK;
 }
@@ -194,7 +197,7 @@ static tri_status read_map(reader *r, const yaml_event_t *start, int depth, tri_
         tri_tree *value;
         TRI_TRY(read_node(r, &event, depth + 1, &value));
         value->key = key;
-        if (r->has_lines) value->line = (int)line + 1; // the key's line is the one to look at
+        if (r->has_lines) value->line = (int)line + 1; // errors should name the line of the key
         TRI_PUSH(r->arena, map->items, map->count, map->capacity) = value;
     }
     *out = map;
@@ -209,12 +212,12 @@ static tri_status read_collection(reader *r, const yaml_event_t *event, int dept
     TRI_TRY(count_node(r, line));
     if (tag) return fail_at(r, line, "tags are not read here: leave the '!' out or quote it");
     if (depth > TRI_MAX_TREE_DEPTH) return fail_at(r, line, "nested too deeply");
-    int at;
+    int index;
     const yaml_char_t *name =
         is_map ? event->data.mapping_start.anchor : event->data.sequence_start.anchor;
-    TRI_TRY(add_anchor(r, name, line, &at));
+    TRI_TRY(add_anchor(r, name, line, &index));
     TRI_TRY(is_map ? read_map(r, event, depth, out) : read_list(r, event, depth, out));
-    if (at >= 0) r->anchors[at].node = *out;
+    if (index != NO_ANCHOR) r->anchors[index].node = *out;
     return TRI_OK;
 }
 

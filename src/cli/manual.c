@@ -77,9 +77,9 @@ static void print_key(void *context, const tri_option_entry *e) {
     printf("\\fB");
     print_text(e->key);
     printf("\\fR");
-    if (e->row->value) {
+    if (e->row->default_yaml) {
         printf(" = ");
-        print_text(e->row->value);
+        print_text(e->row->default_yaml);
     }
     fputc('\n', stdout);
     print_text(e->row->help);

@@ -49,7 +49,7 @@ static const struct {
 
 static const char *default_name(const tri_option_table *table) {
     for (int i = 0; i < table->count; i++)
-        if (!strcmp(table->rows[i].key, "name")) return table->rows[i].value;
+        if (!strcmp(table->rows[i].key, "name")) return table->rows[i].default_yaml;
     return NULL;
 }
 

@@ -61,8 +61,8 @@ static void clean_folder(const char *dir) {
     char path[PATH_MAX];
     DIR *folder = opendir(dir);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        bool is_ours = tri_os_is_beside(entry->d_name, "recipe.yaml") ||
-                       tri_os_is_beside(entry->d_name, ".lock");
+        bool is_ours = tri_os_is_temporary_of(entry->d_name, "recipe.yaml") ||
+                       tri_os_is_temporary_of(entry->d_name, ".lock");
         if (is_ours && snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
             tri_os.unlink(path);
     }

@@ -1,3 +1,4 @@
+// The ledger: kinds, nesting, steps, the text, traces, and reading from another process.
 #include "base/ledger.h"
 #include "base/os.h"
 
@@ -45,7 +46,7 @@ static void test_text(void **state) {
     tri_ledger_end(ledger, sum);
     expect_text(ledger, "after all_reduce 'NORM' (sequence 16)");
     tri_ledger_step(ledger, 17);
-    assert_true(tri_ledger_computes(ledger));
+    assert_true(tri_ledger_is_compute_thread(ledger));
     tri_ledger_mark forward = begin(ledger, FORWARD, "conv2", TRI_LANE_OF_COMPUTE, 0);
     expect_text(ledger, "in FORWARD 'conv2' of step 17, after all_reduce 'NORM' (sequence 16)");
     sum = begin(ledger, SUM, "REDUCE fc1", lane, 17);
@@ -55,18 +56,18 @@ static void test_text(void **state) {
     tri_ledger_end(ledger, sum);
     tri_ledger_end(ledger, forward);
     expect_text(ledger, "after all_reduce 'REDUCE fc1' (sequence 17)");
-    // Nobody's ledger, and no action.
+    // A NULL ledger, and a mark of no action.
     tri_ledger_step(NULL, 1);
     tri_ledger_end(NULL, begin(NULL, FORWARD, NULL, 0, 0));
     tri_ledger_end(ledger, (tri_ledger_mark){0});
-    assert_false(tri_ledger_computes(NULL));
+    assert_false(tri_ledger_is_compute_thread(NULL));
     tri_ledger_close(NULL);
     tri_ledger_close(ledger);
 }
 
 static void pause_ms(int ms) { nanosleep(&(struct timespec){0, ms * 1000000L}, NULL); }
 
-// What an action took is its own: not what nested in it.
+// The time of an action does not include that of the actions inside it.
 static void test_totals(void **state) {
     tri_ledger *ledger;
     assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
@@ -86,13 +87,13 @@ static void test_totals(void **state) {
     int64_t norm_ns = atomic_load(&ring->totals[0].busy_ns);
     int64_t wait_ns = atomic_load(&ring->totals[1].busy_ns);
     assert_true(norm_ns >= 6000000 && wait_ns >= 60000000 && norm_ns < wait_ns);
-    // Left open by a step that failed: forgotten by the next.
+    // An action that a failed step left open ends when the next step begins.
     begin(ledger, NORM, NULL, TRI_LANE_OF_COMPUTE, 0);
     tri_ledger_step(ledger, 1);
     tri_ledger_end(ledger, begin(ledger, FORWARD, NULL, TRI_LANE_OF_COMPUTE, 0));
     assert_int_equal(atomic_load(&ring->totals[0].count), 3);
     assert_int_equal(atomic_load(&ring->totals[2].count), 1);
-    // Ended out of order: what was inside ends with it.
+    // An action that ends before those inside it ends them too.
     tri_ledger_mark outer = begin(ledger, FORWARD, NULL, TRI_LANE_OF_COMPUTE, 0);
     begin(ledger, NORM, NULL, TRI_LANE_OF_COMPUTE, 0);
     tri_ledger_end(ledger, outer);
@@ -138,7 +139,7 @@ static void test_limits(void **state) {
     tri_ledger *ledger;
     static char kinds[2 * TRI_MAX_LEDGER_KINDS][16];
     assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
-    assert_ptr_equal(tri_ledger_share(ledger), ledger);
+    assert_ptr_equal(tri_ledger_retain(ledger), ledger);
     for (int i = 1; i < 2 * TRI_MAX_LANES; i++) {
         int lane = tri_ledger_lane(ledger, "one more");
         assert_int_equal(lane, i < TRI_MAX_LANES ? i : TRI_MAX_LANES - 1);
@@ -155,7 +156,7 @@ static void test_limits(void **state) {
     tri_ledger_close(ledger);
 }
 
-// Another process reads while two threads write: every event it sees is of one piece.
+// Another process reads while two threads write: it never sees a half-written event.
 typedef struct writer {
     tri_ledger *ledger;
     int lane;

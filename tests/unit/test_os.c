@@ -1,5 +1,5 @@
-// Files that take their place when they are whole: what the temporary is called, how it is opened,
-// and what is left of it.
+// Files that are replaced as a whole: the name of the temporary file, how it is opened, and that
+// none is left.
 #include "support/run_folder.h"
 
 #include <dirent.h>
@@ -74,10 +74,10 @@ static void test_temporary_is_new_and_unknown(void **state) {
     for (int i = 0; i < made_count; i++) {
         assert_true(made_flags[i] & O_EXCL);
         assert_true(made_flags[i] & O_NOFOLLOW);
-        assert_true(tri_os_is_beside(strrchr(made[i], '/') + 1, "whole"));
+        assert_true(tri_os_is_temporary_of(strrchr(made[i], '/') + 1, "whole"));
     }
-    assert_false(tri_os_is_beside("whole", "whole"));
-    assert_false(tri_os_is_beside("whole.tmp", "whole"));
+    assert_false(tri_os_is_temporary_of("whole", "whole"));
+    assert_false(tri_os_is_temporary_of("whole.tmp", "whole"));
     assert_int_equal(entries_of_run(), 1);
     tri_os.unlink(path);
 }
@@ -118,7 +118,7 @@ static void test_dangling_link_is_no_new_file(void **state) {
     assert_int_equal(errno, EEXIST);
     assert_int_equal(access(other, F_OK), -1);
     tri_os.unlink(path);
-    for (int i = 0; i < 2; i++) { // new, then there already
+    for (int i = 0; i < 2; i++) { // a new file, then an existing one
         int fd = tri_os_open_or_create(path, O_WRONLY | O_APPEND | O_CLOEXEC, 0666);
         assert_true(fd >= 0);
         assert_int_equal(tri_os_write_all(fd, "x", 1, path), TRI_OK);

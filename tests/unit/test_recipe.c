@@ -232,7 +232,7 @@ static const refusal refusals[] = {
     {"!", NULL, "r.yaml: is empty: no recipe"},
     {"!- 1\n", NULL, "r.yaml:1: a recipe has to be a mapping of keys to values"},
     {"!\tx: 1\n", NULL, "r.yaml:1: not valid YAML: "},
-    {"!a: &a [*a]\n", NULL, "r.yaml:1: an alias inside of what it stands for"},
+    {"!a: &a [*a]\n", NULL, "r.yaml:1: an alias inside the node it stands for"},
     {"", "seed", "override 'seed': write it as key.path=value"},
 };
 

@@ -1,4 +1,4 @@
-// Document trees: YAML and JSON in, YAML and JSON out, overrides, and what is refused.
+// Document trees: parsing and writing YAML and JSON, overrides, and what is refused.
 #include "base/tree.h"
 #include "support/arena_fixture.h"
 
@@ -74,7 +74,7 @@ static void refuses_bad_yaml(void **state) {
     refused("a: [1, 2\n",
             "r.yaml:2: not valid YAML: did not find expected ',' or ']' while parsing "
             "a flow sequence");
-    refused("a: &x [*x]\n", "r.yaml:1: an alias inside of what it stands for");
+    refused("a: &x [*x]\n", "r.yaml:1: an alias inside the node it stands for");
     refused("a: *none\n", "r.yaml:1: an alias without its anchor");
     refused("a: 1\n---\nb: 2\n", "r.yaml:2: a second document: one file is one document");
     refused("a: !!python/object 1\n",

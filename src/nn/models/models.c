@@ -47,7 +47,7 @@ const tri_option_table *const tri_model_tables[] = {
 };
 
 static void read_number(tri_graph *g, const tri_option *row, void *at) {
-    double preset = row->value ? strtod(row->value, NULL) : 0, value;
+    double preset = row->default_yaml ? strtod(row->default_yaml, NULL) : 0, value;
     if (row->type == TRI_OPTION_IS_INT)
         value = (double)(*(int64_t *)at = tri_model_int(g, row->key, (int64_t)preset));
     else
@@ -63,7 +63,7 @@ void model_read_options(tri_graph *graph, const tri_option_table *table, void *o
         if (row->offset == SIZE_MAX) continue;
         void *at = (char *)out + row->offset;
         if (row->type == TRI_OPTION_IS_BOOL)
-            *(bool *)at = tri_model_bool(graph, row->key, !strcmp(row->value, "true"));
+            *(bool *)at = tri_model_bool(graph, row->key, !strcmp(row->default_yaml, "true"));
         else
             read_number(graph, row, at);
     }
