@@ -167,8 +167,8 @@ tri_status engine_sum_metrics(tri_engine *engine);
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
                                  int64_t count);
 
-// terms.c: what gradients of losses begin with, before the step; what the sum of the losses is, and
-// what gradients are yet to be multiplied by, behind NORM's sums.
+// terms.c: writes the seeds of the losses' gradients, before the step; after NORM's sums, the value
+// of a weighted sum of losses, and the factor that gradients still need.
 tri_status engine_write_seeds(tri_engine *engine);
 void engine_sum_terms(tri_engine *engine);
 double engine_gradient_scale(const tri_engine *engine);

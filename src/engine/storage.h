@@ -1,5 +1,6 @@
-// State that lies in a local file between its uses, read and written behind the compute by a thread
-// of its own. The file has no name once it is open, so it ends with the process, however that ends.
+// State that lies in a local file between its uses. A thread of its own reads and writes it while
+// the engine computes. The file loses its name once it is open, so it ends with the process,
+// however that ends.
 #ifndef TRIREME_ENGINE_STORAGE_H
 #define TRIREME_ENGINE_STORAGE_H
 
@@ -8,8 +9,8 @@
 typedef struct tri_storage tri_storage;
 
 typedef struct tri_storage_config {
-    const char *folder; // is made if need be; NULL: TMPDIR, or /tmp
-    int64_t size_bytes; // taken at once where the file system can; all zeros at first
+    const char *folder; // created if it does not exist; NULL: TMPDIR, or /tmp
+    int64_t size_bytes; // reserved at once where the file system can; all zeros at first
     int rank;           // named in errors
     tri_ledger *ledger; // transfers are noted in a lane of their own
 } tri_storage_config;
@@ -24,9 +25,10 @@ typedef struct tri_storage_op {
 // one.
 tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out);
 void tri_storage_close(tri_storage *storage); // NULL allowed; waits for what is under way
-// Starts some transfers, `label` says of what; *ticket names them. They are done one after the
-// other, behind all that were started before. The ops are copied. Called from one thread; blocks
-// while very many wait. After a failure every later call fails likewise.
+// Starts reading and writing; `label` is for the ledger, *ticket is what to wait for. The
+// operations are done one after the other, after all that were started before. The ops are copied.
+// Called from one thread; blocks while the queue is full. After a failure every later call fails
+// with the same message.
 tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
                              const char *label, uint64_t *ticket);
 // TRI_IO, TRI_NO_SPACE: names rank and file.

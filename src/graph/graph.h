@@ -192,8 +192,7 @@ struct tri_graph {
     int value_count, value_capacity;
     tri_node *nodes; // in an order in which they can run
     int node_count, node_capacity;
-    const tri_node
-        *pending_nodes; // while the layout pass rebuilds the list: what it has yet to place
+    const tri_node *pending_nodes; // those that the layout pass has not rewritten yet
     int pending_node_count;
     tri_parameter_info *parameters;
     int parameter_count, parameter_capacity;
