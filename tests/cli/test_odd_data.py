@@ -64,7 +64,7 @@ def check_tokens(folder):
     assert report["samples"] == 3 and report["fields"][0]["name"] == "input_ids", report
     assert report["fields"][0]["min"] == ord("a") and report["fields"][0]["max"] == ord("h")
     for setting, words in (("data.train=nowhere.txt", "nowhere.txt"),
-                           ("data.train=odd.bin", "no whole number"),
+                           ("data.train=odd.bin", "not a multiple"),
                            ("data.train=empty.txt", "is empty"),
                            ("data.test=odd.bin", "odd.bin"),
                            ("data.sequence=41", "40 tokens are less than one sample"),
