@@ -1,6 +1,7 @@
 // Reads options from trees, writes them back, and prints the manual of their tables.
 #include "base/option.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,6 +322,15 @@ static tri_status check_keys(const context *c, const tri_option_variant *variant
     return TRI_OK;
 }
 
+// A section that is nothing but a name, "optimizer: adam": how that is written.
+static const char *named_mapping(const context *c, const tri_tree *node) {
+    const tri_option *row = find_row(c->table->rows, c->table->count, "name");
+    bool is_name =
+        row && node->kind == TRI_TREE_SCALAR &&
+        (!row_of_type(c->table, TRI_OPTION_IS_NAME) || find_variant(c->table, node->text));
+    return is_name ? tri_arena_printf(c->arena, "; write {name: %s}", node->text) : "";
+}
+
 static tri_status decode(tri_arena *arena, const tri_option_table *table, const char *prefix,
                          const tri_tree *map, const tri_tree *enclosing, void *options) {
     context c = {.arena = arena, .table = table, .prefix = prefix, .nearest_map = enclosing};
@@ -328,8 +338,9 @@ static tri_status decode(tri_arena *arena, const tri_option_table *table, const 
     if (tri_tree_is_null(map)) map = NULL;
     if (map && map->kind != TRI_TREE_MAP) {
         if (!*prefix) return tri_tree_fail(map, "has to be a mapping of keys to values");
-        return tri_tree_fail(map, "'%.*s' has to be a mapping with keys of its own, not %s",
-                             (int)strlen(prefix) - 1, prefix, value_text(&c, map));
+        return tri_tree_fail(map, "'%.*s' has to be a mapping with keys of its own, not %s%s",
+                             (int)strlen(prefix) - 1, prefix, value_text(&c, map),
+                             named_mapping(&c, map));
     }
     if (map) c.nearest_map = map;
     const tri_option_variant *variant;
@@ -525,9 +536,13 @@ bool tri_option_print(const tri_option_table *table, const char *prefix, FILE *o
 
 enum { LONGEST_WORD = 64 };
 
-// Restricted Damerau-Levenshtein distance: an inserted, a missing, a changed letter and two swapped
-// ones count one each. distances[i % 3][j] is that of the first i letters of a and j of b.
+static bool is_same(char a, char b) {
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
 
+// Restricted Damerau-Levenshtein distance: an inserted, a missing, a changed letter and two swapped
+// ones count one each. distances[i % 3][j] is that of the first i letters of a and j of b. Upper
+// case is the same.
 static int distance(const char *a, const char *b) {
     int n = (int)strlen(a), m = (int)strlen(b);
     if (n > LONGEST_WORD || m > LONGEST_WORD) return LONGEST_WORD;
@@ -538,10 +553,11 @@ static int distance(const char *a, const char *b) {
         const int *last_but_one = distances[(i + 1) % 3];
         now[0] = i;
         for (int j = 1; j <= m; j++) {
-            int best = last[j - 1] + (a[i - 1] != b[j - 1]);
+            int best = last[j - 1] + !is_same(a[i - 1], b[j - 1]);
             if (last[j] + 1 < best) best = last[j] + 1;
             if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
-            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            bool swapped =
+                i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1]);
             if (swapped && last_but_one[j - 2] + 1 < best) best = last_but_one[j - 2] + 1;
             now[j] = best;
         }

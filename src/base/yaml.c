@@ -33,8 +33,10 @@ static tri_status next_event(reader *r, yaml_event_t *event) {
     const yaml_parser_t *p = &r->parser;
     if (p->error == YAML_MEMORY_ERROR) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory", r->file);
     char text[256];
-    snprintf(text, sizeof text, "not valid YAML: %s%s%s", p->problem ? p->problem : "syntax error",
-             p->context ? " " : "", p->context ? p->context : "");
+    bool is_tab = p->error == YAML_SCANNER_ERROR && *p->buffer.pointer == '\t';
+    snprintf(text, sizeof text, "not valid YAML: %s%s%s%s",
+             p->problem ? p->problem : "syntax error", p->context ? " " : "",
+             p->context ? p->context : "", is_tab ? ": indent with spaces, not with a tab" : "");
     return fail_at(r, p->error == YAML_READER_ERROR ? p->mark.line : p->problem_mark.line, text);
 }
 

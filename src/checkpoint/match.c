@@ -19,11 +19,20 @@ static const named *find(const named *sorted, int count, const char *name) {
     return count ? bsearch(&key, sorted, (size_t)count, sizeof key, compare) : NULL;
 }
 
+// "module.fc.weight", as a wrapped model saves it, ends in "fc.weight".
+static bool ends_in(const char *whole, const char *end) {
+    size_t length = strlen(whole), part = strlen(end);
+    return length > part && whole[length - part - 1] == '.' && !strcmp(whole + length - part, end);
+}
+
 // "; the nearest is '…'", or "" if no name is near.
 static const char *nearest(tri_arena *arena, const char *name, const named *known, int count) {
     const char **names = TRI_NEW_ARRAY(arena, const char *, count);
     for (int i = 0; i < count; i++) names[i] = known[i].name;
-    const char *near = tri_option_nearest(name, names, count);
+    const char *near = NULL;
+    for (int i = 0; i < count && !near; i++)
+        if (ends_in(names[i], name) || ends_in(name, names[i])) near = names[i];
+    if (!near) near = tri_option_nearest(name, names, count);
     return near ? tri_arena_printf(arena, "; the nearest is '%s'", near) : "";
 }
 

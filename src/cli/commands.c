@@ -61,7 +61,12 @@ int tri_main(int argc, char **argv, const tri_task *task) {
         return 2;
     }
     const char *name = argv[1];
-    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+    char *help_of[] = {argv[0], argc > 2 ? argv[2] : NULL, "--help", NULL};
+    if (!strcmp(name, "help") && help_of[1]) {
+        name = help_of[1];
+        argc = 3;
+        argv = help_of;
+    } else if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         print_commands(stdout);
         return 0;
     }

@@ -126,7 +126,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     tri_recipe recipe;
     tri_status status =
         tri_recipe_load(arena, a.words[1], (const char *const *)a.words + 2, a.count - 2,
-                        context->task ? context->task->name : NULL, &recipe);
+                        context->task ? context->task->name : "data", &recipe); // needs no model
     if (status == TRI_OK) status = check(&recipe, json);
     tri_arena_destroy(arena);
     if (status == TRI_OK) return 0;

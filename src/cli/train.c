@@ -87,9 +87,11 @@ static void print_summary(const cli_context *context, const tri_train_request *r
         for (int i = 0; i < r->val_count; i++) printf(", %s %.4f", r->val[i].name, r->test[i]);
         printf(" (%s samples)\n", tri_grouped((double)r->test_samples));
     }
+    if (r->has_loss && !r->has_val && !r->has_test)
+        printf("training: loss %.4f, that of the last step\n", r->loss);
     if (t->fast_dev_run == 0) cli_print_hints(&(cli_hints){context, request, r, a});
-    if (r->has_val && r->val_source == TRI_VAL_TEST)
-        printf("the epochs were evaluated on the test data, which so chose checkpoints/best; "
+    if (r->has_val && r->val_source == TRI_VAL_TEST && t->fast_dev_run == 0)
+        printf("the epochs were evaluated on the test data, which also chose checkpoints/best; "
                "data.val or data.val_fraction=0.1 keeps test data for the end\n");
 }
 
@@ -240,7 +242,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
         if (json) {
             printf("%s\n", tri_json_emit(arena, map));
         } else {
-            printf("loss %.6g", r.val_loss);
+            printf("%s: loss %.6g", val_names[r.val_source], r.val_loss);
             for (int i = 0; i < r.val_count; i++)
                 printf(", %s %.6g", r.val[i].name, r.val[i].value);
             printf(" (%lld samples)\n", (long long)r.val_samples);

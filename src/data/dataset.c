@@ -60,6 +60,15 @@ static tri_status fail_name(const char *source, const char *name) {
         nearest ? "'?" : "");
 }
 
+static tri_status fail_rank(const char *source, const char *name, const tri_shape *shape,
+                            const char *wanted) {
+    char sizes[128];
+    tri_shape_text(shape, sizes, sizeof sizes); // of one sample, "[3, 32]"
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is [N%s%s, but must be %s%s", source, name,
+                    shape->rank ? ", " : "", sizes + 1, wanted,
+                    shape->rank ? "" : ": write x.reshape(-1, 1) in place of x");
+}
+
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape) {
     int row = input_index(name);
@@ -71,9 +80,7 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
                            .stored = stored,
                            .stored_shape = *shape};
     if (shape->rank < model_inputs[row].min_rank || shape->rank > model_inputs[row].max_rank)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: '%s' has %d axes beside the samples'; its shape must be %s", source,
-                        name, shape->rank, model_inputs[row].shape);
+        return fail_rank(source, name, shape, model_inputs[row].shape);
     if (!tri_convert_supported(stored, model_inputs[row].dtype))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is %s, which does not convert to %s", source, name,
                         tri_dtype_name(stored), tri_dtype_name(model_inputs[row].dtype));

@@ -158,8 +158,8 @@ static tri_status name_not_finite(const tri_engine *e) {
     const char *wider = is_narrow ? ", or strategy.reduce_dtype: bfloat16" : "";
     if (!isfinite(e->run.output->sum[0]))
         return TRI_FAIL(TRI_NOT_FINITE,
-                        "step %lld: the loss is %g; try a smaller optimizer.lr or "
-                        "trainer.gradient_clip_val",
+                        "step %lld: the loss is %g; trainer.detect_anomaly=true names where it "
+                        "begins; try a smaller optimizer.lr or trainer.gradient_clip_val",
                         step,
                         isnan(e->run.output->sum[0]) ? NAN
                                                      : e->run.output->sum[0]); // without a sign

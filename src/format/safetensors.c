@@ -215,6 +215,11 @@ static tri_status read_header(tri_safetensors *file) {
                         file->path, (long long)info.st_size);
     uint64_t header_bytes;
     TRI_TRY(tri_os_pread_all(file->fd, &header_bytes, sizeof header_bytes, 0, file->path));
+    if (!memcmp(&header_bytes, "PK\3\4", 4))
+        return TRI_FAIL(TRI_CORRUPT,
+                        "%s: is a zip archive, as torch.save writes, not a safetensors file: load "
+                        "it in Python, and safetensors.torch.save_file writes one",
+                        file->path);
     header_bytes = le64toh(header_bytes);
     if (header_bytes > TRI_MAX_SAFETENSORS_HEADER)
         return TRI_FAIL(TRI_CORRUPT,

@@ -278,15 +278,24 @@ static tri_op_signature input_signature(const tri_graph *g, const tri_op *op,
     return s;
 }
 
+bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name, tri_value input) {
+    if (graph->status != TRI_OK) return false;
+    if (tri_value_is(input)) return true;
+    const char *has = "";
+    for (int i = 0; i < graph->input_count; i++)
+        has = tri_name(graph, "%s%s%s", has, i ? ", " : "", graph->inputs[i].name);
+    tri_graph_fail(graph, "%s%s%s: an input is missing: the data has %s, and not what is read here",
+                   layer, name && *name ? " " : "", name ? name : "", *has ? has : "no fields");
+    return false;
+}
+
 tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inputs, int count,
                        const void *attr, const char *name) {
     tri_value none = {0};
     if (graph->status != TRI_OK) return none;
     TRI_ASSERT(count <= op->input_count && op->input_count <= TRI_MAX_INPUTS);
     for (int i = 0; i < op->input_count - op->optional_inputs; i++) {
-        if (i < count && tri_value_is(inputs[i])) continue;
-        tri_graph_fail(graph, "%s%s%s: input %d is missing; has the data set no such field?",
-                       op->name, name && *name ? " " : "", name ? name : "", i);
+        if (i < count && tri_graph_check_input(graph, op->name, name, inputs[i])) continue;
         return none;
     }
     for (int i = 0; i < count; i++) {

@@ -190,7 +190,11 @@ void tri_loss(tri_graph *graph, tri_value loss) {
     const tri_value_info *info = tri_value_get(graph, loss);
     bool is_sum = info->kind == TRI_VALUE_WEIGHTED;
     if (!is_sum && !is_pair(graph, loss)) {
-        tri_graph_fail(graph, "'loss' is no loss or metric: it must be F64 [2], (sum, count)");
+        char shape[128];
+        tri_graph_fail(graph,
+                       "tri_loss takes what a loss returns, as tri_cross_entropy or tri_mse_loss, "
+                       "not a tensor %s",
+                       tri_shape_text(&info->shape, shape, sizeof shape));
         return;
     }
     tri_metric_info metric = {.name = "loss", .value = is_sum ? (tri_value){0} : loss};

@@ -43,6 +43,11 @@ static tri_status find_program(tri_arena *arena, const char *name, const char **
     *out = search_path(arena, name);
     if (!*out && !strcmp(name, "trireme")) *out = "/proc/self/exe";
     if (*out) return TRI_OK;
+    static const char *const commands[] = {"train", "eval", "bench"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (!strcmp(name, commands[i]))
+            return TRI_FAIL(TRI_NOT_FOUND,
+                            "%s: no program of this name is on PATH; write trireme %s", name, name);
     bool is_in_folder = access(name, F_OK) == 0;
     return TRI_FAIL(TRI_NOT_FOUND, "%.400s: no program of this name is on PATH%s%.400s%s", name,
                     is_in_folder ? "; did you mean ./" : "", is_in_folder ? name : "",

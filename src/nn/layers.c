@@ -30,6 +30,7 @@ static tri_init normal(double std) { return (tri_init){.kind = TRI_INIT_NORMAL, 
 
 tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_linear_options o) {
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
+    if (!tri_graph_check_input(graph, "linear", name, x)) return x;
     tri_shape shape = tri_value_shape(graph, x);
     if (shape.rank < 1 || o.features < 1) {
         tri_graph_fail(graph, "linear %s: needs an input with an axis and features > 0", name);
@@ -55,6 +56,7 @@ static int64_t or_one(int64_t value) { return value ? value : 1; }
 
 tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d_options o) {
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
+    if (!tri_graph_check_input(graph, "conv2d", name, x)) return x;
     tri_shape shape = tri_value_shape(graph, x);
     int64_t groups = or_one(o.groups), stride = or_one(o.stride), dilation = or_one(o.dilation);
     if (shape.rank != 4 || o.channels < 1 || o.kernel < 1 || groups < 1 || shape.dims[1] % groups ||
@@ -93,6 +95,7 @@ tri_value tri_max_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options o) {
 tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
                          tri_batch_norm_options o) {
     if (!tri_layer_begin(graph, name)) return (tri_value){0};
+    if (!tri_graph_check_input(graph, "batch_norm", name, x)) return x;
     tri_shape shape = tri_value_shape(graph, x);
     if (shape.rank < 2) {
         tri_graph_fail(graph, "batch_norm %s: needs [N, C, ...]", name);
@@ -132,6 +135,7 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
 // The shape [D] of x [.., D]; fails the graph if x has no axis.
 static tri_shape last_axis(tri_graph *g, const char *layer, const char *name, tri_value x) {
     tri_shape shape = tri_value_shape(g, x);
+    if (!tri_graph_check_input(g, layer, name, x)) return shape;
     if (shape.rank > 0) return tri_shape_of(shape.dims[shape.rank - 1]);
     tri_graph_fail(g, "%s %s: needs an input with an axis", layer, name);
     return shape;
@@ -223,7 +227,7 @@ tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape) {
 }
 
 tri_value tri_flatten(tri_graph *graph, tri_value x) {
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_graph_check_input(graph, "flatten", NULL, x)) return (tri_value){0};
     tri_shape shape = tri_value_shape(graph, x);
     if (shape.rank < 1) {
         tri_graph_fail(graph, "flatten: needs an input with a first axis");

@@ -34,6 +34,17 @@ static const struct {
     {"optimizer.learning_rate", "use optimizer.lr"},
     {"data.batch_size", "use batch.global, the samples of a step over all ranks"},
     {"data.num_workers", "use data.workers"},
+    {"trainer.gpus", "use trireme run --nproc-per-node N, which starts N ranks"},
+    {"trainer.epochs", "use trainer.max_epochs"},
+    {"lr", "use optimizer.lr"},
+    {"learning_rate", "use optimizer.lr"},
+    {"batch_size", "use batch.global, the samples of a step over all ranks"},
+    {"batch.size", "use batch.global, the samples of a step over all ranks"},
+    {"epochs", "use trainer.max_epochs"},
+    {"max_epochs", "use trainer.max_epochs"},
+    {"max_steps", "use trainer.max_steps"},
+    {"precision", "use trainer.precision"},
+    {"scheduler", "use the section schedule"},
 };
 
 typedef struct missing {

@@ -63,6 +63,7 @@ static void discard_renamed(tri_tree *root, const char *path, const tri_tree *va
         const tri_tree *name = tri_tree_get(section, "name");
         const char *old = default_name(named[i].table);
         if (name && name->kind == TRI_TREE_SCALAR) old = name->text;
+        if (!old) return; // its first name, not another one
         if (value->kind != TRI_TREE_SCALAR || (old && !strcmp(old, value->text))) return;
         section->count = 0;
     }
@@ -129,8 +130,8 @@ static tri_status settle_name(tri_arena *arena, const tri_tree *root, const char
         if (!task)
             return tri_tree_fail(
                 tri_tree_get(root, "model") ? tri_tree_get(root, "model") : root,
-                "'model.name' is missing: a built-in model or the path of a shared "
-                "object");
+                "'model.name' is missing: a built-in model or the path of a shared object; where "
+                "a program of yours brings the model, run that program with this recipe");
         recipe->model.name = tri_arena_strdup(arena, task);
     }
     if (!recipe->name) {

@@ -5,6 +5,7 @@
 #include "train/object.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <trireme/trireme.h>
 
@@ -23,8 +24,16 @@ tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tr
     int count = 0;
     for (const tri_task *const *m = tri_models; *m && count < 64; m++) known[count++] = (*m)->name;
     const char *near = tri_option_nearest(name, known, count);
-    return TRI_FAIL(TRI_BAD_INPUT, "model.name: there is no model '%s'%s%s%s", name,
-                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    char list[512] = "";
+    for (int i = 0; i < count; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known[i]);
+    }
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "model.name: there is no model '%s'%s%s%s; there are %s, and your own: "
+                    "./FILE.so, or the program that brings it in place of trireme",
+                    name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
+                    list);
 }
 
 static bool find_option(void *context, const char *key, double *out) {

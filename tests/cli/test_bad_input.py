@@ -190,7 +190,7 @@ def check_text(folder):
     for words, parts in (
             (["data.vocabulary=300"], ("tokens up to 299", "256")),
             (["model.vocab_size=255"], ("tokens up to 255", "255")),
-            (["data.vocabulary=0", "data.shape=[3]"], ("embed_tokens", "no such field")),
+            (["data.vocabulary=0", "data.shape=[3]"], ("embed_tokens", "has inputs, targets")),
             (["model.num_key_value_heads=3"], ("num_key_value_heads", "4 and 3")),
             (["model.hidden_size=36"], ("head_dim", "9")),
             (["model.num_hidden_layers=0"], ("num_hidden_layers", "0")),

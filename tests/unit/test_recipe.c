@@ -227,7 +227,7 @@ static const refusal refusals[] = {
      "first, at most 128 bytes"},
     {"seed: 1\nseed: 2", NULL, "r.yaml:4: the key 'seed' is there twice"},
     {"!data: {name: idx}\n", NULL,
-     "r.yaml:1: 'model.name' is missing: a built-in model or the path of a shared object"},
+     "r.yaml:1: 'model.name' is missing: a built-in model or the path of a shared object; "},
     {"!model: {name: net}\n", NULL, "r.yaml:1: 'data.name' is missing; one of: "},
     {"!", NULL, "r.yaml: is empty: no recipe"},
     {"!- 1\n", NULL, "r.yaml:1: a recipe has to be a mapping of keys to values"},

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""What a newcomer from PyTorch gets wrong first is refused with what to do; what is right is kept.
+
+usage: test_first_steps.py BUILD_FOLDER
+"""
+import json
+import os
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, run  # noqa: E402
+from test_npy import IMAGES, LABELS, array  # noqa: E402
+
+SYNTHETIC = "{name: synthetic, samples: 32, test_samples: 0, shape: [3], workers: 0}"
+
+
+def write(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, "w" if isinstance(text, str) else "wb") as out:
+        out.write(text)
+    return path
+
+
+def refused(words, *parts):
+    done = run([TRIREME, *words], code=2)
+    assert done.stderr.count("\n") == 1, done.stderr
+    for part in parts:
+        assert part in done.stderr, f"no {part!r} in {done.stderr}"
+
+
+def check_first_name_keeps_the_section(folder):
+    """A recipe that leaves data.name to the command line keeps its other keys of data."""
+    write(folder, "images.npy", IMAGES)
+    write(folder, "labels.npy", LABELS)
+    recipe = write(folder, "unnamed.yaml",
+                   "model: {name: mlp-jax}\n"
+                   f"data: {{path: {folder}, val_fraction: 0.5, workers: 0,\n"
+                   "       train: {images: images.npy, labels: labels.npy}}\n")
+    done = run([TRIREME, "data", "check", recipe, "data.name=npy", "--json"])
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(f["split"], f["samples"]) for f in found] == [("train", 3), ("val", 3)], found
+    # Reading data needs no model.
+    recipe = write(folder, "data.yaml", "data: {name: npy, train: {images: images.npy}}\n")
+    run([TRIREME, "data", "check", recipe, f"data.path={folder}"])
+
+
+def check_names_of_elsewhere(folder):
+    """Names that Lightning and PyTorch have, and short forms."""
+    recipe = "recipes/mnist-cnn.yaml"
+    refused(["plan", recipe, "optimizer.name=AdamW"], "did you mean 'adamw'")
+    refused(["plan", recipe, "lr=0.1"], "use optimizer.lr")
+    refused(["plan", recipe, "batch_size=32"], "use batch.global")
+    refused(["plan", recipe, "trainer.gpus=1"], "trireme run --nproc-per-node N")
+    refused(["plan", write(folder, "short.yaml", f"model: mnist-cnn\ndata: {SYNTHETIC}\n")],
+            "short.yaml:1: 'model' has to be a mapping", "write {name: mnist-cnn}")
+    refused(["plan", write(folder, "short.yaml", f"model: {{name: llama}}\ndata: {SYNTHETIC}\n"
+                                                 "optimizer: adam\n")], "write {name: adam}")
+    refused(["plan", write(folder, "tab.yaml", "model:\n\tname: llama\n")],
+            "tab.yaml:2: not valid YAML: ", "indent with spaces")
+    refused(["plan", recipe, "model.name=mlp"], "there is no model 'mlp'", "mnist-convnet, ",
+            "your own: ./FILE.so")
+    refused(["plan", write(folder, "own.yaml", f"data: {SYNTHETIC}\n")], "'model.name' is missing",
+            "run that program with this recipe")
+    refused(["run", "--nproc-per-node", "2", "train", recipe], "write trireme train")
+
+
+def check_data_of_another_kind(folder):
+    """A model that reads what the data does not have; targets without a last axis; a .pt file."""
+    recipe = write(folder, "regression.yaml", f"model: {{name: mlp-jax}}\ndata: {SYNTHETIC}\n")
+    for model in ("mlp-jax", "mnist-cnn"):
+        refused(["train", recipe, f"model.name={model}", "--run-dir", os.path.join(folder, "run")],
+                "an input is missing: the data has inputs, targets")
+    write(folder, "x.npy", array("<f4", (2, 3), bytes(24)))
+    write(folder, "y.npy", array("<f4", (2,), bytes(8)))
+    refused(["data", "check", recipe, "data.name=npy", f"data.path={folder}",
+             "data.train={inputs: x.npy, targets: y.npy}"],
+            "'targets' is [N], but must be [N, ...]: write x.reshape(-1, 1)")
+    weights = write(folder, "weights.pt", b"PK\3\4" + bytes(64))
+    refused(["train", "recipes/mnist-cnn.yaml", f"init={weights}"], "as torch.save writes",
+            "safetensors.torch.save_file")
+
+
+def check_output(folder):
+    """A run without validation data says its loss; eval says on what; help is of the command."""
+    recipe = write(folder, "short.yaml",
+                   "model: {name: mlp-jax}\n"
+                   "data: {name: synthetic, samples: 32, classes: 10, workers: 0}\n"
+                   "trainer: {max_epochs: 1}\n")
+    place = os.path.join(folder, "short")
+    done = run([TRIREME, "train", recipe, "--run-dir", place, "checkpoint.monitor=train_loss"])
+    assert "\ntraining: loss " in done.stdout, done.stdout
+    done = run([TRIREME, "eval", "--checkpoint", place, "data.test_samples=8"])
+    assert done.stdout.startswith("test: loss "), done.stdout
+    assert run([TRIREME, "help", "eval"]).stdout == run([TRIREME, "eval", "--help"]).stdout
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="trireme-first-") as folder:
+        failed = check_all((check_first_name_keeps_the_section, check_names_of_elsewhere,
+                            check_data_of_another_kind, check_output), folder)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
