@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -171,6 +172,11 @@ static const char TEMPORARY_END[] = ".tmp";
 enum { TEMPORARY_DIGITS = 16, TEMPORARY_TRIES = 8 };
 
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out) {
+    struct stat info;
+    // A rename would put a file where a device such as /dev/null was, for every program here.
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: is %s: name a file, which is replaced, or a new one",
+                        path, S_ISDIR(info.st_mode) ? "a folder" : "a device, pipe or socket");
     out->path = path;
     for (int i = 0; i < TEMPORARY_TRIES; i++) {
         int used = snprintf(out->temporary, sizeof out->temporary, "%s.%0*llx%s", path,

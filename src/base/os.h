@@ -66,6 +66,7 @@ tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size
 // A file that is written under a temporary name in the same folder, and renamed to `path` when it
 // is complete and synced. The temporary name is random, so that no other user can create it first,
 // and an existing file or link of that name is never opened.
+// A device, pipe, socket or folder at `path` is TRI_BAD_INPUT and stays.
 typedef struct tri_os_replacement {
     const char *path; // borrowed until tri_os_replacement_end
     int fd;

@@ -132,6 +132,7 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
     TRI_TRY(read_seconds(seconds_text, 10, &seconds));
     TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
                             context->task ? context->task->name : NULL, &recipe));
+    TRI_TRY(cli_check_output("trace", trace, words[0]));
     tri_bench_result r;
     TRI_TRY(tri_bench_train(&(tri_session_request){.backends = &cli_backends,
                                                    .recipe = &recipe,

@@ -65,6 +65,7 @@ static int initial(const cli_context *context, const cli_arguments *a) {
     tri_status status =
         tri_recipe_load(arena, a->words[1], (const char *const *)a->words + 2, a->count - 2,
                         context->task ? context->task->name : NULL, &recipe);
+    if (status == TRI_OK) status = cli_check_output("out", out, a->words[1]);
     if (status == TRI_OK) status = write_initial(context, arena, &recipe, out);
     tri_arena_destroy(arena);
     return status == TRI_OK ? 0 : cli_fail(status);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 bool cli_flag_at(const cli_command *command, int index, cli_flag *out) {
     if (command->flag_at) return command->flag_at(index, out);
@@ -174,6 +175,14 @@ int cli_fail(tri_status status) {
         write_error_file(status, is_printed);
     }
     return tri_status_exit_code(status);
+}
+
+tri_status cli_check_output(const char *flag, const char *output, const char *input) {
+    struct stat to, from;
+    if (!output || stat(output, &to) != 0 || stat(input, &from) != 0) return TRI_OK;
+    if (to.st_dev != from.st_dev || to.st_ino != from.st_ino) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "--%s: %s is the recipe itself: name another file", flag,
+                    output);
 }
 
 int cli_usage(const cli_command *command, const char *format, ...) {

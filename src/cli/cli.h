@@ -74,6 +74,8 @@ bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 // Prints the thread's error message as one line and returns the exit code. Where all ranks fail
 // alike, only rank 0 prints. Every rank writes its error file (TORCHELASTIC_ERROR_FILE).
 int cli_fail(tri_status status);
+// TRI_BAD_INPUT when the file that `flag` names for writing is the one that is read.
+tri_status cli_check_output(const char *flag, const char *output, const char *input);
 #define CLI_DEVICE_FLAG(words)                                                                     \
     { "device", "auto|cpu|ref|null", words, 0 }
 // A warning, by rank 0.

@@ -182,6 +182,7 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     tri_recipe_warn_idle(v->recipe, &v->request.mesh);
     if (cli_has(a, "disk") && v->recipe->strategy.offload == TRI_OFFLOAD_NONE)
         cli_warn("--disk has no effect: strategy.offload is none");
+    TRI_TRY(cli_check_output("svg", cli_value(a, "svg"), a->words[0]));
     if (cli_has(a, "measure")) TRI_TRY(measure(v));
     if (cli_value(a, "fit")) return search_fitting(v, a);
     tri_estimate_step(v->arena, &v->pipeline, &v->rates, v->measured, &v->estimate);

@@ -139,6 +139,7 @@ static int run_train(const cli_context *context, int argc, char **argv) {
                                  .device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto",
                                  .resume = cli_has(&a, "resume") ? cli_value(&a, "resume") : "auto",
                                  .trace = cli_value(&a, "trace")};
+    if (status == TRI_OK) status = cli_check_output("trace", request.trace, a.words[0]);
     if (status == TRI_OK) {
         say_idle_flags(&a, &recipe);
         request.run_dir = cli_value(&a, "run-dir");

@@ -292,6 +292,30 @@ def check_paths(folder):
     refused(folder, train("mlp-jax", mine, *SMALL), "recipe.yaml")
 
 
+def check_outputs(folder):
+    """What is no file is not replaced by one, and the recipe not by what is made from it."""
+    recipe, pipe = os.path.join(folder, "mine.yaml"), os.path.join(folder, "pipe")
+    shutil.copy("recipes/mlp-jax.yaml", recipe)
+    os.mkfifo(pipe)
+    os.symlink(pipe, os.path.join(folder, "link"))
+    for command, flag in ((["plan"], "--svg"), (["checkpoint", "init"], "--out")):
+        words = [TRIREME, *command, recipe, *SMALL, flag]
+        for name in ("pipe", "link", "."):
+            refused(folder, [*words, os.path.join(folder, name)], "name a file")
+        refused(folder, [*words, recipe], "is the recipe itself")
+    place = os.path.join(folder, "run")
+    refused(folder, [TRIREME, "train", recipe, "--run-dir", place, *SMALL, "--trace", recipe],
+            "is the recipe itself")
+    refused(folder, [TRIREME, "bench", "train", recipe, *SMALL, "--trace", recipe],
+            "is the recipe itself")
+
+
+def check_environment(folder):
+    for threads in ("1025", "3000000000", "99999999999"):
+        refused(folder, train("mlp-jax", os.path.join(folder, "run"), *SMALL), "OMP_NUM_THREADS",
+                env={"OMP_NUM_THREADS": threads})
+
+
 def check_command_line(folder):
     place = os.path.join(folder, "run")
     command = train("mlp-jax", place, *SMALL)
@@ -335,7 +359,8 @@ def main():
     print(f"TRIREME_TEST_SEED={seed}")
     random.seed(seed)
     for check in (check_command_line, check_recipes, check_text, check_numbers, check_idx,
-                  check_checkpoints, check_paths, check_under_the_launcher):
+                  check_checkpoints, check_paths, check_outputs, check_environment,
+                  check_under_the_launcher):
         with tempfile.TemporaryDirectory(prefix="trireme-bad-") as folder:
             timed(check, folder)
 

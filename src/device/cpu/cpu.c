@@ -1,3 +1,4 @@
+#include "base/limits.h"
 #include "device/cpu/amx.h"
 
 #include <omp.h>
@@ -56,6 +57,11 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
     if (!device) return TRI_FAIL(TRI_NO_MEMORY, "no memory for the device cpu");
     device->head.backend = &tri_device_cpu;
     device->head.threads = config->threads ? config->threads : omp_get_max_threads();
+    if (device->head.threads < 1 || device->head.threads > TRI_MAX_THREADS) {
+        free(device);
+        return TRI_FAIL(TRI_BAD_INPUT, "OMP_NUM_THREADS: a rank has 1 to %d threads",
+                        TRI_MAX_THREADS);
+    }
     // oneDNN leaves out the parts of threads that OMP_THREAD_LIMIT keeps from starting.
     if (device->head.threads > omp_get_thread_limit())
         device->head.threads = omp_get_thread_limit();
