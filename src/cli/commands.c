@@ -2,9 +2,12 @@
 
 #include "base/log.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <trireme/trireme.h>
 
 const cli_command *const cli_commands[] = {
@@ -53,9 +56,31 @@ static int unknown_command(const char *name) {
                              near ? "'?)" : ""));
 }
 
+// What could not be printed is a failure, too. Only of a pipe nothing is said: its reader has seen
+// enough.
+static int finish_output(int code) {
+    errno = 0;
+    bool is_written = fflush(stdout) == 0 && !ferror(stdout);
+    if (is_written || code != 0) return code;
+    const char *why = errno ? strerror(errno) : "not all was written";
+    struct stat info;
+    if (fstat(fileno(stdout), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)))
+        return tri_status_exit_code(TRI_IO);
+    return cli_fail(TRI_FAIL(TRI_IO, "standard output: cannot write the results: %s", why));
+}
+
+// A file that gets the number of a closed standard stream would take in what is printed there.
+static void keep_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0) // opened so that reading or printing still fails
+            (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
 int tri_main(int argc, char **argv, const tri_task *task) {
     cli_context context = {.program = argv[0], .task = task};
+    keep_standard_streams();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); // a file over ulimit -f is a failed write, which says so
     if (argc < 2) {
         print_commands(stderr);
         return 2;
@@ -68,14 +93,12 @@ int tri_main(int argc, char **argv, const tri_task *task) {
         argv = help_of;
     } else if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         print_commands(stdout);
-        return 0;
+        return finish_output(0);
     }
     if (!strcmp(name, "--version")) name = "version";
     for (const cli_command *const *c = cli_commands; *c; c++) {
         if (strcmp((*c)->name, name) != 0) continue;
-        int code = (*c)->run(&context, argc - 1, argv + 1);
-        if (fflush(stdout) != 0 && code == 0) code = 1;
-        return code;
+        return finish_output((*c)->run(&context, argc - 1, argv + 1));
     }
     return unknown_command(name);
 }

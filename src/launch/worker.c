@@ -37,7 +37,8 @@ static _Noreturn void exec_program(const launch_worker *worker, const launch_wor
         if (given[i] >= 0 && dup2(given[i], i) < 0) report_and_exit(error_fd, "open its files");
     if (launch_bind_apply(&start->cpus) != 0) report_and_exit(error_fd, "bind to its CPUs");
     for (int number = 1; number < NSIG; number++)
-        if (number == SIGPIPE || sigismember(start->handled, number) == 1) signal(number, SIG_DFL);
+        if (number == SIGPIPE || number == SIGXFSZ || sigismember(start->handled, number) == 1)
+            signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &start->mask, NULL);
     execve(start->path, start->argv, start->environment);
     report_and_exit(error_fd, "execute");

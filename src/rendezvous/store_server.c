@@ -18,7 +18,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { WAKE, LISTEN, FIRST_CLIENT, READ_BYTES = 1 << 16 };
+enum { WAKE, LISTEN, FIRST_CLIENT, READ_BYTES = 1 << 16, NO_ROOM_US = 100000 };
 
 struct store_server {
     store_core *core;
@@ -27,6 +27,7 @@ struct store_server {
     int64_t name_ns; // when to name a rank that has not arrived; INT64_MAX: done
     pthread_t thread;
     atomic_bool stopping;
+    bool has_said_full;
     // Client i's socket is fds[FIRST_CLIENT + i]; poll skips negative ones.
     struct pollfd fds[FIRST_CLIENT + TRI_MAX_STORE_CLIENTS];
     char buffer[READ_BYTES];
@@ -38,9 +39,24 @@ static void leave(store_server *s, int client) {
     s->fds[FIRST_CLIENT + client].fd = -1;
 }
 
+// No descriptor or memory is free. The client stays in the listening queue for the next accept.
+static void wait_for_room(store_server *s) {
+    bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    if (!is_full) return;
+    if (!s->has_said_full)
+        tri_log(TRI_LOG_WARNING, "rank 0 (%s) cannot accept another of %d ranks: %s%s",
+                s->identity.host, s->identity.size, strerror(errno),
+                errno == EMFILE ? "; raise ulimit -n" : "");
+    s->has_said_full = true;
+    usleep(NO_ROOM_US);
+}
+
 static void accept_client(store_server *s) {
     int fd = tri_os.accept(s->fds[LISTEN].fd, NULL, NULL);
-    if (fd < 0) return;
+    if (fd < 0) {
+        wait_for_room(s);
+        return;
+    }
     int flags = fcntl(fd, F_GETFL);
     int client = STORE_NO_CLIENT;
     if (s->transport->admit(fd) != TRI_OK)
@@ -120,6 +136,14 @@ static void name_missing(store_server *s) {
                 s->identity.size);
 }
 
+// poll refuses more entries than the process may have descriptors (ulimit -n), used or not. Clients
+// take the lowest free place, so that these are never more.
+static nfds_t used(const store_server *s) {
+    nfds_t count = FIRST_CLIENT + TRI_MAX_STORE_CLIENTS;
+    while (count > FIRST_CLIENT && s->fds[count - 1].fd < 0) count--;
+    return count;
+}
+
 static void *serve(void *context) {
     store_server *s = context;
     int64_t end_ns = INT64_MAX;
@@ -139,7 +163,7 @@ static void *serve(void *context) {
             (store_core_present(s->core) == 0 || tri_os.monotonic_ns() >= end_ns))
             break;
         for (size_t i = 0; i < sizeof s->fds / sizeof *s->fds; i++) s->fds[i].revents = 0;
-        poll(s->fds, sizeof s->fds / sizeof *s->fds, wait_ms(next < end_ns ? next : end_ns));
+        poll(s->fds, used(s), wait_ms(next < end_ns ? next : end_ns));
         if (s->fds[LISTEN].fd >= 0 && s->fds[LISTEN].revents) accept_client(s);
     }
     return NULL;

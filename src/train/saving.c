@@ -15,7 +15,7 @@ static int64_t snapshot_limit_bytes(const train_loop *loop) {
 }
 
 static void warn(const train_loop *loop, const char *text) {
-    if (loop->recipe->log.progress)
+    if (loop->recipe->log.progress && !loop->request->quiet)
         tri_observe_message(loop->observer, "warning: %s", text);
     else if (loop->session->identity.rank == 0) // log.progress=false hides progress, not warnings
         tri_log(TRI_LOG_WARNING, "%s", text);

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Where the system sets bounds: few descriptors, a largest file, a full or closed standard output.
+A run does its work within them, or ends with one line that says why.
+
+usage: test_limits.py BUILD_FOLDER
+"""
+import os
+import resource
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import SYNTHETIC, TRIREME, check_all, entries, last, on_ranks, run, train  # noqa: E402
+
+SMALL = [*SYNTHETIC, "data.samples=32", "data.test_samples=8", "batch.global=16",
+         "trainer.max_epochs=1"]
+
+
+def bounded(kind, bound):
+    return {"preexec_fn": lambda: resource.setrlimit(kind, (bound, bound))}
+
+
+def check_few_descriptors():
+    """Ranks meet although rank 0 may have fewer descriptors than a job may have ranks."""
+    with tempfile.TemporaryDirectory(prefix="trireme-limits-") as folder:
+        place = os.path.join(folder, "run")
+        run(on_ranks(2, train("mlp-jax", place, *SMALL, "comm.timeout_s=60")),
+            **bounded(resource.RLIMIT_NOFILE, 64))
+        assert entries(place, "end")[-1]["status"] == "completed"
+
+
+def check_largest_file():
+    """A checkpoint that is too large is a failed write and not the end by a signal; it is said with
+    --quiet, too."""
+    with tempfile.TemporaryDirectory(prefix="trireme-limits-") as folder:
+        place = os.path.join(folder, "run")
+        done = run(train("mlp-jax", place, *SMALL, "--quiet"), 1,
+                   **bounded(resource.RLIMIT_FSIZE, 1 << 20))
+        assert "warning: no checkpoint of step 2: " in done.stderr, done.stderr
+        assert "File too large" in done.stderr, done.stderr
+        assert entries(place, "train")[-1]["step"] == 2
+
+
+def check_full_output():
+    """Results that could not be printed are a failure with its reason."""
+    for words in (["version"], ["--help"], ["train", "--keys"], ["data", "list"],
+                  ["plan", "recipes/mlp-jax.yaml", *SMALL]):
+        done = run(["sh", "-c", 'exec "$@" > /dev/full', "sh", TRIREME, *words], 1)
+        lines = done.stderr.splitlines()
+        assert len(lines) == 1, done.stderr
+        assert lines[0].startswith("trireme: standard output: cannot write"), done.stderr
+
+
+def check_closed_streams():
+    """No file of the run takes the place of a closed stream and so gets what is printed."""
+    with tempfile.TemporaryDirectory(prefix="trireme-limits-") as folder:
+        place = os.path.join(folder, "run")
+        run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *train("mlp-jax", place, *SMALL)], 1)
+        assert entries(place, "end")[-1]["status"] == "completed"
+        run([TRIREME, "checkpoint", "verify", last(place)])
+        for path, _, files in os.walk(place):
+            for name in files:
+                with open(os.path.join(path, name), "rb") as file:
+                    assert b"completed after" not in file.read(), name
+
+
+if __name__ == "__main__":
+    sys.exit(check_all((check_few_descriptors, check_largest_file, check_full_output,
+                        check_closed_streams)))
