@@ -133,3 +133,9 @@ tri_status tri_json_read_file(tri_arena *arena, const char *path, tri_tree **out
     free(text);
     return status;
 }
+
+bool tri_json_is_text(const char *text) {
+    json_t *value = json_string(text);
+    json_decref(value);
+    return value != NULL;
+}

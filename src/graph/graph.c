@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include "base/limits.h"
+#include "base/tree.h"
 #include "graph/loss.h"
 
 #include <fnmatch.h>
@@ -36,6 +37,14 @@ void tri_graph_fail(tri_graph *graph, const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     keep_error(graph, TRI_FAIL(TRI_BAD_INPUT, "%s", text));
+}
+
+bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name) {
+    if (graph->status != TRI_OK) return false;
+    // A checkpoint, which comes last, could not hold such a name.
+    if (!name || !tri_json_is_text(name))
+        tri_graph_fail(graph, "a %s's name is %s: give it one", what, name ? "not UTF-8" : "NULL");
+    return graph->status == TRI_OK;
 }
 
 const char *tri_name(tri_graph *graph, const char *format, ...) {
@@ -112,7 +121,7 @@ static tri_value add_value(tri_graph *g, tri_value_info info) {
 }
 
 void tri_block(tri_graph *graph, const char *name) {
-    if (graph->status != TRI_OK) return;
+    if (!tri_graph_takes_name(graph, "block", name)) return;
     for (int i = 0; i < graph->block_count; i++)
         if (!strcmp(graph->blocks[i], name))
             tri_graph_fail(graph, "two blocks are named '%s'", name);
@@ -143,7 +152,7 @@ static tri_layer_info *layer_add(tri_graph *g, const char *name) {
 }
 
 bool tri_layer_begin(tri_graph *graph, const char *name) {
-    if (graph->status != TRI_OK) return false;
+    if (!tri_graph_takes_name(graph, "layer", name)) return false;
     const tri_layer_info *layer = layer_of(graph, name);
     if (!layer)
         layer_add(graph, name);
@@ -156,7 +165,7 @@ bool tri_layer_begin(tri_graph *graph, const char *name) {
 }
 
 void tri_share_layer(tri_graph *graph, const char *name) {
-    if (graph->status != TRI_OK) return;
+    if (!tri_graph_takes_name(graph, "layer", name)) return;
     tri_layer_info *layer = layer_of(graph, name);
     if (!layer) layer = layer_add(graph, name);
     layer->shared = true;
@@ -192,7 +201,7 @@ tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind) {
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
                                 tri_shape shape, tri_init init, tri_parameter_role role,
                                 double momentum) {
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_graph_takes_name(graph, "parameter", name)) return (tri_value){0};
     for (int i = 0; i < graph->parameter_count; i++) {
         const tri_parameter_info *p = &graph->parameters[i];
         if (strcmp(p->name, name) != 0) continue;

@@ -233,6 +233,8 @@ tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
 // False, and the graph fails with the fields that the data has, where `input` is none: a field of
 // tri_batch that they lack. `name` may be NULL.
 bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name, tri_value input);
+// Fails the graph when `name` is NULL or not UTF-8. False when the graph has failed.
+bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name);
 // What a layer does first: notes its name, and fails the graph if another one has it and it is not
 // shared. False when the graph has failed.
 bool tri_layer_begin(tri_graph *graph, const char *name);

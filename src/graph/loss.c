@@ -85,7 +85,7 @@ static void push_metric(tri_graph *g, tri_metric_info metric) {
 }
 
 void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
-    if (graph->status != TRI_OK) return;
+    if (!tri_graph_takes_name(graph, "metric", name)) return;
     if ((!graph->options.training || tri_value_is(metric)) && !is_pair(graph, metric)) {
         tri_graph_fail(graph, "'%s' is no metric: it must be F64 [2], (sum, count)%s", name,
                        tri_value_is_loss(graph, metric) ? "; of a sum of losses, name each" : "");

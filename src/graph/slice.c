@@ -32,7 +32,7 @@ size_t tri_parameter_layer(const char *name) {
 
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split) {
     bool any = false;
-    if (graph->status != TRI_OK) return;
+    if (!tri_graph_takes_name(graph, "layer", layer)) return;
     for (int i = 0; i < graph->parameter_count; i++) {
         tri_parameter_info *p = &graph->parameters[i];
         size_t length = tri_parameter_layer(p->name);
