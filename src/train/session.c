@@ -21,7 +21,8 @@ tri_status tri_session_open_device(const tri_backends *backends, const char *nam
     for (const tri_device_backend *const *b = backends->devices; *b; b++) {
         if (any || !strcmp((*b)->name, name)) {
             tri_status status = (*b)->open(&config, out);
-            if (status == TRI_OK || !any) return status;
+            // auto tries the next device where one is missing, but never hides a wrong setting.
+            if (status == TRI_OK || status == TRI_BAD_INPUT || !any) return status;
         }
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", (*b)->name);

@@ -311,9 +311,11 @@ def check_outputs(folder):
 
 
 def check_environment(folder):
-    for threads in ("1025", "3000000000", "99999999999"):
-        refused(folder, train("mlp-jax", os.path.join(folder, "run"), *SMALL), "OMP_NUM_THREADS",
-                env={"OMP_NUM_THREADS": threads})
+    """A wrong setting of the device is refused; auto does not take the slow reference device."""
+    place = os.path.join(folder, "run")
+    for key, value in (("OMP_NUM_THREADS", "1025"), ("OMP_NUM_THREADS", "99999999999"),
+                       ("TRIREME_CPU_ISA", "sse")):
+        refused(folder, train("mlp-jax", place, *SMALL), key, env={key: value})
 
 
 def check_command_line(folder):
