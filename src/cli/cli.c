@@ -4,6 +4,7 @@
 #include "base/os.h"
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,6 +168,10 @@ static bool prints_failure(tri_status status) {
 
 int cli_fail(tri_status status) {
     char line[TRI_MESSAGE_MAX_BYTES];
+    // A launcher that stops this rank between the two would print the message a second time.
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
     snprintf(line, sizeof line, "%s", tri_error_message());
     bool is_printed = prints_failure(status);
     if (is_printed) tri_log(TRI_LOG_ERROR, "%s", line);

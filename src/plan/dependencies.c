@@ -41,6 +41,7 @@ static const struct {
     {TRI_ACTION_RECOMPUTE, PARAMETERS, false},
     {TRI_ACTION_RECOMPUTE, BEFORE, false},
     {TRI_ACTION_RECOMPUTE, ACTIVATIONS, true},
+    {TRI_ACTION_RECOMPUTE, MADE, true}, // again, while SEND may still read it
     {TRI_ACTION_BACKWARD, PARAMETERS, false},
     {TRI_ACTION_BACKWARD, GRADIENTS, true},
     {TRI_ACTION_BACKWARD, BEHIND, false},

@@ -74,6 +74,17 @@ static bool is_unsent(const check *c, bool back) {
     return true;
 }
 
+// Every edge that the block makes along the pipeline for another rank has been sent.
+static bool is_sent(const check *c) {
+    const tri_schedule_request *r = c->request;
+    for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e]) {
+        const tri_edge *edge = &r->edges[e];
+        if (!edge->back && !is_here(r, edge->to_stage) && !*edge_at(c, e, c->action->round))
+            return false;
+    }
+    return true;
+}
+
 static bool is_same_stage(const tri_schedule_request *r, int block, int other) {
     return other >= 0 && other < r->block_count && r->blocks[other].stage == r->blocks[block].stage;
 }
@@ -142,6 +153,7 @@ static tri_status follow_compute(check *c) {
     if (a->kind == TRI_ACTION_RECOMPUTE) {
         REQUIRE(b->recompute && !(*done & (RECOMPUTED | INPUT)),
                 "recomputes twice, or for nothing");
+        REQUIRE(is_sent(c), "writes again what has not been sent");
         *done |= RECOMPUTED;
         return TRI_OK;
     }

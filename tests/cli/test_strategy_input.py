@@ -89,14 +89,15 @@ def check_row(folder, command, row):
     shown = f"{ranks} ranks, {' '.join(words)}: code {done.returncode}: {done.stdout}{done.stderr}"
     assert done.returncode == 2, shown
     lines = done.stderr.splitlines()
-    mark = "trireme: "
-    if "--nproc-per-node" in command:  # it tells which ranks said so
-        mark = "TRI_BAD_INPUT: "
-        lines = list({line.strip() for line in lines if line.strip().startswith(mark)})
-    assert len(lines) == 1 and len(lines[0]) < 400, shown
+    marks = ("trireme: ",)
+    if "--nproc-per-node" in command:
+        # The launcher says which ranks failed, and the reason where rank 0 was stopped before it.
+        marks = ("trireme: ", "TRI_BAD_INPUT: ")
+        lines = [line.strip() for line in lines if all(part in line for part in parts)]
+    assert len(lines) == 1 and len(lines[0]) < 400 and lines[0].startswith(marks), shown
     assert all(part in lines[0] for part in parts), f"no {parts} in {shown}"
     assert not os.listdir(folder), f"{os.listdir(folder)} was made: {shown}"
-    return lines[0].removeprefix(mark)
+    return lines[0].partition(": ")[2]
 
 
 def check_rows(folder):

@@ -269,6 +269,43 @@ static void test_dependencies(void **state) {
     }
 }
 
+static bool waits_for(const tri_schedule *s, int action, int other) {
+    const tri_action *a = &s->actions[action];
+    for (int d = 0; d < a->dependency_count; d++)
+        if (s->dependencies[a->first_dependency + d] == other) return true;
+    return false;
+}
+
+// RECOMPUTE writes the values of an edge again, so it waits until SEND has read them: kernels that
+// add up in their output would else show the receiver half a sum.
+static void test_recompute_waits_for_send(void **state) {
+    (void)state;
+    schedule_set set;
+    schedule_case c = {.strategy = "pipeline",
+                       .order = "1f1b",
+                       .pipeline = 4,
+                       .micro_batches = 6,
+                       .recompute = true};
+    int found = 0;
+    schedule_set_make(&c, &set);
+    for (int rank = 0; rank < set.mesh.ranks; rank++) {
+        tri_schedule *s = &set.schedules[rank];
+        const tri_schedule_request *r = &set.requests[rank];
+        tri_schedule_find_dependencies(s, r, NULL, 0);
+        for (int i = 0; i < s->count; i++)
+            for (int k = 0; k < i && s->actions[i].kind == TRI_ACTION_RECOMPUTE; k++) {
+                const tri_action *send = &s->actions[k];
+                if (send->kind != TRI_ACTION_SEND_ALONG || send->round != s->actions[i].round ||
+                    r->edges[send->subject].from_block != s->actions[i].subject)
+                    continue;
+                assert_true(waits_for(s, i, k));
+                found++;
+            }
+    }
+    schedule_set_destroy(&set);
+    assert_true(found > 0);
+}
+
 static void test_orders(void **state) {
     (void)state;
 #define X(order, text) {&tri_order_##order, text},
@@ -340,6 +377,7 @@ static void test_print(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_mutations),
                                        cmocka_unit_test(test_dependencies),
+                                       cmocka_unit_test(test_recompute_waits_for_send),
                                        cmocka_unit_test(test_orders), cmocka_unit_test(test_print)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
