@@ -56,8 +56,8 @@ static int unknown_command(const char *name) {
                              near ? "'?)" : ""));
 }
 
-// What could not be printed is a failure, too. Only of a pipe nothing is said: its reader has seen
-// enough.
+// Ends with a failure if standard output could not be written. A closed pipe gets no message: its
+// reader stopped on purpose.
 static int finish_output(int code) {
     errno = 0;
     bool is_written = fflush(stdout) == 0 && !ferror(stdout);

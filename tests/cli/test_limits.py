@@ -31,8 +31,8 @@ def check_few_descriptors():
 
 
 def check_largest_file():
-    """A checkpoint that is too large is a failed write and not the end by a signal; it is said with
-    --quiet, too."""
+    """A checkpoint over the file size limit is a failed write, reported with --quiet too, and does
+    not end the run by a signal."""
     with tempfile.TemporaryDirectory(prefix="trireme-limits-") as folder:
         place = os.path.join(folder, "run")
         done = run(train("mlp-jax", place, *SMALL, "--quiet"), 1,

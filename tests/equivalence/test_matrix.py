@@ -261,7 +261,7 @@ def check_row(folder, known, number, row):
 
 
 def tell_extremes(passed):
-    """Of rows that passed: how near they came to the limits."""
+    """Prints how close the rows that passed were to their limits."""
     if not passed:
         return
     parts = [(word, *pair) for one in passed for word, pair in one.coefficients.items()]
