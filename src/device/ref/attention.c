@@ -1,3 +1,4 @@
+// Attention of several heads, with fewer heads of keys and values where they are shared.
 #include "device/ref/node.h"
 
 #include <math.h>
@@ -26,13 +27,110 @@ static int64_t attention_seen(const tri_attention_attr *a, const attention_sizes
     return a->causal ? t + 1 + z->keys - z->queries : z->keys;
 }
 
-#include "device/ref/f32.h"
+REF_BODY double dot(ref_numbers a, ref_numbers b, int64_t count) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < count; i++) sum += get(a, i) * get(b, i);
+    return sum;
+}
 
-#include "device/ref/attention_body.h"
+REF_BODY tri_status attention_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_attention_attr *a = (const void *)node->attr;
+    attention_sizes z = attention_sizes_of(node);
+    ref_numbers q = ref_input(args, 0, f64), k = ref_input(args, 1, f64),
+                v = ref_input(args, 2, f64);
+    ref_numbers y = ref_output(args, 0, f64), log_sum_exp = ref_output(args, 1, f64);
+    double *p = args->workspace;
+    for (int64_t n = 0; n < z.samples; n++)
+        for (int64_t h = 0; h < z.heads; h++)
+            for (int64_t t = 0; t < z.queries; t++) {
+                int64_t seen = attention_seen(a, &z, t), at = attention_query(&z, n, t, h);
+                double largest = -INFINITY, sum = 0;
+                for (int64_t s = 0; s < seen; s++) {
+                    p[s] =
+                        a->scale * dot(ref_from(q, at),
+                                       ref_from(k, attention_key(&z, n, s, h / z.group)), z.width);
+                    if (p[s] > largest) largest = p[s];
+                }
+                for (int64_t s = 0; s < seen; s++) sum += p[s] = exp(p[s] - largest);
+                for (int64_t d = 0; d < z.width; d++) {
+                    double mean = 0;
+                    for (int64_t s = 0; s < seen; s++)
+                        mean += p[s] * get(v, attention_key(&z, n, s, h / z.group) + d);
+                    put(y, at + d, mean / sum);
+                }
+                put(log_sum_exp, (n * z.heads + h) * z.queries + t, largest + log(sum));
+            }
+    return TRI_OK;
+}
 
-#include "device/ref/f64.h"
+// p, the share of key s in query t, and ds, the gradient of their unscaled product.
+REF_BODY void attention_pair(const ref_node *node, const tri_kernel_args *args, bool f64, int64_t n,
+                             int64_t h, int64_t t, int64_t s, double *p, double *ds) {
+    const tri_attention_attr *a = (const void *)node->attr;
+    attention_sizes z = attention_sizes_of(node);
+    ref_numbers q = ref_input(args, 0, f64), k = ref_input(args, 1, f64),
+                v = ref_input(args, 2, f64), y = ref_input(args, 3, f64);
+    ref_numbers dy = ref_input(args, 4, f64), log_sum_exp = ref_input(args, 5, f64);
+    int64_t at = attention_query(&z, n, t, h), key = attention_key(&z, n, s, h / z.group);
+    *p = exp(a->scale * dot(ref_from(q, at), ref_from(k, key), z.width) -
+             get(log_sum_exp, (n * z.heads + h) * z.queries + t));
+    *ds = a->scale * *p *
+          (dot(ref_from(dy, at), ref_from(v, key), z.width) -
+           dot(ref_from(dy, at), ref_from(y, at), z.width));
+}
 
-#include "device/ref/attention_body.h"
+REF_BODY void attention_dq(const ref_node *node, const tri_kernel_args *args, bool f64, int64_t n,
+                           int64_t h, int64_t t) {
+    attention_sizes z = attention_sizes_of(node);
+    ref_numbers k = ref_input(args, 1, f64);
+    ref_numbers dq = ref_from(ref_output(args, 0, f64), attention_query(&z, n, t, h));
+    double *row = args->workspace, p, ds;
+    for (int64_t d = 0; d < z.width; d++) row[d] = 0;
+    for (int64_t s = 0; s < attention_seen((const void *)node->attr, &z, t); s++) {
+        attention_pair(node, args, f64, n, h, t, s, &p, &ds);
+        for (int64_t d = 0; d < z.width; d++)
+            row[d] += ds * get(k, attention_key(&z, n, s, h / z.group) + d);
+    }
+    for (int64_t d = 0; d < z.width; d++) put(dq, d, row[d]);
+}
+
+REF_BODY void attention_dkv(const ref_node *node, const tri_kernel_args *args, bool f64, int64_t n,
+                            int64_t s, int64_t kv_head) {
+    attention_sizes z = attention_sizes_of(node);
+    ref_numbers q = ref_input(args, 0, f64), dy = ref_input(args, 4, f64);
+    int64_t key = attention_key(&z, n, s, kv_head);
+    ref_numbers dk = ref_from(ref_output(args, 1, f64), key),
+                dv = ref_from(ref_output(args, 2, f64), key);
+    double *k_row = args->workspace, *v_row = k_row + z.width, p, ds;
+    for (int64_t d = 0; d < 2 * z.width; d++) k_row[d] = 0;
+    for (int64_t h = kv_head * z.group; h < (kv_head + 1) * z.group; h++)
+        for (int64_t t = 0; t < z.queries; t++) {
+            int64_t at = attention_query(&z, n, t, h);
+            if (s >= attention_seen((const void *)node->attr, &z, t)) continue;
+            attention_pair(node, args, f64, n, h, t, s, &p, &ds);
+            for (int64_t d = 0; d < z.width; d++) {
+                k_row[d] += ds * get(q, at + d);
+                v_row[d] += p * get(dy, at + d);
+            }
+        }
+    for (int64_t d = 0; d < z.width; d++) {
+        put(dk, d, k_row[d]);
+        put(dv, d, v_row[d]);
+    }
+}
+
+REF_BODY tri_status attention_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                        bool f64) {
+    attention_sizes z = attention_sizes_of(node);
+    for (int64_t n = 0; n < z.samples; n++) {
+        for (int64_t h = 0; h < z.heads; h++)
+            for (int64_t t = 0; t < z.queries; t++) attention_dq(node, args, f64, n, h, t);
+        for (int64_t s = 0; s < z.keys; s++)
+            for (int64_t h = 0; h < z.heads / z.group; h++) attention_dkv(node, args, f64, n, s, h);
+    }
+    return TRI_OK;
+}
 
 REF_SUMMING_KERNEL(attention, s->in[1].dims[1])
 REF_SUMMING_KERNEL(attention_grad, 2 * s->in[0].dims[3])

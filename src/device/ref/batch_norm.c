@@ -1,20 +1,208 @@
+// Batch norm, on one rank and over the moments of all replicas.
 #include "device/ref/node.h"
 
 #include "device/moments.h"
 
 #include <math.h>
 
-#include "device/ref/f32.h"
+REF_BODY tri_status batch_norm_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_batch_norm_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
+                bias = ref_input(args, 2, f64);
+    ref_numbers y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
+                inv_std_out = ref_output(args, 2, f64);
+    ref_numbers mean_sum = ref_output(args, 3, f64), var_sum = ref_output(args, 4, f64);
+    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
+    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    double values = (double)(samples * inner);
+    for (int64_t c = 0; c < channels; c++) {
+        double sum = 0, squares = 0;
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) sum += get(x, (n * channels + c) * inner + i);
+        double mean = sum / values;
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) {
+                double d = get(x, (n * channels + c) * inner + i) - mean;
+                squares += d * d;
+            }
+        double inv_std = 1 / sqrt(squares / values + a->eps);
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) {
+                int64_t at = (n * channels + c) * inner + i;
+                double v = (get(x, at) - mean) * inv_std * get(weight, c) + get(bias, c);
+                put(y, at, ref_activate(a->relu ? TRI_ACTIVATION_RELU : 0, 0, v));
+            }
+        put(mean_out, c, mean);
+        put(inv_std_out, c, inv_std);
+        put(mean_sum, c, (double)samples * mean);
+        put(var_sum, c, (double)samples * squares / (values - 1));
+    }
+    return TRI_OK;
+}
 
-#include "device/ref/batch_norm_body.h"
+REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_kernel_args *args,
+                                              bool f64) {
+    const tri_batch_norm_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
+                bias = ref_input(args, 2, f64);
+    ref_numbers mean = ref_input(args, 3, f64), var = ref_input(args, 4, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
+    int64_t count = ref_count(&node->s.in[0]), inner = count ? count / (samples * channels) : 1;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t c = at / inner % channels;
+        double v = (get(x, at) - get(mean, c)) / sqrt(get(var, c) + a->eps);
+        v = v * get(weight, c) + get(bias, c);
+        put(y, at, ref_activate(a->relu ? TRI_ACTIVATION_RELU : 0, 0, v));
+    }
+    return TRI_OK;
+}
 
-#include "device/ref/batch_norm_shared_body.h"
+REF_BODY tri_status batch_norm_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                         bool f64) {
+    const tri_batch_norm_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
+                dy = ref_input(args, 2, f64), weight = ref_input(args, 3, f64);
+    ref_numbers mean = ref_input(args, 4, f64), inv_std = ref_input(args, 5, f64);
+    ref_numbers dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64),
+                dbias = ref_output(args, 2, f64);
+    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
+    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    double values = (double)(samples * inner);
+    for (int64_t c = 0; c < channels; c++) {
+        double sum = 0, sum_h = 0;
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) {
+                int64_t at = (n * channels + c) * inner + i;
+                double d = a->relu && !(get(y, at) > 0) ? 0 : get(dy, at);
+                sum += d;
+                sum_h += d * (get(x, at) - get(mean, c)) * get(inv_std, c);
+            }
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) {
+                int64_t at = (n * channels + c) * inner + i;
+                double d = a->relu && !(get(y, at) > 0) ? 0 : get(dy, at);
+                double h = (get(x, at) - get(mean, c)) * get(inv_std, c);
+                put(dx, at, get(weight, c) * get(inv_std, c) * (d - (sum + h * sum_h) / values));
+            }
+        put(dweight, c, sum_h);
+        put(dbias, c, sum);
+    }
+    return TRI_OK;
+}
 
-#include "device/ref/f64.h"
+REF_BODY tri_status batch_norm_moments_body(const ref_node *node, const tri_kernel_args *args,
+                                            bool f64) {
+    ref_numbers x = ref_input(args, 0, f64);
+    ref_numbers moments = ref_output(args, 0, f64);
+    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
+    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    for (int64_t c = 0; c < channels; c++) {
+        double sum = 0, squares = 0;
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) sum += get(x, (n * channels + c) * inner + i);
+        double mean = sum / (double)(samples * inner);
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) {
+                double d = get(x, (n * channels + c) * inner + i) - mean;
+                squares += d * d;
+            }
+        put(moments, c, mean);
+        put(moments, channels + c, squares);
+    }
+    put(moments, 2 * channels, (double)samples);
+    return TRI_OK;
+}
 
-#include "device/ref/batch_norm_body.h"
+// Of channel c over all replicas.
+REF_BODY tri_moments join_moments(ref_numbers moments, int64_t replicas, int64_t channels,
+                                  int64_t inner, int64_t c) {
+    tri_moments all = {0};
+    for (int64_t r = 0; r < replicas; r++, moments = ref_from(moments, 2 * channels + 1))
+        all = tri_moments_join(all, (tri_moments){get(moments, 2 * channels) * (double)inner,
+                                                  get(moments, c), get(moments, channels + c)});
+    return all;
+}
 
-#include "device/ref/batch_norm_shared_body.h"
+REF_BODY tri_status batch_norm_shared_body(const ref_node *node, const tri_kernel_args *args,
+                                           bool f64) {
+    const tri_batch_norm_shared_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
+                bias = ref_input(args, 2, f64);
+    ref_numbers y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
+                inv_std_out = ref_output(args, 2, f64);
+    ref_numbers mean_sum = ref_output(args, 3, f64), var_sum = ref_output(args, 4, f64);
+    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
+    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    for (int64_t c = 0; c < channels; c++) {
+        tri_moments m =
+            join_moments(ref_input(args, 3, f64), node->s.in[3].dims[0], channels, inner, c);
+        double inv_std = 1 / sqrt(m.squares / m.count + a->norm.eps);
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) {
+                int64_t at = (n * channels + c) * inner + i;
+                double v = (get(x, at) - m.mean) * inv_std * get(weight, c) + get(bias, c);
+                put(y, at, ref_activate(a->norm.relu ? TRI_ACTIVATION_RELU : 0, 0, v));
+            }
+        put(mean_out, c, m.mean);
+        put(inv_std_out, c, inv_std);
+        put(mean_sum, c, (double)samples * m.mean);
+        put(var_sum, c, (double)samples * m.squares / (m.count - 1));
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status batch_norm_sums_body(const ref_node *node, const tri_kernel_args *args,
+                                         bool f64) {
+    const tri_batch_norm_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
+                dy = ref_input(args, 2, f64);
+    ref_numbers mean = ref_input(args, 3, f64), inv_std = ref_input(args, 4, f64);
+    ref_numbers dweight = ref_output(args, 0, f64), dbias = ref_output(args, 1, f64),
+                sums = ref_output(args, 2, f64);
+    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
+    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    for (int64_t c = 0; c < channels; c++) {
+        double sum = 0, sum_h = 0;
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) {
+                int64_t at = (n * channels + c) * inner + i;
+                double d = a->relu && !(get(y, at) > 0) ? 0 : get(dy, at);
+                sum += d;
+                sum_h += d * (get(x, at) - get(mean, c)) * get(inv_std, c);
+            }
+        put(dweight, c, sum_h);
+        put(sums, c, sum_h);
+        put(dbias, c, sum);
+        put(sums, channels + c, sum);
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status batch_norm_shared_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                                bool f64) {
+    const tri_batch_norm_shared_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
+                dy = ref_input(args, 2, f64), weight = ref_input(args, 3, f64);
+    ref_numbers mean = ref_input(args, 4, f64), inv_std = ref_input(args, 5, f64),
+                sums = ref_input(args, 6, f64);
+    ref_numbers dx = ref_output(args, 0, f64);
+    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
+    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    for (int64_t c = 0; c < channels; c++) {
+        double values =
+            join_moments(ref_input(args, 7, f64), node->s.in[7].dims[0], channels, inner, c).count;
+        for (int64_t n = 0; n < samples; n++)
+            for (int64_t i = 0; i < inner; i++) {
+                int64_t at = (n * channels + c) * inner + i;
+                double d = a->norm.relu && !(get(y, at) > 0) ? 0 : get(dy, at);
+                double h = (get(x, at) - get(mean, c)) * get(inv_std, c);
+                double rest = get(sums, channels + c) + h * get(sums, c);
+                put(dx, at, get(weight, c) * get(inv_std, c) * (d - rest / values));
+            }
+    }
+    return TRI_OK;
+}
 
 REF_KERNEL(batch_norm)
 REF_KERNEL(batch_norm_inference)

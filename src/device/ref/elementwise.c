@@ -1,3 +1,4 @@
+// Ops on one number at a time: activations, sums, dropout.
 #include "device/ref/node.h"
 
 #include <math.h>
@@ -17,13 +18,124 @@ static double gelu_slope(double x, bool tanh_form) {
     return share + x * 2 * share * (1 - share) * inner; // tanh' = 1 - tanh² = 4 share (1 - share)
 }
 
-#include "device/ref/f32.h"
+REF_BODY tri_status relu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    ref_numbers x = ref_input(args, 0, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(y, i, ref_activate(TRI_ACTIVATION_RELU, 0, get(x, i)));
+    return TRI_OK;
+}
 
-#include "device/ref/elementwise_body.h"
+REF_BODY tri_status leaky_relu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_leaky_relu_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(y, i, ref_activate(TRI_ACTIVATION_LEAKY_RELU, a->slope, get(x, i)));
+    return TRI_OK;
+}
 
-#include "device/ref/f64.h"
+REF_BODY tri_status activation_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                         bool f64) {
+    const tri_activation_grad_attr *a = (const void *)node->attr;
+    ref_numbers y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
+    ref_numbers dx = ref_output(args, 0, f64);
+    double slope = a->activation == TRI_ACTIVATION_NONE   ? 1
+                   : a->activation == TRI_ACTIVATION_RELU ? 0
+                                                          : a->slope;
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(dx, i, get(y, i) > 0 ? get(dy, i) : slope == 0 ? 0 : get(dy, i) * slope);
+    return TRI_OK;
+}
 
-#include "device/ref/elementwise_body.h"
+REF_BODY tri_status add_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    ref_numbers a = ref_input(args, 0, f64), b = ref_input(args, 1, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(y, i, get(a, i) + get(b, i));
+    return TRI_OK;
+}
+
+REF_BODY tri_status add_bias_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    ref_numbers x = ref_input(args, 0, f64), bias = ref_input(args, 1, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    int64_t width = node->s.in[1].dims[0];
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(y, i, get(x, i) + get(bias, i % width));
+    return TRI_OK;
+}
+
+REF_BODY tri_status add_bias_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                       bool f64) {
+    ref_numbers dy = ref_input(args, 0, f64);
+    ref_numbers dbias = ref_output(args, 0, f64);
+    int64_t width = node->s.out[0].dims[0], count = ref_count(&node->s.in[0]);
+    double *row = args->workspace;
+    for (int64_t k = 0; k < width; k++) row[k] = 0;
+    for (int64_t i = 0; i < count; i++) row[i % width] += get(dy, i);
+    for (int64_t k = 0; k < width; k++) put(dbias, k, row[k]);
+    return TRI_OK;
+}
+
+// The same for values and for their gradients.
+REF_BODY tri_status dropout_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_dropout_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    ref_mask mask = ref_mask_of(a->p, a->key, args->in[1]);
+    int64_t samples = node->s.in[0].dims[0];
+    int64_t elements = samples ? ref_count(&node->s.in[0]) / samples : 0;
+    for (int64_t n = 0; n < samples; n++)
+        for (int64_t e = 0; e < elements; e++) {
+            int64_t whole = a->run ? e / a->run * a->stride + a->first + e % a->run : e;
+            double factor = ref_mask_at(&mask, n, whole);
+            put(y, n * elements + e, factor == 0 ? 0 : get(x, n * elements + e) * factor);
+        }
+    return TRI_OK;
+}
+
+REF_BODY tri_status dropout_grad_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    return dropout_body(node, args, f64);
+}
+
+REF_BODY tri_status gelu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_gelu_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(y, i, get(x, i) * gelu_share(get(x, i), a->tanh));
+    return TRI_OK;
+}
+
+REF_BODY tri_status gelu_grad_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_gelu_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
+    ref_numbers dx = ref_output(args, 0, f64);
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(dx, i, get(dy, i) * gelu_slope(get(x, i), a->tanh));
+    return TRI_OK;
+}
+
+REF_BODY tri_status silu_mul_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    ref_numbers gate = ref_input(args, 0, f64), up = ref_input(args, 1, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(y, i, get(gate, i) / (1 + exp(-get(gate, i))) * get(up, i));
+    return TRI_OK;
+}
+
+REF_BODY tri_status silu_mul_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                       bool f64) {
+    ref_numbers gate = ref_input(args, 0, f64), up = ref_input(args, 1, f64),
+                dy = ref_input(args, 2, f64);
+    ref_numbers dgate = ref_output(args, 0, f64), dup = ref_output(args, 1, f64);
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
+        double g = get(gate, i), d = get(dy, i), s = 1 / (1 + exp(-g));
+        put(dgate, i, d * get(up, i) * s * (1 + g * (1 - s)));
+        put(dup, i, d * g * s);
+    }
+    return TRI_OK;
+}
 
 REF_KERNEL(relu)
 REF_KERNEL(leaky_relu)

@@ -1,19 +1,302 @@
+// Losses and counts of hits, on whole rows of classes and on one rank's slice of them.
 #include "device/ref/node.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "device/ref/f32.h"
+// The gradient of the loss: its type may differ from that of the other inputs.
+static double seed_of(const ref_node *node, const tri_kernel_args *args, int input) {
+    return get(ref_input(args, input, node->s.in_type[input] == TRI_F64), 0);
+}
 
-#include "device/ref/loss_body.h"
+// log(sum of exp(x)) of one row.
+REF_BODY double log_sum(ref_numbers x, int64_t count) {
+    double largest = get(x, 0), sum = 0;
+    for (int64_t k = 1; k < count; k++)
+        if (get(x, k) > largest) largest = get(x, k);
+    for (int64_t k = 0; k < count; k++) sum += exp(get(x, k) - largest);
+    return largest + log(sum);
+}
 
-#include "device/ref/vocab_parallel_loss_body.h"
+REF_BODY tri_status log_softmax_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_shape *shape = &node->s.in[0];
+    int64_t classes = ref_classes(shape), rows = ref_count(shape) / classes;
+    ref_numbers x = ref_input(args, 0, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    for (int64_t r = 0; r < rows; r++, x = ref_from(x, classes), y = ref_from(y, classes)) {
+        double norm = log_sum(x, classes);
+        for (int64_t k = 0; k < classes; k++) put(y, k, get(x, k) - norm);
+    }
+    return TRI_OK;
+}
 
-#include "device/ref/f64.h"
+REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                          bool f64) {
+    const tri_shape *shape = &node->s.in[0];
+    int64_t classes = ref_classes(shape), rows = ref_count(shape) / classes;
+    ref_numbers y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
+    ref_numbers dx = ref_output(args, 0, f64);
+    for (int64_t r = 0; r < rows;
+         r++, y = ref_from(y, classes), dy = ref_from(dy, classes), dx = ref_from(dx, classes)) {
+        double sum = 0;
+        for (int64_t k = 0; k < classes; k++) sum += get(dy, k);
+        for (int64_t k = 0; k < classes; k++) put(dx, k, get(dy, k) - exp(get(y, k)) * sum);
+    }
+    return TRI_OK;
+}
 
-#include "device/ref/loss_body.h"
+REF_BODY tri_status nll_loss_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    int64_t classes = ref_classes(&node->s.in[0]);
+    int64_t rows = ref_count(&node->s.in[0]) / classes;
+    ref_numbers scores = ref_input(args, 0, f64);
+    const int64_t *labels = args->in[1];
+    double *loss = args->out[0];
+    loss[0] = loss[1] = 0;
+    for (int64_t n = 0; n < rows; n++) {
+        TRI_TRY(ref_check_label(labels[n], n, classes));
+        if (labels[n] == TRI_IGNORED_LABEL) continue;
+        loss[0] -= get(scores, n * classes + labels[n]);
+        loss[1] += 1;
+    }
+    return TRI_OK;
+}
 
-#include "device/ref/vocab_parallel_loss_body.h"
+REF_BODY tri_status nll_loss_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                       bool f64) {
+    int64_t classes = ref_classes(&node->s.out[0]);
+    int64_t rows = ref_count(&node->s.out[0]) / classes;
+    const int64_t *labels = args->in[0];
+    double seed = seed_of(node, args, 1);
+    ref_numbers dx = ref_output(args, 0, f64);
+    for (int64_t i = 0; i < rows * classes; i++) put(dx, i, 0);
+    for (int64_t n = 0; n < rows; n++) {
+        TRI_TRY(ref_check_label(labels[n], n, classes));
+        if (labels[n] != TRI_IGNORED_LABEL) put(dx, n * classes + labels[n], -seed);
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status cross_entropy_body(const ref_node *node, const tri_kernel_args *args,
+                                       bool f64) {
+    int64_t classes = ref_classes(&node->s.in[0]);
+    int64_t rows = ref_count(&node->s.in[0]) / classes;
+    ref_numbers logits = ref_input(args, 0, f64);
+    const int64_t *labels = args->in[1];
+    double *loss = args->out[0];
+    loss[0] = loss[1] = 0;
+    for (int64_t n = 0; n < rows; n++) {
+        TRI_TRY(ref_check_label(labels[n], n, classes));
+        if (labels[n] == TRI_IGNORED_LABEL) continue;
+        ref_numbers row = ref_from(logits, n * classes);
+        loss[0] += log_sum(row, classes) - get(row, labels[n]);
+        loss[1] += 1;
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status cross_entropy_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                            bool f64) {
+    int64_t classes = ref_classes(&node->s.in[0]);
+    int64_t rows = ref_count(&node->s.in[0]) / classes;
+    ref_numbers logits = ref_input(args, 0, f64);
+    const int64_t *labels = args->in[1];
+    double seed = seed_of(node, args, 2);
+    for (int64_t n = 0; n < rows; n++) {
+        ref_numbers row = ref_from(logits, n * classes);
+        ref_numbers dx = ref_from(ref_output(args, 0, f64), n * classes);
+        TRI_TRY(ref_check_label(labels[n], n, classes));
+        if (labels[n] == TRI_IGNORED_LABEL) {
+            for (int64_t k = 0; k < classes; k++) put(dx, k, 0);
+            continue;
+        }
+        double norm = log_sum(row, classes);
+        for (int64_t k = 0; k < classes; k++)
+            put(dx, k, seed * (exp(get(row, k) - norm) - (k == labels[n])));
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status mse_loss_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    ref_numbers prediction = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    int64_t count = ref_count(&node->s.in[0]);
+    double *loss = args->out[0], sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double d = get(prediction, i) - get(target, i);
+        sum += d * d;
+    }
+    loss[0] = sum;
+    loss[1] = (double)count;
+    return TRI_OK;
+}
+
+REF_BODY tri_status mse_loss_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                       bool f64) {
+    ref_numbers prediction = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    double seed = seed_of(node, args, 2);
+    ref_numbers dx = ref_output(args, 0, f64);
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(dx, i, 2 * seed * (get(prediction, i) - get(target, i)));
+    return TRI_OK;
+}
+
+// Norms of prediction - target and of target.
+REF_BODY void norms(ref_numbers prediction, ref_numbers target, int64_t count, double out[2]) {
+    out[0] = out[1] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double t = get(target, i), d = get(prediction, i) - t;
+        out[0] += d * d;
+        out[1] += t * t;
+    }
+    out[0] = sqrt(out[0]);
+    out[1] = sqrt(out[1]);
+}
+
+REF_BODY tri_status relative_l2_loss_body(const ref_node *node, const tri_kernel_args *args,
+                                          bool f64) {
+    ref_numbers prediction = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    int64_t samples = node->s.in[0].dims[0];
+    int64_t count = samples ? ref_count(&node->s.in[0]) / samples : 0;
+    double *loss = args->out[0], norm[2];
+    loss[0] = 0;
+    loss[1] = (double)samples;
+    for (int64_t n = 0; n < samples; n++) {
+        norms(ref_from(prediction, n * count), ref_from(target, n * count), count, norm);
+        loss[0] += norm[0] / norm[1];
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status relative_l2_loss_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                               bool f64) {
+    int64_t samples = node->s.in[0].dims[0];
+    int64_t count = samples ? ref_count(&node->s.in[0]) / samples : 0;
+    double seed = seed_of(node, args, 2), norm[2];
+    for (int64_t n = 0; n < samples; n++) {
+        ref_numbers prediction = ref_from(ref_input(args, 0, f64), n * count);
+        ref_numbers target = ref_from(ref_input(args, 1, f64), n * count);
+        ref_numbers dx = ref_from(ref_output(args, 0, f64), n * count);
+        norms(prediction, target, count, norm);
+        double factor = norm[0] == 0 ? 0 : seed / (norm[0] * norm[1]);
+        for (int64_t i = 0; i < count; i++)
+            put(dx, i, factor * (get(prediction, i) - get(target, i)));
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status accuracy_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    int64_t classes = ref_classes(&node->s.in[0]);
+    int64_t rows = ref_count(&node->s.in[0]) / classes;
+    ref_numbers scores = ref_input(args, 0, f64);
+    const int64_t *labels = args->in[1];
+    double *hits = args->out[0];
+    hits[0] = hits[1] = 0;
+    for (int64_t n = 0; n < rows; n++) {
+        int64_t best = 0;
+        ref_numbers row = ref_from(scores, n * classes);
+        TRI_TRY(ref_check_label(labels[n], n, classes));
+        if (labels[n] == TRI_IGNORED_LABEL) continue;
+        for (int64_t k = 1; k < classes; k++)
+            if (get(row, k) > get(row, best)) best = k;
+        hits[0] += best == labels[n];
+        hits[1] += 1;
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status row_max_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.out[0]);
+    ref_numbers y = ref_output(args, 0, f64);
+    for (int64_t r = 0; r < rows; r++) {
+        ref_numbers x = ref_from(ref_input(args, 0, f64), r * width);
+        put(y, r, get(x, 0));
+        for (int64_t k = 1; k < width; k++)
+            if (get(x, k) > get(y, r)) put(y, r, get(x, k));
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status vocab_parallel_softmax_body(const ref_node *node, const tri_kernel_args *args,
+                                                bool f64) {
+    const tri_classes_attr *a = (const void *)node->attr;
+    int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[1]);
+    const int64_t *labels = args->in[1];
+    ref_numbers max = ref_input(args, 2, f64);
+    ref_numbers sums = ref_output(args, 0, f64);
+    for (int64_t r = 0; r < rows; r++) {
+        ref_numbers x = ref_from(ref_input(args, 0, f64), r * width);
+        double sum = 0;
+        TRI_TRY(ref_check_label(labels[r], r, a->classes));
+        for (int64_t k = 0; k < width; k++) sum += exp(get(x, k) - get(max, r));
+        int64_t at = labels[r] - a->first;
+        put(sums, 2 * r, sum);
+        put(sums, 2 * r + 1, at >= 0 && at < width ? get(x, at) - get(max, r) : 0);
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status vocab_parallel_cross_entropy_body(const ref_node *node,
+                                                      const tri_kernel_args *args, bool f64) {
+    int64_t rows = ref_count(&node->s.in[1]);
+    const int64_t *labels = args->in[1];
+    ref_numbers sums = ref_input(args, 3, f64);
+    double *loss = args->out[0];
+    loss[0] = loss[1] = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        if (labels[r] == TRI_IGNORED_LABEL) continue;
+        loss[0] += log(get(sums, 2 * r)) - get(sums, 2 * r + 1);
+        loss[1] += 1;
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status vocab_parallel_cross_entropy_grad_body(const ref_node *node,
+                                                           const tri_kernel_args *args, bool f64) {
+    const tri_classes_attr *a = (const void *)node->attr;
+    int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[1]);
+    const int64_t *labels = args->in[1];
+    ref_numbers max = ref_input(args, 2, f64), sums = ref_input(args, 3, f64);
+    double seed = seed_of(node, args, 4);
+    for (int64_t r = 0; r < rows; r++) {
+        ref_numbers x = ref_from(ref_input(args, 0, f64), r * width);
+        ref_numbers dx = ref_from(ref_output(args, 0, f64), r * width);
+        double factor = labels[r] == TRI_IGNORED_LABEL ? 0 : seed;
+        for (int64_t k = 0; k < width; k++) {
+            double p = exp(get(x, k) - get(max, r)) / get(sums, 2 * r);
+            put(dx, k, factor == 0 ? 0 : factor * (p - (k == labels[r] - a->first)));
+        }
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status vocab_parallel_argmax_body(const ref_node *node, const tri_kernel_args *args,
+                                               bool f64) {
+    const tri_classes_attr *a = (const void *)node->attr;
+    int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.out[0]);
+    ref_numbers max = ref_input(args, 1, f64);
+    ref_numbers y = ref_output(args, 0, f64);
+    for (int64_t r = 0; r < rows; r++) {
+        ref_numbers x = ref_from(ref_input(args, 0, f64), r * width);
+        int64_t k = 0;
+        while (k < width && get(x, k) != get(max, r)) k++;
+        put(y, r, -(double)(k < width ? a->first + k : a->classes));
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status vocab_parallel_accuracy_body(const ref_node *node, const tri_kernel_args *args,
+                                                 bool f64) {
+    const tri_classes_attr *a = (const void *)node->attr;
+    ref_numbers best = ref_input(args, 0, f64);
+    const int64_t *labels = args->in[1];
+    double *hits = args->out[0];
+    hits[0] = hits[1] = 0;
+    for (int64_t r = 0, rows = ref_count(&node->s.in[1]); r < rows; r++) {
+        TRI_TRY(ref_check_label(labels[r], r, a->classes));
+        if (labels[r] == TRI_IGNORED_LABEL) continue;
+        hits[0] += -get(best, r) == (double)labels[r];
+        hits[1] += 1;
+    }
+    return TRI_OK;
+}
 
 REF_KERNEL(log_softmax)
 REF_KERNEL(log_softmax_grad)

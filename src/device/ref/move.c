@@ -55,13 +55,13 @@ const tri_kernel_def ref_copy_to = {.op = &tri_op_copy_to,
                                     .run = view_run,
                                     .release = ref_release};
 
-static double get(tri_dtype dtype, const void *from, int64_t i) {
+static double read_number(tri_dtype dtype, const void *from, int64_t i) {
     if (dtype == TRI_F64) return ((const double *)from)[i];
     if (dtype == TRI_F32) return (double)((const float *)from)[i];
     return (double)tri_half_to_float(dtype, ((const uint16_t *)from)[i]);
 }
 
-static void put(tri_dtype dtype, void *to, int64_t i, double number) {
+static void write_number(tri_dtype dtype, void *to, int64_t i, double number) {
     if (dtype == TRI_F64)
         ((double *)to)[i] = number;
     else if (dtype == TRI_F32)
@@ -73,7 +73,8 @@ static void put(tri_dtype dtype, void *to, int64_t i, double number) {
 static tri_status cast_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(node->s.out_type[0], args->out[0], i, get(node->s.in_type[0], args->in[0], i));
+        write_number(node->s.out_type[0], args->out[0], i,
+                     read_number(node->s.in_type[0], args->in[0], i));
     return TRI_OK;
 }
 

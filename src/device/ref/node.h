@@ -7,7 +7,7 @@
 
 typedef struct ref_node {
     tri_op_signature s;
-    tri_dtype dtype;                  // F32 or F64: which body computes it
+    tri_dtype dtype;                  // F32 or F64: the type of its real numbers
     tri_layout in_layout, out_layout; // of input 0 and output 0
     _Alignas(16) char attr[];
 } ref_node;
@@ -18,8 +18,41 @@ tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_nod
                        tri_kernel *kernel);
 void ref_release(tri_kernel *kernel);
 
-// Defines ref_<op> from <op>_f32 and <op>_f64: tri_status (const ref_node *, const tri_kernel_args
-// *).
+// Real numbers in memory, F32 or F64. A kernel is written once, as a body that reads them with get
+// and writes them with put. REF_KERNEL calls the body with a constant f64, so that the compiler
+// makes one function for each type and no branch is left in the loops.
+typedef struct ref_numbers {
+    void *at; // NULL: the optional input or output is missing
+    bool f64;
+} ref_numbers;
+
+#define REF_BODY static inline __attribute__((always_inline))
+
+REF_BODY ref_numbers ref_input(const tri_kernel_args *args, int i, bool f64) {
+    return (ref_numbers){(void *)(uintptr_t)args->in[i], f64};
+}
+
+REF_BODY ref_numbers ref_output(const tri_kernel_args *args, int i, bool f64) {
+    return (ref_numbers){args->out[i], f64};
+}
+
+// The numbers from the one with this index on.
+REF_BODY ref_numbers ref_from(ref_numbers x, int64_t index) {
+    return (ref_numbers){(char *)x.at + index * (x.f64 ? 8 : 4), x.f64};
+}
+
+REF_BODY double get(ref_numbers x, int64_t i) {
+    return x.f64 ? ((const double *)x.at)[i] : (double)((const float *)x.at)[i];
+}
+
+REF_BODY void put(ref_numbers y, int64_t i, double number) {
+    if (y.f64)
+        ((double *)y.at)[i] = number;
+    else
+        ((float *)y.at)[i] = (float)number;
+}
+
+// Defines ref_<op> from <op>_body.
 #define REF_KERNEL(op_name) REF_KERNEL_PREPARED(op_name, ref_prepare)
 
 // Likewise of a kernel that sums into so many doubles of workspace; `s` is the node's signature.
@@ -36,7 +69,8 @@ void ref_release(tri_kernel *kernel);
 #define REF_KERNEL_PREPARED(op_name, prepare_function)                                             \
     static tri_status op_name##_run(const tri_kernel *kernel, const tri_kernel_args *args) {       \
         const ref_node *node = kernel->state;                                                      \
-        return node->dtype == TRI_F64 ? op_name##_f64(node, args) : op_name##_f32(node, args);     \
+        return node->dtype == TRI_F64 ? op_name##_body(node, args, true)                           \
+                                      : op_name##_body(node, args, false);                         \
     }                                                                                              \
     const tri_kernel_def ref_##op_name = {.op = &tri_op_##op_name,                                 \
                                           .name = "ref",                                           \

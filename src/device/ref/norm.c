@@ -2,13 +2,102 @@
 
 #include <math.h>
 
-#include "device/ref/f32.h"
+// Layer and RMS norm. Statistics have the type of the other numbers (see ops_accumulator_type).
 
-#include "device/ref/norm_body.h"
+REF_BODY tri_status rms_norm_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_norm_attr *a = (const void *)node->attr;
+    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64);
+    ref_numbers y = ref_output(args, 0, f64), inv_rms_out = ref_output(args, 1, f64);
+    int64_t width = node->s.in[1].dims[0], rows = ref_count(&node->s.in[0]) / width;
+    for (int64_t r = 0; r < rows; r++, x = ref_from(x, width), y = ref_from(y, width)) {
+        double squares = 0;
+        for (int64_t i = 0; i < width; i++) squares += get(x, i) * get(x, i);
+        double inv_rms = 1 / sqrt(squares / (double)width + a->eps);
+        for (int64_t i = 0; i < width; i++) put(y, i, get(x, i) * inv_rms * get(weight, i));
+        put(inv_rms_out, r, inv_rms);
+    }
+    return TRI_OK;
+}
 
-#include "device/ref/f64.h"
+REF_BODY tri_status rms_norm_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                       bool f64) {
+    ref_numbers x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64),
+                weight = ref_input(args, 2, f64), inv_rms = ref_input(args, 3, f64);
+    ref_numbers dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64);
+    double *sums = args->workspace;
+    int64_t width = node->s.in[2].dims[0], rows = ref_count(&node->s.in[0]) / width;
+    for (int64_t i = 0; i < width; i++) sums[i] = 0;
+    for (int64_t r = 0; r < rows;
+         r++, x = ref_from(x, width), dy = ref_from(dy, width), dx = ref_from(dx, width)) {
+        double inv = get(inv_rms, r), mean = 0;
+        for (int64_t i = 0; i < width; i++) {
+            double h = get(x, i) * inv;
+            sums[i] += get(dy, i) * h;
+            mean += get(dy, i) * get(weight, i) * h / (double)width;
+        }
+        for (int64_t i = 0; i < width; i++)
+            put(dx, i, inv * (get(dy, i) * get(weight, i) - get(x, i) * inv * mean));
+    }
+    for (int64_t i = 0; i < width; i++) put(dweight, i, sums[i]);
+    return TRI_OK;
+}
 
-#include "device/ref/norm_body.h"
+REF_BODY tri_status layer_norm_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_norm_attr *a = (const void *)node->attr;
+    const tri_shape *shape = &node->s.in[0];
+    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
+                bias = ref_input(args, 2, f64);
+    ref_numbers y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
+                inv_std_out = ref_output(args, 2, f64);
+    int64_t width = shape->dims[shape->rank - 1], rows = ref_count(shape) / width;
+    for (int64_t r = 0; r < rows; r++, x = ref_from(x, width), y = ref_from(y, width)) {
+        double mean = 0, squares = 0;
+        for (int64_t i = 0; i < width; i++) mean += get(x, i) / (double)width;
+        for (int64_t i = 0; i < width; i++) squares += (get(x, i) - mean) * (get(x, i) - mean);
+        double inv_std = 1 / sqrt(squares / (double)width + a->eps);
+        for (int64_t i = 0; i < width; i++) {
+            double h = (get(x, i) - mean) * inv_std;
+            put(y, i, weight.at ? h * get(weight, i) + get(bias, i) : h);
+        }
+        put(mean_out, r, mean);
+        put(inv_std_out, r, inv_std);
+    }
+    return TRI_OK;
+}
+
+REF_BODY tri_status layer_norm_grad_body(const ref_node *node, const tri_kernel_args *args,
+                                         bool f64) {
+    const tri_shape *shape = &node->s.in[0];
+    ref_numbers x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64),
+                mean = ref_input(args, 2, f64), inv_std = ref_input(args, 3, f64);
+    ref_numbers weight = ref_input(args, 4, f64);
+    ref_numbers dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64),
+                dbias = ref_output(args, 2, f64);
+    int64_t width = shape->dims[shape->rank - 1], rows = ref_count(shape) / width;
+    double *sums = args->workspace, *bias_sums = sums + width;
+    for (int64_t i = 0; i < 2 * width; i++) sums[i] = 0;
+    for (int64_t r = 0; r < rows;
+         r++, x = ref_from(x, width), dy = ref_from(dy, width), dx = ref_from(dx, width)) {
+        double center = get(mean, r), inv = get(inv_std, r), mean_g = 0, mean_gh = 0;
+        for (int64_t i = 0; i < width; i++) {
+            double d = get(dy, i), h = (get(x, i) - center) * inv;
+            double g = weight.at ? d * get(weight, i) : d;
+            sums[i] += d * h;
+            bias_sums[i] += d;
+            mean_g += g / (double)width;
+            mean_gh += g * h / (double)width;
+        }
+        for (int64_t i = 0; i < width; i++) {
+            double g = weight.at ? get(dy, i) * get(weight, i) : get(dy, i);
+            put(dx, i, inv * (g - mean_g - (get(x, i) - center) * inv * mean_gh));
+        }
+    }
+    for (int64_t i = 0; weight.at && i < width; i++) {
+        put(dweight, i, sums[i]);
+        put(dbias, i, bias_sums[i]);
+    }
+    return TRI_OK;
+}
 
 REF_KERNEL(rms_norm)
 REF_SUMMING_KERNEL(rms_norm_grad, s->in[2].dims[0])
