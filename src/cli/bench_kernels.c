@@ -123,7 +123,7 @@ tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int c
                      "\"peak_gb_s\":%.1f}\n"
                    : "%d thread(s); peak %.1f GFLOP/s, of BF16 %.1f GFLOP/s, memory %.1f GB/s; the "
                      "share is of what these, or the caches, allow the plain algorithm\n\n",
-               b.device->threads, b.peak.flops_per_s * 1e-9, b.peak.brain_flops_per_s * 1e-9,
+               b.device->threads, b.peak.flops_per_s * 1e-9, b.peak.bf16_flops_per_s * 1e-9,
                b.peak.bytes_per_s * 1e-9);
     if (status == TRI_OK)
         status =

@@ -110,7 +110,7 @@ double tri_bench_share(const tri_bench_peak *peak, double flops, double bytes, b
             (bytes <= peak->caches[i].bytes || i + 1 == TRI_BENCH_RATES ||
              bytes < peak->caches[i + 1].bytes))
             rate = peak->caches[i].bytes_per_s;
-    double compute = flops / (is_bf16 ? peak->brain_flops_per_s : peak->flops_per_s);
+    double compute = flops / (is_bf16 ? peak->bf16_flops_per_s : peak->flops_per_s);
     double move = bytes / rate, bound = compute > move ? compute : move;
     return seconds > 0 && bound <= noise * seconds ? bound / seconds : 0;
 }
@@ -139,8 +139,8 @@ static tri_status measure(bench *b, const tri_bench_peak *peak, double budget_s,
                                .fastest = times[0],
                                .flops = tri_node_cost(g, &g->nodes[i]).flops,
                                .bytes = bytes_of(b, &g->nodes[i])};
-        bool brain = tri_value_get(g, g->nodes[i].inputs[0])->dtype == TRI_BF16;
-        row->share = tri_bench_share(peak, row->flops, row->bytes, brain, row->seconds);
+        bool bf16 = tri_value_get(g, g->nodes[i].inputs[0])->dtype == TRI_BF16;
+        row->share = tri_bench_share(peak, row->flops, row->bytes, bf16, row->seconds);
     }
     return TRI_OK;
 }

@@ -14,9 +14,9 @@ enum { TRI_BENCH_RATES = 5 };
 
 // What the machine reaches at best, with the device's number of threads.
 typedef struct tri_bench_peak {
-    double flops_per_s;       // F32 multiplications and additions
-    double brain_flops_per_s; // likewise of BF16 with sums in F32; F32's where there are none
-    double bytes_per_s;       // of memory: read and written, on buffers larger than the caches
+    double flops_per_s;      // F32 multiplications and additions
+    double bf16_flops_per_s; // likewise of BF16 with sums in F32; F32's where there are none
+    double bytes_per_s;      // of memory: read and written, on buffers larger than the caches
     tri_bench_rate caches[TRI_BENCH_RATES]; // by size, the smallest first
 } tri_bench_peak;
 

@@ -12,7 +12,7 @@
 
 static const tri_bench_peak peak = {
     .flops_per_s = 100e9,
-    .brain_flops_per_s = 400e9,
+    .bf16_flops_per_s = 400e9,
     .bytes_per_s = 10e9,
     .caches = {
         {16384, 200e9}, {131072, 100e9}, {1048576, 50e9}, {8388608, 20e9}, {67108864, 10e9}}};

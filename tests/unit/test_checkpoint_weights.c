@@ -53,7 +53,7 @@ static void test_halves(void **state) {
     }
 }
 
-static void test_brain_floats(void **state) {
+static void test_bf16_floats(void **state) {
     static const struct {
         float value;
         uint16_t bits;
@@ -258,7 +258,7 @@ static void test_diff(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(halves), TEST(brain_floats),    TEST(init), TEST(export),
+        TEST(halves), TEST(bf16_floats),     TEST(init), TEST(export),
         TEST(shards), TEST(list_and_verify), TEST(diff),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

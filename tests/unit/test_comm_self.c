@@ -51,7 +51,7 @@ static void test_fold_and_group(void **state) {
         float part[3];
         for (int i = 0; i < 3; i++) part[i] = 0.1f * (float)(i + 1) / (float)(round + 3);
         for (int i = 0; i < 3; i++) want[i] += part[i];
-        uint16_t brain[2] = {0x3f80, 0x4000}, copied[2] = {0};
+        uint16_t bf16[2] = {0x3f80, 0x4000}, copied[2] = {0};
         tri_comm_op group[3] = {{.kind = TRI_COMM_REDUCE_SCATTER,
                                  .dtype = TRI_F32,
                                  .accumulate = true,
@@ -61,7 +61,7 @@ static void test_fold_and_group(void **state) {
                                 {.kind = TRI_COMM_ALL_GATHER,
                                  .dtype = TRI_BF16,
                                  .count = 2,
-                                 .send = brain,
+                                 .send = bf16,
                                  .recv = copied},
                                 {.kind = TRI_COMM_REDUCE_SCATTER,
                                  .dtype = TRI_F64,
@@ -72,7 +72,7 @@ static void test_fold_and_group(void **state) {
         tri_comm_ticket ticket;
         assert_int_equal(comm->backend->start(comm, group, 3, &ticket), TRI_OK);
         assert_int_equal(comm->backend->wait(comm, ticket), TRI_OK);
-        assert_memory_equal(brain, copied, sizeof brain);
+        assert_memory_equal(bf16, copied, sizeof bf16);
     }
     assert_memory_equal(sum, want, sizeof sum);
     for (int i = 0; i < 3; i++) assert_true(wide_sum[i] == 10 + 7 * wide[i]);

@@ -31,7 +31,7 @@ tri_status attention_prepare(tri_device *device, const tri_graph *graph, const t
                                .panels = (q[3] + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
                                .scale = (float)attr->scale,
                                .causal = attr->causal,
-                               .brain = cpu_is_brain(graph, node)};
+                               .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
     return TRI_OK;
 }
@@ -79,9 +79,9 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
         int64_t pair = i / s->key_blocks, first = i % s->key_blocks * ATTENTION_KEYS;
         int64_t count = s->keys - first < ATTENTION_KEYS ? s->keys - first : ATTENTION_KEYS;
         int64_t at = attention_key(s, pair / s->kv_heads, first, pair % s->kv_heads);
-        cpu_pack_columns(attention_at(s, job->k, at), s->brain, stride, s->width, count,
+        cpu_pack_columns(attention_at(s, job->k, at), s->bf16, stride, s->width, count,
                          job->packed_k + i * s->width * ATTENTION_KEYS);
-        cpu_pack_rows(attention_at(s, job->v, at), s->brain, stride, count, s->width,
+        cpu_pack_rows(attention_at(s, job->v, at), s->bf16, stride, count, s->width,
                       job->packed_v + (pair * s->panels * s->keys + first) * CPU_TILE_COLUMNS,
                       s->keys * CPU_TILE_COLUMNS);
     }
@@ -106,12 +106,12 @@ static CPU_AVX512 float softmax_row(float *scores, int64_t seen, int64_t end, fl
     return _mm512_reduce_add_ps(sum);
 }
 
-static CPU_AVX512 void scaled_row(const attention_state *s, const void *from, bool brain,
+static CPU_AVX512 void scaled_row(const attention_state *s, const void *from, bool bf16,
                                   float factor, float *to) {
     __m512 f = _mm512_set1_ps(factor);
     for (int64_t i = 0; i < s->width; i += 16) {
         __mmask16 inside = cpu_first_lanes(s->width - i);
-        _mm512_mask_storeu_ps(to + i, inside, _mm512_mul_ps(cpu_load(from, brain, i, inside), f));
+        _mm512_mask_storeu_ps(to + i, inside, _mm512_mul_ps(cpu_load(from, bf16, i, inside), f));
     }
 }
 
@@ -120,7 +120,7 @@ static CPU_AVX512 void store_row(const attention_state *s, const float *from, fl
     __m512 f = _mm512_set1_ps(factor);
     for (int64_t i = 0; i < s->width; i += 16) {
         __mmask16 inside = cpu_first_lanes(s->width - i);
-        cpu_store(to, s->brain, at + i, inside, _mm512_mul_ps(_mm512_loadu_ps(from + i), f));
+        cpu_store(to, s->bf16, at + i, inside, _mm512_mul_ps(_mm512_loadu_ps(from + i), f));
     }
 }
 
@@ -134,7 +134,7 @@ static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_
     int64_t stride = s->key_blocks * ATTENTION_KEYS, seen = attention_seen(s, first + count - 1);
     int64_t pair = n * s->kv_heads + head / s->group;
     for (int64_t i = 0; i < count; i++)
-        scaled_row(s, attention_at(s, job->q, attention_query(s, n, first + i, head)), s->brain,
+        scaled_row(s, attention_at(s, job->q, attention_query(s, n, first + i, head)), s->bf16,
                    s->scale, rows + i * s->width);
     cpu_tile tile = {.steps = s->width,
                      .a = rows,
@@ -185,7 +185,7 @@ static int64_t first_row(const attention_state *s, int64_t i) {
 // Asks for the queries and the results of unit i.
 static void fetch_rows(const forward_job *job, int64_t i) {
     const attention_state *s = job->state;
-    int64_t head = i / row_groups(s), bytes = s->width * (s->brain ? 2 : 4);
+    int64_t head = i / row_groups(s), bytes = s->width * (s->bf16 ? 2 : 4);
     int64_t at = attention_query(s, head / s->heads, first_row(s, i), head % s->heads);
     for (int64_t row = 0; row < CPU_TILE_ROWS; row++, at += s->heads * s->width)
         for (int64_t byte = 0; byte < bytes; byte += 64) {

@@ -13,7 +13,7 @@ typedef struct attention_state {
     int64_t key_blocks, panels; // of 64 keys, of 64 columns of a head
     float scale;
     bool causal;
-    bool brain; // tensors are BF16, else F32
+    bool bf16; // tensors are BF16, else F32
 } attention_state;
 
 // The tensors of one call: forward has no dy, dk and dv, and `out` is what the op's first output
@@ -64,7 +64,7 @@ static inline int64_t attention_seen(const attention_state *s, int64_t t) {
 }
 static inline const void *attention_at(const attention_state *s, const void *tensor,
                                        int64_t element) {
-    return (const char *)tensor + element * (s->brain ? 2 : 4);
+    return (const char *)tensor + element * (s->bf16 ? 2 : 4);
 }
 // Columns of the head in panel p, at most 64.
 static inline int64_t attention_columns(const attention_state *s, int64_t panel) {

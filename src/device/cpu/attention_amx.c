@@ -9,7 +9,7 @@
 
 bool attention_amx_supports(const tri_device *device, const tri_graph *graph,
                             const tri_node *node) {
-    return cpu_of(device)->amx && cpu_is_brain(graph, node) &&
+    return cpu_of(device)->amx && cpu_is_bf16(graph, node) &&
            attention_supports(device, graph, node);
 }
 

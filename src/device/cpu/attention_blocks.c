@@ -63,24 +63,24 @@ typedef struct row_copy {
     int64_t width, stride; // the latter of the tensor
 } row_copy;
 
-CPU_BODY gather_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY gather_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const row_copy c = *(const row_copy *)context;
     float *to = c.to;
     for (int64_t r = begin; r < end; r++)
 #pragma GCC ivdep
         for (int64_t i = 0; i < c.width; i++)
-            to[r * c.width + i] = cpu_get(c.from, brain, r * c.stride + i);
+            to[r * c.width + i] = cpu_get(c.from, bf16, r * c.stride + i);
 }
 CPU_TYPED_RANGES(gather)
 
-CPU_BODY scatter_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY scatter_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const row_copy c = *(const row_copy *)context;
     const float *from = c.from;
     for (int64_t r = begin; r < end; r++) {
         float factor = c.factor ? c.factor[r] : 1;
 #pragma GCC ivdep
         for (int64_t i = 0; i < c.width; i++)
-            cpu_put(c.to, brain, r * c.stride + i, from[r * c.width + i] * factor);
+            cpu_put(c.to, bf16, r * c.stride + i, from[r * c.width + i] * factor);
     }
 }
 CPU_TYPED_RANGES(scatter)
@@ -88,13 +88,13 @@ CPU_TYPED_RANGES(scatter)
 static void gather(const attention_state *s, const void *tensor, int64_t at, int64_t heads,
                    int64_t rows, float *to) {
     row_copy c = {attention_at(s, tensor, at), to, NULL, s->width, heads * s->width};
-    gather_range(s->device, s->brain)(&c, 0, rows, 0);
+    gather_range(s->device, s->bf16)(&c, 0, rows, 0);
 }
 
 static void scatter(const attention_state *s, const float *from, const float *factor, int64_t rows,
                     void *tensor, int64_t at, int64_t heads) {
     row_copy c = {from, (void *)attention_at(s, tensor, at), factor, s->width, heads * s->width};
-    scatter_range(s->device, s->brain)(&c, 0, rows, 0);
+    scatter_range(s->device, s->bf16)(&c, 0, rows, 0);
 }
 
 static float *norms_of(const block_place *b) {

@@ -69,12 +69,12 @@ static void pack_keys(const grad_place *g) {
         int64_t first = b * ATTENTION_KEYS, left = s->keys - first;
         int64_t count = left < ATTENTION_KEYS ? left : ATTENTION_KEYS;
         int64_t from = at + first * stride, to = first * s->width;
-        cpu_pack_columns(attention_at(s, g->job->call.k, from), s->brain, stride, s->width, count,
+        cpu_pack_columns(attention_at(s, g->job->call.k, from), s->bf16, stride, s->width, count,
                          g->z.k_columns + to);
-        cpu_pack_columns(attention_at(s, g->job->call.v, from), s->brain, stride, s->width, count,
+        cpu_pack_columns(attention_at(s, g->job->call.v, from), s->bf16, stride, s->width, count,
                          g->z.v_columns + to);
     }
-    cpu_pack_rows(attention_at(s, g->job->call.k, at), s->brain, stride, s->keys, s->width, g->z.k,
+    cpu_pack_rows(attention_at(s, g->job->call.k, at), s->bf16, stride, s->keys, s->width, g->z.k,
                   s->keys * CPU_TILE_COLUMNS);
 }
 
@@ -84,8 +84,8 @@ CPU_AVX512 float attention_dot(const attention_state *s, const void *a, const vo
     for (int64_t i = 0; i < s->width; i += 16) {
         __builtin_prefetch(attention_at(s, a, next + i));
         __mmask16 inside = cpu_first_lanes(s->width - i);
-        sum = _mm512_fmadd_ps(cpu_load(a, s->brain, at + i, inside),
-                              cpu_load(b, s->brain, at + i, inside), sum);
+        sum = _mm512_fmadd_ps(cpu_load(a, s->bf16, at + i, inside),
+                              cpu_load(b, s->bf16, at + i, inside), sum);
     }
     return _mm512_reduce_add_ps(sum);
 }
@@ -94,9 +94,9 @@ static void pack_queries(const grad_place *g) {
     const attention_state *s = g->s;
     int64_t stride = s->heads * s->width, at = attention_query(s, g->n, 0, g->head);
     int64_t panel = s->queries * CPU_TILE_COLUMNS;
-    cpu_pack_rows(attention_at(s, g->job->call.q, at), s->brain, stride, s->queries, s->width,
+    cpu_pack_rows(attention_at(s, g->job->call.q, at), s->bf16, stride, s->queries, s->width,
                   g->z.q, panel);
-    cpu_pack_rows(attention_at(s, g->job->call.dy, at), s->brain, stride, s->queries, s->width,
+    cpu_pack_rows(attention_at(s, g->job->call.dy, at), s->bf16, stride, s->queries, s->width,
                   g->z.dy, panel);
     for (int64_t t = 0; t < s->queries; t++)
         g->z.y_dy[t] = attention_dot(s, g->job->call.y, g->job->call.dy, at + t * stride,
@@ -210,7 +210,7 @@ static CPU_AVX512 void unpack(const attention_state *s, const float *from, int64
         for (int64_t i = 0; i < s->width; i += 16) {
             __builtin_prefetch(attention_at(s, to, at + (r + 8) * stride + i), 1);
             const float *row = from + (i / 64 * rows + r) * CPU_TILE_COLUMNS + i % 64;
-            cpu_store(to, s->brain, at + r * stride + i, cpu_first_lanes(s->width - i),
+            cpu_store(to, s->bf16, at + r * stride + i, cpu_first_lanes(s->width - i),
                       _mm512_loadu_ps(row));
         }
 }

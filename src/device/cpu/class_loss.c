@@ -9,7 +9,7 @@
 typedef struct class_state {
     const cpu_device *device;
     int64_t rows, classes;
-    bool brain, seed_f64;
+    bool bf16, seed_f64;
 } class_state;
 
 typedef struct class_job {
@@ -22,65 +22,65 @@ typedef struct class_job {
 } class_job;
 
 // The largest score of a row and the sum of exp(score − largest).
-CPU_NUMBER float sum_of_row(const void *row, int64_t classes, bool brain, float *largest) {
-    *largest = cpu_largest_of_row(row, classes, brain);
-    return cpu_exp_sum_of_row(row, classes, brain, *largest, NULL);
+CPU_NUMBER float sum_of_row(const void *row, int64_t classes, bool bf16, float *largest) {
+    *largest = cpu_largest_of_row(row, classes, bf16);
+    return cpu_exp_sum_of_row(row, classes, bf16, *largest, NULL);
 }
 
-CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY loss_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
     int64_t classes = job->state->classes;
     for (int64_t n = begin; n < end; n++) {
-        const void *row = cpu_row(job->scores, brain, n * classes);
+        const void *row = cpu_row(job->scores, bf16, n * classes);
         float largest;
         job->losses[n] = 0;
         if (job->labels[n] == TRI_IGNORED_LABEL) continue;
-        double norm = log((double)sum_of_row(row, classes, brain, &largest));
-        job->losses[n] = norm + (double)largest - (double)cpu_get(row, brain, job->labels[n]);
+        double norm = log((double)sum_of_row(row, classes, bf16, &largest));
+        job->losses[n] = norm + (double)largest - (double)cpu_get(row, bf16, job->labels[n]);
     }
 }
 CPU_TYPED_RANGES(loss)
 
-CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
     int64_t classes = job->state->classes;
     for (int64_t n = begin; n < end; n++) {
-        const void *row = cpu_row(job->scores, brain, n * classes);
-        void *out = (char *)job->gradient + n * classes * (brain ? 2 : 4);
+        const void *row = cpu_row(job->scores, bf16, n * classes);
+        void *out = (char *)job->gradient + n * classes * (bf16 ? 2 : 4);
         float largest, factor = 0, label = 0;
         bool counts = job->labels[n] != TRI_IGNORED_LABEL;
         if (counts) {
-            factor = job->seed / sum_of_row(row, classes, brain, &largest);
-            label = cpu_get(row, brain, job->labels[n]);
+            factor = job->seed / sum_of_row(row, classes, bf16, &largest);
+            label = cpu_get(row, bf16, job->labels[n]);
         }
         if (!counts) {
-            for (int64_t k = 0; k < classes; k++) cpu_put(out, brain, k, 0);
+            for (int64_t k = 0; k < classes; k++) cpu_put(out, bf16, k, 0);
             continue;
         }
 #pragma GCC ivdep
         for (int64_t k = 0; k < classes; k++)
-            cpu_put(out, brain, k, factor * cpu_exp_number(cpu_get(row, brain, k) - largest));
+            cpu_put(out, bf16, k, factor * cpu_exp_number(cpu_get(row, bf16, k) - largest));
         float share = factor * cpu_exp_number(label - largest);
-        cpu_put(out, brain, job->labels[n], share - job->seed);
+        cpu_put(out, bf16, job->labels[n], share - job->seed);
     }
 }
 CPU_TYPED_RANGES(gradient)
 
 // The first largest score is the label's where no one before it is as large and none behind it is
 // larger. A first score that is no number is never exceeded.
-CPU_BODY hits_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY hits_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
     int64_t classes = job->state->classes;
     for (int64_t n = begin; n < end; n++) {
-        const void *row = cpu_row(job->scores, brain, n * classes);
+        const void *row = cpu_row(job->scores, bf16, n * classes);
         int64_t label = job->labels[n];
         int larger = 0;
         job->losses[n] = 0;
         if (label == TRI_IGNORED_LABEL) continue;
-        float score = cpu_get(row, brain, label);
-        for (int64_t k = 0; k < label; k++) larger += cpu_get(row, brain, k) >= score;
-        for (int64_t k = label + 1; k < classes; k++) larger += cpu_get(row, brain, k) > score;
-        float first = cpu_get(row, brain, 0);
+        float score = cpu_get(row, bf16, label);
+        for (int64_t k = 0; k < label; k++) larger += cpu_get(row, bf16, k) >= score;
+        for (int64_t k = label + 1; k < classes; k++) larger += cpu_get(row, bf16, k) > score;
+        float first = cpu_get(row, bf16, 0);
         bool hit = score == score && larger == 0;
         job->losses[n] = first == first ? hit : label == 0;
     }
@@ -96,7 +96,7 @@ static tri_status class_prepare(tri_device *device, const tri_graph *graph, cons
     *state = (class_state){.device = cpu_of(device),
                            .rows = tri_shape_count(scores) / classes,
                            .classes = classes,
-                           .brain = cpu_is_brain(graph, node)};
+                           .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
     if (node->op != &tri_op_cross_entropy_grad)
         kernel->workspace_bytes = (size_t)state->rows * sizeof(double);
@@ -127,12 +127,12 @@ static tri_status sum_rows(const class_state *s, const tri_kernel_args *args, cp
 
 static tri_status loss_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const class_state *s = kernel->state;
-    return sum_rows(s, args, loss_range(s->device, s->brain));
+    return sum_rows(s, args, loss_range(s->device, s->bf16));
 }
 
 static tri_status hits_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const class_state *s = kernel->state;
-    return sum_rows(s, args, hits_range(s->device, s->brain));
+    return sum_rows(s, args, hits_range(s->device, s->bf16));
 }
 
 static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
@@ -144,7 +144,7 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
                      .gradient = args->out[0],
                      .seed = s->seed_f64 ? (float)*(const double *)seed : *(const float *)seed};
     TRI_TRY(check_labels(s, job.labels));
-    cpu_parallel(s->device, s->rows, 1 + 4096 / s->classes, gradient_range(s->device, s->brain),
+    cpu_parallel(s->device, s->rows, 1 + 4096 / s->classes, gradient_range(s->device, s->bf16),
                  &job);
     return TRI_OK;
 }

@@ -8,38 +8,38 @@
 
 enum { CLASS_LANES = 64 };
 
-CPU_NUMBER float cpu_largest_of_row(const void *row, int64_t classes, bool brain) {
+CPU_NUMBER float cpu_largest_of_row(const void *row, int64_t classes, bool bf16) {
     float lane[CLASS_LANES];
     int64_t whole = classes / CLASS_LANES * CLASS_LANES;
     for (int k = 0; k < CLASS_LANES; k++) lane[k] = -INFINITY;
     for (int64_t i = 0; i < whole; i += CLASS_LANES)
         for (int k = 0; k < CLASS_LANES; k++) {
-            float x = cpu_get(row, brain, i + k);
+            float x = cpu_get(row, bf16, i + k);
             lane[k] = lane[k] < x ? x : lane[k];
         }
     float most = lane[0];
     for (int k = 1; k < CLASS_LANES; k++) most = most < lane[k] ? lane[k] : most;
     for (int64_t i = whole; i < classes; i++) {
-        float x = cpu_get(row, brain, i);
+        float x = cpu_get(row, bf16, i);
         most = most < x ? x : most;
     }
     return most;
 }
 
 // The sum of exp(score − largest), which are also put at `out` unless it is NULL.
-CPU_NUMBER float cpu_exp_sum_of_row(const void *row, int64_t classes, bool brain, float largest,
+CPU_NUMBER float cpu_exp_sum_of_row(const void *row, int64_t classes, bool bf16, float largest,
                                     float *out) {
     float lane[CLASS_LANES] = {0};
     int64_t whole = classes / CLASS_LANES * CLASS_LANES;
     for (int64_t i = 0; i < whole; i += CLASS_LANES)
         for (int k = 0; k < CLASS_LANES; k++) {
-            float e = cpu_exp_number(cpu_get(row, brain, i + k) - largest);
+            float e = cpu_exp_number(cpu_get(row, bf16, i + k) - largest);
             if (out) out[i + k] = e;
             lane[k] += e;
         }
     float sum = 0;
     for (int64_t i = whole; i < classes; i++) {
-        float e = cpu_exp_number(cpu_get(row, brain, i) - largest);
+        float e = cpu_exp_number(cpu_get(row, bf16, i) - largest);
         if (out) out[i] = e;
         sum += e;
     }

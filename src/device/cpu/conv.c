@@ -151,7 +151,7 @@ static bool has_bias(const tri_node *node) {
 static bool supports_formats(const tri_device *device, const tri_graph *graph, const tri_node *node,
                              bool blocked) {
     conv_shape s = conv_shape_of_node(graph, node);
-    if (s.dtype != TRI_F32 && !(s.dtype == TRI_BF16 && cpu_of(device)->brain)) return false;
+    if (s.dtype != TRI_F32 && !(s.dtype == TRI_BF16 && cpu_of(device)->bf16)) return false;
     conv_formats formats = {0};
     if (blocked) {
         if (!cpu_of(device)->avx512) return false;

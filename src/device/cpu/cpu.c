@@ -45,7 +45,7 @@ static tri_status keep_below(cpu_device *device, const char *most) {
                         most);
     if (!most) return TRI_OK;
     device->amx = device->amx && level > 3;
-    device->brain = device->brain && level > 2;
+    device->bf16 = device->bf16 && level > 2;
     device->avx512 = device->avx512 && level > 1;
     device->avx2 = device->avx2 && level > 0;
     return TRI_OK;
@@ -68,8 +68,8 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
     device->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     device->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    device->brain = device->avx512 && __builtin_cpu_supports("avx512bf16");
-    device->amx = device->brain && cpu_amx_is_allowed();
+    device->bf16 = device->avx512 && __builtin_cpu_supports("avx512bf16");
+    device->amx = device->bf16 && cpu_amx_is_allowed();
     if (keep_below(device, getenv("TRIREME_CPU_ISA")) != TRI_OK) {
         free(device);
         return TRI_BAD_INPUT;

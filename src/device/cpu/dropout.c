@@ -18,7 +18,7 @@ typedef struct dropout_state {
     int64_t samples, elements;  // elements: of a sample
     int64_t places;             // of a plane of a blocked tensor; 0: plain
     int64_t run, stride, first; // of tri_dropout_attr; of a whole plain tensor one run
-    bool brain;                 // BF16, else F32
+    bool bf16;                  // BF16, else F32
 } dropout_state;
 
 typedef struct dropout_job {
@@ -51,7 +51,7 @@ CPU_NUMBER void draw_words(const dropout_piece *piece, uint32_t block,
     }
 }
 
-CPU_BODY numbers_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY numbers_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const dropout_piece piece = *(const dropout_piece *)context;
     const uint32_t threshold = piece.dropout->threshold;
     const float scale = piece.dropout->scale;
@@ -62,8 +62,8 @@ CPU_BODY numbers_typed(void *context, int64_t begin, int64_t end, bool brain) {
         draw_words(&piece, (uint32_t)((piece.first + (uint64_t)first) / 4), words);
 #pragma GCC ivdep
         for (int64_t i = 0; i < left; i++) {
-            float x = cpu_get(piece.x, brain, piece.at + first + i) * scale;
-            cpu_put(piece.y, brain, piece.at + first + i, none || words[i] < threshold ? 0 : x);
+            float x = cpu_get(piece.x, bf16, piece.at + first + i) * scale;
+            cpu_put(piece.y, bf16, piece.at + first + i, none || words[i] < threshold ? 0 : x);
         }
     }
 }
@@ -71,10 +71,10 @@ CPU_TYPED_RANGES(numbers)
 
 static void drop_piece(const dropout_state *s, dropout_piece *piece, int64_t count) {
     if (s->device->avx512)
-        cpu_dropout_plain(piece->dropout, piece->sample, piece->first, count, s->brain, piece->x,
+        cpu_dropout_plain(piece->dropout, piece->sample, piece->first, count, s->bf16, piece->x,
                           piece->y, piece->at);
     else
-        numbers_range(s->device, s->brain)(piece, 0, count, 0);
+        numbers_range(s->device, s->bf16)(piece, 0, count, 0);
 }
 
 static void plain_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -99,8 +99,7 @@ static void plain_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int thread,
-                        bool brain) {
+CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int thread, bool bf16) {
     int64_t places = job->state->places, plane = places * CPU_BLOCK;
     int64_t blocks = job->state->elements / plane;
     uint16_t *keep = job->keep + thread * places;
@@ -111,8 +110,8 @@ CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int 
                                 keep);
         for (int64_t p = 0; p < places; p++) {
             int64_t at = i * plane + p * CPU_BLOCK;
-            __m512 value = cpu_load(job->x, brain, at, keep[p]);
-            cpu_store(job->y, brain, at, 0xFFFF, _mm512_mul_ps(value, scale));
+            __m512 value = cpu_load(job->x, bf16, at, keep[p]);
+            cpu_store(job->y, bf16, at, 0xFFFF, _mm512_mul_ps(value, scale));
         }
     }
 }
@@ -127,7 +126,7 @@ static bool dropout_supports(const tri_device *device, const tri_graph *graph,
 
 static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, int thread) {
     const dropout_job *job = context;
-    if (job->state->brain)
+    if (job->state->bf16)
         blocked(job, begin, end, thread, true);
     else
         blocked(job, begin, end, thread, false);
@@ -151,7 +150,7 @@ static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, co
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for dropout");
     *state = (dropout_state){.device = cpu_of(device),
                              .dropout = cpu_dropout_of(attr->p, attr->key),
-                             .brain = x->dtype == TRI_BF16,
+                             .bf16 = x->dtype == TRI_BF16,
                              .samples = x->shape.dims[0],
                              .elements = 1};
     for (int i = 1; i < x->shape.rank; i++) state->elements *= x->shape.dims[i];

@@ -21,10 +21,10 @@ typedef struct elementwise_job {
 } elementwise_job;
 
 typedef float f32;
-typedef uint16_t brain;
+typedef uint16_t bf16;
 
-#define WIDE(value) _Generic((value), f32 : (value), brain : tri_bf16_to_float((brain)(value)))
-#define NARROW(type, value) _Generic((type)0, f32 : (value), brain : tri_float_to_bf16(value))
+#define WIDE(value) _Generic((value), f32 : (value), bf16 : tri_bf16_to_float((bf16)(value)))
+#define NARROW(type, value) _Generic((type)0, f32 : (value), bf16 : tri_float_to_bf16(value))
 #define A WIDE(a[i])
 #define B WIDE(b[i])
 
@@ -48,17 +48,17 @@ typedef uint16_t brain;
 #define ACTIVATION_GRAD (A > 0 ? B : slope == 0 ? 0 : B * slope)
 
 ELEMENTWISE(relu, f32, f32, f32, RELU)
-ELEMENTWISE(relu_brain, brain, brain, brain, RELU)
+ELEMENTWISE(relu_bf16, bf16, bf16, bf16, RELU)
 ELEMENTWISE(leaky_relu, f32, f32, f32, LEAKY_RELU)
-ELEMENTWISE(leaky_relu_brain, brain, brain, brain, LEAKY_RELU)
+ELEMENTWISE(leaky_relu_bf16, bf16, bf16, bf16, LEAKY_RELU)
 ELEMENTWISE(activation_grad, f32, f32, f32, ACTIVATION_GRAD)
-ELEMENTWISE(activation_grad_brain, brain, brain, brain, ACTIVATION_GRAD)
+ELEMENTWISE(activation_grad_bf16, bf16, bf16, bf16, ACTIVATION_GRAD)
 ELEMENTWISE(add, f32, f32, f32, A + B)
-ELEMENTWISE(add_brain, brain, brain, brain, A + B)
-ELEMENTWISE(add_brain_right, f32, brain, f32, A + B)
-ELEMENTWISE(add_brain_left, brain, f32, f32, A + B)
-ELEMENTWISE(cast_widen, brain, brain, f32, A)
-ELEMENTWISE(cast_narrow, f32, f32, brain, A)
+ELEMENTWISE(add_bf16, bf16, bf16, bf16, A + B)
+ELEMENTWISE(add_bf16_right, f32, bf16, f32, A + B)
+ELEMENTWISE(add_bf16_left, bf16, f32, f32, A + B)
+ELEMENTWISE(cast_widen, bf16, bf16, f32, A)
+ELEMENTWISE(cast_narrow, f32, f32, bf16, A)
 
 static const struct elementwise_row {
     const tri_op *op;
@@ -66,15 +66,15 @@ static const struct elementwise_row {
     cpu_range (*range)(const cpu_device *device);
 } rows[] = {
     {&tri_op_relu, TRI_F32, TRI_F32, TRI_F32, relu_range},
-    {&tri_op_relu, TRI_BF16, TRI_BF16, TRI_BF16, relu_brain_range},
+    {&tri_op_relu, TRI_BF16, TRI_BF16, TRI_BF16, relu_bf16_range},
     {&tri_op_leaky_relu, TRI_F32, TRI_F32, TRI_F32, leaky_relu_range},
-    {&tri_op_leaky_relu, TRI_BF16, TRI_BF16, TRI_BF16, leaky_relu_brain_range},
+    {&tri_op_leaky_relu, TRI_BF16, TRI_BF16, TRI_BF16, leaky_relu_bf16_range},
     {&tri_op_activation_grad, TRI_F32, TRI_F32, TRI_F32, activation_grad_range},
-    {&tri_op_activation_grad, TRI_BF16, TRI_BF16, TRI_BF16, activation_grad_brain_range},
+    {&tri_op_activation_grad, TRI_BF16, TRI_BF16, TRI_BF16, activation_grad_bf16_range},
     {&tri_op_add, TRI_F32, TRI_F32, TRI_F32, add_range},
-    {&tri_op_add, TRI_BF16, TRI_BF16, TRI_BF16, add_brain_range},
-    {&tri_op_add, TRI_F32, TRI_BF16, TRI_F32, add_brain_right_range},
-    {&tri_op_add, TRI_BF16, TRI_F32, TRI_F32, add_brain_left_range},
+    {&tri_op_add, TRI_BF16, TRI_BF16, TRI_BF16, add_bf16_range},
+    {&tri_op_add, TRI_F32, TRI_BF16, TRI_F32, add_bf16_right_range},
+    {&tri_op_add, TRI_BF16, TRI_F32, TRI_F32, add_bf16_left_range},
     {&tri_op_cast, TRI_BF16, TRI_BF16, TRI_F32, cast_widen_range},
     {&tri_op_cast, TRI_F32, TRI_F32, TRI_BF16, cast_narrow_range},
 };

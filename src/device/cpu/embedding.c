@@ -11,7 +11,7 @@ typedef struct embedding_state {
     const cpu_device *device;
     tri_embedding_attr attr;
     int64_t ids, rows, width;
-    bool brain; // the weight of embedding, dy of its gradient
+    bool bf16; // the weight of embedding, dy of its gradient
 } embedding_state;
 
 typedef struct embedding_job {
@@ -24,7 +24,7 @@ typedef struct embedding_job {
 static void gather_range(void *context, int64_t begin, int64_t end, int thread) {
     const embedding_job *job = context;
     const embedding_state *s = job->state;
-    size_t bytes = (size_t)s->width * (s->brain ? 2 : 4);
+    size_t bytes = (size_t)s->width * (s->bf16 ? 2 : 4);
     for (int64_t i = begin; i < end; i++) {
         int64_t row = job->ids[i] - s->attr.first;
         char *to = (char *)job->to + (size_t)i * bytes;
@@ -35,7 +35,7 @@ static void gather_range(void *context, int64_t begin, int64_t end, int thread) 
     }
 }
 
-CPU_BODY scatter_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY scatter_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const embedding_job *job = context;
     const embedding_state *s = job->state;
     float *table = job->to;
@@ -44,8 +44,8 @@ CPU_BODY scatter_typed(void *context, int64_t begin, int64_t end, bool brain) {
         int64_t row = job->ids[i] - s->attr.first;
         if (row < begin || row >= end) continue;
         float *restrict sum = table + row * s->width;
-        const void *dy = cpu_row(job->from, brain, i * s->width);
-        for (int64_t k = 0; k < s->width; k++) sum[k] += cpu_get(dy, brain, k);
+        const void *dy = cpu_row(job->from, bf16, i * s->width);
+        for (int64_t k = 0; k < s->width; k++) sum[k] += cpu_get(dy, bf16, k);
     }
 }
 CPU_TYPED_RANGES(scatter)
@@ -68,7 +68,7 @@ static tri_status scatter_run(const tri_kernel *kernel, const tri_kernel_args *a
     const embedding_state *s = kernel->state;
     embedding_job job = {s, args->in[0], args->in[1], args->out[0]};
     TRI_TRY(check_ids(s, job.ids));
-    cpu_parallel(s->device, s->rows, 1 + 8192 / s->width, scatter_range(s->device, s->brain), &job);
+    cpu_parallel(s->device, s->rows, 1 + 8192 / s->width, scatter_range(s->device, s->bf16), &job);
     return TRI_OK;
 }
 
@@ -91,7 +91,7 @@ static tri_status embedding_prepare(tri_device *device, const tri_graph *graph,
         .ids = tri_shape_count(cpu_in_shape(graph, node, 0)),
         .rows = table->dims[0],
         .width = table->dims[1],
-        .brain = tri_value_get(graph, node->inputs[1])->dtype == TRI_BF16,
+        .bf16 = tri_value_get(graph, node->inputs[1])->dtype == TRI_BF16,
     };
     kernel->state = state;
     return TRI_OK;

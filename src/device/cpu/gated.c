@@ -8,7 +8,7 @@ enum { GATED_GRAIN = 1 << 13 };
 typedef struct gated_state {
     const cpu_device *device;
     int64_t count;
-    bool brain, tanh;
+    bool bf16, tanh;
 } gated_state;
 
 typedef struct gated_job {
@@ -19,24 +19,24 @@ typedef struct gated_job {
 
 CPU_NUMBER float sigmoid(float x) { return 1 / (1 + cpu_exp_number(-x)); }
 
-CPU_BODY silu_mul_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY silu_mul_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const gated_job job = *(const gated_job *)context;
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) {
-        float gate = cpu_get(job.a, brain, i);
-        cpu_put(job.out, brain, i, gate * sigmoid(gate) * cpu_get(job.b, brain, i));
+        float gate = cpu_get(job.a, bf16, i);
+        cpu_put(job.out, bf16, i, gate * sigmoid(gate) * cpu_get(job.b, bf16, i));
     }
 }
 CPU_TYPED_RANGES(silu_mul)
 
-CPU_BODY silu_mul_grad_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY silu_mul_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const gated_job job = *(const gated_job *)context;
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) {
-        float gate = cpu_get(job.a, brain, i), up = cpu_get(job.b, brain, i);
-        float dy = cpu_get(job.dy, brain, i), s = sigmoid(gate);
-        cpu_put(job.out, brain, i, dy * up * s * (1 + gate * (1 - s)));
-        cpu_put(job.out2, brain, i, dy * gate * s);
+        float gate = cpu_get(job.a, bf16, i), up = cpu_get(job.b, bf16, i);
+        float dy = cpu_get(job.dy, bf16, i), s = sigmoid(gate);
+        cpu_put(job.out, bf16, i, dy * up * s * (1 + gate * (1 - s)));
+        cpu_put(job.out2, bf16, i, dy * gate * s);
     }
 }
 CPU_TYPED_RANGES(silu_mul_grad)
@@ -58,40 +58,40 @@ CPU_NUMBER float normal_share(float x) {
 CPU_NUMBER float tanh_inner(float x) { return 1.595769122f * (x + 0.044715f * x * x * x); }
 CPU_NUMBER float tanh_inner_slope(float x) { return 1.595769122f * (1 + 0.134145f * x * x); }
 
-CPU_BODY gelu_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY gelu_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const gated_job job = *(const gated_job *)context;
     if (job.tanh) {
 #pragma GCC ivdep
         for (int64_t i = begin; i < end; i++) {
-            float x = cpu_get(job.a, brain, i);
-            cpu_put(job.out, brain, i, x * sigmoid(tanh_inner(x)));
+            float x = cpu_get(job.a, bf16, i);
+            cpu_put(job.out, bf16, i, x * sigmoid(tanh_inner(x)));
         }
         return;
     }
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) {
-        float x = cpu_get(job.a, brain, i);
-        cpu_put(job.out, brain, i, x * normal_share(x));
+        float x = cpu_get(job.a, bf16, i);
+        cpu_put(job.out, bf16, i, x * normal_share(x));
     }
 }
 CPU_TYPED_RANGES(gelu)
 
-CPU_BODY gelu_grad_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY gelu_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const gated_job job = *(const gated_job *)context;
     if (job.tanh) {
 #pragma GCC ivdep
         for (int64_t i = begin; i < end; i++) {
-            float x = cpu_get(job.a, brain, i), s = sigmoid(tanh_inner(x));
+            float x = cpu_get(job.a, bf16, i), s = sigmoid(tanh_inner(x));
             float slope = s + x * s * (1 - s) * tanh_inner_slope(x);
-            cpu_put(job.out, brain, i, cpu_get(job.b, brain, i) * slope);
+            cpu_put(job.out, bf16, i, cpu_get(job.b, bf16, i) * slope);
         }
         return;
     }
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) {
-        float x = cpu_get(job.a, brain, i);
+        float x = cpu_get(job.a, bf16, i);
         float slope = normal_share(x) + x * 0.398942280f * cpu_exp_number(-0.5f * x * x);
-        cpu_put(job.out, brain, i, cpu_get(job.b, brain, i) * slope);
+        cpu_put(job.out, bf16, i, cpu_get(job.b, bf16, i) * slope);
     }
 }
 CPU_TYPED_RANGES(gelu_grad)
@@ -104,7 +104,7 @@ static tri_status gated_prepare(tri_device *device, const tri_graph *graph, cons
     bool gelu = node->op == &tri_op_gelu || node->op == &tri_op_gelu_grad;
     *state = (gated_state){.device = cpu_of(device),
                            .count = tri_layout_elements(&x->layout, &x->shape),
-                           .brain = cpu_is_brain(graph, node),
+                           .bf16 = cpu_is_bf16(graph, node),
                            .tanh = gelu && ((const tri_gelu_attr *)node->attr)->tanh};
     kernel->state = state;
     return TRI_OK;
@@ -119,7 +119,7 @@ static void gated_release(tri_kernel *kernel) { free(kernel->state); }
         if (inputs > 1) job.b = args->in[inputs > 1];                                              \
         if (inputs > 2) job.dy = args->in[inputs > 2 ? 2 : 0];                                     \
         if (outputs > 1) job.out2 = args->out[outputs > 1];                                        \
-        cpu_parallel(s->device, s->count, GATED_GRAIN, opname##_range(s->device, s->brain), &job); \
+        cpu_parallel(s->device, s->count, GATED_GRAIN, opname##_range(s->device, s->bf16), &job);  \
         return TRI_OK;                                                                             \
     }                                                                                              \
     const tri_kernel_def cpu_##opname##_flat = {                                                   \

@@ -4,7 +4,7 @@
 // A block of 32 × 32 sums stays in four tiles. Rows of a are read as they lie where the tiles'
 // lines spread over the first cache, else packed; 32 of them and at most 512 steps stay in that
 // cache, beside a block of b in pairs that stays in the second one.
-#include "device/cpu/gemm_brain.h"
+#include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/amx.h"
 #include "device/cpu/gemm.h"
@@ -36,7 +36,7 @@ typedef struct amx_plan {
     bool many_spans, many_steps; // sums wait for more of them
 } amx_plan;
 
-static amx_plan plan_of(const cpu_device *device, const cpu_brain_gemm *g) {
+static amx_plan plan_of(const cpu_device *device, const cpu_bf16_gemm *g) {
     static const cpu_device alone = {.head = {.threads = 1}};
     bool small = (double)g->m * (double)g->n * (double)g->k < AMX_SHARED_PRODUCTS;
     amx_plan p = {.split = cpu_gemm_split_of(small ? &alone : device, g->m, CPU_AMX_SIDE, g->n)};
@@ -58,7 +58,7 @@ static amx_plan plan_of(const cpu_device *device, const cpu_brain_gemm *g) {
     return p;
 }
 
-size_t cpu_amx_gemm_workspace(const cpu_device *device, const cpu_brain_gemm *gemm) {
+size_t cpu_amx_gemm_workspace(const cpu_device *device, const cpu_bf16_gemm *gemm) {
     amx_plan p = plan_of(device, gemm);
     size_t each = (size_t)(p.a + p.b) * sizeof(uint16_t) + (size_t)p.sums * sizeof(float);
     return each * (size_t)(p.split.rows * p.split.columns);
@@ -74,14 +74,14 @@ typedef struct amx_block {
     float *sums;
 } amx_block;
 
-static void pack_b(const cpu_brain_gemm *g, const amx_block *b) {
+static void pack_b(const cpu_bf16_gemm *g, const amx_block *b) {
     if (g->b_transposed)
         cpu_amx_pack_b_rows(g->b + b->column * g->k + b->step, g->k, b->steps, b->columns, b->b);
     else
         cpu_amx_pack_b_plain(g->b + b->step * g->n + b->column, g->n, b->steps, b->columns, b->b);
 }
 
-static void pack_a(const cpu_brain_gemm *g, const amx_block *b) {
+static void pack_a(const cpu_bf16_gemm *g, const amx_block *b) {
     if (g->a_transposed)
         cpu_amx_pack_a_columns(g->a + b->step * g->m + b->packed_row, g->m, b->packed_rows,
                                b->steps, b->a);
@@ -91,7 +91,7 @@ static void pack_a(const cpu_brain_gemm *g, const amx_block *b) {
 }
 
 // A finished block to its place.
-static CPU_AVX512 void finish(const cpu_brain_gemm *g, const float *sums, int64_t row, int64_t rows,
+static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t row, int64_t rows,
                               int64_t column, int64_t columns) {
     cpu_tile_end end = g->end;
     bool bare = !end.bias && end.activation == TRI_ACTIVATION_NONE;
@@ -116,7 +116,7 @@ static CPU_AVX512 void finish(const cpu_brain_gemm *g, const float *sums, int64_
 }
 
 // A stripe of 32 rows and all columns of the packed block.
-static void multiply_stripe(const cpu_brain_gemm *g, const amx_plan *p, const amx_block *b,
+static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, const amx_block *b,
                             int64_t row, const cpu_amx_rows *rows) {
     int64_t height = least(b->end_row - row, CPU_AMX_SIDE),
             chunks = parts_of(b->steps, CPU_AMX_SIDE);
@@ -137,7 +137,7 @@ static void multiply_stripe(const cpu_brain_gemm *g, const amx_plan *p, const am
     }
 }
 
-static void multiply_rows(const cpu_brain_gemm *g, const amx_plan *p, amx_block *b) {
+static void multiply_rows(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b) {
     int64_t chunks = parts_of(b->steps, CPU_AMX_SIDE);
     cpu_amx_rows packed = {.row = CPU_AMX_SIDE * sizeof(uint16_t),
                            .chunk = CPU_AMX_NUMBERS * sizeof(uint16_t)};
@@ -158,13 +158,13 @@ static void multiply_rows(const cpu_brain_gemm *g, const amx_plan *p, amx_block 
 }
 
 typedef struct amx_job {
-    const cpu_brain_gemm *gemm;
+    const cpu_bf16_gemm *gemm;
     amx_plan plan;
     char *workspace;
 } amx_job;
 
 static void multiply_part(const amx_job *job, int part) {
-    const cpu_brain_gemm *g = job->gemm;
+    const cpu_bf16_gemm *g = job->gemm;
     const amx_plan *p = &job->plan;
     const cpu_gemm_split *s = &p->split;
     int row = part / s->columns, column = part % s->columns;
@@ -195,7 +195,7 @@ static void amx_range(void *context, int64_t begin, int64_t end, int thread) {
     cpu_amx_end();
 }
 
-void cpu_amx_gemm_run(const cpu_device *device, const cpu_brain_gemm *gemm, void *workspace) {
+void cpu_amx_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace) {
     amx_job job = {.gemm = gemm, .plan = plan_of(device, gemm), .workspace = workspace};
     cpu_parallel(device, job.plan.split.rows * job.plan.split.columns, 1, amx_range, &job);
 }

@@ -1,60 +1,60 @@
 // The loops of gemm.c in another order: all of k for 256 columns of c before the next ones, so that
 // sums of which only the rounded ones are kept need no more room than those columns. What there is
 // a float is here a pair of BF16, of two steps that follow one another.
-#include "device/cpu/gemm_brain.h"
+#include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/gemm.h"
 
 enum {
-    BRAIN_PAIRS = 512,        // of k at a time: six rows of a take 12 KB
-    BRAIN_PAIRS_PACKED = 256, // … and 16 packed rows 16 KB
-    BRAIN_PANELS = 4,         // of b at a time: 512 KB
-    BRAIN_COLUMNS = BRAIN_PANELS * CPU_TILE_COLUMNS,
+    BF16_PAIRS = 512,        // of k at a time: six rows of a take 12 KB
+    BF16_PAIRS_PACKED = 256, // … and 16 packed rows 16 KB
+    BF16_PANELS = 4,         // of b at a time: 512 KB
+    BF16_COLUMNS = BF16_PANELS * CPU_TILE_COLUMNS,
 };
 
 // Rows of a that are pairs as they lie.
-static bool reads_a(const cpu_brain_gemm *g) { return !g->a_transposed && g->k % 2 == 0; }
+static bool reads_a(const cpu_bf16_gemm *g) { return !g->a_transposed && g->k % 2 == 0; }
 
-static cpu_gemm_split split_of(const cpu_device *device, const cpu_brain_gemm *g) {
+static cpu_gemm_split split_of(const cpu_device *device, const cpu_bf16_gemm *g) {
     return cpu_gemm_split_of(device, g->m, reads_a(g) ? CPU_TILE_ROWS : CPU_TILE_GROUP, g->n);
 }
 
-static int64_t all_pairs(const cpu_brain_gemm *g) { return (g->k + 1) / 2; }
+static int64_t all_pairs(const cpu_bf16_gemm *g) { return (g->k + 1) / 2; }
 
 // Pairs at a time: equal parts of k.
-static int64_t most_pairs(const cpu_brain_gemm *g) {
-    int64_t most = reads_a(g) ? BRAIN_PAIRS : BRAIN_PAIRS_PACKED;
+static int64_t most_pairs(const cpu_bf16_gemm *g) {
+    int64_t most = reads_a(g) ? BF16_PAIRS : BF16_PAIRS_PACKED;
     int64_t parts = (all_pairs(g) + most - 1) / most;
     return ((all_pairs(g) + parts - 1) / parts + 15) / 16 * 16;
 }
 
 // A thread's part of the workspace: packed panels of b, packed rows of a, and sums of all its rows.
-typedef struct brain_space {
+typedef struct bf16_space {
     int64_t b, a, sums; // floats
-} brain_space;
+} bf16_space;
 
-static brain_space space_of(const cpu_brain_gemm *g, const cpu_gemm_split *s) {
+static bf16_space space_of(const cpu_bf16_gemm *g, const cpu_gemm_split *s) {
     int64_t most = most_pairs(g), rows = (s->groups + s->rows - 1) / s->rows * s->unit;
     bool kept = !g->wide && all_pairs(g) > most;
-    return (brain_space){.b = BRAIN_COLUMNS * most,
-                         .a = reads_a(g) ? 0 : rows * most,
-                         .sums = kept ? rows * BRAIN_COLUMNS : 0};
+    return (bf16_space){.b = BF16_COLUMNS * most,
+                        .a = reads_a(g) ? 0 : rows * most,
+                        .sums = kept ? rows * BF16_COLUMNS : 0};
 }
 
-static int64_t floats_of(const brain_space *z) { return z->b + z->a + z->sums; }
+static int64_t floats_of(const bf16_space *z) { return z->b + z->a + z->sums; }
 
-size_t cpu_brain_gemm_workspace(const cpu_device *device, const cpu_brain_gemm *gemm) {
+size_t cpu_bf16_gemm_workspace(const cpu_device *device, const cpu_bf16_gemm *gemm) {
     if (device->amx) return cpu_amx_gemm_workspace(device, gemm);
     cpu_gemm_split s = split_of(device, gemm);
-    brain_space z = space_of(gemm, &s);
+    bf16_space z = space_of(gemm, &s);
     return (size_t)(floats_of(&z) * s.rows * s.columns) * sizeof(float);
 }
 
 // The part of c that one thread has in hand, and of k.
-typedef struct brain_block {
+typedef struct bf16_block {
     int64_t first_row, end_row, column, columns, pair, pairs;
     float *b, *a, *sums;
-} brain_block;
+} bf16_block;
 
 // Two steps of one row, of which the second may be missing.
 static float pair_at(const uint16_t *row, int64_t step, int64_t end) {
@@ -67,7 +67,7 @@ static float pair_at(const uint16_t *row, int64_t step, int64_t end) {
 }
 
 // Panels [pair][64], zero beyond n.
-static CPU_AVX512 void pack_b(const cpu_brain_gemm *g, const brain_block *b) {
+static CPU_AVX512 void pack_b(const cpu_bf16_gemm *g, const bf16_block *b) {
     for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
         int64_t left = b->columns - j;
         int64_t width = left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS;
@@ -92,7 +92,7 @@ static CPU_AVX512 void pack_b(const cpu_brain_gemm *g, const brain_block *b) {
 }
 
 // Groups [row / 16][pair][16], zero beyond m.
-static CPU_AVX512 void pack_a(const cpu_brain_gemm *g, const brain_block *b) {
+static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
     float *to = b->a;
     for (int64_t row = b->first_row; row < b->end_row; row += CPU_TILE_GROUP) {
         int64_t left = b->end_row - row;
@@ -109,7 +109,7 @@ static CPU_AVX512 void pack_a(const cpu_brain_gemm *g, const brain_block *b) {
 }
 
 // Brings the rows that come next nearer while a tile is computed: one of as many parts as panels.
-CPU_INLINE void fetch_ahead(const cpu_brain_gemm *g, const brain_block *b, int64_t row,
+CPU_INLINE void fetch_ahead(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row,
                             int64_t panel) {
     int64_t lines = b->pairs / 16, panels = (b->columns + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS;
     for (int64_t i = row; i < row + CPU_TILE_ROWS && i < b->end_row; i++) {
@@ -120,7 +120,7 @@ CPU_INLINE void fetch_ahead(const cpu_brain_gemm *g, const brain_block *b, int64
 }
 
 // The rows of a from `row` on that a tile takes, at most `rows`.
-static void place_rows(const cpu_brain_gemm *g, const brain_block *b, int64_t row, int64_t *rows,
+static void place_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row, int64_t *rows,
                        cpu_tile *tile) {
     *rows = CPU_TILE_ROWS;
     if (reads_a(g)) {
@@ -137,7 +137,7 @@ static void place_rows(const cpu_brain_gemm *g, const brain_block *b, int64_t ro
     if (*rows > b->end_row - row) *rows = b->end_row - row;
 }
 
-static CPU_AVX512 void multiply_block(const cpu_brain_gemm *g, const brain_block *b) {
+static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *b) {
     bool first = b->pair == 0, last = b->pair + b->pairs == all_pairs(g);
     int64_t rows;
     for (int64_t row = b->first_row; row < b->end_row; row += rows) {
@@ -146,8 +146,8 @@ static CPU_AVX512 void multiply_block(const cpu_brain_gemm *g, const brain_block
         for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
             int64_t left = b->columns - j, column = b->column + j, at = row * g->n + column;
             tile.b = b->b + j * b->pairs;
-            tile.c = b->sums + (row - b->first_row) * BRAIN_COLUMNS + j;
-            tile.c_row = BRAIN_COLUMNS;
+            tile.c = b->sums + (row - b->first_row) * BF16_COLUMNS + j;
+            tile.c_row = BF16_COLUMNS;
             if (g->wide) {
                 tile.c = (float *)g->c + at;
                 tile.c_row = g->n;
@@ -162,29 +162,29 @@ static CPU_AVX512 void multiply_block(const cpu_brain_gemm *g, const brain_block
     }
 }
 
-typedef struct brain_job {
-    const cpu_brain_gemm *gemm;
+typedef struct bf16_job {
+    const cpu_bf16_gemm *gemm;
     cpu_gemm_split split;
     float *workspace;
-} brain_job;
+} bf16_job;
 
-static void multiply_part(const brain_job *job, int part) {
-    const cpu_brain_gemm *g = job->gemm;
+static void multiply_part(const bf16_job *job, int part) {
+    const cpu_bf16_gemm *g = job->gemm;
     const cpu_gemm_split *s = &job->split;
-    brain_space z = space_of(g, s);
+    bf16_space z = space_of(g, s);
     int row = part / s->columns, column = part % s->columns;
     int64_t most = most_pairs(g), pairs = all_pairs(g);
     int64_t end = s->panels * (column + 1) / s->columns * CPU_TILE_COLUMNS;
-    brain_block b = {.first_row = s->groups * row / s->rows * s->unit,
-                     .end_row = s->groups * (row + 1) / s->rows * s->unit,
-                     .column = s->panels * column / s->columns * CPU_TILE_COLUMNS,
-                     .b = job->workspace + part * floats_of(&z)};
+    bf16_block b = {.first_row = s->groups * row / s->rows * s->unit,
+                    .end_row = s->groups * (row + 1) / s->rows * s->unit,
+                    .column = s->panels * column / s->columns * CPU_TILE_COLUMNS,
+                    .b = job->workspace + part * floats_of(&z)};
     b.a = b.b + z.b;
     b.sums = b.a + z.a;
     if (b.end_row > g->m) b.end_row = g->m;
     if (end > g->n) end = g->n;
     for (; b.column < end; b.column += b.columns) {
-        b.columns = end - b.column < BRAIN_COLUMNS ? end - b.column : BRAIN_COLUMNS;
+        b.columns = end - b.column < BF16_COLUMNS ? end - b.column : BF16_COLUMNS;
         for (b.pair = 0; b.pair < pairs; b.pair += b.pairs) {
             b.pairs = pairs - b.pair < most ? pairs - b.pair : most;
             pack_b(g, &b);
@@ -194,15 +194,15 @@ static void multiply_part(const brain_job *job, int part) {
     }
 }
 
-static void brain_range(void *context, int64_t begin, int64_t end, int thread) {
+static void bf16_range(void *context, int64_t begin, int64_t end, int thread) {
     for (int64_t part = begin; part < end; part++) multiply_part(context, (int)part);
 }
 
-void cpu_brain_gemm_run(const cpu_device *device, const cpu_brain_gemm *gemm, void *workspace) {
+void cpu_bf16_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace) {
     if (device->amx) {
         cpu_amx_gemm_run(device, gemm, workspace);
         return;
     }
-    brain_job job = {.gemm = gemm, .split = split_of(device, gemm), .workspace = workspace};
-    cpu_parallel(device, job.split.rows * job.split.columns, 1, brain_range, &job);
+    bf16_job job = {.gemm = gemm, .split = split_of(device, gemm), .workspace = workspace};
+    cpu_parallel(device, job.split.rows * job.split.columns, 1, bf16_range, &job);
 }

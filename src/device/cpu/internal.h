@@ -15,7 +15,7 @@ typedef struct cpu_device {
     cpu_crowd *crowd; // NULL: none is needed
     bool avx512;      // F, BW, DQ and VL
     bool avx2;        // and FMA
-    bool brain;       // AVX512_BF16: products of BF16
+    bool bf16;        // AVX512_BF16: products of BF16
     bool amx;         // … by tiles
 } cpu_device;
 
@@ -124,7 +124,7 @@ bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const 
 // F32 or BF16, of input 0: what kernels of transformers take.
 bool cpu_is_float(const tri_device *device, const tri_graph *graph, const tri_node *node);
 bool cpu_has_avx512_float(const tri_device *device, const tri_graph *graph, const tri_node *node);
-bool cpu_is_brain(const tri_graph *graph, const tri_node *node);
+bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
 // A kernel's layouts where all tensors of the first input's shape lie as that input does, and all
 // others are plain.
 void cpu_layouts_of_first(const tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -142,9 +142,9 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(conv2d_grad_weight_blocked)                                                                  \
     X(conv2d_grad_weight_thin)                                                                     \
     X(conv2d_grad_weight_plain)                                                                    \
-    X(linear_brain)                                                                                \
-    X(linear_brain_grad_input)                                                                     \
-    X(linear_brain_grad_weight)                                                                    \
+    X(linear_bf16)                                                                                 \
+    X(linear_bf16_grad_input)                                                                      \
+    X(linear_bf16_grad_weight)                                                                     \
     X(linear_forward)                                                                              \
     X(linear_grad_input)                                                                           \
     X(linear_grad_weight)                                                                          \

@@ -44,7 +44,7 @@ linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node) {
 }
 
 cpu_format linear_home(const tri_device *device, const linear_shape *s) {
-    if (s->dtype == TRI_BF16 && cpu_of(device)->brain) return CPU_PLAIN;
+    if (s->dtype == TRI_BF16 && cpu_of(device)->bf16) return CPU_PLAIN;
     return s->out % 64 == 0 && s->in % 16 == 0 ? CPU_OI16I64O : CPU_PLAIN;
 }
 
@@ -86,7 +86,7 @@ typedef struct sum_job {
 } sum_job;
 
 // `begin` and `end` count blocks of 64 columns.
-CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const sum_job job = *(const sum_job *)context;
     for (int64_t b = begin; b < end; b++) {
         float sums[SUM_COLUMNS] = {0};
@@ -94,11 +94,11 @@ CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool brain
         if (left < SUM_COLUMNS) {
             for (int64_t r = 0; r < job.rows; r++)
                 for (int64_t i = 0; i < left; i++)
-                    sums[i] += cpu_get(job.dy, brain, r * job.columns + first + i);
+                    sums[i] += cpu_get(job.dy, bf16, r * job.columns + first + i);
         } else {
             for (int64_t r = 0; r < job.rows; r++)
                 for (int64_t i = 0; i < SUM_COLUMNS; i++)
-                    sums[i] += cpu_get(job.dy, brain, r * job.columns + first + i);
+                    sums[i] += cpu_get(job.dy, bf16, r * job.columns + first + i);
             left = SUM_COLUMNS;
         }
         for (int64_t i = 0; i < left; i++) job.sums[first + i] = sums[i];

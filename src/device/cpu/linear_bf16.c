@@ -1,73 +1,73 @@
 // Linear layers of BF16 by the device's own matrix product. The gradient of a weight is F32.
-#include "device/cpu/gemm_brain.h"
+#include "device/cpu/gemm_bf16.h"
 #include "device/cpu/linear.h"
 
 #include <stdlib.h>
 
-typedef struct brain_state {
+typedef struct bf16_state {
     const cpu_device *device;
     linear_shape shape;
-    cpu_brain_gemm gemm;
+    cpu_bf16_gemm gemm;
     int a, b; // the inputs that they are
     bool bias, bias_gradient;
-} brain_state;
+} bf16_state;
 
-static bool brain_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool bf16_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
     linear_shape s = linear_shape_of(graph, node);
-    if (s.dtype != TRI_BF16 || !cpu_of(device)->brain) return false;
+    if (s.dtype != TRI_BF16 || !cpu_of(device)->bf16) return false;
     return s.rows > 0 && s.in > 0;
 }
 
-static tri_status brain_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                                tri_kernel *kernel) {
+static tri_status bf16_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
     linear_task task = linear_task_of(node);
     linear_shape s = linear_shape_of(graph, node);
-    brain_state *state = calloc(1, sizeof *state);
+    bf16_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a linear layer");
-    *state = (brain_state){.device = cpu_of(device), .shape = s, .b = 1};
-    cpu_brain_gemm *g = &state->gemm;
+    *state = (bf16_state){.device = cpu_of(device), .shape = s, .b = 1};
+    cpu_bf16_gemm *g = &state->gemm;
     if (task == LINEAR_FORWARD) { // x · Wᵀ
-        *g = (cpu_brain_gemm){.m = s.rows, .n = s.out, .k = s.in, .b_transposed = true};
+        *g = (cpu_bf16_gemm){.m = s.rows, .n = s.out, .k = s.in, .b_transposed = true};
         g->end = linear_end(node);
         state->bias = linear_has_bias(node);
     } else if (task == LINEAR_GRAD_INPUT) { // dy · W
-        *g = (cpu_brain_gemm){.m = s.rows, .n = s.in, .k = s.out};
+        *g = (cpu_bf16_gemm){.m = s.rows, .n = s.in, .k = s.out};
     } else { // dyᵀ · x
-        *g = (cpu_brain_gemm){.m = s.out, .n = s.in, .k = s.rows, .a_transposed = true};
+        *g = (cpu_bf16_gemm){.m = s.out, .n = s.in, .k = s.rows, .a_transposed = true};
         state->a = 1;
         state->b = 0;
         state->bias_gradient = linear_has_bias(node);
     }
     g->wide = s.result == TRI_F32;
     kernel->state = state;
-    kernel->workspace_bytes = cpu_brain_gemm_workspace(state->device, g);
+    kernel->workspace_bytes = cpu_bf16_gemm_workspace(state->device, g);
     return TRI_OK;
 }
 
-static tri_status brain_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const brain_state *state = kernel->state;
-    cpu_brain_gemm gemm = state->gemm;
+static tri_status bf16_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const bf16_state *state = kernel->state;
+    cpu_bf16_gemm gemm = state->gemm;
     gemm.a = args->in[state->a];
     gemm.b = args->in[state->b];
     gemm.c = args->out[0];
     gemm.end.bias = state->bias ? args->in[2] : NULL;
-    cpu_brain_gemm_run(state->device, &gemm, args->workspace);
+    cpu_bf16_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
         linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1]);
     return TRI_OK;
 }
 
-static void brain_release(tri_kernel *kernel) { free(kernel->state); }
+static void bf16_release(tri_kernel *kernel) { free(kernel->state); }
 
-#define BRAIN_KERNEL(identifier, opname)                                                           \
+#define BF16_KERNEL(identifier, opname)                                                            \
     const tri_kernel_def cpu_##identifier = {                                                      \
         .op = &tri_op_##opname,                                                                    \
         .name = "bf16-product",                                                                    \
-        .supports = brain_supports,                                                                \
-        .prepare = brain_prepare,                                                                  \
-        .run = brain_run,                                                                          \
-        .release = brain_release,                                                                  \
+        .supports = bf16_supports,                                                                 \
+        .prepare = bf16_prepare,                                                                   \
+        .run = bf16_run,                                                                           \
+        .release = bf16_release,                                                                   \
     };
-BRAIN_KERNEL(linear_brain, linear)
-BRAIN_KERNEL(linear_brain_grad_input, linear_grad_input)
-BRAIN_KERNEL(linear_brain_grad_weight, linear_grad_weight)
+BF16_KERNEL(linear_bf16, linear)
+BF16_KERNEL(linear_bf16_grad_input, linear_grad_input)
+BF16_KERNEL(linear_bf16_grad_weight, linear_grad_weight)

@@ -18,7 +18,7 @@ typedef struct norm_state {
     int64_t replicas; // whose moments the node reads
     double eps;
     bool relu;
-    bool brain; // images are BF16, else F32
+    bool bf16; // images are BF16, else F32
 } norm_state;
 
 typedef struct norm_job {
@@ -50,12 +50,12 @@ static CPU_AVX512 inline norm_sum sum_zero(void) {
 }
 
 // The 16 channels of a place.
-CPU_INLINE __m512 load(const void *image, bool brain, int64_t place) {
-    return cpu_load(image, brain, place * CPU_BLOCK, 0xFFFF);
+CPU_INLINE __m512 load(const void *image, bool bf16, int64_t place) {
+    return cpu_load(image, bf16, place * CPU_BLOCK, 0xFFFF);
 }
 
 // first: the plane's mean; second: its sum of squared deviations.
-CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool brain) {
+CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     int64_t places = job->state->places;
     for (int64_t i = begin; i < end; i++) {
         int64_t plane = i * places;
@@ -65,7 +65,7 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool br
             __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
             int64_t stop = p + NORM_STRETCH < places ? p + NORM_STRETCH : places;
             for (int64_t q = p; q < stop; q++)
-                part[q & 1] = _mm512_add_ps(part[q & 1], load(job->x, brain, plane + q));
+                part[q & 1] = _mm512_add_ps(part[q & 1], load(job->x, bf16, plane + q));
             sum = sum_add(sum, _mm512_add_ps(part[0], part[1]));
         }
         sum_store(sum, first);
@@ -76,7 +76,7 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool br
             __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
             int64_t stop = p + NORM_STRETCH < places ? p + NORM_STRETCH : places;
             for (int64_t q = p; q < stop; q++) {
-                __m512 d = _mm512_sub_ps(load(job->x, brain, plane + q), mean);
+                __m512 d = _mm512_sub_ps(load(job->x, bf16, plane + q), mean);
                 part[q & 1] = _mm512_fmadd_ps(d, d, part[q & 1]);
             }
             squares = sum_add(squares, _mm512_add_ps(part[0], part[1]));
@@ -90,30 +90,30 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool br
 }
 
 // out = x · scale + shift, cut off by ReLU.
-CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool brain) {
+CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
         int64_t channel = i % s->blocks * CPU_BLOCK;
         __m512 scale = _mm512_loadu_ps(job->scale + channel);
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
         for (int64_t p = i * s->places; p < (i + 1) * s->places; p++) {
-            __m512 value = _mm512_fmadd_ps(load(job->x, brain, p), scale, shift);
+            __m512 value = _mm512_fmadd_ps(load(job->x, bf16, p), scale, shift);
             // Of a NaN and zero, the second operand is the result: NaN stays.
             if (s->relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);
-            cpu_store(job->out, brain, p * CPU_BLOCK, 0xFFFF, value);
+            cpu_store(job->out, bf16, p * CPU_BLOCK, 0xFFFF, value);
         }
     }
 }
 
-CPU_INLINE __m512 cut_gradient(const norm_job *job, bool brain, int64_t place) {
-    __m512 dy = load(job->dy, brain, place);
+CPU_INLINE __m512 cut_gradient(const norm_job *job, bool bf16, int64_t place) {
+    __m512 dy = load(job->dy, bf16, place);
     if (!job->state->relu) return dy;
-    __mmask16 on = _mm512_cmp_ps_mask(load(job->y, brain, place), _mm512_setzero_ps(), _CMP_GT_OQ);
+    __mmask16 on = _mm512_cmp_ps_mask(load(job->y, bf16, place), _mm512_setzero_ps(), _CMP_GT_OQ);
     return _mm512_maskz_mov_ps(on, dy);
 }
 
 // first: the plane's sum of dy; second: of dy · (x − mean).
-CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end, bool brain) {
+CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
         __m512 mean = _mm512_loadu_ps(job->mean + i % s->blocks * CPU_BLOCK);
@@ -122,8 +122,8 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
             __m512 part = _mm512_setzero_ps(), cross = _mm512_setzero_ps();
             int64_t stop = p + NORM_STRETCH < s->places ? p + NORM_STRETCH : s->places;
             for (int64_t q = p; q < stop; q++) {
-                __m512 dy = cut_gradient(job, brain, i * s->places + q);
-                __m512 h = _mm512_sub_ps(load(job->x, brain, i * s->places + q), mean);
+                __m512 dy = cut_gradient(job, bf16, i * s->places + q);
+                __m512 h = _mm512_sub_ps(load(job->x, bf16, i * s->places + q), mean);
                 part = _mm512_add_ps(part, dy);
                 cross = _mm512_fmadd_ps(dy, h, cross);
             }
@@ -136,7 +136,7 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
 }
 
 // out = scale · dy + slope · (x − mean) + shift
-CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool brain) {
+CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
         int64_t channel = i % s->blocks * CPU_BLOCK;
@@ -145,10 +145,10 @@ CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool b
         __m512 slope = _mm512_loadu_ps(job->slope + channel);
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
         for (int64_t p = i * s->places; p < (i + 1) * s->places; p++) {
-            __m512 h = _mm512_sub_ps(load(job->x, brain, p), mean);
+            __m512 h = _mm512_sub_ps(load(job->x, bf16, p), mean);
             __m512 value = _mm512_fmadd_ps(slope, h, shift);
-            value = _mm512_fmadd_ps(scale, cut_gradient(job, brain, p), value);
-            cpu_store(job->out, brain, p * CPU_BLOCK, 0xFFFF, value);
+            value = _mm512_fmadd_ps(scale, cut_gradient(job, bf16, p), value);
+            cpu_store(job->out, bf16, p * CPU_BLOCK, 0xFFFF, value);
         }
     }
 }
@@ -158,10 +158,10 @@ CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool b
     static CPU_AVX512 void name##_f32(void *context, int64_t begin, int64_t end, int thread) {     \
         name(context, begin, end, false);                                                          \
     }                                                                                              \
-    static CPU_AVX512 void name##_brain(void *context, int64_t begin, int64_t end, int thread) {   \
+    static CPU_AVX512 void name##_bf16(void *context, int64_t begin, int64_t end, int thread) {    \
         name(context, begin, end, true);                                                           \
     }                                                                                              \
-    static const cpu_range name##_ranges[] = {name##_f32, name##_brain};
+    static const cpu_range name##_ranges[] = {name##_f32, name##_bf16};
 NORM_RANGES(moments)
 NORM_RANGES(affine)
 NORM_RANGES(gradient_planes)
@@ -207,7 +207,7 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
                           .replicas = last->dims[0],
                           .eps = attr->eps,
                           .relu = attr->relu,
-                          .brain = cpu_is_brain(graph, node)};
+                          .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
     size_t vectors = 3 * (size_t)state->channels * sizeof(float);
     size_t sums = 2 * (size_t)(state->samples * state->channels) * sizeof(double);
@@ -231,7 +231,7 @@ static norm_job job_of(const norm_state *s, const tri_kernel_args *args) {
 
 static void each_plane(const norm_state *s, const cpu_range *ranges, norm_job *job) {
     int64_t grain = 1 + 1024 / s->places;
-    cpu_parallel(s->device, s->samples * s->blocks, grain, ranges[s->brain], job);
+    cpu_parallel(s->device, s->samples * s->blocks, grain, ranges[s->bf16], job);
 }
 
 // Of channel c over all planes, that of moments_range.

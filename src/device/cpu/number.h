@@ -9,19 +9,19 @@
 
 #define CPU_NUMBER static inline __attribute__((always_inline))
 
-CPU_NUMBER float cpu_get(const void *numbers, bool brain, int64_t i) {
-    return brain ? tri_bf16_to_float(((const uint16_t *)numbers)[i]) : ((const float *)numbers)[i];
+CPU_NUMBER float cpu_get(const void *numbers, bool bf16, int64_t i) {
+    return bf16 ? tri_bf16_to_float(((const uint16_t *)numbers)[i]) : ((const float *)numbers)[i];
 }
 
-CPU_NUMBER void cpu_put(void *numbers, bool brain, int64_t i, float value) {
-    if (brain)
+CPU_NUMBER void cpu_put(void *numbers, bool bf16, int64_t i, float value) {
+    if (bf16)
         ((uint16_t *)numbers)[i] = tri_float_to_bf16(value);
     else
         ((float *)numbers)[i] = value;
 }
 
-CPU_NUMBER const void *cpu_row(const void *numbers, bool brain, int64_t element) {
-    return (const char *)numbers + element * (brain ? 2 : 4);
+CPU_NUMBER const void *cpu_row(const void *numbers, bool bf16, int64_t element) {
+    return (const char *)numbers + element * (bf16 ? 2 : 4);
 }
 
 // e^x to about 1 in the last place, as 2^n · e^r with |r| <= ln 2 / 2: 0 below -87, infinity where
@@ -42,19 +42,19 @@ CPU_NUMBER float cpu_exp_number(float all) {
     return all < -87.0f ? 0 : result;
 }
 
-// From `static … void NAME_typed(void *context, int64_t begin, int64_t end, bool brain)` the
-// function NAME_range(device, brain).
+// From `static … void NAME_typed(void *context, int64_t begin, int64_t end, bool bf16)` the
+// function NAME_range(device, bf16).
 #define CPU_TYPED_RANGES(name)                                                                     \
     CPU_BODY name##_f32_body(void *context, int64_t begin, int64_t end) {                          \
         name##_typed(context, begin, end, false);                                                  \
     }                                                                                              \
-    CPU_BODY name##_brain_body(void *context, int64_t begin, int64_t end) {                        \
+    CPU_BODY name##_bf16_body(void *context, int64_t begin, int64_t end) {                         \
         name##_typed(context, begin, end, true);                                                   \
     }                                                                                              \
     CPU_RANGES(name##_f32)                                                                         \
-    CPU_RANGES(name##_brain)                                                                       \
-    static cpu_range name##_range(const cpu_device *device, bool brain) {                          \
-        return brain ? name##_brain_range(device) : name##_f32_range(device);                      \
+    CPU_RANGES(name##_bf16)                                                                        \
+    static cpu_range name##_range(const cpu_device *device, bool bf16) {                           \
+        return bf16 ? name##_bf16_range(device) : name##_f32_range(device);                        \
     }
 
 #endif

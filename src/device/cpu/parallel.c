@@ -29,12 +29,12 @@ bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const 
     return cpu_of(device)->avx512 && cpu_is_f32(device, graph, node);
 }
 
-bool cpu_is_brain(const tri_graph *graph, const tri_node *node) {
+bool cpu_is_bf16(const tri_graph *graph, const tri_node *node) {
     return tri_value_get(graph, node->inputs[0])->dtype == TRI_BF16;
 }
 
 bool cpu_is_float(const tri_device *device, const tri_graph *graph, const tri_node *node) {
-    return cpu_is_f32(device, graph, node) || cpu_is_brain(graph, node);
+    return cpu_is_f32(device, graph, node) || cpu_is_bf16(graph, node);
 }
 
 bool cpu_has_avx512_float(const tri_device *device, const tri_graph *graph, const tri_node *node) {

@@ -26,8 +26,8 @@ static CPU_AVX512 void fma_avx512(void *context, int64_t begin, int64_t end, int
 }
 
 // VDPBF16PS: 32 products of BF16, added in pairs to 16 sums.
-static __attribute__((target("avx512f,avx512bf16"))) void dot_brain(void *context, int64_t begin,
-                                                                    int64_t end, int thread) {
+static __attribute__((target("avx512f,avx512bf16"))) void dot_bf16(void *context, int64_t begin,
+                                                                   int64_t end, int thread) {
     __m512 sum[PEAK_CHAINS];
     __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(1e-3f));
     for (int i = 0; i < PEAK_CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
@@ -102,16 +102,16 @@ static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t byte
 
 tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
     const cpu_device *device = cpu_of(head);
-    double flops, brain = 0, bytes = 0;
+    double flops, bf16 = 0, bytes = 0;
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (!device->avx512 && !avx2)
         return TRI_FAIL(TRI_UNSUPPORTED, "the peak is measured on CPUs with AVX2 or AVX-512 only");
     flops = best_rate(device, device->avx512 ? 16 : 8, PEAK_ROUNDS,
                       device->avx512 ? fma_avx512 : fma_avx2);
     if (device->amx)
-        brain = best_rate(device, 16 * 16 * 32, PEAK_TILE_ROUNDS, dot_tiles);
-    else if (device->brain)
-        brain = best_rate(device, 32, PEAK_ROUNDS, dot_brain);
+        bf16 = best_rate(device, 16 * 16 * 32, PEAK_TILE_ROUNDS, dot_tiles);
+    else if (device->bf16)
+        bf16 = best_rate(device, 32, PEAK_ROUNDS, dot_bf16);
     void *a, *b;
     TRI_TRY(head->backend->alloc(head, PEAK_BUFFER_BYTES, &a));
     tri_status status = head->backend->alloc(head, PEAK_BUFFER_BYTES, &b);
@@ -122,7 +122,7 @@ tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
         if (rate > bytes) bytes = rate;
     }
     *out = (tri_bench_peak){
-        .flops_per_s = flops, .brain_flops_per_s = brain > 0 ? brain : flops, .bytes_per_s = bytes};
+        .flops_per_s = flops, .bf16_flops_per_s = bf16 > 0 ? bf16 : flops, .bytes_per_s = bytes};
     for (int i = 0; i < TRI_BENCH_RATES && status == TRI_OK; i++)
         out->caches[i] = cache_rate(head, a, b, (size_t)16384 << (3 * i));
     head->backend->free(head, a);

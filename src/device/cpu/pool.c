@@ -11,7 +11,7 @@ typedef struct pool_state {
     int64_t planes, blocks; // planes: samples × blocks of 16 channels
     int64_t in[2], out[2], kernel[2], stride[2], padding[2];
     bool relu, plain; // plain: the pooled tensor (not its index) is plain
-    bool brain;       // BF16, else F32; computed by planes that are widened
+    bool bf16;        // BF16, else F32; computed by planes that are widened
     bool has_dropout;
     cpu_dropout dropout;
 } pool_state;
@@ -38,7 +38,7 @@ static size_t pooled_bytes(const pool_state *s) {
     return (size_t)pooled_places(s) * CPU_BLOCK * sizeof(float);
 }
 static size_t whole_bytes(const pool_state *s) {
-    return s->brain ? (size_t)(s->in[0] * s->in[1]) * CPU_BLOCK * sizeof(float) : 0;
+    return s->bf16 ? (size_t)(s->in[0] * s->in[1]) * CPU_BLOCK * sizeof(float) : 0;
 }
 static size_t workspace_of_thread(const pool_state *s) {
     size_t masks = (size_t)pooled_places(s) * sizeof(uint16_t);
@@ -166,10 +166,10 @@ static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, 
             cpu_dropout_block_masks(&job->dropout, job->first_sample + (uint32_t)(i / s->blocks),
                                     first, places, keep);
         }
-        const float *x = s->brain ? space.whole : (const float *)job->from + i * x_plane;
-        if (s->brain) widen_plane(job->from, i * x_plane, x_plane, space.whole);
+        const float *x = s->bf16 ? space.whole : (const float *)job->from + i * x_plane;
+        if (s->bf16) widen_plane(job->from, i * x_plane, x_plane, space.whole);
         uint8_t *index = job->index + i * y_plane;
-        float *to = s->plain || s->brain ? space.pooled : (float *)job->to + i * y_plane;
+        float *to = s->plain || s->bf16 ? space.pooled : (float *)job->to + i * y_plane;
         if (small && s->relu)
             pool_plane(job, x, to, index, keep, true, true);
         else if (small)
@@ -177,8 +177,8 @@ static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, 
         else
             pool_plane(job, x, to, index, keep, false, s->relu);
         if (s->plain)
-            cpu_block_to_rows(s->brain, to, job->to, i * y_plane, places);
-        else if (s->brain)
+            cpu_block_to_rows(s->bf16, to, job->to, i * y_plane, places);
+        else if (s->bf16)
             narrow_plane(to, job->to, i * y_plane, y_plane);
     }
 }
@@ -238,18 +238,18 @@ static CPU_AVX512 void backward_range(void *context, int64_t begin, int64_t end,
     bool small = is_2x2(s);
     for (int64_t i = begin; i < end; i++) {
         const float *dy =
-            s->plain || s->brain ? space.pooled : (const float *)job->from + i * y_plane;
+            s->plain || s->bf16 ? space.pooled : (const float *)job->from + i * y_plane;
         const uint8_t *index = job->index + i * y_plane;
-        float *dx = s->brain ? space.whole : (float *)job->to + i * x_plane;
+        float *dx = s->bf16 ? space.whole : (float *)job->to + i * x_plane;
         if (s->plain)
-            cpu_rows_to_block(s->brain, job->from, i * y_plane, space.pooled, places);
-        else if (s->brain)
+            cpu_rows_to_block(s->bf16, job->from, i * y_plane, space.pooled, places);
+        else if (s->bf16)
             widen_plane(job->from, i * y_plane, y_plane, space.pooled);
         if (small)
             scatter_2x2(s, dy, index, scale, dx);
         else
             scatter_any(s, dy, index, scale, dx);
-        if (s->brain) narrow_plane(dx, job->to, i * x_plane, x_plane);
+        if (s->bf16) narrow_plane(dx, job->to, i * x_plane, x_plane);
     }
 }
 
@@ -306,7 +306,7 @@ static tri_status pool_prepare(tri_device *device, const tri_graph *graph, const
                           .blocks = x->dims[1] / CPU_BLOCK,
                           .relu = attr->relu,
                           .plain = tri_layout_is_plain(&pooled->layout),
-                          .brain = pooled->dtype == TRI_BF16,
+                          .bf16 = pooled->dtype == TRI_BF16,
                           .has_dropout = attr->dropout > 0,
                           .dropout = cpu_dropout_of(attr->dropout, attr->key)};
     state->planes = x->dims[0] * state->blocks;

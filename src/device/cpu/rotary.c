@@ -7,7 +7,7 @@
 typedef struct rotary_state {
     const cpu_device *device;
     int64_t rows, positions, heads, half; // rows of [N, T]; half of D
-    bool brain;
+    bool bf16;
     float *turns; // [T][2][half]: cosines, then sines
 } rotary_state;
 
@@ -17,7 +17,7 @@ typedef struct rotary_job {
     void *y;
 } rotary_job;
 
-CPU_BODY rotary_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY rotary_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const rotary_job job = *(const rotary_job *)context;
     const rotary_state *s = job.state;
     const int64_t half = s->half;
@@ -27,9 +27,9 @@ CPU_BODY rotary_typed(void *context, int64_t begin, int64_t end, bool brain) {
             int64_t at = (row * s->heads + h) * 2 * half;
 #pragma GCC ivdep
             for (int64_t i = 0; i < half; i++) {
-                float a = cpu_get(job.x, brain, at + i), b = cpu_get(job.x, brain, at + half + i);
-                cpu_put(job.y, brain, at + i, a * cosine[i] - b * sine[i]);
-                cpu_put(job.y, brain, at + half + i, b * cosine[i] + a * sine[i]);
+                float a = cpu_get(job.x, bf16, at + i), b = cpu_get(job.x, bf16, at + half + i);
+                cpu_put(job.y, bf16, at + i, a * cosine[i] - b * sine[i]);
+                cpu_put(job.y, bf16, at + half + i, b * cosine[i] + a * sine[i]);
             }
         }
     }
@@ -47,7 +47,7 @@ static tri_status rotary_prepare(tri_device *device, const tri_graph *graph, con
                             .positions = x[1],
                             .heads = x[2],
                             .half = x[3] / 2,
-                            .brain = cpu_is_brain(graph, node)};
+                            .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
     state->turns = malloc((size_t)(x[1] * x[3] + 1) * sizeof(float));
     if (!state->turns) return TRI_FAIL(TRI_NO_MEMORY, "no memory for rotary positions");
@@ -66,7 +66,7 @@ static tri_status rotary_run(const tri_kernel *kernel, const tri_kernel_args *ar
     const rotary_state *s = kernel->state;
     rotary_job job = {.state = s, .x = args->in[0], .y = args->out[0]};
     int64_t grain = 1 + 8192 / (s->heads * 2 * s->half + 1);
-    cpu_parallel(s->device, s->rows, grain, rotary_range(s->device, s->brain), &job);
+    cpu_parallel(s->device, s->rows, grain, rotary_range(s->device, s->bf16), &job);
     return TRI_OK;
 }
 

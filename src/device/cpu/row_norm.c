@@ -11,7 +11,7 @@ typedef struct norm_state {
     const cpu_device *device;
     int64_t rows, width;
     float eps;
-    bool x_brain, y_brain; // x and dx, y and dy; weights and statistics are F32
+    bool x_bf16, y_bf16; // x and dx, y and dy; weights and statistics are F32
     bool weighted;
     float *ones, *zeros; // where there are no weights
 } norm_state;
@@ -32,38 +32,38 @@ CPU_NUMBER float sum_of_lanes(float *lane) {
 }
 
 // The sum over a row of x − center, or of its square.
-CPU_NUMBER float sum_of_row(const void *x, bool brain, int64_t width, float center, bool square) {
+CPU_NUMBER float sum_of_row(const void *x, bool bf16, int64_t width, float center, bool square) {
     float lane[NORM_LANES] = {0}, rest = 0;
     int64_t whole = width / NORM_LANES * NORM_LANES;
     for (int64_t i = 0; i < whole; i += NORM_LANES)
         for (int k = 0; k < NORM_LANES; k++) {
-            float value = cpu_get(x, brain, i + k) - center;
+            float value = cpu_get(x, bf16, i + k) - center;
             lane[k] += square ? value * value : value;
         }
     for (int64_t i = whole; i < width; i++) {
-        float value = cpu_get(x, brain, i) - center;
+        float value = cpu_get(x, bf16, i) - center;
         rest += square ? value * value : value;
     }
     return rest + sum_of_lanes(lane);
 }
 
-CPU_NUMBER void forward_rows(const norm_job *job, int64_t begin, int64_t end, bool x_brain,
-                             bool y_brain, bool centred) {
+CPU_NUMBER void forward_rows(const norm_job *job, int64_t begin, int64_t end, bool x_bf16,
+                             bool y_bf16, bool centred) {
     const norm_state *s = job->state;
     const float *weight = job->weight, *bias = job->bias;
     int64_t width = s->width;
     for (int64_t r = begin; r < end; r++) {
-        const void *x = cpu_row(job->x, x_brain, r * width);
-        void *y = (char *)job->out + r * width * (y_brain ? 2 : 4);
-        float mean = centred ? sum_of_row(x, x_brain, width, 0, false) / (float)width : 0;
-        float squares = sum_of_row(x, x_brain, width, mean, true);
+        const void *x = cpu_row(job->x, x_bf16, r * width);
+        void *y = (char *)job->out + r * width * (y_bf16 ? 2 : 4);
+        float mean = centred ? sum_of_row(x, x_bf16, width, 0, false) / (float)width : 0;
+        float squares = sum_of_row(x, x_bf16, width, mean, true);
         float inv = 1 / sqrtf(squares / (float)width + s->eps);
         if (centred) job->mean[r] = mean;
         job->inv[r] = inv;
 #pragma GCC ivdep
         for (int64_t i = 0; i < width; i++) {
-            float h = (cpu_get(x, x_brain, i) - mean) * inv;
-            cpu_put(y, y_brain, i, centred ? h * weight[i] + bias[i] : h * weight[i]);
+            float h = (cpu_get(x, x_bf16, i) - mean) * inv;
+            cpu_put(y, y_bf16, i, centred ? h * weight[i] + bias[i] : h * weight[i]);
         }
     }
 }
@@ -74,30 +74,30 @@ typedef struct norm_pair {
 } norm_pair;
 
 CPU_NUMBER norm_pair pair_at(const norm_job *job, const void *x, const void *dy, int64_t i,
-                             float mean, float inv, bool x_brain, bool y_brain) {
-    float slope = cpu_get(dy, y_brain, i);
-    return (norm_pair){slope, slope * job->weight[i], (cpu_get(x, x_brain, i) - mean) * inv};
+                             float mean, float inv, bool x_bf16, bool y_bf16) {
+    float slope = cpu_get(dy, y_bf16, i);
+    return (norm_pair){slope, slope * job->weight[i], (cpu_get(x, x_bf16, i) - mean) * inv};
 }
 
-CPU_NUMBER void gradient_row(const norm_job *job, int64_t r, float *restrict sums, bool x_brain,
-                             bool y_brain, bool centred) {
+CPU_NUMBER void gradient_row(const norm_job *job, int64_t r, float *restrict sums, bool x_bf16,
+                             bool y_bf16, bool centred) {
     int64_t width = job->state->width, whole = width / NORM_LANES * NORM_LANES;
-    const void *x = cpu_row(job->x, x_brain, r * width);
-    const void *dy = cpu_row(job->dy, y_brain, r * width);
-    void *dx = (char *)job->out + r * width * (x_brain ? 2 : 4);
+    const void *x = cpu_row(job->x, x_bf16, r * width);
+    const void *dy = cpu_row(job->dy, y_bf16, r * width);
+    void *dx = (char *)job->out + r * width * (x_bf16 ? 2 : 4);
     float *restrict bias_sums = sums + width;
     float mean = centred ? job->mean[r] : 0, inv = job->inv[r];
     float lane[NORM_LANES] = {0}, lane_h[NORM_LANES] = {0}, rest = 0, rest_h = 0;
     for (int64_t i = 0; i < whole; i += NORM_LANES)
         for (int k = 0; k < NORM_LANES; k++) {
-            norm_pair p = pair_at(job, x, dy, i + k, mean, inv, x_brain, y_brain);
+            norm_pair p = pair_at(job, x, dy, i + k, mean, inv, x_bf16, y_bf16);
             sums[i + k] += p.dy * p.h;
             if (centred) bias_sums[i + k] += p.dy;
             if (centred) lane[k] += p.g;
             lane_h[k] += p.g * p.h;
         }
     for (int64_t i = whole; i < width; i++) {
-        norm_pair p = pair_at(job, x, dy, i, mean, inv, x_brain, y_brain);
+        norm_pair p = pair_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
         sums[i] += p.dy * p.h;
         if (centred) bias_sums[i] += p.dy;
         rest += p.g;
@@ -107,36 +107,36 @@ CPU_NUMBER void gradient_row(const norm_job *job, int64_t r, float *restrict sum
     float mean_gh = (rest_h + sum_of_lanes(lane_h)) / (float)width;
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; i++) {
-        norm_pair p = pair_at(job, x, dy, i, mean, inv, x_brain, y_brain);
-        cpu_put(dx, x_brain, i, inv * (p.g - mean_g - p.h * mean_gh));
+        norm_pair p = pair_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
+        cpu_put(dx, x_bf16, i, inv * (p.g - mean_g - p.h * mean_gh));
     }
 }
 
-CPU_NUMBER void gradient_chunks(const norm_job *job, int64_t begin, int64_t end, bool x_brain,
-                                bool y_brain, bool centred) {
+CPU_NUMBER void gradient_chunks(const norm_job *job, int64_t begin, int64_t end, bool x_bf16,
+                                bool y_bf16, bool centred) {
     const norm_state *s = job->state;
     for (int64_t c = begin; c < end; c++) {
         float *sums = job->sums + c * 2 * s->width;
         for (int64_t i = 0; i < 2 * s->width; i++) sums[i] = 0;
         int64_t last = (c + 1) * NORM_CHUNK < s->rows ? (c + 1) * NORM_CHUNK : s->rows;
         for (int64_t r = c * NORM_CHUNK; r < last; r++)
-            gradient_row(job, r, sums, x_brain, y_brain, centred);
+            gradient_row(job, r, sums, x_bf16, y_bf16, centred);
     }
 }
 
-#define NORM_RANGE(name, function, x_brain, y_brain, centred)                                      \
+#define NORM_RANGE(name, function, x_bf16, y_bf16, centred)                                        \
     CPU_BODY name##_body(void *context, int64_t begin, int64_t end) {                              \
-        function(context, begin, end, x_brain, y_brain, centred);                                  \
+        function(context, begin, end, x_bf16, y_bf16, centred);                                    \
     }                                                                                              \
     CPU_RANGES(name)
 // The function NAME_range(state): F32 or BF16 in and out, or from F32 to BF16.
 #define NORM_RANGES(name, function, centred)                                                       \
     NORM_RANGE(name##_float, function, false, false, centred)                                      \
     NORM_RANGE(name##_mixed, function, false, true, centred)                                       \
-    NORM_RANGE(name##_brain, function, true, true, centred)                                        \
+    NORM_RANGE(name##_bf16, function, true, true, centred)                                         \
     static cpu_range name##_range(const norm_state *s) {                                           \
-        if (s->x_brain) return name##_brain_range(s->device);                                      \
-        return s->y_brain ? name##_mixed_range(s->device) : name##_float_range(s->device);         \
+        if (s->x_bf16) return name##_bf16_range(s->device);                                        \
+        return s->y_bf16 ? name##_mixed_range(s->device) : name##_float_range(s->device);          \
     }
 NORM_RANGES(rms, forward_rows, false)
 NORM_RANGES(layer, forward_rows, true)
@@ -171,8 +171,8 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
                           .rows = tri_shape_count(x) / width,
                           .width = width,
                           .eps = (float)((const tri_norm_attr *)node->attr)->eps,
-                          .x_brain = cpu_is_brain(graph, node),
-                          .y_brain = y_type(graph, node) == TRI_BF16,
+                          .x_bf16 = cpu_is_bf16(graph, node),
+                          .y_bf16 = y_type(graph, node) == TRI_BF16,
                           .weighted = tri_value_is(node->inputs[weight])};
     kernel->state = state;
     if (is_gradient(node))

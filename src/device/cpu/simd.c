@@ -118,7 +118,7 @@ void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64
 }
 
 CPU_INLINE void dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
-                              int64_t count, bool brain, const void *x, void *y, int64_t at) {
+                              int64_t count, bool bf16, const void *x, void *y, int64_t at) {
     const __m512i pair = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     const __m512 scale = _mm512_set1_ps(dropout->scale);
     const philox_keys keys = keys_of(dropout->key);
@@ -132,21 +132,21 @@ CPU_INLINE void dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint6
         if (dropout->keep_none) bits = 0;
         for (int64_t k = i; k < i + 64 && k < count; k += 16, bits >>= 16) {
             __mmask16 inside = cpu_first_lanes(count - k);
-            __m512 value = cpu_load(x, brain, at + k, inside & (__mmask16)bits);
-            cpu_store(y, brain, at + k, inside, _mm512_mul_ps(value, scale));
+            __m512 value = cpu_load(x, bf16, at + k, inside & (__mmask16)bits);
+            cpu_store(y, bf16, at + k, inside, _mm512_mul_ps(value, scale));
         }
     }
 }
 
 CPU_AVX512 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
-                                  int64_t count, bool brain, const void *x, void *y, int64_t at) {
-    if (brain)
+                                  int64_t count, bool bf16, const void *x, void *y, int64_t at) {
+    if (bf16)
         dropout_plain(dropout, sample, first, count, true, x, y, at);
     else
         dropout_plain(dropout, sample, first, count, false, x, y, at);
 }
 
-CPU_INLINE void block_to_rows(bool brain, const float *block, void *rows, int64_t at,
+CPU_INLINE void block_to_rows(bool bf16, const float *block, void *rows, int64_t at,
                               int64_t places) {
     __m512 r[16];
     for (int64_t p = 0; p < places; p += 16) {
@@ -155,33 +155,33 @@ CPU_INLINE void block_to_rows(bool brain, const float *block, void *rows, int64_
             r[i] = i < left ? _mm512_loadu_ps(block + (p + i) * 16) : _mm512_setzero_ps();
         cpu_transpose16(r);
         for (int i = 0; i < 16; i++)
-            cpu_store(rows, brain, at + i * places + p, cpu_first_lanes(left), r[i]);
+            cpu_store(rows, bf16, at + i * places + p, cpu_first_lanes(left), r[i]);
     }
 }
 
-CPU_INLINE void rows_to_block(bool brain, const void *rows, int64_t at, float *block,
+CPU_INLINE void rows_to_block(bool bf16, const void *rows, int64_t at, float *block,
                               int64_t places) {
     __m512 r[16];
     for (int64_t p = 0; p < places; p += 16) {
         int64_t left = places - p < 16 ? places - p : 16;
         for (int i = 0; i < 16; i++)
-            r[i] = cpu_load(rows, brain, at + i * places + p, cpu_first_lanes(left));
+            r[i] = cpu_load(rows, bf16, at + i * places + p, cpu_first_lanes(left));
         cpu_transpose16(r);
         for (int i = 0; i < left; i++) _mm512_storeu_ps(block + (p + i) * 16, r[i]);
     }
 }
 
-CPU_AVX512 void cpu_block_to_rows(bool brain, const float *block, void *rows, int64_t at,
+CPU_AVX512 void cpu_block_to_rows(bool bf16, const float *block, void *rows, int64_t at,
                                   int64_t places) {
-    if (brain)
+    if (bf16)
         block_to_rows(true, block, rows, at, places);
     else
         block_to_rows(false, block, rows, at, places);
 }
 
-CPU_AVX512 void cpu_rows_to_block(bool brain, const void *rows, int64_t at, float *block,
+CPU_AVX512 void cpu_rows_to_block(bool bf16, const void *rows, int64_t at, float *block,
                                   int64_t places) {
-    if (brain)
+    if (bf16)
         rows_to_block(true, rows, at, block, places);
     else
         rows_to_block(false, rows, at, block, places);

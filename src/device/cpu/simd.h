@@ -25,12 +25,12 @@ void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64
 // Multiplies `count` elements of a sample in plain order, from `first` (a multiple of 64), by the
 // mask and the scale: those from element `at` of x on, BF16 or F32.
 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first, int64_t count,
-                       bool brain, const void *x, void *y, int64_t at);
+                       bool bf16, const void *x, void *y, int64_t at);
 
 // 16 floats, or BF16 that become floats, from element `at` on; zero outside the mask, where nothing
 // is read.
-CPU_INLINE __m512 cpu_load(const void *from, bool brain, int64_t at, __mmask16 inside) {
-    if (!brain) return _mm512_maskz_loadu_ps(inside, (const float *)from + at);
+CPU_INLINE __m512 cpu_load(const void *from, bool bf16, int64_t at, __mmask16 inside) {
+    if (!bf16) return _mm512_maskz_loadu_ps(inside, (const float *)from + at);
     __m256i bits = _mm256_maskz_loadu_epi16(inside, (const uint16_t *)from + at);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
@@ -46,7 +46,7 @@ CPU_INLINE __m512i cpu_pairs_of_rows(const uint16_t *from, int64_t row, bool bot
 }
 
 // To nearest BF16, ties to even; what is not a number stays so.
-CPU_INLINE __m256i cpu_to_brain(__m512 values) {
+CPU_INLINE __m256i cpu_to_bf16(__m512 values) {
     __m512i bits = _mm512_castps_si512(values), high = _mm512_srli_epi32(bits, 16);
     __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
     __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
@@ -55,11 +55,11 @@ CPU_INLINE __m256i cpu_to_brain(__m512 values) {
     return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), nan, quiet));
 }
 
-CPU_INLINE void cpu_store(void *to, bool brain, int64_t at, __mmask16 inside, __m512 values) {
-    if (!brain)
+CPU_INLINE void cpu_store(void *to, bool bf16, int64_t at, __mmask16 inside, __m512 values) {
+    if (!bf16)
         _mm512_mask_storeu_ps((float *)to + at, inside, values);
     else
-        _mm256_mask_storeu_epi16((uint16_t *)to + at, inside, cpu_to_brain(values));
+        _mm256_mask_storeu_epi16((uint16_t *)to + at, inside, cpu_to_bf16(values));
 }
 
 // The first `left` of 16 lanes; all from 16 on.
@@ -116,8 +116,8 @@ CPU_INLINE void cpu_transpose16(__m512 r[16]) {
 }
 
 // [places][16] of F32 to 16 rows of `places` from element `at` on, of BF16 or F32, and back.
-void cpu_block_to_rows(bool brain, const float *block, void *rows, int64_t at, int64_t places);
-void cpu_rows_to_block(bool brain, const void *rows, int64_t at, float *block, int64_t places);
+void cpu_block_to_rows(bool bf16, const float *block, void *rows, int64_t at, int64_t places);
+void cpu_rows_to_block(bool bf16, const void *rows, int64_t at, float *block, int64_t places);
 // out[p] = the sum of the 16 values of place p of [places][16].
 void cpu_sum_lanes(const float *block, float *out, int64_t places);
 

@@ -107,33 +107,33 @@ void cpu_tile_multiply_rows(const cpu_tile *job, int64_t rows, int64_t columns) 
     }
 }
 
-CPU_INLINE void pack_rows(const void *from, bool brain, int64_t stride, int64_t rows,
+CPU_INLINE void pack_rows(const void *from, bool bf16, int64_t stride, int64_t rows,
                           int64_t columns, float *to, int64_t panel) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < columns; j += CPU_TILE_COLUMNS) {
             float *out = to + j / CPU_TILE_COLUMNS * panel + r * CPU_TILE_COLUMNS;
             for (int64_t k = j; k < j + CPU_TILE_COLUMNS; k += 16) {
                 int64_t at = r * stride + k, ahead = at + PACK_AHEAD * stride;
-                _mm_prefetch((const char *)from + ahead * (brain ? 2 : 4), _MM_HINT_T0);
+                _mm_prefetch((const char *)from + ahead * (bf16 ? 2 : 4), _MM_HINT_T0);
                 __mmask16 inside = k < columns ? cpu_first_lanes(columns - k) : 0;
-                _mm512_storeu_ps(out + k - j, cpu_load(from, brain, at, inside));
+                _mm512_storeu_ps(out + k - j, cpu_load(from, bf16, at, inside));
             }
         }
 }
 
-CPU_INLINE void pack_columns(const void *from, bool brain, int64_t stride, int64_t steps,
+CPU_INLINE void pack_columns(const void *from, bool bf16, int64_t stride, int64_t steps,
                              int64_t columns, float *to) {
     // Ask for all at once: the rows lie too far apart for the hardware to see a stream.
     for (int64_t j = 0; j < columns && steps <= 64; j++)
-        for (int64_t p = 0; p < steps; p += brain ? 32 : 16)
-            _mm_prefetch((const char *)from + (j * stride + p) * (brain ? 2 : 4), _MM_HINT_T0);
+        for (int64_t p = 0; p < steps; p += bf16 ? 32 : 16)
+            _mm_prefetch((const char *)from + (j * stride + p) * (bf16 ? 2 : 4), _MM_HINT_T0);
     for (int64_t p = 0; p < steps; p += 16)
         for (int64_t j = 0; j < CPU_TILE_COLUMNS; j += 16) {
             int64_t places = steps - p < 16 ? steps - p : 16;
             __mmask16 inside = (__mmask16)((1u << places) - 1);
             __m512 r[16];
             for (int64_t i = 0; i < 16; i++)
-                r[i] = j + i < columns ? cpu_load(from, brain, (j + i) * stride + p, inside)
+                r[i] = j + i < columns ? cpu_load(from, bf16, (j + i) * stride + p, inside)
                                        : _mm512_setzero_ps();
             cpu_transpose16(r);
             for (int64_t i = 0; i < places; i++)
@@ -141,17 +141,17 @@ CPU_INLINE void pack_columns(const void *from, bool brain, int64_t stride, int64
         }
 }
 
-CPU_AVX512 void cpu_pack_rows(const void *from, bool brain, int64_t stride, int64_t rows,
+CPU_AVX512 void cpu_pack_rows(const void *from, bool bf16, int64_t stride, int64_t rows,
                               int64_t columns, float *to, int64_t panel) {
-    if (brain)
+    if (bf16)
         pack_rows(from, true, stride, rows, columns, to, panel);
     else
         pack_rows(from, false, stride, rows, columns, to, panel);
 }
 
-CPU_AVX512 void cpu_pack_columns(const void *from, bool brain, int64_t stride, int64_t steps,
+CPU_AVX512 void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t steps,
                                  int64_t columns, float *to) {
-    if (brain)
+    if (bf16)
         pack_columns(from, true, stride, steps, columns, to);
     else
         pack_columns(from, false, stride, steps, columns, to);

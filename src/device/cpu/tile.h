@@ -41,10 +41,10 @@ void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns)
 
 // Panels [row][64], `panel` floats apart, from rows of floats, or of BF16, that are `stride`
 // elements apart; the last one with zeros behind `columns`.
-void cpu_pack_rows(const void *from, bool brain, int64_t stride, int64_t rows, int64_t columns,
+void cpu_pack_rows(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,
                    float *to, int64_t panel);
 // One panel of the transposed matrix: to[p][j] is element p of row j < columns, else 0.
-void cpu_pack_columns(const void *from, bool brain, int64_t stride, int64_t steps, int64_t columns,
+void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t steps, int64_t columns,
                       float *to);
 // Groups [row / 16][step][16] of a matrix whose rows lie side by side and whose steps are `stride`
 // apart, zeros behind `rows`.
@@ -57,9 +57,9 @@ void cpu_transpose(const float *from, int64_t stride, int64_t rows, int64_t colu
 // The same for all instruction sets; those below AVX-512 know F32 alone.
 typedef struct cpu_tile_code {
     void (*multiply)(const cpu_tile *tile, int64_t rows, int64_t columns);
-    void (*pack_rows)(const void *from, bool brain, int64_t stride, int64_t rows, int64_t columns,
+    void (*pack_rows)(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,
                       float *to, int64_t panel);
-    void (*pack_columns)(const void *from, bool brain, int64_t stride, int64_t steps,
+    void (*pack_columns)(const void *from, bool bf16, int64_t stride, int64_t steps,
                          int64_t columns, float *to);
     void (*pack_groups)(const float *from, int64_t stride, int64_t steps, int64_t rows, float *to);
     void (*transpose)(const float *from, int64_t stride, int64_t rows, int64_t columns,

@@ -6,9 +6,9 @@
 #include "device/cpu/tile.h"
 
 // Sums with what is added and applied at the end, whose bias is read from element `at` on.
-CPU_INLINE __m512 cpu_tile_finish(const cpu_tile_end *end, bool brain, int64_t at, __mmask16 inside,
+CPU_INLINE __m512 cpu_tile_finish(const cpu_tile_end *end, bool bf16, int64_t at, __mmask16 inside,
                                   __m512 value) {
-    if (end->bias) value = _mm512_add_ps(value, cpu_load(end->bias, brain, at, inside));
+    if (end->bias) value = _mm512_add_ps(value, cpu_load(end->bias, bf16, at, inside));
     if (end->activation == TRI_ACTIVATION_NONE) return value;
     __mmask16 negative = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_LE_OQ);
     float slope = end->activation == TRI_ACTIVATION_RELU ? 0 : end->slope;

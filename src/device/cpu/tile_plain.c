@@ -71,9 +71,9 @@ PLAIN void multiply(const cpu_tile *job, int64_t rows, int64_t columns, int64_t 
     }
 }
 
-PLAIN void pack_rows(const void *numbers, bool brain, int64_t stride, int64_t rows, int64_t columns,
+PLAIN void pack_rows(const void *numbers, bool bf16, int64_t stride, int64_t rows, int64_t columns,
                      float *to, int64_t panel) {
-    TRI_ASSERT(!brain);
+    TRI_ASSERT(!bf16);
     const float *from = numbers;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < columns; j += CPU_TILE_COLUMNS) {
@@ -84,9 +84,9 @@ PLAIN void pack_rows(const void *numbers, bool brain, int64_t stride, int64_t ro
         }
 }
 
-PLAIN void pack_columns(const void *numbers, bool brain, int64_t stride, int64_t steps,
+PLAIN void pack_columns(const void *numbers, bool bf16, int64_t stride, int64_t steps,
                         int64_t columns, float *to) {
-    TRI_ASSERT(!brain);
+    TRI_ASSERT(!bf16);
     const float *from = numbers;
     for (int64_t p = 0; p < steps; p += 16) { // a line of each row at a time
         int64_t places = steps - p < 16 ? steps - p : 16;
@@ -119,13 +119,13 @@ PLAIN void transpose(const float *from, int64_t stride, int64_t rows, int64_t co
     target static void multiply_##isa(const cpu_tile *tile, int64_t rows, int64_t columns) {       \
         multiply(tile, rows, columns, most);                                                       \
     }                                                                                              \
-    target static void pack_rows_##isa(const void *from, bool brain, int64_t stride, int64_t rows, \
+    target static void pack_rows_##isa(const void *from, bool bf16, int64_t stride, int64_t rows, \
                                        int64_t columns, float *to, int64_t panel) {                \
-        pack_rows(from, brain, stride, rows, columns, to, panel);                                  \
+        pack_rows(from, bf16, stride, rows, columns, to, panel);                                  \
     }                                                                                              \
-    target static void pack_columns_##isa(const void *from, bool brain, int64_t stride,            \
+    target static void pack_columns_##isa(const void *from, bool bf16, int64_t stride,            \
                                           int64_t steps, int64_t columns, float *to) {             \
-        pack_columns(from, brain, stride, steps, columns, to);                                     \
+        pack_columns(from, bf16, stride, steps, columns, to);                                     \
     }                                                                                              \
     target static void pack_groups_##isa(const float *from, int64_t stride, int64_t steps,         \
                                          int64_t rows, float *to) {                                \

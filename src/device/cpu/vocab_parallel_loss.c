@@ -9,7 +9,7 @@ typedef struct vocab_state {
     const cpu_device *device;
     tri_classes_attr slice;
     int64_t rows, width;
-    bool brain, seed_f64;
+    bool bf16, seed_f64;
 } vocab_state;
 
 typedef struct vocab_job {
@@ -21,47 +21,47 @@ typedef struct vocab_job {
     float seed;
 } vocab_job;
 
-CPU_BODY largest_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY largest_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const vocab_job *job = context;
     int64_t width = job->state->width;
     for (int64_t r = begin; r < end; r++)
         ((float *)job->out)[r] =
-            cpu_largest_of_row(cpu_row(job->scores, brain, r * width), width, brain);
+            cpu_largest_of_row(cpu_row(job->scores, bf16, r * width), width, bf16);
 }
 CPU_TYPED_RANGES(largest)
 
-CPU_BODY softmax_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY softmax_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const vocab_job *job = context;
     int64_t width = job->state->width;
     float *sums = job->out;
     for (int64_t r = begin; r < end; r++) {
-        const void *row = cpu_row(job->scores, brain, r * width);
+        const void *row = cpu_row(job->scores, bf16, r * width);
         int64_t at = job->labels[r] - job->state->slice.first;
         bool here = at >= 0 && at < width;
-        sums[2 * r] = cpu_exp_sum_of_row(row, width, brain, job->max[r], NULL);
-        sums[2 * r + 1] = here ? cpu_get(row, brain, at) - job->max[r] : 0;
+        sums[2 * r] = cpu_exp_sum_of_row(row, width, bf16, job->max[r], NULL);
+        sums[2 * r + 1] = here ? cpu_get(row, bf16, at) - job->max[r] : 0;
     }
 }
 CPU_TYPED_RANGES(softmax)
 
-CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool brain) {
+CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const vocab_job *job = context;
     int64_t width = job->state->width;
     for (int64_t r = begin; r < end; r++) {
-        const void *row = cpu_row(job->scores, brain, r * width);
-        void *out = (char *)job->out + r * width * (brain ? 2 : 4);
+        const void *row = cpu_row(job->scores, bf16, r * width);
+        void *out = (char *)job->out + r * width * (bf16 ? 2 : 4);
         int64_t at = job->labels[r] - job->state->slice.first;
         bool here = at >= 0 && at < width;
-        float max = job->max[r], label = here ? cpu_get(row, brain, at) : 0;
+        float max = job->max[r], label = here ? cpu_get(row, bf16, at) : 0;
         if (job->labels[r] == TRI_IGNORED_LABEL) {
-            for (int64_t k = 0; k < width; k++) cpu_put(out, brain, k, 0);
+            for (int64_t k = 0; k < width; k++) cpu_put(out, bf16, k, 0);
             continue;
         }
         float factor = job->seed / job->sums[2 * r];
 #pragma GCC ivdep
         for (int64_t k = 0; k < width; k++)
-            cpu_put(out, brain, k, factor * cpu_exp_number(cpu_get(row, brain, k) - max));
-        if (here) cpu_put(out, brain, at, factor * cpu_exp_number(label - max) - job->seed);
+            cpu_put(out, bf16, k, factor * cpu_exp_number(cpu_get(row, bf16, k) - max));
+        if (here) cpu_put(out, bf16, at, factor * cpu_exp_number(label - max) - job->seed);
     }
 }
 CPU_TYPED_RANGES(gradient)
@@ -75,7 +75,7 @@ static tri_status vocab_prepare(tri_device *device, const tri_graph *graph, cons
     *state = (vocab_state){.device = cpu_of(device),
                            .rows = tri_shape_count(scores) / width,
                            .width = width,
-                           .brain = cpu_is_brain(graph, node)};
+                           .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
     if (node->op->attr_bytes) state->slice = *(const tri_classes_attr *)node->attr;
     if (node->op == &tri_op_vocab_parallel_cross_entropy_grad)
@@ -91,7 +91,7 @@ static tri_status run_rows(const vocab_state *s, cpu_range range, vocab_job *job
 static tri_status largest_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const vocab_state *s = kernel->state;
     vocab_job job = {.state = s, .scores = args->in[0], .out = args->out[0]};
-    return run_rows(s, largest_range(s->device, s->brain), &job);
+    return run_rows(s, largest_range(s->device, s->bf16), &job);
 }
 
 static tri_status softmax_run(const tri_kernel *kernel, const tri_kernel_args *args) {
@@ -103,7 +103,7 @@ static tri_status softmax_run(const tri_kernel *kernel, const tri_kernel_args *a
                      .out = args->out[0]};
     for (int64_t r = 0; r < s->rows; r++)
         TRI_TRY(ref_check_label(job.labels[r], r, s->slice.classes));
-    return run_rows(s, softmax_range(s->device, s->brain), &job);
+    return run_rows(s, softmax_range(s->device, s->bf16), &job);
 }
 
 static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *args) {
@@ -116,7 +116,7 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
                      .sums = args->in[3],
                      .out = args->out[0],
                      .seed = s->seed_f64 ? (float)*(const double *)seed : *(const float *)seed};
-    return run_rows(s, gradient_range(s->device, s->brain), &job);
+    return run_rows(s, gradient_range(s->device, s->bf16), &job);
 }
 
 static bool vocab_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
