@@ -20,37 +20,59 @@
 
 #define SECOND INT64_C(1000000000)
 
-static void choose_for(cpu_crowd_choice *c, int tenths, int percent) {
-    for (int i = 0; i < tenths; i++) cpu_crowd_choose(c, SECOND / 10, SECOND / 1000 * percent);
+// So many tenths of a second in which threads are delayed for a part of the time. A tenth gets
+// `spinning` or `yielding` pieces of work done.
+typedef struct machine {
+    int percent;
+    uint64_t spinning, yielding;
+} machine;
+
+static int choose_for(cpu_crowd_choice *c, int tenths, machine m) {
+    int yielded = 0;
+    for (int i = 0; i < tenths; i++) {
+        yielded += c->yields;
+        cpu_crowd_window window = {SECOND / 10, SECOND / 1000 * m.percent,
+                                   c->yields ? m.yielding : m.spinning};
+        cpu_crowd_choose(c, &window);
+    }
+    return yielded;
 }
 
-static void test_choice(void **state) {
+static void test_free_cores(void **state) {
     cpu_crowd_choice c = {0};
-    choose_for(&c, 100, 0);
-    choose_for(&c, 100, 20); // a loader beside it is no crowd
+    assert_int_equal(choose_for(&c, 6000, (machine){20, 1000, 100}), 0);
+}
+
+static void test_shared_cores(void **state) {
+    cpu_crowd_choice c = {0};
+    choose_for(&c, 2, (machine){90, 50, 1000});
+    assert_true(c.yields); // a trial, at once
+    assert_int_equal(choose_for(&c, 15, (machine){90, 50, 1000}), 15);
+    // From time to time spinning is tried again, for a small part of the time.
+    int yielded = choose_for(&c, 6000, (machine){90, 50, 1000});
+    assert_in_range(yielded, 5950, 5999);
+    // The cores are free again.
+    choose_for(&c, 60, (machine){0, 1000, 100});
     assert_false(c.yields);
-    choose_for(&c, 1, 30);
+}
+
+// The delays are those of a small thread beside the others: spinning stays faster.
+static void test_delayed_and_faster(void **state) {
+    cpu_crowd_choice c = {0};
+    assert_in_range(choose_for(&c, 6000, (machine){40, 1000, 400}), 1, 50);
+    // As fast as spinning is not enough.
+    cpu_crowd_choice other = {0};
+    assert_in_range(choose_for(&other, 6000, (machine){40, 1000, 1050}), 1, 50);
+}
+
+// Long kernels: few of them in a window.
+static void test_little_work(void **state) {
+    cpu_crowd_choice c = {0};
+    choose_for(&c, 40, (machine){90, 2, 4});
     assert_true(c.yields);
-    choose_for(&c, 9, 0); // not yet sure
-    assert_true(c.yields);
-    choose_for(&c, 1, 0);
-    assert_false(c.yields);
-    // Too early: the next trial comes later, and each failed one puts it off further.
-    choose_for(&c, 1, 90);
-    choose_for(&c, 19, 0);
-    assert_true(c.yields);
-    choose_for(&c, 1, 0);
-    assert_false(c.yields);
-    for (int i = 0; i < 20; i++) {
-        choose_for(&c, 1, 90);
-        choose_for(&c, 601, 0);
-        assert_false(c.yields);
-    }
-    // A long quiet time makes it ready to try again soon.
-    choose_for(&c, 700, 0);
-    choose_for(&c, 1, 90);
-    choose_for(&c, 10, 0);
-    assert_false(c.yields);
+    // Nothing is learned while nothing runs.
+    cpu_crowd_choice idle = {0};
+    assert_int_equal(choose_for(&idle, 600, (machine){90, 0, 0}), 0);
 }
 
 static void test_chosen_by_the_user(void **state) {
@@ -63,13 +85,17 @@ static void test_chosen_by_the_user(void **state) {
     unsetenv("GOMP_SPINCOUNT");
 }
 
-static void work(double seconds, const cpu_crowd *crowd) {
+// Until the threads yield, and have done so for longer than a trial.
+static void work(double seconds, cpu_crowd *crowd) {
     volatile double sums[2] = {0};
-    double end = omp_get_wtime() + seconds;
-    while (omp_get_wtime() < end && !cpu_crowd_yields(crowd)) {
+    double now = omp_get_wtime(), end = now + seconds, last_spun = now;
+    while (now < end && now - last_spun < 1) {
+        cpu_crowd_count(crowd);
 #pragma omp parallel for num_threads(2)
         for (int t = 0; t < 2; t++)
             for (int i = 0; i < 20000; i++) sums[t] += i;
+        now = omp_get_wtime();
+        if (!cpu_crowd_yields(crowd)) last_spun = now;
     }
 }
 
@@ -128,9 +154,9 @@ static void test_beside_others(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_chosen_by_the_user),
-        cmocka_unit_test(test_beside_others),
+        cmocka_unit_test(test_free_cores),         cmocka_unit_test(test_shared_cores),
+        cmocka_unit_test(test_delayed_and_faster), cmocka_unit_test(test_little_work),
+        cmocka_unit_test(test_chosen_by_the_user), cmocka_unit_test(test_beside_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,10 @@
 // only for 100 while the program has more OpenMP threads than cores. Its setting is read when the
 // library is loaded and cannot be changed later, but the number of threads can: to yield, a helper
 // opens a parallel region of its own, whose threads then sleep.
+//
+// Delays alone do not tell which way is faster. Where a loader's thread takes a core now and then,
+// small kernels run two to three times faster with spinning threads, although these are delayed.
+// So threads that are delayed try the other way for a moment and keep the faster one.
 #include "device/cpu/crowd.h"
 
 #include "base/cpu_share.h"
@@ -16,11 +20,21 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { LOOK_MS = 100, QUIET_PERCENT = 5 };
-static const int64_t SHORTEST_TRIAL_NS = 1000000000, LONGEST_TRIAL_NS = 60000000000;
+enum {
+    LOOK_MS = 100,
+    SETTLE_WINDOWS = 1, // of a trial, in which threads still change their way
+    FEW_WINDOWS = 3,    // the shortest trial
+    MANY_WINDOWS = 20,  // the longest, where little work is done in a window
+    ENOUGH_WORK = 100,  // to compare rates
+    QUIET_PERCENT = 5,  // of the time; less delay is none
+};
+static const int64_t FIRST_INTERVAL_NS = 2000000000, LONGEST_INTERVAL_NS = 120000000000;
+// Sleeping has to be clearly better, since it makes a delay of each wait where cores are free.
+static const double SLEEP_GAIN = 1.1;
 
 struct cpu_crowd {
     int threads;
+    _Atomic uint64_t work; // counted since the start
     cpu_crowd_choice choice;
     _Atomic bool yields;
     pthread_t watcher, helper;
@@ -30,21 +44,51 @@ struct cpu_crowd {
     bool stop, release;
 };
 
-void cpu_crowd_choose(cpu_crowd_choice *c, int64_t wall_ns, int64_t delayed_ns) {
-    if (wall_ns <= 0) return;
-    int64_t percent = 100 * delayed_ns / wall_ns;
-    c->quiet_ns = percent < QUIET_PERCENT ? c->quiet_ns + wall_ns : 0;
-    if (!c->yields && percent >= TRI_STARVED_PERCENT) {
-        // It was tried too early, or for the first time: the next trial comes later.
-        c->trial_ns = c->trial_ns ? 2 * c->trial_ns : SHORTEST_TRIAL_NS;
-        if (c->trial_ns > LONGEST_TRIAL_NS) c->trial_ns = LONGEST_TRIAL_NS;
-        c->yields = true;
-    } else if (c->yields && c->quiet_ns >= c->trial_ns) {
-        c->yields = false;
-        c->quiet_ns = 0;
-    } else if (!c->yields && c->quiet_ns >= LONGEST_TRIAL_NS) {
-        c->trial_ns = 0;
+static double rate_of(uint64_t work, int64_t wall_ns) {
+    return wall_ns > 0 ? 1e9 * (double)work / (double)wall_ns : 0;
+}
+
+static void begin_trial(cpu_crowd_choice *c) {
+    c->yields = !c->yields;
+    c->on_trial = true;
+    c->windows = 0;
+    c->wall_ns = 0;
+    c->work = 0;
+}
+
+static void end_trial(cpu_crowd_choice *c) {
+    double rate = rate_of(c->work, c->wall_ns);
+    bool better = c->yields ? rate > SLEEP_GAIN * c->rate : SLEEP_GAIN * rate >= c->rate;
+    c->on_trial = false;
+    if (better) {
+        c->interval_ns = FIRST_INTERVAL_NS;
+    } else {
+        c->yields = !c->yields;
+        c->interval_ns = c->interval_ns ? 2 * c->interval_ns : FIRST_INTERVAL_NS;
+        if (c->interval_ns > LONGEST_INTERVAL_NS) c->interval_ns = LONGEST_INTERVAL_NS;
     }
+    c->until_ns = c->interval_ns;
+    c->rate = better ? rate : 0; // that of the old way is measured again
+}
+
+void cpu_crowd_choose(cpu_crowd_choice *c, const cpu_crowd_window *w) {
+    if (w->wall_ns <= 0 || w->work == 0) return; // the program does something else
+    if (c->on_trial) {
+        if (c->windows++ < SETTLE_WINDOWS) return;
+        c->wall_ns += w->wall_ns;
+        c->work += w->work;
+        if (c->windows >= MANY_WINDOWS || (c->windows >= FEW_WINDOWS && c->work >= ENOUGH_WORK))
+            end_trial(c);
+        return;
+    }
+    double rate = rate_of(w->work, w->wall_ns);
+    c->rate = c->rate > 0 ? 0.7 * c->rate + 0.3 * rate : rate; // of the last three windows or so
+    c->until_ns -= w->wall_ns;
+    int64_t percent = 100 * w->delayed_ns / w->wall_ns;
+    bool doubtful = c->yields || percent >= TRI_STARVED_PERCENT;
+    if (c->yields && percent < QUIET_PERCENT && c->until_ns > FIRST_INTERVAL_NS)
+        c->until_ns = FIRST_INTERVAL_NS; // the cores are free again, it seems
+    if (doubtful && c->until_ns <= 0) begin_trial(c);
 }
 
 static void *be_many(void *context) {
@@ -89,13 +133,17 @@ static void *watch(void *context) {
     cpu_crowd *crowd = context;
     tri_cpu_share before, now;
     bool known = tri_cpu_share_read(&before);
+    uint64_t work_before = atomic_load(&crowd->work);
     pthread_mutex_lock(&crowd->lock);
     while (known && !crowd->stop) {
         wait_a_while(crowd);
         known = tri_cpu_share_read(&now);
         tri_cpu_share passed = tri_cpu_share_between(&before, &now);
         before = now;
-        cpu_crowd_choose(&crowd->choice, passed.wall_ns, passed.delayed_ns);
+        uint64_t work = atomic_load(&crowd->work);
+        cpu_crowd_window window = {passed.wall_ns, passed.delayed_ns, work - work_before};
+        work_before = work;
+        cpu_crowd_choose(&crowd->choice, &window);
         apply(crowd);
     }
     crowd->choice.yields = false;
@@ -137,6 +185,12 @@ void cpu_crowd_stop(cpu_crowd *crowd) {
     pthread_cond_destroy(&crowd->wake);
     pthread_mutex_destroy(&crowd->lock);
     free(crowd);
+}
+
+void cpu_crowd_count(cpu_crowd *crowd) {
+    if (!crowd) return;
+    uint64_t work = atomic_load_explicit(&crowd->work, memory_order_relaxed);
+    atomic_store_explicit(&crowd->work, work + 1, memory_order_relaxed);
 }
 
 bool cpu_crowd_yields(const cpu_crowd *crowd) { return crowd && atomic_load(&crowd->yields); }
