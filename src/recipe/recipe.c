@@ -8,6 +8,7 @@
 #include "recipe/alias.h"
 #include "recipe/deepspeed.h"
 #include "recipe/missing.h"
+#include "recipe/renamed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,44 +38,14 @@ static const tri_option rows[] = {
 const tri_option_table tri_recipe_table =
     TRI_OPTION_TABLE("", R, rows, "everything that defines a run");
 
-// Sections in which the key `name` decides which other keys exist.
-static const struct {
-    const char *section, *key;
-    const tri_option_table *table;
-} named[] = {
-    {"data", "data.name", &tri_data_table},
-    {"optimizer", "optimizer.name", &tri_optimizer_table},
-    {"schedule", "schedule.name", &tri_schedule_table},
-};
-
-static const char *default_name(const tri_option_table *table) {
-    for (int i = 0; i < table->count; i++)
-        if (!strcmp(table->rows[i].key, "name")) return table->rows[i].default_yaml;
-    return NULL;
-}
-
-// If `value` changes the `name` of a section, discards the section's other keys: they belong to the
-// old name.
-static void discard_renamed(tri_tree *root, const char *path, const tri_tree *value) {
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
-        if (strcmp(path, named[i].key) != 0) continue;
-        tri_tree *section = tri_tree_get(root, named[i].section);
-        if (!section || section->kind != TRI_TREE_MAP) return;
-        const tri_tree *name = tri_tree_get(section, "name");
-        const char *old = default_name(named[i].table);
-        if (name && name->kind == TRI_TREE_SCALAR) old = name->text;
-        if (!old) return; // its first name, not another one
-        if (value->kind != TRI_TREE_SCALAR || (old && !strcmp(old, value->text))) return;
-        section->count = 0;
-    }
-}
-
-static void discard_overridden(tri_arena *arena, tri_tree *root, const char *override) {
+static void drop_overridden(tri_arena *arena, tri_tree *root, const char *override,
+                            tri_recipe_dropped *dropped) {
     size_t length = strcspn(override, "=");
     tri_tree *value;
     if (!override[length]) return;
     if (tri_yaml_parse_value(arena, override + length + 1, override, &value) != TRI_OK) return;
-    discard_renamed(root, tri_arena_printf(arena, "%.*s", (int)length, override), value);
+    tri_recipe_drop_renamed(arena, root, tri_arena_printf(arena, "%.*s", (int)length, override),
+                            value, dropped);
 }
 
 static bool is_deepspeed(const char *override) {
@@ -82,8 +53,8 @@ static bool is_deepspeed(const char *override) {
 }
 
 static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *const *overrides,
-                                  int count) {
-    for (int i = 0; i < count; i++) discard_overridden(arena, root, overrides[i]);
+                                  int count, tri_recipe_dropped *dropped) {
+    for (int i = 0; i < count; i++) drop_overridden(arena, root, overrides[i], dropped);
     for (int i = 0; i < count; i++)
         if (!is_deepspeed(overrides[i])) TRI_TRY(tri_tree_override(arena, root, overrides[i]));
     return TRI_OK;
@@ -91,7 +62,8 @@ static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *
 
 // A DeepSpeed configuration becomes part of the recipe before the other overrides apply to it.
 static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *file,
-                                  const char *const *overrides, int count, tri_deepspeed *out) {
+                                  const char *const *overrides, int count,
+                                  tri_recipe_dropped *dropped, tri_deepspeed *out) {
     *out = (tri_deepspeed){0};
     for (int i = 0; i < count; i++)
         if (is_deepspeed(overrides[i])) TRI_TRY(tri_tree_override(arena, root, overrides[i]));
@@ -104,7 +76,8 @@ static tri_status merge_deepspeed(tri_arena *arena, tri_tree *root, const char *
         TRI_TRY(tri_recipe_settle_strategy(arena, root));
         bool is_override = node->file && !strncmp(node->file, "override ", 9);
         for (int i = 0; is_override && i < out->count; i++)
-            discard_renamed(root, out->settings[i].key, out->settings[i].value);
+            tri_recipe_drop_renamed(arena, root, out->settings[i].key, out->settings[i].value,
+                                    dropped);
         TRI_TRY(tri_deepspeed_merge(arena, out, root, is_override, overrides, count));
     }
     tri_tree_remove(root, "deepspeed");
@@ -161,14 +134,15 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     if (root->kind != TRI_TREE_MAP)
         return tri_tree_fail(root, "a recipe has to be a mapping of keys to values");
     tri_deepspeed deepspeed;
-    TRI_TRY(merge_deepspeed(arena, root, file, overrides, count, &deepspeed));
-    TRI_TRY(apply_overrides(arena, root, overrides, count));
+    tri_recipe_dropped dropped = {{NULL}};
+    TRI_TRY(merge_deepspeed(arena, root, file, overrides, count, &dropped, &deepspeed));
+    TRI_TRY(apply_overrides(arena, root, overrides, count, &dropped));
     settle_path(arena, tri_tree_find(root, "data.path"), file);
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
     out->rounds = deepspeed.rounds;
-    out->notes = deepspeed.notes;
+    out->notes = tri_recipe_dropped_notes(arena, &dropped, root, out, deepspeed.notes);
     return settle_name(arena, root, task, out);
 }
 

@@ -82,6 +82,27 @@ def check_data_of_another_kind(folder):
             "safetensors.torch.save_file")
 
 
+def check_dropped_keys(folder):
+    """Another optimizer drops the recipe's rate: said once, with what is used now."""
+    recipe = write(folder, "sgd.yaml",
+                   "model: {name: mlp-jax}\n"
+                   "data: {name: synthetic, samples: 32, classes: 10, workers: 0}\n"
+                   "optimizer: {name: sgd, lr: 0.4, momentum: 0.9}\n"
+                   "schedule: {name: step, every: epoch, gamma: 0.5, warmup_steps: 2}\n"
+                   "trainer: {max_epochs: 1}\n")
+    words = ["train", recipe, "trainer.fast_dev_run=1", "optimizer.name=adam"]
+    said = "optimizer.name=adam drops the recipe's other keys of optimizer: lr 0.4 is now 0.001, " \
+           "momentum 0.9 is gone; to keep one, add it: optimizer.lr=0.4\n"
+    done = run([TRIREME, *words])
+    assert done.stderr.count(said) == 1, done.stderr
+    assert said in run([TRIREME, "plan", *words[1:]]).stderr
+    # Nothing has changed unnoticed where the key is given, or is the default.
+    for more in ("optimizer.lr=0.4", "optimizer.lr=3"):
+        assert "drops" not in run([TRIREME, *words, more]).stderr, more
+    done = run([TRIREME, "train", recipe, "trainer.fast_dev_run=1", "schedule.name=cosine"])
+    assert "warmup_steps 2 is now 0, gamma 0.5 is gone" in done.stderr, done.stderr
+
+
 def check_output(folder):
     """A run without validation data says its loss; eval says on what; help is of the command."""
     recipe = write(folder, "short.yaml",
@@ -99,7 +120,7 @@ def check_output(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-first-") as folder:
         failed = check_all((check_first_name_keeps_the_section, check_names_of_elsewhere,
-                            check_data_of_another_kind, check_output), folder)
+                            check_data_of_another_kind, check_dropped_keys, check_output), folder)
     return 1 if failed else 0
 
 

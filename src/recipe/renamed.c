@@ -1,0 +1,82 @@
+// Drops the keys that belong to the old name of a section, and tells which of them mattered.
+#include "recipe/renamed.h"
+
+#include <string.h>
+
+// Sections in which the key `name` decides which other keys exist. Of data, nothing is told: other
+// data are expected to need other settings.
+static const struct {
+    const char *section, *key;
+    const tri_option_table *table;
+    bool is_told;
+} named[TRI_RECIPE_NAMED_SECTIONS] = {
+    {"data", "data.name", &tri_data_table, false},
+    {"optimizer", "optimizer.name", &tri_optimizer_table, true},
+    {"schedule", "schedule.name", &tri_schedule_table, true},
+};
+
+static const char *default_name(const tri_option_table *table) {
+    for (int i = 0; i < table->count; i++)
+        if (!strcmp(table->rows[i].key, "name")) return table->rows[i].default_yaml;
+    return NULL;
+}
+
+void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
+                             const tri_tree *value, tri_recipe_dropped *dropped) {
+    for (size_t i = 0; i < TRI_RECIPE_NAMED_SECTIONS; i++) {
+        if (strcmp(path, named[i].key) != 0) continue;
+        tri_tree *section = tri_tree_get(root, named[i].section);
+        if (!section || section->kind != TRI_TREE_MAP) return;
+        const tri_tree *name = tri_tree_get(section, "name");
+        const char *old = default_name(named[i].table);
+        if (name && name->kind == TRI_TREE_SCALAR) old = name->text;
+        if (!old) return; // its first name, not another one
+        if (value->kind != TRI_TREE_SCALAR || !strcmp(old, value->text)) return;
+        if (!dropped->sections[i]) dropped->sections[i] = tri_tree_copy(arena, section);
+        section->count = 0;
+    }
+}
+
+// The line about one section; NULL where no value has changed. Keys that the new name does not have
+// are named too, but alone they are no surprise.
+static const char *note_of(tri_arena *arena, const char *section, const tri_tree *old,
+                           const tri_tree *given, const tri_tree *now) {
+    const char *changed = "", *gone = "", *keep = NULL;
+    const tri_tree *name = tri_tree_get(now, "name");
+    for (int i = 0; i < old->count; i++) {
+        const tri_tree *was = old->items[i], *is = tri_tree_get(now, was->key);
+        bool is_given = !tri_tree_is_null(tri_tree_get(given, was->key));
+        if (!strcmp(was->key, "name") || tri_tree_is_null(was) || is_given) continue;
+        const char *text = tri_yaml_flow(arena, was);
+        if (!is) {
+            gone = tri_arena_printf(arena, "%s, %s %s is gone", gone, was->key, text);
+        } else if (!tri_tree_equal(was, is)) {
+            changed = tri_arena_printf(arena, "%s%s%s %s is now %s", changed, *changed ? ", " : "",
+                                       was->key, text, tri_yaml_flow(arena, is));
+            if (!keep) keep = tri_arena_printf(arena, "%s.%s=%s", section, was->key, text);
+        }
+    }
+    if (!keep) return NULL;
+    return tri_arena_printf(arena,
+                            "%s.name=%s drops the recipe's other keys of %s: %s%s; to keep one, "
+                            "add it: %s",
+                            section, name->text, section, changed, gone, keep);
+}
+
+tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped *dropped,
+                                     const tri_tree *root, const tri_recipe *recipe,
+                                     tri_strings notes) {
+    const void *options[TRI_RECIPE_NAMED_SECTIONS] = {&recipe->data, &recipe->optimizer,
+                                                      &recipe->schedule};
+    int count = notes.count;
+    const char **all = TRI_NEW_ARRAY(arena, const char *, count + TRI_RECIPE_NAMED_SECTIONS);
+    for (int i = 0; i < count; i++) all[i] = notes.items[i];
+    for (int i = 0; i < TRI_RECIPE_NAMED_SECTIONS; i++) {
+        if (!dropped->sections[i] || !named[i].is_told) continue;
+        const char *note = note_of(arena, named[i].section, dropped->sections[i],
+                                   tri_tree_get(root, named[i].section),
+                                   tri_option_encode(arena, named[i].table, options[i]));
+        if (note) all[count++] = note;
+    }
+    return (tri_strings){all, count};
+}

@@ -1,0 +1,26 @@
+// Overrides that change the `name` of a section: the section's other keys belong to the old name
+// and are dropped.
+#ifndef TRIREME_RECIPE_RENAMED_H
+#define TRIREME_RECIPE_RENAMED_H
+
+#include "recipe/recipe.h"
+
+enum { TRI_RECIPE_NAMED_SECTIONS = 3 };
+
+// The sections as they were before their keys were dropped; NULL: nothing was.
+typedef struct tri_recipe_dropped {
+    const tri_tree *sections[TRI_RECIPE_NAMED_SECTIONS];
+} tri_recipe_dropped;
+
+// If setting `path` to `value` changes the `name` of a section, drops the section's other keys.
+void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
+                             const tri_tree *value, tri_recipe_dropped *dropped);
+
+// Adds to `notes` one line for each section in which a dropped key now has another value: a
+// learning rate that silently becomes a default is easily overlooked. `root` is the recipe's tree
+// with all overrides, `recipe` what was read from it.
+tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped *dropped,
+                                     const tri_tree *root, const tri_recipe *recipe,
+                                     tri_strings notes);
+
+#endif
