@@ -10,6 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+// What `init` can read the newest weights of the run folder or checkpoint `where` from.
+static const char *weights_in(train_loop *loop, const char *where) {
+    const char *last = tri_arena_printf(loop->arena, "%s/checkpoints/last", where);
+    return access(last, F_OK) == 0 ? last : where;
+}
+
 // A folder belongs to one run: the keys that define the run must have the values of its recipe.
 static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, const char *where) {
     tri_strings keys = tri_recipe_differences(loop->arena, other, loop->recipe);
@@ -19,10 +25,11 @@ static tri_status compare_recipe(train_loop *loop, const tri_recipe *other, cons
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", keys.items[i]);
     }
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: holds a run whose recipe differs in %s; choose another --run-dir, or use "
-                    "the old values",
-                    where, list);
+    return TRI_FAIL(
+        TRI_BAD_INPUT,
+        "%s: holds a run whose recipe differs in %s; use the old values, or begin a new "
+        "run in another --run-dir, from these weights with init=%s",
+        where, list, weights_in(loop, where));
 }
 
 static tri_status compare_folder(train_loop *loop) {

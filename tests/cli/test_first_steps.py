@@ -103,6 +103,21 @@ def check_dropped_keys(folder):
     assert "warmup_steps 2 is now 0, gamma 0.5 is gone" in done.stderr, done.stderr
 
 
+def check_resume_with_another_rate(folder):
+    """A run is not continued with another rate, but a new one may begin with its weights."""
+    recipe = write(folder, "resume.yaml",
+                   "model: {name: mlp-jax}\n"
+                   "data: {name: synthetic, samples: 32, classes: 10, workers: 0}\n"
+                   "trainer: {max_epochs: 1}\n")
+    place = os.path.join(folder, "resumed")
+    words = ["train", recipe, "checkpoint.monitor=train_loss"]
+    run([TRIREME, *words, "--run-dir", place])
+    refused([*words, "--run-dir", place, "optimizer.lr=0.5"], "differs in optimizer.lr;",
+            "another --run-dir", f"init={place}/checkpoints/last")
+    run([TRIREME, *words, "--run-dir", place + "-2", "optimizer.lr=0.5",
+         f"init={place}/checkpoints/last"])
+
+
 def check_output(folder):
     """A run without validation data says its loss; eval says on what; help is of the command."""
     recipe = write(folder, "short.yaml",
@@ -120,7 +135,8 @@ def check_output(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-first-") as folder:
         failed = check_all((check_first_name_keeps_the_section, check_names_of_elsewhere,
-                            check_data_of_another_kind, check_dropped_keys, check_output), folder)
+                            check_data_of_another_kind, check_dropped_keys,
+                            check_resume_with_another_rate, check_output), folder)
     return 1 if failed else 0
 
 
