@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "recipe/missing.h"
 
 #include <jansson.h>
 #include <signal.h>
@@ -42,6 +43,33 @@ static void print_help(const cli_command *command) {
     }
 }
 
+static bool takes_overrides(const cli_command *command) {
+    bool found = strstr(command->arguments, "key.path=value");
+    for (const cli_verb *v = command->verbs; v && v->name; v++)
+        found = found || strstr(v->arguments, "key.path=value");
+    return found;
+}
+
+// A key of a recipe that was written as a flag, `next` being the word behind it: what to write.
+static int unknown_flag(const cli_command *command, const char *text, const char *next,
+                        const char *const *known, int count) {
+    const char *equals = strchr(text, '='), *instead = NULL;
+    bool is_value = next && *next != '-' && !strpbrk(next, "=/") && !strstr(next, ".yaml");
+    tri_arena *arena = tri_arena_create(NULL, "flag");
+    if (takes_overrides(command))
+        instead = tri_recipe_instead_of_flag(
+            arena, tri_arena_printf(arena, "%.*s", (int)strcspn(text, "="), text),
+            equals     ? equals + 1
+            : is_value ? next
+                       : NULL);
+    const char *near = instead ? NULL : tri_option_nearest(text, known, count);
+    if (near) instead = tri_arena_printf(arena, "did you mean --%s?", near);
+    int code = cli_usage(command, "unknown flag --%s%s%s%s", text, instead ? " (" : "",
+                         instead ? instead : "", instead ? ")" : "");
+    tri_arena_destroy(arena);
+    return code;
+}
+
 static int take_flag(int argc, char **argv, int *at, cli_arguments *out) {
     const cli_command *command = out->command;
     const char *text = argv[*at] + 2, *equals = strchr(text, '=');
@@ -60,9 +88,7 @@ static int take_flag(int argc, char **argv, int *at, cli_arguments *out) {
         out->values[count] = !f.argument ? "" : equals ? equals + 1 : argv[++*at];
         return -1;
     }
-    const char *near = tri_option_nearest(text, known, count);
-    return cli_usage(command, "unknown flag --%s%s%s%s", text, near ? " (did you mean --" : "",
-                     near ? near : "", near ? "?)" : "");
+    return unknown_flag(command, text, *at + 1 < argc ? argv[*at + 1] : NULL, known, count);
 }
 
 static bool takes_flag(const char *flags, const char *name) {

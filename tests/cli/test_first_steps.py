@@ -66,6 +66,23 @@ def check_names_of_elsewhere(folder):
     refused(["run", "--nproc-per-node", "2", "train", recipe], "write trireme train")
 
 
+def check_keys_as_flags(folder):
+    """What other systems have as flags are keys of the recipe."""
+    recipe = "recipes/mnist-cnn.yaml"
+    for words, hint in ((["--epochs", "3"], "trainer.max_epochs=3"),
+                        (["--lr=0.1"], "optimizer.lr=0.1"),
+                        (["--batch-size", "32"], "batch.global=32"), (["--seed", "2"], "seed=2"),
+                        (["--weight-decay", "0.1"], "optimizer.weight_decay=0.1"),
+                        (["--trainer.max_steps=7"], "trainer.max_steps=7"),
+                        (["--deterministic"], "trainer.deterministic=VALUE")):
+        refused(["train", recipe, *words], f"unknown flag {words[0]} (did you mean {hint}, "
+                                           "without dashes?)")
+    refused(["train", "--lr", recipe], "did you mean optimizer.lr=VALUE")
+    refused(["train", recipe, "--nproc", "2"], "use trireme run --nproc-per-node N")
+    refused(["train", recipe, "--devise", "cpu"], "did you mean --device?")
+    refused(["checkpoint", "list", "--epochs", "3", folder], "unknown flag --epochs (see")
+
+
 def check_data_of_another_kind(folder):
     """A model that reads what the data does not have; targets without a last axis; a .pt file."""
     recipe = write(folder, "regression.yaml", f"model: {{name: mlp-jax}}\ndata: {SYNTHETIC}\n")
@@ -135,7 +152,7 @@ def check_output(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-first-") as folder:
         failed = check_all((check_first_name_keeps_the_section, check_names_of_elsewhere,
-                            check_data_of_another_kind, check_dropped_keys,
+                            check_keys_as_flags, check_data_of_another_kind, check_dropped_keys,
                             check_resume_with_another_rate, check_output), folder)
     return 1 if failed else 0
 
