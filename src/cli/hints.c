@@ -23,12 +23,19 @@ static void print_path(const cli_hints *h, const char *below) {
     print_word(path);
 }
 
+// Whether the override sets what a hint to go on sets again: the run's end.
+static bool sets_end(const cli_hints *h, const char *word) {
+    static const char end[] = "trainer.max_", patience[] = "trainer.early_stopping.patience=";
+    return !strncmp(word, end, strlen(end)) ||
+           (h->result->has_stopped_early && !strncmp(word, patience, strlen(patience)));
+}
+
 // The recipe and the overrides that the user gave; without the end of the run where the hint sets
 // another one.
 static void print_recipe(const cli_hints *h, bool without_end) {
     const cli_arguments *a = h->arguments;
     for (int i = 0; i < a->count; i++) {
-        bool is_end = !strncmp(a->words[i], "trainer.max_", strlen("trainer.max_"));
+        bool is_end = sets_end(h, a->words[i]);
         if (!(i > 0 && is_end && without_end)) print_word(a->words[i]);
     }
 }

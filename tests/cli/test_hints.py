@@ -103,6 +103,12 @@ def check_ends(folder):
                          "patience: 1, min_delta: 1e9}", "trainer.max_epochs=9", place="early")
     assert entries(place, "end")[-1]["steps"] == 6
     try_all(place, hints)
+    place, hints = train(folder, "mlp-jax", "trainer.early_stopping.monitor=val_loss",
+                         "trainer.early_stopping.patience=1",
+                         "trainer.early_stopping.min_delta=1e9", "trainer.max_epochs=9",
+                         place="early by keys")
+    assert hints["go on"].count("patience") == 1, hints
+    try_all(place, hints)
 
 
 def check_ranks(folder):
