@@ -36,8 +36,17 @@ tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tr
                     list);
 }
 
+static bool was_asked(const tri_task_options *options, const char *key) {
+    for (int i = 0; i < options->asked_count; i++)
+        if (!strcmp(options->asked[i], key)) return true;
+    return false;
+}
+
 static bool find_option(void *context, const char *key, double *out) {
     tri_task_options *options = context;
+    if (!was_asked(options, key))
+        TRI_PUSH(options->arena, options->asked, options->asked_count, options->asked_capacity) =
+            tri_arena_strdup(options->arena, key);
     for (int i = 0; options->map && i < options->map->count; i++) {
         const tri_tree *entry = options->map->items[i];
         bool truth;
@@ -45,7 +54,7 @@ static bool find_option(void *context, const char *key, double *out) {
         bool is_number = tri_tree_to_double(entry, out) && isfinite(*out);
         if (!is_number && !tri_tree_to_bool(entry, &truth)) return false;
         if (!is_number) *out = truth;
-        options->asked[i] = true; // options that are not numbers stay false and are refused later
+        options->taken[i] = true; // options that are not numbers stay false and are refused later
         return true;
     }
     return false;
@@ -54,7 +63,8 @@ static bool find_option(void *context, const char *key, double *out) {
 tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
                                   tri_task_options *context, tri_graph_options *out) {
     const tri_tree *map = recipe->model.options;
-    *context = (tri_task_options){map, TRI_NEW_ARRAY(arena, bool, map ? map->count : 0)};
+    *context = (tri_task_options){
+        .arena = arena, .map = map, .taken = TRI_NEW_ARRAY(arena, bool, map ? map->count : 0)};
     *out = (tri_graph_options){
         .seed = (uint64_t)recipe->seed,
         .precision = recipe->trainer.precision,
@@ -64,8 +74,9 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
     };
     double rate;
     const tri_tree *dropout = tri_tree_get(map, "dropout");
+    bool is_number = find_option(context, "dropout", &rate); // of every model
     if (!dropout) return TRI_OK;
-    if (!find_option(context, "dropout", &rate) || rate < 0 || rate >= 1)
+    if (!is_number || rate < 0 || rate >= 1)
         return tri_tree_fail(dropout, "model.dropout must be a number in [0, 1)");
     out->has_dropout = true;
     out->dropout = rate;
@@ -73,10 +84,23 @@ tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
 }
 
 tri_status tri_task_check_options(const tri_task_options *context, const char *model) {
-    for (int i = 0; context->map && i < context->map->count; i++)
-        if (!context->asked[i])
-            return tri_tree_fail(context->map->items[i],
-                                 "model.%s: the model %s has no such option, or it is not a number",
-                                 context->map->items[i]->key, model);
+    for (int i = 0; context->map && i < context->map->count; i++) {
+        const tri_tree *entry = context->map->items[i];
+        if (context->taken[i]) continue;
+        if (was_asked(context, entry->key))
+            return tri_tree_fail(entry, "model.%s has to be a number, true or false", entry->key);
+        const char *near = tri_option_nearest(entry->key, context->asked, context->asked_count),
+                   *list = "";
+        if (near)
+            return tri_tree_fail(entry,
+                                 "model.%s: the model %s has no such option (did you mean "
+                                 "'%s'?)",
+                                 entry->key, model, near);
+        for (int k = 0; k < context->asked_count; k++)
+            list =
+                tri_arena_printf(context->arena, "%s%s%s", list, k ? ", " : "", context->asked[k]);
+        return tri_tree_fail(entry, "model.%s: the model %s has no such option (known: %s)",
+                             entry->key, model, *list ? list : "none");
+    }
     return TRI_OK;
 }

@@ -9,15 +9,19 @@
 // stays loaded. TRI_BAD_INPUT names the model and the nearest known one.
 tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out);
 
-// The recipe's model options, and which of them the model has asked for.
+// The recipe's model options, and what the model has asked for.
 typedef struct tri_task_options {
+    tri_arena *arena;
     const tri_tree *map;
-    bool *asked; // for each entry of `map`
+    bool *taken;        // for each entry of `map`: the model got it
+    const char **asked; // every key that the model asked for, once
+    int asked_count, asked_capacity;
 } tri_task_options;
 // Fills in the options of graphs of the recipe's model; `context` must outlive those graphs.
 tri_status tri_task_graph_options(tri_arena *arena, const tri_recipe *recipe,
                                   tri_task_options *context, tri_graph_options *out);
-// Called after a graph was built. TRI_BAD_INPUT: names an option that the model did not ask for.
+// Called after a graph was built. TRI_BAD_INPUT: names an option that the model did not ask for and
+// the nearest one that it did.
 tri_status tri_task_check_options(const tri_task_options *context, const char *model);
 
 #endif

@@ -124,6 +124,20 @@ def check_paths():
         subprocess.run(["rm", "-r", "runs"], check=True)
 
 
+def check_options():
+    """An option that the model does not ask for, and one that is no number."""
+    asks = GOOD.replace("tri_value x",
+                        "(void)tri_model_int(g, \"hidden_size\", 8);\n    tri_value x")
+    compile_object("asks", asks)
+    error = train("./asks.so, hiden_size: 4")
+    assert "model.hiden_size: the model small has no such option (did you mean 'hidden_size'?)" \
+        in error, error
+    assert "(known: dropout, hidden_size)" in train("./asks.so, layers: 4")
+    assert "model.hidden_size has to be a number" in train("./asks.so, hidden_size: wide")
+    train("./asks.so, hidden_size: 4", 0)
+    assert has_run()
+
+
 def check_told():
     for words in (["train", "--help"], ["train", "--keys", "model.name"], ["manual"]):
         text = " ".join(run([TRIREME, *words]).stdout.split())
@@ -133,4 +147,5 @@ def check_told():
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="trireme-object-") as place:
         os.chdir(place)
-        sys.exit(1 if check_all([check_objects, check_files, check_paths, check_told]) else 0)
+        sys.exit(1 if check_all([check_objects, check_files, check_paths, check_options,
+                                 check_told]) else 0)
