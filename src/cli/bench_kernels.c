@@ -80,25 +80,52 @@ static tri_status bench_model(const kernel_bench *b, const tri_task *task) {
     return bench_request(b, &request, batch_of(task->name));
 }
 
-// One micro-batch of one rank, in the recipe's precision.
-static tri_status bench_recipe(const kernel_bench *b, const tri_task *own,
-                               const tri_recipe *recipe) {
+// What a recipe asks to be measured: one micro-batch of one rank, in the recipe's precision.
+typedef struct recipe_bench {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     tri_task_options options;
-    tri_model_request request = {.fields = fields};
-    TRI_TRY(tri_task_find(recipe, own, &request.task));
-    TRI_TRY(tri_session_describe_fields(recipe, request.task, fields, &request.field_count));
-    TRI_TRY(tri_task_graph_options(b->arena, recipe, &options, &request.options));
-    request.options.training = true;
-    tri_batch_options batch = tri_recipe_batch_without_steps(recipe);
-    return bench_request(b, &request, batch.micro > 0 ? batch.micro : batch.global);
+    tri_model_request request;
+    int64_t batch;
+} recipe_bench;
+
+static tri_status read_recipe(const cli_context *context, tri_arena *arena, int count, char **words,
+                              recipe_bench *out) {
+    tri_recipe recipe;
+    *out = (recipe_bench){.request.fields = out->fields};
+    TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
+                            context->task ? context->task->name : NULL, &recipe));
+    TRI_TRY(tri_task_find(&recipe, context->task, &out->request.task));
+    TRI_TRY(tri_session_describe_fields(&recipe, out->request.task, out->fields,
+                                        &out->request.field_count));
+    TRI_TRY(tri_task_graph_options(arena, &recipe, &out->options, &out->request.options));
+    out->request.options.training = true;
+    tri_batch_options batch = tri_recipe_batch_without_steps(&recipe);
+    out->batch = batch.micro > 0 ? batch.micro : batch.global;
+    // Built once before anything is measured or printed: a model that is refused is refused first.
+    tri_graph *graph;
+    tri_arena *trial = tri_arena_create(arena, "trial");
+    tri_status status = tri_model_build(trial, &out->request, out->batch, &graph);
+    tri_arena_destroy(trial);
+    return status == TRI_OK ? tri_task_check_options(&out->options, out->request.task->name)
+                            : status;
+}
+
+static tri_status check_models(int count, char **models) {
+    for (int i = 0; i < count; i++) {
+        if (tri_model_find(models[i])) continue;
+        const char *known[64];
+        int known_count = 0;
+        for (const tri_task *const *m = tri_models; *m && known_count < 64; m++)
+            known[known_count++] = (*m)->name;
+        const char *near = tri_option_nearest(models[i], known, known_count);
+        return TRI_FAIL(TRI_BAD_INPUT, "bench kernels: there is no built-in model '%s'%s%s%s",
+                        models[i], near ? " (did you mean '" : "", near ? near : "",
+                        near ? "'?)" : "");
+    }
+    return TRI_OK;
 }
 
 static tri_status bench_models(const kernel_bench *b, int count, char **models) {
-    for (int i = 0; i < count; i++)
-        if (!tri_model_find(models[i]))
-            return TRI_FAIL(TRI_BAD_INPUT, "bench kernels: there is no built-in model '%s'",
-                            models[i]);
     for (const tri_task *const *task = tri_models; *task; task++) {
         bool wanted = count == 0;
         for (int i = 0; i < count; i++) wanted = wanted || !strcmp(models[i], (*task)->name);
@@ -110,11 +137,10 @@ static tri_status bench_models(const kernel_bench *b, int count, char **models) 
 tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int count, char **words,
                              double seconds, bool json) {
     kernel_bench b = {.arena = arena, .seconds = seconds, .json = json};
-    tri_recipe recipe;
+    recipe_bench recipe;
     bool of_recipe = count > 0 && strchr(words[0], '.');
-    if (of_recipe)
-        TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
-                                context->task ? context->task->name : NULL, &recipe));
+    TRI_TRY(of_recipe ? read_recipe(context, arena, count, words, &recipe)
+                      : check_models(count, words));
     TRI_TRY(tri_device_cpu.open(&(tri_device_config){0}, &b.device));
     tri_status status = cpu_measure_peak(b.device, &b.peak);
     if (status == TRI_OK)
@@ -126,8 +152,8 @@ tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int c
                b.device->threads, b.peak.flops_per_s * 1e-9, b.peak.bf16_flops_per_s * 1e-9,
                b.peak.bytes_per_s * 1e-9);
     if (status == TRI_OK)
-        status =
-            of_recipe ? bench_recipe(&b, context->task, &recipe) : bench_models(&b, count, words);
+        status = of_recipe ? bench_request(&b, &recipe.request, recipe.batch)
+                           : bench_models(&b, count, words);
     tri_device_cpu.close(b.device);
     return status;
 }

@@ -123,7 +123,12 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         else if (out->chunks < MAX_CHUNKS)
             rates[out->chunks++] = (double)samples / took;
     }
-    if (out->chunks == 0) return TRI_FAIL(TRI_TIMEOUT, "bench train: the machine was never quiet");
+    if (out->chunks == 0)
+        return TRI_FAIL(TRI_TIMEOUT,
+                        "bench train: other programs used the machine during each of %d "
+                        "measurements in %.0f s, so that none counts: end them, or look for a "
+                        "quiet moment longer with --seconds %.0f",
+                        out->rejected, tri_os_seconds() - started, 10 * seconds);
     qsort(rates, (size_t)out->chunks, sizeof *rates, ascending);
     out->samples_per_s = rates[out->chunks / 2];
     out->samples_per_s_low = rates[out->chunks / 10];

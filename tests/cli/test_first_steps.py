@@ -135,6 +135,15 @@ def check_resume_with_another_rate(folder):
          f"init={place}/checkpoints/last"])
 
 
+def check_bench(folder):
+    """Bad input is refused before anything is measured or printed."""
+    for words, part in ((["mnist-cn"], "did you mean 'mnist-cnn'?"),
+                        (["recipes/mlp-jax.yaml", "model.hidden=3"], "model.hidden"),
+                        (["recipes/mlp-jax.yaml", "model.name=nothing"], "no model 'nothing'")):
+        done = run([TRIREME, "bench", "kernels", *words], code=2)
+        assert not done.stdout and part in done.stderr and done.stderr.count("\n") == 1, done
+
+
 def check_output(folder):
     """A run without validation data says its loss; eval says on what; help is of the command."""
     recipe = write(folder, "short.yaml",
@@ -153,7 +162,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-first-") as folder:
         failed = check_all((check_first_name_keeps_the_section, check_names_of_elsewhere,
                             check_keys_as_flags, check_data_of_another_kind, check_dropped_keys,
-                            check_resume_with_another_rate, check_output), folder)
+                            check_resume_with_another_rate, check_bench, check_output), folder)
     return 1 if failed else 0
 
 
