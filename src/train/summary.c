@@ -1,5 +1,6 @@
 // The table at the start of a run: the model's blocks, their output shapes and parameters.
 #include "base/quantity.h"
+#include "tensor/half.h"
 #include "train/loop.h"
 
 #include <stdio.h>
@@ -37,14 +38,17 @@ static bool is_metric(const tri_graph *g, tri_value value) {
     return false;
 }
 
-// Writes the shape of the last tensor that the block computes, except loss and metrics. The axis of
-// samples is written as N.
+// Writes the shape of the last tensor of floating-point numbers that the block computes, except
+// loss and metrics: labels that are made beside it are no output. The axis of samples is written as
+// N.
 static void write_shape(const tri_graph *g, int block, int64_t batch, char *out, size_t size) {
     tri_value last = {0};
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
+        if (node->block != block || node->output_count == 0) continue;
         bool is_pair = node->op->flags & TRI_OP_LOSS || is_metric(g, node->outputs[0]);
-        if (node->block == block && node->output_count > 0 && !is_pair) last = node->outputs[0];
+        if (!is_pair && tri_dtype_is_float(tri_value_get(g, node->outputs[0])->dtype))
+            last = node->outputs[0];
     }
     out[0] = 0;
     if (!tri_value_is(last)) return;

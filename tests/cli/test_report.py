@@ -54,6 +54,7 @@ def check_long_summary():
     left_out = next(int(row.split()[1]) for row in rows if "more blocks" in row)
     assert left_out + 23 == 42, table  # the embedding, 40 layers, the head
     assert "[N, 8, 16]" in rows[1], table
+    assert rows[-1].split()[0] == "head" and "[N, 8, 256]" in rows[-1], table  # not its labels
 
 
 def check_quiet():
