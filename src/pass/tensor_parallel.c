@@ -102,7 +102,8 @@ static tri_status copy_sources(parallel_pass *pass) {
     if (any || pass->tensor_parallel.slices == 1) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "strategy.mesh.tensor: %lld ranks, but no layer of the model is divided: name "
-                    "some in strategy.tensor, as '{fc1: column, fc2: row}'",
+                    "some in strategy.tensor, as '{fc1: column, fc2: row}', or have the model call "
+                    "tri_split_layer",
                     (long long)pass->tensor_parallel.slices);
 }
 

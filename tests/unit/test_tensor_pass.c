@@ -228,7 +228,7 @@ static void test_refusals(void **state) {
     refused(small(8), 2, "{fc2: column}", false,
             "parameter fc2.weight [3, 8] does not divide into 2 equal slices along its axis 0");
     refused(small(8), 2, "{'fc?': none}", false, "no layer of the model is divided");
-    refused(convolution(), 2, NULL, false, "no layer of the model is divided");
+    refused(convolution(), 2, NULL, false, "or have the model call tri_split_layer");
     refused(convolution(), 2, "{conv: column}", false,
             "conv.weight is a parameter of conv2d, which has no column split");
     refused(attention(3, 3, 4), 2, NULL, false,
