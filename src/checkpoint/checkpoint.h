@@ -177,8 +177,10 @@ tri_status tri_checkpoint_list(const char *run_dir, bool json, FILE *out);
 // them, then returns TRI_CORRUPT with the first message.
 tri_status tri_checkpoint_verify(const char *path, bool json, FILE *out);
 // Writes the weights of `path` (as for tri_checkpoint_load_weights) to one .safetensors file.
-// `dtype` converts floating-point tensors to F32, F16, BF16 or F64; NULL keeps their types.
-tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype);
+// `dtype` converts floating-point tensors to F32, F16, BF16 or F64; NULL keeps their types. Prints
+// what was written to `out` unless it is NULL.
+tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype,
+                                 FILE *out);
 // Compares the weights of two paths tensor by tensor, and the optimizer states where both are
 // checkpoints: largest absolute difference, relative L2. *differ: any bit, name, dtype or shape.
 tri_status tri_checkpoint_diff(const char *a, const char *b, bool json, FILE *out, bool *differ);

@@ -1,6 +1,7 @@
 // Writes weights to one safetensors file: `trireme checkpoint export`, and the weights of a run.
 #include "base/limits.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "checkpoint/chunk.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/weights.h"
@@ -89,11 +90,22 @@ static tri_status export_weights(tri_arena *arena, const char *path, const char 
             .tensors = tensors, .count = e->weights.count, .context = e, .read = read_converted});
 }
 
-tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype) {
+static void print_exported(const exported *e, const char *out_path, FILE *out) {
+    double bytes = 0;
+    for (int i = 0; i < e->weights.count; i++)
+        bytes += (double)tri_shape_count(&e->tensors[i].shape) *
+                 (double)tri_dtype_bytes(e->tensors[i].dtype);
+    fprintf(out, "%s: %d tensors, %s, from %s\n", out_path, e->weights.count, tri_bytes_text(bytes),
+            e->weights.path);
+}
+
+tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype,
+                                 FILE *out) {
     exported e = {.buffer = malloc(TRI_CHECKPOINT_CHUNK_BYTES)};
     if (!e.buffer) return TRI_FAIL(TRI_NO_MEMORY, "%s: no memory for a chunk of it", path);
     tri_arena *arena = tri_arena_create(NULL, "checkpoint export");
     tri_status status = export_weights(arena, path, out_path, dtype, &e);
+    if (status == TRI_OK && out) print_exported(&e, out_path, out);
     checkpoint_weights_close(&e.weights);
     tri_arena_destroy(arena);
     free(e.buffer);

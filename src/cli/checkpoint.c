@@ -47,6 +47,10 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
         tri_state_view view;
         tri_state_view_model(arena, engine, &view);
         status = tri_checkpoint_write_weights(out, &view.source);
+        if (status == TRI_OK)
+            printf("%s: %d tensors, %s parameters, the initial weights of seed %lld\n", out,
+                   view.source.count, tri_grouped((double)tri_graph_trained_count(plan->graph)),
+                   (long long)recipe->seed);
     }
     tri_engine_destroy(engine);
     tri_plan_destroy(plan);
@@ -104,7 +108,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     } else if (!strcmp(verb, "verify") && count == 1) {
         status = tri_checkpoint_verify(words[0], json, stdout);
     } else if (!strcmp(verb, "export") && count == 1 && out) {
-        status = tri_checkpoint_export(words[0], out, cli_value(&a, "dtype"));
+        status = tri_checkpoint_export(words[0], out, cli_value(&a, "dtype"), stdout);
     } else if (!strcmp(verb, "diff") && count == 2) {
         status = tri_checkpoint_diff(words[0], words[1], json, stdout, &differ);
     } else {

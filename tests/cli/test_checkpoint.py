@@ -152,7 +152,9 @@ def check_commands(folder, whole):
     entries = [json.loads(line) for line in lines]
     assert entries[-1]["step"] == LAST_STEP and entries[-1]["last"] and entries[-1]["whole"]
     out = os.path.join(folder, "weights")
-    run([TRIREME, "checkpoint", "export", whole, "--out", out])
+    done = run([TRIREME, "checkpoint", "export", whole, "--out", out])
+    assert done.stdout.startswith(f"{out}: ") and f" tensors, 117 kB, from {whole}/" in \
+        done.stdout, done.stdout
     model = tensors(os.path.join(newest(whole), "model.safetensors"))
     assert tensors(out) == model
     assert model["layer1.1.num_batches_tracked"][:2] == ("I64", [])
