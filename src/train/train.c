@@ -80,6 +80,17 @@ static tri_status open_run_folder(train_loop *loop) {
     return tri_checkpoint_clean(dir);
 }
 
+// Without a line of training loss there is no curve either.
+static void say_what_is_not_logged(const train_loop *loop) {
+    int64_t every = loop->recipe->trainer.log_every_n_steps, last = loop->last_step;
+    if (!loop->saves || last < 0 || last / every > loop->progress.step / every) return;
+    tri_observe_message(
+        loop->observer,
+        "no training loss will be logged: the run ends at step %lld, before the "
+        "next multiple of trainer.log_every_n_steps=%lld; a lower one gives a curve",
+        (long long)last, (long long)every);
+}
+
 static void open_observer(train_loop *loop) {
     tri_session *s = loop->session;
     if (s->identity.rank != 0) return;
@@ -110,6 +121,7 @@ static void open_observer(train_loop *loop) {
     if (s->mesh.ranks > 1)
         tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));
     if (log.progress && log.summary) train_show_summary(loop);
+    say_what_is_not_logged(loop);
 }
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }

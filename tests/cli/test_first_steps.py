@@ -10,7 +10,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import TRIREME, check_all, run  # noqa: E402
+from runs import TRIREME, check_all, entries, run  # noqa: E402
 from test_npy import IMAGES, LABELS, array  # noqa: E402
 
 SYNTHETIC = "{name: synthetic, samples: 32, test_samples: 0, shape: [3], workers: 0}"
@@ -153,6 +153,11 @@ def check_output(folder):
     place = os.path.join(folder, "short")
     done = run([TRIREME, "train", recipe, "--run-dir", place, "checkpoint.monitor=train_loss"])
     assert "\ntraining: loss " in done.stdout, done.stdout
+    assert "no training loss will be logged: the run ends at step 1," in done.stderr, done.stderr
+    done = run([TRIREME, "train", recipe, "--run-dir", place + "-logged", "batch.global=4",
+                "trainer.log_every_n_steps=8", "checkpoint.every_n_steps=1"])
+    assert "no training loss" not in done.stderr, done.stderr
+    assert entries(place + "-logged", "train")[-1]["step"] == 8
     done = run([TRIREME, "eval", "--checkpoint", place, "data.test_samples=8"])
     assert done.stdout.startswith("test: loss "), done.stdout
     assert run([TRIREME, "help", "eval"]).stdout == run([TRIREME, "eval", "--help"]).stdout
