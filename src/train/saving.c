@@ -75,13 +75,24 @@ static tri_ledger_mark enter(const train_loop *loop, const char *what) {
     return tri_ledger_enter(loop->session->comm->ledger, "SAVE", what);
 }
 
+// A short wait, as in a run of a few quick steps, is not worth a warning.
+static void warn_of_wait(train_loop *loop, double seconds) {
+    const double least_s = 1;
+    if (loop->has_warned_overlap || seconds < least_s) return;
+    char text[160];
+    snprintf(text, sizeof text,
+             "a checkpoint was due while the last one was still being written: training waited "
+             "%.1f s; save less often, or to a faster disk",
+             seconds);
+    warn(loop, text);
+    loop->has_warned_overlap = true;
+}
+
 static tri_status save(train_loop *loop, bool behind) {
     if (loop->saving) {
-        if (!loop->has_warned_overlap)
-            warn(loop, "a checkpoint is due while the last one is still being written: training "
-                       "waits; save less often, or to a faster disk");
-        loop->has_warned_overlap = true;
+        double before = tri_os_seconds();
         TRI_TRY(train_finish_saving(loop));
+        warn_of_wait(loop, tri_os_seconds() - before);
     }
     tri_status status = begin_saving(loop, behind);
     if (status != TRI_OK) {
