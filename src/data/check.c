@@ -115,7 +115,8 @@ static tri_status allocate(const tri_dataset *dataset, int labels, reading *out)
     out->scratch = malloc(scratch ? scratch : 1);
     out->sample = malloc(most);
     if (labels >= 0)
-        out->classes = calloc((size_t)tri_dataset_classes(dataset) + 1, sizeof *out->classes);
+        out->classes =
+            calloc((size_t)tri_dataset_classes(dataset, "labels") + 1, sizeof *out->classes);
     if (!out->scratch || !out->sample || (labels >= 0 && !out->classes))
         return TRI_FAIL(TRI_NO_MEMORY, "no memory to check the data");
     return TRI_OK;
@@ -136,7 +137,7 @@ static tri_status read_all(const tri_dataset *dataset, int labels, const reading
         }
         report_field(dataset, field, &found, &out->fields[out->field_count++]);
     }
-    if (labels >= 0) report_classes(buffers->classes, tri_dataset_classes(dataset), out);
+    if (labels >= 0) report_classes(buffers->classes, tri_dataset_classes(dataset, "labels"), out);
     if (tri_dataset_warning(dataset, out->warnings[0], sizeof out->warnings[0]))
         out->warning_count++;
     warn_of_large(out);

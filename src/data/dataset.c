@@ -227,6 +227,7 @@ tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **o
     dataset->state = train->state;
     dataset->samples = train->validation_split->total;
     dataset->classes = train->classes;
+    dataset->tokens = train->tokens;
     tri_status status = TRI_OK;
     for (int i = 0; i < train->field_count && status == TRI_OK; i++) {
         const tri_stored_field *column = &train->fields[i];
@@ -320,7 +321,10 @@ tri_status tri_dataset_verify(const tri_dataset *dataset) {
 
 int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }
 int tri_dataset_field_count(const tri_dataset *dataset) { return dataset->field_count; }
-int64_t tri_dataset_classes(const tri_dataset *dataset) { return dataset->classes; }
+int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field) {
+    if (!strcmp(field, "input_ids")) return dataset->tokens;
+    return !strcmp(field, "labels") ? dataset->classes : 0;
+}
 
 const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index) {
     TRI_ASSERT(index >= 0 && index < dataset->field_count);

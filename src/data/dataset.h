@@ -58,8 +58,9 @@ bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size);
 enum { TRI_NO_FIELD = -1 };
 // Index of the field `name`, or TRI_NO_FIELD.
 int tri_dataset_find(const tri_dataset *dataset, const char *name);
-// One more than the largest label or token number; 0 when there are none.
-int64_t tri_dataset_classes(const tri_dataset *dataset);
+// One more than the largest number of the field "labels" (classes) or "input_ids" (tokens); 0 when
+// there is no such field.
+int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field);
 
 // Bytes of scratch memory that each thread needs for tri_dataset_read.
 size_t tri_dataset_scratch_bytes(const tri_dataset *dataset);

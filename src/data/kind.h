@@ -21,7 +21,7 @@
         "random numbers from the seed, uniform in [0, 1)")
 
 typedef struct tri_dataset_kind {
-    // Fills samples, classes, fields (through tri_dataset_add) and state, in memory of
+    // Fills samples, classes, tokens, fields (through tri_dataset_add) and state, in memory of
     // dataset->arena. If it fails, `close` is called and releases what was opened.
     tri_status (*open)(tri_dataset *dataset);
     void (*close)(tri_dataset *dataset);
@@ -61,7 +61,8 @@ struct tri_dataset {
     const tri_validation_split
         *validation_split;    // NULL: all samples of the files belong to `split`
     const tri_dataset *owner; // the data set whose files and state this one borrows; NULL: its own
-    int64_t samples, classes;
+    int64_t samples;
+    int64_t classes, tokens; // see tri_dataset_classes: of `labels` and of `input_ids`
     int field_count;
     tri_stored_field fields[TRI_MAX_DATA_FIELDS];
     size_t scratch_bytes, buffer_bytes; // of a thread: for transforms, for one stored sample

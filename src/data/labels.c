@@ -4,20 +4,23 @@
 #include "data/convert.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { CHUNK = 1 << 16 };
 
 static tri_status scan_chunk(tri_dataset *dataset, const tri_labels_source *source, int64_t first,
                              int64_t count, const int64_t *numbers) {
+    bool is_token = !strcmp(source->name, "input_ids");
+    int64_t *above = is_token ? &dataset->tokens : &dataset->classes;
     for (int64_t i = 0; i < count; i++) {
-        if (numbers[i] >= TRI_MAX_CLASSES || (numbers[i] < 0 && numbers[i] != TRI_IGNORED_LABEL))
+        bool is_ignored = numbers[i] == TRI_IGNORED_LABEL && !is_token;
+        if (numbers[i] >= TRI_MAX_CLASSES || (numbers[i] < 0 && !is_ignored))
             return TRI_FAIL(
-                TRI_BAD_INPUT,
-                "%s: '%s' of sample %lld is %lld, which is no class: classes count from "
-                "0 (%d: leave the sample out of the loss)",
+                TRI_BAD_INPUT, "%s: '%s' of sample %lld is %lld, which is no %s from 0%s",
                 source->path, source->name, (long long)((first + i) / source->per_sample),
-                (long long)numbers[i], TRI_IGNORED_LABEL);
-        if (numbers[i] >= dataset->classes) dataset->classes = numbers[i] + 1;
+                (long long)numbers[i], is_token ? "token: tokens count" : "class: classes count",
+                is_token ? "" : " (-100: leave the sample out of the loss)");
+        if (numbers[i] >= *above) *above = numbers[i] + 1;
     }
     return TRI_OK;
 }

@@ -14,8 +14,8 @@ typedef struct tri_labels_source {
     const void *context;
 } tri_labels_source;
 
-// Raises dataset->classes to one more than the largest number. TRI_BAD_INPUT if a number is no
-// class; the message names its sample.
+// Raises dataset->classes, or for input_ids dataset->tokens, to one more than the largest number.
+// TRI_BAD_INPUT if a number is no class or token; the message names its sample.
 tri_status tri_labels_scan(tri_dataset *dataset, const tri_labels_source *source);
 
 #endif

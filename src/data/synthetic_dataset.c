@@ -23,7 +23,8 @@ static tri_status synthetic_describe(tri_dataset *dataset) {
                         "per sample");
     tri_shape shape = {.rank = options->shape.count};
     for (int i = 0; i < shape.rank; i++) shape.dims[i] = options->shape.items[i];
-    dataset->classes = options->classes + options->vocabulary;
+    dataset->classes = options->classes;
+    dataset->tokens = options->vocabulary;
     if (options->vocabulary > 0) {
         shape = tri_shape_of(options->sequence);
         return tri_dataset_add(dataset, "data.sequence", "input_ids", TRI_I64, &shape);
@@ -70,8 +71,9 @@ static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t 
             if (is_float)
                 floats[at + k] = tri_philox_uniform(block.word[k]);
             else
-                numbers[at + k] =
-                    (int64_t)((uint64_t)block.word[k] * (uint64_t)dataset->classes >> 32);
+                numbers[at + k] = (int64_t)((uint64_t)block.word[k] *
+                                                (uint64_t)(dataset->classes + dataset->tokens) >>
+                                            32);
         }
     }
     *stored = buffer;

@@ -11,7 +11,7 @@ static tri_status tokens_describe(tri_dataset *dataset) {
 }
 
 // The vocabulary must hold the largest token of the windows that are used.
-static tri_status count_classes(tri_dataset *dataset, const char *path, const tri_tokens *tokens) {
+static tri_status count_tokens(tri_dataset *dataset, const char *path, const tri_tokens *tokens) {
     int64_t limit = dataset->file_split == TRI_DATA_TRAIN ? dataset->options->limit : 0;
     int64_t used = limit > 0 && limit < dataset->samples ? limit : dataset->samples;
     uint32_t largest;
@@ -21,7 +21,7 @@ static tri_status count_classes(tri_dataset *dataset, const char *path, const tr
                         "%s: token %u read as %s is no token of any vocabulary; if the file is of "
                         "another type, set data.dtype",
                         path, largest, tri_dtype_name(tokens->dtype));
-    dataset->classes = (int64_t)largest + 1;
+    dataset->tokens = (int64_t)largest + 1;
     return TRI_OK;
 }
 
@@ -46,7 +46,7 @@ static tri_status tokens_open(tri_dataset *dataset) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: %lld tokens are less than one sample of data.sequence = %lld", path,
                         (long long)tokens->count, (long long)options->sequence);
-    TRI_TRY(count_classes(dataset, path, tokens));
+    TRI_TRY(count_tokens(dataset, path, tokens));
     tri_shape shape = tri_shape_of(options->sequence);
     return tri_dataset_add(dataset, path, "input_ids", tokens->dtype, &shape);
 }

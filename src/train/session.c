@@ -270,6 +270,19 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 
+// The field of the data whose numbers the node reads, as they are or after ops that make labels of
+// them; NULL: none.
+static const char *field_of_numbers(const tri_graph *g, const tri_node *node) {
+    tri_value value = node->inputs[node->op->labels ? node->op->labels - 1 : 0];
+    for (;;) {
+        const tri_value_info *info = tri_value_get(g, value);
+        if (info->kind == TRI_VALUE_INPUT) return g->inputs[info->index].name;
+        const tri_node *maker = tri_value_node(g, value);
+        if (!maker || !(maker->op->flags & TRI_OP_VIEW || maker->op->count_labels)) return NULL;
+        value = maker->inputs[0];
+    }
+}
+
 // Refuses data with labels or tokens for which the model has no class; otherwise the run would fail
 // at the first step that contains one.
 static tri_status check_classes(const tri_session *s) {
@@ -283,11 +296,12 @@ static tri_status check_classes(const tri_session *s) {
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         const tri_op_classes *reads = node->op->classes;
-        if (!reads) continue;
+        const char *field = reads ? field_of_numbers(g, node) : NULL;
+        if (!field) continue;
         tri_op_signature signature = tri_node_signature(g, node);
         int64_t known = reads->count(node->attr, &signature);
         for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
-            int64_t classes = sets[k].data ? tri_dataset_classes(sets[k].data) : 0;
+            int64_t classes = sets[k].data ? tri_dataset_classes(sets[k].data, field) : 0;
             if (classes > known)
                 return TRI_FAIL(TRI_BAD_INPUT,
                                 "data: the %s data has %s up to %lld, but model %s has %lld %s",

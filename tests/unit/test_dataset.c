@@ -48,7 +48,7 @@ static void test_idx(void **state) {
     tri_dataset *train = opened(&options, TRI_DATA_TRAIN), *test = opened(&options, TRI_DATA_TEST);
     assert_int_equal(tri_dataset_samples(train), 300);
     assert_int_equal(tri_dataset_samples(test), 20);
-    assert_int_equal(tri_dataset_classes(train), 10);
+    assert_int_equal(tri_dataset_classes(train, "labels"), 10);
     assert_int_equal(tri_dataset_find(train, "images"), 0);
     assert_int_equal(tri_dataset_find(train, "labels"), 1);
     assert_int_equal(tri_dataset_find(train, "inputs"), -1);
@@ -121,7 +121,7 @@ static void test_tensors(void **state) {
                         "transform: [normalize: {mean: [0, 0.5], std: [0.5]}]");
     assert_false(tri_data_has(&options, TRI_DATA_TEST));
     tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
-    assert_int_equal(tri_dataset_classes(dataset), 4);
+    assert_int_equal(tri_dataset_classes(dataset, "labels"), 4);
     float pixels[4];
     read_field(dataset, tri_dataset_find(dataset, "images"), 0, 0, pixels);
     assert_true(pixels[0] == 0 && pixels[1] == 2);
@@ -262,6 +262,27 @@ static void put_headed(const char *name, int32_t magic, int32_t version, int32_t
     free(bytes);
 }
 
+// Labels and tokens of one file: each has its own numbers.
+static void test_labels_beside_tokens(void **state) {
+    int64_t ids[6] = {0, 4, 29, 7, 7, 7}, labels[3] = {1, 0, 1};
+    const tri_safetensors_spec specs[] = {{"input_ids", TRI_I64, tri_shape_of(3, 2)},
+                                          {"labels", TRI_I64, tri_shape_of(3)}};
+    const void *data[] = {ids, labels};
+    put_tensors("train", 2, specs, data);
+    tri_data_options options = fixture_options("name: tensors, train: train");
+    tri_dataset *dataset = opened(&options, TRI_DATA_TRAIN);
+    assert_int_equal(tri_dataset_classes(dataset, "labels"), 2);
+    assert_int_equal(tri_dataset_classes(dataset, "input_ids"), 30);
+    tri_dataset_close(dataset);
+    tri_data_report report;
+    assert_int_equal(tri_data_check(&options, TRI_DATA_TRAIN, 1, &report), TRI_OK);
+    assert_int_equal(report.classes, 2);
+    ids[3] = -100; // leaves out labels only
+    put_tensors("train", 2, specs, data);
+    refuse("name: tensors, train: train", TRI_DATA_TRAIN, TRI_BAD_INPUT,
+           "'input_ids' of sample 1 is -100, which is no token: tokens count from 0");
+}
+
 // Checks windows of `sequence` tokens that count up from `first`; a partial last one is dropped.
 static void check_windows(const char *yaml, int64_t samples, int sequence, int64_t first) {
     tri_data_options options = fixture_options(yaml);
@@ -271,7 +292,7 @@ static void check_windows(const char *yaml, int64_t samples, int sequence, int64
     assert_int_equal(tri_dataset_field(dataset, 0)->dtype, TRI_I64);
     assert_int_equal(tri_dataset_field(dataset, 0)->shape.rank, 1);
     assert_int_equal(tri_dataset_field(dataset, 0)->shape.dims[0], sequence);
-    assert_int_equal(tri_dataset_classes(dataset), first + samples * sequence);
+    assert_int_equal(tri_dataset_classes(dataset, "input_ids"), first + samples * sequence);
     int64_t *ids = malloc((size_t)sequence * sizeof *ids);
     for (int64_t i = samples - 1; i >= 0; i--) {
         tri_dataset_hint(dataset, 0, i);
@@ -460,11 +481,17 @@ static void test_check(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_idx),       TEST(test_idx_refuses),
-        TEST(test_tensors),   TEST(test_tensors_refuses),
-        TEST(test_synthetic), TEST(test_random_transforms),
-        TEST(test_options),   TEST(test_check),
-        TEST(test_tokens),    TEST(test_tokens_refused),
+        TEST(test_idx),
+        TEST(test_idx_refuses),
+        TEST(test_tensors),
+        TEST(test_tensors_refuses),
+        TEST(test_synthetic),
+        TEST(test_random_transforms),
+        TEST(test_options),
+        TEST(test_check),
+        TEST(test_tokens),
+        TEST(test_tokens_refused),
+        TEST(test_labels_beside_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

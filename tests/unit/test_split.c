@@ -102,7 +102,7 @@ static void check_kind(const char *yaml, int64_t total) {
     assert_int_equal(tri_dataset_samples(val), (total + 2) / 5);
     assert_int_equal(tri_dataset_samples(alone), (total + 2) / 5);
     assert_int_equal(tri_dataset_samples(train), total - (total + 2) / 5);
-    assert_int_equal(tri_dataset_classes(val), tri_dataset_classes(whole));
+    assert_int_equal(tri_dataset_classes(val, "labels"), tri_dataset_classes(whole, "labels"));
     tri_validation_split split = tri_validation_split_make(3, total, 0.2);
     for (int64_t i = 0; i < tri_dataset_samples(train); i++)
         assert_same(train, i, whole, tri_training_sample(&split, i));
