@@ -130,6 +130,7 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
     bool leads = checkpoint_rank(comm) == 0;
     TRI_TRY(checkpoint_agree(comm, leads ? list(arena, run_dir, resume, &all) : TRI_OK));
     const char *first = NULL;
+    const char **damages = leads ? TRI_NEW_ARRAY(arena, const char *, all.count + 1) : NULL;
     for (int i = 0;; i++) {
         char path[PATH_MAX] = "";
         tri_status status = TRI_OK;
@@ -140,15 +141,20 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
         if (!path[0]) break;
         status = verify(arena, comm, path);
         if (status == TRI_OK) {
+            // Only now: if none were intact, the error alone would say so.
+            for (int k = 0; leads && k < i; k++)
+                tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
+                        damages[k]);
             *out = tri_arena_strdup(arena, path);
             return TRI_OK;
         }
         if (strcmp(resume, "auto") != 0 || !is_damage(status)) return status;
-        if (!first) first = tri_arena_strdup(arena, tri_error_message());
-        if (i + 1 < all.count)
-            tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
-                    tri_error_message());
+        if (i == 0) first = tri_arena_strdup(arena, tri_error_message());
+        if (leads) damages[i] = tri_arena_strdup(arena, tri_error_message());
     }
     if (!first) return TRI_OK;
+    // No rank may end before all have received the last path. If this fails, the damage is still
+    // the error to report.
+    if (checkpoint_ranks(comm) > 1) (void)tri_comm_barrier(comm, "checkpoint, end of the search");
     return TRI_FAIL(TRI_CORRUPT, "%s; no earlier checkpoint of the run is intact", first);
 }

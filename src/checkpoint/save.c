@@ -205,7 +205,7 @@ static tri_status write_directly(save *s, const own_chunk *own) {
 
 static void open_files(save *s) {
     for (int i = 0; i < s->manifest.file_count && s->status == TRI_OK; i++) {
-        s->fds[i] = tri_os.open(path_of(s, i), O_WRONLY | O_CLOEXEC, 0);
+        s->fds[i] = tri_os.open(path_of(s, i), O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0);
         if (s->fds[i] >= 0) continue;
         tri_status status = tri_os_fail("open", path_of(s, i));
         if (checkpoint_rank(s->request.comm) > 0)

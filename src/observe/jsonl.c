@@ -48,7 +48,7 @@ static tri_status jsonl_open(const tri_run_info *info, void **state) {
     jsonl *j = calloc(1, sizeof *j);
     if (!j) return TRI_FAIL(TRI_NO_MEMORY, "metrics.jsonl: no memory");
     snprintf(j->path, sizeof j->path, "%s/metrics.jsonl", info->folder);
-    j->fd = tri_os_open_or_create(j->path, O_RDWR | O_APPEND | O_CLOEXEC, 0666);
+    j->fd = tri_os_open_or_create(j->path, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     tri_status status = j->fd < 0 ? tri_os_fail("open", j->path) : repair(j);
     if (status != TRI_OK) {
         if (j->fd >= 0) tri_os.close(j->fd);

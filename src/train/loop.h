@@ -43,6 +43,9 @@ typedef struct train_loop {
 // resume.c. Restores the checkpoint to resume from, or initializes the weights. Refuses, before
 // anything is created, a folder or a checkpoint of another run. Collective.
 tri_status train_restore(train_loop *loop);
+// Refuses a run folder in which a symbolic link, a device or a pipe has the name of a file that the
+// run writes. Acts on rank 0; not collective.
+tri_status train_check_outputs(const train_loop *loop);
 
 // train.c. Locks the run folder for this process if the folder exists. Acts on rank 0; not
 // collective. TRI_BAD_INPUT: another process uses it. If the lock cannot be taken for another

@@ -5,9 +5,11 @@
 #include "checkpoint/agree.h"
 #include "train/loop.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // What `init` can read the newest weights of the run folder or checkpoint `where` from.
@@ -42,6 +44,48 @@ static tri_status compare_folder(train_loop *loop) {
     tri_status status = tri_recipe_load(loop->arena, path, NULL, 0, own, &other);
     if (status != TRI_OK) return tri_status_context(status, "the folder's own recipe");
     return compare_recipe(loop, &other, loop->request->run_dir);
+}
+
+// What a run writes in its folder by a fixed name.
+static const struct {
+    const char *name;
+    bool is_folder;
+} outputs[] = {{".lock", false},
+               {"recipe.yaml", false},
+               {"metrics.jsonl", false},
+               {"checkpoints", true},
+               {"tensorboard", true}};
+
+// Through a link, the run would write to a file that the user did not name. A folder may be a link,
+// so that checkpoints can lie on another disk.
+static tri_status check_output(const char *path, bool is_folder) {
+    struct stat own, target;
+    if (lstat(path, &own) < 0) return TRI_OK; // it does not exist yet, or writing it says why not
+    bool is_link = S_ISLNK(own.st_mode);
+    if (is_link && !is_folder)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: is a symbolic link, and a run does not write through one: remove it, "
+                        "or choose another --run-dir",
+                        path);
+    bool exists = stat(path, &target) == 0;
+    if (is_link && !exists)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "%s: is a symbolic link to a folder that cannot be reached (%s): is its "
+                        "disk mounted?",
+                        path, strerror(errno));
+    if (!exists || (is_folder ? S_ISDIR(target.st_mode) : S_ISREG(target.st_mode))) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: is no %s: remove it, or choose another --run-dir", path,
+                    is_folder ? "folder" : "regular file");
+}
+
+tri_status train_check_outputs(const train_loop *loop) {
+    char path[PATH_MAX];
+    if (!loop->saves || loop->session->identity.rank != 0) return TRI_OK;
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        if (snprintf(path, sizeof path, "%s/%s", loop->request->run_dir, outputs[i].name) <
+            (int)sizeof path)
+            TRI_TRY(check_output(path, outputs[i].is_folder));
+    return TRI_OK;
 }
 
 typedef tri_status load_function(tri_arena *arena, const char *path, const tri_state_sink *model,

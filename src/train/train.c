@@ -289,7 +289,9 @@ static void fill_test(const train_loop *loop, tri_train_result *out) {
 static tri_status lock_and_restore(train_loop *loop) {
     loop->saves = loop->recipe->trainer.fast_dev_run == 0;
     bool has_lock = loop->saves && has_file(loop, ".lock");
-    TRI_TRY(checkpoint_agree(loop->session->comm, has_lock ? train_lock_folder(loop) : TRI_OK));
+    tri_status status = train_check_outputs(loop);
+    if (status == TRI_OK && has_lock) status = train_lock_folder(loop);
+    TRI_TRY(checkpoint_agree(loop->session->comm, status));
     return train_restore(loop);
 }
 

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""What a user or a crash leaves in a run folder: links in place of files are refused and untouched,
+folders may be links, a torn last line of metrics.jsonl is cut, and damage is told in one line.
+
+usage: test_run_folder.py BUILD_FOLDER
+"""
+import glob
+import os
+import shutil
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import (SYNTHETIC, check_all, losses, on_ranks, run, train)  # noqa: E402
+
+SHORT = [*SYNTHETIC, "data.samples=64", "data.test_samples=16", "batch.global=16",
+         "log.progress=false", "checkpoint.every_n_steps=2", "checkpoint.save_top_k=-1"]
+
+
+def steps(place, count, *flags):
+    return train("mlp-jax", place, *SHORT, f"trainer.max_steps={count}", "trainer.max_epochs=-1",
+                 *flags)
+
+
+def one_line(words, *parts):
+    """Code 2, and one line that has these parts."""
+    lines = run(words, 2).stderr.splitlines()
+    assert len(lines) == 1 and all(part in lines[0] for part in parts), lines
+
+
+def check_links(folder):
+    """Under the name of a file: refused, and what they point at stays as it was."""
+    place, victim = os.path.join(folder, "links"), os.path.join(folder, "victim")
+    run(steps(place, 4))
+    for name in ("metrics.jsonl", "recipe.yaml", ".lock"):
+        path, aside = os.path.join(place, name), os.path.join(folder, "aside")
+        for target in (victim, os.path.join(folder, "nowhere")):
+            if os.path.exists(path):
+                shutil.move(path, aside)
+            with open(victim, "w", encoding="utf-8") as file:
+                file.write("precious\n")
+            os.symlink(target, path)
+            one_line(steps(place, 6), path, "is a symbolic link")
+            assert path in run(on_ranks(2, steps(place, 6)), 2).stderr
+            with open(victim, encoding="utf-8") as file:
+                assert file.read() == "precious\n", f"the target of {name} was written"
+            assert not os.path.exists(os.path.join(folder, "nowhere")), name
+            os.unlink(path)
+        if os.path.exists(aside):
+            shutil.move(aside, path)
+    run(steps(place, 6))
+
+
+def check_no_files(folder):
+    """A pipe or a folder under the name of a file, and a file under the name of a folder."""
+    place = os.path.join(folder, "kinds")
+    run(steps(place, 2))
+    metrics = os.path.join(place, "metrics.jsonl")
+    os.unlink(metrics)
+    os.mkfifo(metrics)
+    one_line(steps(place, 4), metrics, "no regular file")
+    os.unlink(metrics)
+    os.mkdir(metrics)
+    one_line(steps(place, 4), metrics, "no regular file")
+    os.rmdir(metrics)
+    tensorboard = os.path.join(place, "tensorboard")
+    with open(tensorboard, "w", encoding="utf-8"):
+        one_line(steps(place, 4), tensorboard, "no folder")
+
+
+def check_folders(folder):
+    """A run folder and its folders may be links, as on machines with several disks; a link to a
+    disk that is not mounted is refused rather than taken for an empty folder."""
+    place, disk, way = (os.path.join(folder, name) for name in ("folders", "disk", "way"))
+    os.makedirs(disk)
+    os.mkdir(place)
+    os.symlink(place, way)
+    os.symlink(disk, os.path.join(place, "checkpoints"))
+    run(steps(way, 4))
+    done = run(steps(way, 6))
+    assert "resuming from" in done.stderr and "step 4" in done.stderr, done.stderr
+    assert os.path.isdir(os.path.join(disk, "step-00000006"))
+    assert sorted(losses(place)) == [1, 2, 3, 4, 5, 6]
+    os.rename(disk, disk + ".away")
+    one_line(steps(way, 8), os.path.join(way, "checkpoints"), "is its disk mounted?")
+    os.rename(disk + ".away", disk)
+    run(steps(way, 8))
+
+
+def check_damage(folder):
+    """Of a run without an intact checkpoint: one line, whatever the number of ranks."""
+    place = os.path.join(folder, "damage")
+    run(steps(place, 4))
+    states = glob.glob(os.path.join(place, "checkpoints", "step-*", "model.safetensors"))
+    assert len(states) == 2, states
+    for path in states:
+        with open(path, "r+b") as file:
+            file.seek(-8, os.SEEK_END)
+            file.write(b"\xff" * 8)
+    one_line(steps(place, 6), "no earlier checkpoint of the run is intact")
+    done = run(on_ranks(2, steps(place, 6)), 2)
+    assert done.stderr.count(".safetensors") == 1, done.stderr
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="trireme-folder-") as folder:
+        sys.exit(check_all((check_links, check_no_files, check_folders, check_damage), folder))
+
+
+if __name__ == "__main__":
+    main()
