@@ -48,6 +48,7 @@ enum {
     TRI_SHM_YIELD_US = 100,          // before a waiting rank sleeps, when all have a core
     TRI_SHM_CHECK_MS = 100,          // between two checks whether the others are alive
     TRI_LAUNCH_DRAIN_MS = 1000,      // for output after all workers have ended
+    TRI_LAUNCH_KILLED_MS = 60000,    // for a killed worker to end, before it is left behind
     TRI_MAX_ERROR_FILE_BYTES = 1 << 20, // that a worker wrote
     TRI_LEDGER_EVENTS = 256,            // latest actions that each rank shows to others
     TRI_MAX_LEDGER_KINDS = 48,          // of action

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 // Reads one message: a positive number adds that process group, a negative one removes it, and 0
-// means that the launcher ends in good order. False at the end of the pipe: the launcher is gone.
+// means that the launcher ends in good order (and will kill the guardian). False at the end of the
+// pipe: the launcher is gone.
 static bool read_message(int fd, pid_t *message) {
     ssize_t got;
     do got = read(fd, message, sizeof *message);
@@ -75,5 +76,6 @@ void launch_guardian_remove(launch_guardian *guardian, pid_t group) {
 void launch_guardian_stop(launch_guardian *guardian) {
     send_message(guardian, 0);
     tri_os.close(guardian->pipe);
+    kill(guardian->pid, SIGKILL); // it may be suspended: SIGSTOP reaches every process of a user
     while (waitpid(guardian->pid, NULL, 0) < 0 && errno == EINTR) continue;
 }

@@ -78,7 +78,7 @@ static void end_workers(run *r, int started) {
 static outcome outcome_of(const run *r) {
     outcome result = DONE;
     for (int i = 0; i < r->options->workers; i++) {
-        if (launch_worker_failed(&r->workers[i])) return FAILED;
+        if (launch_worker_failed(&r->workers[i]) || r->workers[i].lost) return FAILED;
         if (r->workers[i].exit_code == EXIT_STOPPED) result = STOPPED;
     }
     return result;
@@ -117,6 +117,8 @@ static int exit_code_of(run *r, tri_arena *arena, outcome result, int attempt) {
 
 static bool may_retry(const run *r, tri_arena *arena, outcome result, int attempt) {
     if (result != FAILED || r->signal || attempt >= r->options->max_restarts) return false;
+    for (int i = 0; i < r->options->workers; i++)
+        if (r->workers[i].lost) return false; // it may hold what the next attempt needs
     return !is_bad_input(r, launch_failure_cause(arena, r->workers, r->options->workers));
 }
 
@@ -196,11 +198,11 @@ static tri_status prepare_terminal(run *r) {
 
 static tri_status run_guarded(run *r, int *code) {
     TRI_TRY(prepare_terminal(r));
+    TRI_TRY(launch_folder_create(r->options, r->members.run_id, &r->folder));
     if (r->options->workers > 1 && !getenv("OMP_NUM_THREADS"))
         tri_log(TRI_LOG_INFO,
                 "OMP_NUM_THREADS=1 for each of %d workers; set the variable to change that",
                 r->options->workers);
-    TRI_TRY(launch_folder_create(r->options, r->members.run_id, &r->folder));
     tri_status status = launch_guardian_start(&r->guardian);
     if (status == TRI_OK) {
         status = run_attempts(r, code);

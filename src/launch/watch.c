@@ -20,9 +20,14 @@ typedef struct state {
     launch_watch *watch;
     int running, ended;
     bool stopping;
-    int64_t kill_ns;  // when workers that still run are killed; INT64_MAX: not yet decided
-    int64_t drain_ns; // after all have ended: until when their output is read; INT64_MAX: unlimited
+    bool killed;      // workers that did not end in time were killed
+    int64_t kill_ns;  // when workers that still run are killed, or, if `killed`, are left behind;
+                      // INT64_MAX: not yet decided
+    bool flushing;    // all have ended, and only the console's reader is waited for
+    int64_t drain_ns; // after all have ended: until when their output is read, or, if `flushing`,
+                      // written; INT64_MAX: unlimited
     int64_t first_interrupt_ns;
+    sigset_t passed_on; // signals to the launcher that the workers got, and that do not end the run
 } state;
 
 static int grace_ms(const state *s) { return (int)(s->watch->options->shutdown_s * 1e3); }
@@ -37,7 +42,7 @@ static void stop_all(state *s, int number, int grace_ms) {
     s->stopping = true;
     for (int i = 0; i < s->watch->count; i++) {
         launch_worker *w = &s->watch->workers[i];
-        w->asked_to_end = !w->ended;
+        w->asked_to_end = w->asked_to_end || !w->ended;
         w->was_suspended = !s->watch->signal && launch_worker_is_suspended(w);
     }
     signal_all(s, number);
@@ -52,10 +57,15 @@ static void describe_end(const launch_worker *w, char *text, size_t size) {
         snprintf(text, size, "ended with exit code %d", w->exit_code);
 }
 
-// Notices whether worker i has just ended.
+// Notices whether worker i has just ended. One that a signal ended which the launcher passed on had
+// no handler for it, or not yet: the signal ends the run.
 static bool check_worker(state *s, int i) {
     launch_worker *w = &s->watch->workers[i];
     if (!launch_worker_check(w)) return false;
+    if (w->signal && sigismember(&s->passed_on, w->signal) == 1) {
+        w->asked_to_end = true;
+        if (!s->watch->signal) s->watch->signal = w->signal;
+    }
     w->end_order = ++s->ended;
     s->running--;
     return true;
@@ -80,6 +90,7 @@ static void check_workers(state *s) {
 static void handle_signal(state *s, int number) {
     if (number == SIGCHLD) return; // it only wakes the loop, for check_workers
     if (sigismember(&s->watch->options->signals, number) != 1) {
+        sigaddset(&s->passed_on, number);
         signal_all(s, number);
         return;
     }
@@ -87,12 +98,14 @@ static void handle_signal(state *s, int number) {
     if (!s->watch->signal) {
         s->watch->signal = number;
         s->first_interrupt_ns = now_ns;
-        tri_log(TRI_LOG_INFO, "%s: passed on to %d workers, which now have %g s to end",
-                launch_signal_name(number), s->running, s->watch->options->shutdown_s);
+        if (s->running)
+            tri_log(TRI_LOG_INFO, "%s: passed on to %d workers, which now have %g s to end",
+                    launch_signal_name(number), s->running, s->watch->options->shutdown_s);
         stop_all(s, number, grace_ms(s));
+        if (s->flushing) s->drain_ns = now_ns + grace_ms(s) * INT64_C(1000000);
     } else if (number == SIGINT && now_ns - s->first_interrupt_ns > 1000000000) {
         tri_log(TRI_LOG_INFO, "second SIGINT: killing the workers");
-        s->kill_ns = now_ns;
+        if (!s->killed) s->kill_ns = now_ns;
         s->drain_ns = s->drain_ns == INT64_MAX ? INT64_MAX : now_ns;
     }
 }
@@ -151,11 +164,32 @@ static void wait_and_forward(state *s) {
     if (fds[0].revents) read_signals(s);
 }
 
+// A process that waits inside the kernel, for a disk or a network file system that does not answer,
+// does not even end when it is killed.
+static void leave_behind(state *s) {
+    for (int i = 0; i < s->watch->count; i++) {
+        launch_worker *w = &s->watch->workers[i];
+        if (w->ended) continue;
+        tri_log(TRI_LOG_WARNING,
+                "rank %d (pid %ld) was killed %d s ago and has not ended: it waits inside the "
+                "kernel, perhaps for a file system that does not answer; it is left behind",
+                w->rank, (long)w->pid, TRI_LAUNCH_KILLED_MS / 1000);
+        w->lost = true;
+    }
+    s->running = 0;
+}
+
 static void kill_late(state *s) {
-    if (!s->running || tri_os.monotonic_ns() < s->kill_ns) return;
+    int64_t now_ns = tri_os.monotonic_ns();
+    if (!s->running || now_ns < s->kill_ns) return;
+    if (s->killed) {
+        leave_behind(s);
+        return;
+    }
     tri_log(TRI_LOG_INFO, "%d workers did not end in time: killing them", s->running);
     signal_all(s, SIGKILL);
-    s->kill_ns = INT64_MAX;
+    s->killed = true;
+    s->kill_ns = now_ns + TRI_LAUNCH_KILLED_MS * INT64_C(1000000);
 }
 
 static bool consoles_are_empty(const state *s) {
@@ -167,6 +201,7 @@ static bool consoles_are_empty(const state *s) {
 void launch_watch_run(launch_watch *watch) {
     state s = {
         .watch = watch, .running = watch->count, .kill_ns = INT64_MAX, .drain_ns = INT64_MAX};
+    sigemptyset(&s.passed_on);
     // A signal arrived between two attempts.
     if (watch->signal) stop_all(&s, watch->signal, grace_ms(&s));
     for (;;) {
@@ -181,10 +216,10 @@ void launch_watch_run(launch_watch *watch) {
         wait_and_forward(&s);
     }
     end_output(&s);
-    s.drain_ns = INT64_MAX;
-    // The reader of the console may be slow: wait for it, unless a second SIGINT comes.
-    while (!consoles_are_empty(&s) && tri_os.monotonic_ns() < s.kill_ns) {
-        s.kill_ns = INT64_MAX;
-        wait_and_forward(&s);
-    }
+    read_signals(&s); // one that went to the workers as well may have ended them first
+    // The reader of the console may be slow: wait for it, but after a signal only for so long.
+    s.flushing = true;
+    s.drain_ns =
+        watch->signal ? tri_os.monotonic_ns() + grace_ms(&s) * INT64_C(1000000) : INT64_MAX;
+    while (!consoles_are_empty(&s) && tri_os.monotonic_ns() < s.drain_ns) wait_and_forward(&s);
 }

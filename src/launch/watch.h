@@ -10,7 +10,8 @@ typedef struct launch_watch {
     int count;
     launch_console *consoles; // LAUNCH_STREAMS of them
     int signal_fd;            // of SIGCHLD, SIGUSR1, SIGUSR2 and the signals to handle
-    int signal;               // the first signal that asked the run to end; 0: none
+    int signal; // the first signal that asked the run to end, or that was passed on to a worker
+                // which had no handler for it; 0: none
 } launch_watch;
 
 // Returns when every worker has ended and its output was written. If one fails or a signal comes,

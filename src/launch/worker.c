@@ -98,12 +98,14 @@ bool launch_worker_is_suspended(const launch_worker *worker) {
 
 void launch_worker_signal(const launch_worker *worker, int number) {
     if (!worker->pid || (worker->ended && !worker->own_group)) return;
-    kill(worker->own_group ? -worker->pid : worker->pid, number);
+    bool is_sent = worker->own_group && kill(-worker->pid, number) == 0;
+    // A worker may have left its group. SIGKILL may come twice, a signal with a handler may not.
+    if (!is_sent || number == SIGKILL) kill(worker->pid, number);
 }
 
 void launch_worker_reap(launch_worker *worker) {
     if (!worker->pid) return;
     launch_worker_signal(worker, SIGKILL);
-    while (waitpid(worker->pid, NULL, 0) < 0 && errno == EINTR) continue;
+    while (waitpid(worker->pid, NULL, worker->lost ? WNOHANG : 0) < 0 && errno == EINTR) continue;
     worker->pid = 0;
 }

@@ -16,6 +16,7 @@ typedef struct launch_worker {
     pid_t pid;                             // 0: not started, or reaped
     bool own_group;                        // it leads a process group, whose number is its pid
     bool ended;                            // it has ended, but is not yet reaped
+    bool lost;          // it was killed, but did not end in time: it is left behind
     bool asked_to_end;  // it was alive when the launcher began to stop the workers
     bool was_suspended; // it was suspended by a signal at that time, so that the others waited
     int exit_code;      // 0 if a signal ended it
@@ -43,7 +44,8 @@ bool launch_worker_check(launch_worker *worker);
 bool launch_worker_is_suspended(const launch_worker *worker);
 // Sends a signal to the worker, and to the processes that it started if it leads a group.
 void launch_worker_signal(const launch_worker *worker, int number);
-// Kills the processes that are left in its group, then reaps it. Its pid becomes 0.
+// Kills the processes that are left in its group, then reaps it; does not wait for a lost one. Its
+// pid becomes 0.
 void launch_worker_reap(launch_worker *worker);
 
 #endif

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""`trireme run` ends when its workers have ended, whatever they leave behind, and with a documented
+exit code, whenever a signal comes.
+
+usage: test_launch_end.py BUILD_FOLDER
+"""
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import (SYNTHETIC, TRIREME, check_all, check_nothing_left, finish, last,  # noqa: E402
+                  on_ranks, processes, start, train, wait_for)
+
+ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
+           "log.progress=false", "trainer.max_epochs=100000", "checkpoint.every_n_steps=5"]
+SOON = 20  # seconds within which a launcher whose workers are gone has ended
+
+
+def launch(script, *flags, ranks=2):
+    return start([TRIREME, "run", "--standalone", "--nproc-per-node", str(ranks), *flags, "sh",
+                  "-c", script])
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def ended(child, code, seconds=SOON):
+    out, err, found = finish(child, seconds)
+    assert found == code, f"{found}, not {code}: {out}{err}"
+    return out, err
+
+
+def check_guardian_suspended(folder):
+    """The guardian is a process of the launcher, and a `kill -STOP` by name meets it as well."""
+    go = os.path.join(folder, "go")
+    child = launch(f"until test -e {go}; do sleep 0.1; done", ranks=2)
+    wait_for(lambda: len(children(child.pid)) == 3, "two workers and the guardian", child=child)
+    guardian = min(children(child.pid))
+    os.kill(guardian, signal.SIGSTOP)
+    with open(go, "w", encoding="utf-8"):
+        ended(child, 0)
+
+
+def check_grandchild(folder):
+    """It has left the worker's group, and holds the worker's output."""
+    pids = os.path.join(folder, "pids")
+    for code, flags in ((0, ["--tee", "3"]), (3, ["--tee", "3"]), (0, ["--redirects", "3"])):
+        child = launch(f"setsid sleep 300 & echo $! >>{pids}; sleep 0.5; exit {code}",
+                       "--log-dir", folder, *flags)
+        ended(child, 1 if code else 0)
+        for pid, command in processes().items():
+            if command.startswith("sleep 300"):
+                os.kill(pid, signal.SIGKILL)
+    check_nothing_left()
+
+
+def check_left_group(_):
+    """A worker in another process group than its own gets signals, too."""
+    child = launch("exec python3 -c 'import os, time; os.setpgid(0, os.getpgid(os.getppid())); "
+                   "time.sleep(300)'")
+    wait_for(lambda: len(children(child.pid)) == 3, "the workers", child=child)
+    time.sleep(0.5)
+    child.send_signal(signal.SIGTERM)
+    ended(child, 128 + signal.SIGTERM)
+
+
+def check_no_handler(_):
+    """A signal that is passed on, and that ends a worker without a handler, ends the run so."""
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+        for script in ("exec sleep 300", "test $RANK = 0 || exec sleep 300; trap '' USR1 USR2; "
+                                         "while :; do sleep 0.1; done"):
+            child = launch(script, "--max-restarts", "2")
+            wait_for(lambda: len(children(child.pid)) == 3, "the workers", child=child)
+            time.sleep(0.3)
+            child.send_signal(number)
+            _, err = ended(child, 128 + number)
+            assert "restart 1" not in err and "root cause" not in err, err
+    # From elsewhere it is a failure.
+    child = launch("test $RANK = 0 && kill -USR1 $$; sleep 300")
+    _, err = ended(child, 1)
+    assert "ended by SIGUSR1" in err, err
+
+
+def check_early_signals(folder):
+    """At any moment of the start: either nothing ran, or there is a checkpoint."""
+    draw = random.Random(1)
+    for i in range(12):
+        place = os.path.join(folder, f"early-{i}")
+        number = (signal.SIGUSR1, signal.SIGTERM)[i % 2]
+        child = start(on_ranks(2, train("mlp-jax", place, *ENDLESS)))
+        wait_for(lambda: len(children(child.pid)) == 3, "the workers", child=child)
+        time.sleep(draw.random() * 0.6)
+        child.send_signal(number)
+        _, err, code = finish(child, 60)
+        if code == 75:
+            assert os.path.exists(last(place)), err
+        else:
+            assert code == 128 + number, f"{signal.Signals(number).name}: {code}: {err}"
+    check_nothing_left()
+
+
+def check_killed_ranks(folder):
+    """Ranks that are killed at random: the launcher ends soon after them."""
+    draw = random.Random(2)
+    for i in range(6):
+        place = os.path.join(folder, f"killed-{i}")
+        child = start(on_ranks(4, train("mlp-jax", place, *ENDLESS, "checkpoint.async=false",
+                                        "strategy.name=ddp")))
+        wait_for(lambda: len(children(child.pid)) == 5, "the workers", child=child)
+        workers = sorted(children(child.pid))[1:]
+        time.sleep(draw.random() * 3)
+        for pid in draw.sample(workers, draw.randint(1, 4)):
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not set(workers) & set(processes()), "the end of the workers", 60)
+        ended(child, 1)
+    check_nothing_left()
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="trireme-end-") as folder:
+        sys.exit(check_all((check_guardian_suspended, check_grandchild, check_left_group,
+                            check_no_handler, check_early_signals, check_killed_ranks), folder))
+
+
+if __name__ == "__main__":
+    main()
