@@ -13,7 +13,8 @@ TRI_API_BEGIN
 
 typedef struct tri_graph tri_graph;
 
-// One tensor of the graph: made once, read any number of times. id 0: none.
+// One tensor of the graph: made once, read any number of times. id 0: none. The id of another graph
+// is an error where this graph has no such value.
 typedef struct tri_value {
     uint32_t id;
 } tri_value;
@@ -59,7 +60,7 @@ void tri_loss(tri_graph *graph, tri_value loss);
 // count under `name`. While training, `metric` may be none: then it is not computed there.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
-// The shape of a value; rank 0 after an error.
+// The shape of a value; rank 0 after an error, and of a value that the graph does not have.
 tri_shape tri_value_shape(const tri_graph *graph, tri_value value);
 // True while the graph is built for training, false for evaluation.
 bool tri_training(const tri_graph *graph);

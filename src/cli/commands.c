@@ -77,7 +77,7 @@ static void keep_standard_streams(void) {
 }
 
 int tri_main(int argc, char **argv, const tri_task *task) {
-    cli_context context = {.program = argv[0], .task = task};
+    cli_context context = {.program = argc > 0 ? argv[0] : "trireme", .task = task};
     keep_standard_streams();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); // a file over ulimit -f is a failed write, which says so

@@ -85,13 +85,26 @@ bool tri_model_bool(tri_graph *graph, const char *key, bool otherwise) {
     return model_option(graph, key, &value) ? value != 0 : otherwise;
 }
 
+bool tri_graph_has(const tri_graph *graph, tri_value value) {
+    return value.id < (uint32_t)graph->value_count;
+}
+
+bool tri_graph_takes_value(tri_graph *graph, const char *what, const char *name, tri_value value) {
+    if (graph->status == TRI_OK && !tri_graph_has(graph, value))
+        tri_graph_fail(graph,
+                       "%s%s%s: this graph has no value %u: a value belongs to the graph of the "
+                       "call that returned it, and to no other",
+                       what, name && *name ? " " : "", name ? name : "", value.id);
+    return graph->status == TRI_OK;
+}
+
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value) {
     TRI_ASSERT(value.id < (uint32_t)graph->value_count);
     return &graph->values[value.id];
 }
 
 tri_shape tri_value_shape(const tri_graph *graph, tri_value value) {
-    return tri_value_get(graph, value)->shape;
+    return tri_graph_has(graph, value) ? graph->values[value.id].shape : (tri_shape){0};
 }
 
 const tri_node *tri_value_node(const tri_graph *graph, tri_value value) {
@@ -288,7 +301,7 @@ static tri_op_signature input_signature(const tri_graph *g, const tri_op *op,
 }
 
 bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name, tri_value input) {
-    if (graph->status != TRI_OK) return false;
+    if (!tri_graph_takes_value(graph, layer, name, input)) return false;
     if (tri_value_is(input)) return true;
     const char *has = "";
     for (int i = 0; i < graph->input_count; i++)
@@ -308,6 +321,7 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
         return none;
     }
     for (int i = 0; i < count; i++) {
+        if (!tri_graph_takes_value(graph, op->name, name, inputs[i])) return none;
         if (!tri_value_is(inputs[i]) || !tri_value_is_loss(graph, inputs[i])) continue;
         tri_graph_fail(graph,
                        "%s: input %d is a loss, whose mean is known only behind the step: only "

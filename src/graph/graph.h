@@ -230,6 +230,11 @@ tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_sha
 // The input "position", added when it is missing.
 tri_value tri_position(tri_graph *graph);
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
+// Whether `value` is one of the graph's, or none.
+bool tri_graph_has(const tri_graph *graph, tri_value value);
+// Fails the graph when `value` is not one of its own. False when the graph has failed. `name` may
+// be NULL.
+bool tri_graph_takes_value(tri_graph *graph, const char *what, const char *name, tri_value value);
 // False, and the graph fails with the fields that the data has, where `input` is none: a field of
 // tri_batch that they lack. `name` may be NULL.
 bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name, tri_value input);

@@ -51,6 +51,9 @@ static void add_terms(tri_graph *g, tri_weighted_sum *sum, tri_value loss, doubl
 tri_value tri_loss_combine(tri_graph *graph, tri_value a, double weight, tri_value b) {
     tri_value none = {0};
     if (graph->status != TRI_OK) return none;
+    if (!tri_graph_takes_value(graph, "a sum of losses", "", a) ||
+        !tri_graph_takes_value(graph, "a sum of losses", "", b))
+        return none;
     if (!isfinite(weight)) {
         tri_graph_fail(graph, "tri_weighted: the weight is %g: it must be a finite number", weight);
         return none;
@@ -85,7 +88,9 @@ static void push_metric(tri_graph *g, tri_metric_info metric) {
 }
 
 void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
-    if (!tri_graph_takes_name(graph, "metric", name)) return;
+    if (!tri_graph_takes_name(graph, "metric", name) ||
+        !tri_graph_takes_value(graph, "metric", name, metric))
+        return;
     if ((!graph->options.training || tri_value_is(metric)) && !is_pair(graph, metric)) {
         tri_graph_fail(graph, "'%s' is no metric: it must be F64 [2], (sum, count)%s", name,
                        tri_value_is_loss(graph, metric) ? "; of a sum of losses, name each" : "");
@@ -186,7 +191,7 @@ static void declare_terms(tri_graph *g, const tri_weighted_sum *sum) {
 }
 
 void tri_loss(tri_graph *graph, tri_value loss) {
-    if (graph->status != TRI_OK) return;
+    if (!tri_graph_takes_value(graph, "tri_loss", "", loss)) return;
     const tri_value_info *info = tri_value_get(graph, loss);
     bool is_sum = info->kind == TRI_VALUE_WEIGHTED;
     if (!is_sum && !is_pair(graph, loss)) {

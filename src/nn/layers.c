@@ -240,7 +240,8 @@ tri_value tri_flatten(tri_graph *graph, tri_value x) {
 }
 
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b) {
-    if (graph->status != TRI_OK) return (tri_value){0};
+    if (!tri_graph_takes_value(graph, "add", "", a) || !tri_graph_takes_value(graph, "add", "", b))
+        return (tri_value){0};
     bool both = tri_value_is(a) && tri_value_is(b);
     if (both && (tri_value_is_loss(graph, a) || tri_value_is_loss(graph, b)))
         return tri_loss_combine(graph, a, 1, b);

@@ -34,7 +34,10 @@ static const tri_task task = {"own", net, {}};
 TRI_EXPORT_TASK(task)
 
 #ifndef TASK
-int main(int argc, char **argv) { return tri_main(argc, argv, &task); }
+int main(int argc, char **argv) {
+    if (argc == 1) return tri_main(0, NULL, &task) == 2 ? 0 : 1; /* as execve may start a program */
+    return tri_main(argc, argv, &task);
+}
 #endif
 """
 RECIPE = """
@@ -116,6 +119,7 @@ def check_names(folder, names):
     run(*compile_c, "names.o", "-o", "shared", *shared, folder=folder)
     run(*compile_c, "names.o", "-o", "static", STATIC, *private, folder=folder)
     run(*compile_c, "names.o", "-DTASK", "-shared", "-fPIC", "-o", "task.so", folder=folder)
+    assert "usage: trireme" in run("./plain", folder=folder)
     plain = curve(folder, "./plain", "train", "own.yaml")
     for command in (["./shared", "train", "own.yaml"], ["./static", "train", "own.yaml"],
                     [PROGRAM, "train", "own.yaml", "model.name=./task.so"],

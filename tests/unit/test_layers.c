@@ -1,4 +1,5 @@
-// Names of layers: using one twice is an error, unless tri_share_layer allows it.
+// Names of layers: using one twice is an error, unless tri_share_layer allows it. Values that the
+// graph does not have are an error of the graph, whatever function gets them.
 #include "graph/graph.h"
 #include "ops/ops.h"
 
@@ -84,8 +85,84 @@ static void test_shared(void **state) {
     check_shared(true);
 }
 
+enum { CALLS = 24 };
+
+// Call i of the functions that take a value, with one that the graph does not have.
+static void call(tri_graph *g, int i, tri_value bad) {
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 8));
+    tri_value loss = tri_mse_loss(g, x, x);
+    switch (i) {
+    case LAYERS:
+        tri_max_pool2d(g, bad, (tri_pool2d_options){.kernel = 2});
+        break;
+    case LAYERS + 1:
+        tri_embedding(g, "one", bad, (tri_embedding_options){.tokens = 9, .features = 8});
+        break;
+    case LAYERS + 2:
+        tri_rotary(g, bad, 1e4);
+        break;
+    case LAYERS + 3:
+        tri_attention(g, "one", bad, x, x, (tri_attention_options){0});
+        break;
+    case LAYERS + 4:
+        tri_silu_mul(g, x, bad);
+        break;
+    case LAYERS + 5:
+        tri_next_token(g, bad);
+        break;
+    case LAYERS + 6:
+        tri_flatten(g, bad);
+        break;
+    case LAYERS + 7:
+        tri_add(g, bad, x);
+        break;
+    case LAYERS + 8:
+        tri_add(g, loss, bad);
+        break;
+    case LAYERS + 9:
+        tri_cross_entropy(g, x, bad);
+        break;
+    case LAYERS + 10:
+        tri_weighted(g, bad, 0.5);
+        break;
+    case LAYERS + 11:
+        tri_loss(g, bad);
+        break;
+    case LAYERS + 12:
+        tri_metric(g, "m", bad);
+        break;
+    case LAYERS + 13:
+        tri_reshape(g, bad, tri_shape_of(8, 4));
+        break;
+    case LAYERS + 14:
+        tri_mse_loss(g, bad, x);
+        break;
+    case LAYERS + 15:
+        tri_log_softmax(g, bad);
+        break;
+    default:
+        layers[i](g, "one", bad);
+    }
+}
+
+static void test_values_of_no_graph(void **state) {
+    assert_int_equal(CALLS, LAYERS + 16);
+    for (int i = 0; i < 2 * CALLS; i++) {
+        if (i / 2 < LAYERS && layers[i / 2] == embedding) continue; // reads an input of its own
+        tri_graph *g = graph_of(true);
+        tri_value bad = {i % 2 ? 4711 : UINT32_MAX};
+        assert_int_equal(tri_value_shape(g, bad).rank, 0);
+        call(g, i / 2, bad);
+        const char *message;
+        assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+        if (!strstr(message, "this graph has no value ")) fail_msg("call %d: %s", i / 2, message);
+        tri_graph_destroy(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_name_twice),
-                                       cmocka_unit_test(test_shared)};
+                                       cmocka_unit_test(test_shared),
+                                       cmocka_unit_test(test_values_of_no_graph)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
