@@ -33,8 +33,11 @@ static const char *join(const context *c, const char *const *words) {
     return text;
 }
 
-static const char *range_text(const context *c, const tri_option *row) {
-    bool low = row->min > -1e300, high = row->max < 1e12;
+// A very large maximum is named only where a value is above it.
+static const char *range_text(const context *c, const tri_option *row, const tri_tree *node) {
+    double value;
+    bool is_above = tri_tree_to_double(node, &value) && value > row->max;
+    bool low = row->min > -1e300, high = row->max < 1e12 || is_above;
     if (low && high) return tri_arena_printf(c->arena, " from %.15g to %.15g", row->min, row->max);
     if (low) return tri_arena_printf(c->arena, " of at least %.15g", row->min);
     if (high) return tri_arena_printf(c->arena, " of at most %.15g", row->max);
@@ -45,9 +48,9 @@ static const char *length_text(const context *c, const tri_option *row) {
     return row->length ? tri_arena_printf(c->arena, "%d ", row->length) : "";
 }
 
-// Describes what a row allows, to follow the words "has to be".
-static const char *allowed_text(const context *c, const tri_option *row) {
-    const char *range = range_text(c, row);
+// Describes what a row allows, which `node` is not, to follow the words "has to be".
+static const char *allowed_text(const context *c, const tri_option *row, const tri_tree *node) {
+    const char *range = range_text(c, row, node);
     switch (row->type) {
     case TRI_OPTION_IS_BOOL:
         return "true or false";
@@ -83,7 +86,7 @@ static const char *allowed_text(const context *c, const tri_option *row) {
 
 static tri_status refuse(const context *c, const tri_option *row, const tri_tree *node) {
     return tri_tree_fail(node, "'%s%s' has to be %s, not %s", c->prefix, row->key,
-                         allowed_text(c, row), value_text(c, node));
+                         allowed_text(c, row, node), value_text(c, node));
 }
 
 static bool in_bounds(const tri_option *row, double value) {
@@ -481,8 +484,8 @@ static void walk_rows(const walk *w, const char *prefix, const tri_option *rows,
         bool is_free = is_rest || row->type == TRI_OPTION_IS_STRING ||
                        row->type == TRI_OPTION_IS_TREE || row->type == TRI_OPTION_IS_NAME;
         w->visit(w->data,
-                 &(tri_option_entry){key, row, variant, is_free ? NULL : allowed_text(&c, row),
-                                     w->is_element});
+                 &(tri_option_entry){key, row, variant,
+                                     is_free ? NULL : allowed_text(&c, row, NULL), w->is_element});
         if (row->kinds) walk_kinds(w, prefix, key, row);
     }
 }

@@ -187,6 +187,9 @@ static const refusal refusals[] = {
      "r.yaml:3: unknown key 'optimiser' (did you mean 'optimizer'?)"},
     {"seed: one", NULL, "r.yaml:3: 'seed' has to be a whole number of at least 0, not one"},
     {"seed: -1", NULL, "r.yaml:3: 'seed' has to be a whole number of at least 0, not -1"},
+    {"", "data.limit=281474976710657",
+     "override 'data.limit=281474976710657': 'data.limit' has to be a whole number from 0 to "
+     "281474976710656, not 281474976710657"},
     {"batch: {global: 0}", NULL,
      "r.yaml:3: 'batch.global' has to be auto or a whole number from 1 to 16777216, not 0"},
     {"batch: {global: 99999999999999999999}", NULL,
