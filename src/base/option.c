@@ -1,8 +1,9 @@
-// Reads options from trees, writes them back, and prints the manual of their tables.
+// Reads options from trees by their tables, and writes them back.
 #include "base/option.h"
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,42 +27,42 @@ static const char *value_text(const context *c, const tri_tree *node) {
     return text;
 }
 
-static const char *join(const context *c, const char *const *words) {
+static const char *join(tri_arena *arena, const char *const *words) {
     const char *text = "";
     for (int i = 0; words && words[i]; i++)
-        text = tri_arena_printf(c->arena, "%s%s%s", text, i ? ", " : "", words[i]);
+        text = tri_arena_printf(arena, "%s%s%s", text, i ? ", " : "", words[i]);
     return text;
 }
 
-// A very large maximum is named only where a value is above it.
-static const char *range_text(const context *c, const tri_option *row, const tri_tree *node) {
+// Names a very large maximum only if the value is above it.
+static const char *range_text(tri_arena *arena, const tri_option *row, const tri_tree *node) {
     double value;
     bool is_above = tri_tree_to_double(node, &value) && value > row->max;
-    bool low = row->min > -1e300, high = row->max < 1e12 || is_above;
-    if (low && high) return tri_arena_printf(c->arena, " from %.15g to %.15g", row->min, row->max);
-    if (low) return tri_arena_printf(c->arena, " of at least %.15g", row->min);
-    if (high) return tri_arena_printf(c->arena, " of at most %.15g", row->max);
+    bool has_least = row->min > -1e300, has_most = row->max < 1e12 || is_above;
+    if (has_least && has_most)
+        return tri_arena_printf(arena, " from %.15g to %.15g", row->min, row->max);
+    if (has_least) return tri_arena_printf(arena, " of at least %.15g", row->min);
+    if (has_most) return tri_arena_printf(arena, " of at most %.15g", row->max);
     return "";
 }
 
-static const char *length_text(const context *c, const tri_option *row) {
-    return row->length ? tri_arena_printf(c->arena, "%d ", row->length) : "";
+static const char *length_text(tri_arena *arena, const tri_option *row) {
+    return row->length ? tri_arena_printf(arena, "%d ", row->length) : "";
 }
 
-// Describes what a row allows, which `node` is not, to follow the words "has to be".
-static const char *allowed_text(const context *c, const tri_option *row, const tri_tree *node) {
-    const char *range = range_text(c, row, node);
+const char *tri_option_allowed(tri_arena *arena, const tri_option *row, const tri_tree *node) {
+    const char *range = range_text(arena, row, node);
     switch (row->type) {
     case TRI_OPTION_IS_BOOL:
         return "true or false";
     case TRI_OPTION_IS_INT:
-        return tri_arena_printf(c->arena, "a whole number%s", range);
+        return tri_arena_printf(arena, "a whole number%s", range);
     case TRI_OPTION_IS_INT_OR_AUTO:
-        return tri_arena_printf(c->arena, "auto or a whole number%s", range);
+        return tri_arena_printf(arena, "auto or a whole number%s", range);
     case TRI_OPTION_IS_BOOL_OR_INT:
-        return tri_arena_printf(c->arena, "true, false or a whole number%s", range);
+        return tri_arena_printf(arena, "true, false or a whole number%s", range);
     case TRI_OPTION_IS_FLOAT:
-        return tri_arena_printf(c->arena, "a number%s", range);
+        return tri_arena_printf(arena, "a number%s", range);
     case TRI_OPTION_IS_AMOUNT:
         return "a count (10) or a fraction from 0.0 to 1.0 (0.5)";
     case TRI_OPTION_IS_DURATION:
@@ -69,12 +70,12 @@ static const char *allowed_text(const context *c, const tri_option *row, const t
     case TRI_OPTION_IS_STRING:
         return "text";
     case TRI_OPTION_IS_CHOICE:
-        return tri_arena_printf(c->arena, "one of: %s", join(c, row->choices));
+        return tri_arena_printf(arena, "one of: %s", join(arena, row->choices));
     case TRI_OPTION_IS_INTS:
-        return tri_arena_printf(c->arena, "a list of %swhole numbers%s", length_text(c, row),
+        return tri_arena_printf(arena, "a list of %swhole numbers%s", length_text(arena, row),
                                 range);
     case TRI_OPTION_IS_FLOATS:
-        return tri_arena_printf(c->arena, "a list of %snumbers%s", length_text(c, row), range);
+        return tri_arena_printf(arena, "a list of %snumbers%s", length_text(arena, row), range);
     case TRI_OPTION_IS_STRINGS:
         return "a list of texts";
     case TRI_OPTION_IS_TABLE:
@@ -86,7 +87,7 @@ static const char *allowed_text(const context *c, const tri_option *row, const t
 
 static tri_status refuse(const context *c, const tri_option *row, const tri_tree *node) {
     return tri_tree_fail(node, "'%s%s' has to be %s, not %s", c->prefix, row->key,
-                         allowed_text(c, row, node), value_text(c, node));
+                         tri_option_allowed(c->arena, row, node), value_text(c, node));
 }
 
 static bool in_bounds(const tri_option *row, double value) {
@@ -238,7 +239,7 @@ static const tri_option *find_row(const tri_option *rows, int count, const char 
     return NULL;
 }
 
-static const tri_option *row_of_type(const tri_option_table *table, tri_option_type type) {
+const tri_option *tri_option_row_of_type(const tri_option_table *table, tri_option_type type) {
     for (int i = 0; i < table->count; i++)
         if (table->rows[i].type == type) return &table->rows[i];
     return NULL;
@@ -256,19 +257,19 @@ static tri_status fail_variant(const context *c, const tri_option *row, const tr
     for (int i = 0; i < table->variant_count; i++) names[i] = table->variants[i].name;
     if (node->kind != TRI_TREE_SCALAR)
         return tri_tree_fail(node, "'%s%s' has to be one of: %s", c->prefix, row->key,
-                             join(c, names));
+                             join(c->arena, names));
     const char *near = tri_option_nearest(node->text, names, table->variant_count);
     if (near)
         return tri_tree_fail(node, "'%s%s' has to be one of: %s; not %s (did you mean '%s'?)",
-                             c->prefix, row->key, join(c, names), value_text(c, node), near);
+                             c->prefix, row->key, join(c->arena, names), value_text(c, node), near);
     return tri_tree_fail(node, "'%s%s' has to be one of: %s; not %s", c->prefix, row->key,
-                         join(c, names), value_text(c, node));
+                         join(c->arena, names), value_text(c, node));
 }
 
 static tri_status choose_variant(context *c, const tri_tree *map, void *options,
                                  const tri_option_variant **out) {
     *out = NULL;
-    const tri_option *row = row_of_type(c->table, TRI_OPTION_IS_NAME);
+    const tri_option *row = tri_option_row_of_type(c->table, TRI_OPTION_IS_NAME);
     if (!row) return TRI_OK;
     const tri_tree *node = tri_tree_get(map, row->key);
     const char *name = row->default_yaml;
@@ -280,7 +281,7 @@ static tri_status choose_variant(context *c, const tri_tree *map, void *options,
         const char **names = TRI_NEW_ARRAY(c->arena, const char *, c->table->variant_count + 1);
         for (int i = 0; i < c->table->variant_count; i++) names[i] = c->table->variants[i].name;
         return tri_tree_fail(c->nearest_map, "'%s%s' is missing; one of: %s", c->prefix, row->key,
-                             join(c, names));
+                             join(c->arena, names));
     }
     *out = find_variant(c->table, name);
     TRI_ASSERT(*out);
@@ -303,13 +304,13 @@ static tri_status fail_unknown(const context *c, const tri_option_variant *varia
         return tri_tree_fail(node, "unknown key '%s%.100s' (did you mean '%s'?)", c->prefix,
                              node->key, near);
     return tri_tree_fail(node, "unknown key '%s%.100s'%s (known: %s)", c->prefix, node->key, of,
-                         join(c, known));
+                         join(c->arena, known));
 }
 
 // Refuses unknown keys, or collects them as the rest if the table has a row for that.
 static tri_status check_keys(const context *c, const tri_option_variant *variant,
                              const tri_tree *map, void *options) {
-    const tri_option *rest_row = row_of_type(c->table, TRI_OPTION_IS_REST);
+    const tri_option *rest_row = tri_option_row_of_type(c->table, TRI_OPTION_IS_REST);
     tri_tree *rest = tri_tree_map(c->arena);
     for (int i = 0; map && i < map->count; i++) {
         const tri_tree *node = map->items[i];
@@ -328,9 +329,9 @@ static tri_status check_keys(const context *c, const tri_option_variant *variant
 // A section that is nothing but a name, "optimizer: adam": how that is written.
 static const char *named_mapping(const context *c, const tri_tree *node) {
     const tri_option *row = find_row(c->table->rows, c->table->count, "name");
-    bool is_name =
-        row && node->kind == TRI_TREE_SCALAR &&
-        (!row_of_type(c->table, TRI_OPTION_IS_NAME) || find_variant(c->table, node->text));
+    bool is_name = row && node->kind == TRI_TREE_SCALAR &&
+                   (!tri_option_row_of_type(c->table, TRI_OPTION_IS_NAME) ||
+                    find_variant(c->table, node->text));
     return is_name ? tri_arena_printf(c->arena, "; write {name: %s}", node->text) : "";
 }
 
@@ -433,108 +434,12 @@ static void encode_rows(tri_arena *arena, const tri_option *rows, int count, con
 tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options) {
     tri_tree *map = tri_tree_map(arena);
     encode_rows(arena, table->rows, table->count, options, map);
-    const tri_option *row = row_of_type(table, TRI_OPTION_IS_NAME);
+    const tri_option *row = tri_option_row_of_type(table, TRI_OPTION_IS_NAME);
     if (!row) return map;
     const tri_option_variant *variant =
         find_variant(table, *(const char *const *)((const char *)options + row->offset));
     if (variant) encode_rows(arena, variant->rows, variant->count, options, map);
     return map;
-}
-
-typedef struct walk {
-    tri_arena *arena;
-    tri_option_visit *visit;
-    void *data;
-    bool is_element;
-} walk;
-
-static void walk_table(const walk *w, const char *prefix, const tri_option_table *table);
-
-static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
-                      const tri_option_variant *variant);
-
-// Visits the kinds of a row. Those of the rest are chosen by the key `name` of the same map, which
-// also holds their keys.
-static void walk_kinds(const walk *w, const char *prefix, const char *key, const tri_option *row) {
-    bool is_rest = row->type == TRI_OPTION_IS_REST;
-    walk inner = {w->arena, w->visit, w->data, !is_rest};
-    for (const tri_option_table *const *kind = row->kinds; *kind; kind++) {
-        const tri_option_table *table = *kind;
-        tri_option_variant variant = {table->section, table->rows, table->count, table->help};
-        const char *head = is_rest ? tri_arena_printf(w->arena, "%sname", prefix) : key;
-        const char *below =
-            is_rest ? prefix : tri_arena_printf(w->arena, "%s.%s.", key, table->section);
-        w->visit(w->data, &(tri_option_entry){
-                              .key = head, .variant = &variant, .is_element = inner.is_element});
-        walk_rows(&inner, below, table->rows, table->count, &variant);
-    }
-}
-
-static void walk_rows(const walk *w, const char *prefix, const tri_option *rows, int count,
-                      const tri_option_variant *variant) {
-    context c = {.arena = w->arena, .prefix = prefix};
-    for (int i = 0; i < count; i++) {
-        const tri_option *row = &rows[i];
-        bool is_rest = row->type == TRI_OPTION_IS_REST;
-        const char *key = tri_arena_printf(w->arena, "%s%s", prefix, is_rest ? "*" : row->key);
-        if (row->type == TRI_OPTION_IS_TABLE) {
-            walk_table(w, tri_arena_printf(w->arena, "%s.", key), row->table);
-            continue;
-        }
-        bool is_free = is_rest || row->type == TRI_OPTION_IS_STRING ||
-                       row->type == TRI_OPTION_IS_TREE || row->type == TRI_OPTION_IS_NAME;
-        w->visit(w->data,
-                 &(tri_option_entry){key, row, variant,
-                                     is_free ? NULL : allowed_text(&c, row, NULL), w->is_element});
-        if (row->kinds) walk_kinds(w, prefix, key, row);
-    }
-}
-
-static void walk_table(const walk *w, const char *prefix, const tri_option_table *table) {
-    const tri_option *name = row_of_type(table, TRI_OPTION_IS_NAME);
-    walk_rows(w, prefix, table->rows, table->count, NULL);
-    for (int i = 0; i < table->variant_count; i++) {
-        const tri_option_variant *variant = &table->variants[i];
-        const char *key = tri_arena_printf(w->arena, "%s%s", prefix, name->key);
-        w->visit(w->data, &(tri_option_entry){.key = key, .variant = variant});
-        walk_rows(w, prefix, variant->rows, variant->count, variant);
-    }
-}
-
-void tri_option_walk(const tri_option_table *table, tri_option_visit *visit, void *data) {
-    tri_arena *arena = tri_arena_create(NULL, "option help");
-    const char *prefix = *table->section ? tri_arena_printf(arena, "%s.", table->section) : "";
-    walk_table(&(walk){arena, visit, data, false}, prefix, table);
-    tri_arena_destroy(arena);
-}
-
-typedef struct printing {
-    const char *prefix;
-    FILE *out;
-    bool any;
-} printing;
-
-static void print_entry(void *data, const tri_option_entry *e) {
-    printing *p = data;
-    if (strncmp(e->key, p->prefix, strlen(p->prefix)) != 0) return;
-    p->any = true;
-    const char *indent = e->row && e->variant ? "  " : "";
-    if (!e->row) {
-        fprintf(p->out, "  %s: %s\n      %s\n", e->key, e->variant->name, e->variant->help);
-        return;
-    }
-    fprintf(p->out, "  %s%s%s%s\n      %s%s", indent, e->key, e->row->default_yaml ? " = " : "",
-            e->row->default_yaml ? e->row->default_yaml : "", indent, e->row->help);
-    if (e->allowed) fprintf(p->out, " (%s)", e->allowed);
-    fputc('\n', p->out);
-}
-
-bool tri_option_print(const tri_option_table *table, const char *prefix, FILE *out) {
-    printing p = {.prefix = prefix, .out = out};
-    if (table->help && !*prefix)
-        fprintf(out, "%s: %s\n", *table->section ? table->section : "recipe", table->help);
-    tri_option_walk(table, print_entry, &p);
-    return p.any;
 }
 
 enum { LONGEST_WORD = 64 };

@@ -1,21 +1,18 @@
 // Options described by tables. A room writes a struct, and a table with one row per member. From
 // the table this module reads a recipe (with errors that name file, line, key and what is allowed),
-// fills in defaults, and writes the resolved recipe and the help text.
+// fills in defaults, and writes the resolved recipe. option_manual.h prints the table's manual.
 //
 //     typedef struct tri_batch_options { int64_t global, micro; } tri_batch_options;
 //     static const tri_option rows[] = {
 //         TRI_OPTION_INT(tri_batch_options, global, "64", 1, TRI_MAX_BATCH, "samples per step"),
-//         TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH, "samples of a
-//         micro-batch"),
+//         TRI_OPTION_INT(tri_batch_options, micro, "0", 0, TRI_MAX_BATCH, "… of a micro-batch"),
 //     };
-//     const tri_option_table tri_batch_table = TRI_OPTION_TABLE("batch", tri_batch_options, rows,
-//     "…");
+//     const tri_option_table tri_batch_table =
+//         TRI_OPTION_TABLE("batch", tri_batch_options, rows, "how a step is cut");
 #ifndef TRIREME_BASE_OPTION_H
 #define TRIREME_BASE_OPTION_H
 
 #include "base/tree.h"
-
-#include <stdio.h>
 
 typedef enum tri_option_type { // type of the member      what the recipe may say
     TRI_OPTION_IS_BOOL,        // bool                    true | false
@@ -107,23 +104,11 @@ tri_status tri_option_decode(tri_arena *arena, const tri_option_table *table, co
                              void *options);
 // All options, defaults included, in the order of the rows. Reading the tree gives equal options.
 tri_tree *tri_option_encode(tri_arena *arena, const tri_option_table *table, const void *options);
-// One entry of a table's manual. `key` is the whole path ("optimizer.lr", "model.*"); `allowed`
-// describes the values it takes, NULL: free text. A variant begins with an entry that has the key
-// of the row that chooses it ("optimizer.name") and no row; the entries of its rows follow, with
-// `variant` set. A row's kinds are listed in the same way.
-typedef struct tri_option_entry {
-    const char *key;
-    const tri_option *row;
-    const tri_option_variant *variant;
-    const char *allowed;
-    bool is_element; // `key` is of an element of a list, so it is no path of a recipe
-} tri_option_entry;
-typedef void tri_option_visit(void *data, const tri_option_entry *entry);
-// Calls `visit` for all entries in the order of the rows, those of nested tables in between.
-void tri_option_walk(const tri_option_table *table, tri_option_visit *visit, void *data);
-// Prints the manual: key, default, help, what is allowed. Only keys that begin with `prefix` ("":
-// all); false if there are none.
-bool tri_option_print(const tri_option_table *table, const char *prefix, FILE *out);
+// Describes what a row allows, to follow the words "has to be": "a whole number of at least 1".
+// `node`: the value that is refused; NULL: none.
+const char *tri_option_allowed(tri_arena *arena, const tri_option *row, const tri_tree *node);
+// The table's first row of this type; NULL: there is none.
+const tri_option *tri_option_row_of_type(const tri_option_table *table, tri_option_type type);
 
 // The word of `known` (NULL entries are skipped) nearest to `word` by edit distance; NULL if none
 // is near enough to be a likely typing error.

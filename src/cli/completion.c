@@ -2,6 +2,8 @@
 // and recipes: the tables in the shell's syntax, then its own program.
 #include "cli/cli.h"
 
+#include "base/option_manual.h"
+
 #include "nn/models/models.h"
 
 #include <ctype.h>

@@ -1,6 +1,8 @@
 // `trireme manual`: the manual page, in roff, from the same tables as --help.
 #include "cli/cli.h"
 
+#include "base/option_manual.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <trireme/trireme.h>

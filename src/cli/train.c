@@ -1,4 +1,5 @@
 #include "train/train.h"
+#include "base/option_manual.h"
 #include "cli/cli.h"
 #include "cli/hints.h"
 #include "train/signals.h"

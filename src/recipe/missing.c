@@ -2,6 +2,7 @@
 // anything starts: one row each. When a feature is added, its row is deleted.
 #include "recipe/missing.h"
 
+#include "base/option_manual.h"
 #include "recipe/recipe.h"
 
 #include <string.h>

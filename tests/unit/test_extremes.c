@@ -4,6 +4,7 @@
 #include "support/null_train.h"
 
 #include "base/log.h"
+#include "base/option_manual.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

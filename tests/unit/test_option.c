@@ -1,5 +1,5 @@
 // Option tables: defaults, every type, bounds, unknown keys, variants, and encoding.
-#include "base/option.h"
+#include "base/option_manual.h"
 #include "support/arena_fixture.h"
 
 #include <setjmp.h>

@@ -2,6 +2,7 @@
 #include "recipe/recipe.h"
 #include "support/arena_fixture.h"
 
+#include "base/option_manual.h"
 #include "base/os.h"
 #include "plan/schedule.h"
 #include "recipe/alias.h"
