@@ -126,7 +126,8 @@ tri_status tri_checkpoint_clean(const char *run_dir);
 //   never  TRI_BAD_INPUT if RUN is not empty.
 //   path   a step's folder, a link to one, or a run directory (its newest). TRI_CORRUPT names the
 //          damaged file and tensor; TRI_BAD_INPUT for a file of weights alone; TRI_NOT_FOUND.
-// Collective if `comm` is not NULL: rank 0 chooses, and all ranks verify an equal share each.
+// Collective if `comm` is not NULL: rank 0 chooses, and each rank verifies as many chunks as the
+// others.
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,
                                const char *resume, const char **out);
 

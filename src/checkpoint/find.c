@@ -116,11 +116,11 @@ static bool is_damage(tri_status status) {
            status == TRI_BAD_INPUT;
 }
 
-// Collective: every rank verifies its share of the chunks.
+// Collective: the ranks divide the chunks among them.
 static tri_status verify(tri_arena *arena, tri_comm *comm, const char *path) {
     checkpoint_manifest manifest;
-    return checkpoint_agree(comm, checkpoint_verify_share(arena, path, checkpoint_rank(comm),
-                                                          checkpoint_ranks(comm), &manifest));
+    return checkpoint_agree(comm, checkpoint_verify_chunks(arena, path, checkpoint_rank(comm),
+                                                           checkpoint_ranks(comm), &manifest));
 }
 
 tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run_dir,

@@ -1,4 +1,5 @@
 // Reads and verifies the files of a checkpoint: length, header, then one chunk after the other.
+// Next: train/state.c, the sink that gets the tensors.
 #include "checkpoint/verify.h"
 
 #include "base/limits.h"
@@ -177,7 +178,7 @@ tri_status checkpoint_read_file(const char *folder, const checkpoint_manifest *m
 }
 
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest) {
-    return checkpoint_verify_share(arena, folder, 0, 1, manifest);
+    return checkpoint_verify_chunks(arena, folder, 0, 1, manifest);
 }
 
 tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_manifest *manifest) {
@@ -189,8 +190,8 @@ tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_mani
     return TRI_OK;
 }
 
-tri_status checkpoint_verify_share(tri_arena *arena, const char *folder, int rank, int ranks,
-                                   checkpoint_manifest *manifest) {
+tri_status checkpoint_verify_chunks(tri_arena *arena, const char *folder, int rank, int ranks,
+                                    checkpoint_manifest *manifest) {
     TRI_TRY(checkpoint_open(arena, folder, manifest));
     for (int i = 0; i < manifest->file_count; i++)
         TRI_TRY(read_in(folder, manifest,

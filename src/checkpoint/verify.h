@@ -14,8 +14,8 @@ tri_status checkpoint_open(tri_arena *arena, const char *folder, checkpoint_mani
 // Verifies every file of a checkpoint. *manifest lies in `arena`.
 tri_status checkpoint_verify(tri_arena *arena, const char *folder, checkpoint_manifest *manifest);
 // Verifies every `ranks`-th chunk, beginning at chunk `rank`: the ranks together verify all.
-tri_status checkpoint_verify_share(tri_arena *arena, const char *folder, int rank, int ranks,
-                                   checkpoint_manifest *manifest);
+tri_status checkpoint_verify_chunks(tri_arena *arena, const char *folder, int rank, int ranks,
+                                    checkpoint_manifest *manifest);
 
 // Pairs the tensors of a file with those of a sink by name: (*out)[i] is the index in the sink of
 // entries[i]. TRI_BAD_INPUT with the nearest name if an entry or a tensor of the sink has no

@@ -1,4 +1,5 @@
-// trireme bench kernels: each kernel of the models' training steps beside the machine's peak.
+// `trireme bench kernels`: times each kernel of a model's training step and compares it with what
+// the machine can do at most.
 #include "cli/cli.h"
 
 #include "base/limits.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The batches of the recipes.
+// The batch size of the model's recipe in recipes/.
 static int64_t batch_of(const char *model) {
     if (!strcmp(model, "mnist-convnet")) return 100;
     if (!strcmp(model, "denoise-cnn")) return 32;
@@ -29,20 +30,20 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
     double us = row->seconds * 1e6;
     double gflops = row->seconds > 0 ? row->flops / row->seconds * 1e-9 : 0;
     double gbytes = row->seconds > 0 ? row->bytes / row->seconds * 1e-9 : 0;
-    char share[32];
-    snprintf(share, sizeof share, json ? "%.3f" : "%.0f%%", row->share * (json ? 1 : 100));
-    if (row->share == 0) snprintf(share, sizeof share, "%s", json ? "null" : "-");
+    char of_peak[32];
+    snprintf(of_peak, sizeof of_peak, json ? "%.3f" : "%.0f%%", row->share * (json ? 1 : 100));
+    if (row->share == 0) snprintf(of_peak, sizeof of_peak, "%s", json ? "null" : "-");
     if (json)
         printf(
             "{\"model\":\"%s\",\"op\":\"%s\",\"layer\":\"%s\",\"kernel\":\"%s\",\"shape\":\"%s\","
             "\"time_us\":%.2f,\"gflops\":%.2f,\"gb_s\":%.2f,\"share\":%s}\n",
-            model, node->op->name, name, row->kernel, shape, us, gflops, gbytes, share);
+            model, node->op->name, name, row->kernel, shape, us, gflops, gbytes, of_peak);
     else
         printf("%-22s %-14s %-16s %-20s %10.1f us %8.1f GFLOP/s %7.1f GB/s %6s\n", node->op->name,
-               name, row->kernel, shape, us, gflops, gbytes, share);
+               name, row->kernel, shape, us, gflops, gbytes, of_peak);
 }
 
-// What is measured, and where to.
+// What all rows of one run of the command share.
 typedef struct kernel_bench {
     tri_arena *arena;
     tri_device *device;
@@ -80,7 +81,7 @@ static tri_status bench_model(const kernel_bench *b, const tri_task *task) {
     return bench_request(b, &request, batch_of(task->name));
 }
 
-// What a recipe asks to be measured: one micro-batch of one rank, in the recipe's precision.
+// What a recipe's command measures: one micro-batch of one rank, in the recipe's precision.
 typedef struct recipe_bench {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     tri_task_options options;
@@ -148,7 +149,7 @@ tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int c
                    ? "{\"threads\":%d,\"peak_gflops\":%.1f,\"peak_bf16_gflops\":%.1f,"
                      "\"peak_gb_s\":%.1f}\n"
                    : "%d thread(s); peak %.1f GFLOP/s, of BF16 %.1f GFLOP/s, memory %.1f GB/s; the "
-                     "share is of what these, or the caches, allow the plain algorithm\n\n",
+                     "percentages are of what these, or the caches, allow the plain algorithm\n\n",
                b.device->threads, b.peak.flops_per_s * 1e-9, b.peak.bf16_flops_per_s * 1e-9,
                b.peak.bytes_per_s * 1e-9);
     if (status == TRI_OK)

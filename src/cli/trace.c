@@ -1,4 +1,4 @@
-// `trireme trace`: sums up a trace.
+// `trireme trace`: sums up a file that --trace wrote, by action, name and rank.
 #include "cli/cli.h"
 #include "observe/trace_sums.h"
 
@@ -6,19 +6,20 @@
 
 enum { MOST_NAMES = 20 };
 
-// Of the time of all ranks.
-static double share_of(const tri_trace_sums *s, double seconds) {
+// The fraction of all ranks' time that `seconds` are.
+static double fraction_of(const tri_trace_sums *s, double seconds) {
     double all = s->span_s * s->rank_count;
     return all > 0 ? seconds / all : 0;
 }
 
 static void print_sums(const tri_trace_sums *s, const char *what, const tri_trace_sum *sums,
                        int count) {
-    printf("\n%-32s %-10s %10s %12s %11s %7s\n", what, "lane", "count", "ms", "us each", "share");
+    printf("\n%-32s %-10s %10s %12s %11s %7s\n", what, "lane", "count", "ms", "us each", "of time");
     for (int i = 0; i < count && i < MOST_NAMES; i++)
         printf("%-32s %-10s %10s %12.3f %11.1f %6.1f%%\n", sums[i].name, sums[i].lane,
                tri_grouped((double)sums[i].count), sums[i].seconds * 1e3,
-               sums[i].seconds * 1e6 / (double)sums[i].count, 100 * share_of(s, sums[i].seconds));
+               sums[i].seconds * 1e6 / (double)sums[i].count,
+               100 * fraction_of(s, sums[i].seconds));
     if (count > MOST_NAMES) printf("... %d more; --json has all\n", count - MOST_NAMES);
 }
 
@@ -47,7 +48,7 @@ static tri_tree *sums_tree(tri_arena *arena, const tri_trace_sums *s, const tri_
         tri_tree_put(arena, map, "lane", tri_tree_string(arena, sums[i].lane));
         tri_tree_put(arena, map, "count", tri_tree_int(arena, sums[i].count));
         tri_tree_put(arena, map, "seconds", tri_tree_double(arena, sums[i].seconds));
-        tri_tree_put(arena, map, "share", tri_tree_double(arena, share_of(s, sums[i].seconds)));
+        tri_tree_put(arena, map, "share", tri_tree_double(arena, fraction_of(s, sums[i].seconds)));
         tri_tree_put(arena, map, "bytes", tri_tree_int(arena, sums[i].bytes));
         tri_tree_append(arena, list, map);
     }
@@ -89,7 +90,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
     int code = cli_parse(&cli_trace, argc, argv, &a);
     if (code >= 0) return code;
-    if (a.count != 1) return cli_usage(&cli_trace, "trace: which file? one");
+    if (a.count != 1) return cli_usage(&cli_trace, "trace: name one file");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_trace_sums sums;
     tri_status status = tri_trace_sum_file(arena, a.words[0], &sums);
@@ -107,9 +108,9 @@ const cli_command cli_trace = {
     .arguments = "FILE",
     .help = "Sum up a trace: time by action and rank, waiting, the longest gaps.",
     .flags = flags,
-    .more =
-        "FILE is what train --trace or bench train --trace wrote. Time of an action is without\n"
-        "that of the actions in it; shares are of the time of all ranks.\n",
+    .more = "FILE was written by train --trace or bench train --trace. An action's time leaves out "
+            "the\n"
+            "actions inside it; percentages are of the time of all ranks.\n",
     .examples = "trireme trace run.json\n"
                 "trireme trace run.json --json\n",
     .run = run};

@@ -169,7 +169,7 @@ static straggler_case judge(tri_straggler *s, int rank) {
     return c;
 }
 
-static const char *report(tri_straggler *s, int rank, const straggler_case *c, double share) {
+static const char *report(tri_straggler *s, int rank, const straggler_case *c, double fraction) {
     long long steps = s->moments[WINDOW_STRIDES].step - s->moments[0].step;
     snprintf(s->line, sizeof s->line,
              "rank %d on host %s is %.1f times slower than %s: its %s takes %.3g ms, %s %.3g; the "
@@ -177,7 +177,7 @@ static const char *report(tri_straggler *s, int rank, const straggler_case *c, d
              rank, ring_of(s, rank)->host, c->busy_s / c->expected_s,
              c->has_peers ? "the median of the others" : "it was before", s->names[c->kind],
              c->kind_s * 1e3, c->has_peers ? "theirs" : "then", c->kind_expected_s * 1e3,
-             share * 100, steps);
+             fraction * 100, steps);
     s->is_slow[rank] = true;
     return s->line;
 }
@@ -189,16 +189,16 @@ static const char *compare(tri_straggler *s) {
     const char *line = NULL;
     for (int r = 0; r < s->comm->size; r++) {
         straggler_case c = judge(s, r);
-        double share = (c.busy_s - c.expected_s) / wall_s;
+        double fraction = (c.busy_s - c.expected_s) / wall_s;
         bool slow = c.busy_s > c.expected_s * (1 + 0.01 * TRI_STRAGGLER_PERCENT);
-        if (!s->is_slow[r] && slow && share > 0.01 * TRI_STRAGGLER_PERCENT && share > worst) {
-            worst = share;
+        if (!s->is_slow[r] && slow && fraction > 0.01 * TRI_STRAGGLER_PERCENT && fraction > worst) {
+            worst = fraction;
             slowest = r;
             worst_case = c;
         }
         // It has caught up only well below the limit; otherwise a rank near the limit would be
         // reported again and again.
-        if (!s->is_slow[r] || share > 0.005 * TRI_STRAGGLER_PERCENT) continue;
+        if (!s->is_slow[r] || fraction > 0.005 * TRI_STRAGGLER_PERCENT) continue;
         s->is_slow[r] = false;
         snprintf(s->line, sizeof s->line, "rank %d on host %s keeps pace again", r,
                  ring_of(s, r)->host);

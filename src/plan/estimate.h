@@ -24,7 +24,7 @@ typedef struct tri_measured {
 
 typedef struct tri_estimate {
     double step_s;
-    double bubble;        // share of that time in which compute lanes wait
+    double bubble;        // fraction of that time in which compute lanes wait
     double flops;         // of the model in one step, over all ranks; recomputation is not counted
     tri_moment **moments; // by pipeline rank, and action of its TRI_STEP_FULL
 } tri_estimate;

@@ -55,7 +55,7 @@ static const tri_option strategy_rows[] = {
                    "of recompute: block: one of so many blocks"),
     TRI_OPTION_STRING(tri_strategy_options, memory, "auto",
                       "bytes that a rank may use (64G, 80GiB): a run that needs more is refused; "
-                      "auto: its share of what is free on the host"),
+                      "auto: the host's free memory divided by its ranks"),
     TRI_OPTION_INT(tri_strategy_options, stages_per_rank, "2", 1, TRI_MAX_MODEL_BLOCKS,
                    "of the schedules interleaved and looped: stages that each rank has"),
     TRI_OPTION_STRINGS(tri_strategy_options, stages, "[]",
