@@ -1,3 +1,4 @@
+// The devices and communicators of this program: the only list of concrete backends.
 #include "cli/cli.h"
 
 #include "comm/shm/shm.h"
@@ -10,7 +11,8 @@
 static const tri_device_backend *const devices[] = {&tri_device_cpu, &tri_device_ref,
                                                     &tri_device_null, NULL};
 
-// Ranks of one host over shared memory; the store is needed only until they have met.
+// Opens the communicator of ranks that share one host's memory. They need the store only to find
+// each other.
 static tri_status open_comm(tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out) {
     tri_store *store;
@@ -19,7 +21,8 @@ static tri_status open_comm(tri_identity *identity, const tri_comm_options *opti
     tri_status status = tri_comm_shm_open(identity->rank, identity->size, store, &config, out);
     tri_store_close(store);
     if (status != TRI_OK || identity->local_size > 0) return status;
-    identity->local_rank = identity->rank; // all have met, and only ranks of one host can
+    // Shared memory connects ranks of one host only, so all ranks are local.
+    identity->local_rank = identity->rank;
     identity->local_size = identity->size;
     return TRI_OK;
 }

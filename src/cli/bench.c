@@ -1,3 +1,4 @@
+// `trireme bench`: measures kernels (bench_kernels.c), collectives, loading or training.
 #include "cli/cli.h"
 
 #include "comm/bench.h"
@@ -12,7 +13,7 @@
 
 enum { MAX_SIZES = 64 };
 
-// "8,1M,256M": bytes, with k, M or G for powers of 1024.
+// Reads a list such as "8,1M,256M": bytes, with k, M or G for powers of 1024.
 static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
     const char *at = text;
     for (*count = 0; *at; (*count)++) {
@@ -24,7 +25,7 @@ static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
         if (unit > 1) end++;
         bool fits = value >= 1 && value * unit <= 64.0 * (1 << 30) && *count < MAX_SIZES;
         if (end == at || (*end && *end != ',') || !fits)
-            return TRI_FAIL(TRI_BAD_INPUT, "--sizes: '%s' is no list such as 8,1M,256M", text);
+            return TRI_FAIL(TRI_BAD_INPUT, "--sizes: '%s' is not a list such as 8,1M,256M", text);
         sizes[*count] = (size_t)(value * unit);
         at = *end ? end + 1 : end;
     }
@@ -32,6 +33,7 @@ static tri_status read_sizes(const char *text, size_t *sizes, int *count) {
     return TRI_OK;
 }
 
+// Besides the operations of a communicator there is `fold`, the sums of a reduce-scatter alone.
 static tri_status find_kind(const char *name, tri_comm_bench_options *out) {
     const char *known[TRI_COMM_KIND_COUNT + 1] = {[TRI_COMM_KIND_COUNT] = "fold"};
     for (int i = 0; i < TRI_COMM_KIND_COUNT; i++) known[i] = tri_comm_kind_name((tri_comm_kind)i);
@@ -52,11 +54,11 @@ static tri_status find_type(const char *name, tri_comm_bench_options *out) {
         out->dtype = types[i];
         if (!strcasecmp(tri_dtype_name(types[i]), name)) break;
         if (i == sizeof types / sizeof *types - 1)
-            return TRI_FAIL(TRI_BAD_INPUT, "--type: '%s' is none of f32, f64, bf16, f16", name);
+            return TRI_FAIL(TRI_BAD_INPUT, "--type: '%s' is not one of f32, f64, bf16, f16", name);
     }
     bool wide = out->dtype == TRI_F32 || out->dtype == TRI_F64;
     if (out->fold && !wide)
-        return TRI_FAIL(TRI_BAD_INPUT, "--type: a fold is of f32 or f64, not of '%s'", name);
+        return TRI_FAIL(TRI_BAD_INPUT, "--type: a fold sums f32 or f64, not '%s'", name);
     return TRI_OK;
 }
 
@@ -81,6 +83,7 @@ static tri_status bench_comm(const char *op, const char *type, const char *sizes
     return status;
 }
 
+// Measures loading without workers, with 1, 2, 4 and 8 below the recipe's number, and with that.
 static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
     tri_dataset *dataset;
     tri_sampler sampler;
@@ -111,7 +114,8 @@ static tri_status read_seconds(const char *text, double otherwise, double *out) 
     char *end = NULL;
     *out = text ? strtod(text, &end) : otherwise;
     if (*out > 0 && *out <= 86400 && !(end && *end)) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT, "--seconds: '%s' is no number of seconds", text);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "--seconds: '%s' is not a number of seconds from above 0 to 86400", text);
 }
 
 static tri_status bench_data(const cli_context *context, tri_arena *arena, int count, char **words,
@@ -178,7 +182,7 @@ static const cli_flag flags[] = {
     {0}};
 static const cli_verb verbs[] = {
     {"kernels", "[MODEL ... | RECIPE ...]",
-     "each kernel's share of the peak, at a model's or recipe's shapes"},
+     "each kernel's time and percentage of the peak, for a model or recipe"},
     {"comm", "", "a collective operation over all ranks: time and bandwidth by size"},
     {"data", "RECIPE [key.path=value ...]", "loading and transforming, by number of workers"},
     {"train", "RECIPE [key.path=value ...]", "training steps: samples and FLOP per second"},

@@ -1,3 +1,5 @@
+// `trireme checkpoint`: lists, verifies, exports and compares checkpoints, and writes initial
+// weights.
 #include "cli/cli.h"
 
 #include "train/state.h"
@@ -5,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The initial weights of a recipe and its seed. The data stays closed.
+// Writes the initial weights of the recipe and its seed. Does not open the data.
 static tri_status write_initial(const cli_context *context, tri_arena *arena,
                                 const tri_recipe *recipe, const char *out) {
     const tri_task *task;
@@ -25,7 +27,8 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
         return opened;
     }
     tri_optimizer optimizer = {.op = &tri_op_sgd};
-    // One rank computes the whole model, in a step of any size.
+    // Initial weights do not depend on ranks or batches, so the plan is that of one rank and a
+    // small step.
     tri_strategy_options alone = {.name = TRI_STRATEGY_SINGLE};
     tri_plan_request request;
     tri_session_plan_request(recipe, &(tri_batch_options){0}, &model, &optimizer, &request);

@@ -1,3 +1,4 @@
+// Parses command lines, prints --help, and reports failures with their exit codes.
 #include "cli/cli.h"
 
 #include "base/log.h"
@@ -98,7 +99,7 @@ static bool takes_flag(const char *flags, const char *name) {
     return false;
 }
 
-// Warns of flags that belong to another verb and so have no effect.
+// Warns about flags that belong to another verb of the command and have no effect here.
 static void warn_idle_flags(const cli_arguments *a) {
     const cli_verb_flags *row = a->count > 0 ? a->command->verb_flags : NULL;
     cli_flag f;
@@ -144,14 +145,14 @@ bool cli_has(const cli_arguments *arguments, const char *flag) {
     return cli_value(arguments, flag) != NULL;
 }
 
-// The file in which a launcher looks for the reason of a failure; NULL: there is no launcher.
+// The file in which a launcher looks for the cause of a failure; NULL: there is no launcher.
 static const char *error_file(void) {
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");
     return path && *path ? path : NULL;
 }
 
-// Writes {"message": {"message": …, "extraInfo": {"timestamp": …, "said": …}, "errorCode": n}}:
-// torchrun's format, and whether this process has printed the message on standard error.
+// Writes {"message": {"message": …, "extraInfo": {"timestamp": …, "said": …}, "errorCode": n}}.
+// That is torchrun's format, with `said`: whether this process has printed the message itself.
 static void write_error_file(tri_status status, bool is_printed) {
     const char *path = error_file();
     if (!path) return;
@@ -182,9 +183,9 @@ void cli_warn(const char *format, ...) {
     if (!is_other_rank()) tri_log(TRI_LOG_WARNING, "%s", text);
 }
 
-// Whether this rank prints the failure. Failures that are the same on all ranks are printed by rank
-// 0 alone. If a rank is lost, all the others notice it; a launcher prints that once, from the error
-// files.
+// Whether this rank prints the failure. Only rank 0 prints a failure that all ranks have. When a
+// rank is lost, all others fail; a launcher prints one of their error files, so that they need not
+// print.
 static bool prints_failure(tri_status status) {
     bool same_for_all =
         tri_status_exit_code(status) == 2 || status == TRI_STOPPED || status == TRI_NOT_FINITE;
@@ -194,7 +195,8 @@ static bool prints_failure(tri_status status) {
 
 int cli_fail(tri_status status) {
     char line[TRI_MESSAGE_MAX_BYTES];
-    // A launcher that stops this rank between the two would print the message a second time.
+    // Printing and writing the error file belong together: a launcher that stopped this rank
+    // between them would print the message again.
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);

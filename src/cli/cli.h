@@ -1,4 +1,5 @@
-// What the subcommands share. One file per subcommand; only this room names concrete backends.
+// What the subcommands share: their tables of flags, the parser of command lines, messages. Each
+// subcommand is a file of its own. Only src/cli names concrete devices and communicators.
 #ifndef TRIREME_CLI_CLI_H
 #define TRIREME_CLI_CLI_H
 
@@ -7,18 +8,18 @@
 
 typedef struct cli_context {
     const char *program;  // argv[0] of the program
-    const tri_task *task; // the program's own; NULL: none
+    const tri_task *task; // the task that a user's program gave to tri_main; NULL: none
 } cli_context;
 
-// One flag. `argument` shows what it takes: "DIR", or its values "auto|never|PATH", in which the
-// words without capitals stand for themselves. NULL: a switch.
+// One flag. `argument` shows what follows it: "DIR", or the possible values, "auto|never|PATH".
+// Words without capitals are literal values, the others are placeholders. NULL: nothing follows.
 typedef struct cli_flag {
     const char *name; // without the dashes
     const char *argument, *help;
     char letter; // 0: none
 } cli_flag;
 
-// What a command is asked to do where it does several things: `trireme data check`.
+// One task of a command that has several, such as `check` in `trireme data check`.
 typedef struct cli_verb {
     const char *name, *arguments, *help;
 } cli_verb;
@@ -31,14 +32,15 @@ typedef struct cli_verb_flags {
 // --help, `trireme manual` and `trireme completion` all come from these.
 typedef struct cli_command {
     const char *name;
-    const char *arguments;                     // "RECIPE [key.path=value ...]"
-    const char *help;                          // one line
-    const cli_flag *flags;                     // a NULL name ends it; NULL: none, or flag_at
-    bool (*flag_at)(int index, cli_flag *out); // of a room that has its own table; false: no more
-    const cli_verb *verbs;                     // a NULL name ends it; NULL: none
-    const cli_verb_flags *verb_flags;          // a NULL verb ends it; NULL: all take all
-    const char *more;                          // paragraphs for --help and the manual, or NULL
-    const char *examples;                      // command lines, each ended by a line feed
+    const char *arguments; // "RECIPE [key.path=value ...]"
+    const char *help;      // one line
+    const cli_flag *flags; // a NULL name ends it; NULL: none, or flag_at
+    // Reads the flags from another room's table instead. False: there is no flag `index`.
+    bool (*flag_at)(int index, cli_flag *out);
+    const cli_verb *verbs;            // a NULL name ends it; NULL: none
+    const cli_verb_flags *verb_flags; // a NULL verb ends it; NULL: each verb takes all flags
+    const char *more;                 // paragraphs for --help and the manual, or NULL
+    const char *examples;             // command lines, each ended by a line feed
     int (*run)(const cli_context *context, int argc, char **argv); // argv[0] is the command's name
 } cli_command;
 
@@ -47,40 +49,43 @@ extern const cli_command cli_train, cli_eval, cli_run, cli_plan, cli_bench, cli_
 extern const cli_command *const cli_commands[]; // NULL ends it
 extern const tri_backends cli_backends;
 
-// The part of `bench` that measures kernels: of the named built-in models, or of all.
+// Runs `trireme bench kernels`. `words`: built-in models, or a recipe with its overrides; none: all
+// built-in models.
 tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int count, char **words,
                              double seconds, bool json);
 
 enum { CLI_MAX_FLAGS = 16 };
 
-// A command line taken apart.
+// A parsed command line.
 typedef struct cli_arguments {
     const cli_command *command;
-    const char *values[CLI_MAX_FLAGS]; // by place in the table of flags; NULL: not given
-    char **words;                      // what is no flag
+    const char *values[CLI_MAX_FLAGS]; // in the order of the command's flags; NULL: not given
+    char **words;                      // all arguments that are not flags
     int count;
 } cli_arguments;
 
-// Parses argv[1...] by the command's flags, which may stand anywhere among the words; `--` ends the
-// flags. Words are moved to the front of argv + 1. Returns -1 to continue; 0 after --help, which is
-// printed; 2 after a bad flag, which is reported.
+// Parses argv[1...]. Flags may stand anywhere among the words, up to `--`. Moves the words to the
+// front of argv + 1. Returns -1 if the command is to run. Otherwise returns its exit code: 0 after
+// printing the help for --help, 2 after reporting a bad flag.
 int cli_parse(const cli_command *command, int argc, char **argv, cli_arguments *out);
-// The value of a flag of the table, NULL when not given; of a switch, whether it was.
+// The value that was given to a flag of the command's table; NULL: none.
 const char *cli_value(const cli_arguments *arguments, const char *flag);
+// Whether the flag was given.
 bool cli_has(const cli_arguments *arguments, const char *flag);
-// The flag at `index`, wherever the command has its flags; false: no more.
+// Reads flag `index` from `flags` or `flag_at`. False: there is none.
 bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 
-// Prints the thread's error message as one line and returns the exit code. Where all ranks fail
-// alike, only rank 0 prints. Every rank writes its error file (TORCHELASTIC_ERROR_FILE).
+// Prints the thread's error message as one line and returns the exit code. If the failure is the
+// same on all ranks, only rank 0 prints it. Every rank writes its error file
+// (TORCHELASTIC_ERROR_FILE).
 int cli_fail(tri_status status);
-// TRI_BAD_INPUT when the file that `flag` names for writing is the one that is read.
+// TRI_BAD_INPUT: `flag` names the recipe itself as the file to write. `input`: the recipe's path.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);
 #define CLI_DEVICE_FLAG(words)                                                                     \
     { "device", "auto|cpu|ref|null", words, 0 }
-// A warning, by rank 0.
+// Logs a warning, on rank 0 only.
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// A bad command line: one line that names the command's --help. Returns 2.
+// Reports a bad command line in one line that points to the command's --help. Returns 2.
 int cli_usage(const cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,3 +1,4 @@
+// tri_main: finds the command that argv names and runs it. The list of all commands is here.
 #include "cli/cli.h"
 
 #include "base/log.h"
@@ -56,8 +57,8 @@ static int unknown_command(const char *name) {
                              near ? "'?)" : ""));
 }
 
-// Ends with a failure if standard output could not be written. A closed pipe gets no message: its
-// reader stopped on purpose.
+// Turns success into a failure if standard output could not be written. Prints no message for a
+// closed pipe, because its reader stopped on purpose.
 static int finish_output(int code) {
     errno = 0;
     bool is_written = fflush(stdout) == 0 && !ferror(stdout);
@@ -69,10 +70,11 @@ static int finish_output(int code) {
     return cli_fail(TRI_FAIL(TRI_IO, "standard output: cannot write the results: %s", why));
 }
 
-// A file that gets the number of a closed standard stream would take in what is printed there.
+// Opens closed standard streams on /dev/null. Otherwise the next file that is opened would get
+// their number, and messages would be written into it.
 static void keep_standard_streams(void) {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0) // opened so that reading or printing still fails
+        if (fcntl(fd, F_GETFD) < 0) // the wrong direction, so that using it fails
             (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
@@ -80,7 +82,7 @@ int tri_main(int argc, char **argv, const tri_task *task) {
     cli_context context = {.program = argc > 0 ? argv[0] : "trireme", .task = task};
     keep_standard_streams();
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); // a file over ulimit -f is a failed write, which says so
+    signal(SIGXFSZ, SIG_IGN); // so that a write beyond ulimit -f fails with a message
     if (argc < 2) {
         print_commands(stderr);
         return 2;

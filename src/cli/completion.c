@@ -1,21 +1,23 @@
-// `trireme completion bash|zsh|fish`: a script for the shell, written from the tables of commands
-// and recipes: the tables in the shell's syntax, then its own program.
+// `trireme completion bash|zsh|fish`: prints a completion script for the shell. The script begins
+// with the tables of commands and recipe keys in the shell's syntax; a fixed program for the shell,
+// which looks words up in them, follows.
 #include "cli/cli.h"
 
 #include "base/option_manual.h"
-
 #include "nn/models/models.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-// How a shell writes a table: functions that print a list of words for a key.
+// How a shell spells a list of words, and a function that prints such a list for a key.
 typedef struct shell_syntax {
-    const char *list_open, *list_close; // between: its name; then after its words
-    const char *function_open, *switch_open, *function_end; // around its name, and its cases
-    const char *otherwise;                                  // the case that fails
-    const char *case_open, *words_open, *case_close;        // around a key, and its words
+    const char *list_open, *list_close; // before and after the words of a list
+    // Before a function's name, between the name and the cases, after the cases.
+    const char *function_open, *switch_open, *function_end;
+    const char *otherwise; // the case of an unknown key: the function fails
+    // Before a case's key, between the key and its words, after the words.
+    const char *case_open, *words_open, *case_close;
 } shell_syntax;
 
 static const shell_syntax posix = {
@@ -60,8 +62,8 @@ static void open_case(const shell_syntax *s, const char *key) {
 
 static void close_case(const shell_syntax *s) { fputs(s->case_close, stdout); }
 
-// The parts of "auto|cpu|PATH" that stand for themselves: those without capitals, and of
-// "F32|BF16" those with a digit.
+// Prints the literal values of an argument such as "auto|cpu|PATH": those without capitals. Names
+// of types ("F32|BF16") are literal too; they have a digit.
 static void print_choices(const char *argument) {
     if (!strchr(argument, '|')) return;
     for (const char *at = argument; *at;) {
@@ -71,8 +73,8 @@ static void print_choices(const char *argument) {
             has_capital = has_capital || isupper((unsigned char)at[i]);
             has_digit = has_digit || isdigit((unsigned char)at[i]);
         }
-        bool literal = !has_capital || has_digit;
-        if (literal) printf("%.*s ", (int)length, at);
+        bool is_literal = !has_capital || has_digit;
+        if (is_literal) printf("%.*s ", (int)length, at);
         at += length + (at[length] != 0);
     }
 }
@@ -104,7 +106,8 @@ static void print_verbs(const shell_syntax *s, const cli_command *c) {
     close_case(s);
 }
 
-// A key that several variants have comes once, at its first place.
+// The keys that were printed. Several variants of a section may have the same key; it is printed
+// once.
 typedef struct seen_keys {
     const shell_syntax *syntax;
     const char *keys[256];
@@ -124,7 +127,7 @@ static bool is_new(seen_keys *seen, const char *key) {
 }
 
 static void print_key(void *context, const tri_option_entry *e) {
-    bool is_open = strchr(e->key, '*') != NULL; // keys that no table knows
+    bool is_open = strchr(e->key, '*') != NULL; // the user chooses the key
     if (e->row && !is_open && !e->is_element && is_new(context, e->key)) printf("%s= ", e->key);
 }
 
@@ -179,8 +182,8 @@ static void print_tables(const shell_syntax *s) {
     close_function(s, true);
 }
 
-// The words are taken from the line itself: bash breaks them at '=', and counts what it replaces
-// from there.
+// The program splits the line itself, because bash breaks words at '=' too. What it offers then
+// replaces only what follows the '='.
 static const char bash_program[] =
     "_trireme_files() { # $1: the word, $2: a suffix or nothing\n"
     "    compopt -o filenames 2>/dev/null\n"

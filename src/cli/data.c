@@ -1,3 +1,4 @@
+// `trireme data`: lists the kinds of data sets, or reads one and reports what a model gets from it.
 #include "cli/cli.h"
 
 #include "data/check.h"
@@ -59,7 +60,7 @@ static void print_field(const tri_data_summary *s) {
                s->first.mean);
 }
 
-// What the model gets, after the transforms.
+// Reports what the model gets, after the transforms.
 static void print_text(const char *split, const tri_data_report *r) {
     printf("%s: %lld samples", split, (long long)r->samples);
     if (r->classes)
@@ -77,7 +78,7 @@ static void print_text(const char *split, const tri_data_report *r) {
     for (int i = 0; i < r->warning_count; i++) printf("  warning: %s\n", r->warnings[i]);
 }
 
-// What a model cannot learn from, once everything has been shown.
+// Refuses values that no model can learn from. Runs after printing, so that the report is complete.
 static tri_status judge(const char *split, const tri_data_report *r) {
     for (int i = 0; i < r->field_count; i++)
         if (r->fields[i].not_finite > 0)
@@ -126,12 +127,13 @@ static int run(const cli_context *context, int argc, char **argv) {
     tri_recipe recipe;
     tri_status status =
         tri_recipe_load(arena, a.words[1], (const char *const *)a.words + 2, a.count - 2,
-                        context->task ? context->task->name : "data", &recipe); // needs no model
+                        // Any name will do for the model: it is not built.
+                        context->task ? context->task->name : "data", &recipe);
     if (status == TRI_OK) status = check(&recipe, json);
     tri_arena_destroy(arena);
     if (status == TRI_OK) return 0;
     code = cli_fail(status);
-    return status == TRI_CORRUPT ? 1 : code; // the command has worked, and this is what it found
+    return status == TRI_CORRUPT ? 1 : code; // damaged data is what the check found, not bad input
 }
 
 static const cli_flag flags[] = {{"json", NULL, "one JSON object a line", 0}, {0}};

@@ -1,5 +1,5 @@
-// What may be done with a finished run: commands as they can be pasted. One row of the table each;
-// tests/cli/test_hints.py runs every one that is printed.
+// After a run, prints commands that can be pasted: to see its curves, evaluate it, train it longer,
+// or use all cores. Each is one row of a table; tests/cli/test_hints.py runs every printed command.
 #include "cli/hints.h"
 
 #include "base/os.h"
@@ -30,8 +30,8 @@ static bool sets_end(const cli_hints *h, const char *word) {
            (h->result->has_stopped_early && !strncmp(word, patience, strlen(patience)));
 }
 
-// The recipe and the overrides that the user gave; without the end of the run where the hint sets
-// another one.
+// Prints the recipe and the overrides that the user gave. `without_end` leaves out those of the
+// run's end, which the hint sets itself.
 static void print_recipe(const cli_hints *h, bool without_end) {
     const cli_arguments *a = h->arguments;
     for (int i = 0; i < a->count; i++) {
@@ -67,7 +67,7 @@ static bool has_checkpoint(const cli_hints *h) {
            (exists(h, "/checkpoints/best") || exists(h, "/checkpoints/last"));
 }
 
-// The checkpoint knows its recipe.
+// Without a recipe: `eval` finds it in the checkpoint's run folder.
 static void print_evaluate(const cli_hints *h) {
     print_word(h->context->program);
     printf(" eval --checkpoint");
@@ -75,7 +75,7 @@ static void print_evaluate(const cli_hints *h) {
     print_device(h);
 }
 
-// On several hosts their own launcher starts it.
+// A run on several hosts is started by their own launcher, whose command is not known here.
 static bool can_go_on(const cli_hints *h) {
     return exists(h, "/checkpoints/last") && h->result->hosts == 1;
 }
@@ -99,7 +99,8 @@ static void print_go_on(const cli_hints *h) {
     print_device(h);
 }
 
-// Only where one rank leaves cores idle, and where as many ranks as cores divide the work.
+// Whether one rank leaves cores idle that more ranks would use. The last, shorter step must have a
+// sample for each rank where batch norm normalises over the step.
 static bool leaves_cores(const cli_hints *h) {
     const tri_train_result *r = h->result;
     const tri_recipe *recipe = h->request->recipe;

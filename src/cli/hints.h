@@ -1,4 +1,4 @@
-// The commands that the end of a run offers.
+// After a run, prints the commands that a user may want next.
 #ifndef TRIREME_CLI_HINTS_H
 #define TRIREME_CLI_HINTS_H
 

@@ -1,4 +1,4 @@
-// `trireme manual`: the manual page, in roff, from the same tables as --help.
+// `trireme manual`: prints the manual page in roff, from the same tables as --help.
 #include "cli/cli.h"
 
 #include "base/option_manual.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <trireme/trireme.h>
 
-// The code point of a UTF-8 sequence; *c moves to its last byte.
+// Reads one code point of UTF-8 and moves *c to its last byte.
 static unsigned code_point(const char **c) {
     unsigned char first = (unsigned char)**c;
     int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
@@ -16,8 +16,8 @@ static unsigned code_point(const char **c) {
     return point;
 }
 
-// Text in roff: backslashes, hyphens and what is not ASCII are escaped, and no line begins with a
-// control character.
+// Prints text in roff. Escapes backslashes, hyphens, characters outside ASCII, and a dot or quote
+// at the beginning of a line, which roff would take as a command.
 static void print_text(const char *text) {
     bool begins = true;
     for (const char *c = text; *c; c++) {

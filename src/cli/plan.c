@@ -1,3 +1,5 @@
+// `trireme plan`: plans a recipe without running it, and shows the plan (plan_show.c, plan_json.c),
+// the whole run (plan_run.c), or settings that fit into memory.
 #include "cli/plan_view.h"
 
 #include "base/free_memory.h"
@@ -27,7 +29,7 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
     tri_batch_options batch;
     TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
     TRI_TRY(tri_sampler_check_step(batch.global, batch.micro, replicas));
-    tri_sampler evaluation; // of endless data: every replica has a full evaluation batch
+    tri_sampler evaluation; // of endless data, so that every replica has a full evaluation batch
     TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, batch.eval, batch.global, batch.micro, 1,
                                         &evaluation));
     int64_t eval = evaluation.options.micro;
@@ -42,27 +44,28 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
     return tri_task_check_options(&options, v->task->name);
 }
 
-// "replicate=64,pipeline=4" as overrides of the recipe; the ranks are their product.
+// Turns "replicate=64,pipeline=4" into overrides of the recipe. *ranks is their product.
 static tri_status read_mesh(tri_arena *arena, const char *text, const char **overrides, int *count,
                             int *ranks) {
     *ranks = 1;
-    for (char *part = tri_arena_strdup(arena, text), *rest; part; part = rest) {
-        rest = strchr(part, ',');
+    for (char *axis = tri_arena_strdup(arena, text), *rest; axis; axis = rest) {
+        rest = strchr(axis, ',');
         if (rest) *rest++ = 0;
-        char *equals = strchr(part, '='), *end = NULL;
+        char *equals = strchr(axis, '='), *end = NULL;
         long size = equals ? strtol(equals + 1, &end, 10) : 0;
         if (size < 1 || size > TRI_MAX_RANKS || *end)
-            return TRI_FAIL(TRI_BAD_INPUT, "--mesh: '%s' is no axis=ranks", part);
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "--mesh: '%s' is not of the form AXIS=N, such as replicate=4", axis);
         *ranks *= (int)size;
         if (*ranks > TRI_MAX_RANKS || *count >= TRI_AXIS_COUNT)
             return TRI_FAIL(TRI_BAD_INPUT, "--mesh: more than %d ranks or %d axes", TRI_MAX_RANKS,
                             TRI_AXIS_COUNT);
-        overrides[(*count)++] = tri_arena_printf(arena, "strategy.mesh.%s", part);
+        overrides[(*count)++] = tri_arena_printf(arena, "strategy.mesh.%s", axis);
     }
     return TRI_OK;
 }
 
-// Rates that were given on the command line take the place of those assumed.
+// Rates on the command line replace the assumed ones.
 static tri_status read_rates(plan_view *v, const cli_arguments *a) {
     struct {
         const char *flag;
@@ -72,7 +75,7 @@ static tri_status read_rates(plan_view *v, const cli_arguments *a) {
                       {"link", &v->rates.link_bytes_per_s},
                       {"disk", &v->rates.disk_bytes_per_s}};
     const int count = sizeof rows / sizeof *rows;
-    // A disk matters to those who use one.
+    // The disk's rate, the last row, matters only if state is offloaded.
     const int wanted = v->recipe->strategy.offload != TRI_OFFLOAD_NONE ? count : count - 1;
     v->rates = tri_rates_assumed;
     int given = 0;
@@ -81,7 +84,7 @@ static tri_status read_rates(plan_view *v, const cli_arguments *a) {
         if (!text) continue;
         given += i < wanted;
         if (!tri_quantity_read(text, rows[i].rate) || *rows[i].rate <= 0)
-            return TRI_FAIL(TRI_BAD_INPUT, "--%s: '%s' is no rate such as 60G or 1.5T",
+            return TRI_FAIL(TRI_BAD_INPUT, "--%s: '%s' is not a rate such as 60G or 1.5T",
                             rows[i].flag, text);
     }
     v->rates_from = given == 0        ? "assumed"
@@ -96,7 +99,7 @@ static tri_status read_samples(plan_view *v, const cli_arguments *a) {
     if (!text) return TRI_OK;
     if (!tri_quantity_read(text, &samples) || samples < 1 || samples > 1e15)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "--samples: '%s' is no number of samples such as 60000 or "
+                        "--samples: '%s' is not a number of samples such as 60000 or "
                         "1.2M",
                         text);
     v->samples = (int64_t)samples;
@@ -116,7 +119,7 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
         char *end;
         long ranks = strtol(ranks_text, &end, 10);
         if (ranks < 1 || ranks > TRI_MAX_RANKS || *end)
-            return TRI_FAIL(TRI_BAD_INPUT, "--ranks: '%s' is no number from 1 to %d", ranks_text,
+            return TRI_FAIL(TRI_BAD_INPUT, "--ranks: '%s' is not a number from 1 to %d", ranks_text,
                             TRI_MAX_RANKS);
         v->ranks = (int)ranks;
     }
@@ -125,8 +128,8 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
                            context->task ? context->task->name : NULL, recipe);
 }
 
-// Checks the plan against strategy.memory or, for a single rank, this machine's free memory. On
-// which machines several ranks would run is unknown.
+// Checks that the plan fits into strategy.memory or, for a single rank, into this machine's free
+// memory. Where several ranks would run is not known.
 static tri_status check_fits(const plan_view *v) {
     int64_t given = tri_strategy_memory(&v->recipe->strategy);
     int64_t peak = tri_pipeline_plans_fullest(&v->pipeline)->memory.peak;
@@ -153,7 +156,7 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
     const char *text = cli_value(a, "fit");
     tri_candidate found[TRI_MAX_CANDIDATES], least;
     if (!tri_quantity_read(text, &bytes) || bytes < 1 || bytes > (double)(INT64_MAX / 2))
-        return TRI_FAIL(TRI_BAD_INPUT, "--fit: '%s' is no number of bytes such as 64G or 80GiB",
+        return TRI_FAIL(TRI_BAD_INPUT, "--fit: '%s' is not a number of bytes such as 64G or 80GiB",
                         text);
     int64_t memory = (int64_t)bytes, most = tri_strategy_memory(&v->recipe->strategy);
     if (most && memory > most)
@@ -195,7 +198,7 @@ static tri_status show_plan(plan_view *v, const cli_arguments *a) {
     return check_fits(v);
 }
 
-// A search lists settings, so that there is no single plan to show or draw.
+// --fit lists several settings, so there is no single plan to show or draw.
 static tri_status check_flags(const cli_arguments *a) {
     static const char *const others[] = {"show", "svg", "memory"};
     for (size_t i = 0; cli_has(a, "fit") && i < sizeof others / sizeof *others; i++)

@@ -1,4 +1,4 @@
-// trireme plan --json.
+// `trireme plan --json`: the plan as one JSON object, or the settings that --fit found as a list.
 #include "cli/plan_view.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ static tri_tree *memory_tree(tri_arena *arena, const tri_memory_plan *m) {
     return map;
 }
 
-// By place along the pipeline: the first rank, how many there are like it, its memory.
+// For each pipeline rank: its first rank, how many ranks have the same plan, and its memory.
 static tri_tree *groups_tree(const plan_view *v) {
     tri_arena *arena = v->arena;
     tri_tree *list = tri_tree_list(arena);

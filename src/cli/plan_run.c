@@ -1,4 +1,4 @@
-// What `trireme plan` says of the whole run: steps, epochs, hours, and its checkpoints on disk.
+// What `trireme plan` prints about the whole run: steps, epochs, hours, and checkpoints on disk.
 #include "cli/plan_view.h"
 
 #include "base/quantity.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The data is not opened: what the recipe or --samples says. 0: not known.
+// The number from --samples or the recipe, because `plan` does not open the data. 0: not known.
 static int64_t training_samples(const plan_view *v) {
     const tri_data_options *d = &v->recipe->data;
     int64_t samples = v->samples;
@@ -36,7 +36,7 @@ static void size_checkpoint(const plan_view *v, plan_run *run) {
     }
 }
 
-// The most that lie there at once while the next one is written; -1: not known.
+// How many checkpoints exist at once at most, with the one that is being written; -1: not known.
 static int64_t most_checkpoints(const plan_view *v, const plan_run *run) {
     const tri_checkpoint_options *c = &v->recipe->checkpoint;
     int64_t saved = 0;
@@ -70,7 +70,7 @@ void plan_print_run(const plan_view *v) {
     if (run.steps >= 0)
         printf("%s steps, %.3g hours of training", tri_grouped((double)run.steps), run.hours);
     else
-        printf("its steps are not known without the data: --samples N says how many there are");
+        printf("the number of steps depends on the data: give its size with --samples N");
     if (run.steps_per_epoch > 0)
         printf(" in %.4g epochs of %s steps", (double)run.steps / (double)run.steps_per_epoch,
                tri_grouped((double)run.steps_per_epoch));

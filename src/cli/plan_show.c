@@ -1,4 +1,4 @@
-// trireme plan: what people read.
+// The text that `trireme plan` prints, and the Gantt chart that --svg draws.
 #include "cli/plan_view.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ static void print_blocks(const plan_view *v) {
            tri_grouped(backward));
 }
 
-// "0" or "64-127": the ranks that a plan stands for.
+// Writes the ranks that share a plan, as "0" or "64-127".
 static char *ranks_text(const plan_view *v, int pipeline_rank, char *out, size_t size) {
     int first = pipeline_rank * v->pipeline.ranks_each, last = first + v->pipeline.ranks_each - 1;
     if (first == last)
@@ -80,12 +80,12 @@ static void print_memory(const plan_view *v) {
     printf("\n");
 }
 
-// All of it: every rank, and how it comes and goes during a step.
+// Adds what `plan` alone leaves out: every rank, and how memory is used over the step.
 static void print_memory_alone(const plan_view *v) {
     enum { COLUMNS = 84 };
     print_memory(v);
     if (v->pipeline.count > 1) print_memory_rows(v);
-    printf("activations and what is gathered for a while, over the step of the fullest rank\n");
+    printf("activations and gathered parameters over the step of the fullest rank\n");
     tri_draw_memory(tri_pipeline_plans_fullest(&v->pipeline), COLUMNS, stdout);
 }
 
@@ -101,7 +101,7 @@ static void print_schedule(const plan_view *v) {
     printf("\n");
 }
 
-// FLOP/s of a rank, and what share of the rate that is where passes were not measured.
+// FLOP/s of a rank. If compute actions were not measured, the percentage of the rate that this is.
 static const char *speed_text(const plan_view *v) {
     double seconds = v->ranks * v->estimate.step_s;
     double rate = seconds > 0 ? v->estimate.flops / seconds : 0;
@@ -162,7 +162,7 @@ tri_status plan_print(const plan_view *v, const char *show) {
     }
     if (any) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "--show: '%s' is none of blocks, memory, schedule, gantt, graph, dot", show);
+                    "--show: '%s' is not one of blocks, memory, schedule, gantt, graph, dot", show);
 }
 
 tri_status plan_write_svg(const plan_view *v, const char *path) {

@@ -1,4 +1,4 @@
-// What the parts of `trireme plan` share.
+// What the sources of `trireme plan` share: the planned run, and its outputs as text, JSON and SVG.
 #ifndef TRIREME_CLI_PLAN_VIEW_H
 #define TRIREME_CLI_PLAN_VIEW_H
 
@@ -16,7 +16,7 @@ typedef struct plan_view {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     tri_model_request model;
     tri_plan_request request;
-    tri_pipeline_plans pipeline; // one plan for each place along the pipeline
+    tri_pipeline_plans pipeline; // one plan for each pipeline rank
     int ranks;
     tri_mesh mesh;
     tri_rates rates;
@@ -26,30 +26,31 @@ typedef struct plan_view {
     int64_t samples; // --samples; 0: not given
 } plan_view;
 
-// All steps of a run, and what it leaves on disk.
+// The whole run: its steps, its time, and what it leaves on disk.
 typedef struct plan_run {
     int64_t samples;                      // of the training data; 0: not known
-    int64_t steps_per_epoch;              // likewise
+    int64_t steps_per_epoch;              // 0: not known
     int64_t steps;                        // -1: not known
     double hours;                         // of training, without evaluation; -1: not known
     int64_t model_bytes, optimizer_bytes; // of one checkpoint
-    int64_t checkpoints;                  // the most at once; -1: not known
+    int64_t checkpoints;                  // that exist at once at most; -1: not known
 } plan_run;
 plan_run plan_whole_run(const plan_view *v);
 void plan_print_run(const plan_view *v);
 
-// X(member)
+// The rows of the memory tables. X(member of tri_memory_plan)
 #define PLAN_MEMORY_LIST(X)                                                                        \
     X(parameters)                                                                                  \
     X(gradients) X(optimizer) X(activations) X(workspace) X(communication) X(peak)
 
-// Text on standard output: everything, or what `show` names. TRI_BAD_INPUT: it names nothing.
+// Prints text on standard output: the section that `show` names, or with NULL all. TRI_BAD_INPUT:
+// there is no such section.
 tri_status plan_print(const plan_view *v, const char *show);
 void plan_print_json(const plan_view *v);
 void plan_print_candidates_json(const plan_view *v, const tri_candidate *found, int count);
 tri_status plan_write_svg(const plan_view *v, const char *path);
 
 int64_t plan_block_parameters(const tri_graph *g, int block);
-double plan_block_flops(const tri_plan *plan, int block, tri_phase phase); // a sample
+double plan_block_flops(const tri_plan *plan, int block, tri_phase phase); // of one sample
 
 #endif

@@ -1,3 +1,4 @@
+// `trireme run`: the launcher, whose flags and work are in src/launch.
 #include "cli/cli.h"
 
 #include "launch/launch.h"
@@ -7,7 +8,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     return tri_launch_main(argc, argv);
 }
 
-// The launcher has its own table, of torchrun's flags, and its own page of help.
+// The launcher has its own table of flags, those of torchrun, and prints its own --help.
 static bool flag_at(int index, cli_flag *out) {
     tri_launch_flag f;
     if (!tri_launch_flag_at(index, &f)) return false;

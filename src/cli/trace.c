@@ -90,7 +90,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
     int code = cli_parse(&cli_trace, argc, argv, &a);
     if (code >= 0) return code;
-    if (a.count != 1) return cli_usage(&cli_trace, "trace: name one file");
+    if (a.count != 1) return cli_usage(&cli_trace, "trace: which file?");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_trace_sums sums;
     tri_status status = tri_trace_sum_file(arena, a.words[0], &sums);

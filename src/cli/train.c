@@ -1,6 +1,9 @@
+// `trireme train` and `trireme eval`: run a recipe, or evaluate a checkpoint, and print the
+// results. Next: recipe/recipe.c, which reads the recipe.
 #include "train/train.h"
-#include "base/option_manual.h"
 #include "cli/cli.h"
+
+#include "base/option_manual.h"
 #include "cli/hints.h"
 #include "train/signals.h"
 
@@ -10,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-// As metrics.jsonl writes them: nine significant digits tell any two floats apart.
+// Nine significant digits tell any two floats apart; metrics.jsonl has them too.
 static tri_tree *nine_digits(tri_arena *arena, double value) {
     return tri_tree_plain(arena, tri_arena_printf(arena, "%.9g", value));
 }
 
-// What epochs were evaluated on.
+// The data on which epochs were evaluated.
 static const char *const val_names[] = {[TRI_VAL_NONE] = "nothing",
                                         [TRI_VAL_SPLIT] = "validation",
                                         [TRI_VAL_TEST] = "test",
@@ -53,7 +56,7 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     tri_arena_destroy(arena);
 }
 
-// "; 2 threads got 0.9 of a core" where other programs, or too many threads, kept them from more.
+// "; 2 threads got 0.9 of a core" if other programs, or too many threads, kept the cores busy.
 static const char *share_text(const tri_train_result *r) {
     static char text[80];
     if (r->starved_cores == 0 || !r->device_is_host) return "";
@@ -106,7 +109,7 @@ static const cli_flag train_flags[] = {
     {"keys", NULL, "list the keys of a recipe: all, or those of the sections named", 0},
     {0}};
 
-// The keys that begin with one of the words; of all when there are none.
+// Prints the keys that begin with one of the words; without words, all keys.
 static int print_keys(const cli_arguments *a) {
     for (int i = 0; i < a->count; i++)
         if (!tri_option_print(&tri_recipe_table, a->words[i], stdout))
@@ -115,7 +118,7 @@ static int print_keys(const cli_arguments *a) {
     return 0;
 }
 
-static void say_idle_flags(const cli_arguments *a, const tri_recipe *recipe) {
+static void warn_idle_flags(const cli_arguments *a, const tri_recipe *recipe) {
     static const char *const of_the_folder[] = {"run-dir", "resume"};
     for (size_t i = 0; recipe->trainer.fast_dev_run && i < 2; i++)
         if (cli_has(a, of_the_folder[i]))
@@ -142,7 +145,7 @@ static int run_train(const cli_context *context, int argc, char **argv) {
                                  .trace = cli_value(&a, "trace")};
     if (status == TRI_OK) status = cli_check_output("trace", request.trace, a.words[0]);
     if (status == TRI_OK) {
-        say_idle_flags(&a, &recipe);
+        warn_idle_flags(&a, &recipe);
         request.run_dir = cli_value(&a, "run-dir");
         if (!request.run_dir) request.run_dir = tri_arena_printf(arena, "runs/%s", recipe.name);
         request.quiet = cli_has(&a, "quiet");
@@ -155,8 +158,8 @@ static int run_train(const cli_context *context, int argc, char **argv) {
             print_summary(context, &request, &result, &a);
     }
     code = status == TRI_OK ? 0 : cli_fail(status);
-    // Only now: a signal that comes after the last step ends neither a complete run nor a failing
-    // one that has not said why.
+    // Not earlier: until here a signal must not end a run that is complete, or one that fails and
+    // has not printed why.
     tri_signals_unwatch();
     tri_arena_destroy(arena);
     return code;
@@ -179,8 +182,8 @@ const cli_command cli_train = {
         "trireme train --keys optimizer\n",
     .run = run_train};
 
-// The recipe that a run keeps in its folder: `path` is the folder, a checkpoint in it, or a file of
-// a checkpoint. NULL: there is none.
+// Finds the recipe.yaml of a run. `path` is the run folder, a checkpoint in it, or a file of a
+// checkpoint. NULL: there is none.
 static const char *recipe_of_run(tri_arena *arena, const char *path) {
     enum { LEVELS = 4 };
     char folder[PATH_MAX];
@@ -193,7 +196,7 @@ static const char *recipe_of_run(tri_arena *arena, const char *path) {
     return NULL;
 }
 
-// The first word, unless it is an override: then the run's own.
+// Loads the recipe that the first word names. If that word is an override, loads the run's own.
 static tri_status load_recipe(tri_arena *arena, const cli_context *context, const cli_arguments *a,
                               tri_recipe *out) {
     const char *checkpoint = cli_value(a, "checkpoint");
@@ -203,10 +206,11 @@ static tri_status load_recipe(tri_arena *arena, const cli_context *context, cons
     if (!path && access(checkpoint, F_OK) != 0)
         return TRI_FAIL(TRI_NOT_FOUND, "--checkpoint: there is no %s", checkpoint);
     if (!path)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "--checkpoint: %s lies in no run directory, which would have its recipe: "
-                        "name the recipe, trireme eval RECIPE --checkpoint PATH",
-                        checkpoint);
+        return TRI_FAIL(
+            TRI_BAD_INPUT,
+            "--checkpoint: %s is not in a run directory, so its recipe is not known: name "
+            "it, trireme eval RECIPE --checkpoint PATH",
+            checkpoint);
     return tri_recipe_load(arena, path, words + is_named, a->count - is_named,
                            context->task ? context->task->name : NULL, out);
 }

@@ -1,3 +1,4 @@
+// Measures steps for `trireme bench train`: samples per second in chunks of a quarter of a second.
 #include "train/bench.h"
 
 #include "base/os.h"
@@ -40,7 +41,7 @@ static double process_age_s(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - started;
 }
 
-// CPU seconds that everybody on this machine has used, and this process alone.
+// CPU seconds that all processes of this machine have used, and those of this process.
 static void cpu_seconds(double *machine, double *own) {
     char line[512] = "";
     *machine = 0;
@@ -107,7 +108,8 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
         int64_t samples = 0;
         cpu_seconds(&machine, &own);
         double before = tri_os_seconds();
-        // All ranks hear of the end in the same step, and none goes on to the end of its own chunk.
+        // Rank 0's decision to end reaches all ranks with the same step. All stop there, even
+        // within a chunk.
         for (int64_t i = 0; !end && (i == 0 || (double)i * per < CHUNK_S); i++) {
             double now = tri_os_seconds();
             bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;

@@ -1,3 +1,4 @@
+// Runs a model on one rank to measure its blocks, for the times that `trireme plan` prints.
 #include "train/measure.h"
 
 #include "base/free_memory.h"
@@ -64,7 +65,7 @@ static int ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-// The median of each block's passes of one kind, from the trace.
+// Stores the median time of each block's actions of one kind, as the ledger recorded them.
 static void take_medians(const measuring *m, const char *kind, tri_phase phase, tri_measured *out) {
     const tri_ledger *ledger = m->comm->ledger;
     const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);
@@ -72,14 +73,14 @@ static void take_medians(const measuring *m, const char *kind, tri_phase phase, 
     size_t count = tri_ledger_traced(ledger, &dropped);
     double *found = TRI_NEW_ARRAY(m->arena, double, count);
     for (int b = 0; b < m->plan->block_count; b++) {
-        size_t passes = 0;
+        size_t actions = 0;
         for (size_t i = 0; i < count; i++) {
             const tri_ledger_event *e = tri_ledger_traced_at(ledger, i);
             if (e->subject == b && e->end_ns && !strcmp(ring->kind_names[e->kind], kind))
-                found[passes++] = (double)(e->end_ns - e->begin_ns) * 1e-9;
+                found[actions++] = (double)(e->end_ns - e->begin_ns) * 1e-9;
         }
-        qsort(found, passes, sizeof *found, ascending);
-        if (passes > 0) out->seconds[b][phase] = found[passes / 2];
+        qsort(found, actions, sizeof *found, ascending);
+        if (actions > 0) out->seconds[b][phase] = found[actions / 2];
     }
 }
 
@@ -93,7 +94,7 @@ static tri_status measure(measuring *m, double seconds) {
     return TRI_OK;
 }
 
-// One replica that computes everything once, with whole layers.
+// Plans one replica that computes every block once per step, with whole layers.
 static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_request *request,
                             int64_t batch) {
     tri_strategy_options options = *request->options;
@@ -107,7 +108,7 @@ static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_req
     one.rank = 0;
     one.reuse_graphs_of = NULL;
     one.deterministic = false;
-    one.micro = 0; // one pass, which is what batch norm over a whole step asks for too
+    one.micro = 0; // one micro-batch, which batch norm over a whole step needs too
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         one.step_samples[shape] = shape == TRI_STEP_FULL ? batch : 0;
     return tri_plan_create(m->arena, device, &one, &m->plan);

@@ -1,14 +1,14 @@
-// What the passes of a model's blocks take on this machine, for `trireme plan --measure`.
+// Measures for `trireme plan --measure` how long FORWARD and BACKWARD of each block take here.
 #ifndef TRIREME_TRAIN_MEASURE_H
 #define TRIREME_TRAIN_MEASURE_H
 
 #include "nn/optimizer.h"
 #include "plan/estimate.h"
 
-// Runs steps of one rank with micro-batches of `batch` zeros for about `seconds`, and takes the
-// median of each pass; *out lies in `arena`. `request`: the model and its options; neither its mesh
-// nor its sharing, recomputation and offload matter. TRI_BAD_INPUT where one rank of the whole
-// model has no room on this host.
+// Runs steps of one rank with micro-batches of `batch` samples of zeros for about `seconds`, and
+// takes the median time of each block's FORWARD and of its BACKWARD. *out lies in `arena`. Uses the
+// model and options of `request`, but not its mesh, sharding, recomputation and offload.
+// TRI_BAD_INPUT: the whole model does not fit into this host's free memory.
 tri_status tri_measure_compute(tri_arena *arena, tri_device *device,
                                const tri_plan_request *request, const tri_optimizer *optimizer,
                                int64_t batch, double seconds, tri_measured *out);
