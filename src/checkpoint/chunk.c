@@ -1,4 +1,5 @@
 // Cuts files into chunks, hashes them, and reads the chunks of a file that is about to be written.
+// Next: engine/state.c, from which their bytes come.
 #include "checkpoint/chunk.h"
 
 #include "base/limits.h"

@@ -1,4 +1,5 @@
 // The folder RUN/checkpoints: names, listing, ranking, commit, links, retention and cleaning up.
+// Next when resuming: load.c.
 #include "checkpoint/folder.h"
 
 #include "base/limits.h"

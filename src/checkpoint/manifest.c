@@ -1,4 +1,4 @@
-// Writes and parses state.json.
+// Writes and parses state.json: progress, files, hashes, recipe. Next: folder.c, which commits.
 #include "checkpoint/manifest.h"
 
 #include "base/limits.h"

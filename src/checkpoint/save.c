@@ -1,8 +1,8 @@
 // Saves a checkpoint. Every rank hashes its own chunks and writes them into the same files in a
 // hidden folder; rank 0 then adds state.json and renames the folder. A rank that fails records the
 // error and keeps taking part in collectives until the ranks next agree on a status: no rank waits
-// for one that has returned. Next: chunk.h (how files are cut), folder.c (commit, links,
-// retention).
+// for one that has returned. Next: chunk.c (how files are cut), manifest.c (state.json),
+// folder.c (commit, links, retention).
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"

@@ -1,4 +1,5 @@
 // FORWARD, RECOMPUTE and the kinds of BACKWARD: runs a block's kernels over one micro-batch.
+// Next: communicate.c.
 #include "engine/engine_internal.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-// The engine itself: walks a schedule and runs or starts each action.
+// The engine itself: walks a schedule, runs the actions of the compute lane and starts the others.
+// Next: compute.c, communicate.c, norm.c and update.c, which carry them out.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>

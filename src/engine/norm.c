@@ -1,7 +1,7 @@
 // NORM: what all ranks have to know of a step before parameters change. Loss, metrics, the caller's
 // numbers and the squares of the gradients are summed over all ranks. In a deterministic run each
 // term has an index of its own, and the terms are added in the order of the step, so that the sum
-// has the same bits on any number of ranks.
+// has the same bits on any number of ranks. Next: update.c.
 #include "engine/engine_internal.h"
 
 #include <math.h>

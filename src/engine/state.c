@@ -1,4 +1,5 @@
-// The training state by name: what checkpoints read and write, and initial weights.
+// The training state by name: what checkpoints read and write, and initial weights. Next:
+// checkpoint/manifest.c when saving; data/sampler.c when resuming.
 #include "base/philox.h"
 #include "engine/engine_internal.h"
 

@@ -1,4 +1,5 @@
-// Rewrites of a graph. Each keeps what the graph computes and leaves it verified.
+// The passes: rewrites of a graph. Each keeps what the graph computes and leaves it verified. Next:
+// plan/locations.c, which assigns memory to the values of the final graph.
 #ifndef TRIREME_PASS_PASS_H
 #define TRIREME_PASS_PASS_H
 

@@ -1,4 +1,5 @@
 // Decides who computes what: stages, groups of ranks, the pipeline's order, recomputation, offload.
+// Next: program.c.
 #include "plan/plan.h"
 #include "plan/stages.h"
 

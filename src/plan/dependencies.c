@@ -1,4 +1,5 @@
-// Derives dependencies: one table says what each action reads and writes.
+// Derives dependencies: one table says what each action reads and writes. Next: verify.c, which
+// checks the result.
 #include "plan/dependencies.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// Assigns every parameter to a unit and a bucket, and every bucket its offsets.
+// Assigns every parameter to a unit and a bucket, and every bucket its offsets. Next: step.c.
 #include "plan/flat.h"
 
 #include <string.h>

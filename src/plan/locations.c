@@ -1,6 +1,6 @@
 // Assigns a location to every value of a program. Values that share memory (a view and its base, an
 // output written over its input) form a class. A class that only one segment touches lies in the
-// scratch; the others lie in bundles.
+// scratch; the others lie in bundles. Next: flat.c, for parameters.
 #include "plan/memory.h"
 #include "plan/program.h"
 

@@ -1,4 +1,5 @@
-// Makes a rank's plan: programs, flat buffers, schedules, and the memory they need in all.
+// Makes a rank's plan: programs, flat buffers, schedules, and the memory they need in all. Next, in
+// the order of make_plan: arrange.c, program.c, flat.c, step.c.
 #include "plan/plan.h"
 
 #include "base/limits.h"

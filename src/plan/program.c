@@ -1,4 +1,5 @@
-// Compiles a model for one size of micro-batch: builds the graph, runs the passes, prepares
+// Compiles a model for one size of micro-batch: builds the graph (for instance
+// nn/models/cnn.c), runs the passes (pass/pass.h), assigns locations (locations.c), and prepares
 // kernels.
 #include "plan/program.h"
 

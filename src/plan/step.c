@@ -1,4 +1,5 @@
-// Plans one shape of step: edges, schedule and memory.
+// Plans one shape of step: the edges between stages, then the schedule (compute_actions.c,
+// complete.c), its memory (step_memory.c) and its dependencies (dependencies.c).
 #include "plan/plan.h"
 
 #include "data/sampler.h"

@@ -1,5 +1,5 @@
 // Follows a schedule action by action, notes from when to when each buffer is in use, and packs
-// them.
+// them. step_memory.h has a picture. Next: dependencies.c.
 #include "plan/step_memory.h"
 
 #include "base/search.h"

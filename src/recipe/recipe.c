@@ -1,5 +1,6 @@
 // Reads a recipe: YAML, a DeepSpeed configuration in it, overrides of the command line, and the
-// option tables of all rooms. Also finds what differs between two recipes.
+// option tables of all rooms. Also finds what differs between two recipes. Next: train/train.c,
+// which runs it.
 #include "recipe/recipe.h"
 
 #include "base/limits.h"

@@ -1,5 +1,5 @@
 // Resumes a run: compares the run folder's recipe with this one, finds the checkpoint and restores
-// the state from it; or begins a new run. Next to read: checkpoint/find.c and checkpoint/load.c.
+// the state from it; or begins a new run. Next: checkpoint/find.c.
 #include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"
@@ -123,7 +123,7 @@ static bool restore_first(train_loop *loop, const char **path) {
            restore(loop, *path, tri_checkpoint_load_whole) == TRI_OK;
 }
 
-// Each rank reads only its share of the checkpoint, so that all have to agree on the result.
+// Each rank reads only what it holds, so all ranks have to agree on the result.
 static tri_status find_and_restore(train_loop *loop, const char **path) {
     const tri_train_request *r = loop->request;
     tri_comm *comm = loop->session->comm;

@@ -1,4 +1,5 @@
-// Saves the checkpoints of a run: at once, or behind the next steps.
+// Saves the checkpoints of a run: at once, or behind the next steps. Next: state.c (what is saved),
+// checkpoint/save.c (how).
 #include "base/log.h"
 #include "base/os.h"
 #include "train/loop.h"
@@ -117,8 +118,8 @@ tri_status train_save(train_loop *loop, bool behind) {
     return status;
 }
 
-// Each rank that has written its share adds 1, and a rank that has failed adds the number of ranks:
-// a sum of at least that number means that all are ready, or that one has failed.
+// Each rank that has written its byte ranges adds 1, and a rank that has failed adds the number of
+// ranks: a sum of at least that number means that all are ready, or that one has failed.
 double train_saving_ready(const train_loop *loop) {
     if (!loop->saving) return 0;
     tri_save_state state = tri_checkpoint_save_state(loop->saving);

@@ -1,5 +1,5 @@
-// Builds a session from a recipe: ranks, data, device, plan and engine, in this order. Next to
-// read: plan/plan.c, engine/engine.c.
+// Builds a session from a recipe: ranks, data, device, plan and engine, in this order. Next:
+// plan/plan.c, then engine/engine.c.
 #include "train/session.h"
 
 #include "base/free_memory.h"

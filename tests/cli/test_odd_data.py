@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Data sets and settings that do not fit together, plans for evaluation passes that are larger than
-training's, and what is said where nothing is to be shown.
+"""Data sets and settings that do not fit together, plans whose evaluation batches are larger than
+training's, and the messages where there is nothing to show.
 
 usage: test_odd_data.py BUILD_FOLDER
 """

@@ -53,7 +53,7 @@ BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class Once:
-    """Results by key, each made by whoever asks first."""
+    """Results by key, each made by the test that asks first."""
 
     def __init__(self):
         self.lock, self.made = threading.Lock(), {}
@@ -65,7 +65,7 @@ class Once:
         if first:
             try:
                 future.set_result(make())
-            except BaseException as error:  # whoever waits for it gets it too
+            except BaseException as error:  # passed on to all that wait for it
                 future.set_exception(error)
         return future.result()
 

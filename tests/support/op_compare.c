@@ -1,3 +1,4 @@
+// Builds one random case of each op, runs it on a device and on `ref`, and compares the results.
 #include "support/op_compare.h"
 
 #include "base/philox.h"

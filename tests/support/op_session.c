@@ -1,3 +1,4 @@
+// Runs a small graph on a device, with poisoned outputs, as the engine would run a block.
 #include "support/op_session.h"
 
 #include "base/philox.h"

@@ -1,3 +1,4 @@
+// Makes the schedules of all ranks for made-up models on made-up meshes.
 #include "support/schedule_case.h"
 
 #include <setjmp.h>

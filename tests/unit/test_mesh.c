@@ -1,3 +1,4 @@
+// The mesh: axis sizes from the recipe, coordinates, groups and replicas of ranks.
 #include "base/status.h"
 #include "mesh/mesh.h"
 

@@ -175,7 +175,7 @@ static void test_reader_without_gradient(void **state) {
 }
 
 // Where the backward pass is split, a later block's WEIGHT may follow RECOMPUTE: the sum lies apart
-// from v, which RECOMPUTE makes anew.
+// from v, which RECOMPUTE makes again.
 static void test_split_backward(void **state) {
     (void)state;
     static const bool recompute[] = {false, true, false, false};

@@ -252,7 +252,7 @@ static void test_dependencies(void **state) {
             good->actions[i].dependency_count++;
         }
         for (int i = 1; i < good->count;
-             i++) { // one more wait is kept, once, unless its lane sees to it
+             i++) { // one more wait is kept, once, unless its lane implies it
             tri_wait waits[] = {{i, i - 1}, {i, i - 1}};
             tri_schedule_find_dependencies(good, r, waits, 2);
             const tri_action *a = &good->actions[i];

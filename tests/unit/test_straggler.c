@@ -1,3 +1,4 @@
+// The straggler search, on ledgers that the test writes and a clock that it sets.
 #include "observe/straggler.h"
 
 #include "base/os.h"

@@ -1,4 +1,5 @@
-// Convolutional models: mnist-cnn, mnist-convnet and denoise-cnn.
+// Convolutional models: mnist-cnn, mnist-convnet and denoise-cnn. They build graphs; pass/pass.h
+// lists what rewrites the graphs next.
 #include "nn/models/models.h"
 
 #include <trireme/nn.h>
