@@ -115,7 +115,9 @@ static inline void compare_run(tri_device *device, compare_case *c, const tri_no
     tri_kernel kernel;
     assert_int_equal(tri_kernel_prepare(def, device, c->graph, node, &kernel), TRI_OK);
     void *workspace = compare_alloc(kernel.workspace_bytes);
-    tri_kernel_args args = {.in = in_data, .out = out_data, .workspace = workspace};
+    tri_queue queue = {device}; // of a device that does everything at once
+    tri_kernel_args args = {
+        .queue = &queue, .in = in_data, .out = out_data, .workspace = workspace};
     for (int repeat = 0; repeat < (node->output_count ? 2 : 1); repeat++) // the same bits twice
         assert_int_equal(def->run(&kernel, &args), TRI_OK);
     tri_kernel_release(&kernel);

@@ -1,6 +1,7 @@
 #include "device/bench.h"
 
 #include "base/os.h"
+#include "device/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@ enum { BENCH_MAX_REPEATS = 1000, BENCH_MIN_REPEATS = 3, BENCH_ALIGN = 64 };
 
 typedef struct bench {
     tri_device *device;
+    tri_queue *queue;
     const tri_graph *graph;
     void **data; // by value
     tri_kernel *kernels;
@@ -55,9 +57,9 @@ static tri_status make_value(bench *b, int id, uint64_t *state) {
     void *host = calloc(1, bytes + BENCH_ALIGN);
     if (!host) return TRI_FAIL(TRI_NO_MEMORY, "no memory for %zu bytes of random numbers", bytes);
     fill(info, host, (int64_t)(bytes / tri_dtype_bytes(info->dtype)), state);
-    b->device->backend->copy_in(b->device, b->data[id], host, bytes);
+    tri_status status = tri_queue_write(b->queue, b->data[id], host, bytes);
     free(host);
-    return TRI_OK;
+    return status;
 }
 
 static tri_status prepare(bench *b) {
@@ -81,7 +83,7 @@ static tri_status run_node(const bench *b, int i) {
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
     for (int k = 0; k < node->input_count; k++) in[k] = b->data[node->inputs[k].id];
     for (int k = 0; k < node->output_count; k++) out[k] = b->data[node->outputs[k].id];
-    tri_kernel_args args = {.in = in, .out = out, .workspace = b->workspace};
+    tri_kernel_args args = {.queue = b->queue, .in = in, .out = out, .workspace = b->workspace};
     return b->kernels[i].def->run(&b->kernels[i], &args);
 }
 
@@ -125,6 +127,7 @@ static tri_status measure(bench *b, const tri_bench_peak *peak, double budget_s,
         for (int i = 0; i < g->node_count; i++) {
             double start = tri_os_seconds();
             TRI_TRY(run_node(b, i));
+            TRI_TRY(tri_queue_finish(b->queue));
             b->times[i * BENCH_MAX_REPEATS + repeats] = tri_os_seconds() - start;
         }
         repeats++;
@@ -157,8 +160,10 @@ tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri
     if (!b.data || !b.kernels || !b.times)
         status = TRI_FAIL(TRI_NO_MEMORY, "no memory to measure");
     else
-        status = prepare(&b);
+        status = tri_queue_open(device, &b.queue);
+    if (status == TRI_OK) status = prepare(&b);
     if (status == TRI_OK) status = measure(&b, peak, budget_s, rows);
+    tri_queue_close(b.queue);
     for (size_t i = 0; b.kernels && i < nodes; i++) tri_kernel_release(&b.kernels[i]);
     for (size_t id = 0; b.data && id < values; id++) {
         const tri_value_info *info = &graph->values[id];

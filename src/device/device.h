@@ -3,6 +3,7 @@
 #ifndef TRIREME_DEVICE_DEVICE_H
 #define TRIREME_DEVICE_DEVICE_H
 
+#include "base/ticket.h"
 #include "graph/graph.h"
 
 typedef struct tri_device tri_device;
@@ -20,7 +21,15 @@ typedef struct tri_kernel {
     size_t workspace_bytes; // needed while it runs, shared with all others, aligned to 64 bytes
 } tri_kernel;
 
+// What is issued to a queue runs in order; queues of one device run side by side. A call that takes
+// a queue issues its work and may return before that is done. What fails later is returned by the
+// ticket that stands for it, and by every later call on the queue.
+typedef struct tri_queue {
+    tri_device *device; // a backend's own struct begins with this one
+} tri_queue;
+
 typedef struct tri_kernel_args {
+    tri_queue *queue;
     void *const *in;  // one per input; NULL where an optional one was left out
     void *const *out; // one per output; may overlap an input as op->in_place says
     void *workspace;
@@ -43,6 +52,7 @@ struct tri_kernel_def {
     // Makes what `run` needs, once; all allocation happens here. NULL: nothing to make.
     tri_status (*prepare)(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel);
+    // Issues the kernel to args->queue. The pointers of `args` are not kept.
     tri_status (*run)(const tri_kernel *kernel, const tri_kernel_args *args);
     void (*release)(tri_kernel *kernel); // NULL when prepare is NULL
 };
@@ -55,17 +65,29 @@ typedef struct tri_device_backend {
     // Memory aligned to 64 bytes, zeroed.
     tri_status (*alloc)(tri_device *device, size_t size_bytes, void **out);
     void (*free)(tri_device *device, void *memory);
-    // Between device memory and the host's. Complete when they return.
-    void (*copy_in)(tri_device *device, void *to, const void *from_host, size_t size_bytes);
-    void (*copy_out)(tri_device *device, void *to_host, const void *from, size_t size_bytes);
-    void (*zero)(tri_device *device, void *memory, size_t size_bytes);
+    // A new queue. A device whose calls are done when they return takes the functions of
+    // device/queue.h for this and the next three slots.
+    tri_status (*open_queue)(tri_device *device, tri_queue **out);
+    void (*close_queue)(tri_queue *queue); // after what was issued to it; NULL allowed
+    // *out stands for what was issued to the queue so far.
+    tri_status (*record)(tri_queue *queue, tri_ticket *out);
+    // What is issued to the queue from now on starts after the ticket's work, whatever did that.
+    tri_status (*wait)(tri_queue *queue, const tri_ticket *ticket);
+    // Between device memory and the host's. The host's must stay as it is until the copy is done;
+    // up to TRI_SMALL_COPY_BYTES of copy_in only until the call returns.
+    tri_status (*copy_in)(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
+    tri_status (*copy_out)(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
+    tri_status (*zero)(tri_queue *queue, void *memory, size_t size_bytes);
     // to[i] += from[i], F32: accumulation of gradients over rounds.
-    void (*add)(tri_device *device, float *to, const float *from, int64_t count);
-    // Sum of squares of F32 in F64, in an order that does not depend on the number of threads.
-    double (*sum_of_squares)(tri_device *device, const float *values, int64_t count);
+    tri_status (*add)(tri_queue *queue, float *to, const float *from, int64_t count);
+    // *sum, in device memory, becomes the sum of squares of F32 in F64, in an order that does not
+    // depend on the number of threads.
+    tri_status (*sum_of_squares)(tri_queue *queue, double *sum, const float *values, int64_t count);
     // True when host code may read and write device memory (then comm may use it as it is).
     bool host_memory;
 } tri_device_backend;
+
+enum { TRI_SMALL_COPY_BYTES = 256 };
 
 // The head of every device; a backend's own struct begins with it.
 struct tri_device {

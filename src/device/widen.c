@@ -105,7 +105,8 @@ static tri_status widened_run(const tri_kernel *kernel, const tri_kernel_args *a
     }
     for (int i = 0; i < s->output_count; i++)
         out[i] = s->out[i].half ? workspace + s->out[i].offset : args->out[i];
-    tri_kernel_args wide = {.in = in, .out = out, .workspace = workspace + s->inner_offset};
+    tri_kernel_args wide = {
+        .queue = args->queue, .in = in, .out = out, .workspace = workspace + s->inner_offset};
     TRI_TRY(s->inner.def->run(&s->inner, &wide));
     for (int i = 0; i < s->output_count; i++)
         if (s->out[i].half) tri_half_narrow(s->out[i].half, out[i], args->out[i], s->out[i].count);

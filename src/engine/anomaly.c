@@ -25,14 +25,15 @@ static tri_status find_in(const tri_engine *e, const tri_graph *g, tri_value val
     int64_t count = tri_shape_count(&info->shape);
     char *stored = malloc(bytes + (size_t)count * element + 1), *plain = stored + bytes;
     if (!stored) return TRI_FAIL(TRI_NO_MEMORY, "no memory for trainer.detect_anomaly");
-    e->device->backend->copy_out(e->device, stored, memory, bytes);
-    tri_layout_to_plain(&info->layout, &info->shape, element, stored, plain, 0, count);
-    for (int64_t i = 0; i < count && *at < 0; i++) {
+    tri_status status = tri_queue_read(e->queue, stored, memory, bytes);
+    if (status == TRI_OK)
+        tri_layout_to_plain(&info->layout, &info->shape, element, stored, plain, 0, count);
+    for (int64_t i = 0; status == TRI_OK && i < count && *at < 0; i++) {
         *found = number_at(info->dtype, plain, i);
         if (!isfinite(*found)) *at = i;
     }
     free(stored);
-    return TRI_OK;
+    return status;
 }
 
 static void describe(tri_engine *e, const tri_graph *g, const tri_node *node, tri_value value,

@@ -119,12 +119,19 @@ static tri_comm *group_of(const tri_engine *e, const tri_action *a) {
     }
 }
 
-static tri_status wait_comm(void *lane, uint64_t number) {
-    tri_comm *comm = lane;
+static tri_status wait_comm(void *source, uint64_t number) {
+    tri_comm *comm = source;
     return comm->backend->wait(comm, (tri_comm_ticket){number});
 }
 
-tri_status engine_start_communication(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
+static bool comm_is_done(void *source, uint64_t number) {
+    tri_comm *comm = source;
+    return comm->backend->test(comm, (tri_comm_ticket){number});
+}
+
+static const tri_ticket_kind comm_ticket = {.wait = wait_comm, .is_done = comm_is_done};
+
+tri_status engine_start_communication(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     static void (*const list_ops[TRI_ACTION_KIND_COUNT])(const tri_engine *e, const tri_action *a,
                                                          op_list *list) = {
         [TRI_ACTION_GATHER] = gather,       [TRI_ACTION_SCATTER] = scatter,
@@ -141,6 +148,6 @@ tri_status engine_start_communication(tri_engine *e, const tri_action *a, engine
     tri_comm *comm = group_of(e, a);
     tri_comm_ticket started;
     TRI_TRY(comm->backend->start(comm, list.ops, list.count, &started));
-    *ticket = (engine_ticket){wait_comm, comm, started.value};
+    *ticket = (tri_ticket){&comm_ticket, comm, started.value};
     return TRI_OK;
 }

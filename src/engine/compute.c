@@ -49,7 +49,8 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
         if (collective)
             TRI_TRY(engine_run_collective(e, p, node, args.in, args.out));
         else
-            TRI_TRY(kernel->def->run(kernel, &(tri_kernel_args){.in = args.in,
+            TRI_TRY(kernel->def->run(kernel, &(tri_kernel_args){.queue = e->queue,
+                                                                .in = args.in,
                                                                 .out = args.out,
                                                                 .workspace = e->memory.workspace}));
         TRI_TRY(engine_look_for_anomaly(e, p->graph, node, args.in, args.out));
@@ -62,6 +63,7 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
     const tri_program *p = round->program;
     const tri_graph *g = p->graph;
     tri_engine_batch batch;
+    TRI_TRY(tri_ticket_wait(&e->run.taken)); // the loader uses its memory again
     tri_ledger_mark mark = tri_ledger_enter(e->groups.world->ledger, "loading data", NULL);
     tri_status status = e->run.input->next(e->run.input->context, &batch);
     tri_ledger_end(e->groups.world->ledger, mark);
@@ -73,38 +75,41 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
         void *to = address(e, p, value);
         if (!strcmp(g->inputs[i].name, "position")) {
             int64_t position[2] = {e->run.input->step, round->first};
-            e->device->backend->copy_in(e->device, to, position, sizeof position);
+            TRI_TRY(e->device->backend->copy_in(e->queue, to, position, sizeof position));
             continue;
         }
-        e->device->backend->copy_in(e->device, to, batch.fields[field++],
-                                    (size_t)tri_value_bytes(g, value));
+        TRI_TRY(e->device->backend->copy_in(e->queue, to, batch.fields[field++],
+                                            (size_t)tri_value_bytes(g, value)));
     }
-    return TRI_OK;
+    return e->device->backend->record(e->queue, &e->run.taken);
 }
 
 // Keeps the sums and counts of the metrics that this block computes. Ranks that share the layers
 // all have the same; only the first of them keeps them.
-static void count_results(tri_engine *e, const tri_action *a, const tri_program *p) {
+static tri_status count_results(tri_engine *e, const tri_action *a, const tri_program *p) {
     const tri_graph *g = p->graph;
-    if (e->groups.tensor_parallel->rank > 0) return;
+    if (e->groups.tensor_parallel->rank > 0) return TRI_OK;
     for (int i = 0; i < g->metric_count; i++) {
         tri_value value = g->metrics[i].value;
         const tri_node *maker = tri_value_is(value) ? tri_value_node(g, value) : NULL;
         if (!maker || maker->block != a->subject) continue;
-        e->device->backend->copy_out(
-            e->device, &e->run.round_sums[2 * (a->round * g->metric_count + i)],
-            e->memory.results + p->locations[value.id].offset, 2 * sizeof(double));
+        TRI_TRY(e->device->backend->copy_out(
+            e->queue, &e->run.round_sums[2 * (a->round * g->metric_count + i)],
+            e->memory.results + p->locations[value.id].offset, 2 * sizeof(double)));
     }
+    return TRI_OK;
 }
 
 // Padding between the parameters of a bucket is summed over ranks too, and must not count in the
 // norm.
-static void clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
+static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     char *base = e->memory.slots[tri_slot_gradients(unit, bucket)];
     const int *first = &e->gaps.first[unit * TRI_BUCKET_COUNT + (int)bucket];
     for (int i = first[0]; i < first[1]; i++)
-        e->device->backend->zero(e->device, base + e->gaps.items[i].first * (int64_t)sizeof(float),
-                                 (size_t)e->gaps.items[i].count * sizeof(float));
+        TRI_TRY(e->device->backend->zero(e->queue,
+                                         base + e->gaps.items[i].first * (int64_t)sizeof(float),
+                                         (size_t)e->gaps.items[i].count * sizeof(float)));
+    return TRI_OK;
 }
 
 // A bucket's gradients while the compute action runs. They are written where they belong, or to
@@ -147,13 +152,14 @@ void engine_find_gradient_units(tri_engine *e) {
 
 // Lets the slots of gradients point to where the action writes them. FORWARD makes statistics,
 // BACKWARD all other gradients.
-static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *buffers) {
+static tri_status open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *buffers,
+                                 int *count) {
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     const tri_schedule_block *block = &e->plan->blocks[a->subject];
-    int count = 0;
     int64_t used = 0;
+    *count = 0;
     // After tri_pass_split_backward, only BACKWARD_WEIGHT makes gradients.
-    if (a->kind == TRI_ACTION_BACKWARD_INPUT) return 0;
+    if (a->kind == TRI_ACTION_BACKWARD_INPUT) return TRI_OK;
     for (int k = 0; k < block->unit_count && e->run.step->request.training; k++)
         for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
             tri_bucket_kind bucket = (tri_bucket_kind)i;
@@ -163,7 +169,7 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
                             : tri_bucket_is_trained(bucket) && !forward && !recompute;
             if (!mine || elements == 0) continue;
             bool adds = recompute || (a->adds >> k & 1);
-            gradient_buffer *p = &buffers[count++];
+            gradient_buffer *p = &buffers[(*count)++];
             *p = (gradient_buffer){.slot = tri_slot_gradients(block->units[k], bucket),
                                    .elements = elements,
                                    .drop = recompute};
@@ -173,22 +179,24 @@ static int open_gradients(tri_engine *e, const tri_action *a, gradient_buffer *b
                 used += elements;
             }
             // Gaps of gradients that stay where they are were zero from the start.
-            if (adds || e->plan->sharing.scatters) clear_gaps(e, block->units[k], bucket);
+            if (adds || e->plan->sharing.scatters) TRI_TRY(clear_gaps(e, block->units[k], bucket));
             if (!(e->gradient_unit_bits[a->subject] >> k & 1))
-                e->device->backend->zero(e->device, e->memory.slots[p->slot],
-                                         (size_t)elements * sizeof(float));
+                TRI_TRY(e->device->backend->zero(e->queue, e->memory.slots[p->slot],
+                                                 (size_t)elements * sizeof(float)));
         }
-    return count;
+    return TRI_OK;
 }
 
-static void close_gradients(tri_engine *e, const gradient_buffer *buffers, int count) {
+static tri_status close_gradients(tri_engine *e, const gradient_buffer *buffers, int count) {
     for (int i = 0; i < count; i++) {
         const gradient_buffer *p = &buffers[i];
         if (!p->sum) continue;
         const float *made = (const float *)e->memory.slots[p->slot];
         e->memory.slots[p->slot] = p->sum;
-        if (!p->drop) e->device->backend->add(e->device, (float *)p->sum, made, p->elements);
+        if (!p->drop)
+            TRI_TRY(e->device->backend->add(e->queue, (float *)p->sum, made, p->elements));
     }
+    return TRI_OK;
 }
 
 tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
@@ -196,14 +204,14 @@ tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
     const tri_program *p = round->program;
     gradient_buffer buffers[MOST_BUFFERS];
     if (a->takes_batch) TRI_TRY(take_batch(e, round));
-    int count = open_gradients(e, a, buffers);
+    int count;
+    TRI_TRY(open_gradients(e, a, buffers, &count));
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
     if (forward || recompute) TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_FORWARD, recompute));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
         TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_BACKWARD, false));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
         TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_WEIGHT, false));
-    close_gradients(e, buffers, count);
-    if (forward) count_results(e, a, p);
-    return TRI_OK;
+    TRI_TRY(close_gradients(e, buffers, count));
+    return forward ? count_results(e, a, p) : TRI_OK;
 }

@@ -25,13 +25,14 @@ static void make_step_records(tri_engine *e) {
         if (step->schedule.count > actions) actions = step->schedule.count;
         if (step->rounds > rounds) rounds = step->rounds;
     }
-    e->run.tickets = TRI_NEW_ARRAY(e->arena, engine_ticket, actions);
+    e->run.tickets = TRI_NEW_ARRAY(e->arena, tri_ticket, actions);
     e->run.round_sums = TRI_NEW_ARRAY(e->arena, double, 2 * rounds * metrics);
     e->tensors.counters = TRI_NEW_ARRAY(e->arena, int64_t, e->plan->graph->parameter_count);
 }
 
 static tri_status make_engine(tri_engine *e, tri_comm *world) {
     TRI_ASSERT(e->optimizer.state_count == e->plan->optimizer_states);
+    TRI_TRY(tri_queue_open(e->device, &e->queue));
     TRI_TRY(engine_open_storage(e, world->ledger));
     TRI_TRY(engine_make_groups(e, world));
     TRI_TRY(engine_allocate(e));
@@ -65,6 +66,7 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
 
 void tri_engine_destroy(tri_engine *engine) {
     if (!engine) return;
+    tri_queue_close(engine->queue); // after what it still runs
     engine_release_updates(&engine->updates);
     engine_release_updates(&engine->casts);
     tri_storage_close(engine->storage); // before the memory that it may still read
@@ -85,8 +87,9 @@ static tri_status do_clear(tri_engine *e, const tri_action *a) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         int64_t elements = e->plan->flat.units[a->subject].buckets[bucket].elements;
         if (elements == 0 || !tri_bucket_has_gradients(bucket)) continue;
-        e->device->backend->zero(e->device, e->memory.slots[tri_slot_gradients(a->subject, bucket)],
-                                 (size_t)elements * sizeof(float));
+        TRI_TRY(e->device->backend->zero(e->queue,
+                                         e->memory.slots[tri_slot_gradients(a->subject, bucket)],
+                                         (size_t)elements * sizeof(float)));
     }
     return TRI_OK;
 }
@@ -120,7 +123,7 @@ static tri_status (*const actions[TRI_ACTION_KIND_COUNT])(tri_engine *e, const t
 
 // Starts an action of another lane.
 static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_action *a,
-                                                  engine_ticket *ticket) = {
+                                                  tri_ticket *ticket) = {
     [TRI_LANE_SHARD] = engine_start_communication,
     [TRI_LANE_REPLICATE] = engine_start_communication,
     [TRI_LANE_ALONG] = engine_start_communication,
@@ -128,14 +131,15 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_STORE] = engine_start_storage,
 };
 
-static tri_status finish(engine_ticket *ticket) {
-    if (!ticket->wait) return TRI_OK;
-    tri_status (*wait)(void *lane, uint64_t number) = ticket->wait;
-    ticket->wait = NULL;
-    return wait(ticket->lane, ticket->number);
+// Lets an action start after another one.
+static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
+    if (!other->kind) return TRI_OK;
+    if (tri_action_lane(a->kind) == TRI_LANE_COMPUTE)
+        return e->device->backend->wait(e->queue, other);
+    return tri_ticket_wait(other); // no communicator or storage waits for a queue by itself yet
 }
 
-static tri_status do_action(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
+static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     tri_subject subject = tri_action_subject(a->kind);
     bool named = subject == TRI_SUBJECT_BLOCK || subject == TRI_SUBJECT_UNIT;
     tri_ledger_mark mark = tri_ledger_begin(
@@ -146,7 +150,9 @@ static tri_status do_action(tri_engine *e, const tri_action *a, engine_ticket *t
                              .subject = a->subject,
                              .round = a->round});
     tri_lane lane = tri_action_lane(a->kind);
+    *ticket = (tri_ticket){0};
     tri_status status = starts[lane] ? starts[lane](e, a, ticket) : actions[a->kind](e, a);
+    if (status == TRI_OK && !starts[lane]) status = e->device->backend->record(e->queue, ticket);
     tri_ledger_end(e->groups.world->ledger, mark);
     return status;
 }
@@ -159,7 +165,7 @@ static tri_status run_schedule(tri_engine *e) {
     for (int i = 0; i < s->count; i++) {
         const tri_action *a = &s->actions[i];
         for (int d = 0; d < a->dependency_count; d++)
-            TRI_TRY(finish(&e->run.tickets[s->dependencies[a->first_dependency + d]]));
+            TRI_TRY(start_after(e, a, &e->run.tickets[s->dependencies[a->first_dependency + d]]));
         for (int k = memory->first[i]; k < memory->first[i + 1]; k++) {
             const tri_setting *set = &memory->settings[k];
             e->memory.slots[set->slot] =
@@ -167,8 +173,8 @@ static tri_status run_schedule(tri_engine *e) {
         }
         TRI_TRY(do_action(e, a, &e->run.tickets[i]));
     }
-    for (int i = 0; i < s->count; i++) TRI_TRY(finish(&e->run.tickets[i]));
-    return TRI_OK;
+    for (int i = 0; i < s->count; i++) TRI_TRY(tri_ticket_wait(&e->run.tickets[i]));
+    return tri_queue_finish(e->queue);
 }
 
 static tri_status cast_all(tri_engine *e) {

@@ -2,6 +2,8 @@
 #ifndef TRIREME_ENGINE_ENGINE_INTERNAL_H
 #define TRIREME_ENGINE_ENGINE_INTERNAL_H
 
+#include "base/ticket.h"
+#include "device/queue.h"
 #include "engine/engine.h"
 #include "engine/storage.h"
 
@@ -36,13 +38,6 @@ typedef struct engine_gap {
     int64_t first, count;
 } engine_gap;
 
-// What was started on a lane and is waited for later.
-typedef struct engine_ticket {
-    tri_status (*wait)(void *lane, uint64_t number); // NULL: nothing is under way
-    void *lane;                                      // a communicator, or the storage
-    uint64_t number;
-} engine_ticket;
-
 typedef struct engine_groups {
     tri_comm *world;           // all ranks
     tri_comm *shards;          // the ranks that share one copy of the training state
@@ -66,7 +61,8 @@ typedef struct engine_memory {
     float *states;          // bucket by bucket of unit by unit, one state after the other
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace, *results;
     void *scalars[TRI_SCALAR_KIND_COUNT];
-    char **slots; // on the host, by slot: where it lies now
+    double *squares; // sums of squares of gradients, by range; see norm.c
+    char **slots;    // on the host, by slot: where it lies now
 } engine_memory;
 
 typedef struct engine_gaps {
@@ -103,19 +99,22 @@ typedef struct engine_run {
     const tri_step_input *input;
     const tri_step_plan *step;
     tri_step_output *output;
-    engine_ticket *tickets; // by action of the schedule
-    tri_comm_op *ops;       // of the action that is being started
+    tri_ticket *tickets; // by action of the schedule
+    tri_ticket taken;    // the copy of the latest micro-batch to the device
+    tri_comm_op *ops;    // of the action that is being started
     int most_ops;
     double *round_sums;                  // by round and metric: (sum, count)
     char anomaly[TRI_MESSAGE_MAX_BYTES]; // what was not finite; "": nothing
     double *fold;                        // of NORM
     int64_t fold_count;
+    double *squares; // likewise: by range of gradients
 } engine_run;
 
 struct tri_engine {
     tri_arena *arena;
     const tri_plan *plan;
     tri_device *device;
+    tri_queue *queue; // of the compute lane
     tri_optimizer optimizer;
     tri_storage *storage; // NULL: nothing is offloaded
     engine_groups groups;
@@ -163,6 +162,7 @@ tri_status engine_look_for_anomaly(tri_engine *engine, const tri_graph *graph, c
 tri_status engine_agree_on_anomaly(tri_engine *engine);
 
 tri_status engine_norm(tri_engine *engine); // norm.c
+tri_status engine_allocate_squares(tri_engine *engine);
 tri_status engine_sum_metrics(tri_engine *engine);
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
                                  int64_t count);
@@ -196,8 +196,7 @@ tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket
 // Reads the unit's offloaded masters into the staging memory, for casts outside of a step.
 tri_status engine_fetch_masters(tri_engine *engine, int unit);
 // FETCH, LOAD, EVICT: starts reading from the storage or writing to it.
-tri_status engine_start_storage(tri_engine *engine, const tri_action *action,
-                                engine_ticket *ticket);
+tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
 // compute.c: FORWARD, RECOMPUTE and the kinds of BACKWARD.
 void engine_find_gradient_units(tri_engine *engine);
@@ -206,6 +205,6 @@ tri_status engine_run_compute(tri_engine *engine, const tri_action *action);
 // communicate.c: allocates room for the operations of any action; starts those of one.
 void engine_size_communication(tri_engine *engine);
 tri_status engine_start_communication(tri_engine *engine, const tri_action *action,
-                                      engine_ticket *ticket);
+                                      tri_ticket *ticket);
 
 #endif

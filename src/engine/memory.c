@@ -161,14 +161,14 @@ tri_status engine_allocate(tri_engine *e) {
         TRI_TRY(allocate(e, i == TRI_SCALAR_STEP ? step : seed, &e->memory.scalars[i]));
     }
     fill_slots(e);
-    return TRI_OK;
+    return engine_allocate_squares(e);
 }
 
 void engine_release(tri_engine *e) {
     void *const owned[] = {e->memory.masters, e->memory.round_gradients,
                            e->memory.states,  e->memory.heaps[TRI_HEAP_ACTIVATIONS],
                            e->memory.scratch, e->memory.workspace,
-                           e->memory.results};
+                           e->memory.results, e->memory.squares};
     void *const shared[] = {e->memory.own_gradients, e->memory.gradients,
                             e->memory.heaps[TRI_HEAP_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);

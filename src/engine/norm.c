@@ -38,12 +38,28 @@ static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
            tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
 }
 
+// Entries of the buffer of squares: one for each chunk of a deterministic run, else one for each
+// bucket.
+static int64_t count_squares(const tri_engine *e) {
+    return e->plan->deterministic ? count_chunks(e)
+                                  : (int64_t)e->plan->flat.unit_count * TRI_BUCKET_COUNT;
+}
+
+tri_status engine_allocate_squares(tri_engine *e) {
+    int64_t count = count_squares(e) + 1;
+    e->run.squares = TRI_NEW_ARRAY(e->arena, double, count);
+    void *memory;
+    TRI_TRY(e->device->backend->alloc(e->device, (size_t)count * sizeof(double), &memory));
+    e->memory.squares = memory;
+    return TRI_OK;
+}
+
 // Calls `visit` for the ranges of gradients whose squares this rank sums: its own ones, which the
 // ranks that hold copies divide among them.
-static void visit_ranges(const tri_engine *e,
-                         void (*visit)(const tri_engine *e, const float *values, int64_t count,
-                                       int64_t chunk, double *out),
-                         double *out) {
+static tri_status visit_ranges(const tri_engine *e,
+                               tri_status (*visit)(const tri_engine *e, const float *values,
+                                                   int64_t count, int64_t chunk, int64_t *used),
+                               int64_t *used) {
     const tri_plan *plan = e->plan;
     int64_t chunk = 0;
     for (int u = 0; u < plan->flat.unit_count; u++)
@@ -56,22 +72,38 @@ static void visit_ranges(const tri_engine *e,
             int64_t first = grains * plan->sharing.copy / plan->sharing.copies * grain;
             int64_t end = grains * (plan->sharing.copy + 1) / plan->sharing.copies * grain;
             if (counts_unit(e, u) && counts_bucket(e, bucket) && end > first)
-                visit(e, engine_own_gradients(e, u, bucket) + first, end - first,
-                      chunk + (p->own * plan->sharing.shard + first) / TRI_FLAT_CHUNK, out);
+                TRI_TRY(visit(e, engine_own_gradients(e, u, bucket) + first, end - first,
+                              chunk + (p->own * plan->sharing.shard + first) / TRI_FLAT_CHUNK,
+                              used));
             chunk += p->elements / TRI_FLAT_CHUNK;
         }
+    return TRI_OK;
 }
 
-static void add_squares(const tri_engine *e, const float *values, int64_t count, int64_t chunk,
-                        double *out) {
+static tri_status sum_range(const tri_engine *e, const float *values, int64_t count, int64_t chunk,
+                            int64_t *used) {
     (void)chunk;
-    *out += e->device->backend->sum_of_squares(e->device, values, count);
+    return e->device->backend->sum_of_squares(e->queue, e->memory.squares + (*used)++, values,
+                                              count);
 }
 
-static void keep_squares(const tri_engine *e, const float *values, int64_t count, int64_t chunk,
-                         double *out) {
+static tri_status sum_chunks(const tri_engine *e, const float *values, int64_t count, int64_t chunk,
+                             int64_t *used) {
+    (void)used;
     for (int64_t i = 0; i < count; i += TRI_FLAT_CHUNK)
-        out[chunk++] = e->device->backend->sum_of_squares(e->device, values + i, TRI_FLAT_CHUNK);
+        TRI_TRY(e->device->backend->sum_of_squares(e->queue, e->memory.squares + chunk++,
+                                                   values + i, TRI_FLAT_CHUNK));
+    return TRI_OK;
+}
+
+static tri_status sum_ranges(const tri_engine *e, double *out) {
+    int64_t used = 0;
+    *out = 0;
+    TRI_TRY(visit_ranges(e, sum_range, &used));
+    TRI_TRY(
+        tri_queue_read(e->queue, e->run.squares, e->memory.squares, (size_t)used * sizeof(double)));
+    for (int64_t i = 0; i < used; i++) *out += e->run.squares[i];
+    return TRI_OK;
 }
 
 tri_status engine_sum_over_ranks(tri_engine *e, const char *label, double *values, int64_t count) {
@@ -133,7 +165,11 @@ static tri_status sum_in_order(tri_engine *e, bool squared, double *squares) {
         memcpy(e->run.fold + 2 * metrics * (r * replicas + replica),
                e->run.round_sums + 2 * metrics * r, (size_t)(2 * metrics) * sizeof *e->run.fold);
     memcpy(e->run.fold + sums, e->run.input->shared, TRI_MAX_SHARED * sizeof *e->run.fold);
-    if (squared) visit_ranges(e, keep_squares, e->run.fold + sums + TRI_MAX_SHARED);
+    if (squared) { // chunks of other ranks have been zero since the start
+        TRI_TRY(visit_ranges(e, sum_chunks, NULL));
+        TRI_TRY(tri_queue_read(e->queue, e->run.fold + sums + TRI_MAX_SHARED, e->memory.squares,
+                               (size_t)chunks * sizeof(double)));
+    }
     TRI_TRY(engine_sum_over_ranks(e, "NORM", e->run.fold, total));
     for (int64_t j = 0; j < (int64_t)e->run.step->rounds * replicas; j++)
         add_round(e, e->run.fold + 2 * metrics * j);
@@ -171,8 +207,11 @@ static tri_status name_not_finite(const tri_engine *e) {
         int64_t from = p->offset > start ? p->offset : start, to = p->offset + p->elements;
         if (to > start + own) to = start + own;
         if (to <= from) continue;
-        double sum = e->device->backend->sum_of_squares(
-            e->device, engine_own_gradients(e, p->unit, p->bucket) + from - start, to - from);
+        double sum;
+        TRI_TRY(e->device->backend->sum_of_squares(
+            e->queue, e->memory.squares, engine_own_gradients(e, p->unit, p->bucket) + from - start,
+            to - from));
+        TRI_TRY(tri_queue_read(e->queue, &sum, e->memory.squares, sizeof sum));
         if (!isfinite(sum))
             return TRI_FAIL(TRI_NOT_FINITE,
                             "step %lld: the gradient of %s is not finite; try a smaller "
@@ -210,12 +249,13 @@ static tri_status sum_partial(tri_engine *e) {
 // Learns the true counts and the norm, and writes the step scalars.
 tri_status engine_norm(tri_engine *e) {
     double sum = 0;
+    TRI_TRY(tri_queue_finish(e->queue)); // gradients, and the metrics of all rounds
     TRI_TRY(engine_agree_on_anomaly(e));
     TRI_TRY(sum_partial(e));
     if (e->plan->deterministic) {
         TRI_TRY(sum_in_order(e, true, &sum));
     } else {
-        visit_ranges(e, add_squares, &sum);
+        TRI_TRY(sum_ranges(e, &sum));
         TRI_TRY(sum_plainly(e, &sum));
     }
     bool scaled = e->run.input->loss_scale > 0;
@@ -238,7 +278,6 @@ tri_status engine_norm(tri_engine *e) {
         [TRI_STEP_SKIP] = e->run.output->overflowed,
         [TRI_STEP_UPDATE] = (double)e->run.input->update,
     };
-    e->device->backend->copy_in(e->device, e->memory.scalars[TRI_SCALAR_STEP], scalars,
-                                sizeof scalars);
-    return TRI_OK;
+    return e->device->backend->copy_in(e->queue, e->memory.scalars[TRI_SCALAR_STEP], scalars,
+                                       sizeof scalars);
 }

@@ -39,11 +39,17 @@ tri_status engine_open_storage(tri_engine *e, tri_ledger *ledger) {
                             &e->storage);
 }
 
-static tri_status wait_storage(void *lane, uint64_t number) {
-    return tri_storage_wait(lane, number);
+static tri_status wait_storage(void *source, uint64_t number) {
+    return tri_storage_wait(source, number);
 }
 
-tri_status engine_start_storage(tri_engine *e, const tri_action *a, engine_ticket *ticket) {
+static bool storage_is_done(void *source, uint64_t number) {
+    return tri_storage_is_done(source, number);
+}
+
+static const tri_ticket_kind storage_ticket = {.wait = wait_storage, .is_done = storage_is_done};
+
+tri_status engine_start_storage(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     tri_storage_op ops[2 * TRI_BUCKET_COUNT];
     const tri_offload_set *offload_set = &e->plan->offload.set;
     int count = 0, unit = a->subject;
@@ -68,7 +74,7 @@ tri_status engine_start_storage(tri_engine *e, const tri_action *a, engine_ticke
     if (count == 0) return TRI_OK;
     uint64_t number;
     TRI_TRY(tri_storage_start(e->storage, ops, count, e->labels.units[a->kind][unit], &number));
-    *ticket = (engine_ticket){wait_storage, e->storage, number};
+    *ticket = (tri_ticket){&storage_ticket, e->storage, number};
     return TRI_OK;
 }
 
@@ -107,16 +113,14 @@ static float *address_of(const tri_engine *e, int unit, tri_bucket_kind bucket, 
 
 tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state, float *to) {
     if (engine_is_offloaded(e, bucket, state)) return move(e, unit, bucket, state, false, to);
-    e->device->backend->copy_out(e->device, to, address_of(e, unit, bucket, state),
-                                 (size_t)own_bytes(e, unit, bucket));
-    return TRI_OK;
+    return tri_queue_read(e->queue, to, address_of(e, unit, bucket, state),
+                          (size_t)own_bytes(e, unit, bucket));
 }
 
 tri_status engine_write_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
                             const float *from) {
     if (engine_is_offloaded(e, bucket, state))
         return move(e, unit, bucket, state, true, (void *)from);
-    e->device->backend->copy_in(e->device, address_of(e, unit, bucket, state), from,
-                                (size_t)own_bytes(e, unit, bucket));
-    return TRI_OK;
+    return tri_queue_write(e->queue, address_of(e, unit, bucket, state), from,
+                           (size_t)own_bytes(e, unit, bucket));
 }

@@ -212,6 +212,13 @@ tri_status tri_storage_wait(tri_storage *s, uint64_t ticket) {
     return status;
 }
 
+bool tri_storage_is_done(tri_storage *s, uint64_t ticket) {
+    pthread_mutex_lock(&s->lock);
+    bool is_done = s->done >= ticket;
+    pthread_mutex_unlock(&s->lock);
+    return is_done;
+}
+
 tri_status tri_storage_run(tri_storage *s, const tri_storage_op *op, const char *label) {
     uint64_t ticket;
     TRI_TRY(tri_storage_start(s, op, 1, label, &ticket));

@@ -33,6 +33,7 @@ tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, in
                              const char *label, uint64_t *ticket);
 // TRI_IO, TRI_NO_SPACE: names rank and file.
 tri_status tri_storage_wait(tri_storage *storage, uint64_t ticket);
+bool tri_storage_is_done(tri_storage *storage, uint64_t ticket); // never blocks
 // start and wait in one.
 tri_status tri_storage_run(tri_storage *storage, const tri_storage_op *op, const char *label);
 

@@ -46,21 +46,21 @@ static tri_status find_counts(tri_engine *e, double *counts) {
     return TRI_OK;
 }
 
-static void write_seed(const tri_engine *e, int kind, double value) {
+static tri_status write_seed(const tri_engine *e, int kind, double value) {
     float seed = (float)value;
-    e->device->backend->copy_in(e->device, e->memory.scalars[kind], &seed, sizeof seed);
+    return e->device->backend->copy_in(e->queue, e->memory.scalars[kind], &seed, sizeof seed);
 }
 
 tri_status engine_write_seeds(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     double scale = e->run.input->loss_scale > 0 ? e->run.input->loss_scale : 1;
     double nominal = (double)e->run.step->samples, counts[TRI_MAX_LOSS_TERMS];
-    write_seed(e, TRI_SCALAR_SEED, scale / nominal);
+    TRI_TRY(write_seed(e, TRI_SCALAR_SEED, scale / nominal));
     if (g->term_count > 0 && g->counting != TRI_COUNT_BEHIND) TRI_TRY(find_counts(e, counts));
     for (int i = 0; i < g->term_count; i++) {
         double weight = scale * g->metrics[g->first_term + i].term.weight;
         double count = g->counting == TRI_COUNT_BEHIND ? nominal : counts[i];
-        write_seed(e, TRI_SCALAR_TERM + i, count > 0 ? weight / count : 0);
+        TRI_TRY(write_seed(e, TRI_SCALAR_TERM + i, count > 0 ? weight / count : 0));
     }
     return TRI_OK;
 }

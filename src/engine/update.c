@@ -111,9 +111,11 @@ tri_status engine_run_updates(tri_engine *e, const engine_updates *updates, int 
     for (int i = updates->first[unit]; i < updates->first[unit + 1]; i++) {
         engine_update *u = &updates->items[i];
         engine_args args = updates->args(e, u);
-        TRI_TRY(u->kernel.def->run(
-            &u->kernel,
-            &(tri_kernel_args){.in = args.in, .out = args.out, .workspace = e->memory.workspace}));
+        TRI_TRY(
+            u->kernel.def->run(&u->kernel, &(tri_kernel_args){.queue = e->queue,
+                                                              .in = args.in,
+                                                              .out = args.out,
+                                                              .workspace = e->memory.workspace}));
     }
     return TRI_OK;
 }

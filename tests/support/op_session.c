@@ -2,6 +2,7 @@
 #include "support/op_session.h"
 
 #include "base/philox.h"
+#include "device/queue.h"
 #include "engine/engine_internal.h"
 #include "pass/pass.h"
 #include "tensor/half.h"
@@ -18,6 +19,7 @@ enum { POISON = 0xff }; // NaN as a number, 255 as an index
 struct op_session {
     tri_graph *graph;
     tri_device *device;
+    tri_queue *queue;
     tri_comm *alone, *comm; // of collective ops: the session's own, or the test's
     int value_count;
     char **host, **memory; // by value
@@ -77,6 +79,7 @@ static tri_value shared_input(const tri_graph *g, int index, bool in_place) {
 op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place) {
     op_session *s = calloc(1, sizeof *s);
     *s = (op_session){.graph = graph, .device = device};
+    ok(tri_queue_open(device, &s->queue));
     ok(tri_comm_self_open(&s->alone));
     s->comm = s->alone;
     ok(tri_pass_layout(graph, device));
@@ -119,6 +122,7 @@ void op_session_close(op_session *s) {
         free(s->host[i]);
     }
     backend->free(s->device, s->workspace);
+    tri_queue_close(s->queue);
     free(s->host);
     free(s->memory);
     free(s->kernels);
@@ -167,7 +171,6 @@ static bool is_source(const tri_value_info *info) {
 
 // Sources go to the device; padding is zero. Results, host copies and the workspace are poisoned.
 static void load(op_session *s) {
-    const tri_device_backend *backend = s->device->backend;
     for (int pass = 0; pass < 2; pass++) // results first: a source may share their memory
         for (int i = 1; i < s->value_count; i++) {
             const tri_value_info *info = &s->graph->values[i];
@@ -183,12 +186,12 @@ static void load(op_session *s) {
                 memset(image, POISON, bytes);
                 memset(s->host[i], POISON, (size_t)count * element);
             }
-            backend->copy_in(s->device, s->memory[i], image, bytes);
+            ok(tri_queue_write(s->queue, s->memory[i], image, bytes));
             free(image);
         }
     char *image = malloc(s->workspace_bytes + 1);
     memset(image, POISON, s->workspace_bytes);
-    backend->copy_in(s->device, s->workspace, image, s->workspace_bytes);
+    ok(tri_queue_write(s->queue, s->workspace, image, s->workspace_bytes));
     free(image);
 }
 
@@ -198,7 +201,7 @@ static void store(op_session *s) {
         const tri_value_info *info = &s->graph->values[i];
         size_t bytes = (size_t)tri_value_bytes(s->graph, (tri_value){(uint32_t)i});
         char *image = malloc(bytes + 1);
-        s->device->backend->copy_out(s->device, image, s->memory[i], bytes);
+        ok(tri_queue_read(s->queue, image, s->memory[i], bytes));
         tri_layout_to_plain(&info->layout, &info->shape, tri_dtype_bytes(info->dtype), image,
                             s->host[i], 0, op_count(s, (tri_value){(uint32_t)i}));
         free(image);
@@ -213,13 +216,14 @@ static tri_status run_node(op_session *s, int index) {
     for (int k = 0; k < node->output_count; k++) out[k] = s->memory[node->outputs[k].id];
     if (node->op->flags & TRI_OP_COLLECTIVE)
         return engine_collective(s->comm, s->graph, node, in, out);
-    tri_kernel_args args = {.in = in, .out = out, .workspace = s->workspace};
+    tri_kernel_args args = {.queue = s->queue, .in = in, .out = out, .workspace = s->workspace};
     return s->kernels[index].def->run(&s->kernels[index], &args);
 }
 
 tri_status op_run(op_session *session) {
     load(session);
     for (int i = 0; i < session->graph->node_count; i++) TRI_TRY(run_node(session, i));
+    TRI_TRY(tri_queue_finish(session->queue));
     store(session);
     return TRI_OK;
 }

@@ -306,19 +306,23 @@ static void test_memory(void **state) {
             assert_true(((float *)a)[k] == 0);
             ((float *)a)[k] = ((float *)b)[k] = (float)(k % 5);
         }
-        tri_device_cpu.add(device, a, b, counts[i]);
+        tri_queue queue = {device};
+        assert_int_equal(tri_device_cpu.add(&queue, a, b, counts[i]), TRI_OK);
         double expected = 0;
         for (int64_t k = 0; k < counts[i]; k++) {
             assert_true(((float *)a)[k] == 2 * (float)(k % 5));
             expected += 4.0 * (double)((k % 5) * (k % 5));
         }
-        double sum = tri_device_cpu.sum_of_squares(device, a, counts[i]);
+        double sum, other;
+        assert_int_equal(tri_device_cpu.sum_of_squares(&queue, &sum, a, counts[i]), TRI_OK);
         assert_true(fabs(sum - expected) <= 1e-12 * expected);
         device->threads = 1;
-        assert_true(sum == tri_device_cpu.sum_of_squares(device, a, counts[i]));
+        assert_int_equal(tri_device_cpu.sum_of_squares(&queue, &other, a, counts[i]), TRI_OK);
+        assert_true(sum == other);
         device->threads = 2;
-        tri_device_cpu.zero(device, a, bytes);
-        assert_true(tri_device_cpu.sum_of_squares(device, a, counts[i]) == 0);
+        assert_int_equal(tri_device_cpu.zero(&queue, a, bytes), TRI_OK);
+        assert_int_equal(tri_device_cpu.sum_of_squares(&queue, &sum, a, counts[i]), TRI_OK);
+        assert_true(sum == 0);
         tri_device_cpu.free(device, a);
         tri_device_cpu.free(device, b);
     }

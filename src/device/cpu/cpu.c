@@ -1,5 +1,6 @@
 #include "base/limits.h"
 #include "device/cpu/amx.h"
+#include "device/queue.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -110,8 +111,9 @@ static tri_status cpu_alloc(tri_device *device, size_t size_bytes, void **out) {
 
 static void cpu_free(tri_device *device, void *memory) { free(memory); }
 
-static void cpu_copy(tri_device *device, void *to, const void *from, size_t size_bytes) {
-    memcpy(to, from, size_bytes);
+static tri_status cpu_copy(tri_queue *queue, void *to, const void *from, size_t size_bytes) {
+    if (size_bytes) memcpy(to, from, size_bytes);
+    return TRI_OK;
 }
 
 typedef struct flat_job {
@@ -126,9 +128,10 @@ static void zero_range(void *context, int64_t begin, int64_t end, int thread) {
     memset((char *)job->to + begin, 0, (size_t)(end - begin));
 }
 
-static void cpu_zero(tri_device *device, void *memory, size_t size_bytes) {
+static tri_status cpu_zero(tri_queue *queue, void *memory, size_t size_bytes) {
     flat_job job = {.to = memory};
-    cpu_parallel(cpu_of(device), (int64_t)size_bytes, CPU_FLAT_GRAIN * 4, zero_range, &job);
+    cpu_parallel(cpu_of(queue->device), (int64_t)size_bytes, CPU_FLAT_GRAIN * 4, zero_range, &job);
+    return TRI_OK;
 }
 
 CPU_BODY add_body(void *context, int64_t begin, int64_t end) {
@@ -139,9 +142,11 @@ CPU_BODY add_body(void *context, int64_t begin, int64_t end) {
 }
 CPU_RANGES(add)
 
-static void cpu_add(tri_device *device, float *to, const float *from, int64_t count) {
+static tri_status cpu_add(tri_queue *queue, float *to, const float *from, int64_t count) {
     flat_job job = {.to = to, .from = from};
-    cpu_parallel(cpu_of(device), count, CPU_FLAT_GRAIN, add_range(cpu_of(device)), &job);
+    const cpu_device *device = cpu_of(queue->device);
+    cpu_parallel(device, count, CPU_FLAT_GRAIN, add_range(device), &job);
+    return TRI_OK;
 }
 
 // Partial sums in a fixed order, so that the bits do not depend on who computes the chunk.
@@ -167,17 +172,20 @@ CPU_BODY square_body(void *context, int64_t begin, int64_t end) {
 }
 CPU_RANGES(square)
 
-static double cpu_sum_of_squares(tri_device *device, const float *values, int64_t count) {
+static tri_status cpu_sum_of_squares(tri_queue *queue, double *sum, const float *values,
+                                     int64_t count) {
     enum { ROUND = 256 }; // chunks at a time, their sums on the stack
     double sums[ROUND], total = 0;
+    const cpu_device *device = cpu_of(queue->device);
     for (int64_t first = 0; first < count; first += (int64_t)ROUND * CPU_SUM_CHUNK) {
         int64_t left = count - first, chunks = (left + CPU_SUM_CHUNK - 1) / CPU_SUM_CHUNK;
         if (chunks > ROUND) chunks = ROUND;
         flat_job job = {.from = values + first, .count = left, .sums = sums};
-        cpu_parallel(cpu_of(device), chunks, 2, square_range(cpu_of(device)), &job);
+        cpu_parallel(device, chunks, 2, square_range(device), &job);
         for (int64_t c = 0; c < chunks; c++) total += sums[c];
     }
-    return total;
+    *sum = total;
+    return TRI_OK;
 }
 
 const tri_device_backend tri_device_cpu = {
@@ -187,6 +195,10 @@ const tri_device_backend tri_device_cpu = {
     .close = cpu_close,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .open_queue = tri_queue_open_immediate,
+    .close_queue = tri_queue_close_immediate,
+    .record = tri_queue_record_nothing,
+    .wait = tri_queue_wait_here,
     .copy_in = cpu_copy,
     .copy_out = cpu_copy,
     .zero = cpu_zero,

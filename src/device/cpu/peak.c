@@ -93,7 +93,7 @@ static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t byte
     for (int repeat = 0; repeat < PEAK_REPEATS; repeat++) {
         double start = tri_os_seconds();
         for (int i = 0; i < turns; i++)
-            head->backend->add(head, a, b, (int64_t)(bytes / 2 / sizeof(float)));
+            head->backend->add(&(tri_queue){head}, a, b, (int64_t)(bytes / 2 / sizeof(float)));
         double found = 1.5 * (double)bytes * turns / (tri_os_seconds() - start);
         if (found > rate.bytes_per_s) rate.bytes_per_s = found;
     }
@@ -117,7 +117,8 @@ tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
     tri_status status = head->backend->alloc(head, PEAK_BUFFER_BYTES, &b);
     for (int repeat = 0; repeat < PEAK_REPEATS && status == TRI_OK; repeat++) {
         double start = tri_os_seconds();
-        head->backend->add(head, a, b, PEAK_BUFFER_BYTES / sizeof(float)); // 2 reads, 1 write
+        head->backend->add(&(tri_queue){head}, a, b,
+                           PEAK_BUFFER_BYTES / sizeof(float)); // 2 reads, 1 write
         double rate = 3.0 * PEAK_BUFFER_BYTES / (tri_os_seconds() - start);
         if (rate > bytes) bytes = rate;
     }

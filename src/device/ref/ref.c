@@ -1,5 +1,6 @@
 #include "device/ref/ref.h"
 
+#include "device/queue.h"
 #include "device/widen.h"
 
 #include <stdlib.h>
@@ -31,26 +32,26 @@ static tri_status ref_alloc(tri_device *device, size_t size_bytes, void **out) {
 
 static void ref_free(tri_device *device, void *memory) { free(memory); }
 
-static void ref_copy_in(tri_device *device, void *to, const void *from_host, size_t size_bytes) {
-    if (size_bytes) memcpy(to, from_host, size_bytes);
+static tri_status ref_copy(tri_queue *queue, void *to, const void *from, size_t size_bytes) {
+    if (size_bytes) memcpy(to, from, size_bytes);
+    return TRI_OK;
 }
 
-static void ref_copy_out(tri_device *device, void *to_host, const void *from, size_t size_bytes) {
-    if (size_bytes) memcpy(to_host, from, size_bytes);
-}
-
-static void ref_zero(tri_device *device, void *memory, size_t size_bytes) {
+static tri_status ref_zero(tri_queue *queue, void *memory, size_t size_bytes) {
     if (size_bytes) memset(memory, 0, size_bytes);
+    return TRI_OK;
 }
 
-static void ref_accumulate(tri_device *device, float *to, const float *from, int64_t count) {
+static tri_status ref_accumulate(tri_queue *queue, float *to, const float *from, int64_t count) {
     for (int64_t i = 0; i < count; i++) to[i] += from[i];
+    return TRI_OK;
 }
 
-static double ref_sum_of_squares(tri_device *device, const float *values, int64_t count) {
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++) sum += (double)values[i] * (double)values[i];
-    return sum;
+static tri_status ref_sum_of_squares(tri_queue *queue, double *sum, const float *values,
+                                     int64_t count) {
+    *sum = 0;
+    for (int64_t i = 0; i < count; i++) *sum += (double)values[i] * (double)values[i];
+    return TRI_OK;
 }
 
 const tri_device_backend tri_device_ref = {
@@ -60,8 +61,12 @@ const tri_device_backend tri_device_ref = {
     .close = ref_close,
     .alloc = ref_alloc,
     .free = ref_free,
-    .copy_in = ref_copy_in,
-    .copy_out = ref_copy_out,
+    .open_queue = tri_queue_open_immediate,
+    .close_queue = tri_queue_close_immediate,
+    .record = tri_queue_record_nothing,
+    .wait = tri_queue_wait_here,
+    .copy_in = ref_copy,
+    .copy_out = ref_copy,
     .zero = ref_zero,
     .add = ref_accumulate,
     .sum_of_squares = ref_sum_of_squares,

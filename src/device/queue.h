@@ -1,0 +1,22 @@
+// Queues of a device whose calls are done when they return, and calls on any queue.
+#ifndef TRIREME_DEVICE_QUEUE_H
+#define TRIREME_DEVICE_QUEUE_H
+
+#include "device/device.h"
+
+// The four slots of a device whose calls are done when they return: tickets stand for nothing, and
+// waiting for the work of others blocks the caller.
+tri_status tri_queue_open_immediate(tri_device *device, tri_queue **out);
+void tri_queue_close_immediate(tri_queue *queue);
+tri_status tri_queue_record_nothing(tri_queue *queue, tri_ticket *out);
+tri_status tri_queue_wait_here(tri_queue *queue, const tri_ticket *ticket);
+
+tri_status tri_queue_open(tri_device *device, tri_queue **out);
+void tri_queue_close(tri_queue *queue); // NULL allowed
+// Blocks until everything that was issued is done. Fails as that did.
+tri_status tri_queue_finish(tri_queue *queue);
+// Like copy_in and copy_out, but done when they return, with all that was issued before.
+tri_status tri_queue_write(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
+tri_status tri_queue_read(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
+
+#endif
