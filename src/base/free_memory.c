@@ -1,10 +1,14 @@
-// The least of what the host and the control groups of either version leave free.
+// The least of what the host, the control groups of either version and the process's own limit
+// leave free.
 #include "base/free_memory.h"
 
 #include "base/os.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { MAX_FILE_BYTES = 1 << 16 };
 
@@ -34,7 +38,16 @@ static int64_t group_free(const char *limit_path, const char *used_path, const c
     return limit > used ? limit - used : 0;
 }
 
-int64_t tri_free_memory(void) {
+// What the limit of this process's address space leaves; -1: there is no such limit.
+static int64_t own_free(void) {
+    struct rlimit limit;
+    int64_t pages = number_in("/proc/self/statm", "");
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur > INT64_MAX || pages < 0) return -1;
+    int64_t used = pages * sysconf(_SC_PAGESIZE), most = (int64_t)limit.rlim_cur;
+    return most > used ? most - used : 0;
+}
+
+int64_t tri_free_memory(int sharers, const char **whose) {
     const int64_t found[] = {
         1024 * number_in("/proc/meminfo", "MemAvailable:"),
         group_free("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current",
@@ -42,8 +55,14 @@ int64_t tri_free_memory(void) {
         group_free("/sys/fs/cgroup/memory/memory.limit_in_bytes",
                    "/sys/fs/cgroup/memory/memory.usage_in_bytes",
                    "/sys/fs/cgroup/memory/memory.stat", "\ntotal_inactive_file ")};
-    int64_t least = -1;
+    int64_t least = -1, own = own_free();
     for (int i = 0; i < 3; i++)
         if (found[i] >= 0 && (least < 0 || found[i] < least)) least = found[i];
+    least = least < 0 ? -1 : least / sharers;
+    bool is_own = own >= 0 && (least < 0 || own < least);
+    if (whose)
+        *whose = is_own ? "that its limit of memory (ulimit -v) leaves it"
+                        : "that is free for it on this host";
+    if (is_own) return own > 0 ? own : 1;
     return least < 0 ? 0 : least;
 }

@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-// Bytes that are free or can be freed, by /proc/meminfo and by the control group that this process
-// is in (either version). 0: unknown.
-int64_t tri_free_memory(void);
+// Bytes that each of `sharers` processes of this host can still allocate, by /proc/meminfo, by the
+// control group that this process is in (either version), and by its own limit (ulimit -v). 0:
+// unknown. *whose (NULL allowed) completes "more than the 3 GB …".
+int64_t tri_free_memory(int sharers, const char **whose);
 
 #endif

@@ -27,6 +27,7 @@ enum {
     TRI_MAX_ROUNDS = 1 << 16,                 // micro-batches of one step or evaluation on one rank
     TRI_MAX_METRICS = 16,                     // of one model
     TRI_MAX_ZIP_MEMBERS = 65535,              // of one archive
+    TRI_MAX_VERIFIED_BYTES = 1 << 30,         // of a stored member that opening verifies
     TRI_MAX_DATA_FIELDS = 8,                  // tensors of a sample
     TRI_MAX_WORKERS = 256,                    // loader threads
     TRI_MAX_SAMPLE_ELEMENTS = 1 << 30,        // of one tensor of a sample

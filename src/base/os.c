@@ -149,6 +149,12 @@ tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size
     return TRI_OK;
 }
 
+tri_status tri_os_check_file(const char *path) {
+    struct stat info;
+    if (stat(path, &info) < 0 || S_ISREG(info.st_mode)) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a file", path);
+}
+
 // Syncs the folder that contains `path`, so that its entry survives a crash.
 static tri_status sync_above(const char *path) {
     char above[PATH_MAX];

@@ -63,6 +63,9 @@ tri_status tri_os_pread_all(int fd, void *data, size_t size, int64_t offset, con
 // Reads a whole file of at most `max_bytes`; *out is malloc'ed, ends in a 0 byte that *size does
 // not count, and belongs to the caller. TRI_NOT_FOUND, TRI_IO, TRI_BAD_INPUT (too large).
 tri_status tri_os_read_file(const char *path, size_t max_bytes, char **out, size_t *size);
+// TRI_BAD_INPUT if `path` is a pipe, device, socket or folder: opening or reading it could wait
+// without end. A missing file is no failure here.
+tri_status tri_os_check_file(const char *path);
 // A file that is written under a temporary name in the same folder, and renamed to `path` when it
 // is complete and synced. The temporary name is random, so that no other user can create it first,
 // and an existing file or link of that name is never opened.

@@ -53,7 +53,7 @@ tri_status checkpoint_cut_file(tri_arena *arena, const tri_safetensors *file, in
 tri_status checkpoint_hash(const void *data, int64_t size_bytes,
                            unsigned char out[CHECKPOINT_HASH_BYTES]) {
     if (!EVP_Digest(data, (size_t)size_bytes, out, NULL, EVP_sha256(), NULL))
-        return TRI_FAIL(TRI_INTERNAL, "libcrypto cannot compute a SHA-256");
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory to compute a SHA-256 (libcrypto)");
     return TRI_OK;
 }
 

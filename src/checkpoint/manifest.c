@@ -183,7 +183,8 @@ tri_status checkpoint_manifest_read(tri_arena *arena, const char *folder,
     const char *path = tri_arena_printf(arena, "%s/%s", folder, CHECKPOINT_STATE_FILE);
     char *text;
     size_t size;
-    tri_status status = tri_os_read_file(path, TRI_MAX_CHECKPOINT_STATE, &text, &size);
+    tri_status status = tri_os_check_file(path);
+    if (status == TRI_OK) status = tri_os_read_file(path, TRI_MAX_CHECKPOINT_STATE, &text, &size);
     if (status == TRI_NOT_FOUND)
         return TRI_FAIL(TRI_CORRUPT, "%s: is missing: the checkpoint is not whole", path);
     if (status == TRI_BAD_INPUT) status = TRI_CORRUPT; // larger than any state.json

@@ -134,9 +134,10 @@ static tri_status check_fits(const plan_view *v) {
     int64_t given = tri_strategy_memory(&v->recipe->strategy);
     int64_t peak = tri_pipeline_plans_fullest(&v->pipeline)->memory.peak;
     if (given) return tri_fit_check(v->device, &v->request, peak, given, "of strategy.memory");
-    int64_t there = v->ranks == 1 ? tri_free_memory() : 0;
+    const char *whose;
+    int64_t there = v->ranks == 1 ? tri_free_memory(1, &whose) : 0;
     if (!there) return TRI_OK;
-    return tri_fit_check(v->device, &v->request, peak, there, "that is free on this host");
+    return tri_fit_check(v->device, &v->request, peak, there, whose);
 }
 
 static tri_status measure(plan_view *v) {

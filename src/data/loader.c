@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -241,13 +242,16 @@ static tri_status start_threads(tri_loader *loader) {
     while (loader->thread_count < loader->options.workers && status == TRI_OK) {
         worker *self = malloc(sizeof *self);
         if (self) *self = (worker){loader, loader->thread_count};
-        int error =
-            self ? pthread_create(&loader->threads[loader->thread_count], NULL, work, self) : 1;
+        int error = self ? pthread_create(&loader->threads[loader->thread_count], NULL, work, self)
+                         : ENOMEM;
         if (error) {
             free(self);
             status = TRI_FAIL(
-                TRI_NO_MEMORY, "cannot start loader thread %lld of %lld: set data.workers lower",
-                (long long)loader->thread_count + 1, (long long)loader->options.workers);
+                TRI_NO_MEMORY,
+                "cannot start loader thread %lld of %lld (%s): set data.workers lower, or raise "
+                "the limits of memory (ulimit -v) and of processes (ulimit -u)",
+                (long long)loader->thread_count + 1, (long long)loader->options.workers,
+                strerror(error));
         } else {
             loader->thread_count++;
         }

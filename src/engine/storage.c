@@ -134,11 +134,13 @@ static tri_status start_thread(tri_storage *s) {
 }
 
 static tri_status open_storage(tri_storage *s, const tri_storage_config *config) {
-    const char *folder = config->folder;
-    if (!folder || !*folder) folder = getenv("TMPDIR");
+    const char *folder = config->folder && *config->folder ? config->folder : NULL;
+    if (folder) TRI_TRY(tri_os_make_folders(folder));
+    bool is_chosen = folder;
+    if (!folder) folder = getenv("TMPDIR"); // is not created: it could lie on any disk
     if (!folder || !*folder) folder = "/tmp";
-    TRI_TRY(tri_os_make_folders(folder));
-    TRI_TRY(open_file(s, folder));
+    tri_status status = open_file(s, folder);
+    if (status != TRI_OK) return is_chosen ? status : tri_status_context(status, "TMPDIR");
     warn_of_memory(s, folder);
     TRI_TRY(take_space(s, config->size_bytes));
     return start_thread(s);

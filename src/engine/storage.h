@@ -9,7 +9,7 @@
 typedef struct tri_storage tri_storage;
 
 typedef struct tri_storage_config {
-    const char *folder; // created if it does not exist; NULL: TMPDIR, or /tmp
+    const char *folder; // created if it does not exist; NULL: TMPDIR, which must exist, or /tmp
     int64_t size_bytes; // reserved at once where the file system can; all zeros at first
     int rank;           // named in errors
     tri_ledger *ledger; // transfers are noted in a lane of their own

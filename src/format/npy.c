@@ -17,9 +17,10 @@ struct tri_npy {
     tri_zip zip;
     const tri_zip_member *member; // NULL unless the file is an archive
     tri_npy_header header;
-    int64_t offset;  // of the first element, in `memory` or else in the file
-    uint8_t *memory; // an unpacked member; NULL: elements are read from the file
-    size_t width;    // bytes per element
+    int64_t offset;   // of the first element, in `memory` or else in the file
+    uint8_t *memory;  // an unpacked member; NULL: elements are read from the file
+    size_t width;     // bytes per element
+    bool is_verified; // the checksum of the member
 };
 
 const char *tri_npy_name(const tri_npy *array) { return array->name; }
@@ -119,6 +120,9 @@ static tri_status open_array(tri_npy *array, const char *path, const char *membe
         TRI_TRY(unpack(array));
     else
         TRI_TRY(tri_zip_locate(&array->zip, array->fd, array->member, &array->offset));
+    array->is_verified = array->member->size_bytes <= TRI_MAX_VERIFIED_BYTES;
+    if (array->is_verified && !array->member->deflated)
+        TRI_TRY(tri_zip_verify(&array->zip, array->fd, array->member));
     return read_header(array, array->member->size_bytes);
 }
 
@@ -182,6 +186,6 @@ tri_status tri_npy_read(const tri_npy *array, int64_t first, int64_t count, void
 }
 
 tri_status tri_npy_verify(const tri_npy *array) {
-    if (!array->member || array->member->deflated) return TRI_OK;
+    if (!array->member || array->member->deflated || array->is_verified) return TRI_OK;
     return tri_zip_verify(&array->zip, array->fd, array->member);
 }

@@ -60,7 +60,9 @@ static launch_error read_error(tri_arena *arena, const launch_worker *w) {
     char *text;
     size_t size;
     if (access(w->error_file, F_OK) != 0) return error;
-    tri_status status = tri_os_read_file(w->error_file, TRI_MAX_ERROR_FILE_BYTES, &text, &size);
+    tri_status status = tri_os_check_file(w->error_file);
+    if (status == TRI_OK)
+        status = tri_os_read_file(w->error_file, TRI_MAX_ERROR_FILE_BYTES, &text, &size);
     if (status == TRI_OK) {
         status = launch_error_parse(arena, text, size, w->error_file, &error);
         free(text);

@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,9 +82,12 @@ tri_status launch_folder_create(const launch_options *options, const char *run_i
                         options->log_dir ? "" : PREFIX, name);
     if (used < 0 || (size_t)used >= sizeof out->path)
         return TRI_FAIL(TRI_BAD_INPUT, "--log-dir: the path is too long");
-    if (!mkdtemp(out->path))
-        return tri_os_fail("make a folder in",
-                           options->log_dir ? options->log_dir : temporary_folder());
+    if (!mkdtemp(out->path)) {
+        const char *where = options->log_dir ? options->log_dir : temporary_folder();
+        bool is_missing = errno == ENOENT && !options->log_dir;
+        tri_status status = tri_os_fail("make a folder in it", where);
+        return is_missing ? tri_status_context(status, "TMPDIR") : status;
+    }
     if (out->temporary) {
         remove_left_behind(temporary_folder());
         tri_status status = write_owner(out);

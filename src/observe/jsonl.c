@@ -2,6 +2,7 @@
 // damage only the last line, which the next process removes.
 #include "observe/observe.h"
 
+#include "base/log.h"
 #include "base/os.h"
 
 #include <fcntl.h>
@@ -40,6 +41,10 @@ static tri_status repair(jsonl *j) {
     if (end < 0) return tri_os_fail("read", j->path);
     if (end != info.st_size && tri_os.ftruncate(j->fd, end) < 0)
         return tri_os_fail("cut the torn last line of", j->path);
+    if (end != info.st_size)
+        tri_log(TRI_LOG_WARNING,
+                "%s: removed its last %lld bytes, a line that the process before was killed in",
+                j->path, (long long)(info.st_size - end));
     j->size = end;
     return TRI_OK;
 }

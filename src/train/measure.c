@@ -52,7 +52,7 @@ static void make_batch(measuring *m, const tri_model_request *model, int64_t siz
 }
 
 static tri_status check_room(const tri_plan *plan) {
-    int64_t there = tri_free_memory(), peak = plan->memory.peak;
+    int64_t there = tri_free_memory(1, NULL), peak = plan->memory.peak;
     if (there == 0 || peak <= there) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "--measure: one rank of the whole model needs %lld MB, %lld MB are free here; "

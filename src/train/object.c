@@ -67,6 +67,8 @@ static void look_at_file(int fd, findings *out) {
 
 static tri_status check_file(const char *path, const char *real) {
     findings found;
+    tri_status status = tri_os_check_file(real);
+    if (status != TRI_OK) return tri_status_context(status, "model.name");
     int fd = tri_os.open(real, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return tri_os_fail("open", path);
     look_at_file(fd, &found);

@@ -219,7 +219,8 @@ void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options 
 // strategy.memory, the peak of the fullest rank counts, so that all ranks decide alike.
 static tri_status check_memory(tri_session *s, const tri_plan_request *request) {
     int64_t given = tri_strategy_memory(request->options), peak = s->plan->memory.peak;
-    int64_t free_bytes = tri_free_memory() / s->identity.local_size;
+    const char *whose;
+    int64_t free_bytes = tri_free_memory(s->identity.local_size, &whose);
     if (s->mesh.ranks > 1 && given) {
         tri_pipeline_plans pipeline;
         TRI_TRY(tri_pipeline_plans_create(s->arena, s->device, request, &pipeline));
@@ -228,7 +229,7 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
     }
     if (given) return tri_fit_check(s->device, request, peak, given, "of strategy.memory");
     if (free_bytes == 0) return TRI_OK; // unknown
-    return tri_fit_check(s->device, request, peak, free_bytes, "that is free for it on this host");
+    return tri_fit_check(s->device, request, peak, free_bytes, whose);
 }
 
 // Adds one evaluation to the plan. Both evaluations share one program, whose micro-batch is the

@@ -42,6 +42,25 @@ def check_largest_file():
         assert entries(place, "train")[-1]["step"] == 2
 
 
+def check_memory():
+    """Too little memory is refused before it is used, and named as what it is."""
+    with tempfile.TemporaryDirectory(prefix="trireme-limits-") as folder:
+        place = os.path.join(folder, "run")
+        words = train("mlp-jax", place, *SMALL, "batch.global=32768", "data.samples=32768")
+        for command in (words, [TRIREME, "plan", *words[2:3], *words[5:]]):
+            done = run(command, 2, **bounded(resource.RLIMIT_AS, 200 << 20))
+            lines = done.stderr.splitlines()
+            assert len(lines) == 1 and "ulimit -v" in lines[0], done.stderr
+        assert not os.path.exists(place)
+        for mega in range(60, 140, 8):
+            done = run(train("mlp-jax", place, *SMALL, "data.workers=8"), None,
+                       **bounded(resource.RLIMIT_AS, mega << 20))
+            assert done.returncode in (0, 1, 2, 127), done  # 127: the libraries do not fit
+            if "loader thread" in done.stderr:
+                assert "ulimit -v" in done.stderr, done.stderr
+            assert "internal" not in done.stderr and "TRI_INTERNAL" not in done.stderr, done.stderr
+
+
 def check_full_output():
     """Results that could not be printed are a failure with its reason."""
     for words in (["version"], ["--help"], ["train", "--keys"], ["data", "list"],
@@ -66,5 +85,5 @@ def check_closed_streams():
 
 
 if __name__ == "__main__":
-    sys.exit(check_all((check_few_descriptors, check_largest_file, check_full_output,
+    sys.exit(check_all((check_few_descriptors, check_largest_file, check_memory, check_full_output,
                         check_closed_streams)))

@@ -176,6 +176,10 @@ def check_damage():
             found += done.returncode != 0
             assert done.returncode or json.loads(done.stdout) == good, (name, at, done)
         assert found > 5, found
+        # Training compares the checksums of the data, too.
+        at = len(whole) // 2
+        put("hurt.npz", whole[:at] + bytes((whole[at] ^ 0x55,)) + whole[at + 1:])
+        refused(f"data.train={folder}/hurt.npz", parts=["hurt.npz", "is damaged"])
         for size in (0, 3, 20, len(whole) // 2, len(whole) - 1):
             put("short.npz", whole[:size])
             assert check("data.train=short.npz", code=None).returncode in (1, 2), size

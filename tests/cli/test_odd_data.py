@@ -6,6 +6,7 @@ usage: test_odd_data.py BUILD_FOLDER
 """
 import json
 import os
+import resource
 import struct
 import subprocess
 import sys
@@ -96,12 +97,11 @@ def check_plan():
 
 def check_quiet(folder):
     """Without a progress line a checkpoint that failed is still said."""
-    run_dir = os.path.join(folder, "blocked")
-    os.mkdir(run_dir)
-    with open(os.path.join(run_dir, "checkpoints"), "w", encoding="ascii"):
-        pass  # where the folder should be
-    done = run("train", "recipes/mlp-jax.yaml", *SYNTHETIC, "trainer.max_epochs=2",
-               "log.progress=false", "--run-dir", run_dir)
+    run_dir, bound = os.path.join(folder, "blocked"), (1 << 20, 1 << 20)  # bytes of a file
+    done = subprocess.run([TRIREME, "train", "recipes/mlp-jax.yaml", *SYNTHETIC,
+                           "trainer.max_epochs=2", "log.progress=false", "--run-dir", run_dir],
+                          capture_output=True, text=True, timeout=60,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, bound))
     assert done.returncode == 1, done
     assert "warning: no checkpoint of step 2:" in done.stderr, done.stderr
 

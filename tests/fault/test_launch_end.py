@@ -123,10 +123,26 @@ def check_killed_ranks(folder):
     check_nothing_left()
 
 
+def check_temporary_folder(folder):
+    """One that TMPDIR names and that is missing is refused in one line, and is not created."""
+    away = os.path.join(folder, "away")
+    words = ["sh", "-c", "true"]
+    offload = train("mlp-jax", os.path.join(folder, "offload"), *ENDLESS, "trainer.max_steps=2",
+                    "strategy.offload=optimizer", "strategy.name=zero1", "optimizer.name=adam",
+                    "optimizer.lr=0.001")
+    for command, code in ((on_ranks(2, words), 2), (on_ranks(2, words, "--tee", "3"), 2),
+                          (offload, 2)):
+        child = start(command, env={**os.environ, "TMPDIR": away})
+        _, err = ended(child, code)
+        assert len(err.splitlines()) == 1 and "TMPDIR" in err, err
+        assert not os.path.exists(away), err
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-end-") as folder:
         sys.exit(check_all((check_guardian_suspended, check_grandchild, check_left_group,
-                            check_no_handler, check_early_signals, check_killed_ranks), folder))
+                            check_no_handler, check_temporary_folder, check_early_signals,
+                            check_killed_ranks), folder))
 
 
 if __name__ == "__main__":

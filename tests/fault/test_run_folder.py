@@ -5,6 +5,7 @@ folders may be links, a torn last line of metrics.jsonl is cut, and damage is to
 usage: test_run_folder.py BUILD_FOLDER
 """
 import glob
+import json
 import os
 import shutil
 import sys
@@ -12,7 +13,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (SYNTHETIC, check_all, losses, on_ranks, run, train)  # noqa: E402
+from runs import (SYNTHETIC, check_all, last, losses, on_ranks, run, train)  # noqa: E402
 
 SHORT = [*SYNTHETIC, "data.samples=64", "data.test_samples=16", "batch.global=16",
          "log.progress=false", "checkpoint.every_n_steps=2", "checkpoint.save_top_k=-1"]
@@ -103,9 +104,44 @@ def check_damage(folder):
     assert done.stderr.count(".safetensors") == 1, done.stderr
 
 
+def check_torn_line(folder):
+    """A line that a crash cut is removed, and told once; what was whole stays."""
+    place = os.path.join(folder, "torn")
+    run(steps(place, 4))
+    metrics = os.path.join(place, "metrics.jsonl")
+    with open(metrics, "r+b") as file:
+        whole = file.read()
+        file.truncate(len(whole) - 20)
+    done = run(steps(place, 6))
+    assert done.stderr.count("metrics.jsonl: removed its last") == 1, done.stderr
+    assert "metrics.jsonl" not in run(steps(place, 8)).stderr
+    with open(metrics, "rb") as file:
+        lines = file.read()
+    assert lines.startswith(whole[:whole[:-1].rindex(b"\n") + 1]), lines
+    for line in lines.splitlines():
+        json.loads(line)
+
+
+def check_pipes(folder):
+    """A pipe in place of a file is refused, not waited for."""
+    place, pipe = os.path.join(folder, "pipes"), os.path.join(folder, "pipe")
+    os.mkfifo(pipe)
+    one_line(steps(place, 4, f"model.name={pipe}"), "model.name: ", "is not a file")
+    for words in ([f"data.train={pipe}", "data.name=npy"], [f"init={pipe}"],
+                  [f"data.path={pipe}", "data.name=tensors"]):
+        words = [*words, "trainer.max_steps=1", "batch.global=16"]
+        one_line(train("mlp-jax", place, *words), pipe, "is not a file")
+    run(steps(place, 2))
+    state = os.path.join(last(place), "state.json")
+    os.unlink(state)
+    os.mkfifo(state)
+    one_line(steps(place, 4), "state.json: is not a file")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-folder-") as folder:
-        sys.exit(check_all((check_links, check_no_files, check_folders, check_damage), folder))
+        sys.exit(check_all((check_links, check_no_files, check_folders, check_damage,
+                            check_torn_line, check_pipes), folder))
 
 
 if __name__ == "__main__":
