@@ -1,7 +1,7 @@
 // The exponential functions of `cpu` where numbers are special or far away, on every instruction
 // set against the C library, and the kernels that use them on such scores against `ref`.
 #include "compare_kernels.h"
-#include "device/cpu/number.h"
+#include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
 
 static const float specials[] = {
@@ -80,7 +80,7 @@ typedef struct exp_job {
 CPU_BODY number_body(void *context, int64_t begin, int64_t end) {
     const exp_job job = *(const exp_job *)context;
 #pragma GCC ivdep
-    for (int64_t i = begin; i < end; i++) job.y[i] = cpu_exp_number(job.x[i]);
+    for (int64_t i = begin; i < end; i++) job.y[i] = cpu_exp_scalar(job.x[i]);
 }
 CPU_RANGES(number)
 

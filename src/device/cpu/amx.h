@@ -13,18 +13,17 @@ bool cpu_amx_is_allowed(void);
 
 // Operands lie in chunks of 32 × 32 numbers, zeros beyond the edges: a in rows of 32 steps, b in
 // two halves of 16 columns, each in 16 pairs of steps.
-enum { CPU_AMX_SIDE = 32, CPU_AMX_NUMBERS = CPU_AMX_SIDE * CPU_AMX_SIDE };
+enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE };
 
 // [columns / 32][steps / 32][chunk] of b [steps, columns], which lies as [columns, steps] with
 // rows `stride` apart, or plain; [rows / 32][steps / 32][chunk] of a [rows, steps], which lies
 // plain or as [steps, rows].
-void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t steps, int64_t columns,
+void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                          uint16_t *to);
-void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t steps, int64_t columns,
+void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                           uint16_t *to);
-void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t rows, int64_t steps,
-                         uint16_t *to);
-void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t steps,
+void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t rows, int64_t k, uint16_t *to);
+void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                             uint16_t *to);
 
 // 32 rows of a, packed or not: how far apart they and their chunks lie, in bytes.
@@ -34,13 +33,13 @@ typedef struct cpu_amx_rows {
 } cpu_amx_rows;
 static inline cpu_amx_rows cpu_amx_packed(const uint16_t *chunks) {
     return (cpu_amx_rows){chunks, CPU_AMX_SIDE * sizeof(uint16_t),
-                          CPU_AMX_NUMBERS * sizeof(uint16_t)};
+                          CPU_AMX_CHUNK * sizeof(uint16_t)};
 }
 
 // sums [32][32], or with `more` what they hold, plus the products of the chunks. Of a height or
 // width up to 16 the other half is left out.
-void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums, bool more,
-                   int64_t height, int64_t width);
+void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
+                   bool accumulate, int64_t height, int64_t width);
 
 // To BF16, which every CPU with AMX has an instruction for, and back; as assembly, because the
 // intrinsic would ask for functions of its own.

@@ -88,16 +88,16 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 // scores[0 .. seen) become exp(score − largest), those up to `end` 0. Returns the sum.
-static CPU_AVX512 float softmax_row(float *scores, int64_t seen, int64_t end, float *largest) {
+static CPU_AVX512 float softmax_row(float *scores, int64_t visible, int64_t end, float *largest) {
     __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
-    for (int64_t i = 0; i < seen; i += 16) {
-        __mmask16 inside = cpu_first_lanes(seen - i);
+    for (int64_t i = 0; i < visible; i += 16) {
+        __mmask16 inside = cpu_first_lanes(visible - i);
         most = _mm512_mask_max_ps(most, inside, most, _mm512_loadu_ps(scores + i));
     }
     *largest = _mm512_reduce_max_ps(most);
     most = _mm512_set1_ps(*largest);
     for (int64_t i = 0; i < end; i += 16) {
-        __mmask16 inside = i < seen ? cpu_first_lanes(seen - i) : 0;
+        __mmask16 inside = i < visible ? cpu_first_lanes(visible - i) : 0;
         __m512 p = cpu_exp(_mm512_sub_ps(_mm512_loadu_ps(scores + i), most));
         p = _mm512_maskz_mov_ps(inside, p);
         sum = _mm512_add_ps(sum, p);
@@ -131,34 +131,36 @@ static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_
     forward_space z = space_of(s);
     float *scores = own, *rows = scores + z.scores, *out = rows + z.rows;
     int64_t count = s->queries - first < CPU_TILE_ROWS ? s->queries - first : CPU_TILE_ROWS;
-    int64_t stride = s->key_blocks * ATTENTION_KEYS, seen = attention_seen(s, first + count - 1);
+    int64_t stride = s->key_blocks * ATTENTION_KEYS,
+            visible = attention_visible_keys(s, first + count - 1);
     int64_t pair = n * s->kv_heads + head / s->group;
     for (int64_t i = 0; i < count; i++)
         scaled_row(s, attention_at(s, job->q, attention_query(s, n, first + i, head)), s->bf16,
                    s->scale, rows + i * s->width);
-    cpu_tile tile = {.steps = s->width,
+    cpu_tile tile = {.k = s->width,
                      .a = rows,
                      .a_row = s->width,
-                     .a_step = 1,
+                     .a_k = 1,
                      .b = job->packed_k + pair * s->key_blocks * s->width * ATTENTION_KEYS,
                      .c = scores,
                      .c_row = stride};
-    for (int64_t key = 0; key < seen; key += ATTENTION_KEYS) {
-        cpu_tile_multiply(&tile, count, seen - key < ATTENTION_KEYS ? seen - key : ATTENTION_KEYS);
+    for (int64_t key = 0; key < visible; key += ATTENTION_KEYS) {
+        cpu_tile_multiply(&tile, count,
+                          visible - key < ATTENTION_KEYS ? visible - key : ATTENTION_KEYS);
         tile.b += s->width * ATTENTION_KEYS;
         tile.c += ATTENTION_KEYS;
     }
     float sums[CPU_TILE_ROWS];
     for (int64_t i = 0; i < count; i++) {
         float largest;
-        int64_t own_seen = attention_seen(s, first + i);
-        sums[i] = softmax_row(scores + i * stride, own_seen, seen, &largest);
+        int64_t row_visible = attention_visible_keys(s, first + i);
+        sums[i] = softmax_row(scores + i * stride, row_visible, visible, &largest);
         job->log_sum_exp[(n * s->heads + head) * s->queries + first + i] = largest + logf(sums[i]);
     }
-    tile = (cpu_tile){.steps = seen,
+    tile = (cpu_tile){.k = visible,
                       .a = scores,
                       .a_row = stride,
-                      .a_step = 1,
+                      .a_k = 1,
                       .b = job->packed_v + pair * s->panels * s->keys * CPU_TILE_COLUMNS,
                       .c = out,
                       .c_row = s->panels * CPU_TILE_COLUMNS};
@@ -183,7 +185,7 @@ static int64_t first_row(const attention_state *s, int64_t i) {
 }
 
 // Asks for the queries and the results of unit i.
-static void fetch_rows(const forward_job *job, int64_t i) {
+static void prefetch_rows(const forward_job *job, int64_t i) {
     const attention_state *s = job->state;
     int64_t head = i / row_groups(s), bytes = s->width * (s->bf16 ? 2 : 4);
     int64_t at = attention_query(s, head / s->heads, first_row(s, i), head % s->heads);
@@ -202,7 +204,7 @@ static void forward_range(void *context, int64_t begin, int64_t end, int thread)
     float *own = job->own + thread * (z.scores + z.rows + z.out);
     for (int64_t i = begin; i < end; i++) {
         int64_t head = i / groups;
-        fetch_rows(job, i + 1);
+        prefetch_rows(job, i + 1);
         forward_rows(job, head / s->heads, head % s->heads, first_row(s, i), own);
     }
 }

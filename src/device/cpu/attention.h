@@ -59,7 +59,7 @@ static inline int64_t attention_key(const attention_state *s, int64_t n, int64_t
     return ((n * s->keys + key) * s->kv_heads + head) * s->width;
 }
 // Keys that query t sees: the first so many.
-static inline int64_t attention_seen(const attention_state *s, int64_t t) {
+static inline int64_t attention_visible_keys(const attention_state *s, int64_t t) {
     return s->causal ? t + 1 + s->keys - s->queries : s->keys;
 }
 static inline const void *attention_at(const attention_state *s, const void *tensor,

@@ -16,25 +16,24 @@ bool attention_amx_supports(const tri_device *device, const tri_graph *graph,
 // Numbers of BF16, but floats of scores, in the workspace: packed k and v of all heads, and what a
 // thread has for itself.
 typedef struct forward_space {
-    int64_t k, v;                   // of one head
-    int64_t q, shares, scores, out; // of one thread
+    int64_t k, v;              // of one head
+    int64_t q, p, scores, out; // of one thread
 } forward_space;
 
 static int64_t blocks_of(int64_t count) { return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE; }
 
 static forward_space space_of(const attention_state *s) {
     int64_t keys = blocks_of(s->keys), width = blocks_of(s->width);
-    return (forward_space){.k = keys * width * CPU_AMX_NUMBERS,
-                           .v = keys * width * CPU_AMX_NUMBERS,
-                           .q = width * CPU_AMX_NUMBERS,
-                           .shares = 2 * keys * CPU_AMX_NUMBERS,
-                           .scores = keys * CPU_AMX_NUMBERS,
-                           .out = width * CPU_AMX_NUMBERS};
+    return (forward_space){.k = keys * width * CPU_AMX_CHUNK,
+                           .v = keys * width * CPU_AMX_CHUNK,
+                           .q = width * CPU_AMX_CHUNK,
+                           .p = 2 * keys * CPU_AMX_CHUNK,
+                           .scores = keys * CPU_AMX_CHUNK,
+                           .out = width * CPU_AMX_CHUNK};
 }
 
 static size_t thread_bytes(const forward_space *z) {
-    return (size_t)(z->q + z->shares) * sizeof(uint16_t) +
-           (size_t)(z->scores + z->out) * sizeof(float);
+    return (size_t)(z->q + z->p) * sizeof(uint16_t) + (size_t)(z->scores + z->out) * sizeof(float);
 }
 
 static tri_status forward_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -56,13 +55,13 @@ typedef struct forward_job {
 } forward_job;
 
 // What a thread has in hand: queries [first, first + count) of a head.
-typedef struct forward_place {
+typedef struct query_block {
     const forward_job *job;
     const uint16_t *k, *v;
-    uint16_t *q, *shares, *rests;          // a share is the sum of both
+    uint16_t *q, *p, *p_rest;              // a share is the sum of both
     float *scores, *out;                   // blocks [32][32]
     int64_t n, head, first, count, blocks; // of keys that the last of them sees some of
-} forward_place;
+} query_block;
 
 static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     const forward_job *job = context;
@@ -78,14 +77,14 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 // The largest scaled score that each row of the blocks sees.
-static CPU_AVX512 void find_largest(const forward_place *f, float *largest) {
+static CPU_AVX512 void compute_row_maxima(const query_block *f, float *largest) {
     const attention_state *s = f->job->state;
     __m512 most[CPU_AMX_SIDE], scale = _mm512_set1_ps(s->scale);
     for (int64_t i = 0; i < f->count; i++) most[i] = _mm512_set1_ps(-INFINITY);
     for (int64_t b = 0; b < f->blocks; b++)
         for (int64_t i = 0; i < f->count; i++) {
-            const float *from = f->scores + b * CPU_AMX_NUMBERS + i * CPU_AMX_SIDE;
-            int64_t left = attention_seen(s, f->first + i) - b * CPU_AMX_SIDE;
+            const float *from = f->scores + b * CPU_AMX_CHUNK + i * CPU_AMX_SIDE;
+            int64_t left = attention_visible_keys(s, f->first + i) - b * CPU_AMX_SIDE;
             for (int64_t k = 0; k < CPU_AMX_SIDE && k < left; k += 16)
                 most[i] = _mm512_mask_max_ps(most[i], cpu_first_lanes(left - k), most[i],
                                              _mm512_mul_ps(_mm512_loadu_ps(from + k), scale));
@@ -94,63 +93,65 @@ static CPU_AVX512 void find_largest(const forward_place *f, float *largest) {
 }
 
 // Scores become exp(score − largest) in two parts of BF16, 0 of keys that a row does not see.
-static CPU_AVX512 void find_shares(const forward_place *f, const float *largest, float *sums) {
+static CPU_AVX512 void compute_probabilities(const query_block *f, const float *largest,
+                                             float *sums) {
     const attention_state *s = f->job->state;
     __m512 sum[CPU_AMX_SIDE], scale = _mm512_set1_ps(s->scale);
     for (int64_t i = 0; i < f->count; i++) sum[i] = _mm512_setzero_ps();
     for (int64_t b = 0; b < f->blocks; b++)
         for (int64_t i = 0; i < f->count; i++) {
-            int64_t at = b * CPU_AMX_NUMBERS + i * CPU_AMX_SIDE;
-            int64_t left = attention_seen(s, f->first + i) - b * CPU_AMX_SIDE;
+            int64_t at = b * CPU_AMX_CHUNK + i * CPU_AMX_SIDE;
+            int64_t left = attention_visible_keys(s, f->first + i) - b * CPU_AMX_SIDE;
             __m512 most = _mm512_set1_ps(largest[i]);
             for (int64_t k = 0; k < CPU_AMX_SIDE; k += 16) {
                 __mmask16 inside = k < left ? cpu_first_lanes(left - k) : 0;
                 __m512 x = _mm512_loadu_ps(f->scores + at + k);
                 __m512 p = _mm512_maskz_mov_ps(inside, cpu_exp(_mm512_fmsub_ps(x, scale, most)));
                 sum[i] = _mm512_add_ps(sum[i], p);
-                __m256i share = cpu_amx_narrow(p);
-                __m512 rest = _mm512_sub_ps(p, cpu_amx_widen(share));
-                _mm256_storeu_si256((void *)(f->shares + at + k), share);
-                _mm256_storeu_si256((void *)(f->rests + at + k), cpu_amx_narrow(rest));
+                __m256i probability = cpu_amx_narrow(p);
+                __m512 rest = _mm512_sub_ps(p, cpu_amx_widen(probability));
+                _mm256_storeu_si256((void *)(f->p + at + k), probability);
+                _mm256_storeu_si256((void *)(f->p_rest + at + k), cpu_amx_narrow(rest));
             }
         }
     for (int64_t i = 0; i < f->count; i++) sums[i] = _mm512_reduce_add_ps(sum[i]);
 }
 
-static CPU_AVX512 void store_row(const forward_place *f, int64_t row, float factor) {
+static CPU_AVX512 void store_row(const query_block *f, int64_t row, float factor) {
     const attention_state *s = f->job->state;
     int64_t at = attention_query(s, f->n, f->first + row, f->head);
     __m512 by = _mm512_set1_ps(factor);
     for (int64_t i = 0; i < s->width; i += 16) {
         const float *from =
-            f->out + i / CPU_AMX_SIDE * CPU_AMX_NUMBERS + row * CPU_AMX_SIDE + i % CPU_AMX_SIDE;
+            f->out + i / CPU_AMX_SIDE * CPU_AMX_CHUNK + row * CPU_AMX_SIDE + i % CPU_AMX_SIDE;
         cpu_store(f->job->call.out, true, at + i, cpu_first_lanes(s->width - i),
                   _mm512_mul_ps(_mm512_loadu_ps(from), by));
     }
 }
 
 // Rows of tiles beyond `count` hold what was there before, which their products keep to themselves.
-static void forward_rows(const forward_place *f) {
+static void forward_rows(const query_block *f) {
     const attention_state *s = f->job->state;
     int64_t width = blocks_of(s->width), all = blocks_of(s->keys);
     int64_t at = attention_query(s, f->n, f->first, f->head);
     cpu_amx_pack_a_rows((const uint16_t *)f->job->call.q + at, s->heads * s->width, f->count,
                         s->width, f->q);
-    cpu_amx_rows q = cpu_amx_packed(f->q), shares = cpu_amx_packed(f->shares);
-    cpu_amx_rows rests = cpu_amx_packed(f->rests);
+    cpu_amx_rows q = cpu_amx_packed(f->q), p = cpu_amx_packed(f->p);
+    cpu_amx_rows p_rest = cpu_amx_packed(f->p_rest);
     for (int64_t b = 0; b < f->blocks; b++)
-        cpu_amx_block(&q, f->k + b * width * CPU_AMX_NUMBERS, width,
-                      f->scores + b * CPU_AMX_NUMBERS, false, f->count, CPU_AMX_SIDE);
+        cpu_amx_block(&q, f->k + b * width * CPU_AMX_CHUNK, width, f->scores + b * CPU_AMX_CHUNK,
+                      false, f->count, CPU_AMX_SIDE);
     float largest[CPU_AMX_SIDE], sums[CPU_AMX_SIDE];
-    float *norms = f->job->call.log_sum_exp + (f->n * s->heads + f->head) * s->queries + f->first;
-    find_largest(f, largest);
-    find_shares(f, largest, sums);
-    for (int64_t i = 0; i < f->count; i++) norms[i] = largest[i] + logf(sums[i]);
+    float *log_sum_exp =
+        f->job->call.log_sum_exp + (f->n * s->heads + f->head) * s->queries + f->first;
+    compute_row_maxima(f, largest);
+    compute_probabilities(f, largest, sums);
+    for (int64_t i = 0; i < f->count; i++) log_sum_exp[i] = largest[i] + logf(sums[i]);
     for (int64_t b = 0; b < width; b++) {
-        const uint16_t *v = f->v + b * all * CPU_AMX_NUMBERS;
-        float *out = f->out + b * CPU_AMX_NUMBERS;
-        cpu_amx_block(&shares, v, f->blocks, out, false, f->count, CPU_AMX_SIDE);
-        cpu_amx_block(&rests, v, f->blocks, out, true, f->count, CPU_AMX_SIDE);
+        const uint16_t *v = f->v + b * all * CPU_AMX_CHUNK;
+        float *out = f->out + b * CPU_AMX_CHUNK;
+        cpu_amx_block(&p, v, f->blocks, out, false, f->count, CPU_AMX_SIDE);
+        cpu_amx_block(&p_rest, v, f->blocks, out, true, f->count, CPU_AMX_SIDE);
     }
     for (int64_t i = 0; i < f->count; i++) store_row(f, i, 1 / sums[i]);
 }
@@ -160,11 +161,11 @@ static void forward_range(void *context, int64_t begin, int64_t end, int thread)
     const forward_job *job = context;
     const attention_state *s = job->state;
     const forward_space *z = &job->space;
-    forward_place f = {.job = job, .scores = (float *)(job->own + thread * thread_bytes(z))};
+    query_block f = {.job = job, .scores = (float *)(job->own + thread * thread_bytes(z))};
     f.out = f.scores + z->scores;
     f.q = (uint16_t *)(f.out + z->out);
-    f.shares = f.q + z->q;
-    f.rests = f.shares + z->shares / 2;
+    f.p = f.q + z->q;
+    f.p_rest = f.p + z->p / 2;
     int64_t groups = blocks_of(s->queries);
     cpu_amx_begin();
     for (int64_t i = begin; i < end; i++) {
@@ -173,7 +174,7 @@ static void forward_range(void *context, int64_t begin, int64_t end, int thread)
         f.head = i / groups % s->heads;
         f.first = (turn % 2 ? groups - 1 - turn / 2 : turn / 2) * CPU_AMX_SIDE;
         f.count = s->queries - f.first < CPU_AMX_SIDE ? s->queries - f.first : CPU_AMX_SIDE;
-        f.blocks = blocks_of(attention_seen(s, f.first + f.count - 1));
+        f.blocks = blocks_of(attention_visible_keys(s, f.first + f.count - 1));
         int64_t pair = f.n * s->kv_heads + f.head / s->group;
         f.k = job->k + pair * z->k;
         f.v = job->v + pair * z->v;

@@ -12,16 +12,16 @@ enum { GRAD_BLOCKS = 4 }; // of 32 along a side of a square
 
 // A thread's part of the workspace; chunks of 32 × 32 numbers of BF16, or of F32 from dk on.
 typedef struct grad_space {
-    uint16_t *k, *v;              // left sides, rows are keys: [key block][width block]
-    uint16_t *k_turned;           // left side, rows are columns of k: [width block][key block]
-    uint16_t *q, *dy;             // right sides, columns are queries: [query block][width block]
-    uint16_t *q_plain, *dy_plain; // right sides, columns are q's: [width block][query block]
-    uint16_t *p, *ds;             // left sides, rows are keys: [key block][query block]
-    uint16_t *ds_pairs;           // right side, columns are queries: [query block][key block]
-    float *dk, *dv;               // sums [key block][width block]
-    float *dq;                    // transposed sums [query block][width block]
-    float *scores, *slopes;       // a block each
-    float *y_dy;                  // [query]: the sum of y · dy
+    uint16_t *k, *v;            // left sides, rows are keys: [key block][width block]
+    uint16_t *k_transposed;     // left side, rows are columns of k: [width block][key block]
+    uint16_t *q, *dy;           // right sides, columns are queries: [query block][width block]
+    uint16_t *q_rows, *dy_rows; // right sides, columns are q's: [width block][query block]
+    uint16_t *p, *ds;           // left sides, rows are keys: [key block][query block]
+    uint16_t *ds_pairs;         // right side, columns are queries: [query block][key block]
+    float *dk, *dv;             // sums [key block][width block]
+    float *dq;                  // transposed sums [query block][width block]
+    float *scores, *dp;         // a block each
+    float *y_dy;                // [query]: the sum of y · dy
 } grad_space;
 
 static int64_t blocks_of(int64_t count) { return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE; }
@@ -37,11 +37,11 @@ static size_t space_at(const attention_state *s, char *base, grad_space *z) {
         size_t number;
     } parts[] = {{&z->k, keys * width, 2},
                  {&z->v, keys * width, 2},
-                 {&z->k_turned, keys * width, 2},
+                 {&z->k_transposed, keys * width, 2},
                  {&z->q, queries * width, 2},
                  {&z->dy, queries * width, 2},
-                 {&z->q_plain, queries * width, 2},
-                 {&z->dy_plain, queries * width, 2},
+                 {&z->q_rows, queries * width, 2},
+                 {&z->dy_rows, queries * width, 2},
                  {&z->p, square, 2},
                  {&z->ds, square, 2},
                  {&z->ds_pairs, square, 2},
@@ -49,13 +49,13 @@ static size_t space_at(const attention_state *s, char *base, grad_space *z) {
                  {&z->dv, keys * width, 4},
                  {&z->dq, queries * width, 4},
                  {&z->scores, 1, 4},
-                 {&z->slopes, 1, 4},
+                 {&z->dp, 1, 4},
                  {&z->y_dy, blocks_of(queries), 4}};
     size_t total = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char *at = base ? base + total : NULL;
         memcpy(parts[i].part, &at, sizeof at);
-        total += (size_t)parts[i].chunks * CPU_AMX_NUMBERS * parts[i].number;
+        total += (size_t)parts[i].chunks * CPU_AMX_CHUNK * parts[i].number;
     }
     return total;
 }
@@ -74,33 +74,33 @@ typedef struct grad_job {
 } grad_job;
 
 // Where a thread works: a square of blocks of keys and of queries.
-typedef struct grad_place {
+typedef struct grad_head {
     const grad_job *job;
     const attention_state *s;
     grad_space z;
     int64_t n, kv_head, head;
     int64_t width, all_keys, all_queries;   // blocks
     int64_t key, end_key, query, end_query; // blocks
-} grad_place;
+} grad_head;
 
-static void pack_keys(const grad_place *g) {
+static void pack_keys(const grad_head *g) {
     const attention_state *s = g->s;
     int64_t stride = s->kv_heads * s->width, at = attention_key(s, g->n, 0, g->kv_head);
     const uint16_t *k = (const uint16_t *)g->job->call.k + at;
     cpu_amx_pack_a_rows(k, stride, s->keys, s->width, g->z.k);
     cpu_amx_pack_a_rows((const uint16_t *)g->job->call.v + at, stride, s->keys, s->width, g->z.v);
-    cpu_amx_pack_a_columns(k, stride, s->width, s->keys, g->z.k_turned);
+    cpu_amx_pack_a_columns(k, stride, s->width, s->keys, g->z.k_transposed);
 }
 
-static void pack_queries(const grad_place *g) {
+static void pack_queries(const grad_head *g) {
     const attention_state *s = g->s;
     int64_t stride = s->heads * s->width, at = attention_query(s, g->n, 0, g->head);
     const uint16_t *q = (const uint16_t *)g->job->call.q + at;
     const uint16_t *dy = (const uint16_t *)g->job->call.dy + at;
     cpu_amx_pack_b_rows(q, stride, s->width, s->queries, g->z.q);
     cpu_amx_pack_b_rows(dy, stride, s->width, s->queries, g->z.dy);
-    cpu_amx_pack_b_plain(q, stride, s->queries, s->width, g->z.q_plain);
-    cpu_amx_pack_b_plain(dy, stride, s->queries, s->width, g->z.dy_plain);
+    cpu_amx_pack_b_plain(q, stride, s->queries, s->width, g->z.q_rows);
+    cpu_amx_pack_b_plain(dy, stride, s->queries, s->width, g->z.dy_rows);
     for (int64_t t = 0; t < s->queries; t++)
         g->z.y_dy[t] = attention_dot(s, g->job->call.y, g->job->call.dy, at + t * stride,
                                      at + (t + 8) * stride);
@@ -113,28 +113,29 @@ static int64_t first_seeing(const attention_state *s, int64_t key) {
 }
 
 // Shares and their slopes of a block, from transposed scores and dy · v, as BF16.
-static CPU_AVX512 void differentiate(const grad_place *g, int64_t key, int64_t query, uint16_t *p,
+static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t query, uint16_t *p,
                                      uint16_t *ds, uint16_t *pairs) {
     const attention_state *s = g->s;
-    const float *norms = g->job->call.log_sum_exp + (g->n * s->heads + g->head) * s->queries;
+    const float *log_sum_exp = g->job->call.log_sum_exp + (g->n * s->heads + g->head) * s->queries;
     __m512 scale = _mm512_set1_ps(s->scale);
     for (int64_t half = 0; half < CPU_AMX_SIDE; half += 16) {
         int64_t t = query * CPU_AMX_SIDE + half;
         __mmask16 here = t < s->queries ? cpu_first_lanes(s->queries - t) : 0;
-        __m512 norm = _mm512_maskz_loadu_ps(here, norms + t);
+        __m512 norm = _mm512_maskz_loadu_ps(here, log_sum_exp + t);
         __m512 center = _mm512_maskz_loadu_ps(here, g->z.y_dy + t);
         __m512i even = _mm512_setzero_si512();
         for (int64_t i = 0; i < CPU_AMX_SIDE; i++) {
             int64_t row = key * CPU_AMX_SIDE + i, at = i * CPU_AMX_SIDE + half;
             int64_t blind = first_seeing(s, row) - t; // queries before those that see the key
-            __mmask16 seen = row < s->keys ? here : 0;
-            if (blind > 0) seen &= blind < 16 ? (__mmask16)(0xFFFFu << blind) : 0;
-            __m512 x = _mm512_loadu_ps(g->z.scores + at), slope = _mm512_loadu_ps(g->z.slopes + at);
-            __m512 share = _mm512_maskz_mov_ps(seen, cpu_exp(_mm512_fmsub_ps(x, scale, norm)));
-            slope = _mm512_maskz_mul_ps(seen, _mm512_mul_ps(share, scale),
+            __mmask16 visible = row < s->keys ? here : 0;
+            if (blind > 0) visible &= blind < 16 ? (__mmask16)(0xFFFFu << blind) : 0;
+            __m512 x = _mm512_loadu_ps(g->z.scores + at), slope = _mm512_loadu_ps(g->z.dp + at);
+            __m512 probability =
+                _mm512_maskz_mov_ps(visible, cpu_exp(_mm512_fmsub_ps(x, scale, norm)));
+            slope = _mm512_maskz_mul_ps(visible, _mm512_mul_ps(probability, scale),
                                         _mm512_sub_ps(slope, center));
             __m256i narrow = cpu_amx_narrow(slope);
-            _mm256_storeu_si256((void *)(p + at), cpu_amx_narrow(share));
+            _mm256_storeu_si256((void *)(p + at), cpu_amx_narrow(probability));
             _mm256_storeu_si256((void *)(ds + at), narrow);
             __m512i wide = _mm512_cvtepu16_epi32(narrow);
             if (i % 2 == 0)
@@ -147,74 +148,74 @@ static CPU_AVX512 void differentiate(const grad_place *g, int64_t key, int64_t q
 }
 
 // The first block of queries of the square that sees any of a block of keys.
-static int64_t first_query(const grad_place *g, int64_t key) {
+static int64_t first_query(const grad_head *g, int64_t key) {
     int64_t first = first_seeing(g->s, key * CPU_AMX_SIDE) / CPU_AMX_SIDE;
     return first > g->query ? first : g->query;
 }
 
-static void find_shares(const grad_place *g) {
+static void compute_probabilities(const grad_head *g) {
     const grad_space *z = &g->z;
-    int64_t step = g->width * CPU_AMX_NUMBERS;
+    int64_t step = g->width * CPU_AMX_CHUNK;
     for (int64_t key = g->key; key < g->end_key; key++) {
         cpu_amx_rows k = cpu_amx_packed(z->k + key * step), v = cpu_amx_packed(z->v + key * step);
         for (int64_t query = first_query(g, key); query < g->end_query; query++) {
             int64_t row = key - g->key, column = query - g->query;
-            int64_t at = (row * GRAD_BLOCKS + column) * CPU_AMX_NUMBERS;
-            int64_t turned = (column * GRAD_BLOCKS + row) * CPU_AMX_NUMBERS;
+            int64_t at = (row * GRAD_BLOCKS + column) * CPU_AMX_CHUNK;
+            int64_t transposed = (column * GRAD_BLOCKS + row) * CPU_AMX_CHUNK;
             cpu_amx_block(&k, z->q + query * step, g->width, z->scores, false, CPU_AMX_SIDE,
                           CPU_AMX_SIDE);
-            cpu_amx_block(&v, z->dy + query * step, g->width, z->slopes, false, CPU_AMX_SIDE,
+            cpu_amx_block(&v, z->dy + query * step, g->width, z->dp, false, CPU_AMX_SIDE,
                           CPU_AMX_SIDE);
-            differentiate(g, key, query, z->p + at, z->ds + at, z->ds_pairs + turned);
+            differentiate(g, key, query, z->p + at, z->ds + at, z->ds_pairs + transposed);
         }
     }
 }
 
 // dk += dsᵀ·q and dv += pᵀ·dy.
-static void add_to_keys(const grad_place *g) {
+static void add_to_keys(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t key = g->key; key < g->end_key; key++) {
         int64_t first = first_query(g, key), chunks = g->end_query - first;
         if (chunks <= 0) continue;
-        int64_t at = ((key - g->key) * GRAD_BLOCKS + first - g->query) * CPU_AMX_NUMBERS;
+        int64_t at = ((key - g->key) * GRAD_BLOCKS + first - g->query) * CPU_AMX_CHUNK;
         cpu_amx_rows ds = cpu_amx_packed(z->ds + at), p = cpu_amx_packed(z->p + at);
         for (int64_t w = 0; w < g->width; w++) {
-            int64_t from = (w * g->all_queries + first) * CPU_AMX_NUMBERS;
-            int64_t to = (key * g->width + w) * CPU_AMX_NUMBERS;
-            cpu_amx_block(&ds, z->q_plain + from, chunks, z->dk + to, true, CPU_AMX_SIDE,
+            int64_t from = (w * g->all_queries + first) * CPU_AMX_CHUNK;
+            int64_t to = (key * g->width + w) * CPU_AMX_CHUNK;
+            cpu_amx_block(&ds, z->q_rows + from, chunks, z->dk + to, true, CPU_AMX_SIDE,
                           CPU_AMX_SIDE);
-            cpu_amx_block(&p, z->dy_plain + from, chunks, z->dv + to, true, CPU_AMX_SIDE,
+            cpu_amx_block(&p, z->dy_rows + from, chunks, z->dv + to, true, CPU_AMX_SIDE,
                           CPU_AMX_SIDE);
         }
     }
 }
 
 // Transposed dq += kᵀ·dsᵀ.
-static void add_to_queries(const grad_place *g) {
+static void add_to_queries(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t query = g->query; query < g->end_query; query++) {
         int64_t chunks = 0; // blocks of keys that some of these queries see
         while (g->key + chunks < g->end_key && first_query(g, g->key + chunks) <= query) chunks++;
         if (chunks == 0) continue;
-        const uint16_t *ds = z->ds_pairs + (query - g->query) * GRAD_BLOCKS * CPU_AMX_NUMBERS;
+        const uint16_t *ds = z->ds_pairs + (query - g->query) * GRAD_BLOCKS * CPU_AMX_CHUNK;
         for (int64_t w = 0; w < g->width; w++) {
             cpu_amx_rows k =
-                cpu_amx_packed(z->k_turned + (w * g->all_keys + g->key) * CPU_AMX_NUMBERS);
-            cpu_amx_block(&k, ds, chunks, z->dq + (query * g->width + w) * CPU_AMX_NUMBERS, true,
+                cpu_amx_packed(z->k_transposed + (w * g->all_keys + g->key) * CPU_AMX_CHUNK);
+            cpu_amx_block(&k, ds, chunks, z->dq + (query * g->width + w) * CPU_AMX_CHUNK, true,
                           CPU_AMX_SIDE, CPU_AMX_SIDE);
         }
     }
 }
 
 // Blocks [row block][width block] of sums to rows of a tensor, those of `turned` transposed.
-static CPU_AVX512 void unpack(const grad_place *g, float *sums, bool turned, int64_t rows,
+static CPU_AVX512 void unpack(const grad_head *g, float *sums, bool transposed, int64_t rows,
                               uint16_t *to, int64_t stride) {
-    static const cpu_tile_end none;
-    float block[CPU_AMX_NUMBERS];
+    static const cpu_epilogue none;
+    float block[CPU_AMX_CHUNK];
     for (int64_t b = 0; b < blocks_of(rows); b++)
         for (int64_t w = 0; w < g->width; w++) {
-            const float *from = sums + (b * g->width + w) * CPU_AMX_NUMBERS;
-            if (turned) {
+            const float *from = sums + (b * g->width + w) * CPU_AMX_CHUNK;
+            if (transposed) {
                 cpu_transpose(from, CPU_AMX_SIDE, CPU_AMX_SIDE, CPU_AMX_SIDE, &none, block,
                               CPU_AMX_SIDE);
                 from = block;
@@ -229,16 +230,16 @@ static CPU_AVX512 void unpack(const grad_place *g, float *sums, bool turned, int
         }
 }
 
-static void add_head(grad_place *g) {
+static void add_head(grad_head *g) {
     const attention_state *s = g->s;
     pack_queries(g);
-    memset(g->z.dq, 0, (size_t)(g->all_queries * g->width * CPU_AMX_NUMBERS) * sizeof *g->z.dq);
+    memset(g->z.dq, 0, (size_t)(g->all_queries * g->width * CPU_AMX_CHUNK) * sizeof *g->z.dq);
     for (g->key = 0; g->key < g->all_keys; g->key = g->end_key) {
         g->end_key = at_most(g->key + GRAD_BLOCKS, g->all_keys);
         g->query = first_seeing(s, g->key * CPU_AMX_SIDE) / CPU_AMX_SIDE;
         for (; g->query < g->all_queries; g->query = g->end_query) {
             g->end_query = at_most(g->query + GRAD_BLOCKS, g->all_queries);
-            find_shares(g);
+            compute_probabilities(g);
             add_to_keys(g);
             add_to_queries(g);
         }
@@ -251,14 +252,14 @@ static void add_head(grad_place *g) {
 static void grad_range(void *context, int64_t begin, int64_t end, int thread) {
     const grad_job *job = context;
     const attention_state *s = job->state;
-    grad_place g = {.job = job,
-                    .s = s,
-                    .width = blocks_of(s->width),
-                    .all_keys = blocks_of(s->keys),
-                    .all_queries = blocks_of(s->queries)};
+    grad_head g = {.job = job,
+                   .s = s,
+                   .width = blocks_of(s->width),
+                   .all_keys = blocks_of(s->keys),
+                   .all_queries = blocks_of(s->queries)};
     size_t each = space_at(s, NULL, &g.z), sums;
     space_at(s, (char *)job->call.workspace + (size_t)thread * each, &g.z);
-    sums = (size_t)(g.all_keys * g.width * CPU_AMX_NUMBERS) * sizeof *g.z.dk;
+    sums = (size_t)(g.all_keys * g.width * CPU_AMX_CHUNK) * sizeof *g.z.dk;
     cpu_amx_begin();
     for (int64_t i = begin; i < end; i++) {
         g.n = i / s->kv_heads;

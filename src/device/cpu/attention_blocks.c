@@ -46,14 +46,14 @@ typedef struct block_job {
 } block_job;
 
 // Where a thread works: queries [first, first + rows) of a head.
-typedef struct block_place {
+typedef struct block_work {
     block_job *job;
     const attention_state *s;
     block_space z;
     int64_t n, head, first, rows;
-    int64_t seen;                // keys that the last of them sees
+    int64_t visible;             // keys that the last of them sees
     float factor[BLOCK_QUERIES]; // 1 / sum of a row of p
-} block_place;
+} block_work;
 
 // Rows of a head in a tensor, and the same, dense. With factors, each row times its own.
 typedef struct row_copy {
@@ -97,27 +97,27 @@ static void scatter(const attention_state *s, const float *from, const float *fa
     scatter_range(s->device, s->bf16)(&c, 0, rows, 0);
 }
 
-static float *norms_of(const block_place *b) {
+static float *log_sum_exp_of(const block_work *b) {
     return b->job->call.log_sum_exp + (b->n * b->s->heads + b->head) * b->s->queries + b->first;
 }
 
 // Rows of scores become exp(score − largest), 0 where a query does not see the key.
 CPU_BODY softmax_body(void *context, int64_t begin, int64_t end) {
-    block_place *b = context;
-    float *norms = norms_of(b);
+    block_work *b = context;
+    float *log_sum_exp = log_sum_exp_of(b);
     for (int64_t r = begin; r < end; r++) {
         float *row = b->z.p + r * scores_stride(b->s);
-        int64_t seen = attention_seen(b->s, b->first + r);
-        float largest = cpu_largest_of_row(row, seen, false);
-        float sum = cpu_exp_sum_of_row(row, seen, false, largest, row);
-        for (int64_t i = seen; i < b->seen; i++) row[i] = 0;
+        int64_t visible = attention_visible_keys(b->s, b->first + r);
+        float largest = cpu_largest_of_row(row, visible, false);
+        float sum = cpu_exp_sum_of_row(row, visible, false, largest, row);
+        for (int64_t i = visible; i < b->visible; i++) row[i] = 0;
         b->factor[r] = 1 / sum;
-        norms[r] = largest + logf(sum);
+        log_sum_exp[r] = largest + logf(sum);
     }
 }
 CPU_RANGES(softmax)
 
-CPU_NUMBER float dot(const float *a, const float *b, int64_t count) {
+CPU_SCALAR float dot(const float *a, const float *b, int64_t count) {
     float lane[BLOCK_LANES] = {0}, sum = 0;
     int64_t whole = count / BLOCK_LANES * BLOCK_LANES;
     for (int64_t i = 0; i < whole; i += BLOCK_LANES)
@@ -129,20 +129,20 @@ CPU_NUMBER float dot(const float *a, const float *b, int64_t count) {
 
 // p and ds from scaled scores and dy · v.
 CPU_BODY differentiate_body(void *context, int64_t begin, int64_t end) {
-    const block_place *b = context;
-    const float *norms = norms_of(b), scale = b->s->scale;
+    const block_work *b = context;
+    const float *log_sum_exp = log_sum_exp_of(b), scale = b->s->scale;
     int64_t width = b->s->width;
     for (int64_t r = begin; r < end; r++) {
         float *p = b->z.p + r * scores_stride(b->s), *ds = b->z.ds + r * scores_stride(b->s);
-        int64_t seen = attention_seen(b->s, b->first + r);
-        float norm = norms[r], center = dot(b->z.out + r * width, b->z.dy + r * width, width);
+        int64_t visible = attention_visible_keys(b->s, b->first + r);
+        float norm = log_sum_exp[r], center = dot(b->z.out + r * width, b->z.dy + r * width, width);
 #pragma GCC ivdep
-        for (int64_t i = 0; i < seen; i++) {
-            float share = cpu_exp_number(p[i] - norm);
-            ds[i] = share * scale * (ds[i] - center);
-            p[i] = share;
+        for (int64_t i = 0; i < visible; i++) {
+            float probability = cpu_exp_scalar(p[i] - norm);
+            ds[i] = probability * scale * (ds[i] - center);
+            p[i] = probability;
         }
-        for (int64_t i = seen; i < b->seen; i++) p[i] = ds[i] = 0;
+        for (int64_t i = visible; i < b->visible; i++) p[i] = ds[i] = 0;
     }
 }
 CPU_RANGES(differentiate)
@@ -154,15 +154,16 @@ typedef struct block_matrix {
 } block_matrix;
 
 // c [m, n] = factor · a·b, with `more` added to what c holds.
-static void product(const block_place *b, int64_t m, int64_t n, int64_t k, float factor,
-                    block_matrix left, block_matrix right, bool more, float *c, int64_t stride) {
+static void product(const block_work *b, int64_t m, int64_t n, int64_t k, float factor,
+                    block_matrix left, block_matrix right, bool accumulate, float *c,
+                    int64_t stride) {
     dnnl_status_t status =
         dnnl_sgemm(left.transposed ? 'T' : 'N', right.transposed ? 'T' : 'N', m, n, k, factor,
-                   left.data, left.stride, right.data, right.stride, more, c, stride);
+                   left.data, left.stride, right.data, right.stride, accumulate, c, stride);
     if (status != dnnl_success) atomic_store(&b->job->failure, (int)status);
 }
 
-static void load_keys(const block_place *b) {
+static void load_keys(const block_work *b) {
     const attention_state *s = b->s;
     int64_t at = attention_key(s, b->n, 0, b->head / s->group);
     gather(s, b->job->call.k, at, s->kv_heads, s->keys, b->z.k);
@@ -170,28 +171,28 @@ static void load_keys(const block_place *b) {
 }
 
 // Scaled products of the block's queries with all keys that the last of them sees.
-static void load_scores(block_place *b, int64_t first) {
+static void load_scores(block_work *b, int64_t first) {
     const attention_state *s = b->s;
     int64_t left = s->queries - first;
     b->first = first;
     b->rows = left < BLOCK_QUERIES ? left : BLOCK_QUERIES;
-    b->seen = attention_seen(s, first + b->rows - 1);
+    b->visible = attention_visible_keys(s, first + b->rows - 1);
     gather(s, b->job->call.q, attention_query(s, b->n, first, b->head), s->heads, b->rows, b->z.q);
-    product(b, b->rows, b->seen, s->width, s->scale, (block_matrix){b->z.q, s->width, false},
+    product(b, b->rows, b->visible, s->width, s->scale, (block_matrix){b->z.q, s->width, false},
             (block_matrix){b->z.k, s->width, true}, false, b->z.p, scores_stride(s));
 }
 
-static void forward_block(block_place *b, int64_t first) {
+static void forward_block(block_work *b, int64_t first) {
     const attention_state *s = b->s;
     load_scores(b, first);
     softmax_range(s->device)(b, 0, b->rows, 0);
-    product(b, b->rows, s->width, b->seen, 1, (block_matrix){b->z.p, scores_stride(s), false},
+    product(b, b->rows, s->width, b->visible, 1, (block_matrix){b->z.p, scores_stride(s), false},
             (block_matrix){b->z.v, s->width, false}, false, b->z.out, s->width);
     scatter(s, b->z.out, b->factor, b->rows, b->job->call.out,
             attention_query(s, b->n, first, b->head), s->heads);
 }
 
-static void gradient_block(block_place *b, int64_t first) {
+static void gradient_block(block_work *b, int64_t first) {
     const attention_state *s = b->s;
     const block_space *z = &b->z;
     int64_t stride = scores_stride(s), at = attention_query(s, b->n, first, b->head);
@@ -199,20 +200,20 @@ static void gradient_block(block_place *b, int64_t first) {
     gather(s, b->job->call.y, at, s->heads, b->rows, z->out);
     gather(s, b->job->call.dy, at, s->heads, b->rows, z->dy);
     block_matrix q = {z->q, s->width, false}, dy = {z->dy, s->width, false};
-    product(b, b->rows, b->seen, s->width, 1, dy, (block_matrix){z->v, s->width, true}, false,
+    product(b, b->rows, b->visible, s->width, 1, dy, (block_matrix){z->v, s->width, true}, false,
             z->ds, stride);
     differentiate_range(s->device)(b, 0, b->rows, 0);
-    product(b, b->rows, s->width, b->seen, 1, (block_matrix){z->ds, stride, false},
+    product(b, b->rows, s->width, b->visible, 1, (block_matrix){z->ds, stride, false},
             (block_matrix){z->k, s->width, false}, false, z->out, s->width);
-    product(b, b->seen, s->width, b->rows, 1, (block_matrix){z->ds, stride, true}, q, true, z->dk,
-            s->width);
-    product(b, b->seen, s->width, b->rows, 1, (block_matrix){z->p, stride, true}, dy, true, z->dv,
-            s->width);
+    product(b, b->visible, s->width, b->rows, 1, (block_matrix){z->ds, stride, true}, q, true,
+            z->dk, s->width);
+    product(b, b->visible, s->width, b->rows, 1, (block_matrix){z->p, stride, true}, dy, true,
+            z->dv, s->width);
     scatter(s, z->out, NULL, b->rows, b->job->call.out, at, s->heads);
 }
 
-static block_place place_of(block_job *job, bool gradient, int thread) {
-    block_place b = {.job = job, .s = job->state};
+static block_work work_of(block_job *job, bool gradient, int thread) {
+    block_work b = {.job = job, .s = job->state};
     int64_t each = space_at(b.s, gradient, NULL, &b.z);
     space_at(b.s, gradient, job->call.workspace + thread * each, &b.z);
     return b;
@@ -220,7 +221,7 @@ static block_place place_of(block_job *job, bool gradient, int thread) {
 
 // Heads of q. Those that share one of k and v follow each other.
 static void forward_heads(void *context, int64_t begin, int64_t end, int thread) {
-    block_place b = place_of(context, false, thread);
+    block_work b = work_of(context, false, thread);
     for (int64_t i = begin; i < end; i++) {
         b.n = i / b.s->heads;
         b.head = i % b.s->heads;
@@ -231,7 +232,7 @@ static void forward_heads(void *context, int64_t begin, int64_t end, int thread)
 
 // Heads of k and v, each with all heads of q that share it, so that every sum has one order.
 static void gradient_heads(void *context, int64_t begin, int64_t end, int thread) {
-    block_place b = place_of(context, true, thread);
+    block_work b = work_of(context, true, thread);
     const attention_state *s = b.s;
     for (int64_t i = begin; i < end; i++) {
         int64_t kv_head = i % s->kv_heads, end_head = (kv_head + 1) * s->group;

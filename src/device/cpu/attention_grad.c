@@ -54,14 +54,14 @@ typedef struct grad_job {
 } grad_job;
 
 // Where a thread works.
-typedef struct grad_place {
+typedef struct grad_head {
     const grad_job *job;
     const attention_state *s;
     grad_space z;
     int64_t n, kv_head, head;
-} grad_place;
+} grad_head;
 
-static void pack_keys(const grad_place *g) {
+static void pack_keys(const grad_head *g) {
     const attention_state *s = g->s;
     int64_t stride = s->kv_heads * s->width;
     int64_t at = attention_key(s, g->n, 0, g->kv_head);
@@ -90,7 +90,7 @@ CPU_AVX512 float attention_dot(const attention_state *s, const void *a, const vo
     return _mm512_reduce_add_ps(sum);
 }
 
-static void pack_queries(const grad_place *g) {
+static void pack_queries(const grad_head *g) {
     const attention_state *s = g->s;
     int64_t stride = s->heads * s->width, at = attention_query(s, g->n, 0, g->head);
     int64_t panel = s->queries * CPU_TILE_COLUMNS;
@@ -104,20 +104,21 @@ static void pack_queries(const grad_place *g) {
 }
 
 // out[i][64] = rows t + i of `a` times the first `seen` columns of a key block.
-static void product_with_block(const grad_place *g, const float *a, const float *columns,
-                               int64_t block, int64_t t, int64_t rows, int64_t seen, float *out) {
+static void product_with_block(const grad_head *g, const float *a, const float *columns,
+                               int64_t block, int64_t t, int64_t rows, int64_t visible,
+                               float *out) {
     const attention_state *s = g->s;
     for (int64_t p = 0; p < s->panels; p++) {
         const float *b = columns + (block * s->width + p * 64) * ATTENTION_KEYS;
-        cpu_tile tile = {.steps = attention_columns(s, p),
+        cpu_tile tile = {.k = attention_columns(s, p),
                          .a = a + (p * s->queries + t) * CPU_TILE_COLUMNS,
                          .a_row = CPU_TILE_COLUMNS,
-                         .a_step = 1,
+                         .a_k = 1,
                          .b = b,
                          .c = out,
                          .c_row = ATTENTION_KEYS,
-                         .more = p > 0};
-        cpu_tile_multiply(&tile, rows, seen);
+                         .accumulate = p > 0};
+        cpu_tile_multiply(&tile, rows, visible);
     }
 }
 
@@ -125,16 +126,16 @@ static int64_t at_most(int64_t value, int64_t limit) { return value < limit ? va
 
 // p and ds of one query from its scores and dy · v, of which the first `seen` count.
 static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum_exp, float y_dy,
-                                         int64_t seen, float *p, float *ds) {
+                                         int64_t visible, float *p, float *ds) {
     __m512 scale = _mm512_set1_ps(s->scale), norm = _mm512_set1_ps(log_sum_exp);
     __m512 center = _mm512_set1_ps(y_dy);
     for (int64_t i = 0; i < ATTENTION_KEYS; i += 16) {
-        __mmask16 inside = i < seen ? cpu_first_lanes(seen - i) : 0;
-        __m512 share = cpu_exp(_mm512_fmsub_ps(_mm512_loadu_ps(p + i), scale, norm));
-        share = _mm512_maskz_mov_ps(inside, share);
+        __mmask16 inside = i < visible ? cpu_first_lanes(visible - i) : 0;
+        __m512 probability = cpu_exp(_mm512_fmsub_ps(_mm512_loadu_ps(p + i), scale, norm));
+        probability = _mm512_maskz_mov_ps(inside, probability);
         __m512 slope = _mm512_sub_ps(_mm512_loadu_ps(ds + i), center);
-        _mm512_storeu_ps(p + i, share);
-        slope = _mm512_maskz_mul_ps(inside, _mm512_mul_ps(share, scale), slope);
+        _mm512_storeu_ps(p + i, probability);
+        slope = _mm512_maskz_mul_ps(inside, _mm512_mul_ps(probability, scale), slope);
         _mm512_storeu_ps(ds + i, slope);
     }
 }
@@ -145,60 +146,60 @@ typedef struct grad_block {
 } grad_block;
 
 // How many of the block's keys query t sees.
-static int64_t seen_of_block(const attention_state *s, const grad_block *b, int64_t t) {
-    return at_most(attention_seen(s, t) - b->key, b->keys);
+static int64_t visible_in_block(const attention_state *s, const grad_block *b, int64_t t) {
+    return at_most(attention_visible_keys(s, t) - b->key, b->keys);
 }
 
-static void find_shares(const grad_place *g, const grad_block *b) {
+static void compute_probabilities(const grad_head *g, const grad_block *b) {
     const attention_state *s = g->s;
     const grad_space *z = &g->z;
-    const float *norms = g->job->call.log_sum_exp + (g->n * s->heads + g->head) * s->queries;
+    const float *log_sum_exp = g->job->call.log_sum_exp + (g->n * s->heads + g->head) * s->queries;
     for (int64_t t = b->first; t < b->end; t += CPU_TILE_ROWS) {
         int64_t rows = at_most(b->end - t, CPU_TILE_ROWS), block = b->key / ATTENTION_KEYS;
-        int64_t seen = seen_of_block(s, b, t + rows - 1);
+        int64_t visible = visible_in_block(s, b, t + rows - 1);
         float *p = z->p + (t - b->first) * ATTENTION_KEYS;
         float *ds = z->ds + (t - b->first) * ATTENTION_KEYS;
-        product_with_block(g, z->q, z->k_columns, block, t, rows, seen, p);
-        product_with_block(g, z->dy, z->v_columns, block, t, rows, seen, ds);
+        product_with_block(g, z->q, z->k_columns, block, t, rows, visible, p);
+        product_with_block(g, z->dy, z->v_columns, block, t, rows, visible, ds);
         for (int64_t i = 0; i < rows; i++)
-            differentiate_row(s, norms[t + i], z->y_dy[t + i], seen_of_block(s, b, t + i),
+            differentiate_row(s, log_sum_exp[t + i], z->y_dy[t + i], visible_in_block(s, b, t + i),
                               p + i * ATTENTION_KEYS, ds + i * ATTENTION_KEYS);
     }
 }
 
-static void add_to_queries(const grad_place *g, const grad_block *b, int64_t panel) {
+static void add_to_queries(const grad_head *g, const grad_block *b, int64_t panel) {
     const attention_state *s = g->s;
     for (int64_t t = b->first; t < b->end; t += CPU_TILE_ROWS) {
         int64_t rows = at_most(b->end - t, CPU_TILE_ROWS);
-        cpu_tile tile = {.steps = seen_of_block(s, b, t + rows - 1),
+        cpu_tile tile = {.k = visible_in_block(s, b, t + rows - 1),
                          .a = g->z.ds + (t - b->first) * ATTENTION_KEYS,
                          .a_row = ATTENTION_KEYS,
-                         .a_step = 1,
+                         .a_k = 1,
                          .b = g->z.k + (panel * s->keys + b->key) * CPU_TILE_COLUMNS,
                          .c = g->z.dq + (panel * s->queries + t) * CPU_TILE_COLUMNS,
                          .c_row = CPU_TILE_COLUMNS,
-                         .more = true};
+                         .accumulate = true};
         cpu_tile_multiply(&tile, rows, CPU_TILE_COLUMNS);
     }
 }
 
 // Adds the transposed shares times rows of the queries to sums of the keys.
-static void add_to_keys(const grad_place *g, const grad_block *b, int64_t panel,
-                        const float *shares, const float *rows, float *sums) {
+static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel, const float *p,
+                        const float *rows, float *sums) {
     const attention_state *s = g->s;
     for (int64_t i = 0; i < b->keys; i += CPU_TILE_ROWS) {
         int64_t t = b->first; // the first that sees key i
         if (s->causal && t < b->key + i + s->queries - s->keys)
             t = b->key + i + s->queries - s->keys;
         if (t >= b->end) break;
-        cpu_tile tile = {.steps = b->end - t,
-                         .a = shares + (t - b->first) * ATTENTION_KEYS + i,
+        cpu_tile tile = {.k = b->end - t,
+                         .a = p + (t - b->first) * ATTENTION_KEYS + i,
                          .a_row = 1,
-                         .a_step = ATTENTION_KEYS,
+                         .a_k = ATTENTION_KEYS,
                          .b = rows + (panel * s->queries + t) * CPU_TILE_COLUMNS,
                          .c = sums + (panel * s->keys + b->key + i) * CPU_TILE_COLUMNS,
                          .c_row = CPU_TILE_COLUMNS,
-                         .more = true};
+                         .accumulate = true};
         cpu_tile_multiply(&tile, at_most(b->keys - i, CPU_TILE_ROWS), CPU_TILE_COLUMNS);
     }
 }
@@ -219,7 +220,7 @@ static void clear(const attention_state *s, float *sums, int64_t rows) {
     for (int64_t i = 0; i < s->panels * rows * CPU_TILE_COLUMNS; i++) sums[i] = 0;
 }
 
-static void add_head(const grad_place *g) {
+static void add_head(const grad_head *g) {
     const attention_state *s = g->s;
     pack_queries(g);
     clear(s, g->z.dq, s->queries);
@@ -231,7 +232,7 @@ static void add_head(const grad_place *g) {
             end = at_most(first + GRAD_QUERIES, s->queries);
             int64_t key = block * ATTENTION_KEYS;
             grad_block b = {first, end, key, at_most(s->keys - key, ATTENTION_KEYS)};
-            find_shares(g, &b);
+            compute_probabilities(g, &b);
             for (int64_t panel = 0; panel < s->panels; panel++) {
                 add_to_queries(g, &b, panel);
                 add_to_keys(g, &b, panel, g->z.ds, g->z.q, g->z.dk);
@@ -246,7 +247,7 @@ static void add_head(const grad_place *g) {
 static void grad_range(void *context, int64_t begin, int64_t end, int thread) {
     const grad_job *job = context;
     const attention_state *s = job->state;
-    grad_place g = {.job = job, .s = s};
+    grad_head g = {.job = job, .s = s};
     int64_t each = space_at(s, NULL, &g.z);
     space_at(s, job->call.workspace + thread * each, &g.z);
     for (int64_t i = begin; i < end; i++) {

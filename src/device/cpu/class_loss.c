@@ -22,7 +22,7 @@ typedef struct class_job {
 } class_job;
 
 // The largest score of a row and the sum of exp(score − largest).
-CPU_NUMBER float sum_of_row(const void *row, int64_t classes, bool bf16, float *largest) {
+CPU_SCALAR float sum_of_row(const void *row, int64_t classes, bool bf16, float *largest) {
     *largest = cpu_largest_of_row(row, classes, bf16);
     return cpu_exp_sum_of_row(row, classes, bf16, *largest, NULL);
 }
@@ -59,8 +59,8 @@ CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
         }
 #pragma GCC ivdep
         for (int64_t k = 0; k < classes; k++)
-            cpu_put(out, bf16, k, factor * cpu_exp_number(cpu_get(row, bf16, k) - largest));
-        float share = factor * cpu_exp_number(label - largest);
+            cpu_put(out, bf16, k, factor * cpu_exp_scalar(cpu_get(row, bf16, k) - largest));
+        float share = factor * cpu_exp_scalar(label - largest);
         cpu_put(out, bf16, job->labels[n], share - job->seed);
     }
 }

@@ -2,13 +2,13 @@
 #ifndef TRIREME_DEVICE_CPU_CLASS_ROW_H
 #define TRIREME_DEVICE_CPU_CLASS_ROW_H
 
-#include "device/cpu/number.h"
+#include "device/cpu/scalar.h"
 
 #include <math.h>
 
 enum { CLASS_LANES = 64 };
 
-CPU_NUMBER float cpu_largest_of_row(const void *row, int64_t classes, bool bf16) {
+CPU_SCALAR float cpu_largest_of_row(const void *row, int64_t classes, bool bf16) {
     float lane[CLASS_LANES];
     int64_t whole = classes / CLASS_LANES * CLASS_LANES;
     for (int k = 0; k < CLASS_LANES; k++) lane[k] = -INFINITY;
@@ -27,19 +27,19 @@ CPU_NUMBER float cpu_largest_of_row(const void *row, int64_t classes, bool bf16)
 }
 
 // The sum of exp(score − largest), which are also put at `out` unless it is NULL.
-CPU_NUMBER float cpu_exp_sum_of_row(const void *row, int64_t classes, bool bf16, float largest,
+CPU_SCALAR float cpu_exp_sum_of_row(const void *row, int64_t classes, bool bf16, float largest,
                                     float *out) {
     float lane[CLASS_LANES] = {0};
     int64_t whole = classes / CLASS_LANES * CLASS_LANES;
     for (int64_t i = 0; i < whole; i += CLASS_LANES)
         for (int k = 0; k < CLASS_LANES; k++) {
-            float e = cpu_exp_number(cpu_get(row, bf16, i + k) - largest);
+            float e = cpu_exp_scalar(cpu_get(row, bf16, i + k) - largest);
             if (out) out[i + k] = e;
             lane[k] += e;
         }
     float sum = 0;
     for (int64_t i = whole; i < classes; i++) {
-        float e = cpu_exp_number(cpu_get(row, bf16, i) - largest);
+        float e = cpu_exp_scalar(cpu_get(row, bf16, i) - largest);
         if (out) out[i] = e;
         sum += e;
     }

@@ -1,6 +1,6 @@
 // Dropout on plain and, with AVX-512, on channel-blocked tensors, with the numbers of
 // tri_philox_at.
-#include "device/cpu/number.h"
+#include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
 
 #include "base/philox.h"
@@ -8,15 +8,15 @@
 #include <stdlib.h>
 
 enum {
-    DROPOUT_STRETCH = 4096, // elements of a sample that one piece of work covers, of plain tensors
-    DROPOUT_DRAWS = 32,     // blocks of four numbers at a time, where AVX-512 is not there
+    DROPOUT_CHUNK = 4096, // elements of a sample that one piece of work covers, of plain tensors
+    DROPOUT_DRAWS = 32,   // blocks of four numbers at a time, where AVX-512 is not there
 };
 
 typedef struct dropout_state {
     const cpu_device *device;
     cpu_dropout dropout;
     int64_t samples, elements;  // elements: of a sample
-    int64_t places;             // of a plane of a blocked tensor; 0: plain
+    int64_t pixels;             // of a plane of a blocked tensor; 0: plain
     int64_t run, stride, first; // of tri_dropout_attr; of a whole plain tensor one run
     bool bf16;                  // BF16, else F32
 } dropout_state;
@@ -31,19 +31,19 @@ typedef struct dropout_job {
 } dropout_job;
 
 // What cpu_dropout_plain takes.
-typedef struct dropout_piece {
+typedef struct dropout_span {
     const cpu_dropout *dropout;
     uint32_t sample;
     uint64_t first; // a multiple of 4
     const void *x;
     void *y;
     int64_t at;
-} dropout_piece;
+} dropout_span;
 
-CPU_NUMBER void draw_words(const dropout_piece *piece, uint32_t block,
+CPU_SCALAR void draw_words(const dropout_span *span, uint32_t block,
                            uint32_t words[4 * DROPOUT_DRAWS]) {
-    const uint64_t key = piece->dropout->key, step = piece->dropout->step;
-    const uint32_t sample = piece->sample;
+    const uint64_t key = span->dropout->key, step = span->dropout->step;
+    const uint32_t sample = span->sample;
     for (uint32_t i = 0; i < DROPOUT_DRAWS; i++) {
         uint32_t counter[4] = {block + i, sample, (uint32_t)step, (uint32_t)(step >> 32)};
         tri_philox_block drawn = tri_philox(key, counter);
@@ -51,64 +51,64 @@ CPU_NUMBER void draw_words(const dropout_piece *piece, uint32_t block,
     }
 }
 
-CPU_BODY numbers_typed(void *context, int64_t begin, int64_t end, bool bf16) {
-    const dropout_piece piece = *(const dropout_piece *)context;
-    const uint32_t threshold = piece.dropout->threshold;
-    const float scale = piece.dropout->scale;
-    const bool none = piece.dropout->keep_none;
+CPU_BODY scalar_typed(void *context, int64_t begin, int64_t end, bool bf16) {
+    const dropout_span span = *(const dropout_span *)context;
+    const uint32_t threshold = span.dropout->threshold;
+    const float scale = span.dropout->scale;
+    const bool none = span.dropout->keep_none;
     uint32_t words[4 * DROPOUT_DRAWS];
     for (int64_t first = begin; first < end; first += 4 * DROPOUT_DRAWS) {
         int64_t left = end - first < 4 * DROPOUT_DRAWS ? end - first : 4 * DROPOUT_DRAWS;
-        draw_words(&piece, (uint32_t)((piece.first + (uint64_t)first) / 4), words);
+        draw_words(&span, (uint32_t)((span.first + (uint64_t)first) / 4), words);
 #pragma GCC ivdep
         for (int64_t i = 0; i < left; i++) {
-            float x = cpu_get(piece.x, bf16, piece.at + first + i) * scale;
-            cpu_put(piece.y, bf16, piece.at + first + i, none || words[i] < threshold ? 0 : x);
+            float x = cpu_get(span.x, bf16, span.at + first + i) * scale;
+            cpu_put(span.y, bf16, span.at + first + i, none || words[i] < threshold ? 0 : x);
         }
     }
 }
-CPU_TYPED_RANGES(numbers)
+CPU_TYPED_RANGES(scalar)
 
-static void drop_piece(const dropout_state *s, dropout_piece *piece, int64_t count) {
+static void drop_span(const dropout_state *s, dropout_span *span, int64_t count) {
     if (s->device->avx512)
-        cpu_dropout_plain(piece->dropout, piece->sample, piece->first, count, s->bf16, piece->x,
-                          piece->y, piece->at);
+        cpu_dropout_plain(span->dropout, span->sample, span->first, count, s->bf16, span->x,
+                          span->y, span->at);
     else
-        numbers_range(s->device, s->bf16)(piece, 0, count, 0);
+        scalar_range(s->device, s->bf16)(span, 0, count, 0);
 }
 
 static void plain_range(void *context, int64_t begin, int64_t end, int thread) {
     const dropout_job *job = context;
     int64_t elements = job->state->elements;
-    int64_t stretches = (elements + DROPOUT_STRETCH - 1) / DROPOUT_STRETCH;
+    int64_t chunks = (elements + DROPOUT_CHUNK - 1) / DROPOUT_CHUNK;
     for (int64_t i = begin; i < end; i++) {
-        int64_t sample = i / stretches, first = i % stretches * DROPOUT_STRETCH;
-        int64_t count = elements - first < DROPOUT_STRETCH ? elements - first : DROPOUT_STRETCH;
+        int64_t sample = i / chunks, first = i % chunks * DROPOUT_CHUNK;
+        int64_t count = elements - first < DROPOUT_CHUNK ? elements - first : DROPOUT_CHUNK;
         int64_t run = job->state->run, last = first + count;
         for (int64_t e = first, next; e < last; e = next) {
             next = (e / run + 1) * run < last ? (e / run + 1) * run : last;
             int64_t whole = e / run * job->state->stride + job->state->first + e % run;
-            dropout_piece piece = {.dropout = &job->dropout,
-                                   .sample = job->first_sample + (uint32_t)sample,
-                                   .first = (uint64_t)whole,
-                                   .x = job->x,
-                                   .y = job->y,
-                                   .at = sample * elements + e};
-            drop_piece(job->state, &piece, next - e);
+            dropout_span span = {.dropout = &job->dropout,
+                                 .sample = job->first_sample + (uint32_t)sample,
+                                 .first = (uint64_t)whole,
+                                 .x = job->x,
+                                 .y = job->y,
+                                 .at = sample * elements + e};
+            drop_span(job->state, &span, next - e);
         }
     }
 }
 
 CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int thread, bool bf16) {
-    int64_t places = job->state->places, plane = places * CPU_BLOCK;
+    int64_t pixels = job->state->pixels, plane = pixels * CPU_BLOCK;
     int64_t blocks = job->state->elements / plane;
-    uint16_t *keep = job->keep + thread * places;
+    uint16_t *keep = job->keep + thread * pixels;
     __m512 scale = _mm512_set1_ps(job->dropout.scale);
     for (int64_t i = begin; i < end; i++) {
         uint32_t sample = job->first_sample + (uint32_t)(i / blocks);
-        cpu_dropout_block_masks(&job->dropout, sample, (uint64_t)(i % blocks * plane), places,
+        cpu_dropout_block_masks(&job->dropout, sample, (uint64_t)(i % blocks * plane), pixels,
                                 keep);
-        for (int64_t p = 0; p < places; p++) {
+        for (int64_t p = 0; p < pixels; p++) {
             int64_t at = i * plane + p * CPU_BLOCK;
             __m512 value = cpu_load(job->x, bf16, at, keep[p]);
             cpu_store(job->y, bf16, at, 0xFFFF, _mm512_mul_ps(value, scale));
@@ -158,8 +158,8 @@ static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, co
     state->stride = attr->run ? attr->stride : state->elements;
     state->first = attr->first;
     if (!tri_layout_is_plain(&x->layout)) {
-        state->places = x->shape.dims[2] * x->shape.dims[3];
-        kernel->workspace_bytes = (size_t)state->places * device->threads * sizeof(uint16_t);
+        state->pixels = x->shape.dims[2] * x->shape.dims[3];
+        kernel->workspace_bytes = (size_t)state->pixels * device->threads * sizeof(uint16_t);
     }
     kernel->state = state;
     return TRI_OK;
@@ -175,14 +175,14 @@ static tri_status dropout_run(const tri_kernel *kernel, const tri_kernel_args *a
                        .y = args->out[0],
                        .keep = args->workspace};
     job.dropout.step = (uint64_t)position[0];
-    if (state->places) {
-        int64_t plane = state->places * CPU_BLOCK;
+    if (state->pixels) {
+        int64_t plane = state->pixels * CPU_BLOCK;
         cpu_parallel(state->device, state->samples * state->elements / plane, 8, blocked_range,
                      &job);
     } else {
-        int64_t stretches = (state->elements + DROPOUT_STRETCH - 1) / DROPOUT_STRETCH;
+        int64_t chunks = (state->elements + DROPOUT_CHUNK - 1) / DROPOUT_CHUNK;
         int64_t grain = state->elements < 256 ? 64 : 8;
-        cpu_parallel(state->device, state->samples * stretches, grain, plain_range, &job);
+        cpu_parallel(state->device, state->samples * chunks, grain, plain_range, &job);
     }
     return TRI_OK;
 }

@@ -1,6 +1,6 @@
 // Rows of a table by number, and their gradient: each thread owns a stretch of the table, so that
 // every row is summed in the order of the ids.
-#include "device/cpu/number.h"
+#include "device/cpu/scalar.h"
 
 #include "device/ref/node.h"
 

@@ -1,5 +1,5 @@
 // The activations of transformers on each element: gelu and silu(gate) · up.
-#include "device/cpu/number.h"
+#include "device/cpu/scalar.h"
 
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ typedef struct gated_job {
     bool tanh;
 } gated_job;
 
-CPU_NUMBER float sigmoid(float x) { return 1 / (1 + cpu_exp_number(-x)); }
+CPU_SCALAR float sigmoid(float x) { return 1 / (1 + cpu_exp_scalar(-x)); }
 
 CPU_BODY silu_mul_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const gated_job job = *(const gated_job *)context;
@@ -43,20 +43,20 @@ CPU_TYPED_RANGES(silu_mul_grad)
 
 // The share of a normal distribution below x, Φ, and the slope of gelu. erf after Abramowitz and
 // Stegun, 7.1.26, to 1.5e-7.
-CPU_NUMBER float normal_share(float x) {
+CPU_SCALAR float normal_share(float x) {
     float z = (x < 0 ? -x : x) * 0.707106781f, t = 1 / (1 + 0.3275911f * z);
     float p = 1.061405429f;
     p = p * t - 1.453152027f;
     p = p * t + 1.421413741f;
     p = p * t - 0.284496736f;
     p = p * t + 0.254829592f;
-    float tail = 0.5f * p * t * cpu_exp_number(-z * z);
+    float tail = 0.5f * p * t * cpu_exp_scalar(-z * z);
     return x < 0 ? tail : 1 - tail;
 }
 
 // u of the approximation x · sigmoid(u), 1 + tanh(v) being 2 · sigmoid(2 v), and its slope.
-CPU_NUMBER float tanh_inner(float x) { return 1.595769122f * (x + 0.044715f * x * x * x); }
-CPU_NUMBER float tanh_inner_slope(float x) { return 1.595769122f * (1 + 0.134145f * x * x); }
+CPU_SCALAR float tanh_inner(float x) { return 1.595769122f * (x + 0.044715f * x * x * x); }
+CPU_SCALAR float tanh_inner_slope(float x) { return 1.595769122f * (1 + 0.134145f * x * x); }
 
 CPU_BODY gelu_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const gated_job job = *(const gated_job *)context;
@@ -90,7 +90,7 @@ CPU_BODY gelu_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) {
         float x = cpu_get(job.a, bf16, i);
-        float slope = normal_share(x) + x * 0.398942280f * cpu_exp_number(-0.5f * x * x);
+        float slope = normal_share(x) + x * 0.398942280f * cpu_exp_scalar(-0.5f * x * x);
         cpu_put(job.out, bf16, i, cpu_get(job.b, bf16, i) * slope);
     }
 }

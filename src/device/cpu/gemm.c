@@ -7,10 +7,10 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    STEPS_READ = 512,   // of k at a time: six rows of a take 12 KB
-    STEPS_PACKED = 128, // … where 16 packed rows of a and a panel of b share the first cache
-    PANELS_MAX = 4,     // of b at a time: 512 KB
-    GEMM_LINE = 16,     // floats in a line of cache
+    K_BLOCK_READ = 512,   // of k at a time: six rows of a take 12 KB
+    K_BLOCK_PACKED = 128, // … where 16 packed rows of a and a panel of b share the first cache
+    PANELS_MAX = 4,       // of b at a time: 512 KB
+    GEMM_LINE = 16,       // floats in a line of cache
     SHARED_PRODUCTS = 1 << 17, // below these a second thread does not pay
 };
 
@@ -47,7 +47,7 @@ static bool reads_b(const cpu_gemm *g) {
 }
 
 // Elements of the largest of `parts` parts of `count` units.
-static int64_t largest_part(int64_t count, int64_t parts, int64_t unit, int64_t size) {
+static int64_t largest_range(int64_t count, int64_t parts, int64_t unit, int64_t size) {
     int64_t part = (count + parts - 1) / parts * unit;
     return part < size ? part : size;
 }
@@ -61,8 +61,8 @@ cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t un
     int64_t least = INT64_MAX;
     for (int columns = device->head.threads; columns >= 1; columns--) {
         int rows = device->head.threads / columns;
-        int64_t share = largest_part(best.groups, rows, unit, m) *
-                        largest_part(best.panels, columns, CPU_TILE_COLUMNS, n);
+        int64_t share = largest_range(best.groups, rows, unit, m) *
+                        largest_range(best.panels, columns, CPU_TILE_COLUMNS, n);
         if (share >= least) continue;
         least = share;
         best.rows = rows;
@@ -94,18 +94,18 @@ static cpu_gemm_split split_of(const cpu_device *device, const cpu_gemm *g) {
 }
 
 // Steps at a time: equal parts of k, whole pieces of a but for the last one.
-static int64_t steps_of(const cpu_gemm *g) {
-    int64_t most = reads_a(g) ? STEPS_READ : STEPS_PACKED, parts = (g->k + most - 1) / most;
+static int64_t k_block_of(const cpu_gemm *g) {
+    int64_t most = reads_a(g) ? K_BLOCK_READ : K_BLOCK_PACKED, parts = (g->k + most - 1) / most;
     return ((g->k + parts - 1) / parts + 63) / 64 * 64;
 }
 
 // Floats of one thread's packed a and b.
 static int64_t packed_a(const cpu_gemm *g, const cpu_gemm_split *s) {
     int64_t groups = (s->groups + s->rows - 1) / s->rows;
-    return packs_a(g) ? groups * s->unit * steps_of(g) : 0;
+    return packs_a(g) ? groups * s->unit * k_block_of(g) : 0;
 }
 static int64_t packed_b(const cpu_gemm *g) {
-    return reads_b(g) ? 0 : PANELS_MAX * CPU_TILE_COLUMNS * steps_of(g);
+    return reads_b(g) ? 0 : PANELS_MAX * CPU_TILE_COLUMNS * k_block_of(g);
 }
 
 static int64_t packed_floats(const cpu_device *device, const cpu_gemm *g) {
@@ -121,7 +121,7 @@ size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm) {
 
 // The part of k, of columns and of rows that one thread has in hand.
 typedef struct block {
-    int64_t step, steps, panel, panels, first_row, end_row;
+    int64_t k_begin, k_count, panel, panels, first_row, end_row;
     const float *b[PANELS_MAX];
     float *a; // packed, or NULL
 } block;
@@ -129,21 +129,21 @@ typedef struct block {
 // Panels [p][64] of b(step + p, column + j), zero beyond n. A matrix whose columns lie side by side
 // is plain; one whose rows do is so within 64 of them.
 static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b, float *to) {
-    int64_t panel = b->steps * CPU_TILE_COLUMNS, column = b->panel * CPU_TILE_COLUMNS;
-    int64_t end = column + b->panels * CPU_TILE_COLUMNS, place = 0, part;
+    int64_t panel = b->k_count * CPU_TILE_COLUMNS, column = b->panel * CPU_TILE_COLUMNS;
+    int64_t end = column + b->panels * CPU_TILE_COLUMNS, offset = 0, part;
     if (end > g->n) end = g->n;
     if (g->b.column == 1) {
-        code->pack_rows(at(&g->b, b->step, column), false, g->b.row, b->steps, end - column, to,
-                        panel);
+        code->pack_rows(at(&g->b, b->k_begin, column), false, g->b.row, b->k_count, end - column,
+                        to, panel);
         return;
     }
     for (; column < end; column += CPU_TILE_COLUMNS, to += panel) {
         int64_t columns = end - column < CPU_TILE_COLUMNS ? end - column : CPU_TILE_COLUMNS;
-        for (place = 0; place < b->steps; place += part) {
-            part = 64 - (b->step + place) % 64;
-            if (part > b->steps - place) part = b->steps - place;
-            code->pack_columns(at(&g->b, b->step + place, column), false, g->b.column, part,
-                               columns, to + place * CPU_TILE_COLUMNS);
+        for (offset = 0; offset < b->k_count; offset += part) {
+            part = 64 - (b->k_begin + offset) % 64;
+            if (part > b->k_count - offset) part = b->k_count - offset;
+            code->pack_columns(at(&g->b, b->k_begin + offset, column), false, g->b.column, part,
+                               columns, to + offset * CPU_TILE_COLUMNS);
         }
     }
 }
@@ -151,120 +151,121 @@ static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b,
 typedef struct gemm_job {
     const cpu_tile_code *code;
     const cpu_gemm *gemm;
-    const cpu_gemm *whole; // of which `gemm` is the swapped one; else NULL
+    const cpu_gemm *original; // of which `gemm` is the swapped one; else NULL
     cpu_gemm_split split;
     float *workspace;
 } gemm_job;
 
 // Brings the rows that come next nearer while a tile is computed: one of `parts` equal parts.
 static inline void fetch_ahead(const cpu_gemm *g, const block *b, int64_t row, int64_t part) {
-    int64_t lines = b->steps / GEMM_LINE, first = lines * part / b->panels;
+    int64_t lines = b->k_count / GEMM_LINE, first = lines * part / b->panels;
     int64_t end = lines * (part + 1) / b->panels;
     for (int64_t i = row; i < row + CPU_TILE_ROWS && i < b->end_row; i++) {
-        const float *from = g->a.data + i * g->a.row + b->step;
+        const float *from = g->a.data + i * g->a.row + b->k_begin;
         for (int64_t l = first; l < end; l++) __builtin_prefetch(from + l * GEMM_LINE, 0, 2);
     }
 }
 
 // The rows of a from `row` on that a tile takes, at most `rows`.
-static void place_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t *rows,
-                       cpu_tile *job) {
+static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t *rows,
+                        cpu_tile *job) {
     int64_t left = b->end_row - row;
     if (b->a) { // 16 rows are 6, 5 and 5
-        int64_t place = row - b->first_row, inner = place % CPU_TILE_GROUP;
+        int64_t offset = row - b->first_row, inner = offset % CPU_TILE_GROUP;
         *rows = inner > 0 ? 5 : CPU_TILE_ROWS;
-        job->a = b->a + (place - inner) * b->steps + inner;
+        job->a = b->a + (offset - inner) * b->k_count + inner;
         job->a_row = 1;
-        job->a_step = CPU_TILE_GROUP;
+        job->a_k = CPU_TILE_GROUP;
         if (*rows > left) *rows = left;
     } else { // as equal as can be: of a few rows alone a tile waits for b
         int64_t tiles = (left + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
         *rows = (left + tiles - 1) / tiles;
-        job->a = at(&g->a, row, b->step);
+        job->a = at(&g->a, row, b->k_begin);
         job->a_row = g->a.row;
-        job->a_step = g->a.column;
+        job->a_k = g->a.column;
         job->a_skip = g->a.column_block - 64 * g->a.column;
     }
 }
 
 static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const block *b) {
-    bool last = b->step + b->steps == g->k;
+    bool last = b->k_begin + b->k_count == g->k;
     int64_t rows;
     for (int64_t row = b->first_row; row < b->end_row; row += rows) {
-        cpu_tile job = {.steps = b->steps, .c_row = g->c.row, .more = b->step > 0};
-        place_rows(g, b, row, &rows, &job);
+        cpu_tile job = {.k = b->k_count, .c_row = g->c.row, .accumulate = b->k_begin > 0};
+        select_rows(g, b, row, &rows, &job);
         for (int64_t j = 0; j < b->panels; j++) {
             int64_t column = (b->panel + j) * CPU_TILE_COLUMNS, left = g->n - column;
             job.b = b->b[j];
             job.c = g->c.data + row * g->c.row + (b->panel + j) * g->c.column_block;
-            if (last) job.end = g->end;
-            if (last && g->end.bias) job.end.bias = (const float *)g->end.bias + column;
-            if (job.a_step == 1 && !job.a_skip) fetch_ahead(g, b, row + CPU_TILE_ROWS, j);
+            if (last) job.epilogue = g->epilogue;
+            if (last && g->epilogue.bias)
+                job.epilogue.bias = (const float *)g->epilogue.bias + column;
+            if (job.a_k == 1 && !job.a_skip) fetch_ahead(g, b, row + CPU_TILE_ROWS, j);
             code->multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
     }
 }
 
 // What one thread computed of the transposed product, to its place.
-static void give_back(const gemm_job *job, int64_t first_row, int64_t end_row, int64_t column,
-                      int64_t end_column) {
-    const cpu_gemm *g = job->gemm, *whole = job->whole;
-    cpu_tile_end end = whole->end;
+static void store_transposed(const gemm_job *job, int64_t first_row, int64_t end_row,
+                             int64_t column, int64_t end_column) {
+    const cpu_gemm *g = job->gemm, *original = job->original;
+    cpu_epilogue epilogue = original->epilogue;
     for (int64_t row = first_row; row < end_row; row += 64) {
         int64_t rows = end_row - row < 64 ? end_row - row : 64;
-        if (end.bias) end.bias = (const float *)whole->end.bias + row;
+        if (epilogue.bias) epilogue.bias = (const float *)original->epilogue.bias + row;
         job->code->transpose(g->c.data + row * g->c.row + column, g->c.row, rows,
-                             end_column - column, &end, whole->c.data + column * whole->c.row + row,
-                             whole->c.row);
+                             end_column - column, &epilogue,
+                             original->c.data + column * original->c.row + row, original->c.row);
     }
 }
 
-static void multiply_part(const gemm_job *job, int part) {
+static void multiply_rectangle(const gemm_job *job, int index) {
     const cpu_gemm *g = job->gemm;
     const cpu_gemm_split *s = &job->split;
-    int row = part / s->columns, column = part % s->columns;
-    int64_t most = steps_of(g), most_panels = reads_a(g) ? PANELS_MAX : 1;
+    int row = index / s->columns, column = index % s->columns;
+    int64_t most = k_block_of(g), most_panels = reads_a(g) ? PANELS_MAX : 1;
     int64_t first_panel = s->panels * column / s->columns;
     int64_t end_panel = s->panels * (column + 1) / s->columns;
-    float *own = job->workspace + part * (packed_a(g, s) + packed_b(g));
-    float *packed = own + packed_a(g, s);
+    float *workspace = job->workspace + index * (packed_a(g, s) + packed_b(g));
+    float *packed = workspace + packed_a(g, s);
     block b = {.first_row = s->groups * row / s->rows * s->unit,
                .end_row = s->groups * (row + 1) / s->rows * s->unit};
     if (b.end_row > g->m) b.end_row = g->m;
-    for (b.step = 0; b.step < g->k; b.step += b.steps) {
-        b.steps = g->k - b.step < most ? g->k - b.step : most;
+    for (b.k_begin = 0; b.k_begin < g->k; b.k_begin += b.k_count) {
+        b.k_count = g->k - b.k_begin < most ? g->k - b.k_begin : most;
         if (packs_a(g)) {
-            b.a = own;
-            job->code->pack_groups(at(&g->a, b.first_row, b.step), g->a.column, b.steps,
-                                   b.end_row - b.first_row, own);
+            b.a = workspace;
+            job->code->pack_groups(at(&g->a, b.first_row, b.k_begin), g->a.column, b.k_count,
+                                   b.end_row - b.first_row, workspace);
         }
         for (b.panel = first_panel; b.panel < end_panel; b.panel += b.panels) {
             b.panels = end_panel - b.panel < most_panels ? end_panel - b.panel : most_panels;
             if (!reads_b(g)) pack_b(job->code, g, &b, packed);
             for (int64_t j = 0; j < b.panels; j++)
-                b.b[j] = reads_b(g) ? at(&g->b, b.step, (b.panel + j) * CPU_TILE_COLUMNS)
-                                    : packed + j * b.steps * CPU_TILE_COLUMNS;
+                b.b[j] = reads_b(g) ? at(&g->b, b.k_begin, (b.panel + j) * CPU_TILE_COLUMNS)
+                                    : packed + j * b.k_count * CPU_TILE_COLUMNS;
             multiply_block(job->code, g, &b);
         }
     }
-    if (job->whole)
-        give_back(job, b.first_row, b.end_row, first_panel * CPU_TILE_COLUMNS,
-                  end_panel * CPU_TILE_COLUMNS < g->n ? end_panel * CPU_TILE_COLUMNS : g->n);
+    if (job->original)
+        store_transposed(job, b.first_row, b.end_row, first_panel * CPU_TILE_COLUMNS,
+                         end_panel * CPU_TILE_COLUMNS < g->n ? end_panel * CPU_TILE_COLUMNS : g->n);
 }
 
 static void gemm_range(void *context, int64_t begin, int64_t end, int thread) {
-    for (int64_t part = begin; part < end; part++) multiply_part(context, (int)part);
+    for (int64_t i = begin; i < end; i++) multiply_rectangle(context, (int)i);
 }
 
 void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspace) {
     gemm_job job = {
         .code = cpu_tile_code_of(device), .gemm = gemm, .workspace = (float *)workspace};
-    cpu_gemm other;
+    cpu_gemm transposed;
     if (is_swapped(gemm)) {
-        other = swapped(gemm);
-        other.c.data = job.workspace + packed_floats(device, &other);
-        job.gemm = &other;
-        job.whole = gemm;
+        transposed = swapped(gemm);
+        transposed.c.data = job.workspace + packed_floats(device, &transposed);
+        job.gemm = &transposed;
+        job.original = gemm;
     }
     job.split = split_of(device, job.gemm);
     cpu_parallel(device, job.split.rows * job.split.columns, 1, gemm_range, &job);

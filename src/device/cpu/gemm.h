@@ -18,7 +18,7 @@ cpu_matrix cpu_matrix_transposed(cpu_matrix matrix);
 typedef struct cpu_gemm {
     int64_t m, n, k;    // a [m, k], b [k, n], c [m, n]; at least 1 each
     cpu_matrix a, b, c; // c.column and one stride of each of the others are 1
-    cpu_tile_end end;
+    cpu_epilogue epilogue;
 } cpu_gemm;
 
 // A rectangle of c for each thread; each packs what it needs for itself.

@@ -10,30 +10,30 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    AMX_STEPS = 512,               // of k in the first cache
-    AMX_SPAN = 2048,               // of k in the second
-    AMX_B_NUMBERS = 1 << 19,       // of a packed block of b
-    AMX_A_NUMBERS = 1 << 21,       // of packed rows of a
+    AMX_K_BLOCK = 512,             // of k in the first cache
+    AMX_K_PACKED = 2048,           // of k in the second
+    AMX_B_ELEMENTS = 1 << 19,      // of a packed block of b
+    AMX_A_ELEMENTS = 1 << 21,      // of packed rows of a
     AMX_SHARED_PRODUCTS = 1 << 20, // below these a second thread does not pay
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t parts_of(int64_t count, int64_t most) { return (count + most - 1) / most; }
+static int64_t quotient_up(int64_t count, int64_t most) { return (count + most - 1) / most; }
 // The size of equal parts, at most `most` each but for rounding up to `unit`.
-static int64_t even_part(int64_t count, int64_t most, int64_t unit) {
-    return parts_of(parts_of(count, parts_of(count, most)), unit) * unit;
+static int64_t even_size(int64_t count, int64_t most, int64_t unit) {
+    return quotient_up(quotient_up(count, quotient_up(count, most)), unit) * unit;
 }
 
 // How a thread goes through its part of the product.
 typedef struct amx_plan {
     cpu_gemm_split split; // rows in units of 32, columns in panels of 64
     bool packs_a;
-    int64_t span;                // steps of k for which b is packed at a time
-    int64_t steps;               // … that a block of sums takes at a time
-    int64_t columns;             // of b packed at a time
-    int64_t rows;                // of a packed at a time
-    int64_t a, b, sums;          // numbers and floats of a thread's part of the workspace
-    bool many_spans, many_steps; // sums wait for more of them
+    int64_t k_packed;                    // steps of k for which b is packed at a time
+    int64_t k_block;                     // … that a block of sums takes at a time
+    int64_t columns;                     // of b packed at a time
+    int64_t rows;                        // of a packed at a time
+    int64_t a, b, sums;                  // numbers and floats of a thread's part of the workspace
+    bool several_packed, several_blocks; // sums wait for more of them
 } amx_plan;
 
 static amx_plan plan_of(const cpu_device *device, const cpu_bf16_gemm *g) {
@@ -42,19 +42,20 @@ static amx_plan plan_of(const cpu_device *device, const cpu_bf16_gemm *g) {
     amx_plan p = {.split = cpu_gemm_split_of(small ? &alone : device, g->m, CPU_AMX_SIDE, g->n)};
     // Rows that lie 2 KB apart would share half of the first cache.
     p.packs_a = g->a_transposed || g->k % CPU_AMX_SIDE || g->k % 1024 == 0;
-    p.span = even_part(g->k, AMX_SPAN, CPU_AMX_SIDE);
-    p.steps = even_part(p.span, AMX_STEPS, CPU_AMX_SIDE);
-    int64_t columns = parts_of(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;
-    int64_t rows = parts_of(p.split.groups, p.split.rows) * CPU_AMX_SIDE;
-    p.columns = even_part(columns, AMX_B_NUMBERS / p.span, CPU_AMX_SIDE);
+    p.k_packed = even_size(g->k, AMX_K_PACKED, CPU_AMX_SIDE);
+    p.k_block = even_size(p.k_packed, AMX_K_BLOCK, CPU_AMX_SIDE);
+    int64_t columns = quotient_up(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;
+    int64_t rows = quotient_up(p.split.groups, p.split.rows) * CPU_AMX_SIDE;
+    p.columns = even_size(columns, AMX_B_ELEMENTS / p.k_packed, CPU_AMX_SIDE);
     // Packed rows are kept where several blocks of b meet them.
     bool kept = p.packs_a && p.columns < columns;
-    p.rows = kept ? even_part(rows, AMX_A_NUMBERS / p.span, CPU_AMX_SIDE) : CPU_AMX_SIDE;
-    p.many_spans = p.span < g->k;
-    p.many_steps = p.many_spans || p.steps < p.span;
-    p.a = p.rows * p.span;
-    p.b = p.columns * p.span;
-    p.sums = p.many_steps ? (p.many_spans ? rows : CPU_AMX_SIDE) * p.columns : CPU_AMX_NUMBERS;
+    p.rows = kept ? even_size(rows, AMX_A_ELEMENTS / p.k_packed, CPU_AMX_SIDE) : CPU_AMX_SIDE;
+    p.several_packed = p.k_packed < g->k;
+    p.several_blocks = p.several_packed || p.k_block < p.k_packed;
+    p.a = p.rows * p.k_packed;
+    p.b = p.columns * p.k_packed;
+    p.sums =
+        p.several_blocks ? (p.several_packed ? rows : CPU_AMX_SIDE) * p.columns : CPU_AMX_CHUNK;
     return p;
 }
 
@@ -68,7 +69,7 @@ size_t cpu_amx_gemm_workspace(const cpu_device *device, const cpu_bf16_gemm *gem
 typedef struct amx_block {
     int64_t first_row, end_row; // its own rows
     int64_t column, columns;    // for which b is packed
-    int64_t step, steps;        // likewise
+    int64_t k_begin, k_count;   // likewise
     int64_t packed_row, packed_rows;
     uint16_t *a, *b;
     float *sums;
@@ -76,34 +77,36 @@ typedef struct amx_block {
 
 static void pack_b(const cpu_bf16_gemm *g, const amx_block *b) {
     if (g->b_transposed)
-        cpu_amx_pack_b_rows(g->b + b->column * g->k + b->step, g->k, b->steps, b->columns, b->b);
+        cpu_amx_pack_b_rows(g->b + b->column * g->k + b->k_begin, g->k, b->k_count, b->columns,
+                            b->b);
     else
-        cpu_amx_pack_b_plain(g->b + b->step * g->n + b->column, g->n, b->steps, b->columns, b->b);
+        cpu_amx_pack_b_plain(g->b + b->k_begin * g->n + b->column, g->n, b->k_count, b->columns,
+                             b->b);
 }
 
 static void pack_a(const cpu_bf16_gemm *g, const amx_block *b) {
     if (g->a_transposed)
-        cpu_amx_pack_a_columns(g->a + b->step * g->m + b->packed_row, g->m, b->packed_rows,
-                               b->steps, b->a);
+        cpu_amx_pack_a_columns(g->a + b->k_begin * g->m + b->packed_row, g->m, b->packed_rows,
+                               b->k_count, b->a);
     else
-        cpu_amx_pack_a_rows(g->a + b->packed_row * g->k + b->step, g->k, b->packed_rows, b->steps,
-                            b->a);
+        cpu_amx_pack_a_rows(g->a + b->packed_row * g->k + b->k_begin, g->k, b->packed_rows,
+                            b->k_count, b->a);
 }
 
 // A finished block to its place.
 static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t row, int64_t rows,
                               int64_t column, int64_t columns) {
-    cpu_tile_end end = g->end;
-    bool bare = !end.bias && end.activation == TRI_ACTIVATION_NONE;
+    cpu_epilogue epilogue = g->epilogue;
+    bool bare = !epilogue.bias && epilogue.activation == TRI_ACTIVATION_NONE;
     int64_t at = row * g->n + column;
-    if (end.bias) end.bias = (const uint16_t *)end.bias + column;
+    if (epilogue.bias) epilogue.bias = (const uint16_t *)epilogue.bias + column;
     for (int64_t i = 0; i < rows; i++, at += g->n, sums += CPU_AMX_SIDE) {
         __m512 low = _mm512_loadu_ps(sums), high = _mm512_loadu_ps(sums + 16);
         __mmask16 first = cpu_first_lanes(columns);
         __mmask16 second = columns > 16 ? cpu_first_lanes(columns - 16) : 0;
         if (!bare) {
-            low = cpu_tile_finish(&end, true, 0, first, low);
-            high = cpu_tile_finish(&end, true, 16, second, high);
+            low = cpu_epilogue_apply(&epilogue, true, 0, first, low);
+            high = cpu_epilogue_apply(&epilogue, true, 16, second, high);
         }
         if (g->wide) {
             _mm512_mask_storeu_ps((float *)g->c + at, first, low);
@@ -119,28 +122,28 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
 static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, const amx_block *b,
                             int64_t row, const cpu_amx_rows *rows) {
     int64_t height = least(b->end_row - row, CPU_AMX_SIDE),
-            chunks = parts_of(b->steps, CPU_AMX_SIDE);
-    float *sums = b->sums + (p->many_spans ? (row - b->first_row) * p->columns : 0);
-    for (int64_t s = 0; s < b->steps; s += p->steps) {
+            chunks = quotient_up(b->k_count, CPU_AMX_SIDE);
+    float *sums = b->sums + (p->several_packed ? (row - b->first_row) * p->columns : 0);
+    for (int64_t s = 0; s < b->k_count; s += p->k_block) {
         cpu_amx_rows part = *rows;
         part.data += s / CPU_AMX_SIDE * (rows->chunk / (int64_t)sizeof(uint16_t));
-        int64_t some = parts_of(least(p->steps, b->steps - s), CPU_AMX_SIDE);
-        bool more = b->step + s > 0, last = b->step + s + p->steps >= g->k;
+        int64_t some = quotient_up(least(p->k_block, b->k_count - s), CPU_AMX_SIDE);
+        bool accumulate = b->k_begin + s > 0, last = b->k_begin + s + p->k_block >= g->k;
         for (int64_t j = 0; j < b->columns; j += CPU_AMX_SIDE) {
             int64_t width = least(b->columns - j, CPU_AMX_SIDE);
             const uint16_t *packed =
-                b->b + (j / CPU_AMX_SIDE * chunks + s / CPU_AMX_SIDE) * CPU_AMX_NUMBERS;
-            float *block = p->many_steps ? sums + j * CPU_AMX_SIDE : sums;
-            cpu_amx_block(&part, packed, some, block, more, height, width);
+                b->b + (j / CPU_AMX_SIDE * chunks + s / CPU_AMX_SIDE) * CPU_AMX_CHUNK;
+            float *block = p->several_blocks ? sums + j * CPU_AMX_SIDE : sums;
+            cpu_amx_block(&part, packed, some, block, accumulate, height, width);
             if (last) finish(g, block, row, height, b->column + j, width);
         }
     }
 }
 
 static void multiply_rows(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *b) {
-    int64_t chunks = parts_of(b->steps, CPU_AMX_SIDE);
+    int64_t chunks = quotient_up(b->k_count, CPU_AMX_SIDE);
     cpu_amx_rows packed = {.row = CPU_AMX_SIDE * sizeof(uint16_t),
-                           .chunk = CPU_AMX_NUMBERS * sizeof(uint16_t)};
+                           .chunk = CPU_AMX_CHUNK * sizeof(uint16_t)};
     cpu_amx_rows plain = {.row = g->k * (int64_t)sizeof(uint16_t),
                           .chunk = CPU_AMX_SIDE * sizeof(uint16_t)};
     for (int64_t row = b->first_row; row < b->end_row; row += CPU_AMX_SIDE) {
@@ -151,8 +154,8 @@ static void multiply_rows(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *
             b->packed_rows = least(b->end_row - row, p->rows);
             pack_a(g, b);
         }
-        packed.data = b->a + (row - b->packed_row) / CPU_AMX_SIDE * chunks * CPU_AMX_NUMBERS;
-        plain.data = g->a + row * g->k + b->step;
+        packed.data = b->a + (row - b->packed_row) / CPU_AMX_SIDE * chunks * CPU_AMX_CHUNK;
+        plain.data = g->a + row * g->k + b->k_begin;
         multiply_stripe(g, p, b, row, packs ? &packed : &plain);
     }
 }
@@ -163,24 +166,24 @@ typedef struct amx_job {
     char *workspace;
 } amx_job;
 
-static void multiply_part(const amx_job *job, int part) {
+static void multiply_rectangle(const amx_job *job, int index) {
     const cpu_bf16_gemm *g = job->gemm;
     const amx_plan *p = &job->plan;
     const cpu_gemm_split *s = &p->split;
-    int row = part / s->columns, column = part % s->columns;
+    int row = index / s->columns, column = index % s->columns;
     int64_t end = least(s->panels * (column + 1) / s->columns * CPU_TILE_COLUMNS, g->n);
     amx_block b = {.first_row = s->groups * row / s->rows * CPU_AMX_SIDE,
                    .end_row = least(s->groups * (row + 1) / s->rows * CPU_AMX_SIDE, g->m)};
-    int64_t numbers = (p->a + p->b) * (int64_t)sizeof(uint16_t);
-    char *own = job->workspace + part * (numbers + p->sums * (int64_t)sizeof(float));
-    b.sums = (float *)own;
+    int64_t packed_bytes = (p->a + p->b) * (int64_t)sizeof(uint16_t);
+    char *workspace = job->workspace + index * (packed_bytes + p->sums * (int64_t)sizeof(float));
+    b.sums = (float *)workspace;
     b.a = (uint16_t *)(b.sums + p->sums);
     b.b = b.a + p->a;
     for (b.column = s->panels * column / s->columns * CPU_TILE_COLUMNS; b.column < end;
          b.column += b.columns) {
         b.columns = least(end - b.column, p->columns);
-        for (b.step = 0; b.step < g->k; b.step += b.steps) {
-            b.steps = least(g->k - b.step, p->span);
+        for (b.k_begin = 0; b.k_begin < g->k; b.k_begin += b.k_count) {
+            b.k_count = least(g->k - b.k_begin, p->k_packed);
             b.packed_row = b.first_row;
             b.packed_rows = 0;
             pack_b(g, &b);
@@ -191,7 +194,7 @@ static void multiply_part(const amx_job *job, int part) {
 
 static void amx_range(void *context, int64_t begin, int64_t end, int thread) {
     cpu_amx_begin();
-    for (int64_t part = begin; part < end; part++) multiply_part(context, (int)part);
+    for (int64_t i = begin; i < end; i++) multiply_rectangle(context, (int)i);
     cpu_amx_end();
 }
 

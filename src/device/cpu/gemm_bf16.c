@@ -57,12 +57,12 @@ typedef struct bf16_block {
 } bf16_block;
 
 // Two steps of one row, of which the second may be missing.
-static float pair_at(const uint16_t *row, int64_t step, int64_t end) {
-    uint32_t high = step + 1 < end ? row[step + 1] : 0;
+static float pair_at(const uint16_t *row, int64_t k, int64_t end) {
+    uint32_t high = k + 1 < end ? row[k + 1] : 0;
     union {
         uint32_t bits;
         float value;
-    } pair = {.bits = row[step] | high << 16};
+    } pair = {.bits = row[k] | high << 16};
     return pair.value;
 }
 
@@ -78,14 +78,13 @@ static CPU_AVX512 void pack_b(const cpu_bf16_gemm *g, const bf16_block *b) {
             continue;
         }
         for (int64_t p = 0; p < b->pairs; p++, panel += CPU_TILE_COLUMNS) {
-            int64_t step = 2 * (b->pair + p);
+            int64_t k = 2 * (b->pair + p);
             for (int64_t i = 0; i < CPU_TILE_COLUMNS && g->b_transposed; i++)
-                panel[i] = i < width ? pair_at(rows + i * g->k, step, g->k) : 0;
+                panel[i] = i < width ? pair_at(rows + i * g->k, k, g->k) : 0;
             for (int64_t i = 0; i < CPU_TILE_COLUMNS && !g->b_transposed; i += 16) {
                 __mmask16 inside = i < left ? cpu_first_lanes(left - i) : 0;
-                const uint16_t *from = g->b + step * g->n + b->column + j + i;
-                _mm512_storeu_si512(panel + i,
-                                    cpu_pairs_of_rows(from, g->n, step + 1 < g->k, inside));
+                const uint16_t *from = g->b + k * g->n + b->column + j + i;
+                _mm512_storeu_si512(panel + i, cpu_pairs_of_rows(from, g->n, k + 1 < g->k, inside));
             }
         }
     }
@@ -97,13 +96,13 @@ static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
     for (int64_t row = b->first_row; row < b->end_row; row += CPU_TILE_GROUP) {
         int64_t left = b->end_row - row;
         for (int64_t p = 0; p < b->pairs; p++, to += CPU_TILE_GROUP) {
-            int64_t step = 2 * (b->pair + p);
-            const uint16_t *from = g->a + step * g->m + row;
+            int64_t k = 2 * (b->pair + p);
+            const uint16_t *from = g->a + k * g->m + row;
             if (g->a_transposed)
                 _mm512_storeu_si512(
-                    to, cpu_pairs_of_rows(from, g->m, step + 1 < g->k, cpu_first_lanes(left)));
+                    to, cpu_pairs_of_rows(from, g->m, k + 1 < g->k, cpu_first_lanes(left)));
             for (int64_t i = 0; i < CPU_TILE_GROUP && !g->a_transposed; i++)
-                to[i] = i < left ? pair_at(g->a + (row + i) * g->k, step, g->k) : 0;
+                to[i] = i < left ? pair_at(g->a + (row + i) * g->k, k, g->k) : 0;
         }
     }
 }
@@ -120,19 +119,19 @@ CPU_INLINE void fetch_ahead(const cpu_bf16_gemm *g, const bf16_block *b, int64_t
 }
 
 // The rows of a from `row` on that a tile takes, at most `rows`.
-static void place_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row, int64_t *rows,
-                       cpu_tile *tile) {
+static void select_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row, int64_t *rows,
+                        cpu_tile *tile) {
     *rows = CPU_TILE_ROWS;
     if (reads_a(g)) {
         tile->a = (const float *)(g->a + row * g->k + 2 * b->pair);
         tile->a_row = g->k / 2;
-        tile->a_step = 1;
+        tile->a_k = 1;
     } else { // 16 rows are 6, 5 and 5
-        int64_t place = row - b->first_row, inner = place % CPU_TILE_GROUP;
+        int64_t offset = row - b->first_row, inner = offset % CPU_TILE_GROUP;
         if (inner > 0) *rows = 5;
-        tile->a = b->a + (place - inner) * b->pairs + inner;
+        tile->a = b->a + (offset - inner) * b->pairs + inner;
         tile->a_row = 1;
-        tile->a_step = CPU_TILE_GROUP;
+        tile->a_k = CPU_TILE_GROUP;
     }
     if (*rows > b->end_row - row) *rows = b->end_row - row;
 }
@@ -141,8 +140,8 @@ static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *
     bool first = b->pair == 0, last = b->pair + b->pairs == all_pairs(g);
     int64_t rows;
     for (int64_t row = b->first_row; row < b->end_row; row += rows) {
-        cpu_tile tile = {.pairs = true, .steps = b->pairs, .more = !first, .narrow_row = g->n};
-        place_rows(g, b, row, &rows, &tile);
+        cpu_tile tile = {.pairs = true, .k = b->pairs, .accumulate = !first, .c_bf16_row = g->n};
+        select_rows(g, b, row, &rows, &tile);
         for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
             int64_t left = b->columns - j, column = b->column + j, at = row * g->n + column;
             tile.b = b->b + j * b->pairs;
@@ -152,10 +151,11 @@ static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *
                 tile.c = (float *)g->c + at;
                 tile.c_row = g->n;
             } else if (last) {
-                tile.narrow = (uint16_t *)g->c + at;
+                tile.c_bf16 = (uint16_t *)g->c + at;
             }
-            if (last) tile.end = g->end;
-            if (last && g->end.bias) tile.end.bias = (const uint16_t *)g->end.bias + column;
+            if (last) tile.epilogue = g->epilogue;
+            if (last && g->epilogue.bias)
+                tile.epilogue.bias = (const uint16_t *)g->epilogue.bias + column;
             if (reads_a(g)) fetch_ahead(g, b, row + CPU_TILE_ROWS, j / CPU_TILE_COLUMNS);
             cpu_tile_multiply(&tile, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
@@ -168,17 +168,17 @@ typedef struct bf16_job {
     float *workspace;
 } bf16_job;
 
-static void multiply_part(const bf16_job *job, int part) {
+static void multiply_rectangle(const bf16_job *job, int index) {
     const cpu_bf16_gemm *g = job->gemm;
     const cpu_gemm_split *s = &job->split;
     bf16_space z = space_of(g, s);
-    int row = part / s->columns, column = part % s->columns;
+    int row = index / s->columns, column = index % s->columns;
     int64_t most = most_pairs(g), pairs = all_pairs(g);
     int64_t end = s->panels * (column + 1) / s->columns * CPU_TILE_COLUMNS;
     bf16_block b = {.first_row = s->groups * row / s->rows * s->unit,
                     .end_row = s->groups * (row + 1) / s->rows * s->unit,
                     .column = s->panels * column / s->columns * CPU_TILE_COLUMNS,
-                    .b = job->workspace + part * floats_of(&z)};
+                    .b = job->workspace + index * floats_of(&z)};
     b.a = b.b + z.b;
     b.sums = b.a + z.a;
     if (b.end_row > g->m) b.end_row = g->m;
@@ -195,7 +195,7 @@ static void multiply_part(const bf16_job *job, int part) {
 }
 
 static void bf16_range(void *context, int64_t begin, int64_t end, int thread) {
-    for (int64_t part = begin; part < end; part++) multiply_part(context, (int)part);
+    for (int64_t i = begin; i < end; i++) multiply_rectangle(context, (int)i);
 }
 
 void cpu_bf16_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace) {

@@ -2,7 +2,7 @@
 #ifndef TRIREME_DEVICE_CPU_GEMM_BF16_H
 #define TRIREME_DEVICE_CPU_GEMM_BF16_H
 
-#include "device/cpu/tile_end.h"
+#include "device/cpu/epilogue.h"
 
 typedef struct cpu_bf16_gemm {
     int64_t m, n, k;   // a [m, k], b [k, n], c [m, n], plain; at least 1 each
@@ -10,7 +10,7 @@ typedef struct cpu_bf16_gemm {
     bool b_transposed; // b lies as [n, k]
     bool wide;         // c is F32, else the sums are rounded to BF16
     const uint16_t *a, *b;
-    cpu_tile_end end; // its bias is BF16
+    cpu_epilogue epilogue; // its bias is BF16
     void *c;
 } cpu_bf16_gemm;
 

@@ -134,13 +134,13 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
 
 #define CPU_KERNEL_LIST(X)                                                                         \
     X(conv2d_blocked)                                                                              \
-    X(conv2d_thin)                                                                                 \
+    X(conv2d_one_output)                                                                           \
     X(conv2d_plain)                                                                                \
     X(conv2d_grad_input_blocked)                                                                   \
-    X(conv2d_grad_input_thin)                                                                      \
+    X(conv2d_grad_input_one_output)                                                                \
     X(conv2d_grad_input_plain)                                                                     \
     X(conv2d_grad_weight_blocked)                                                                  \
-    X(conv2d_grad_weight_thin)                                                                     \
+    X(conv2d_grad_weight_one_output)                                                               \
     X(conv2d_grad_weight_plain)                                                                    \
     X(linear_bf16)                                                                                 \
     X(linear_bf16_grad_input)                                                                      \

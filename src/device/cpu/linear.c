@@ -8,7 +8,7 @@
 #include "device/cpu/linear.h"
 
 #include "device/cpu/gemm.h"
-#include "device/cpu/number.h"
+#include "device/cpu/scalar.h"
 
 #include <stdlib.h>
 
@@ -54,10 +54,10 @@ bool linear_has_bias(const tri_node *node) {
     return ((const tri_linear_grad_attr *)node->attr)->has_bias;
 }
 
-cpu_tile_end linear_end(const tri_node *node) {
-    if (node->op != &tri_op_linear) return (cpu_tile_end){0};
+cpu_epilogue linear_epilogue(const tri_node *node) {
+    if (node->op != &tri_op_linear) return (cpu_epilogue){0};
     const tri_linear_attr *attr = node->attr;
-    return (cpu_tile_end){.activation = (tri_activation)attr->activation,
+    return (cpu_epilogue){.activation = (tri_activation)attr->activation,
                           .slope = (float)attr->slope};
 }
 
@@ -149,7 +149,7 @@ static tri_status linear_prepare(tri_device *device, const tri_graph *graph, con
     if (task == LINEAR_FORWARD) {
         *g = (cpu_gemm){.m = s.rows, .n = s.out, .k = s.in, .a = x, .c = y};
         g->b = cpu_matrix_transposed(w);
-        g->end = linear_end(node);
+        g->epilogue = linear_epilogue(node);
         state->bias = linear_has_bias(node);
     } else if (task == LINEAR_GRAD_INPUT) {
         *g = (cpu_gemm){.m = s.rows, .n = s.in, .k = s.out, .a = y, .b = w, .c = x};
@@ -175,7 +175,7 @@ static tri_status linear_run(const tri_kernel *kernel, const tri_kernel_args *ar
     gemm.a.data = args->in[state->a];
     gemm.b.data = args->in[state->b];
     gemm.c.data = args->out[0];
-    gemm.end.bias = state->bias ? args->in[2] : NULL;
+    gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
     cpu_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
         linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1]);

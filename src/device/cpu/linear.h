@@ -17,7 +17,7 @@ linear_task linear_task_of(const tri_node *node);
 linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node);
 bool linear_has_bias(const tri_node *node);
 // What follows the products of a forward pass but the bias.
-cpu_tile_end linear_end(const tri_node *node);
+cpu_epilogue linear_epilogue(const tri_node *node);
 // W's home order, a rule on its shape and type.
 cpu_format linear_home(const tri_device *device, const linear_shape *shape);
 // Layouts where x and y are plain and W lies as it does, if that is its home order or plain.

@@ -28,7 +28,7 @@ static tri_status bf16_prepare(tri_device *device, const tri_graph *graph, const
     cpu_bf16_gemm *g = &state->gemm;
     if (task == LINEAR_FORWARD) { // x · Wᵀ
         *g = (cpu_bf16_gemm){.m = s.rows, .n = s.out, .k = s.in, .b_transposed = true};
-        g->end = linear_end(node);
+        g->epilogue = linear_epilogue(node);
         state->bias = linear_has_bias(node);
     } else if (task == LINEAR_GRAD_INPUT) { // dy · W
         *g = (cpu_bf16_gemm){.m = s.rows, .n = s.in, .k = s.out};
@@ -50,7 +50,7 @@ static tri_status bf16_run(const tri_kernel *kernel, const tri_kernel_args *args
     gemm.a = args->in[state->a];
     gemm.b = args->in[state->b];
     gemm.c = args->out[0];
-    gemm.end.bias = state->bias ? args->in[2] : NULL;
+    gemm.epilogue.bias = state->bias ? args->in[2] : NULL;
     cpu_bf16_gemm_run(state->device, &gemm, args->workspace);
     if (state->bias_gradient)
         linear_sum_columns(state->device, &state->shape, args->in[1], args->out[1]);

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NORM_STRETCH = 64 }; // places whose values are summed in f32
+enum { NORM_F32_PIXELS = 64 }; // places whose values are summed in f32
 
 typedef struct norm_state {
     const cpu_device *device;
-    int64_t samples, channels, blocks, places;
+    int64_t samples, channels, blocks, pixels;
     int64_t replicas; // whose moments the node reads
     double eps;
     bool relu;
@@ -50,31 +50,31 @@ static CPU_AVX512 inline norm_sum sum_zero(void) {
 }
 
 // The 16 channels of a place.
-CPU_INLINE __m512 load(const void *image, bool bf16, int64_t place) {
-    return cpu_load(image, bf16, place * CPU_BLOCK, 0xFFFF);
+CPU_INLINE __m512 load(const void *image, bool bf16, int64_t pixel) {
+    return cpu_load(image, bf16, pixel * CPU_BLOCK, 0xFFFF);
 }
 
 // first: the plane's mean; second: its sum of squared deviations.
 CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
-    int64_t places = job->state->places;
+    int64_t pixels = job->state->pixels;
     for (int64_t i = begin; i < end; i++) {
-        int64_t plane = i * places;
+        int64_t plane = i * pixels;
         double *first = job->first + i * CPU_BLOCK, *second = job->second + i * CPU_BLOCK;
         norm_sum sum = sum_zero(), squares = sum_zero();
-        for (int64_t p = 0; p < places; p += NORM_STRETCH) {
+        for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS) {
             __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-            int64_t stop = p + NORM_STRETCH < places ? p + NORM_STRETCH : places;
+            int64_t stop = p + NORM_F32_PIXELS < pixels ? p + NORM_F32_PIXELS : pixels;
             for (int64_t q = p; q < stop; q++)
                 part[q & 1] = _mm512_add_ps(part[q & 1], load(job->x, bf16, plane + q));
             sum = sum_add(sum, _mm512_add_ps(part[0], part[1]));
         }
         sum_store(sum, first);
         float rounded[CPU_BLOCK];
-        for (int c = 0; c < CPU_BLOCK; c++) rounded[c] = (float)(first[c] /= (double)places);
+        for (int c = 0; c < CPU_BLOCK; c++) rounded[c] = (float)(first[c] /= (double)pixels);
         __m512 mean = _mm512_loadu_ps(rounded);
-        for (int64_t p = 0; p < places; p += NORM_STRETCH) {
+        for (int64_t p = 0; p < pixels; p += NORM_F32_PIXELS) {
             __m512 part[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-            int64_t stop = p + NORM_STRETCH < places ? p + NORM_STRETCH : places;
+            int64_t stop = p + NORM_F32_PIXELS < pixels ? p + NORM_F32_PIXELS : pixels;
             for (int64_t q = p; q < stop; q++) {
                 __m512 d = _mm512_sub_ps(load(job->x, bf16, plane + q), mean);
                 part[q & 1] = _mm512_fmadd_ps(d, d, part[q & 1]);
@@ -84,7 +84,7 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf
         sum_store(squares, second);
         for (int c = 0; c < CPU_BLOCK; c++) {
             double error = first[c] - (double)rounded[c]; // the mean was rounded to f32
-            second[c] -= (double)places * error * error;
+            second[c] -= (double)pixels * error * error;
         }
     }
 }
@@ -96,7 +96,7 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
         int64_t channel = i % s->blocks * CPU_BLOCK;
         __m512 scale = _mm512_loadu_ps(job->scale + channel);
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
-        for (int64_t p = i * s->places; p < (i + 1) * s->places; p++) {
+        for (int64_t p = i * s->pixels; p < (i + 1) * s->pixels; p++) {
             __m512 value = _mm512_fmadd_ps(load(job->x, bf16, p), scale, shift);
             // Of a NaN and zero, the second operand is the result: NaN stays.
             if (s->relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);
@@ -105,10 +105,10 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
     }
 }
 
-CPU_INLINE __m512 cut_gradient(const norm_job *job, bool bf16, int64_t place) {
-    __m512 dy = load(job->dy, bf16, place);
+CPU_INLINE __m512 cut_gradient(const norm_job *job, bool bf16, int64_t pixel) {
+    __m512 dy = load(job->dy, bf16, pixel);
     if (!job->state->relu) return dy;
-    __mmask16 on = _mm512_cmp_ps_mask(load(job->y, bf16, place), _mm512_setzero_ps(), _CMP_GT_OQ);
+    __mmask16 on = _mm512_cmp_ps_mask(load(job->y, bf16, pixel), _mm512_setzero_ps(), _CMP_GT_OQ);
     return _mm512_maskz_mov_ps(on, dy);
 }
 
@@ -118,12 +118,12 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
     for (int64_t i = begin; i < end; i++) {
         __m512 mean = _mm512_loadu_ps(job->mean + i % s->blocks * CPU_BLOCK);
         norm_sum sum = sum_zero(), product = sum_zero();
-        for (int64_t p = 0; p < s->places; p += NORM_STRETCH) {
+        for (int64_t p = 0; p < s->pixels; p += NORM_F32_PIXELS) {
             __m512 part = _mm512_setzero_ps(), cross = _mm512_setzero_ps();
-            int64_t stop = p + NORM_STRETCH < s->places ? p + NORM_STRETCH : s->places;
+            int64_t stop = p + NORM_F32_PIXELS < s->pixels ? p + NORM_F32_PIXELS : s->pixels;
             for (int64_t q = p; q < stop; q++) {
-                __m512 dy = cut_gradient(job, bf16, i * s->places + q);
-                __m512 h = _mm512_sub_ps(load(job->x, bf16, i * s->places + q), mean);
+                __m512 dy = cut_gradient(job, bf16, i * s->pixels + q);
+                __m512 h = _mm512_sub_ps(load(job->x, bf16, i * s->pixels + q), mean);
                 part = _mm512_add_ps(part, dy);
                 cross = _mm512_fmadd_ps(dy, h, cross);
             }
@@ -144,7 +144,7 @@ CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool b
         __m512 scale = _mm512_loadu_ps(job->scale + channel);
         __m512 slope = _mm512_loadu_ps(job->slope + channel);
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
-        for (int64_t p = i * s->places; p < (i + 1) * s->places; p++) {
+        for (int64_t p = i * s->pixels; p < (i + 1) * s->pixels; p++) {
             __m512 h = _mm512_sub_ps(load(job->x, bf16, p), mean);
             __m512 value = _mm512_fmadd_ps(slope, h, shift);
             value = _mm512_fmadd_ps(scale, cut_gradient(job, bf16, p), value);
@@ -203,7 +203,7 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
                           .samples = x->dims[0],
                           .channels = x->dims[1],
                           .blocks = x->dims[1] / CPU_BLOCK,
-                          .places = x->dims[2] * x->dims[3],
+                          .pixels = x->dims[2] * x->dims[3],
                           .replicas = last->dims[0],
                           .eps = attr->eps,
                           .relu = attr->relu,
@@ -230,7 +230,7 @@ static norm_job job_of(const norm_state *s, const tri_kernel_args *args) {
 }
 
 static void each_plane(const norm_state *s, const cpu_range *ranges, norm_job *job) {
-    int64_t grain = 1 + 1024 / s->places;
+    int64_t grain = 1 + 1024 / s->pixels;
     cpu_parallel(s->device, s->samples * s->blocks, grain, ranges[s->bf16], job);
 }
 
@@ -241,7 +241,7 @@ static tri_moments join_planes(const norm_job *job, int64_t c) {
     for (int64_t n = 0; n < s->samples; n++) {
         int64_t at = n * s->channels + c;
         all = tri_moments_join(all,
-                               (tri_moments){(double)s->places, job->first[at], job->second[at]});
+                               (tri_moments){(double)s->pixels, job->first[at], job->second[at]});
     }
     return all;
 }
@@ -251,7 +251,7 @@ static tri_moments join_replicas(const norm_state *s, const float *moments, int6
     tri_moments all = {0};
     for (int64_t r = 0; r < s->replicas; r++, moments += 2 * s->channels + 1)
         all = tri_moments_join(all,
-                               (tri_moments){(double)moments[2 * s->channels] * (double)s->places,
+                               (tri_moments){(double)moments[2 * s->channels] * (double)s->pixels,
                                              moments[c], moments[s->channels + c]});
     return all;
 }
@@ -350,7 +350,7 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     job.y = args->in[1];
     job.dy = args->in[2];
     gradient_sums(&job, args->in[4], inv_std, dweight, dbias);
-    double all = (double)s->places * (double)s->samples;
+    double all = (double)s->pixels * (double)s->samples;
     for (int64_t c = 0; c < s->channels; c++)
         set_gradient(&job, c, weight[c], inv_std[c], dbias[c], dweight[c], all);
     each_plane(s, gradient_ranges, &job);

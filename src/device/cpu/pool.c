@@ -26,7 +26,7 @@ typedef struct pool_job {
     char *workspace; // of each thread: pool_space
 } pool_job;
 
-static int64_t pooled_places(const pool_state *s) { return s->out[0] * s->out[1]; }
+static int64_t pooled_pixels(const pool_state *s) { return s->out[0] * s->out[1]; }
 
 // What a thread has for itself: planes of the pooled and of the whole tensor in F32, and masks.
 typedef struct pool_space {
@@ -35,13 +35,13 @@ typedef struct pool_space {
 } pool_space;
 
 static size_t pooled_bytes(const pool_state *s) {
-    return (size_t)pooled_places(s) * CPU_BLOCK * sizeof(float);
+    return (size_t)pooled_pixels(s) * CPU_BLOCK * sizeof(float);
 }
 static size_t whole_bytes(const pool_state *s) {
     return s->bf16 ? (size_t)(s->in[0] * s->in[1]) * CPU_BLOCK * sizeof(float) : 0;
 }
 static size_t workspace_of_thread(const pool_state *s) {
-    size_t masks = (size_t)pooled_places(s) * sizeof(uint16_t);
+    size_t masks = (size_t)pooled_pixels(s) * sizeof(uint16_t);
     return (pooled_bytes(s) + whole_bytes(s) + masks + 63) / 64 * 64;
 }
 static pool_space space_of_thread(const pool_job *job, int thread) {
@@ -124,9 +124,9 @@ CPU_INLINE void pool_plane(const pool_job *job, const float *x, float *y, uint8_
     const pool_state *s = job->state;
     const __m512i none = _mm512_set1_epi32(TRI_POOL_NO_GRADIENT);
     __m512 scale = _mm512_set1_ps(job->dropout.scale);
-    int64_t place = 0;
+    int64_t pixel = 0;
     for (int64_t row = 0; row < s->out[0]; row++) {
-        for (int64_t column = 0; column < s->out[1]; column++, place++) {
+        for (int64_t column = 0; column < s->out[1]; column++, pixel++) {
             pool_best best =
                 small ? window_max_2x2(x, s, row, column, relu) : window_max(x, s, row, column);
             if (relu) {
@@ -135,11 +135,11 @@ CPU_INLINE void pool_plane(const pool_job *job, const float *x, float *y, uint8_
                 best.index = _mm512_mask_mov_epi32(best.index, off, none);
             }
             if (keep) {
-                best.value = _mm512_maskz_mul_ps(keep[place], best.value, scale);
-                best.index = _mm512_mask_mov_epi32(none, keep[place], best.index);
+                best.value = _mm512_maskz_mul_ps(keep[pixel], best.value, scale);
+                best.index = _mm512_mask_mov_epi32(none, keep[pixel], best.index);
             }
-            _mm512_storeu_ps(y + place * CPU_BLOCK, best.value);
-            _mm_storeu_si128((__m128i *)(index + place * CPU_BLOCK),
+            _mm512_storeu_ps(y + pixel * CPU_BLOCK, best.value);
+            _mm_storeu_si128((__m128i *)(index + pixel * CPU_BLOCK),
                              _mm512_cvtepi32_epi8(best.index));
         }
     }
@@ -154,17 +154,17 @@ static bool is_2x2(const pool_state *s) {
 static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, int thread) {
     const pool_job *job = context;
     const pool_state *s = job->state;
-    int64_t places = pooled_places(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
-    int64_t y_plane = places * CPU_BLOCK;
+    int64_t pixels = pooled_pixels(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
+    int64_t y_plane = pixels * CPU_BLOCK;
     pool_space space = space_of_thread(job, thread);
     uint16_t *keep = NULL;
     bool small = is_2x2(s);
     for (int64_t i = begin; i < end; i++) {
         if (s->has_dropout) {
             keep = space.masks;
-            uint64_t first = (uint64_t)(i % s->blocks * CPU_BLOCK * places);
+            uint64_t first = (uint64_t)(i % s->blocks * CPU_BLOCK * pixels);
             cpu_dropout_block_masks(&job->dropout, job->first_sample + (uint32_t)(i / s->blocks),
-                                    first, places, keep);
+                                    first, pixels, keep);
         }
         const float *x = s->bf16 ? space.whole : (const float *)job->from + i * x_plane;
         if (s->bf16) widen_plane(job->from, i * x_plane, x_plane, space.whole);
@@ -177,7 +177,7 @@ static CPU_AVX512 void forward_range(void *context, int64_t begin, int64_t end, 
         else
             pool_plane(job, x, to, index, keep, false, s->relu);
         if (s->plain)
-            cpu_block_to_rows(s->bf16, to, job->to, i * y_plane, places);
+            cpu_block_to_rows(s->bf16, to, job->to, i * y_plane, pixels);
         else if (s->bf16)
             narrow_plane(to, job->to, i * y_plane, y_plane);
     }
@@ -189,9 +189,9 @@ CPU_INLINE void scatter_2x2(const pool_state *s, const float *dy, const uint8_t 
     for (int64_t row = 0; row < s->out[0]; row++) {
         float *top = dx + row * 2 * width * CPU_BLOCK, *bottom = top + width * CPU_BLOCK;
         for (int64_t column = 0; column < s->out[1]; column++) {
-            int64_t place = row * s->out[1] + column;
-            __m512 value = _mm512_mul_ps(_mm512_loadu_ps(dy + place * CPU_BLOCK), scale);
-            __m128i at = _mm_loadu_si128((const __m128i *)(index + place * CPU_BLOCK));
+            int64_t pixel = row * s->out[1] + column;
+            __m512 value = _mm512_mul_ps(_mm512_loadu_ps(dy + pixel * CPU_BLOCK), scale);
+            __m128i at = _mm_loadu_si128((const __m128i *)(index + pixel * CPU_BLOCK));
             for (int k = 0; k < 4; k++) {
                 __mmask16 here = _mm_cmpeq_epi8_mask(at, _mm_set1_epi8((char)k));
                 float *to = (k < 2 ? top : bottom) + (2 * column + k % 2) * CPU_BLOCK;
@@ -212,10 +212,10 @@ CPU_INLINE void scatter_any(const pool_state *s, const float *dy, const uint8_t 
                             __m512 scale, float *dx) {
     for (int64_t i = 0; i < s->in[0] * s->in[1]; i++)
         _mm512_storeu_ps(dx + i * CPU_BLOCK, _mm512_setzero_ps());
-    for (int64_t place = 0; place < pooled_places(s); place++) {
-        int64_t row = place / s->out[1], column = place % s->out[1];
-        __m512 value = _mm512_mul_ps(_mm512_loadu_ps(dy + place * CPU_BLOCK), scale);
-        __m128i at = _mm_loadu_si128((const __m128i *)(index + place * CPU_BLOCK));
+    for (int64_t pixel = 0; pixel < pooled_pixels(s); pixel++) {
+        int64_t row = pixel / s->out[1], column = pixel % s->out[1];
+        __m512 value = _mm512_mul_ps(_mm512_loadu_ps(dy + pixel * CPU_BLOCK), scale);
+        __m128i at = _mm_loadu_si128((const __m128i *)(index + pixel * CPU_BLOCK));
         for (int64_t k = 0; k < s->kernel[0] * s->kernel[1]; k++) {
             __mmask16 here = _mm_cmpeq_epi8_mask(at, _mm_set1_epi8((char)k));
             if (!here) continue;
@@ -231,8 +231,8 @@ CPU_INLINE void scatter_any(const pool_state *s, const float *dy, const uint8_t 
 static CPU_AVX512 void backward_range(void *context, int64_t begin, int64_t end, int thread) {
     const pool_job *job = context;
     const pool_state *s = job->state;
-    int64_t places = pooled_places(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
-    int64_t y_plane = places * CPU_BLOCK;
+    int64_t pixels = pooled_pixels(s), x_plane = s->in[0] * s->in[1] * CPU_BLOCK;
+    int64_t y_plane = pixels * CPU_BLOCK;
     pool_space space = space_of_thread(job, thread);
     __m512 scale = _mm512_set1_ps(s->has_dropout ? job->dropout.scale : 1);
     bool small = is_2x2(s);
@@ -242,7 +242,7 @@ static CPU_AVX512 void backward_range(void *context, int64_t begin, int64_t end,
         const uint8_t *index = job->index + i * y_plane;
         float *dx = s->bf16 ? space.whole : (float *)job->to + i * x_plane;
         if (s->plain)
-            cpu_rows_to_block(s->bf16, job->from, i * y_plane, space.pooled, places);
+            cpu_rows_to_block(s->bf16, job->from, i * y_plane, space.pooled, pixels);
         else if (s->bf16)
             widen_plane(job->from, i * y_plane, y_plane, space.pooled);
         if (small)

@@ -7,7 +7,7 @@
 typedef struct reorder_state {
     const cpu_device *device;
     bool to_blocked, to_plain; // planes; neither: the primitive
-    int64_t planes, places;
+    int64_t planes, pixels;
     cpu_primitive primitive;
 } reorder_state;
 
@@ -19,12 +19,12 @@ typedef struct reorder_job {
 
 static void planes_range(void *context, int64_t begin, int64_t end, int thread) {
     const reorder_job *job = context;
-    int64_t places = job->state->places, plane = places * CPU_BLOCK;
+    int64_t pixels = job->state->pixels, plane = pixels * CPU_BLOCK;
     for (int64_t i = begin; i < end; i++) {
         if (job->state->to_plain)
-            cpu_block_to_rows(false, job->from + i * plane, job->to, i * plane, places);
+            cpu_block_to_rows(false, job->from + i * plane, job->to, i * plane, pixels);
         else
-            cpu_rows_to_block(false, job->from, i * plane, job->to + i * plane, places);
+            cpu_rows_to_block(false, job->from, i * plane, job->to + i * plane, pixels);
     }
 }
 
@@ -90,7 +90,7 @@ static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, co
     kernel->state = state;
     if (state->to_blocked || state->to_plain) {
         state->planes = x->shape.dims[0] * x->shape.dims[1] / CPU_BLOCK;
-        state->places = x->shape.dims[2] * x->shape.dims[3];
+        state->pixels = x->shape.dims[2] * x->shape.dims[3];
         return TRI_OK;
     }
     TRI_TRY(make_primitive(state, x, from, to));

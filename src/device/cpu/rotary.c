@@ -1,5 +1,5 @@
 // Rotary positions: the sines and cosines of all positions are made once.
-#include "device/cpu/number.h"
+#include "device/cpu/scalar.h"
 
 #include <math.h>
 #include <stdlib.h>

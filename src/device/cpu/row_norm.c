@@ -1,6 +1,6 @@
 // rms_norm and layer_norm, which differ in whether a row's mean is taken off, and their gradients.
 // Sums over rows are kept for each chunk of them and added in order.
-#include "device/cpu/number.h"
+#include "device/cpu/scalar.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,14 +25,14 @@ typedef struct norm_job {
     float *sums; // [chunk][2][width]: of dy · h, of dy
 } norm_job;
 
-CPU_NUMBER float sum_of_lanes(float *lane) {
+CPU_SCALAR float sum_of_lanes(float *lane) {
     for (int width = NORM_LANES / 2; width; width /= 2)
         for (int k = 0; k < width; k++) lane[k] += lane[k + width];
     return lane[0];
 }
 
 // The sum over a row of x − center, or of its square.
-CPU_NUMBER float sum_of_row(const void *x, bool bf16, int64_t width, float center, bool square) {
+CPU_SCALAR float sum_of_row(const void *x, bool bf16, int64_t width, float center, bool square) {
     float lane[NORM_LANES] = {0}, rest = 0;
     int64_t whole = width / NORM_LANES * NORM_LANES;
     for (int64_t i = 0; i < whole; i += NORM_LANES)
@@ -47,7 +47,7 @@ CPU_NUMBER float sum_of_row(const void *x, bool bf16, int64_t width, float cente
     return rest + sum_of_lanes(lane);
 }
 
-CPU_NUMBER void forward_rows(const norm_job *job, int64_t begin, int64_t end, bool x_bf16,
+CPU_SCALAR void forward_rows(const norm_job *job, int64_t begin, int64_t end, bool x_bf16,
                              bool y_bf16, bool centred) {
     const norm_state *s = job->state;
     const float *weight = job->weight, *bias = job->bias;
@@ -73,13 +73,13 @@ typedef struct norm_pair {
     float dy, g, h;
 } norm_pair;
 
-CPU_NUMBER norm_pair pair_at(const norm_job *job, const void *x, const void *dy, int64_t i,
+CPU_SCALAR norm_pair pair_at(const norm_job *job, const void *x, const void *dy, int64_t i,
                              float mean, float inv, bool x_bf16, bool y_bf16) {
     float slope = cpu_get(dy, y_bf16, i);
     return (norm_pair){slope, slope * job->weight[i], (cpu_get(x, x_bf16, i) - mean) * inv};
 }
 
-CPU_NUMBER void gradient_row(const norm_job *job, int64_t r, float *restrict sums, bool x_bf16,
+CPU_SCALAR void gradient_row(const norm_job *job, int64_t r, float *restrict sums, bool x_bf16,
                              bool y_bf16, bool centred) {
     int64_t width = job->state->width, whole = width / NORM_LANES * NORM_LANES;
     const void *x = cpu_row(job->x, x_bf16, r * width);
@@ -112,7 +112,7 @@ CPU_NUMBER void gradient_row(const norm_job *job, int64_t r, float *restrict sum
     }
 }
 
-CPU_NUMBER void gradient_chunks(const norm_job *job, int64_t begin, int64_t end, bool x_bf16,
+CPU_SCALAR void gradient_chunks(const norm_job *job, int64_t begin, int64_t end, bool x_bf16,
                                 bool y_bf16, bool centred) {
     const norm_state *s = job->state;
     for (int64_t c = begin; c < end; c++) {

@@ -94,16 +94,16 @@ static CPU_AVX512 void block_masks_any(const cpu_dropout *d, uint32_t sample, ui
     const __m512i pair = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     __m512i start = _mm512_add_epi64(_mm512_mullo_epi64(pair, _mm512_set1_epi64(count)),
                                      _mm512_set1_epi64((int64_t)first));
-    for (int64_t place = 0; place < count; place++) {
-        __m512i even = _mm512_add_epi64(start, _mm512_set1_epi64(place));
+    for (int64_t pixel = 0; pixel < count; pixel++) {
+        __m512i even = _mm512_add_epi64(start, _mm512_set1_epi64(pixel));
         __m512i odd = _mm512_add_epi64(even, _mm512_set1_epi64(count));
         uint16_t mask[4], bits = 0;
         keep_masks(d, &keys, sample, _mm512_srli_epi64(even, 2), _mm512_srli_epi64(odd, 2), mask);
         for (int channel = 0; channel < 16; channel++) {
-            uint64_t word = (first + (uint64_t)(channel * count + place)) % 4;
+            uint64_t word = (first + (uint64_t)(channel * count + pixel)) % 4;
             bits |= mask[word] & (1u << channel);
         }
-        keep[place] = bits;
+        keep[pixel] = bits;
     }
 }
 
@@ -147,50 +147,50 @@ CPU_AVX512 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, u
 }
 
 CPU_INLINE void block_to_rows(bool bf16, const float *block, void *rows, int64_t at,
-                              int64_t places) {
+                              int64_t pixels) {
     __m512 r[16];
-    for (int64_t p = 0; p < places; p += 16) {
-        int64_t left = places - p < 16 ? places - p : 16;
+    for (int64_t p = 0; p < pixels; p += 16) {
+        int64_t left = pixels - p < 16 ? pixels - p : 16;
         for (int i = 0; i < 16; i++)
             r[i] = i < left ? _mm512_loadu_ps(block + (p + i) * 16) : _mm512_setzero_ps();
         cpu_transpose16(r);
         for (int i = 0; i < 16; i++)
-            cpu_store(rows, bf16, at + i * places + p, cpu_first_lanes(left), r[i]);
+            cpu_store(rows, bf16, at + i * pixels + p, cpu_first_lanes(left), r[i]);
     }
 }
 
 CPU_INLINE void rows_to_block(bool bf16, const void *rows, int64_t at, float *block,
-                              int64_t places) {
+                              int64_t pixels) {
     __m512 r[16];
-    for (int64_t p = 0; p < places; p += 16) {
-        int64_t left = places - p < 16 ? places - p : 16;
+    for (int64_t p = 0; p < pixels; p += 16) {
+        int64_t left = pixels - p < 16 ? pixels - p : 16;
         for (int i = 0; i < 16; i++)
-            r[i] = cpu_load(rows, bf16, at + i * places + p, cpu_first_lanes(left));
+            r[i] = cpu_load(rows, bf16, at + i * pixels + p, cpu_first_lanes(left));
         cpu_transpose16(r);
         for (int i = 0; i < left; i++) _mm512_storeu_ps(block + (p + i) * 16, r[i]);
     }
 }
 
 CPU_AVX512 void cpu_block_to_rows(bool bf16, const float *block, void *rows, int64_t at,
-                                  int64_t places) {
+                                  int64_t pixels) {
     if (bf16)
-        block_to_rows(true, block, rows, at, places);
+        block_to_rows(true, block, rows, at, pixels);
     else
-        block_to_rows(false, block, rows, at, places);
+        block_to_rows(false, block, rows, at, pixels);
 }
 
 CPU_AVX512 void cpu_rows_to_block(bool bf16, const void *rows, int64_t at, float *block,
-                                  int64_t places) {
+                                  int64_t pixels) {
     if (bf16)
-        rows_to_block(true, rows, at, block, places);
+        rows_to_block(true, rows, at, block, pixels);
     else
-        rows_to_block(false, rows, at, block, places);
+        rows_to_block(false, rows, at, block, pixels);
 }
 
-CPU_AVX512 void cpu_sum_lanes(const float *block, float *out, int64_t places) {
+CPU_AVX512 void cpu_sum_lanes(const float *block, float *out, int64_t pixels) {
     __m512 r[16];
-    for (int64_t p = 0; p < places; p += 16) {
-        int64_t left = places - p < 16 ? places - p : 16;
+    for (int64_t p = 0; p < pixels; p += 16) {
+        int64_t left = pixels - p < 16 ? pixels - p : 16;
         for (int i = 0; i < 16; i++)
             r[i] = i < left ? _mm512_loadu_ps(block + (p + i) * 16) : _mm512_setzero_ps();
         cpu_transpose16(r);

@@ -116,9 +116,9 @@ CPU_INLINE void cpu_transpose16(__m512 r[16]) {
 }
 
 // [places][16] of F32 to 16 rows of `places` from element `at` on, of BF16 or F32, and back.
-void cpu_block_to_rows(bool bf16, const float *block, void *rows, int64_t at, int64_t places);
-void cpu_rows_to_block(bool bf16, const void *rows, int64_t at, float *block, int64_t places);
+void cpu_block_to_rows(bool bf16, const float *block, void *rows, int64_t at, int64_t pixels);
+void cpu_rows_to_block(bool bf16, const void *rows, int64_t at, float *block, int64_t pixels);
 // out[p] = the sum of the 16 values of place p of [places][16].
-void cpu_sum_lanes(const float *block, float *out, int64_t places);
+void cpu_sum_lanes(const float *block, float *out, int64_t pixels);
 
 #endif

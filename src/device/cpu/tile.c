@@ -1,11 +1,11 @@
 // The pieces of matrix products for AVX-512.
 #include "device/cpu/tile.h"
 
-#include "device/cpu/tile_end.h"
+#include "device/cpu/epilogue.h"
 
 enum {
     TILE_VECTORS = CPU_TILE_COLUMNS / 16,
-    TILE_RUN = 64,   // steps between two skips
+    TILE_K_RUN = 64, // steps between two skips
     PACK_AHEAD = 16, // rows that packing asks for in advance
 };
 
@@ -16,26 +16,26 @@ CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) 
     return sum;
 }
 
-static inline bool is_bare(const cpu_tile_end *end) {
-    return !end->bias && end->activation == TRI_ACTIVATION_NONE;
+static inline bool is_bare(const cpu_epilogue *epilogue) {
+    return !epilogue->bias && epilogue->activation == TRI_ACTIVATION_NONE;
 }
 
 // The last vector of columns under a mask.
 CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors, bool pairs) {
     __m512 sum[CPU_TILE_ROWS * TILE_VECTORS];
     const float *a = job->a, *b = job->b;
-    const int64_t a_row = job->a_row, a_step = job->a_step;
+    const int64_t a_row = job->a_row, a_k = job->a_k;
 #pragma GCC unroll 6
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
-            const char *c = job->narrow ? (const char *)(job->narrow + i * job->narrow_row + 16 * v)
+            const char *c = job->c_bf16 ? (const char *)(job->c_bf16 + i * job->c_bf16_row + 16 * v)
                                         : (const char *)(job->c + i * job->c_row + 16 * v);
             _mm_prefetch(c, _MM_HINT_T0);
             sum[i * vectors + v] = _mm512_setzero_ps();
         }
-    const int64_t run = job->a_skip ? TILE_RUN : job->steps;
-    for (int64_t left = job->steps; left > 0; left -= run, a += job->a_skip)
+    const int64_t run = job->a_skip ? TILE_K_RUN : job->k;
+    for (int64_t left = job->k; left > 0; left -= run, a += job->a_skip)
         for (int64_t p = left < run ? left : run; p > 0; p--) {
             __m512 column[TILE_VECTORS];
 #pragma GCC unroll 4
@@ -47,10 +47,10 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
                 for (int v = 0; v < vectors; v++)
                     sum[i * vectors + v] = multiply_add(pairs, x, column[v], sum[i * vectors + v]);
             }
-            a += a_step;
+            a += a_k;
             b += CPU_TILE_COLUMNS;
         }
-    if (!job->more && !job->narrow && is_bare(&job->end)) {
+    if (!job->accumulate && !job->c_bf16 && is_bare(&job->epilogue)) {
 #pragma GCC unroll 6
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -66,10 +66,10 @@ CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors,
             __mmask16 inside = v == vectors - 1 ? last : 0xFFFF;
             float *c = job->c + i * job->c_row + 16 * v;
             __m512 value = sum[i * vectors + v];
-            if (job->more) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, c));
-            value = cpu_tile_finish(&job->end, pairs, 16 * v, inside, value);
-            if (job->narrow)
-                cpu_store(job->narrow, true, i * job->narrow_row + 16 * v, inside, value);
+            if (job->accumulate) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(inside, c));
+            value = cpu_epilogue_apply(&job->epilogue, pairs, 16 * v, inside, value);
+            if (job->c_bf16)
+                cpu_store(job->c_bf16, true, i * job->c_bf16_row + 16 * v, inside, value);
             else
                 _mm512_mask_storeu_ps(c, inside, value);
         }
@@ -121,22 +121,22 @@ CPU_INLINE void pack_rows(const void *from, bool bf16, int64_t stride, int64_t r
         }
 }
 
-CPU_INLINE void pack_columns(const void *from, bool bf16, int64_t stride, int64_t steps,
+CPU_INLINE void pack_columns(const void *from, bool bf16, int64_t stride, int64_t k,
                              int64_t columns, float *to) {
     // Ask for all at once: the rows lie too far apart for the hardware to see a stream.
-    for (int64_t j = 0; j < columns && steps <= 64; j++)
-        for (int64_t p = 0; p < steps; p += bf16 ? 32 : 16)
+    for (int64_t j = 0; j < columns && k <= 64; j++)
+        for (int64_t p = 0; p < k; p += bf16 ? 32 : 16)
             _mm_prefetch((const char *)from + (j * stride + p) * (bf16 ? 2 : 4), _MM_HINT_T0);
-    for (int64_t p = 0; p < steps; p += 16)
+    for (int64_t p = 0; p < k; p += 16)
         for (int64_t j = 0; j < CPU_TILE_COLUMNS; j += 16) {
-            int64_t places = steps - p < 16 ? steps - p : 16;
-            __mmask16 inside = (__mmask16)((1u << places) - 1);
+            int64_t count = k - p < 16 ? k - p : 16;
+            __mmask16 inside = (__mmask16)((1u << count) - 1);
             __m512 r[16];
             for (int64_t i = 0; i < 16; i++)
                 r[i] = j + i < columns ? cpu_load(from, bf16, (j + i) * stride + p, inside)
                                        : _mm512_setzero_ps();
             cpu_transpose16(r);
-            for (int64_t i = 0; i < places; i++)
+            for (int64_t i = 0; i < count; i++)
                 _mm512_storeu_ps(to + (p + i) * CPU_TILE_COLUMNS + j, r[i]);
         }
 }
@@ -149,19 +149,19 @@ CPU_AVX512 void cpu_pack_rows(const void *from, bool bf16, int64_t stride, int64
         pack_rows(from, false, stride, rows, columns, to, panel);
 }
 
-CPU_AVX512 void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t steps,
+CPU_AVX512 void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t k,
                                  int64_t columns, float *to) {
     if (bf16)
-        pack_columns(from, true, stride, steps, columns, to);
+        pack_columns(from, true, stride, k, columns, to);
     else
-        pack_columns(from, false, stride, steps, columns, to);
+        pack_columns(from, false, stride, k, columns, to);
 }
 
-CPU_AVX512 void cpu_pack_groups(const float *from, int64_t stride, int64_t steps, int64_t rows,
+CPU_AVX512 void cpu_pack_groups(const float *from, int64_t stride, int64_t k, int64_t rows,
                                 float *to) {
-    for (int64_t row = 0; row < rows; row += CPU_TILE_GROUP, to += CPU_TILE_GROUP * steps) {
+    for (int64_t row = 0; row < rows; row += CPU_TILE_GROUP, to += CPU_TILE_GROUP * k) {
         __mmask16 inside = cpu_first_lanes(rows - row);
-        for (int64_t p = 0; p < steps; p++) {
+        for (int64_t p = 0; p < k; p++) {
             const float *at = from + p * stride + row;
             _mm_prefetch((const char *)(at + CPU_TILE_GROUP), _MM_HINT_T0);
             _mm512_storeu_ps(to + p * CPU_TILE_GROUP, _mm512_maskz_loadu_ps(inside, at));
@@ -170,7 +170,7 @@ CPU_AVX512 void cpu_pack_groups(const float *from, int64_t stride, int64_t steps
 }
 
 CPU_AVX512 void cpu_transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
-                              const cpu_tile_end *end, float *to, int64_t to_stride) {
+                              const cpu_epilogue *epilogue, float *to, int64_t to_stride) {
     for (int64_t c = 0; c < columns; c += 16)
         for (int64_t row = 0; row < rows; row += 16) {
             __m512 r[16];
@@ -181,7 +181,7 @@ CPU_AVX512 void cpu_transpose(const float *from, int64_t stride, int64_t rows, i
             cpu_transpose16(r);
             for (int64_t i = 0; i < 16 && c + i < columns; i++)
                 _mm512_mask_storeu_ps(to + (c + i) * to_stride + row, wanted,
-                                      cpu_tile_finish(end, false, row, wanted, r[i]));
+                                      cpu_epilogue_apply(epilogue, false, row, wanted, r[i]));
         }
 }
 

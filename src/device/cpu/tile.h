@@ -11,27 +11,27 @@ enum {
 };
 
 // What becomes of a sum in the end.
-typedef struct cpu_tile_end {
+typedef struct cpu_epilogue {
     const void *bias;          // [columns], added to each row, BF16 where a is; NULL: none
     tri_activation activation; // applied last
     float slope;
-} cpu_tile_end;
+} cpu_epilogue;
 
 // c [rows][columns] = the sum over `steps` p of a(i, p) · b[p][j]. With `pairs` a float of a or b
 // is in truth two BF16, of steps 2p and 2p + 1; for devices with AVX512_BF16.
 typedef struct cpu_tile {
-    int64_t steps;
+    int64_t k;
     const float *a; // element (i, p) at i · a_row + p · a_step
-    int64_t a_row, a_step;
+    int64_t a_row, a_k;
     int64_t a_skip; // added to the place in a after every 64 steps
     const float *b; // [steps][64]
     float *c;
     int64_t c_row;
-    cpu_tile_end end;
-    bool more; // adds to c instead
+    cpu_epilogue epilogue;
+    bool accumulate; // adds to c instead
     bool pairs;
-    uint16_t *narrow; // where the sums go as BF16; c is then only what they are added to
-    int64_t narrow_row;
+    uint16_t *c_bf16; // where the sums go as BF16; c is then only what they are added to
+    int64_t c_bf16_row;
 } cpu_tile;
 
 // At most 6 rows and 64 columns. Each element is one chain of sums, in order of p.
@@ -44,26 +44,26 @@ void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns)
 void cpu_pack_rows(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,
                    float *to, int64_t panel);
 // One panel of the transposed matrix: to[p][j] is element p of row j < columns, else 0.
-void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t steps, int64_t columns,
+void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t k, int64_t columns,
                       float *to);
 // Groups [row / 16][step][16] of a matrix whose rows lie side by side and whose steps are `stride`
 // apart, zeros behind `rows`.
-void cpu_pack_groups(const float *from, int64_t stride, int64_t steps, int64_t rows, float *to);
+void cpu_pack_groups(const float *from, int64_t stride, int64_t k, int64_t rows, float *to);
 // The transposed [rows][columns] of floats, its rows `stride` apart, to columns that are
 // `to_stride` apart; `end` has a bias for each row.
 void cpu_transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
-                   const cpu_tile_end *end, float *to, int64_t to_stride);
+                   const cpu_epilogue *epilogue, float *to, int64_t to_stride);
 
 // The same for all instruction sets; those below AVX-512 know F32 alone.
 typedef struct cpu_tile_code {
     void (*multiply)(const cpu_tile *tile, int64_t rows, int64_t columns);
     void (*pack_rows)(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,
                       float *to, int64_t panel);
-    void (*pack_columns)(const void *from, bool bf16, int64_t stride, int64_t steps,
-                         int64_t columns, float *to);
-    void (*pack_groups)(const float *from, int64_t stride, int64_t steps, int64_t rows, float *to);
+    void (*pack_columns)(const void *from, bool bf16, int64_t stride, int64_t k, int64_t columns,
+                         float *to);
+    void (*pack_groups)(const float *from, int64_t stride, int64_t k, int64_t rows, float *to);
     void (*transpose)(const float *from, int64_t stride, int64_t rows, int64_t columns,
-                      const cpu_tile_end *end, float *to, int64_t to_stride);
+                      const cpu_epilogue *epilogue, float *to, int64_t to_stride);
 } cpu_tile_code;
 
 extern const cpu_tile_code cpu_tile_code_avx512, cpu_tile_code_avx2, cpu_tile_code_base;

@@ -5,13 +5,13 @@
 
 // Words of two steps in chunks [16 words][16 columns], two for each 32 columns and 32 steps: from
 // rows of b that lie as [n, k].
-CPU_AVX512 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t steps,
-                                    int64_t columns, uint16_t *to) {
+CPU_AVX512 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
+                                    uint16_t *to) {
     for (int64_t j = 0; j < columns; j += CPU_AMX_SIDE)
-        for (int64_t s = 0; s < steps; s += CPU_AMX_SIDE)
+        for (int64_t s = 0; s < k; s += CPU_AMX_SIDE)
             for (int64_t half = j; half < j + CPU_AMX_SIDE; half += 16, to += 16 * CPU_AMX_SIDE) {
                 __m512 r[16];
-                int64_t left = steps - s;
+                int64_t left = k - s;
                 __mmask32 inside = left >= 32 ? 0xFFFFFFFFu : (1u << left) - 1;
                 const uint16_t *from = b + half * stride + s;
                 for (int64_t i = 0; i < 16; i++)
@@ -24,31 +24,31 @@ CPU_AVX512 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t s
 }
 
 // The same from b that lies as [k, n].
-CPU_AVX512 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t steps,
-                                     int64_t columns, uint16_t *to) {
+CPU_AVX512 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
+                                     uint16_t *to) {
     for (int64_t j = 0; j < columns; j += CPU_AMX_SIDE)
-        for (int64_t p = 0; p < steps; p += 2) {
+        for (int64_t p = 0; p < k; p += 2) {
             const uint16_t *from = b + p * stride + j;
             __builtin_prefetch(from + CPU_AMX_SIDE * stride);
             __builtin_prefetch(from + (CPU_AMX_SIDE + 1) * stride);
-            if (p % CPU_AMX_SIDE == 0 && steps - p < CPU_AMX_SIDE)
-                memset(to, 0, CPU_AMX_NUMBERS * sizeof *to);
+            if (p % CPU_AMX_SIDE == 0 && k - p < CPU_AMX_SIDE)
+                memset(to, 0, CPU_AMX_CHUNK * sizeof *to);
             for (int64_t half = 0; half < CPU_AMX_SIDE; half += 16) {
                 int64_t left = columns - j - half;
                 _mm512_storeu_si512(to + p % CPU_AMX_SIDE * 16 + half * CPU_AMX_SIDE,
-                                    cpu_pairs_of_rows(from + half, stride, p + 1 < steps,
+                                    cpu_pairs_of_rows(from + half, stride, p + 1 < k,
                                                       left > 0 ? cpu_first_lanes(left) : 0));
             }
-            if ((p + 2) % CPU_AMX_SIDE == 0 || p + 2 >= steps) to += CPU_AMX_NUMBERS;
+            if ((p + 2) % CPU_AMX_SIDE == 0 || p + 2 >= k) to += CPU_AMX_CHUNK;
         }
 }
 
 // Chunks [32 rows][32 steps], zeros beyond the edges: from rows that lie as [m, k].
-CPU_AVX512 void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t rows, int64_t steps,
+CPU_AVX512 void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                                     uint16_t *to) {
     for (int64_t i = 0; i < rows; i += CPU_AMX_SIDE)
-        for (int64_t s = 0; s < steps; s += CPU_AMX_SIDE) {
-            int64_t left = steps - s;
+        for (int64_t s = 0; s < k; s += CPU_AMX_SIDE) {
+            int64_t left = k - s;
             __mmask32 inside = left >= 32 ? 0xFFFFFFFFu : (1u << left) - 1;
             const uint16_t *from = a + i * stride + s;
             for (int64_t r = i; r < i + CPU_AMX_SIDE; r++, from += stride, to += CPU_AMX_SIDE)
@@ -58,10 +58,10 @@ CPU_AVX512 void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t r
 }
 
 // The same from a that lies as [k, m].
-CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows,
-                                       int64_t steps, uint16_t *to) {
+CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
+                                       uint16_t *to) {
     for (int64_t i = 0; i < rows; i += CPU_AMX_SIDE)
-        for (int64_t s = 0; s < steps; s += CPU_AMX_SIDE)
+        for (int64_t s = 0; s < k; s += CPU_AMX_SIDE)
             for (int64_t half = i; half < i + CPU_AMX_SIDE; half += 16, to += 16 * CPU_AMX_SIDE) {
                 __m512 r[16];
                 int64_t left = rows - half;
@@ -69,8 +69,8 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
                 const uint16_t *from = a + s * stride + half;
                 for (int64_t p = 0; p < 16; p++)
                     r[p] = _mm512_castsi512_ps(cpu_pairs_of_rows(from + 2 * p * stride, stride,
-                                                                 s + 2 * p + 1 < steps,
-                                                                 s + 2 * p < steps ? inside : 0));
+                                                                 s + 2 * p + 1 < k,
+                                                                 s + 2 * p < k ? inside : 0));
                 cpu_transpose16(r);
                 for (int64_t p = 0; p < 16; p++) _mm512_storeu_ps(to + p * CPU_AMX_SIDE, r[p]);
             }
@@ -78,13 +78,14 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
 
 // The sums of a block: those at `sums` where there are `more`, plus the products of the chunks.
 #define AMX_BLOCK(name, second_row, second_column)                                                 \
-    static CPU_AMX __attribute__((noinline)) void name(                                            \
-        const cpu_amx_rows *rows, const uint16_t *b, int64_t chunks, float *sums, bool more) {     \
+    static CPU_AMX __attribute__((noinline)) void name(const cpu_amx_rows *rows,                   \
+                                                       const uint16_t *b, int64_t chunks,          \
+                                                       float *sums, bool accumulate) {             \
         const int64_t row = rows->row, line = CPU_AMX_SIDE * (int64_t)sizeof(float);               \
         const char *a = (const char *)rows->data, *below = a + 16 * row;                           \
         float *under = sums + 16 * CPU_AMX_SIDE;                                                   \
         __asm__ volatile("" ::: "memory"); /* what was packed is there */                          \
-        if (more) {                                                                                \
+        if (accumulate) {                                                                          \
             _tile_loadd(0, sums, line);                                                            \
             if (second_column) _tile_loadd(1, sums + 16, line);                                    \
             if (second_row) _tile_loadd(2, under, line);                                           \
@@ -100,7 +101,7 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
             _tile_loadd(4, a, row);                                                                \
             _tile_dpbf16ps(0, 4, 6);                                                               \
             if (second_column) {                                                                   \
-                _tile_loadd(7, b + CPU_AMX_NUMBERS / 2, 64);                                       \
+                _tile_loadd(7, b + CPU_AMX_CHUNK / 2, 64);                                         \
                 _tile_dpbf16ps(1, 4, 7);                                                           \
             }                                                                                      \
             if (second_row) {                                                                      \
@@ -110,7 +111,7 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
             }                                                                                      \
             a += rows->chunk;                                                                      \
             below += rows->chunk;                                                                  \
-            b += CPU_AMX_NUMBERS;                                                                  \
+            b += CPU_AMX_CHUNK;                                                                    \
         }                                                                                          \
         _tile_stored(0, sums, line);                                                               \
         if (second_column) _tile_stored(1, sums + 16, line);                                       \
@@ -122,10 +123,10 @@ AMX_BLOCK(block_12, false, true)
 AMX_BLOCK(block_21, true, false)
 AMX_BLOCK(block_22, true, true)
 
-void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums, bool more,
-                   int64_t height, int64_t width) {
+void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
+                   bool accumulate, int64_t height, int64_t width) {
     if (height > 16)
-        (width > 16 ? block_22 : block_21)(a, b, chunks, sums, more);
+        (width > 16 ? block_22 : block_21)(a, b, chunks, sums, accumulate);
     else
-        (width > 16 ? block_12 : block_11)(a, b, chunks, sums, more);
+        (width > 16 ? block_12 : block_11)(a, b, chunks, sums, accumulate);
 }

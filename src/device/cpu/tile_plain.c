@@ -6,15 +6,15 @@
 
 #define PLAIN static inline __attribute__((always_inline))
 
-enum { PLAIN_COLUMNS = 16, PLAIN_RUN = 64 };
+enum { PLAIN_COLUMNS = 16, PLAIN_K_RUN = 64 };
 
 typedef float lanes __attribute__((vector_size(32), aligned(4)));
 
-PLAIN float finished(const cpu_tile_end *end, int64_t at, float value) {
-    if (end->bias) value += ((const float *)end->bias)[at];
-    if (end->activation == TRI_ACTIVATION_RELU) return value <= 0 ? 0 : value;
-    if (end->activation == TRI_ACTIVATION_LEAKY_RELU)
-        return value <= 0 ? value * end->slope : value;
+PLAIN float finished(const cpu_epilogue *epilogue, int64_t at, float value) {
+    if (epilogue->bias) value += ((const float *)epilogue->bias)[at];
+    if (epilogue->activation == TRI_ACTIVATION_RELU) return value <= 0 ? 0 : value;
+    if (epilogue->activation == TRI_ACTIVATION_LEAKY_RELU)
+        return value <= 0 ? value * epilogue->slope : value;
     return value;
 }
 
@@ -22,11 +22,11 @@ PLAIN float finished(const cpu_tile_end *end, int64_t at, float value) {
 PLAIN void tile(const cpu_tile *job, int rows, int64_t first, int64_t columns) {
     lanes low[CPU_TILE_ROWS], high[CPU_TILE_ROWS];
     const float *a = job->a, *b = job->b + first;
-    const int64_t a_row = job->a_row, a_step = job->a_step;
-    const int64_t run = job->a_skip ? PLAIN_RUN : job->steps;
+    const int64_t a_row = job->a_row, a_k = job->a_k;
+    const int64_t run = job->a_skip ? PLAIN_K_RUN : job->k;
 #pragma GCC unroll 6
     for (int i = 0; i < rows; i++) low[i] = high[i] = (lanes){0};
-    for (int64_t left = job->steps; left > 0; left -= run, a += job->a_skip)
+    for (int64_t left = job->k; left > 0; left -= run, a += job->a_skip)
         for (int64_t p = left < run ? left : run; p > 0; p--) {
             const lanes x = *(const lanes *)b, y = *(const lanes *)(b + 8);
 #pragma GCC unroll 6
@@ -34,7 +34,7 @@ PLAIN void tile(const cpu_tile *job, int rows, int64_t first, int64_t columns) {
                 low[i] += a[i * a_row] * x;
                 high[i] += a[i * a_row] * y;
             }
-            a += a_step;
+            a += a_k;
             b += CPU_TILE_COLUMNS;
         }
 #pragma GCC unroll 6
@@ -43,8 +43,8 @@ PLAIN void tile(const cpu_tile *job, int rows, int64_t first, int64_t columns) {
         *(lanes *)sums = low[i];
         *(lanes *)(sums + 8) = high[i];
         for (int64_t k = 0; k < columns; k++) {
-            float sum = job->more ? sums[k] + c[k] : sums[k];
-            c[k] = finished(&job->end, first + k, sum);
+            float sum = job->accumulate ? sums[k] + c[k] : sums[k];
+            c[k] = finished(&job->epilogue, first + k, sum);
         }
     }
 }
@@ -60,7 +60,7 @@ PLAIN void tile_of_rows(const cpu_tile *job, int64_t rows, int64_t first, int64_
 
 // At most `most` rows at a time: what the registers hold.
 PLAIN void multiply(const cpu_tile *job, int64_t rows, int64_t columns, int64_t most) {
-    TRI_ASSERT(!job->pairs && !job->narrow);
+    TRI_ASSERT(!job->pairs && !job->c_bf16);
     for (int64_t i = 0; i < rows; i += most) {
         cpu_tile part = *job;
         part.a += i * job->a_row;
@@ -84,34 +84,34 @@ PLAIN void pack_rows(const void *numbers, bool bf16, int64_t stride, int64_t row
         }
 }
 
-PLAIN void pack_columns(const void *numbers, bool bf16, int64_t stride, int64_t steps,
-                        int64_t columns, float *to) {
+PLAIN void pack_columns(const void *numbers, bool bf16, int64_t stride, int64_t k, int64_t columns,
+                        float *to) {
     TRI_ASSERT(!bf16);
     const float *from = numbers;
-    for (int64_t p = 0; p < steps; p += 16) { // a line of each row at a time
-        int64_t places = steps - p < 16 ? steps - p : 16;
+    for (int64_t p = 0; p < k; p += 16) { // a line of each row at a time
+        int64_t count = k - p < 16 ? k - p : 16;
         for (int64_t j = 0; j < CPU_TILE_COLUMNS; j++)
-            for (int64_t i = 0; i < places; i++)
+            for (int64_t i = 0; i < count; i++)
                 to[(p + i) * CPU_TILE_COLUMNS + j] = j < columns ? from[j * stride + p + i] : 0;
     }
 }
 
-PLAIN void pack_groups(const float *from, int64_t stride, int64_t steps, int64_t rows, float *to) {
-    for (int64_t p = 0; p < steps; p++)
+PLAIN void pack_groups(const float *from, int64_t stride, int64_t k, int64_t rows, float *to) {
+    for (int64_t p = 0; p < k; p++)
         for (int64_t row = 0; row < rows; row += CPU_TILE_GROUP) {
-            float *out = to + row * steps + p * CPU_TILE_GROUP;
+            float *out = to + row * k + p * CPU_TILE_GROUP;
             int64_t left = rows - row < CPU_TILE_GROUP ? rows - row : CPU_TILE_GROUP;
-            for (int64_t k = 0; k < left; k++) out[k] = from[p * stride + row + k];
-            for (int64_t k = left; k < CPU_TILE_GROUP; k++) out[k] = 0;
+            for (int64_t i = 0; i < left; i++) out[i] = from[p * stride + row + i];
+            for (int64_t i = left; i < CPU_TILE_GROUP; i++) out[i] = 0;
         }
 }
 
 PLAIN void transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
-                     const cpu_tile_end *end, float *to, int64_t to_stride) {
+                     const cpu_epilogue *epilogue, float *to, int64_t to_stride) {
     for (int64_t row = 0; row < rows; row += 16)
         for (int64_t c = 0; c < columns; c++)
             for (int64_t i = row; i < row + 16 && i < rows; i++)
-                to[c * to_stride + i] = finished(end, i, from[i * stride + c]);
+                to[c * to_stride + i] = finished(epilogue, i, from[i * stride + c]);
 }
 
 // clang-format off
@@ -119,22 +119,22 @@ PLAIN void transpose(const float *from, int64_t stride, int64_t rows, int64_t co
     target static void multiply_##isa(const cpu_tile *tile, int64_t rows, int64_t columns) {       \
         multiply(tile, rows, columns, most);                                                       \
     }                                                                                              \
-    target static void pack_rows_##isa(const void *from, bool bf16, int64_t stride, int64_t rows, \
+    target static void pack_rows_##isa(const void *from, bool bf16, int64_t stride, int64_t rows,  \
                                        int64_t columns, float *to, int64_t panel) {                \
-        pack_rows(from, bf16, stride, rows, columns, to, panel);                                  \
+        pack_rows(from, bf16, stride, rows, columns, to, panel);                                   \
     }                                                                                              \
-    target static void pack_columns_##isa(const void *from, bool bf16, int64_t stride,            \
-                                          int64_t steps, int64_t columns, float *to) {             \
-        pack_columns(from, bf16, stride, steps, columns, to);                                     \
+    target static void pack_columns_##isa(const void *from, bool bf16, int64_t stride,             \
+                                          int64_t k, int64_t columns, float *to) {                 \
+        pack_columns(from, bf16, stride, k, columns, to);                                          \
     }                                                                                              \
-    target static void pack_groups_##isa(const float *from, int64_t stride, int64_t steps,         \
+    target static void pack_groups_##isa(const float *from, int64_t stride, int64_t k,             \
                                          int64_t rows, float *to) {                                \
-        pack_groups(from, stride, steps, rows, to);                                                \
+        pack_groups(from, stride, k, rows, to);                                                    \
     }                                                                                              \
     target static void transpose_##isa(const float *from, int64_t stride, int64_t rows,            \
-                                       int64_t columns, const cpu_tile_end *end, float *to,        \
+                                       int64_t columns, const cpu_epilogue *epilogue, float *to,   \
                                        int64_t to_stride) {                                        \
-        transpose(from, stride, rows, columns, end, to, to_stride);                                \
+        transpose(from, stride, rows, columns, epilogue, to, to_stride);                           \
     }                                                                                              \
     const cpu_tile_code cpu_tile_code_##isa = {.multiply = multiply_##isa,                         \
                                                .pack_rows = pack_rows_##isa,                       \

@@ -60,8 +60,8 @@ CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
         float factor = job->seed / job->sums[2 * r];
 #pragma GCC ivdep
         for (int64_t k = 0; k < width; k++)
-            cpu_put(out, bf16, k, factor * cpu_exp_number(cpu_get(row, bf16, k) - max));
-        if (here) cpu_put(out, bf16, at, factor * cpu_exp_number(label - max) - job->seed);
+            cpu_put(out, bf16, k, factor * cpu_exp_scalar(cpu_get(row, bf16, k) - max));
+        if (here) cpu_put(out, bf16, at, factor * cpu_exp_scalar(label - max) - job->seed);
     }
 }
 CPU_TYPED_RANGES(gradient)

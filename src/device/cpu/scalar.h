@@ -1,32 +1,32 @@
 // Numbers of F32 or BF16 and functions of them in plain C that compilers turn into vectors of any
 // width, for loops under CPU_RANGES.
-#ifndef TRIREME_DEVICE_CPU_NUMBER_H
-#define TRIREME_DEVICE_CPU_NUMBER_H
+#ifndef TRIREME_DEVICE_CPU_SCALAR_H
+#define TRIREME_DEVICE_CPU_SCALAR_H
 
 #include "device/cpu/internal.h"
 
 #include "tensor/half.h"
 
-#define CPU_NUMBER static inline __attribute__((always_inline))
+#define CPU_SCALAR static inline __attribute__((always_inline))
 
-CPU_NUMBER float cpu_get(const void *numbers, bool bf16, int64_t i) {
-    return bf16 ? tri_bf16_to_float(((const uint16_t *)numbers)[i]) : ((const float *)numbers)[i];
+CPU_SCALAR float cpu_get(const void *values, bool bf16, int64_t i) {
+    return bf16 ? tri_bf16_to_float(((const uint16_t *)values)[i]) : ((const float *)values)[i];
 }
 
-CPU_NUMBER void cpu_put(void *numbers, bool bf16, int64_t i, float value) {
+CPU_SCALAR void cpu_put(void *values, bool bf16, int64_t i, float value) {
     if (bf16)
-        ((uint16_t *)numbers)[i] = tri_float_to_bf16(value);
+        ((uint16_t *)values)[i] = tri_float_to_bf16(value);
     else
-        ((float *)numbers)[i] = value;
+        ((float *)values)[i] = value;
 }
 
-CPU_NUMBER const void *cpu_row(const void *numbers, bool bf16, int64_t element) {
-    return (const char *)numbers + element * (bf16 ? 2 : 4);
+CPU_SCALAR const void *cpu_row(const void *values, bool bf16, int64_t element) {
+    return (const char *)values + element * (bf16 ? 2 : 4);
 }
 
 // e^x to about 1 in the last place, as 2^n · e^r with |r| <= ln 2 / 2: 0 below -87, infinity where
 // F32 ends; what is not a number stays so.
-CPU_NUMBER float cpu_exp_number(float all) {
+CPU_SCALAR float cpu_exp_scalar(float all) {
     float x = all < -87.0f ? -87.0f : all > 89.0f ? 89.0f : all;
     float shifted = x * 1.44269504f + 0x1.8p23f; // n in the low bits of the fraction
     float n = shifted - 0x1.8p23f, r = n * 2.12194440e-4f + (n * -0.693359375f + x);

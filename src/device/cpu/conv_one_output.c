@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THIN_TILE = 16 }; // places whose sums are in registers
+enum { ONE_OUTPUT_TILE = 16 }; // places whose sums are in registers
 
-typedef struct thin_state {
+typedef struct one_output_state {
     const cpu_device *device;
     conv_shape s;
     conv_task task;
@@ -21,26 +21,26 @@ typedef struct thin_state {
     float slope;
     int64_t taps;            // of one channel's kernel
     cpu_primitive primitive; // of the gradients
-} thin_state;
+} one_output_state;
 
-typedef struct thin_job {
-    const thin_state *state;
+typedef struct one_output_job {
+    const one_output_state *state;
     const float *x, *weight; // weight: [C/16][kh][kw][16]
     const float *bias;
     float *y;
     float *rows; // of each thread: [width][16]
-} thin_job;
+} one_output_job;
 
 // plain [C][kh][kw] to and from [C/16][kh][kw][16], turned by 180° if `turn`.
-static void pack_weight(const thin_state *t, const float *plain, float *packed, bool turn) {
+static void pack_weight(const one_output_state *t, const float *plain, float *packed, bool rotate) {
     for (int64_t c = 0; c < t->s.c; c++)
         for (int64_t k = 0; k < t->taps; k++) {
             int64_t to = (c / CPU_BLOCK * t->taps + k) * CPU_BLOCK + c % CPU_BLOCK;
-            packed[to] = plain[c * t->taps + (turn ? t->taps - 1 - k : k)];
+            packed[to] = plain[c * t->taps + (rotate ? t->taps - 1 - k : k)];
         }
 }
 
-static void unpack_turned(const thin_state *t, const float *packed, float *plain) {
+static void unpack_rotated(const one_output_state *t, const float *packed, float *plain) {
     for (int64_t c = 0; c < t->s.c; c++)
         for (int64_t k = 0; k < t->taps; k++) {
             int64_t from = (c / CPU_BLOCK * t->taps + k) * CPU_BLOCK + c % CPU_BLOCK;
@@ -49,11 +49,11 @@ static void unpack_turned(const thin_state *t, const float *packed, float *plain
 }
 
 // One tile of a row of sums; `inside` says that no tap leaves the image sideways.
-CPU_INLINE void thin_tile(const thin_job *job, const float *image, int64_t row, int64_t column,
-                          int64_t count, bool inside, float *out) {
+CPU_INLINE void one_output_tile(const one_output_job *job, const float *image, int64_t row,
+                                int64_t column, int64_t count, bool inside, float *out) {
     const conv_shape *s = &job->state->s;
-    __m512 sum[THIN_TILE];
-    for (int t = 0; t < THIN_TILE; t++) sum[t] = _mm512_setzero_ps();
+    __m512 sum[ONE_OUTPUT_TILE];
+    for (int t = 0; t < ONE_OUTPUT_TILE; t++) sum[t] = _mm512_setzero_ps();
     const float *weight = job->weight;
     for (int64_t block = 0; block < s->c / CPU_BLOCK; block++) {
         const float *plane = image + block * s->in[0] * s->in[1] * CPU_BLOCK;
@@ -65,7 +65,7 @@ CPU_INLINE void thin_tile(const thin_job *job, const float *image, int64_t row, 
                 int64_t first = column + kw - s->padding[1];
                 const float *x = plane + (h * s->in[1] + first) * CPU_BLOCK;
 #pragma GCC unroll 16
-                for (int t = 0; t < THIN_TILE; t++) {
+                for (int t = 0; t < ONE_OUTPUT_TILE; t++) {
                     if (!inside && (t >= count || first + t < 0 || first + t >= s->in[1])) continue;
                     sum[t] = _mm512_fmadd_ps(_mm512_loadu_ps(x + t * CPU_BLOCK), tap, sum[t]);
                 }
@@ -73,28 +73,28 @@ CPU_INLINE void thin_tile(const thin_job *job, const float *image, int64_t row, 
         }
     }
 #pragma GCC unroll 16
-    for (int t = 0; t < THIN_TILE; t++)
+    for (int t = 0; t < ONE_OUTPUT_TILE; t++)
         if (inside || t < count) _mm512_storeu_ps(out + t * CPU_BLOCK, sum[t]);
 }
 
-static CPU_AVX512 void thin_rows(void *context, int64_t begin, int64_t end, int thread) {
-    const thin_job *job = context;
+static CPU_AVX512 void one_output_rows(void *context, int64_t begin, int64_t end, int thread) {
+    const one_output_job *job = context;
     const conv_shape *s = &job->state->s;
     int64_t width = s->out[1];
     float *sums = job->rows + thread * width * CPU_BLOCK, bias = job->bias ? *job->bias : 0;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i % s->out[0];
         const float *image = job->x + i / s->out[0] * s->c * s->in[0] * s->in[1];
-        for (int64_t column = 0; column < width; column += THIN_TILE) {
-            int64_t count = width - column < THIN_TILE ? width - column : THIN_TILE;
+        for (int64_t column = 0; column < width; column += ONE_OUTPUT_TILE) {
+            int64_t count = width - column < ONE_OUTPUT_TILE ? width - column : ONE_OUTPUT_TILE;
             int64_t left = column - s->padding[1];
-            bool inside =
-                count == THIN_TILE && left >= 0 && left + THIN_TILE + s->kernel[1] - 1 <= s->in[1];
+            bool inside = count == ONE_OUTPUT_TILE && left >= 0 &&
+                          left + ONE_OUTPUT_TILE + s->kernel[1] - 1 <= s->in[1];
             float *to = sums + column * CPU_BLOCK;
             if (inside)
-                thin_tile(job, image, row, column, count, true, to);
+                one_output_tile(job, image, row, column, count, true, to);
             else
-                thin_tile(job, image, row, column, count, false, to);
+                one_output_tile(job, image, row, column, count, false, to);
         }
         float *y = job->y + i * width;
         cpu_sum_lanes(sums, y, width);
@@ -107,7 +107,8 @@ static CPU_AVX512 void thin_rows(void *context, int64_t begin, int64_t end, int 
     }
 }
 
-static bool thin_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool one_output_supports(const tri_device *device, const tri_graph *graph,
+                                const tri_node *node) {
     if (!cpu_has_avx512_f32(device, graph, node)) return false;
     conv_shape s = conv_shape_of_node(graph, node);
     bool fits = s.groups == 1 && s.o == 1 && s.c % CPU_BLOCK == 0 && s.n > 0;
@@ -116,12 +117,12 @@ static bool thin_supports(const tri_device *device, const tri_graph *graph, cons
     return fits;
 }
 
-static void thin_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                         tri_layout *in, tri_layout *out) {
+static void one_output_layouts(const tri_device *device, const tri_graph *graph,
+                               const tri_node *node, tri_layout *in, tri_layout *out) {
     conv_set_layouts(node, (conv_formats){CPU_NCHW16C, CPU_PLAIN, CPU_PLAIN}, in, out);
 }
 
-static size_t packed_bytes(const thin_state *t) {
+static size_t packed_bytes(const one_output_state *t) {
     return (size_t)(t->s.c * t->taps) * sizeof(float); // a multiple of 64
 }
 
@@ -138,16 +139,16 @@ static conv_shape mirrored(const conv_shape *s) {
     return m;
 }
 
-static tri_status thin_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                               tri_kernel *kernel) {
+static tri_status one_output_prepare(tri_device *device, const tri_graph *graph,
+                                     const tri_node *node, tri_kernel *kernel) {
     static const int args[][3] = {
         [CONV_GRAD_INPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
         [CONV_GRAD_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS},
     };
     cpu_use_threads(cpu_of(device));
-    thin_state *state = calloc(1, sizeof *state);
+    one_output_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a convolution");
-    *state = (thin_state){.device = cpu_of(device), .s = conv_shape_of_node(graph, node)};
+    *state = (one_output_state){.device = cpu_of(device), .s = conv_shape_of_node(graph, node)};
     state->taps = state->s.kernel[0] * state->s.kernel[1];
     kernel->state = state;
     kernel->workspace_bytes = packed_bytes(state);
@@ -181,20 +182,20 @@ static float sum_of(const float *values, int64_t count) {
     return (float)sum;
 }
 
-static tri_status thin_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    thin_state *state = kernel->state;
+static tri_status one_output_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    one_output_state *state = kernel->state;
     float *packed = args->workspace;
     void *rest = (char *)args->workspace + packed_bytes(state);
     cpu_use_threads(state->device);
     if (state->task == CONV_FORWARD) {
         pack_weight(state, args->in[1], packed, false);
-        thin_job job = {.state = state,
-                        .x = args->in[0],
-                        .weight = packed,
-                        .bias = state->bias ? args->in[2] : NULL,
-                        .y = args->out[0],
-                        .rows = rest};
-        cpu_parallel(state->device, state->s.n * state->s.out[0], 8, thin_rows, &job);
+        one_output_job job = {.state = state,
+                              .x = args->in[0],
+                              .weight = packed,
+                              .bias = state->bias ? args->in[2] : NULL,
+                              .y = args->out[0],
+                              .rows = rest};
+        cpu_parallel(state->device, state->s.n * state->s.out[0], 8, one_output_rows, &job);
         return TRI_OK;
     }
     if (state->task == CONV_GRAD_INPUT) {
@@ -204,30 +205,30 @@ static tri_status thin_run(const tri_kernel *kernel, const tri_kernel_args *args
     }
     void *data[] = {args->in[1], args->in[0], packed};
     TRI_TRY(cpu_primitive_run(&state->primitive, data, rest));
-    unpack_turned(state, packed, args->out[0]);
+    unpack_rotated(state, packed, args->out[0]);
     if (state->bias)
         *(float *)args->out[1] =
             sum_of(args->in[1], state->s.n * state->s.out[0] * state->s.out[1]);
     return TRI_OK;
 }
 
-static void thin_release(tri_kernel *kernel) {
-    thin_state *state = kernel->state;
+static void one_output_release(tri_kernel *kernel) {
+    one_output_state *state = kernel->state;
     if (!state) return;
     cpu_primitive_release(&state->primitive);
     free(state);
 }
 
-#define THIN_KERNEL(opname)                                                                        \
-    const tri_kernel_def cpu_##opname##_thin = {                                                   \
+#define ONE_OUTPUT_KERNEL(opname)                                                                  \
+    const tri_kernel_def cpu_##opname##_one_output = {                                             \
         .op = &tri_op_##opname,                                                                    \
-        .name = "thin",                                                                            \
-        .supports = thin_supports,                                                                 \
-        .layouts = thin_layouts,                                                                   \
-        .prepare = thin_prepare,                                                                   \
-        .run = thin_run,                                                                           \
-        .release = thin_release,                                                                   \
+        .name = "one-output",                                                                      \
+        .supports = one_output_supports,                                                           \
+        .layouts = one_output_layouts,                                                             \
+        .prepare = one_output_prepare,                                                             \
+        .run = one_output_run,                                                                     \
+        .release = one_output_release,                                                             \
     };
-THIN_KERNEL(conv2d)
-THIN_KERNEL(conv2d_grad_input)
-THIN_KERNEL(conv2d_grad_weight)
+ONE_OUTPUT_KERNEL(conv2d)
+ONE_OUTPUT_KERNEL(conv2d_grad_input)
+ONE_OUTPUT_KERNEL(conv2d_grad_weight)
