@@ -1,4 +1,4 @@
-// The tiles of AMX: detection, the kernel's permission, and what they look like.
+// Detects AMX, asks Linux for permission to use it, and configures its tiles.
 #include "device/cpu/amx.h"
 
 #include <cpuid.h>
@@ -17,11 +17,11 @@ enum {
 bool cpu_amx_is_allowed(void) {
     unsigned a, b, c, d, wanted = AMX_BF16 | AMX_TILE;
     if (!__get_cpuid_count(AMX_LEAF, 0, &a, &b, &c, &d) || (d & wanted) != wanted) return false;
-    // Threads have 8 KB more of state from then on. A kernel before 5.16 does not know the request.
+    // From then on Linux saves 8 KB more state for each thread. Linux before 5.16 refuses.
     return syscall(SYS_arch_prctl, AMX_REQUEST, AMX_STATE) == 0;
 }
 
-// LDTILECFG's operand, Intel's manual, volume 1, 18.2.
+// The operand of LDTILECFG (Intel 64 Architectures Software Developer's Manual, volume 1, 18.2).
 typedef struct amx_shape {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];

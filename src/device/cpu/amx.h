@@ -1,4 +1,5 @@
-// The tiles of AMX: whether this process may use them, and their shape.
+// Matrix products by AMX, Intel's unit that multiplies 16 × 32 by 32 × 16 BF16 values in one
+// instruction: whether this process may use it, how operands are packed, and blocks of products.
 #ifndef TRIREME_DEVICE_CPU_AMX_H
 #define TRIREME_DEVICE_CPU_AMX_H
 
@@ -7,42 +8,48 @@
 // Functions with this run only on a device with amx set, between cpu_amx_begin and cpu_amx_end.
 #define CPU_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl")))
 
-// Whether the CPU has tiles for BF16 and the kernel lets this process use them, for which it is
-// asked once.
+// Asks Linux for permission to use the tiles. Returns whether the CPU has tiles for BF16 and the
+// request was granted.
 bool cpu_amx_is_allowed(void);
 
-// Operands lie in chunks of 32 × 32 numbers, zeros beyond the edges: a in rows of 32 steps, b in
-// two halves of 16 columns, each in 16 pairs of steps.
-enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE };
+// Packed operands consist of chunks of 32 × 32 BF16 values with zeros beyond the edges. A chunk of
+// a is [32 rows][32 of k]. A chunk of b is [2 halves][16 pairs][16 columns][2]: each half has 16
+// columns, and each pair has the values of two neighbouring p < k.
+enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE }; // the latter in elements
 
-// [columns / 32][steps / 32][chunk] of b [steps, columns], which lies as [columns, steps] with
-// rows `stride` apart, or plain; [rows / 32][steps / 32][chunk] of a [rows, steps], which lies
-// plain or as [steps, rows].
+// Packs b [k, columns] into [columns / 32][k / 32] chunks; `stride` is the distance of rows in
+// memory. pack_b_rows reads a transposed b, stored as [columns, k]; pack_b_plain one stored as
+// [k, columns].
 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                          uint16_t *to);
 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                           uint16_t *to);
+// Packs a [rows, k] into [rows / 32][k / 32] chunks. pack_a_rows reads an a stored as [rows, k];
+// pack_a_columns a transposed one, stored as [k, rows].
 void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t rows, int64_t k, uint16_t *to);
 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                             uint16_t *to);
 
-// 32 rows of a, packed or not: how far apart they and their chunks lie, in bytes.
+// 32 rows of a, packed or in place.
 typedef struct cpu_amx_rows {
     const uint16_t *data;
-    int64_t row, chunk;
+    int64_t row, chunk; // strides in bytes: from row to row, and from 32 of k to the next 32
 } cpu_amx_rows;
 static inline cpu_amx_rows cpu_amx_packed(const uint16_t *chunks) {
     return (cpu_amx_rows){chunks, CPU_AMX_SIDE * sizeof(uint16_t),
                           CPU_AMX_CHUNK * sizeof(uint16_t)};
 }
 
-// sums [32][32], or with `more` what they hold, plus the products of the chunks. Of a height or
-// width up to 16 the other half is left out.
-void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
-                   bool accumulate, int64_t height, int64_t width);
+typedef enum cpu_amx_sums { CPU_AMX_OVERWRITE, CPU_AMX_ACCUMULATE } cpu_amx_sums;
 
-// To BF16, which every CPU with AMX has an instruction for, and back; as assembly, because the
-// intrinsic would ask for functions of its own.
+// Multiplies 32 rows of a by 32 columns of b over `chunks` chunks of k and stores the products in
+// `sums` [32][32], or adds them to what `sums` holds. Computes only the first 16 rows if `height`
+// is at most 16, and only the first 16 columns if `width` is.
+void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
+                   cpu_amx_sums mode, int64_t height, int64_t width);
+
+// Conversions between F32 and BF16. Every CPU with AMX has these instructions. They are written as
+// assembly, because the intrinsics only compile in functions with another target attribute.
 CPU_INLINE __m256i cpu_amx_narrow(__m512 values) {
     __m256i narrow;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(values));
@@ -57,7 +64,7 @@ CPU_INLINE __m512 cpu_amx_widen(__m256i narrow) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
 }
 
-// All eight tiles of the calling thread with 16 rows of 64 bytes, and none.
+// Configures all eight tiles of the calling thread as 16 rows of 64 bytes, and releases them.
 void cpu_amx_begin(void);
 void cpu_amx_end(void);
 

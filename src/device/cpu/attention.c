@@ -1,5 +1,5 @@
-// Attention without a matrix of scores: six queries at a time against all keys that they see. Keys
-// and values are packed once for all queries.
+// Attention with AVX-512. Computes six queries at a time against all keys that they attend to, so
+// that the matrix of all scores never exists. Packs keys and values once for all queries.
 #include "device/cpu/attention.h"
 
 #include "device/cpu/simd.h"
@@ -38,7 +38,8 @@ tri_status attention_prepare(tri_device *device, const tri_graph *graph, const t
 
 void attention_release(tri_kernel *kernel) { free(kernel->state); }
 
-// Floats in the workspace: packed k and v of all heads, and what a thread has for itself.
+// Floats of the buffers in the workspace: packed k and v of all heads, then one set of the others
+// for each thread.
 typedef struct forward_space {
     int64_t k, v, scores, rows, out;
 } forward_space;
@@ -68,7 +69,7 @@ typedef struct forward_job {
     float *log_sum_exp;
     float *packed_k; // [sample][kv head][key block][width][64]
     float *packed_v; // [sample][kv head][panel][key][64]
-    float *own;      // [thread]
+    float *thread_workspaces;
 } forward_job;
 
 static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -87,7 +88,8 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// scores[0 .. seen) become exp(score − largest), those up to `end` 0. Returns the sum.
+// Replaces scores[0 .. visible) by exp(score − largest) and those from there to `end` by 0. Returns
+// the sum.
 static CPU_AVX512 float softmax_row(float *scores, int64_t visible, int64_t end, float *largest) {
     __m512 most = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
     for (int64_t i = 0; i < visible; i += 16) {
@@ -124,12 +126,12 @@ static CPU_AVX512 void store_row(const attention_state *s, const float *from, fl
     }
 }
 
-// Queries `first` and following, at most six, of a head.
+// Computes queries [first, first + 6) of a head, or as many as there are.
 static void forward_rows(const forward_job *job, int64_t n, int64_t head, int64_t first,
-                         float *own) {
+                         float *workspace) {
     const attention_state *s = job->state;
     forward_space z = space_of(s);
-    float *scores = own, *rows = scores + z.scores, *out = rows + z.rows;
+    float *scores = workspace, *rows = scores + z.scores, *out = rows + z.rows;
     int64_t count = s->queries - first < CPU_TILE_ROWS ? s->queries - first : CPU_TILE_ROWS;
     int64_t stride = s->key_blocks * ATTENTION_KEYS,
             visible = attention_visible_keys(s, first + count - 1);
@@ -178,13 +180,14 @@ static int64_t row_groups(const attention_state *s) {
     return (s->queries + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
 }
 
-// Of unit i. Early and late queries of a head take turns, so that any stretch is the same work.
+// The first query of group i. Under a causal mask late queries attend to more keys. Early and late
+// groups of a head therefore alternate, so that every thread's range has about the same work.
 static int64_t first_row(const attention_state *s, int64_t i) {
     int64_t groups = row_groups(s), turn = i % groups;
     return (turn % 2 ? groups - 1 - turn / 2 : turn / 2) * CPU_TILE_ROWS;
 }
 
-// Asks for the queries and the results of unit i.
+// Prefetches the queries and the results of group i.
 static void prefetch_rows(const forward_job *job, int64_t i) {
     const attention_state *s = job->state;
     int64_t head = i / row_groups(s), bytes = s->width * (s->bf16 ? 2 : 4);
@@ -201,11 +204,11 @@ static void forward_range(void *context, int64_t begin, int64_t end, int thread)
     const attention_state *s = job->state;
     forward_space z = space_of(s);
     int64_t groups = row_groups(s);
-    float *own = job->own + thread * (z.scores + z.rows + z.out);
+    float *workspace = job->thread_workspaces + thread * (z.scores + z.rows + z.out);
     for (int64_t i = begin; i < end; i++) {
         int64_t head = i / groups;
         prefetch_rows(job, i + 1);
-        forward_rows(job, head / s->heads, head % s->heads, first_row(s, i), own);
+        forward_rows(job, head / s->heads, head % s->heads, first_row(s, i), workspace);
     }
 }
 
@@ -221,7 +224,7 @@ static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *a
                        .log_sum_exp = args->out[1],
                        .packed_k = space,
                        .packed_v = space + z.k,
-                       .own = space + z.k + z.v};
+                       .thread_workspaces = space + z.k + z.v};
     int64_t pairs = s->samples * s->kv_heads;
     cpu_parallel(s->device, pairs * s->key_blocks, 1, pack_range, &job);
     cpu_parallel(s->device, s->samples * s->heads * row_groups(s), 2, forward_range, &job);

@@ -1,4 +1,5 @@
-// What the forward and the backward kernel of attention share.
+// What all kernels of attention and of its gradient share: sizes, arguments, and where the rows of
+// queries and keys lie.
 #ifndef TRIREME_DEVICE_CPU_ATTENTION_H
 #define TRIREME_DEVICE_CPU_ATTENTION_H
 
@@ -9,19 +10,19 @@ enum { ATTENTION_KEYS = 64 }; // in a block
 typedef struct attention_state {
     const cpu_device *device;
     int64_t samples, queries, keys, heads, width;
-    int64_t group, kv_heads;    // heads of q that share one of k and v; heads of those
-    int64_t key_blocks, panels; // of 64 keys, of 64 columns of a head
+    int64_t kv_heads;           // heads of k and v
+    int64_t group;              // heads of q that read the same head of k and v
+    int64_t key_blocks, panels; // blocks of 64 keys, panels of 64 columns of a head
     float scale;
     bool causal;
     bool bf16; // tensors are BF16, else F32
 } attention_state;
 
-// The tensors of one call: forward has no dy, dk and dv, and `out` is what the op's first output
-// is, y or dq.
+// The tensors of one call. The forward kernels have no y, dy, dk and dv.
 typedef struct attention_call {
     const void *q, *k, *v, *y, *dy;
-    float *log_sum_exp; // forward writes it
-    void *out, *dk, *dv;
+    float *log_sum_exp;  // [sample][head][query]: of the scores; the forward kernels write it
+    void *out, *dk, *dv; // out: y of a forward kernel, dq of a gradient
     float *workspace;
 } attention_call;
 
@@ -40,16 +41,17 @@ static inline attention_call attention_gradient_call(const tri_kernel_args *args
 
 bool attention_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
 bool attention_amx_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
-// The state in `kernel`; sets no workspace.
+// Allocates the attention_state of `kernel`. The caller sets kernel->workspace_bytes.
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                              tri_kernel *kernel);
 void attention_release(tri_kernel *kernel);
 
-// The sum of a · b over the width from element `at` on; the next call's numbers lie at `next`.
+// The dot product of one row of a and of b, both from element `at` on. Prefetches the row of a from
+// element `next` on, which a later call will read.
 float attention_dot(const attention_state *s, const void *a, const void *b, int64_t at,
                     int64_t next);
 
-// Element of the row of query t, or of key s, of a head.
+// The index of the first element of a query, or of a key, of a head.
 static inline int64_t attention_query(const attention_state *s, int64_t n, int64_t t,
                                       int64_t head) {
     return ((n * s->queries + t) * s->heads + head) * s->width;
@@ -58,7 +60,7 @@ static inline int64_t attention_key(const attention_state *s, int64_t n, int64_t
                                     int64_t head) {
     return ((n * s->keys + key) * s->kv_heads + head) * s->width;
 }
-// Keys that query t sees: the first so many.
+// How many keys query t attends to: all, or under a causal mask the first ones.
 static inline int64_t attention_visible_keys(const attention_state *s, int64_t t) {
     return s->causal ? t + 1 + s->keys - s->queries : s->keys;
 }
@@ -66,7 +68,7 @@ static inline const void *attention_at(const attention_state *s, const void *ten
                                        int64_t element) {
     return (const char *)tensor + element * (s->bf16 ? 2 : 4);
 }
-// Columns of the head in panel p, at most 64.
+// How many columns of the head panel p has, at most 64.
 static inline int64_t attention_columns(const attention_state *s, int64_t panel) {
     int64_t left = s->width - 64 * panel;
     return left < 64 ? left : 64;

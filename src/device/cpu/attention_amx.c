@@ -1,7 +1,9 @@
-// Attention of BF16 by AMX without a matrix of scores: 32 queries at a time against all keys that
-// they see. Keys and values are packed once for all queries. A share goes into its product as two
-// numbers of BF16, so that y is as exact as of shares in F32: its gradient subtracts what is nearly
-// equal.
+// Attention of BF16 by AMX. Computes 32 queries at a time against all keys that they attend to, so
+// that the matrix of all scores never exists. Packs keys and values once for all queries.
+//
+// Each probability enters its product with v as the sum of two BF16 values, p and p_rest. A single
+// one would make y less exact than probabilities in F32 do, and the gradient, which subtracts
+// y · dy from the nearly equal v · dy, would amplify the error.
 #include "device/cpu/amx.h"
 #include "device/cpu/attention.h"
 
@@ -13,11 +15,11 @@ bool attention_amx_supports(const tri_device *device, const tri_graph *graph,
            attention_supports(device, graph, node);
 }
 
-// Numbers of BF16, but floats of scores, in the workspace: packed k and v of all heads, and what a
-// thread has for itself.
+// Elements of the buffers in the workspace: packed k and v of all heads, then one set of the others
+// for each thread. BF16, but scores and out are F32.
 typedef struct forward_space {
     int64_t k, v;              // of one head
-    int64_t q, p, scores, out; // of one thread
+    int64_t q, p, scores, out; // of one thread; p holds p and p_rest
 } forward_space;
 
 static int64_t blocks_of(int64_t count) { return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE; }
@@ -50,17 +52,18 @@ typedef struct forward_job {
     const attention_state *state;
     forward_space space;
     attention_call call;
-    uint16_t *k, *v; // [sample][kv head] packed
-    char *own;       // [thread]
+    uint16_t *k, *v;         // [sample][kv head], packed
+    char *thread_workspaces; // [thread]
 } forward_job;
 
-// What a thread has in hand: queries [first, first + count) of a head.
+// Queries [first, first + count) of one head, and the buffers of the thread that computes them.
 typedef struct query_block {
     const forward_job *job;
     const uint16_t *k, *v;
-    uint16_t *q, *p, *p_rest;              // a share is the sum of both
-    float *scores, *out;                   // blocks [32][32]
-    int64_t n, head, first, count, blocks; // of keys that the last of them sees some of
+    uint16_t *q, *p, *p_rest; // a probability is p + p_rest
+    float *scores, *out;      // blocks [32][32]
+    int64_t n, head, first, count;
+    int64_t blocks; // of 32 keys, up to the last key that any of the queries attends to
 } query_block;
 
 static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
@@ -76,7 +79,7 @@ static void pack_range(void *context, int64_t begin, int64_t end, int thread) {
     }
 }
 
-// The largest scaled score that each row of the blocks sees.
+// Finds each query's largest scaled score among the keys that it attends to.
 static CPU_AVX512 void compute_row_maxima(const query_block *f, float *largest) {
     const attention_state *s = f->job->state;
     __m512 most[CPU_AMX_SIDE], scale = _mm512_set1_ps(s->scale);
@@ -92,7 +95,7 @@ static CPU_AVX512 void compute_row_maxima(const query_block *f, float *largest) 
     for (int64_t i = 0; i < f->count; i++) largest[i] = _mm512_reduce_max_ps(most[i]);
 }
 
-// Scores become exp(score − largest) in two parts of BF16, 0 of keys that a row does not see.
+// Stores exp(score − largest) as p + p_rest, 0 for masked keys, and each query's sum of them.
 static CPU_AVX512 void compute_probabilities(const query_block *f, const float *largest,
                                              float *sums) {
     const attention_state *s = f->job->state;
@@ -129,7 +132,8 @@ static CPU_AVX512 void store_row(const query_block *f, int64_t row, float factor
     }
 }
 
-// Rows of tiles beyond `count` hold what was there before, which their products keep to themselves.
+// Computes a block of queries. Rows beyond `count` hold old values; they only affect the same rows
+// of the products, which nobody reads.
 static void forward_rows(const query_block *f) {
     const attention_state *s = f->job->state;
     int64_t width = blocks_of(s->width), all = blocks_of(s->keys);
@@ -140,7 +144,7 @@ static void forward_rows(const query_block *f) {
     cpu_amx_rows p_rest = cpu_amx_packed(f->p_rest);
     for (int64_t b = 0; b < f->blocks; b++)
         cpu_amx_block(&q, f->k + b * width * CPU_AMX_CHUNK, width, f->scores + b * CPU_AMX_CHUNK,
-                      false, f->count, CPU_AMX_SIDE);
+                      CPU_AMX_OVERWRITE, f->count, CPU_AMX_SIDE);
     float largest[CPU_AMX_SIDE], sums[CPU_AMX_SIDE];
     float *log_sum_exp =
         f->job->call.log_sum_exp + (f->n * s->heads + f->head) * s->queries + f->first;
@@ -150,18 +154,20 @@ static void forward_rows(const query_block *f) {
     for (int64_t b = 0; b < width; b++) {
         const uint16_t *v = f->v + b * all * CPU_AMX_CHUNK;
         float *out = f->out + b * CPU_AMX_CHUNK;
-        cpu_amx_block(&p, v, f->blocks, out, false, f->count, CPU_AMX_SIDE);
-        cpu_amx_block(&p_rest, v, f->blocks, out, true, f->count, CPU_AMX_SIDE);
+        cpu_amx_block(&p, v, f->blocks, out, CPU_AMX_OVERWRITE, f->count, CPU_AMX_SIDE);
+        cpu_amx_block(&p_rest, v, f->blocks, out, CPU_AMX_ACCUMULATE, f->count, CPU_AMX_SIDE);
     }
     for (int64_t i = 0; i < f->count; i++) store_row(f, i, 1 / sums[i]);
 }
 
-// Early and late queries of a head take turns, so that any stretch is the same work.
+// Under a causal mask late queries attend to more keys. Early and late blocks of a head therefore
+// alternate, so that every thread's range has about the same work.
 static void forward_range(void *context, int64_t begin, int64_t end, int thread) {
     const forward_job *job = context;
     const attention_state *s = job->state;
     const forward_space *z = &job->space;
-    query_block f = {.job = job, .scores = (float *)(job->own + thread * thread_bytes(z))};
+    query_block f = {.job = job,
+                     .scores = (float *)(job->thread_workspaces + thread * thread_bytes(z))};
     f.out = f.scores + z->scores;
     f.q = (uint16_t *)(f.out + z->out);
     f.p = f.q + z->q;
@@ -195,7 +201,7 @@ static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *a
                                 .log_sum_exp = args->out[1]},
                        .k = args->workspace};
     job.v = job.k + pairs * job.space.k;
-    job.own = (char *)(job.v + pairs * job.space.v);
+    job.thread_workspaces = (char *)(job.v + pairs * job.space.v);
     cpu_parallel(s->device, pairs, 1, pack_range, &job);
     cpu_parallel(s->device, s->samples * s->heads * blocks_of(s->queries), 1, forward_range, &job);
     return TRI_OK;

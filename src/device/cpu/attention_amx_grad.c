@@ -1,61 +1,67 @@
-// The gradient of attention of BF16 by AMX, in squares of 128 keys by 128 queries whose scores are
-// computed again. Scores lie transposed, keys as rows: then shares and their slopes are the left
-// sides of dv and dk as they are. One thread has a head of k and v and all heads of q that share
-// it, so every sum has one order.
+// The gradient of attention of BF16 by AMX. Recomputes the scores of 128 keys by 128 queries at a
+// time.
+//
+// Scores are computed transposed, one row for each key, so that the probabilities p and the
+// gradients of the scores ds come out as left operands of dv = pᵀ·dy and dk = dsᵀ·q. One thread
+// computes a head of k and v with all heads of q that read it, so that every sum has one order.
 #include "device/cpu/amx.h"
 #include "device/cpu/attention.h"
 #include "device/cpu/tile.h"
 
 #include <string.h>
 
-enum { GRAD_BLOCKS = 4 }; // of 32 along a side of a square
+enum { GRAD_BLOCKS = 4 }; // blocks of 32 keys, and of 32 queries, at a time
 
-// A thread's part of the workspace; chunks of 32 × 32 numbers of BF16, or of F32 from dk on.
+// The buffers of one thread, in chunks of 32 × 32 elements.
 typedef struct grad_space {
-    uint16_t *k, *v;            // left sides, rows are keys: [key block][width block]
-    uint16_t *k_transposed;     // left side, rows are columns of k: [width block][key block]
-    uint16_t *q, *dy;           // right sides, columns are queries: [query block][width block]
-    uint16_t *q_rows, *dy_rows; // right sides, columns are q's: [width block][query block]
-    uint16_t *p, *ds;           // left sides, rows are keys: [key block][query block]
-    uint16_t *ds_pairs;         // right side, columns are queries: [query block][key block]
-    float *dk, *dv;             // sums [key block][width block]
-    float *dq;                  // transposed sums [query block][width block]
-    float *scores, *dp;         // a block each
-    float *y_dy;                // [query]: the sum of y · dy
+    // Left operands of products, BF16.
+    uint16_t *k, *v;        // [key block][width block]
+    uint16_t *k_transposed; // [width block][key block]
+    uint16_t *p, *ds;       // [key block][query block]
+    // Right operands, BF16.
+    uint16_t *q, *dy;           // transposed: [query block][width block]
+    uint16_t *q_rows, *dy_rows; // [width block][query block]
+    uint16_t *ds_pairs;         // [query block][key block]
+    // Sums, F32.
+    float *dk, *dv;     // [key block][width block]
+    float *dq;          // transposed: [query block][width block]
+    float *scores, *dp; // one block each; dp is the gradient of the probabilities, v · dy
+    float *y_dy;        // [query]: the dot product of y and dy
 } grad_space;
 
 static int64_t blocks_of(int64_t count) { return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE; }
 static int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
 
-// Lays the parts out from `base` on; returns their bytes.
+// Places the buffers one after the other from `base` on and returns their bytes. `base` may be NULL
+// to learn only the size.
 static size_t space_at(const attention_state *s, char *base, grad_space *z) {
     int64_t keys = blocks_of(s->keys), queries = blocks_of(s->queries), width = blocks_of(s->width);
     int64_t square = GRAD_BLOCKS * GRAD_BLOCKS;
     struct {
-        void *part;
+        void *buffer;
         int64_t chunks;
-        size_t number;
-    } parts[] = {{&z->k, keys * width, 2},
-                 {&z->v, keys * width, 2},
-                 {&z->k_transposed, keys * width, 2},
-                 {&z->q, queries * width, 2},
-                 {&z->dy, queries * width, 2},
-                 {&z->q_rows, queries * width, 2},
-                 {&z->dy_rows, queries * width, 2},
-                 {&z->p, square, 2},
-                 {&z->ds, square, 2},
-                 {&z->ds_pairs, square, 2},
-                 {&z->dk, keys * width, 4},
-                 {&z->dv, keys * width, 4},
-                 {&z->dq, queries * width, 4},
-                 {&z->scores, 1, 4},
-                 {&z->dp, 1, 4},
-                 {&z->y_dy, blocks_of(queries), 4}};
+        size_t element_bytes;
+    } buffers[] = {{&z->k, keys * width, 2},
+                   {&z->v, keys * width, 2},
+                   {&z->k_transposed, keys * width, 2},
+                   {&z->q, queries * width, 2},
+                   {&z->dy, queries * width, 2},
+                   {&z->q_rows, queries * width, 2},
+                   {&z->dy_rows, queries * width, 2},
+                   {&z->p, square, 2},
+                   {&z->ds, square, 2},
+                   {&z->ds_pairs, square, 2},
+                   {&z->dk, keys * width, 4},
+                   {&z->dv, keys * width, 4},
+                   {&z->dq, queries * width, 4},
+                   {&z->scores, 1, 4},
+                   {&z->dp, 1, 4},
+                   {&z->y_dy, blocks_of(queries), 4}};
     size_t total = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
         char *at = base ? base + total : NULL;
-        memcpy(parts[i].part, &at, sizeof at);
-        total += (size_t)parts[i].chunks * CPU_AMX_CHUNK * parts[i].number;
+        memcpy(buffers[i].buffer, &at, sizeof at);
+        total += (size_t)buffers[i].chunks * CPU_AMX_CHUNK * buffers[i].element_bytes;
     }
     return total;
 }
@@ -73,14 +79,15 @@ typedef struct grad_job {
     attention_call call;
 } grad_job;
 
-// Where a thread works: a square of blocks of keys and of queries.
+// What one thread is computing: blocks of keys [key, end_key) and of queries [query, end_query) of
+// one head.
 typedef struct grad_head {
     const grad_job *job;
     const attention_state *s;
     grad_space z;
     int64_t n, kv_head, head;
-    int64_t width, all_keys, all_queries;   // blocks
-    int64_t key, end_key, query, end_query; // blocks
+    int64_t width, all_keys, all_queries;   // blocks of 32
+    int64_t key, end_key, query, end_query; // likewise
 } grad_head;
 
 static void pack_keys(const grad_head *g) {
@@ -106,13 +113,14 @@ static void pack_queries(const grad_head *g) {
                                      at + (t + 8) * stride);
 }
 
-// The first query that sees key `key`.
+// The first query that attends to key `key`.
 static int64_t first_seeing(const attention_state *s, int64_t key) {
     int64_t first = s->causal ? key - (s->keys - s->queries) : 0;
     return first > 0 ? first : 0;
 }
 
-// Shares and their slopes of a block, from transposed scores and dy · v, as BF16.
+// Computes p and ds of a block as BF16, from transposed scores and dp. `pairs` takes ds as a right
+// operand.
 static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t query, uint16_t *p,
                                      uint16_t *ds, uint16_t *pairs) {
     const attention_state *s = g->s;
@@ -126,7 +134,7 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
         __m512i even = _mm512_setzero_si512();
         for (int64_t i = 0; i < CPU_AMX_SIDE; i++) {
             int64_t row = key * CPU_AMX_SIDE + i, at = i * CPU_AMX_SIDE + half;
-            int64_t blind = first_seeing(s, row) - t; // queries before those that see the key
+            int64_t blind = first_seeing(s, row) - t; // lanes before the first that attends to it
             __mmask16 visible = row < s->keys ? here : 0;
             if (blind > 0) visible &= blind < 16 ? (__mmask16)(0xFFFFu << blind) : 0;
             __m512 x = _mm512_loadu_ps(g->z.scores + at), slope = _mm512_loadu_ps(g->z.dp + at);
@@ -147,7 +155,7 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
     }
 }
 
-// The first block of queries of the square that sees any of a block of keys.
+// The first of the current blocks of queries that attends to any key of block `key`.
 static int64_t first_query(const grad_head *g, int64_t key) {
     int64_t first = first_seeing(g->s, key * CPU_AMX_SIDE) / CPU_AMX_SIDE;
     return first > g->query ? first : g->query;
@@ -162,10 +170,10 @@ static void compute_probabilities(const grad_head *g) {
             int64_t row = key - g->key, column = query - g->query;
             int64_t at = (row * GRAD_BLOCKS + column) * CPU_AMX_CHUNK;
             int64_t transposed = (column * GRAD_BLOCKS + row) * CPU_AMX_CHUNK;
-            cpu_amx_block(&k, z->q + query * step, g->width, z->scores, false, CPU_AMX_SIDE,
-                          CPU_AMX_SIDE);
-            cpu_amx_block(&v, z->dy + query * step, g->width, z->dp, false, CPU_AMX_SIDE,
-                          CPU_AMX_SIDE);
+            cpu_amx_block(&k, z->q + query * step, g->width, z->scores, CPU_AMX_OVERWRITE,
+                          CPU_AMX_SIDE, CPU_AMX_SIDE);
+            cpu_amx_block(&v, z->dy + query * step, g->width, z->dp, CPU_AMX_OVERWRITE,
+                          CPU_AMX_SIDE, CPU_AMX_SIDE);
             differentiate(g, key, query, z->p + at, z->ds + at, z->ds_pairs + transposed);
         }
     }
@@ -182,32 +190,33 @@ static void add_to_keys(const grad_head *g) {
         for (int64_t w = 0; w < g->width; w++) {
             int64_t from = (w * g->all_queries + first) * CPU_AMX_CHUNK;
             int64_t to = (key * g->width + w) * CPU_AMX_CHUNK;
-            cpu_amx_block(&ds, z->q_rows + from, chunks, z->dk + to, true, CPU_AMX_SIDE,
-                          CPU_AMX_SIDE);
-            cpu_amx_block(&p, z->dy_rows + from, chunks, z->dv + to, true, CPU_AMX_SIDE,
-                          CPU_AMX_SIDE);
+            cpu_amx_block(&ds, z->q_rows + from, chunks, z->dk + to, CPU_AMX_ACCUMULATE,
+                          CPU_AMX_SIDE, CPU_AMX_SIDE);
+            cpu_amx_block(&p, z->dy_rows + from, chunks, z->dv + to, CPU_AMX_ACCUMULATE,
+                          CPU_AMX_SIDE, CPU_AMX_SIDE);
         }
     }
 }
 
-// Transposed dq += kᵀ·dsᵀ.
+// dqᵀ += kᵀ·dsᵀ.
 static void add_to_queries(const grad_head *g) {
     const grad_space *z = &g->z;
     for (int64_t query = g->query; query < g->end_query; query++) {
-        int64_t chunks = 0; // blocks of keys that some of these queries see
+        int64_t chunks = 0; // blocks of keys that any of these queries attends to
         while (g->key + chunks < g->end_key && first_query(g, g->key + chunks) <= query) chunks++;
         if (chunks == 0) continue;
         const uint16_t *ds = z->ds_pairs + (query - g->query) * GRAD_BLOCKS * CPU_AMX_CHUNK;
         for (int64_t w = 0; w < g->width; w++) {
             cpu_amx_rows k =
                 cpu_amx_packed(z->k_transposed + (w * g->all_keys + g->key) * CPU_AMX_CHUNK);
-            cpu_amx_block(&k, ds, chunks, z->dq + (query * g->width + w) * CPU_AMX_CHUNK, true,
-                          CPU_AMX_SIDE, CPU_AMX_SIDE);
+            cpu_amx_block(&k, ds, chunks, z->dq + (query * g->width + w) * CPU_AMX_CHUNK,
+                          CPU_AMX_ACCUMULATE, CPU_AMX_SIDE, CPU_AMX_SIDE);
         }
     }
 }
 
-// Blocks [row block][width block] of sums to rows of a tensor, those of `turned` transposed.
+// Stores blocks of sums [row block][width block] as rows of a BF16 tensor. Transposes each block
+// first if `transposed` is set.
 static CPU_AVX512 void unpack(const grad_head *g, float *sums, bool transposed, int64_t rows,
                               uint16_t *to, int64_t stride) {
     static const cpu_epilogue none;

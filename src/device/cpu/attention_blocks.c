@@ -1,6 +1,6 @@
-// Attention and its gradient for CPUs without AVX-512: 64 queries at a time against all keys that
-// they see, products by oneDNN, rows in plain C. Keys, values and queries are copied, as F32, so
-// that the rows of a head lie together.
+// Attention and its gradient for CPUs without AVX-512. Computes 64 queries at a time against all
+// keys that they attend to: matrix products by oneDNN, softmax in plain C. Copies queries, keys and
+// values as F32, so that the rows of a head lie together.
 #include "device/cpu/attention.h"
 #include "device/cpu/class_row.h"
 
@@ -9,32 +9,35 @@
 
 enum { BLOCK_QUERIES = 64, BLOCK_LANES = 32 };
 
-// A thread's part of the workspace. Only the gradient has dk and what follows.
+// The buffers of one thread. The forward kernel has only those up to p.
 typedef struct block_space {
     float *k, *v;   // [key][width]
-    float *q, *out; // [query of the block][width]; out: y, then dq
-    float *p;       // [query of the block][stride of scores]
-    float *dk, *dv; // as k: sums over the heads of a group
-    float *dy, *ds; // as q, as p
+    float *q, *out; // [query of the block][width]; out is y, then dq
+    float *p;       // [query of the block][scores_stride]: scores, then probabilities
+    float *dk, *dv; // [key][width]: sums over the heads of q that read this head
+    float *dy;      // [query of the block][width]
+    float *ds;      // as p: dy · v, then the gradients of the scores
 } block_space;
 
-// Not a power of two, whose columns would share a few sets of the cache.
+// At least 16 more than the keys. A power of two would map the elements of a column to a few sets
+// of the cache.
 static int64_t scores_stride(const attention_state *s) { return (s->keys + 15) / 16 * 16 + 16; }
 
-// Lays the parts out from `base` on; returns their floats.
+// Places the buffers one after the other from `base` on and returns their floats. `base` may be
+// NULL to learn only the size.
 static int64_t space_at(const attention_state *s, bool gradient, float *base, block_space *z) {
     int64_t rows = s->queries < BLOCK_QUERIES ? s->queries : BLOCK_QUERIES;
     int64_t keys = s->keys * s->width, queries = rows * s->width, scores = rows * scores_stride(s);
     struct {
-        float **part;
+        float **buffer;
         int64_t count;
-    } parts[] = {{&z->k, keys},      {&z->v, keys},     {&z->q, queries},
-                 {&z->out, queries}, {&z->p, scores},   {&z->dk, keys},
-                 {&z->dv, keys},     {&z->dy, queries}, {&z->ds, scores}};
+    } buffers[] = {{&z->k, keys},      {&z->v, keys},     {&z->q, queries},
+                   {&z->out, queries}, {&z->p, scores},   {&z->dk, keys},
+                   {&z->dv, keys},     {&z->dy, queries}, {&z->ds, scores}};
     int64_t total = 0;
     for (int i = 0; i < (gradient ? 9 : 5); i++) {
-        *parts[i].part = base ? base + total : NULL;
-        total += (parts[i].count + 15) / 16 * 16;
+        *buffers[i].buffer = base ? base + total : NULL;
+        total += (buffers[i].count + 15) / 16 * 16;
     }
     return total;
 }
@@ -45,7 +48,7 @@ typedef struct block_job {
     atomic_int failure; // a dnnl_status_t
 } block_job;
 
-// Where a thread works: queries [first, first + rows) of a head.
+// What one thread is computing: queries [first, first + rows) of a head.
 typedef struct block_work {
     block_job *job;
     const attention_state *s;
@@ -55,12 +58,13 @@ typedef struct block_work {
     float factor[BLOCK_QUERIES]; // 1 / sum of a row of p
 } block_work;
 
-// Rows of a head in a tensor, and the same, dense. With factors, each row times its own.
+// A copy between rows of a head in a tensor and a dense matrix of F32.
 typedef struct row_copy {
     const void *from;
     void *to;
-    const float *factor;
-    int64_t width, stride; // the latter of the tensor
+    const float *factor; // of each row, multiplied with it by scatter; NULL: 1
+    int64_t width;
+    int64_t stride; // of rows in the tensor
 } row_copy;
 
 CPU_BODY gather_typed(void *context, int64_t begin, int64_t end, bool bf16) {
@@ -101,7 +105,7 @@ static float *log_sum_exp_of(const block_work *b) {
     return b->job->call.log_sum_exp + (b->n * b->s->heads + b->head) * b->s->queries + b->first;
 }
 
-// Rows of scores become exp(score − largest), 0 where a query does not see the key.
+// Replaces rows of scores by exp(score − largest), 0 for masked keys.
 CPU_BODY softmax_body(void *context, int64_t begin, int64_t end) {
     block_work *b = context;
     float *log_sum_exp = log_sum_exp_of(b);
@@ -127,7 +131,7 @@ CPU_SCALAR float dot(const float *a, const float *b, int64_t count) {
     return sum;
 }
 
-// p and ds from scaled scores and dy · v.
+// Computes p and ds from scaled scores and dy · v.
 CPU_BODY differentiate_body(void *context, int64_t begin, int64_t end) {
     const block_work *b = context;
     const float *log_sum_exp = log_sum_exp_of(b), scale = b->s->scale;
@@ -153,13 +157,24 @@ typedef struct block_matrix {
     bool transposed;
 } block_matrix;
 
-// c [m, n] = factor · a·b, with `more` added to what c holds.
+static block_matrix matrix(const float *data, int64_t stride) {
+    return (block_matrix){data, stride, false};
+}
+
+static block_matrix transposed(const float *data, int64_t stride) {
+    return (block_matrix){data, stride, true};
+}
+
+// sgemm's beta: 0 overwrites c, 1 adds to it.
+typedef enum block_beta { BLOCK_OVERWRITE, BLOCK_ACCUMULATE } block_beta;
+
+// c [m, n] = factor · left·right + beta · c.
 static void product(const block_work *b, int64_t m, int64_t n, int64_t k, float factor,
-                    block_matrix left, block_matrix right, bool accumulate, float *c,
+                    block_matrix left, block_matrix right, block_beta beta, float *c,
                     int64_t stride) {
     dnnl_status_t status =
         dnnl_sgemm(left.transposed ? 'T' : 'N', right.transposed ? 'T' : 'N', m, n, k, factor,
-                   left.data, left.stride, right.data, right.stride, accumulate, c, stride);
+                   left.data, left.stride, right.data, right.stride, beta, c, stride);
     if (status != dnnl_success) atomic_store(&b->job->failure, (int)status);
 }
 
@@ -170,7 +185,8 @@ static void load_keys(const block_work *b) {
     gather(s, b->job->call.v, at, s->kv_heads, s->keys, b->z.v);
 }
 
-// Scaled products of the block's queries with all keys that the last of them sees.
+// Begins the block of queries from `first` on: computes their scaled scores with all keys that the
+// last of them attends to.
 static void load_scores(block_work *b, int64_t first) {
     const attention_state *s = b->s;
     int64_t left = s->queries - first;
@@ -178,16 +194,16 @@ static void load_scores(block_work *b, int64_t first) {
     b->rows = left < BLOCK_QUERIES ? left : BLOCK_QUERIES;
     b->visible = attention_visible_keys(s, first + b->rows - 1);
     gather(s, b->job->call.q, attention_query(s, b->n, first, b->head), s->heads, b->rows, b->z.q);
-    product(b, b->rows, b->visible, s->width, s->scale, (block_matrix){b->z.q, s->width, false},
-            (block_matrix){b->z.k, s->width, true}, false, b->z.p, scores_stride(s));
+    product(b, b->rows, b->visible, s->width, s->scale, matrix(b->z.q, s->width),
+            transposed(b->z.k, s->width), BLOCK_OVERWRITE, b->z.p, scores_stride(s));
 }
 
 static void forward_block(block_work *b, int64_t first) {
     const attention_state *s = b->s;
     load_scores(b, first);
     softmax_range(s->device)(b, 0, b->rows, 0);
-    product(b, b->rows, s->width, b->visible, 1, (block_matrix){b->z.p, scores_stride(s), false},
-            (block_matrix){b->z.v, s->width, false}, false, b->z.out, s->width);
+    product(b, b->rows, s->width, b->visible, 1, matrix(b->z.p, scores_stride(s)),
+            matrix(b->z.v, s->width), BLOCK_OVERWRITE, b->z.out, s->width);
     scatter(s, b->z.out, b->factor, b->rows, b->job->call.out,
             attention_query(s, b->n, first, b->head), s->heads);
 }
@@ -199,15 +215,15 @@ static void gradient_block(block_work *b, int64_t first) {
     load_scores(b, first);
     gather(s, b->job->call.y, at, s->heads, b->rows, z->out);
     gather(s, b->job->call.dy, at, s->heads, b->rows, z->dy);
-    block_matrix q = {z->q, s->width, false}, dy = {z->dy, s->width, false};
-    product(b, b->rows, b->visible, s->width, 1, dy, (block_matrix){z->v, s->width, true}, false,
+    block_matrix q = matrix(z->q, s->width), dy = matrix(z->dy, s->width);
+    product(b, b->rows, b->visible, s->width, 1, dy, transposed(z->v, s->width), BLOCK_OVERWRITE,
             z->ds, stride);
     differentiate_range(s->device)(b, 0, b->rows, 0);
-    product(b, b->rows, s->width, b->visible, 1, (block_matrix){z->ds, stride, false},
-            (block_matrix){z->k, s->width, false}, false, z->out, s->width);
-    product(b, b->visible, s->width, b->rows, 1, (block_matrix){z->ds, stride, true}, q, true,
+    product(b, b->rows, s->width, b->visible, 1, matrix(z->ds, stride), matrix(z->k, s->width),
+            BLOCK_OVERWRITE, z->out, s->width);
+    product(b, b->visible, s->width, b->rows, 1, transposed(z->ds, stride), q, BLOCK_ACCUMULATE,
             z->dk, s->width);
-    product(b, b->visible, s->width, b->rows, 1, (block_matrix){z->p, stride, true}, dy, true,
+    product(b, b->visible, s->width, b->rows, 1, transposed(z->p, stride), dy, BLOCK_ACCUMULATE,
             z->dv, s->width);
     scatter(s, z->out, NULL, b->rows, b->job->call.out, at, s->heads);
 }
@@ -219,7 +235,8 @@ static block_work work_of(block_job *job, bool gradient, int thread) {
     return b;
 }
 
-// Heads of q. Those that share one of k and v follow each other.
+// Computes heads [begin, end) of q. Heads that read the same k and v follow each other, so that
+// these are copied once.
 static void forward_heads(void *context, int64_t begin, int64_t end, int thread) {
     block_work b = work_of(context, false, thread);
     for (int64_t i = begin; i < end; i++) {
@@ -230,7 +247,8 @@ static void forward_heads(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-// Heads of k and v, each with all heads of q that share it, so that every sum has one order.
+// Computes heads [begin, end) of k and v, each with all heads of q that read it, so that every sum
+// has one order.
 static void gradient_heads(void *context, int64_t begin, int64_t end, int thread) {
     block_work b = work_of(context, true, thread);
     const attention_state *s = b.s;
@@ -264,7 +282,8 @@ static tri_status blocks_prepare(tri_device *device, const tri_graph *graph, con
 
 static tri_status run_heads(block_job *job, int64_t heads, cpu_range range) {
     const attention_state *s = job->state;
-    omp_set_num_threads(1); // sgemm's: of a lone head, too, the bits do not depend on them
+    // sgemm gets one thread even for a single head, so that bits do not depend on their number.
+    omp_set_num_threads(1);
     cpu_parallel(s->device, s->samples * heads, 1, range, job);
     cpu_use_threads(s->device);
     int failure = atomic_load(&job->failure);

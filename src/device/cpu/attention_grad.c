@@ -1,5 +1,6 @@
-// The gradient of attention in blocks of 96 queries by 64 keys, whose scores are computed again.
-// One thread has a head of k and v and all heads of q that share it, so every sum has one order.
+// The gradient of attention with AVX-512. Recomputes the scores of 96 queries by 64 keys at a time.
+// One thread computes a head of k and v with all heads of q that read it, so that every sum has one
+// order.
 #include "device/cpu/attention.h"
 
 #include "device/cpu/simd.h"
@@ -9,32 +10,34 @@
 
 enum { GRAD_QUERIES = 96 };
 
-// A thread's part of the workspace.
+// The buffers of one thread.
 typedef struct grad_space {
     float *k_columns, *v_columns; // [key block][width][64]
     float *k, *q, *dy;            // [panel][key or query][64]
-    float *dq, *dk, *dv;          // … sums
-    float *p, *ds;                // [96][64]
-    float *y_dy;                  // [query]: the sum of y · dy
+    float *dq, *dk, *dv;          // likewise, sums
+    float *p;                     // [96 queries][64 keys]: scores, then probabilities
+    float *ds;                    // likewise: dy · v, then the gradients of the scores
+    float *y_dy;                  // [query]: the dot product of y and dy
 } grad_space;
 
-// Lays the parts out from `base` on; returns their floats.
+// Places the buffers one after the other from `base` on and returns their floats. `base` may be
+// NULL to learn only the size.
 static int64_t space_at(const attention_state *s, float *base, grad_space *z) {
     int64_t columns = s->key_blocks * s->width * ATTENTION_KEYS;
     int64_t keys = s->panels * s->keys * CPU_TILE_COLUMNS;
     int64_t queries = s->panels * s->queries * CPU_TILE_COLUMNS;
     int64_t block = GRAD_QUERIES * ATTENTION_KEYS;
     struct {
-        float **part;
+        float **buffer;
         int64_t count;
-    } parts[] = {{&z->k_columns, columns}, {&z->v_columns, columns}, {&z->k, keys},
-                 {&z->dk, keys},           {&z->dv, keys},           {&z->q, queries},
-                 {&z->dy, queries},        {&z->dq, queries},        {&z->p, block},
-                 {&z->ds, block},          {&z->y_dy, s->queries}};
+    } buffers[] = {{&z->k_columns, columns}, {&z->v_columns, columns}, {&z->k, keys},
+                   {&z->dk, keys},           {&z->dv, keys},           {&z->q, queries},
+                   {&z->dy, queries},        {&z->dq, queries},        {&z->p, block},
+                   {&z->ds, block},          {&z->y_dy, s->queries}};
     int64_t total = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        *parts[i].part = base ? base + total : NULL;
-        total += (parts[i].count + 15) / 16 * 16;
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
+        *buffers[i].buffer = base ? base + total : NULL;
+        total += (buffers[i].count + 15) / 16 * 16;
     }
     return total;
 }
@@ -53,7 +56,7 @@ typedef struct grad_job {
     attention_call call;
 } grad_job;
 
-// Where a thread works.
+// What one thread is computing: a head of q and the head of k and v that it reads.
 typedef struct grad_head {
     const grad_job *job;
     const attention_state *s;
@@ -103,7 +106,7 @@ static void pack_queries(const grad_head *g) {
                                      at + (t + 8) * stride);
 }
 
-// out[i][64] = rows t + i of `a` times the first `seen` columns of a key block.
+// out[i][64] = row t + i of `a` times the first `visible` columns of a key block.
 static void product_with_block(const grad_head *g, const float *a, const float *columns,
                                int64_t block, int64_t t, int64_t rows, int64_t visible,
                                float *out) {
@@ -124,7 +127,7 @@ static void product_with_block(const grad_head *g, const float *a, const float *
 
 static int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
 
-// p and ds of one query from its scores and dy · v, of which the first `seen` count.
+// Computes p and ds of one query from its scores and dy · v. Both are 0 from `visible` on.
 static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum_exp, float y_dy,
                                          int64_t visible, float *p, float *ds) {
     __m512 scale = _mm512_set1_ps(s->scale), norm = _mm512_set1_ps(log_sum_exp);
@@ -140,12 +143,12 @@ static CPU_AVX512 void differentiate_row(const attention_state *s, float log_sum
     }
 }
 
-// Queries [first, end) and a block of keys, all of which the last of them sees some of.
+// Queries [first, end) and a block of keys, at least one of which the last query attends to.
 typedef struct grad_block {
     int64_t first, end, key, keys;
 } grad_block;
 
-// How many of the block's keys query t sees.
+// How many of the block's keys query t attends to.
 static int64_t visible_in_block(const attention_state *s, const grad_block *b, int64_t t) {
     return at_most(attention_visible_keys(s, t) - b->key, b->keys);
 }
@@ -183,17 +186,18 @@ static void add_to_queries(const grad_head *g, const grad_block *b, int64_t pane
     }
 }
 
-// Adds the transposed shares times rows of the queries to sums of the keys.
-static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel, const float *p,
-                        const float *rows, float *sums) {
+// Adds `weights`ᵀ · `rows` to `sums`: weights [query][key] are p or ds, rows belong to queries,
+// sums to keys.
+static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel,
+                        const float *weights, const float *rows, float *sums) {
     const attention_state *s = g->s;
     for (int64_t i = 0; i < b->keys; i += CPU_TILE_ROWS) {
-        int64_t t = b->first; // the first that sees key i
+        int64_t t = b->first; // the first query that attends to key i
         if (s->causal && t < b->key + i + s->queries - s->keys)
             t = b->key + i + s->queries - s->keys;
         if (t >= b->end) break;
         cpu_tile tile = {.k = b->end - t,
-                         .a = p + (t - b->first) * ATTENTION_KEYS + i,
+                         .a = weights + (t - b->first) * ATTENTION_KEYS + i,
                          .a_row = 1,
                          .a_k = ATTENTION_KEYS,
                          .b = rows + (panel * s->queries + t) * CPU_TILE_COLUMNS,
@@ -204,7 +208,7 @@ static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel, 
     }
 }
 
-// [panel][row][64] to rows of a tensor.
+// Stores panels [panel][row][64] as rows of a tensor.
 static CPU_AVX512 void unpack(const attention_state *s, const float *from, int64_t rows, void *to,
                               int64_t at, int64_t stride) {
     for (int64_t r = 0; r < rows; r++)
@@ -225,7 +229,7 @@ static void add_head(const grad_head *g) {
     pack_queries(g);
     clear(s, g->z.dq, s->queries);
     for (int64_t block = 0; block < s->key_blocks; block++) {
-        // The first query that sees any of these keys.
+        // The first query that attends to any of these keys.
         int64_t start = block * ATTENTION_KEYS - (s->keys - s->queries), end;
         if (!s->causal || start < 0) start = 0;
         for (int64_t first = start; first < s->queries; first = end) {

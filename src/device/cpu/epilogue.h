@@ -1,18 +1,19 @@
-// The end of a product's sums in vectors, for functions marked CPU_AVX512.
+// The epilogue of a matrix product on vectors of 16 sums, for functions marked CPU_AVX512.
 #ifndef TRIREME_DEVICE_CPU_EPILOGUE_H
 #define TRIREME_DEVICE_CPU_EPILOGUE_H
 
 #include "device/cpu/simd.h"
 #include "device/cpu/tile.h"
 
-// Sums with what is added and applied at the end, whose bias is read from element `at` on.
+// Adds the bias, read from element `at` on, to 16 sums and applies the activation.
 CPU_INLINE __m512 cpu_epilogue_apply(const cpu_epilogue *epilogue, bool bf16, int64_t at,
                                      __mmask16 inside, __m512 value) {
     if (epilogue->bias) value = _mm512_add_ps(value, cpu_load(epilogue->bias, bf16, at, inside));
     if (epilogue->activation == TRI_ACTIVATION_NONE) return value;
     __mmask16 negative = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_LE_OQ);
     float slope = epilogue->activation == TRI_ACTIVATION_RELU ? 0 : epilogue->slope;
-    if (slope == 0) return _mm512_maskz_mov_ps((__mmask16)~negative, value); // also of infinity
+    // Selects zero instead of multiplying by it, because 0 · infinity would be NaN.
+    if (slope == 0) return _mm512_maskz_mov_ps((__mmask16)~negative, value);
     return _mm512_mask_mul_ps(value, negative, value, _mm512_set1_ps(slope));
 }
 

@@ -128,13 +128,14 @@ static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, const amx
         cpu_amx_rows part = *rows;
         part.data += s / CPU_AMX_SIDE * (rows->chunk / (int64_t)sizeof(uint16_t));
         int64_t some = quotient_up(least(p->k_block, b->k_count - s), CPU_AMX_SIDE);
-        bool accumulate = b->k_begin + s > 0, last = b->k_begin + s + p->k_block >= g->k;
+        cpu_amx_sums mode = b->k_begin + s > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE;
+        bool last = b->k_begin + s + p->k_block >= g->k;
         for (int64_t j = 0; j < b->columns; j += CPU_AMX_SIDE) {
             int64_t width = least(b->columns - j, CPU_AMX_SIDE);
             const uint16_t *packed =
                 b->b + (j / CPU_AMX_SIDE * chunks + s / CPU_AMX_SIDE) * CPU_AMX_CHUNK;
             float *block = p->several_blocks ? sums + j * CPU_AMX_SIDE : sums;
-            cpu_amx_block(&part, packed, some, block, accumulate, height, width);
+            cpu_amx_block(&part, packed, some, block, mode, height, width);
             if (last) finish(g, block, row, height, b->column + j, width);
         }
     }

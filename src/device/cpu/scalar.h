@@ -1,5 +1,5 @@
-// Numbers of F32 or BF16 and functions of them in plain C that compilers turn into vectors of any
-// width, for loops under CPU_RANGES.
+// Reads and writes elements of F32 or BF16 and computes exp, in plain C that compilers vectorise at
+// any width. For loops under CPU_RANGES.
 #ifndef TRIREME_DEVICE_CPU_SCALAR_H
 #define TRIREME_DEVICE_CPU_SCALAR_H
 
@@ -24,11 +24,11 @@ CPU_SCALAR const void *cpu_row(const void *values, bool bf16, int64_t element) {
     return (const char *)values + element * (bf16 ? 2 : 4);
 }
 
-// e^x to about 1 in the last place, as 2^n · e^r with |r| <= ln 2 / 2: 0 below -87, infinity where
-// F32 ends; what is not a number stays so.
+// e^x with an error of about one unit in the last place, as 2^n · e^r with |r| <= ln 2 / 2. Returns
+// 0 below -87, infinity where F32 overflows, and NaN for NaN.
 CPU_SCALAR float cpu_exp_scalar(float all) {
     float x = all < -87.0f ? -87.0f : all > 89.0f ? 89.0f : all;
-    float shifted = x * 1.44269504f + 0x1.8p23f; // n in the low bits of the fraction
+    float shifted = x * 1.44269504f + 0x1.8p23f; // rounds to n, which is in the fraction's low bits
     float n = shifted - 0x1.8p23f, r = n * 2.12194440e-4f + (n * -0.693359375f + x);
     float p = 1.9875691500e-4f; // Cephes, expf
     p = p * r + 1.3981999507e-3f;
@@ -36,14 +36,14 @@ CPU_SCALAR float cpu_exp_scalar(float all) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    // In two steps, because 2^128 is no number.
+    // Multiplies by 2^(n-1) and then by 2, because F32 has no 2^128.
     float half = tri_float_from_bits((tri_float_bits(shifted) + 126) << 23);
     float result = (p * (r * r) + (r + 1)) * half * 2;
     return all < -87.0f ? 0 : result;
 }
 
-// From `static … void NAME_typed(void *context, int64_t begin, int64_t end, bool bf16)` the
-// function NAME_range(device, bf16).
+// Defines NAME_range(device, bf16), which chooses the compiled form of
+// `CPU_BODY NAME_typed(void *context, int64_t begin, int64_t end, bool bf16)`.
 #define CPU_TYPED_RANGES(name)                                                                     \
     CPU_BODY name##_f32_body(void *context, int64_t begin, int64_t end) {                          \
         name##_typed(context, begin, end, false);                                                  \

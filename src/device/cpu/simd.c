@@ -1,3 +1,5 @@
+// Dropout's random numbers for 16 elements at a time (Philox 4x32-10, the same numbers as
+// tri_philox_at), and conversions between planes of 16 channels and plain rows.
 #include "device/cpu/simd.h"
 
 #include "base/philox.h"
@@ -7,13 +9,13 @@
 
 enum { PHILOX_ROUNDS = 10 };
 
-// Eight counters at a time, each word in the low half of a 64-bit lane; what the high halves hold
-// does not matter, because the multiplication does not read it.
+// Eight counters of four words. Each word lies in the low half of a 64-bit lane; the high halves
+// hold anything, because the multiplication does not read them.
 typedef struct philox8 {
     __m512i word[4];
 } philox8;
 
-// The keys of all rounds, so that a round reads its own from memory as it is.
+// The keys of all rounds, computed once, so that a round only loads them.
 typedef struct philox_keys {
     uint64_t low[PHILOX_ROUNDS], high[PHILOX_ROUNDS];
 } philox_keys;
@@ -34,8 +36,8 @@ CPU_INLINE __m512i xor3(__m512i a, __m512i b, uint64_t c) {
     return _mm512_ternarylogic_epi64(a, b, _mm512_set1_epi64((int64_t)c), 0x96);
 }
 
-// For 16 counters: bit i of mask[w] says that word w of counter i is at least the threshold.
-// Even and odd counters go through the rounds side by side.
+// Draws the words of 16 counters, eight even and eight odd ones side by side. Bit i of mask[w] says
+// that word w of counter i is at least the threshold.
 CPU_INLINE void keep_masks(const cpu_dropout *d, const philox_keys *keys, uint32_t sample,
                            __m512i even, __m512i odd, uint16_t mask[4]) {
     __m512i s = _mm512_set1_epi64(sample), low = _mm512_set1_epi64((uint32_t)d->step);
@@ -71,7 +73,8 @@ cpu_dropout cpu_dropout_of(double p, uint64_t key) {
                          .keep_none = none};
 }
 
-// Channels whose planes are whole groups of four elements share the place of a group.
+// For a number of pixels divisible by four: one counter then has the words of four neighbouring
+// pixels of a channel.
 static CPU_AVX512 void block_masks_aligned(const cpu_dropout *d, uint32_t sample, uint64_t first,
                                            int64_t count, uint16_t *keep) {
     const philox_keys keys = keys_of(d->key);

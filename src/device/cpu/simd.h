@@ -1,4 +1,5 @@
-// Vectors of 16 floats: types, random numbers, transposition. For functions marked CPU_AVX512.
+// Vectors of 16 floats (AVX-512): loads and stores of F32 and BF16, exp, dropout's random numbers,
+// and transposition. For functions marked CPU_AVX512.
 #ifndef TRIREME_DEVICE_CPU_SIMD_H
 #define TRIREME_DEVICE_CPU_SIMD_H
 
@@ -8,35 +9,36 @@
 
 #define CPU_INLINE static inline CPU_AVX512 __attribute__((always_inline))
 
-// Where a draw of dropout stands: tri_philox_at's arguments that do not vary by element.
+// One dropout layer in one step: the arguments of tri_philox_at that are the same for all elements.
 typedef struct cpu_dropout {
     uint64_t key, step;
-    uint32_t threshold; // keep when word ≥ threshold
-    float scale;        // of what is kept: 1 / (1 − p); p = 1 keeps nothing
-    bool keep_none;
+    uint32_t threshold; // an element is kept if its random word is at least this
+    float scale;        // 1 / (1 − p), of elements that are kept
+    bool keep_none;     // p is 1
 } cpu_dropout;
 
 cpu_dropout cpu_dropout_of(double p, uint64_t key);
 
-// Masks of what is kept of 16 channels × `count` places of a sample, whose elements are
-// channel · `count` + place from `first` on: keep[place] has one bit for each channel.
+// Draws the masks of 16 channels × `count` pixels of a sample. The element of a channel at a pixel
+// is number first + channel · count + pixel of the sample. Bit c of keep[pixel] says that channel
+// c is kept.
 void cpu_dropout_block_masks(const cpu_dropout *dropout, uint32_t sample, uint64_t first,
                              int64_t count, uint16_t *keep);
-// Multiplies `count` elements of a sample in plain order, from `first` (a multiple of 64), by the
-// mask and the scale: those from element `at` of x on, BF16 or F32.
+// Applies dropout to `count` elements of a plain tensor, F32 or BF16, from element `at` of x to the
+// same element of y. The first is number `first` of its sample, a multiple of 64.
 void cpu_dropout_plain(const cpu_dropout *dropout, uint32_t sample, uint64_t first, int64_t count,
                        bool bf16, const void *x, void *y, int64_t at);
 
-// 16 floats, or BF16 that become floats, from element `at` on; zero outside the mask, where nothing
-// is read.
+// Loads 16 elements, F32 or BF16, from element `at` on, as F32. Outside the mask it reads nothing
+// and returns 0.
 CPU_INLINE __m512 cpu_load(const void *from, bool bf16, int64_t at, __mmask16 inside) {
     if (!bf16) return _mm512_maskz_loadu_ps(inside, (const float *)from + at);
     __m256i bits = _mm256_maskz_loadu_epi16(inside, (const uint16_t *)from + at);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-// 16 elements of a row and of the next one, `row` elements on, in pairs; the latter zeros unless
-// `both`.
+// Interleaves 16 BF16 elements of a row with those of the next row, which lies `row` elements
+// further, into 16 pairs. Without `both`, the second of each pair is 0.
 CPU_INLINE __m512i cpu_pairs_of_rows(const uint16_t *from, int64_t row, bool both,
                                      __mmask16 inside) {
     __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(inside, from));
@@ -45,7 +47,7 @@ CPU_INLINE __m512i cpu_pairs_of_rows(const uint16_t *from, int64_t row, bool bot
     return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
 }
 
-// To nearest BF16, ties to even; what is not a number stays so.
+// Rounds to the nearest BF16, ties to even. NaN stays NaN.
 CPU_INLINE __m256i cpu_to_bf16(__m512 values) {
     __m512i bits = _mm512_castps_si512(values), high = _mm512_srli_epi32(bits, 16);
     __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
@@ -62,16 +64,16 @@ CPU_INLINE void cpu_store(void *to, bool bf16, int64_t at, __mmask16 inside, __m
         _mm256_mask_storeu_epi16((uint16_t *)to + at, inside, cpu_to_bf16(values));
 }
 
-// The first `left` of 16 lanes; all from 16 on.
+// A mask of the first `left` of 16 lanes, or of all if `left` is larger.
 CPU_INLINE __mmask16 cpu_first_lanes(int64_t left) {
     return left >= 16 ? 0xFFFF : (__mmask16)((1u << left) - 1);
 }
 
-// e^x to about 1 in the last place: 2^n · e^r with |r| <= ln 2 / 2. 0 below -104 and infinity above
-// 88.8, as it is in F32; what is not a number stays so.
+// e^x with an error of about one unit in the last place, as 2^n · e^r with |r| <= ln 2 / 2. Returns
+// 0 below -104 and infinity above 88.8, where F32 ends, and NaN for NaN.
 CPU_INLINE __m512 cpu_exp(__m512 x) {
-    // Of far numbers and infinities r would be nonsense. The second operand is kept where it is
-    // NaN.
+    // Clamps x first, because r would be meaningless for huge or infinite x. NaN stays: min and max
+    // return their second operand if one is NaN.
     x = _mm512_min_ps(_mm512_set1_ps(90), _mm512_max_ps(_mm512_set1_ps(-105), x));
     const __m512 log2e = _mm512_set1_ps(1.44269504f);
     const __m512 high = _mm512_set1_ps(-0.693359375f), low = _mm512_set1_ps(2.12194440e-4f);
@@ -87,7 +89,7 @@ CPU_INLINE __m512 cpu_exp(__m512 x) {
     return _mm512_scalef_ps(p, n);
 }
 
-// r[i][k] = r[k][i].
+// Transposes 16 vectors as a 16 × 16 matrix.
 CPU_INLINE void cpu_transpose16(__m512 r[16]) {
     __m512 t[16];
     for (int i = 0; i < 16; i += 2) {
@@ -115,10 +117,11 @@ CPU_INLINE void cpu_transpose16(__m512 r[16]) {
     }
 }
 
-// [places][16] of F32 to 16 rows of `places` from element `at` on, of BF16 or F32, and back.
+// Converts a plane [pixels][16] of F32 to 16 plain rows [16][pixels] of F32 or BF16, from element
+// `at` of `rows` on; and back.
 void cpu_block_to_rows(bool bf16, const float *block, void *rows, int64_t at, int64_t pixels);
 void cpu_rows_to_block(bool bf16, const void *rows, int64_t at, float *block, int64_t pixels);
-// out[p] = the sum of the 16 values of place p of [places][16].
+// out[p] = the sum of the 16 values of pixel p of a plane [pixels][16].
 void cpu_sum_lanes(const float *block, float *out, int64_t pixels);
 
 #endif

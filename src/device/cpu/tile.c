@@ -1,15 +1,16 @@
-// The pieces of matrix products for AVX-512.
+// Tiles of matrix products and packing for AVX-512, in F32 and BF16.
 #include "device/cpu/tile.h"
 
 #include "device/cpu/epilogue.h"
 
 enum {
     TILE_VECTORS = CPU_TILE_COLUMNS / 16,
-    TILE_K_RUN = 64, // steps between two skips
-    PACK_AHEAD = 16, // rows that packing asks for in advance
+    TILE_K_RUN = 64, // elements of k between two skips in a
+    PACK_AHEAD = 16, // rows that packing prefetches ahead
 };
 
-// VDPBF16PS as assembly: as an intrinsic it would ask for functions of their own.
+// sum + x · column. For pairs of BF16 this is VDPBF16PS, written as assembly because the intrinsic
+// only compiles in functions with another target attribute.
 CPU_INLINE __m512 multiply_add(bool pairs, __m512 x, __m512 column, __m512 sum) {
     if (!pairs) return _mm512_fmadd_ps(x, column, sum);
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(column));
@@ -20,7 +21,9 @@ static inline bool is_bare(const cpu_epilogue *epilogue) {
     return !epilogue->bias && epilogue->activation == TRI_ACTIVATION_NONE;
 }
 
-// The last vector of columns under a mask.
+// Computes a tile of `rows` rows and `vectors` vectors of 16 columns. Stores only the columns of
+// the last vector that `last` selects. All but `job` and `last` are constants where this is called,
+// so that the sums stay in registers.
 CPU_INLINE void tile(const cpu_tile *job, __mmask16 last, int rows, int vectors, bool pairs) {
     __m512 sum[CPU_TILE_ROWS * TILE_VECTORS];
     const float *a = job->a, *b = job->b;
@@ -123,7 +126,7 @@ CPU_INLINE void pack_rows(const void *from, bool bf16, int64_t stride, int64_t r
 
 CPU_INLINE void pack_columns(const void *from, bool bf16, int64_t stride, int64_t k,
                              int64_t columns, float *to) {
-    // Ask for all at once: the rows lie too far apart for the hardware to see a stream.
+    // Prefetches everything first: the rows lie too far apart for the hardware's prefetcher.
     for (int64_t j = 0; j < columns && k <= 64; j++)
         for (int64_t p = 0; p < k; p += bf16 ? 32 : 16)
             _mm_prefetch((const char *)from + (j * stride + p) * (bf16 ? 2 : 4), _MM_HINT_T0);

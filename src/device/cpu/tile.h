@@ -1,4 +1,5 @@
-// The innermost piece of matrix products, and how its operands are packed.
+// Computes one tile of a matrix product c = a·b in registers, and packs the operands in the order
+// in which a tile reads them.
 #ifndef TRIREME_DEVICE_CPU_TILE_H
 #define TRIREME_DEVICE_CPU_TILE_H
 
@@ -7,54 +8,55 @@
 enum {
     CPU_TILE_ROWS = 6,
     CPU_TILE_COLUMNS = 64, // of a panel of b: four vectors
-    CPU_TILE_GROUP = 16,   // rows of a packed together: a line of cache
+    CPU_TILE_GROUP = 16,   // rows of a that are packed together: one cache line
 };
 
-// What becomes of a sum in the end.
+// What a product does to each finished sum before it stores it: adds the bias, then applies the
+// activation.
 typedef struct cpu_epilogue {
-    const void *bias;          // [columns], added to each row, BF16 where a is; NULL: none
-    tri_activation activation; // applied last
-    float slope;
+    const void *bias; // [columns], BF16 where a is BF16; NULL: no bias
+    tri_activation activation;
+    float slope; // of leaky ReLU
 } cpu_epilogue;
 
-// c [rows][columns] = the sum over `steps` p of a(i, p) · b[p][j]. With `pairs` a float of a or b
-// is in truth two BF16, of steps 2p and 2p + 1; for devices with AVX512_BF16.
+// c[i][j] = the sum over p < k of a(i, p) · b[p][j]. With `pairs`, each 4-byte element of a and b
+// holds two BF16 values, those of 2p and 2p + 1; only devices with AVX512_BF16 compute such tiles.
 typedef struct cpu_tile {
     int64_t k;
-    const float *a; // element (i, p) at i · a_row + p · a_step
-    int64_t a_row, a_k;
-    int64_t a_skip; // added to the place in a after every 64 steps
-    const float *b; // [steps][64]
+    const float *a;     // element (i, p) lies at i · a_row + p · a_k
+    int64_t a_row, a_k; // strides
+    int64_t a_skip;     // elements of a to skip after every 64 of k; 0: none
+    const float *b;     // [k][64]
     float *c;
-    int64_t c_row;
+    int64_t c_row; // stride
     cpu_epilogue epilogue;
-    bool accumulate; // adds to c instead
+    bool accumulate; // adds the sums to what c holds, else overwrites c
     bool pairs;
-    uint16_t *c_bf16; // where the sums go as BF16; c is then only what they are added to
+    uint16_t *c_bf16; // if set, takes the result as BF16; c is then only read, to accumulate
     int64_t c_bf16_row;
 } cpu_tile;
 
-// At most 6 rows and 64 columns. Each element is one chain of sums, in order of p.
+// Computes at most 6 rows and 64 columns. Adds up each element in the order of p.
 void cpu_tile_multiply(const cpu_tile *tile, int64_t rows, int64_t columns);
-// Any number of rows. AVX-512 alone.
+// Likewise for any number of rows. Needs AVX-512.
 void cpu_tile_multiply_rows(const cpu_tile *tile, int64_t rows, int64_t columns);
 
-// Panels [row][64], `panel` floats apart, from rows of floats, or of BF16, that are `stride`
-// elements apart; the last one with zeros behind `columns`.
+// Packs rows of F32 or BF16, `stride` elements apart, into panels [row][64] of F32 that lie `panel`
+// floats apart. Fills the last panel with zeros beyond `columns`.
 void cpu_pack_rows(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,
                    float *to, int64_t panel);
-// One panel of the transposed matrix: to[p][j] is element p of row j < columns, else 0.
+// Packs one panel of the transposed matrix: to[p][j] is element p of row j; 0 from `columns` on.
 void cpu_pack_columns(const void *from, bool bf16, int64_t stride, int64_t k, int64_t columns,
                       float *to);
-// Groups [row / 16][step][16] of a matrix whose rows lie side by side and whose steps are `stride`
-// apart, zeros behind `rows`.
+// Packs `rows` rows of a into groups [row / 16][k][16]. Element (i, p) of a lies at from[p · stride
+// + i]. Fills the last group with zeros.
 void cpu_pack_groups(const float *from, int64_t stride, int64_t k, int64_t rows, float *to);
-// The transposed [rows][columns] of floats, its rows `stride` apart, to columns that are
-// `to_stride` apart; `end` has a bias for each row.
+// Transposes a matrix [rows][columns]: element (i, j) goes from from[i · stride + j] to
+// to[j · to_stride + i]. Applies the epilogue, whose bias has one element for each row i.
 void cpu_transpose(const float *from, int64_t stride, int64_t rows, int64_t columns,
                    const cpu_epilogue *epilogue, float *to, int64_t to_stride);
 
-// The same for all instruction sets; those below AVX-512 know F32 alone.
+// The functions above for one instruction set. Those below AVX-512 take only F32.
 typedef struct cpu_tile_code {
     void (*multiply)(const cpu_tile *tile, int64_t rows, int64_t columns);
     void (*pack_rows)(const void *from, bool bf16, int64_t stride, int64_t rows, int64_t columns,

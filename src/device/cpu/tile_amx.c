@@ -1,10 +1,9 @@
-// The innermost pieces of products by AMX: packing into chunks, and blocks of 32 × 32 sums.
+// Packs the operands of products by AMX into chunks, and computes blocks of 32 × 32 sums.
 #include "device/cpu/amx.h"
 
 #include <string.h>
 
-// Words of two steps in chunks [16 words][16 columns], two for each 32 columns and 32 steps: from
-// rows of b that lie as [n, k].
+// Reads 32 values of k of 16 columns at a time as 16 pairs, and transposes the pairs.
 CPU_AVX512 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                                     uint16_t *to) {
     for (int64_t j = 0; j < columns; j += CPU_AMX_SIDE)
@@ -23,7 +22,6 @@ CPU_AVX512 void cpu_amx_pack_b_rows(const uint16_t *b, int64_t stride, int64_t k
             }
 }
 
-// The same from b that lies as [k, n].
 CPU_AVX512 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t k, int64_t columns,
                                      uint16_t *to) {
     for (int64_t j = 0; j < columns; j += CPU_AMX_SIDE)
@@ -43,7 +41,6 @@ CPU_AVX512 void cpu_amx_pack_b_plain(const uint16_t *b, int64_t stride, int64_t 
         }
 }
 
-// Chunks [32 rows][32 steps], zeros beyond the edges: from rows that lie as [m, k].
 CPU_AVX512 void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                                     uint16_t *to) {
     for (int64_t i = 0; i < rows; i += CPU_AMX_SIDE)
@@ -57,7 +54,7 @@ CPU_AVX512 void cpu_amx_pack_a_rows(const uint16_t *a, int64_t stride, int64_t r
         }
 }
 
-// The same from a that lies as [k, m].
+// Reads 32 values of k of 16 rows at a time as 16 pairs, and transposes the pairs.
 CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_t rows, int64_t k,
                                        uint16_t *to) {
     for (int64_t i = 0; i < rows; i += CPU_AMX_SIDE)
@@ -76,20 +73,21 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
             }
 }
 
-// The sums of a block: those at `sums` where there are `more`, plus the products of the chunks.
-#define AMX_BLOCK(name, second_row, second_column)                                                 \
+// Defines the function for blocks of 16 · row_tiles × 16 · column_tiles sums, each 1 or 2. Tiles 0
+// to 3 hold the sums, 4 and 5 the rows of a, 6 and 7 the columns of b.
+#define AMX_BLOCK(name, row_tiles, column_tiles)                                                   \
     static CPU_AMX __attribute__((noinline)) void name(const cpu_amx_rows *rows,                   \
                                                        const uint16_t *b, int64_t chunks,          \
-                                                       float *sums, bool accumulate) {             \
+                                                       float *sums, cpu_amx_sums mode) {           \
         const int64_t row = rows->row, line = CPU_AMX_SIDE * (int64_t)sizeof(float);               \
         const char *a = (const char *)rows->data, *below = a + 16 * row;                           \
         float *under = sums + 16 * CPU_AMX_SIDE;                                                   \
-        __asm__ volatile("" ::: "memory"); /* what was packed is there */                          \
-        if (accumulate) {                                                                          \
+        __asm__ volatile("" ::: "memory"); /* packed operands are stored before tiles load them */ \
+        if (mode == CPU_AMX_ACCUMULATE) {                                                          \
             _tile_loadd(0, sums, line);                                                            \
-            if (second_column) _tile_loadd(1, sums + 16, line);                                    \
-            if (second_row) _tile_loadd(2, under, line);                                           \
-            if (second_row && second_column) _tile_loadd(3, under + 16, line);                     \
+            if (column_tiles == 2) _tile_loadd(1, sums + 16, line);                                \
+            if (row_tiles == 2) _tile_loadd(2, under, line);                                       \
+            if (row_tiles == 2 && column_tiles == 2) _tile_loadd(3, under + 16, line);             \
         } else {                                                                                   \
             _tile_zero(0);                                                                         \
             _tile_zero(1);                                                                         \
@@ -100,33 +98,33 @@ CPU_AVX512 void cpu_amx_pack_a_columns(const uint16_t *a, int64_t stride, int64_
             _tile_loadd(6, b, 64);                                                                 \
             _tile_loadd(4, a, row);                                                                \
             _tile_dpbf16ps(0, 4, 6);                                                               \
-            if (second_column) {                                                                   \
+            if (column_tiles == 2) {                                                               \
                 _tile_loadd(7, b + CPU_AMX_CHUNK / 2, 64);                                         \
                 _tile_dpbf16ps(1, 4, 7);                                                           \
             }                                                                                      \
-            if (second_row) {                                                                      \
+            if (row_tiles == 2) {                                                                  \
                 _tile_loadd(5, below, row);                                                        \
                 _tile_dpbf16ps(2, 5, 6);                                                           \
-                if (second_column) _tile_dpbf16ps(3, 5, 7);                                        \
+                if (column_tiles == 2) _tile_dpbf16ps(3, 5, 7);                                    \
             }                                                                                      \
             a += rows->chunk;                                                                      \
             below += rows->chunk;                                                                  \
             b += CPU_AMX_CHUNK;                                                                    \
         }                                                                                          \
         _tile_stored(0, sums, line);                                                               \
-        if (second_column) _tile_stored(1, sums + 16, line);                                       \
-        if (second_row) _tile_stored(2, under, line);                                              \
-        if (second_row && second_column) _tile_stored(3, under + 16, line);                        \
+        if (column_tiles == 2) _tile_stored(1, sums + 16, line);                                   \
+        if (row_tiles == 2) _tile_stored(2, under, line);                                          \
+        if (row_tiles == 2 && column_tiles == 2) _tile_stored(3, under + 16, line);                \
     }
-AMX_BLOCK(block_11, false, false)
-AMX_BLOCK(block_12, false, true)
-AMX_BLOCK(block_21, true, false)
-AMX_BLOCK(block_22, true, true)
+AMX_BLOCK(block_1x1, 1, 1)
+AMX_BLOCK(block_1x2, 1, 2)
+AMX_BLOCK(block_2x1, 2, 1)
+AMX_BLOCK(block_2x2, 2, 2)
 
 void cpu_amx_block(const cpu_amx_rows *a, const uint16_t *b, int64_t chunks, float *sums,
-                   bool accumulate, int64_t height, int64_t width) {
+                   cpu_amx_sums mode, int64_t height, int64_t width) {
     if (height > 16)
-        (width > 16 ? block_22 : block_21)(a, b, chunks, sums, accumulate);
+        (width > 16 ? block_2x2 : block_2x1)(a, b, chunks, sums, mode);
     else
-        (width > 16 ? block_12 : block_11)(a, b, chunks, sums, accumulate);
+        (width > 16 ? block_1x2 : block_1x1)(a, b, chunks, sums, mode);
 }

@@ -1,5 +1,5 @@
-// The pieces of matrix products in plain C, compiled for AVX2 and for whatever CPU there is:
-// vectors of eight floats, 16 columns at a time.
+// Tiles of F32 matrix products and packing in plain C, compiled once for AVX2 and once for any CPU.
+// Computes 16 columns at a time, in vectors of eight floats.
 #include "device/cpu/tile.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ PLAIN float finished(const cpu_epilogue *epilogue, int64_t at, float value) {
     return value;
 }
 
-// Columns [first, first + columns), at most 16, of `rows` rows.
+// Computes columns [first, first + columns), at most 16, of `rows` rows.
 PLAIN void tile(const cpu_tile *job, int rows, int64_t first, int64_t columns) {
     lanes low[CPU_TILE_ROWS], high[CPU_TILE_ROWS];
     const float *a = job->a, *b = job->b + first;
@@ -58,7 +58,7 @@ PLAIN void tile_of_rows(const cpu_tile *job, int64_t rows, int64_t first, int64_
     if (rows == 1) tile(job, 1, first, columns);
 }
 
-// At most `most` rows at a time: what the registers hold.
+// Computes at most `most` rows at a time: as many as the registers hold.
 PLAIN void multiply(const cpu_tile *job, int64_t rows, int64_t columns, int64_t most) {
     TRI_ASSERT(!job->pairs && !job->c_bf16);
     for (int64_t i = 0; i < rows; i += most) {
@@ -88,7 +88,7 @@ PLAIN void pack_columns(const void *numbers, bool bf16, int64_t stride, int64_t 
                         float *to) {
     TRI_ASSERT(!bf16);
     const float *from = numbers;
-    for (int64_t p = 0; p < k; p += 16) { // a line of each row at a time
+    for (int64_t p = 0; p < k; p += 16) { // one cache line of each row at a time
         int64_t count = k - p < 16 ? k - p : 16;
         for (int64_t j = 0; j < CPU_TILE_COLUMNS; j++)
             for (int64_t i = 0; i < count; i++)
