@@ -17,6 +17,11 @@ bool cpu_amx_is_allowed(void);
 // columns, and each pair has the values of two neighbouring p < k.
 enum { CPU_AMX_SIDE = 32, CPU_AMX_CHUNK = CPU_AMX_SIDE * CPU_AMX_SIDE }; // the latter in elements
 
+// How many chunks, or blocks of 32, cover `count` elements.
+static inline int64_t cpu_amx_blocks(int64_t count) {
+    return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE;
+}
+
 // Packs b [k, columns] into [columns / 32][k / 32] chunks; `stride` is the distance of rows in
 // memory. pack_b_rows reads a transposed b, stored as [columns, k]; pack_b_plain one stored as
 // [k, columns].

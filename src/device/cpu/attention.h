@@ -46,10 +46,17 @@ tri_status attention_prepare(tri_device *device, const tri_graph *graph, const t
                              tri_kernel *kernel);
 void attention_release(tri_kernel *kernel);
 
-// The dot product of one row of a and of b, both from element `at` on. Prefetches the row of a from
-// element `next` on, which a later call will read.
-float attention_dot(const attention_state *s, const void *a, const void *b, int64_t at,
-                    int64_t next);
+// One call of a gradient kernel: what its threads work on.
+typedef struct attention_grad_job {
+    const attention_state *state;
+    attention_call call;
+} attention_grad_job;
+
+// Runs `range` over the heads of k and v of all samples. Its context is an attention_grad_job.
+tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_args *args,
+                                  cpu_range range);
+// out[t] = the dot product of the rows of y and dy of query t of a head. Needs AVX-512.
+void attention_dot_y_dy(const attention_grad_job *job, int64_t n, int64_t head, float *out);
 
 // The index of the first element of a query, or of a key, of a head.
 static inline int64_t attention_query(const attention_state *s, int64_t n, int64_t t,
@@ -67,6 +74,11 @@ static inline int64_t attention_visible_keys(const attention_state *s, int64_t t
 static inline const void *attention_at(const attention_state *s, const void *tensor,
                                        int64_t element) {
     return (const char *)tensor + element * (s->bf16 ? 2 : 4);
+}
+// The first query that attends to a key.
+static inline int64_t attention_first_query(const attention_state *s, int64_t key) {
+    int64_t first = s->causal ? key - (s->keys - s->queries) : 0;
+    return first > 0 ? first : 0;
 }
 // How many columns of the head panel p has, at most 64.
 static inline int64_t attention_columns(const attention_state *s, int64_t panel) {

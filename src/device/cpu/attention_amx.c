@@ -22,10 +22,8 @@ typedef struct forward_space {
     int64_t q, p, scores, out; // of one thread; p holds p and p_rest
 } forward_space;
 
-static int64_t blocks_of(int64_t count) { return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE; }
-
 static forward_space space_of(const attention_state *s) {
-    int64_t keys = blocks_of(s->keys), width = blocks_of(s->width);
+    int64_t keys = cpu_amx_blocks(s->keys), width = cpu_amx_blocks(s->width);
     return (forward_space){.k = keys * width * CPU_AMX_CHUNK,
                            .v = keys * width * CPU_AMX_CHUNK,
                            .q = width * CPU_AMX_CHUNK,
@@ -136,7 +134,7 @@ static CPU_AVX512 void store_row(const query_block *f, int64_t row, float factor
 // of the products, which nobody reads.
 static void forward_rows(const query_block *f) {
     const attention_state *s = f->job->state;
-    int64_t width = blocks_of(s->width), all = blocks_of(s->keys);
+    int64_t width = cpu_amx_blocks(s->width), all = cpu_amx_blocks(s->keys);
     int64_t at = attention_query(s, f->n, f->first, f->head);
     cpu_amx_pack_a_rows((const uint16_t *)f->job->call.q + at, s->heads * s->width, f->count,
                         s->width, f->q);
@@ -172,7 +170,7 @@ static void forward_range(void *context, int64_t begin, int64_t end, int thread)
     f.q = (uint16_t *)(f.out + z->out);
     f.p = f.q + z->q;
     f.p_rest = f.p + z->p / 2;
-    int64_t groups = blocks_of(s->queries);
+    int64_t groups = cpu_amx_blocks(s->queries);
     cpu_amx_begin();
     for (int64_t i = begin; i < end; i++) {
         int64_t turn = i % groups;
@@ -180,7 +178,7 @@ static void forward_range(void *context, int64_t begin, int64_t end, int thread)
         f.head = i / groups % s->heads;
         f.first = (turn % 2 ? groups - 1 - turn / 2 : turn / 2) * CPU_AMX_SIDE;
         f.count = s->queries - f.first < CPU_AMX_SIDE ? s->queries - f.first : CPU_AMX_SIDE;
-        f.blocks = blocks_of(attention_visible_keys(s, f.first + f.count - 1));
+        f.blocks = cpu_amx_blocks(attention_visible_keys(s, f.first + f.count - 1));
         int64_t pair = f.n * s->kv_heads + f.head / s->group;
         f.k = job->k + pair * z->k;
         f.v = job->v + pair * z->v;
@@ -203,7 +201,8 @@ static tri_status forward_run(const tri_kernel *kernel, const tri_kernel_args *a
     job.v = job.k + pairs * job.space.k;
     job.thread_workspaces = (char *)(job.v + pairs * job.space.v);
     cpu_parallel(s->device, pairs, 1, pack_range, &job);
-    cpu_parallel(s->device, s->samples * s->heads * blocks_of(s->queries), 1, forward_range, &job);
+    cpu_parallel(s->device, s->samples * s->heads * cpu_amx_blocks(s->queries), 1, forward_range,
+                 &job);
     return TRI_OK;
 }
 

@@ -29,13 +29,13 @@ typedef struct grad_space {
     float *y_dy;        // [query]: the dot product of y and dy
 } grad_space;
 
-static int64_t blocks_of(int64_t count) { return (count + CPU_AMX_SIDE - 1) / CPU_AMX_SIDE; }
 static int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
 
 // Places the buffers one after the other from `base` on and returns their bytes. `base` may be NULL
 // to learn only the size.
 static size_t space_at(const attention_state *s, char *base, grad_space *z) {
-    int64_t keys = blocks_of(s->keys), queries = blocks_of(s->queries), width = blocks_of(s->width);
+    int64_t keys = cpu_amx_blocks(s->keys), queries = cpu_amx_blocks(s->queries),
+            width = cpu_amx_blocks(s->width);
     int64_t square = GRAD_BLOCKS * GRAD_BLOCKS;
     struct {
         void *buffer;
@@ -56,7 +56,7 @@ static size_t space_at(const attention_state *s, char *base, grad_space *z) {
                    {&z->dq, queries * width, 4},
                    {&z->scores, 1, 4},
                    {&z->dp, 1, 4},
-                   {&z->y_dy, blocks_of(queries), 4}};
+                   {&z->y_dy, cpu_amx_blocks(queries), 4}};
     size_t total = 0;
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
         char *at = base ? base + total : NULL;
@@ -74,15 +74,10 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
     return TRI_OK;
 }
 
-typedef struct grad_job {
-    const attention_state *state;
-    attention_call call;
-} grad_job;
-
 // What one thread is computing: blocks of keys [key, end_key) and of queries [query, end_query) of
 // one head.
 typedef struct grad_head {
-    const grad_job *job;
+    const attention_grad_job *job;
     const attention_state *s;
     grad_space z;
     int64_t n, kv_head, head;
@@ -108,15 +103,7 @@ static void pack_queries(const grad_head *g) {
     cpu_amx_pack_b_rows(dy, stride, s->width, s->queries, g->z.dy);
     cpu_amx_pack_b_plain(q, stride, s->queries, s->width, g->z.q_rows);
     cpu_amx_pack_b_plain(dy, stride, s->queries, s->width, g->z.dy_rows);
-    for (int64_t t = 0; t < s->queries; t++)
-        g->z.y_dy[t] = attention_dot(s, g->job->call.y, g->job->call.dy, at + t * stride,
-                                     at + (t + 8) * stride);
-}
-
-// The first query that attends to key `key`.
-static int64_t first_seeing(const attention_state *s, int64_t key) {
-    int64_t first = s->causal ? key - (s->keys - s->queries) : 0;
-    return first > 0 ? first : 0;
+    attention_dot_y_dy(g->job, g->n, g->head, g->z.y_dy);
 }
 
 // Computes p and ds of a block as BF16, from transposed scores and dp. `pairs` takes ds as a right
@@ -134,9 +121,10 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
         __m512i even = _mm512_setzero_si512();
         for (int64_t i = 0; i < CPU_AMX_SIDE; i++) {
             int64_t row = key * CPU_AMX_SIDE + i, at = i * CPU_AMX_SIDE + half;
-            int64_t blind = first_seeing(s, row) - t; // lanes before the first that attends to it
+            int64_t before =
+                attention_first_query(s, row) - t; // lanes before the first that attends to it
             __mmask16 visible = row < s->keys ? here : 0;
-            if (blind > 0) visible &= blind < 16 ? (__mmask16)(0xFFFFu << blind) : 0;
+            if (before > 0) visible &= before < 16 ? (__mmask16)(0xFFFFu << before) : 0;
             __m512 x = _mm512_loadu_ps(g->z.scores + at), slope = _mm512_loadu_ps(g->z.dp + at);
             __m512 probability =
                 _mm512_maskz_mov_ps(visible, cpu_exp(_mm512_fmsub_ps(x, scale, norm)));
@@ -157,7 +145,7 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
 
 // The first of the current blocks of queries that attends to any key of block `key`.
 static int64_t first_query(const grad_head *g, int64_t key) {
-    int64_t first = first_seeing(g->s, key * CPU_AMX_SIDE) / CPU_AMX_SIDE;
+    int64_t first = attention_first_query(g->s, key * CPU_AMX_SIDE) / CPU_AMX_SIDE;
     return first > g->query ? first : g->query;
 }
 
@@ -221,7 +209,7 @@ static CPU_AVX512 void unpack(const grad_head *g, float *sums, bool transposed, 
                               uint16_t *to, int64_t stride) {
     static const cpu_epilogue none;
     float block[CPU_AMX_CHUNK];
-    for (int64_t b = 0; b < blocks_of(rows); b++)
+    for (int64_t b = 0; b < cpu_amx_blocks(rows); b++)
         for (int64_t w = 0; w < g->width; w++) {
             const float *from = sums + (b * g->width + w) * CPU_AMX_CHUNK;
             if (transposed) {
@@ -245,7 +233,7 @@ static void add_head(grad_head *g) {
     memset(g->z.dq, 0, (size_t)(g->all_queries * g->width * CPU_AMX_CHUNK) * sizeof *g->z.dq);
     for (g->key = 0; g->key < g->all_keys; g->key = g->end_key) {
         g->end_key = at_most(g->key + GRAD_BLOCKS, g->all_keys);
-        g->query = first_seeing(s, g->key * CPU_AMX_SIDE) / CPU_AMX_SIDE;
+        g->query = attention_first_query(s, g->key * CPU_AMX_SIDE) / CPU_AMX_SIDE;
         for (; g->query < g->all_queries; g->query = g->end_query) {
             g->end_query = at_most(g->query + GRAD_BLOCKS, g->all_queries);
             compute_probabilities(g);
@@ -259,13 +247,13 @@ static void add_head(grad_head *g) {
 }
 
 static void grad_range(void *context, int64_t begin, int64_t end, int thread) {
-    const grad_job *job = context;
+    const attention_grad_job *job = context;
     const attention_state *s = job->state;
     grad_head g = {.job = job,
                    .s = s,
-                   .width = blocks_of(s->width),
-                   .all_keys = blocks_of(s->keys),
-                   .all_queries = blocks_of(s->queries)};
+                   .width = cpu_amx_blocks(s->width),
+                   .all_keys = cpu_amx_blocks(s->keys),
+                   .all_queries = cpu_amx_blocks(s->queries)};
     size_t each = space_at(s, NULL, &g.z), sums;
     space_at(s, (char *)job->call.workspace + (size_t)thread * each, &g.z);
     sums = (size_t)(g.all_keys * g.width * CPU_AMX_CHUNK) * sizeof *g.z.dk;
@@ -286,10 +274,7 @@ static void grad_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const attention_state *s = kernel->state;
-    grad_job job = {.state = s, .call = attention_gradient_call(args)};
-    cpu_parallel(s->device, s->samples * s->kv_heads, 1, grad_range, &job);
-    return TRI_OK;
+    return attention_run_gradient(kernel, args, grad_range);
 }
 
 const tri_kernel_def cpu_attention_amx_grad = {

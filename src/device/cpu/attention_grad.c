@@ -10,6 +10,35 @@
 
 enum { GRAD_QUERIES = 96 };
 
+// The dot product of the rows of a and b from element `at` on. Prefetches the row of a from element
+// `next` on, which a later call reads.
+static CPU_AVX512 float dot_rows(const attention_state *s, const void *a, const void *b, int64_t at,
+                                 int64_t next) {
+    __m512 sum = _mm512_setzero_ps();
+    for (int64_t i = 0; i < s->width; i += 16) {
+        __builtin_prefetch(attention_at(s, a, next + i));
+        __mmask16 inside = cpu_first_lanes(s->width - i);
+        sum = _mm512_fmadd_ps(cpu_load(a, s->bf16, at + i, inside),
+                              cpu_load(b, s->bf16, at + i, inside), sum);
+    }
+    return _mm512_reduce_add_ps(sum);
+}
+
+void attention_dot_y_dy(const attention_grad_job *job, int64_t n, int64_t head, float *out) {
+    const attention_state *s = job->state;
+    int64_t stride = s->heads * s->width, at = attention_query(s, n, 0, head);
+    for (int64_t t = 0; t < s->queries; t++)
+        out[t] = dot_rows(s, job->call.y, job->call.dy, at + t * stride, at + (t + 8) * stride);
+}
+
+tri_status attention_run_gradient(const tri_kernel *kernel, const tri_kernel_args *args,
+                                  cpu_range range) {
+    const attention_state *s = kernel->state;
+    attention_grad_job job = {.state = s, .call = attention_gradient_call(args)};
+    cpu_parallel(s->device, s->samples * s->kv_heads, 1, range, &job);
+    return TRI_OK;
+}
+
 // The buffers of one thread.
 typedef struct grad_space {
     float *k_columns, *v_columns; // [key block][width][64]
@@ -51,14 +80,9 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
     return TRI_OK;
 }
 
-typedef struct grad_job {
-    const attention_state *state;
-    attention_call call;
-} grad_job;
-
 // What one thread is computing: a head of q and the head of k and v that it reads.
 typedef struct grad_head {
-    const grad_job *job;
+    const attention_grad_job *job;
     const attention_state *s;
     grad_space z;
     int64_t n, kv_head, head;
@@ -81,18 +105,6 @@ static void pack_keys(const grad_head *g) {
                   s->keys * CPU_TILE_COLUMNS);
 }
 
-CPU_AVX512 float attention_dot(const attention_state *s, const void *a, const void *b, int64_t at,
-                               int64_t next) {
-    __m512 sum = _mm512_setzero_ps();
-    for (int64_t i = 0; i < s->width; i += 16) {
-        __builtin_prefetch(attention_at(s, a, next + i));
-        __mmask16 inside = cpu_first_lanes(s->width - i);
-        sum = _mm512_fmadd_ps(cpu_load(a, s->bf16, at + i, inside),
-                              cpu_load(b, s->bf16, at + i, inside), sum);
-    }
-    return _mm512_reduce_add_ps(sum);
-}
-
 static void pack_queries(const grad_head *g) {
     const attention_state *s = g->s;
     int64_t stride = s->heads * s->width, at = attention_query(s, g->n, 0, g->head);
@@ -101,9 +113,7 @@ static void pack_queries(const grad_head *g) {
                   g->z.q, panel);
     cpu_pack_rows(attention_at(s, g->job->call.dy, at), s->bf16, stride, s->queries, s->width,
                   g->z.dy, panel);
-    for (int64_t t = 0; t < s->queries; t++)
-        g->z.y_dy[t] = attention_dot(s, g->job->call.y, g->job->call.dy, at + t * stride,
-                                     at + (t + 8) * stride);
+    attention_dot_y_dy(g->job, g->n, g->head, g->z.y_dy);
 }
 
 // out[i][64] = row t + i of `a` times the first `visible` columns of a key block.
@@ -192,9 +202,8 @@ static void add_to_keys(const grad_head *g, const grad_block *b, int64_t panel,
                         const float *weights, const float *rows, float *sums) {
     const attention_state *s = g->s;
     for (int64_t i = 0; i < b->keys; i += CPU_TILE_ROWS) {
-        int64_t t = b->first; // the first query that attends to key i
-        if (s->causal && t < b->key + i + s->queries - s->keys)
-            t = b->key + i + s->queries - s->keys;
+        int64_t t = attention_first_query(s, b->key + i);
+        if (t < b->first) t = b->first;
         if (t >= b->end) break;
         cpu_tile tile = {.k = b->end - t,
                          .a = weights + (t - b->first) * ATTENTION_KEYS + i,
@@ -229,9 +238,7 @@ static void add_head(const grad_head *g) {
     pack_queries(g);
     clear(s, g->z.dq, s->queries);
     for (int64_t block = 0; block < s->key_blocks; block++) {
-        // The first query that attends to any of these keys.
-        int64_t start = block * ATTENTION_KEYS - (s->keys - s->queries), end;
-        if (!s->causal || start < 0) start = 0;
+        int64_t start = attention_first_query(s, block * ATTENTION_KEYS), end;
         for (int64_t first = start; first < s->queries; first = end) {
             end = at_most(first + GRAD_QUERIES, s->queries);
             int64_t key = block * ATTENTION_KEYS;
@@ -249,7 +256,7 @@ static void add_head(const grad_head *g) {
 }
 
 static void grad_range(void *context, int64_t begin, int64_t end, int thread) {
-    const grad_job *job = context;
+    const attention_grad_job *job = context;
     const attention_state *s = job->state;
     grad_head g = {.job = job, .s = s};
     int64_t each = space_at(s, NULL, &g.z);
@@ -269,10 +276,7 @@ static void grad_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const attention_state *s = kernel->state;
-    grad_job job = {.state = s, .call = attention_gradient_call(args)};
-    cpu_parallel(s->device, s->samples * s->kv_heads, 1, grad_range, &job);
-    return TRI_OK;
+    return attention_run_gradient(kernel, args, grad_range);
 }
 
 const tri_kernel_def cpu_attention_grad_tiles = {
