@@ -43,7 +43,7 @@ CPU_TYPED_RANGES(silu_mul_grad)
 
 // The share of a normal distribution below x, Φ, and the slope of gelu. erf after Abramowitz and
 // Stegun, 7.1.26, to 1.5e-7.
-CPU_SCALAR float normal_share(float x) {
+CPU_SCALAR float normal_cdf(float x) {
     float z = (x < 0 ? -x : x) * 0.707106781f, t = 1 / (1 + 0.3275911f * z);
     float p = 1.061405429f;
     p = p * t - 1.453152027f;
@@ -71,7 +71,7 @@ CPU_BODY gelu_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) {
         float x = cpu_get(job.a, bf16, i);
-        cpu_put(job.out, bf16, i, x * normal_share(x));
+        cpu_put(job.out, bf16, i, x * normal_cdf(x));
     }
 }
 CPU_TYPED_RANGES(gelu)
@@ -90,7 +90,7 @@ CPU_BODY gelu_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 #pragma GCC ivdep
     for (int64_t i = begin; i < end; i++) {
         float x = cpu_get(job.a, bf16, i);
-        float slope = normal_share(x) + x * 0.398942280f * cpu_exp_scalar(-0.5f * x * x);
+        float slope = normal_cdf(x) + x * 0.398942280f * cpu_exp_scalar(-0.5f * x * x);
         cpu_put(job.out, bf16, i, cpu_get(job.b, bf16, i) * slope);
     }
 }

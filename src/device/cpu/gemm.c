@@ -1,17 +1,17 @@
-// The loops are those of Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication":
-// a block of b is packed into panels of 64 columns that stay in the second cache, six rows of a
-// stay in the first, and a tile of 6 × 64 sums stays in registers.
+// Matrix products of F32. The loops follow Goto and van de Geijn, "Anatomy of High-Performance
+// Matrix Multiplication", 2008: a block of b is packed into panels of 64 columns that stay in the
+// L2 cache, six rows of a stay in the L1 cache, and a tile of 6 × 64 sums stays in registers.
 //
-// Of few rows, packing b would cost more than the product where that transposes it. Then the
-// transposed product is computed, which packs the few rows instead and reads b as it lies.
+// If a has few rows and packing would have to transpose b, packing costs more than the product.
+// Then cᵀ = bᵀ·aᵀ is computed instead, which reads b in place and packs only the few rows of a.
 #include "device/cpu/gemm.h"
 
 enum {
-    K_BLOCK_READ = 512,   // of k at a time: six rows of a take 12 KB
-    K_BLOCK_PACKED = 128, // … where 16 packed rows of a and a panel of b share the first cache
-    PANELS_MAX = 4,       // of b at a time: 512 KB
-    GEMM_LINE = 16,       // floats in a line of cache
-    SHARED_PRODUCTS = 1 << 17, // below these a second thread does not pay
+    K_BLOCK_READ = 512,        // of k at a time if a is read in place: six rows take 12 KB
+    K_BLOCK_PACKED = 128,      // if a is packed: 16 rows of a and a panel of b fit in the L1 cache
+    PANELS_MAX = 4,            // panels of b at a time: 512 KB
+    GEMM_LINE = 16,            // floats in a cache line
+    SHARED_PRODUCTS = 1 << 17, // with fewer multiplications a second thread does not pay
 };
 
 cpu_matrix cpu_matrix_plain(const float *data, int64_t row_stride) {
@@ -35,21 +35,22 @@ static float *at(const cpu_matrix *m, int64_t r, int64_t c) {
            c % 64 * m->column;
 }
 
-// Rows of a lie one after the other, each in one piece or in pieces of 64 steps.
+// Whether tiles read a in place: each row is contiguous, at least in blocks of 64 elements.
 static bool reads_a(const cpu_gemm *g) {
     return g->a.column == 1 && g->a.row_block == 64 * g->a.row;
 }
-// Columns of a are packed, but for a single panel, which reads each of them once.
+// Whether a is packed. For a single panel of c it is not, because each element is read only once.
 static bool packs_a(const cpu_gemm *g) { return !reads_a(g) && g->n > CPU_TILE_COLUMNS; }
 static bool reads_b(const cpu_gemm *g) {
     return g->b.column == 1 && g->b.row == CPU_TILE_COLUMNS && g->b.row_block == 64 * 64 &&
            g->n % CPU_TILE_COLUMNS == 0;
 }
 
-// Elements of the largest of `parts` parts of `count` units.
-static int64_t largest_range(int64_t count, int64_t parts, int64_t unit, int64_t size) {
-    int64_t part = (count + parts - 1) / parts * unit;
-    return part < size ? part : size;
+// The elements of the largest range when `count` units of `unit` elements, `size` elements in all,
+// are divided into `ranges`.
+static int64_t largest_range(int64_t count, int64_t ranges, int64_t unit, int64_t size) {
+    int64_t largest = (count + ranges - 1) / ranges * unit;
+    return largest < size ? largest : size;
 }
 
 cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t unit, int64_t n) {
@@ -71,13 +72,14 @@ cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t un
     return best;
 }
 
-// Whether the transposed product is computed; it then has its own a, b and c, and no end.
-static bool is_swapped(const cpu_gemm *g) {
-    // Packing what it transposes costs more than packing and transposing a and c instead.
+// Whether the transposed product is computed instead. It has no epilogue: that is applied when c is
+// transposed back.
+static bool is_transposed(const cpu_gemm *g) {
+    // It pays if transposing b while packing costs more than packing a and transposing c.
     bool pays = 2.0 * (double)g->m * (double)(g->k + g->n) < (double)g->k * (double)g->n;
     return pays && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
 }
-static cpu_gemm swapped(const cpu_gemm *g) {
+static cpu_gemm transposed_gemm(const cpu_gemm *g) {
     return (cpu_gemm){.m = g->n,
                       .n = g->m,
                       .k = g->k,
@@ -93,13 +95,13 @@ static cpu_gemm_split split_of(const cpu_device *device, const cpu_gemm *g) {
                              packs_a(g) ? CPU_TILE_GROUP : CPU_TILE_ROWS, g->n);
 }
 
-// Steps at a time: equal parts of k, whole pieces of a but for the last one.
+// How much of k is computed at a time: k in equal blocks, rounded up to 64.
 static int64_t k_block_of(const cpu_gemm *g) {
     int64_t most = reads_a(g) ? K_BLOCK_READ : K_BLOCK_PACKED, parts = (g->k + most - 1) / most;
     return ((g->k + parts - 1) / parts + 63) / 64 * 64;
 }
 
-// Floats of one thread's packed a and b.
+// Floats of packed a, and of packed b, of one thread.
 static int64_t packed_a(const cpu_gemm *g, const cpu_gemm_split *s) {
     int64_t groups = (s->groups + s->rows - 1) / s->rows;
     return packs_a(g) ? groups * s->unit * k_block_of(g) : 0;
@@ -114,20 +116,20 @@ static int64_t packed_floats(const cpu_device *device, const cpu_gemm *g) {
 }
 
 size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm) {
-    if (!is_swapped(gemm)) return (size_t)packed_floats(device, gemm) * sizeof(float);
-    cpu_gemm g = swapped(gemm);
+    if (!is_transposed(gemm)) return (size_t)packed_floats(device, gemm) * sizeof(float);
+    cpu_gemm g = transposed_gemm(gemm);
     return (size_t)(packed_floats(device, &g) + g.m * g.c.row) * sizeof(float);
 }
 
-// The part of k, of columns and of rows that one thread has in hand.
+// The rows, panels and range of k that one thread is computing.
 typedef struct block {
     int64_t k_begin, k_count, panel, panels, first_row, end_row;
     const float *b[PANELS_MAX];
-    float *a; // packed, or NULL
+    float *a; // packed; NULL: read in place
 } block;
 
-// Panels [p][64] of b(step + p, column + j), zero beyond n. A matrix whose columns lie side by side
-// is plain; one whose rows do is so within 64 of them.
+// Packs panels [p][64] of b(k_begin + p, column + j), with zeros beyond n. If b is transposed, only
+// 64 of its rows at a time are contiguous.
 static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b, float *to) {
     int64_t panel = b->k_count * CPU_TILE_COLUMNS, column = b->panel * CPU_TILE_COLUMNS;
     int64_t end = column + b->panels * CPU_TILE_COLUMNS, offset = 0, part;
@@ -151,33 +153,34 @@ static void pack_b(const cpu_tile_code *code, const cpu_gemm *g, const block *b,
 typedef struct gemm_job {
     const cpu_tile_code *code;
     const cpu_gemm *gemm;
-    const cpu_gemm *original; // of which `gemm` is the swapped one; else NULL
+    const cpu_gemm *original; // if `gemm` is the transposed product; else NULL
     cpu_gemm_split split;
     float *workspace;
 } gemm_job;
 
-// Brings the rows that come next nearer while a tile is computed: one of `parts` equal parts.
-static inline void fetch_ahead(const cpu_gemm *g, const block *b, int64_t row, int64_t part) {
-    int64_t lines = b->k_count / GEMM_LINE, first = lines * part / b->panels;
-    int64_t end = lines * (part + 1) / b->panels;
+// Prefetches the rows of the next tile. Called once for each panel, and each time prefetches an
+// equal range of their cache lines.
+static inline void prefetch_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t panel) {
+    int64_t lines = b->k_count / GEMM_LINE, first = lines * panel / b->panels;
+    int64_t end = lines * (panel + 1) / b->panels;
     for (int64_t i = row; i < row + CPU_TILE_ROWS && i < b->end_row; i++) {
         const float *from = g->a.data + i * g->a.row + b->k_begin;
         for (int64_t l = first; l < end; l++) __builtin_prefetch(from + l * GEMM_LINE, 0, 2);
     }
 }
 
-// The rows of a from `row` on that a tile takes, at most `rows`.
+// Chooses the rows of the next tile, from `row` on, and where it reads them.
 static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t *rows,
                         cpu_tile *job) {
     int64_t left = b->end_row - row;
-    if (b->a) { // 16 rows are 6, 5 and 5
+    if (b->a) { // a group of 16 rows becomes tiles of 6, 5 and 5
         int64_t offset = row - b->first_row, inner = offset % CPU_TILE_GROUP;
         *rows = inner > 0 ? 5 : CPU_TILE_ROWS;
         job->a = b->a + (offset - inner) * b->k_count + inner;
         job->a_row = 1;
         job->a_k = CPU_TILE_GROUP;
         if (*rows > left) *rows = left;
-    } else { // as equal as can be: of a few rows alone a tile waits for b
+    } else { // as equal as possible, because a tile of few rows waits for loads of b
         int64_t tiles = (left + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
         *rows = (left + tiles - 1) / tiles;
         job->a = at(&g->a, row, b->k_begin);
@@ -200,13 +203,13 @@ static void multiply_block(const cpu_tile_code *code, const cpu_gemm *g, const b
             if (last) job.epilogue = g->epilogue;
             if (last && g->epilogue.bias)
                 job.epilogue.bias = (const float *)g->epilogue.bias + column;
-            if (job.a_k == 1 && !job.a_skip) fetch_ahead(g, b, row + CPU_TILE_ROWS, j);
+            if (job.a_k == 1 && !job.a_skip) prefetch_rows(g, b, row + CPU_TILE_ROWS, j);
             code->multiply(&job, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
     }
 }
 
-// What one thread computed of the transposed product, to its place.
+// Transposes a thread's rectangle of the transposed product back into c.
 static void store_transposed(const gemm_job *job, int64_t first_row, int64_t end_row,
                              int64_t column, int64_t end_column) {
     const cpu_gemm *g = job->gemm, *original = job->original;
@@ -261,8 +264,8 @@ void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspac
     gemm_job job = {
         .code = cpu_tile_code_of(device), .gemm = gemm, .workspace = (float *)workspace};
     cpu_gemm transposed;
-    if (is_swapped(gemm)) {
-        transposed = swapped(gemm);
+    if (is_transposed(gemm)) {
+        transposed = transposed_gemm(gemm);
         transposed.c.data = job.workspace + packed_floats(device, &transposed);
         job.gemm = &transposed;
         job.original = gemm;

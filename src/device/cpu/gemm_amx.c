@@ -1,53 +1,54 @@
-// Products of BF16 by the tiles of AMX: 16 rows of 32 numbers of a, 16 pairs of rows by 16 columns
-// of b, 16 × 16 sums in F32.
+// Matrix products of BF16 by AMX. A tile holds 16 rows × 32 of a, 16 pairs × 16 columns of b, or
+// 16 × 16 sums in F32.
 //
-// A block of 32 × 32 sums stays in four tiles. Rows of a are read as they lie where the tiles'
-// lines spread over the first cache, else packed; 32 of them and at most 512 steps stay in that
-// cache, beside a block of b in pairs that stays in the second one.
+// A block of 32 × 32 sums stays in four tiles. 32 rows of a and at most 512 of k stay in the L1
+// cache, a packed block of b stays in the L2 cache. Rows of a are read in place unless their
+// distance would map them to the same few sets of the L1 cache; then they are packed.
 #include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/amx.h"
 #include "device/cpu/gemm.h"
 
 enum {
-    AMX_K_BLOCK = 512,             // of k in the first cache
-    AMX_K_PACKED = 2048,           // of k in the second
-    AMX_B_ELEMENTS = 1 << 19,      // of a packed block of b
-    AMX_A_ELEMENTS = 1 << 21,      // of packed rows of a
-    AMX_SHARED_PRODUCTS = 1 << 20, // below these a second thread does not pay
+    AMX_K_BLOCK = 512,             // most of k that a block of sums adds up at a time
+    AMX_K_PACKED = 2048,           // most of k for which b is packed at a time
+    AMX_B_ELEMENTS = 1 << 19,      // most elements of a packed block of b
+    AMX_A_ELEMENTS = 1 << 21,      // most elements of packed rows of a
+    AMX_SHARED_PRODUCTS = 1 << 20, // with fewer multiplications a second thread does not pay
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t quotient_up(int64_t count, int64_t most) { return (count + most - 1) / most; }
-// The size of equal parts, at most `most` each but for rounding up to `unit`.
+// Divides `count` into equal ranges of at most `most` and returns their size, rounded up to `unit`.
 static int64_t even_size(int64_t count, int64_t most, int64_t unit) {
     return quotient_up(quotient_up(count, quotient_up(count, most)), unit) * unit;
 }
 
-// How a thread goes through its part of the product.
+// The sizes of a thread's loops and buffers.
 typedef struct amx_plan {
     cpu_gemm_split split; // rows in units of 32, columns in panels of 64
     bool packs_a;
-    int64_t k_packed;                    // steps of k for which b is packed at a time
-    int64_t k_block;                     // … that a block of sums takes at a time
-    int64_t columns;                     // of b packed at a time
-    int64_t rows;                        // of a packed at a time
-    int64_t a, b, sums;                  // numbers and floats of a thread's part of the workspace
-    bool several_packed, several_blocks; // sums wait for more of them
+    int64_t k_packed;    // of k for which b is packed at a time
+    int64_t k_block;     // of k that a block of sums adds up at a time
+    int64_t columns;     // of b that are packed at a time
+    int64_t rows;        // of a that are packed at a time
+    int64_t a, b, sums;  // elements of a thread's buffers: BF16, BF16 and F32
+    bool several_packed; // k needs several k_packed: sums of all rows are kept in between
+    bool several_blocks; // k needs several k_block: sums of 32 rows are kept in between
 } amx_plan;
 
 static amx_plan plan_of(const cpu_device *device, const cpu_bf16_gemm *g) {
     static const cpu_device alone = {.head = {.threads = 1}};
     bool small = (double)g->m * (double)g->n * (double)g->k < AMX_SHARED_PRODUCTS;
     amx_plan p = {.split = cpu_gemm_split_of(small ? &alone : device, g->m, CPU_AMX_SIDE, g->n)};
-    // Rows that lie 2 KB apart would share half of the first cache.
+    // Rows at a distance of 2 KB would all map to the same half of the L1 cache.
     p.packs_a = g->a_transposed || g->k % CPU_AMX_SIDE || g->k % 1024 == 0;
     p.k_packed = even_size(g->k, AMX_K_PACKED, CPU_AMX_SIDE);
     p.k_block = even_size(p.k_packed, AMX_K_BLOCK, CPU_AMX_SIDE);
     int64_t columns = quotient_up(p.split.panels, p.split.columns) * CPU_TILE_COLUMNS;
     int64_t rows = quotient_up(p.split.groups, p.split.rows) * CPU_AMX_SIDE;
     p.columns = even_size(columns, AMX_B_ELEMENTS / p.k_packed, CPU_AMX_SIDE);
-    // Packed rows are kept where several blocks of b meet them.
+    // Packed rows are kept if several blocks of b are multiplied by them.
     bool kept = p.packs_a && p.columns < columns;
     p.rows = kept ? even_size(rows, AMX_A_ELEMENTS / p.k_packed, CPU_AMX_SIDE) : CPU_AMX_SIDE;
     p.several_packed = p.k_packed < g->k;
@@ -65,12 +66,12 @@ size_t cpu_amx_gemm_workspace(const cpu_device *device, const cpu_bf16_gemm *gem
     return each * (size_t)(p.split.rows * p.split.columns);
 }
 
-// What a thread has in hand.
+// What one thread is computing, and its buffers.
 typedef struct amx_block {
-    int64_t first_row, end_row; // its own rows
-    int64_t column, columns;    // for which b is packed
-    int64_t k_begin, k_count;   // likewise
-    int64_t packed_row, packed_rows;
+    int64_t first_row, end_row;      // of the thread
+    int64_t column, columns;         // for which b is packed
+    int64_t k_begin, k_count;        // likewise
+    int64_t packed_row, packed_rows; // of a, in the buffer
     uint16_t *a, *b;
     float *sums;
 } amx_block;
@@ -93,7 +94,7 @@ static void pack_a(const cpu_bf16_gemm *g, const amx_block *b) {
                             b->k_count, b->a);
 }
 
-// A finished block to its place.
+// Applies the epilogue to a block of finished sums and stores it in c.
 static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t row, int64_t rows,
                               int64_t column, int64_t columns) {
     cpu_epilogue epilogue = g->epilogue;
@@ -108,7 +109,7 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
             low = cpu_epilogue_apply(&epilogue, true, 0, first, low);
             high = cpu_epilogue_apply(&epilogue, true, 16, second, high);
         }
-        if (g->wide) {
+        if (g->c_f32) {
             _mm512_mask_storeu_ps((float *)g->c + at, first, low);
             _mm512_mask_storeu_ps((float *)g->c + at + 16, second, high);
         } else {
@@ -118,7 +119,7 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
     }
 }
 
-// A stripe of 32 rows and all columns of the packed block.
+// Computes 32 rows by all columns of the packed block of b.
 static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, const amx_block *b,
                             int64_t row, const cpu_amx_rows *rows) {
     int64_t height = least(b->end_row - row, CPU_AMX_SIDE),
@@ -148,7 +149,7 @@ static void multiply_rows(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *
     cpu_amx_rows plain = {.row = g->k * (int64_t)sizeof(uint16_t),
                           .chunk = CPU_AMX_SIDE * sizeof(uint16_t)};
     for (int64_t row = b->first_row; row < b->end_row; row += CPU_AMX_SIDE) {
-        // Tiles read 16 rows, or 32, whatever is left.
+        // Tiles always read 16 or 32 rows. The last, incomplete ones are packed, with zeros.
         bool packs = p->packs_a || b->end_row - row < CPU_AMX_SIDE;
         if (packs && (!p->packs_a || row >= b->packed_row + b->packed_rows)) {
             b->packed_row = row;

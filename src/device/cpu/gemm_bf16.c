@@ -1,18 +1,20 @@
-// The loops of gemm.c in another order: all of k for 256 columns of c before the next ones, so that
-// sums of which only the rounded ones are kept need no more room than those columns. What there is
-// a float is here a pair of BF16, of two steps that follow one another.
+// Matrix products of BF16 with AVX512_BF16. Operands are packed as in gemm.c, but each 4-byte
+// element is a pair: the BF16 values of two neighbouring p < k.
+//
+// Unlike gemm.c, all of k is computed for 256 columns of c before the next columns begin. If c is
+// BF16, F32 sums between two blocks of k are thus kept for only 256 columns.
 #include "device/cpu/gemm_bf16.h"
 
 #include "device/cpu/gemm.h"
 
 enum {
-    BF16_PAIRS = 512,        // of k at a time: six rows of a take 12 KB
-    BF16_PAIRS_PACKED = 256, // … and 16 packed rows 16 KB
-    BF16_PANELS = 4,         // of b at a time: 512 KB
+    BF16_PAIRS = 512,        // at a time if a is read in place: six rows take 12 KB
+    BF16_PAIRS_PACKED = 256, // at a time if a is packed: 16 rows take 16 KB
+    BF16_PANELS = 4,         // panels of b at a time: 512 KB
     BF16_COLUMNS = BF16_PANELS * CPU_TILE_COLUMNS,
 };
 
-// Rows of a that are pairs as they lie.
+// Whether tiles read a in place: its rows are then pairs already.
 static bool reads_a(const cpu_bf16_gemm *g) { return !g->a_transposed && g->k % 2 == 0; }
 
 static cpu_gemm_split split_of(const cpu_device *device, const cpu_bf16_gemm *g) {
@@ -21,21 +23,21 @@ static cpu_gemm_split split_of(const cpu_device *device, const cpu_bf16_gemm *g)
 
 static int64_t all_pairs(const cpu_bf16_gemm *g) { return (g->k + 1) / 2; }
 
-// Pairs at a time: equal parts of k.
+// How many pairs are computed at a time: k in equal blocks, rounded up to 16 pairs.
 static int64_t most_pairs(const cpu_bf16_gemm *g) {
     int64_t most = reads_a(g) ? BF16_PAIRS : BF16_PAIRS_PACKED;
     int64_t parts = (all_pairs(g) + most - 1) / most;
     return ((all_pairs(g) + parts - 1) / parts + 15) / 16 * 16;
 }
 
-// A thread's part of the workspace: packed panels of b, packed rows of a, and sums of all its rows.
+// Floats of one thread's buffers: packed panels of b, packed rows of a, and F32 sums of its rows.
 typedef struct bf16_space {
-    int64_t b, a, sums; // floats
+    int64_t b, a, sums;
 } bf16_space;
 
 static bf16_space space_of(const cpu_bf16_gemm *g, const cpu_gemm_split *s) {
     int64_t most = most_pairs(g), rows = (s->groups + s->rows - 1) / s->rows * s->unit;
-    bool kept = !g->wide && all_pairs(g) > most;
+    bool kept = !g->c_f32 && all_pairs(g) > most;
     return (bf16_space){.b = BF16_COLUMNS * most,
                         .a = reads_a(g) ? 0 : rows * most,
                         .sums = kept ? rows * BF16_COLUMNS : 0};
@@ -50,13 +52,13 @@ size_t cpu_bf16_gemm_workspace(const cpu_device *device, const cpu_bf16_gemm *ge
     return (size_t)(floats_of(&z) * s.rows * s.columns) * sizeof(float);
 }
 
-// The part of c that one thread has in hand, and of k.
+// The rows, columns and pairs that one thread is computing.
 typedef struct bf16_block {
     int64_t first_row, end_row, column, columns, pair, pairs;
     float *b, *a, *sums;
 } bf16_block;
 
-// Two steps of one row, of which the second may be missing.
+// The pair of elements k and k + 1 of a row; the second is 0 from `end` on.
 static float pair_at(const uint16_t *row, int64_t k, int64_t end) {
     uint32_t high = k + 1 < end ? row[k + 1] : 0;
     union {
@@ -66,7 +68,7 @@ static float pair_at(const uint16_t *row, int64_t k, int64_t end) {
     return pair.value;
 }
 
-// Panels [pair][64], zero beyond n.
+// Packs panels [pair][64], with zeros beyond n.
 static CPU_AVX512 void pack_b(const cpu_bf16_gemm *g, const bf16_block *b) {
     for (int64_t j = 0; j < b->columns; j += CPU_TILE_COLUMNS) {
         int64_t left = b->columns - j;
@@ -90,7 +92,7 @@ static CPU_AVX512 void pack_b(const cpu_bf16_gemm *g, const bf16_block *b) {
     }
 }
 
-// Groups [row / 16][pair][16], zero beyond m.
+// Packs groups [row / 16][pair][16], with zeros beyond m.
 static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
     float *to = b->a;
     for (int64_t row = b->first_row; row < b->end_row; row += CPU_TILE_GROUP) {
@@ -107,9 +109,10 @@ static CPU_AVX512 void pack_a(const cpu_bf16_gemm *g, const bf16_block *b) {
     }
 }
 
-// Brings the rows that come next nearer while a tile is computed: one of as many parts as panels.
-CPU_INLINE void fetch_ahead(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row,
-                            int64_t panel) {
+// Prefetches the rows of the next tile. Called once for each panel, and each time prefetches an
+// equal range of their cache lines.
+CPU_INLINE void prefetch_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row,
+                              int64_t panel) {
     int64_t lines = b->pairs / 16, panels = (b->columns + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS;
     for (int64_t i = row; i < row + CPU_TILE_ROWS && i < b->end_row; i++) {
         const char *from = (const char *)(g->a + i * g->k + 2 * b->pair);
@@ -118,7 +121,7 @@ CPU_INLINE void fetch_ahead(const cpu_bf16_gemm *g, const bf16_block *b, int64_t
     }
 }
 
-// The rows of a from `row` on that a tile takes, at most `rows`.
+// Chooses the rows of the next tile, from `row` on, and where it reads them.
 static void select_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row, int64_t *rows,
                         cpu_tile *tile) {
     *rows = CPU_TILE_ROWS;
@@ -126,7 +129,7 @@ static void select_rows(const cpu_bf16_gemm *g, const bf16_block *b, int64_t row
         tile->a = (const float *)(g->a + row * g->k + 2 * b->pair);
         tile->a_row = g->k / 2;
         tile->a_k = 1;
-    } else { // 16 rows are 6, 5 and 5
+    } else { // a group of 16 rows becomes tiles of 6, 5 and 5
         int64_t offset = row - b->first_row, inner = offset % CPU_TILE_GROUP;
         if (inner > 0) *rows = 5;
         tile->a = b->a + (offset - inner) * b->pairs + inner;
@@ -147,7 +150,7 @@ static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *
             tile.b = b->b + j * b->pairs;
             tile.c = b->sums + (row - b->first_row) * BF16_COLUMNS + j;
             tile.c_row = BF16_COLUMNS;
-            if (g->wide) {
+            if (g->c_f32) {
                 tile.c = (float *)g->c + at;
                 tile.c_row = g->n;
             } else if (last) {
@@ -156,7 +159,7 @@ static CPU_AVX512 void multiply_block(const cpu_bf16_gemm *g, const bf16_block *
             if (last) tile.epilogue = g->epilogue;
             if (last && g->epilogue.bias)
                 tile.epilogue.bias = (const uint16_t *)g->epilogue.bias + column;
-            if (reads_a(g)) fetch_ahead(g, b, row + CPU_TILE_ROWS, j / CPU_TILE_COLUMNS);
+            if (reads_a(g)) prefetch_rows(g, b, row + CPU_TILE_ROWS, j / CPU_TILE_COLUMNS);
             cpu_tile_multiply(&tile, rows, left < CPU_TILE_COLUMNS ? left : CPU_TILE_COLUMNS);
         }
     }

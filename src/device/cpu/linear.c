@@ -1,10 +1,11 @@
-// What linear layers are made of, and their kernels in F32, by the device's own matrix product.
+// Linear layers in F32 by the device's own matrix product, and what the BF16 kernels share with
+// them.
 //
-// The home order of W is a rule on its shape: blocks of 64 outputs, the inputs one after the other
-// in each (AB16b64a), when out is a multiple of 64 and in one of 16, else plain. All three products
-// read and write W as it lies, in this order or plain. x and y are plain.
+// The home layout of W is [out / 64][in][64] (oneDNN's AB16b64a) if out is a multiple of 64 and in
+// a multiple of 16, else plain. The forward product and both gradients read or write W in either
+// layout, without a reorder. x and y are plain.
 //
-// A W that is computed in BF16 is plain: products of BF16 pack it in pairs.
+// If W is BF16 and the device has BF16 products, W is plain, because these pack it in pairs.
 #include "device/cpu/linear.h"
 
 #include "device/cpu/gemm.h"
@@ -70,7 +71,7 @@ void linear_layouts(const tri_device *device, const tri_graph *graph, const tri_
         out[0] = home;
         return;
     }
-    // A parameter that already has a home stays there, if that is one we can read.
+    // A parameter whose home layout is already chosen, and plain, stays plain.
     const tri_value_info *weight = tri_value_get(graph, node->inputs[1]);
     bool chosen =
         weight->kind != TRI_VALUE_PARAMETER || graph->parameters[weight->index].layout_chosen;
@@ -85,7 +86,7 @@ typedef struct sum_job {
     int64_t rows, columns;
 } sum_job;
 
-// `begin` and `end` count blocks of 64 columns.
+// Sums the columns of blocks [begin, end) of 64 columns.
 CPU_BODY sum_columns_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const sum_job job = *(const sum_job *)context;
     for (int64_t b = begin; b < end; b++) {
@@ -118,7 +119,7 @@ typedef struct linear_state {
     const cpu_device *device;
     linear_shape shape;
     cpu_gemm gemm;
-    int a, b; // the inputs that they are
+    int a, b; // which inputs of the node are the operands
     bool bias, bias_gradient;
 } linear_state;
 
@@ -158,7 +159,7 @@ static tri_status linear_prepare(tri_device *device, const tri_graph *graph, con
         g->a = cpu_matrix_transposed(y);
         state->a = 1;
         state->b = 0;
-    } else { // the transposed dW: its rows lie as a product's do
+    } else { // computes dWᵀ = xᵀ·dy, whose rows are contiguous in the home layout
         *g = (cpu_gemm){.m = s.in, .n = s.out, .k = s.rows, .b = y};
         g->a = cpu_matrix_transposed(x);
         g->c = cpu_matrix_transposed(w);

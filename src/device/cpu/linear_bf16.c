@@ -1,4 +1,4 @@
-// Linear layers of BF16 by the device's own matrix product. The gradient of a weight is F32.
+// Linear layers in BF16 by the device's own matrix product. The gradient of a weight is F32.
 #include "device/cpu/gemm_bf16.h"
 #include "device/cpu/linear.h"
 
@@ -8,7 +8,7 @@ typedef struct bf16_state {
     const cpu_device *device;
     linear_shape shape;
     cpu_bf16_gemm gemm;
-    int a, b; // the inputs that they are
+    int a, b; // which inputs of the node are the operands
     bool bias, bias_gradient;
 } bf16_state;
 
@@ -38,7 +38,7 @@ static tri_status bf16_prepare(tri_device *device, const tri_graph *graph, const
         state->b = 0;
         state->bias_gradient = linear_has_bias(node);
     }
-    g->wide = s.result == TRI_F32;
+    g->c_f32 = s.result == TRI_F32;
     kernel->state = state;
     kernel->workspace_bytes = cpu_bf16_gemm_workspace(state->device, g);
     return TRI_OK;

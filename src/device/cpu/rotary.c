@@ -8,7 +8,7 @@ typedef struct rotary_state {
     const cpu_device *device;
     int64_t rows, positions, heads, half; // rows of [N, T]; half of D
     bool bf16;
-    float *turns; // [T][2][half]: cosines, then sines
+    float *angles; // [T][2][half]: cosines, then sines
 } rotary_state;
 
 typedef struct rotary_job {
@@ -22,7 +22,7 @@ CPU_BODY rotary_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const rotary_state *s = job.state;
     const int64_t half = s->half;
     for (int64_t row = begin; row < end; row++) {
-        const float *cosine = s->turns + row % s->positions * 2 * half, *sine = cosine + half;
+        const float *cosine = s->angles + row % s->positions * 2 * half, *sine = cosine + half;
         for (int64_t h = 0; h < s->heads; h++) {
             int64_t at = (row * s->heads + h) * 2 * half;
 #pragma GCC ivdep
@@ -49,15 +49,15 @@ static tri_status rotary_prepare(tri_device *device, const tri_graph *graph, con
                             .half = x[3] / 2,
                             .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
-    state->turns = malloc((size_t)(x[1] * x[3] + 1) * sizeof(float));
-    if (!state->turns) return TRI_FAIL(TRI_NO_MEMORY, "no memory for rotary positions");
+    state->angles = malloc((size_t)(x[1] * x[3] + 1) * sizeof(float));
+    if (!state->angles) return TRI_FAIL(TRI_NO_MEMORY, "no memory for rotary positions");
     for (int64_t t = 0; t < x[1]; t++)
         for (int64_t i = 0; i < state->half; i++) {
             double rate = pow(attr->theta, -2 * (double)i / (double)x[3]);
             double angle = (double)(attr->first + t) * rate;
-            float *turn = state->turns + t * x[3] + i;
-            turn[0] = (float)cos(angle);
-            turn[state->half] = (float)(attr->inverse ? -sin(angle) : sin(angle));
+            float *angle_at = state->angles + t * x[3] + i;
+            angle_at[0] = (float)cos(angle);
+            angle_at[state->half] = (float)(attr->inverse ? -sin(angle) : sin(angle));
         }
     return TRI_OK;
 }
@@ -73,7 +73,7 @@ static tri_status rotary_run(const tri_kernel *kernel, const tri_kernel_args *ar
 static void rotary_release(tri_kernel *kernel) {
     rotary_state *state = kernel->state;
     if (!state) return;
-    free(state->turns);
+    free(state->angles);
     free(state);
 }
 
