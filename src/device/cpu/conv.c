@@ -1,17 +1,17 @@
 // Convolutions by oneDNN.
 //
-// The home order of a weight [O, C/groups, kh, kw] is a rule on its shape:
-//   groups 1, C and O multiples of 16   OIhw16i16o, activations nChw16c        ("blocked")
-//   groups 1, C ≤ 3, O a multiple of 16 Ohwi16o, input plain, output nChw16c   ("blocked")
-//   groups 1, C a multiple of 16, O = 1 plain, input nChw16c, output plain     (conv_thin.c)
+// The home layout of a weight [O, C/groups, kh, kw] is a function of its shape:
+//   groups 1, C and O multiples of 16   OIhw16i16o, x and y nChw16c            ("blocked")
+//   groups 1, C ≤ 3, O a multiple of 16 Ohwi16o, x plain, y nChw16c            ("blocked")
+//   groups 1, C a multiple of 16, O = 1 plain, x nChw16c, y plain              (conv_one_output.c)
 //   everything else                     plain, by im2col and GEMM              ("plain")
 // Blocked convolutions use Winograd's F(4×4, 3×3) (Lavin and Gray, "Fast algorithms for
-// convolutional neural networks", CVPR 2016) when the kernel is 3×3 with stride and dilation 1 and
+// convolutional neural networks", CVPR 2016) if the kernel is 3×3 with stride and dilation 1 and
 // padding at most 1, C and O are multiples of 16 and the output is at least 8×8, unless the
-// attribute `direct` forbids it or the library has none (oneDNN 3).
+// attribute `direct` forbids it or the library has no Winograd (oneDNN 3).
 //
-// BF16 is always direct, on devices with AVX512_BF16. The orders are those above with pairs of
-// input channels innermost, and the gradient of a weight, which is F32, is reordered to its home.
+// BF16 is always direct and needs AVX512_BF16. Its layouts are those above with pairs of input
+// channels innermost. The gradient of a weight is F32, and is reordered to the home layout.
 #include "device/cpu/conv.h"
 
 #include <stdlib.h>
@@ -66,7 +66,8 @@ conv_formats conv_formats_of(const conv_shape *s) {
     return (conv_formats){0};
 }
 
-// The weight and bias of the forward pass, or for their gradient in F32. To be released.
+// Describes the tensors of a convolution. Weight and bias are F32 for their gradient, else have the
+// type of x. The caller releases the descriptions with mds_release, also after a failure.
 static tri_status mds_of(const conv_shape *s, conv_formats formats, conv_task task, bool bias,
                          onednn_convolution *out) {
     int64_t x[] = {s->n, s->c, s->in[0], s->in[1]}, y[] = {s->n, s->o, s->out[0], s->out[1]};
@@ -97,7 +98,7 @@ static void set_steps(const conv_shape *s, onednn_convolution *out) {
         out->stride[i] = s->stride[i];
         out->dilation[i] = s->dilation[i] - 1;
         out->before[i] = s->padding[i];
-        // The input that the last output reaches may end before the padding does.
+        // With a stride, the last outputs may not reach the end of the padding.
         out->after[i] = (s->out[i] - 1) * s->stride[i] + (s->kernel[i] - 1) * s->dilation[i] + 1 -
                         s->in[i] - s->padding[i];
     }
@@ -128,7 +129,8 @@ static conv_task task_of(const tri_node *node) {
     return node->op == &tri_op_conv2d_grad_input ? CONV_GRAD_INPUT : CONV_GRAD_WEIGHT;
 }
 
-// The direct gradient of the input reads the weight transposed inside its blocks.
+// The layouts of one task: the direct gradient of the input wants the blocks of the weight
+// transposed.
 static conv_formats formats_of_task(const conv_shape *s, conv_task task) {
     conv_formats formats = conv_formats_of(s);
     if (s->dtype == TRI_BF16 && task != CONV_GRAD_WEIGHT) {
@@ -212,8 +214,8 @@ typedef struct conv_state {
     cpu_primitive primitive;
     conv_task task;
     bool bias;
-    double slope; // of a leaky ReLU that is applied after the primitive, when leaky is set
-    bool leaky;
+    bool leaky; // leaky ReLU is applied after the primitive
+    double slope;
     int64_t y_count;
 } conv_state;
 
@@ -240,7 +242,7 @@ static tri_status prepare_formats(tri_device *device, const tri_graph *graph, co
         activation = attr->activation;
         state->slope = attr->slope;
         state->leaky = activation == TRI_ACTIVATION_LEAKY_RELU && blocked && conv_is_winograd(&s);
-        if (state->leaky) activation = TRI_ACTIVATION_NONE; // Winograd's code knows only ReLU
+        if (state->leaky) activation = TRI_ACTIVATION_NONE; // oneDNN's Winograd has only ReLU
     }
     dnnl_primitive_desc_t pd;
     TRI_TRY(conv_describe(state->device, state->task, &s, formats, state->bias, activation,

@@ -1,28 +1,28 @@
-// What the kernels of convolutions share.
+// What the kernels of convolutions share: sizes, layouts, and descriptions of oneDNN's primitives.
 #ifndef TRIREME_DEVICE_CPU_CONV_H
 #define TRIREME_DEVICE_CPU_CONV_H
 
 #include "device/cpu/internal.h"
 
-// Sizes of a convolution, those of height and width in pairs.
+// The sizes of a convolution. Arrays hold the height's value and the width's.
 typedef struct conv_shape {
     int64_t n, c, o, groups;
     int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
     bool direct;
-    tri_dtype dtype; // of x, weight and y; a gradient of the weight is F32
+    tri_dtype dtype; // of x, weight and y; the gradient of the weight is F32
 } conv_shape;
 
 typedef struct conv_formats {
     cpu_format x, weight, y;
 } conv_formats;
 
-// Of a node of any of the three ops.
+// For a node of conv2d, conv2d_grad_input or conv2d_grad_weight.
 conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node);
-// The rules at the top of conv.c. All plain where no blocked form applies.
+// Chooses layouts by the rules at the top of conv.c. All plain if no blocked layout applies.
 conv_formats conv_formats_of(const conv_shape *s);
 bool conv_is_winograd(const conv_shape *s);
 void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out);
-// TRI_UNSUPPORTED when oneDNN has no such primitive.
+// Describes the primitive of a task. TRI_UNSUPPORTED if oneDNN has none.
 tri_status conv_describe(const cpu_device *device, conv_task task, const conv_shape *s,
                          conv_formats formats, bool bias, tri_activation activation, double slope,
                          dnnl_primitive_desc_t *out);

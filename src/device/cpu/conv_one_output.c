@@ -1,16 +1,17 @@
-// Convolutions from many channels to one (the last layer of an image-to-image network).
+// Convolutions with one output channel, such as the last layer of an image-to-image network. For
+// these oneDNN would compute 16 output channels or fall back to im2col.
 //
-// oneDNN would compute 16 output channels or fall back to im2col. Forward, each of 16 lanes sums
-// its channels of a row and the lanes are added at the end. Backward, roles change: the gradient
-// of the input is a convolution of dy from 1 to C channels with the weight turned by 180°, and the
-// gradient of the weight is, turned, that of such a convolution, with dy as its input.
+// Forward: each of 16 lanes of a vector sums the products of its channels over a row of pixels, and
+// the lanes are added at the end. Backward: both gradients are convolutions of dy from 1 to C
+// channels, which oneDNN computes well. The gradient of the input is such a convolution with the
+// weight rotated by 180°; the gradient of the weight is that of such a convolution, rotated back.
 #include "device/cpu/conv.h"
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ONE_OUTPUT_TILE = 16 }; // places whose sums are in registers
+enum { ONE_OUTPUT_TILE = 16 }; // pixels whose sums are in registers
 
 typedef struct one_output_state {
     const cpu_device *device;
@@ -20,7 +21,7 @@ typedef struct one_output_state {
     int64_t activation;
     float slope;
     int64_t taps;            // of one channel's kernel
-    cpu_primitive primitive; // of the gradients
+    cpu_primitive primitive; // only for the gradients
 } one_output_state;
 
 typedef struct one_output_job {
@@ -31,7 +32,7 @@ typedef struct one_output_job {
     float *rows; // of each thread: [width][16]
 } one_output_job;
 
-// plain [C][kh][kw] to and from [C/16][kh][kw][16], turned by 180° if `turn`.
+// Packs a plain weight [C][kh][kw] into [C/16][kh][kw][16], rotated by 180° if `rotate` is set.
 static void pack_weight(const one_output_state *t, const float *plain, float *packed, bool rotate) {
     for (int64_t c = 0; c < t->s.c; c++)
         for (int64_t k = 0; k < t->taps; k++) {
@@ -48,7 +49,8 @@ static void unpack_rotated(const one_output_state *t, const float *packed, float
         }
 }
 
-// One tile of a row of sums; `inside` says that no tap leaves the image sideways.
+// Sums 16 pixels of a row, from `column` on, for each of 16 channels. `inside` says that all 16
+// exist and that no tap lies left or right of the image, so that nothing needs to be checked.
 CPU_INLINE void one_output_tile(const one_output_job *job, const float *image, int64_t row,
                                 int64_t column, int64_t count, bool inside, float *out) {
     const conv_shape *s = &job->state->s;
@@ -126,7 +128,7 @@ static size_t packed_bytes(const one_output_state *t) {
     return (size_t)(t->s.c * t->taps) * sizeof(float); // a multiple of 64
 }
 
-// The convolution from 1 to C channels that the gradients use.
+// The convolution of dy from 1 to C channels that computes the gradients.
 static conv_shape mirrored(const conv_shape *s) {
     conv_shape m = *s;
     m.c = 1;

@@ -1,4 +1,4 @@
-// Operations on each element for itself, in whatever layout their tensors lie.
+// Elementwise operations. They work in any layout, because all their tensors have the same one.
 #include "device/cpu/internal.h"
 #include "tensor/half.h"
 
@@ -28,7 +28,7 @@ typedef uint16_t bf16;
 #define A WIDE(a[i])
 #define B WIDE(b[i])
 
-// The loop `out[i] = value`, for each of the instruction sets, under one name.
+// Defines NAME_range(device): the loop `out[i] = value`, compiled for each instruction set.
 #define ELEMENTWISE(name, a_type, b_type, out_type, value)                                         \
     CPU_BODY name##_body(void *context, int64_t begin, int64_t end) {                              \
         const elementwise_job *job = context;                                                      \
@@ -43,7 +43,7 @@ typedef uint16_t bf16;
     }                                                                                              \
     CPU_RANGES(name)
 
-#define RELU (A <= 0 ? 0 : A) // NaN stays
+#define RELU (A <= 0 ? 0 : A) // keeps NaN
 #define LEAKY_RELU (A > 0 ? A : A * slope)
 #define ACTIVATION_GRAD (A > 0 ? B : slope == 0 ? 0 : B * slope)
 

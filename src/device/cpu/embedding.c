@@ -1,5 +1,5 @@
-// Rows of a table by number, and their gradient: each thread owns a stretch of the table, so that
-// every row is summed in the order of the ids.
+// Embedding: copies rows of a table by id. Its gradient adds rows of dy to rows of the table; each
+// thread computes a range of the table's rows, so that every row is summed in the order of the ids.
 #include "device/cpu/scalar.h"
 
 #include "device/ref/node.h"
@@ -11,7 +11,7 @@ typedef struct embedding_state {
     const cpu_device *device;
     tri_embedding_attr attr;
     int64_t ids, rows, width;
-    bool bf16; // the weight of embedding, dy of its gradient
+    bool bf16; // the table, or dy of the gradient; else F32
 } embedding_state;
 
 typedef struct embedding_job {

@@ -1,4 +1,4 @@
-// The activations of transformers on each element: gelu and silu(gate) · up.
+// The activations of transformers, gelu and silu(gate) · up, and their gradients.
 #include "device/cpu/scalar.h"
 
 #include <stdlib.h>
@@ -41,8 +41,8 @@ CPU_BODY silu_mul_grad_typed(void *context, int64_t begin, int64_t end, bool bf1
 }
 CPU_TYPED_RANGES(silu_mul_grad)
 
-// The share of a normal distribution below x, Φ, and the slope of gelu. erf after Abramowitz and
-// Stegun, 7.1.26, to 1.5e-7.
+// Φ(x), the cumulative distribution function of the normal distribution. erf by Abramowitz and
+// Stegun, 7.1.26, with an error of at most 1.5e-7.
 CPU_SCALAR float normal_cdf(float x) {
     float z = (x < 0 ? -x : x) * 0.707106781f, t = 1 / (1 + 0.3275911f * z);
     float p = 1.061405429f;
@@ -54,7 +54,8 @@ CPU_SCALAR float normal_cdf(float x) {
     return x < 0 ? tail : 1 - tail;
 }
 
-// u of the approximation x · sigmoid(u), 1 + tanh(v) being 2 · sigmoid(2 v), and its slope.
+// gelu's tanh form is x · sigmoid(u), because 1 + tanh(v) = 2 · sigmoid(2 v). These are u(x) and
+// its derivative.
 CPU_SCALAR float tanh_inner(float x) { return 1.595769122f * (x + 0.044715f * x * x * x); }
 CPU_SCALAR float tanh_inner_slope(float x) { return 1.595769122f * (1 + 0.134145f * x * x); }
 

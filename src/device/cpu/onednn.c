@@ -1,4 +1,4 @@
-// oneDNN 2 and 3 behind one interface: only this file knows which one it is.
+// Gives oneDNN 2 and 3 the same interface. Only this file depends on the library's version.
 #include "device/cpu/onednn.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static dnnl_status_t describe(dnnl_engine_t engine, conv_task task, const onednn
         c->before, c->after, forward, c->attr);
 }
 
-// Removed for x86-64 with version 3.
+// oneDNN 3 removed Winograd for x86-64.
 bool onednn_has_winograd(void) { return false; }
 
 dnnl_status_t onednn_append_relu(dnnl_post_ops_t post_ops, float slope) {

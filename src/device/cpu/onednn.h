@@ -1,11 +1,11 @@
-// The calls in which the interfaces of oneDNN 2 and 3 differ, with the meaning they have in 3.
+// The calls that differ between oneDNN 2 and 3, as functions with oneDNN 3's meaning.
 #ifndef TRIREME_DEVICE_CPU_ONEDNN_H
 #define TRIREME_DEVICE_CPU_ONEDNN_H
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
 
-// Description of a tensor.
+// The description of a tensor ("memory descriptor").
 #if DNNL_VERSION_MAJOR < 3
 typedef dnnl_memory_desc_t *onednn_md;
 typedef const dnnl_memory_desc_t *onednn_const_md;
@@ -20,22 +20,24 @@ void onednn_md_destroy(onednn_md md); // NULL allowed
 
 typedef enum conv_task { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT } conv_task;
 
-// What the primitive of a task is made from; x, weight, bias and y stand for their gradients where
-// those are computed.
+// Describes the primitive of a task. x, weight, bias and y describe gradients where the task reads
+// or computes those.
 typedef struct onednn_convolution {
     dnnl_alg_kind_t algorithm;
-    onednn_md x, weight, bias, y; // bias NULL: none
-    onednn_md any_weight;         // of the forward pass, in whatever order it wants: for gradients
-    dnnl_dims_t stride, dilation, before, after; // dilation − 1; padding
+    onednn_md x, weight, bias, y; // bias is NULL if there is none
+    onednn_md any_weight; // the forward weight in any layout: gradients need a forward primitive
+    dnnl_dims_t stride;
+    dnnl_dims_t dilation;      // minus 1, as oneDNN wants it
+    dnnl_dims_t before, after; // padding
     dnnl_primitive_attr_t attr;
 } onednn_convolution;
 
 dnnl_status_t onednn_convolution_describe(dnnl_engine_t engine, conv_task task,
                                           const onednn_convolution *c, dnnl_primitive_desc_t *out);
-// True where the library has Winograd convolutions of F32.
+// Whether the library has Winograd convolutions in F32.
 bool onednn_has_winograd(void);
 
-// Adds (leaky) ReLU to what is done to a result.
+// Appends ReLU (slope 0) or leaky ReLU to the post-ops of a primitive.
 dnnl_status_t onednn_append_relu(dnnl_post_ops_t post_ops, float slope);
 
 #endif

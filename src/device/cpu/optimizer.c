@@ -1,4 +1,4 @@
-// Optimizer updates: one pass over parameter, gradient and states.
+// Optimizer updates. Each reads and writes parameter, gradient and states in a single loop.
 #include "device/cpu/internal.h"
 
 #include <math.h>
@@ -22,10 +22,12 @@ typedef struct update_job {
     float *param;
     const float *grad;
     float *state1, *state2;
-    float lr, scale, decay, shrink; // shrink: what is left of param under decoupled decay
-    float momentum, damping;        // sgd
+    float lr, scale, decay;
+    float shrink;            // 1 − lr · decay with decoupled weight decay, else 1
+    float momentum, damping; // sgd: damping = 1 − dampening
     bool nesterov, first;
-    float beta1, beta2, rest1, rest2, root, eps; // adam: rest = 1 − beta; adadelta: beta1 = rho
+    // adam: rest1 = 1 − beta1, root corrects the bias of sqrt(v); adadelta: beta1 = rho
+    float beta1, beta2, rest1, rest2, root, eps;
 } update_job;
 
 CPU_BODY sgd_body(void *context, int64_t begin, int64_t end) {

@@ -1,17 +1,18 @@
-// Max pooling of nChw16c tensors with ReLU and dropout folded in, and its gradient in one pass.
+// Max pooling of nChw16c tensors, fused with ReLU and dropout, and its gradient.
 //
-// The result is written plain where no convolution, pooling or batch norm reads it (a linear layer
-// follows): 16 × 16 values are transposed in registers, cheaper than a reorder through memory.
+// If no convolution, pooling or batch norm reads the result, a linear layer does. The result is
+// then written plain: transposing 16 × 16 values in registers is cheaper than a reorder through
+// memory.
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
 
 typedef struct pool_state {
     const cpu_device *device;
-    int64_t planes, blocks; // planes: samples × blocks of 16 channels
+    int64_t planes, blocks; // blocks of 16 channels of a sample; planes of all samples
     int64_t in[2], out[2], kernel[2], stride[2], padding[2];
-    bool relu, plain; // plain: the pooled tensor (not its index) is plain
-    bool bf16;        // BF16, else F32; computed by planes that are widened
+    bool relu, plain; // plain: the layout of the pooled tensor; its index is always blocked
+    bool bf16;        // else F32; each plane of BF16 is widened before and narrowed after
     bool has_dropout;
     cpu_dropout dropout;
 } pool_state;
@@ -23,12 +24,13 @@ typedef struct pool_job {
     const void *from;
     void *to;
     uint8_t *index;
-    char *workspace; // of each thread: pool_space
+    char *workspace; // a pool_space for each thread
 } pool_job;
 
 static int64_t pooled_pixels(const pool_state *s) { return s->out[0] * s->out[1]; }
 
-// What a thread has for itself: planes of the pooled and of the whole tensor in F32, and masks.
+// The buffers of one thread: a plane of the pooled tensor and one of the full tensor in F32, and
+// the dropout masks of a plane.
 typedef struct pool_space {
     float *pooled, *whole;
     uint16_t *masks;
@@ -67,7 +69,7 @@ typedef struct pool_best {
     __m512i index;
 } pool_best;
 
-// Larger, or the first NaN.
+// Where value replaces best: it is larger, or NaN while best is not (PyTorch's rule).
 CPU_INLINE __mmask16 is_better(__m512 value, __m512 best) {
     __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
     return _mm512_cmp_ps_mask(value, best, _CMP_GT_OQ) |
@@ -95,8 +97,8 @@ CPU_INLINE pool_best window_max(const float *x, const pool_state *s, int64_t row
     return best;
 }
 
-// The usual window. Where nothing is NaN, which one test tells, plain comparisons do; they begin
-// with zero and no gradient under ReLU.
+// The most common window. If one test finds no NaN, plain comparisons are enough. With ReLU they
+// begin with zero and TRI_POOL_NO_GRADIENT.
 CPU_INLINE pool_best window_max_2x2(const float *x, const pool_state *s, int64_t row,
                                     int64_t column, bool relu) {
     const float *top = x + (row * 2 * s->in[1] + column * 2) * CPU_BLOCK;
@@ -207,7 +209,7 @@ CPU_INLINE void scatter_2x2(const pool_state *s, const float *dy, const uint8_t 
         _mm512_storeu_ps(dx + i * CPU_BLOCK, _mm512_setzero_ps());
 }
 
-// Windows may overlap: adds to zeros.
+// For windows that may overlap: zeroes dx, then adds to it.
 CPU_INLINE void scatter_any(const pool_state *s, const float *dy, const uint8_t *index,
                             __m512 scale, float *dx) {
     for (int64_t i = 0; i < s->in[0] * s->in[1]; i++)
@@ -265,7 +267,7 @@ static bool pool_supports(const tri_device *device, const tri_graph *graph, cons
            x_shape_of(graph, node)->dims[1] % CPU_BLOCK == 0;
 }
 
-// Whether some later node reads the value channel-blocked.
+// Whether any later node reads the value in blocks of 16 channels.
 static bool read_blocked(const tri_graph *graph, tri_value value) {
     for (int i = 0; i < graph->pending_node_count; i++) {
         const tri_node *node = &graph->pending_nodes[i];

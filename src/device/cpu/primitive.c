@@ -1,10 +1,10 @@
-// oneDNN's descriptions of tensors, and its primitives from preparation to release.
+// Wraps oneDNN: describes tensors, and creates, runs and releases primitives.
 #include "device/cpu/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// oneDNN's tag, and the layout that it stands for.
+// oneDNN's tag of each format, and the same layout in our terms.
 static const struct {
     dnnl_format_tag_t tag;
     tri_layout layout;
@@ -68,7 +68,7 @@ tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd
 tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad) {
     for (int i = 0; i <= primitive->count; i++) {
         void *memory = i < primitive->count ? data[i] : scratchpad;
-        if (memory == primitive->data[i]) continue; // the same place in every step
+        if (memory == primitive->data[i]) continue; // addresses rarely change between steps
         CPU_DNNL(dnnl_memory_set_data_handle(primitive->args[i].memory, memory));
         primitive->data[i] = memory;
     }

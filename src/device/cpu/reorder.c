@@ -1,12 +1,12 @@
-// From one order in memory to another: planes of 16 channels of F32 by transposition in registers,
-// all else (weights, small; BF16) by oneDNN.
+// Copies a tensor into another layout. Planes of 16 channels in F32 are transposed in registers;
+// oneDNN does the rest, which is either small (weights) or BF16.
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
 
 typedef struct reorder_state {
     const cpu_device *device;
-    bool to_blocked, to_plain; // planes; neither: the primitive
+    bool to_blocked, to_plain; // planes are transposed; neither: the primitive runs
     int64_t planes, pixels;
     cpu_primitive primitive;
 } reorder_state;
@@ -35,14 +35,14 @@ static cpu_format format_of(const tri_layout *layout) {
     return CPU_PLAIN;
 }
 
-// oneDNN knows BF16 on devices with AVX-512 alone.
+// oneDNN supports BF16 only with AVX-512.
 static bool reorder_supports(const tri_device *device, const tri_graph *graph,
                              const tri_node *node) {
     tri_dtype dtype = tri_value_get(graph, node->inputs[0])->dtype;
     return dtype == TRI_F32 || (dtype == TRI_BF16 && cpu_of(device)->avx512);
 }
 
-// The pass that adds a reorder knows both layouts: nothing is wanted here.
+// The layout pass that added the node has set both layouts; this kernel accepts them.
 static void reorder_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
                             tri_layout *in, tri_layout *out) {
     in[0] = tri_value_get(graph, node->inputs[0])->layout;

@@ -1,4 +1,4 @@
-// Rotary positions: the sines and cosines of all positions are made once.
+// Rotary position embedding. Computes the sines and cosines of all positions once, in advance.
 #include "device/cpu/scalar.h"
 
 #include <math.h>
