@@ -3,14 +3,13 @@
 
 #include "base/limits.h"
 #include "base/quantity.h"
-#include "plan/schedule.h"
 
 #include <string.h>
 
 #define X(constant, name, ...) #name,
 const char *const tri_strategy_names[] = {TRI_STRATEGY_LIST(X) NULL};
 #undef X
-#define X(name, text) text,
+#define X(identifier, name, ...) name,
 static const char *const schedules[] = {TRI_ORDER_LIST(X) NULL};
 #undef X
 static const char *const recomputes[] = {"none", "block", "fit", NULL};

@@ -38,6 +38,33 @@ typedef enum tri_strategy_kind {
 } tri_strategy_kind;
 extern const char *const tri_strategy_names[]; // by tri_strategy_kind; NULL at the end
 
+// Flags of an order.
+enum {
+    TRI_LOOPS_OVER_STAGES = 1, // ranks have several stages (strategy.stages_per_rank)
+    TRI_SPLITS_BACKWARD = 2    // writes BACKWARD_INPUT and BACKWARD_WEIGHT instead of BACKWARD
+};
+
+// The orders of a pipeline there are (strategy.schedule). X(identifier, name in recipes, flags,
+// help); the function tri_order_write_IDENTIFIER writes the order.
+#define TRI_ORDER_LIST(X)                                                                          \
+    X(1f1b, "1f1b", 0,                                                                             \
+      "forward and backward in turns; holds as many micro-batches as ranks follow")                \
+    X(gpipe, "gpipe", 0,                                                                           \
+      "all micro-batches forward, then all backward; holds the activations of all")                \
+    X(interleaved, "interleaved", TRI_LOOPS_OVER_STAGES,                                           \
+      "1f1b with several stages on each rank: less idle time, more sending")                       \
+    X(looped, "looped", TRI_LOOPS_OVER_STAGES,                                                     \
+      "all micro-batches through each of a rank's stages before the next (breadth-first)")         \
+    X(zero_bubble, "zero-bubble", TRI_SPLITS_BACKWARD,                                             \
+      "1f1b with gradients of weights put off into idle time (ZB-H1)")
+
+typedef enum tri_order_kind {
+#define X(identifier, ...) TRI_ORDER_##identifier,
+    TRI_ORDER_LIST(X)
+#undef X
+        TRI_ORDER_COUNT
+} tri_order_kind;
+
 typedef enum tri_recompute {
     TRI_RECOMPUTE_NONE,
     TRI_RECOMPUTE_BLOCK,

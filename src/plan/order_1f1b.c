@@ -3,7 +3,7 @@
 // activations of at most as many rounds as ranks follow it, and one.
 #include "plan/schedule.h"
 
-static void write_1f1b(const tri_schedule_request *request, tri_schedule *out) {
+void tri_order_write_1f1b(const tri_schedule_request *request, tri_schedule *out) {
     int stage = request->pipeline_rank, rounds = request->rounds;
     int ahead = request->pipeline - 1 - stage;
     for (int i = 0; i < rounds + ahead; i++) {
@@ -11,8 +11,3 @@ static void write_1f1b(const tri_schedule_request *request, tri_schedule *out) {
         if (i >= ahead) tri_schedule_add_stage(request, out, TRI_ACTION_BACKWARD, stage, i - ahead);
     }
 }
-
-const tri_order tri_order_1f1b = {
-    .name = "1f1b",
-    .help = "forward and backward in turns; holds as many micro-batches as ranks follow",
-    .write = write_1f1b};

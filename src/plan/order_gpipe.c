@@ -1,14 +1,9 @@
 // Huang et al. 2019, arXiv:1811.06965: all rounds forward, then all backward.
 #include "plan/schedule.h"
 
-static void write_gpipe(const tri_schedule_request *request, tri_schedule *out) {
+void tri_order_write_gpipe(const tri_schedule_request *request, tri_schedule *out) {
     static const tri_action_kind kinds[] = {TRI_ACTION_FORWARD, TRI_ACTION_BACKWARD};
     for (int k = 0; k < 2; k++)
         for (int round = 0; round < request->rounds; round++)
             tri_schedule_add_stage(request, out, kinds[k], request->pipeline_rank, round);
 }
-
-const tri_order tri_order_gpipe = {
-    .name = "gpipe",
-    .help = "all micro-batches forward, then all backward; holds the activations of all",
-    .write = write_gpipe};

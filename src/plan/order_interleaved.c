@@ -23,7 +23,7 @@ static void add_turn(const tri_schedule_request *request, tri_schedule *out, tri
     if (t.round < request->rounds) tri_schedule_add_stage(request, out, kind, t.stage, t.round);
 }
 
-static void write_interleaved(const tri_schedule_request *request, tri_schedule *out) {
+void tri_order_write_interleaved(const tri_schedule_request *request, tri_schedule *out) {
     int ranks = request->pipeline, stages = request->stage_count / ranks;
     int turns = (request->rounds + ranks - 1) / ranks * ranks * stages;
     int behind = ranks - 1 - request->pipeline_rank;
@@ -33,9 +33,3 @@ static void write_interleaved(const tri_schedule_request *request, tri_schedule 
         if (i >= ahead) add_turn(request, out, TRI_ACTION_BACKWARD, i - ahead);
     }
 }
-
-const tri_order tri_order_interleaved = {
-    .name = "interleaved",
-    .help = "1f1b with several stages on each rank: less idle time, more sending",
-    .is_looped = true,
-    .write = write_interleaved};

@@ -4,7 +4,7 @@
 // remaining stages compute. It holds the activations of all rounds.
 #include "plan/schedule.h"
 
-static void write_looped(const tri_schedule_request *request, tri_schedule *out) {
+void tri_order_write_looped(const tri_schedule_request *request, tri_schedule *out) {
     int first = request->pipeline_rank, ranks = request->pipeline;
     int last = request->stage_count - ranks + first;
     for (int stage = first; stage <= last; stage += ranks)
@@ -14,9 +14,3 @@ static void write_looped(const tri_schedule_request *request, tri_schedule *out)
         for (int round = 0; round < request->rounds; round++)
             tri_schedule_add_stage(request, out, TRI_ACTION_BACKWARD, stage, round);
 }
-
-const tri_order tri_order_looped = {
-    .name = "looped",
-    .help = "all micro-batches through each of a rank's stages before the next (breadth-first)",
-    .is_looped = true,
-    .write = write_looped};

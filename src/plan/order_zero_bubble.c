@@ -4,7 +4,7 @@
 // activations of at most P rounds: what 1F1B's first rank holds.
 #include "plan/schedule.h"
 
-static void write_zero_bubble(const tri_schedule_request *request, tri_schedule *out) {
+void tri_order_write_zero_bubble(const tri_schedule_request *request, tri_schedule *out) {
     int stage = request->pipeline_rank, rounds = request->rounds;
     int ahead = request->pipeline - 1 - stage, late = stage;
     for (int i = 0; i < rounds + ahead + late; i++) {
@@ -16,9 +16,3 @@ static void write_zero_bubble(const tri_schedule_request *request, tri_schedule 
             tri_schedule_add_stage(request, out, TRI_ACTION_BACKWARD_WEIGHT, stage, weight);
     }
 }
-
-const tri_order tri_order_zero_bubble = {
-    .name = "zero-bubble",
-    .help = "1f1b with gradients of weights put off into idle time (ZB-H1)",
-    .splits_backward = true,
-    .write = write_zero_bubble};

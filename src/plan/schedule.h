@@ -178,14 +178,9 @@ struct tri_schedule_request {
     bool fetches;  // FETCH before GATHER, of units that kernels read as they are stored
 };
 
-// The orders there are, each in a file order_NAME.c. X(identifier, name in recipes)
-#define TRI_ORDER_LIST(X)                                                                          \
-    X(1f1b, "1f1b")                                                                                \
-    X(gpipe, "gpipe")                                                                              \
-    X(interleaved, "interleaved")                                                                  \
-    X(looped, "looped")                                                                            \
-    X(zero_bubble, "zero-bubble")
-#define X(name, text) extern const tri_order tri_order_##name;
+// The orders of TRI_ORDER_LIST, each in a file order_IDENTIFIER.c.
+#define X(identifier, ...)                                                                         \
+    void tri_order_write_##identifier(const tri_schedule_request *request, tri_schedule *out);
 TRI_ORDER_LIST(X)
 #undef X
 
