@@ -59,7 +59,8 @@ static int unknown_flag(const cli_command *command, const char *text, const char
     tri_arena *arena = tri_arena_create(NULL, "flag");
     if (takes_overrides(command))
         instead = tri_recipe_instead_of_flag(
-            arena, tri_arena_printf(arena, "%.*s", (int)strcspn(text, "="), text),
+            arena, &tri_recipe_table,
+            tri_arena_printf(arena, "%.*s", (int)strcspn(text, "="), text),
             equals     ? equals + 1
             : is_value ? next
                        : NULL);

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "launch/launch.h"
+#include "launch/options.h"
 
 static int run(const cli_context *context, int argc, char **argv) {
     (void)context;

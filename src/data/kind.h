@@ -1,24 +1,13 @@
 // The interface of a kind of data set (data.name). A new kind is a file that defines a
-// tri_dataset_kind, and a row in TRI_DATASET_KINDS.
+// tri_dataset_kind, and a row in kinds.h.
 #ifndef TRIREME_DATA_KIND_H
 #define TRIREME_DATA_KIND_H
 
 #include "base/limits.h"
 #include "data/dataset.h"
+#include "data/kinds.h"
 #include "data/split.h"
 #include "data/transform.h"
-
-// Every kind: its name, the rows of its own options and their count (in options.c), help text. The
-// kind X is defined as tri_dataset_X.
-#define TRI_DATASET_KINDS(ROW)                                                                     \
-    ROW(idx, NULL, 0, "IDX files as of MNIST and Fashion-MNIST, raw or gzip")                      \
-    ROW(tensors, NULL, 0, "a safetensors file whose tensors share their first axis")               \
-    ROW(npy, NULL, 0,                                                                              \
-        "NumPy's arrays that share their first axis: x.npz, or {images: x.npy, labels: y.npy}")    \
-    ROW(tokens, tokens_rows, TRI_OPTION_COUNT(tokens_rows),                                        \
-        "text, or flat files of token numbers, cut into windows of data.sequence")                 \
-    ROW(synthetic, synthetic_rows, TRI_OPTION_COUNT(synthetic_rows),                               \
-        "random numbers from the seed, uniform in [0, 1)")
 
 typedef struct tri_dataset_kind {
     // Fills samples, classes, tokens, fields (through tri_dataset_add) and state, in memory of

@@ -2,7 +2,7 @@
 #include "data/options.h"
 
 #include "base/limits.h"
-#include "data/kind.h"
+#include "data/kinds.h"
 #include "data/shapes.h"
 #include "data/transform.h"
 

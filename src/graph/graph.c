@@ -3,7 +3,6 @@
 
 #include "base/limits.h"
 #include "base/tree.h"
-#include "graph/loss.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -110,6 +109,12 @@ tri_shape tri_value_shape(const tri_graph *graph, tri_value value) {
 const tri_node *tri_value_node(const tri_graph *graph, tri_value value) {
     const tri_value_info *info = tri_value_get(graph, value);
     return info->kind == TRI_VALUE_RESULT ? &graph->nodes[info->node] : NULL;
+}
+
+bool tri_value_is_loss(const tri_graph *graph, tri_value value) {
+    const tri_node *node = tri_value_node(graph, value);
+    return tri_value_get(graph, value)->kind == TRI_VALUE_WEIGHTED ||
+           (node && node->op->flags & TRI_OP_LOSS);
 }
 
 int64_t tri_value_bytes(const tri_graph *graph, tri_value value) {

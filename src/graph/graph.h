@@ -275,6 +275,8 @@ size_t tri_parameter_layer(const char *name);
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);
 // The node that made the value, or NULL.
 const tri_node *tri_value_node(const tri_graph *graph, tri_value value);
+// A loss: (sum, count) as an op with TRI_OP_LOSS makes it, or a weighted sum of such (loss.h).
+bool tri_value_is_loss(const tri_graph *graph, tri_value value);
 // Memory that the value takes in its layout, in bytes.
 int64_t tri_value_bytes(const tri_graph *graph, tri_value value);
 // Elements of all trained parameters.

@@ -13,15 +13,6 @@ static bool is_pair(const tri_graph *g, tri_value value) {
            tri_shape_equal(&info->shape, &pair);
 }
 
-static bool is_term(const tri_graph *g, tri_value value) {
-    const tri_node *node = tri_value_node(g, value);
-    return node && node->op->flags & TRI_OP_LOSS;
-}
-
-bool tri_value_is_loss(const tri_graph *graph, tri_value value) {
-    return tri_value_get(graph, value)->kind == TRI_VALUE_WEIGHTED || is_term(graph, value);
-}
-
 // Adds weight · loss to the sum; of a loss that is in it already, the weights add up.
 static void add_term(tri_graph *g, tri_weighted_sum *sum, tri_value loss, double weight) {
     for (int i = 0; i < sum->count; i++) {
@@ -141,8 +132,8 @@ static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
     int64_t count = node->op->count(&s), size = batch_size(g);
     if (count % size != 0)
         tri_graph_fail(g,
-                       "%s: counts %lld in a micro-batch of %lld samples, which has no share of "
-                       "each sample: a loss that is added to others must",
+                       "%s: counts %lld in a micro-batch of %lld samples: a loss that is added to "
+                       "others has to count the same number for each sample",
                        node->op->name, (long long)count, (long long)size);
     term.per_sample = count / size;
     return term;

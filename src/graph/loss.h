@@ -5,8 +5,6 @@
 
 #include "graph/graph.h"
 
-// A loss: (sum, count) as an op with TRI_OP_LOSS makes it, or a weighted sum of such.
-bool tri_value_is_loss(const tri_graph *graph, tri_value value);
 // weight · a + b, of losses; b may be none.
 tri_value tri_loss_combine(tri_graph *graph, tri_value a, double weight, tri_value b);
 // Declares a metric as another graph has it, with this graph's value.

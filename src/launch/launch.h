@@ -11,16 +11,4 @@
 // its signals (restored at the end) and all of its children.
 int tri_launch_main(int argc, char **argv);
 
-// Enumerates the flags, for manuals and completion; false: there is no flag `index`. `values` is
-// NULL for switches.
-typedef struct tri_launch_flag {
-    const char *name, *values, *help;
-    char letter; // 0: none
-} tri_launch_flag;
-bool tri_launch_flag_at(int index, tri_launch_flag *out);
-
-#define TRI_LAUNCH_EXAMPLES                                                                        \
-    "trireme run --standalone --nproc-per-node 2 trireme train recipes/mnist-cnn.yaml\n"           \
-    "trireme run --standalone --nproc-per-node 4 --tee 3 --log-dir logs train.py --epochs 3\n"
-
 #endif

@@ -3,7 +3,6 @@
 #include "launch/options.h"
 
 #include "base/log.h"
-#include "launch/launch.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -68,6 +68,18 @@ void launch_options_warn_idle(const launch_options *options);
 // Prints --help on standard output, from the table of flags.
 void launch_options_help(void);
 
+// Enumerates the flags, for manuals and completion; false: there is no flag `index`. `values` is
+// NULL for switches.
+typedef struct tri_launch_flag {
+    const char *name, *values, *help;
+    char letter; // 0: none
+} tri_launch_flag;
+bool tri_launch_flag_at(int index, tri_launch_flag *out);
+
+#define TRI_LAUNCH_EXAMPLES                                                                        \
+    "trireme run --standalone --nproc-per-node 2 trireme train recipes/mnist-cnn.yaml\n"           \
+    "trireme run --standalone --nproc-per-node 4 --tee 3 --log-dir logs train.py --epochs 3\n"
+
 // Parsers of the values that have a grammar of their own. `name` is the flag, for messages.
 
 // "3" for all ranks, or "0:1,1:2" for some.

@@ -4,26 +4,7 @@
 #ifndef TRIREME_RECIPE_DEEPSPEED_H
 #define TRIREME_RECIPE_DEEPSPEED_H
 
-#include "base/option.h"
-#include "base/tree.h"
-
-typedef struct tri_deepspeed_setting {
-    const char *key;  // of a recipe: "optimizer.lr"
-    tri_tree *value;  // its `file` names the configuration and the key there
-    bool is_fallback; // DeepSpeed's default, which differs from this program's: used only if the
-                      // recipe sets no value
-    bool is_derived;  // follows from other settings: the recipe may set it too, and the two are
-                      // compared once the number of ranks is known
-} tri_deepspeed_setting;
-
-typedef struct tri_deepspeed {
-    tri_deepspeed_setting *settings;
-    int count, capacity;
-    // Micro-batches of a step on each replica (gradient_accumulation_steps). TRI_AUTO: not stated,
-    // but both sizes of a batch are, so that it has to be a whole number; 0: open.
-    int64_t rounds;
-    tri_strings notes; // warnings, one line each
-} tri_deepspeed;
+#include "recipe/deepspeed_settings.h"
 
 // Reads the configuration: `node` is the name of its file (relative to the working directory, or
 // else to the folder of the recipe at `recipe_file`), or a mapping. The value "auto" sets nothing.

@@ -1,5 +1,5 @@
 // Optimizers and schedulers of DeepSpeed's configuration: {"type": name, "params": {…}}.
-#include "recipe/deepspeed_internal.h"
+#include "recipe/deepspeed_tables.h"
 
 #include <string.h>
 #include <strings.h>

@@ -1,9 +1,8 @@
-// What the files that read DeepSpeed's configuration share: tables of its keys and of what each
-// becomes in a recipe.
-#ifndef TRIREME_RECIPE_DEEPSPEED_INTERNAL_H
-#define TRIREME_RECIPE_DEEPSPEED_INTERNAL_H
+// Reads the keys of a DeepSpeed configuration by a table that says what each becomes in a recipe.
+#ifndef TRIREME_RECIPE_DEEPSPEED_READER_H
+#define TRIREME_RECIPE_DEEPSPEED_READER_H
 
-#include "recipe/deepspeed.h"
+#include "recipe/deepspeed_settings.h"
 
 typedef struct deepspeed_reader {
     tri_arena *arena;
@@ -40,12 +39,12 @@ typedef struct deepspeed_table {
     int count;
 } deepspeed_table;
 
-extern const deepspeed_table deepspeed_top;
-
 // Reads all keys of `map`, which lies at `section` ("zero_optimization." or "") of the
 // configuration; `below` is its path within the table.
 tri_status deepspeed_walk(deepspeed_reader *reader, const deepspeed_table *table,
                           const char *section, const char *below, const tri_tree *map);
+// Adds a setting, unless the section is disabled.
+void deepspeed_add(deepspeed_reader *reader, tri_deepspeed_setting setting);
 // Sets the recipe's `key`, because of the configuration's key at `path`.
 void deepspeed_set(deepspeed_reader *reader, const char *key, const char *path, tri_tree *value);
 // Sets the recipe's `key` to DeepSpeed's default, unless the recipe sets it.
@@ -54,7 +53,5 @@ void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *va
 tri_status deepspeed_fail(const deepspeed_reader *reader, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool deepspeed_is_auto(const tri_tree *node);
-
-deepspeed_convert deepspeed_optimizer, deepspeed_scheduler;
 
 #endif

@@ -1,5 +1,5 @@
 // The keys of DeepSpeed's configuration, by section, and what each becomes in a recipe.
-#include "recipe/deepspeed_internal.h"
+#include "recipe/deepspeed_tables.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "recipe/missing.h"
 
 #include "base/option_manual.h"
-#include "recipe/recipe.h"
 
 #include <string.h>
 
@@ -116,7 +115,8 @@ static void look_at_key(void *data, const tri_option_entry *entry) {
     search->found = tri_arena_strdup(search->arena, entry->key);
 }
 
-const char *tri_recipe_instead_of_flag(tri_arena *arena, const char *flag, const char *value) {
+const char *tri_recipe_instead_of_flag(tri_arena *arena, const tri_option_table *table,
+                                       const char *flag, const char *value) {
     char *name = tri_arena_strdup(arena, flag);
     for (char *c = name; *c; c++)
         if (*c == '-') *c = '_';
@@ -127,7 +127,7 @@ const char *tri_recipe_instead_of_flag(tri_arena *arena, const char *flag, const
         if (!own) return foreign_keys[i].remark;
     }
     key_search search = {.arena = arena, .name = name};
-    if (!own) tri_option_walk(&tri_recipe_table, look_at_key, &search);
+    if (!own) tri_option_walk(table, look_at_key, &search);
     if (!own && !search.is_ambiguous) own = search.found;
     if (!own) return NULL;
     return tri_arena_printf(arena, "did you mean %s=%s, without dashes?", own,

@@ -143,7 +143,8 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));
     out->rounds = deepspeed.rounds;
-    out->notes = tri_recipe_dropped_notes(arena, &dropped, root, out, deepspeed.notes);
+    out->notes = tri_recipe_dropped_notes(arena, &dropped, root, tri_recipe_tree(arena, out),
+                                          deepspeed.notes);
     return settle_name(arena, root, task, out);
 }
 

@@ -1,6 +1,10 @@
 // Drops the keys that belong to the old name of a section, and tells which of them mattered.
 #include "recipe/renamed.h"
 
+#include "data/options.h"
+#include "nn/options.h"
+#include "recipe/trainer.h"
+
 #include <string.h>
 
 // Sections in which the key `name` decides which other keys exist. Of data, nothing is told: other
@@ -64,18 +68,16 @@ static const char *note_of(tri_arena *arena, const char *section, const tri_tree
 }
 
 tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped *dropped,
-                                     const tri_tree *root, const tri_recipe *recipe,
+                                     const tri_tree *root, const tri_tree *resolved,
                                      tri_strings notes) {
-    const void *options[TRI_RECIPE_NAMED_SECTIONS] = {&recipe->data, &recipe->optimizer,
-                                                      &recipe->schedule};
     int count = notes.count;
     const char **all = TRI_NEW_ARRAY(arena, const char *, count + TRI_RECIPE_NAMED_SECTIONS);
     for (int i = 0; i < count; i++) all[i] = notes.items[i];
     for (int i = 0; i < TRI_RECIPE_NAMED_SECTIONS; i++) {
         if (!dropped->sections[i] || !named[i].is_told) continue;
-        const char *note = note_of(arena, named[i].section, dropped->sections[i],
-                                   tri_tree_get(root, named[i].section),
-                                   tri_option_encode(arena, named[i].table, options[i]));
+        const char *note =
+            note_of(arena, named[i].section, dropped->sections[i],
+                    tri_tree_get(root, named[i].section), tri_tree_get(resolved, named[i].section));
         if (note) all[count++] = note;
     }
     return (tri_strings){all, count};

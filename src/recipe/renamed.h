@@ -3,7 +3,7 @@
 #ifndef TRIREME_RECIPE_RENAMED_H
 #define TRIREME_RECIPE_RENAMED_H
 
-#include "recipe/recipe.h"
+#include "base/option.h"
 
 enum { TRI_RECIPE_NAMED_SECTIONS = 3 };
 
@@ -18,9 +18,9 @@ void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
 
 // Adds to `notes` one line for each section in which a dropped key now has another value: a
 // learning rate that silently becomes a default is easily overlooked. `root` is the recipe's tree
-// with all overrides, `recipe` what was read from it.
+// with all overrides, `resolved` the tree of what was read from it, defaults included.
 tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped *dropped,
-                                     const tri_tree *root, const tri_recipe *recipe,
+                                     const tri_tree *root, const tri_tree *resolved,
                                      tri_strings notes);
 
 #endif

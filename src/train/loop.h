@@ -47,7 +47,13 @@ tri_status train_restore(train_loop *loop);
 // run writes. Acts on rank 0; not collective.
 tri_status train_check_outputs(const train_loop *loop);
 
-// train.c. Locks the run folder for this process if the folder exists. Acts on rank 0; not
+// folder.c.
+// Whether the run folder has a file of that name; "": whether it exists.
+bool train_folder_has(const train_loop *loop, const char *name);
+// Makes and locks the run folder of a new run, or takes over that of a resumed one, and writes its
+// recipe.yaml. Acts on rank 0; not collective.
+tri_status train_open_folder(train_loop *loop);
+// Locks the run folder for this process if the folder exists. Acts on rank 0; not
 // collective. TRI_BAD_INPUT: another process uses it. If the lock cannot be taken for another
 // reason, returns TRI_OK: the folder may hold a complete run that is only read.
 tri_status train_lock_folder(train_loop *loop);

@@ -10,8 +10,6 @@
 #include "train/loop.h"
 #include "train/signals.h"
 
-#include <dirent.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,58 +31,8 @@ static int64_t total_steps(const train_loop *loop) {
     return last;
 }
 
-static bool has_file(const train_loop *loop, const char *name) {
-    char path[PATH_MAX];
-    return snprintf(path, sizeof path, "%s/%s", loop->request->run_dir, name) < (int)sizeof path &&
-           access(path, F_OK) == 0;
-}
-
-tri_status train_lock_folder(train_loop *loop) {
-    bool held;
-    if (loop->session->identity.rank != 0 || loop->lock || !has_file(loop, "")) return TRI_OK;
-    tri_status status = train_lock_take(loop->request->run_dir, &loop->lock, &held);
-    return held ? status : TRI_OK;
-}
-
-static tri_status lock_new_folder(train_loop *loop) {
-    const char *dir = loop->request->run_dir;
-    bool held;
-    if (loop->lock) return TRI_OK;
-    TRI_TRY(tri_os_make_folders(dir));
-    TRI_TRY(train_lock_take(dir, &loop->lock, &held));
-    if (!has_file(loop, "recipe.yaml")) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT,
-                    "%s: another process has just started a run there; run the command again to "
-                    "resume that run, or choose another --run-dir",
-                    dir);
-}
-
-// Removes the temporary files of a process that was killed before it renamed them.
-static void clean_folder(const char *dir) {
-    char path[PATH_MAX];
-    DIR *folder = opendir(dir);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        bool is_ours = tri_os_is_temporary_of(entry->d_name, "recipe.yaml") ||
-                       tri_os_is_temporary_of(entry->d_name, ".lock");
-        if (is_ours && snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
-            tri_os.unlink(path);
-    }
-    if (folder) closedir(folder);
-}
-
-static tri_status open_run_folder(train_loop *loop) {
-    const char *dir = loop->request->run_dir;
-    char path[PATH_MAX];
-    TRI_TRY(lock_new_folder(loop));
-    clean_folder(dir);
-    snprintf(path, sizeof path, "%s/recipe.yaml", dir);
-    char *text = tri_recipe_emit(loop->arena, loop->recipe);
-    TRI_TRY(tri_os_replace_file(path, text, strlen(text)));
-    return tri_checkpoint_clean(dir);
-}
-
 // Without a line of training loss there is no curve either.
-static void say_what_is_not_logged(const train_loop *loop) {
+static void report_unlogged(const train_loop *loop) {
     int64_t every = loop->recipe->trainer.log_every_n_steps, last = loop->last_step;
     if (!loop->saves || last < 0 || last / every > loop->progress.step / every) return;
     tri_observe_message(
@@ -124,7 +72,7 @@ static void open_observer(train_loop *loop) {
     if (s->mesh.ranks > 1)
         tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));
     if (log.progress && log.summary) train_show_summary(loop);
-    say_what_is_not_logged(loop);
+    report_unlogged(loop);
 }
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
@@ -268,7 +216,7 @@ static tri_status open_files(train_loop *loop) {
     const char *trace = loop->request->trace;
     if (trace) TRI_TRY(tri_trace_open(loop->session->comm, trace, &loop->trace));
     bool leads = loop->session->identity.rank == 0;
-    return leads && loop->saves ? open_run_folder(loop) : TRI_OK;
+    return leads && loop->saves ? train_open_folder(loop) : TRI_OK;
 }
 
 static void warn_endless_warmup(const train_loop *loop) {
@@ -291,7 +239,7 @@ static void fill_test(const train_loop *loop, tri_train_result *out) {
 // Locks an existing run folder, then restores its state or begins a new run.
 static tri_status lock_and_restore(train_loop *loop) {
     loop->saves = loop->recipe->trainer.fast_dev_run == 0;
-    bool has_lock = loop->saves && has_file(loop, ".lock");
+    bool has_lock = loop->saves && train_folder_has(loop, ".lock");
     tri_status status = train_check_outputs(loop);
     if (status == TRI_OK && has_lock) status = train_lock_folder(loop);
     TRI_TRY(checkpoint_agree(loop->session->comm, status));

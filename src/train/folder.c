@@ -1,0 +1,60 @@
+// The run folder: its lock, its recipe.yaml, and the temporary files of processes that were killed.
+#include "base/os.h"
+#include "train/loop.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+bool train_folder_has(const train_loop *loop, const char *name) {
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", loop->request->run_dir, name) < (int)sizeof path &&
+           access(path, F_OK) == 0;
+}
+
+tri_status train_lock_folder(train_loop *loop) {
+    bool held;
+    if (loop->session->identity.rank != 0 || loop->lock || !train_folder_has(loop, ""))
+        return TRI_OK;
+    tri_status status = train_lock_take(loop->request->run_dir, &loop->lock, &held);
+    return held ? status : TRI_OK;
+}
+
+static tri_status lock_new_folder(train_loop *loop) {
+    const char *dir = loop->request->run_dir;
+    bool held;
+    if (loop->lock) return TRI_OK;
+    TRI_TRY(tri_os_make_folders(dir));
+    TRI_TRY(train_lock_take(dir, &loop->lock, &held));
+    if (!train_folder_has(loop, "recipe.yaml")) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "%s: another process has just started a run there; run the command again to "
+                    "resume that run, or choose another --run-dir",
+                    dir);
+}
+
+// Removes the temporary files of a process that was killed before it renamed them.
+static void clean_folder(const char *dir) {
+    char path[PATH_MAX];
+    DIR *folder = opendir(dir);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        bool is_ours = tri_os_is_temporary_of(entry->d_name, "recipe.yaml") ||
+                       tri_os_is_temporary_of(entry->d_name, ".lock");
+        if (is_ours && snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
+            tri_os.unlink(path);
+    }
+    if (folder) closedir(folder);
+}
+
+tri_status train_open_folder(train_loop *loop) {
+    const char *dir = loop->request->run_dir;
+    char path[PATH_MAX];
+    TRI_TRY(lock_new_folder(loop));
+    clean_folder(dir);
+    snprintf(path, sizeof path, "%s/recipe.yaml", dir);
+    char *text = tri_recipe_emit(loop->arena, loop->recipe);
+    TRI_TRY(tri_os_replace_file(path, text, strlen(text)));
+    return tri_checkpoint_clean(dir);
+}
