@@ -266,9 +266,22 @@ tri_status tri_os_sync_folder(const char *path) {
     return status;
 }
 
+static bool is_link(const char *path) {
+    int saved_errno = errno;
+    struct stat info;
+    bool found = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+    errno = saved_errno;
+    return found;
+}
+
+static tri_status remove_link(const char *path) {
+    return tri_os.unlink(path) < 0 && errno != ENOENT ? tri_os_fail("remove", path) : TRI_OK;
+}
+
 tri_status tri_os_remove_tree(const char *path) {
     int fd = tri_os.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    if (fd < 0) return errno == ENOENT ? TRI_OK : tri_os_fail("open", path);
+    if (fd < 0 && errno == ENOENT) return TRI_OK;
+    if (fd < 0) return is_link(path) ? remove_link(path) : tri_os_fail("open", path);
     DIR *folder = fdopendir(fd);
     if (!folder) {
         tri_os.close(fd);

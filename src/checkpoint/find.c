@@ -72,7 +72,9 @@ static tri_status list_all(tri_arena *arena, const char *run_dir, candidates *ou
     if (cleaned == TRI_BAD_INPUT) return cleaned; // run_dir cannot be a folder
     if (cleaned != TRI_OK)                        // leftovers do no harm
         tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
-    TRI_TRY(checkpoint_scan(arena, checkpoint_home(arena, run_dir), &steps));
+    const char *home = checkpoint_home(arena, run_dir);
+    TRI_TRY(checkpoint_scan(arena, home, &steps));
+    (void)checkpoint_repair_links(arena, home, &steps); // fails where the folder is only read
     out->paths = TRI_NEW_ARRAY(arena, const char *, steps.count);
     for (int i = 0; i < steps.count; i++) out->paths[out->count++] = steps.items[i].path;
     return TRI_OK;

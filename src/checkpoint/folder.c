@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,9 @@ tri_status checkpoint_scan(tri_arena *arena, const char *home, checkpoint_steps 
         struct stat info;
         if (!checkpoint_is_step_name(entry->d_name, &step)) continue;
         const char *path = tri_arena_printf(arena, "%s/%s", home, entry->d_name);
-        if (lstat(path, &info) < 0 || !S_ISDIR(info.st_mode)) continue;
+        // A step may be a link to a folder on another disk. One that leads nowhere counts as an
+        // unreadable step, so that it is reported: its disk may not be mounted.
+        if (lstat(path, &info) < 0 || !(S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode))) continue;
         TRI_PUSH(arena, out->items, out->count, capacity) =
             (checkpoint_step){.step = step, .path = path};
     }
@@ -145,6 +148,27 @@ tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
     tri_status status = tri_os_fail("replace the link", path);
     tri_os.unlink(beside);
     return status;
+}
+
+bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, const char *path) {
+    char target[PATH_MAX];
+    ssize_t size = readlink(tri_arena_printf(arena, "%s/%s", home, link), target, sizeof target);
+    const char *name = checkpoint_base_name(path);
+    return size > 0 && (size_t)size == strlen(name) && memcmp(target, name, (size_t)size) == 0;
+}
+
+tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
+                                   const checkpoint_steps *steps) {
+    // An unreadable step may be the newest, of a later version.
+    if (steps->count == 0 || steps->items[0].readable != TRI_OK) return TRI_OK;
+    const checkpoint_step *last = &steps->items[0];
+    if (!checkpoint_links_to(arena, home, "last", last->path))
+        TRI_TRY(checkpoint_link(arena, home, "last", checkpoint_base_name(last->path)));
+    const checkpoint_step *best = checkpoint_best(steps, &last->manifest.info.monitor);
+    struct stat info; // a run with checkpoint.save_top_k=0 has no such link
+    bool has_link = lstat(tri_arena_printf(arena, "%s/best", home), &info) == 0;
+    if (!best || !has_link || checkpoint_links_to(arena, home, "best", best->path)) return TRI_OK;
+    return checkpoint_link(arena, home, "best", checkpoint_base_name(best->path));
 }
 
 // Renames a checkpoint to a hidden name. Its files may be removed only after the folder `home` is

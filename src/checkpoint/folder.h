@@ -44,6 +44,12 @@ tri_status checkpoint_commit(tri_arena *arena, const char *home, const char *hid
 // Creates or replaces the symbolic link HOME/LINK → target, atomically.
 tri_status checkpoint_link(tri_arena *arena, const char *home, const char *link,
                            const char *target);
+// Whether the link HOME/LINK leads to the step at `path`.
+bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, const char *path);
+// Sets the links "last" and "best" to where a save would have set them that was killed between its
+// commit and its links.
+tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
+                                   const checkpoint_steps *steps);
 // Removes all checkpoints but the newest, its TRI_CHECKPOINT_SPARES predecessors, the best `top_k`
 // by `monitor`, and unreadable ones, which a later version may have written. `steps` as scanned.
 // `top_k` -1 removes nothing.

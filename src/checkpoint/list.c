@@ -29,13 +29,6 @@ static const char *time_text(tri_arena *arena, int64_t unix_s) {
     return tri_arena_strdup(arena, text);
 }
 
-static bool links_to(tri_arena *arena, const char *home, const char *link, const char *path) {
-    char target[PATH_MAX];
-    ssize_t size = readlink(tri_arena_printf(arena, "%s/%s", home, link), target, sizeof target);
-    const char *name = checkpoint_base_name(path);
-    return size > 0 && (size_t)size == strlen(name) && memcmp(target, name, (size_t)size) == 0;
-}
-
 // Checks a step without reading its tensors. Returns "" or what is wrong with it.
 static const char *fault_of(tri_arena *arena, const checkpoint_step *step) {
     if (step->readable != TRI_OK) return step->why;
@@ -74,9 +67,9 @@ static void list_json(tri_arena *arena, const char *home, const checkpoint_step 
         tri_tree_put(arena, line, "program", tri_tree_string(arena, info->program));
     }
     tri_tree_put(arena, line, "last",
-                 tri_tree_bool(arena, links_to(arena, home, "last", step->path)));
+                 tri_tree_bool(arena, checkpoint_links_to(arena, home, "last", step->path)));
     tri_tree_put(arena, line, "best",
-                 tri_tree_bool(arena, links_to(arena, home, "best", step->path)));
+                 tri_tree_bool(arena, checkpoint_links_to(arena, home, "best", step->path)));
     print_json(arena, line, out);
 }
 
@@ -92,8 +85,8 @@ static void list_line(tri_arena *arena, const char *home, const checkpoint_step 
         !info->monitor.is_known
             ? ""
             : tri_arena_printf(arena, "%s %.6g", info->monitor.name, info->monitor.value);
-    bool last = links_to(arena, home, "last", step->path);
-    bool best = links_to(arena, home, "best", step->path);
+    bool last = checkpoint_links_to(arena, home, "last", step->path);
+    bool best = checkpoint_links_to(arena, home, "best", step->path);
     const char *links = last && best ? "  last best" : last ? "  last" : best ? "  best" : "";
     fprintf(out, "%10lld  %5s  %-22s  %9s  %s%s%s%s\n", (long long)step->step,
             epoch && epoch->kind == TRI_TREE_SCALAR ? epoch->text : "", value,

@@ -89,6 +89,40 @@ def check_folders(folder):
     run(steps(way, 8))
 
 
+def check_step_elsewhere(folder):
+    """A step that was moved to another disk, with a link in its place, counts, and retention
+    removes the link alone; one whose disk is away is reported, and is not taken for none."""
+    place, disk = os.path.join(folder, "elsewhere"), os.path.join(folder, "archive")
+    os.mkdir(disk)
+    run(steps(place, 4))
+    step = os.path.join(place, "checkpoints", "step-00000004")
+    shutil.move(step, disk)
+    os.symlink(os.path.join(disk, "step-00000004"), step)
+    assert "step-00000004, step 4" in run(steps(place, 6)).stderr
+    os.rename(disk, disk + ".away")
+    done = run(steps(place, 8))
+    assert "step-00000006, step 6" in done.stderr and "step-00000004" in done.stderr, done.stderr
+    os.rename(disk + ".away", disk)
+    run(steps(place, 14, "checkpoint.save_top_k=0"))
+    assert not os.path.lexists(step)
+    assert os.path.exists(os.path.join(disk, "step-00000004", "state.json"))
+
+
+def check_links_of_a_killed_save(folder):
+    """A save that was killed between its commit and its links: the next start sets them."""
+    place = os.path.join(folder, "late")
+    run(steps(place, 4))
+    for name in ("last", "best"):
+        link = os.path.join(place, "checkpoints", name)
+        right = os.readlink(link)
+        for wrong in ("step-00000002", None):
+            os.unlink(link)
+            if wrong:
+                os.symlink(wrong, link)
+            run(steps(place, 4))
+            assert name == "best" and not wrong or os.readlink(link) == right, (name, wrong)
+
+
 def check_damage(folder):
     """Of a run without an intact checkpoint: one line, whatever the number of ranks."""
     place = os.path.join(folder, "damage")
@@ -140,7 +174,8 @@ def check_pipes(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-folder-") as folder:
-        sys.exit(check_all((check_links, check_no_files, check_folders, check_damage,
+        sys.exit(check_all((check_links, check_no_files, check_folders, check_step_elsewhere,
+                            check_links_of_a_killed_save, check_damage,
                             check_torn_line, check_pipes), folder))
 
 
