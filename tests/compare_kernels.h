@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-// A generator of its own, so that a failure can be repeated.
+// The tests' own random generator, so that a failure can be repeated.
 static uint64_t compare_seed = 1;
 
 static inline uint32_t compare_random(void) {
@@ -167,8 +167,8 @@ static inline void compare_values(const compare_case *c, const tri_value_info *i
     }
 }
 
-// Runs the last node of the graph on both devices. `plain_in` overrides the random inputs where not
-// NULL (its memory is not freed); integers are drawn up to `limit`. Frees all else.
+// Runs the last node of the graph on both devices. `plain_in` replaces the random inputs if it is
+// not NULL, and is not freed. Integers are drawn up to `limit`. Frees everything else.
 static inline void compare_last_node(compare_case *c, void *const *plain_in, int64_t limit) {
     const char *message = "";
     if (tri_graph_status(c->graph, &message) != TRI_OK) fail_msg("%s", message);

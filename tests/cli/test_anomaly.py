@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""trainer.detect_anomaly names what made the first value that is not finite: op, block and element,
-on whatever rank, forward or backward; and finds nothing where there is nothing.
+"""trainer.detect_anomaly names op, block and element of the first value that is not finite, on any
+rank, forward or backward. It reports nothing if all values are finite.
 
 usage: test_anomaly.py BUILD_FOLDER
 """
@@ -49,7 +49,7 @@ def ordinary(scale=1.0):
 
 
 def check_data():
-    """Whichever rank gets the sample."""
+    """The sample is named whichever rank has it."""
     for sample, ranks, words in ((1, 1, []), (6, 2, []), (6, 2, ["batch.micro=2"]),
                                  (6, 2, ["strategy.name=pipeline", "batch.micro=4"])):
         inputs = ordinary()
@@ -63,7 +63,7 @@ def check_data():
 
 
 def check_forward():
-    """Finite numbers whose product is not."""
+    """Finite numbers whose product is not finite."""
     for device in "cpu", "ref":
         line = train(ordinary(6.7e38), "--device", device, "model.std=4")
         assert "step 1: the forward pass of block first: linear fc1 made " in line, line
@@ -71,7 +71,7 @@ def check_forward():
 
 
 def check_backward():
-    """The loss is finite, the gradient of a weight is not: its factors have 1e25 each."""
+    """The loss is finite, but the gradient of a weight overflows: its factors are 1e25 each."""
     for device in "cpu", "ref":
         line = train(ordinary(1e25), "--device", device)
         assert "step 1: the backward pass of block second: " in line, line
@@ -79,14 +79,14 @@ def check_backward():
 
 
 def check_parameter():
-    """A step that is much too long: the weights are wrong before anything is computed."""
+    """After a step that was much too long, the weights themselves are not finite."""
     line = train(ordinary(), "optimizer.lr=1e6", "trainer.max_epochs=30", "trainer.max_steps=-1",
                  "schedule.name=linear", "schedule.start_factor=1e6", "schedule.end_factor=1e6")
     assert "the forward pass" in line or "the backward pass" in line, line
 
 
 def check_without():
-    """Off, the loss alone is looked at."""
+    """If it is off, only the loss is checked."""
     inputs = ordinary()
     inputs[0] = float("nan")
     line = train(inputs, "trainer.detect_anomaly=false")
@@ -94,7 +94,7 @@ def check_without():
 
 
 def check_nothing_found():
-    """Same losses as without, for every kind of layer, precision and strategy."""
+    """The losses are the same as without it, for every kind of layer, precision and strategy."""
     text = ["data.classes=0", "data.shape=[]", "data.vocabulary=50", "data.sequence=16",
             "model.hidden_size=32", "model.intermediate_size=32", "model.vocab_size=50"]
     for recipe, ranks, words in (

@@ -39,7 +39,7 @@ def fingerprint(folder):
 
 
 def refused(folder, words, *parts, env=None):
-    """Code 2, one line that has the parts (of a tuple any), and the folder as it was."""
+    """Code 2, one line with the words (of a tuple, any of them), and an unchanged folder."""
     before = fingerprint(folder)
     runs = os.path.exists("runs")
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False,
@@ -184,7 +184,7 @@ def check_recipes(folder):
 
 
 def check_text(folder):
-    """Sizes of a decoder that cannot be, and tokens that its vocabulary lacks."""
+    """Impossible sizes of a decoder, and tokens that its vocabulary does not have."""
     place = os.path.join(folder, "run")
     text = ["data.name=synthetic", "data.vocabulary=256", "data.sequence=20", "data.samples=8"]
     for words, parts in (
@@ -202,7 +202,7 @@ def check_text(folder):
 
 
 def check_numbers(folder):
-    """Batches and ranks that cannot be."""
+    """Impossible batches and numbers of ranks."""
     place = os.path.join(folder, "run")
     for words, parts in (
             (["batch.global=0"], ("batch.global",)), (["batch.global=-3"], ("batch.global",)),
@@ -278,7 +278,7 @@ def check_checkpoints(folder):
 
 
 def check_paths(folder):
-    """As root everything is writable but what cannot be."""
+    """As root, only special files cannot be written."""
     write(os.path.join(folder, "file"), b"mine")
     for place in (os.path.join(folder, "file"), os.path.join(folder, "file", "below"),
                   "/proc/trireme", "/dev/null/run", os.path.join(folder, "x" * 300),
@@ -293,7 +293,7 @@ def check_paths(folder):
 
 
 def check_outputs(folder):
-    """What is no file is not replaced by one, and the recipe not by what is made from it."""
+    """An output replaces neither a device, pipe or folder nor the recipe itself."""
     recipe, pipe = os.path.join(folder, "mine.yaml"), os.path.join(folder, "pipe")
     shutil.copy("recipes/mlp-jax.yaml", recipe)
     os.mkfifo(pipe)
@@ -344,7 +344,7 @@ def check_command_line(folder):
 
 
 def check_under_the_launcher(folder):
-    """Two ranks find the same fault: the launcher ends with 2 too, and rank 0 says it once."""
+    """Two ranks find the same error: rank 0 prints it once, and the launcher ends with 2 too."""
     place = os.path.join(folder, "run")
     for words, part in (
             (["batch.globl=4"], "batch.globl"), (["optimizer.lr=fast"], "optimizer.lr"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Launchers that tell the rank and the number of ranks, but not how many are on this host.
+"""Launchers that set the rank and the number of ranks, but not how many are on this host.
 
 usage: test_bare_ranks.py BUILD_FOLDER
 """

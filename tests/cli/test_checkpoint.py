@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checkpoints through the front door: runs killed and resumed, damage, the checkpoint commands.
+"""Checkpoints from the command line: runs killed and resumed, damage, the checkpoint commands.
 
 usage: test_checkpoint.py BUILD_FOLDER
 """
@@ -175,7 +175,7 @@ def check_commands(folder, whole):
 
 
 def check_other_ranks(folder, whole):
-    """Stopped on one rank, gone on with on two: every step's loss within the rounding."""
+    """Stopped on one rank, resumed on two: every step's loss is the same within rounding."""
     stopped = os.path.join(folder, "stopped")
     run(command(stopped, "trainer.max_steps=13"))
     run([TRIREME, "run", "--standalone", "--nproc-per-node", "2", *command(stopped)])

@@ -40,7 +40,7 @@ def in_fish(script, line):
 
 
 class Zsh:
-    """An interactive zsh on a terminal of its own, whose completion notes what it would offer."""
+    """An interactive zsh on a terminal of its own, whose completion records what it would offer."""
     SETUP = """
         fpath=({folder} $fpath)
         autoload -U compinit; compinit -u -d {folder}/dump

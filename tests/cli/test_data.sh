@@ -1,5 +1,5 @@
 #!/bin/sh
-# Data sets from the command line: what is in them, how fast they load, and each way to be wrong.
+# Data sets from the command line: their content, how fast they load, and every error.
 set -eu
 trireme=$(cd "$1" && pwd)/bin/trireme
 recipe=$PWD/recipes/mnist-cnn.yaml

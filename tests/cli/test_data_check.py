@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What data check shows: what the model gets, and what is likely not meant. It ends with exit
-code 1 for data that no model can learn from.
+"""`data check` shows what the model gets and warns of likely mistakes. It ends with exit code 1 for
+data that no model can learn from.
 
 usage: test_data_check.py BUILD_FOLDER
 """

@@ -53,7 +53,7 @@ def steps(folder):
 
 
 def check_lumi():
-    """Trailing commas are read and said once, whatever the number of ranks; overrides win."""
+    """Trailing commas are accepted with one warning on any number of ranks; overrides win."""
     write("lumi.json", LUMI)
     for ranks in (1, 2):
         done = train("deepspeed=lumi.json", "strategy.name=ddp", "--run-dir", f"lumi{ranks}",

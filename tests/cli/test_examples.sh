@@ -1,5 +1,5 @@
 #!/bin/sh
-# A user's program against the installed library, by pkg-config; the same as a shared object.
+# Compiles a user's program with the installed library, found by pkg-config, and as a shared object.
 set -eu
 build=$1
 here=$(pwd)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The library and the program export what the public headers declare, all of it and nothing else.
+"""The library and the program export exactly what the public headers declare.
 
 usage: test_exports.py BUILD_FOLDER
 
-A user's program and a user's task that define every name which the library uses inside work as
-those that define none, with the shared library, the static one and in the program; and the public
-headers compile and link in C++.
+A user's program and task that define every internal name of the library work as those that define
+none, with the shared library, with the static one and in the program. The public headers compile
+and link in C++.
 """
 import os
 import re

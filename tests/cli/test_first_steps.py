@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a newcomer from PyTorch gets wrong first is refused with what to do; what is right is kept.
+"""First mistakes of newcomers from PyTorch are refused with what to do; correct input is accepted.
 
 usage: test_first_steps.py BUILD_FOLDER
 """

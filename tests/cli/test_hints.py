@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every command that the end of a run offers works as it is printed.
+"""Every command that a run prints at its end works when it is pasted.
 
 usage: test_hints.py BUILD_FOLDER
 """

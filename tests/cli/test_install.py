@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `make install` puts down is whole, and works wherever it lies.
+"""`make install` installs everything that is needed, and it works wherever it lies.
 
 usage: test_install.py BUILD_FOLDER
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""scripts/install-deps asks for what is missing, by the names that this distribution has, and says
-which package no source has.
+"""scripts/install-deps installs what is missing, by this distribution's names, and names packages
+that no source has.
 
 usage: test_install_deps.py BUILD_FOLDER
 
-dpkg and apt-get are stood in for by scripts that know a made-up distribution.
+Scripts for a made-up distribution replace dpkg and apt-get.
 """
 import os
 import subprocess

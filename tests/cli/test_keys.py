@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`train --keys` lists models, transforms and everything else with types, defaults and bounds; what
-Lightning calls otherwise is refused with what to use; an empty value is an error.
+"""`train --keys` lists models, transforms and all other keys with types, defaults and bounds. Names
+that Lightning uses for them are refused with the name to use. An empty value is an error.
 
 usage: test_keys.py BUILD_FOLDER
 """
@@ -12,7 +12,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import TRIREME, check_all, run  # noqa: E402
 
-# Lightning's names: a value that is taken, or None where the refusal says what to use instead.
+# Lightning's names: a value that is accepted, or None if the error says what to use instead.
 TRAINER = {"max_epochs": "2", "max_steps": "5", "max_time": "00:01:00:00",
            "limit_train_batches": "0.5", "limit_val_batches": "2", "val_check_interval": "0.5",
            "accumulate_grad_batches": "2", "gradient_clip_val": "1.0", "log_every_n_steps": "10",

@@ -58,7 +58,7 @@ sed -n '/root cause/,$p' "$folder/err" | grep -q "ValueError: the oar broke" ||
     fail "the recorded error is not shown"
 
 # torchrun starts a program of this library. PyTorch 1.13 under Python 3.11 reads its own default of
-# --tee and --redirects, 0, as no value at all; the parser is mended from outside.
+# --tee and --redirects, 0, as no value at all; the script corrects its parser.
 cat >"$folder/torchrun.py" <<'PY'
 from torch.distributed import run
 from torch.distributed.elastic.multiprocessing.api import Std

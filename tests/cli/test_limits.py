@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Where the system sets bounds: few descriptors, a largest file, a full or closed standard output.
-A run does its work within them, or ends with one line that says why.
+"""Limits of the system: few descriptors, a largest file size, a full or closed standard output. A
+run works within them or ends with one line that says why.
 
 usage: test_limits.py BUILD_FOLDER
 """

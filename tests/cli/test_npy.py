@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""NumPy's arrays as data, and files of other kinds: each is named by its content, with what to do.
+"""NumPy arrays as data, and files of other kinds: the error names the kind and what to do.
 
 usage: test_npy.py BUILD_FOLDER
 """

@@ -87,7 +87,7 @@ def check_tokens(folder):
 
 
 def check_plan():
-    """The peak is that of the larger passes."""
+    """The peak is that of the larger batches."""
     def peak(size):
         sizes = ["batch.global=8", f"batch.eval={size}"]
         done = run("plan", "recipes/mnist-cnn.yaml", *sizes, "--json")
@@ -96,7 +96,7 @@ def check_plan():
 
 
 def check_quiet(folder):
-    """Without a progress line a checkpoint that failed is still said."""
+    """A checkpoint that failed is reported also without a progress line."""
     run_dir, bound = os.path.join(folder, "blocked"), (1 << 20, 1 << 20)  # bytes of a file
     done = subprocess.run([TRIREME, "train", "recipes/mlp-jax.yaml", *SYNTHETIC,
                            "trainer.max_epochs=2", "log.progress=false", "--run-dir", run_dir],
@@ -107,7 +107,7 @@ def check_quiet(folder):
 
 
 def check_no_evaluation():
-    """Evaluation that is off stays off in a dry run; less than one pass is one."""
+    """Evaluation that is off stays off in a dry run; less than one batch is one."""
     dry = ["train", "recipes/mlp-jax.yaml", *SYNTHETIC, "trainer.fast_dev_run=true"]
     assert "test: loss" in run(*dry).stdout
     assert "test: loss" not in run(*dry, "trainer.limit_val_batches=0").stdout

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""trireme plan: memory by rank, the step's picture and its estimate, on one rank and on a thousand.
+"""`trireme plan`: memory of each rank, the drawing of a step and its estimate, for one to a
+thousand ranks.
 
 usage: test_plan.py BUILD_FOLDER
 """
@@ -50,7 +51,7 @@ def check_gantt():
     rows = [line.split() for line in text.splitlines() if line.startswith("  rank")]
     assert [row[1] for row in rows if row[2] == "compute"] == ["0", "1", "2", "3"], text
     assert all(len(row[3]) == 84 for row in rows), text
-    # The first stage has nothing to do while the others go on; the last one begins last.
+    # The first stage waits while the others compute; the last one begins last.
     assert rows[0][3][0] == "a" and rows[-3][3][0] == "." and "\x1b" not in text, text
     assert "(the bubble)" in text and "rates are assumed" in text, text
     first = plan_json(*PIPELINE)["estimate"]
@@ -111,7 +112,7 @@ def check_many():
 
 
 def check_fit():
-    """What is proposed does fit, when it is planned; and a search learns the same."""
+    """The proposed settings fit when planned, and a search changes nothing that is learned."""
     found = plan_json(LLAMA, "--ranks", "4", "--fit", "40M")
     assert len(found) > 5 and found == sorted(found, key=lambda c: c["step_s"]), found
     assert any("fsdp" in c["overrides"] for c in found), found
@@ -139,7 +140,7 @@ def step_samples(made):
 
 
 def check_fit_of_passes():
-    """Where the recipe says how many passes a step has, what is proposed agrees with it."""
+    """If the recipe sets the number of micro-batches of a step, the proposals keep it."""
     deepspeed = ("deepspeed={train_batch_size: 16, train_micro_batch_size_per_gpu: 4, "
                  "gradient_accumulation_steps: 1}")
     for stated in (["trainer.accumulate_grad_batches=2"], [deepspeed],
@@ -156,7 +157,7 @@ def check_fit_of_passes():
 
 
 def check_offload_fit():
-    """A disk is proposed where there is no room otherwise, and then it does fit."""
+    """Offloading is proposed if nothing else fits, and then the plan fits."""
     least = min(c["peak"] for c in plan_json(LLAMA, "--fit", "64G"))
     tight = plan(LLAMA, "--fit", "1M", code=2).stderr
     assert "strategy.offload" in tight, tight
@@ -172,7 +173,7 @@ def check_offload_fit():
 
 
 def check_measure():
-    """Passes take what they take here; what the rates say matters to the rest alone."""
+    """Compute actions take their measured times; rates matter only for the rest."""
     words = [LLAMA, "data.sequence=33", "--measure"]
     one = plan_json(*words)["estimate"]
     assert one["rates"].startswith("measured in part"), one

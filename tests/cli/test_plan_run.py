@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `trireme plan` says of the whole run is what the run does: steps, epochs, checkpoints.
+"""`trireme plan` prints what the whole run does: steps, epochs, checkpoints.
 
 usage: test_plan_run.py BUILD_FOLDER
 """
@@ -53,7 +53,7 @@ def check_unknown():
 
 
 def check_disk():
-    """As large as the files are, and never more of them."""
+    """The predicted sizes and numbers of checkpoints are those of the files."""
     for optimizer in "sgd", "adam":
         for top in 1, 2:
             words = [*SMALL, "data.samples=48", "trainer.max_epochs=6",

@@ -70,7 +70,7 @@ def check_isa(folder, model):
 
 
 def check_ref(folder):
-    """The reference device, on a model that it can bear."""
+    """The reference device, on a small model because it is slow."""
     small = ["trainer.precision=bf16-mixed", "trainer.max_steps=4", "data.sequence=16",
              "model.hidden_size=32", "model.intermediate_size=48", "model.num_hidden_layers=1",
              "model.tie_word_embeddings=true"]
@@ -87,7 +87,7 @@ def bench(*words, code=0):
 
 
 def check_bench():
-    """What is measured is what trains: the scale falls from one that makes gradients overflow."""
+    """The benchmark trains like a run: the scale falls from one that makes gradients overflow."""
     half = ["trainer.precision=16-mixed", "trainer.loss_scale.hysteresis=1",
             "trainer.loss_scale.initial=1e12"]
     scale = json.loads(bench(*half).stdout)["loss_scale"]

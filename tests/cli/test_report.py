@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a run tells: the table of its model, the norm of its gradients, its result as JSON; and
-`eval`, which takes the recipe of the run that made the checkpoint.
+"""What a run reports: the table of its model, the norm of its gradients, its result as JSON. And
+`eval` finds the recipe of the run that made the checkpoint.
 
 usage: test_report.py BUILD_FOLDER
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One way to the shapes of samples: plan and checkpoint init describe what train trains,
-or they refuse and name the key that is missing.
+"""Shapes of samples: `plan` and `checkpoint init` describe the model that `train` trains, or name
+the key that is missing.
 
 usage: test_shapes.py BUILD_FOLDER
 """

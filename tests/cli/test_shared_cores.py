@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A run whose threads share a core with others says how much of it they got.
+"""A run whose threads share a core with other programs prints how much of it they got.
 
 usage: test_shared_cores.py BUILD_FOLDER
 """

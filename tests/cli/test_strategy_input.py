@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What cannot be divided that way is refused by `train` and `plan` alike: code 2, one line that
-names the setting, and nothing is created.
+"""`train` and `plan` both refuse what cannot be divided as asked: code 2, one line that names the
+setting, and nothing is created.
 
 usage: test_strategy_input.py BUILD_FOLDER
 """
@@ -73,7 +73,7 @@ WITH_DATA = [("convnet", 2, [*SYNC.split(), "batch.global=21"], ["trainer.sync_b
 
 
 def settle(words):
-    """Words of a setting's value that a blank has parted."""
+    """Joins the words of a setting's value that a blank has separated."""
     found = []
     for word in words:
         if found and "=" not in word:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A shared object as a model: what is wrong with it is one line and code 2, and what the file says
-is known before any of its code runs.
+"""A shared object as a model: an error in it is one line and code 2, and is found without running
+its code if the file itself shows it.
 
 usage: test_task_object.py BUILD_FOLDER
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`trireme trace`: sums by action and rank, waiting and gaps, of a trace whose sums are known and
-of a real one.
+"""`trireme trace`: sums by action and rank, waiting and gaps, for a trace whose sums are known and
+for a real one.
 
 usage: test_trace_sums.py BUILD_FOLDER
 """
@@ -95,7 +95,7 @@ def check_real():
 
 
 def check_many_gaps():
-    """The ten longest, in order, of many."""
+    """Of many gaps the ten longest are listed in order."""
     events, at = [lane(0, 0, "compute")], 0
     for i in range(40):
         events.append(event(0, 0, at, 10, f"STEP u{i}"))

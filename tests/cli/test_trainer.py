@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every argument of the trainer, of its schedules and of its checkpoints once.
+"""Tries every option of the trainer, of schedules and of checkpoints once.
 
 usage: test_trainer.py BUILD_FOLDER
 """
@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from runs import TRIREME, check_all  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
-# Four steps an epoch, the last one of 8 samples; three passes of evaluation.
+# Four steps an epoch, the last one of 8 samples; three evaluation batches.
 TINY = ["data.name=synthetic", "data.samples=56", "data.test_samples=24", "data.classes=10",
         "data.shape=[1,28,28]", "data.workers=0", "batch.global=16", "batch.eval=8",
         "optimizer.name=sgd", "optimizer.lr=0.2", "trainer.max_epochs=2",
@@ -41,7 +41,7 @@ RATES = {
          1.6e-06],
     "name=onecycle max_lr=0.4 pct_start=0.5 div_factor=10 final_div_factor=100 "
     "anneal_strategy=linear": [0.04, 0.16, 0.28, 0.4, 0.3001, 0.2002, 0.1003, 0.0004],
-    # Warm-up has no such scheduler there: it rises in equal parts to the schedule's first value,
+    # PyTorch has no scheduler for warm-up: it rises evenly to the schedule's first value,
     # and the schedule begins after it.
     "name=constant": [0.2] * 8,
     "name=constant warmup_steps=4": [0.05, 0.1, 0.15, 0.2, 0.2, 0.2, 0.2, 0.2],
@@ -249,7 +249,7 @@ def check_clipping():
 
 
 def check_accumulation():
-    """Passes of 4 samples that accumulate to 16: the losses of one pass of 16."""
+    """Micro-batches of 4 samples that accumulate to 16 have the losses of one of 16."""
     whole, parts = train()[0], train("batch.micro=4")[0]
     stated = train("trainer.accumulate_grad_batches=4")[0]
     for a, b, c in zip(*(metrics(folder, "train") for folder in (whole, parts, stated))):

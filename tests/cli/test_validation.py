@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Validation data of their own: epochs, `best` and early stopping use them, and test data are read
-at the end alone. On any number of ranks the same samples are held back.
+"""Separate validation data: epochs, `best` and early stopping use them, and test data are read only
+at the end. The same samples are held back on any number of ranks.
 
 usage: test_validation.py BUILD_FOLDER
 """

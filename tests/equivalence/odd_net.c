@@ -1,6 +1,6 @@
-// A model to divide wrongly: blocks without parameters, the first of them; values that skip blocks;
-// weights that three blocks share; a metric of an early block's making; labels and inputs read in
-// several blocks; a layer of one number.
+// A model that is easy to divide wrongly: its first and other blocks have no parameters; values
+// skip blocks; three blocks share a weight; an early block computes a metric; several blocks read
+// labels and inputs; one layer is a single number.
 #include <trireme/trireme.h>
 
 static void odd_net(tri_graph *g, const tri_batch *batch) {

@@ -1,5 +1,5 @@
-// Inner products of the differences of weights, for test_matrix.py: of A1-B1, A2-B2 and so on, each
-// with each, one line of JSON for each tensor. usage: A1 B1 [A2 B2 ...], files in safetensors
+// Computes for test_matrix.py the inner products of differences of weights: A1-B1, A2-B2 and so on,
+// each with each; one line of JSON for each tensor. usage: A1 B1 [A2 B2 ...], safetensors files
 #include "base/arena.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/weights.h"

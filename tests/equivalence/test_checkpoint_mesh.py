@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs that are saved on one mesh and go on on another: their losses are those of the run that was
-not interrupted, and so are weights and optimizer states at the end.
+"""Runs that are saved on one mesh and resumed on another have the losses, and at the end the
+weights and optimizer states, of a run that was not interrupted.
 
 usage: test_checkpoint_mesh.py BUILD_FOLDER
 """

@@ -4,7 +4,7 @@
 Losses, evaluations and final weights of 1, 2, 3 and 4 ranks under ddp, zero1, zero2 and fsdp, with
 dropout, batch norm, clipping, tied weights, uneven tails, in half types, and with two threads.
 
-MATRIX=all: each case on all of them; else by turns.
+MATRIX=all: runs each case on all of them; otherwise on one of them in turn.
 
 usage: test_deterministic.py BUILD_FOLDER
 """

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What sharding saves: on N ranks fsdp holds an N-th of one rank's parameters, gradients and states
-of the optimizer, with 6% to spare, and what two blocks take while they are gathered: parameters,
-and gradients before they are scattered. By the plan, which test_memory.py holds to what is taken.
+"""What sharding saves: on N ranks, each rank of fsdp holds at most an N-th of one rank's
+parameters, gradients and optimizer states plus 6%, and what two gathered blocks take: parameters,
+and gradients before SCATTER. The numbers are those of the plan, which test_memory.py compares with
+real memory.
 
 usage: test_fsdp_share.py BUILD_FOLDER
 """

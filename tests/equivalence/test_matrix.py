@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""How the ranks divide the work never changes the result: every way, every model, against one rank.
+"""How the ranks divide the work never changes the result: every strategy and model against one
+rank.
 
-Compared over 12 steps: the losses, the evaluations, and how far each tensor is from one rank's, as
-a part of how far it moved. Besides, a matched filter over all weights: a mistake in the optimizer
-moves them in a direction that rounding hardly takes. That direction g is what one rank with the
-mistake differs by from one rank without it, in float32, where no noise hides it. Of the row's
-difference d the part <d, g> / <g, g> is 1 if the ranks made exactly that mistake; it has to be less
-than a half. Compared with one rank that makes the mistake, in the row's own precision, each row has
-to be refused by that; also with one tensor's way longer by a tenth, and with one tensor frozen.
-The table is in tests/support/matrix.py. MATRIX chooses of it: unset, a cover in which each pair of
-values that is possible together occurs; all, everything; a number, so many rows at random;
-texts with commas between, the rows in whose description all of them occur, REPEAT times; and if it
-is set, all mistakes are tried, else two of each setting. VERBOSE tells of each row.
+The test compares 12 steps: the losses, the evaluations, and the distance of each tensor from one
+rank's, relative to how far it moved. In addition it looks for mistakes in the optimizer, which move
+the weights in a direction that rounding hardly takes. This direction g is the difference between
+one rank with the mistake and one rank without it, in float32. For the row's difference d,
+<d, g> / <g, g> is 1 if the ranks made exactly that mistake; it has to be less than a half. The test
+also checks itself: compared with one rank that makes the mistake, in the row's own precision, each
+row has to fail; so it does with one tensor's distance longer by a tenth, or one tensor frozen.
+
+The table is in tests/support/matrix.py. MATRIX chooses rows of it. Unset: a cover in which each
+pair of values that is possible together occurs. "all": everything. A number: so many rows at
+random. Texts separated by commas: the rows whose description has all of them, REPEAT times. If
+MATRIX is set, all mistakes are tried, otherwise two of each setting. VERBOSE prints each row.
 
 usage: test_matrix.py BUILD_FOLDER
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the plan says a rank needs is what it takes: its own memory and its part of what is shared,
-counted by the kernel while it trains, is never more than the plan's peak and at most 5% less.
+"""A rank takes the memory that the plan says. The kernel counts it while the rank trains (its own,
+and its part of shared memory): never more than the plan's peak, and at most 5% less.
 
 usage: test_memory.py BUILD_FOLDER
 """
@@ -38,7 +38,7 @@ CELLS = [
 
 
 def resident_bytes(pid):
-    """Memory that is the process's, and its share of memory that several have mapped; files that
+    """The process's own memory, and its part of memory that several have mapped; files that
     are mapped are left out, since they can be read again. Nothing is saved meanwhile: a snapshot
     for a checkpoint comes and goes, and is taken only where there is room."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:

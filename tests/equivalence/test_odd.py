@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What is odd comes to one rank's result too: steps and evaluations of one sample, replicas that
-never have any, frozen stages, half types that scale their loss, blocks without parameters, values
-that skip stages, weights that three stages share, a hundred values between two stages.
+"""Unusual runs have one rank's result too: steps and evaluations of one sample, replicas that never
+have a sample, frozen stages, half types with a loss scale, blocks without parameters, values that
+skip stages, weights that three stages share, a hundred values between two stages.
 
 usage: test_odd.py BUILD_FOLDER
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Where state lies between its uses never changes the result: with strategy.offload every loss and
-every weight has the same bits, under each strategy, saved on one side and resumed on the other. The
-memory that a run takes falls by what the plan says; nothing of the file is left, whatever happens.
+"""Offloading never changes the result: every loss and every weight has the same bits, with each
+strategy, also if saved with strategy.offload and resumed without it or the reverse. The memory of
+a run falls by what the plan says. The file is gone afterwards, whatever happens.
 
 usage: test_offload.py BUILD_FOLDER
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""How many ranks there are never changes the result: the same run on 1, 2 and 3 ranks.
+"""The number of ranks never changes the result: the same run on 1, 2 and 3 ranks.
 
-Dropout is on, the epochs have uneven tails, with and without batch.micro; every step's loss within
-1e-5, evaluation exact, whole runs of Adadelta within a point of accuracy.
+Dropout is on, the last steps of epochs are smaller, with and without batch.micro. Every step's loss
+is the same within 1e-5, evaluations are exact, whole runs of Adadelta within a point of accuracy.
 
 usage: test_ranks.py BUILD_FOLDER
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A run that was interrupted and goes on is the run that was not: the same losses to the last bit.
+"""A run that was interrupted and resumed has the losses of an uninterrupted one, to the last bit.
 
-Signals and kills at random moments in mid-epoch, on one rank and on two; with other ranks within
-1e-5. What a resume has to refuse, and what a completed run says.
+Signals and kills come at random moments within an epoch, on one rank and on two. With another
+number of ranks losses agree within 1e-5. What a resume refuses, and what a completed run prints.
 
 usage: test_resume.py BUILD_FOLDER
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Ranks that share layers, and replicas that share batch norm, come to one rank's result: losses,
-evaluation and weights, alone and together with other strategies; saved on one mesh, resumed on
-another.
+"""Ranks that share layers, and replicas with synchronised batch norm, have one rank's result:
+losses, evaluation and weights, alone and with other strategies, also if saved on one mesh and
+resumed on another.
 
 usage: test_tensor.py BUILD_FOLDER
 """

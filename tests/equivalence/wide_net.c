@@ -1,5 +1,5 @@
-// More values go from stage to stage than a model usually has: every layer of a block is read again
-// in the next one, in an order that matters.
+// A model that sends more values from stage to stage than usual: the next block reads every layer
+// of a block again, in an order that matters.
 #include <stdio.h>
 #include <trireme/trireme.h>
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A rank is killed or stopped at each kind of action: the others end soon, with a line that names
-the rank, its host and that action; no process, and with it no shared memory, stays behind, and what
-was saved is whole.
+"""A rank is killed or stopped at each kind of action. The others end soon, with a line that names
+the rank, its host and that action. No process and no shared memory is left behind, and saved
+checkpoints are intact.
 
 usage: test_action_faults.py BUILD_FOLDER
 """

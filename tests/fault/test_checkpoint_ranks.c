@@ -92,7 +92,7 @@ static void finding_body(tri_comm *comm, ranks_table *table, void *argument) {
     tri_arena_destroy(arena);
 }
 
-// Each rank verifies a share of a checkpoint; damage found by one is reported by all.
+// Each rank verifies some of a checkpoint's chunks; damage found by one is reported by all.
 static void test_damage_is_found_together(void **state) {
     char path[128], *data;
     size_t size;

@@ -24,7 +24,7 @@ static float *memory(const traffic *t, int which) {
     return t->round % 3 == 1 ? t->own[which] : t->shared[which];
 }
 
-// So many that data go with the announcement, through staging memory, or stay in place.
+// Sizes at which data go with the announcement, through staging memory, or stay in place.
 static int64_t elements(const traffic *t) { return t->round % 4 == 3 ? 20 : N / t->world->size; }
 
 static tri_comm_op op_of(const traffic *t, tri_comm_kind kind) {
@@ -158,7 +158,7 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
         int colour = i ? comm->rank % 2 : comm->rank / 2;
         CHECK_OK(comm->backend->split(comm, colour, comm->rank, &t.axes[i]));
     }
-    // All begin together: the attack is on the traffic, not on the splitting.
+    // All begin together, so that the attack hits the traffic and not the splitting.
     CHECK_OK(tri_comm_barrier(comm, "begin"));
     atomic_store(&table->notes[comm->rank], 1);
     tri_status status = TRI_OK;

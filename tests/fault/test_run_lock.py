@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run folder belongs to one living process: a second one is refused and names the first, readers
-are not, and what a killed process leaves stands in nobody's way.
+"""A run folder belongs to one living process. A second one is refused with a line that names the
+first; readers are not refused. What a killed process leaves hinders nobody.
 
 usage: test_run_lock.py BUILD_FOLDER
 """

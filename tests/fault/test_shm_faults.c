@@ -283,7 +283,7 @@ static void test_timeout(void **state) {
 static void body_leaver(tri_comm *comm, ranks_table *table, void *argument) {
     atomic_store(&table->notes[comm->rank], 1);
     if (comm->rank == 1) {
-        // Leaves when all have opened the communicator.
+        // Ends when all have opened the communicator.
         for (int r = 0; r < comm->size; r++)
             while (!atomic_load(&table->notes[r])) ranks_sleep_ms(5);
         return;

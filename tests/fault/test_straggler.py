@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A rank that falls behind is named while the run goes on, and again when it keeps pace.
+"""A rank that falls behind is named while the run continues, and again when it has caught up.
 
 usage: test_straggler.py BUILD_FOLDER
 """

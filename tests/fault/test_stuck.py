@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A rank that lives but stands still (it reads what never comes): the others name it soon, with
-what it is in, and the run ends at comm.timeout_s. A rank that is only slow is named and lives.
+"""A rank that lives but does not move, because it reads from an empty pipe. The others name it soon
+with what it does, and the run ends at comm.timeout_s. A rank that is only slow is named and lives.
 
 usage: test_stuck.py BUILD_FOLDER
 """

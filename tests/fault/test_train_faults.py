@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Ranks of a training run that are killed or stopped, files that cannot grow, losses that explode:
-noticed, named, nothing left behind, and gone on from.
+the failure is noticed and named, nothing is left behind, and the run can be resumed.
 
 usage: test_train_faults.py BUILD_FOLDER
 """

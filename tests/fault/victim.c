@@ -1,6 +1,7 @@
-// The program, but that the rank of VICTIM="RANK,KIND,COUNT,SIGNAL" sends itself the signal as soon
-// as it has begun its COUNT-th action of that kind. SIGNAL 0: the thread that began it reads from a
-// pipe that nobody writes; -N: it does so for N seconds. RANK -1: each rank.
+// The program `trireme`, except that the rank of VICTIM="RANK,KIND,COUNT,SIGNAL" sends itself the
+// signal when it begins its COUNT-th action of that kind. SIGNAL 0: the thread that began it waits
+// for ever, reading a pipe that nobody writes. SIGNAL -N: it waits for N seconds. RANK -1: every
+// rank.
 #include "base/ledger.h"
 
 #include <poll.h>

@@ -1,5 +1,5 @@
-// A DeepSpeed configuration from any bytes, alone and as part of a recipe. What is accepted has to
-// resolve to itself, and a batch that is accepted has to fit its replicas.
+// Reads arbitrary bytes as a DeepSpeed configuration, alone and as part of a recipe. A
+// configuration that is accepted has to resolve to itself, and its batch has to fit the replicas.
 #include "recipe/batch.h"
 #include "recipe/deepspeed.h"
 

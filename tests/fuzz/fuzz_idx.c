@@ -1,4 +1,4 @@
-// Any bytes as an IDX file, raw or compressed.
+// Reads arbitrary bytes as an IDX file, raw or compressed.
 #include "base/status.h"
 #include "format/idx.h"
 

@@ -1,5 +1,6 @@
-// What the launcher and the store read from outside: flags and their values, PET variables, the
-// launchers' own variables, error files, messages to the store. The first byte chooses.
+// Reads arbitrary bytes as input of the launcher and the store: flags and their values, PET
+// variables, other launchers' variables, error files, messages to the store. The first byte chooses
+// which.
 #include "launch/failure.h"
 #include "launch/options.h"
 #include "rendezvous/rendezvous.h"
@@ -25,7 +26,7 @@ static const char *get(const char *name) {
     return NULL;
 }
 
-// The text up to an empty line is the environment, then one argument a line.
+// The text up to an empty line is the environment; then each line is an argument.
 static void fuzz_options(char *text) {
     char *rest = strstr(text, "\n\n"), *argv[64] = {"run"};
     int argc = 1;
@@ -69,7 +70,7 @@ static void say(store_core *core, int client, store_head head, const char *key, 
     store_core_input(core, client, value, head.value_bytes, 0);
 }
 
-// Three ranks, two of which have come properly, then any bytes from any client: its number, how
+// Three ranks, of which two have arrived properly. Then any bytes from any client: its number, how
 // many bytes, the bytes.
 static void fuzz_store(const uint8_t *data, size_t size) {
     store_core *core = store_core_create("job", 3);

@@ -1,4 +1,4 @@
-// Any bytes as a NumPy array, an archive of them, and what they hold as a data set.
+// Reads arbitrary bytes as a NumPy array or archive, and as a data set of what it holds.
 #include "base/status.h"
 #include "data/dataset.h"
 #include "format/npy.h"

@@ -1,6 +1,6 @@
-// Recipes from any bytes: the first line, if it holds '=', is taken as an override. What is
-// accepted has to resolve to itself, and to go through the arithmetic of a session: data that is
-// made up, on the device that computes nothing.
+// Reads arbitrary bytes as a recipe; a first line with '=' is an override. A recipe that is
+// accepted has to resolve to itself, and goes through the arithmetic of a session, with synthetic
+// data on the null device.
 #include "../support/null_train.h"
 
 #include "recipe/recipe.h"
@@ -10,8 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-// A search for settings that fit takes the square of the layers: seconds for hundreds of them, with
-// sanitizers many. tests/unit/test_extremes.c has the deep ones.
+// The time of a search for settings that fit grows with the square of the layers: seconds for
+// hundreds of them, and many with sanitizers. tests/unit/test_extremes.c has deep models.
 static bool is_shallow(const tri_recipe *recipe) {
     int64_t layers;
     const tri_tree *node = tri_tree_get(recipe->model.options, "num_hidden_layers");

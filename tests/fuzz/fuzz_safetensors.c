@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file, and what it holds as a data set.
+// Reads arbitrary bytes as a safetensors file, and as a data set of what it holds.
 #include "base/status.h"
 #include "data/dataset.h"
 #include "format/safetensors.h"

@@ -1,4 +1,4 @@
-// Any bytes as a file of tokens, of each type.
+// Reads arbitrary bytes as a file of tokens, of each type.
 #include "base/status.h"
 #include "format/tokens.h"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/grad/torch_tables.h: what PyTorch makes of the cases below, in float64.
+"""Writes tests/grad/torch_tables.h: PyTorch's results for the cases below, in float64.
 
 usage: make_torch_tables.py > torch_tables.h, then clang-format -i torch_tables.h
-Needs python3-torch. Inputs are waves that the C test computes again, so only results are
-stored: of a tensor two projections, which any misplaced element changes.
+Needs python3-torch. Inputs are waves that the C test computes itself, so only results are stored:
+two projections of each tensor, which change if any element is misplaced.
 """
 import math
 import torch

@@ -85,7 +85,8 @@ static void check_parameter(op_session *session, const tri_graph *g, int index, 
     free(gradient);
 }
 
-// Finite differences of the loss by every trained parameter, with inputs in [low, high).
+// Compares with finite differences of the loss by every trained parameter. Inputs are in [low,
+// high).
 static void check_open(subject *s, tri_value loss, double low, double high) {
     const char *message = "";
     tri_graph *g = s->graph;
@@ -232,7 +233,7 @@ static void check_batch_norm(tri_shape shape, bool relu) {
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_batch_norm, in, 3, &attr, "bn")));
 }
 
-// Of a replica alone.
+// Runs on one replica.
 static void check_batch_norm_shared(tri_shape shape, bool relu) {
     subject s = begin();
     tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu};
@@ -273,7 +274,7 @@ static void test_add_and_reshape(void **state) {
     check(&s, distance(&s, tri_node_add(s.graph, &tri_op_reshape, &cast, 1, &attr, "")));
 }
 
-// One rank with all classes: as cross_entropy is.
+// One rank that has all classes computes the same as cross_entropy.
 static void test_vocab_parallel_cross_entropy(void **state) {
     subject s = begin();
     static const tri_classes_attr classes = {0, 3};
@@ -365,8 +366,8 @@ static void test_norms(void **state) {
         }
 }
 
-// What is cheap is computed again, once for all that read it: nothing that a norm made in the
-// forward pass is kept for the backward pass but its statistics. Not across blocks.
+// What is cheap is computed again, once for all its readers in the block: of a norm's forward pass
+// only the statistics are kept for the backward pass.
 static void test_again(void **state) {
     for (int blocks = 1; blocks <= 2; blocks++) {
         subject s = begin();
@@ -443,8 +444,8 @@ static void test_distance_losses(void **state) {
     check(&s, tri_node_add(s.graph, &tri_op_relative_l2_loss, relative, 2, NULL, ""));
 }
 
-// Of one rank alone: each is then the identity, but for a part that is cut out. tests/unit/
-// test_collective.c has them among several ranks.
+// On one rank each of these ops is the identity, except those that cut out a slice.
+// tests/unit/test_collective.c runs them on several ranks.
 static void test_collectives(void **state) {
     tri_shape shape = tri_shape_of(1, 2, 6, 3);
     for (int partial = 0; partial < 2; partial++) {
@@ -466,7 +467,7 @@ static void test_collectives(void **state) {
     }
 }
 
-// Every op that says it has a gradient rule is the subject of a test above.
+// Every op with a gradient rule has a test above.
 static void test_all_covered(void **state) {
     static const tri_op *const covered[] = {
         &tri_op_conv2d,

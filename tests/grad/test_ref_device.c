@@ -1,5 +1,5 @@
-// `ref` against itself in place of its inputs, at random shapes: an op that says it may overwrite
-// an input computes the same there, outputs are written to the last element, sources left alone.
+// `ref` compared with itself writing over its inputs, at random shapes: an op that may overwrite an
+// input computes the same there, writes all of its outputs, and leaves other inputs alone.
 #include "device/ref/ref.h"
 #include "support/op_compare.h"
 

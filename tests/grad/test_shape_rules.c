@@ -1,4 +1,4 @@
-// Every refusal of every shape rule, by its message.
+// Every error of every shape rule, by its message.
 #include "ops/ops.h"
 #include "support/op_session.h"
 
@@ -283,7 +283,7 @@ static void test_gated(void **state) {
     REFUSED(silu_mul_grad, NULL, "up must be [2, 3], but is [2]", F(2, 3), F(2), F(2, 3));
 }
 
-// What half types may stand for what else.
+// Where half types may replace other types.
 static void test_halves(void **state) {
     tri_linear_attr linear = {.axes = 1};
     tri_norm_attr norm = {.eps = 1e-5}, narrow = {.eps = 1e-5, .narrow = TRI_BF16};

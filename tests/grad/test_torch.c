@@ -1,4 +1,4 @@
-// What `ref` makes of ops and optimizers, against PyTorch (torch_tables.h).
+// Ops and optimizers of `ref` against PyTorch's results (torch_tables.h).
 #include "base/philox.h"
 #include "device/ref/ref.h"
 #include "grad/torch_tables.h"
@@ -14,7 +14,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// One op with its inputs as graph inputs, on ref.
+// Runs one op on `ref`; its inputs are inputs of the graph.
 typedef struct bench {
     tri_graph *graph;
     tri_device *device;
@@ -203,7 +203,7 @@ static void test_losses(void **state) {
     check_distance_loss(&tri_op_relative_l2_loss, torch_relative_l2, 6);
 }
 
-// Scores of thousands must neither overflow nor lose the small ones.
+// Scores in the thousands must not overflow, and small ones must not be lost.
 static void test_large_scores(void **state) {
     tri_shape shapes[] = {tri_shape_of(1, 3), tri_shape_of(1)};
     bench b = bench_open(TRI_F32, &tri_op_cross_entropy, shapes, 2, NULL);
@@ -323,8 +323,8 @@ static void test_updates(void **state) {
     }
 }
 
-// An element's number depends on key, step, the sample's place in the step and its place in the
-// sample: not on how a step is cut into micro-batches.
+// An element's random number depends on key, step, the sample's position in the step and the
+// element's index in the sample, not on how a step is cut into micro-batches.
 static void test_dropout_position(void **state) {
     tri_dropout_attr attr = {.p = 0.4, .key = 99};
     for (int64_t first = 0; first < 6; first += 2) {

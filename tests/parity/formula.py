@@ -1,7 +1,7 @@
-"""What both sides of the parity tests agree on, in plain Python: data sets and initial weights by
-formula, safetensors files, and a sketch of a tensor small enough to commit.
+"""What both sides of the parity tests use, in plain Python: data sets and initial weights from a
+formula, safetensors files, and sketches of tensors that are small enough to commit.
 
-No numbers are stored that can be computed: element i of the tensor NAME is a hash of (NAME, i).
+Numbers that can be computed are not stored: element i of the tensor NAME is a hash of (NAME, i).
 """
 import array
 import json

@@ -1,5 +1,5 @@
-// Sums of losses; model.case says which: counts of every kind at once, one count that all have,
-// counts that are known before the step, one loss with a weight.
+// A model with a weighted sum of losses. model.case chooses: different kinds of counts, one count
+// for all losses, counts that are known before the step, or one loss with a weight.
 #include <trireme/trireme.h>
 
 static void loss_sums(tri_graph *g, const tri_batch *batch) {

@@ -3,12 +3,11 @@
 
 usage: /usr/bin/python3 tests/parity/make_goldens.py [MODEL …]
 
-Every run is done in double precision, from the single-precision data and weights of formula.py,
-and that is what the golden holds: PyTorch's result without its rounding, and how far each tensor
-moved from where it began. It is done again in single precision, more than once, with sums in other
-orders; the largest distance ("rounding") says how far apart two correct programs may be, and the
-limits of the test are ten times that. A golden is refused where that is so much that a wrong
-optimizer could pass.
+Every run uses double precision, with the single-precision data and weights of formula.py. So the
+golden holds PyTorch's result without rounding, and how far each tensor moved from its start. Runs
+in single precision follow, with sums in different orders. The largest distance ("rounding") shows
+how far apart two correct programs may be; the test allows ten times that. A golden is refused if
+this is so much that a wrong optimizer could pass.
 """
 import array
 import functools

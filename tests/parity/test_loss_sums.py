@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Weighted sums of losses against PyTorch: means over the global batch, whatever ranks and
-micro-batches there are and whichever labels are left out; and what has no meaning is refused.
+"""Weighted sums of losses against PyTorch: means over the global batch, for any ranks,
+micro-batches and ignored labels. Sums without a meaning are refused.
 
 usage: test_loss_sums.py BUILD_FOLDER, or, with PyTorch, test_loss_sums.py --golden > loss_sums.json
 """

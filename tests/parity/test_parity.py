@@ -4,8 +4,8 @@
 usage: test_parity.py BUILD_FOLDER [MODEL[-OPTIMIZER] …]
 
 PyTorch is not needed. Each loss and each tensor of the final checkpoint has to agree within ten
-times of what PyTorch itself shows in single precision (L2, estimated over all elements by
-formula.sketch; errors of tensors are told as parts of how far the tensor moved).
+times the error of PyTorch's own single precision (L2, estimated over all elements by
+formula.sketch; errors of tensors are relative to how far the tensor moved).
 """
 import json
 import math

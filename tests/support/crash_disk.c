@@ -1,4 +1,5 @@
-// Files and folders as they were last synced, and what has changed since.
+// A model of a disk: files and folders as they were last synced, and the changes since. It lists
+// the states that a crash may leave.
 #include "support/crash_disk.h"
 
 #include "base/status.h"
@@ -47,7 +48,7 @@ typedef struct node {
 struct crash_disk {
     node *nodes[MAX_NODES]; // 0: the root
     int count;
-    // Of the states now: folders and files that are not as synced.
+    // Of the states now: folders and files that have changed since they were synced.
     int folders[MAX_NODES], folder_count, files[MAX_NODES], file_count, change_count;
     char words[256];
 };
@@ -137,7 +138,8 @@ static void look(const crash_disk *disk, int state, const node *folder, choose *
         if (has(disk, state, folder, i)) change_entries(out, &folder->changes[i]);
 }
 
-// The node of a path as programs see it, and the last part of its name. *folder: the node above.
+// Finds the node of a path as programs see it, and the last word of its name. *folder: the node
+// above it.
 static node *walk(crash_disk *disk, const char *path, node **folder, const char **last) {
     char rest[CRASH_PATH_BYTES];
     entries *seen = malloc(sizeof *seen);
@@ -245,9 +247,9 @@ void crash_disk_apply(crash_disk *disk, const crash_call *call) {
     add_change(folder, call->kind, name, other, made);
 }
 
-// States: which changes of folders, times which writes to files. Of changes: all, none, those of
-// one folder or all but those, one or all but one; of writes: all, none, sizes, half of them, none
-// of one file or sizes of one file.
+// A state is a choice of changes of folders and a choice of writes to files. Changes: all, none,
+// those of one folder, all others, one, or all but one. Writes: all, none, only sizes, half of
+// them, all but those of one file, or of one file only the size.
 
 static void mark_reached(crash_disk *disk, int at, char *reached) {
     if (reached[at]) return;
@@ -348,7 +350,7 @@ static uint64_t mix(uint64_t hash, const void *data, size_t size) {
     return hash;
 }
 
-// The order of entries says nothing: their hashes are added.
+// The order of entries does not matter, so their hashes are added.
 static uint64_t hash_node(const crash_disk *disk, int state, const node *n) {
     uint64_t hash = mix(0xcbf29ce484222325u, &n->kind, sizeof n->kind);
     if (n->kind == NODE_LINK) return mix(hash, n->target, strlen(n->target));

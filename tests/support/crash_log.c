@@ -1,4 +1,4 @@
-// Hooks that write down what changes the file system.
+// Hooks that record every system call that changes the file system.
 #include "support/crash_log.h"
 
 #include "base/os.h"
@@ -31,7 +31,7 @@ static struct open_file {
     int64_t at;
 } files[MAX_FDS];
 
-// The part below the root, of the root itself empty; NULL: elsewhere.
+// The path below the root, empty for the root itself; NULL: elsewhere.
 static const char *below(const char *path) {
     size_t length = strlen(root);
     if (strncmp(path, root, length) != 0 || (path[length] && path[length] != '/')) return NULL;
@@ -49,7 +49,7 @@ static crash_call *add(crash_kind kind, const char *path, const char *other) {
 }
 
 static void begin(void) {
-    // A process that was killed inside has changed nothing that counts.
+    // A process that was killed inside the call has not changed anything that counts.
     if (pthread_mutex_lock(&shared->lock) == EOWNERDEAD) pthread_mutex_consistent(&shared->lock);
 }
 
@@ -114,7 +114,7 @@ static ssize_t pwrite_hook(int fd, const void *data, size_t size, off_t offset) 
     return done;
 }
 
-// Nobody waits for a disk.
+// Returns without waiting for a disk.
 static int fsync_hook(int fd) {
     begin();
     if (file_of(fd)) add(CRASH_SYNC, file_of(fd), NULL);

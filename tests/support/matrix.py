@@ -1,7 +1,7 @@
-"""The table of what ranks, strategies, models and settings can be combined, and covers of it.
+"""The table of ranks, strategies, models and settings that can be combined, and covers of it.
 
-A run is a row: one value of each dimension. `everything` has all rows that are possible; `pairwise`
-has few of them, but each pair of values that is possible together in at least one.
+A run is a row: one value for each dimension. `everything` has all possible rows. `pairwise` has few
+of them, but each pair of values that is possible together occurs in at least one.
 """
 import itertools
 import os

@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-// Only of synthetic data and a built-in model: anything else would be read from the system. The
-// rounds of a step are limited, since each takes its time.
+// Only with synthetic data and a built-in model: anything else would be read from the system. The
+// number of rounds of a step is limited, because each takes time.
 static inline bool null_train_takes(const tri_recipe *r) {
     enum { MOST_ROUNDS = 64 };
     bool has_files = r->init || strcmp(r->data.name, "synthetic") != 0 ||
@@ -19,7 +19,7 @@ static inline bool null_train_takes(const tri_recipe *r) {
     return !has_files && !is_long && r->trainer.accumulate_grad_batches <= MOST_ROUNDS;
 }
 
-// One step and one pass of evaluation. The limits of the recipe count as they are.
+// Runs one step and one evaluation. The limits of the recipe stay as they are.
 static inline tri_status null_train(const tri_recipe *recipe) {
     static const tri_device_backend *const devices[] = {&tri_device_null, NULL};
     static const tri_backends backends = {.devices = devices};

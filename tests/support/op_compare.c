@@ -122,7 +122,7 @@ static void close_side(side *s) {
     op_graph_close(s->c.graph);
 }
 
-// True when a memory may hold anything: an input whose place an output took.
+// Whether the memory may hold anything: an output was written over this input.
 static bool taken_over(const side *s, tri_value value) {
     for (int i = 0; i < s->c.graph->node_count; i++) {
         const tri_node *node = &s->c.graph->nodes[i];
@@ -145,8 +145,8 @@ static void fail_value(const op_family *family, const side *ref, tri_value value
              tri_shape_text(&dims, shape, sizeof shape), i, got, want, largest);
 }
 
-// A half result may be rounded to the other neighbour, which is one unit in the last place away: of
-// 8 significant bits, or of 11.
+// A half result may be rounded to the other neighbour, one unit in the last place away: of 8
+// significant bits (BF16) or of 11 (F16).
 static double tolerance_of(const op_family *family, const side *ref, tri_dtype dtype) {
     if (ref->c.dtype == TRI_F32) return family->tolerance;
     double rounding = ref->c.dtype == TRI_BF16 ? 0x1p-7 : 0x1p-10;

@@ -1,5 +1,5 @@
-// Holds a device against `ref`: every op at random shapes, in F32 or a half type, with
-// poisoned outputs.
+// Compares a device with `ref`: every op at random shapes, in F32 or a half type, with poisoned
+// outputs.
 #ifndef TRIREME_TESTS_OP_COMPARE_H
 #define TRIREME_TESTS_OP_COMPARE_H
 
@@ -11,7 +11,7 @@ typedef enum op_source_kind {
     OP_SOURCE_NUMBERS,  // uniform in [low, high)
     OP_SOURCE_LABELS,   // I64 in [0, high), some of them ignored
     OP_SOURCE_TOKENS,   // I64 in [0, high)
-    OP_SOURCE_POSITION, // a step and a place in it
+    OP_SOURCE_POSITION, // a step and a position in it
     OP_SOURCE_STEP,     // scalars of update `low`, skipped when high is not 0
 } op_source_kind;
 
@@ -34,15 +34,15 @@ typedef struct op_case {
 // The next random whole number in [low, high].
 int64_t op_draw(op_case *c, int64_t low, int64_t high);
 bool op_chance(op_case *c, int percent);
-// A parameter with random numbers; named by its place.
+// A parameter with random numbers, named by its index.
 tri_value op_numbers(op_case *c, tri_shape shape, double low, double high);
-// The same, in F32 whatever the case's type: statistics, weights of norms, what updates keep.
+// The same in F32, whatever the type of the case: statistics, weights of norms, optimizer states.
 tri_value op_wide(op_case *c, tri_shape shape, double low, double high);
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes);
 tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);
 tri_value op_place(op_case *c);
 tri_value op_step_scalars(op_case *c, int update, bool skip);
-// Draws what the case's sources hold.
+// Draws the numbers of the case's sources.
 void op_sources_fill(op_session *session, const op_case *c);
 
 // A way to build a graph at random, and how far results may differ: |a - b| <= tolerance * the
@@ -51,22 +51,22 @@ typedef struct op_family {
     const char *name;
     void (*build)(op_case *c);
     double tolerance;
-    double rounding;       // what a difference of equal numbers of about 1 may leave; else 0
-    double half_tolerance; // in a half type, where more than one rounding lies between; else 0
+    double rounding;       // of a difference of equal numbers of about 1; else 0
+    double half_tolerance; // in a half type, if values are rounded more than once; else 0
     bool any_layout;       // layouts that only ref takes: not for other devices
 } op_family;
 
 extern const op_family op_families[]; // a NULL name ends the list
 
-// Builds and runs `rounds` graphs of the family, every other one in place; fails the test where the
-// device differs from ref and says which seed and value. Prints which kernels were used.
+// Builds and runs `rounds` graphs of the family, every other one in place. If the device differs
+// from `ref`, fails the test with the seed and the value. Prints which kernels were used.
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
                 tri_dtype dtype, uint64_t seed, int rounds);
 // All families that the device takes.
 void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dtype, uint64_t seed,
                     int rounds);
-// A label that is no class must be refused by every loss and metric of the device, and a token that
-// the vocabulary lacks by the embedding, TRI_BAD_INPUT.
+// Every loss and metric of the device must refuse a label that is not a class, and the embedding a
+// token that is not in the vocabulary, with TRI_BAD_INPUT.
 void op_compare_bad_labels(const tri_device_backend *backend);
 
 #endif

@@ -1,4 +1,4 @@
-// Random graphs of each op. Channel counts favour those that blocked layouts want.
+// Random graphs of each op. Numbers of channels are mostly those that blocked layouts need.
 #include "support/op_compare.h"
 
 #include "pass/pass.h"
@@ -26,7 +26,7 @@ static tri_shape any_shape(op_case *c) {
 static tri_value numbers(op_case *c, tri_shape shape) { return op_numbers(c, shape, -1, 1); }
 static tri_value wide(op_case *c, tri_shape shape) { return op_wide(c, shape, -1, 1); }
 
-// Of a norm: half of those whose y is half read an x that is F32.
+// Of the norms whose y is a half type, half read an x of F32.
 static tri_value norm_input(op_case *c, tri_shape shape, int64_t *narrow) {
     if (c->dtype == TRI_F32 || op_chance(c, 50)) return numbers(c, shape);
     *narrow = c->dtype;
@@ -42,7 +42,7 @@ static int64_t window(int64_t in, int64_t kernel, int64_t stride, int64_t paddin
     return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
 }
 
-// Half of them as in the models: stride 1, dilation 1, one group; `regular` ones fit Winograd.
+// Half of them are as in the models: stride 1, dilation 1, one group. `regular` ones fit Winograd.
 static void draw_conv(op_case *c, tri_conv2d_attr *a, tri_shape *x, tri_shape *weight,
                       tri_shape *y) {
     bool regular = op_chance(c, 30), plain = regular || op_chance(c, 50);
@@ -228,7 +228,7 @@ static void build_batch_norm_shared(op_case *c) {
                                    : tri_shape_of(op_draw(c, 1, 9), op_draw(c, 1, 40));
     tri_shape ch = tri_shape_of(x.dims[1]);
     tri_value xv = norm_input(c, x, &a.norm.narrow), weight = wide(c, ch), bias = wide(c, ch);
-    // Means, squares and samples alike, all positive.
+    // Means, squares and numbers of samples are all positive.
     tri_value all = op_wide(c, tri_shape_of(a.replicas.slices, 2 * x.dims[1] + 1), 1, 3);
     if (op_chance(c, 50)) {
         add(c, &tri_op_batch_norm_moments, &xv, NULL);
@@ -244,7 +244,7 @@ static void build_batch_norm_shared(op_case *c) {
 
 static void build_dropout(op_case *c) {
     tri_dropout_attr a = {.p = (double)op_draw(c, 0, 10) / 10, .key = 77};
-    if (op_chance(c, 40)) { // a part of a tensor, in runs that vectors like or do not
+    if (op_chance(c, 40)) { // a range of a tensor, whose runs fit vectors or do not
         int64_t unit = op_chance(c, 70) ? 64 : 1;
         a.run = unit * op_draw(c, 1, 5);
         a.first = unit * op_draw(c, 0, 3);
@@ -281,7 +281,7 @@ static void build_class_loss(op_case *c) {
     add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may overwrite x
 }
 
-// Scores of a slice of the classes, with max and sums as if others had been larger.
+// Scores of a slice of the classes, with maxima and sums as if other slices had larger ones.
 static void build_vocab_parallel_loss(op_case *c) {
     int64_t k = op_draw(c, 1, 40);
     tri_classes_attr slice = {.first = op_draw(c, 0, 5)};
@@ -309,7 +309,7 @@ static void build_embedding(op_case *c) {
     y.dims[y.rank++] = width;
     tri_embedding_grad_attr a = {.shape = tri_shape_of(tokens, width)};
     tri_value id = op_tokens(c, ids, tokens);
-    if (op_chance(c, 50)) { // a part of the table
+    if (op_chance(c, 50)) { // a slice of the table
         a.rows = (tri_embedding_attr){.first = op_draw(c, 0, tokens - 1), .total = tokens};
         a.shape.dims[0] = op_draw(c, 1, tokens - a.rows.first);
     }
@@ -439,8 +439,8 @@ static void build_reorder(op_case *c) {
     c->graph->values[y.id].layout = draw_layout(c);
 }
 
-// A whole small network with its backward pass, so that layouts meet. Leaky ReLU: a result near 0
-// that has another sign elsewhere would let gradients differ.
+// A whole small network with its backward pass, so that several layouts are combined. It uses leaky
+// ReLU, because with ReLU a result near 0 could have another sign, and so another gradient.
 static void build_network(op_case *c) {
     tri_graph *g = c->graph;
     int64_t n = op_draw(c, 1, 4), wide = 16 * op_draw(c, 1, 2), size = op_draw(c, 14, 20);

@@ -195,7 +195,8 @@ static void load(op_session *s) {
     free(image);
 }
 
-// An update writes its sources; everything else must leave them alone, so all values come back.
+// An update writes over its sources; all other ops must leave them alone. So all values are copied
+// back.
 static void store(op_session *s) {
     for (int i = 1; i < s->value_count; i++) {
         const tri_value_info *info = &s->graph->values[i];

@@ -1,6 +1,6 @@
-// A small graph on a device, run as often as a test likes: layouts and reorders as the layout pass
-// puts them, memory of its own for every value, everything that a kernel must write poisoned
-// before each run.
+// A small graph on a device, which a test can run several times. It has the layouts and reorders of
+// the layout pass, and memory of its own for every value. Before each run, all memory that a kernel
+// must write is poisoned.
 #ifndef TRIREME_TESTS_OP_SESSION_H
 #define TRIREME_TESTS_OP_SESSION_H
 
@@ -17,14 +17,14 @@ void op_graph_close(tri_graph *graph);
 tri_device *op_device_open(const tri_device_backend *backend, int threads);
 
 // Runs the layout pass on the graph, which the session then uses but does not own. With in_place,
-// a node writes its output over the input that its op names, where no later node reads that. Fails
-// the test on any error.
+// a node writes its output over the input that its op names, if no later node reads that. Fails the
+// test on any error.
 op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place);
 void op_session_close(op_session *session);
 // Collective ops run on `comm`, which the session does not own, instead of on the rank alone.
 void op_session_join(op_session *session, tri_comm *comm);
 
-// The value on the host, plain: sources are read from there, results written there by op_run.
+// The value on the host, in plain layout: op_run reads sources there and writes results there.
 void *op_host(const op_session *session, tri_value value);
 int64_t op_count(const op_session *session, tri_value value); // elements
 // Element i of a floating value.
@@ -33,7 +33,7 @@ void op_set(op_session *session, tri_value value, int64_t i, double number);
 // Uniform numbers in [low, high) that depend on seed and value id.
 void op_fill(op_session *session, tri_value value, uint64_t seed, double low, double high);
 
-// Runs every node; the first failure of a kernel is returned.
+// Runs every node and returns the first failure of a kernel.
 tri_status op_run(op_session *session);
 // The same, and fails the test when a kernel fails.
 void op_run_ok(op_session *session);

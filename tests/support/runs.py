@@ -1,4 +1,4 @@
-"""What the tests that drive the program share: starting runs, reading what they leave, limits."""
+"""Helpers of the tests that run the program: starting runs, reading their files, limits."""
 import json
 import os
 import signal

@@ -28,8 +28,8 @@ void schedule_set_make(const schedule_case *c, schedule_set *out);
 void schedule_set_destroy(schedule_set *set);
 const char *schedule_case_text(const schedule_case *c); // in a static buffer
 
-// All ranks, forward taking 1, backward 2 (each of its parts 1), all else nothing: the time they
-// take, and the share of it in which compute lanes stand still.
+// Simulates all ranks. FORWARD takes 1, BACKWARD 2 (each of its halves 1), all else nothing.
+// Returns the time they take, and the fraction of it in which compute lanes stand still.
 double schedule_set_simulate(const schedule_set *set, double *bubble);
 
 #endif

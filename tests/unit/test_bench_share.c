@@ -1,5 +1,5 @@
-// The share of the machine's peak that a kernel has: a bound of the model, computed with times that
-// nobody has to wait for.
+// What fraction of the machine's peak a kernel reaches: computed by a model, from times that the
+// test makes up.
 #include "device/bench.h"
 
 #include <math.h>

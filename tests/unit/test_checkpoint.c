@@ -105,7 +105,7 @@ static void test_retention_of_the_largest(void **state) {
 static void test_the_newest_is_the_last_commit(void **state) {
     save((fixture_save){.step = 10, .width = 2, .save_top_k = -1});
     save((fixture_save){.step = 20, .width = 2, .save_top_k = -1});
-    save((fixture_save){.step = 15, .width = 2, .save_top_k = -1}); // went back to 10
+    save((fixture_save){.step = 15, .width = 2, .save_top_k = -1}); // resumed from 10
     assert_int_equal(fixture_auto(run_dir, 2), 15);
     link_is("checkpoints/last", "step-00000015");
 }

@@ -1,4 +1,4 @@
-// Collective ops and those that cut and join, on the ranks of a communicator over shared memory.
+// Collective ops, and the ops that slice and join tensors, on several ranks over shared memory.
 #include "comm_ranks.h"
 #include "device/ref/ref.h"
 #include "engine/engine_internal.h"
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-// What rank r holds at element i.
+// Element i of rank r's tensor.
 static double number(int rank, int64_t i) { return (double)((i * 37 + rank * 101) % 113) - 50; }
 
 typedef struct bench {
@@ -25,7 +25,7 @@ static bench begin(tri_comm *comm, tri_dtype dtype, tri_shape shape) {
     return b;
 }
 
-// Runs the graph on this rank's numbers; the result's elements, to be freed by the caller.
+// Runs the graph on this rank's numbers and returns the result's elements, which the caller frees.
 static double *run(bench *b, tri_value y, int64_t *count) {
     const char *message = "";
     if (tri_graph_status(b->graph, &message) != TRI_OK) fprintf(stderr, "%s\n", message);
@@ -48,7 +48,7 @@ static tri_collective_attr attr_of(tri_comm *comm, int dim) {
     return (tri_collective_attr){.slices = comm->size, .index = comm->rank, .dim = dim};
 }
 
-// The place in the whole tensor of element i of part `part`, where `dim` is cut into `parts`.
+// The index in the whole tensor of element i of slice `part`, if `dim` is cut into `parts` slices.
 static int64_t whole_index(const tri_shape *part_shape, int dim, int parts, int part, int64_t i) {
     int64_t inner = 1;
     for (int k = dim + 1; k < part_shape->rank; k++) inner *= part_shape->dims[k];
@@ -95,7 +95,7 @@ static void check_split(tri_comm *comm, tri_dtype dtype, tri_shape part, int dim
     tri_shape shape = part;
     shape.dims[dim] *= comm->size;
     tri_collective_attr attr = attr_of(comm, dim);
-    for (int back = 0; back < 2; back++) { // split_grad is zero outside the part
+    for (int back = 0; back < 2; back++) { // split_grad is zero outside the slice
         bench b = begin(comm, dtype, shape);
         tri_value y = tri_node_add(b.graph, &tri_op_split, &b.x, 1, &attr, "");
         if (back) y = tri_node_add(b.graph, &tri_op_split_grad, &y, 1, &attr, "");
@@ -148,7 +148,7 @@ static void test_ops(void **state) {
         assert_int_equal(ranks_run(size, NULL, ranks_of_ops, NULL), 0);
 }
 
-// The gradient rules make each other's ops.
+// The gradient rule of each op makes the other op.
 static void test_pairs(void **state) {
     static const struct {
         const tri_op *op;

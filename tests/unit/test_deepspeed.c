@@ -336,7 +336,7 @@ static void test_contradictions(void **state) {
 // batch.micro that result.
 static const struct {
     int64_t train, micro, rounds, replicas;
-    int64_t global, pass; // 0: refused
+    int64_t global, size; // of the resulting batch; 0: refused
 } batches[] = {
     {32, 2, 8, 2, 32, 2}, // all three, which agree
     {32, 2, 4, 2, 0, 0},  // and do not
@@ -348,7 +348,7 @@ static const struct {
     {32, 0, 5, 2, 0, 0},
     {0, 4, 8, 2, 64, 4}, // global 64
     {0, 4, 0, 3, 12, 4},
-    {400, 0, 0, 4, 400, 0}, // each replica one pass
+    {400, 0, 0, 4, 400, 0}, // each replica has one micro-batch
     {400, 0, 1, 4, 400, 0},
     {400, 0, 0, 3, 400, 0}, // which need not be equal
     {0, 0, 4, 2, 64, 8},    // of the recipe's own 64
@@ -371,7 +371,7 @@ static void test_batch_arithmetic(void **state) {
         tri_status status = tri_recipe_settle_batch(&r, batches[i].replicas, &batch);
         if ((status == TRI_OK) != (batches[i].global > 0) ||
             (status == TRI_OK &&
-             (batch.global != batches[i].global || batch.micro != batches[i].pass)))
+             (batch.global != batches[i].global || batch.micro != batches[i].size)))
             fail_msg("row %zu: status %d, global %d, micro %d", i, status, (int)batch.global,
                      (int)batch.micro);
     }

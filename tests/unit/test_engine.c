@@ -1,6 +1,6 @@
-// The engine on real plans: after the first step of each shape nothing is allocated, OpenMP
-// included, but for what oneDNN takes and gives back inside each call; a gradient that is not
-// finite is named and changes nothing; states that lie in a file are the same.
+// The engine on real plans. After the first step of each shape nothing is allocated, OpenMP
+// included, except what oneDNN takes and frees inside each call. A gradient that is not finite is
+// named and changes nothing. States that lie in a file give the same results.
 #include "base/os.h"
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
@@ -27,19 +27,19 @@
 #include <cmocka.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define COUNTS 0 // the sanitizer's own allocator cannot be stood in for
+#define COUNTS 0 // the sanitizer's own allocator cannot be replaced
 #else
 #define COUNTS 1
 #endif
 
-// What oneDNN asks for inside dnnl_primitive_execute, on all its threads, is counted apart: it has
-// to be given back before that returns. Nothing else runs meanwhile.
+// What oneDNN allocates inside dnnl_primitive_execute, on all its threads, is counted separately:
+// it has to be freed before that call returns. Nothing else runs in the meantime.
 static atomic_int counting, allocations, library_allocations, library_most_bytes, library_held;
 
 #if COUNTS
 static atomic_bool in_library;
 
-// The program's definitions come before those of the C library, for all its libraries too.
+// These definitions replace those of the C library in the program and in all its libraries.
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
@@ -136,7 +136,7 @@ static tri_status next_batch(void *context, tri_engine_batch *out) {
     return TRI_OK;
 }
 
-static tri_offload offload; // of the rigs that are opened next
+static tri_offload offload; // of the sessions that are opened next
 
 static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *task, int threads,
                      const char *optimizer, int64_t micro) {
@@ -145,7 +145,7 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
     check(tri_comm_self_open(&r->comm));
     for (int i = 0; i < TRI_TASK_MAX_FIELDS && task->fields[i].name; i++) {
         r->fields[r->field_count++] = task->fields[i];
-        tri_shape *shape = &r->fields[i].shape; // large images cost only time
+        tri_shape *shape = &r->fields[i].shape; // large images only take time
         for (int k = 1; k < shape->rank; k++)
             if (shape->dims[k] > 32) shape->dims[k] = 32;
     }
@@ -201,7 +201,7 @@ static tri_status step(rig *r, tri_step_shape shape, int64_t number, tri_step_ou
                            out);
 }
 
-// Allocations of two steps of each shape.
+// Counts the allocations of two steps of each shape.
 static int count_steps(rig *r) {
     tri_step_output out;
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
@@ -225,7 +225,7 @@ static void test_allocates_nothing(void **state) {
         print_message("allocations cannot be counted under a sanitizer\n");
         skip();
     }
-    atomic_store(&counting, 1); // that the count counts
+    atomic_store(&counting, 1); // checks that allocations are counted at all
     void *volatile one = malloc(10);
     atomic_store(&counting, 0);
     free(one);
@@ -286,7 +286,7 @@ static void test_not_finite(void **state) {
             float before[128] = {0}, after[128] = {0};
             check(step(&r, TRI_STEP_FULL, 0, &out));
             read_all(&r, before);
-            // The loss is about 1e40, which F64 holds; the gradient of the first weights is not.
+            // The loss is about 1e40, finite in F64; the gradient of the first weights overflows.
             for (int k = 0; k < 16 * 4; k++) r.numbers[k] = 1e20f;
             assert_int_equal(step(&r, TRI_STEP_FULL, 1, &out), TRI_NOT_FINITE);
             const char *said = tri_error_message();
@@ -307,7 +307,7 @@ static ssize_t failing_pwrite(int fd, const void *data, size_t size, off_t offse
     return -1;
 }
 
-// Nothing but where the states lie differs; and a file that fails ends the step.
+// Only where the states lie differs. An error of the file ends the step.
 static void test_offload(void **state) {
     (void)state;
     rig here, there;
@@ -361,11 +361,10 @@ static void test_offload_write(void **state) {
 }
 
 int main(void) {
-    // The watcher of shared cores would start threads, which allocate, in the middle of a count.
+    // The watcher of shared cores would start threads, which allocate, while the test counts.
     setenv("OMP_WAIT_POLICY", "passive", 0);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocates_nothing),
-                                       cmocka_unit_test(test_not_finite),
-                                       cmocka_unit_test(test_offload),
-                                       cmocka_unit_test(test_offload_write)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_allocates_nothing), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_offload), cmocka_unit_test(test_offload_write)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// Times that follow from rates, on a model whose costs can be written down; units of quantities.
+// Estimated times that follow from rates, on a model whose costs can be calculated by hand; units
+// of quantities.
 #include "base/quantity.h"
 #include "device/null/null.h"
 #include "plan/draw.h"
@@ -15,7 +16,7 @@
 
 enum { WIDTH = 128, LAYERS = 4, SAMPLES = 32, MICRO = 4 };
 
-// Like blocks, so that no stage of a pipeline waits for a slower one.
+// All blocks are the same, so that no stage of a pipeline waits for a slower one.
 static void build(tri_graph *g, const tri_batch *batch) {
     static const char *const names[] = {"a", "b", "c", "d"};
     tri_value x = batch->inputs;
@@ -63,7 +64,7 @@ static void close_column(fixture *f) {
 }
 
 static const tri_mesh one = {.size = {1, 1, 1, 1}, .ranks = 1};
-// Memory and links that take no time worth a mention.
+// Memory and links that take almost no time.
 static const tri_rates arithmetic = {1e9, 1e18, 1e18, 1e18};
 
 static void test_arithmetic(void **state) {
@@ -79,7 +80,7 @@ static void test_arithmetic(void **state) {
     faster.flops_per_s *= 2;
     tri_estimate_step(f.arena, &f.pipeline, &faster, NULL, &twice);
     assert_true(twice.step_s > 0.499 * e.step_s && twice.step_s < 0.501 * e.step_s);
-    // What was measured counts, whatever the rates say: a second for each pass of each block.
+    // Measured times replace the rates: one second for each compute action of each block.
     double seconds[LAYERS][TRI_PHASE_COUNT];
     for (int b = 0; b < LAYERS; b++) {
         seconds[b][TRI_PHASE_FORWARD] = 0.25;
@@ -93,7 +94,7 @@ static void test_arithmetic(void **state) {
     close_column(&f);
 }
 
-// (P - 1) / (M + P - 1), where all stages take as long: Narayanan et al., 2021, 2.2.1.
+// (P - 1) / (M + P - 1), if all stages take equally long: Narayanan et al., 2021, 2.2.1.
 static void test_bubble(void **state) {
     (void)state;
     const tri_mesh mesh = {.size = {LAYERS, 1, 1, 1}, .ranks = LAYERS};
@@ -118,7 +119,7 @@ static void test_bubble(void **state) {
     close_column(&f);
 }
 
-// With links alone, a step takes what the slowest lane has to move.
+// If only links take time, a step takes the time of the slowest lane.
 static void test_links(void **state) {
     (void)state;
     const tri_rates links = {1e18, 1e18, 1e6, 1e18};

@@ -1,4 +1,4 @@
-// Event files, byte for byte against records that TensorBoard's own writer makes.
+// Event files: byte for byte the records that TensorBoard's own writer makes.
 #include "base/os.h"
 #include "format/event.h"
 
@@ -138,7 +138,7 @@ static void test_disk_full(void **state) {
     assert_int_equal(tri_event_writer_create(folder, &writer), TRI_OK);
     const tri_event_scalar loss = {"loss", 0.5f};
     tri_os.write = failing_write;
-    writes_left = 1; // half of a record goes out
+    writes_left = 1; // half of a record is written
     assert_int_equal(tri_event_scalars(writer, 1, &loss, 1), TRI_NO_SPACE);
     tri_os.write = write;
     assert_int_equal(tri_event_scalars(writer, 2, &loss, 1), TRI_OK);

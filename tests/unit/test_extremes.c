@@ -1,5 +1,5 @@
-// Every number of a recipe at its ends and beyond: refused with one line or taken, and whatever is
-// taken goes through the arithmetic of a whole session.
+// Every number of a recipe at its limits and beyond is either refused with one line or accepted;
+// what is accepted goes through the arithmetic of a whole session.
 #include "support/arena_fixture.h"
 #include "support/null_train.h"
 
@@ -36,13 +36,13 @@ static void check_line(tri_status status, const char *override) {
         fail_msg("%s: %s '%s'", override, tri_status_name(status), line);
 }
 
-// `name`: the override that brings the key's variant along, or NULL.
+// `name`: the override that chooses the variant which has the key, or NULL.
 static void try_value(const char *name, const char *key, const char *value) {
     const char *overrides[3];
     int count = 0;
     if (name) overrides[count++] = name;
     overrides[count++] = tri_arena_printf(arena, "%s=%s", key, value);
-    // A run without end of its own has one here.
+    // A run without an end gets one here.
     if (strcmp(key, "trainer.max_steps") != 0) overrides[count++] = "trainer.max_steps=1";
     tri_recipe recipe;
     tri_status status =
@@ -72,7 +72,7 @@ static void every_number_at_its_ends(void **state) {
     assert_true(tried > 400 && taken > 100);
 }
 
-// More than there are means all of them.
+// A number above the number of samples means all of them.
 static void more_than_there_are_is_all(void **state) {
     static const char *const overrides[] = {"trainer.limit_val_batches=1000000000000000",
                                             "trainer.limit_train_batches=1000000000000000",
@@ -89,7 +89,7 @@ static void more_than_there_are_is_all(void **state) {
     }
 }
 
-// Options of a model, which are no rows of a table.
+// Options of a model, which have no rows in a table.
 static void models_refuse_what_they_cannot_be(void **state) {
     static const char LLAMA[] = "model: {name: llama, hidden_size: 8, num_attention_heads: 2}\n"
                                 "data: {name: synthetic, vocabulary: 16, sequence: 4}\n"

@@ -187,7 +187,7 @@ static void job_names(void **state) {
     a = read_ok("");
     b = read_ok("");
     assert_string_not_equal(a.job, b.job);
-    // mpirun of MPICH sets no name of the job; its process on this host stands for it.
+    // mpirun of MPICH sets no job name; its process on this host identifies the job.
     a = read_ok("PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2");
     b = read_ok("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2");
     assert_string_equal(a.job, b.job);

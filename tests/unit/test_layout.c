@@ -1,4 +1,4 @@
-// Elements go where the layout says, whatever range of them is copied.
+// Elements are stored where the layout says, whatever range of them is copied.
 #include "tensor/layout.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-// Ranks that stand still, from ledgers that the test writes and at times that it chooses.
+// Ranks that do not move, seen in ledgers that the test writes and at times that it chooses.
 #include "base/limits.h"
 #include "observe/liveness.h"
 
@@ -57,7 +57,8 @@ static void close_case(test_case *c) {
     for (int r = 0; r < c->comm.size; r++) tri_ledger_close(ledgers[r]);
 }
 
-// Looks every half second for so long; `mover` moves meanwhile (-1: nobody). The lines, joined.
+// Looks every half second for so long, while rank `mover` moves (-1: none). Returns the lines,
+// joined.
 static const char *look_for(test_case *c, double seconds, int mover) {
     static char lines[4096];
     lines[0] = 0;
@@ -91,7 +92,7 @@ static void test_one_stands_still(void **state) {
     assert_string_equal(look_for(&c, 9.5, -1), "");
     expect_one(look_for(&c, TIMEOUT_S - 15, -1), begin, "comm.timeout_s");
     assert_string_equal(aborted, "");
-    // It moves on, and stands still again: that is another line.
+    // It moves and then stops again: that gives another line.
     tri_ledger_end(ledgers[1], loading);
     assert_string_equal(look_for(&c, 30, 1), "");
     tri_ledger_enter(ledgers[1], "loading data", NULL);
@@ -99,7 +100,7 @@ static void test_one_stands_still(void **state) {
     close_case(&c);
 }
 
-// Waiting is no standing still; and who leaves ranks alone that wait for nobody is not disturbed.
+// A rank that waits for another is not reported, and neither is one for which nobody waits.
 static void test_nobody_to_name(void **state) {
     test_case c;
     open_case(&c, RANKS);
@@ -116,7 +117,7 @@ static void test_nobody_to_name(void **state) {
     close_case(&c);
 }
 
-// A rank that is in nothing that the ledger knows is named when others wait for it.
+// A rank is named when others wait for it, even if its ledger shows no action.
 static void test_between_actions(void **state) {
     test_case c;
     open_case(&c, RANKS);
@@ -127,7 +128,7 @@ static void test_between_actions(void **state) {
     close_case(&c);
 }
 
-// All in their own work: rank 0 ends the run at the limit, and not before.
+// All ranks are in work of their own: rank 0 ends the run at the limit, not before.
 static void test_none_moves(void **state) {
     test_case c;
     open_case(&c, 2);
@@ -140,7 +141,7 @@ static void test_none_moves(void **state) {
     close_case(&c);
 }
 
-// Stopped together by a terminal, or a machine that slept: the time in between does not count.
+// Ranks that a terminal stopped together, or a machine that slept: that time does not count.
 static void test_pause(void **state) {
     test_case c;
     open_case(&c, 2);
@@ -154,7 +155,7 @@ static void test_pause(void **state) {
     close_case(&c);
 }
 
-// What a rank is in stays known, however much its other lanes did since.
+// The action that a rank is in stays known, however much its other lanes have done since.
 static void test_long_action(void **state) {
     test_case c;
     open_case(&c, 2);

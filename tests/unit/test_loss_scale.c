@@ -1,5 +1,5 @@
-// The loss scale, step by step, as DeepSpeed's DynamicLossScaler has it: its rule written down
-// again in its own variables, and cases worked out by hand.
+// The loss scale, step by step, against DeepSpeed's DynamicLossScaler: its rule written with its
+// own variables, and cases calculated by hand.
 #include "engine/loss_scale.h"
 
 #include <setjmp.h>
@@ -25,12 +25,13 @@ typedef struct course {
 } course;
 
 static const course courses[] = {
-    // The first overflow only uses up hysteresis, each further one halves.
+    // The first overflow only uses up the hysteresis; each further one halves the scale.
     {DEEPSPEED,
      {{1, true, 65536, 1, TRI_LOSS_SCALE_SKIP},
       {1, true, 32768, 1, TRI_LOSS_SCALE_SKIP},
       {2, true, 8192, 1, TRI_LOSS_SCALE_SKIP}}},
-    // Good steps give hysteresis back only with a doubling, which is the step after the window.
+    // Good steps restore the hysteresis only when they double the scale, in the step after the
+    // window.
     {DEEPSPEED,
      {{1, true, 65536, 1, TRI_LOSS_SCALE_SKIP},
       {1000, false, 65536, 1, TRI_LOSS_SCALE_APPLY},
@@ -48,7 +49,7 @@ static const course courses[] = {
       {1, false, 256, 3, TRI_LOSS_SCALE_APPLY},
       {2, true, 256, 1, TRI_LOSS_SCALE_SKIP},
       {1, true, 128, 1, TRI_LOSS_SCALE_SKIP}}},
-    // Down to the minimum, and no further.
+    // The scale falls to the minimum and no further.
     {{.initial = 8, .window = 10, .hysteresis = 1, .minimum = 3},
      {{1, true, 4, 1, TRI_LOSS_SCALE_SKIP},
       {1, true, 3, 1, TRI_LOSS_SCALE_SKIP},
@@ -72,7 +73,7 @@ static void test_follows_the_table(void **state) {
     }
 }
 
-// DynamicLossScaler.update_scale in its own terms; false where it raises an exception.
+// DynamicLossScaler.update_scale with its own names; false where it raises an exception.
 typedef struct reference {
     double scale;
     int64_t iteration, last_overflow, hysteresis;

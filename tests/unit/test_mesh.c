@@ -34,7 +34,7 @@ static void test_make(void **state) {
     }
 }
 
-// What is proposed in a refusal.
+// The message of a refusal proposes axis sizes that fit.
 static void test_refusals(void **state) {
     static const struct {
         int size[TRI_AXIS_COUNT];
@@ -71,8 +71,8 @@ static void test_refusals(void **state) {
     }
 }
 
-// Colours part the ranks into groups of equal size; keys number each group in order of rank; the
-// members of a group differ along its axes alone.
+// Colours divide the ranks into groups of equal size, and keys number the ranks of a group in
+// order. Members of a group differ only along its axes.
 static void test_groups(void **state) {
     const int shapes[][TRI_AXIS_COUNT] = {{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 1, 2, 4}, {1, 4, 2, 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

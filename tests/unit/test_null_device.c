@@ -1,4 +1,5 @@
-// The null device runs any graph without arithmetic: values stay, losses are (0, count).
+// The null device runs any graph without arithmetic: values keep their content, losses are (0,
+// count).
 #include "device/null/null.h"
 #include "pass/pass.h"
 #include "support/op_session.h"

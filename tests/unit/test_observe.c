@@ -1,5 +1,5 @@
-// Sinks of events: what metrics.jsonl says exactly, its repair, TensorBoard's files, the progress
-// line on a pipe and on a terminal, and that no failure of a sink stops anything.
+// Sinks of events: the exact lines of metrics.jsonl and their repair, TensorBoard's files, the
+// progress line on a pipe and on a terminal. A sink that fails does not stop anything.
 #include "observe/observe.h"
 
 #include "base/log.h"
@@ -29,7 +29,7 @@ static int64_t fake_clock(void) { return now_ns; }
 static ssize_t full_disk_write(int fd, const void *data, size_t size) {
     if (!disk_is_full || fd == STDERR_FILENO) return write(fd, data, size);
     failed_writes++;
-    if (failed_writes % 2 && size > 4) return write(fd, data, 4); // a part still fits
+    if (failed_writes % 2 && size > 4) return write(fd, data, 4); // some of it still fits
     errno = ENOSPC;
     return -1;
 }
@@ -175,8 +175,8 @@ static void a_long_torn_line_is_cut(void **state) {
     free(text);
 }
 
-// Runs `body` in a child with standard error on a terminal of so many columns, or for 0 on a pipe;
-// returns what it wrote there.
+// Runs `body` in a child whose standard error is a terminal of so many columns, or for 0 a pipe.
+// Returns what it wrote there.
 static char *stderr_of(void (*body)(void), int columns) {
     bool on_terminal = columns > 0;
     int ours, theirs, ends[2];
@@ -253,7 +253,7 @@ static void redraws_on_a_terminal(void **state) {
     free(text);
 }
 
-// A line wider than the screen would wrap, and a redraw would leave its first part behind.
+// A line wider than the screen would wrap, and redrawing it would leave its beginning behind.
 static void fits_a_narrow_terminal(void **state) {
     static const struct {
         int columns;

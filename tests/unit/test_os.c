@@ -1,5 +1,5 @@
 // Files that are replaced as a whole: the name of the temporary file, how it is opened, and that
-// none is left.
+// none is left behind.
 #include "support/run_folder.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ enum { MOST = 16 };
 static char made[MOST][PATH_MAX]; // paths opened with O_CREAT
 static int made_flags[MOST], made_count;
 
-// Records what is created; `taken` of them meet a link that another user has put there first.
+// Records what is created. The first `taken` names are links that another user has made.
 static int taken;
 static const char *victim;
 

@@ -1,5 +1,5 @@
-// The passes on every built-in model, device, mode and size: each leaves a verified graph, the same
-// one every time, with what it promises; and a graph that is not right is caught.
+// The passes on every built-in model, device, mode and size. Each leaves a verified graph, the same
+// one every time, with the properties that it promises. A wrong graph is caught.
 #include "device/cpu/cpu.h"
 #include "device/null/null.h"
 #include "device/ref/ref.h"
@@ -41,7 +41,7 @@ static int count_op(const tri_graph *g, const tri_op *op) {
     return count;
 }
 
-// What is needed by nobody: no reader, no gradient, no metric.
+// Whether nothing needs the value: no reader, no gradient, no metric.
 static int count_useless(const tri_graph *g) {
     bool *used = calloc((size_t)g->value_count, sizeof *used);
     assert_non_null(used);
@@ -125,7 +125,7 @@ static void test_models(void **state) {
     }
 }
 
-// The home order of a parameter depends on neither batch nor mode.
+// The home layout of a parameter depends on neither batch nor mode.
 static void test_homes(void **state) {
     (void)state;
     tri_device *device;
@@ -154,7 +154,7 @@ static void test_homes(void **state) {
     device->backend->close(device);
 }
 
-// Every node of a good graph, spoiled in every way.
+// Spoils every node of a good graph in every way.
 static void test_verify(void **state) {
     (void)state;
     tri_arena *arena = tri_arena_create(NULL, "test");
@@ -229,7 +229,7 @@ static void test_refusals(void **state) {
     }
 }
 
-// Of an op that only gradient rules and optimizers add, no pass over the forward pass knows.
+// Passes that run before autodiff have no row for an op that only gradient rules or optimizers add.
 static bool is_forward(const tri_op *op) {
     return !strstr(op->name, "_grad") && !(op->flags & TRI_OP_UPDATE) &&
            op != &tri_op_batch_norm_sums;

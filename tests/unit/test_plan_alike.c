@@ -1,5 +1,5 @@
-// A model whose graph is another one in evaluation or for another batch size: refused, since all
-// its programs share one place for each parameter and one sum for each metric.
+// A model whose graph differs in evaluation or for another batch size is refused, because all its
+// programs share the parameters and the sums of the metrics.
 #include "device/ref/ref.h"
 #include "plan/plan.h"
 

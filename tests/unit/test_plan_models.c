@@ -1,4 +1,4 @@
-// Plans of models that are cut in odd places.
+// Plans of models that are cut into stages at unusual points.
 #include "device/ref/ref.h"
 #include "plan/plan.h"
 
@@ -16,7 +16,7 @@ enum { RANKS = 2 };
 
 static int shared_weights; // of `borrows`
 
-// The first stage is nothing but a view of the inputs.
+// The first stage has only a view of the inputs.
 static void views(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "flatten");
     tri_value x = tri_flatten(g, batch->inputs);
@@ -76,7 +76,7 @@ static void close_rig(rig *r) {
     tri_arena_destroy(r->arena);
 }
 
-// Only what lies in memory of its own is sent: the inputs are on every rank.
+// Inputs are on every rank, so only values with memory of their own are sent.
 static void test_view_of_an_input(void **state) {
     (void)state;
     char *names[] = {"first"};

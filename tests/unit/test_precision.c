@@ -1,5 +1,5 @@
-// Precisions: which value of each built-in model has which type, where casts stand, and that what
-// `ref` computes in a half type is what it computes in F32, rounded once.
+// Precisions: the type of each value of the built-in models and where casts are added. What `ref`
+// computes in a half type is its F32 result, rounded once.
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "nn/models/models.h"
@@ -90,7 +90,7 @@ static void check_node(const tri_graph *g, const tri_node *node, tri_dtype low) 
         assert_int_not_equal(type_of(g, node->inputs[0]), type_of(g, node->outputs[0]));
 }
 
-// A value is cast once at most, from a type that is not that of the cast.
+// A value is cast at most once, and only to another type.
 static void check_casts(const tri_graph *g) {
     for (int i = 0; i < g->node_count; i++)
         for (int k = 0; k < i; k++)
@@ -123,7 +123,7 @@ static void test_models(void **state) {
             }
 }
 
-// The pictures are cast, and nothing else: what lies between the products stays in their type.
+// Only the images are cast: values between the products keep their type.
 static void test_cnn(void **state) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_graph *g = build(arena, &tri_model_mnist_cnn, true);
@@ -141,8 +141,8 @@ static void test_cnn(void **state) {
     tri_arena_destroy(arena);
 }
 
-// A layer of a transformer in every detail: the residual stream stays F32, and no cast is made on
-// the way forward.
+// A layer of a transformer in every detail: the residual stream stays F32, and the forward pass has
+// no cast.
 static tri_value residual(tri_graph *g, tri_value x, const char *norm, const char *in,
                           const char *out) {
     tri_shape width = tri_shape_of(tri_value_shape(g, x).dims[1]);
@@ -209,7 +209,7 @@ static void test_transformer(void **state) {
     assert_int_equal(type_of(g, first_of(g, &tri_op_cross_entropy_grad)->outputs[0]), TRI_BF16);
     assert_int_equal(type_of(g, first_of(g, &tri_op_rms_norm_grad)->outputs[0]), TRI_F32);
 
-    // Rows of a table that is half for the head's sake are read as F32 by the stream.
+    // The table is half because the head needs it so; the residual stream reads its rows as F32.
     g = transformer(arena, true, TRI_PRECISION_BF16_MIXED);
     assert_int_equal(parameter_type(g, "table"), TRI_BF16);
     assert_int_equal(count_op(g, &tri_op_cast), 1);
@@ -232,8 +232,8 @@ static void test_transformer(void **state) {
     tri_arena_destroy(arena);
 }
 
-// What crosses blocks only as low is narrowed where it is made; what crosses as it is, where it is
-// read.
+// A value that other blocks read only as a half type is narrowed in the block that makes it. If
+// another block reads it as it is, it is narrowed where it is read.
 static void test_places(void **state) {
     for (int both = 0; both < 2; both++) {
         tri_arena *arena = tri_arena_create(NULL, "test");
@@ -256,7 +256,7 @@ static void test_places(void **state) {
     }
 }
 
-// The same graph with F32 in place of the half type.
+// The same graph with F32 instead of the half type.
 static void widen(tri_graph *g, tri_dtype half) {
     for (int i = 0; i < g->value_count; i++)
         if (g->values[i].dtype == half) g->values[i].dtype = TRI_F32;
@@ -272,7 +272,7 @@ static void widen(tri_graph *g, tri_dtype half) {
     }
 }
 
-// Results of the same nodes on the same rounded numbers.
+// Compares the results of the same nodes on the same rounded numbers.
 static void compare_rounded(const op_family *family, uint64_t seed, tri_dtype half) {
     tri_device *device = op_device_open(&tri_device_ref, 1);
     op_session *sessions[2];

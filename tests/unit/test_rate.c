@@ -1,4 +1,4 @@
-// Learning rates of schedules, and schedules that need an end which the run has not.
+// Learning rates of schedules, and schedules that need an end although the run has none.
 #include "train/rate.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static void test_follows_the_schedule(void **state) {
     assert_float_equal(tri_rate_at(&rate, 6), 0.5, 1e-12);
 }
 
-// However little of the run is left for the schedule behind it, and where nothing is.
+// The warm-up, whether little or nothing of the run is left for the schedule after it.
 static void test_warms_up_to_where_the_schedule_begins(void **state) {
     (void)state;
     static const struct {
@@ -96,8 +96,8 @@ typedef struct course {
 } course;
 
 #define D .every = TRI_EVERY_EPOCH, .second_stairs = -1
-// Numbers that DeepSpeed's classes themselves give for an optimizer of lr 0.5: the rate each update
-// is made with when the scheduler steps after it.
+// Numbers that DeepSpeed's own classes give for an optimizer of lr 0.5: the rate of each update, if
+// the scheduler steps after it.
 static const course deepspeeds[] = {
     {{.name = "warmup", D, .warmup_min_lr = 0.001, .max_lr = 0.01},
      100,

@@ -141,7 +141,7 @@ static void names_what_defines_a_run(void **state) {
     assert_string_equal(tri_recipe_differences(arena, &a, &b).items[0], "optimizer.name");
 }
 
-// Strategies under other systems' names.
+// Strategies by the names of other systems.
 static void accepts_names_of_other_systems(void **state) {
     static const struct {
         const char *alias, *name, *offload;

@@ -1,5 +1,5 @@
-// Blocks that are computed again in the backward pass: memory that RECOMPUTE still reads, or
-// writes a second time, holds what everybody expects. The same bits as without.
+// Recomputation gives the same bits: memory that RECOMPUTE still reads, or writes a second time,
+// holds what every reader expects.
 #include "comm/comm.h"
 #include "device/ref/ref.h"
 #include "engine/engine.h"
@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-// "left" reads x only by way of its relu, and "join" is the last to read x, which it could write
-// its sum over.
+// "left" reads x only through its relu. "join" is the last to read x and could write its sum over
+// it.
 static void skips(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -27,7 +27,7 @@ static void skips(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-// "left" makes v, wants it again for what it keeps, and "join" is the last to read it.
+// "left" makes v and needs it again to recompute; "join" is the last to read v.
 static void hands_on(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -40,7 +40,7 @@ static void hands_on(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-// "left" writes over its own value what only others read.
+// "left" writes a value that only other blocks read over its own value.
 static void writes_over(tri_graph *g, const tri_batch *batch) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -54,7 +54,7 @@ static void writes_over(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", z, 2), batch->targets));
 }
 
-// "side" reads the weight of "stem" for a metric alone.
+// "side" reads the weight of "stem" only for a metric.
 static void build_side(tri_graph *g, const tri_batch *batch, bool reads) {
     tri_block(g, "stem");
     tri_value x = tri_linear(g, "stem", batch->inputs, 6);
@@ -91,7 +91,7 @@ static tri_status next_batch(void *context, tri_engine_batch *out) {
     return TRI_OK;
 }
 
-// All parameters after two steps of two micro-batches.
+// Returns all parameters after two steps of two micro-batches.
 static int train(int model_index, bool recompute, float *out) {
     tri_arena *arena = tri_arena_create(NULL, "test");
     const tri_task task = {.name = "odd", .build = models[model_index]};
@@ -163,7 +163,7 @@ static void test_same_bits(void **state) {
     }
 }
 
-// A block that reads a shared weight, but gives no gradient of it, adds nothing.
+// A block that reads a shared weight but makes no gradient of it adds nothing.
 static void test_reader_without_gradient(void **state) {
     (void)state;
     for (int again = 0; again < 2; again++) {
@@ -174,8 +174,8 @@ static void test_reader_without_gradient(void **state) {
     }
 }
 
-// Where the backward pass is split, a later block's WEIGHT may follow RECOMPUTE: the sum lies apart
-// from v, which RECOMPUTE makes again.
+// If the backward pass is split, a later block's BACKWARD_WEIGHT may follow RECOMPUTE. So the sum
+// does not lie over v, which RECOMPUTE makes again.
 static void test_split_backward(void **state) {
     (void)state;
     static const bool recompute[] = {false, true, false, false};

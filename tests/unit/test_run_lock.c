@@ -1,5 +1,5 @@
-// The lock of a run folder: held, left by the dead, of other hosts, and where there are no locks.
-// Time passes only in these tests' hands.
+// The lock of a run folder: held, left by a dead process, held by another host, and on file systems
+// without locks. Time passes only when the tests say so.
 #include "base/limits.h"
 #include "base/process.h"
 #include "support/run_folder.h"
@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 static int64_t now_ns;
-static bool other_host_beats; // somebody else touches the file while time passes
+static bool other_host_beats; // another host touches the file while time passes
 
 static int64_t own_clock(void) { return now_ns; }
 
@@ -41,7 +41,7 @@ static int no_locks(int fd) {
     return -1;
 }
 
-// Locks of this host only: those of other hosts are never seen.
+// A file system whose locks are not seen by other hosts.
 static int always_locked(int fd) { return 0; }
 
 static int begin(void **state) {

@@ -1,5 +1,5 @@
-// Schedules with something dropped, doubled, swapped or no longer waited for are caught; what is
-// harmless is not.
+// Schedules with an action dropped, doubled, moved or no longer waited for are caught, unless the
+// change is harmless.
 #include "plan/dependencies.h"
 #include "support/schedule_case.h"
 
@@ -47,7 +47,7 @@ static const schedule_case small[] = {
 
 enum { SMALL = sizeof small / sizeof *small };
 
-// What an action touches, by the table that dependencies come from.
+// What an action touches, by the table of dependencies.c.
 typedef struct touched {
     int resources[128];
     bool writes[128];
@@ -69,8 +69,8 @@ static bool is_transfer(const tri_action *a) {
     return tri_action_subject(a->kind) == TRI_SUBJECT_EDGE;
 }
 
-// What passes of two blocks or rounds both write is gradients of a unit that both read: different
-// parts of them, or sums in any order, unless one of them is the first.
+// Compute actions of two blocks or rounds both write only the gradients of a unit that both read:
+// different elements of them, or terms that may be added in any order unless one is the first.
 static bool both_add(const tri_schedule_request *r, const tri_action *a, const tri_action *b) {
     if (!is_compute(a) || !is_compute(b)) return false;
     bool sources_differ =
@@ -85,9 +85,9 @@ static bool both_add(const tri_schedule_request *r, const tri_action *a, const t
     return false;
 }
 
-// Two actions of one rank that may not change places: one writes what the other touches; a group's
-// other ranks, or the other end of a channel, expect them in this order; or the rules of rounds
-// (each block's in order, batches taken in order, losses counted by NORM) say so.
+// Whether two actions of one rank may not be swapped: one writes what the other touches; the other
+// ranks of a group, or the other end of a channel, expect this order; or the rules of rounds demand
+// it (each block takes its rounds in order, batches are taken in order, NORM counts losses).
 static bool conflicts(const tri_schedule_request *r, const tri_action *a, const touched *of_a,
                       const tri_action *b, const touched *of_b) {
     for (int i = 0; i < of_a->count; i++)
@@ -163,7 +163,7 @@ static void drop_and_double(const mutation *m, tri_action *actions) {
     }
 }
 
-// Actions i and k change places, so each of them with all that is between.
+// Swapping actions i and k moves each of them past all actions in between.
 static bool swap_conflicts(const mutation *m, int i, int k) {
     const tri_action *a = m->good->actions;
     const tri_schedule_request *r = &m->set->requests[m->rank];
@@ -227,7 +227,7 @@ static void test_mutations(void **state) {
         c.stages_per_rank = tri_orders[o]->is_looped ? 2 : 1;
         mutate(&c, &harmless);
     }
-    assert_true(harmless > 1000); // else the rule above would forbid everything
+    assert_true(harmless > 1000); // otherwise the rule above would forbid everything
 }
 
 static void test_dependencies(void **state) {
@@ -276,8 +276,8 @@ static bool waits_for(const tri_schedule *s, int action, int other) {
     return false;
 }
 
-// RECOMPUTE writes the values of an edge again, so it waits until SEND has read them: kernels that
-// add up in their output would else show the receiver half a sum.
+// RECOMPUTE writes the values of an edge again, so it waits until SEND has read them. Otherwise the
+// receiver could get half a sum from a kernel that accumulates in its output.
 static void test_recompute_waits_for_send(void **state) {
     (void)state;
     schedule_set set;

@@ -1,5 +1,5 @@
-// The schedules of all ranks of many meshes meet, none waits for ever, and pipelines keep the
-// bounds that they are known for.
+// The schedules of all ranks of many meshes fit together, no rank waits for ever, and pipelines
+// keep their known bounds.
 #include "support/schedule_case.h"
 
 #include <setjmp.h>
@@ -83,8 +83,8 @@ static void test_many_ranks(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
 }
 
-// Ranks that share layers meet inside of their passes: two passes in another order on one of them
-// are a deadlock that no rank's own schedule shows.
+// Ranks that share layers communicate inside their compute actions. If one rank has two of these in
+// another order, that is a deadlock which no rank's own schedule shows.
 static void test_shared_layers(void **state) {
     (void)state;
     schedule_case c = {.strategy = "ddp",
@@ -113,7 +113,7 @@ static void test_shared_layers(void **state) {
     schedule_set_destroy(&set);
 }
 
-// What the orders are known for, with passes that take equal times forward and twice that backward.
+// The known properties of the orders, if FORWARD takes equal times and BACKWARD twice as long.
 static double bubble_of(const char *order, int ranks, int stages_per_rank, int micro_batches,
                         double *end_s) {
     schedule_case c = {.strategy = "pipeline",
@@ -187,7 +187,7 @@ static void test_in_flight(void **state) {
             }
 }
 
-// Memory that is used again makes a rank wait for its sends: even if the very next action did, no
+// A rank waits for its sends before it reuses their memory. Even if the very next action did so, no
 // rank would wait for ever.
 static void test_waits(void **state) {
     (void)state;

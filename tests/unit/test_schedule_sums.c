@@ -1,6 +1,6 @@
 // An engine of numbers: all ranks of a mesh follow their schedules, a block computes a hash of what
-// it reads, memory that holds nothing valid holds noise. What every rank steps with is then the sum
-// that one rank would have got, or something was missing, stale, doubled or mixed up.
+// it reads, and memory without valid content holds noise. If every rank then steps with the sum
+// that one rank would have, nothing was missing, stale, doubled or mixed up.
 #include "support/schedule_case.h"
 
 #include <setjmp.h>
@@ -20,10 +20,10 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 static uint64_t parameters_of(int unit) { return mix(3, (uint64_t)unit); }
 
 typedef struct sums {
-    uint64_t statistics, input, rest; // by part
+    uint64_t statistics, input, rest; // by gradient source
 } sums;
 
-// One rank's memory; by block or edge and round where it says so.
+// One rank's memory.
 typedef struct rank_memory {
     int next;
     uint64_t *parameters;         // by unit
@@ -63,8 +63,8 @@ static uint64_t number_of(const machine *m, int rank, int round) {
                       tri_mesh_replica(&m->set->mesh, rank));
 }
 
-// What a block computes from. Forward: its number, the batch, its parameters, the block before and
-// edges; back: what it kept, the block behind and edges.
+// What a block computes from. Forward: its number, the batch, its parameters, the block before it
+// and edges. Backward: what it kept, the block after it and edges.
 static uint64_t compute(const machine *m, int rank, int block, int round, bool back,
                         const uint64_t *parameters) {
     const tri_schedule_request *r = &m->set->requests[rank];
@@ -89,7 +89,7 @@ static uint64_t compute(const machine *m, int rank, int block, int round, bool b
     return value;
 }
 
-// Whether all that comes from other ranks has: it was posted here and sent there.
+// Whether all messages have arrived: received here and sent there.
 static bool has_come(const machine *m, int rank, int block, int round, bool back) {
     const tri_schedule_request *r = &m->set->requests[rank];
     for (int e = 0; e < r->edge_count; e++) {
@@ -120,7 +120,7 @@ static uint64_t gradient_of(uint64_t back, int unit, bool input) {
 
 static void add(uint64_t *sum, uint64_t value, bool adds) { *sum = adds ? *sum + value : value; }
 
-// False: it has to wait.
+// Runs the action. False: it has to wait.
 static bool run_compute(machine *m, int rank, const tri_action *a) {
     const tri_schedule_request *r = &m->set->requests[rank];
     rank_memory *memory = &m->ranks[rank];
@@ -158,7 +158,7 @@ static sums *reduced(const machine *m, int rank, int unit) {
     return scatters ? &memory->kept[unit] : &memory->gradients[unit];
 }
 
-// The ranks that take part in a collective; 0: they are not all there yet.
+// The number of ranks that take part in a collective; 0: not all have come to it yet.
 static int find_members(const machine *m, int rank, const tri_action *a, int *members) {
     const tri_mesh *mesh = &m->set->mesh;
     static const int axes[TRI_ACTION_KIND_COUNT] = {[TRI_ACTION_GATHER] = TRI_AXIS_SHARD,

@@ -1,4 +1,4 @@
-// Words of printed commands: sh reads them back as they were.
+// Words of printed commands: the shell reads them back unchanged.
 #include "base/shell.h"
 #include "support/arena_fixture.h"
 

@@ -1,5 +1,4 @@
-// Stages: cut by cost they are as even as runs of blocks can be, and by name they are what was
-// asked for.
+// Stages: cut by cost they are as even as possible, and cut by name they are what was asked for.
 #include "base/philox.h"
 #include "plan/stages.h"
 
@@ -16,7 +15,7 @@ static uint32_t draw(uint64_t stream, uint32_t *at, uint32_t below) {
     return tri_philox_at(7, stream, 0, (*at)++) % below;
 }
 
-// The best of all ways to cut, tried one by one: a bit for each block that begins a stage.
+// Tries all ways to cut, one by one; a bit for each block that begins a stage. Returns the best.
 static double best_cut(const double *costs, int blocks, int stages) {
     double best = -1;
     for (unsigned cut = 0; cut < 1u << (blocks - 1); cut++) {

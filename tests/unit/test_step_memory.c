@@ -1,6 +1,6 @@
-// Where things lie during a step: memory is followed byte by byte (in cells) along the schedules of
-// many meshes. What an action reads is what was written for it, and nothing touches what an
-// operation of another lane still moves.
+// Step memory: the test follows memory cell by cell along the schedules of many meshes. An action
+// reads what was written for it, and nothing touches memory that an operation of another lane still
+// uses.
 #include "base/philox.h"
 #include "plan/memory.h"
 #include "plan/step_memory.h"
@@ -67,8 +67,8 @@ static tri_phase last_phase(const tri_schedule_request *r) {
     return r->order->splits_backward ? TRI_PHASE_WEIGHT : TRI_PHASE_BACKWARD;
 }
 
-// Each block keeps something for itself and hands on values; those that cross stages are as
-// `edges` says, one value each, of which some are read again backward.
+// Each block keeps something for itself and passes values on. `edges` lists those that other stages
+// read, one value for each edge; some are read again in the backward pass.
 static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r, uint64_t stream) {
     maker m = {.arena = arena, .p = TRI_NEW(arena, tri_program)};
     uint32_t at = 1000;
@@ -103,7 +103,7 @@ static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r
     return m.p;
 }
 
-// ---- following
+// ---- following a schedule
 
 typedef struct under_way {
     int action;
@@ -222,7 +222,7 @@ static void follow_unit(follower *f, const tri_action *a) {
     }
 }
 
-// Those that the engine waits for, and in lanes of collectives those before.
+// The operations that the engine waits for, and in lanes of collectives those before them.
 static void finish(follower *f, const tri_action *a) {
     tri_lane lane = tri_action_lane(a->kind);
     bool in_order = lane == TRI_LANE_SHARD || lane == TRI_LANE_REPLICATE;

@@ -1,6 +1,6 @@
-// The file of strategy.offload: what was written is read again, whatever the order and the sizes;
-// nothing of it is left; and system calls that fail, once and for all, or do half of what they were
-// asked to.
+// The file of strategy.offload: what was written is read back, in any order and of any size, and no
+// file is left behind. System calls fail once, fail always, or do half of what they were asked to
+// do.
 #include "base/os.h"
 #include "engine/storage.h"
 
@@ -19,7 +19,7 @@
 enum { SIZE = 100000, RANK = 3 };
 
 static char folder[64];
-static int fail_with, fail_after; // errno of a call, after so many that work
+static int fail_with, fail_after; // errno of the failing call, after so many that succeed
 static int grown;
 
 static int setup(void **state) {
@@ -110,7 +110,7 @@ static int failing_open(const char *path, int flags, mode_t mode) {
     return -1;
 }
 
-// Ranges of all sizes are written and read in flight together, many more than wait at one time.
+// Ranges of all sizes are written and read at the same time, many more than the queue holds.
 static void write_and_read(void) {
     enum { OPS = 400 };
     tri_storage *s = opened();
@@ -155,7 +155,7 @@ static void test_short_transfers(void **state) {
     write_and_read();
 }
 
-// Without the means to take the space in advance the file is a hole.
+// If the file system cannot reserve space, the file is sparse.
 static void test_hole(void **state) {
     (void)state;
     fail_with = EOPNOTSUPP;
@@ -191,12 +191,12 @@ static void test_opening(void **state) {
     snprintf(folder, sizeof folder, "/proc/self/nowhere");
     refused(TRI_NOT_FOUND, "/proc/self/nowhere");
     snprintf(folder, sizeof folder, "%.40s/a/b", kept);
-    tri_storage_close(opened()); // is made
+    tri_storage_close(opened()); // creates the file
     memcpy(folder, kept, sizeof folder);
     assert_int_equal(entries(), 1);
 }
 
-// The first failure is what every later call says, and closing still ends.
+// Every later call returns the first failure, and closing still ends.
 static void check_failure(bool writes, int with, tri_status wanted, const char *part) {
     char memory[512] = "";
     tri_storage *s = opened();

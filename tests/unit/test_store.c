@@ -1,5 +1,5 @@
-// The store between processes: meeting, waiting, big values, ranks that never come or are lost, and
-// clients that break the protocol.
+// The store between processes: ranks that connect, wait, store large values, never arrive or are
+// lost, and clients that break the protocol.
 #include "base/limits.h"
 #include "base/os.h"
 #include "rendezvous/rendezvous.h"

@@ -98,7 +98,7 @@ static void test_named(void **state) {
     expect(line, " times slower than the median of the others: its BACKWARD takes ");
     expect(line, "% of the last 50 steps");
     print_message("after %d steps: %s\n", (int)(step - before), line);
-    // Once, until it is over.
+    // It is named once, until it has caught up.
     assert_null(run(s, &step, 500, slow, even));
     before = step;
     expect(run(s, &step, 100, alike, even), "rank 3 on host n1 keeps pace again");
@@ -119,7 +119,7 @@ static void test_how_much(void **state) {
     tri_straggler_destroy(s);
 }
 
-// More work is not slowness, and neither is a little of it.
+// A rank with more work is not slow, and neither is one that is slower by a little.
 static void test_not_named(void **state) {
     const int uneven[RANKS] = {2, 1, 1, 0};
     const double little[RANKS] = {1, 1, 1, 1.2};
@@ -128,7 +128,7 @@ static void test_not_named(void **state) {
     assert_null(run(s, &step, 400, alike, uneven));
     assert_null(run(s, &step, 400, little, even));
     tri_straggler_destroy(s);
-    // An action of a kind that is slow, but rare, keeps nobody waiting.
+    // A slow action that is rare makes nobody wait.
     s = tri_straggler_create(&world);
     for (int i = 0; i < 400; i++) {
         if (i % 50 == 0) did(2, "STEP", 1, 20);
@@ -137,7 +137,8 @@ static void test_not_named(void **state) {
     tri_straggler_destroy(s);
 }
 
-// Stages of a pipeline do other work; a rank alone in its stage is compared with what it was.
+// Stages of a pipeline do different work. A rank that is alone in its stage is compared with its
+// own past.
 static void test_stages(void **state) {
     const double stages[RANKS] = {1, 1, 2, 2}, slow[RANKS] = {1, 1, 2, 6};
     const double alone[RANKS] = {1, 1, 2, 4}, later[RANKS] = {1, 1, 2, 12};
@@ -156,7 +157,7 @@ static void test_stages(void **state) {
     tri_straggler_destroy(s);
 }
 
-// Short steps: a second of them at least.
+// If steps are short, at least a second of them is compared.
 static void test_short_steps(void **state) {
     const double fast[RANKS] = {0.01, 0.01, 0.01, 0.03};
     tri_straggler *s = tri_straggler_create(&world);

@@ -1,4 +1,4 @@
-// The tensor pass: what it writes, what it leaves alone, what it refuses.
+// The tensor-parallel pass: what it writes, what it leaves as it is, what it refuses.
 #include "nn/models/models.h"
 #include "pass/pass.h"
 #include "plan/program.h"
@@ -59,7 +59,7 @@ static tri_graph *small(int64_t hidden) {
     return g;
 }
 
-// Column, then row: one copy_to before, one all_reduce and the bias behind.
+// A column layer, then a row layer: one copy_to before, one all_reduce and the bias after them.
 static void test_print(void **state) {
     static const char want[] =
         "forward test:\n"
@@ -96,7 +96,7 @@ static void test_print(void **state) {
     op_graph_close(g);
 }
 
-// One part: the graph as it was, to the letter.
+// With one slice the graph stays the same, to the letter.
 static void test_one_part(void **state) {
     tri_mesh mesh = mesh_of(1);
     for (int m = 0; tri_models[m]; m++)
@@ -148,7 +148,7 @@ static int count_op(const tri_graph *g, const tri_op *op) {
     return count;
 }
 
-// Scores in parts are not put together: three numbers a row are exchanged, and no gradient is.
+// Sliced scores are not gathered: the ranks exchange three numbers for each row, and no gradient.
 static void test_classes(void **state) {
     tri_graph_options evaluation = {0};
     for (int training = 0; training < 2; training++) {
@@ -172,7 +172,7 @@ static void test_classes(void **state) {
     }
 }
 
-// What is cheap to compute again is not kept for the weight's gradient, divided or not.
+// What is cheap to compute again is not kept for the weight's gradient, sliced or not.
 static void test_again(void **state) {
     tri_graph *g = op_graph_open(TRI_F32), *out;
     tri_value x = tri_linear(g, "in", tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6)), 6);
@@ -246,7 +246,7 @@ static void test_refusals(void **state) {
     op_graph_close(g);
 }
 
-// Every element of the whole is in one part, at the place that the part says.
+// Every element of the whole is in one slice, at the index that the slice says.
 static void test_parts(void **state) {
     tri_shape full = tri_shape_of(4, 6, 2);
     for (int axis = 0; axis < 3; axis++)

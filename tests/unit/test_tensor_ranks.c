@@ -1,5 +1,5 @@
 // Tensor parallelism and batch norm over replicas against the same model on one rank: losses,
-// metrics and every gradient, on `ref` in F64, with the ranks' exchanges over shared memory.
+// metrics and every gradient, on `ref` in F64, with exchanges over shared memory.
 #include "base/philox.h"
 #include "comm_ranks.h"
 #include "device/ref/ref.h"
@@ -38,7 +38,7 @@ static void classify(tri_graph *g, tri_value scores) {
     tri_loss(g, tri_cross_entropy(g, scores, tri_input(g, "labels", TRI_I64, labels)));
 }
 
-// As mnist-cnn ends: dropout between a column layer and a row layer, both with biases.
+// The end of mnist-cnn: dropout between a column layer and a row layer, both with biases.
 static void build_mlp(tri_graph *g) {
     tri_block(g, "fc1");
     tri_value x = tri_relu(g, tri_linear(g, "fc1", tri_flatten(g, image_input(g)), 12));
@@ -66,7 +66,7 @@ static tri_value split_linear(tri_graph *g, const char *name, tri_value x, int64
     return x;
 }
 
-// A layer of GPT-2: layer norm, biases, GELU; between two that are not divided.
+// A layer of GPT-2 (layer norm, biases, GELU) between two layers that are not sliced.
 static void build_gpt(tri_graph *g) {
     static const char *const names[] = {"q", "k", "v"};
     tri_shape by_head = tri_shape_of(SAMPLES, TOKENS, HEADS, HEAD);
@@ -158,7 +158,7 @@ typedef struct run {
     op_session *session;
 } run;
 
-// The inputs are those of samples `first` and following.
+// Makes the inputs of sample `first` and the samples after it.
 static void fill(run *r, int64_t first) {
     const tri_graph *g = r->graph;
     for (int i = 0; i < g->parameter_count; i++) {
@@ -304,8 +304,8 @@ static tri_graph *build_norms(int64_t samples) {
     return checked(g, "norms");
 }
 
-// Replicas whose micro-batches differ in size come to what one rank makes of all samples: losses,
-// gradients and the statistics that leave as gradients, each summed over the replicas.
+// Replicas whose micro-batches differ in size have the result of one rank with all samples: losses,
+// gradients, and statistics (which travel as gradients), each summed over the replicas.
 static void replica_body(tri_comm *comm, ranks_table *table, void *argument) {
     bool fuse = *(bool *)argument;
     int64_t size = ALL_SAMPLES / comm->size, more = ALL_SAMPLES % comm->size, rank = comm->rank;
