@@ -140,16 +140,16 @@ static tri_value add_value(tri_graph *g, tri_value_info info) {
 
 void tri_block(tri_graph *graph, const char *name) {
     if (!tri_graph_takes_name(graph, "block", name)) return;
-    for (int i = 0; i < graph->block_count; i++)
-        if (!strcmp(graph->blocks[i], name))
-            tri_graph_fail(graph, "two blocks are named '%s'", name);
+    if (tri_index_find(&graph->block_index, name, strlen(name)) != TRI_NOT_IN_INDEX)
+        tri_graph_fail(graph, "two blocks are named '%s'", name);
     if (graph->block_count == TRI_MAX_MODEL_BLOCKS)
         tri_graph_fail(graph, "a model has at most %d blocks: '%s' is one more",
                        TRI_MAX_MODEL_BLOCKS, name);
     if (graph->status != TRI_OK) return;
     graph->block = graph->block_count;
-    TRI_PUSH(graph->arena, graph->blocks, graph->block_count, graph->block_capacity) =
-        tri_arena_strdup(graph->arena, name);
+    name = tri_arena_strdup(graph->arena, name);
+    tri_index_put(graph->arena, &graph->block_index, name, strlen(name), graph->block);
+    TRI_PUSH(graph->arena, graph->blocks, graph->block_count, graph->block_capacity) = name;
 }
 
 // Nodes and parameters before the first tri_block belong to a block of their own.
@@ -158,14 +158,15 @@ static void need_block(tri_graph *g) {
 }
 
 static tri_layer_info *layer_of(const tri_graph *g, const char *name) {
-    for (int i = 0; i < g->layer_count; i++)
-        if (!strcmp(g->layers[i].name, name)) return &g->layers[i];
-    return NULL;
+    int found = tri_index_find(&g->layer_index, name, strlen(name));
+    return found == TRI_NOT_IN_INDEX ? NULL : &g->layers[found];
 }
 
 static tri_layer_info *layer_add(tri_graph *g, const char *name) {
+    name = tri_arena_strdup(g->arena, name);
+    tri_index_put(g->arena, &g->layer_index, name, strlen(name), g->layer_count);
     TRI_PUSH(g->arena, g->layers, g->layer_count, g->layer_capacity) =
-        (tri_layer_info){.name = tri_arena_strdup(g->arena, name)};
+        (tri_layer_info){.name = name};
     return &g->layers[g->layer_count - 1];
 }
 
@@ -220,9 +221,9 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
                                 tri_shape shape, tri_init init, tri_parameter_role role,
                                 double momentum) {
     if (!tri_graph_takes_name(graph, "parameter", name)) return (tri_value){0};
-    for (int i = 0; i < graph->parameter_count; i++) {
-        const tri_parameter_info *p = &graph->parameters[i];
-        if (strcmp(p->name, name) != 0) continue;
+    int known = tri_index_find(&graph->parameter_index, name, strlen(name));
+    if (known != TRI_NOT_IN_INDEX) {
+        const tri_parameter_info *p = &graph->parameters[known];
         if (tri_shape_equal(&p->shape, &shape) && p->role == role) return p->value;
         tri_graph_fail(graph, "parameter '%s' is declared twice with different shapes", name);
         return (tri_value){0};
@@ -236,8 +237,15 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
                                                         .dtype = dtype,
                                                         .shape = shape,
                                                         .index = graph->parameter_count});
+    name = tri_arena_strdup(graph->arena, name);
+    size_t layer = tri_parameter_layer(name);
+    int index = graph->parameter_count;
+    int before = tri_index_find(&graph->layer_parameters, name, layer);
+    tri_index_put(graph->arena, &graph->parameter_index, name, strlen(name), index);
+    tri_index_put(graph->arena, &graph->layer_parameters, name, layer, index);
     TRI_PUSH(graph->arena, graph->parameters, graph->parameter_count, graph->parameter_capacity) =
-        (tri_parameter_info){.name = tri_arena_strdup(graph->arena, name),
+        (tri_parameter_info){.name = name,
+                             .before = before == TRI_NOT_IN_INDEX ? -1 : before,
                              .role = role,
                              .dtype = dtype,
                              .shape = shape,

@@ -3,6 +3,7 @@
 #define TRIREME_GRAPH_GRAPH_H
 
 #include "base/arena.h"
+#include "base/index.h"
 #include "base/status.h"
 #include "graph/op.h"
 #include "tensor/layout.h"
@@ -91,6 +92,7 @@ typedef struct tri_parameter_info {
     double momentum; // of a statistic: new = (1 − momentum)·old + momentum·batch
     int block;
     tri_value value;
+    int before;                // the parameter of the same layer that was added before it; -1: none
     tri_split split;           // as its layer was annotated
     tri_parameter_slice slice; // set by tri_pass_tensor_parallel: `shape` is then the slice's
     bool has_partial_gradient; // every rank has all of it and computes one term of its gradient
@@ -209,7 +211,9 @@ struct tri_graph {
 
     tri_layer_info *layers;
     int layer_count, layer_capacity;
-    const char **blocks; // names
+    tri_index layer_index, block_index, parameter_index; // by name
+    tri_index layer_parameters; // by layer: its last parameter, see tri_parameter_info.before
+    const char **blocks;        // names
     int block_count, block_capacity;
     tri_phase phase; // of nodes added from now on
     int block;       // likewise; -1 before the first

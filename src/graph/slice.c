@@ -31,14 +31,11 @@ size_t tri_parameter_layer(const char *name) {
 }
 
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split) {
-    bool any = false;
     if (!tri_graph_takes_name(graph, "layer", layer)) return;
-    for (int i = 0; i < graph->parameter_count; i++) {
-        tri_parameter_info *p = &graph->parameters[i];
-        size_t length = tri_parameter_layer(p->name);
-        if (strlen(layer) != length || strncmp(p->name, layer, length) != 0) continue;
-        p->split = split;
-        any = true;
-    }
-    if (!any) tri_graph_fail(graph, "tri_split_layer: no layer is named '%s'", layer);
+    int last = tri_index_find(&graph->layer_parameters, layer, strlen(layer));
+    if (last == TRI_NOT_IN_INDEX)
+        tri_graph_fail(graph, "tri_split_layer: no layer is named '%s'", layer);
+    else
+        for (int i = last; i >= 0; i = graph->parameters[i].before)
+            graph->parameters[i].split = split;
 }
