@@ -23,11 +23,11 @@ static void mark_wanted(autodiff *a) {
     }
 }
 
-// What the current block has added to the parameter's gradient so far, or NULL.
+// What the current block has added to the parameter's gradient so far, or NULL. The backward pass
+// goes from block to block, so that those of the current one are the last.
 static tri_value *contribution(tri_graph *g, int parameter) {
-    for (int i = 0; i < g->gradient_count; i++)
-        if (g->gradients[i].parameter == parameter && g->gradients[i].block == g->block)
-            return &g->gradients[i].value;
+    for (int i = g->gradient_count - 1; i >= 0 && g->gradients[i].block == g->block; i--)
+        if (g->gradients[i].parameter == parameter) return &g->gradients[i].value;
     return NULL;
 }
 
@@ -71,14 +71,16 @@ static void differentiate(autodiff *a, tri_node node) {
 
 static tri_status check_gradients(const tri_graph *g) {
     bool *has = TRI_NEW_ARRAY(g->arena, bool, g->parameter_count);
+    int *gradient_of = TRI_NEW_ARRAY(g->arena, int, g->value_count); // index + 1; 0: none
     for (int i = 0; i < g->gradient_count; i++) {
         has[g->gradients[i].parameter] = true;
         // Each gradient has a place of its own in the flat buffer.
-        for (int k = 0; k < i; k++)
-            if (g->gradients[k].value.id == g->gradients[i].value.id)
-                return TRI_FAIL(TRI_UNSUPPORTED, "parameters %s and %s have one gradient",
-                                g->parameters[g->gradients[i].parameter].name,
-                                g->parameters[g->gradients[k].parameter].name);
+        int *of_value = &gradient_of[g->gradients[i].value.id];
+        if (*of_value)
+            return TRI_FAIL(TRI_UNSUPPORTED, "parameters %s and %s have one gradient",
+                            g->parameters[g->gradients[i].parameter].name,
+                            g->parameters[g->gradients[*of_value - 1].parameter].name);
+        *of_value = i + 1;
     }
     for (int i = 0; i < g->parameter_count; i++)
         if (g->parameters[i].role == TRI_ROLE_TRAINED && !has[i])

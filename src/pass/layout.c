@@ -8,6 +8,9 @@ typedef struct relayout {
     const tri_device *device;
     tri_value *reordered; // by value: the latest reordered copy of it, or none
     int reordered_count;
+    // By value: the first gradient that it is; by gradient: the next one that is the same value;
+    // index + 1, 0: none.
+    int *gradient_of, *next_gradient;
 } relayout;
 
 // A copy of `value` in `layout`, made by a node of the current phase and block.
@@ -57,15 +60,23 @@ static tri_status layout_node(relayout *r, tri_node node) {
 // A gradient gets its parameter's home layout, in which it is summed over ranks and stepped.
 static void layout_gradients(relayout *r, const tri_node *node) {
     tri_graph *g = r->graph;
-    for (int i = 0; i < g->gradient_count; i++) {
-        const tri_layout *home = &g->parameters[g->gradients[i].parameter].layout;
-        tri_value *gradient = &g->gradients[i].value;
-        for (int k = 0; k < node->output_count; k++) {
-            if (gradient->id != node->outputs[k].id) continue;
-            if (!tri_layout_equal(&g->values[gradient->id].layout, home))
-                *gradient = reorder(r, *gradient, home);
-            break;
+    for (int k = 0; k < node->output_count; k++)
+        for (int i = r->gradient_of[node->outputs[k].id]; i > 0; i = r->next_gradient[i - 1]) {
+            tri_gradient_info *gradient = &g->gradients[i - 1];
+            const tri_layout *home = &g->parameters[gradient->parameter].layout;
+            if (!tri_layout_equal(&g->values[gradient->value.id].layout, home))
+                gradient->value = reorder(r, gradient->value, home);
         }
+}
+
+static void find_gradients(relayout *r) {
+    const tri_graph *g = r->graph;
+    r->gradient_of = TRI_NEW_ARRAY(g->arena, int, g->value_count);
+    r->next_gradient = TRI_NEW_ARRAY(g->arena, int, g->gradient_count);
+    for (int i = g->gradient_count - 1; i >= 0; i--) {
+        int *first = &r->gradient_of[g->gradients[i].value.id];
+        r->next_gradient[i] = *first;
+        *first = i + 1;
     }
 }
 
@@ -78,6 +89,7 @@ tri_status tri_pass_layout(tri_graph *graph, const tri_device *device) {
     tri_phase phase = graph->phase;
     int block = graph->block, count = graph->node_count;
     tri_node *nodes = graph->nodes;
+    find_gradients(&r);
     graph->nodes = NULL;
     graph->node_count = graph->node_capacity = 0;
     for (int i = 0; i < count; i++) {

@@ -37,6 +37,11 @@ static void copy_gradients(tri_graph *g, const bool *awaited) {
     g->phase = phase;
 }
 
+// Whether node i becomes part of the phase WEIGHT: those from `before` on are copies for it.
+static bool waits(const tri_graph *g, int i, int before, const bool *awaited) {
+    return g->nodes[i].phase == TRI_PHASE_BACKWARD && (i >= before || !awaited[i]);
+}
+
 tri_status tri_pass_split_backward(tri_graph *graph) {
     if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
     int before = graph->node_count, count = 0;
@@ -46,14 +51,21 @@ tri_status tri_pass_split_backward(tri_graph *graph) {
     for (int i = 0; i < before; i++)
         if (graph->nodes[i].phase != TRI_PHASE_BACKWARD || awaited[i])
             nodes[count++] = graph->nodes[i];
-    for (int block = graph->block_count - 1; block >= 0; block--)
-        for (int i = 0; i < graph->node_count; i++) {
-            const tri_node *node = &graph->nodes[i];
-            bool waits = node->phase == TRI_PHASE_BACKWARD && (i >= before || !awaited[i]);
-            if (!waits || node->block != block) continue;
-            nodes[count] = *node;
-            nodes[count++].phase = TRI_PHASE_WEIGHT;
-        }
+    // Of each block: how many nodes wait, then where its next one belongs, the last block first.
+    int *next = TRI_NEW_ARRAY(graph->arena, int, graph->block_count);
+    for (int i = 0; i < graph->node_count; i++)
+        if (waits(graph, i, before, awaited)) next[graph->nodes[i].block]++;
+    for (int block = graph->block_count - 1; block >= 0; block--) {
+        int waiting = next[block];
+        next[block] = count;
+        count += waiting;
+    }
+    for (int i = 0; i < graph->node_count; i++) {
+        if (!waits(graph, i, before, awaited)) continue;
+        tri_node *node = &nodes[next[graph->nodes[i].block]++];
+        *node = graph->nodes[i];
+        node->phase = TRI_PHASE_WEIGHT;
+    }
     TRI_ASSERT(count == graph->node_count);
     for (int i = 0; i < count; i++)
         for (int k = 0; k < nodes[i].output_count; k++)

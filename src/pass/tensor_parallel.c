@@ -37,26 +37,51 @@ static tri_status choose_splits(parallel_pass *pass) {
     return TRI_OK;
 }
 
+// Where parameters are read, as lists.
+typedef struct parameter_use {
+    int node, input, next; // next: as parameter_uses.first
+} parameter_use;
+
+typedef struct parameter_uses {
+    int *first; // by parameter: its first use, index + 1; 0: none
+    parameter_use *items;
+    int count, capacity;
+} parameter_uses;
+
+static parameter_uses find_uses(tri_arena *arena, const tri_graph *g) {
+    parameter_uses uses = {.first = TRI_NEW_ARRAY(arena, int, g->parameter_count)};
+    for (int i = g->node_count - 1; i >= 0; i--) // the last is put in front first
+        for (int k = g->nodes[i].input_count - 1; k >= 0; k--) {
+            const tri_value_info *info = tri_value_get(g, g->nodes[i].inputs[k]);
+            if (info->kind != TRI_VALUE_PARAMETER) continue;
+            TRI_PUSH(arena, uses.items, uses.count, uses.capacity) =
+                (parameter_use){.node = i, .input = k, .next = uses.first[info->index]};
+            uses.first[info->index] = uses.count;
+        }
+    return uses;
+}
+
 // The axis along which parameter `index` is sliced, from all its uses; -1: it is not.
-static tri_status find_axis(const parallel_pass *pass, int index, int *axis) {
+static tri_status find_axis(const parallel_pass *pass, const parameter_uses *uses, int index,
+                            int *axis) {
     const tri_graph *g = pass->from;
     const tri_parameter_info *p = &g->parameters[index];
     const char *how = pass->splits[index] == TRI_SPLIT_ROW ? "row" : "column";
     bool used = false;
     *axis = PARALLEL_NO_AXIS;
     if (pass->splits[index] == TRI_SPLIT_NONE) return TRI_OK;
-    for (int i = 0; i < g->node_count; i++)
-        for (int k = 0; k < g->nodes[i].input_count; k++) {
-            if (g->nodes[i].inputs[k].id != p->value.id) continue;
-            int found = parallel_parameter_axis(g->nodes[i].op, k, pass->splits[index]);
-            if (found == PARALLEL_NO_SPLIT || (used && found != *axis))
-                return TRI_FAIL(TRI_BAD_INPUT,
-                                "strategy.tensor: %s is a parameter of %s, which has no %s split%s",
-                                p->name, g->nodes[i].op->name, how,
-                                found == PARALLEL_NO_SPLIT ? "" : " that fits its other uses");
-            *axis = found;
-            used = true;
-        }
+    for (int i = uses->first[index]; i > 0; i = uses->items[i - 1].next) {
+        const tri_node *node = &g->nodes[uses->items[i - 1].node];
+        int found =
+            parallel_parameter_axis(node->op, uses->items[i - 1].input, pass->splits[index]);
+        if (found == PARALLEL_NO_SPLIT || (used && found != *axis))
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "strategy.tensor: %s is a parameter of %s, which has no %s split%s",
+                            p->name, node->op->name, how,
+                            found == PARALLEL_NO_SPLIT ? "" : " that fits its other uses");
+        *axis = found;
+        used = true;
+    }
     if (*axis < 0 || p->shape.dims[*axis] % pass->tensor_parallel.slices == 0) return TRI_OK;
     char shape[128];
     return TRI_FAIL(TRI_BAD_INPUT,
@@ -71,6 +96,7 @@ static tri_status copy_sources(parallel_pass *pass) {
     const tri_graph *from = pass->from;
     tri_graph *to = pass->to;
     bool any = false;
+    parameter_uses uses = find_uses(to->arena, from);
     for (int i = 0; i < from->block_count; i++) tri_block(to, from->blocks[i]);
     for (int i = 0; i < from->input_count; i++) {
         const tri_value_info *info = tri_value_get(from, from->inputs[i].value);
@@ -84,7 +110,7 @@ static tri_status copy_sources(parallel_pass *pass) {
     for (int i = 0; i < from->parameter_count; i++) {
         tri_parameter_info p = from->parameters[i];
         int axis;
-        TRI_TRY(find_axis(pass, i, &axis));
+        TRI_TRY(find_axis(pass, &uses, i, &axis));
         if (axis >= 0 && pass->tensor_parallel.slices > 1) {
             p.slice = (tri_parameter_slice){.axis = axis,
                                             .count = (int)pass->tensor_parallel.slices,
