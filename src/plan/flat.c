@@ -1,8 +1,6 @@
 // Assigns every parameter to a unit and a bucket, and every bucket its offsets. Next: step.c.
 #include "plan/flat.h"
 
-#include <string.h>
-
 static const struct {
     bool trained, half;
     tri_placement placement;
@@ -41,18 +39,39 @@ static tri_bucket_kind bucket_of(const tri_graph *g, const tri_parameter_info *p
     return is_half(g, p) ? TRI_BUCKET_TRAINED_HALF : TRI_BUCKET_TRAINED;
 }
 
-// readers[parameter * blocks + block]: whether the block reads it.
-static bool *find_readers(tri_arena *arena, const tri_graph *g) {
-    bool *readers = TRI_NEW_ARRAY(arena, bool, g->parameter_count * g->block_count);
+// The blocks that read each parameter, as lists in the order in which they first do.
+typedef struct reader {
+    int block, next; // next: as readers.first
+} reader;
+
+typedef struct readers {
+    int *first, *last; // by parameter: indices + 1; 0: none
+    reader *items;
+    int count, capacity;
+} readers;
+
+static void add_reader(tri_arena *arena, readers *r, int parameter, int block) {
+    for (int i = r->first[parameter]; i > 0; i = r->items[i - 1].next)
+        if (r->items[i - 1].block == block) return;
+    TRI_PUSH(arena, r->items, r->count, r->capacity) = (reader){.block = block};
+    if (r->last[parameter])
+        r->items[r->last[parameter] - 1].next = r->count;
+    else
+        r->first[parameter] = r->count;
+    r->last[parameter] = r->count;
+}
+
+static readers find_readers(tri_arena *arena, const tri_graph *g) {
+    readers r = {.first = TRI_NEW_ARRAY(arena, int, g->parameter_count),
+                 .last = TRI_NEW_ARRAY(arena, int, g->parameter_count)};
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         for (int k = 0; k < node->input_count; k++) {
             const tri_value_info *info = tri_value_get(g, node->inputs[k]);
-            if (info->kind != TRI_VALUE_PARAMETER) continue;
-            readers[info->index * g->block_count + node->block] = true;
+            if (info->kind == TRI_VALUE_PARAMETER) add_reader(arena, &r, info->index, node->block);
         }
     }
-    return readers;
+    return r;
 }
 
 static void append(tri_flat *flat, const tri_graph *g, int parameter, int unit) {
@@ -67,6 +86,37 @@ static void append(tri_flat *flat, const tri_graph *g, int parameter, int unit) 
     if (is_half(g, info)) flat->half_dtype = tri_value_get(g, info->value)->dtype;
 }
 
+// Every block has its own unit; a shared parameter's belongs to all that read it, in the order of
+// the parameters.
+static void list_units(tri_arena *arena, const readers *r, tri_flat *flat) {
+    int blocks = flat->block_count, total = blocks;
+    int *next = TRI_NEW_ARRAY(arena, int, blocks);
+    flat->first_unit = TRI_NEW_ARRAY(arena, int, blocks + 1);
+    for (int turn = 0; turn < 2; turn++) { // counts, then fills in
+        for (int i = 0; i < flat->parameter_count; i++) {
+            int unit = flat->parameters[i].unit;
+            for (int k = r->first[i]; k > 0 && unit >= 0; k = r->items[k - 1].next) {
+                int block = r->items[k - 1].block;
+                if (unit == block) continue;
+                if (turn == 0)
+                    next[block]++, total++;
+                else
+                    flat->block_units[next[block]++] = unit;
+            }
+        }
+        if (turn == 1) break;
+        flat->block_units = TRI_NEW_ARRAY(arena, int, total);
+        for (int b = 0, at = 0; b < blocks; b++) {
+            int shared = next[b];
+            flat->first_unit[b] = at;
+            flat->block_units[at] = b;
+            next[b] = at + 1;
+            at += shared + 1;
+            flat->first_unit[b + 1] = at;
+        }
+    }
+}
+
 tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
     const tri_graph *g = request->graph;
     int blocks = g->block_count, count = g->parameter_count;
@@ -77,7 +127,7 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
                      .block_count = blocks,
                      .shards = request->shards,
                      .half_dtype = TRI_F32};
-    bool *readers = find_readers(arena, g);
+    readers r = find_readers(arena, g);
     for (int b = 0; b < blocks; b++) {
         flat.units[b].name = g->blocks[b];
         flat.units[b].here = request->blocks_here[b];
@@ -88,10 +138,9 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
         if (p->role == TRI_ROLE_COUNTER) continue;
         int unit = p->block, reading = 0;
         bool here = false;
-        for (int b = 0; b < blocks; b++) {
-            if (!readers[i * blocks + b]) continue;
+        for (int k = r.first[i]; k > 0; k = r.items[k - 1].next) {
             reading++;
-            here = here || request->blocks_here[b];
+            here = here || request->blocks_here[r.items[k - 1].block];
         }
         if (reading > 1) {
             unit = flat.unit_count++;
@@ -99,6 +148,7 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
         }
         append(&flat, g, i, unit);
     }
+    list_units(arena, &r, &flat);
     int64_t grain = request->is_chunked ? TRI_FLAT_CHUNK : TRI_FLAT_ALIGNMENT;
     for (int u = 0; u < flat.unit_count; u++)
         for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -119,26 +169,8 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
     return flat;
 }
 
-int tri_flat_block_units(const tri_flat *flat, const tri_graph *graph, int block, int *units,
-                         int most) {
-    tri_arena *arena = tri_arena_create(NULL, "units");
-    bool *known = TRI_NEW_ARRAY(arena, bool, flat->unit_count);
-    int found = 0;
-    units[found++] = block;
-    known[block] = true;
-    for (int i = 0; i < graph->node_count; i++) {
-        const tri_node *node = &graph->nodes[i];
-        if (node->block != block) continue;
-        for (int k = 0; k < node->input_count; k++) {
-            const tri_value_info *info = tri_value_get(graph, node->inputs[k]);
-            if (info->kind != TRI_VALUE_PARAMETER) continue;
-            int unit = flat->parameters[info->index].unit;
-            if (unit < 0 || known[unit]) continue;
-            known[unit] = true;
-            if (found < most) units[found] = unit;
-            found++;
-        }
-    }
-    tri_arena_destroy(arena);
-    return found;
+int tri_flat_block_units(const tri_flat *flat, int block, int *units, int most) {
+    int first = flat->first_unit[block], count = flat->first_unit[block + 1] - first;
+    for (int i = 0; i < count && i < most; i++) units[i] = flat->block_units[first + i];
+    return count;
 }

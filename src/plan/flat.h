@@ -75,6 +75,9 @@ typedef struct tri_flat {
     tri_flat_parameter *parameters; // by the graph's parameter
     tri_flat_unit *units;           // one for each block, in their order; then shared parameters
     int parameter_count, unit_count, block_count;
+    // The units that block b reads, its own first: from block_units[first_unit[b]] to before
+    // block_units[first_unit[b + 1]].
+    int *first_unit, *block_units;
     int shards;
     tri_dtype half_dtype; // BF16 or F16; F32 where no bucket is in a half type
     // Elements in all that this rank holds: of whole buckets, and of its shards.
@@ -92,7 +95,6 @@ typedef struct tri_flat_request {
 tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request);
 // Writes the units that the block reads, its own first, into units[0 … most - 1]. Returns how many
 // there are, which may be more than `most`.
-int tri_flat_block_units(const tri_flat *flat, const tri_graph *graph, int block, int *units,
-                         int most);
+int tri_flat_block_units(const tri_flat *flat, int block, int *units, int most);
 
 #endif

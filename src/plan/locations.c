@@ -4,15 +4,17 @@
 #include "plan/memory.h"
 #include "plan/program.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 typedef struct locating {
     tri_program *p;
     const tri_program_request *request;
     int *last_use;  // by value: the node that reads it last, or 0
     uint32_t *home; // by value: the value whose memory it shares, or itself
-    int segment_count, words;
-    uint64_t *touched, *written; // by value that is its own home: a bit for each segment
+    int segment_count;
+    // Of a value that is its own home: the segments that touch it, ascending, from
+    // touches[first_touch[value]] on; each is 2 · segment, and 1 more where it writes the value.
+    int *touches, *first_touch, *touch_count;
 } locating;
 
 static int64_t aligned(int64_t size) {
@@ -155,120 +157,153 @@ static bool is_activation(const locating *c, uint32_t id) {
            c->p->locations[id].kind == TRI_LOCATION_NONE;
 }
 
-static void mark(const locating *c, uint64_t *bits, tri_value value, const tri_node *node) {
+// Notes that the node's segment touches the value; without `touches`, only counts.
+static void mark(const locating *c, tri_value value, const tri_node *node, bool is_written) {
     if (!tri_value_is(value) || !is_activation(c, c->home[value.id])) return;
-    int segment = segment_of(node);
-    bits[(size_t)c->home[value.id] * (size_t)c->words + (size_t)segment / 64] |= UINT64_C(1)
-                                                                                 << (segment % 64);
+    uint32_t home = c->home[value.id];
+    int at = c->touch_count[home]++;
+    if (c->touches) c->touches[c->first_touch[home] + at] = 2 * segment_of(node) + is_written;
 }
 
-static void find_touches(locating *c) {
+static void mark_all(const locating *c) {
     const tri_graph *g = c->p->graph;
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
-        for (int k = 0; k < node->input_count; k++) mark(c, c->touched, node->inputs[k], node);
-        for (int k = 0; k < node->output_count; k++) {
-            mark(c, c->touched, node->outputs[k], node);
-            bool is_view = node->op->flags & TRI_OP_VIEW;
-            if (!is_view) mark(c, c->written, node->outputs[k], node);
-        }
+        bool is_view = node->op->flags & TRI_OP_VIEW;
+        for (int k = 0; k < node->input_count; k++) mark(c, node->inputs[k], node, false);
+        for (int k = 0; k < node->output_count; k++) mark(c, node->outputs[k], node, !is_view);
     }
 }
 
-static bool has_bit(const uint64_t *bits, int index) {
-    return bits[index / 64] >> (index % 64) & 1;
+static int ascending(const void *left, const void *right) {
+    int a = *(const int *)left, b = *(const int *)right;
+    return a < b ? -1 : a > b;
 }
 
-static int count_bits(const uint64_t *bits, int words) {
-    int count = 0;
-    for (int w = 0; w < words; w++) count += __builtin_popcountll(bits[w]);
-    return count;
+// Sorts the touches, and leaves one of each segment: the one that writes, if any does.
+static int sort_touches(int *touches, int count) {
+    int kept = 0;
+    qsort(touches, (size_t)count, sizeof *touches, ascending);
+    for (int i = 0; i < count; i++) {
+        if (i + 1 < count && touches[i + 1] / 2 == touches[i] / 2) continue;
+        touches[kept++] = touches[i];
+    }
+    return kept;
 }
 
-static const uint64_t *touches(const locating *c, uint32_t id) {
-    return c->touched + (size_t)id * (size_t)c->words;
-}
-static const uint64_t *writes(const locating *c, uint32_t id) {
-    return c->written + (size_t)id * (size_t)c->words;
+static void find_touches(locating *c) {
+    int values = c->p->graph->value_count, total = 0;
+    c->first_touch = TRI_NEW_ARRAY(c->p->arena, int, values);
+    c->touch_count = TRI_NEW_ARRAY(c->p->arena, int, values);
+    mark_all(c);
+    for (int i = 0; i < values; i++) {
+        c->first_touch[i] = total;
+        total += c->touch_count[i];
+        c->touch_count[i] = 0;
+    }
+    c->touches = TRI_NEW_ARRAY(c->p->arena, int, total);
+    mark_all(c);
+    for (int i = 0; i < values; i++)
+        c->touch_count[i] = sort_touches(&c->touches[c->first_touch[i]], c->touch_count[i]);
 }
 
-static void locate_in_bundle(locating *c, uint32_t id, uint32_t *first_of, int *capacity) {
+static const int *touches_of(const locating *c, uint32_t id) {
+    return c->touches + c->first_touch[id];
+}
+
+// The bundles so far: by what touches them, and one value of each.
+typedef struct bundles {
+    tri_index by_touches;
+    uint32_t *first_of;
+    int capacity;
+} bundles;
+
+static void locate_in_bundle(locating *c, uint32_t id, bundles *known) {
     tri_program *p = c->p;
-    size_t bytes = (size_t)c->words * sizeof(uint64_t);
-    int bundle = 0;
-    while (bundle < p->bundle_count &&
-           (memcmp(touches(c, id), touches(c, first_of[bundle]), bytes) != 0 ||
-            memcmp(writes(c, id), writes(c, first_of[bundle]), bytes) != 0))
-        bundle++;
-    if (bundle == p->bundle_count) {
-        first_of[bundle] = id;
-        tri_bundle new = {.own_block = -1};
-        int only = -1, several = 0;
-        for (int s = 0; s < c->segment_count; s++) {
-            if (!has_bit(touches(c, id), s)) continue;
-            several += only >= 0 && only != s / TRI_PHASE_COUNT;
-            only = s / TRI_PHASE_COUNT;
-        }
-        if (!several) new.own_block = only;
-        TRI_PUSH(p->arena, p->bundles, p->bundle_count, *capacity) = new;
+    const int *touches = touches_of(c, id);
+    int count = c->touch_count[id];
+    const char *key = (const char *)touches;
+    size_t bytes = (size_t)count * sizeof *touches;
+    int bundle = tri_index_find(&known->by_touches, key, bytes);
+    if (bundle == TRI_NOT_IN_INDEX) {
+        bundle = p->bundle_count;
+        known->first_of[bundle] = id;
+        tri_index_put(p->arena, &known->by_touches, key, bytes, bundle);
+        tri_bundle new = {.own_block = touches[0] / 2 / TRI_PHASE_COUNT};
+        for (int i = 1; i < count; i++)
+            if (touches[i] / 2 / TRI_PHASE_COUNT != new.own_block) new.own_block = -1;
+        TRI_PUSH(p->arena, p->bundles, p->bundle_count, known->capacity) = new;
     }
     p->locations[id] = (tri_location){TRI_LOCATION_BUNDLE, bundle, p->bundles[bundle].size_bytes};
     p->bundles[bundle].size_bytes += aligned(tri_value_bytes(p->graph, (tri_value){id}));
 }
 
-// Packs the classes that one segment alone touches into the scratch, by their lifetimes. Segments
+// Packs the classes that this segment alone touches into the scratch, by their lifetimes. Segments
 // of blocks on other ranks need none.
 static void locate_scratch(locating *c, const uint32_t *ids, int count, int segment) {
+    if (count == 0) return;
     int block = segment / TRI_PHASE_COUNT;
     if (c->request->blocks_here && !c->request->blocks_here[block]) return;
     tri_program *p = c->p;
     const tri_graph *g = p->graph;
     tri_arena *arena = tri_arena_create(NULL, "scratch");
     tri_interval *intervals = TRI_NEW_ARRAY(arena, tri_interval, count);
-    uint32_t *owner = TRI_NEW_ARRAY(arena, uint32_t, count);
-    int found = 0;
     for (int i = 0; i < count; i++) {
-        if (!has_bit(touches(c, ids[i]), segment)) continue;
         int made = g->values[ids[i]].node;
-        owner[found] = ids[i];
-        intervals[found++] =
+        intervals[i] =
             (tri_interval){.size_bytes = tri_value_bytes(g, (tri_value){ids[i]}),
                            .first = made,
                            .last = c->last_use[ids[i]] > made ? c->last_use[ids[i]] : made};
     }
-    int64_t bytes = tri_memory_pack(arena, intervals, found);
-    for (int i = 0; i < found; i++)
-        p->locations[owner[i]] = (tri_location){TRI_LOCATION_SCRATCH, 0, intervals[i].offset};
+    int64_t bytes = tri_memory_pack(arena, intervals, count);
+    for (int i = 0; i < count; i++)
+        p->locations[ids[i]] = (tri_location){TRI_LOCATION_SCRATCH, 0, intervals[i].offset};
     if (bytes > p->scratch_bytes) p->scratch_bytes = bytes;
     tri_arena_destroy(arena);
+}
+
+// Lists for each segment the bundles that it touches.
+static void list_bundles(locating *c, const uint32_t *first_of) {
+    tri_program *p = c->p;
+    int *counts = TRI_NEW_ARRAY(p->arena, int, c->segment_count);
+    for (int b = 0; b < p->bundle_count; b++)
+        for (int i = 0; i < c->touch_count[first_of[b]]; i++)
+            counts[touches_of(c, first_of[b])[i] / 2]++;
+    for (int s = 0; s < c->segment_count; s++) {
+        tri_segment *segment = &p->segments[s / TRI_PHASE_COUNT][s % TRI_PHASE_COUNT];
+        segment->bundles = TRI_NEW_ARRAY(p->arena, int, counts[s]);
+        segment->writes = TRI_NEW_ARRAY(p->arena, bool, counts[s]);
+    }
+    for (int b = 0; b < p->bundle_count; b++)
+        for (int i = 0; i < c->touch_count[first_of[b]]; i++) {
+            int touch = touches_of(c, first_of[b])[i], s = touch / 2;
+            tri_segment *segment = &p->segments[s / TRI_PHASE_COUNT][s % TRI_PHASE_COUNT];
+            segment->writes[segment->bundle_count] = touch % 2;
+            segment->bundles[segment->bundle_count++] = b;
+        }
 }
 
 static void locate_activations(locating *c) {
     tri_program *p = c->p;
     const tri_graph *g = p->graph;
+    bundles known = {.first_of = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count)};
+    // The values that one segment alone touches, segment by segment; end: behind those of each.
     uint32_t *local = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count);
-    uint32_t *first_of = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count);
-    int local_count = 0, capacity = 0;
+    int *end = TRI_NEW_ARRAY(p->arena, int, c->segment_count + 1);
+    for (int id = 1; id < g->value_count; id++)
+        if (c->touch_count[id] == 1) end[touches_of(c, (uint32_t)id)[0] / 2 + 1]++;
+    for (int s = 0; s < c->segment_count; s++) end[s + 1] += end[s];
     for (uint32_t id = 1; id < (uint32_t)g->value_count; id++) {
-        if (c->home[id] != id || !is_activation(c, id)) continue;
-        if (count_bits(touches(c, id), c->words) > 1)
-            locate_in_bundle(c, id, first_of, &capacity);
-        else
-            local[local_count++] = id;
+        if (c->touch_count[id] > 1) locate_in_bundle(c, id, &known);
+        if (c->touch_count[id] == 1) local[end[touches_of(c, id)[0] / 2]++] = id;
     }
-    for (int s = 0; s < c->segment_count; s++) locate_scratch(c, local, local_count, s);
+    for (int s = 0; s < c->segment_count; s++) {
+        int first = s > 0 ? end[s - 1] : 0;
+        locate_scratch(c, local + first, end[s] - first, s);
+    }
     for (int i = 1; i < g->value_count; i++)
         if (c->home[i] != (uint32_t)i) p->locations[i] = p->locations[c->home[i]];
-    for (int s = 0; s < c->segment_count; s++) {
-        tri_segment *segment = &p->segments[s / TRI_PHASE_COUNT][s % TRI_PHASE_COUNT];
-        segment->bundles = TRI_NEW_ARRAY(p->arena, int, p->bundle_count);
-        segment->writes = TRI_NEW_ARRAY(p->arena, bool, p->bundle_count);
-        for (int b = 0; b < p->bundle_count; b++) {
-            if (!has_bit(touches(c, first_of[b]), s)) continue;
-            segment->writes[segment->bundle_count] = has_bit(writes(c, first_of[b]), s);
-            segment->bundles[segment->bundle_count++] = b;
-        }
-    }
+    list_bundles(c, known.first_of);
 }
 
 static void find_input_readers(tri_program *p) {
@@ -309,9 +344,6 @@ void tri_program_assign_locations(tri_program *program, const tri_program_reques
                   .last_use = TRI_NEW_ARRAY(program->arena, int, g->value_count),
                   .home = TRI_NEW_ARRAY(program->arena, uint32_t, g->value_count),
                   .segment_count = g->block_count * TRI_PHASE_COUNT};
-    c.words = (c.segment_count + 63) / 64;
-    c.touched = TRI_NEW_ARRAY(program->arena, uint64_t, (size_t)g->value_count * (size_t)c.words);
-    c.written = TRI_NEW_ARRAY(program->arena, uint64_t, (size_t)g->value_count * (size_t)c.words);
     find_homes(&c);
     find_touches(&c);
     locate_activations(&c);

@@ -248,22 +248,20 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
     }
     for (int b = 0; b < plan->block_count; b++) {
         tri_schedule_block *block = &plan->blocks[b];
-        block->unit_count =
-            tri_flat_block_units(flat, plan->graph, b, block->units, TRI_MAX_BLOCK_UNITS);
+        block->unit_count = tri_flat_block_units(flat, b, block->units, TRI_MAX_BLOCK_UNITS);
         if (block->unit_count > TRI_MAX_BLOCK_UNITS)
             return TRI_FAIL(TRI_BAD_INPUT,
                             "block %s reads %d parameters that other blocks read too; at most %d "
                             "are possible",
                             plan->graph->blocks[b], block->unit_count - 1, TRI_MAX_BLOCK_UNITS - 1);
     }
+    bool *holds = TRI_NEW_ARRAY(plan->arena, bool, flat->unit_count *pipeline);
+    for (int b = 0; b < plan->block_count; b++)
+        for (int k = 0; k < plan->blocks[b].unit_count; k++)
+            holds[plan->blocks[b].units[k] * pipeline + plan->stages.of_block[b] % pipeline] = true;
     for (int u = 0; u < flat->unit_count; u++)
         for (int rank = 0; rank < pipeline; rank++) {
-            bool holds = false;
-            for (int b = 0; b < plan->block_count; b++)
-                for (int k = 0; k < plan->blocks[b].unit_count; k++)
-                    holds = holds || (plan->blocks[b].units[k] == u &&
-                                      plan->stages.of_block[b] % pipeline == rank);
-            if (!holds) continue;
+            if (!holds[u * pipeline + rank]) continue;
             if (plan->units[u].first_holder < 0) plan->units[u].first_holder = rank;
             plan->units[u].holder_count++;
         }

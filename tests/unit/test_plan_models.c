@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <trireme/trireme.h>
 
 #include <cmocka.h>
@@ -39,6 +40,21 @@ static void borrows(tri_graph *g, const tri_batch *batch) {
                 g, name, x,
                 (tri_linear_options){.features = 4, .no_bias = true, .weight = b ? weight : NULL});
         }
+    }
+    tri_block(g, "head");
+    tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", x, 2), batch->targets));
+}
+
+static int depth; // blocks of `deep`
+
+static void deep(tri_graph *g, const tri_batch *batch) {
+    tri_value x = tri_flatten(g, batch->inputs);
+    for (int b = 0; b < depth; b++) {
+        tri_block(g, tri_name(g, "block%d", b));
+        const char *up = tri_name(g, "block%d.up", b), *down = tri_name(g, "block%d.down", b);
+        x = tri_add(g, x, tri_linear(g, down, tri_relu(g, tri_linear(g, up, x, 4)), 4));
+        tri_split_layer(g, up, TRI_SPLIT_COLUMN);
+        tri_split_layer(g, down, TRI_SPLIT_ROW);
     }
     tri_block(g, "head");
     tri_loss(g, tri_mse_loss(g, tri_linear(g, "head", x, 2), batch->targets));
@@ -114,8 +130,36 @@ static void test_many_shared_weights(void **state) {
     }
 }
 
+static double seconds_of_plan(int blocks) {
+    double best = 1e9;
+    for (int i = 0; i < 3; i++) {
+        rig r;
+        struct timespec before, after;
+        depth = blocks;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+        open_rig(&r, deep, (tri_strategy_options){.name = TRI_STRATEGY_DDP}, 1, 0);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+        if (r.status != TRI_OK) fail_msg("%s", tri_error_message());
+        double seconds = (double)(after.tv_sec - before.tv_sec) +
+                         1e-9 * (double)(after.tv_nsec - before.tv_nsec);
+        if (seconds < best) best = seconds;
+        close_rig(&r);
+    }
+    return best;
+}
+
+// A plan of eight times the blocks takes about eight times as long. It took 64 times as long where
+// each block was looked up among all others.
+static void test_deep_models(void **state) {
+    (void)state;
+    double some = seconds_of_plan(250), many = seconds_of_plan(2000);
+    printf("250 blocks: %.0f ms, 2000 blocks: %.0f ms\n", 1e3 * some, 1e3 * many);
+    assert_true(many < 20 * some);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_view_of_an_input),
-                                       cmocka_unit_test(test_many_shared_weights)};
+                                       cmocka_unit_test(test_many_shared_weights),
+                                       cmocka_unit_test(test_deep_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
