@@ -61,12 +61,6 @@ static tri_cost layer_norm_grad_cost(const void *attr, const tri_op_signature *s
     return ops_cost_per_input(s, 12);
 }
 
-static const tri_attr_field layer_norm_fields[] = {
-    OPS_FIELD(TRI_ATTR_FLOAT, tri_norm_attr, eps),
-    OPS_FIELD(TRI_ATTR_TYPE, tri_norm_attr, narrow),
-    {0},
-};
-
 const tri_op tri_op_layer_norm = {
     .name = "layer_norm",
     .doc = "x [.., D], weight [D]?, bias [D]? -> y, mean [..], inv_std [..]: y = (x - mean) * "
@@ -77,7 +71,7 @@ const tri_op tri_op_layer_norm = {
     .flags = TRI_OP_RECOMPUTABLE,
     .in_place = 1,
     .attr_bytes = sizeof(tri_norm_attr),
-    .attr_fields = layer_norm_fields,
+    .attr_fields = ops_norm_fields,
     .shape = layer_norm_shape,
     .gradient = layer_norm_gradient,
     .cost = layer_norm_cost,
@@ -93,7 +87,7 @@ const tri_op tri_op_layer_norm_grad = {
     .output_count = 3,
     .in_place = 2,
     .attr_bytes = sizeof(tri_norm_attr),
-    .attr_fields = layer_norm_fields,
+    .attr_fields = ops_norm_fields,
     .shape = layer_norm_grad_shape,
     .cost = layer_norm_grad_cost,
 };

@@ -51,12 +51,6 @@ static tri_cost rms_norm_grad_cost(const void *attr, const tri_op_signature *s) 
     return ops_cost_per_input(s, 9);
 }
 
-static const tri_attr_field rms_norm_fields[] = {
-    OPS_FIELD(TRI_ATTR_FLOAT, tri_norm_attr, eps),
-    OPS_FIELD(TRI_ATTR_TYPE, tri_norm_attr, narrow),
-    {0},
-};
-
 const tri_op tri_op_rms_norm = {
     .name = "rms_norm",
     .doc = "x [.., D], weight [D] -> y, inv_rms [..]: y = x * inv_rms * weight, inv_rms = 1 / "
@@ -66,7 +60,7 @@ const tri_op tri_op_rms_norm = {
     .flags = TRI_OP_RECOMPUTABLE,
     .in_place = 1,
     .attr_bytes = sizeof(tri_norm_attr),
-    .attr_fields = rms_norm_fields,
+    .attr_fields = ops_norm_fields,
     .shape = rms_norm_shape,
     .gradient = rms_norm_gradient,
     .cost = rms_norm_cost,
@@ -80,7 +74,7 @@ const tri_op tri_op_rms_norm_grad = {
     .output_count = 2,
     .in_place = 2,
     .attr_bytes = sizeof(tri_norm_attr),
-    .attr_fields = rms_norm_fields,
+    .attr_fields = ops_norm_fields,
     .shape = rms_norm_grad_shape,
     .cost = rms_norm_grad_cost,
 };

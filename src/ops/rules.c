@@ -137,6 +137,12 @@ static int64_t count_scores(const void *attr, const tri_op_signature *s) {
 
 const tri_op_classes ops_label_classes = {count_scores, "labels", "classes"};
 
+const tri_attr_field ops_norm_fields[] = {
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_norm_attr, eps),
+    OPS_FIELD(TRI_ATTR_TYPE, tri_norm_attr, narrow),
+    {0},
+};
+
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
                            tri_dtype labels_type) {
     char got[160];

@@ -52,6 +52,7 @@ void ops_loss_output(tri_op_signature *s);
 tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input);
 // The classes of losses of [.., K]: K.
 extern const tri_op_classes ops_label_classes;
+extern const tri_attr_field ops_norm_fields[]; // of tri_norm_attr
 // Rules of [.., K] against labels I64 [..]; at least 2 axes.
 tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_shape *labels,
                            tri_dtype labels_type);

@@ -14,6 +14,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from damage import flip  # noqa: E402
 from runs import (SYNTHETIC, TRIREME, last, losses, on_ranks, run, timed, train)  # noqa: E402
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
@@ -222,14 +223,6 @@ def check_numbers(folder):
             ({"RANK": "0", "WORLD_SIZE": "two", "LOCAL_RANK": "0"}, "WORLD_SIZE"),
             ({"RANK": "0", "WORLD_SIZE": "99999999", "LOCAL_RANK": "0"}, "WORLD_SIZE")):
         refused(folder, command, part, env=environment)
-
-
-def flip(path, offset, bit):
-    with open(path, "r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ (1 << bit)]))
 
 
 def check_checkpoints(folder):

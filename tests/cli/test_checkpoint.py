@@ -13,6 +13,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from damage import flip  # noqa: E402
+
 TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
 SETTINGS = ["data.name=synthetic", "data.samples=640", "data.test_samples=64", "data.classes=10",
             "data.shape=[1,28,28]", "data.shuffle=true", "batch.global=64", "batch.micro=32",
@@ -73,14 +76,6 @@ def tensors(path):
 
 def newest(run_dir):
     return os.path.realpath(os.path.join(run_dir, "checkpoints", "last"))
-
-
-def flip(path, offset, bit):
-    with open(path, "r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ (1 << bit)]))
 
 
 def kill_at(words, run_dir, step):

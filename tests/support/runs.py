@@ -42,6 +42,14 @@ def run(words, code=0, **more):
     return done
 
 
+def check_refused(words, run_dir, texts):
+    """The command ends with code 2 and a message that has the texts, and makes no run folder."""
+    done = run(words, 2)
+    for text in texts:
+        assert text in done.stderr, f"{text} is not in: {done.stderr}"
+    assert not os.path.exists(run_dir), "a refused run left a folder"
+
+
 def entries(run_dir, kind):
     """The objects of one kind in metrics.jsonl; a last line cut short by a kill is left out."""
     path = os.path.join(run_dir, "metrics.jsonl")

@@ -102,14 +102,20 @@ typedef union segment_control {
     char space[CMSG_SPACE(sizeof(int))];
 } segment_control;
 
+// A message of `data` with room for a descriptor in `control`.
+static struct msghdr segment_message(struct iovec *data, segment_control *control) {
+    *control = (segment_control){0};
+    return (struct msghdr){.msg_iov = data,
+                           .msg_iovlen = 1,
+                           .msg_control = control->space,
+                           .msg_controllen = sizeof control->space};
+}
+
 static bool segment_send_fd(int socket, int fd) {
     char byte = 1;
-    segment_control control = {0};
+    segment_control control;
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data,
-                             .msg_iovlen = 1,
-                             .msg_control = control.space,
-                             .msg_controllen = sizeof control.space};
+    struct msghdr message = segment_message(&data, &control);
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
@@ -128,12 +134,9 @@ static bool segment_is_taken(int socket) {
 
 static int segment_receive_fd(int socket) {
     char byte;
-    segment_control control = {0};
+    segment_control control;
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data,
-                             .msg_iovlen = 1,
-                             .msg_control = control.space,
-                             .msg_controllen = sizeof control.space};
+    struct msghdr message = segment_message(&data, &control);
     if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int)))
