@@ -119,7 +119,7 @@ tri_value tri_leaky_relu(tri_graph *graph, tri_value x, double slope);
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p);
 // Flattens all axes but the first: [N, …] → [N, their product].
 tri_value tri_flatten(tri_graph *graph, tri_value x);
-// The same elements in another shape.
+// The same elements in another shape. One of its sizes may be -1: what is left for it.
 tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape);
 // a + b: two tensors of one shape, or two losses (then their means are added).
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b);

@@ -222,7 +222,35 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
                         name);
 }
 
+// Replaces the one size of -1 by what is left for it.
+static void infer_size(tri_graph *g, tri_value x, tri_shape *shape) {
+    tri_shape from = tri_value_shape(g, x), known = *shape;
+    int unknown = -1;
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dims[i] != -1) continue;
+        if (unknown >= 0) {
+            char text[128];
+            tri_graph_fail(g, "reshape: %s has more than one size of -1",
+                           tri_shape_text(shape, text, sizeof text));
+            return;
+        }
+        unknown = i;
+        known.dims[i] = 1;
+    }
+    int64_t count = tri_shape_count(&from), rest = tri_shape_count(&known);
+    if (unknown < 0) return;
+    if (rest > 0 && count % rest == 0) {
+        shape->dims[unknown] = count / rest;
+        return;
+    }
+    char to[128], is[128];
+    tri_graph_fail(g, "reshape: no size in place of -1 gives %s as many elements as %s",
+                   tri_shape_text(shape, to, sizeof to), tri_shape_text(&from, is, sizeof is));
+}
+
 tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape) {
+    if (!tri_graph_check_input(graph, "reshape", NULL, x)) return (tri_value){0};
+    infer_size(graph, x, &shape);
     return one_input(graph, &tri_op_reshape, x, &(tri_reshape_attr){shape}, "");
 }
 

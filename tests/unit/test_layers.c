@@ -160,9 +160,41 @@ static void test_values_of_no_graph(void **state) {
     }
 }
 
+static void has_shape(const tri_graph *g, tri_value value, tri_shape wanted) {
+    tri_shape shape = tri_value_shape(g, value);
+    const char *message;
+    if (tri_graph_status(g, &message) != TRI_OK) fail_msg("%s", message);
+    assert_true(tri_shape_equal(&shape, &wanted));
+}
+
+static void refuses(tri_graph *g, const char *wanted) {
+    const char *message;
+    assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+    assert_string_equal(message, wanted);
+    tri_graph_destroy(g);
+}
+
+static void test_reshape(void **state) {
+    tri_graph *g = graph_of(true);
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6));
+    has_shape(g, tri_reshape(g, x, tri_shape_of(-1)), tri_shape_of(24));
+    has_shape(g, tri_reshape(g, x, tri_shape_of(4, -1, 3)), tri_shape_of(4, 2, 3));
+    has_shape(g, tri_reshape(g, x, tri_shape_of(-1, 24)), tri_shape_of(1, 24));
+    tri_reshape(g, x, tri_shape_of(5, -1));
+    refuses(g, "reshape: no size in place of -1 gives [5, -1] as many elements as [4, 6]");
+    g = graph_of(true);
+    x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6));
+    tri_reshape(g, x, tri_shape_of(-1, -1));
+    refuses(g, "reshape: [-1, -1] has more than one size of -1");
+    g = graph_of(true);
+    x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 6));
+    tri_reshape(g, x, tri_shape_of(0, -1));
+    refuses(g, "reshape: no size in place of -1 gives [0, -1] as many elements as [4, 6]");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_name_twice),
-                                       cmocka_unit_test(test_shared),
-                                       cmocka_unit_test(test_values_of_no_graph)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_name_twice), cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_reshape), cmocka_unit_test(test_values_of_no_graph)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
