@@ -114,6 +114,10 @@ tri_value tri_next_token(tri_graph *graph, tri_value ids);
 tri_value tri_relu(tri_graph *graph, tri_value x);
 // Leaky ReLU: x where x > 0, else slope·x.
 tri_value tri_leaky_relu(tri_graph *graph, tri_value x, double slope);
+// The logistic sigmoid: σ(x) = 1 / (1 + exp(−x)).
+tri_value tri_sigmoid(tri_graph *graph, tri_value x);
+// The hyperbolic tangent.
+tri_value tri_tanh(tri_graph *graph, tri_value x);
 // Dropout: sets an element to zero with probability p and divides the others by 1 − p; evaluation
 // returns x. The name keys the random numbers. The recipe's model.dropout replaces p.
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p);

@@ -21,6 +21,10 @@ typedef enum tri_activation {
     X(linear_grad_weight)     /* x, dy -> dweight, dbias (as above) */                             \
     X(relu)                   /* x -> y */                                                         \
     X(leaky_relu)             /* x -> y */                                                         \
+    X(sigmoid)                /* x -> y */                                                         \
+    X(sigmoid_grad)           /* y, dy -> dx; from sigmoid's output */                             \
+    X(tanh)                   /* x -> y */                                                         \
+    X(tanh_grad)              /* y, dy -> dx; from the output of tanh */                           \
     X(activation_grad)        /* y, dy -> dx; from the sign of the activation's output */          \
     X(max_pool2d)             /* x, position? -> y, index (U8) */                                  \
     X(max_pool2d_grad)        /* index, dy -> dx */                                                \

@@ -32,6 +32,8 @@ static const struct precision_row {
     {&tri_op_embedding, PRECISION_GATHER, 0},
     {&tri_op_relu, PRECISION_FOLLOW, 0},
     {&tri_op_leaky_relu, PRECISION_FOLLOW, 0},
+    {&tri_op_sigmoid, PRECISION_FOLLOW, 0},
+    {&tri_op_tanh, PRECISION_FOLLOW, 0},
     {&tri_op_max_pool2d, PRECISION_FOLLOW, 0},
     {&tri_op_dropout, PRECISION_FOLLOW, 0},
     {&tri_op_gelu, PRECISION_FOLLOW, 0},

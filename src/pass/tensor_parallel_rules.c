@@ -259,6 +259,8 @@ static const rule rules[] = {
     {.op = &tri_op_accuracy, .rewrite = rewrite_accuracy},
     {.op = &tri_op_relu, .streams = 1, .axes = ANY},
     {.op = &tri_op_leaky_relu, .streams = 1, .axes = ANY},
+    {.op = &tri_op_sigmoid, .streams = 1, .axes = ANY},
+    {.op = &tri_op_tanh, .streams = 1, .axes = ANY},
     {.op = &tri_op_gelu, .streams = 1, .axes = ANY},
     {.op = &tri_op_silu_mul, .streams = 2, .axes = ANY},
     {.op = &tri_op_add, .streams = 2, .axes = ANY},

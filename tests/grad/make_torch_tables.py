@@ -132,6 +132,8 @@ def transformer():
         "gelu": F.gelu(gate),
         "gelu_tanh": F.gelu(gate, approximate="tanh"),
         "silu_mul": F.silu(gate) * up,
+        "sigmoid": torch.sigmoid(gate),
+        "tanh": torch.tanh(gate),
     }
     for name, y in tables.items():
         print(f"static const double torch_{name}[] = {braces(project(y))};")

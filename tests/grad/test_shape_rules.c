@@ -133,6 +133,10 @@ static void test_elementwise(void **state) {
     REFUSED(relu, NULL, "x must be F32, F64, F16 or BF16, but is I64", L(2));
     REFUSED(leaky_relu, &leaky, "the slope must be at least 0, not nan", F(2));
     REFUSED(activation_grad, &grad, "dy must be [2], but is [3]", F(2), F(3));
+    REFUSED(sigmoid, NULL, "x must be F32, F64, F16 or BF16, but is I64", L(2));
+    REFUSED(sigmoid_grad, NULL, "dy must be [2], but is [3]", F(2), F(3));
+    REFUSED(tanh, NULL, "x must be F32, F64, F16 or BF16, but is I64", L(2));
+    REFUSED(tanh_grad, NULL, "input 1 must be F32, but is F64", F(2), D(2));
     REFUSED(add, NULL, "b must be [2, 3], but is [3, 2]", F(2, 3), F(3, 2));
     REFUSED(add, NULL, "F32 and F64 have no sum", F(2, 3), D(2, 3));
     REFUSED(dropout, &dropout, "p must be 0 to 1, not 1.5", F(2, 3), POSITION);

@@ -381,6 +381,15 @@ static void build_gated(op_case *c) {
     }
 }
 
+static void build_sigmoid(op_case *c) {
+    tri_shape shape = any_shape(c);
+    tri_value x = op_numbers(c, shape, -8, 8), dy = numbers(c, shape);
+    bool is_tanh = op_chance(c, 50);
+    tri_value y = op_numbers(c, shape, is_tanh ? -1 : 0, 1);
+    add(c, is_tanh ? &tri_op_tanh : &tri_op_sigmoid, &x, NULL);
+    add(c, is_tanh ? &tri_op_tanh_grad : &tri_op_sigmoid_grad, (tri_value[]){y, dy}, NULL);
+}
+
 static void build_distance_loss(op_case *c) {
     tri_shape shape = op_chance(c, 30) ? image(c, 3, 1, 1) : any_shape(c);
     tri_value in[] = {numbers(c, shape), numbers(c, shape), tri_scalar(c->graph, TRI_SCALAR_SEED)};
@@ -491,6 +500,7 @@ const op_family op_families[] = {
      .rounding = 1e-5,
      .half_tolerance = 0.01},
     {.name = "gated", .build = build_gated, .tolerance = 1e-5},
+    {.name = "sigmoid", .build = build_sigmoid, .tolerance = 1e-6},
     {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
     {.name = "updates", .build = build_update, .tolerance = 1e-5},
     {.name = "reorder", .build = build_reorder, .tolerance = 0, .any_layout = true},

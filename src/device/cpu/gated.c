@@ -1,4 +1,5 @@
-// The activations of transformers, gelu and silu(gate) · up, and their gradients.
+// Activations that need an exponential, gelu, silu(gate) · up, sigmoid and tanh, and their
+// gradients.
 #include "device/cpu/scalar.h"
 
 #include <stdlib.h>
@@ -97,6 +98,54 @@ CPU_BODY gelu_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(gelu_grad)
 
+CPU_BODY sigmoid_typed(void *context, int64_t begin, int64_t end, bool bf16) {
+    const gated_job job = *(const gated_job *)context;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++)
+        cpu_put(job.out, bf16, i, sigmoid(cpu_get(job.a, bf16, i)));
+}
+CPU_TYPED_RANGES(sigmoid)
+
+CPU_BODY sigmoid_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
+    const gated_job job = *(const gated_job *)context;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++) {
+        float y = cpu_get(job.a, bf16, i);
+        cpu_put(job.out, bf16, i, cpu_get(job.b, bf16, i) * y * (1 - y));
+    }
+}
+CPU_TYPED_RANGES(sigmoid_grad)
+
+// By 1 − 2 / (e^2x + 1), and where that loses digits by a polynomial (Cephes, tanhf).
+CPU_SCALAR float tanh_of(float x) {
+    float size = x < 0 ? -x : x, z = x * x;
+    float p = -5.70498872745e-3f;
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    float large = 1 - 2 / (cpu_exp_scalar(2 * size) + 1);
+    return size < 0.625f ? p * z * x + x : x < 0 ? -large : large;
+}
+
+CPU_BODY tanh_typed(void *context, int64_t begin, int64_t end, bool bf16) {
+    const gated_job job = *(const gated_job *)context;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++)
+        cpu_put(job.out, bf16, i, tanh_of(cpu_get(job.a, bf16, i)));
+}
+CPU_TYPED_RANGES(tanh)
+
+CPU_BODY tanh_grad_typed(void *context, int64_t begin, int64_t end, bool bf16) {
+    const gated_job job = *(const gated_job *)context;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++) {
+        float y = cpu_get(job.a, bf16, i);
+        cpu_put(job.out, bf16, i, cpu_get(job.b, bf16, i) * (1 - y * y));
+    }
+}
+CPU_TYPED_RANGES(tanh_grad)
+
 static tri_status gated_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                 tri_kernel *kernel) {
     gated_state *state = calloc(1, sizeof *state);
@@ -136,3 +185,7 @@ GATED_KERNEL(silu_mul, 2, 1)
 GATED_KERNEL(silu_mul_grad, 3, 2)
 GATED_KERNEL(gelu, 1, 1)
 GATED_KERNEL(gelu_grad, 2, 1)
+GATED_KERNEL(sigmoid, 1, 1)
+GATED_KERNEL(sigmoid_grad, 2, 1)
+GATED_KERNEL(tanh, 1, 1)
+GATED_KERNEL(tanh_grad, 2, 1)

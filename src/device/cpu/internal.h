@@ -165,6 +165,10 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(silu_mul_grad_flat)                                                                          \
     X(gelu_flat)                                                                                   \
     X(gelu_grad_flat)                                                                              \
+    X(sigmoid_flat)                                                                                \
+    X(sigmoid_grad_flat)                                                                           \
+    X(tanh_flat)                                                                                   \
+    X(tanh_grad_flat)                                                                              \
     X(cross_entropy_rows)                                                                          \
     X(row_max_rows)                                                                                \
     X(vocab_parallel_softmax_rows)                                                                 \
