@@ -47,11 +47,17 @@ tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d
 typedef struct tri_pool2d_options {
     int64_t kernel;
     int64_t stride;  // 0: kernel
-    int64_t padding; // at most kernel / 2; never the maximum
+    int64_t padding; // on every side, at most kernel / 2; never the maximum
 } tri_pool2d_options;
 
 // The largest element of each window. x [N, C, H, W] → [N, C, H', W'], H' as in tri_conv2d.
 tri_value tri_max_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options options);
+// The mean of each window. x [N, C, H, W] → [N, C, H', W'], H' as in tri_conv2d. Zeros of the
+// padding count, as in PyTorch.
+tri_value tri_avg_pool2d(tri_graph *graph, tri_value x, tri_pool2d_options options);
+// The means of size × size windows that cover each channel: x [N, C, H, W] → [N, C, size, size],
+// PyTorch's AdaptiveAvgPool2d. Size 1 is the mean of the whole channel.
+tri_value tri_adaptive_avg_pool2d(tri_graph *graph, tri_value x, int64_t size);
 
 typedef struct tri_batch_norm_options {
     double momentum; // 0: 0.1

@@ -28,6 +28,8 @@ typedef enum tri_activation {
     X(activation_grad)        /* y, dy -> dx; from the sign of the activation's output */          \
     X(max_pool2d)             /* x, position? -> y, index (U8) */                                  \
     X(max_pool2d_grad)        /* index, dy -> dx */                                                \
+    X(avg_pool2d)             /* x -> y */                                                         \
+    X(avg_pool2d_grad)        /* dy -> dx */                                                       \
     X(batch_norm)             /* x, weight, bias -> y, mean, inv_std, mean_sum, var_sum */         \
     X(batch_norm_inference)   /* x, weight, bias, running_mean, running_var -> y */                \
     X(batch_norm_grad)        /* x, y, dy, weight, mean, inv_std -> dx, dweight, dbias */          \
@@ -149,6 +151,22 @@ typedef struct tri_max_pool2d_attr {
     uint64_t key;      // of the dropout's random numbers
     tri_shape x_shape; // max_pool2d_grad only
 } tri_max_pool2d_attr;
+
+// The mean of each window: of kernel elements each (out 0), or out[0] x out[1] windows that cover
+// x.
+typedef struct tri_avg_pool2d_attr {
+    int64_t kernel[2], stride[2], padding[2];
+    bool exclude_padding; // divides by the window's elements inside x, not by those of the kernel
+    int64_t out[2];       // not 0: adaptive, and kernel, stride and padding are not looked at
+    tri_shape x_shape;    // avg_pool2d_grad only
+} tri_avg_pool2d_attr;
+
+// The elements [*begin, *end) of x in window `place` along axis 0 (H) or 1 (W) of `in` elements,
+// and what the sum over a window is divided by.
+void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t place,
+                    int64_t *begin, int64_t *end);
+int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],
+                        const int64_t end[2]);
 
 typedef struct tri_batch_norm_attr {
     double eps;

@@ -271,6 +271,7 @@ static const rule rules[] = {
     // Every rank computes the full tensors.
     {.op = &tri_op_conv2d, .rewrite = rewrite_full},
     {.op = &tri_op_max_pool2d, .rewrite = rewrite_full},
+    {.op = &tri_op_avg_pool2d, .rewrite = rewrite_full},
     {.op = &tri_op_batch_norm, .rewrite = rewrite_full},
     {.op = &tri_op_batch_norm_inference, .rewrite = rewrite_full},
     {.op = &tri_op_cast, .rewrite = rewrite_full},

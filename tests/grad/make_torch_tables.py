@@ -70,6 +70,28 @@ def pool():
     print("};\n")
 
 
+def avg_pool():
+    """Windows of one size, then as many as asked."""
+    cases = [  # x, kernel, stride, padding, exclude_padding, windows
+        ((2, 3, 6, 4), (2, 2), (2, 2), (0, 0), False, (0, 0)),
+        ((1, 2, 7, 5), (3, 2), (2, 1), (1, 1), False, (0, 0)),
+        ((1, 2, 7, 5), (3, 2), (2, 1), (1, 1), True, (0, 0)),
+        ((2, 3, 5, 4), (0, 0), (0, 0), (0, 0), False, (1, 1)),
+        ((1, 2, 7, 5), (0, 0), (0, 0), (0, 0), False, (3, 2)),
+    ]
+    print("typedef struct torch_avg_pool {")
+    print("    int64_t x[4];\n    tri_avg_pool2d_attr attr;\n    double y[2];\n} torch_avg_pool;")
+    print("static const torch_avg_pool torch_avg_pools[] = {")
+    for x, kernel, stride, padding, exclude, windows in cases:
+        y = F.avg_pool2d(wave(1, *x), kernel, stride, padding, count_include_pad=not exclude) \
+            if kernel[0] else F.adaptive_avg_pool2d(wave(1, *x), windows)
+        attr = f"{{.kernel = {braces(kernel)}, .stride = {braces(stride)}, .padding = " \
+               f"{braces(padding)}, .exclude_padding = {str(exclude).lower()}, .out = " \
+               f"{braces(windows)}}}"
+        print(row([braces(x), attr, braces(project(y))]))
+    print("};\n")
+
+
 def batch_norm():
     """x [3, 2, 4, 5], momentum 0.1, one update of fresh statistics, then evaluation with them."""
     layer = torch.nn.BatchNorm2d(2, eps=1e-5, momentum=0.1)
@@ -200,6 +222,7 @@ print("#ifndef TRIREME_TESTS_TORCH_TABLES_H\n#define TRIREME_TESTS_TORCH_TABLES_
 print('#include "ops/ops.h"\n')
 conv()
 pool()
+avg_pool()
 batch_norm()
 losses()
 transformer()

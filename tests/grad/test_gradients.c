@@ -225,6 +225,30 @@ static void test_max_pool2d(void **state) {
     }
 }
 
+static void test_avg_pool2d(void **state) {
+    static const struct {
+        int64_t x[4];
+        tri_avg_pool2d_attr attr;
+    } cases[] = {
+        {{2, 3, 4, 6}, {.kernel = {2, 2}, .stride = {2, 2}}},
+        {{1, 1, 1, 1}, {.kernel = {1, 1}, .stride = {1, 1}}},
+        {{2, 2, 5, 7}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}},
+        {{1, 2, 7, 4},
+         {.kernel = {3, 2}, .stride = {1, 3}, .padding = {1, 0}, .exclude_padding = true}},
+        {{1, 1, 5, 5}, {.kernel = {2, 2}, .stride = {3, 3}}}, // some elements are in no window
+        {{2, 3, 5, 4}, {.out = {1, 1}}},
+        {{1, 2, 5, 7}, {.out = {3, 2}}},
+        {{1, 1, 2, 3}, {.out = {5, 3}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        subject s = begin();
+        const int64_t *d = cases[i].x;
+        tri_value x = trained(&s, "x", tri_shape_of(d[0], d[1], d[2], d[3]));
+        check(&s, distance(&s, tri_node_add(s.graph, &tri_op_avg_pool2d, &x, 1, &cases[i].attr,
+                                            "pool")));
+    }
+}
+
 static void check_batch_norm(tri_shape shape, bool relu) {
     subject s = begin();
     tri_batch_norm_attr attr = {.eps = 1e-3, .relu = relu};
@@ -481,6 +505,7 @@ static void test_all_covered(void **state) {
         &tri_op_sigmoid,
         &tri_op_tanh,
         &tri_op_max_pool2d,
+        &tri_op_avg_pool2d,
         &tri_op_batch_norm,
         &tri_op_dropout,
         &tri_op_add,
@@ -525,6 +550,7 @@ int main(void) {
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_activations),
         cmocka_unit_test(test_max_pool2d),
+        cmocka_unit_test(test_avg_pool2d),
         cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_add_and_reshape),

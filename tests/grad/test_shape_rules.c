@@ -173,6 +173,23 @@ static void test_max_pool2d(void **state) {
     REFUSED(max_pool2d_grad, &a, "index must be U8, but is F32", F(1, 1, 4, 4), F(1, 1, 4, 4));
 }
 
+static void test_avg_pool2d(void **state) {
+    tri_avg_pool2d_attr a = {.kernel = {2, 2}, .stride = {2, 2}};
+    REFUSED(avg_pool2d, &a, "x [N, C, H, W] must have 4 axes, but is [8, 8]", F(8, 8));
+    REFUSED(avg_pool2d, &a, "x must be F32, F64, F16 or BF16, but is I64", L(1, 1, 8, 8));
+    REFUSED(avg_pool2d, &a, "a kernel of 2 does not fit into 1 with padding 0", F(1, 1, 8, 1));
+    a.stride[1] = 0;
+    REFUSED(avg_pool2d, &a, "kernel and stride must be at least 1, not 2 and 0", F(1, 1, 8, 8));
+    a = (tri_avg_pool2d_attr){.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 2}};
+    REFUSED(avg_pool2d, &a, "padding must be 0 to half the kernel of 3, not 2", F(1, 1, 8, 8));
+    a = (tri_avg_pool2d_attr){.out = {1, -1}};
+    REFUSED(avg_pool2d, &a, "cannot make -1 windows of 8 elements", F(1, 1, 8, 8));
+    a.out[1] = 1;
+    REFUSED(avg_pool2d, &a, "cannot make 1 windows of 0 elements", F(1, 1, 8, 0));
+    a.x_shape = tri_shape_of(1, 2, 8, 8);
+    REFUSED(avg_pool2d_grad, &a, "dy must be [1, 2, 1, 1], but is [1, 2, 1, 2]", F(1, 2, 1, 2));
+}
+
 static void test_batch_norm(void **state) {
     tri_batch_norm_attr a = {.eps = 1e-5};
     REFUSED(batch_norm, &a, "x must be [N, C, ...], but is [3]", F(3), F(3), F(3));
@@ -476,6 +493,7 @@ int main(void) {
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_max_pool2d),
+        cmocka_unit_test(test_avg_pool2d),
         cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_norms),

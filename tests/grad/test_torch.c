@@ -115,6 +115,18 @@ static void test_max_pool2d(void **state) {
     }
 }
 
+static void test_avg_pool2d(void **state) {
+    for (size_t i = 0; i < COUNT(torch_avg_pools); i++) {
+        const torch_avg_pool *c = &torch_avg_pools[i];
+        tri_shape shape = four(c->x);
+        bench b = bench_open(TRI_F64, &tri_op_avg_pool2d, &shape, 1, &c->attr);
+        fill_wave(&b, 0, 1);
+        op_run_ok(b.session);
+        near_projection(&b, b.y, c->y);
+        bench_close(&b);
+    }
+}
+
 // Training, then the running statistics of one micro-batch of 3 samples, as moving_average makes
 // them from sums and a scale of 1/3, and evaluation with them.
 static void test_batch_norm(void **state) {
@@ -354,12 +366,13 @@ static void test_dropout_position(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv2d),           cmocka_unit_test(test_max_pool2d),
-        cmocka_unit_test(test_batch_norm),       cmocka_unit_test(test_moving_average),
-        cmocka_unit_test(test_losses),           cmocka_unit_test(test_large_scores),
-        cmocka_unit_test(test_accuracy),         cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_dropout_position), cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_layers),           cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_max_pool2d),
+        cmocka_unit_test(test_avg_pool2d),     cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_moving_average), cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_large_scores),   cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_updates),        cmocka_unit_test(test_dropout_position),
+        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

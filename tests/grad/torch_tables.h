@@ -24,6 +24,49 @@ static const torch_pool torch_pools[] = {
     {{1, 2, 7, 5}, {3, 2}, {2, 1}, {1, 1}, {-1.5993709710489776, 31.298027535457678}},
 };
 
+typedef struct torch_avg_pool {
+    int64_t x[4];
+    tri_avg_pool2d_attr attr;
+    double y[2];
+} torch_avg_pool;
+static const torch_avg_pool torch_avg_pools[] = {
+    {{2, 3, 6, 4},
+     {.kernel = {2, 2},
+      .stride = {2, 2},
+      .padding = {0, 0},
+      .exclude_padding = false,
+      .out = {0, 0}},
+     {0.21319200500783592, 1.7585111752282205}},
+    {{1, 2, 7, 5},
+     {.kernel = {3, 2},
+      .stride = {2, 1},
+      .padding = {1, 1},
+      .exclude_padding = false,
+      .out = {0, 0}},
+     {-1.1738261805539034, 3.1590982448089857}},
+    {{1, 2, 7, 5},
+     {.kernel = {3, 2},
+      .stride = {2, 1},
+      .padding = {1, 1},
+      .exclude_padding = true,
+      .out = {0, 0}},
+     {-1.3614053481677288, 8.36757772703822}},
+    {{2, 3, 5, 4},
+     {.kernel = {0, 0},
+      .stride = {0, 0},
+      .padding = {0, 0},
+      .exclude_padding = false,
+      .out = {1, 1}},
+     {0.05803580461566367, 0.00741354042149336}},
+    {{1, 2, 7, 5},
+     {.kernel = {0, 0},
+      .stride = {0, 0},
+      .padding = {0, 0},
+      .exclude_padding = false,
+      .out = {3, 2}},
+     {0.47460805588275384, 0.20288035658062503}},
+};
+
 static const double torch_bn_y[] = {1.7873771387738242, 83.04494027215357};
 static const double torch_bn_mean[] = {0.0006069013625932579, 0.0006735684962149589};
 static const double torch_bn_var[] = {0.955980442253541, 0.9494485601199811};

@@ -205,6 +205,24 @@ static void build_max_pool2d(op_case *c) {
     add(c, &tri_op_max_pool2d_grad, (tri_value[]){tri_node_output(c->graph, pool, 1), dy}, &a);
 }
 
+static void build_avg_pool2d(op_case *c) {
+    tri_avg_pool2d_attr a = {.exclude_padding = op_chance(c, 30)};
+    bool adapts = op_chance(c, 40), to_one = op_chance(c, 50);
+    tri_shape x = image(c, op_draw(c, 1, 4), channels(c), adapts ? 1 : 3), y = x;
+    for (int i = 0; i < 2; i++) {
+        a.kernel[i] = op_draw(c, 1, 3);
+        a.stride[i] = op_draw(c, 1, 3);
+        a.padding[i] = op_draw(c, 0, a.kernel[i] / 2);
+        if (adapts) a.out[i] = to_one ? 1 : op_draw(c, 1, 7);
+        y.dims[2 + i] =
+            adapts ? a.out[i] : window(x.dims[2 + i], a.kernel[i], a.stride[i], a.padding[i], 1);
+    }
+    tri_value in = numbers(c, x), dy = numbers(c, y);
+    add(c, &tri_op_avg_pool2d, &in, &a);
+    a.x_shape = x;
+    add(c, &tri_op_avg_pool2d_grad, &dy, &a);
+}
+
 static void build_batch_norm(op_case *c) {
     tri_batch_norm_attr a = {.eps = 1e-5, .relu = op_chance(c, 50)};
     tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 2, 4), channels(c), 1)
@@ -485,6 +503,7 @@ const op_family op_families[] = {
     {.name = "linear on many rows", .build = build_linear_rows, .tolerance = 1e-5},
     {.name = "elementwise", .build = build_elementwise, .tolerance = 1e-6},
     {.name = "max_pool2d", .build = build_max_pool2d, .tolerance = 1e-6},
+    {.name = "avg_pool2d", .build = build_avg_pool2d, .tolerance = 1e-5},
     {.name = "batch_norm", .build = build_batch_norm, .tolerance = 2e-5},
     {.name = "batch_norm_shared", .build = build_batch_norm_shared, .tolerance = 2e-5},
     {.name = "dropout", .build = build_dropout, .tolerance = 1e-6},

@@ -192,9 +192,22 @@ static void test_reshape(void **state) {
     refuses(g, "reshape: no size in place of -1 gives [0, -1] as many elements as [4, 6]");
 }
 
+static void test_avg_pool2d(void **state) {
+    tri_graph *g = graph_of(true);
+    tri_value x = tri_input(g, "images", TRI_F32, tri_shape_of(2, 3, 7, 9));
+    tri_pool2d_options twos = {.kernel = 2}, overlap = {.kernel = 3, .stride = 2, .padding = 1};
+    has_shape(g, tri_avg_pool2d(g, x, twos), tri_shape_of(2, 3, 3, 4));
+    has_shape(g, tri_avg_pool2d(g, x, overlap), tri_shape_of(2, 3, 4, 5));
+    has_shape(g, tri_adaptive_avg_pool2d(g, x, 1), tri_shape_of(2, 3, 1, 1));
+    has_shape(g, tri_adaptive_avg_pool2d(g, x, 4), tri_shape_of(2, 3, 4, 4));
+    tri_adaptive_avg_pool2d(g, x, 0);
+    refuses(g, "adaptive_avg_pool2d: the size must be at least 1, not 0");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_name_twice), cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_reshape), cmocka_unit_test(test_values_of_no_graph)};
+        cmocka_unit_test(test_reshape), cmocka_unit_test(test_avg_pool2d),
+        cmocka_unit_test(test_values_of_no_graph)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

@@ -129,6 +129,8 @@ bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
 // others are plain.
 void cpu_layouts_of_first(const tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_layout *in, tri_layout *out);
+// Whether any later node reads the value in blocks of 16 channels (pool.c).
+bool cpu_is_read_blocked(const tri_graph *graph, tri_value value);
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input);
 const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output);
 
@@ -177,6 +179,10 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(accuracy_rows)                                                                               \
     X(max_pool2d_blocked)                                                                          \
     X(max_pool2d_grad_blocked)                                                                     \
+    X(avg_pool2d_blocked)                                                                          \
+    X(avg_pool2d_grad_blocked)                                                                     \
+    X(avg_pool2d_planes)                                                                           \
+    X(avg_pool2d_grad_planes)                                                                      \
     X(batch_norm_blocked)                                                                          \
     X(batch_norm_inference_blocked)                                                                \
     X(batch_norm_moments_blocked)                                                                  \

@@ -267,13 +267,12 @@ static bool pool_supports(const tri_device *device, const tri_graph *graph, cons
            x_shape_of(graph, node)->dims[1] % CPU_BLOCK == 0;
 }
 
-// Whether any later node reads the value in blocks of 16 channels.
-static bool read_blocked(const tri_graph *graph, tri_value value) {
+bool cpu_is_read_blocked(const tri_graph *graph, tri_value value) {
     for (int i = 0; i < graph->pending_node_count; i++) {
         const tri_node *node = &graph->pending_nodes[i];
         bool blocked = node->op == &tri_op_conv2d || node->op == &tri_op_conv2d_grad_weight ||
-                       node->op == &tri_op_max_pool2d || node->op == &tri_op_batch_norm ||
-                       node->op == &tri_op_batch_norm_inference;
+                       node->op == &tri_op_max_pool2d || node->op == &tri_op_avg_pool2d ||
+                       node->op == &tri_op_batch_norm || node->op == &tri_op_batch_norm_inference;
         for (int k = 0; blocked && k < node->input_count; k++)
             if (node->inputs[k].id == value.id) return true;
     }
@@ -286,7 +285,7 @@ static void pool_layouts(const tri_device *device, const tri_graph *graph, const
     if (node->op == &tri_op_max_pool2d) {
         in[0] = blocked;
         in[1] = TRI_LAYOUT_PLAIN;
-        out[0] = read_blocked(graph, node->outputs[0]) ? blocked : TRI_LAYOUT_PLAIN;
+        out[0] = cpu_is_read_blocked(graph, node->outputs[0]) ? blocked : TRI_LAYOUT_PLAIN;
         out[1] = blocked;
         return;
     }
