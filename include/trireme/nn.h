@@ -131,6 +131,9 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
 tri_value tri_flatten(tri_graph *graph, tri_value x);
 // The same elements in another shape. One of its sizes may be -1: what is left for it.
 tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape);
+// `count` values one after the other along `axis`, as torch.cat; a negative axis counts from the
+// last. Their other axes must agree. [N, 3, H, W] and [N, 5, H, W] along axis 1 → [N, 8, H, W].
+tri_value tri_concat(tri_graph *graph, const tri_value *values, int count, int axis);
 // a + b: two tensors of one shape, or two losses (then their means are added).
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b);
 // The logarithm of softmax over the last axis.

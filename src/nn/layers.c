@@ -291,6 +291,27 @@ tri_value tri_flatten(tri_graph *graph, tri_value x) {
     return tri_reshape(graph, x, tri_shape_of(shape.dims[0], rest));
 }
 
+tri_value tri_concat(tri_graph *graph, const tri_value *values, int count, int axis) {
+    if (count < 1) {
+        tri_graph_fail(graph, "concat: needs at least one value");
+        return (tri_value){0};
+    }
+    if (!tri_graph_check_input(graph, "concat", NULL, values[0])) return (tri_value){0};
+    int rank = tri_value_shape(graph, values[0]).rank;
+    tri_concat_attr attr = {.dim = axis < 0 ? axis + rank : axis};
+    tri_value sum = values[0];
+    for (int done = 1; done < count;) { // a node takes TRI_MAX_INPUTS
+        tri_value in[TRI_MAX_INPUTS] = {sum};
+        int taken = 1;
+        while (taken < TRI_MAX_INPUTS && done < count) {
+            if (!tri_graph_check_input(graph, "concat", NULL, values[done])) return (tri_value){0};
+            in[taken++] = values[done++];
+        }
+        sum = tri_node_add(graph, &tri_op_concat, in, taken, &attr, "");
+    }
+    return sum;
+}
+
 tri_value tri_add(tri_graph *graph, tri_value a, tri_value b) {
     if (!tri_graph_takes_value(graph, "add", "", a) || !tri_graph_takes_value(graph, "add", "", b))
         return (tri_value){0};

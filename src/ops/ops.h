@@ -40,6 +40,8 @@ typedef enum tri_activation {
     X(dropout)                /* x, position -> y */                                               \
     X(dropout_grad)           /* dy, position -> dx */                                             \
     X(reshape)                /* x -> y, a view */                                                 \
+    X(concat)                 /* a, b?, ... -> y, one after the other along an axis */             \
+    X(concat_grad)            /* dy -> dx of one input */                                          \
     X(add)                    /* a, b -> a + b */                                                  \
     X(cast)                   /* x -> x in the type attr.dtype */                                  \
     X(add_bias)               /* x [.., F], bias [F] -> x + bias */                                \
@@ -185,6 +187,14 @@ typedef struct tri_dropout_attr {
 typedef struct tri_reshape_attr {
     tri_shape shape;
 } tri_reshape_attr;
+
+typedef struct tri_concat_attr {
+    int64_t dim;
+} tri_concat_attr;
+
+typedef struct tri_concat_grad_attr {
+    int64_t dim, first, size; // where the input lies in y
+} tri_concat_grad_attr;
 
 // The weight may be a slice of the table: rows `first` to first + V - 1 of `total`. Ids of other
 // rows then give zeros. total 0: all rows.

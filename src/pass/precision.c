@@ -41,6 +41,7 @@ static const struct precision_row {
     {&tri_op_silu_mul, PRECISION_FOLLOW, 0},
     {&tri_op_rotary, PRECISION_FOLLOW, 0},
     {&tri_op_reshape, PRECISION_FOLLOW, 0},
+    {&tri_op_concat, PRECISION_FOLLOW, 0},
     {&tri_op_split, PRECISION_CARRY, 0},
     {&tri_op_rechunk, PRECISION_CARRY, 0},
     {&tri_op_copy_to, PRECISION_CARRY, 0},

@@ -276,6 +276,7 @@ static const rule rules[] = {
     {.op = &tri_op_batch_norm_inference, .rewrite = rewrite_full},
     {.op = &tri_op_cast, .rewrite = rewrite_full},
     {.op = &tri_op_add_bias, .rewrite = rewrite_full},
+    {.op = &tri_op_concat, .rewrite = rewrite_full},
     {.op = &tri_op_log_softmax, .rewrite = rewrite_full},
     {.op = &tri_op_next_token, .rewrite = rewrite_full},
     {.op = &tri_op_nll_loss, .rewrite = rewrite_full},

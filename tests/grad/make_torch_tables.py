@@ -156,6 +156,7 @@ def transformer():
         "silu_mul": F.silu(gate) * up,
         "sigmoid": torch.sigmoid(gate),
         "tanh": torch.tanh(gate),
+        "concat": torch.cat([wave(1, 2, 3, 4), wave(2, 2, 1, 4), wave(3, 2, 1, 4)], 1),
     }
     for name, y in tables.items():
         print(f"static const double torch_{name}[] = {braces(project(y))};")

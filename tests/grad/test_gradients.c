@@ -309,6 +309,22 @@ static void test_vocab_parallel_cross_entropy(void **state) {
     check(&s, tri_node_add(s.graph, &tri_op_vocab_parallel_cross_entropy, in, 4, &classes, ""));
 }
 
+static void test_concat(void **state) {
+    static const int64_t sizes[][3] = {{1, 2, 4}, {3, 1, 1}, {5, 2, 2}};
+    for (int dim = 0; dim < 3; dim++)
+        for (int inputs = 1; inputs <= 3; inputs++) {
+            subject s = begin();
+            tri_value in[3];
+            for (int i = 0; i < inputs; i++) {
+                tri_shape shape = tri_shape_of(2, 1, 3);
+                shape.dims[dim] = sizes[dim][i];
+                in[i] = trained(&s, tri_name(s.graph, "x%d", i), shape);
+            }
+            tri_concat_attr attr = {.dim = dim};
+            check(&s, distance(&s, tri_node_add(s.graph, &tri_op_concat, in, inputs, &attr, "")));
+        }
+}
+
 static void test_add_bias(void **state) {
     subject s = begin();
     tri_value in[] = {trained(&s, "x", tri_shape_of(2, 3, 5)),
@@ -513,6 +529,7 @@ static void test_all_covered(void **state) {
         &tri_op_batch_norm_shared,
         &tri_op_vocab_parallel_cross_entropy,
         &tri_op_reshape,
+        &tri_op_concat,
         &tri_op_log_softmax,
         &tri_op_embedding,
         &tri_op_rms_norm,
@@ -554,6 +571,7 @@ int main(void) {
         cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_add_and_reshape),
+        cmocka_unit_test(test_concat),
         cmocka_unit_test(test_log_softmax),
         cmocka_unit_test(test_class_losses),
         cmocka_unit_test(test_distance_losses),

@@ -150,6 +150,15 @@ static void test_elementwise(void **state) {
     REFUSED(dropout_grad, &dropout, "x must have samples as its first axis", POINT, POSITION);
     tri_reshape_attr reshape = {tri_shape_of(4, 2)};
     REFUSED(reshape, &reshape, "[4, 2] does not hold as many elements as [3, 3]", F(3, 3));
+    tri_concat_attr concat = {.dim = 1};
+    REFUSED(concat, &concat, "input 0 [3] has no axis 1", F(3));
+    REFUSED(concat, &concat, "input 1 [2, 3] differs from input 0 [3, 3] in more than axis 1",
+            F(3, 3), F(2, 3));
+    REFUSED(concat, &concat, "input 2 [3] differs from input 0 [3, 3] in more than axis 1", F(3, 3),
+            F(3, 1), F(3));
+    REFUSED(concat, &concat, "input 1 must be F32, but is F64", F(3, 3), D(3, 3));
+    tri_concat_grad_attr cut = {.dim = 1, .first = 2, .size = 2};
+    REFUSED(concat_grad, &cut, "dy [3, 3] has no elements 2 to 3 along axis 1", F(3, 3));
 }
 
 static void test_max_pool2d(void **state) {

@@ -185,6 +185,24 @@ static void build_elementwise(op_case *c) {
     }
 }
 
+static void build_concat(op_case *c) {
+    tri_shape shape = any_shape(c), whole = shape;
+    tri_concat_attr a = {.dim = op_draw(c, 0, shape.rank - 1)};
+    tri_value in[TRI_MAX_INPUTS] = {{0}};
+    int inputs = (int)op_draw(c, 1, TRI_MAX_INPUTS);
+    whole.dims[a.dim] = 0;
+    for (int i = 0; i < inputs; i++) {
+        shape.dims[a.dim] = op_draw(c, 1, 5);
+        whole.dims[a.dim] += shape.dims[a.dim];
+        in[i] = numbers(c, shape);
+    }
+    add(c, &tri_op_concat, in, &a);
+    tri_concat_grad_attr cut = {.dim = a.dim, .first = op_draw(c, 0, whole.dims[a.dim] - 1)};
+    cut.size = op_draw(c, 1, whole.dims[a.dim] - cut.first);
+    tri_value dy = numbers(c, whole);
+    add(c, &tri_op_concat_grad, &dy, &cut);
+}
+
 static void build_max_pool2d(op_case *c) {
     tri_max_pool2d_attr a = {.relu = op_chance(c, 50), .key = 31};
     bool usual = op_chance(c, 60); // 2 x 2
@@ -502,6 +520,7 @@ const op_family op_families[] = {
     {.name = "linear_grad", .build = build_linear_grad, .tolerance = 1e-5},
     {.name = "linear on many rows", .build = build_linear_rows, .tolerance = 1e-5},
     {.name = "elementwise", .build = build_elementwise, .tolerance = 1e-6},
+    {.name = "concat", .build = build_concat, .tolerance = 0},
     {.name = "max_pool2d", .build = build_max_pool2d, .tolerance = 1e-6},
     {.name = "avg_pool2d", .build = build_avg_pool2d, .tolerance = 1e-5},
     {.name = "batch_norm", .build = build_batch_norm, .tolerance = 2e-5},

@@ -204,10 +204,26 @@ static void test_avg_pool2d(void **state) {
     refuses(g, "adaptive_avg_pool2d: the size must be at least 1, not 0");
 }
 
+// More values than one node takes; an axis from the last.
+static void test_concat(void **state) {
+    tri_graph *g = graph_of(true);
+    tri_value x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3, 2)), values[20];
+    for (int i = 0; i < 20; i++) values[i] = x;
+    has_shape(g, tri_concat(g, values, 20, 1), tri_shape_of(4, 60, 2));
+    has_shape(g, tri_concat(g, values, 2, -1), tri_shape_of(4, 3, 4));
+    assert_int_equal(tri_concat(g, values, 1, 1).id, x.id);
+    tri_concat(g, values, 0, 1);
+    refuses(g, "concat: needs at least one value");
+    g = graph_of(true);
+    x = tri_input(g, "inputs", TRI_F32, tri_shape_of(4, 3));
+    tri_concat(g, (tri_value[]){x, x}, 2, 2);
+    refuses(g, "concat: input 0 [4, 3] has no axis 2");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_name_twice), cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_reshape), cmocka_unit_test(test_avg_pool2d),
-        cmocka_unit_test(test_values_of_no_graph)};
+        cmocka_unit_test(test_reshape),      cmocka_unit_test(test_avg_pool2d),
+        cmocka_unit_test(test_concat),       cmocka_unit_test(test_values_of_no_graph)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

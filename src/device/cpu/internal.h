@@ -196,6 +196,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(leaky_relu_flat)                                                                             \
     X(activation_grad_flat)                                                                        \
     X(add_flat)                                                                                    \
+    X(concat_runs)                                                                                 \
+    X(concat_grad_runs)                                                                            \
     X(cast_flat)                                                                                   \
     X(mse_loss_flat)                                                                               \
     X(mse_loss_grad_flat)                                                                          \
