@@ -149,6 +149,9 @@ tri_value tri_nll_loss(tri_graph *graph, tri_value log_probabilities, tri_value 
 tri_value tri_cross_entropy(tri_graph *graph, tri_value logits, tri_value labels);
 // The mean of (prediction − target)² over all elements.
 tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target);
+// The mean binary cross-entropy of σ(logits) and targets from 0 to 1 over all elements, PyTorch's
+// BCEWithLogitsLoss: max(x, 0) − x·target + log(1 + exp(−|x|)).
+tri_value tri_binary_cross_entropy(tri_graph *graph, tri_value logits, tri_value targets);
 // The mean over samples of ‖prediction − target‖₂ / ‖target‖₂.
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target);
 // weight · loss, for tri_add and tri_loss; also of a sum of losses. Where losses with different

@@ -35,6 +35,10 @@ tri_value tri_mse_loss(tri_graph *graph, tri_value prediction, tri_value target)
     return pair_loss(graph, &tri_op_mse_loss, prediction, target);
 }
 
+tri_value tri_binary_cross_entropy(tri_graph *graph, tri_value logits, tri_value targets) {
+    return pair_loss(graph, &tri_op_binary_cross_entropy, logits, targets);
+}
+
 tri_value tri_relative_l2_loss(tri_graph *graph, tri_value prediction, tri_value target) {
     return pair_loss(graph, &tri_op_relative_l2_loss, prediction, target);
 }

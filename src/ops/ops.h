@@ -68,8 +68,10 @@ typedef enum tri_activation {
     X(cross_entropy_grad)     /* logits, labels, seed -> dx */                                     \
     X(mse_loss)               /* prediction, target -> F64 [2] */                                  \
     X(mse_loss_grad)          /* prediction, target, seed -> d prediction */                       \
-    X(relative_l2_loss)       /* prediction, target -> F64 [2] */                                  \
-    X(relative_l2_loss_grad)  /* prediction, target, seed -> d prediction */                       \
+    X(binary_cross_entropy)   /* logits, target -> F64 [2] */                                      \
+    X(binary_cross_entropy_grad) /* logits, target, seed -> d logits */                            \
+    X(relative_l2_loss)          /* prediction, target -> F64 [2] */                               \
+    X(relative_l2_loss_grad)     /* prediction, target, seed -> d prediction */                    \
     X(accuracy)               /* logits [.., K], labels [..] -> F64 [2]: hits, counted labels */   \
     X(row_max)                /* x [.., K] -> y [..] */                                            \
     X(vocab_parallel_softmax) /* logits, labels, max -> sums [.., 2] of a slice of classes */      \

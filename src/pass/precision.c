@@ -66,6 +66,7 @@ static const struct precision_row {
     {&tri_op_log_softmax, PRECISION_FULL, 0},
     {&tri_op_nll_loss, PRECISION_FULL, 0},
     {&tri_op_mse_loss, PRECISION_FULL, 0},
+    {&tri_op_binary_cross_entropy, PRECISION_FULL, 0},
     {&tri_op_relative_l2_loss, PRECISION_FULL, 0},
     {&tri_op_next_token, PRECISION_FULL, 0},
     {&tri_op_cast, PRECISION_FULL, 0},

@@ -281,6 +281,7 @@ static const rule rules[] = {
     {.op = &tri_op_next_token, .rewrite = rewrite_full},
     {.op = &tri_op_nll_loss, .rewrite = rewrite_full},
     {.op = &tri_op_mse_loss, .rewrite = rewrite_full},
+    {.op = &tri_op_binary_cross_entropy, .rewrite = rewrite_full},
     {.op = &tri_op_relative_l2_loss, .rewrite = rewrite_full},
     // Made by passes that run later, or by this one.
     {.op = &tri_op_batch_norm_moments, .rewrite = rewrite_full},

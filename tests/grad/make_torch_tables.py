@@ -116,6 +116,8 @@ def losses():
     print(f"static const double torch_cross_entropy = {number(entropy)};")
     mse = F.mse_loss(wave(1, 6, 4), wave(2, 6, 4), reduction="sum")
     print(f"static const double torch_mse = {number(mse)};")
+    binary = F.binary_cross_entropy_with_logits(scores, wave(2, 6, 4), reduction="sum")
+    print(f"static const double torch_binary_cross_entropy = {number(binary)};")
     a, b = wave(1, 6, 4), wave(2, 6, 4)
     relative = (torch.linalg.vector_norm(a - b, dim=1) / torch.linalg.vector_norm(b, dim=1)).sum()
     print(f"static const double torch_relative_l2 = {number(relative)};\n")

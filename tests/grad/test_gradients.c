@@ -486,6 +486,10 @@ static void test_distance_losses(void **state) {
     tri_value relative[] = {trained(&s, "x", tri_shape_of(3, 2, 5)),
                             tri_input(s.graph, "target", TRI_F64, tri_shape_of(3, 2, 5))};
     check(&s, tri_node_add(s.graph, &tri_op_relative_l2_loss, relative, 2, NULL, ""));
+    s = begin();
+    tri_value binary[] = {trained(&s, "x", tri_shape_of(3, 1, 5)),
+                          tri_input(s.graph, "target", TRI_F64, tri_shape_of(3, 1, 5))};
+    check_in(&s, tri_node_add(s.graph, &tri_op_binary_cross_entropy, binary, 2, NULL, ""), -3, 3);
 }
 
 // On one rank each of these ops is the identity, except those that cut out a slice.
@@ -542,6 +546,7 @@ static void test_all_covered(void **state) {
         &tri_op_nll_loss,
         &tri_op_cross_entropy,
         &tri_op_mse_loss,
+        &tri_op_binary_cross_entropy,
         &tri_op_relative_l2_loss,
         &tri_op_copy_to,
         &tri_op_split,

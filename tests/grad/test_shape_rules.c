@@ -232,6 +232,10 @@ static void test_losses(void **state) {
             L(1));
     REFUSED(mse_loss, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4));
     REFUSED(mse_loss_grad, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4), F(1));
+    REFUSED(binary_cross_entropy, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4));
+    REFUSED(binary_cross_entropy, NULL, "input 1 must be F32, but is I64", F(4, 3), L(4, 3));
+    REFUSED(binary_cross_entropy_grad, NULL, "the seed must be [1], but is [2]", F(4, 3), F(4, 3),
+            F(2));
     REFUSED(relative_l2_loss, NULL, "prediction must have samples as its first axis", POINT, POINT);
     REFUSED(relative_l2_loss_grad, NULL, "the target must be [4, 3], but is [4, 2]", F(4, 3),
             F(4, 2), F(1));
@@ -397,6 +401,14 @@ static void test_no_gradient(void **state) {
     tri_op_relative_l2_loss.gradient(g, tri_value_node(g, y), &seed, wanted, in_grads);
     assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
     assert_string_equal(message, "relative_l2_loss: the target has no gradient; it must be data");
+    op_graph_close(g);
+    g = op_graph_open(TRI_F32);
+    x = tri_parameter(g, "x", tri_shape_of(4, 3), init);
+    y = tri_node_add(g, &tri_op_binary_cross_entropy, (tri_value[]){x, x}, 2, NULL, "");
+    seed = tri_scalar(g, TRI_SCALAR_SEED);
+    tri_op_binary_cross_entropy.gradient(g, tri_value_node(g, y), &seed, wanted, in_grads);
+    assert_int_equal(tri_graph_status(g, &message), TRI_BAD_INPUT);
+    assert_non_null(strstr(message, "the target has no gradient; it must be data"));
     op_graph_close(g);
 }
 

@@ -23,9 +23,9 @@ typedef struct bench {
 } bench;
 
 static tri_dtype input_type(const tri_op *op, int input, tri_dtype dtype) {
-    bool classes =
-        (op->flags & TRI_OP_LOSS && op != &tri_op_mse_loss && op != &tri_op_relative_l2_loss) ||
-        op == &tri_op_accuracy;
+    bool classes = (op->flags & TRI_OP_LOSS && op != &tri_op_mse_loss &&
+                    op != &tri_op_relative_l2_loss && op != &tri_op_binary_cross_entropy) ||
+                   op == &tri_op_accuracy;
     if (input == 1 && classes) return TRI_I64;
     if (input == 0 && (op == &tri_op_embedding || op == &tri_op_next_token)) return TRI_I64;
     return input == 2 && (op->flags & TRI_OP_UPDATE) ? TRI_F64 : dtype;
@@ -201,6 +201,22 @@ static void check_distance_loss(const tri_op *op, double sum, double count) {
     bench_close(&b);
 }
 
+// As it is, and where e^x would overflow.
+static void test_binary_cross_entropy(void **state) {
+    tri_shape shapes[] = {tri_shape_of(6, 4), tri_shape_of(6, 4)};
+    bench b = bench_open(TRI_F64, &tri_op_binary_cross_entropy, shapes, 2, NULL);
+    fill_wave(&b, 1, 2);
+    for (int64_t i = 0; i < 24; i++) op_set(b.session, b.in[0], i, 3 * wave(1, i));
+    op_run_ok(b.session);
+    near(op_get(b.session, b.y, 0), torch_binary_cross_entropy, 1e-12);
+    assert_true(op_get(b.session, b.y, 1) == 24);
+    for (int64_t i = 0; i < 24; i++) op_set(b.session, b.in[0], i, i % 2 ? 5000 : -5000);
+    for (int64_t i = 0; i < 24; i++) op_set(b.session, b.in[1], i, 1);
+    op_run_ok(b.session);
+    near(op_get(b.session, b.y, 0), 12 * 5000.0, 1e-12);
+    bench_close(&b);
+}
+
 static void test_losses(void **state) {
     tri_shape shape = tri_shape_of(6, 4);
     bench b = bench_open(TRI_F64, &tri_op_log_softmax, &shape, 1, NULL);
@@ -368,12 +384,19 @@ static void test_dropout_position(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_max_pool2d),
-        cmocka_unit_test(test_avg_pool2d),     cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_moving_average), cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_large_scores),   cmocka_unit_test(test_accuracy),
-        cmocka_unit_test(test_updates),        cmocka_unit_test(test_dropout_position),
-        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_conv2d),
+        cmocka_unit_test(test_max_pool2d),
+        cmocka_unit_test(test_avg_pool2d),
+        cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_moving_average),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_binary_cross_entropy),
+        cmocka_unit_test(test_large_scores),
+        cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_dropout_position),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_layers),
         cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,6 +76,7 @@ static const double torch_log_softmax[] = {-1.2104923600536266, 279.853867345712
 static const double torch_nll = 6.2303102083584845;
 static const double torch_cross_entropy = 20.48636126220454;
 static const double torch_mse = 10.78449040211855;
+static const double torch_binary_cross_entropy = 9.46360913579706;
 static const double torch_relative_l2 = 5.647723277972761;
 
 static const double torch_embedding[] = {-0.7999192887376517, 9.58838344336889};

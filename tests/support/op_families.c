@@ -429,6 +429,9 @@ static void build_sigmoid(op_case *c) {
 static void build_distance_loss(op_case *c) {
     tri_shape shape = op_chance(c, 30) ? image(c, 3, 1, 1) : any_shape(c);
     tri_value in[] = {numbers(c, shape), numbers(c, shape), tri_scalar(c->graph, TRI_SCALAR_SEED)};
+    tri_value binary[] = {op_numbers(c, shape, -9, 9), op_numbers(c, shape, 0, 1), in[2]};
+    add(c, &tri_op_binary_cross_entropy, binary, NULL);
+    add(c, &tri_op_binary_cross_entropy_grad, binary, NULL);
     add(c, &tri_op_mse_loss, in, NULL);
     add(c, &tri_op_mse_loss_grad, in, NULL);
     add(c, &tri_op_relative_l2_loss, in, NULL);

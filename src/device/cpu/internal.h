@@ -201,6 +201,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(cast_flat)                                                                                   \
     X(mse_loss_flat)                                                                               \
     X(mse_loss_grad_flat)                                                                          \
+    X(binary_cross_entropy_flat)                                                                   \
+    X(binary_cross_entropy_grad_flat)                                                              \
     X(sgd_flat)                                                                                    \
     X(adam_flat)                                                                                   \
     X(adadelta_flat)                                                                               \

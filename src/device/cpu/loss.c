@@ -1,6 +1,6 @@
-// The mean squared error and its gradient on plain tensors. (The losses over classes are small:
-// `ref` computes them.)
-#include "device/cpu/internal.h"
+// The mean squared error and binary cross-entropy, and their gradients. (The losses over classes
+// are small: `ref` computes them.)
+#include "device/cpu/scalar.h"
 
 #include <stdlib.h>
 
@@ -11,6 +11,8 @@ enum {
 
 typedef struct loss_state {
     const cpu_device *device;
+    cpu_range range;
+    float factor; // of the seed, for a gradient
     int64_t count;
 } loss_state;
 
@@ -56,7 +58,63 @@ CPU_BODY gradient_body(void *context, int64_t begin, int64_t end) {
 }
 CPU_RANGES(gradient)
 
+// log(1 + e) of e in [0, 1], as 2 · artanh(e / (2 + e)), whose argument is at most 1/3.
+CPU_SCALAR float log_of_one_more(float e) {
+    float s = e / (2 + e), z = s * s;
+    float p = 1.0f / 13;
+    p = p * z + 1.0f / 11;
+    p = p * z + 1.0f / 9;
+    p = p * z + 1.0f / 7;
+    p = p * z + 1.0f / 5;
+    p = p * z + 1.0f / 3;
+    return 2 * s * (p * z + 1);
+}
+
+CPU_SCALAR float binary_entropy(float x, float target) {
+    float size = x < 0 ? -x : x;
+    return (x < 0 ? 0 : x) - x * target + log_of_one_more(cpu_exp_scalar(-size));
+}
+
+CPU_BODY binary_sum_body(void *context, int64_t begin, int64_t end) {
+    enum { LANES = 64 };
+    const loss_job *job = context;
+    for (int64_t c = begin; c < end; c++) {
+        const float *x = job->prediction + c * LOSS_CHUNK, *target = job->target + c * LOSS_CHUNK;
+        int64_t left = job->count - c * LOSS_CHUNK, count = left < LOSS_CHUNK ? left : LOSS_CHUNK;
+        float lane[LANES] = {0};
+        double sum = 0;
+        int64_t i = 0;
+        for (; i + LANES <= count; i += LANES)
+            for (int k = 0; k < LANES; k++) lane[k] += binary_entropy(x[i + k], target[i + k]);
+        for (; i < count; i++) sum += (double)binary_entropy(x[i], target[i]);
+        for (int k = 0; k < LANES; k++) sum += (double)lane[k];
+        job->sums[c] = sum;
+    }
+}
+CPU_RANGES(binary_sum)
+
+CPU_BODY binary_gradient_body(void *context, int64_t begin, int64_t end) {
+    const loss_job *job = context;
+    const float *x = job->prediction, *target = job->target, seed = job->factor;
+    float *out = job->gradient;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++)
+        out[i] = seed * (1 / (1 + cpu_exp_scalar(-x[i])) - target[i]);
+}
+CPU_RANGES(binary_gradient)
+
 static int64_t chunks_of(int64_t count) { return (count + LOSS_CHUNK - 1) / LOSS_CHUNK; }
+
+static const struct {
+    const tri_op *op;
+    cpu_range (*range)(const cpu_device *device);
+    float factor; // of the seed; 0: the loss
+} rows[] = {
+    {&tri_op_mse_loss, sum_range, 0},
+    {&tri_op_mse_loss_grad, gradient_range, 2},
+    {&tri_op_binary_cross_entropy, binary_sum_range, 0},
+    {&tri_op_binary_cross_entropy_grad, binary_gradient_range, 1},
+};
 
 static tri_status loss_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
@@ -64,8 +122,13 @@ static tri_status loss_prepare(tri_device *device, const tri_graph *graph, const
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loss");
     *state = (loss_state){.device = cpu_of(device),
                           .count = tri_shape_count(cpu_in_shape(graph, node, 0))};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].op != node->op) continue;
+        state->range = rows[i].range(state->device);
+        state->factor = rows[i].factor;
+    }
     kernel->state = state;
-    if (node->op == &tri_op_mse_loss)
+    if (node->op->flags & TRI_OP_LOSS)
         kernel->workspace_bytes = (size_t)chunks_of(state->count) * sizeof(double);
     return TRI_OK;
 }
@@ -78,7 +141,7 @@ static tri_status sum_run(const tri_kernel *kernel, const tri_kernel_args *args)
                     .count = state->count,
                     .sums = args->workspace};
     int64_t chunks = chunks_of(state->count);
-    cpu_parallel(state->device, chunks, LOSS_GRAIN / LOSS_CHUNK, sum_range(state->device), &job);
+    cpu_parallel(state->device, chunks, LOSS_GRAIN / LOSS_CHUNK, state->range, &job);
     out[0] = 0;
     for (int64_t c = 0; c < chunks; c++) out[0] += job.sums[c];
     out[1] = (double)state->count;
@@ -90,27 +153,23 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     loss_job job = {.prediction = args->in[0],
                     .target = args->in[1],
                     .gradient = args->out[0],
-                    .factor = 2 * *(const float *)args->in[2]};
-    cpu_parallel(state->device, state->count, LOSS_GRAIN, gradient_range(state->device), &job);
+                    .factor = state->factor * *(const float *)args->in[2]};
+    cpu_parallel(state->device, state->count, LOSS_GRAIN, state->range, &job);
     return TRI_OK;
 }
 
 static void loss_release(tri_kernel *kernel) { free(kernel->state); }
 
-const tri_kernel_def cpu_mse_loss_flat = {
-    .op = &tri_op_mse_loss,
-    .name = "flat",
-    .supports = cpu_is_f32,
-    .prepare = loss_prepare,
-    .run = sum_run,
-    .release = loss_release,
-};
-
-const tri_kernel_def cpu_mse_loss_grad_flat = {
-    .op = &tri_op_mse_loss_grad,
-    .name = "flat",
-    .supports = cpu_is_f32,
-    .prepare = loss_prepare,
-    .run = gradient_run,
-    .release = loss_release,
-};
+#define LOSS_KERNEL(opname, run_function)                                                          \
+    const tri_kernel_def cpu_##opname##_flat = {                                                   \
+        .op = &tri_op_##opname,                                                                    \
+        .name = "flat",                                                                            \
+        .supports = cpu_is_f32,                                                                    \
+        .prepare = loss_prepare,                                                                   \
+        .run = run_function,                                                                       \
+        .release = loss_release,                                                                   \
+    };
+LOSS_KERNEL(mse_loss, sum_run)
+LOSS_KERNEL(mse_loss_grad, gradient_run)
+LOSS_KERNEL(binary_cross_entropy, sum_run)
+LOSS_KERNEL(binary_cross_entropy_grad, gradient_run)

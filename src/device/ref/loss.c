@@ -138,6 +138,30 @@ REF_BODY tri_status mse_loss_grad_body(const ref_node *node, const tri_kernel_ar
     return TRI_OK;
 }
 
+REF_BODY tri_status binary_cross_entropy_body(const ref_node *node, const tri_kernel_args *args,
+                                              bool f64) {
+    ref_numbers logits = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    int64_t count = ref_count(&node->s.in[0]);
+    double *loss = args->out[0], sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double x = get(logits, i);
+        sum += (x > 0 ? x : 0) - x * get(target, i) + log1p(exp(-fabs(x)));
+    }
+    loss[0] = sum;
+    loss[1] = (double)count;
+    return TRI_OK;
+}
+
+REF_BODY tri_status binary_cross_entropy_grad_body(const ref_node *node,
+                                                   const tri_kernel_args *args, bool f64) {
+    ref_numbers logits = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    double seed = seed_of(node, args, 2);
+    ref_numbers dx = ref_output(args, 0, f64);
+    for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
+        put(dx, i, seed * (1 / (1 + exp(-get(logits, i))) - get(target, i)));
+    return TRI_OK;
+}
+
 // Norms of prediction - target and of target.
 REF_BODY void norms(ref_numbers prediction, ref_numbers target, int64_t count, double out[2]) {
     out[0] = out[1] = 0;
@@ -306,6 +330,8 @@ REF_KERNEL(cross_entropy)
 REF_KERNEL(cross_entropy_grad)
 REF_KERNEL(mse_loss)
 REF_KERNEL(mse_loss_grad)
+REF_KERNEL(binary_cross_entropy)
+REF_KERNEL(binary_cross_entropy_grad)
 REF_KERNEL(relative_l2_loss)
 REF_KERNEL(relative_l2_loss_grad)
 REF_KERNEL(accuracy)
