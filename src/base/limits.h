@@ -22,7 +22,7 @@ enum {
     TRI_MAX_SAFETENSORS_HEADER = 100000000, // bytes; the format's own bound
     TRI_MAX_WINDOW = 1 << 20,               // kernel, stride, padding, dilation of a layer
     TRI_COMMUNICATOR_BYTES = 2 << 20,       // of a rank among several: measured
-    TRI_PROGRAM_BYTES = 7 << 20,            // of a rank, besides its model and data: measured
+    TRI_PROGRAM_BYTES = 8 << 20,            // of a rank, besides its model and data: measured
     TRI_MAX_MODEL_BLOCKS = 4096,
     TRI_MAX_ROUNDS = 1 << 16,                 // micro-batches of one step or evaluation on one rank
     TRI_MAX_METRICS = 16,                     // of one model

@@ -63,10 +63,22 @@ def apply(folder, guide, text):
     return len(blocks)
 
 
+def tree_files():
+    """The files of this tree: those git knows, or, in a copy without git's data, all but builds."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            capture_output=True, check=False)
+    if listed.returncode == 0:
+        return listed.stdout.decode().split("\0")
+    names = []
+    for folder, inside, files in os.walk("."):
+        if folder == ".":
+            inside[:] = [name for name in inside if name not in ("build", "runs", ".git")]
+        names += [os.path.relpath(os.path.join(folder, name), ".") for name in files]
+    return names
+
+
 def copy_tree(folder):
-    names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                           capture_output=True, check=True).stdout.decode().split("\0")
-    for name in names:
+    for name in tree_files():
         if not name or not os.path.isfile(name):
             continue
         os.makedirs(os.path.join(folder, os.path.dirname(name)), exist_ok=True)
