@@ -3,13 +3,14 @@
 
 #include "comm/shm/shm.h"
 #include "device/cpu/cpu.h"
+#include "device/far/far.h"
 #include "device/null/null.h"
 #include "device/ref/ref.h"
 
 #include <unistd.h>
 
 static const tri_device_backend *const devices[] = {&tri_device_cpu, &tri_device_ref,
-                                                    &tri_device_null, NULL};
+                                                    &tri_device_null, &tri_device_far, NULL};
 
 // Opens the communicator of ranks that share one host's memory. They need the store only to find
 // each other.

@@ -18,6 +18,26 @@ const char *tri_comm_kind_name(tri_comm_kind kind) {
     return (unsigned)kind < TRI_COMM_KIND_COUNT ? kind_names[kind] : "unknown operation";
 }
 
+static tri_status wait_group(void *source, uint64_t number) {
+    tri_comm *comm = source;
+    return comm->backend->wait(comm, (tri_comm_ticket){number});
+}
+
+static bool group_is_done(void *source, uint64_t number) {
+    tri_comm *comm = source;
+    return comm->backend->test(comm, (tri_comm_ticket){number});
+}
+
+tri_ticket tri_comm_ticket_of(tri_comm *comm, tri_comm_ticket group) {
+    static const tri_ticket_kind kind = {.wait = wait_group, .is_done = group_is_done};
+    return group.value ? (tri_ticket){&kind, comm, group.value} : (tri_ticket){0};
+}
+
+tri_status tri_comm_after(tri_comm *comm, const tri_ticket *ticket) {
+    if (!ticket->kind) return TRI_OK;
+    return comm->backend->after ? comm->backend->after(comm, ticket) : tri_ticket_wait(ticket);
+}
+
 tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op) {
     tri_comm_op waiting = *op;
     waiting.waits_at_once = true;

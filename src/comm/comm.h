@@ -25,6 +25,7 @@
 
 #include "base/ledger.h"
 #include "base/status.h"
+#include "base/ticket.h"
 
 #include <trireme/tensor.h>
 
@@ -95,6 +96,9 @@ typedef struct tri_comm_backend {
     // allocated by the communicator over all of them.
     tri_status (*alloc)(tri_comm *comm, size_t size_bytes, void **out);
     void (*free)(tri_comm *comm, void *memory);
+    // The group that is started next begins after the ticket's work too. NULL: the caller waits for
+    // that work itself.
+    tri_status (*after)(tri_comm *comm, const tri_ticket *ticket);
     // Starts `count` operations of any kinds and types as one group; *out names the group. Copies
     // the ops. Called from one thread at a time.
     tri_status (*start)(tri_comm *comm, const tri_comm_op *ops, int count, tri_comm_ticket *out);
@@ -126,6 +130,11 @@ struct tri_comm {
 // One rank alone: every operation is a copy or nothing.
 tri_status tri_comm_self_open(tri_comm **out);
 
+// Lets the group that is started next begin after the ticket's work: blocks where the backend has
+// no other way.
+tri_status tri_comm_after(tri_comm *comm, const tri_ticket *ticket);
+// What stands for a group that was started, for those that wait for work of any kind.
+tri_ticket tri_comm_ticket_of(tri_comm *comm, tri_comm_ticket group);
 // Starts one operation and waits for it.
 tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op);
 tri_status tri_comm_barrier(tri_comm *comm, const char *label);

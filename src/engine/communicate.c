@@ -1,5 +1,5 @@
 // GATHER, SCATTER, REDUCE, TIE, SEND and RECV: starts the operations of an action on a
-// communicator, as one group. Next: norm.c.
+// communicator, as one group. Operations inside of compute actions. Next: norm.c.
 #include "engine/engine_internal.h"
 
 // The operations of an action; engine_size_communication has made room for those of any.
@@ -103,33 +103,21 @@ void engine_size_communication(tri_engine *e) {
     e->run.ops = TRI_NEW_ARRAY(e->arena, tri_comm_op, e->run.most_ops);
 }
 
-static tri_comm *group_of(const tri_engine *e, const tri_action *a) {
-    if (a->kind == TRI_ACTION_TIE) return e->groups.ties[a->subject];
+tri_comm *engine_group_of(const tri_engine *e, const tri_action *a) {
+    if (a->kind == TRI_ACTION_TIE) return e->data.ties[a->subject];
     switch (tri_action_lane(a->kind)) {
     case TRI_LANE_SHARD:
-        return e->groups.shards;
+        return e->data.shards;
     case TRI_LANE_REPLICATE:
-        return e->groups.copies;
+        return e->data.copies;
     case TRI_LANE_ALONG:
-        return e->groups.along;
+        return e->data.along;
     case TRI_LANE_BACK:
-        return e->groups.back;
+        return e->data.back;
     default:
         TRI_ASSERT(false);
     }
 }
-
-static tri_status wait_comm(void *source, uint64_t number) {
-    tri_comm *comm = source;
-    return comm->backend->wait(comm, (tri_comm_ticket){number});
-}
-
-static bool comm_is_done(void *source, uint64_t number) {
-    tri_comm *comm = source;
-    return comm->backend->test(comm, (tri_comm_ticket){number});
-}
-
-static const tri_ticket_kind comm_ticket = {.wait = wait_comm, .is_done = comm_is_done};
 
 tri_status engine_start_communication(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     static void (*const list_ops[TRI_ACTION_KIND_COUNT])(const tri_engine *e, const tri_action *a,
@@ -145,9 +133,21 @@ tri_status engine_start_communication(tri_engine *e, const tri_action *a, tri_ti
     list.label = unit ? e->labels.units[a->kind][a->subject] : e->labels.edges[a->kind];
     list_ops[a->kind](e, a, &list);
     if (list.count == 0) return TRI_OK;
-    tri_comm *comm = group_of(e, a);
+    tri_comm *comm = engine_group_of(e, a);
     tri_comm_ticket started;
     TRI_TRY(comm->backend->start(comm, list.ops, list.count, &started));
-    *ticket = (tri_ticket){&comm_ticket, comm, started.value};
+    *ticket = tri_comm_ticket_of(comm, started);
     return TRI_OK;
+}
+
+tri_status engine_run_between(tri_engine *e, tri_comm *comm, const tri_comm_op *op) {
+    tri_ticket ticket;
+    tri_comm_ticket started;
+    TRI_TRY(e->device->backend->record(e->queue, &ticket));
+    TRI_TRY(tri_comm_after(comm, &ticket));
+    tri_comm_op waiting = *op;
+    waiting.waits_at_once = true;
+    TRI_TRY(comm->backend->start(comm, &waiting, 1, &started));
+    ticket = tri_comm_ticket_of(comm, started);
+    return e->device->backend->wait(e->queue, &ticket);
 }

@@ -66,6 +66,7 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
 
 void tri_engine_destroy(tri_engine *engine) {
     if (!engine) return;
+    engine_stop_groups(engine);
     tri_queue_close(engine->queue); // after what it still runs
     engine_release_updates(&engine->updates);
     engine_release_updates(&engine->casts);
@@ -134,9 +135,10 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
 // Lets an action start after another one.
 static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
     if (!other->kind) return TRI_OK;
-    if (tri_action_lane(a->kind) == TRI_LANE_COMPUTE)
-        return e->device->backend->wait(e->queue, other);
-    return tri_ticket_wait(other); // no communicator or storage waits for a queue by itself yet
+    tri_lane lane = tri_action_lane(a->kind);
+    if (lane == TRI_LANE_COMPUTE) return e->device->backend->wait(e->queue, other);
+    if (lane == TRI_LANE_STORE) return tri_ticket_wait(other);
+    return tri_comm_after(engine_group_of(e, a), other);
 }
 
 static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
@@ -162,8 +164,11 @@ static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *tick
 static tri_status run_schedule(tri_engine *e) {
     const tri_schedule *s = &e->run.step->schedule;
     const tri_step_memory *memory = &e->run.step->memory;
+    // Other lanes read what was written before the step: parameters that were cast, for example.
+    TRI_TRY(e->device->backend->record(e->queue, &e->run.begin));
     for (int i = 0; i < s->count; i++) {
         const tri_action *a = &s->actions[i];
+        if (tri_action_lane(a->kind) != TRI_LANE_COMPUTE) TRI_TRY(start_after(e, a, &e->run.begin));
         for (int d = 0; d < a->dependency_count; d++)
             TRI_TRY(start_after(e, a, &e->run.tickets[s->dependencies[a->first_dependency + d]]));
         for (int k = memory->first[i]; k < memory->first[i + 1]; k++) {

@@ -38,6 +38,8 @@ typedef struct engine_gap {
     int64_t first, count;
 } engine_gap;
 
+// Communicators of this rank's groups. There are two sets: those that take the host's memory, and
+// those that take the device's. They are the same where the host can touch the device's memory.
 typedef struct engine_groups {
     tri_comm *world;           // all ranks
     tri_comm *shards;          // the ranks that share one copy of the training state
@@ -100,6 +102,7 @@ typedef struct engine_run {
     const tri_step_plan *step;
     tri_step_output *output;
     tri_ticket *tickets; // by action of the schedule
+    tri_ticket begin;    // what the compute lane was given before the step
     tri_ticket taken;    // the copy of the latest micro-batch to the device
     tri_comm_op *ops;    // of the action that is being started
     int most_ops;
@@ -117,7 +120,8 @@ struct tri_engine {
     tri_queue *queue; // of the compute lane
     tri_optimizer optimizer;
     tri_storage *storage; // NULL: nothing is offloaded
-    engine_groups groups;
+    engine_groups groups; // take the host's memory
+    engine_groups data;   // take the device's; without world and memory
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;
@@ -141,6 +145,8 @@ void *engine_own(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 tri_dtype engine_bucket_dtype(const tri_engine *engine, tri_bucket_kind bucket);
 
 tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
+// Whatever waits for the groups' operations fails; before what they wait for is closed.
+void engine_stop_groups(tri_engine *engine);
 void engine_close_groups(tri_engine *engine);
 
 tri_status engine_allocate(tri_engine *engine); // memory.c
@@ -204,6 +210,10 @@ tri_status engine_run_compute(tri_engine *engine, const tri_action *action);
 
 // communicate.c: allocates room for the operations of any action; starts those of one.
 void engine_size_communication(tri_engine *engine);
+// The communicator of an action.
+tri_comm *engine_group_of(const tri_engine *engine, const tri_action *action);
+// Runs an operation on the device's memory between what the compute lane does before and after it.
+tri_status engine_run_between(tri_engine *engine, tri_comm *comm, const tri_comm_op *op);
 tri_status engine_start_communication(tri_engine *engine, const tri_action *action,
                                       tri_ticket *ticket);
 

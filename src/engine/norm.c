@@ -241,7 +241,7 @@ static tri_status sum_partial(tri_engine *e) {
                           .send = own_gradients,
                           .recv = own_gradients,
                           .label = flat->units[unit].name};
-        TRI_TRY(tri_comm_run(e->groups.tensor_parallel, &op));
+        TRI_TRY(engine_run_between(e, e->data.tensor_parallel, &op));
     }
     return TRI_OK;
 }

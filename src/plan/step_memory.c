@@ -71,7 +71,8 @@ typedef struct buffer {
     int slot;
     int64_t size_bytes, offset;
     int first, last;
-    int first_async; // into `asyncs`: actions of lanes other than COMPUTE that touch it; -1: none
+    int last_compute; // the last action of the lane COMPUTE that touches it; -1: none
+    int first_async;  // into `asyncs`: actions of lanes other than COMPUTE that touch it; -1: none
 } buffer;
 
 typedef struct async_touch {
@@ -108,17 +109,27 @@ static int *open_of(step *s, int slot, int round) {
     return &s->open_rounds[round][slot == TRI_SLOT_INPUTS ? 0 : 1 + slot - s->bucket_slots];
 }
 
+static bool is_compute(const step *s, int action) {
+    return tri_action_lane(s->r->schedule->actions[action].kind) == TRI_LANE_COMPUTE;
+}
+
 static void touch(step *s, int slot, int round, int64_t size_bytes) {
     int *open = open_of(s, slot, round);
     if (size_bytes == 0) return;
     if (*open < 0) {
         *open = s->buffer_count;
         TRI_PUSH(s->scratch, s->buffers, s->buffer_count, s->buffer_capacity) =
-            (buffer){.slot = slot, .size_bytes = size_bytes, .first = s->action, .first_async = -1};
+            (buffer){.slot = slot,
+                     .size_bytes = size_bytes,
+                     .first = s->action,
+                     .last_compute = -1,
+                     .first_async = -1};
     }
     buffer *c = &s->buffers[*open];
     c->last = s->action;
-    if (tri_action_lane(s->r->schedule->actions[s->action].kind) != TRI_LANE_COMPUTE) {
+    if (is_compute(s, s->action)) {
+        c->last_compute = s->action;
+    } else {
         TRI_PUSH(s->scratch, s->asyncs, s->async_count, s->async_capacity) =
             (async_touch){s->action, c->first_async};
         c->first_async = s->async_count - 1;
@@ -303,14 +314,17 @@ static int first_after(const step *s, int action) {
 }
 
 // The first action that uses a buffer waits for actions of other lanes that used its memory before.
+// Actions of the lane COMPUTE run in order, so that its last one stands for all.
 static void find_waits(step *s, tri_step_memory *out) {
     int capacity = 0;
     for (int i = 0; i < s->buffer_count; i++) {
         const buffer *a = &s->buffers[i];
-        if (a->first_async < 0) continue;
         for (int k = first_after(s, a->last); k < s->buffer_count; k++) {
             const buffer *b = &s->buffers[k];
             if (!overlap(s, a, b)) continue;
+            if (a->last_compute >= 0 && !is_compute(s, b->first))
+                TRI_PUSH(s->arena, out->waits, out->wait_count, capacity) =
+                    (tri_wait){b->first, a->last_compute};
             for (int t = a->first_async; t >= 0; t = s->asyncs[t].next)
                 TRI_PUSH(s->arena, out->waits, out->wait_count, capacity) =
                     (tri_wait){b->first, s->asyncs[t].action};

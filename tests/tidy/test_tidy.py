@@ -37,7 +37,8 @@ LAYERS = {
 BACKENDS = {
     "device/ref": {"device/cpu", "device/cuda"},
     "device/null": set(),
-    "device/cpu": set(),
+    "device/cpu": {"device/far"},
+    "device/far": set(),
     "device/cuda": set(),
     "comm/self": set(),
     "comm/shm": set(),

@@ -1,0 +1,150 @@
+// Groups of operations: their memory of the host, and the steps from the device and back.
+#include "comm/staged/group.h"
+
+#include "comm/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+static void describe(const tri_comm *comm, const tri_comm_op *from, staged_op *to) {
+    size_t width = from->kind == TRI_COMM_BARRIER ? 0 : tri_dtype_bytes(from->dtype);
+    *to = (staged_op){.device = *from, .host = *from, .adds = from->accumulate};
+    bool sends = from->kind != TRI_COMM_BROADCAST || from->root == comm->rank;
+    if (sends) to->send_bytes = (size_t)tri_comm_send_count(from, comm->size) * width;
+    to->recv_bytes = (size_t)tri_comm_recv_count(from, comm->size) * width;
+    to->host.waits_at_once = false;
+}
+
+// Gives each operation its part of the group's memory.
+static tri_status take_memory(staged_group *g) {
+    size_t bytes = 0;
+    for (int i = 0; i < g->op_count; i++)
+        bytes += aligned(g->ops[i].send_bytes) + aligned(g->ops[i].recv_bytes);
+    g->memory = aligned_alloc(64, bytes ? bytes : 64);
+    if (!g->memory)
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for %zu bytes on their way to other ranks",
+                        bytes);
+    char *at = g->memory;
+    for (int i = 0; i < g->op_count; i++) {
+        staged_op *op = &g->ops[i];
+        op->host.send = at;
+        at += aligned(op->send_bytes);
+        op->host.recv = at;
+        at += aligned(op->recv_bytes);
+    }
+    return TRI_OK;
+}
+
+tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int count,
+                             const tri_ticket *after, int after_count, staged_group **out) {
+    staged_group *g = calloc(1, sizeof *g);
+    *out = NULL;
+    if (g) g->ops = calloc((size_t)count + 1, sizeof *g->ops);
+    if (g) g->after = calloc((size_t)after_count + 1, sizeof *g->after);
+    if (!g || !g->ops || !g->after) {
+        staged_group_free(g);
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for %d operations", count);
+    }
+    g->op_count = count;
+    g->is_pairs = true;
+    for (int i = 0; i < count; i++) {
+        describe(comm, &ops[i], &g->ops[i]);
+        g->is_pairs = g->is_pairs && tri_comm_kind_is_pair(ops[i].kind);
+    }
+    g->after_count = after_count;
+    if (after_count) memcpy(g->after, after, (size_t)after_count * sizeof *after);
+    tri_status status = take_memory(g);
+    if (status != TRI_OK) {
+        staged_group_free(g);
+        return status;
+    }
+    *out = g;
+    return TRI_OK;
+}
+
+void staged_group_free(staged_group *g) {
+    if (!g) return;
+    free(g->ops);
+    free(g->after);
+    free(g->memory);
+    free(g);
+}
+
+static bool comes_after(const staged_group *g) {
+    for (int i = 0; i < g->after_count; i++)
+        if (!tri_ticket_is_done(&g->after[i])) return false;
+    return true;
+}
+
+static tri_status copy_out(staged_group *g, const staged_route *route) {
+    const tri_device_backend *device = route->out->device->backend;
+    // What failed before it is the reason why it cannot begin.
+    for (int i = 0; i < g->after_count; i++) TRI_TRY(tri_ticket_wait(&g->after[i]));
+    for (int i = 0; i < g->op_count; i++) {
+        staged_op *op = &g->ops[i];
+        if (op->send_bytes)
+            TRI_TRY(device->copy_out(route->out, (void *)(uintptr_t)op->host.send, op->device.send,
+                                     op->send_bytes));
+        if (op->adds)
+            TRI_TRY(device->copy_out(route->out, op->host.recv, op->device.recv, op->recv_bytes));
+    }
+    return device->record(route->out, &g->copies);
+}
+
+static tri_status travel(staged_group *g, const staged_route *route) {
+    TRI_TRY(tri_ticket_wait(&g->copies));
+    tri_comm_op *ops = calloc((size_t)g->op_count + 1, sizeof *ops);
+    if (!ops) return TRI_FAIL(TRI_NO_MEMORY, "no memory for %d operations", g->op_count);
+    for (int i = 0; i < g->op_count; i++) ops[i] = g->ops[i].host;
+    tri_status status = route->inner->backend->start(route->inner, ops, g->op_count, &g->inner);
+    free(ops);
+    return status;
+}
+
+static tri_status copy_in(staged_group *g, const staged_route *route) {
+    const tri_device_backend *device = route->in->device->backend;
+    TRI_TRY(route->inner->backend->wait(route->inner, g->inner));
+    for (int i = 0; i < g->op_count; i++) {
+        staged_op *op = &g->ops[i];
+        if (op->recv_bytes)
+            TRI_TRY(device->copy_in(route->in, op->device.recv, op->host.recv, op->recv_bytes));
+    }
+    return device->record(route->in, &g->copies);
+}
+
+static bool is_ready(const staged_group *g, const staged_route *route, bool may_begin,
+                     bool may_travel) {
+    switch (g->state) {
+    case STAGED_QUEUED:
+        return may_begin && comes_after(g);
+    case STAGED_COPIES_OUT:
+        return may_travel && tri_ticket_is_done(&g->copies);
+    case STAGED_TRAVELS:
+        return route->inner->backend->test(route->inner, g->inner);
+    case STAGED_COPIES_IN:
+        return tri_ticket_is_done(&g->copies);
+    case STAGED_DONE:
+        break;
+    }
+    return false;
+}
+
+tri_status staged_group_advance(staged_group *g, const staged_route *route, bool may_begin,
+                                bool may_travel, bool *moved) {
+    static tri_status (*const steps[])(staged_group * g, const staged_route *route) = {
+        [STAGED_QUEUED] = copy_out,
+        [STAGED_COPIES_OUT] = travel,
+        [STAGED_TRAVELS] = copy_in,
+    };
+    while (is_ready(g, route, may_begin, may_travel)) {
+        if (g->state == STAGED_COPIES_IN)
+            TRI_TRY(tri_ticket_wait(&g->copies));
+        else
+            TRI_TRY(steps[g->state](g, route));
+        g->state++;
+        *moved = true;
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,52 @@
+// One group of operations on its way through the host's memory.
+#ifndef TRIREME_COMM_STAGED_GROUP_H
+#define TRIREME_COMM_STAGED_GROUP_H
+
+#include "comm/comm.h"
+#include "device/device.h"
+
+// In this order.
+typedef enum staged_state {
+    STAGED_QUEUED,     // waits for what it has to come after
+    STAGED_COPIES_OUT, // what is sent comes from the device
+    STAGED_TRAVELS,    // the inner communicator works
+    STAGED_COPIES_IN,  // the results go to the device
+    STAGED_DONE,
+} staged_state;
+
+typedef struct staged_op {
+    tri_comm_op device, host;      // the same operation on each side's memory
+    size_t send_bytes, recv_bytes; // 0: nothing is sent, or received
+    bool adds;                     // to what `recv` holds, which is copied out too
+} staged_op;
+
+typedef struct staged_group {
+    struct staged_group *next;
+    uint64_t number;
+    staged_state state;
+    bool is_pairs; // sends and receives only
+    staged_op *ops;
+    int op_count;
+    tri_ticket *after;
+    int after_count;
+    tri_ticket copies; // of the state COPIES_OUT or COPIES_IN
+    tri_comm_ticket inner;
+    char *memory; // of the host: what the operations send and receive
+} staged_group;
+
+tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int count,
+                             const tri_ticket *after, int after_count, staged_group **out);
+void staged_group_free(staged_group *group);
+
+// What a group works with.
+typedef struct staged_route {
+    tri_comm *inner;
+    tri_queue *out, *in; // of copies
+} staged_route;
+
+// Moves on as far as is possible without waiting. `may_begin`: no group before it is in the way;
+// `may_travel`: those before it have left. *moved tells whether the state changed.
+tri_status staged_group_advance(staged_group *group, const staged_route *route, bool may_begin,
+                                bool may_travel, bool *moved);
+
+#endif

@@ -1,0 +1,29 @@
+// Memory of the device: what the host is given are addresses at which nothing is mapped.
+#ifndef TRIREME_DEVICE_FAR_AREA_H
+#define TRIREME_DEVICE_FAR_AREA_H
+
+#include "device/device.h"
+
+#include <pthread.h>
+
+typedef struct far_area {
+    char *address; // the host's
+    char *memory;  // the inner device's
+    size_t bytes;  // as asked for
+    size_t mapped; // reserved at `address`
+} far_area;
+
+typedef struct far_areas {
+    pthread_mutex_t lock;
+    far_area *items; // by address
+    int count, capacity;
+} far_areas;
+
+tri_status far_areas_add(far_areas *areas, tri_device *inner, size_t bytes, void **out);
+void far_areas_remove(far_areas *areas, tri_device *inner, void *address);
+void far_areas_end(far_areas *areas, tri_device *inner);
+// The memory behind an address, which may lie inside of an area; NULL for NULL. Any other address
+// is a bug of the caller: a pointer to the host's memory, or to memory that was freed.
+void *far_translate(far_areas *areas, const void *address);
+
+#endif

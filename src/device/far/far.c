@@ -1,0 +1,215 @@
+// The device far: translates addresses and issues the CPU's work to queues.
+#include "device/far/far.h"
+
+#include "device/cpu/cpu.h"
+#include "device/far/area.h"
+#include "device/far/queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct far_device {
+    tri_device head;
+    tri_device *inner;
+    far_areas areas;
+    uint64_t delays;
+} far_device;
+
+static far_device *far_of(const tri_device *device) { return (far_device *)(uintptr_t)device; }
+
+// A kernel of the inner device, and how many addresses it takes.
+typedef struct far_kernel {
+    tri_kernel inner;
+    int inputs, outputs;
+} far_kernel;
+
+static bool kernel_supports(const tri_device *device, const tri_graph *graph,
+                            const tri_node *node) {
+    return tri_device_select(far_of(device)->inner, graph, node) != NULL;
+}
+
+static void kernel_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
+                           tri_layout *in, tri_layout *out) {
+    const tri_device *inner = far_of(device)->inner;
+    tri_kernel_layouts(tri_device_select(inner, graph, node), inner, graph, node, in, out);
+}
+
+static tri_status kernel_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    tri_device *inner = far_of(device)->inner;
+    far_kernel *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for kernel %s", node->op->name);
+    kernel->state = state;
+    state->inputs = node->input_count;
+    state->outputs = node->output_count;
+    TRI_TRY(tri_kernel_prepare(tri_device_select(inner, graph, node), inner, graph, node,
+                               &state->inner));
+    kernel->workspace_bytes = state->inner.workspace_bytes;
+    return TRI_OK;
+}
+
+static void kernel_release(tri_kernel *kernel) {
+    far_kernel *state = kernel->state;
+    if (!state) return;
+    tri_kernel_release(&state->inner);
+    free(state);
+}
+
+static tri_status work_kernel(tri_queue *inner, far_work *work) {
+    tri_kernel_args args = {
+        .queue = inner, .in = work->in, .out = work->out, .workspace = work->workspace};
+    return work->kernel->def->run(work->kernel, &args);
+}
+
+static tri_status kernel_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const far_kernel *state = kernel->state;
+    far_areas *areas = &far_of(args->queue->device)->areas;
+    far_work work = {.run = work_kernel,
+                     .kernel = &state->inner,
+                     .workspace = far_translate(areas, args->workspace)};
+    for (int i = 0; i < state->inputs; i++) work.in[i] = far_translate(areas, args->in[i]);
+    for (int i = 0; i < state->outputs; i++) work.out[i] = far_translate(areas, args->out[i]);
+    return far_queue_push(args->queue, &work);
+}
+
+static const tri_kernel_def far_kernel_def = {.name = "far",
+                                              .supports = kernel_supports,
+                                              .layouts = kernel_layouts,
+                                              .prepare = kernel_prepare,
+                                              .run = kernel_run,
+                                              .release = kernel_release};
+static const tri_kernel_def *const kernels[] = {&far_kernel_def, NULL};
+
+static tri_status work_wait(tri_queue *inner, far_work *work) {
+    (void)inner;
+    return tri_ticket_wait(&work->ticket);
+}
+
+static tri_status work_copy_in(tri_queue *inner, far_work *work) {
+    const void *from = work->from ? work->from : work->small;
+    return inner->device->backend->copy_in(inner, work->to, from, work->size_bytes);
+}
+
+static tri_status work_copy_out(tri_queue *inner, far_work *work) {
+    return inner->device->backend->copy_out(inner, work->to, work->from, work->size_bytes);
+}
+
+static tri_status work_zero(tri_queue *inner, far_work *work) {
+    return inner->device->backend->zero(inner, work->to, work->size_bytes);
+}
+
+static tri_status work_add(tri_queue *inner, far_work *work) {
+    return inner->device->backend->add(inner, work->to, work->from, work->count);
+}
+
+static tri_status work_squares(tri_queue *inner, far_work *work) {
+    return inner->device->backend->sum_of_squares(inner, work->to, work->from, work->count);
+}
+
+static far_areas *areas_of(const tri_queue *queue) { return &far_of(queue->device)->areas; }
+
+static tri_status far_wait(tri_queue *queue, const tri_ticket *ticket) {
+    if (!ticket->kind) return TRI_OK;
+    return far_queue_push(queue, &(far_work){.run = work_wait, .ticket = *ticket});
+}
+
+static tri_status far_copy_in(tri_queue *queue, void *to, const void *from_host,
+                              size_t size_bytes) {
+    far_work work = {.run = work_copy_in, .size_bytes = size_bytes};
+    if (size_bytes == 0) return TRI_OK;
+    work.to = far_translate(areas_of(queue), to);
+    if (size_bytes <= sizeof work.small)
+        memcpy(work.small, from_host, size_bytes);
+    else
+        work.from = from_host;
+    return far_queue_push(queue, &work);
+}
+
+static tri_status far_copy_out(tri_queue *queue, void *to_host, const void *from,
+                               size_t size_bytes) {
+    if (size_bytes == 0) return TRI_OK;
+    return far_queue_push(queue, &(far_work){.run = work_copy_out,
+                                             .to = to_host,
+                                             .from = far_translate(areas_of(queue), from),
+                                             .size_bytes = size_bytes});
+}
+
+static tri_status far_zero(tri_queue *queue, void *memory, size_t size_bytes) {
+    if (size_bytes == 0) return TRI_OK;
+    return far_queue_push(queue, &(far_work){.run = work_zero,
+                                             .to = far_translate(areas_of(queue), memory),
+                                             .size_bytes = size_bytes});
+}
+
+static tri_status far_add(tri_queue *queue, float *to, const float *from, int64_t count) {
+    return far_queue_push(queue, &(far_work){.run = work_add,
+                                             .to = far_translate(areas_of(queue), to),
+                                             .from = far_translate(areas_of(queue), from),
+                                             .count = count});
+}
+
+static tri_status far_sum_of_squares(tri_queue *queue, double *sum, const float *values,
+                                     int64_t count) {
+    return far_queue_push(queue, &(far_work){.run = work_squares,
+                                             .to = far_translate(areas_of(queue), sum),
+                                             .from = far_translate(areas_of(queue), values),
+                                             .count = count});
+}
+
+static tri_status far_open_queue(tri_device *device, tri_queue **out) {
+    far_device *far = far_of(device);
+    return far_queue_open(device, far->inner, far->delays, out);
+}
+
+static tri_status far_open(const tri_device_config *config, tri_device **out) {
+    const char *delays = getenv("TRIREME_FAR_DELAYS");
+    far_device *far = calloc(1, sizeof *far);
+    *out = NULL;
+    if (!far) return TRI_FAIL(TRI_NO_MEMORY, "device far: no memory");
+    tri_status status = tri_device_cpu.open(config, &far->inner);
+    if (status != TRI_OK) {
+        free(far);
+        return status;
+    }
+    far->head = (tri_device){.backend = &tri_device_far, .threads = far->inner->threads};
+    far->delays = delays ? strtoull(delays, NULL, 10) : 0;
+    pthread_mutex_init(&far->areas.lock, NULL);
+    *out = &far->head;
+    return TRI_OK;
+}
+
+static void far_close(tri_device *device) {
+    if (!device) return;
+    far_device *far = far_of(device);
+    far_areas_end(&far->areas, far->inner);
+    pthread_mutex_destroy(&far->areas.lock);
+    tri_device_cpu.close(far->inner);
+    free(far);
+}
+
+static tri_status far_alloc(tri_device *device, size_t size_bytes, void **out) {
+    return far_areas_add(&far_of(device)->areas, far_of(device)->inner, size_bytes, out);
+}
+
+static void far_free(tri_device *device, void *memory) {
+    if (memory) far_areas_remove(&far_of(device)->areas, far_of(device)->inner, memory);
+}
+
+const tri_device_backend tri_device_far = {
+    .name = "far",
+    .kernels = kernels,
+    .open = far_open,
+    .close = far_close,
+    .alloc = far_alloc,
+    .free = far_free,
+    .open_queue = far_open_queue,
+    .close_queue = far_queue_close,
+    .record = far_queue_record,
+    .wait = far_wait,
+    .copy_in = far_copy_in,
+    .copy_out = far_copy_out,
+    .zero = far_zero,
+    .add = far_add,
+    .sum_of_squares = far_sum_of_squares,
+    .host_memory = false,
+};

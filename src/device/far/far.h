@@ -1,0 +1,13 @@
+// A device for tests that behaves like a distant one: the CPU's kernels behind queues with threads
+// of their own. What is issued is done later, and the host cannot touch the memory: its addresses
+// fault, and are translated where work is issued. Nothing else knows that it is no real one.
+//
+// TRIREME_FAR_DELAYS=SEED lets the threads sleep at random before some of their work.
+#ifndef TRIREME_DEVICE_FAR_FAR_H
+#define TRIREME_DEVICE_FAR_FAR_H
+
+#include "device/device.h"
+
+extern const tri_device_backend tri_device_far;
+
+#endif

@@ -1,0 +1,146 @@
+// Queues with threads: work is copied into a ring, and done in order by the queue's own thread.
+#include "device/far/queue.h"
+
+#include "base/philox.h"
+#include "device/queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RING = 512, LONGEST_DELAY_US = 400 };
+
+struct far_queue {
+    tri_queue head;
+    tri_queue *inner;
+    uint64_t delays;
+    pthread_t thread;
+    bool has_thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t more, less; // signalled when work was added, and when work was done
+    far_work ring[RING];       // work n is at n mod RING
+    uint64_t issued, done;     // since the start
+    bool stops;
+    tri_status status; // the first failure; work after it is not done
+    char message[TRI_MESSAGE_MAX_BYTES];
+};
+
+static far_queue *queue_of(tri_queue *head) { return (far_queue *)head; }
+
+// Every fourth piece of work, on average, is late.
+static void sleep_at_random(const far_queue *q, uint64_t number) {
+    uint32_t word = tri_philox_at(q->delays, 0, 0, number);
+    if (word % 4 == 0) usleep(word / 4 % LONGEST_DELAY_US);
+}
+
+static void *work_off(void *context) {
+    far_queue *q = context;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        while (q->done == q->issued && !q->stops) pthread_cond_wait(&q->more, &q->lock);
+        if (q->done == q->issued) break;
+        far_work *work = &q->ring[q->done % RING];
+        tri_status status = q->status;
+        pthread_mutex_unlock(&q->lock);
+        if (status == TRI_OK) {
+            if (q->delays) sleep_at_random(q, q->done);
+            status = work->run(q->inner, work);
+        }
+        pthread_mutex_lock(&q->lock);
+        if (status != TRI_OK && q->status == TRI_OK) {
+            q->status = status;
+            snprintf(q->message, sizeof q->message, "%s", tri_error_message());
+        }
+        q->done++;
+        pthread_cond_broadcast(&q->less);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+// The first failure. Called under the lock.
+static tri_status outcome(const far_queue *q) {
+    return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
+}
+
+tri_status far_queue_open(tri_device *device, tri_device *inner, uint64_t delays, tri_queue **out) {
+    far_queue *q = calloc(1, sizeof *q);
+    *out = NULL;
+    if (!q) return TRI_FAIL(TRI_NO_MEMORY, "device far: no memory");
+    q->head.device = device;
+    q->delays = delays;
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->more, NULL);
+    pthread_cond_init(&q->less, NULL);
+    tri_status status = tri_queue_open(inner, &q->inner);
+    sigset_t all, before; // signals are for the program's own threads
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (status == TRI_OK) q->has_thread = pthread_create(&q->thread, NULL, work_off, q) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status == TRI_OK && !q->has_thread)
+        status = TRI_FAIL(TRI_NO_MEMORY, "device far: cannot start a thread");
+    if (status != TRI_OK) {
+        far_queue_close(&q->head);
+        return status;
+    }
+    *out = &q->head;
+    return TRI_OK;
+}
+
+void far_queue_close(tri_queue *head) {
+    far_queue *q = queue_of(head);
+    pthread_mutex_lock(&q->lock);
+    q->stops = true;
+    pthread_cond_broadcast(&q->more);
+    pthread_mutex_unlock(&q->lock);
+    if (q->has_thread) pthread_join(q->thread, NULL);
+    tri_queue_close(q->inner);
+    pthread_cond_destroy(&q->more);
+    pthread_cond_destroy(&q->less);
+    pthread_mutex_destroy(&q->lock);
+    free(q);
+}
+
+tri_status far_queue_push(tri_queue *head, const far_work *work) {
+    far_queue *q = queue_of(head);
+    pthread_mutex_lock(&q->lock);
+    while (q->issued - q->done == RING) pthread_cond_wait(&q->less, &q->lock);
+    q->ring[q->issued++ % RING] = *work;
+    pthread_cond_signal(&q->more);
+    tri_status status = outcome(q);
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+static tri_status wait_for(void *source, uint64_t number) {
+    far_queue *q = source;
+    pthread_mutex_lock(&q->lock);
+    while (q->done < number) pthread_cond_wait(&q->less, &q->lock);
+    tri_status status = outcome(q);
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+static bool is_done(void *source, uint64_t number) {
+    far_queue *q = source;
+    pthread_mutex_lock(&q->lock);
+    bool done = q->done >= number;
+    pthread_mutex_unlock(&q->lock);
+    return done;
+}
+
+static const tri_ticket_kind far_ticket = {.wait = wait_for, .is_done = is_done};
+
+tri_status far_queue_record(tri_queue *head, tri_ticket *out) {
+    far_queue *q = queue_of(head);
+    pthread_mutex_lock(&q->lock);
+    *out = (tri_ticket){&far_ticket, q, q->issued};
+    tri_status status = outcome(q);
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}

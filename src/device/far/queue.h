@@ -1,0 +1,29 @@
+// A queue of the device: work in order, on a thread of its own.
+#ifndef TRIREME_DEVICE_FAR_QUEUE_H
+#define TRIREME_DEVICE_FAR_QUEUE_H
+
+#include "device/device.h"
+
+typedef struct far_queue far_queue;
+
+// One piece of work; its addresses are those of the inner device.
+typedef struct far_work {
+    tri_status (*run)(tri_queue *inner, struct far_work *work);
+    const tri_kernel *kernel;
+    void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
+    void *to, *workspace;
+    const void *from;
+    size_t size_bytes;
+    int64_t count;
+    tri_ticket ticket;
+    char small[TRI_SMALL_COPY_BYTES]; // what copy_in was given, where it may change afterwards
+} far_work;
+
+// `delays`: the seed of random sleeps; 0: none.
+tri_status far_queue_open(tri_device *device, tri_device *inner, uint64_t delays, tri_queue **out);
+void far_queue_close(tri_queue *queue);
+// Copies the work. Fails as earlier work of the queue did; blocks while the queue is full.
+tri_status far_queue_push(tri_queue *queue, const far_work *work);
+tri_status far_queue_record(tri_queue *queue, tri_ticket *out);
+
+#endif

@@ -1,0 +1,198 @@
+// What every device promises, tried on all of them: memory, copies, queues and tickets.
+#include "device/cpu/cpu.h"
+#include "device/far/far.h"
+#include "device/null/null.h"
+#include "device/queue.h"
+#include "device/ref/ref.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_cpu,
+                                                     &tri_device_null, &tri_device_far};
+enum { BACKENDS = sizeof backends / sizeof *backends };
+
+static void ok(tri_status status) {
+    if (status != TRI_OK) fail_msg("%s", tri_error_message());
+}
+
+static tri_device *open_device(const tri_device_backend *backend) {
+    tri_device *device;
+    ok(backend->open(&(tri_device_config){.threads = 2}, &device));
+    return device;
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 63, 64, 4096, 3000000};
+    for (int b = 0; b < BACKENDS; b++) {
+        tri_device *device = open_device(backends[b]);
+        tri_queue *queue;
+        ok(tri_queue_open(device, &queue));
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            void *memory;
+            unsigned char *host = malloc(sizes[i] + 1), *back = malloc(sizes[i] + 1);
+            ok(backends[b]->alloc(device, sizes[i], &memory));
+            assert_int_equal((uintptr_t)memory % 64, 0);
+            memset(back, 1, sizes[i]);
+            ok(tri_queue_read(queue, back, memory, sizes[i]));
+            for (size_t k = 0; k < sizes[i]; k++) assert_int_equal(back[k], 0);
+            for (size_t k = 0; k < sizes[i]; k++) host[k] = (unsigned char)(7 * k);
+            ok(tri_queue_write(queue, memory, host, sizes[i]));
+            ok(tri_queue_read(queue, back, memory, sizes[i]));
+            assert_memory_equal(host, back, sizes[i]);
+            ok(backends[b]->zero(queue, memory, sizes[i]));
+            ok(tri_queue_read(queue, back, memory, sizes[i]));
+            for (size_t k = 0; k < sizes[i]; k++) assert_int_equal(back[k], 0);
+            backends[b]->free(device, memory);
+            free(host);
+            free(back);
+        }
+        tri_queue_close(queue);
+        backends[b]->close(device);
+    }
+}
+
+// Each call is issued before the one before it has to be done; small sources may change at once.
+static void test_order_in_a_queue(void **state) {
+    (void)state;
+    enum { COUNT = 32, TURNS = 40 };
+    for (int b = 0; b < BACKENDS; b++) {
+        if (backends[b] == &tri_device_null) continue; // it does not add
+        tri_device *device = open_device(backends[b]);
+        tri_queue *queue;
+        void *sum, *term;
+        float host[COUNT];
+        double squares;
+        ok(tri_queue_open(device, &queue));
+        ok(backends[b]->alloc(device, sizeof host, &sum));
+        ok(backends[b]->alloc(device, sizeof host, &term));
+        assert_true(sizeof host <= TRI_SMALL_COPY_BYTES);
+        for (int turn = 0; turn < TURNS; turn++) {
+            for (int i = 0; i < COUNT; i++) host[i] = (float)(turn + i);
+            ok(backends[b]->copy_in(queue, term, host, sizeof host));
+            ok(backends[b]->add(queue, sum, term, COUNT));
+        }
+        ok(backends[b]->sum_of_squares(queue, term, sum, COUNT));
+        ok(tri_queue_read(queue, host, sum, sizeof host));
+        ok(tri_queue_read(queue, &squares, term, sizeof squares));
+        double expected = 0;
+        for (int i = 0; i < COUNT; i++) {
+            float wanted = (float)(TURNS * (TURNS - 1) / 2 + TURNS * i);
+            assert_true(host[i] == wanted);
+            expected += (double)wanted * (double)wanted;
+        }
+        assert_true(squares == expected);
+        backends[b]->free(device, sum);
+        backends[b]->free(device, term);
+        tri_queue_close(queue);
+        backends[b]->close(device);
+    }
+}
+
+// A number goes from one queue to the other and back, each of which waits for the other.
+static void test_order_between_queues(void **state) {
+    (void)state;
+    enum { TURNS = 100 };
+    for (int b = 0; b < BACKENDS; b++) {
+        if (backends[b] == &tri_device_null) continue;
+        tri_device *device = open_device(backends[b]);
+        tri_queue *queues[2];
+        void *cells[2];
+        float one = 1, last;
+        for (int i = 0; i < 2; i++) {
+            ok(tri_queue_open(device, &queues[i]));
+            ok(backends[b]->alloc(device, sizeof one, &cells[i]));
+        }
+        ok(tri_queue_write(queues[0], cells[0], &one, sizeof one));
+        for (int turn = 0; turn < TURNS; turn++) { // 1, 1, 2, 3, 5, …
+            tri_queue *queue = queues[turn % 2];
+            tri_ticket ticket;
+            ok(backends[b]->add(queue, cells[(turn + 1) % 2], cells[turn % 2], 1));
+            ok(backends[b]->record(queue, &ticket));
+            ok(backends[b]->wait(queues[(turn + 1) % 2], &ticket));
+        }
+        ok(tri_queue_finish(queues[0]));
+        ok(tri_queue_finish(queues[1]));
+        ok(tri_queue_read(queues[0], &last, cells[TURNS % 2], sizeof last));
+        float wanted[2] = {1, 0};
+        for (int turn = 0; turn < TURNS; turn++) wanted[(turn + 1) % 2] += wanted[turn % 2];
+        assert_true(last == wanted[TURNS % 2]);
+        for (int i = 0; i < 2; i++) {
+            backends[b]->free(device, cells[i]);
+            tri_queue_close(queues[i]);
+        }
+        backends[b]->close(device);
+    }
+}
+
+static tri_status fails(void *source, uint64_t number) {
+    (void)source;
+    return TRI_FAIL(TRI_IO, "work %d of another lane failed", (int)number);
+}
+
+static bool is_done(void *source, uint64_t number) {
+    (void)source;
+    (void)number;
+    return true;
+}
+
+// What fails while a queue waits for other work is returned by a later call, with its message.
+static void test_failure_of_a_ticket(void **state) {
+    (void)state;
+    static const tri_ticket_kind kind = {.wait = fails, .is_done = is_done};
+    for (int b = 0; b < BACKENDS; b++) {
+        tri_device *device = open_device(backends[b]);
+        tri_queue *queue;
+        tri_ticket broken = {.kind = &kind, .number = 7};
+        ok(tri_queue_open(device, &queue));
+        tri_status status = backends[b]->wait(queue, &broken);
+        if (status == TRI_OK) status = tri_queue_finish(queue);
+        assert_int_equal(status, TRI_IO);
+        assert_string_equal(tri_error_message(), "work 7 of another lane failed");
+        tri_queue_close(queue);
+        backends[b]->close(device);
+    }
+}
+
+// A host that touches a distant device's memory ends at once, and not with a wrong number.
+static void test_host_memory(void **state) {
+    (void)state;
+    for (int b = 0; b < BACKENDS; b++) {
+        tri_device *device = open_device(backends[b]);
+        void *memory;
+        ok(backends[b]->alloc(device, 64, &memory));
+        pid_t child = fork();
+        if (child == 0) {
+            setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+            signal(SIGSEGV, SIG_DFL);
+            *(volatile char *)memory = 1;
+            _exit(0);
+        }
+        int result;
+        assert_int_equal(waitpid(child, &result, 0), child);
+        assert_int_equal(WIFEXITED(result) && WEXITSTATUS(result) == 0, backends[b]->host_memory);
+        backends[b]->free(device, memory);
+        backends[b]->close(device);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_order_in_a_queue),
+        cmocka_unit_test(test_order_between_queues),
+        cmocka_unit_test(test_failure_of_a_ticket),
+        cmocka_unit_test(test_host_memory),
+    };
+    setenv("TRIREME_FAR_DELAYS", "11", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
