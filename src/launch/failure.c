@@ -73,9 +73,16 @@ static launch_error read_error(tri_arena *arena, const launch_worker *w) {
 
 static bool crashed(const launch_worker *w) { return w->signal != 0 && w->signal != SIGABRT; }
 
+// Whether all that the worker reports is that another rank failed or was lost.
+static bool is_consequence(const failure *f) {
+    static const char LOST[] = "TRI_PEER_LOST: ";
+    return f->error.message && !strncmp(f->error.message, LOST, sizeof LOST - 1);
+}
+
 // The order of launch_failure_report: the first is the cause.
 static bool comes_before(const failure *a, const failure *b) {
     if (a->worker->was_suspended != b->worker->was_suspended) return a->worker->was_suspended;
+    if (is_consequence(a) != is_consequence(b)) return is_consequence(b);
     if (floor(a->seconds) != floor(b->seconds)) return a->seconds < b->seconds;
     if (a->worker->asked_to_end != b->worker->asked_to_end) return b->worker->asked_to_end;
     if (crashed(a->worker) != crashed(b->worker)) return crashed(a->worker);

@@ -31,6 +31,7 @@ const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker 
 // Prints one report on standard error: what failed, the cause last. The cause is, in this order:
 // - a worker that was suspended by a signal when another one failed, because the others were
 //   waiting for it;
+// - a failure other than the report that another rank was lost (TRI_PEER_LOST);
 // - the failure with the earliest time stamp, in whole seconds as error files have it;
 // - within one second, a worker that failed before the launcher began to stop the others;
 // - then a crash by a signal before an error; then the worker that ended first.

@@ -88,6 +88,7 @@ static outcome outcome_of(const run *r) {
 // it was still writing its error file. Then it is the worker that ended by itself first.
 static const launch_worker *worker_with_exit_code(const run *r, const launch_worker *cause) {
     const launch_worker *first = cause;
+    if (cause && !cause->signal && cause->exit_code == EXIT_BAD_INPUT) return cause;
     for (int i = 0; cause && cause->asked_to_end && i < r->options->workers; i++) {
         const launch_worker *w = &r->workers[i];
         if (launch_worker_failed(w) && !w->asked_to_end &&

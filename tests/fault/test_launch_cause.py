@@ -58,6 +58,17 @@ def check_killed(_):
     assert "rank 2 (local rank 2)" in cause(err) and "SIGKILL" in cause(err), err
 
 
+def check_consequence(_):
+    """The rank with bad input is the cause, not one that ended first because that rank gave up."""
+    error = {"message": {"message": f"TRI_BAD_INPUT: {SENTENCE}", "errorCode": 2,
+                         "extraInfo": {"timestamp": "2000000000", "said": True}}}
+    lost = json.dumps(error).replace("TRI_BAD_INPUT", "TRI_PEER_LOST")
+    err = workers("trap '' TERM; if test $RANK = 1; then printf %s "
+                  f"'{json.dumps(error)}' >$TORCHELASTIC_ERROR_FILE; sleep 1; exit 2; fi; "
+                  f"sleep 0.3; printf %s '{lost}' >$TORCHELASTIC_ERROR_FILE; exit 1", code=2)
+    assert "rank 1 (local rank 1)" in cause(err) and "exit code 2" in cause(err), err
+
+
 def check_training(folder):
     """Bad input, or a loss that is not finite, prints one line for any number of ranks."""
     words = [*SYNTHETIC, "data.samples=64", "data.test_samples=8", "batch.global=16"]
@@ -73,7 +84,8 @@ def check_training(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-cause-") as folder:
-        sys.exit(check_all((check_one_sentence, check_suspended, check_killed, check_training),
+        sys.exit(check_all((check_one_sentence, check_suspended, check_killed, check_consequence,
+                            check_training),
                            folder))
 
 
