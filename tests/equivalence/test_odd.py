@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Unusual runs have one rank's result too: steps and evaluations of one sample, replicas that never
 have a sample, frozen stages, half types with a loss scale, blocks without parameters, values that
-skip stages, weights that three stages share, a hundred values between two stages.
+skip stages, weights that three stages share, a hundred values between two stages, pools and gates.
 
 usage: test_odd.py BUILD_FOLDER
 """
@@ -26,7 +26,7 @@ LOOPED = PIPELINE + "strategy.schedule=looped strategy.stages_per_rank="
 INTERLEAVED = PIPELINE + "strategy.schedule=interleaved strategy.stages_per_rank="
 TINY = "data.shape=[1,12,12] " + SGD
 CNN = "recipes/mnist-cnn.yaml", "model.dropout=0.2 " + SGD
-MODELS = "odd", "wide"  # NAME_net.c
+MODELS = "odd", "wide", "pools"  # NAME_net.c
 FREEZE_FIRST, FREEZE_LAST = "optimizer.freeze=['conv*'] ", "optimizer.freeze=['fc*'] "
 FREEZE_ALL_BUT_ONE = "optimizer.freeze=['conv1.*','conv2.weight','fc*'] "
 
@@ -87,6 +87,13 @@ CASES = {
     "a wide model": ("wide", TINY, "data.samples=21 data.test_samples=5 batch.global=12", [
         (2, PIPELINE + "batch.micro=3 strategy.stages=[up]"), (3, BUBBLES + "batch.micro=2"),
         (2, FSDP)]),
+    "pools and gates": ("pools", TINY, "data.samples=21 data.test_samples=5 batch.global=12", [
+        (3, FSDP), (4, BUBBLES + "batch.micro=2"), (2, "strategy.mesh.tensor=2"),
+        (2, PIPELINE + "batch.micro=3 strategy.recompute=block")]),
+    "pools and gates in bf16": ("pools", TINY, "data.samples=21 data.test_samples=5 "
+                                "batch.global=12 trainer.precision=bf16-mixed",
+                                [(3, FSDP), (2, "strategy.mesh.tensor=2"),
+                                 (2, PIPELINE + "batch.micro=3")]),
 }
 
 
