@@ -397,9 +397,9 @@ def glossary(tree):
 
 
 def openings(tree):
-    """A source begins with what it is for."""
+    """A source or header begins with what it is for."""
     for path, text in tree.items():
-        if path.endswith(".c") and not path.startswith(EXEMPT_OPENING):
+        if path.endswith((".c", ".h")) and not path.startswith(EXEMPT_OPENING):
             if not text.startswith(("//", "/*")):
                 yield path, 1, "does not say at its beginning what it is for"
 
@@ -469,8 +469,8 @@ def check(tree, objects=None):
 def self_test():
     """One planted violation of each kind is found, and a clean tree passes."""
     clean = {
-        "include/trireme/status.h": "int tri_status_of(void);\n",
-        "src/base/status.h": "#include <trireme/status.h>\nint tri_fail(void);\n",
+        "include/trireme/status.h": "// Status.\nint tri_status_of(void);\n",
+        "src/base/status.h": "// Fails.\n#include <trireme/status.h>\nint tri_fail(void);\n",
         "src/base/status.c": '// Fails. Next: cli/main.c.\n#include "base/status.h"\n'
                              'int tri_fail(void) { return 1; }\n',
         "src/plan/good.c": "// Fails.\nint tri_fail(void);\n",
@@ -478,7 +478,7 @@ def self_test():
                             "include/trireme/status.h)\n",
         "README.md": "glossary.md\n",
         "ARCHITECTURE.md": "1. `src/base/log.c`\n2. `src/base/status.c`\n3. `src/cli/main.c`\n",
-        "src/base/log.h": '#include "base/status.h"\n',
+        "src/base/log.h": '// Logs.\n#include "base/status.h"\n',
         "src/base/log.c": '// Logs. Next: status.c.\n#include "base/log.h"\n'
                           'int tri_log(void) { return tri_fail(); }\n',
         "src/device/ref/ref.h": '#include "base/status.h"\n',
