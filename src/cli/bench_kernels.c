@@ -1,5 +1,5 @@
-// `trireme bench kernels`: times each kernel of a model's training step and compares it with what
-// the machine can do at most.
+// `trireme bench kernels`: times each kernel of a model's training step and compares it with the
+// machine's peak.
 #include "cli/cli.h"
 
 #include "base/limits.h"

@@ -15,7 +15,8 @@ typedef struct tri_engine_config {
     tri_device *device;
     tri_comm *world;                // of all ranks of the mesh; one rank: tri_comm_self_open
     const tri_optimizer *optimizer; // copied
-    bool detect_anomaly; // look at all that passes make: TRI_NOT_FINITE names op, block and value
+    bool detect_anomaly; // check all that compute actions make: TRI_NOT_FINITE names op, block and
+                         // value
 } tri_engine_config;
 
 // A micro-batch on the host: one pointer per field, in the order of the model request's fields.

@@ -8,7 +8,7 @@ static tri_status pool_window(const char *op, const tri_max_pool2d_attr *a, cons
     if (large || (a->kernel[0] > 0 && a->kernel[1] > 0 &&
                   a->kernel[0] * a->kernel[1] > TRI_POOL_NO_GRADIENT))
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: a kernel of %" PRId64 " x %" PRId64 " has more than %d places", op,
+                        "%s: a kernel of %" PRId64 " x %" PRId64 " has more than %d positions", op,
                         a->kernel[0], a->kernel[1], TRI_POOL_NO_GRADIENT);
     *y = *x;
     for (int i = 0; i < 2; i++) {
@@ -75,8 +75,8 @@ static void max_pool2d_gradient(tri_graph *graph, const tri_node *node, const tr
 // One comparison for each element of each window.
 static tri_cost max_pool2d_cost(const void *attr, const tri_op_signature *s) {
     const tri_max_pool2d_attr *a = attr;
-    double places = (double)(a->kernel[0] * a->kernel[1]);
-    return (tri_cost){.flops = places * (double)tri_shape_count(&s->out[0])};
+    double positions = (double)(a->kernel[0] * a->kernel[1]);
+    return (tri_cost){.flops = positions * (double)tri_shape_count(&s->out[0])};
 }
 
 static tri_cost max_pool2d_grad_cost(const void *attr, const tri_op_signature *s) {
@@ -96,7 +96,7 @@ static const tri_attr_field max_pool2d_fields[] = {
 const tri_op tri_op_max_pool2d = {
     .name = "max_pool2d",
     .doc = "x [N, C, H, W], position? -> y, index: dropout(relu(maximum of each window)); index is "
-           "the place kh*KW + kw of the first maximum, 255 where no gradient flows",
+           "the position kh*KW + kw of the first maximum, 255 where no gradient flows",
     .input_count = 2,
     .optional_inputs = 1,
     .output_count = 2,

@@ -145,8 +145,8 @@ typedef struct tri_activation_grad_attr {
     double slope;
 } tri_activation_grad_attr;
 
-// y = dropout(relu(max)). index is the place kh·kernel_w + kw in the window of the (first) maximum,
-// or TRI_POOL_NO_GRADIENT where relu cut it off or dropout zeroed it.
+// y = dropout(relu(max)). index is the position kh·kernel_w + kw in the window of the (first)
+// maximum, or TRI_POOL_NO_GRADIENT where relu cut it off or dropout zeroed it.
 enum { TRI_POOL_NO_GRADIENT = 255 };
 typedef struct tri_max_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];

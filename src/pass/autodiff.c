@@ -74,7 +74,7 @@ static tri_status check_gradients(const tri_graph *g) {
     int *gradient_of = TRI_NEW_ARRAY(g->arena, int, g->value_count); // index + 1; 0: none
     for (int i = 0; i < g->gradient_count; i++) {
         has[g->gradients[i].parameter] = true;
-        // Each gradient has a place of its own in the flat buffer.
+        // Each gradient has its own range of the flat buffer.
         int *of_value = &gradient_of[g->gradients[i].value.id];
         if (*of_value)
             return TRI_FAIL(TRI_UNSUPPORTED, "parameters %s and %s have one gradient",

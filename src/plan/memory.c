@@ -112,10 +112,10 @@ static void pack_track(packer *p, int index) {
     }
     t->offset = at;
     t->after = round_up(at + t->size_bytes);
-    int place = index;
-    for (; place > 0 && p->tracks[p->packed[place - 1]].offset > at; place--)
-        p->packed[place] = p->packed[place - 1];
-    p->packed[place] = index;
+    int position = index; // `packed` stays sorted by offset
+    for (; position > 0 && p->tracks[p->packed[position - 1]].offset > at; position--)
+        p->packed[position] = p->packed[position - 1];
+    p->packed[position] = index;
 }
 
 int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count) {

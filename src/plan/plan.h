@@ -13,8 +13,8 @@
 typedef enum tri_step_shape {
     TRI_STEP_FULL,
     TRI_STEP_TAIL,     // an epoch's last step, when it is smaller
-    TRI_STEP_EVALUATE, // one pass over what epochs are evaluated on
-    TRI_STEP_TEST,     // one pass over test data that are kept for the end
+    TRI_STEP_EVALUATE, // an evaluation batch of the data that epochs are evaluated on
+    TRI_STEP_TEST,     // an evaluation batch of test data that are kept for the end
     TRI_STEP_SHAPE_COUNT
 } tri_step_shape;
 

@@ -137,7 +137,7 @@ static void name_missing(store_server *s) {
 }
 
 // poll refuses more entries than the process may have descriptors (ulimit -n), used or not. Clients
-// take the lowest free place, so that these are never more.
+// take the lowest free entry, so that there are never more.
 static nfds_t used(const store_server *s) {
     nfds_t count = FIRST_CLIENT + TRI_MAX_STORE_CLIENTS;
     while (count > FIRST_CLIENT && s->fds[count - 1].fd < 0) count--;

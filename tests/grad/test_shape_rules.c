@@ -174,7 +174,7 @@ static void test_max_pool2d(void **state) {
     a = (tri_max_pool2d_attr){.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 2}};
     REFUSED(max_pool2d, &a, "padding must be 0 to half the kernel of 3, not 2", F(1, 1, 8, 8));
     a = (tri_max_pool2d_attr){.kernel = {16, 16}, .stride = {1, 1}};
-    REFUSED(max_pool2d, &a, "a kernel of 16 x 16 has more than 255 places", F(1, 1, 20, 20));
+    REFUSED(max_pool2d, &a, "a kernel of 16 x 16 has more than 255 positions", F(1, 1, 20, 20));
     a = (tri_max_pool2d_attr){
         .kernel = {2, 2}, .stride = {2, 2}, .x_shape = tri_shape_of(1, 1, 8, 8)};
     REFUSED(max_pool2d_grad, &a, "index must be [1, 1, 4, 4], but is [1, 1, 4, 5]",

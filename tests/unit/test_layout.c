@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static void test_known_places(void **state) {
+static void test_known_offsets(void **state) {
     // A matrix in blocks of 4 rows by 2 columns, rows fastest; blocks of one column of blocks
     // first.
     tri_layout layout = {
@@ -91,7 +91,7 @@ static void test_ranges(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_places),
+        cmocka_unit_test(test_known_offsets),
         cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -234,7 +234,7 @@ static void test_transformer(void **state) {
 
 // A value that other blocks read only as a half type is narrowed in the block that makes it. If
 // another block reads it as it is, it is narrowed where it is read.
-static void test_places(void **state) {
+static void test_where_casts_are(void **state) {
     for (int both = 0; both < 2; both++) {
         tri_arena *arena = tri_arena_create(NULL, "test");
         tri_graph *g = tri_graph_create(arena, &(tri_graph_options){.training = true});
@@ -329,7 +329,7 @@ static void test_rounded(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_cnn),
                                        cmocka_unit_test(test_transformer),
-                                       cmocka_unit_test(test_places),
+                                       cmocka_unit_test(test_where_casts_are),
                                        cmocka_unit_test(test_rounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
