@@ -19,7 +19,7 @@ static tri_status set_at(tri_arena *arena, tri_tree *node, const char *path, tri
         tri_tree *next = tri_tree_entry(node, name, length);
         if (node->kind == TRI_TREE_LIST) {
             if (!next)
-                return tri_tree_fail(value, "'%s' is no position of a list of %d", name,
+                return tri_tree_fail(value, "'%s' is not a position of a list of %d", name,
                                      node->count);
             if (is_last) {
                 for (int i = 0; i < node->count; i++)

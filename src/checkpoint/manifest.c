@@ -127,7 +127,7 @@ static tri_status parse_file(tri_arena *arena, const char *path, const tri_tree 
     for (int i = 0; i < hashes->count; i++) {
         const tri_tree *hash = hashes->items[i];
         if (hash->kind != TRI_TREE_SCALAR || !from_hex(hash->text, out->hashes[i]))
-            return TRI_FAIL(TRI_CORRUPT, "%s: hash %d of %s is no SHA-256", path, i, name);
+            return TRI_FAIL(TRI_CORRUPT, "%s: hash %d of %s is not a SHA-256 hash", path, i, name);
     }
     return TRI_OK;
 }

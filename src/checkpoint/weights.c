@@ -79,7 +79,7 @@ static tri_status open_shards(tri_arena *arena, const tri_tree *map, checkpoint_
         return TRI_FAIL(TRI_CORRUPT, "%s: has no 'weight_map'", w->path);
     for (int i = 0; i < map->count; i++) {
         if (map->items[i]->kind != TRI_TREE_SCALAR)
-            return TRI_FAIL(TRI_CORRUPT, "%s: the entry of '%s' is no file name", w->path,
+            return TRI_FAIL(TRI_CORRUPT, "%s: the entry of '%s' is not a file name", w->path,
                             map->items[i]->key);
         TRI_TRY(open_shard(arena, w, map->items[i]->text, &capacity));
     }

@@ -55,7 +55,7 @@ static tri_status fail_name(const char *source, const char *name) {
     const char *nearest = tri_option_nearest(name, known, MODEL_INPUTS);
     return TRI_FAIL(
         TRI_BAD_INPUT,
-        "%s: '%s' is no input of a model (images, labels, inputs, targets, input_ids)%s%s%s",
+        "%s: '%s' is not an input of a model (images, labels, inputs, targets, input_ids)%s%s%s",
         source, name, nearest ? "; did you mean '" : "", nearest ? nearest : "",
         nearest ? "'?" : "");
 }

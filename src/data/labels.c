@@ -16,7 +16,7 @@ static tri_status scan_chunk(tri_dataset *dataset, const tri_labels_source *sour
         bool is_ignored = numbers[i] == TRI_IGNORED_LABEL && !is_token;
         if (numbers[i] >= TRI_MAX_CLASSES || (numbers[i] < 0 && !is_ignored))
             return TRI_FAIL(
-                TRI_BAD_INPUT, "%s: '%s' of sample %lld is %lld, which is no %s from 0%s",
+                TRI_BAD_INPUT, "%s: '%s' of sample %lld is %lld, which is not a %s from 0%s",
                 source->path, source->name, (long long)((first + i) / source->per_sample),
                 (long long)numbers[i], is_token ? "token: tokens count" : "class: classes count",
                 is_token ? "" : " (-100: leave the sample out of the loss)");

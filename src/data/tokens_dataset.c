@@ -17,10 +17,11 @@ static tri_status count_tokens(tri_dataset *dataset, const char *path, const tri
     uint32_t largest;
     TRI_TRY(tri_tokens_largest(tokens, 0, used * dataset->options->sequence, &largest));
     if (largest >= TRI_MAX_CLASSES)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: token %u read as %s is no token of any vocabulary; if the file is of "
-                        "another type, set data.dtype",
-                        path, largest, tri_dtype_name(tokens->dtype));
+        return TRI_FAIL(
+            TRI_BAD_INPUT,
+            "%s: token %u read as %s is not a token of any vocabulary; if the file is of "
+            "another type, set data.dtype",
+            path, largest, tri_dtype_name(tokens->dtype));
     dataset->tokens = (int64_t)largest + 1;
     return TRI_OK;
 }

@@ -337,7 +337,7 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
         if (!tri_graph_takes_value(graph, op->name, name, inputs[i])) return none;
         if (!tri_value_is(inputs[i]) || !tri_value_is_loss(graph, inputs[i])) continue;
         tri_graph_fail(graph,
-                       "%s: input %d is a loss, whose mean is known only behind the step: only "
+                       "%s: input %d is a loss, whose mean is known only after the step: only "
                        "tri_loss, tri_metric, tri_add and tri_weighted take one",
                        op->name, i);
         return none;

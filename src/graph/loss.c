@@ -83,7 +83,7 @@ void tri_metric(tri_graph *graph, const char *name, tri_value metric) {
         !tri_graph_takes_value(graph, "metric", name, metric))
         return;
     if ((!graph->options.training || tri_value_is(metric)) && !is_pair(graph, metric)) {
-        tri_graph_fail(graph, "'%s' is no metric: it must be F64 [2], (sum, count)%s", name,
+        tri_graph_fail(graph, "'%s' is not a metric: it must be F64 [2], (sum, count)%s", name,
                        tri_value_is_loss(graph, metric) ? "; of a sum of losses, name each" : "");
         return;
     }

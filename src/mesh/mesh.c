@@ -90,8 +90,8 @@ tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks
     mesh_wish wish = {.size = size, .own = own, .ranks = ranks, .product = 1};
     for (int i = 0; i < TRI_AXIS_COUNT; i++) {
         if (size[i] < 0 || size[i] > TRI_MAX_RANKS)
-            return TRI_FAIL(TRI_BAD_INPUT, "strategy.mesh.%s: %d is no number of ranks", names[i],
-                            size[i]);
+            return TRI_FAIL(TRI_BAD_INPUT, "strategy.mesh.%s: %d is not a number of ranks",
+                            names[i], size[i]);
         mesh.size[i] = size[i] ? size[i] : 1;
         // A product above the bound stays above it; stopping here avoids an overflow.
         if (wish.product <= TRI_MAX_RANKS) wish.product *= mesh.size[i];

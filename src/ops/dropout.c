@@ -13,7 +13,7 @@ static tri_status shape_of(const char *op, const void *attr, tri_op_signature *s
     if (a->run < 0 || a->first < 0 || (a->run > 0 && a->first + a->run > a->stride))
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: elements %" PRId64 " to %" PRId64 " of every %" PRId64
-                        " are no part of a sample",
+                        " do not lie in a sample",
                         op, a->first, a->first + a->run, a->stride);
     ops_like_first(s);
     return TRI_OK;

@@ -278,7 +278,7 @@ static void add(store_core *core, client *c, const store_head *head, const char 
         errno = 0;
         counter = strtoll(text, &end, 10);
         if (end == text || *end || errno) {
-            reply_text(c, TRI_MISMATCH, "the key holds a value that is no counter");
+            reply_text(c, TRI_MISMATCH, "the key holds a value that is not a counter");
             return;
         }
     }

@@ -144,7 +144,7 @@ static void test_elementwise(void **state) {
     REFUSED(dropout, &dropout, "position must be [2], but is [3]", F(2, 3), L(3));
     REFUSED(dropout, &dropout, "position must be I64, but is F32", F(2, 3), F(2));
     dropout = (tri_dropout_attr){.p = 0.5, .run = 4, .stride = 6, .first = 3};
-    REFUSED(dropout, &dropout, "elements 3 to 7 of every 6 are no part of a sample", F(2, 8),
+    REFUSED(dropout, &dropout, "elements 3 to 7 of every 6 do not lie in a sample", F(2, 8),
             POSITION);
     dropout.run = 0;
     REFUSED(dropout_grad, &dropout, "x must have samples as its first axis", POINT, POSITION);

@@ -179,7 +179,7 @@ static void test_tensors_refuses(void **state) {
     const int64_t labels[] = {0, -1};
     const void *bad[] = {labels};
     refuse_tensors(1, &(tri_safetensors_spec){"labels", TRI_I64, tri_shape_of(2)}, bad,
-                   "'labels' of sample 1 is -1, which is no class");
+                   "'labels' of sample 1 is -1, which is not a class");
     fixture_put("bad", "no safetensors", 14);
     refuse("name: tensors, train: bad", TRI_DATA_TRAIN, TRI_CORRUPT, "not a safetensors file");
 }
@@ -280,7 +280,7 @@ static void test_labels_beside_tokens(void **state) {
     ids[3] = -100; // leaves out labels only
     put_tensors("train", 2, specs, data);
     refuse("name: tensors, train: train", TRI_DATA_TRAIN, TRI_BAD_INPUT,
-           "'input_ids' of sample 1 is -100, which is no token: tokens count from 0");
+           "'input_ids' of sample 1 is -100, which is not a token: tokens count from 0");
 }
 
 // Checks windows of `sequence` tokens that count up from `first`; a partial last one is dropped.

@@ -60,7 +60,7 @@ static void test_refusals(void **state) {
         {{3, 0, 5, 0}, R, 8, "pipeline 3 x replicate auto x shard 5; or start 15 ranks"},
         {{0, 1, 0, 0}, R, 4, "cannot be replicate 1; possible: replicate 4; or start 1 rank"},
         {{60000, 60000, 60000, 60000}, R, 8, "cannot be pipeline 60000 x replicate 60000"},
-        {{0, -1, 0, 0}, R, 8, "strategy.mesh.replicate: -1 is no number"},
+        {{0, -1, 0, 0}, R, 8, "strategy.mesh.replicate: -1 is not a number"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tri_mesh mesh;

@@ -225,7 +225,8 @@ static void overrides(void **state) {
         {"=1", "override '=1': write it as key.path=value"},
         {"a..b=1", "override 'a..b=1': the key 'a..b' has an empty part"},
         {"seed.x=1", "override 'seed.x=1': 'seed' is '1' and has no keys of its own"},
-        {"data.transform.7=1", "override 'data.transform.7=1': '7' is no position of a list of 2"},
+        {"data.transform.7=1",
+         "override 'data.transform.7=1': '7' is not a position of a list of 2"},
         {"a=[1",
          "override 'a=[1': not valid YAML: did not find expected ',' or ']' while parsing a "
          "flow sequence"},
