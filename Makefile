@@ -1,4 +1,4 @@
-# make help lists the commands. Everything is built by CMake (CMakePresets.json); this is its front door.
+# Short commands for CMake (CMakePresets.json), which builds everything. make help lists them.
 PRESET ?= release
 PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
@@ -48,7 +48,7 @@ fuzz: deps
 sanitize: deps
 	@scripts/sanitize
 
-# Other versions lay some lines out in another way.
+# Other versions format some lines differently.
 format:
 	@clang-format --version | grep -q 'version 14\.' || { echo 'make format: needs clang-format 14' >&2; exit 2; }
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

@@ -1,4 +1,4 @@
-# Writes and installs trireme.pc. Its paths start at the place of the file itself, so that they hold
+# Writes and installs trireme.pc. Its paths are relative to the file itself, so that they are right
 # wherever the installed tree lies: another --prefix, DESTDIR, a copy.
 set(PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
 set(PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
@@ -12,7 +12,7 @@ else()
   set(PC_PREFIX "\${pcfiledir}/${up}")
 endif()
 
-# What a program that links libtrireme.a needs besides.
+# What a program that links libtrireme.a needs in addition.
 set(private ${LIBS_LDFLAGS})
 get_filename_component(dnnl_folder "${DNNL_LIBRARY}" DIRECTORY)
 list(APPEND private "-L${dnnl_folder}")
