@@ -118,7 +118,7 @@ def check_eval():
     # A file that no run keeps.
     lone = os.path.join(folder, "lone.safetensors")
     run([TRIREME, "checkpoint", "export", place, "--out", lone])
-    for words, text in ((["--checkpoint", lone], "name the recipe"),
+    for words, text in ((["--checkpoint", lone], "its recipe is not known"),
                         (["--checkpoint", lone + "x"], "there is no"),
                         (["--checkpoint", best, "no.key=1"], "no.key"),
                         ([], "--checkpoint is missing")):
