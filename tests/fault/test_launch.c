@@ -523,7 +523,7 @@ static void help_is_on_standard_output(void **state) {
 }
 
 static int set_up(void **state) {
-    strcpy(folder, "/tmp/test-launch-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/test-launch-XXXXXX");
     if (!mkdtemp(folder)) return -1;
     snprintf(out_path, sizeof out_path, "%s/out", folder);
     snprintf(err_path, sizeof err_path, "%s/err", folder);

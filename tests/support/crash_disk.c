@@ -84,7 +84,7 @@ void crash_disk_free(crash_disk *disk) {
 
 static void copy_name(char to[NAME_BYTES], const char *name) {
     TRI_ASSERT(strlen(name) < NAME_BYTES);
-    strcpy(to, name);
+    memcpy(to, name, strlen(name) + 1);
 }
 
 static entry *find(entries *all, const char *name) {

@@ -268,7 +268,7 @@ def words(tree):
             continue
         code = without_comments(text)
         for pattern, why in BANNED_IN_C:
-            if path.startswith("tests/"):  # their strings are their own
+            if path.startswith("tests/") and "O_CREAT" in pattern.pattern:  # in their own folders
                 continue
             if pattern.pattern.endswith("CUDA") and path.startswith("src/device/cuda/"):
                 continue

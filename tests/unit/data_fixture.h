@@ -14,7 +14,7 @@ static char fixture_folder[64];
 static tri_arena *fixture_arena;
 
 static inline int fixture_setup(void **state) {
-    strcpy(fixture_folder, "/tmp/trireme-data-XXXXXX");
+    snprintf(fixture_folder, sizeof fixture_folder, "/tmp/trireme-data-XXXXXX");
     fixture_arena = tri_arena_create(NULL, "test");
     return mkdtemp(fixture_folder) ? 0 : 1;
 }

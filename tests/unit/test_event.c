@@ -18,7 +18,7 @@ static int64_t clock_now;
 static int64_t fixed_clock(void) { return clock_now; }
 
 static int setup(void **state) {
-    strcpy(folder, "/tmp/trireme-event-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/trireme-event-XXXXXX");
     tri_os.realtime_ns = fixed_clock;
     clock_now = 1000000000;
     return mkdtemp(folder) ? 0 : 1;

@@ -15,7 +15,7 @@
 static char path[64];
 
 static int setup(void **state) {
-    strcpy(path, "/tmp/trireme-idx-XXXXXX");
+    snprintf(path, sizeof path, "/tmp/trireme-idx-XXXXXX");
     int fd = mkstemp(path);
     if (fd >= 0) close(fd);
     return fd < 0;

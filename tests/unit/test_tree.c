@@ -97,7 +97,7 @@ static void refuses_alias_bombs(void **state) {
             used += snprintf(line + used, sizeof line - (size_t)used, "%s*l%d", i ? "," : "",
                              level - 1);
         snprintf(line + used, sizeof line - (size_t)used, "]\n");
-        strcat(text, line);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s", line);
     }
     size_t before = tri_arena_used(arena);
     tri_tree *tree;
@@ -107,27 +107,29 @@ static void refuses_alias_bombs(void **state) {
 }
 
 static void refuses_crowds(void **state) {
-    char *text = calloc(1, 1 << 17);
+    enum { ROOM = 1 << 17 };
+    char *text = calloc(1, ROOM);
     size_t used = 0;
     for (int i = 0; i <= TRI_MAX_TREE_KEYS; i++)
-        used += (size_t)sprintf(text + used, "k%d: 1\n", i);
+        used += (size_t)snprintf(text + used, ROOM - used, "k%d: 1\n", i);
     refused(text, "r.yaml:4097: too many keys in one mapping");
     *strstr(text, "k4096") = 0;
     assert_int_equal(yaml(text)->count, TRI_MAX_TREE_KEYS);
     used = 0;
     for (int i = 0; i <= TRI_MAX_TREE_ANCHORS; i++)
-        used += (size_t)sprintf(text + used, "- &a 1\n");
+        used += (size_t)snprintf(text + used, ROOM - used, "- &a 1\n");
     refused(text, "r.yaml:1025: too many anchors");
     free(text);
 }
 
 static void refuses_deep_nesting(void **state) {
-    char text[4 * TRI_MAX_TREE_DEPTH] = "";
-    for (int i = 0; i < TRI_MAX_TREE_DEPTH; i++) strcat(text, "[");
-    for (int i = 0; i < TRI_MAX_TREE_DEPTH; i++) strcat(text, "]");
-    yaml(text);
-    memmove(text + 1, text, strlen(text) + 1);
-    strcat(text, "]");
+    char text[2 * TRI_MAX_TREE_DEPTH + 3] = "";
+    for (int depth = TRI_MAX_TREE_DEPTH; depth <= TRI_MAX_TREE_DEPTH + 1; depth++) {
+        memset(text, '[', (size_t)depth);
+        memset(text + depth, ']', (size_t)depth);
+        text[2 * depth] = 0;
+        if (depth == TRI_MAX_TREE_DEPTH) yaml(text);
+    }
     refused(text, "r.yaml:1: nested too deeply");
 }
 
@@ -256,7 +258,7 @@ static void relaxes_json(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[64];
-        strcpy(text, rows[i].text);
+        snprintf(text, sizeof text, "%s", rows[i].text);
         bool any = tri_json_relax(text, strlen(text));
         assert_int_equal(any, rows[i].relaxed && strcmp(rows[i].text, rows[i].relaxed) != 0);
         assert_string_equal(text, rows[i].relaxed ? rows[i].relaxed : rows[i].text);
