@@ -1,5 +1,5 @@
-// Cross-entropy and accuracy over many classes: rows over the threads, each row read while it lies
-// in a cache.
+// Cross-entropy, its gradient and accuracy. Threads divide the rows. A row is read several times in
+// succession, so that all but the first read find it in a cache.
 #include "device/cpu/class_row.h"
 
 #include "device/ref/node.h"
@@ -16,12 +16,12 @@ typedef struct class_job {
     const class_state *state;
     const void *scores;
     const int64_t *labels;
-    double *losses; // of each row, or whether it is a hit
+    double *losses; // of each row; for accuracy 1 if the prediction is right, else 0
     void *gradient;
     float seed;
 } class_job;
 
-// The largest score of a row and the sum of exp(score − largest).
+// Finds the largest score of a row and returns the sum of exp(score − largest).
 CPU_SCALAR float sum_of_row(const void *row, int64_t classes, bool bf16, float *largest) {
     *largest = cpu_largest_of_row(row, classes, bf16);
     return cpu_exp_sum_of_row(row, classes, bf16, *largest, NULL);
@@ -66,8 +66,9 @@ CPU_BODY gradient_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(gradient)
 
-// The first largest score is the label's where no one before it is as large and none behind it is
-// larger. A first score that is no number is never exceeded.
+// A prediction is right if the label has the first of the largest scores: none before it is as
+// large and none after it is larger. If the first score is NaN, class 0 is predicted, because no
+// comparison with NaN is true.
 CPU_BODY hits_typed(void *context, int64_t begin, int64_t end, bool bf16) {
     const class_job *job = context;
     int64_t classes = job->state->classes;
@@ -110,7 +111,7 @@ static tri_status check_labels(const class_state *s, const int64_t *labels) {
     return TRI_OK;
 }
 
-// The sum over rows of what `range` makes of each, and the number of labels.
+// out[0] = the sum over rows of what `range` computes; out[1] = the rows whose label counts.
 static tri_status sum_rows(const class_state *s, const tri_kernel_args *args, cpu_range range) {
     class_job job = {
         .state = s, .scores = args->in[0], .labels = args->in[1], .losses = args->workspace};

@@ -1,4 +1,5 @@
-// Sums over a row of scores, by lanes that compilers turn into vectors; for loops under CPU_RANGES.
+// The maximum and the exponential sum of a row of scores. They use separate accumulators, so that
+// compilers vectorise the loops. For loops under CPU_RANGES.
 #ifndef TRIREME_DEVICE_CPU_CLASS_ROW_H
 #define TRIREME_DEVICE_CPU_CLASS_ROW_H
 
@@ -26,7 +27,7 @@ CPU_SCALAR float cpu_largest_of_row(const void *row, int64_t classes, bool bf16)
     return most;
 }
 
-// The sum of exp(score − largest), which are also put at `out` unless it is NULL.
+// The sum of exp(score − largest). Also stores each term in `out` unless that is NULL.
 CPU_SCALAR float cpu_exp_sum_of_row(const void *row, int64_t classes, bool bf16, float largest,
                                     float *out) {
     float lane[CLASS_LANES] = {0};

@@ -1,3 +1,5 @@
+// The device `cpu`: opens it, finds out which instruction sets it may use, lists its kernels, and
+// does what is no op: memory, copies, sums.
 #include "base/limits.h"
 #include "device/cpu/amx.h"
 #include "device/queue.h"
@@ -12,8 +14,8 @@
 enum {
     CPU_MAX_KERNELS = 256,
     CPU_HUGE_PAGE_BYTES = 2 << 20,
-    CPU_SUM_CHUNK = 1 << 14,  // elements whose squares one piece of work sums
-    CPU_FLAT_GRAIN = 1 << 14, // elements below which a second thread does not pay
+    CPU_SUM_CHUNK = 1 << 14,  // elements whose squares are summed as one unit of parallel work
+    CPU_FLAT_GRAIN = 1 << 14, // with fewer elements a second thread does not pay
 };
 
 // Our kernels first, then those of `ref`; filled by the first cpu_open.
@@ -35,20 +37,21 @@ static void list_kernels(void) {
     memcpy(cpu_kernels, own, sizeof own);
 }
 
-// For a cluster of unlike CPUs, and for tests: takes away what is above the level `most`, if any.
-static tri_status keep_below(cpu_device *device, const char *most) {
-    static const char *const levels[] = {"base", "avx2", "avx512", "bf16", "amx"};
-    int level = 0, count = (int)(sizeof levels / sizeof *levels);
-    while (level < count && most && strcmp(most, levels[level]) != 0) level++;
-    if (level == count)
+// Limits the instruction set to `most`, the value of TRIREME_CPU_ISA; NULL: no limit.
+static tri_status limit_isa(cpu_device *device, const char *most) {
+    enum { BASE, AVX2, AVX512, BF16, AMX, LEVELS };
+    static const char *const levels[LEVELS] = {"base", "avx2", "avx512", "bf16", "amx"};
+    int level = 0;
+    while (level < LEVELS && most && strcmp(most, levels[level]) != 0) level++;
+    if (level == LEVELS)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "TRIREME_CPU_ISA is '%s', but must be base, avx2, avx512, bf16 or amx",
                         most);
     if (!most) return TRI_OK;
-    device->amx = device->amx && level > 3;
-    device->bf16 = device->bf16 && level > 2;
-    device->avx512 = device->avx512 && level > 1;
-    device->avx2 = device->avx2 && level > 0;
+    device->amx = device->amx && level >= AMX;
+    device->bf16 = device->bf16 && level >= BF16;
+    device->avx512 = device->avx512 && level >= AVX512;
+    device->avx2 = device->avx2 && level >= AVX2;
     return TRI_OK;
 }
 
@@ -63,7 +66,7 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
         return TRI_FAIL(TRI_BAD_INPUT, "OMP_NUM_THREADS: a rank has 1 to %d threads",
                         TRI_MAX_THREADS);
     }
-    // oneDNN leaves out the parts of threads that OMP_THREAD_LIMIT keeps from starting.
+    // With more threads than OMP_THREAD_LIMIT allows to start, oneDNN would leave out their ranges.
     if (device->head.threads > omp_get_thread_limit())
         device->head.threads = omp_get_thread_limit();
     device->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -71,7 +74,7 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     device->bf16 = device->avx512 && __builtin_cpu_supports("avx512bf16");
     device->amx = device->bf16 && cpu_amx_is_allowed();
-    if (keep_below(device, getenv("TRIREME_CPU_ISA")) != TRI_OK) {
+    if (limit_isa(device, getenv("TRIREME_CPU_ISA")) != TRI_OK) {
         free(device);
         return TRI_BAD_INPUT;
     }
@@ -98,7 +101,7 @@ static void cpu_close(tri_device *head) {
 }
 
 static tri_status cpu_alloc(tri_device *device, size_t size_bytes, void **out) {
-    // Large buffers take huge pages where the system has them: fewer misses of the TLB.
+    // Large buffers use huge pages if the system has them, because that saves misses of the TLB.
     bool huge = size_bytes >= CPU_HUGE_PAGE_BYTES;
     size_t alignment = huge ? CPU_HUGE_PAGE_BYTES : 64;
     if (size_bytes > SIZE_MAX - alignment ||
@@ -149,7 +152,7 @@ static tri_status cpu_add(tri_queue *queue, float *to, const float *from, int64_
     return TRI_OK;
 }
 
-// Partial sums in a fixed order, so that the bits do not depend on who computes the chunk.
+// The sum of squares of a chunk, added up in a fixed order.
 static inline __attribute__((always_inline)) double chunk_sum(const float *values, int64_t count) {
     enum { LANES = 32 };
     double lane[LANES] = {0};

@@ -1,5 +1,5 @@
-// Dropout on plain and, with AVX-512, on channel-blocked tensors, with the numbers of
-// tri_philox_at.
+// Dropout of plain tensors and, with AVX-512, of tensors in blocks of 16 channels. It draws the
+// same random words as tri_philox_at.
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
 
@@ -8,17 +8,17 @@
 #include <stdlib.h>
 
 enum {
-    DROPOUT_CHUNK = 4096, // elements of a sample that one piece of work covers, of plain tensors
-    DROPOUT_DRAWS = 32,   // blocks of four numbers at a time, where AVX-512 is not there
+    DROPOUT_CHUNK = 4096, // elements of a plain sample that are one unit of parallel work
+    DROPOUT_DRAWS = 32,   // blocks of four random words at a time, without AVX-512
 };
 
 typedef struct dropout_state {
     const cpu_device *device;
     cpu_dropout dropout;
-    int64_t samples, elements;  // elements: of a sample
-    int64_t pixels;             // of a plane of a blocked tensor; 0: plain
-    int64_t run, stride, first; // of tri_dropout_attr; of a whole plain tensor one run
-    bool bf16;                  // BF16, else F32
+    int64_t samples, elements;  // elements of one sample
+    int64_t pixels;             // of a plane of a blocked tensor; 0: the tensor is plain
+    int64_t run, stride, first; // of tri_dropout_attr; an unsliced tensor is a single run
+    bool bf16;                  // else F32
 } dropout_state;
 
 typedef struct dropout_job {
@@ -27,10 +27,10 @@ typedef struct dropout_job {
     uint32_t first_sample;
     const void *x;
     void *y;
-    uint16_t *keep; // workspace: one plane's masks for each thread
+    uint16_t *keep; // the workspace: masks of one plane for each thread
 } dropout_job;
 
-// What cpu_dropout_plain takes.
+// Consecutive elements of a plain tensor: the arguments of cpu_dropout_plain but their count.
 typedef struct dropout_span {
     const cpu_dropout *dropout;
     uint32_t sample;
@@ -116,7 +116,7 @@ CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int 
     }
 }
 
-// Runs that cpu_dropout_plain can begin at.
+// cpu_dropout_plain begins at multiples of 64 elements of a sample, so runs must, too.
 static bool dropout_supports(const tri_device *device, const tri_graph *graph,
                              const tri_node *node) {
     const tri_dropout_attr *attr = node->attr;

@@ -1,4 +1,5 @@
-// What the files of this room share: the device, formats, oneDNN primitives, parallel loops.
+// What the files of this device share: its state, layouts, oneDNN primitives, parallel loops, and
+// functions that are compiled for several instruction sets.
 #ifndef TRIREME_DEVICE_CPU_INTERNAL_H
 #define TRIREME_DEVICE_CPU_INTERNAL_H
 
@@ -13,35 +14,37 @@ typedef struct cpu_device {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     cpu_crowd *crowd; // NULL: none is needed
-    bool avx512;      // F, BW, DQ and VL
-    bool avx2;        // and FMA
-    bool bf16;        // AVX512_BF16: products of BF16
-    bool amx;         // … by tiles
+    // The instruction sets that kernels may use.
+    bool avx512; // AVX-512 F, BW, DQ and VL
+    bool avx2;   // AVX2 and FMA
+    bool bf16;   // AVX512_BF16
+    bool amx;    // AMX_TILE and AMX_BF16
 } cpu_device;
 
 static inline const cpu_device *cpu_of(const tri_device *device) {
     return (const cpu_device *)device;
 }
 
-// The orders in memory that the kernels know. A blocked one is chosen only where the blocks divide
-// the axes, so that none has padding but CPU_OHWI16O2I.
+// The layouts that the kernels know. A blocked one is chosen only if the blocks divide the axes, so
+// that only CPU_OHWI16O2I has padding.
 typedef enum cpu_format {
     CPU_PLAIN,
     CPU_NCHW16C,     // activations
     CPU_OIHW16I16O,  // weights of blocked convolutions
-    CPU_OIHW16O16I,  // … as the direct gradient of the input wants them
+    CPU_OIHW16O16I,  // likewise, for the direct gradient of the input
     CPU_OHWI16O,     // weights of convolutions from 1 to 3 channels
-    CPU_OIHW8I16O2I, // the same three for BF16, whose products take two numbers at a time
+    CPU_OIHW8I16O2I, // the three above for BF16, whose products take pairs of values
     CPU_OIHW8O16I2O,
     CPU_OHWI16O2I,
     CPU_OI16I64O, // weights of linear layers, [out, in]
     CPU_FORMAT_COUNT,
-    CPU_ANY = CPU_FORMAT_COUNT // whatever oneDNN wants
+    CPU_ANY = CPU_FORMAT_COUNT // oneDNN chooses
 } cpu_format;
-enum { CPU_BLOCK = 16 }; // floats in a vector, channels in a block
+enum { CPU_BLOCK = 16 }; // channels in a block, and floats in a vector of AVX-512
 
 tri_layout cpu_format_layout(cpu_format format);
-// A tensor of `rank` axes, F32 or BF16, as oneDNN sees it; to be destroyed, also after a failure.
+// Describes a tensor of `rank` axes, F32 or BF16, to oneDNN. The caller destroys the description,
+// also after a failure.
 tri_status cpu_format_md(cpu_format format, tri_dtype dtype, int rank, const int64_t *dims,
                          onednn_md *out);
 bool cpu_layout_is(const tri_layout *layout, cpu_format format);
@@ -57,38 +60,40 @@ bool cpu_layout_is(const tri_layout *layout, cpu_format format);
 
 enum { CPU_MAX_ARGS = 6 };
 
-// A primitive with its memory objects; data and scratchpad are handed over at each run.
+// A primitive with its memory objects, which get the addresses of data and scratchpad at each run.
 typedef struct cpu_primitive {
     dnnl_primitive_t primitive;
     dnnl_stream_t stream;
     dnnl_exec_arg_t args[CPU_MAX_ARGS + 1]; // the last one is the scratchpad
-    const void *data[CPU_MAX_ARGS + 1];     // what they point to since the last run
+    const void *data[CPU_MAX_ARGS + 1];     // the addresses of the last run
     int count;
     size_t scratchpad_bytes;
 } cpu_primitive;
 
-// `args` are DNNL_ARG_… in the order in which `data` is given to cpu_primitive_run. Takes `pd`
-// over, also on failure.
+// `args` are DNNL_ARG_… constants, in the order of the `data` of cpu_primitive_run. Destroys `pd`,
+// also after a failure.
 tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd, const int *args,
                               int count, cpu_primitive *out);
 tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *scratchpad);
-void cpu_primitive_release(cpu_primitive *primitive); // a zeroed one is allowed
-// Attributes with the user's scratchpad, and an activation as post-op unless it is none.
+void cpu_primitive_release(cpu_primitive *primitive); // may be zeroed
+// Attributes with a scratchpad that the caller gives, and the activation, if any, as post-op.
 tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out);
-// False for the plain reference code of oneDNN, which is slower than ours.
+// Whether oneDNN has optimised code for this primitive. Its reference code is slower than `ref`.
 bool cpu_primitive_is_fast(const_dnnl_primitive_desc_t pd);
 
-// Makes the calling thread's parallel regions, ours and oneDNN's, as wide as the device says.
+// Sets the number of OpenMP threads that our and oneDNN's parallel regions use to the device's. The
+// setting belongs to the calling thread.
 void cpu_use_threads(const cpu_device *device);
 
-// Calls `range` on parts of [0, count), one for each thread, the same parts every time; a part may
-// be empty. A job of less than 2 × `grain` items stays on one thread. `thread` counts from 0.
+// Divides [0, count) into one range for each thread and calls `range` on each. The ranges are the
+// same every time; some may be empty. With fewer than 2 · `grain` items all run on the caller's
+// thread. `thread` counts from 0.
 typedef void (*cpu_range)(void *context, int64_t begin, int64_t end, int thread);
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context);
 
-// Functions with this run only on a device with avx512 set.
-#ifdef __clang__ // it would ignore the whole attribute for the one word that it does not know
+// For functions that may only run on a device with avx512 set.
+#ifdef __clang__ // does not know prefer-vector-width, and would ignore the whole attribute
 #define CPU_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2")))
 #else
 #define CPU_AVX512                                                                                 \
@@ -96,11 +101,11 @@ void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_ra
         target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2,prefer-vector-width=512")))
 #endif
 
-// Leaky ReLU in place.
+// Applies leaky ReLU in place.
 void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64_t count);
 
-// From `static inline void NAME_body(void *context, int64_t begin, int64_t end)`, a plain loop, the
-// function NAME_range(device): that loop for the widest vectors the device has.
+// Compiles the loop `CPU_BODY NAME_body(void *context, int64_t begin, int64_t end)` for AVX-512,
+// for AVX2 and for any CPU, and defines NAME_range(device), which chooses the best for the device.
 #define CPU_BODY static inline __attribute__((always_inline)) void
 #define CPU_RANGES(name)                                                                           \
     static CPU_AVX512 void name##_avx512(void *context, int64_t begin, int64_t end, int thread) {  \
@@ -117,16 +122,16 @@ void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64
         if (device->avx512) return name##_avx512;                                                  \
         return device->avx2 ? name##_avx2 : name##_base;                                           \
     }
-bool cpu_is_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);
 
-// What every `supports` of an own kernel asks first.
+// Conditions for the `supports` of kernels. Whether input 0 is F32 and nothing is a half type.
+bool cpu_is_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);
 bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);
-// F32 or BF16, of input 0: what kernels of transformers take.
+// Whether cpu_is_f32 holds or input 0 is BF16.
 bool cpu_is_float(const tri_device *device, const tri_graph *graph, const tri_node *node);
 bool cpu_has_avx512_float(const tri_device *device, const tri_graph *graph, const tri_node *node);
 bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
-// A kernel's layouts where all tensors of the first input's shape lie as that input does, and all
-// others are plain.
+// Layouts of a kernel: all tensors with the shape of the first input get its layout, all others are
+// plain.
 void cpu_layouts_of_first(const tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_layout *in, tri_layout *out);
 // Whether any later node reads the value in blocks of 16 channels (pool.c).

@@ -1,11 +1,11 @@
-// The mean squared error and binary cross-entropy, and their gradients. (The losses over classes
-// are small: `ref` computes them.)
+// The mean squared error and binary cross-entropy, and their gradients.
 #include "device/cpu/scalar.h"
 
 #include <stdlib.h>
 
 enum {
-    LOSS_CHUNK = 1 << 12, // elements summed in one piece, so that the bits do not depend on threads
+    // Elements that are summed together whatever the number of threads, so that bits stay the same.
+    LOSS_CHUNK = 1 << 12,
     LOSS_GRAIN = 1 << 14,
 };
 

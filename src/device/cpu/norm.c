@@ -1,8 +1,9 @@
-// Batch norm of nChw16c tensors with ReLU folded in.
+// Batch norm of nChw16c tensors, fused with ReLU.
 //
-// Sums are taken in f32 over stretches of one plane, in f64 beyond, and joined over the samples in
-// their order (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
-// sample variances", 1979): the bits do not depend on the number of threads.
+// A plane is summed in F32 over 64 pixels at a time, and in F64 beyond. The moments of the planes
+// are joined in the order of the samples (Chan, Golub and LeVeque, "Updating formulae and a
+// pairwise algorithm for computing sample variances", 1979), so that bits do not depend on the
+// threads.
 #include "device/cpu/simd.h"
 #include "device/moments.h"
 
@@ -10,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NORM_F32_PIXELS = 64 }; // places whose values are summed in f32
+enum { NORM_F32_PIXELS = 64 }; // pixels whose values are summed in F32
 
 typedef struct norm_state {
     const cpu_device *device;
     int64_t samples, channels, blocks, pixels;
-    int64_t replicas; // whose moments the node reads
+    int64_t replicas; // how many replicas' moments the node reads
     double eps;
     bool relu;
-    bool bf16; // images are BF16, else F32
+    bool bf16; // x, y and their gradients are BF16, else F32
 } norm_state;
 
 typedef struct norm_job {
@@ -26,8 +27,8 @@ typedef struct norm_job {
     const void *x, *y, *dy;
     void *out;
     const float *mean;
-    double *first, *second;             // [samples][channels]: of each plane
-    const float *scale, *shift, *slope; // [channels], of the elementwise pass
+    double *first, *second;             // [samples][channels]: two sums of each plane
+    const float *scale, *shift, *slope; // [channels]: factors of the elementwise loop
 } norm_job;
 
 typedef struct norm_sum {
@@ -49,12 +50,12 @@ static CPU_AVX512 inline norm_sum sum_zero(void) {
     return (norm_sum){_mm512_setzero_pd(), _mm512_setzero_pd()};
 }
 
-// The 16 channels of a place.
+// Loads the 16 channels of a pixel.
 CPU_INLINE __m512 load(const void *image, bool bf16, int64_t pixel) {
     return cpu_load(image, bf16, pixel * CPU_BLOCK, 0xFFFF);
 }
 
-// first: the plane's mean; second: its sum of squared deviations.
+// Computes each plane's mean (first) and its sum of squared deviations from it (second).
 CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     int64_t pixels = job->state->pixels;
     for (int64_t i = begin; i < end; i++) {
@@ -83,13 +84,13 @@ CPU_INLINE void moments(const norm_job *job, int64_t begin, int64_t end, bool bf
         }
         sum_store(squares, second);
         for (int c = 0; c < CPU_BLOCK; c++) {
-            double error = first[c] - (double)rounded[c]; // the mean was rounded to f32
+            double error = first[c] - (double)rounded[c]; // the mean was rounded to F32
             second[c] -= (double)pixels * error * error;
         }
     }
 }
 
-// out = x · scale + shift, cut off by ReLU.
+// out = x · scale + shift, then ReLU.
 CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
@@ -98,21 +99,22 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
         __m512 shift = _mm512_loadu_ps(job->shift + channel);
         for (int64_t p = i * s->pixels; p < (i + 1) * s->pixels; p++) {
             __m512 value = _mm512_fmadd_ps(load(job->x, bf16, p), scale, shift);
-            // Of a NaN and zero, the second operand is the result: NaN stays.
+            // If one operand is NaN, the second is the result, so that NaN stays.
             if (s->relu) value = _mm512_max_ps(_mm512_setzero_ps(), value);
             cpu_store(job->out, bf16, p * CPU_BLOCK, 0xFFFF, value);
         }
     }
 }
 
-CPU_INLINE __m512 cut_gradient(const norm_job *job, bool bf16, int64_t pixel) {
+// dy of a pixel, with ReLU 0 where y is not positive.
+CPU_INLINE __m512 relu_gradient(const norm_job *job, bool bf16, int64_t pixel) {
     __m512 dy = load(job->dy, bf16, pixel);
     if (!job->state->relu) return dy;
     __mmask16 on = _mm512_cmp_ps_mask(load(job->y, bf16, pixel), _mm512_setzero_ps(), _CMP_GT_OQ);
     return _mm512_maskz_mov_ps(on, dy);
 }
 
-// first: the plane's sum of dy; second: of dy · (x − mean).
+// Computes each plane's sum of dy (first) and of dy · (x − mean) (second).
 CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
@@ -122,7 +124,7 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
             __m512 part = _mm512_setzero_ps(), cross = _mm512_setzero_ps();
             int64_t stop = p + NORM_F32_PIXELS < s->pixels ? p + NORM_F32_PIXELS : s->pixels;
             for (int64_t q = p; q < stop; q++) {
-                __m512 dy = cut_gradient(job, bf16, i * s->pixels + q);
+                __m512 dy = relu_gradient(job, bf16, i * s->pixels + q);
                 __m512 h = _mm512_sub_ps(load(job->x, bf16, i * s->pixels + q), mean);
                 part = _mm512_add_ps(part, dy);
                 cross = _mm512_fmadd_ps(dy, h, cross);
@@ -135,7 +137,7 @@ CPU_INLINE void gradient_planes(const norm_job *job, int64_t begin, int64_t end,
     }
 }
 
-// out = scale · dy + slope · (x − mean) + shift
+// out = scale · dy + slope · (x − mean) + shift.
 CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool bf16) {
     const norm_state *s = job->state;
     for (int64_t i = begin; i < end; i++) {
@@ -147,13 +149,13 @@ CPU_INLINE void gradient(const norm_job *job, int64_t begin, int64_t end, bool b
         for (int64_t p = i * s->pixels; p < (i + 1) * s->pixels; p++) {
             __m512 h = _mm512_sub_ps(load(job->x, bf16, p), mean);
             __m512 value = _mm512_fmadd_ps(slope, h, shift);
-            value = _mm512_fmadd_ps(scale, cut_gradient(job, bf16, p), value);
+            value = _mm512_fmadd_ps(scale, relu_gradient(job, bf16, p), value);
             cpu_store(job->out, bf16, p * CPU_BLOCK, 0xFFFF, value);
         }
     }
 }
 
-// The function for images of F32 and that of BF16.
+// Defines NAME_ranges: the function for F32, then the one for BF16.
 #define NORM_RANGES(name)                                                                          \
     static CPU_AVX512 void name##_f32(void *context, int64_t begin, int64_t end, int thread) {     \
         name(context, begin, end, false);                                                          \
@@ -168,7 +170,7 @@ NORM_RANGES(gradient_planes)
 NORM_RANGES(gradient)
 
 // All images have the type of x.
-static bool images_alike(const tri_graph *graph, const tri_node *node) {
+static bool have_type_of_x(const tri_graph *graph, const tri_node *node) {
     const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
     for (int i = 0; i < node->input_count + node->output_count; i++) {
         tri_value value =
@@ -181,8 +183,8 @@ static bool images_alike(const tri_graph *graph, const tri_node *node) {
 
 static bool norm_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
     const tri_shape *x = cpu_in_shape(graph, node, 0);
-    return cpu_has_avx512_float(device, graph, node) && images_alike(graph, node) && x->rank == 4 &&
-           x->dims[1] % CPU_BLOCK == 0 && tri_shape_count(x) > 0;
+    return cpu_has_avx512_float(device, graph, node) && have_type_of_x(graph, node) &&
+           x->rank == 4 && x->dims[1] % CPU_BLOCK == 0 && tri_shape_count(x) > 0;
 }
 
 static void norm_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -234,7 +236,7 @@ static void each_plane(const norm_state *s, const cpu_range *ranges, norm_job *j
     cpu_parallel(s->device, s->samples * s->blocks, grain, ranges[s->bf16], job);
 }
 
-// Of channel c over all planes, that of moments_range.
+// Joins the moments of channel c over all planes.
 static tri_moments join_planes(const norm_job *job, int64_t c) {
     const norm_state *s = job->state;
     tri_moments all = {0};
@@ -246,7 +248,7 @@ static tri_moments join_planes(const norm_job *job, int64_t c) {
     return all;
 }
 
-// Of channel c over all replicas.
+// Joins the moments of channel c over all replicas.
 static tri_moments join_replicas(const norm_state *s, const float *moments, int64_t c) {
     tri_moments all = {0};
     for (int64_t r = 0; r < s->replicas; r++, moments += 2 * s->channels + 1)
@@ -256,7 +258,7 @@ static tri_moments join_replicas(const norm_state *s, const float *moments, int6
     return all;
 }
 
-// Sets what the elementwise pass needs of channel c and the results 1 to 4 of a batch norm.
+// Sets the elementwise loop's factors of channel c, and outputs 1 to 4 of a batch norm.
 static void normalise(const norm_job *job, const tri_kernel_args *args, int64_t c, tri_moments m) {
     const norm_state *s = job->state;
     const float *weight = args->in[1], *bias = args->in[2];
@@ -316,7 +318,8 @@ static tri_status inference_run(const tri_kernel *kernel, const tri_kernel_args 
     return TRI_OK;
 }
 
-// Sums of dy and of dy · h over all planes of each channel.
+// Computes the gradients of weight and bias: sums of dy · h and of dy over all planes of a channel.
+// h is the normalised x.
 static void gradient_sums(norm_job *job, const float *mean, const float *inv_std, float *dweight,
                           float *dbias) {
     const norm_state *s = job->state;
@@ -333,7 +336,8 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
     }
 }
 
-// dx from the sums over `all` values of channel c.
+// Sets the factors from which `gradient` computes dx of channel c. `sum` of dy and `product` of
+// dy · h are over all `all` values of the channel.
 static void set_gradient(const norm_job *job, int64_t c, double weight, double inv_std, double sum,
                          double product, double all) {
     double factor = weight * inv_std;

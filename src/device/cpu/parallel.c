@@ -1,3 +1,4 @@
+// Divides loops among OpenMP threads, and answers the questions that many kernels ask about nodes.
 #include "device/cpu/internal.h"
 
 #include <omp.h>

@@ -1,14 +1,16 @@
+// Measures what this machine reaches at best: arithmetic in F32 and BF16, and the bandwidth of
+// memory and caches. `trireme bench` reports kernels as fractions of these.
 #include "device/cpu/amx.h"
 
 #include "base/os.h"
 
 enum {
-    PEAK_CHAINS = 12, // independent sums: latency times throughput of the units
-    PEAK_TILES = 4,   // sums of AMX
+    PEAK_CHAINS = 12, // independent sums: at least latency times throughput of the FMA units
+    PEAK_TILES = 4,   // independent sums of AMX
     PEAK_ROUNDS = 200000,
-    PEAK_TILE_ROUNDS = 20000, // each instruction takes some 16 cycles
+    PEAK_TILE_ROUNDS = 20000, // an instruction takes about 16 cycles
     PEAK_REPEATS = 9,
-    PEAK_BUFFER_BYTES = 192 << 20, // larger than the caches that we know
+    PEAK_BUFFER_BYTES = 192 << 20, // larger than all caches
 };
 
 static volatile float peak_sink; // keeps the loops from being removed
@@ -25,7 +27,7 @@ static CPU_AVX512 void fma_avx512(void *context, int64_t begin, int64_t end, int
     peak_sink = _mm512_reduce_add_ps(sum[0]);
 }
 
-// VDPBF16PS: 32 products of BF16, added in pairs to 16 sums.
+// VDPBF16PS adds 32 products of BF16 in pairs to 16 sums.
 static __attribute__((target("avx512f,avx512bf16"))) void dot_bf16(void *context, int64_t begin,
                                                                    int64_t end, int thread) {
     __m512 sum[PEAK_CHAINS];
@@ -40,7 +42,7 @@ static __attribute__((target("avx512f,avx512bf16"))) void dot_bf16(void *context
     peak_sink = _mm512_reduce_add_ps(sum[0]);
 }
 
-// TDPBF16PS: 16 × 16 × 32 products of BF16.
+// TDPBF16PS adds 16 × 16 × 32 products of BF16 to 16 × 16 sums.
 static CPU_AMX void dot_tiles(void *context, int64_t begin, int64_t end, int thread) {
     cpu_amx_begin();
     _tile_zero(0);
@@ -49,7 +51,7 @@ static CPU_AMX void dot_tiles(void *context, int64_t begin, int64_t end, int thr
     _tile_zero(3);
     _tile_zero(4);
     _tile_zero(5);
-    for (int64_t r = begin; r < end; r++) { // PEAK_CHAINS of them
+    for (int64_t r = begin; r < end; r++) { // PEAK_CHAINS instructions
         for (int i = 0; i < PEAK_CHAINS / PEAK_TILES; i++) {
             _tile_dpbf16ps(0, 4, 5);
             _tile_dpbf16ps(1, 4, 5);
@@ -73,7 +75,8 @@ static __attribute__((target("avx2,fma"))) void fma_avx2(void *context, int64_t 
     peak_sink = sum[0][0];
 }
 
-// Of a loop of PEAK_CHAINS instructions with so many products.
+// The best rate of `loop` in operations per second. One round is PEAK_CHAINS instructions of
+// `products` multiplications and additions; `each` rounds run on each thread.
 static double best_rate(const cpu_device *device, int products, int64_t each, cpu_range loop) {
     int64_t rounds = each * device->head.threads;
     double best = 0;
@@ -86,7 +89,7 @@ static double best_rate(const cpu_device *device, int products, int64_t each, cp
     return best;
 }
 
-// Of two buffers that take so many bytes together.
+// The rate of `add` on two buffers of `bytes` together, which a cache holds if it is large enough.
 static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t bytes) {
     tri_bench_rate rate = {.bytes = (double)bytes};
     int turns = (int)(((size_t)8 << 20) / bytes) + 1;

@@ -6,7 +6,7 @@
 
 typedef struct rotary_state {
     const cpu_device *device;
-    int64_t rows, positions, heads, half; // rows of [N, T]; half of D
+    int64_t rows, positions, heads, half; // x is [N, T, heads, 2 · half]; rows is N · T
     bool bf16;
     float *angles; // [T][2][half]: cosines, then sines
 } rotary_state;

@@ -1,5 +1,6 @@
-// rms_norm and layer_norm, which differ in whether a row's mean is taken off, and their gradients.
-// Sums over rows are kept for each chunk of them and added in order.
+// rms_norm and layer_norm, which also subtracts a row's mean, and their gradients. The gradients of
+// weight and bias are sums over rows: each chunk of 32 rows is summed alone, and the chunks' sums
+// are added in order, so that bits do not depend on the number of threads.
 #include "device/cpu/scalar.h"
 
 #include <math.h>
@@ -11,9 +12,9 @@ typedef struct norm_state {
     const cpu_device *device;
     int64_t rows, width;
     float eps;
-    bool x_bf16, y_bf16; // x and dx, y and dy; weights and statistics are F32
+    bool x_bf16, y_bf16; // types of x and dx, and of y and dy; weights and statistics are F32
     bool weighted;
-    float *ones, *zeros; // where there are no weights
+    float *ones, *zeros; // stand for weight and bias if there are none
 } norm_state;
 
 typedef struct norm_job {
@@ -22,7 +23,7 @@ typedef struct norm_job {
     void *out; // y or dx
     const float *weight, *bias;
     float *mean, *inv;
-    float *sums; // [chunk][2][width]: of dy · h, of dy
+    float *sums; // [chunk][2][width]: sums of dy · h, and of dy
 } norm_job;
 
 CPU_SCALAR float sum_of_lanes(float *lane) {
@@ -31,7 +32,7 @@ CPU_SCALAR float sum_of_lanes(float *lane) {
     return lane[0];
 }
 
-// The sum over a row of x − center, or of its square.
+// The sum of x − center over a row, or of its square.
 CPU_SCALAR float sum_of_row(const void *x, bool bf16, int64_t width, float center, bool square) {
     float lane[NORM_LANES] = {0}, rest = 0;
     int64_t whole = width / NORM_LANES * NORM_LANES;
@@ -68,7 +69,7 @@ CPU_SCALAR void forward_rows(const norm_job *job, int64_t begin, int64_t end, bo
     }
 }
 
-// g = dy · weight and h of one element.
+// dy, g = dy · weight, and h, the normalised x, of one element.
 typedef struct norm_pair {
     float dy, g, h;
 } norm_pair;
@@ -129,19 +130,22 @@ CPU_SCALAR void gradient_chunks(const norm_job *job, int64_t begin, int64_t end,
         function(context, begin, end, x_bf16, y_bf16, centred);                                    \
     }                                                                                              \
     CPU_RANGES(name)
-// The function NAME_range(state): F32 or BF16 in and out, or from F32 to BF16.
+enum { NORM_F32 = false, NORM_BF16 = true };    // types of x and y
+enum { NORM_RMS = false, NORM_CENTRED = true }; // whether the mean is subtracted
+
+// Defines NAME_range(state), which chooses the compiled form for the types of x and y.
 #define NORM_RANGES(name, function, centred)                                                       \
-    NORM_RANGE(name##_float, function, false, false, centred)                                      \
-    NORM_RANGE(name##_mixed, function, false, true, centred)                                       \
-    NORM_RANGE(name##_bf16, function, true, true, centred)                                         \
+    NORM_RANGE(name##_f32, function, NORM_F32, NORM_F32, centred)                                  \
+    NORM_RANGE(name##_mixed, function, NORM_F32, NORM_BF16, centred)                               \
+    NORM_RANGE(name##_bf16, function, NORM_BF16, NORM_BF16, centred)                               \
     static cpu_range name##_range(const norm_state *s) {                                           \
         if (s->x_bf16) return name##_bf16_range(s->device);                                        \
-        return s->y_bf16 ? name##_mixed_range(s->device) : name##_float_range(s->device);          \
+        return s->y_bf16 ? name##_mixed_range(s->device) : name##_f32_range(s->device);            \
     }
-NORM_RANGES(rms, forward_rows, false)
-NORM_RANGES(layer, forward_rows, true)
-NORM_RANGES(rms_grad, gradient_chunks, false)
-NORM_RANGES(layer_grad, gradient_chunks, true)
+NORM_RANGES(rms, forward_rows, NORM_RMS)
+NORM_RANGES(layer, forward_rows, NORM_CENTRED)
+NORM_RANGES(rms_grad, gradient_chunks, NORM_RMS)
+NORM_RANGES(layer_grad, gradient_chunks, NORM_CENTRED)
 
 static int64_t chunks_of(const norm_state *s) { return (s->rows + NORM_CHUNK - 1) / NORM_CHUNK; }
 
@@ -149,7 +153,7 @@ static bool is_gradient(const tri_node *node) {
     return node->op == &tri_op_rms_norm_grad || node->op == &tri_op_layer_norm_grad;
 }
 
-// The type of y or dy.
+// The type of y, or of dy.
 static tri_dtype y_type(const tri_graph *graph, const tri_node *node) {
     return tri_value_get(graph, is_gradient(node) ? node->inputs[1] : node->outputs[0])->dtype;
 }
@@ -211,7 +215,7 @@ static tri_status layer_norm_run(const tri_kernel *kernel, const tri_kernel_args
     return TRI_OK;
 }
 
-// out[i] = the sum over chunks of their sums at `offset` + i.
+// out[i] = the sum over all chunks of element offset + i of their sums.
 static void add_chunks(const norm_job *job, int64_t offset, float *out) {
     const norm_state *s = job->state;
     for (int64_t i = 0; i < s->width; i++) out[i] = 0;

@@ -1,4 +1,4 @@
-// Cross-entropy over this rank's slice of the classes: the threads divide the rows.
+// Cross-entropy over one rank's slice of the classes, and its gradient. Threads divide the rows.
 #include "device/cpu/class_row.h"
 
 #include "device/ref/node.h"
