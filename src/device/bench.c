@@ -1,3 +1,4 @@
+// Runs a graph's nodes again and again on random values and measures each of them.
 #include "device/bench.h"
 
 #include "base/os.h"
@@ -12,7 +13,7 @@ typedef struct bench {
     tri_device *device;
     tri_queue *queue;
     const tri_graph *graph;
-    void **data; // by value
+    void **data; // [value]
     tri_kernel *kernels;
     void *workspace;
     double *times; // [node][repeat]
@@ -23,7 +24,8 @@ static double uniform(uint64_t *state) {
     return (double)(*state >> 40) * 0x1p-24;
 }
 
-// Numbers in [-0.5, 0.5), labels 0 and 1, positions 0 and 1; the step scalars make sense.
+// Fills a value with random numbers in [-0.5, 0.5), or with the integers 0 and 1. Step scalars get
+// values as in a real step.
 static void fill(const tri_value_info *info, void *host, int64_t count, uint64_t *state) {
     for (int64_t i = 0; i < count; i++) {
         double value = uniform(state) - 0.5;

@@ -1,11 +1,12 @@
-// How long each node of a graph takes on a device, beside what the machine could do.
+// Measures how long each node of a graph takes on a device, and compares this with what the machine
+// reaches at best.
 #ifndef TRIREME_DEVICE_BENCH_H
 #define TRIREME_DEVICE_BENCH_H
 
 #include "device/device.h"
 
-// Bytes that a loop reads and writes a second while it works on so many, again and again: on few of
-// them a cache's rate, on many the memory's.
+// The rate at which a loop reads and writes the same `bytes` again and again: a cache's rate if
+// they fit in one, else the memory's.
 typedef struct tri_bench_rate {
     double bytes, bytes_per_s;
 } tri_bench_rate;
@@ -15,9 +16,9 @@ enum { TRI_BENCH_RATES = 5 };
 // What the machine reaches at best, with the device's number of threads.
 typedef struct tri_bench_peak {
     double flops_per_s;      // F32 multiplications and additions
-    double bf16_flops_per_s; // likewise of BF16 with sums in F32; F32's where there are none
-    double bytes_per_s;      // of memory: read and written, on buffers larger than the caches
-    tri_bench_rate caches[TRI_BENCH_RATES]; // by size, the smallest first
+    double bf16_flops_per_s; // likewise of BF16 with sums in F32; F32's without such instructions
+    double bytes_per_s;      // of memory: reads and writes, on buffers larger than the caches
+    tri_bench_rate caches[TRI_BENCH_RATES]; // sorted by size, the smallest first
 } tri_bench_peak;
 
 typedef struct tri_bench_row {
@@ -25,8 +26,8 @@ typedef struct tri_bench_row {
     const char *kernel;
     double seconds; // median of the repetitions
     double fastest;
-    double flops; // of the op's cost rule: what the plain algorithm would do
-    double bytes; // of inputs and outputs, each once
+    double flops; // by the op's cost rule, for the direct algorithm
+    double bytes; // of all inputs and outputs, each counted once
     double share; // tri_bench_share of the median
 } tri_bench_row;
 

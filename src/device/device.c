@@ -1,3 +1,4 @@
+// Chooses a device's kernel for a node, asks it for layouts, and prepares and releases it.
 #include "device/device.h"
 
 const tri_kernel_def *tri_device_select(const tri_device *device, const tri_graph *graph,

@@ -11,14 +11,14 @@ typedef struct tri_kernel_def tri_kernel_def;
 
 typedef struct tri_device_config {
     int index;   // of the device on this host
-    int threads; // 0: the device's choice (OMP_NUM_THREADS, else the cores this process may use)
+    int threads; // 0: the device chooses (OMP_NUM_THREADS, else the cores this process may use)
 } tri_device_config;
 
-// A kernel made ready for one node of one graph: shapes and layouts are fixed.
+// A kernel that is prepared for one node of one graph, whose shapes and layouts are fixed.
 typedef struct tri_kernel {
     const tri_kernel_def *def;
-    void *state;            // the def's own
-    size_t workspace_bytes; // needed while it runs, shared with all others, aligned to 64 bytes
+    void *state;            // whatever the kernel's `prepare` makes
+    size_t workspace_bytes; // needed while it runs; all kernels share the memory, aligned to 64
 } tri_kernel;
 
 // What is issued to a queue runs in order; queues of one device run side by side. A call that takes
@@ -30,26 +30,27 @@ typedef struct tri_queue {
 
 typedef struct tri_kernel_args {
     tri_queue *queue;
-    void *const *in;  // one per input; NULL where an optional one was left out
+    void *const *in;  // one per input; NULL if an optional one is missing
     void *const *out; // one per output; may overlap an input as op->in_place says
     void *workspace;
 } tri_kernel_args;
 
-// One way to compute an op. A device lists its kernels fastest first, the plain ones last.
+// One way to compute an op. A device lists its kernels from the fastest to the most general.
 struct tri_kernel_def {
     const tri_op *op; // NULL: any op
     const char *name;
-    // Whether this kernel computes this node. NULL: always. Depends on shapes, types and
-    // attributes, never on time, on the number of ranks or on layouts.
+    // Whether this kernel can compute this node. NULL: always. Must depend only on shapes, types
+    // and attributes, not on layouts, time or the number of ranks.
     bool (*supports)(const tri_device *device, const tri_graph *graph, const tri_node *node);
-    // `in` holds the layouts that the inputs have now; the kernel overwrites them with those that
-    // it wants (a reorder is put in between where they differ) and sets those of the outputs, which
-    // are plain before. What it wants of a parameter that has no home yet becomes its home order,
-    // so it must be a function of the parameter's shape, type and the instruction set alone. Who
-    // reads the outputs is among graph->ahead. NULL: all plain.
+    // Chooses layouts. `in` holds the current layouts of the inputs; the kernel overwrites them
+    // with those that it wants, and the layout pass inserts reorders where they differ. `out` holds
+    // plain layouts, which the kernel overwrites with those of its outputs. What it wants for a
+    // parameter without a home layout becomes that, and so must depend only on the parameter's
+    // shape and type and on the instruction set. graph->pending_nodes has the nodes that read the
+    // outputs. NULL: all layouts are plain.
     void (*layouts)(const tri_device *device, const tri_graph *graph, const tri_node *node,
                     tri_layout *in, tri_layout *out);
-    // Makes what `run` needs, once; all allocation happens here. NULL: nothing to make.
+    // Makes what `run` needs, once. Does all allocation. NULL: nothing to make.
     tri_status (*prepare)(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel);
     // Issues the kernel to args->queue. The pointers of `args` are not kept.
@@ -65,16 +66,17 @@ typedef struct tri_device_backend {
     // Memory aligned to 64 bytes, zeroed.
     tri_status (*alloc)(tri_device *device, size_t size_bytes, void **out);
     void (*free)(tri_device *device, void *memory);
-    // A new queue. A device whose calls are done when they return takes the functions of
+    // Opens a new queue. A device whose calls are done when they return uses the functions of
     // device/queue.h for this and the next three slots.
     tri_status (*open_queue)(tri_device *device, tri_queue **out);
     void (*close_queue)(tri_queue *queue); // after what was issued to it; NULL allowed
-    // *out stands for what was issued to the queue so far.
+    // *out stands for all work that was issued to the queue so far.
     tri_status (*record)(tri_queue *queue, tri_ticket *out);
-    // What is issued to the queue from now on starts after the ticket's work, whatever did that.
+    // Work that is issued to the queue from now on starts after the ticket's work, which may be of
+    // another queue or of the host.
     tri_status (*wait)(tri_queue *queue, const tri_ticket *ticket);
-    // Between device memory and the host's. The host's must stay as it is until the copy is done;
-    // up to TRI_SMALL_COPY_BYTES of copy_in only until the call returns.
+    // Copy between device memory and the host's. The caller leaves the host's memory alone until
+    // the copy is done. For copy_in of at most TRI_SMALL_COPY_BYTES: only until the call returns.
     tri_status (*copy_in)(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
     tri_status (*copy_out)(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
     tri_status (*zero)(tri_queue *queue, void *memory, size_t size_bytes);
@@ -83,23 +85,22 @@ typedef struct tri_device_backend {
     // *sum, in device memory, becomes the sum of squares of F32 in F64, in an order that does not
     // depend on the number of threads.
     tri_status (*sum_of_squares)(tri_queue *queue, double *sum, const float *values, int64_t count);
-    // True when host code may read and write device memory (then comm may use it as it is).
+    // Whether host code may read and write device memory; communicators then use it directly.
     bool host_memory;
 } tri_device_backend;
 
 enum { TRI_SMALL_COPY_BYTES = 256 };
 
-// The head of every device; a backend's own struct begins with it.
+// What every device has. A backend's own struct begins with it.
 struct tri_device {
     const tri_device_backend *backend;
     int threads;
 };
 
-// The first kernel of the device that supports the node; NULL: none, as for all collective ops.
+// Returns the device's first kernel that supports the node; NULL if none does, and for collectives.
 const tri_kernel_def *tri_device_select(const tri_device *device, const tri_graph *graph,
                                         const tri_node *node);
-// The layouts the kernel wants, see tri_kernel_def.layouts; with NULL there, or no kernel,
-// everything plain.
+// Calls tri_kernel_def.layouts. If that or the kernel is NULL, all layouts are plain.
 void tri_kernel_layouts(const tri_kernel_def *def, const tri_device *device, const tri_graph *graph,
                         const tri_node *node, tri_layout *in, tri_layout *out);
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,

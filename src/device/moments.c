@@ -1,3 +1,4 @@
+// Joins means and variances.
 #include "device/moments.h"
 
 tri_moments tri_moments_join(tri_moments a, tri_moments b) {

@@ -1,4 +1,4 @@
-// Mean and variance of numbers that are looked at in parts.
+// Mean and variance of values that are summed in several groups.
 #ifndef TRIREME_DEVICE_MOMENTS_H
 #define TRIREME_DEVICE_MOMENTS_H
 
@@ -7,8 +7,8 @@ typedef struct tri_moments {
     double squares; // the sum of squared deviations from the mean
 } tri_moments;
 
-// Of both together; `b` is not empty. Chan, Golub and LeVeque, "Updating formulae and a pairwise
-// algorithm for computing sample variances", 1979.
+// The moments of the values of both groups together; `b` is not empty. Chan, Golub and LeVeque,
+// "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 tri_moments tri_moments_join(tri_moments a, tri_moments b);
 
 #endif

@@ -1,3 +1,4 @@
+// The kernel that computes any op in a half type by the device's kernel for F32.
 #include "device/widen.h"
 
 #include "ops/ops.h"
@@ -15,7 +16,8 @@ bool tri_node_has_half(const tri_graph *graph, const tri_node *node) {
     return false;
 }
 
-// The graph as it would be were this node's halves F32: the same values under the same ids.
+// Copies the graph, with all half tensors of this node as F32 under the same ids. The F32 kernel is
+// chosen and prepared with this copy.
 static tri_graph *shadow_of(tri_arena *arena, const tri_graph *graph, const tri_node *node) {
     tri_graph *shadow = TRI_NEW(arena, tri_graph);
     *shadow = *graph;
@@ -49,14 +51,14 @@ static void widened_layouts(const tri_device *device, const tri_graph *graph, co
 
 // A half tensor and its F32 copy in the workspace.
 typedef struct widened_tensor {
-    tri_dtype half; // F32 (0): handed on as it is
+    tri_dtype half; // the tensor's type; F32 (0): it is not half and is not copied
     int64_t count;
     size_t offset;
 } widened_tensor;
 
 typedef struct widened_state {
     tri_kernel inner;
-    size_t inner_offset; // of its own workspace, behind the copies
+    size_t inner_offset; // of the F32 kernel's workspace, which follows the copies
     int input_count, output_count;
     widened_tensor in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
 } widened_state;

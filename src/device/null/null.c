@@ -1,3 +1,4 @@
+// The device `null`: one kernel for all ops that only sets losses and metrics, and real memory.
 #include "device/null/null.h"
 
 #include "device/queue.h"
@@ -5,23 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of a loss or metric; else pair is false.
 typedef struct null_node {
-    bool pair;
-    double count;
+    bool is_loss; // or a metric
+    double count; // of a loss or metric
 } null_node;
 
-// A loss or metric is F64 [2] of scores or predictions: its count must not be 0, or means would be
-// NaN. It is what the op's row counts, else the samples.
+// Recognises losses and metrics, whose only output is F64 [2]. Their count must not be 0, or means
+// would be NaN. It is what the op's row counts, or else the number of samples.
 static tri_status null_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
     null_node *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for kernel %s", node->op->name);
     tri_op_signature s = tri_node_signature(graph, node);
     tri_shape pair = tri_shape_of(2);
-    state->pair = s.output_count == 1 && s.input_count > 1 && s.out_type[0] == TRI_F64 &&
-                  tri_shape_equal(&s.out[0], &pair) && s.in[0].rank > 0;
-    if (state->pair)
+    state->is_loss = s.output_count == 1 && s.input_count > 1 && s.out_type[0] == TRI_F64 &&
+                     tri_shape_equal(&s.out[0], &pair) && s.in[0].rank > 0;
+    if (state->is_loss)
         state->count = (double)(node->op->count ? node->op->count(&s) : s.in[0].dims[0]);
     kernel->state = state;
     return TRI_OK;
@@ -31,7 +31,7 @@ static void null_release(tri_kernel *kernel) { free(kernel->state); }
 
 static tri_status null_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const null_node *node = kernel->state;
-    if (!node->pair) return TRI_OK;
+    if (!node->is_loss) return TRI_OK;
     double *loss = args->out[0];
     loss[0] = 0;
     loss[1] = node->count;
@@ -51,7 +51,8 @@ static tri_status null_open(const tri_device_config *config, tri_device **out) {
 
 static void null_close(tri_device *device) { free(device); }
 
-// From calloc, so that pages nobody touches cost nothing; the address of the whole lies before.
+// Uses calloc, because the system then gives pages only when they are touched. Aligns to 64 bytes
+// and keeps the address that calloc returned just before the aligned one.
 static tri_status null_alloc(tri_device *device, size_t size_bytes, void **out) {
     *out = NULL;
     char *whole = size_bytes > SIZE_MAX - 128 ? NULL : calloc(1, size_bytes + 128);

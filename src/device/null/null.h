@@ -1,6 +1,6 @@
-// No arithmetic: graphs, plans and schedules run, values stay what they are. Losses and metrics
-// come out as (0, count), so that means are 0 and not NaN; `add` does nothing and every norm is 0.
-// Memory that nobody touches is not taken from the system.
+// The device `null` computes nothing: graphs, plans and schedules run, and values stay as they are.
+// Losses and metrics are (0, count), so that means are 0 and not NaN; `add` does nothing and every
+// norm is 0. The system only gives pages of its memory that something touches.
 #ifndef TRIREME_DEVICE_NULL_H
 #define TRIREME_DEVICE_NULL_H
 

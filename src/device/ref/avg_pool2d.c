@@ -11,7 +11,7 @@ static double window_at(const tri_avg_pool2d_attr *a, const int64_t *x_dims, int
 
 REF_BODY tri_status avg_pool2d_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_avg_pool2d_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
     const int64_t *xd = node->s.in[0].dims, *yd = node->s.out[0].dims;
     int64_t begin[2], end[2];
     for (int64_t at = 0, count = ref_count(&node->s.out[0]); at < count; at++) {
@@ -29,7 +29,7 @@ REF_BODY tri_status avg_pool2d_body(const ref_node *node, const tri_kernel_args 
 REF_BODY tri_status avg_pool2d_grad_body(const ref_node *node, const tri_kernel_args *args,
                                          bool f64) {
     const tri_avg_pool2d_attr *a = (const void *)node->attr;
-    ref_numbers dy = ref_input(args, 0, f64), dx = ref_output(args, 0, f64);
+    ref_array dy = ref_input(args, 0, f64), dx = ref_output(args, 0, f64);
     const int64_t *yd = node->s.in[0].dims, *xd = node->s.out[0].dims;
     int64_t plane = xd[2] * xd[3], windows = yd[2] * yd[3], begin[2], end[2];
     double *sums = args->workspace;

@@ -1,4 +1,4 @@
-// Batch norm, on one rank and over the moments of all replicas.
+// Batch norm over a micro-batch, and over all replicas' micro-batches by their joined moments.
 #include "device/ref/node.h"
 
 #include "device/moments.h"
@@ -7,11 +7,11 @@
 
 REF_BODY tri_status batch_norm_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_batch_norm_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
-                bias = ref_input(args, 2, f64);
-    ref_numbers y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
-                inv_std_out = ref_output(args, 2, f64);
-    ref_numbers mean_sum = ref_output(args, 3, f64), var_sum = ref_output(args, 4, f64);
+    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
+              bias = ref_input(args, 2, f64);
+    ref_array y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
+              inv_std_out = ref_output(args, 2, f64);
+    ref_array mean_sum = ref_output(args, 3, f64), var_sum = ref_output(args, 4, f64);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     double values = (double)(samples * inner);
@@ -43,10 +43,10 @@ REF_BODY tri_status batch_norm_body(const ref_node *node, const tri_kernel_args 
 REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_kernel_args *args,
                                               bool f64) {
     const tri_batch_norm_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
-                bias = ref_input(args, 2, f64);
-    ref_numbers mean = ref_input(args, 3, f64), var = ref_input(args, 4, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
+              bias = ref_input(args, 2, f64);
+    ref_array mean = ref_input(args, 3, f64), var = ref_input(args, 4, f64);
+    ref_array y = ref_output(args, 0, f64);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t count = ref_count(&node->s.in[0]), inner = count ? count / (samples * channels) : 1;
     for (int64_t at = 0; at < count; at++) {
@@ -61,11 +61,11 @@ REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_ke
 REF_BODY tri_status batch_norm_grad_body(const ref_node *node, const tri_kernel_args *args,
                                          bool f64) {
     const tri_batch_norm_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
-                dy = ref_input(args, 2, f64), weight = ref_input(args, 3, f64);
-    ref_numbers mean = ref_input(args, 4, f64), inv_std = ref_input(args, 5, f64);
-    ref_numbers dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64),
-                dbias = ref_output(args, 2, f64);
+    ref_array x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
+              dy = ref_input(args, 2, f64), weight = ref_input(args, 3, f64);
+    ref_array mean = ref_input(args, 4, f64), inv_std = ref_input(args, 5, f64);
+    ref_array dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64),
+              dbias = ref_output(args, 2, f64);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     double values = (double)(samples * inner);
@@ -93,8 +93,8 @@ REF_BODY tri_status batch_norm_grad_body(const ref_node *node, const tri_kernel_
 
 REF_BODY tri_status batch_norm_moments_body(const ref_node *node, const tri_kernel_args *args,
                                             bool f64) {
-    ref_numbers x = ref_input(args, 0, f64);
-    ref_numbers moments = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64);
+    ref_array moments = ref_output(args, 0, f64);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     for (int64_t c = 0; c < channels; c++) {
@@ -114,8 +114,8 @@ REF_BODY tri_status batch_norm_moments_body(const ref_node *node, const tri_kern
     return TRI_OK;
 }
 
-// Of channel c over all replicas.
-REF_BODY tri_moments join_moments(ref_numbers moments, int64_t replicas, int64_t channels,
+// Joins the moments of channel c of all replicas.
+REF_BODY tri_moments join_moments(ref_array moments, int64_t replicas, int64_t channels,
                                   int64_t inner, int64_t c) {
     tri_moments all = {0};
     for (int64_t r = 0; r < replicas; r++, moments = ref_from(moments, 2 * channels + 1))
@@ -127,11 +127,11 @@ REF_BODY tri_moments join_moments(ref_numbers moments, int64_t replicas, int64_t
 REF_BODY tri_status batch_norm_shared_body(const ref_node *node, const tri_kernel_args *args,
                                            bool f64) {
     const tri_batch_norm_shared_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
-                bias = ref_input(args, 2, f64);
-    ref_numbers y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
-                inv_std_out = ref_output(args, 2, f64);
-    ref_numbers mean_sum = ref_output(args, 3, f64), var_sum = ref_output(args, 4, f64);
+    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
+              bias = ref_input(args, 2, f64);
+    ref_array y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
+              inv_std_out = ref_output(args, 2, f64);
+    ref_array mean_sum = ref_output(args, 3, f64), var_sum = ref_output(args, 4, f64);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     for (int64_t c = 0; c < channels; c++) {
@@ -155,11 +155,11 @@ REF_BODY tri_status batch_norm_shared_body(const ref_node *node, const tri_kerne
 REF_BODY tri_status batch_norm_sums_body(const ref_node *node, const tri_kernel_args *args,
                                          bool f64) {
     const tri_batch_norm_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
-                dy = ref_input(args, 2, f64);
-    ref_numbers mean = ref_input(args, 3, f64), inv_std = ref_input(args, 4, f64);
-    ref_numbers dweight = ref_output(args, 0, f64), dbias = ref_output(args, 1, f64),
-                sums = ref_output(args, 2, f64);
+    ref_array x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
+              dy = ref_input(args, 2, f64);
+    ref_array mean = ref_input(args, 3, f64), inv_std = ref_input(args, 4, f64);
+    ref_array dweight = ref_output(args, 0, f64), dbias = ref_output(args, 1, f64),
+              sums = ref_output(args, 2, f64);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     for (int64_t c = 0; c < channels; c++) {
@@ -182,11 +182,11 @@ REF_BODY tri_status batch_norm_sums_body(const ref_node *node, const tri_kernel_
 REF_BODY tri_status batch_norm_shared_grad_body(const ref_node *node, const tri_kernel_args *args,
                                                 bool f64) {
     const tri_batch_norm_shared_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
-                dy = ref_input(args, 2, f64), weight = ref_input(args, 3, f64);
-    ref_numbers mean = ref_input(args, 4, f64), inv_std = ref_input(args, 5, f64),
-                sums = ref_input(args, 6, f64);
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
+              dy = ref_input(args, 2, f64), weight = ref_input(args, 3, f64);
+    ref_array mean = ref_input(args, 4, f64), inv_std = ref_input(args, 5, f64),
+              sums = ref_input(args, 6, f64);
+    ref_array dx = ref_output(args, 0, f64);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     for (int64_t c = 0; c < channels; c++) {

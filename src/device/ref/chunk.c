@@ -1,9 +1,10 @@
-// Parts of tensors, moved as they are: any type, plain layouts.
+// Ops that cut tensors along an axis and rearrange the chunks: split, its gradient, and rechunk.
+// They copy elements of any type.
 #include "device/ref/node.h"
 
 #include <string.h>
 
-// A tensor [outer, dims[axis], inner] in bytes: a run is all of axis and what lies inside it.
+// A tensor seen as `outer` contiguous runs, each of all elements along `axis` and the axes inside.
 typedef struct runs {
     int64_t outer;
     size_t run_bytes;
@@ -22,30 +23,30 @@ static runs runs_of(const tri_shape *shape, int64_t axis, tri_dtype dtype) {
 static tri_status split_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_collective_attr *a = (const void *)node->attr;
-    runs part = runs_of(&node->s.out[0], a->dim, node->s.in_type[0]);
-    const char *from = (const char *)args->in[0] + part.run_bytes * (size_t)a->index;
+    runs slice = runs_of(&node->s.out[0], a->dim, node->s.in_type[0]);
+    const char *from = (const char *)args->in[0] + slice.run_bytes * (size_t)a->index;
     char *to = args->out[0];
-    for (int64_t i = 0; i < part.outer; i++, to += part.run_bytes)
-        memcpy(to, from + part.run_bytes * (size_t)(i * a->slices), part.run_bytes);
+    for (int64_t i = 0; i < slice.outer; i++, to += slice.run_bytes)
+        memcpy(to, from + slice.run_bytes * (size_t)(i * a->slices), slice.run_bytes);
     return TRI_OK;
 }
 
 static tri_status split_grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_collective_attr *a = (const void *)node->attr;
-    runs part = runs_of(&node->s.in[0], a->dim, node->s.in_type[0]);
+    runs slice = runs_of(&node->s.in[0], a->dim, node->s.in_type[0]);
     const char *from = args->in[0];
     char *to = (char *)args->out[0];
-    memset(to, 0, part.run_bytes * (size_t)(part.outer * a->slices));
-    to += part.run_bytes * (size_t)a->index;
-    for (int64_t i = 0; i < part.outer; i++, from += part.run_bytes)
-        memcpy(to + part.run_bytes * (size_t)(i * a->slices), from, part.run_bytes);
+    memset(to, 0, slice.run_bytes * (size_t)(slice.outer * a->slices));
+    to += slice.run_bytes * (size_t)a->index;
+    for (int64_t i = 0; i < slice.outer; i++, from += slice.run_bytes)
+        memcpy(to + slice.run_bytes * (size_t)(i * a->slices), from, slice.run_bytes);
     return TRI_OK;
 }
 
-// Chunk c of x starts at run c of its axis `from`; that of y at run c of its axis `to`. Both hold
-// the same chunk [.., from / chunks, .., to, ..] and go through it in the same order: in stretches
-// that lie inside the innermost of both axes.
+// x has the chunks side by side along axis `from`, y has the same chunks side by side along axis
+// `to`. Elements of a chunk have the same order in both, so that each chunk is copied in steps that
+// are contiguous in both: the shorter of the two runs.
 static tri_status rechunk_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_rechunk_attr *a = (const void *)node->attr;

@@ -1,26 +1,27 @@
-// Ops on one number at a time: activations, sums, dropout.
+// Elementwise ops: activations, sums, dropout.
 #include "device/ref/node.h"
 
 #include <math.h>
 
 static const double pi = 3.14159265358979323846;
 
-// gelu(x) / x, which is in (0, 1).
-static double gelu_share(double x, bool tanh_form) {
+// Φ(x), the cumulative distribution function of the normal distribution, or gelu's approximation of
+// it by tanh. gelu(x) = x · Φ(x).
+static double normal_cdf(double x, bool tanh_form) {
     if (!tanh_form) return 0.5 * (1 + erf(x / sqrt(2)));
     return 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
 }
 
 static double gelu_slope(double x, bool tanh_form) {
-    double share = gelu_share(x, tanh_form);
-    if (!tanh_form) return share + x * exp(-0.5 * x * x) / sqrt(2 * pi);
+    double cdf = normal_cdf(x, tanh_form);
+    if (!tanh_form) return cdf + x * exp(-0.5 * x * x) / sqrt(2 * pi);
     double inner = sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
-    return share + x * 2 * share * (1 - share) * inner; // tanh' = 1 - tanh² = 4 share (1 - share)
+    return cdf + x * 2 * cdf * (1 - cdf) * inner; // tanh' = 1 - tanh² = 4 cdf (1 - cdf)
 }
 
 REF_BODY tri_status relu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_numbers x = ref_input(args, 0, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64);
+    ref_array y = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(y, i, ref_activate(TRI_ACTIVATION_RELU, 0, get(x, i)));
     return TRI_OK;
@@ -28,8 +29,8 @@ REF_BODY tri_status relu_body(const ref_node *node, const tri_kernel_args *args,
 
 REF_BODY tri_status leaky_relu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_leaky_relu_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64);
+    ref_array y = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(y, i, ref_activate(TRI_ACTIVATION_LEAKY_RELU, a->slope, get(x, i)));
     return TRI_OK;
@@ -38,8 +39,8 @@ REF_BODY tri_status leaky_relu_body(const ref_node *node, const tri_kernel_args 
 REF_BODY tri_status activation_grad_body(const ref_node *node, const tri_kernel_args *args,
                                          bool f64) {
     const tri_activation_grad_attr *a = (const void *)node->attr;
-    ref_numbers y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
+    ref_array dx = ref_output(args, 0, f64);
     double slope = a->activation == TRI_ACTIVATION_NONE   ? 1
                    : a->activation == TRI_ACTIVATION_RELU ? 0
                                                           : a->slope;
@@ -49,16 +50,16 @@ REF_BODY tri_status activation_grad_body(const ref_node *node, const tri_kernel_
 }
 
 REF_BODY tri_status add_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_numbers a = ref_input(args, 0, f64), b = ref_input(args, 1, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array a = ref_input(args, 0, f64), b = ref_input(args, 1, f64);
+    ref_array y = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(y, i, get(a, i) + get(b, i));
     return TRI_OK;
 }
 
 REF_BODY tri_status add_bias_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_numbers x = ref_input(args, 0, f64), bias = ref_input(args, 1, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64), bias = ref_input(args, 1, f64);
+    ref_array y = ref_output(args, 0, f64);
     int64_t width = node->s.in[1].dims[0];
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(y, i, get(x, i) + get(bias, i % width));
@@ -67,8 +68,8 @@ REF_BODY tri_status add_bias_body(const ref_node *node, const tri_kernel_args *a
 
 REF_BODY tri_status add_bias_grad_body(const ref_node *node, const tri_kernel_args *args,
                                        bool f64) {
-    ref_numbers dy = ref_input(args, 0, f64);
-    ref_numbers dbias = ref_output(args, 0, f64);
+    ref_array dy = ref_input(args, 0, f64);
+    ref_array dbias = ref_output(args, 0, f64);
     int64_t width = node->s.out[0].dims[0], count = ref_count(&node->s.in[0]);
     double *row = args->workspace;
     for (int64_t k = 0; k < width; k++) row[k] = 0;
@@ -77,11 +78,11 @@ REF_BODY tri_status add_bias_grad_body(const ref_node *node, const tri_kernel_ar
     return TRI_OK;
 }
 
-// The same for values and for their gradients.
+// Applies dropout to values, or in dropout_grad with the same masks to their gradients.
 REF_BODY tri_status dropout_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_dropout_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64);
+    ref_array y = ref_output(args, 0, f64);
     ref_mask mask = ref_mask_of(a->p, a->key, args->in[1]);
     int64_t samples = node->s.in[0].dims[0];
     int64_t elements = samples ? ref_count(&node->s.in[0]) / samples : 0;
@@ -100,25 +101,25 @@ REF_BODY tri_status dropout_grad_body(const ref_node *node, const tri_kernel_arg
 
 REF_BODY tri_status gelu_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_gelu_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64);
+    ref_array y = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
-        put(y, i, get(x, i) * gelu_share(get(x, i), a->tanh));
+        put(y, i, get(x, i) * normal_cdf(get(x, i), a->tanh));
     return TRI_OK;
 }
 
 REF_BODY tri_status gelu_grad_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_gelu_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
+    ref_array dx = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(dx, i, get(dy, i) * gelu_slope(get(x, i), a->tanh));
     return TRI_OK;
 }
 
 REF_BODY tri_status silu_mul_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_numbers gate = ref_input(args, 0, f64), up = ref_input(args, 1, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array gate = ref_input(args, 0, f64), up = ref_input(args, 1, f64);
+    ref_array y = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(y, i, get(gate, i) / (1 + exp(-get(gate, i))) * get(up, i));
     return TRI_OK;
@@ -126,9 +127,9 @@ REF_BODY tri_status silu_mul_body(const ref_node *node, const tri_kernel_args *a
 
 REF_BODY tri_status silu_mul_grad_body(const ref_node *node, const tri_kernel_args *args,
                                        bool f64) {
-    ref_numbers gate = ref_input(args, 0, f64), up = ref_input(args, 1, f64),
-                dy = ref_input(args, 2, f64);
-    ref_numbers dgate = ref_output(args, 0, f64), dup = ref_output(args, 1, f64);
+    ref_array gate = ref_input(args, 0, f64), up = ref_input(args, 1, f64),
+              dy = ref_input(args, 2, f64);
+    ref_array dgate = ref_output(args, 0, f64), dup = ref_output(args, 1, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
         double g = get(gate, i), d = get(dy, i), s = 1 / (1 + exp(-g));
         put(dgate, i, d * get(up, i) * s * (1 + g * (1 - s)));
@@ -138,30 +139,30 @@ REF_BODY tri_status silu_mul_grad_body(const ref_node *node, const tri_kernel_ar
 }
 
 REF_BODY tri_status sigmoid_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_numbers x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(y, i, 1 / (1 + exp(-get(x, i))));
     return TRI_OK;
 }
 
 REF_BODY tri_status sigmoid_grad_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_numbers y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
+    ref_array dx = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(dx, i, get(dy, i) * get(y, i) * (1 - get(y, i)));
     return TRI_OK;
 }
 
 REF_BODY tri_status tanh_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_numbers x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(y, i, tanh(get(x, i)));
     return TRI_OK;
 }
 
 REF_BODY tri_status tanh_grad_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_numbers y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
+    ref_array dx = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(dx, i, get(dy, i) * (1 - get(y, i) * get(y, i)));
     return TRI_OK;

@@ -1,13 +1,13 @@
-// Linear layers.
+// Linear layers: y = x·Wᵀ + b and its gradients.
 #include "device/ref/node.h"
 
 REF_BODY tri_status linear_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_linear_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
-                bias = ref_input(args, 2, f64);
+    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
+              bias = ref_input(args, 2, f64);
     int64_t features = node->s.in[1].dims[0], inputs = node->s.in[1].dims[1];
     int64_t rows = ref_count(&node->s.out[0]) / features;
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array y = ref_output(args, 0, f64);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t f = 0; f < features; f++) {
             double sum = bias.at ? get(bias, f) : 0;
@@ -21,10 +21,10 @@ REF_BODY tri_status linear_body(const ref_node *node, const tri_kernel_args *arg
 
 REF_BODY tri_status linear_grad_input_body(const ref_node *node, const tri_kernel_args *args,
                                            bool f64) {
-    ref_numbers dy = ref_input(args, 0, f64), weight = ref_input(args, 1, f64);
+    ref_array dy = ref_input(args, 0, f64), weight = ref_input(args, 1, f64);
     int64_t features = node->s.in[1].dims[0], inputs = node->s.in[1].dims[1];
     int64_t rows = ref_count(&node->s.in[0]) / features;
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array dx = ref_output(args, 0, f64);
     double *row = args->workspace;
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t k = 0; k < inputs; k++) row[k] = 0;
@@ -40,10 +40,10 @@ REF_BODY tri_status linear_grad_input_body(const ref_node *node, const tri_kerne
 REF_BODY tri_status linear_grad_weight_body(const ref_node *node, const tri_kernel_args *args,
                                             bool f64) {
     const tri_linear_grad_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
+    ref_array x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
     int64_t features = node->s.out[0].dims[0], inputs = node->s.out[0].dims[1];
     int64_t rows = ref_count(&node->s.in[1]) / features;
-    ref_numbers dweight = ref_output(args, 0, f64), dbias = ref_output(args, 1, f64);
+    ref_array dweight = ref_output(args, 0, f64), dbias = ref_output(args, 1, f64);
     double *row = args->workspace;
     for (int64_t f = 0; f < features; f++) {
         double sum = 0;

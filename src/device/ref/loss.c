@@ -1,15 +1,15 @@
-// Losses and counts of hits, on whole rows of classes and on one rank's slice of them.
+// Losses and accuracy, on all classes and on one rank's slice of the classes (vocab_parallel_…).
 #include "device/ref/node.h"
 
 #include <math.h>
 
-// The gradient of the loss: its type may differ from that of the other inputs.
+// Reads the gradient of the loss, whose type may differ from that of the other inputs.
 static double seed_of(const ref_node *node, const tri_kernel_args *args, int input) {
     return get(ref_input(args, input, node->s.in_type[input] == TRI_F64), 0);
 }
 
-// log(sum of exp(x)) of one row.
-REF_BODY double log_sum(ref_numbers x, int64_t count) {
+// log(sum of exp(x)) of one row. Subtracts the largest x first, so that exp does not overflow.
+REF_BODY double log_sum(ref_array x, int64_t count) {
     double largest = get(x, 0), sum = 0;
     for (int64_t k = 1; k < count; k++)
         if (get(x, k) > largest) largest = get(x, k);
@@ -20,8 +20,8 @@ REF_BODY double log_sum(ref_numbers x, int64_t count) {
 REF_BODY tri_status log_softmax_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_shape *shape = &node->s.in[0];
     int64_t classes = ref_classes(shape), rows = ref_count(shape) / classes;
-    ref_numbers x = ref_input(args, 0, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64);
+    ref_array y = ref_output(args, 0, f64);
     for (int64_t r = 0; r < rows; r++, x = ref_from(x, classes), y = ref_from(y, classes)) {
         double norm = log_sum(x, classes);
         for (int64_t k = 0; k < classes; k++) put(y, k, get(x, k) - norm);
@@ -33,8 +33,8 @@ REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel
                                           bool f64) {
     const tri_shape *shape = &node->s.in[0];
     int64_t classes = ref_classes(shape), rows = ref_count(shape) / classes;
-    ref_numbers y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array y = ref_input(args, 0, f64), dy = ref_input(args, 1, f64);
+    ref_array dx = ref_output(args, 0, f64);
     for (int64_t r = 0; r < rows;
          r++, y = ref_from(y, classes), dy = ref_from(dy, classes), dx = ref_from(dx, classes)) {
         double sum = 0;
@@ -47,7 +47,7 @@ REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel
 REF_BODY tri_status nll_loss_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     int64_t classes = ref_classes(&node->s.in[0]);
     int64_t rows = ref_count(&node->s.in[0]) / classes;
-    ref_numbers scores = ref_input(args, 0, f64);
+    ref_array scores = ref_input(args, 0, f64);
     const int64_t *labels = args->in[1];
     double *loss = args->out[0];
     loss[0] = loss[1] = 0;
@@ -66,7 +66,7 @@ REF_BODY tri_status nll_loss_grad_body(const ref_node *node, const tri_kernel_ar
     int64_t rows = ref_count(&node->s.out[0]) / classes;
     const int64_t *labels = args->in[0];
     double seed = seed_of(node, args, 1);
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array dx = ref_output(args, 0, f64);
     for (int64_t i = 0; i < rows * classes; i++) put(dx, i, 0);
     for (int64_t n = 0; n < rows; n++) {
         TRI_TRY(ref_check_label(labels[n], n, classes));
@@ -79,14 +79,14 @@ REF_BODY tri_status cross_entropy_body(const ref_node *node, const tri_kernel_ar
                                        bool f64) {
     int64_t classes = ref_classes(&node->s.in[0]);
     int64_t rows = ref_count(&node->s.in[0]) / classes;
-    ref_numbers logits = ref_input(args, 0, f64);
+    ref_array logits = ref_input(args, 0, f64);
     const int64_t *labels = args->in[1];
     double *loss = args->out[0];
     loss[0] = loss[1] = 0;
     for (int64_t n = 0; n < rows; n++) {
         TRI_TRY(ref_check_label(labels[n], n, classes));
         if (labels[n] == TRI_IGNORED_LABEL) continue;
-        ref_numbers row = ref_from(logits, n * classes);
+        ref_array row = ref_from(logits, n * classes);
         loss[0] += log_sum(row, classes) - get(row, labels[n]);
         loss[1] += 1;
     }
@@ -97,12 +97,12 @@ REF_BODY tri_status cross_entropy_grad_body(const ref_node *node, const tri_kern
                                             bool f64) {
     int64_t classes = ref_classes(&node->s.in[0]);
     int64_t rows = ref_count(&node->s.in[0]) / classes;
-    ref_numbers logits = ref_input(args, 0, f64);
+    ref_array logits = ref_input(args, 0, f64);
     const int64_t *labels = args->in[1];
     double seed = seed_of(node, args, 2);
     for (int64_t n = 0; n < rows; n++) {
-        ref_numbers row = ref_from(logits, n * classes);
-        ref_numbers dx = ref_from(ref_output(args, 0, f64), n * classes);
+        ref_array row = ref_from(logits, n * classes);
+        ref_array dx = ref_from(ref_output(args, 0, f64), n * classes);
         TRI_TRY(ref_check_label(labels[n], n, classes));
         if (labels[n] == TRI_IGNORED_LABEL) {
             for (int64_t k = 0; k < classes; k++) put(dx, k, 0);
@@ -116,7 +116,7 @@ REF_BODY tri_status cross_entropy_grad_body(const ref_node *node, const tri_kern
 }
 
 REF_BODY tri_status mse_loss_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    ref_numbers prediction = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    ref_array prediction = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
     int64_t count = ref_count(&node->s.in[0]);
     double *loss = args->out[0], sum = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -130,9 +130,9 @@ REF_BODY tri_status mse_loss_body(const ref_node *node, const tri_kernel_args *a
 
 REF_BODY tri_status mse_loss_grad_body(const ref_node *node, const tri_kernel_args *args,
                                        bool f64) {
-    ref_numbers prediction = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    ref_array prediction = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
     double seed = seed_of(node, args, 2);
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array dx = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(dx, i, 2 * seed * (get(prediction, i) - get(target, i)));
     return TRI_OK;
@@ -140,7 +140,7 @@ REF_BODY tri_status mse_loss_grad_body(const ref_node *node, const tri_kernel_ar
 
 REF_BODY tri_status binary_cross_entropy_body(const ref_node *node, const tri_kernel_args *args,
                                               bool f64) {
-    ref_numbers logits = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    ref_array logits = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
     int64_t count = ref_count(&node->s.in[0]);
     double *loss = args->out[0], sum = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -154,16 +154,16 @@ REF_BODY tri_status binary_cross_entropy_body(const ref_node *node, const tri_ke
 
 REF_BODY tri_status binary_cross_entropy_grad_body(const ref_node *node,
                                                    const tri_kernel_args *args, bool f64) {
-    ref_numbers logits = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    ref_array logits = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
     double seed = seed_of(node, args, 2);
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array dx = ref_output(args, 0, f64);
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
         put(dx, i, seed * (1 / (1 + exp(-get(logits, i))) - get(target, i)));
     return TRI_OK;
 }
 
-// Norms of prediction - target and of target.
-REF_BODY void norms(ref_numbers prediction, ref_numbers target, int64_t count, double out[2]) {
+// The L2 norms of prediction - target, and of target.
+REF_BODY void norms(ref_array prediction, ref_array target, int64_t count, double out[2]) {
     out[0] = out[1] = 0;
     for (int64_t i = 0; i < count; i++) {
         double t = get(target, i), d = get(prediction, i) - t;
@@ -176,7 +176,7 @@ REF_BODY void norms(ref_numbers prediction, ref_numbers target, int64_t count, d
 
 REF_BODY tri_status relative_l2_loss_body(const ref_node *node, const tri_kernel_args *args,
                                           bool f64) {
-    ref_numbers prediction = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
+    ref_array prediction = ref_input(args, 0, f64), target = ref_input(args, 1, f64);
     int64_t samples = node->s.in[0].dims[0];
     int64_t count = samples ? ref_count(&node->s.in[0]) / samples : 0;
     double *loss = args->out[0], norm[2];
@@ -195,9 +195,9 @@ REF_BODY tri_status relative_l2_loss_grad_body(const ref_node *node, const tri_k
     int64_t count = samples ? ref_count(&node->s.in[0]) / samples : 0;
     double seed = seed_of(node, args, 2), norm[2];
     for (int64_t n = 0; n < samples; n++) {
-        ref_numbers prediction = ref_from(ref_input(args, 0, f64), n * count);
-        ref_numbers target = ref_from(ref_input(args, 1, f64), n * count);
-        ref_numbers dx = ref_from(ref_output(args, 0, f64), n * count);
+        ref_array prediction = ref_from(ref_input(args, 0, f64), n * count);
+        ref_array target = ref_from(ref_input(args, 1, f64), n * count);
+        ref_array dx = ref_from(ref_output(args, 0, f64), n * count);
         norms(prediction, target, count, norm);
         double factor = norm[0] == 0 ? 0 : seed / (norm[0] * norm[1]);
         for (int64_t i = 0; i < count; i++)
@@ -209,13 +209,13 @@ REF_BODY tri_status relative_l2_loss_grad_body(const ref_node *node, const tri_k
 REF_BODY tri_status accuracy_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     int64_t classes = ref_classes(&node->s.in[0]);
     int64_t rows = ref_count(&node->s.in[0]) / classes;
-    ref_numbers scores = ref_input(args, 0, f64);
+    ref_array scores = ref_input(args, 0, f64);
     const int64_t *labels = args->in[1];
     double *hits = args->out[0];
     hits[0] = hits[1] = 0;
     for (int64_t n = 0; n < rows; n++) {
         int64_t best = 0;
-        ref_numbers row = ref_from(scores, n * classes);
+        ref_array row = ref_from(scores, n * classes);
         TRI_TRY(ref_check_label(labels[n], n, classes));
         if (labels[n] == TRI_IGNORED_LABEL) continue;
         for (int64_t k = 1; k < classes; k++)
@@ -228,9 +228,9 @@ REF_BODY tri_status accuracy_body(const ref_node *node, const tri_kernel_args *a
 
 REF_BODY tri_status row_max_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.out[0]);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array y = ref_output(args, 0, f64);
     for (int64_t r = 0; r < rows; r++) {
-        ref_numbers x = ref_from(ref_input(args, 0, f64), r * width);
+        ref_array x = ref_from(ref_input(args, 0, f64), r * width);
         put(y, r, get(x, 0));
         for (int64_t k = 1; k < width; k++)
             if (get(x, k) > get(y, r)) put(y, r, get(x, k));
@@ -243,10 +243,10 @@ REF_BODY tri_status vocab_parallel_softmax_body(const ref_node *node, const tri_
     const tri_classes_attr *a = (const void *)node->attr;
     int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[1]);
     const int64_t *labels = args->in[1];
-    ref_numbers max = ref_input(args, 2, f64);
-    ref_numbers sums = ref_output(args, 0, f64);
+    ref_array max = ref_input(args, 2, f64);
+    ref_array sums = ref_output(args, 0, f64);
     for (int64_t r = 0; r < rows; r++) {
-        ref_numbers x = ref_from(ref_input(args, 0, f64), r * width);
+        ref_array x = ref_from(ref_input(args, 0, f64), r * width);
         double sum = 0;
         TRI_TRY(ref_check_label(labels[r], r, a->classes));
         for (int64_t k = 0; k < width; k++) sum += exp(get(x, k) - get(max, r));
@@ -261,7 +261,7 @@ REF_BODY tri_status vocab_parallel_cross_entropy_body(const ref_node *node,
                                                       const tri_kernel_args *args, bool f64) {
     int64_t rows = ref_count(&node->s.in[1]);
     const int64_t *labels = args->in[1];
-    ref_numbers sums = ref_input(args, 3, f64);
+    ref_array sums = ref_input(args, 3, f64);
     double *loss = args->out[0];
     loss[0] = loss[1] = 0;
     for (int64_t r = 0; r < rows; r++) {
@@ -277,11 +277,11 @@ REF_BODY tri_status vocab_parallel_cross_entropy_grad_body(const ref_node *node,
     const tri_classes_attr *a = (const void *)node->attr;
     int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.in[1]);
     const int64_t *labels = args->in[1];
-    ref_numbers max = ref_input(args, 2, f64), sums = ref_input(args, 3, f64);
+    ref_array max = ref_input(args, 2, f64), sums = ref_input(args, 3, f64);
     double seed = seed_of(node, args, 4);
     for (int64_t r = 0; r < rows; r++) {
-        ref_numbers x = ref_from(ref_input(args, 0, f64), r * width);
-        ref_numbers dx = ref_from(ref_output(args, 0, f64), r * width);
+        ref_array x = ref_from(ref_input(args, 0, f64), r * width);
+        ref_array dx = ref_from(ref_output(args, 0, f64), r * width);
         double factor = labels[r] == TRI_IGNORED_LABEL ? 0 : seed;
         for (int64_t k = 0; k < width; k++) {
             double p = exp(get(x, k) - get(max, r)) / get(sums, 2 * r);
@@ -295,10 +295,10 @@ REF_BODY tri_status vocab_parallel_argmax_body(const ref_node *node, const tri_k
                                                bool f64) {
     const tri_classes_attr *a = (const void *)node->attr;
     int64_t width = ref_classes(&node->s.in[0]), rows = ref_count(&node->s.out[0]);
-    ref_numbers max = ref_input(args, 1, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array max = ref_input(args, 1, f64);
+    ref_array y = ref_output(args, 0, f64);
     for (int64_t r = 0; r < rows; r++) {
-        ref_numbers x = ref_from(ref_input(args, 0, f64), r * width);
+        ref_array x = ref_from(ref_input(args, 0, f64), r * width);
         int64_t k = 0;
         while (k < width && get(x, k) != get(max, r)) k++;
         put(y, r, -(double)(k < width ? a->first + k : a->classes));
@@ -309,7 +309,7 @@ REF_BODY tri_status vocab_parallel_argmax_body(const ref_node *node, const tri_k
 REF_BODY tri_status vocab_parallel_accuracy_body(const ref_node *node, const tri_kernel_args *args,
                                                  bool f64) {
     const tri_classes_attr *a = (const void *)node->attr;
-    ref_numbers best = ref_input(args, 0, f64);
+    ref_array best = ref_input(args, 0, f64);
     const int64_t *labels = args->in[1];
     double *hits = args->out[0];
     hits[0] = hits[1] = 0;

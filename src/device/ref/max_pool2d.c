@@ -1,11 +1,11 @@
-// Max pooling, with the activation and the dropout that may be fused into it.
+// Max pooling with fused ReLU and dropout, and its gradient.
 #include "device/ref/node.h"
 
 #include <math.h>
 
-// The index within the window at (i, j) of its first maximum, and its value. NaN counts as the
-// largest.
-REF_BODY int pool_maximum(const tri_max_pool2d_attr *a, ref_numbers image, int64_t height,
+// Finds the first maximum of the window of output pixel (i, j). Returns its index in the window and
+// stores its value. NaN counts as larger than any number.
+REF_BODY int pool_maximum(const tri_max_pool2d_attr *a, ref_array image, int64_t height,
                           int64_t width, int64_t i, int64_t j, double *out) {
     int best = -1;
     for (int64_t kh = 0; kh < a->kernel[0]; kh++)
@@ -23,16 +23,16 @@ REF_BODY int pool_maximum(const tri_max_pool2d_attr *a, ref_numbers image, int64
 
 REF_BODY tri_status max_pool2d_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_max_pool2d_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64);
+    ref_array x = ref_input(args, 0, f64);
     const int64_t *xd = node->s.in[0].dims, *yd = node->s.out[0].dims;
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array y = ref_output(args, 0, f64);
     uint8_t *index = args->out[1];
     ref_mask mask = ref_mask_of(a->dropout, a->key, args->in[1]);
     for (int64_t n = 0; n < yd[0]; n++)
         for (int64_t e = 0; e < yd[1] * yd[2] * yd[3]; e++) {
             int64_t c = e / (yd[2] * yd[3]), i = e / yd[3] % yd[2], j = e % yd[3];
             double value = 0;
-            ref_numbers image = ref_from(x, (n * xd[1] + c) * xd[2] * xd[3]);
+            ref_array image = ref_from(x, (n * xd[1] + c) * xd[2] * xd[3]);
             int best = pool_maximum(a, image, xd[2], xd[3], i, j, &value);
             double factor = ref_mask_at(&mask, n, e);
             bool cut = (a->relu && value <= 0) || factor == 0;
@@ -47,9 +47,9 @@ REF_BODY tri_status max_pool2d_grad_body(const ref_node *node, const tri_kernel_
                                          bool f64) {
     const tri_max_pool2d_attr *a = (const void *)node->attr;
     const uint8_t *index = args->in[0];
-    ref_numbers dy = ref_input(args, 1, f64);
+    ref_array dy = ref_input(args, 1, f64);
     const int64_t *yd = node->s.in[0].dims, *xd = node->s.out[0].dims;
-    ref_numbers dx = ref_output(args, 0, f64);
+    ref_array dx = ref_output(args, 0, f64);
     double scale = a->dropout < 1 ? 1 / (1 - a->dropout) : 0;
     for (int64_t i = 0, count = ref_count(&node->s.out[0]); i < count; i++) put(dx, i, 0);
     for (int64_t at = 0, count = ref_count(&node->s.in[0]); at < count; at++) {

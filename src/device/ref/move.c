@@ -1,3 +1,4 @@
+// Ops that move or convert values and compute nothing: reorder, reshape, copy_to and cast.
 #include "device/ref/node.h"
 
 #include "tensor/half.h"
@@ -6,7 +7,7 @@
 
 enum { MOVE_CHUNK = 1024 };
 
-// Between any two layouts, through a chunk of plain elements. Padding of the result becomes 0.
+// Converts between any two layouts through chunks of plain elements. Padding of the result is 0.
 static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_shape *shape = &node->s.in[0];
@@ -22,7 +23,7 @@ static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// Any layouts: it takes its input as it is, and whoever put it there chose the output's.
+// Accepts any layout of the input. The layout pass that added the node has set the output's.
 static void reorder_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
                             tri_layout *in, tri_layout *out) {
     out[0] = tri_value_get(graph, node->outputs[0])->layout;
@@ -35,7 +36,7 @@ const tri_kernel_def ref_reorder = {.op = &tri_op_reorder,
                                     .run = reorder_run,
                                     .release = ref_release};
 
-// A view has its input's memory already; elsewhere the elements are copied.
+// A view usually has its input's memory. Where it has its own, copies the elements.
 static tri_status view_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     size_t bytes = (size_t)ref_count(&node->s.in[0]) * tri_dtype_bytes(node->s.in_type[0]);

@@ -1,3 +1,4 @@
+// What all kernels of `ref` share: preparation, dropout masks, and checks of labels and tokens.
 #include "device/ref/node.h"
 
 #include "base/philox.h"
@@ -29,7 +30,7 @@ void ref_release(tri_kernel *kernel) { free(kernel->state); }
 
 ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position) {
     ref_mask mask = {.key = key, .scale = p < 1 ? 1 / (1 - p) : 0};
-    if (p <= 0) return mask; // position may be missing
+    if (p <= 0) return mask; // `position` may be NULL then
     mask.step = (uint64_t)position[0];
     mask.first = (uint32_t)position[1];
     mask.threshold = p < 1 ? (uint32_t)(p * 4294967296.0) : 0;
@@ -55,7 +56,7 @@ tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes) {
 tri_status ref_check_token(int64_t token, int64_t index, int64_t tokens) {
     if (token >= 0 && token < tokens) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "token %" PRId64 " at place %" PRId64
+                    "token %" PRId64 " at position %" PRId64
                     " of the micro-batch is not in the vocabulary: tokens are 0 to %" PRId64,
                     token, index, tokens - 1);
 }

@@ -1,4 +1,4 @@
-// What every kernel of this device keeps of its node, and how a kernel is declared.
+// What every kernel of `ref` keeps of its node, how a kernel is defined, and what several share.
 #ifndef TRIREME_DEVICE_REF_NODE_H
 #define TRIREME_DEVICE_REF_NODE_H
 
@@ -7,45 +7,45 @@
 
 typedef struct ref_node {
     tri_op_signature s;
-    tri_dtype dtype;                  // F32 or F64: the type of its real numbers
+    tri_dtype dtype;                  // F32 or F64: the type of all real tensors of the node
     tri_layout in_layout, out_layout; // of input 0 and output 0
-    _Alignas(16) char attr[];
+    _Alignas(16) char attr[];         // a copy of the node's attributes
 } ref_node;
 
-// Not for half types: those are widened.
+// Refuses nodes with half types: tri_kernel_widened takes those.
 bool ref_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
 tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                        tri_kernel *kernel);
 void ref_release(tri_kernel *kernel);
 
-// Real numbers in memory, F32 or F64. A kernel is written once, as a body that reads them with get
-// and writes them with put. REF_KERNEL calls the body with a constant f64, so that the compiler
-// makes one function for each type and no branch is left in the loops.
-typedef struct ref_numbers {
+// An array of real numbers, F32 or F64. A kernel is written once, as a body that reads elements
+// with get and writes them with put. REF_KERNEL calls the body with a constant f64, so that the
+// compiler makes one function for each type and no branch is left in the loops.
+typedef struct ref_array {
     void *at; // NULL: the optional input or output is missing
     bool f64;
-} ref_numbers;
+} ref_array;
 
 #define REF_BODY static inline __attribute__((always_inline))
 
-REF_BODY ref_numbers ref_input(const tri_kernel_args *args, int i, bool f64) {
-    return (ref_numbers){(void *)(uintptr_t)args->in[i], f64};
+REF_BODY ref_array ref_input(const tri_kernel_args *args, int i, bool f64) {
+    return (ref_array){(void *)(uintptr_t)args->in[i], f64};
 }
 
-REF_BODY ref_numbers ref_output(const tri_kernel_args *args, int i, bool f64) {
-    return (ref_numbers){args->out[i], f64};
+REF_BODY ref_array ref_output(const tri_kernel_args *args, int i, bool f64) {
+    return (ref_array){args->out[i], f64};
 }
 
-// The numbers from the one with this index on.
-REF_BODY ref_numbers ref_from(ref_numbers x, int64_t index) {
-    return (ref_numbers){(char *)x.at + index * (x.f64 ? 8 : 4), x.f64};
+// The array that begins at element `index` of x.
+REF_BODY ref_array ref_from(ref_array x, int64_t index) {
+    return (ref_array){(char *)x.at + index * (x.f64 ? 8 : 4), x.f64};
 }
 
-REF_BODY double get(ref_numbers x, int64_t i) {
+REF_BODY double get(ref_array x, int64_t i) {
     return x.f64 ? ((const double *)x.at)[i] : (double)((const float *)x.at)[i];
 }
 
-REF_BODY void put(ref_numbers y, int64_t i, double number) {
+REF_BODY void put(ref_array y, int64_t i, double number) {
     if (y.f64)
         ((double *)y.at)[i] = number;
     else
@@ -55,7 +55,8 @@ REF_BODY void put(ref_numbers y, int64_t i, double number) {
 // Defines ref_<op> from <op>_body.
 #define REF_KERNEL(op_name) REF_KERNEL_PREPARED(op_name, ref_prepare)
 
-// Likewise of a kernel that sums into so many doubles of workspace; `s` is the node's signature.
+// Likewise, for a kernel that sums in a workspace of `doubles` doubles. This is an expression of
+// `s`, the node's signature.
 #define REF_SUMMING_KERNEL(op_name, doubles)                                                       \
     static tri_status op_name##_prepare(tri_device *device, const tri_graph *graph,                \
                                         const tri_node *node, tri_kernel *kernel) {                \
@@ -82,26 +83,26 @@ REF_BODY void put(ref_numbers y, int64_t i, double number) {
 static inline int64_t ref_count(const tri_shape *shape) { return tri_shape_count(shape); }
 static inline int64_t ref_classes(const tri_shape *shape) { return shape->dims[shape->rank - 1]; }
 
-// What tri_activation does to one number; NaN stays NaN.
+// Applies a tri_activation to one number. NaN stays NaN.
 static inline double ref_activate(int64_t activation, double slope, double x) {
     if (activation == TRI_ACTIVATION_NONE || x > 0) return x;
     return activation == TRI_ACTIVATION_RELU && x <= 0 ? 0 : x * slope;
 }
 
-// Dropout of one sample: see tri_dropout_attr.
+// Dropout of one micro-batch: see tri_dropout_attr.
 typedef struct ref_mask {
     uint64_t key, step;
     uint32_t first, threshold;
-    double scale; // 0: everything is dropped
+    double scale; // of elements that are kept; 0: all are dropped
 } ref_mask;
 ref_mask ref_mask_of(double p, uint64_t key, const int64_t *position);
-// The factor of element `element` of sample `sample` of the micro-batch: 0 or 1 / (1 - p).
+// The factor of an element of a sample of the micro-batch: 0 or 1 / (1 - p).
 double ref_mask_at(const ref_mask *mask, int64_t sample, int64_t element);
 
 // TRI_BAD_INPUT unless the label is TRI_IGNORED_LABEL or one of `classes`.
 tri_status ref_check_label(int64_t label, int64_t sample, int64_t classes);
 
-// TRI_BAD_INPUT unless the token at place `index` of the micro-batch is 0 to `tokens` - 1.
+// TRI_BAD_INPUT unless the token at position `index` of the micro-batch is 0 to `tokens` - 1.
 tri_status ref_check_token(int64_t token, int64_t index, int64_t tokens);
 
 #endif

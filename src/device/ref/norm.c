@@ -1,13 +1,13 @@
+// Layer norm and RMS norm, and their gradients. Statistics have the type of x (see
+// ops_accumulator_type).
 #include "device/ref/node.h"
 
 #include <math.h>
 
-// Layer and RMS norm. Statistics have the type of the other numbers (see ops_accumulator_type).
-
 REF_BODY tri_status rms_norm_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_norm_attr *a = (const void *)node->attr;
-    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64);
-    ref_numbers y = ref_output(args, 0, f64), inv_rms_out = ref_output(args, 1, f64);
+    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64);
+    ref_array y = ref_output(args, 0, f64), inv_rms_out = ref_output(args, 1, f64);
     int64_t width = node->s.in[1].dims[0], rows = ref_count(&node->s.in[0]) / width;
     for (int64_t r = 0; r < rows; r++, x = ref_from(x, width), y = ref_from(y, width)) {
         double squares = 0;
@@ -21,9 +21,9 @@ REF_BODY tri_status rms_norm_body(const ref_node *node, const tri_kernel_args *a
 
 REF_BODY tri_status rms_norm_grad_body(const ref_node *node, const tri_kernel_args *args,
                                        bool f64) {
-    ref_numbers x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64),
-                weight = ref_input(args, 2, f64), inv_rms = ref_input(args, 3, f64);
-    ref_numbers dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64);
+    ref_array x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64),
+              weight = ref_input(args, 2, f64), inv_rms = ref_input(args, 3, f64);
+    ref_array dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64);
     double *sums = args->workspace;
     int64_t width = node->s.in[2].dims[0], rows = ref_count(&node->s.in[0]) / width;
     for (int64_t i = 0; i < width; i++) sums[i] = 0;
@@ -45,10 +45,10 @@ REF_BODY tri_status rms_norm_grad_body(const ref_node *node, const tri_kernel_ar
 REF_BODY tri_status layer_norm_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_norm_attr *a = (const void *)node->attr;
     const tri_shape *shape = &node->s.in[0];
-    ref_numbers x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
-                bias = ref_input(args, 2, f64);
-    ref_numbers y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
-                inv_std_out = ref_output(args, 2, f64);
+    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
+              bias = ref_input(args, 2, f64);
+    ref_array y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
+              inv_std_out = ref_output(args, 2, f64);
     int64_t width = shape->dims[shape->rank - 1], rows = ref_count(shape) / width;
     for (int64_t r = 0; r < rows; r++, x = ref_from(x, width), y = ref_from(y, width)) {
         double mean = 0, squares = 0;
@@ -68,11 +68,11 @@ REF_BODY tri_status layer_norm_body(const ref_node *node, const tri_kernel_args 
 REF_BODY tri_status layer_norm_grad_body(const ref_node *node, const tri_kernel_args *args,
                                          bool f64) {
     const tri_shape *shape = &node->s.in[0];
-    ref_numbers x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64),
-                mean = ref_input(args, 2, f64), inv_std = ref_input(args, 3, f64);
-    ref_numbers weight = ref_input(args, 4, f64);
-    ref_numbers dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64),
-                dbias = ref_output(args, 2, f64);
+    ref_array x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64),
+              mean = ref_input(args, 2, f64), inv_std = ref_input(args, 3, f64);
+    ref_array weight = ref_input(args, 4, f64);
+    ref_array dx = ref_output(args, 0, f64), dweight = ref_output(args, 1, f64),
+              dbias = ref_output(args, 2, f64);
     int64_t width = shape->dims[shape->rank - 1], rows = ref_count(shape) / width;
     double *sums = args->workspace, *bias_sums = sums + width;
     for (int64_t i = 0; i < 2 * width; i++) sums[i] = 0;

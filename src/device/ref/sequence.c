@@ -1,12 +1,12 @@
-// Ops on sequences of tokens: embedding, rotary positions, the next token as label.
+// Ops on sequences of tokens: embedding, rotary position embedding, next tokens as labels.
 #include "device/ref/node.h"
 
 #include <math.h>
 
 REF_BODY tri_status embedding_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const int64_t *ids = args->in[0];
-    ref_numbers weight = ref_input(args, 1, f64);
-    ref_numbers y = ref_output(args, 0, f64);
+    ref_array weight = ref_input(args, 1, f64);
+    ref_array y = ref_output(args, 0, f64);
     int64_t rows = node->s.in[1].dims[0], width = node->s.in[1].dims[1];
     const tri_embedding_attr *a = (const void *)node->attr;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
@@ -19,12 +19,12 @@ REF_BODY tri_status embedding_body(const ref_node *node, const tri_kernel_args *
     return TRI_OK;
 }
 
-// Column by column, so that one column of sums in double is enough.
+// Computes one column of the table at a time, so that the workspace only holds one column of sums.
 REF_BODY tri_status embedding_grad_weight_body(const ref_node *node, const tri_kernel_args *args,
                                                bool f64) {
     const int64_t *ids = args->in[0];
-    ref_numbers dy = ref_input(args, 1, f64);
-    ref_numbers dweight = ref_output(args, 0, f64);
+    ref_array dy = ref_input(args, 1, f64);
+    ref_array dweight = ref_output(args, 0, f64);
     double *column = args->workspace;
     int64_t rows = node->s.out[0].dims[0], width = node->s.out[0].dims[1];
     int64_t count = ref_count(&node->s.in[0]);
@@ -48,8 +48,8 @@ REF_BODY tri_status rotary_body(const ref_node *node, const tri_kernel_args *arg
     const int64_t *xd = node->s.in[0].dims;
     int64_t heads = xd[2], half = xd[3] / 2;
     for (int64_t row = 0; row < xd[0] * xd[1] * heads; row++) {
-        ref_numbers x = ref_from(ref_input(args, 0, f64), row * 2 * half);
-        ref_numbers y = ref_from(ref_output(args, 0, f64), row * 2 * half);
+        ref_array x = ref_from(ref_input(args, 0, f64), row * 2 * half);
+        ref_array y = ref_from(ref_output(args, 0, f64), row * 2 * half);
         double position = (double)(a->first + row / heads % xd[1]);
         for (int64_t i = 0; i < half; i++) {
             double angle = position * pow(a->theta, -(double)i / (double)half);

@@ -1,12 +1,12 @@
-// Optimizer updates, and the running averages of batch norm.
+// Optimizer updates, and updates of batch norm's running averages.
 #include "device/ref/node.h"
 
 #include <math.h>
 
 REF_BODY tri_status sgd_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_sgd_attr *a = (const void *)node->attr;
-    ref_numbers param = ref_input(args, 0, f64), buffer = ref_input(args, 3, f64);
-    ref_numbers grad = ref_input(args, 1, f64);
+    ref_array param = ref_input(args, 0, f64), buffer = ref_input(args, 3, f64);
+    ref_array grad = ref_input(args, 1, f64);
     const double *step = args->in[2];
     if (step[TRI_STEP_SKIP] != 0) return TRI_OK;
     bool first = step[TRI_STEP_UPDATE] <= 1;
@@ -25,9 +25,9 @@ REF_BODY tri_status sgd_body(const ref_node *node, const tri_kernel_args *args, 
 
 REF_BODY tri_status adam_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_adam_attr *a = (const void *)node->attr;
-    ref_numbers param = ref_input(args, 0, f64), exp_avg = ref_input(args, 3, f64),
-                exp_avg_sq = ref_input(args, 4, f64);
-    ref_numbers grad = ref_input(args, 1, f64);
+    ref_array param = ref_input(args, 0, f64), exp_avg = ref_input(args, 3, f64),
+              exp_avg_sq = ref_input(args, 4, f64);
+    ref_array grad = ref_input(args, 1, f64);
     const double *step = args->in[2];
     if (step[TRI_STEP_SKIP] != 0) return TRI_OK;
     double lr = step[TRI_STEP_LR];
@@ -50,9 +50,9 @@ REF_BODY tri_status adam_body(const ref_node *node, const tri_kernel_args *args,
 
 REF_BODY tri_status adadelta_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
     const tri_adadelta_attr *a = (const void *)node->attr;
-    ref_numbers param = ref_input(args, 0, f64), square_avg = ref_input(args, 3, f64),
-                acc_delta = ref_input(args, 4, f64);
-    ref_numbers grad = ref_input(args, 1, f64);
+    ref_array param = ref_input(args, 0, f64), square_avg = ref_input(args, 3, f64),
+              acc_delta = ref_input(args, 4, f64);
+    ref_array grad = ref_input(args, 1, f64);
     const double *step = args->in[2];
     if (step[TRI_STEP_SKIP] != 0) return TRI_OK;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++) {
@@ -70,8 +70,8 @@ REF_BODY tri_status adadelta_body(const ref_node *node, const tri_kernel_args *a
 REF_BODY tri_status moving_average_body(const ref_node *node, const tri_kernel_args *args,
                                         bool f64) {
     const tri_moving_average_attr *a = (const void *)node->attr;
-    ref_numbers statistic = ref_input(args, 0, f64);
-    ref_numbers grad = ref_input(args, 1, f64);
+    ref_array statistic = ref_input(args, 0, f64);
+    ref_array grad = ref_input(args, 1, f64);
     const double *step = args->in[2];
     if (step[TRI_STEP_SKIP] != 0) return TRI_OK;
     for (int64_t i = 0, count = ref_count(&node->s.in[0]); i < count; i++)
