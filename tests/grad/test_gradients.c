@@ -1,4 +1,4 @@
-// The gradient rule of every op against central finite differences, on `ref` in F64.
+// Compares the gradient rule of every op with central finite differences, on `ref` in F64.
 #include "device/ref/ref.h"
 #include "pass/pass.h"
 #include "support/op_session.h"
@@ -26,8 +26,8 @@ static tri_value trained(subject *s, const char *name, tri_shape shape) {
     return tri_parameter(s->graph, name, shape, (tri_init){0});
 }
 
-// Ends a chain that is not a loss: the squared distance to random targets, whose gradient is
-// different for every element.
+// Turns y into a loss: its squared distance to random targets, whose gradient differs for every
+// element.
 static tri_value distance(subject *s, tri_value y) {
     tri_value target = tri_input(s->graph, "target", TRI_F64, tri_value_shape(s->graph, y));
     return tri_node_add(s->graph, &tri_op_mse_loss, (tri_value[]){y, target}, 2, NULL, "");
@@ -150,7 +150,7 @@ static void test_conv2d(void **state) {
     }
 }
 
-// The first layer's input is data: nothing may be computed for it.
+// The first layer's input is data: its gradient must not be computed.
 static void test_unwanted(void **state) {
     subject s = begin();
     tri_value x = tri_input(s.graph, "images", TRI_F64, tri_shape_of(2, 3, 5, 4));
@@ -358,7 +358,7 @@ static void test_class_losses(void **state) {
     }
 }
 
-// Two uses of one token, and one of 5 that is never used: its gradient is 0.
+// One token occurs twice; one of 5 never occurs, so that the gradient of its row is 0.
 static void test_embedding(void **state) {
     static const tri_embedding_attr rows[] = {{0, 0}, {1, 7}};
     for (int i = 0; i < 2; i++) {
@@ -369,8 +369,8 @@ static void test_embedding(void **state) {
     }
 }
 
-// The table of an embedding is also the head's weight: in its own block the gradients are added up,
-// in another they are two contributions.
+// The table of an embedding is also the head's weight. In the same block the two gradients are
+// added up; in different blocks each is a contribution of its own.
 static void test_tied(void **state) {
     for (int blocks = 1; blocks <= 2; blocks++) {
         subject s = begin();
@@ -408,7 +408,7 @@ static void test_norms(void **state) {
 
 // What is cheap is computed again, once for all its readers in the block: of a norm's forward pass
 // only the statistics are kept for the backward pass.
-static void test_again(void **state) {
+static void test_recomputed(void **state) {
     for (int blocks = 1; blocks <= 2; blocks++) {
         subject s = begin();
         tri_graph *g = s.graph;
@@ -583,7 +583,7 @@ int main(void) {
         cmocka_unit_test(test_all_covered),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_recomputed),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_attention),

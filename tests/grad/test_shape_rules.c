@@ -375,7 +375,7 @@ static void test_updates(void **state) {
     REFUSED(moving_average, &average, "momentum must be 0 to 1, not 2", F(5), F(5), STEP);
 }
 
-// Gradients that do not exist are refused when they are asked for.
+// Asking for a gradient that does not exist is refused.
 static void test_no_gradient(void **state) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_init init = {0};
@@ -471,7 +471,7 @@ static void test_collectives(void **state) {
     REFUSED(all_reduce, &a, "there is no slice 0 of 1 in group 2", F(2));
 }
 
-// The table, its names and its printed reference agree; a doc is one line.
+// The table of ops, the look-up by name and the printed reference agree. Each doc is one line.
 static void test_table(void **state) {
     char *text = NULL;
     size_t size = 0;
@@ -492,8 +492,8 @@ static void test_table(void **state) {
     free(text);
 }
 
-// Flops count multiplications and additions: conv [2,3,8,8] by [4,3,3,3] makes 2*4*6*6 results of
-// 27 products each. Of 5 by 5 pairs of causal attention, 15 count.
+// Flops count multiplications and additions: conv [2,3,8,8] by [4,3,3,3] has 2*4*6*6 results of
+// 27 products each. Causal attention of 5 queries and 5 keys computes 15 of the 25 pairs.
 static void test_cost(void **state) {
     tri_graph *g = op_graph_open(TRI_F32);
     tri_value in[] = {tri_input(g, "x", TRI_F32, tri_shape_of(2, 3, 8, 8)),

@@ -243,7 +243,7 @@ static void test_large_scores(void **state) {
     bench_close(&b);
 }
 
-// Equal scores: the first of the largest is the prediction.
+// If several scores are the largest, the first of them is the prediction.
 static void test_accuracy(void **state) {
     tri_shape shapes[] = {tri_shape_of(6, 4), tri_shape_of(6)};
     bench b = bench_open(TRI_F32, &tri_op_accuracy, shapes, 2, NULL);
@@ -274,7 +274,7 @@ static void test_tokens(void **state) {
     bench_close(&b);
 }
 
-// Inputs are waves 1, 2, 3, the first one times `factor`.
+// The inputs are waves 1, 2, 3. The first one is multiplied by `factor`.
 static bench run_waves(const tri_op *op, const tri_shape *shapes, int count, const void *attr,
                        double factor) {
     bench b = bench_open(TRI_F64, op, shapes, count, attr);

@@ -1,4 +1,4 @@
-// Convolutions and linear layers of `cpu` against `ref`.
+// Compares convolutions and linear layers of `cpu` with `ref`.
 #include "compare_kernels.h"
 
 #include <cmocka.h>
@@ -64,7 +64,7 @@ static void test_convolutions(void **state) {
         {2, 32, 16, 15, 15, 3, 2, 1, 1, 1}, // stride
         {2, 16, 16, 9, 9, 1, 1, 0, 1, 1},   // 1×1
         {2, 16, 16, 9, 9, 1, 2, 0, 1, 1},   {2, 1, 32, 28, 28, 3, 1, 0, 1, 1}, // few input channels
-        {2, 3, 16, 17, 15, 5, 2, 2, 1, 1},  {2, 64, 1, 20, 33, 3, 1, 1, 1, 1}, // thin
+        {2, 3, 16, 17, 15, 5, 2, 2, 1, 1},  {2, 64, 1, 20, 33, 3, 1, 1, 1, 1}, // one output channel
         {2, 16, 1, 5, 3, 5, 1, 2, 1, 1},    {1, 32, 1, 4, 70, 3, 1, 0, 1, 1},
         {2, 4, 6, 9, 7, 3, 1, 1, 1, 1},                                         // plain
         {2, 6, 4, 9, 7, 3, 2, 1, 2, 1},                                         // groups

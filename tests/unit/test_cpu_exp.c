@@ -1,5 +1,5 @@
-// The exponential functions of `cpu` where numbers are special or far away, on every instruction
-// set against the C library, and the kernels that use them on such scores against `ref`.
+// Compares the exponential functions of `cpu` with the C library's, for special, huge and tiny
+// arguments, on every instruction set; and the kernels that use them with `ref` on such scores.
 #include "compare_kernels.h"
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
@@ -93,7 +93,7 @@ static CPU_AVX512 void exp_vectors(void *context, int64_t begin, int64_t end, in
     }
 }
 
-// Below 1.2e-38 a kernel may say 0.
+// Kernels may return 0 for results below 1.2e-38, which are subnormal.
 static void check(const char *what, cpu_range range, const float *x, int64_t count) {
     float *y = calloc((size_t)count, sizeof *y);
     range(&(exp_job){x, y}, 0, count, 0);
@@ -126,7 +126,7 @@ static void test_numbers(void **state) {
     free(x);
 }
 
-// Scores of a run that diverges: `far` for some keys, and nothing that is no number may come out.
+// Scores of a run that diverges, `far` for some keys. No NaN may result.
 static void compare_attention(float far, bool grad) {
     enum { KEYS = 70, WIDTH = 16 };
     compare_case c = compare_open(2);

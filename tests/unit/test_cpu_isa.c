@@ -1,5 +1,5 @@
-// `cpu` against `ref` as it is on CPUs without AVX-512, and without AVX2: every op at random
-// shapes. oneDNN is kept to AVX2, too.
+// Compares `cpu` with `ref` as on CPUs without AVX-512, and without AVX2: every op at random
+// shapes. oneDNN is limited to AVX2, too.
 #include "device/cpu/cpu.h"
 #include "support/op_compare.h"
 
@@ -23,7 +23,7 @@ static void test_avx2(void **state) { compare_all("avx2"); }
 
 static void test_base(void **state) { compare_all("base"); }
 
-// Attention more often than the rest, with several blocks of queries.
+// Tests attention with more shapes than other ops, so that several blocks of queries occur.
 static void test_attention(void **state) {
     setenv("TRIREME_CPU_ISA", "avx2", 1);
     const op_family *family = op_families;

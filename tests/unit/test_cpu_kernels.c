@@ -1,12 +1,12 @@
-// Pooling, batch norm, dropout, elementwise operations, losses, updates and reorders of `cpu`
-// against `ref`.
+// Compares pooling, batch norm, dropout, elementwise operations, losses, updates and reorders of
+// `cpu` with `ref`.
 #include "compare_kernels.h"
 
 static bool is_avx512(void) {
     return !strcmp(getenv("TRIREME_CPU_ISA"), "avx512") && __builtin_cpu_supports("avx512bw");
 }
 
-// A value in [N, C, H, W] in blocks of 16 channels.
+// Gives a value [N, C, H, W] the layout in blocks of 16 channels.
 static void make_blocked(compare_case *c, tri_value value) {
     c->graph->values[value.id].layout =
         (tri_layout){.block_count = 1, .block_axis = {1}, .block_size = {16}};
@@ -29,7 +29,7 @@ static void compare_pool(tri_shape x, int64_t kernel, int64_t stride, int64_t pa
         tri_value in[] = {compare_input(&c, TRI_F32, x), {0}};
         if (dropout > 0) in[1] = tri_position(c.graph);
         tri_node_add(c.graph, &tri_op_max_pool2d, in, 2, &attr, "pool");
-        // A convolution that reads it wants it blocked, a linear layer plain.
+        // A convolution wants the result blocked, a linear layer plain.
         tri_node reader = {.op = blocked ? &tri_op_conv2d : &tri_op_linear,
                            .input_count = 1,
                            .inputs = {c.graph->nodes[0].outputs[0]}};
@@ -44,7 +44,7 @@ static void compare_pool(tri_shape x, int64_t kernel, int64_t stride, int64_t pa
     } else {
         tri_value in[] = {compare_input(&c, TRI_U8, y), compare_input(&c, TRI_F32, y)};
         if (blocked) make_blocked(&c, in[1]);
-        // Places that lie inside the image for every window, and windows without a gradient.
+        // Chooses pixels inside the image for most windows, and no gradient for the others.
         int64_t count = tri_shape_count(&y);
         uint8_t *index = compare_alloc((size_t)count);
         for (int64_t i = 0; i < count; i++) {
@@ -80,7 +80,7 @@ static void test_max_pool2d(void **state) {
                          form & 2 ? 0.25 : 0, form & 4, form & 8);
 }
 
-// PyTorch's rule: NaN is the largest, the first of equals is taken.
+// PyTorch's rule: NaN is larger than any number, and of equal values the first is taken.
 static void test_max_pool2d_nan(void **state) {
     compare_case c = compare_open(1);
     tri_max_pool2d_attr attr = {.kernel = {2, 2}, .stride = {2, 2}};
@@ -139,7 +139,7 @@ static void test_batch_norm(void **state) {
             }
 }
 
-// The mean may be large against the deviation.
+// The variance must be exact although the mean is much larger than the deviation.
 static void test_batch_norm_far_mean(void **state) {
     compare_case c = compare_open(2);
     tri_shape x = tri_shape_of(4, 16, 12, 12), v = tri_shape_of(16);

@@ -1,6 +1,6 @@
-// The three products of a linear layer on `cpu` against `ref`: a grid of odd and round shapes, on
-// every instruction set of this machine, in F32 and BF16, on one to four threads with the same
-// bits.
+// Compares a linear layer and its gradients on `cpu` with `ref`, over a grid of odd and round
+// shapes, on every instruction set of this machine, in F32 and BF16. One to four threads must give
+// the same bits.
 #include "device/cpu/internal.h"
 #include "device/ref/ref.h"
 #include "support/op_session.h"
@@ -19,7 +19,7 @@ typedef struct layer_shape {
 
 enum { LAYER_SOURCES = 4, LAYER_RESULTS = 4 };
 
-// A layer with an activation, its gradients, and one that makes F32 of BF16.
+// A linear layer with an activation and its gradients; some forms turn BF16 into F32.
 typedef struct layer {
     tri_graph *graph;
     tri_value sources[LAYER_SOURCES], results[LAYER_RESULTS];
@@ -144,7 +144,8 @@ static void test_grid(void **state) {
             }
 }
 
-// Several blocks along each side, with and without rests; the first ones made oneDNN 2.6 crash.
+// Shapes of several blocks along each side, with and without an incomplete last one. oneDNN 2.6
+// crashed on the first of them.
 static void test_large(void **state) {
     static const layer_shape shapes[] = {
         {64, 32, 3072},  {64, 16, 1152},  {64, 3072, 32},  {5, 1000, 300}, {1, 2049, 65},
@@ -158,7 +159,7 @@ static void test_large(void **state) {
     }
 }
 
-// An infinite number in one row stays there: padding is zeros on both sides.
+// An infinity in one row must not reach other rows, as it would through padding that is not zero.
 static void test_infinite(void **state) {
     static const layer_shape s = {19, 45, 21};
     static const char *const levels[] = {"amx", "bf16", "avx2"};

@@ -1,4 +1,5 @@
-// `cpu` against `ref`: every op and a small network at random shapes, on one thread and on all.
+// Compares `cpu` with `ref`: every op and a small network at random shapes, on one thread and on
+// all.
 #include "device/cpu/cpu.h"
 #include "support/op_compare.h"
 
@@ -26,14 +27,14 @@ static void compare_attention(const char *isa, int threads, uint64_t seed, int r
     unsetenv("TRIREME_CPU_ISA");
 }
 
-// Both ways that a CPU with AMX may take, with several blocks of queries and keys.
+// The kernels with AMX and those with AVX512_BF16, with several blocks of queries and keys.
 static void test_attention(void **state) {
     compare_attention("amx", 1, 100, 40);
     compare_attention("amx", 3, 200, 20);
     compare_attention("bf16", 2, 300, 20);
 }
 
-// As OMP_NUM_THREADS says, else one for each core.
+// 0 threads: as many as OMP_NUM_THREADS says, else one for each core.
 static void test_all_threads(void **state) {
     op_compare_all(&tri_device_cpu, 0, TRI_F32, 3000, 12);
 }

@@ -1,4 +1,4 @@
-// The kernels of transformers give the same bits on any number of threads.
+// Checks that the kernels of transformers give the same bits on any number of threads.
 #include "device/cpu/cpu.h"
 #include "support/op_compare.h"
 

@@ -84,7 +84,7 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
         status = dnnl_stream_create(&device->stream, device->engine, dnnl_stream_default_flags);
     *out = &device->head;
     if (status == dnnl_success) {
-        device->crowd = cpu_crowd_start(device->head.threads);
+        device->wait_policy = cpu_wait_policy_start(device->head.threads);
         return TRI_OK;
     }
     tri_device_cpu.close(&device->head);
@@ -94,7 +94,7 @@ static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
 static void cpu_close(tri_device *head) {
     cpu_device *device = (cpu_device *)head;
     if (!device) return;
-    cpu_crowd_stop(device->crowd);
+    cpu_wait_policy_stop(device->wait_policy);
     if (device->stream) dnnl_stream_destroy(device->stream);
     if (device->engine) dnnl_engine_destroy(device->engine);
     free(device);

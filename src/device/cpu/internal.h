@@ -4,8 +4,8 @@
 #define TRIREME_DEVICE_CPU_INTERNAL_H
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/crowd.h"
 #include "device/cpu/onednn.h"
+#include "device/cpu/wait_policy.h"
 #include "device/widen.h"
 #include "ops/ops.h"
 
@@ -13,7 +13,7 @@ typedef struct cpu_device {
     tri_device head;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    cpu_crowd *crowd; // NULL: none is needed
+    cpu_wait_policy *wait_policy; // NULL: none is needed
     // The instruction sets that kernels may use.
     bool avx512; // AVX-512 F, BW, DQ and VL
     bool avx2;   // AVX2 and FMA

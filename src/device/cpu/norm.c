@@ -169,7 +169,7 @@ NORM_RANGES(affine)
 NORM_RANGES(gradient_planes)
 NORM_RANGES(gradient)
 
-// All images have the type of x.
+// Whether all inputs and outputs of x's shape have x's type.
 static bool have_type_of_x(const tri_graph *graph, const tri_node *node) {
     const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
     for (int i = 0; i < node->input_count + node->output_count; i++) {

@@ -11,7 +11,7 @@ void cpu_use_threads(const cpu_device *device) {
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context) {
     if (count <= 0) return;
-    cpu_crowd_count(device->crowd);
+    cpu_wait_policy_count(device->wait_policy);
     int64_t parts = device->head.threads;
     if (parts == 1 || count < 2 * grain) {
         range(context, 0, count, 0);

@@ -1,7 +1,7 @@
-// Threads spin while each has a core and yield where cores are shared: the choice, and that it is
-// made beside others that take the cores.
+// Tests how waiting threads choose between spinning and yielding: the choice alone, and in a
+// process that shares its core with another program.
 #include "base/cpu_share.h"
-#include "device/cpu/crowd.h"
+#include "device/cpu/wait_policy.h"
 
 #include <omp.h>
 #include <sched.h>
@@ -20,86 +20,87 @@
 
 #define SECOND INT64_C(1000000000)
 
-// So many tenths of a second in which threads are delayed for a part of the time. A tenth gets
-// `spinning` or `yielding` pieces of work done.
+// A machine on which threads are delayed for `percent` of the time, and which runs `spinning` or
+// `yielding` parallel loops in a tenth of a second, depending on how threads wait.
 typedef struct machine {
     int percent;
     uint64_t spinning, yielding;
 } machine;
 
-static int choose_for(cpu_crowd_choice *c, int tenths, machine m) {
+// Runs for `tenths` of a second and returns in how many of them threads yielded.
+static int choose_for(cpu_wait_choice *c, int tenths, machine m) {
     int yielded = 0;
     for (int i = 0; i < tenths; i++) {
         yielded += c->yields;
-        cpu_crowd_window window = {SECOND / 10, SECOND / 1000 * m.percent,
-                                   c->yields ? m.yielding : m.spinning};
-        cpu_crowd_choose(c, &window);
+        cpu_wait_window window = {SECOND / 10, SECOND / 1000 * m.percent,
+                                  c->yields ? m.yielding : m.spinning};
+        cpu_wait_choose(c, &window);
     }
     return yielded;
 }
 
 static void test_free_cores(void **state) {
-    cpu_crowd_choice c = {0};
+    cpu_wait_choice c = {0};
     assert_int_equal(choose_for(&c, 6000, (machine){20, 1000, 100}), 0);
 }
 
 static void test_shared_cores(void **state) {
-    cpu_crowd_choice c = {0};
+    cpu_wait_choice c = {0};
     choose_for(&c, 2, (machine){90, 50, 1000});
-    assert_true(c.yields); // a trial, at once
+    assert_true(c.yields); // a trial begins at once
     assert_int_equal(choose_for(&c, 15, (machine){90, 50, 1000}), 15);
-    // From time to time spinning is tried again, for a small part of the time.
+    // Spinning is tried again from time to time, but rarely.
     int yielded = choose_for(&c, 6000, (machine){90, 50, 1000});
     assert_in_range(yielded, 5950, 5999);
-    // The cores are free again.
+    // When the cores are free again, threads soon spin.
     choose_for(&c, 60, (machine){0, 1000, 100});
     assert_false(c.yields);
 }
 
-// The delays are those of a small thread beside the others: spinning stays faster.
+// Another thread needs little time: threads are delayed, but spinning is still faster.
 static void test_delayed_and_faster(void **state) {
-    cpu_crowd_choice c = {0};
+    cpu_wait_choice c = {0};
     assert_in_range(choose_for(&c, 6000, (machine){40, 1000, 400}), 1, 50);
-    // As fast as spinning is not enough.
-    cpu_crowd_choice other = {0};
+    // Yielding must be clearly faster; 5 % is not enough.
+    cpu_wait_choice other = {0};
     assert_in_range(choose_for(&other, 6000, (machine){40, 1000, 1050}), 1, 50);
 }
 
-// Long kernels: few of them in a window.
+// Kernels take long, so that few run in a window.
 static void test_little_work(void **state) {
-    cpu_crowd_choice c = {0};
+    cpu_wait_choice c = {0};
     choose_for(&c, 40, (machine){90, 2, 4});
     assert_true(c.yields);
-    // Nothing is learned while nothing runs.
-    cpu_crowd_choice idle = {0};
+    // While nothing runs, there is nothing to compare.
+    cpu_wait_choice idle = {0};
     assert_int_equal(choose_for(&idle, 600, (machine){90, 0, 0}), 0);
 }
 
 static void test_chosen_by_the_user(void **state) {
-    assert_null(cpu_crowd_start(1));
+    assert_null(cpu_wait_policy_start(1));
     setenv("OMP_WAIT_POLICY", "active", 1);
-    assert_null(cpu_crowd_start(2));
+    assert_null(cpu_wait_policy_start(2));
     unsetenv("OMP_WAIT_POLICY");
     setenv("GOMP_SPINCOUNT", "1", 1);
-    assert_null(cpu_crowd_start(2));
+    assert_null(cpu_wait_policy_start(2));
     unsetenv("GOMP_SPINCOUNT");
 }
 
-// Until the threads yield, and have done so for longer than a trial.
-static void work(double seconds, cpu_crowd *crowd) {
+// Runs parallel loops until the threads have yielded for a second, which is longer than a trial.
+static void work(double seconds, cpu_wait_policy *policy) {
     volatile double sums[2] = {0};
     double now = omp_get_wtime(), end = now + seconds, last_spun = now;
     while (now < end && now - last_spun < 1) {
-        cpu_crowd_count(crowd);
+        cpu_wait_policy_count(policy);
 #pragma omp parallel for num_threads(2)
         for (int t = 0; t < 2; t++)
             for (int i = 0; i < 20000; i++) sums[t] += i;
         now = omp_get_wtime();
-        if (!cpu_crowd_yields(crowd)) last_spun = now;
+        if (!cpu_wait_policy_yields(policy)) last_spun = now;
     }
 }
 
-// Seconds of cores that two threads use for a region in which one sleeps for 20 ms.
+// The CPU seconds that two threads use for a parallel region in which one sleeps for 20 ms.
 static double used_by_waiting(void) {
     enum { ROUNDS = 20 };
     struct timespec from, to;
@@ -114,7 +115,7 @@ static double used_by_waiting(void) {
     return used / ROUNDS;
 }
 
-// Two threads and another program, all on one core.
+// Two threads and another program share one core.
 static void test_beside_others(void **state) {
     tri_cpu_share share;
     if (!tri_cpu_share_read(&share)) {
@@ -134,12 +135,12 @@ static void test_beside_others(void **state) {
         for (;;) {
         }
     }
-    cpu_crowd *crowd = cpu_crowd_start(2);
-    assert_non_null(crowd);
-    work(20, crowd);
-    bool yields = cpu_crowd_yields(crowd);
+    cpu_wait_policy *policy = cpu_wait_policy_start(2);
+    assert_non_null(policy);
+    work(20, policy);
+    bool yields = cpu_wait_policy_yields(policy);
     double used = used_by_waiting();
-    cpu_crowd_stop(crowd);
+    cpu_wait_policy_stop(policy);
     kill(other, SIGKILL);
     waitpid(other, NULL, 0);
     sched_setaffinity(0, sizeof before, &before);

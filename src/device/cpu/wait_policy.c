@@ -1,0 +1,200 @@
+// Chooses whether waiting OpenMP threads, ours and oneDNN's, spin or yield.
+//
+// libgomp spins for about 300,000 turns, which takes milliseconds, but only for 100 while the
+// program has more OpenMP threads than cores (see GOMP_SPINCOUNT in its manual). It reads its
+// settings when it is loaded, and they cannot be changed later. The number of threads can: to make
+// threads yield, a helper thread opens a parallel region of its own, whose threads then sleep.
+//
+// Delays alone do not tell which is faster. If a thread of the data loader sometimes takes a core,
+// small kernels run two to three times faster with spinning threads, although these are delayed.
+// When threads are delayed, yielding is therefore tried for a moment, and the faster one is kept.
+#include "device/cpu/wait_policy.h"
+
+#include "base/cpu_share.h"
+#include "base/limits.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    LOOK_MS = 100,
+    SETTLE_WINDOWS = 1, // of a trial that are not measured, because threads still change over
+    FEW_WINDOWS = 3,    // of the shortest trial
+    MANY_WINDOWS = 20,  // of the longest trial
+    ENOUGH_WORK = 100,  // parallel loops after which a trial may end
+    QUIET_PERCENT = 5,  // of the time: less delay than this is ignored
+};
+static const int64_t FIRST_INTERVAL_NS = 2000000000, LONGEST_INTERVAL_NS = 120000000000;
+// Yielding must be faster by this factor, because it delays every wait when cores are free.
+static const double YIELD_GAIN = 1.1;
+
+struct cpu_wait_policy {
+    int threads;
+    _Atomic uint64_t work; // counted since the start
+    cpu_wait_choice choice;
+    _Atomic bool yields;
+    pthread_t watcher, helper;
+    bool has_helper;
+    pthread_mutex_t lock;
+    pthread_cond_t wake; // of both
+    bool stop, release;
+};
+
+static double rate_of(uint64_t work, int64_t wall_ns) {
+    return wall_ns > 0 ? 1e9 * (double)work / (double)wall_ns : 0;
+}
+
+static void begin_trial(cpu_wait_choice *c) {
+    c->yields = !c->yields;
+    c->on_trial = true;
+    c->windows = 0;
+    c->wall_ns = 0;
+    c->work = 0;
+}
+
+static void end_trial(cpu_wait_choice *c) {
+    double rate = rate_of(c->work, c->wall_ns);
+    bool better = c->yields ? rate > YIELD_GAIN * c->rate : YIELD_GAIN * rate >= c->rate;
+    c->on_trial = false;
+    if (better) {
+        c->interval_ns = FIRST_INTERVAL_NS;
+    } else {
+        c->yields = !c->yields;
+        c->interval_ns = c->interval_ns ? 2 * c->interval_ns : FIRST_INTERVAL_NS;
+        if (c->interval_ns > LONGEST_INTERVAL_NS) c->interval_ns = LONGEST_INTERVAL_NS;
+    }
+    c->until_ns = c->interval_ns;
+    c->rate = better ? rate : 0; // 0: measured again
+}
+
+void cpu_wait_choose(cpu_wait_choice *c, const cpu_wait_window *w) {
+    if (w->wall_ns <= 0 || w->work == 0) return; // the program runs no kernels
+    if (c->on_trial) {
+        if (c->windows++ < SETTLE_WINDOWS) return;
+        c->wall_ns += w->wall_ns;
+        c->work += w->work;
+        if (c->windows >= MANY_WINDOWS || (c->windows >= FEW_WINDOWS && c->work >= ENOUGH_WORK))
+            end_trial(c);
+        return;
+    }
+    double rate = rate_of(w->work, w->wall_ns);
+    c->rate = c->rate > 0 ? 0.7 * c->rate + 0.3 * rate : rate; // an average of about three windows
+    c->until_ns -= w->wall_ns;
+    int64_t percent = 100 * w->delayed_ns / w->wall_ns;
+    bool doubtful = c->yields || percent >= TRI_STARVED_PERCENT;
+    if (c->yields && percent < QUIET_PERCENT && c->until_ns > FIRST_INTERVAL_NS)
+        c->until_ns = FIRST_INTERVAL_NS; // the cores seem to be free again
+    if (doubtful && c->until_ns <= 0) begin_trial(c);
+}
+
+// The helper thread: opens a parallel region, so that the program has more OpenMP threads than
+// cores, and keeps its threads until `release`.
+static void *hold_region(void *context) {
+    cpu_wait_policy *policy = context;
+    int needed = omp_get_num_procs() - policy->threads + 2;
+    int joined = 0;
+#pragma omp parallel num_threads(needed < 2 ? 2 : needed) reduction(+ : joined)
+    joined++;
+    pthread_mutex_lock(&policy->lock);
+    while (!policy->release) pthread_cond_wait(&policy->wake, &policy->lock);
+    pthread_mutex_unlock(&policy->lock);
+    return NULL; // libgomp ends the region's threads with this one
+}
+
+static void apply(cpu_wait_policy *policy) {
+    bool yields = policy->choice.yields;
+    if (yields == policy->has_helper) return;
+    if (yields) {
+        policy->release = false;
+        policy->has_helper = pthread_create(&policy->helper, NULL, hold_region, policy) == 0;
+    } else {
+        policy->release = true;
+        pthread_cond_broadcast(&policy->wake);
+        pthread_mutex_unlock(&policy->lock);
+        pthread_join(policy->helper, NULL);
+        pthread_mutex_lock(&policy->lock);
+        policy->has_helper = false;
+    }
+    atomic_store(&policy->yields, policy->has_helper);
+}
+
+static void wait_a_while(cpu_wait_policy *policy) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_cond_timedwait(&policy->wake, &policy->lock, &until);
+}
+
+static void *watch(void *context) {
+    cpu_wait_policy *policy = context;
+    tri_cpu_share before, now;
+    bool known = tri_cpu_share_read(&before);
+    uint64_t work_before = atomic_load(&policy->work);
+    pthread_mutex_lock(&policy->lock);
+    while (known && !policy->stop) {
+        wait_a_while(policy);
+        known = tri_cpu_share_read(&now);
+        tri_cpu_share passed = tri_cpu_share_between(&before, &now);
+        before = now;
+        uint64_t work = atomic_load(&policy->work);
+        cpu_wait_window window = {passed.wall_ns, passed.delayed_ns, work - work_before};
+        work_before = work;
+        cpu_wait_choose(&policy->choice, &window);
+        apply(policy);
+    }
+    policy->choice.yields = false;
+    apply(policy);
+    pthread_mutex_unlock(&policy->lock);
+    return NULL;
+}
+
+cpu_wait_policy *cpu_wait_policy_start(int threads) {
+    tri_cpu_share unused;
+    bool chosen = getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT");
+    if (threads < 2 || chosen || !tri_cpu_share_read(&unused)) return NULL;
+    cpu_wait_policy *policy = calloc(1, sizeof *policy);
+    if (!policy) return NULL;
+    policy->threads = threads;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&policy->lock, NULL);
+    pthread_cond_init(&policy->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    sigset_t all, before; // blocked in the watcher, so that signals go to the program's threads
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&policy->watcher, NULL, watch, policy);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!failed) return policy;
+    free(policy);
+    return NULL;
+}
+
+void cpu_wait_policy_stop(cpu_wait_policy *policy) {
+    if (!policy) return;
+    pthread_mutex_lock(&policy->lock);
+    policy->stop = true;
+    pthread_cond_broadcast(&policy->wake);
+    pthread_mutex_unlock(&policy->lock);
+    pthread_join(policy->watcher, NULL);
+    pthread_cond_destroy(&policy->wake);
+    pthread_mutex_destroy(&policy->lock);
+    free(policy);
+}
+
+void cpu_wait_policy_count(cpu_wait_policy *policy) {
+    if (!policy) return;
+    uint64_t work = atomic_load_explicit(&policy->work, memory_order_relaxed);
+    atomic_store_explicit(&policy->work, work + 1, memory_order_relaxed);
+}
+
+bool cpu_wait_policy_yields(const cpu_wait_policy *policy) {
+    return policy && atomic_load(&policy->yields);
+}

@@ -1,0 +1,44 @@
+// Chooses whether OpenMP threads that wait for each other spin or yield their cores. Spinning is
+// faster while each thread has a core. Where cores are shared, a spinning thread may take the core
+// of the thread that it waits for, and yielding is faster. The choice is made by measuring, while
+// the program runs.
+#ifndef TRIREME_DEVICE_CPU_WAIT_POLICY_H
+#define TRIREME_DEVICE_CPU_WAIT_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct cpu_wait_policy cpu_wait_policy;
+
+// Starts to choose. Returns NULL if there is nothing to choose: for one thread, if the user has
+// chosen (OMP_WAIT_POLICY, GOMP_SPINCOUNT), or if the system does not tell how long threads wait
+// for a core.
+cpu_wait_policy *cpu_wait_policy_start(int threads);
+void cpu_wait_policy_stop(cpu_wait_policy *policy); // NULL allowed
+// Counts one parallel loop. The rate of these is what spinning and yielding are compared by. Only
+// one thread may call this.
+void cpu_wait_policy_count(cpu_wait_policy *policy); // NULL allowed
+bool cpu_wait_policy_yields(const cpu_wait_policy *policy);
+
+// The state of the choice. Zeroed, it begins with spinning. Declared here for tests.
+typedef struct cpu_wait_choice {
+    bool yields;         // how threads wait now
+    bool on_trial;       // `yields` is being compared with its opposite, which was used before
+    double rate;         // loops per second of what was used before the trial
+    int windows;         // since the trial began
+    int64_t wall_ns;     // that the trial has measured
+    uint64_t work;       // loops in that time
+    int64_t until_ns;    // time left before the next trial
+    int64_t interval_ns; // between two trials
+} cpu_wait_choice;
+
+// What happened in one window of time.
+typedef struct cpu_wait_window {
+    int64_t wall_ns;
+    int64_t delayed_ns; // in which threads were ready to run but had no core
+    uint64_t work;      // parallel loops
+} cpu_wait_window;
+// Updates the choice after a window.
+void cpu_wait_choose(cpu_wait_choice *choice, const cpu_wait_window *window);
+
+#endif
