@@ -4,8 +4,8 @@
 
 #include "device/device.h"
 
-// The four slots of a device whose calls are done when they return: tickets stand for nothing, and
-// waiting for the work of others blocks the caller.
+// The four slots of a device whose calls are done when they return. Its tickets are always done,
+// and waiting for a ticket of another device blocks the caller.
 tri_status tri_queue_open_immediate(tri_device *device, tri_queue **out);
 void tri_queue_close_immediate(tri_queue *queue);
 tri_status tri_queue_record_nothing(tri_queue *queue, tri_ticket *out);
@@ -13,9 +13,9 @@ tri_status tri_queue_wait_here(tri_queue *queue, const tri_ticket *ticket);
 
 tri_status tri_queue_open(tri_device *device, tri_queue **out);
 void tri_queue_close(tri_queue *queue); // NULL allowed
-// Blocks until everything that was issued is done. Fails as that did.
+// Blocks until all issued work is done. Returns its failure, if any.
 tri_status tri_queue_finish(tri_queue *queue);
-// Like copy_in and copy_out, but done when they return, with all that was issued before.
+// Like copy_in and copy_out, but the copy and all work issued before it are done on return.
 tri_status tri_queue_write(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
 tri_status tri_queue_read(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
 

@@ -1,6 +1,7 @@
 // Compares a linear layer and its gradients on `cpu` with `ref`, over a grid of odd and round
 // shapes, on every instruction set of this machine, in F32 and BF16. One to four threads must give
 // the same bits.
+#include "device/cpu/cpu.h"
 #include "device/cpu/internal.h"
 #include "device/ref/ref.h"
 #include "support/op_session.h"

@@ -1,5 +1,7 @@
 // The device `cpu`: opens it, finds out which instruction sets it may use, lists its kernels, and
 // does what is no op: memory, copies, sums.
+#include "device/cpu/cpu.h"
+
 #include "base/limits.h"
 #include "device/cpu/amx.h"
 #include "device/queue.h"

@@ -1,11 +1,19 @@
-// The epilogue of a matrix product on vectors of 16 sums, for functions marked CPU_AVX512.
+// The epilogue of a matrix product, and its form for vectors of 16 sums.
 #ifndef TRIREME_DEVICE_CPU_EPILOGUE_H
 #define TRIREME_DEVICE_CPU_EPILOGUE_H
 
 #include "device/cpu/simd.h"
-#include "device/cpu/tile.h"
 
-// Adds the bias, read from element `at` on, to 16 sums and applies the activation.
+// What a product does to each finished sum before it stores it: adds the bias, then applies the
+// activation.
+typedef struct cpu_epilogue {
+    const void *bias; // [columns], BF16 where a is BF16; NULL: no bias
+    tri_activation activation;
+    float slope; // of leaky ReLU
+} cpu_epilogue;
+
+// Adds the bias, read from element `at` on, to 16 sums and applies the activation. For functions
+// marked CPU_AVX512.
 CPU_INLINE __m512 cpu_epilogue_apply(const cpu_epilogue *epilogue, bool bf16, int64_t at,
                                      __mmask16 inside, __m512 value) {
     if (epilogue->bias) value = _mm512_add_ps(value, cpu_load(epilogue->bias, bf16, at, inside));

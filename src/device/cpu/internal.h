@@ -3,9 +3,9 @@
 #ifndef TRIREME_DEVICE_CPU_INTERNAL_H
 #define TRIREME_DEVICE_CPU_INTERNAL_H
 
-#include "device/cpu/cpu.h"
 #include "device/cpu/onednn.h"
 #include "device/cpu/wait_policy.h"
+#include "device/device.h"
 #include "device/widen.h"
 #include "ops/ops.h"
 

@@ -1,6 +1,7 @@
 // Measures what this machine reaches at best: arithmetic in F32 and BF16, and the bandwidth of
 // memory and caches. `trireme bench` reports kernels as fractions of these.
 #include "device/cpu/amx.h"
+#include "device/cpu/cpu.h"
 
 #include "base/os.h"
 

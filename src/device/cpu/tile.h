@@ -3,21 +3,13 @@
 #ifndef TRIREME_DEVICE_CPU_TILE_H
 #define TRIREME_DEVICE_CPU_TILE_H
 
-#include "device/cpu/internal.h"
+#include "device/cpu/epilogue.h"
 
 enum {
     CPU_TILE_ROWS = 6,
     CPU_TILE_COLUMNS = 64, // of a panel of b: four vectors
     CPU_TILE_GROUP = 16,   // rows of a that are packed together: one cache line
 };
-
-// What a product does to each finished sum before it stores it: adds the bias, then applies the
-// activation.
-typedef struct cpu_epilogue {
-    const void *bias; // [columns], BF16 where a is BF16; NULL: no bias
-    tri_activation activation;
-    float slope; // of leaky ReLU
-} cpu_epilogue;
 
 // c[i][j] = the sum over p < k of a(i, p) · b[p][j]. With `pairs`, each 4-byte element of a and b
 // holds two BF16 values, those of 2p and 2p + 1; only devices with AVX512_BF16 compute such tiles.
