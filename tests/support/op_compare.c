@@ -277,7 +277,7 @@ static void refuse_token(const tri_device_backend *backend, const tri_op *op, in
     tri_value ids = tri_input(g, "ids", TRI_I64, tri_shape_of(4));
     tri_value in[2] = {ids, tri_input(g, "numbers", TRI_F32, shape)}; // the weight, or dy
     tri_node_add(g, op, in, 2, op == &tri_op_embedding ? NULL : (void *)&attr, "");
-    refuse_at(backend, g, ids, token, op, "place 1");
+    refuse_at(backend, g, ids, token, op, "position 1");
 }
 
 void op_compare_bad_labels(const tri_device_backend *backend) {
