@@ -5,38 +5,49 @@
 
 #include <math.h>
 
-REF_BODY tri_status batch_norm_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    const tri_batch_norm_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
-              bias = ref_input(args, 2, f64);
-    ref_array y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
-              inv_std_out = ref_output(args, 2, f64);
-    ref_array mean_sum = ref_output(args, 3, f64), var_sum = ref_output(args, 4, f64);
+// Normalises channel c: y = activation((x - mean) · inv_std · weight + bias). Also writes the
+// outputs that training needs: mean and inv_std, and both running statistics as sums over samples.
+REF_BODY void normalise_channel(const ref_node *node, const tri_kernel_args *args, bool f64,
+                                const tri_batch_norm_attr *a, int64_t c, tri_moments m) {
+    ref_array x = ref_input(args, 0, f64), y = ref_output(args, 0, f64);
+    double weight = get(ref_input(args, 1, f64), c), bias = get(ref_input(args, 2, f64), c);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
-    double values = (double)(samples * inner);
-    for (int64_t c = 0; c < channels; c++) {
-        double sum = 0, squares = 0;
-        for (int64_t n = 0; n < samples; n++)
-            for (int64_t i = 0; i < inner; i++) sum += get(x, (n * channels + c) * inner + i);
-        double mean = sum / values;
-        for (int64_t n = 0; n < samples; n++)
-            for (int64_t i = 0; i < inner; i++) {
-                double d = get(x, (n * channels + c) * inner + i) - mean;
-                squares += d * d;
-            }
-        double inv_std = 1 / sqrt(squares / values + a->eps);
-        for (int64_t n = 0; n < samples; n++)
-            for (int64_t i = 0; i < inner; i++) {
-                int64_t at = (n * channels + c) * inner + i;
-                double v = (get(x, at) - mean) * inv_std * get(weight, c) + get(bias, c);
-                put(y, at, ref_activate(a->relu ? TRI_ACTIVATION_RELU : 0, 0, v));
-            }
-        put(mean_out, c, mean);
-        put(inv_std_out, c, inv_std);
-        put(mean_sum, c, (double)samples * mean);
-        put(var_sum, c, (double)samples * squares / (values - 1));
-    }
+    double inv_std = 1 / sqrt(m.squares / m.count + a->eps);
+    for (int64_t n = 0; n < samples; n++)
+        for (int64_t i = 0; i < inner; i++) {
+            int64_t at = (n * channels + c) * inner + i;
+            double v = (get(x, at) - m.mean) * inv_std * weight + bias;
+            put(y, at, ref_activate(a->relu ? TRI_ACTIVATION_RELU : 0, 0, v));
+        }
+    put(ref_output(args, 1, f64), c, m.mean);
+    put(ref_output(args, 2, f64), c, inv_std);
+    put(ref_output(args, 3, f64), c, (double)samples * m.mean);
+    put(ref_output(args, 4, f64), c, (double)samples * m.squares / (m.count - 1));
+}
+
+// The moments of channel c of x, which is input 0.
+REF_BODY tri_moments channel_moments(const ref_node *node, const tri_kernel_args *args, bool f64,
+                                     int64_t c) {
+    ref_array x = ref_input(args, 0, f64);
+    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
+    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    double sum = 0, squares = 0, count = (double)(samples * inner);
+    for (int64_t n = 0; n < samples; n++)
+        for (int64_t i = 0; i < inner; i++) sum += get(x, (n * channels + c) * inner + i);
+    double mean = sum / count;
+    for (int64_t n = 0; n < samples; n++)
+        for (int64_t i = 0; i < inner; i++) {
+            double d = get(x, (n * channels + c) * inner + i) - mean;
+            squares += d * d;
+        }
+    return (tri_moments){.count = count, .mean = mean, .squares = squares};
+}
+
+REF_BODY tri_status batch_norm_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    const tri_batch_norm_attr *a = (const void *)node->attr;
+    for (int64_t c = 0; c < node->s.in[0].dims[1]; c++)
+        normalise_channel(node, args, f64, a, c, channel_moments(node, args, f64, c));
     return TRI_OK;
 }
 
@@ -93,24 +104,14 @@ REF_BODY tri_status batch_norm_grad_body(const ref_node *node, const tri_kernel_
 
 REF_BODY tri_status batch_norm_moments_body(const ref_node *node, const tri_kernel_args *args,
                                             bool f64) {
-    ref_array x = ref_input(args, 0, f64);
     ref_array moments = ref_output(args, 0, f64);
-    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
-    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    int64_t channels = node->s.in[0].dims[1];
     for (int64_t c = 0; c < channels; c++) {
-        double sum = 0, squares = 0;
-        for (int64_t n = 0; n < samples; n++)
-            for (int64_t i = 0; i < inner; i++) sum += get(x, (n * channels + c) * inner + i);
-        double mean = sum / (double)(samples * inner);
-        for (int64_t n = 0; n < samples; n++)
-            for (int64_t i = 0; i < inner; i++) {
-                double d = get(x, (n * channels + c) * inner + i) - mean;
-                squares += d * d;
-            }
-        put(moments, c, mean);
-        put(moments, channels + c, squares);
+        tri_moments m = channel_moments(node, args, f64, c);
+        put(moments, c, m.mean);
+        put(moments, channels + c, m.squares);
     }
-    put(moments, 2 * channels, (double)samples);
+    put(moments, 2 * channels, (double)node->s.in[0].dims[0]);
     return TRI_OK;
 }
 
@@ -127,28 +128,12 @@ REF_BODY tri_moments join_moments(ref_array moments, int64_t replicas, int64_t c
 REF_BODY tri_status batch_norm_shared_body(const ref_node *node, const tri_kernel_args *args,
                                            bool f64) {
     const tri_batch_norm_shared_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64), weight = ref_input(args, 1, f64),
-              bias = ref_input(args, 2, f64);
-    ref_array y = ref_output(args, 0, f64), mean_out = ref_output(args, 1, f64),
-              inv_std_out = ref_output(args, 2, f64);
-    ref_array mean_sum = ref_output(args, 3, f64), var_sum = ref_output(args, 4, f64);
     int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
-    for (int64_t c = 0; c < channels; c++) {
-        tri_moments m =
-            join_moments(ref_input(args, 3, f64), node->s.in[3].dims[0], channels, inner, c);
-        double inv_std = 1 / sqrt(m.squares / m.count + a->norm.eps);
-        for (int64_t n = 0; n < samples; n++)
-            for (int64_t i = 0; i < inner; i++) {
-                int64_t at = (n * channels + c) * inner + i;
-                double v = (get(x, at) - m.mean) * inv_std * get(weight, c) + get(bias, c);
-                put(y, at, ref_activate(a->norm.relu ? TRI_ACTIVATION_RELU : 0, 0, v));
-            }
-        put(mean_out, c, m.mean);
-        put(inv_std_out, c, inv_std);
-        put(mean_sum, c, (double)samples * m.mean);
-        put(var_sum, c, (double)samples * m.squares / (m.count - 1));
-    }
+    for (int64_t c = 0; c < channels; c++)
+        normalise_channel(
+            node, args, f64, &a->norm, c,
+            join_moments(ref_input(args, 3, f64), node->s.in[3].dims[0], channels, inner, c));
     return TRI_OK;
 }
 
