@@ -31,8 +31,8 @@ static void print_row(const tri_graph *g, const char *model, const tri_bench_row
     double gflops = row->seconds > 0 ? row->flops / row->seconds * 1e-9 : 0;
     double gbytes = row->seconds > 0 ? row->bytes / row->seconds * 1e-9 : 0;
     char of_peak[32];
-    snprintf(of_peak, sizeof of_peak, json ? "%.3f" : "%.0f%%", row->share * (json ? 1 : 100));
-    if (row->share == 0) snprintf(of_peak, sizeof of_peak, "%s", json ? "null" : "-");
+    snprintf(of_peak, sizeof of_peak, json ? "%.3f" : "%.0f%%", row->fraction * (json ? 1 : 100));
+    if (row->fraction == 0) snprintf(of_peak, sizeof of_peak, "%s", json ? "null" : "-");
     if (json)
         printf(
             "{\"model\":\"%s\",\"op\":\"%s\",\"layer\":\"%s\",\"kernel\":\"%s\",\"shape\":\"%s\","

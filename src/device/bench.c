@@ -104,12 +104,13 @@ static double bytes_of(const bench *b, const tri_node *node) {
     return bytes;
 }
 
-double tri_bench_share(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
-                       double seconds) {
+double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
+                          double seconds) {
     const double noise = 1.05;
     double rate = peak->bytes_per_s;
-    for (int i = 0; i < TRI_BENCH_RATES;
-         i++) // at least the memory's, and that of the nearest cache
+    // The best of the memory's rate and those of the largest measured size up to `bytes` and of all
+    // larger sizes.
+    for (int i = 0; i < TRI_BENCH_RATES; i++)
         if (peak->caches[i].bytes_per_s > rate &&
             (bytes <= peak->caches[i].bytes || i + 1 == TRI_BENCH_RATES ||
              bytes < peak->caches[i + 1].bytes))
@@ -145,7 +146,7 @@ static tri_status measure(bench *b, const tri_bench_peak *peak, double budget_s,
                                .flops = tri_node_cost(g, &g->nodes[i]).flops,
                                .bytes = bytes_of(b, &g->nodes[i])};
         bool bf16 = tri_value_get(g, g->nodes[i].inputs[0])->dtype == TRI_BF16;
-        row->share = tri_bench_share(peak, row->flops, row->bytes, bf16, row->seconds);
+        row->fraction = tri_bench_fraction(peak, row->flops, row->bytes, bf16, row->seconds);
     }
     return TRI_OK;
 }

@@ -26,21 +26,22 @@ typedef struct tri_bench_row {
     const char *kernel;
     double seconds; // median of the repetitions
     double fastest;
-    double flops; // by the op's cost rule, for the direct algorithm
-    double bytes; // of all inputs and outputs, each counted once
-    double share; // tri_bench_share of the median
+    double flops;    // by the op's cost rule, for the direct algorithm
+    double bytes;    // of all inputs and outputs, each counted once
+    double fraction; // tri_bench_fraction of the median
 } tri_bench_row;
 
-// The time that the peaks allow, by arithmetic or by the rate at which so many bytes move from
-// where they fit, whichever is longer, over the time taken. 0, no share, where that time is longer
-// than what was taken, so that it is no bound: the kernel does less than the plain algorithm
-// (Winograd, rows of a table, a view).
-double tri_bench_share(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
-                       double seconds);
+// The fraction of the machine's peak that a kernel reaches: the shortest possible time divided by
+// the time taken. The shortest possible time is that of the arithmetic, or of moving `bytes` at the
+// rate of the cache or memory that holds them, whichever is longer. Returns 0 if it is longer than
+// the time taken: then the kernel does less than the direct algorithm (Winograd, a table's rows, a
+// view).
+double tri_bench_fraction(const tri_bench_peak *peak, double flops, double bytes, bool is_bf16,
+                          double seconds);
 
-// Runs a graph that the layout pass has finished, on memory of its own that is filled with random
-// numbers, from first node to last, again and again for `budget_s` seconds (at least three times).
-// `rows` has room for all nodes. TRI_NO_MEMORY, or what a kernel returns.
+// Runs all nodes of a graph, after the layout pass, in order, again and again for `budget_s`
+// seconds and at least three times. Allocates memory for all values and fills it with random
+// numbers. `rows` has room for all nodes. TRI_NO_MEMORY, or what a kernel returns.
 tri_status tri_bench_graph(tri_device *device, const tri_graph *graph, const tri_bench_peak *peak,
                            double budget_s, tri_bench_row *rows);
 

@@ -63,7 +63,7 @@ typedef struct widened_state {
     widened_tensor in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
 } widened_state;
 
-static widened_tensor place(const tri_graph *graph, tri_value value, size_t *bytes) {
+static widened_tensor reserve_copy(const tri_graph *graph, tri_value value, size_t *bytes) {
     const tri_value_info *info = tri_value_get(graph, value);
     widened_tensor tensor = {0};
     if (!tri_dtype_is_half(info->dtype)) return tensor;
@@ -84,9 +84,9 @@ static tri_status widened_prepare(tri_device *device, const tri_graph *graph, co
     state->output_count = node->output_count;
     size_t bytes = 0;
     for (int i = 0; i < node->input_count; i++)
-        state->in[i] = place(graph, node->inputs[i], &bytes);
+        state->in[i] = reserve_copy(graph, node->inputs[i], &bytes);
     for (int i = 0; i < node->output_count; i++)
-        state->out[i] = place(graph, node->outputs[i], &bytes);
+        state->out[i] = reserve_copy(graph, node->outputs[i], &bytes);
     tri_arena *arena = tri_arena_create(NULL, "widen");
     const tri_graph *shadow = shadow_of(arena, graph, node);
     tri_status status = tri_kernel_prepare(tri_device_select(device, shadow, node), device, shadow,

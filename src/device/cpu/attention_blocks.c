@@ -54,7 +54,7 @@ typedef struct block_work {
     const attention_state *s;
     block_space z;
     int64_t n, head, first, rows;
-    int64_t visible;             // keys that the last of them sees
+    int64_t visible;             // keys that the last of them attends to
     float factor[BLOCK_QUERIES]; // 1 / sum of a row of p
 } block_work;
 

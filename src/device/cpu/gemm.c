@@ -59,13 +59,13 @@ cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t un
                            .panels = (n + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
                            .rows = 1,
                            .columns = 1};
-    int64_t least = INT64_MAX;
+    int64_t smallest = INT64_MAX;
     for (int columns = device->head.threads; columns >= 1; columns--) {
         int rows = device->head.threads / columns;
-        int64_t share = largest_range(best.groups, rows, unit, m) *
-                        largest_range(best.panels, columns, CPU_TILE_COLUMNS, n);
-        if (share >= least) continue;
-        least = share;
+        int64_t largest = largest_range(best.groups, rows, unit, m) *
+                          largest_range(best.panels, columns, CPU_TILE_COLUMNS, n);
+        if (largest >= smallest) continue;
+        smallest = largest;
         best.rows = rows;
         best.columns = columns;
     }
@@ -74,7 +74,7 @@ cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t un
 
 // Whether the transposed product is computed instead. It has no epilogue: that is applied when c is
 // transposed back.
-static bool is_transposed(const cpu_gemm *g) {
+static bool computes_transposed(const cpu_gemm *g) {
     // It pays if transposing b while packing costs more than packing a and transposing c.
     bool pays = 2.0 * (double)g->m * (double)(g->k + g->n) < (double)g->k * (double)g->n;
     return pays && g->b.column != 1 && g->b.column_block == 64 * g->b.column;
@@ -97,8 +97,8 @@ static cpu_gemm_split split_of(const cpu_device *device, const cpu_gemm *g) {
 
 // How much of k is computed at a time: k in equal blocks, rounded up to 64.
 static int64_t k_block_of(const cpu_gemm *g) {
-    int64_t most = reads_a(g) ? K_BLOCK_READ : K_BLOCK_PACKED, parts = (g->k + most - 1) / most;
-    return ((g->k + parts - 1) / parts + 63) / 64 * 64;
+    int64_t most = reads_a(g) ? K_BLOCK_READ : K_BLOCK_PACKED, blocks = (g->k + most - 1) / most;
+    return ((g->k + blocks - 1) / blocks + 63) / 64 * 64;
 }
 
 // Floats of packed a, and of packed b, of one thread.
@@ -116,7 +116,7 @@ static int64_t packed_floats(const cpu_device *device, const cpu_gemm *g) {
 }
 
 size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm) {
-    if (!is_transposed(gemm)) return (size_t)packed_floats(device, gemm) * sizeof(float);
+    if (!computes_transposed(gemm)) return (size_t)packed_floats(device, gemm) * sizeof(float);
     cpu_gemm g = transposed_gemm(gemm);
     return (size_t)(packed_floats(device, &g) + g.m * g.c.row) * sizeof(float);
 }
@@ -264,7 +264,7 @@ void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspac
     gemm_job job = {
         .code = cpu_tile_code_of(device), .gemm = gemm, .workspace = (float *)workspace};
     cpu_gemm transposed;
-    if (is_transposed(gemm)) {
+    if (computes_transposed(gemm)) {
         transposed = transposed_gemm(gemm);
         transposed.c.data = job.workspace + packed_floats(device, &transposed);
         job.gemm = &transposed;

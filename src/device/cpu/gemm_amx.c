@@ -17,7 +17,7 @@ enum {
     AMX_SHARED_PRODUCTS = 1 << 20, // with fewer multiplications a second thread does not pay
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t quotient_up(int64_t count, int64_t most) { return (count + most - 1) / most; }
 // Divides `count` into equal ranges of at most `most` and returns their size, rounded up to `unit`.
 static int64_t even_size(int64_t count, int64_t most, int64_t unit) {
@@ -122,17 +122,17 @@ static CPU_AVX512 void finish(const cpu_bf16_gemm *g, const float *sums, int64_t
 // Computes 32 rows by all columns of the packed block of b.
 static void multiply_stripe(const cpu_bf16_gemm *g, const amx_plan *p, const amx_block *b,
                             int64_t row, const cpu_amx_rows *rows) {
-    int64_t height = least(b->end_row - row, CPU_AMX_SIDE),
+    int64_t height = smaller(b->end_row - row, CPU_AMX_SIDE),
             chunks = quotient_up(b->k_count, CPU_AMX_SIDE);
     float *sums = b->sums + (p->several_packed ? (row - b->first_row) * p->columns : 0);
     for (int64_t s = 0; s < b->k_count; s += p->k_block) {
         cpu_amx_rows part = *rows;
         part.data += s / CPU_AMX_SIDE * (rows->chunk / (int64_t)sizeof(uint16_t));
-        int64_t some = quotient_up(least(p->k_block, b->k_count - s), CPU_AMX_SIDE);
+        int64_t some = quotient_up(smaller(p->k_block, b->k_count - s), CPU_AMX_SIDE);
         cpu_amx_sums mode = b->k_begin + s > 0 ? CPU_AMX_ACCUMULATE : CPU_AMX_OVERWRITE;
         bool last = b->k_begin + s + p->k_block >= g->k;
         for (int64_t j = 0; j < b->columns; j += CPU_AMX_SIDE) {
-            int64_t width = least(b->columns - j, CPU_AMX_SIDE);
+            int64_t width = smaller(b->columns - j, CPU_AMX_SIDE);
             const uint16_t *packed =
                 b->b + (j / CPU_AMX_SIDE * chunks + s / CPU_AMX_SIDE) * CPU_AMX_CHUNK;
             float *block = p->several_blocks ? sums + j * CPU_AMX_SIDE : sums;
@@ -153,7 +153,7 @@ static void multiply_rows(const cpu_bf16_gemm *g, const amx_plan *p, amx_block *
         bool packs = p->packs_a || b->end_row - row < CPU_AMX_SIDE;
         if (packs && (!p->packs_a || row >= b->packed_row + b->packed_rows)) {
             b->packed_row = row;
-            b->packed_rows = least(b->end_row - row, p->rows);
+            b->packed_rows = smaller(b->end_row - row, p->rows);
             pack_a(g, b);
         }
         packed.data = b->a + (row - b->packed_row) / CPU_AMX_SIDE * chunks * CPU_AMX_CHUNK;
@@ -173,9 +173,9 @@ static void multiply_rectangle(const amx_job *job, int index) {
     const amx_plan *p = &job->plan;
     const cpu_gemm_split *s = &p->split;
     int row = index / s->columns, column = index % s->columns;
-    int64_t end = least(s->panels * (column + 1) / s->columns * CPU_TILE_COLUMNS, g->n);
+    int64_t end = smaller(s->panels * (column + 1) / s->columns * CPU_TILE_COLUMNS, g->n);
     amx_block b = {.first_row = s->groups * row / s->rows * CPU_AMX_SIDE,
-                   .end_row = least(s->groups * (row + 1) / s->rows * CPU_AMX_SIDE, g->m)};
+                   .end_row = smaller(s->groups * (row + 1) / s->rows * CPU_AMX_SIDE, g->m)};
     int64_t packed_bytes = (p->a + p->b) * (int64_t)sizeof(uint16_t);
     char *workspace = job->workspace + index * (packed_bytes + p->sums * (int64_t)sizeof(float));
     b.sums = (float *)workspace;
@@ -183,9 +183,9 @@ static void multiply_rectangle(const amx_job *job, int index) {
     b.b = b.a + p->a;
     for (b.column = s->panels * column / s->columns * CPU_TILE_COLUMNS; b.column < end;
          b.column += b.columns) {
-        b.columns = least(end - b.column, p->columns);
+        b.columns = smaller(end - b.column, p->columns);
         for (b.k_begin = 0; b.k_begin < g->k; b.k_begin += b.k_count) {
-            b.k_count = least(g->k - b.k_begin, p->k_packed);
+            b.k_count = smaller(g->k - b.k_begin, p->k_packed);
             b.packed_row = b.first_row;
             b.packed_rows = 0;
             pack_b(g, &b);

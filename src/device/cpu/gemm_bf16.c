@@ -26,8 +26,8 @@ static int64_t all_pairs(const cpu_bf16_gemm *g) { return (g->k + 1) / 2; }
 // How many pairs are computed at a time: k in equal blocks, rounded up to 16 pairs.
 static int64_t most_pairs(const cpu_bf16_gemm *g) {
     int64_t most = reads_a(g) ? BF16_PAIRS : BF16_PAIRS_PACKED;
-    int64_t parts = (all_pairs(g) + most - 1) / most;
-    return ((all_pairs(g) + parts - 1) / parts + 15) / 16 * 16;
+    int64_t blocks = (all_pairs(g) + most - 1) / most;
+    return ((all_pairs(g) + blocks - 1) / blocks + 15) / 16 * 16;
 }
 
 // Floats of one thread's buffers: packed panels of b, packed rows of a, and F32 sums of its rows.

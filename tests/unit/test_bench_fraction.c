@@ -1,5 +1,4 @@
-// What fraction of the machine's peak a kernel reaches: computed by a model, from times that the
-// test makes up.
+// Checks the fraction of the machine's peak that a kernel reaches, with invented peaks and times.
 #include "device/bench.h"
 
 #include <math.h>
@@ -22,12 +21,12 @@ static void near(double found, double wanted) {
 }
 
 static void the_longer_bound_counts(void **state) {
-    near(tri_bench_share(&peak, 1e9, 1e3, false, 0.02), 0.5);     // 10 ms of arithmetic
-    near(tri_bench_share(&peak, 1e9, 1e3, true, 0.02), 0.125);    // 2.5 ms in BF16
-    near(tri_bench_share(&peak, 1e3, 1e9, false, 0.2), 0.5);      // 100 ms of memory
-    near(tri_bench_share(&peak, 1, 65536, false, 1e-6), 0.32768); // from a cache: its rate
-    near(tri_bench_share(&peak, 1, 16384, false, 1e-6), 0.08192);
-    near(tri_bench_share(&peak, 1, 4e6, false, 1e-3), 0.08);
+    near(tri_bench_fraction(&peak, 1e9, 1e3, false, 0.02), 0.5);     // 10 ms of arithmetic
+    near(tri_bench_fraction(&peak, 1e9, 1e3, true, 0.02), 0.125);    // 2.5 ms in BF16
+    near(tri_bench_fraction(&peak, 1e3, 1e9, false, 0.2), 0.5);      // 100 ms of memory
+    near(tri_bench_fraction(&peak, 1, 65536, false, 1e-6), 0.32768); // from a cache: its rate
+    near(tri_bench_fraction(&peak, 1, 16384, false, 1e-6), 0.08192);
+    near(tri_bench_fraction(&peak, 1, 4e6, false, 1e-3), 0.08);
 }
 
 // Whatever is measured: a bound that is longer than the time is none.
@@ -35,13 +34,13 @@ static void never_above_the_peak(void **state) {
     for (double flops = 1; flops < 1e12; flops *= 7)
         for (double bytes = 1; bytes < 1e12; bytes *= 7)
             for (double seconds = 1e-9; seconds < 100; seconds *= 3) {
-                double share = tri_bench_share(&peak, flops, bytes, false, seconds);
-                assert_true(share >= 0 && share <= 1.05);
+                double fraction = tri_bench_fraction(&peak, flops, bytes, false, seconds);
+                assert_true(fraction >= 0 && fraction <= 1.05);
             }
-    near(tri_bench_share(&peak, 1e9, 0, false, 0.01 / 1.04), 1.04);
-    assert_true(tri_bench_share(&peak, 1e9, 0, false, 0.001) == 0); // Winograd
-    assert_true(tri_bench_share(&peak, 0, 1e9, false, 1e-6) == 0);  // a view, rows of a table
-    assert_true(tri_bench_share(&peak, 1e9, 1e9, false, 0) == 0);
+    near(tri_bench_fraction(&peak, 1e9, 0, false, 0.01 / 1.04), 1.04);
+    assert_true(tri_bench_fraction(&peak, 1e9, 0, false, 0.001) == 0); // Winograd
+    assert_true(tri_bench_fraction(&peak, 0, 1e9, false, 1e-6) == 0);  // a view, rows of a table
+    assert_true(tri_bench_fraction(&peak, 1e9, 1e9, false, 0) == 0);
 }
 
 int main(void) {
