@@ -474,7 +474,7 @@ def self_test():
         "src/base/log.h": '// Logs.\n#include "base/status.h"\n',
         "src/base/log.c": '// Logs. Next: status.c.\n#include "base/log.h"\n'
                           'int tri_log(void) { return tri_fail(); }\n',
-        "src/device/ref/ref.h": '#include "base/status.h"\n',
+        "src/device/ref/ref.h": '// Declares.\n#include "base/status.h"\n',
         "src/device/cpu/cpu.c": '// Computes.\n#include "device/ref/ref.h"\nint cpu(void) '
                                 '{ return tri_fail(); }\n',
         "src/cli/main.c": '// Runs.\n#include "device/ref/ref.h"\n'
