@@ -74,7 +74,7 @@ static tri_status check_output(const char *path, bool is_folder) {
                         "disk mounted?",
                         path, strerror(errno));
     if (!exists || (is_folder ? S_ISDIR(target.st_mode) : S_ISREG(target.st_mode))) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT, "%s: is no %s: remove it, or choose another --run-dir", path,
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: is not a %s: remove it, or choose another --run-dir", path,
                     is_folder ? "folder" : "regular file");
 }
 

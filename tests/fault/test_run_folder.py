@@ -60,14 +60,14 @@ def check_no_files(folder):
     metrics = os.path.join(place, "metrics.jsonl")
     os.unlink(metrics)
     os.mkfifo(metrics)
-    one_line(steps(place, 4), metrics, "no regular file")
+    one_line(steps(place, 4), metrics, "is not a regular file")
     os.unlink(metrics)
     os.mkdir(metrics)
-    one_line(steps(place, 4), metrics, "no regular file")
+    one_line(steps(place, 4), metrics, "is not a regular file")
     os.rmdir(metrics)
     tensorboard = os.path.join(place, "tensorboard")
     with open(tensorboard, "w", encoding="utf-8"):
-        one_line(steps(place, 4), tensorboard, "no folder")
+        one_line(steps(place, 4), tensorboard, "is not a folder")
 
 
 def check_folders(folder):
