@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "checkpoint/agree.h"
 #include "checkpoint/folder.h"
 
@@ -314,7 +315,7 @@ static void *run_stage(void *context) {
 static void begin_stage(save *s, void (*stage)(save *s)) {
     s->stage = stage;
     atomic_store(&s->is_ready, false);
-    s->has_thread = stage && s->is_async && pthread_create(&s->thread, NULL, run_stage, s) == 0;
+    s->has_thread = stage && s->is_async && tri_thread_start(&s->thread, run_stage, s) == 0;
     if (!s->has_thread) run_stage(s);
 }
 

@@ -2,10 +2,10 @@
 #include "data/loader.h"
 
 #include "base/os.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,17 +233,13 @@ static tri_status allocate(tri_loader *loader) {
     return TRI_OK;
 }
 
-// Threads are started with all signals blocked, so that only the main thread handles them.
 static tri_status start_threads(tri_loader *loader) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     tri_status status = TRI_OK;
     while (loader->thread_count < loader->options.workers && status == TRI_OK) {
         worker *self = malloc(sizeof *self);
         if (self) *self = (worker){loader, loader->thread_count};
-        int error = self ? pthread_create(&loader->threads[loader->thread_count], NULL, work, self)
-                         : ENOMEM;
+        int error =
+            self ? tri_thread_start(&loader->threads[loader->thread_count], work, self) : ENOMEM;
         if (error) {
             free(self);
             status = TRI_FAIL(
@@ -256,7 +252,6 @@ static tri_status start_threads(tri_loader *loader) {
             loader->thread_count++;
         }
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }
 

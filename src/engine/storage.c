@@ -3,13 +3,13 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,13 +121,8 @@ static void *work(void *context) {
     return NULL;
 }
 
-// The new thread blocks all signals: they are for the thread that trains.
 static tri_status start_thread(tri_storage *s) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&s->thread, NULL, work, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = tri_thread_start(&s->thread, work, s);
     if (error) return TRI_FAIL(TRI_NO_MEMORY, "cannot start a thread: %s", strerror(error));
     s->has_thread = true;
     return TRI_OK;

@@ -3,10 +3,10 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,11 +157,7 @@ static void *liveness_main(void *context) {
     tri_liveness *l = context;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_MS % 1000 * 1000000L;
-        until.tv_sec += LOOK_MS / 1000 + until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
+        struct timespec until = tri_condition_deadline(LOOK_MS);
         if (pthread_cond_timedwait(&l->wake, &l->lock, &until) != ETIMEDOUT) continue;
         int64_t now_ns = tri_os.monotonic_ns();
         if (l->config.comm->rank == 0) {
@@ -177,18 +173,9 @@ static void *liveness_main(void *context) {
 }
 
 static int start_thread(tri_liveness *l) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
-    sigset_t all, before; // the program's own threads handle signals
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&l->thread, NULL, liveness_main, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
+    tri_condition_init(&l->wake);
+    return tri_thread_start(&l->thread, liveness_main, l);
 }
 
 tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out) {

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "rendezvous/store_core.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,12 +194,7 @@ tri_status store_server_start(const tri_identity *identity, const store_transpor
         end(s, -1);
         return status;
     }
-    // Signals are delivered to the program's other threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&s->thread, NULL, serve, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = tri_thread_start(&s->thread, serve, s);
     if (failed) {
         end(s, s->fds[WAKE].fd);
         return TRI_FAIL(TRI_NO_MEMORY, "store: cannot start its thread: %s", strerror(failed));

@@ -6,12 +6,12 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/process.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,11 +207,7 @@ static void *keep_alive(void *context) {
     train_lock *lock = context;
     pthread_mutex_lock(&lock->mutex);
     while (!lock->ends && !atomic_load(&lock->is_lost)) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += TRI_LOCK_BEAT_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        struct timespec until = tri_condition_deadline(TRI_LOCK_BEAT_MS);
         int why = 0;
         while (!lock->ends && why == 0)
             why = pthread_cond_timedwait(&lock->end, &lock->mutex, &until);
@@ -225,17 +221,9 @@ static void *keep_alive(void *context) {
 }
 
 static void start_beating(train_lock *lock) {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&lock->mutex, NULL);
-    pthread_cond_init(&lock->end, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    sigset_t all, before; // the program's own threads handle signals
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    lock->has_thread = pthread_create(&lock->thread, NULL, keep_alive, lock) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    tri_condition_init(&lock->end);
+    lock->has_thread = tri_thread_start(&lock->thread, keep_alive, lock) == 0;
 }
 
 tri_status train_lock_take(const char *run_dir, train_lock **out, bool *held) {

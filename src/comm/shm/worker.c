@@ -3,12 +3,12 @@
 #include "comm/shm/worker.h"
 
 #include "base/os.h"
+#include "base/thread.h"
 #include "comm/shm/bell.h"
 #include "comm/shm/failure.h"
 #include "comm/shm/queue.h"
 #include "comm/shm/watch.h"
 
-#include <signal.h>
 #include <string.h>
 
 typedef enum worker_scope { WORKER_WANTED, WORKER_ALL } worker_scope;
@@ -86,12 +86,7 @@ void shm_worker_wake(shm_family *family) {
 }
 
 tri_status shm_worker_start(shm_family *family) {
-    // Signals are delivered to the caller's threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&family->worker, NULL, worker_main, family);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = tri_thread_start(&family->worker, worker_main, family);
     if (failed) return TRI_FAIL(TRI_NO_MEMORY, "cannot start a thread: %s", strerror(failed));
     family->has_worker = true;
     return TRI_OK;

@@ -1,12 +1,12 @@
 // The communicator: groups in order, and the thread that moves them on.
 #include "comm/staged/staged.h"
 
+#include "base/thread.h"
 #include "comm/op.h"
 #include "comm/staged/group.h"
 #include "device/queue.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,11 +233,7 @@ static const tri_comm_backend staged_backend = {
 };
 
 static tri_status start_thread(staged_comm *c) {
-    sigset_t all, before; // signals are for the program's own threads
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    c->has_thread = pthread_create(&c->thread, NULL, work, c) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    c->has_thread = tri_thread_start(&c->thread, work, c) == 0;
     return c->has_thread ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "cannot start a thread");
 }
 

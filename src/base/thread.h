@@ -1,0 +1,18 @@
+// Threads of the library, and conditions that wait on the monotonic clock.
+#ifndef TRIREME_BASE_THREAD_H
+#define TRIREME_BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <time.h>
+
+// pthread_create with all signals blocked in the new thread: the program's own threads handle them.
+// Returns its error; 0: the thread was started.
+int tri_thread_start(pthread_t *thread, void *(*body)(void *context), void *context);
+
+// A condition whose timed waits take times of the monotonic clock.
+void tri_condition_init(pthread_cond_t *condition);
+// The time so many milliseconds from now, for a timed wait on such a condition.
+struct timespec tri_condition_deadline(int64_t ms);
+
+#endif
