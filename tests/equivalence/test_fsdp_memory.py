@@ -4,7 +4,7 @@ parameters, gradients and optimizer states plus 6%, and what two gathered blocks
 and gradients before SCATTER. The numbers are those of the plan, which test_memory.py compares with
 real memory.
 
-usage: test_fsdp_share.py BUILD_FOLDER
+usage: test_fsdp_memory.py BUILD_FOLDER
 """
 import json
 import os
