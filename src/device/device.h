@@ -82,9 +82,6 @@ typedef struct tri_device_backend {
     tri_status (*zero)(tri_queue *queue, void *memory, size_t size_bytes);
     // to[i] += from[i], F32: accumulation of gradients over rounds.
     tri_status (*add)(tri_queue *queue, float *to, const float *from, int64_t count);
-    // *sum, in device memory, becomes the sum of squares of F32 in F64, in an order that does not
-    // depend on the number of threads.
-    tri_status (*sum_of_squares)(tri_queue *queue, double *sum, const float *values, int64_t count);
     // Whether host code may read and write device memory; communicators then use it directly.
     bool host_memory;
 } tri_device_backend;

@@ -19,7 +19,7 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
     case TRI_LOCATION_INPUT:
         return e->memory.slots[TRI_SLOT_INPUTS] + location.offset;
     case TRI_LOCATION_RESULT:
-        return e->memory.results + location.offset;
+        return engine_results(e, e->run.round) + location.offset;
     case TRI_LOCATION_SCALAR:
         return e->memory.scalars[location.index];
     case TRI_LOCATION_PARAMETER:
@@ -82,22 +82,6 @@ static tri_status take_batch(tri_engine *e, const tri_round *round) {
                                             (size_t)tri_value_bytes(g, value)));
     }
     return e->device->backend->record(e->queue, &e->run.taken);
-}
-
-// Keeps the sums and counts of the metrics that this block computes. Ranks that share the layers
-// all have the same; only the first of them keeps them.
-static tri_status count_results(tri_engine *e, const tri_action *a, const tri_program *p) {
-    const tri_graph *g = p->graph;
-    if (e->groups.tensor_parallel->rank > 0) return TRI_OK;
-    for (int i = 0; i < g->metric_count; i++) {
-        tri_value value = g->metrics[i].value;
-        const tri_node *maker = tri_value_is(value) ? tri_value_node(g, value) : NULL;
-        if (!maker || maker->block != a->subject) continue;
-        TRI_TRY(e->device->backend->copy_out(
-            e->queue, &e->run.round_sums[2 * (a->round * g->metric_count + i)],
-            e->memory.results + p->locations[value.id].offset, 2 * sizeof(double)));
-    }
-    return TRI_OK;
 }
 
 // Padding between the parameters of a bucket is summed over ranks too, and must not count in the
@@ -203,6 +187,7 @@ tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
     const tri_round *round = &e->run.step->items[a->round];
     const tri_program *p = round->program;
     gradient_buffer buffers[MOST_BUFFERS];
+    e->run.round = a->round;
     if (a->takes_batch) TRI_TRY(take_batch(e, round));
     int count;
     TRI_TRY(open_gradients(e, a, buffers, &count));
@@ -212,6 +197,5 @@ tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
         TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_BACKWARD, false));
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_WEIGHT)
         TRI_TRY(run_segment(e, p, a->subject, TRI_PHASE_WEIGHT, false));
-    TRI_TRY(close_gradients(e, buffers, count));
-    return forward ? count_results(e, a, p) : TRI_OK;
+    return close_gradients(e, buffers, count);
 }

@@ -1,5 +1,5 @@
 // The engine itself: walks a schedule, runs the actions of the compute lane and starts the others.
-// Next: compute.c, communicate.c, norm.c and update.c, which carry them out.
+// Next: compute.c, communicate.c, numbers.c and update.c, which carry them out.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
@@ -19,14 +19,12 @@ static void make_labels(tri_engine *e) {
 }
 
 static void make_step_records(tri_engine *e) {
-    int actions = 0, rounds = 1, metrics = e->plan->graph->metric_count;
+    int actions = 0;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         const tri_step_plan *step = &e->plan->steps[i];
         if (step->schedule.count > actions) actions = step->schedule.count;
-        if (step->rounds > rounds) rounds = step->rounds;
     }
     e->run.tickets = TRI_NEW_ARRAY(e->arena, tri_ticket, actions);
-    e->run.round_sums = TRI_NEW_ARRAY(e->arena, double, 2 * rounds * metrics);
     e->tensors.counters = TRI_NEW_ARRAY(e->arena, int64_t, e->plan->graph->parameter_count);
 }
 
@@ -42,6 +40,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     make_step_records(e);
     engine_size_communication(e);
     TRI_TRY(engine_make_updates(e));
+    TRI_TRY(engine_make_numbers(e));
     engine_list_tensors(e);
     return TRI_OK;
 }
@@ -70,9 +69,10 @@ void tri_engine_destroy(tri_engine *engine) {
     tri_queue_close(engine->queue); // after what it still runs
     engine_release_updates(&engine->updates);
     engine_release_updates(&engine->casts);
+    engine_release_updates(&engine->squares);
+    engine_release_numbers(engine);
     tri_storage_close(engine->storage); // before the memory that it may still read
     if (engine->groups.memory) engine_release(engine);
-    free(engine->run.fold);
     engine_close_groups(engine);
     tri_arena_destroy(engine->arena);
 }
@@ -200,14 +200,13 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
     *out = (tri_step_output){.gradient_norm = 0};
     TRI_ASSERT(engine->run.step->samples > 0);
     tri_ledger_step(engine->groups.world->ledger, input->step);
-    int sums = 2 * engine->run.step->rounds * engine->plan->graph->metric_count;
-    memset(engine->run.round_sums, 0, (size_t)sums * sizeof *engine->run.round_sums);
     engine->run.anomaly[0] = 0;
     TRI_TRY(cast_all(engine));
     engine->staging.unit = -1;
+    TRI_TRY(engine_begin_numbers(engine));
     if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
-    if (!tri_step_trains(input->shape)) return engine_sum_metrics(engine);
-    if (!out->overflowed) tri_engine_count_update(engine);
+    TRI_TRY(engine_end_numbers(engine));
+    if (tri_step_trains(input->shape) && !out->overflowed) tri_engine_count_update(engine);
     return TRI_OK;
 }

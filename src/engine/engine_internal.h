@@ -20,6 +20,7 @@ typedef struct engine_update {
     tri_bucket_kind bucket;
     int64_t first;
     int states; // how many optimizer states it reads and writes
+    int64_t at; // of a sum of squares: its index among them
 } engine_update;
 
 typedef struct engine_updates {
@@ -61,11 +62,24 @@ typedef struct engine_memory {
     float *own_gradients;   // this rank's ranges, where gradients are scattered
     float *round_gradients; // a compute action's, before they are added to those of other rounds
     float *states;          // bucket by bucket of unit by unit, one state after the other
-    char *heaps[TRI_HEAP_COUNT], *scratch, *workspace, *results;
+    char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
     void *scalars[TRI_SCALAR_KIND_COUNT];
-    double *squares; // sums of squares of gradients, by range; see norm.c
-    char **slots;    // on the host, by slot: where it lies now
+    char **slots; // on the host, by slot: where it lies now
 } engine_memory;
+
+// The numbers of a step, F64 in the device's memory: see numbers.c.
+typedef struct engine_numbers {
+    double *rows;             // of results, one behind the other; what travels with them
+    double *shared, *squares; // where they are in this step: behind the rows, or among the sums
+    double *sums;             // one row: sums over the step; then shared; then the sum of squares
+    double *control;          // of the op step_numbers
+    double *host;             // one row
+    int64_t width;            // of a row
+    int64_t capacity;         // of `rows`
+    int64_t square_count;
+    tri_graph *graph; // of the kernels
+    tri_kernel sum_rows[TRI_STEP_SHAPE_COUNT], sum_squares, make_step;
+} engine_numbers;
 
 typedef struct engine_gaps {
     engine_gap *items; // bucket by bucket of unit by unit
@@ -106,11 +120,8 @@ typedef struct engine_run {
     tri_ticket taken;    // the copy of the latest micro-batch to the device
     tri_comm_op *ops;    // of the action that is being started
     int most_ops;
-    double *round_sums;                  // by round and metric: (sum, count)
+    int round;                           // of the compute action that runs
     char anomaly[TRI_MESSAGE_MAX_BYTES]; // what was not finite; "": nothing
-    double *fold;                        // of NORM
-    int64_t fold_count;
-    double *squares; // likewise: by range of gradients
 } engine_run;
 
 struct tri_engine {
@@ -121,11 +132,12 @@ struct tri_engine {
     tri_optimizer optimizer;
     tri_storage *storage; // NULL: nothing is offloaded
     engine_groups groups; // take the host's memory
-    engine_groups data;   // take the device's; without world and memory
+    engine_groups data;   // take the device's; without `memory`
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;
-    engine_updates updates, casts;
+    engine_updates updates, casts, squares;
+    engine_numbers numbers;
     bool is_stale; // parameters were written since they were last cast
     // By block: bit k is set if its compute actions make a gradient of its k-th unit.
     uint64_t *gradient_unit_bits;
@@ -159,6 +171,9 @@ tri_status engine_reserve_joined(tri_engine *engine, int64_t elements);
 
 tri_status engine_make_updates(tri_engine *engine); // update.c
 tri_status engine_run_updates(tri_engine *engine, const engine_updates *updates, int unit);
+// Adds a kernel for the squares of `elements` gradients from `update.first` on.
+tri_status engine_add_squares(tri_engine *engine, const tri_sum_of_squares_attr *attr,
+                              engine_update update, int64_t elements);
 void engine_release_updates(engine_updates *updates);
 
 // anomaly.c: looks at what a node reads and has made; fails on all ranks if one has found
@@ -167,17 +182,23 @@ tri_status engine_look_for_anomaly(tri_engine *engine, const tri_graph *graph, c
                                    void *const *in, void *const *out);
 tri_status engine_agree_on_anomaly(tri_engine *engine);
 
-tri_status engine_norm(tri_engine *engine); // norm.c
-tri_status engine_allocate_squares(tri_engine *engine);
-tri_status engine_sum_metrics(tri_engine *engine);
+// numbers.c: before a step, NORM, and the results after a step.
+tri_status engine_make_numbers(tri_engine *engine);
+void engine_release_numbers(tri_engine *engine);
+tri_status engine_begin_numbers(tri_engine *engine);
+tri_status engine_norm(tri_engine *engine);
+// TRI_NOT_FINITE names the loss or the first parameter with a gradient that is not finite.
+tri_status engine_end_numbers(tri_engine *engine);
+// Where the kernels of a round write the results of loss and metrics.
+char *engine_results(const tri_engine *engine, int round);
+// Sums numbers of the host over all ranks.
 tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *values,
                                  int64_t count);
 
-// terms.c: writes the seeds of the losses' gradients, before the step; after NORM's sums, the value
-// of a weighted sum of losses, and the factor that gradients still need.
+// terms.c: writes the seeds of the losses' gradients, before the step; makes the value of a
+// weighted sum of losses, after it.
 tri_status engine_write_seeds(tri_engine *engine);
 void engine_sum_terms(tri_engine *engine);
-double engine_gradient_scale(const tri_engine *engine);
 
 void engine_list_tensors(tri_engine *engine); // state.c
 // Moves what tri_engine_write left in the staging memory to where it belongs.

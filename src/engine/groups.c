@@ -42,6 +42,7 @@ static tri_status open_data(tri_engine *e, tri_comm *host, tri_comm **out) {
 static tri_status open_data_groups(tri_engine *e) {
     engine_groups *d = &e->data;
     const engine_groups *h = &e->groups;
+    TRI_TRY(open_data(e, h->world, &d->world));
     TRI_TRY(open_data(e, h->shards, &d->shards));
     TRI_TRY(open_data(e, h->copies, &d->copies));
     TRI_TRY(open_data(e, h->along, &d->along));
@@ -76,6 +77,7 @@ static void visit_groups(const tri_engine *e, const engine_groups *set,
     tri_comm *const groups[] = {set->shards, set->copies,          set->along,
                                 set->back,   set->tensor_parallel, set->replicas};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) visit(groups[i]);
+    if (set == &e->data) visit(set->world);
     for (int u = 0; set->ties && u < e->plan->flat.unit_count; u++) visit(set->ties[u]);
 }
 

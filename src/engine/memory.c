@@ -155,20 +155,18 @@ tri_status engine_allocate(tri_engine *e) {
             allocate(e, plan->optimizer_states * flat->state_elements * f32, &e->memory.states));
     TRI_TRY(allocate(e, plan->sizes.scratch_bytes, &e->memory.scratch));
     TRI_TRY(allocate(e, plan->sizes.workspace_bytes, &e->memory.workspace));
-    TRI_TRY(allocate(e, plan->sizes.result_bytes, &e->memory.results));
     for (int i = 0; i < TRI_SCALAR_TERM + plan->graph->term_count; i++) {
         int64_t step = TRI_STEP_SCALAR_COUNT * (int64_t)sizeof(double), seed = sizeof(float);
         TRI_TRY(allocate(e, i == TRI_SCALAR_STEP ? step : seed, &e->memory.scalars[i]));
     }
     fill_slots(e);
-    return engine_allocate_squares(e);
+    return TRI_OK;
 }
 
 void engine_release(tri_engine *e) {
     void *const owned[] = {e->memory.masters, e->memory.round_gradients,
                            e->memory.states,  e->memory.heaps[TRI_HEAP_ACTIVATIONS],
-                           e->memory.scratch, e->memory.workspace,
-                           e->memory.results, e->memory.squares};
+                           e->memory.scratch, e->memory.workspace};
     void *const shared[] = {e->memory.own_gradients, e->memory.gradients,
                             e->memory.heaps[TRI_HEAP_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);

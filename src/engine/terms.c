@@ -76,10 +76,3 @@ void engine_sum_terms(tri_engine *e) {
     e->run.output->sum[0] = loss;
     e->run.output->count[0] = 1;
 }
-
-double engine_gradient_scale(const tri_engine *e) {
-    const tri_graph *g = e->plan->graph;
-    if (g->term_count > 0 && g->counting != TRI_COUNT_BEHIND) return 1;
-    double count = e->run.output->count[g->term_count > 0 ? g->first_term : 0];
-    return count > 0 ? (double)e->run.step->samples / count : 0;
-}

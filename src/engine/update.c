@@ -15,6 +15,11 @@ static engine_args cast_args(const tri_engine *e, const engine_update *u) {
                          .out = {engine_own(e, u->unit, u->bucket)}};
 }
 
+static engine_args squares_args(const tri_engine *e, const engine_update *u) {
+    return (engine_args){.in = {engine_own_gradients(e, u->unit, u->bucket) + u->first},
+                         .out = {e->numbers.squares + u->at}};
+}
+
 // Adds an update, whose kernel computes the graph's last node.
 static tri_status add(tri_engine *e, engine_updates *list, engine_update update) {
     tri_graph *g = list->graph;
@@ -83,10 +88,11 @@ tri_status engine_make_updates(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     tri_graph_options options = {.training = true};
     int most = flat->unit_count * TRI_BUCKET_COUNT + flat->parameter_count;
-    engine_updates *const lists[] = {&e->updates, &e->casts};
+    engine_updates *const lists[] = {&e->updates, &e->casts, &e->squares};
     e->updates.args = update_args;
     e->casts.args = cast_args;
-    for (int i = 0; i < 2; i++) {
+    e->squares.args = squares_args;
+    for (int i = 0; i < 3; i++) {
         lists[i]->graph = tri_graph_create(e->arena, &options);
         lists[i]->items = TRI_NEW_ARRAY(e->arena, engine_update, most);
         lists[i]->first = TRI_NEW_ARRAY(e->arena, int, flat->unit_count + 1);
@@ -104,6 +110,17 @@ tri_status engine_make_updates(tri_engine *e) {
         TRI_TRY(add_statistics(e, u));
     }
     for (int i = 0; i < 2; i++) lists[i]->first[flat->unit_count] = lists[i]->count;
+    return TRI_OK;
+}
+
+tri_status engine_add_squares(tri_engine *e, const tri_sum_of_squares_attr *attr,
+                              engine_update update, int64_t elements) {
+    tri_graph *g = e->squares.graph;
+    tri_value x = input(g, 0, TRI_F32, elements);
+    tri_node_add(g, &tri_op_sum_of_squares, &x, 1, attr, e->plan->flat.units[update.unit].name);
+    TRI_TRY(add(e, &e->squares, update));
+    for (int u = update.unit; u < e->plan->flat.unit_count; u++) // units come in order
+        e->squares.first[u + 1] = e->squares.count;
     return TRI_OK;
 }
 

@@ -87,7 +87,10 @@ typedef enum tri_activation {
     X(sgd)            /* param, grad, step scalars, momentum buffer? */                            \
     X(adam)           /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */             \
     X(adadelta)       /* param, grad, step scalars, square_avg, acc_delta */                       \
-    X(moving_average) /* statistic, grad (samples × batch statistic), step scalars */
+    X(moving_average) /* statistic, grad (samples × batch statistic), step scalars */             \
+    X(sum_of_squares) /* x -> sums of x * x in F64 */                                              \
+    X(sum_rows)       /* x [rows, width] F64 -> the sum of its rows */                             \
+    X(step_numbers)   /* control, sums, squares -> step scalars */
 
 // Ops that communicate among the ranks of a group. No device has kernels for them: the engine runs
 // them on the group's communicator.
@@ -285,6 +288,27 @@ typedef struct tri_adam_attr {
 typedef struct tri_adadelta_attr {
     double rho, eps, weight_decay;
 } tri_adadelta_attr;
+
+typedef struct tri_sum_of_squares_attr {
+    int64_t chunk; // numbers of one sum; 0: all of them
+} tri_sum_of_squares_attr;
+
+// Elements of the input `control` of step_numbers.
+typedef enum tri_step_control {
+    TRI_CONTROL_LR,
+    TRI_CONTROL_CLIP,       // largest norm of all gradients; 0: no clipping
+    TRI_CONTROL_LOSS_SCALE, // gradients are multiplied by it; 0: they are as they are
+    TRI_CONTROL_SAMPLES,    // the nominal count of the step
+    TRI_CONTROL_UPDATE,     // the number of this update, from 1
+    TRI_STEP_CONTROL_COUNT = 8
+} tri_step_control;
+
+// Where (sum, count) of losses are among the sums: `losses` of them from `loss` on, `stride` apart.
+typedef struct tri_step_numbers_attr {
+    int64_t loss, losses, stride;
+    // By which of the sums gradients are still to be divided; -1: by none, they were before.
+    int64_t count;
+} tri_step_numbers_attr;
 
 typedef struct tri_moving_average_attr {
     double momentum;

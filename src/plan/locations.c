@@ -49,9 +49,9 @@ static void locate_fixed(tri_program *p) {
     for (int i = 0; i < g->metric_count; i++) {
         if (!tri_value_is(g->metrics[i].value)) continue; // evaluation alone computes it
         p->locations[g->metrics[i].value.id] =
-            (tri_location){TRI_LOCATION_RESULT, i, p->result_bytes};
-        p->result_bytes += aligned(tri_value_bytes(g, g->metrics[i].value));
+            (tri_location){TRI_LOCATION_RESULT, i, (int64_t)i * TRI_RESULT_BYTES};
     }
+    p->result_bytes = (int64_t)g->metric_count * TRI_RESULT_BYTES;
 }
 
 static int segment_of(const tri_node *node) {

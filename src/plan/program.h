@@ -28,6 +28,10 @@ typedef enum tri_location_kind {
     TRI_LOCATION_SCALAR,    // tri_scalar_kind
 } tri_location_kind;
 
+// A metric's (sum, count) among the results takes a line of cache, so that kernels may write them
+// side by side.
+enum { TRI_RESULT_BYTES = 64 };
+
 typedef struct tri_location {
     tri_location_kind kind;
     int index;

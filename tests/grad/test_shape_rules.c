@@ -375,6 +375,19 @@ static void test_updates(void **state) {
     REFUSED(moving_average, &average, "momentum must be 0 to 1, not 2", F(5), F(5), STEP);
 }
 
+static void test_step_numbers(void **state) {
+    (void)state;
+    tri_sum_of_squares_attr squares = {.chunk = 4};
+    tri_step_numbers_attr numbers = {.loss = 8, .losses = 2, .stride = 8, .count = 9};
+    REFUSED(sum_of_squares, &squares, "10 numbers are not divided by chunks of 4", F(10));
+    REFUSED(sum_of_squares, &squares, "x must have 1 axes, but is [2, 4]", F(2, 4));
+    REFUSED(sum_rows, NULL, "x must be F64, but is F32", F(2, 4));
+    REFUSED(step_numbers, &numbers, "there are no 2 losses from 8 on among 17 sums",
+            D(TRI_STEP_CONTROL_COUNT), D(17), D(1));
+    REFUSED(step_numbers, &numbers, "squares must be [1], but is [2]", D(TRI_STEP_CONTROL_COUNT),
+            D(24), D(2));
+}
+
 // Asking for a gradient that does not exist is refused.
 static void test_no_gradient(void **state) {
     tri_graph *g = op_graph_open(TRI_F32);
@@ -523,6 +536,7 @@ int main(void) {
         cmocka_unit_test(test_halves),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_step_numbers),
         cmocka_unit_test(test_no_gradient),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_cost),

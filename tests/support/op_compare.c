@@ -43,6 +43,10 @@ tri_value op_wide(op_case *c, tri_shape shape, double low, double high) {
     return typed(c, TRI_F32, shape, low, high);
 }
 
+tri_value op_double(op_case *c, tri_shape shape, double low, double high) {
+    return typed(c, TRI_F64, shape, low, high);
+}
+
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes) {
     return source(c, tri_input(c->graph, "labels", TRI_I64, shape), OP_SOURCE_LABELS, 0,
                   (double)classes);

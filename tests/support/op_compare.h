@@ -38,6 +38,8 @@ bool op_chance(op_case *c, int percent);
 tri_value op_numbers(op_case *c, tri_shape shape, double low, double high);
 // The same in F32, whatever the type of the case: statistics, weights of norms, optimizer states.
 tri_value op_wide(op_case *c, tri_shape shape, double low, double high);
+// The same in F64: the numbers of a step.
+tri_value op_double(op_case *c, tri_shape shape, double low, double high);
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes);
 tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);
 tri_value op_place(op_case *c);

@@ -466,6 +466,24 @@ static void build_update(op_case *c) {
     }
 }
 
+static void build_step_numbers(op_case *c) {
+    int64_t chunk = op_chance(c, 50) ? op_draw(c, 1, 4096) : 0, chunks = op_draw(c, 1, 9);
+    int64_t count = chunk ? chunk * chunks : op_draw(c, 1, 40000);
+    tri_sum_of_squares_attr squares = {.chunk = chunk};
+    tri_value x = wide(c, tri_shape_of(count));
+    tri_value rows = op_double(c, tri_shape_of(op_draw(c, 1, 9), op_draw(c, 1, 40)), -1, 1);
+    add(c, &tri_op_sum_of_squares, &x, &squares);
+    add(c, &tri_op_sum_rows, &rows, NULL);
+    int64_t losses = op_draw(c, 1, 3), stride = op_draw(c, 2, 8), first = op_draw(c, 0, 5);
+    int64_t width = first + losses * stride;
+    tri_step_numbers_attr attr = {.loss = first, .losses = losses, .stride = stride};
+    attr.count = op_chance(c, 50) ? first + 1 : -1;
+    tri_value in[] = {op_double(c, tri_shape_of(TRI_STEP_CONTROL_COUNT), op_chance(c, 50), 1),
+                      op_double(c, tri_shape_of(width), -0.5, 2),
+                      op_double(c, tri_shape_of(1), 0, 100)};
+    add(c, &tri_op_step_numbers, in, &attr);
+}
+
 static tri_layout draw_layout(op_case *c) {
     static const tri_layout some[] = {
         {0},
@@ -544,6 +562,7 @@ const op_family op_families[] = {
     {.name = "sigmoid", .build = build_sigmoid, .tolerance = 1e-6},
     {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
     {.name = "updates", .build = build_update, .tolerance = 1e-5},
+    {.name = "numbers of a step", .build = build_step_numbers, .tolerance = 1e-12},
     {.name = "reorder", .build = build_reorder, .tolerance = 0, .any_layout = true},
     {.name = "network", .build = build_network, .tolerance = 1e-3, .half_tolerance = 0.03},
     {0},

@@ -292,6 +292,64 @@ static void test_reorders(void **state) {
     }
 }
 
+// The sums of all numbers, and of each chunk of them, with two threads and with one.
+static void sum_squares(tri_device *device, const float *x, int64_t count, int64_t chunk,
+                        double *two, double *one) {
+    compare_case c = compare_open(1);
+    tri_value in = compare_input(&c, TRI_F32, tri_shape_of(count));
+    tri_sum_of_squares_attr attr = {.chunk = chunk};
+    tri_node_add(c.graph, &tri_op_sum_of_squares, &in, 1, &attr, "");
+    assert_int_equal(c.graph->status, TRI_OK);
+    const tri_node *node = &c.graph->nodes[0];
+    tri_kernel kernel;
+    tri_queue queue = {device};
+    void *const data = (void *)(uintptr_t)x;
+    for (int threads = 2; threads > 0; threads--) {
+        void *const out = threads == 2 ? two : one;
+        device->threads = threads;
+        assert_int_equal(tri_kernel_prepare(tri_device_select(device, c.graph, node), device,
+                                            c.graph, node, &kernel),
+                         TRI_OK);
+        tri_kernel_args args = {.queue = &queue, .in = &data, .out = &out};
+        assert_int_equal(kernel.def->run(&kernel, &args), TRI_OK);
+        tri_kernel_release(&kernel);
+    }
+    device->threads = 2;
+    compare_close(&c);
+}
+
+static void test_sum_of_squares(void **state) {
+    tri_device *device;
+    assert_int_equal(tri_device_cpu.open(&(tri_device_config){.threads = 2}, &device), TRI_OK);
+    static const int64_t counts[] = {1, 7, 4096, 16384, 5000001, 4096 * 300};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        float *x = malloc((size_t)counts[i] * sizeof *x);
+        double expected = 0, two, one;
+        for (int64_t k = 0; k < counts[i]; k++) {
+            x[k] = (float)(k % 5);
+            expected += (double)((k % 5) * (k % 5));
+        }
+        sum_squares(device, x, counts[i], 0, &two, &one);
+        assert_true(fabs(two - expected) <= 1e-12 * expected);
+        assert_true(two == one);
+        if (counts[i] % 4096 == 0) {
+            int64_t chunks = counts[i] / 4096;
+            double *of_two = malloc((size_t)chunks * sizeof *of_two),
+                   *of_one = malloc((size_t)chunks * sizeof *of_one), sum = 0;
+            sum_squares(device, x, counts[i], 4096, of_two, of_one);
+            for (int64_t k = 0; k < chunks; k++) {
+                assert_true(of_two[k] == of_one[k]);
+                sum += of_two[k];
+            }
+            assert_true(fabs(sum - expected) <= 1e-12 * expected);
+            free(of_two);
+            free(of_one);
+        }
+        free(x);
+    }
+    device->backend->close(device);
+}
+
 static void test_memory(void **state) {
     tri_device *device;
     assert_int_equal(tri_device_cpu.open(&(tri_device_config){.threads = 2}, &device), TRI_OK);
@@ -308,21 +366,9 @@ static void test_memory(void **state) {
         }
         tri_queue queue = {device};
         assert_int_equal(tri_device_cpu.add(&queue, a, b, counts[i]), TRI_OK);
-        double expected = 0;
-        for (int64_t k = 0; k < counts[i]; k++) {
-            assert_true(((float *)a)[k] == 2 * (float)(k % 5));
-            expected += 4.0 * (double)((k % 5) * (k % 5));
-        }
-        double sum, other;
-        assert_int_equal(tri_device_cpu.sum_of_squares(&queue, &sum, a, counts[i]), TRI_OK);
-        assert_true(fabs(sum - expected) <= 1e-12 * expected);
-        device->threads = 1;
-        assert_int_equal(tri_device_cpu.sum_of_squares(&queue, &other, a, counts[i]), TRI_OK);
-        assert_true(sum == other);
-        device->threads = 2;
+        for (int64_t k = 0; k < counts[i]; k++) assert_true(((float *)a)[k] == 2 * (float)(k % 5));
         assert_int_equal(tri_device_cpu.zero(&queue, a, bytes), TRI_OK);
-        assert_int_equal(tri_device_cpu.sum_of_squares(&queue, &sum, a, counts[i]), TRI_OK);
-        assert_true(sum == 0);
+        for (int64_t k = 0; k < counts[i]; k++) assert_true(((float *)a)[k] == 0);
         tri_device_cpu.free(device, a);
         tri_device_cpu.free(device, b);
     }
@@ -335,11 +381,12 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_max_pool2d),    cmocka_unit_test(test_max_pool2d_nan),
-        cmocka_unit_test(test_batch_norm),    cmocka_unit_test(test_batch_norm_far_mean),
-        cmocka_unit_test(test_dropout),       cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_mse_loss_grad), cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_reorders),      cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_max_pool2d),     cmocka_unit_test(test_max_pool2d_nan),
+        cmocka_unit_test(test_batch_norm),     cmocka_unit_test(test_batch_norm_far_mean),
+        cmocka_unit_test(test_dropout),        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_mse_loss_grad),  cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_reorders),       cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_sum_of_squares),
     };
     int failed = 0;
     static const char *const levels[] = {"avx512", "avx2", "base"};

@@ -71,7 +71,6 @@ static void test_order_in_a_queue(void **state) {
         tri_queue *queue;
         void *sum, *term;
         float host[COUNT];
-        double squares;
         ok(tri_queue_open(device, &queue));
         ok(backends[b]->alloc(device, sizeof host, &sum));
         ok(backends[b]->alloc(device, sizeof host, &term));
@@ -81,16 +80,11 @@ static void test_order_in_a_queue(void **state) {
             ok(backends[b]->copy_in(queue, term, host, sizeof host));
             ok(backends[b]->add(queue, sum, term, COUNT));
         }
-        ok(backends[b]->sum_of_squares(queue, term, sum, COUNT));
         ok(tri_queue_read(queue, host, sum, sizeof host));
-        ok(tri_queue_read(queue, &squares, term, sizeof squares));
-        double expected = 0;
         for (int i = 0; i < COUNT; i++) {
             float wanted = (float)(TURNS * (TURNS - 1) / 2 + TURNS * i);
             assert_true(host[i] == wanted);
-            expected += (double)wanted * (double)wanted;
         }
-        assert_true(squares == expected);
         backends[b]->free(device, sum);
         backends[b]->free(device, term);
         tri_queue_close(queue);

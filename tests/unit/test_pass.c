@@ -229,9 +229,10 @@ static void test_refusals(void **state) {
     }
 }
 
-// Passes that run before autodiff have no row for an op that only gradient rules or optimizers add.
+// Passes that run before autodiff have no row for an op that only gradient rules, optimizers or the
+// engine add.
 static bool is_forward(const tri_op *op) {
-    return !strstr(op->name, "_grad") && !(op->flags & TRI_OP_UPDATE) &&
+    return !strstr(op->name, "_grad") && !(op->flags & (TRI_OP_UPDATE | TRI_OP_STEP)) &&
            op != &tri_op_batch_norm_sums;
 }
 

@@ -16,7 +16,6 @@
 enum {
     CPU_MAX_KERNELS = 256,
     CPU_HUGE_PAGE_BYTES = 2 << 20,
-    CPU_SUM_CHUNK = 1 << 14,  // elements whose squares are summed as one unit of parallel work
     CPU_FLAT_GRAIN = 1 << 14, // with fewer elements a second thread does not pay
 };
 
@@ -154,45 +153,6 @@ static tri_status cpu_add(tri_queue *queue, float *to, const float *from, int64_
     return TRI_OK;
 }
 
-// The sum of squares of a chunk, added up in a fixed order.
-static inline __attribute__((always_inline)) double chunk_sum(const float *values, int64_t count) {
-    enum { LANES = 32 };
-    double lane[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        for (int k = 0; k < LANES; k++) lane[k] += (double)values[i + k] * (double)values[i + k];
-    for (; i < count; i++) lane[0] += (double)values[i] * (double)values[i];
-    double sum = 0;
-    for (int k = 0; k < LANES; k++) sum += lane[k];
-    return sum;
-}
-
-CPU_BODY square_body(void *context, int64_t begin, int64_t end) {
-    flat_job *job = context;
-    for (int64_t c = begin; c < end; c++) {
-        int64_t first = c * CPU_SUM_CHUNK, left = job->count - first;
-        if (left > CPU_SUM_CHUNK) left = CPU_SUM_CHUNK;
-        job->sums[c] = chunk_sum(job->from + first, left);
-    }
-}
-CPU_RANGES(square)
-
-static tri_status cpu_sum_of_squares(tri_queue *queue, double *sum, const float *values,
-                                     int64_t count) {
-    enum { ROUND = 256 }; // chunks at a time, their sums on the stack
-    double sums[ROUND], total = 0;
-    const cpu_device *device = cpu_of(queue->device);
-    for (int64_t first = 0; first < count; first += (int64_t)ROUND * CPU_SUM_CHUNK) {
-        int64_t left = count - first, chunks = (left + CPU_SUM_CHUNK - 1) / CPU_SUM_CHUNK;
-        if (chunks > ROUND) chunks = ROUND;
-        flat_job job = {.from = values + first, .count = left, .sums = sums};
-        cpu_parallel(device, chunks, 2, square_range(device), &job);
-        for (int64_t c = 0; c < chunks; c++) total += sums[c];
-    }
-    *sum = total;
-    return TRI_OK;
-}
-
 const tri_device_backend tri_device_cpu = {
     .name = "cpu",
     .kernels = cpu_kernels,
@@ -208,6 +168,5 @@ const tri_device_backend tri_device_cpu = {
     .copy_out = cpu_copy,
     .zero = cpu_zero,
     .add = cpu_add,
-    .sum_of_squares = cpu_sum_of_squares,
     .host_memory = true,
 };

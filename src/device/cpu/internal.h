@@ -208,6 +208,7 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     X(mse_loss_grad_flat)                                                                          \
     X(binary_cross_entropy_flat)                                                                   \
     X(binary_cross_entropy_grad_flat)                                                              \
+    X(sum_of_squares_lanes)                                                                        \
     X(sgd_flat)                                                                                    \
     X(adam_flat)                                                                                   \
     X(adadelta_flat)                                                                               \

@@ -102,10 +102,6 @@ static tri_status work_add(tri_queue *inner, far_work *work) {
     return inner->device->backend->add(inner, work->to, work->from, work->count);
 }
 
-static tri_status work_squares(tri_queue *inner, far_work *work) {
-    return inner->device->backend->sum_of_squares(inner, work->to, work->from, work->count);
-}
-
 static far_areas *areas_of(const tri_queue *queue) { return &far_of(queue->device)->areas; }
 
 static tri_status far_wait(tri_queue *queue, const tri_ticket *ticket) {
@@ -145,14 +141,6 @@ static tri_status far_add(tri_queue *queue, float *to, const float *from, int64_
     return far_queue_push(queue, &(far_work){.run = work_add,
                                              .to = far_translate(areas_of(queue), to),
                                              .from = far_translate(areas_of(queue), from),
-                                             .count = count});
-}
-
-static tri_status far_sum_of_squares(tri_queue *queue, double *sum, const float *values,
-                                     int64_t count) {
-    return far_queue_push(queue, &(far_work){.run = work_squares,
-                                             .to = far_translate(areas_of(queue), sum),
-                                             .from = far_translate(areas_of(queue), values),
                                              .count = count});
 }
 
@@ -210,6 +198,5 @@ const tri_device_backend tri_device_far = {
     .copy_out = far_copy_out,
     .zero = far_zero,
     .add = far_add,
-    .sum_of_squares = far_sum_of_squares,
     .host_memory = false,
 };

@@ -83,12 +83,6 @@ static tri_status null_add(tri_queue *queue, float *to, const float *from, int64
     return TRI_OK;
 }
 
-static tri_status null_sum_of_squares(tri_queue *queue, double *sum, const float *values,
-                                      int64_t count) {
-    *sum = 0;
-    return TRI_OK;
-}
-
 const tri_device_backend tri_device_null = {
     .name = "null",
     .kernels = kernels,
@@ -104,6 +98,5 @@ const tri_device_backend tri_device_null = {
     .copy_out = null_copy,
     .zero = null_zero,
     .add = null_add,
-    .sum_of_squares = null_sum_of_squares,
     .host_memory = true,
 };

@@ -48,13 +48,6 @@ static tri_status ref_accumulate(tri_queue *queue, float *to, const float *from,
     return TRI_OK;
 }
 
-static tri_status ref_sum_of_squares(tri_queue *queue, double *sum, const float *values,
-                                     int64_t count) {
-    *sum = 0;
-    for (int64_t i = 0; i < count; i++) *sum += (double)values[i] * (double)values[i];
-    return TRI_OK;
-}
-
 const tri_device_backend tri_device_ref = {
     .name = "ref",
     .kernels = kernels,
@@ -70,6 +63,5 @@ const tri_device_backend tri_device_ref = {
     .copy_out = ref_copy,
     .zero = ref_zero,
     .add = ref_accumulate,
-    .sum_of_squares = ref_sum_of_squares,
     .host_memory = true,
 };

@@ -1,4 +1,4 @@
-// Optimizer updates, and updates of batch norm's running averages.
+// Optimizer updates, the running averages of batch norm, and the numbers of a step.
 #include "device/ref/node.h"
 
 #include <math.h>
@@ -81,6 +81,68 @@ REF_BODY tri_status moving_average_body(const ref_node *node, const tri_kernel_a
     return TRI_OK;
 }
 
+REF_BODY tri_status sum_of_squares_body(const ref_node *node, const tri_kernel_args *args,
+                                        bool f64) {
+    const tri_sum_of_squares_attr *a = (const void *)node->attr;
+    ref_array x = ref_input(args, 0, f64);
+    double *sums = args->out[0];
+    int64_t count = ref_count(&node->s.in[0]), chunk = a->chunk ? a->chunk : count;
+    sums[0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (i % chunk == 0) sums[i / chunk] = 0;
+        sums[i / chunk] += get(x, i) * get(x, i);
+    }
+    return TRI_OK;
+}
+
+static tri_status sum_rows_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const ref_node *node = kernel->state;
+    const double *x = args->in[0];
+    double *y = args->out[0];
+    int64_t rows = node->s.in[0].dims[0], width = node->s.in[0].dims[1];
+    for (int64_t i = 0; i < width; i++) y[i] = 0;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < width; i++) y[i] += x[r * width + i];
+    return TRI_OK;
+}
+
+static tri_status step_numbers_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const ref_node *node = kernel->state;
+    const tri_step_numbers_attr *a = (const void *)node->attr;
+    const double *control = args->in[0], *sums = args->in[1], *squares = args->in[2];
+    double *step = args->out[0], scale = 1;
+    bool finite = isfinite(squares[0]);
+    for (int64_t i = 0; i < a->losses; i++)
+        finite = finite && isfinite(sums[a->loss + i * a->stride]);
+    if (a->count >= 0)
+        scale = sums[a->count] > 0 ? control[TRI_CONTROL_SAMPLES] / sums[a->count] : 0;
+    if (control[TRI_CONTROL_LOSS_SCALE] > 0) scale /= control[TRI_CONTROL_LOSS_SCALE];
+    double norm = sqrt(squares[0]) * scale;
+    if (control[TRI_CONTROL_CLIP] > 0 && norm > 0) {
+        double factor = control[TRI_CONTROL_CLIP] / (norm + 1e-6);
+        if (factor < 1) scale *= factor;
+    }
+    for (int i = 0; i < TRI_STEP_SCALAR_COUNT; i++) step[i] = 0;
+    step[TRI_STEP_LR] = control[TRI_CONTROL_LR];
+    step[TRI_STEP_GRADIENT_SCALE] = scale;
+    step[TRI_STEP_STATISTIC_SCALE] = 1 / control[TRI_CONTROL_SAMPLES];
+    step[TRI_STEP_SKIP] = !finite;
+    step[TRI_STEP_UPDATE] = control[TRI_CONTROL_UPDATE];
+    step[TRI_STEP_NORM] = norm;
+    return TRI_OK;
+}
+
+const tri_kernel_def ref_sum_rows = {.op = &tri_op_sum_rows,
+                                     .name = "ref",
+                                     .prepare = ref_prepare,
+                                     .run = sum_rows_run,
+                                     .release = ref_release};
+const tri_kernel_def ref_step_numbers = {.op = &tri_op_step_numbers,
+                                         .name = "ref",
+                                         .prepare = ref_prepare,
+                                         .run = step_numbers_run,
+                                         .release = ref_release};
+REF_KERNEL(sum_of_squares)
 REF_KERNEL(sgd)
 REF_KERNEL(adam)
 REF_KERNEL(adadelta)

@@ -1,0 +1,351 @@
+// The numbers of a step that all ranks have to know before parameters change: loss, metrics, the
+// caller's numbers and the squares of the gradients are summed over all ranks, in the device's
+// memory, and become the step scalars. The host reads the results at the end of the step. Next:
+// update.c.
+//
+// Kernels write each round's (sum, count) pairs into a row of their own. In a deterministic run the
+// rows of all replicas, and the squares chunk by chunk, travel to all ranks and are added there in
+// the order of the step, so that the sum has the same bits on any number of ranks:
+//
+//     row of round 0, replica 0 | round 0, replica 1 | … | the caller's | squares by chunk
+//
+// Of each number all ranks but one have a zero, so that the all-reduce changes no bits. Else each
+// rank adds its own rows and squares first, and one row travels.
+#include "engine/engine_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Chunks of the trained buckets of all units, of those on other ranks too.
+static int64_t count_chunks(const tri_engine *e) {
+    int64_t elements = 0;
+    for (int u = 0; u < e->plan->flat.unit_count; u++)
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++)
+            if (tri_bucket_is_trained((tri_bucket_kind)k))
+                elements += e->plan->flat.units[u].buckets[k].elements;
+    return elements / TRI_FLAT_CHUNK;
+}
+
+// Whether this rank's stage counts in the norm of a unit: of the stages that hold it, the first.
+static bool counts_unit(const tri_engine *e, int unit) {
+    const tri_plan *plan = e->plan;
+    return plan->flat.units[unit].here &&
+           plan->units[unit].first_holder ==
+               tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
+}
+
+// Of the tensor-parallel ranks, only the first counts a bucket that all of them have.
+static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
+    return e->groups.tensor_parallel->rank == 0 ||
+           tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;
+}
+
+// Calls `visit` for the ranges of gradients whose squares this rank sums: its own ones, which the
+// ranks that hold copies divide among them. `chunk` is the number of the range's first chunk among
+// those of all ranks.
+static tri_status visit_ranges(tri_engine *e,
+                               tri_status (*visit)(tri_engine *e, int unit, tri_bucket_kind bucket,
+                                                   int64_t first, int64_t count, int64_t chunk)) {
+    const tri_plan *plan = e->plan;
+    int64_t chunk = 0;
+    for (int u = 0; u < plan->flat.unit_count; u++)
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
+            tri_bucket_kind bucket = (tri_bucket_kind)k;
+            const tri_flat_bucket *p = &plan->flat.units[u].buckets[bucket];
+            if (!tri_bucket_is_trained(bucket) || p->own == 0) continue;
+            int64_t grain = plan->deterministic ? TRI_FLAT_CHUNK : TRI_FLAT_ALIGNMENT;
+            int64_t grains = p->own / grain;
+            int64_t first = grains * plan->sharing.copy / plan->sharing.copies * grain;
+            int64_t end = grains * (plan->sharing.copy + 1) / plan->sharing.copies * grain;
+            if (counts_unit(e, u) && counts_bucket(e, bucket) && end > first)
+                TRI_TRY(visit(e, u, bucket, first, end - first,
+                              chunk + (p->own * plan->sharing.shard + first) / TRI_FLAT_CHUNK));
+            chunk += p->elements / TRI_FLAT_CHUNK;
+        }
+    return TRI_OK;
+}
+
+static tri_status add_range(tri_engine *e, int unit, tri_bucket_kind bucket, int64_t first,
+                            int64_t count, int64_t chunk) {
+    engine_numbers *n = &e->numbers;
+    bool by_chunk = e->plan->deterministic;
+    int64_t at = by_chunk ? chunk : n->square_count++;
+    tri_sum_of_squares_attr attr = {.chunk = by_chunk ? TRI_FLAT_CHUNK : 0};
+    return engine_add_squares(
+        e, &attr, (engine_update){.unit = unit, .bucket = bucket, .first = first, .at = at}, count);
+}
+
+// A kernel of this file: the graph's last node, of inputs F64 of these shapes.
+static tri_status make_kernel(tri_engine *e, const tri_op *op, const void *attr,
+                              const tri_shape *shapes, int count, tri_kernel *out) {
+    tri_graph *g = e->numbers.graph;
+    tri_value in[TRI_MAX_INPUTS];
+    for (int i = 0; i < count; i++) {
+        const char *name = tri_arena_printf(e->arena, "%s.%d.%d", op->name, g->node_count, i);
+        in[i] = tri_input(g, name, TRI_F64, shapes[i]);
+    }
+    tri_node_add(g, op, in, count, attr, "");
+    if (g->status != TRI_OK) return TRI_FAIL(g->status, "%s", g->message);
+    const tri_node *node = &g->nodes[g->node_count - 1];
+    const tri_kernel_def *def = tri_device_select(e->device, g, node);
+    if (!def)
+        return TRI_FAIL(TRI_UNSUPPORTED, "device %s has no kernel for %s", e->device->backend->name,
+                        op->name);
+    TRI_TRY(tri_kernel_prepare(def, e->device, g, node, out));
+    TRI_ASSERT(out->workspace_bytes == 0);
+    return TRI_OK;
+}
+
+static int64_t row_count(const tri_engine *e, const tri_step_plan *step) {
+    return (int64_t)step->rounds * (e->plan->deterministic ? e->plan->replicas : 1);
+}
+
+// Where a metric's pair is in a row: the same in all programs and on all ranks.
+static int64_t offset_of(int metric) {
+    return (int64_t)metric * (TRI_RESULT_BYTES / (int64_t)sizeof(double));
+}
+
+static tri_status make_step_kernel(tri_engine *e) {
+    const tri_graph *g = e->plan->graph;
+    const engine_numbers *n = &e->numbers;
+    bool has_terms = g->term_count > 0;
+    int first = has_terms ? g->first_term : 0;
+    tri_step_numbers_attr attr = {.loss = offset_of(first),
+                                  .losses = has_terms ? g->term_count : 1,
+                                  .stride = offset_of(1),
+                                  .count = offset_of(first) + 1};
+    if (has_terms && g->counting != TRI_COUNT_BEHIND) attr.count = -1;
+    tri_shape shapes[] = {tri_shape_of(TRI_STEP_CONTROL_COUNT), tri_shape_of(n->width),
+                          tri_shape_of(1)};
+    return make_kernel(e, &tri_op_step_numbers, &attr, shapes, 3, &e->numbers.make_step);
+}
+
+static tri_status allocate(tri_engine *e, int64_t count, double **out) {
+    void *memory;
+    TRI_TRY(e->device->backend->alloc(e->device, (size_t)count * sizeof(double), &memory));
+    *out = memory;
+    return TRI_OK;
+}
+
+tri_status engine_make_numbers(tri_engine *e) {
+    engine_numbers *n = &e->numbers;
+    const tri_plan *plan = e->plan;
+    int64_t most_rows = 0;
+    bool trains = false;
+    n->graph = tri_graph_create(e->arena, &(tri_graph_options){.training = true});
+    n->width = offset_of(plan->graph->metric_count);
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
+        int64_t rows = row_count(e, &plan->steps[i]);
+        if (plan->steps[i].samples == 0) continue;
+        if (rows > most_rows) most_rows = rows;
+        trains = trains || tri_step_trains((tri_step_shape)i);
+        TRI_TRY(make_kernel(e, &tri_op_sum_rows, NULL, &(tri_shape){2, {rows, n->width}}, 1,
+                            &n->sum_rows[i]));
+    }
+    if (trains) {
+        TRI_TRY(visit_ranges(e, add_range));
+        if (plan->deterministic) n->square_count = count_chunks(e);
+        TRI_TRY(make_kernel(e, &tri_op_sum_rows, NULL, &(tri_shape){2, {n->square_count, 1}}, 1,
+                            &n->sum_squares));
+        TRI_TRY(make_step_kernel(e));
+    }
+    // One row more for what does not count: that of tensor-parallel ranks after the first.
+    n->capacity = (most_rows + 1) * n->width + TRI_MAX_SHARED + n->square_count;
+    TRI_TRY(allocate(e, n->capacity, &n->rows));
+    TRI_TRY(allocate(e, n->width + TRI_MAX_SHARED + 1, &n->sums));
+    TRI_TRY(allocate(e, TRI_STEP_CONTROL_COUNT, &n->control));
+    n->host = TRI_NEW_ARRAY(e->arena, double, n->width);
+    return TRI_OK;
+}
+
+void engine_release_numbers(tri_engine *e) {
+    engine_numbers *n = &e->numbers;
+    double *const memory[] = {n->rows, n->sums, n->control};
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) tri_kernel_release(&n->sum_rows[i]);
+    tri_kernel_release(&n->sum_squares);
+    tri_kernel_release(&n->make_step);
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        if (memory[i]) e->device->backend->free(e->device, memory[i]);
+}
+
+char *engine_results(const tri_engine *e, int round) {
+    const engine_numbers *n = &e->numbers;
+    int64_t row = round;
+    if (e->plan->deterministic)
+        row = row * e->plan->replicas + tri_mesh_replica(&e->plan->mesh, e->plan->rank);
+    // All tensor-parallel ranks have the same results: those of the first count.
+    if (e->groups.tensor_parallel->rank > 0) return (char *)(n->rows + n->capacity - n->width);
+    return (char *)(n->rows + row * n->width);
+}
+
+tri_status engine_begin_numbers(tri_engine *e) {
+    engine_numbers *n = &e->numbers;
+    const tri_step_input *in = e->run.input;
+    const tri_device_backend *device = e->device->backend;
+    int64_t rows = row_count(e, e->run.step);
+    double *end = n->rows + rows * n->width;
+    bool in_order = e->plan->deterministic;
+    n->shared = in_order ? end : n->sums + n->width;
+    n->squares = in_order ? end + TRI_MAX_SHARED : end;
+    int64_t used = rows * n->width + (in_order ? TRI_MAX_SHARED + n->square_count : 0);
+    TRI_TRY(device->zero(e->queue, n->rows, (size_t)used * sizeof(double)));
+    TRI_TRY(device->copy_in(e->queue, n->shared, in->shared, sizeof in->shared));
+    if (!tri_step_trains(in->shape)) return TRI_OK;
+    double control[TRI_STEP_CONTROL_COUNT] = {
+        [TRI_CONTROL_LR] = in->lr,
+        [TRI_CONTROL_CLIP] = in->clip,
+        [TRI_CONTROL_LOSS_SCALE] = in->loss_scale,
+        [TRI_CONTROL_SAMPLES] = (double)e->run.step->samples,
+        [TRI_CONTROL_UPDATE] = (double)in->update,
+    };
+    return device->copy_in(e->queue, n->control, control, sizeof control);
+}
+
+tri_status engine_sum_over_ranks(tri_engine *e, const char *label, double *values, int64_t count) {
+    if (e->groups.world->size == 1) return TRI_OK;
+    tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
+                      .reduction = TRI_REDUCE_SUM,
+                      .dtype = TRI_F64,
+                      .count = count,
+                      .send = values,
+                      .recv = values,
+                      .label = label,
+                      .waits_at_once = true};
+    return tri_comm_run(e->groups.world, &op);
+}
+
+static tri_status reduce(tri_engine *e, double *values, int64_t count) {
+    if (e->groups.world->size == 1) return TRI_OK;
+    tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
+                      .reduction = TRI_REDUCE_SUM,
+                      .dtype = TRI_F64,
+                      .count = count,
+                      .send = values,
+                      .recv = values,
+                      .label = "NORM"};
+    return engine_run_between(e, e->data.world, &op);
+}
+
+static tri_status run(tri_engine *e, const tri_kernel *kernel, void *const *in, void *const *out) {
+    return kernel->def->run(kernel, &(tri_kernel_args){.queue = e->queue, .in = in, .out = out});
+}
+
+// Sums the rows and, in training, the squares over all rounds and ranks.
+static tri_status sum_over_step(tri_engine *e, bool squared) {
+    engine_numbers *n = &e->numbers;
+    double *total = n->sums + n->width + TRI_MAX_SHARED;
+    void *rows = n->rows, *sums = n->sums, *squares = n->squares, *norm = total;
+    const tri_kernel *sum_rows = &n->sum_rows[e->run.input->shape];
+    for (int u = 0; squared && u < e->plan->flat.unit_count; u++)
+        TRI_TRY(engine_run_updates(e, &e->squares, u));
+    if (e->plan->deterministic)
+        TRI_TRY(reduce(e, n->rows, n->squares - n->rows + (squared ? n->square_count : 0)));
+    TRI_TRY(run(e, sum_rows, &rows, &sums));
+    if (squared) TRI_TRY(run(e, &n->sum_squares, &squares, &norm));
+    if (e->plan->deterministic) return TRI_OK;
+    return reduce(e, n->sums, n->width + TRI_MAX_SHARED + squared);
+}
+
+// Sums the gradients of which each tensor-parallel rank has one term.
+static tri_status sum_partial(tri_engine *e) {
+    const tri_flat *flat = &e->plan->flat;
+    for (int i = 0; i < flat->unit_count * TRI_BUCKET_COUNT && e->groups.tensor_parallel->size > 1;
+         i++) {
+        int unit = i / TRI_BUCKET_COUNT;
+        tri_bucket_kind bucket = (tri_bucket_kind)(i % TRI_BUCKET_COUNT);
+        if (!flat->units[unit].here ||
+            tri_bucket_placement(bucket) != TRI_PLACEMENT_PARTIAL_GRADIENT)
+            continue;
+        if (flat->units[unit].buckets[bucket].own == 0) continue;
+        float *own_gradients = engine_own_gradients(e, unit, bucket);
+        tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
+                          .reduction = TRI_REDUCE_SUM,
+                          .dtype = TRI_F32,
+                          .count = flat->units[unit].buckets[bucket].own,
+                          .send = own_gradients,
+                          .recv = own_gradients,
+                          .label = flat->units[unit].name};
+        TRI_TRY(engine_run_between(e, e->data.tensor_parallel, &op));
+    }
+    return TRI_OK;
+}
+
+tri_status engine_norm(tri_engine *e) {
+    engine_numbers *n = &e->numbers;
+    if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
+    TRI_TRY(sum_partial(e));
+    TRI_TRY(sum_over_step(e, true));
+    void *in[] = {n->control, n->sums, n->sums + n->width + TRI_MAX_SHARED};
+    return run(e, &n->make_step, in, &e->memory.scalars[TRI_SCALAR_STEP]);
+}
+
+static tri_status read_sums(tri_engine *e) {
+    engine_numbers *n = &e->numbers;
+    const tri_device_backend *device = e->device->backend;
+    tri_step_output *out = e->run.output;
+    TRI_TRY(device->copy_out(e->queue, n->host, n->sums, (size_t)n->width * sizeof(double)));
+    TRI_TRY(device->copy_out(e->queue, out->shared, n->shared, sizeof out->shared));
+    TRI_TRY(tri_queue_finish(e->queue));
+    for (int i = 0; i < e->plan->graph->metric_count; i++) {
+        out->sum[i] = n->host[offset_of(i)];
+        out->count[i] = n->host[offset_of(i) + 1];
+    }
+    engine_sum_terms(e);
+    return TRI_OK;
+}
+
+static tri_status name_not_finite(tri_engine *e) {
+    const tri_graph *g = e->plan->graph;
+    const tri_flat *flat = &e->plan->flat;
+    long long step = (long long)e->run.input->update;
+    bool is_narrow = e->plan->sharing.reduce_dtype == TRI_F16 && e->plan->replicas > 1;
+    const char *wider = is_narrow ? ", or strategy.reduce_dtype: bfloat16" : "";
+    if (!isfinite(e->run.output->sum[0]))
+        return TRI_FAIL(TRI_NOT_FINITE,
+                        "step %lld: the loss is %g; trainer.detect_anomaly=true names where it "
+                        "begins; try a smaller optimizer.lr or trainer.gradient_clip_val",
+                        step,
+                        isnan(e->run.output->sum[0]) ? NAN
+                                                     : e->run.output->sum[0]); // without a sign
+    for (int i = 0; i < g->parameter_count; i++) {
+        const tri_flat_parameter *p = &flat->parameters[i];
+        if (g->parameters[i].role != TRI_ROLE_TRAINED || !flat->units[p->unit].here) continue;
+        int64_t own = flat->units[p->unit].buckets[p->bucket].own,
+                start = own * e->plan->sharing.shard;
+        int64_t from = p->offset > start ? p->offset : start, to = p->offset + p->elements;
+        if (to > start + own) to = start + own;
+        if (to <= from) continue;
+        TRI_TRY(engine_reserve_staging(e, to - from));
+        float *values = e->staging.memory;
+        TRI_TRY(tri_queue_read(e->queue, values,
+                               engine_own_gradients(e, p->unit, p->bucket) + from - start,
+                               (size_t)(to - from) * sizeof(float)));
+        for (int64_t k = 0; k < to - from; k++)
+            if (!isfinite(values[k]))
+                return TRI_FAIL(TRI_NOT_FINITE,
+                                "step %lld: the gradient of %s is not finite; try a smaller "
+                                "optimizer.lr or trainer.gradient_clip_val%s",
+                                step, g->parameters[i].name, wider);
+    }
+    return TRI_FAIL(TRI_NOT_FINITE, "step %lld: the norm of the gradients is not finite%s", step,
+                    is_narrow ? "; try strategy.reduce_dtype: bfloat16" : "");
+}
+
+tri_status engine_end_numbers(tri_engine *e) {
+    const tri_step_input *in = e->run.input;
+    double scalars[TRI_STEP_SCALAR_COUNT];
+    if (!tri_step_trains(in->shape)) {
+        if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
+        TRI_TRY(sum_over_step(e, false));
+        return read_sums(e);
+    }
+    TRI_TRY(e->device->backend->copy_out(e->queue, scalars, e->memory.scalars[TRI_SCALAR_STEP],
+                                         sizeof scalars));
+    TRI_TRY(read_sums(e));
+    bool skipped = scalars[TRI_STEP_SKIP] != 0;
+    if (skipped && in->loss_scale <= 0) return name_not_finite(e);
+    e->run.output->overflowed = skipped;
+    e->run.output->gradient_norm = scalars[TRI_STEP_NORM];
+    return TRI_OK;
+}

@@ -1,0 +1,113 @@
+// The numbers of a step that all ranks have to know before parameters change: sums of squares of
+// gradients, sums of metrics over micro-batches, and the step scalars that follow from them.
+#include "ops/rules.h"
+
+static tri_status sum_of_squares_shape(const void *attr, tri_op_signature *s) {
+    const tri_sum_of_squares_attr *a = attr;
+    int64_t count = tri_shape_count(&s->in[0]);
+    TRI_TRY(ops_want_rank("sum_of_squares", "x", &s->in[0], 1));
+    TRI_TRY(ops_want_wide("sum_of_squares", "x", s->in_type[0]));
+    if (a->chunk < 0 || (a->chunk > 0 && count % a->chunk))
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "sum_of_squares: %" PRId64 " numbers are not divided by chunks of %" PRId64,
+                        count, a->chunk);
+    s->out[0] = tri_shape_of(a->chunk > 0 ? count / a->chunk : 1);
+    s->out_type[0] = TRI_F64;
+    return TRI_OK;
+}
+
+static tri_cost sum_of_squares_cost(const void *attr, const tri_op_signature *s) {
+    (void)attr;
+    return ops_cost_per_input(s, 2);
+}
+
+static const tri_attr_field sum_of_squares_fields[] = {
+    OPS_FIELD(TRI_ATTR_INT, tri_sum_of_squares_attr, chunk),
+    {0},
+};
+
+const tri_op tri_op_sum_of_squares = {
+    .name = "sum_of_squares",
+    .doc =
+        "x -> the sum of x * x in F64, or of each `chunk` numbers of x, in an order that depends "
+        "on nothing else",
+    .input_count = 1,
+    .output_count = 1,
+    .flags = TRI_OP_STEP,
+    .attr_bytes = sizeof(tri_sum_of_squares_attr),
+    .attr_fields = sum_of_squares_fields,
+    .shape = sum_of_squares_shape,
+    .cost = sum_of_squares_cost,
+};
+
+static tri_status sum_rows_shape(const void *attr, tri_op_signature *s) {
+    (void)attr;
+    TRI_TRY(ops_want_rank("sum_rows", "x", &s->in[0], 2));
+    TRI_TRY(ops_want_type("sum_rows", "x", s->in_type[0], TRI_F64));
+    s->out[0] = tri_shape_of(s->in[0].dims[1]);
+    s->out_type[0] = TRI_F64;
+    return TRI_OK;
+}
+
+static tri_cost sum_rows_cost(const void *attr, const tri_op_signature *s) {
+    (void)attr;
+    return ops_cost_per_input(s, 1);
+}
+
+const tri_op tri_op_sum_rows = {
+    .name = "sum_rows",
+    .doc = "x [rows, width] F64 -> the sum of the rows [width], each added to those before it",
+    .input_count = 1,
+    .output_count = 1,
+    .flags = TRI_OP_STEP,
+    .shape = sum_rows_shape,
+    .cost = sum_rows_cost,
+};
+
+static tri_status step_numbers_shape(const void *attr, tri_op_signature *s) {
+    const tri_step_numbers_attr *a = attr;
+    TRI_TRY(
+        ops_want_shape("step_numbers", "control", &s->in[0], tri_shape_of(TRI_STEP_CONTROL_COUNT)));
+    TRI_TRY(ops_want_rank("step_numbers", "sums", &s->in[1], 1));
+    TRI_TRY(ops_want_shape("step_numbers", "squares", &s->in[2], tri_shape_of(1)));
+    for (int i = 0; i < 3; i++)
+        TRI_TRY(ops_want_type("step_numbers", "an input", s->in_type[i], TRI_F64));
+    int64_t width = s->in[1].dims[0];
+    if (a->loss < 0 || a->losses < 1 || a->stride < 2 ||
+        a->loss + (a->losses - 1) * a->stride + 2 > width || a->count >= width)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "step_numbers: there are no %" PRId64 " losses from %" PRId64
+                        " on among %" PRId64 " sums",
+                        a->losses, a->loss, width);
+    s->out[0] = tri_shape_of(TRI_STEP_SCALAR_COUNT);
+    s->out_type[0] = TRI_F64;
+    return TRI_OK;
+}
+
+static tri_cost step_numbers_cost(const void *attr, const tri_op_signature *s) {
+    (void)attr;
+    return ops_cost_per_input(s, 1);
+}
+
+static const tri_attr_field step_numbers_fields[] = {
+    OPS_FIELD(TRI_ATTR_INT, tri_step_numbers_attr, loss),
+    OPS_FIELD(TRI_ATTR_INT, tri_step_numbers_attr, losses),
+    OPS_FIELD(TRI_ATTR_INT, tri_step_numbers_attr, stride),
+    OPS_FIELD(TRI_ATTR_INT, tri_step_numbers_attr, count),
+    {0},
+};
+
+const tri_op tri_op_step_numbers = {
+    .name = "step_numbers",
+    .doc =
+        "control, sums, squares -> step scalars: the norm of the mean gradient, the factor of "
+        "gradients with clipping as torch.nn.utils.clip_grad_norm_ does it, and whether the step "
+        "is skipped because a loss or a gradient is not finite",
+    .input_count = 3,
+    .output_count = 1,
+    .flags = TRI_OP_STEP,
+    .attr_bytes = sizeof(tri_step_numbers_attr),
+    .attr_fields = step_numbers_fields,
+    .shape = step_numbers_shape,
+    .cost = step_numbers_cost,
+};
