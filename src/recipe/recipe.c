@@ -96,6 +96,28 @@ static void settle_path(tri_arena *arena, tri_tree *node, const char *file) {
     if (access(beside, F_OK) == 0) node->text = beside;
 }
 
+// True if there is the file that `text` names, FILE or FILE.npz:ARRAY, in `folder`.
+static bool has_file(tri_arena *arena, const char *folder, const char *text) {
+    const char *path = tri_arena_printf(arena, "%s%s", folder, text), *colon = strrchr(path, ':');
+    if (access(path, F_OK) == 0) return true;
+    return colon && access(tri_arena_printf(arena, "%.*s", (int)(colon - path), path), F_OK) == 0;
+}
+
+// Does the same for the files of a recipe without data.path: where the training file lies beside
+// the recipe, and not in the working directory, data.path becomes the recipe's folder.
+static void settle_files(tri_arena *arena, tri_tree *root, const char *file) {
+    tri_tree *data = tri_tree_get(root, "data");
+    const tri_tree *train = tri_tree_find(root, "data.train");
+    const char *slash = strrchr(file, '/');
+    if (train && train->kind == TRI_TREE_MAP && train->count > 0) train = train->items[0];
+    if (!slash || !train || train->kind != TRI_TREE_SCALAR || !train->file) return;
+    if (!tri_tree_is_null(tri_tree_get(data, "path")) || strcmp(train->file, file) != 0) return;
+    if (train->text[0] == '/' || !train->text[0] || has_file(arena, "", train->text)) return;
+    const char *folder = tri_arena_printf(arena, "%.*s/", (int)(slash - file), file);
+    if (has_file(arena, folder, train->text))
+        tri_tree_put(arena, data, "path", tri_tree_string(arena, folder));
+}
+
 // Sets the name of the run, and checks it: it is also the name of the folder runs/<name>.
 static tri_status settle_name(tri_arena *arena, const tri_tree *root, const char *task,
                               tri_recipe *recipe) {
@@ -139,6 +161,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     TRI_TRY(merge_deepspeed(arena, root, file, overrides, count, &dropped, &deepspeed));
     TRI_TRY(apply_overrides(arena, root, overrides, count, &dropped));
     settle_path(arena, tri_tree_find(root, "data.path"), file);
+    settle_files(arena, root, file);
     TRI_TRY(tri_recipe_settle_strategy(arena, root));
     TRI_TRY(tri_recipe_refuse_missing(arena, root));
     TRI_TRY(tri_option_decode(arena, &tri_recipe_table, root, out));

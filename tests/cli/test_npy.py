@@ -93,6 +93,22 @@ def check_forms():
     assert losses[0] == losses[1] and len(losses[0]) == 2
 
 
+def check_beside():
+    """Files that a recipe names without data.path lie in the working directory or beside it."""
+    recipe = os.path.join(folder, "own.yaml")
+    put_archive("plain.npz", images=IMAGES, labels=LABELS)
+    put("x.npy", IMAGES)
+    for train in ("plain.npz", "{images: 'plain.npz:images', labels: 'plain.npz:labels'}"):
+        put("own.yaml", b"model: {name: mlp-jax}\n"
+            b"data: {name: npy, test: plain.npz, train: %s}\n" % train.encode())
+        here = run([TRIREME, "data", "check", "own.yaml", "--json"], cwd=folder).stdout
+        assert json.loads(here.splitlines()[0])["samples"] == 6, here
+        assert run([TRIREME, "data", "check", recipe, "--json"]).stdout == here
+    # An override is taken literally.
+    done = run([TRIREME, "data", "check", recipe, "data.train={images: x.npy}"], code=2)
+    assert "x.npy: cannot open" in done.stderr, done.stderr
+
+
 def check_types():
     """All types, byte orders and versions of the header give the numbers that were stored."""
     values = [0, 1, 2, 3, 100, 5]
@@ -242,8 +258,8 @@ def check_other_kinds():
 def main():
     global folder
     with tempfile.TemporaryDirectory(prefix="trireme-npy-") as folder:
-        failed = check_all((check_forms, check_types, check_refused, check_damage,
-                            check_other_kinds))
+        failed = check_all((check_forms, check_beside, check_types, check_refused,
+                            check_damage, check_other_kinds))
     return 1 if failed else 0
 
 
