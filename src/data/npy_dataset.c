@@ -61,11 +61,15 @@ static tri_status add_archive(tri_dataset *dataset, const char *path) {
     int count;
     TRI_TRY(tri_content_check(path, "npy"));
     TRI_TRY(tri_npy_list(dataset->arena, path, &names, &count));
-    if (count == 0)
+    if (count == 0) {
+        tri_npy *array;
+        TRI_TRY(tri_npy_open(path, NULL, &array)); // refuses what is no array either
+        tri_npy_close(array);
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: is one array: name its field, and the files of the others: "
                         "data.train='{images: x.npy, labels: y.npy}'",
                         path);
+    }
     for (int i = 0; i < count; i++) {
         if (!tri_data_is_field(names[i]))
             return TRI_FAIL(TRI_BAD_INPUT,
@@ -99,8 +103,15 @@ static tri_status npy_open(tri_dataset *dataset) {
         return TRI_FAIL(TRI_NOT_FOUND,
                         "data.%s is not set: x.npz, or {images: x.npy, labels: y.npy}",
                         training ? "train" : "test");
-    if (files->kind == TRI_TREE_SCALAR)
-        return add_archive(dataset, tri_dataset_path(dataset, files->text));
+    if (files->kind == TRI_TREE_SCALAR) {
+        const char *path = tri_dataset_path(dataset, files->text), *colon = strrchr(path, ':');
+        if (colon && access(path, F_OK) != 0)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "%s: names one array: name its field, and those of the others: "
+                            "data.train='{images: %s, labels: y.npy}'",
+                            files->text, files->text);
+        return add_archive(dataset, path);
+    }
     if (files->count == 0) return tri_tree_fail(files, "names no files: {images: x.npy, ...}");
     for (int i = 0; i < files->count; i++) TRI_TRY(add_entry(dataset, files->items[i]));
     return TRI_OK;

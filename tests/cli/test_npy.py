@@ -168,6 +168,10 @@ def check_refused():
             parts=["3 samples", "has 6"])
     refused(f"data.train={folder}/keras.npz", parts=["x_train", "{images: "])
     refused(f"data.train={folder}/x.npy", parts=["{images: x.npy, labels: y.npy}"])
+    refused(f"data.train={folder}/keras.npz:x_train",
+            parts=["names one array", "{images: ", "keras.npz:x_train"])
+    put("notes.txt", b"what these files are\n")
+    refused(f"data.train={folder}/notes.txt", parts=["notes.txt", "not a NumPy array"])
     refused(f"data.train={{images: {folder}/keras.npz}}", parts=["holds 2 arrays", ":NAME"])
     refused(f"data.train={{images: {folder}/keras.npz:x}}", parts=["no array 'x'", "x_train"])
     refused(f"data.train={{images: {folder}/x.npy:x}}", parts=["not an archive"])
