@@ -7,6 +7,7 @@
 #include "data/convert.h"
 #include "data/pixels.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // One kind of transform. `params` is the struct that `options` describes, read from the recipe.
@@ -44,12 +45,14 @@ static const tri_option_table normalize_table = TRI_OPTION_TABLE(
 static tri_status normalize_output_shape(const void *params, tri_shape *image) {
     const normalize_options *options = params;
     const tri_doubles *lists[] = {&options->mean, &options->std};
+    long long channels = image->dims[0];
     for (int i = 0; i < 2; i++) {
-        if (lists[i]->count == 1 || lists[i]->count == image->dims[0]) continue;
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "normalize: %d values of '%s' for images of %lld channels: give 1 or %lld",
-                        lists[i]->count, i ? "std" : "mean", (long long)image->dims[0],
-                        (long long)image->dims[0]);
+        if (lists[i]->count == 1 || lists[i]->count == channels) continue;
+        char wanted[32] = "1";
+        if (channels != 1) snprintf(wanted, sizeof wanted, "1 or %lld", channels);
+        return TRI_FAIL(
+            TRI_BAD_INPUT, "normalize: %d values of '%s' for images of %lld channel%s: give %s",
+            lists[i]->count, i ? "std" : "mean", channels, channels == 1 ? "" : "s", wanted);
     }
     return TRI_OK;
 }
@@ -195,9 +198,12 @@ static tri_status parse_entry(tri_arena *arena, const tri_tree *entry, transform
     }
     if (!out->kind) {
         const char *nearest = tri_option_nearest(name, known, KINDS);
-        return tri_tree_fail(entry, "unknown transform '%s'%s%s%s", name,
-                             nearest ? ": did you mean '" : "", nearest ? nearest : "",
-                             nearest ? "'?" : "");
+        if (nearest)
+            return tri_tree_fail(entry, "unknown transform '%s': did you mean '%s'?", name,
+                                 nearest);
+        char *all = tri_arena_strdup(arena, known[0]);
+        for (int i = 1; i < KINDS; i++) all = tri_arena_printf(arena, "%s, %s", all, known[i]);
+        return tri_tree_fail(entry, "unknown transform '%s' (known: %s)", name, all);
     }
     void *params = tri_arena_alloc(arena, out->kind->options->size);
     TRI_TRY(tri_option_decode(arena, out->kind->options, options, params));
