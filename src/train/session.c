@@ -58,13 +58,18 @@ tri_status tri_session_describe_fields(const tri_recipe *recipe, const tri_task 
                     recipe->data.name);
 }
 
+// Logs the data set's own advice: its images' channels seem to be last.
+static void warn_of_images(const tri_session *s) {
+    char advice[512];
+    if (s->train_data && tri_dataset_warning(s->train_data, advice, sizeof advice))
+        tri_log(TRI_LOG_WARNING, "data: %s", advice);
+}
+
 void tri_session_warn(const tri_session *s) {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int count, same = 0;
-    char advice[512];
     if (!s->train_data) return;
-    if (tri_dataset_warning(s->train_data, advice, sizeof advice))
-        tri_log(TRI_LOG_WARNING, "data: %s", advice);
+    warn_of_images(s);
     if (known_fields(s->recipe, s->task, fields, &count) != TRI_OK || count == 0) return;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < s->field_count; k++)
@@ -375,6 +380,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     status = tri_session_open_device(r->backends, r->device, s->identity.local_rank, &s->device);
     if (status == TRI_OK) status = make_plan(s);
     tri_ledger_end(s->comm->ledger, planning);
+    if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s); // perhaps why
     TRI_TRY(status);
     return check_classes(s);
 }

@@ -85,6 +85,12 @@ def check_warnings():
                     "batch.global=2", "trainer.max_steps=1", "log.tensorboard=false", "--run-dir",
                     os.path.join(folder, "run-" + name)])
         assert ("x.transpose(0, 3, 1, 2)" in done.stderr) == warned, done.stderr
+    # So does a run whose model cannot be built of such images: they may be why.
+    done = run([TRIREME, "train", "recipes/mnist-convnet.yaml", "data.name=tensors",
+                f"data.train={folder}/last", "--run-dir", os.path.join(folder, "narrow")], code=2)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2 and "x.transpose(0, 3, 1, 2)" in lines[0], done.stderr
+    assert "does not fit" in lines[1], done.stderr
 
 
 def check_bad():
