@@ -106,7 +106,8 @@ static tri_status restore(train_loop *loop, const char *path, load_function *loa
     TRI_TRY(load(loop->arena, path, &loop->model.sink, stateless ? NULL : &loop->optimizer.sink,
                  &info));
     TRI_TRY(tri_progress_read(info.training, loop->session->plan->graph, &loop->progress));
-    // The end of an epoch is saved as such; training continues at the begin of the next epoch.
+    // If there are fewer samples than when it was saved, the position may lie at or behind the end
+    // of its epoch; training then continues in a later one.
     loop->progress.epoch += loop->progress.step_in_epoch / loop->steps_per_epoch;
     loop->progress.step_in_epoch %= loop->steps_per_epoch;
     loop->saved_step = loop->progress.step;

@@ -1,6 +1,7 @@
 // The training loop: opens a session, restores the state, runs step after step, and decides after
 // each step what is due: metrics, an evaluation, a checkpoint, the end. Next: session.c (what a run
-// needs), resume.c (how a run continues), saving.c (how a checkpoint is saved).
+// needs), resume.c (how a run continues), saving.c (how a checkpoint is saved). Beside them: feed.c
+// (a step's samples) and rate.c (its learning rate).
 #include "base/cpu_share.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -119,6 +120,7 @@ static tri_status run_step(train_loop *loop, train_feed *feed, bool *interrupted
     tri_progress *p = &loop->progress;
     bool tail =
         p->step_in_epoch == s->train_sampler.steps - 1 && s->plan->steps[TRI_STEP_TAIL].samples > 0;
+    // Optimizers count this update from 1 (Adam's bias correction), learning rates from 0.
     tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
                             .step = p->step,
                             .update = p->updates + 1,
