@@ -144,9 +144,10 @@ static void fail_value(const op_family *family, const side *ref, tri_value value
     tri_shape dims = tri_value_shape(ref->c.graph, value);
     tri_graph_print(ref->c.graph, stderr);
     fail_msg("%s, seed %" PRIu64 ": %%%" PRIu32 " of %s, %s, element %" PRId64
-             ": device %.9g, ref %.9g (largest %.3g)",
+             ": device %.9g, ref %.9g (largest %.3g)%s",
              family->name, ref->c.seed, value.id, node ? node->op->name : "a source",
-             tri_shape_text(&dims, shape, sizeof shape), i, got, want, largest);
+             tri_shape_text(&dims, shape, sizeof shape), i, got, want, largest,
+             isfinite(want) ? "" : "; ref has to be finite: see op_numbers for the inputs' range");
 }
 
 // A half result may be rounded to the other neighbour, one unit in the last place away: of 8
