@@ -38,7 +38,7 @@ static tri_status cut_stages(tri_plan *plan, const tri_plan_request *request, co
     if (pipeline == 1 && o->stages.count > 0)
         return TRI_FAIL(TRI_BAD_INPUT, "strategy.stages is for several ranks along "
                                        "strategy.mesh.pipeline, and there is one");
-    if (pipeline > 1 && plan->order->is_looped) {
+    if (pipeline > 1 && plan->order->loops_over_stages) {
         plan->stages.count *= (int)o->stages_per_rank;
         if (plan->stages.count > g->block_count)
             return TRI_FAIL(TRI_BAD_INPUT,

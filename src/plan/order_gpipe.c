@@ -1,4 +1,4 @@
-// Huang et al. 2019, arXiv:1811.06965: all rounds forward, then all backward.
+// The order gpipe: all rounds forward, then all backward (Huang et al. 2019, arXiv:1811.06965).
 #include "plan/schedule.h"
 
 void tri_order_write_gpipe(const tri_schedule_request *request, tri_schedule *out) {

@@ -1,7 +1,8 @@
-// Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2: 1F1B over several stages of each rank.
-// Rounds go in groups of P, each group through all of the rank's stages before the next. If
-// the number of rounds is no multiple of P, the order is that of the next multiple without the
-// rounds that do not exist: an order that can run still can when rounds are left out.
+// The order interleaved: 1F1B over several stages of each rank (Narayanan et al. 2021,
+// arXiv:2104.04473, section 2.2.2). Rounds go in groups of P, each group through all of the rank's
+// stages before the next. If the number of rounds is no multiple of P, the order is that of the
+// next multiple without the rounds that do not exist: an order that can run still can when rounds
+// are left out.
 #include "plan/schedule.h"
 
 typedef struct turn {

@@ -1,4 +1,4 @@
-// Lamy-Poirier 2022, arXiv:2211.05953: the breadth-first pipeline. A rank has
+// The order looped, the breadth-first pipeline (Lamy-Poirier 2022, arXiv:2211.05953). A rank has
 // several stages, as in the interleaved order, but takes all rounds through one of them before the
 // next. So the gradients of a stage are complete as early as possible, and are reduced while the
 // remaining stages compute. It holds the activations of all rounds.

@@ -150,8 +150,8 @@ typedef struct tri_schedule_request tri_schedule_request;
 typedef struct tri_order {
     const char *name;
     const char *help;
-    bool is_looped;       // ranks have several stages (strategy.stages_per_rank)
-    bool splits_backward; // BACKWARD_INPUT and BACKWARD_WEIGHT
+    bool loops_over_stages; // ranks have several stages (strategy.stages_per_rank)
+    bool splits_backward;   // BACKWARD_INPUT and BACKWARD_WEIGHT
     // Adds FORWARD and BACKWARD… of this rank's stages and of every round, those without samples
     // too, and nothing else; the rounds of a block in order. tri_schedule_add_stage helps.
     void (*write)(const tri_schedule_request *request, tri_schedule *out);

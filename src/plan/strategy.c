@@ -17,7 +17,7 @@ static const tri_strategy strategies[TRI_STRATEGY_COUNT] = {TRI_STRATEGY_LIST(X)
 #define X(identifier, text, flags, explanation)                                                    \
     [TRI_ORDER_##identifier] = {.name = text,                                                      \
                                 .help = explanation,                                               \
-                                .is_looped = ((flags)&TRI_LOOPS_OVER_STAGES) != 0,                 \
+                                .loops_over_stages = ((flags)&TRI_LOOPS_OVER_STAGES) != 0,         \
                                 .splits_backward = ((flags)&TRI_SPLITS_BACKWARD) != 0,             \
                                 .write = tri_order_write_##identifier},
 static const tri_order orders[TRI_ORDER_COUNT] = {TRI_ORDER_LIST(X)};

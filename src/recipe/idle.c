@@ -14,7 +14,7 @@ typedef struct situation {
 
 static bool has_pipeline(const situation *s) { return s->mesh->size[TRI_AXIS_PIPELINE] > 1; }
 static bool has_several_stages(const situation *s) {
-    return has_pipeline(s) && tri_orders[s->recipe->strategy.schedule]->is_looped;
+    return has_pipeline(s) && tri_orders[s->recipe->strategy.schedule]->loops_over_stages;
 }
 static bool slices_layers(const situation *s) {
     return s->mesh->size[TRI_AXIS_TENSOR_PARALLEL] > 1;

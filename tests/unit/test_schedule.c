@@ -224,7 +224,7 @@ static void test_mutations(void **state) {
     for (int o = 0; tri_orders[o]; o++) {
         schedule_case c = {"zero2",    tri_orders[o]->name, .pipeline = 2,
                            .shard = 2, .micro_batches = 7,  .skips = true};
-        c.stages_per_rank = tri_orders[o]->is_looped ? 2 : 1;
+        c.stages_per_rank = tri_orders[o]->loops_over_stages ? 2 : 1;
         mutate(&c, &harmless);
     }
     assert_true(harmless > 1000); // otherwise the rule above would forbid everything
@@ -312,7 +312,7 @@ static void test_orders(void **state) {
         assert_ptr_equal(tri_order_find(tri_orders[i]->name), tri_orders[i]);
     assert_string_equal(tri_orders[TRI_ORDER_zero_bubble]->name, "zero-bubble");
     assert_true(tri_orders[TRI_ORDER_zero_bubble]->splits_backward);
-    assert_true(tri_orders[TRI_ORDER_looped]->is_looped);
+    assert_true(tri_orders[TRI_ORDER_looped]->loops_over_stages);
     assert_null(tri_order_find("breadth-last"));
     assert_null(tri_strategy_find("zero4"));
 }

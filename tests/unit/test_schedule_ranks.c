@@ -42,7 +42,7 @@ static void test_every_combination(void **state) {
                                        .shard = meshes[m][2],
                                        .tensor = meshes[m][3],
                                        .stages_per_rank =
-                                           tri_orders[o]->is_looped ? 1 + flags % 3 : 1,
+                                           tri_orders[o]->loops_over_stages ? 1 + flags % 3 : 1,
                                        .blocks_per_stage = 1 + (int)(flags % 4),
                                        .micro_batches = micro_batches[flags % 5],
                                        .deterministic = flags & 1,
@@ -166,7 +166,7 @@ static void test_in_flight(void **state) {
                 schedule_case c = {.strategy = "pipeline",
                                    .order = tri_orders[o]->name,
                                    .pipeline = ranks,
-                                   .stages_per_rank = tri_orders[o]->is_looped ? 2 : 1,
+                                   .stages_per_rank = tri_orders[o]->loops_over_stages ? 2 : 1,
                                    .micro_batches = rounds};
                 schedule_set set;
                 schedule_set_make(&c, &set);
@@ -199,7 +199,8 @@ static void test_waits(void **state) {
                 schedule_case c = {.strategy = "pipeline",
                                    .order = tri_orders[o]->name,
                                    .pipeline = shapes[i][0],
-                                   .stages_per_rank = tri_orders[o]->is_looped ? shapes[i][1] : 1,
+                                   .stages_per_rank =
+                                       tri_orders[o]->loops_over_stages ? shapes[i][1] : 1,
                                    .micro_batches = shapes[i][2],
                                    .blocks_per_stage = shapes[i][3],
                                    .skips = flags & 1,

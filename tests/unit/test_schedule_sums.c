@@ -361,7 +361,7 @@ static void test_sums(void **state) {
         for (int o = 0; tri_orders[o]; o++)
             for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
                 for (int flags = 0; flags < 32; flags++) {
-                    bool looped = tri_orders[o]->is_looped;
+                    bool looped = tri_orders[o]->loops_over_stages;
                     schedule_case c = {.strategy = strategies[s],
                                        .order = tri_orders[o]->name,
                                        .pipeline = meshes[i][0],

@@ -409,7 +409,8 @@ static void test_random_schedules(void **state) {
                            .skips = draw(i, &at, 2),
                            .recompute = draw(i, &at, 2),
                            .prefetch = (int)draw(i, &at, 3)};
-        if (order->is_looped && c.pipeline > 1) c.stages_per_rank = 1 + (int)draw(i, &at, 3);
+        if (order->loops_over_stages && c.pipeline > 1)
+            c.stages_per_rank = 1 + (int)draw(i, &at, 3);
         if (!strcmp(c.strategy, "ddp")) c.shard = 1;
         check(&c, i, i % 5 == 0);
     }
