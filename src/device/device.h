@@ -1,5 +1,5 @@
 // A device: memory, and kernels that compute operations. One table of functions and one of kernels
-// per device (ref, null, cpu; cuda as a module).
+// per device; docs/adding-a-device.md adds one.
 #ifndef TRIREME_DEVICE_DEVICE_H
 #define TRIREME_DEVICE_DEVICE_H
 

@@ -27,7 +27,7 @@ import test_docs  # noqa: E402  its reader of `sh` blocks
 
 MARKED = re.compile(r"^<!-- (new|append|insert): (\S+)"
                     r'(?: (after|before) "((?:\\.|[^"\\])*)")? -->\n'
-                    r"```c\n(.*?)^```", re.M | re.S)
+                    r"```(?:c|python)\n(.*?)^```", re.M | re.S)
 
 
 def read(path):
@@ -90,7 +90,7 @@ def self_test():
         write(os.path.join(folder, "a.c"), "one\ntwo\n")
         text = ('<!-- insert: a.c after "one" -->\n```c\nnew\n```\n'
                 '<!-- insert: a.c before "one" -->\n```c\ntwo\n```\n'
-                '<!-- append: a.c -->\n```c\nend\n```\n<!-- new: b/c.c -->\n```c\nall\n```\n'
+                '<!-- append: a.c -->\n```python\nend\n```\n<!-- new: b/c.c -->\n```c\nall\n```\n'
                 "```c\nint shown_only;\n```\n")
         assert apply(folder, "test", text) == 4
         assert read(os.path.join(folder, "a.c")) == "two\none\nnew\nend\n"

@@ -36,7 +36,9 @@ LAYERS = {
 
 # Concrete backends, and who may name them besides src/cli and themselves.
 BACKENDS = {
-    "device/ref": {"device/cpu", "device/cuda"},
+    "device/ref": {
+        "device/cpu", "device/cuda",
+    },
     "device/null": set(),
     "device/cpu": {"device/far"},
     "device/far": set(),
