@@ -13,8 +13,8 @@ static inline int checkpoint_ranks(const tri_comm *comm) { return comm ? comm->s
 tri_status checkpoint_agree(tri_comm *comm, tri_status own_status);
 // Collective: copies rank 0's bytes to all ranks.
 tri_status checkpoint_broadcast(tri_comm *comm, void *data, int64_t size_bytes);
-// Collective: replaces each of `count` words by its sum over all ranks. A word that is zero on all
-// ranks but one is thereby gathered.
+// Collective: replaces each of `count` words by its sum over all ranks. So a word that only one
+// rank sets, and that is zero on the others, reaches all of them.
 tri_status checkpoint_sum(tri_comm *comm, void *words, int64_t count);
 
 #endif

@@ -1,5 +1,6 @@
 // GATHER, SCATTER, REDUCE, TIE, SEND and RECV: starts the operations of an action on a
-// communicator, as one group. Operations inside of compute actions. Next: numbers.c.
+// communicator, as one group. Also runs the operations between ranks that compute actions and NORM
+// wait for at once. Next: numbers.c.
 #include "engine/engine_internal.h"
 
 // The operations of an action; engine_size_communication has made room for those of any.

@@ -16,9 +16,9 @@ enum { TRI_MAX_CANDIDATES = 64 };
 // Settings whose fullest rank needs at most `memory_bytes`, the fastest first: smaller
 // micro-batches, recomputation of some or all blocks, sharded optimizer states, gradients and
 // parameters over all ranks or half of them, pipelines, offload. A micro-batch is not changed where
-// batch norm would give another result. `candidates` has room for TRI_MAX_CANDIDATES; *least is
-// the one of all tried settings that needs the least memory (overrides NULL: none was possible).
-// Returns how many fit.
+// batch norm would give another result. `candidates` has room for TRI_MAX_CANDIDATES. *least is the
+// setting that needs the least memory of all that were tried, whether it fits or not; overrides
+// NULL: none was possible. Returns how many fit.
 int tri_fit_search(tri_arena *arena, tri_device *device, const tri_plan_request *request,
                    const tri_rates *rates, const tri_measured *measured, int64_t memory_bytes,
                    tri_candidate *candidates, tri_candidate *least);

@@ -19,11 +19,11 @@ typedef struct tri_interval {
     int64_t offset;  // set by tri_memory_pack
 } tri_interval;
 
-// Greedy by size: the largest first, each at the lowest offset that is free all its life (Pisarchyk
-// and Lee, "Efficient memory management for deep neural net inference", 2020). Where
-// there are thousands, intervals of one size that follow each other in time are packed as one, so
-// that the search takes time by what is in use at once, not by the length of the schedule. Returns
-// the bytes needed.
+// Greedy by size: the largest interval first, each at the lowest offset that is free from its first
+// to its last moment (Pisarchyk and Lee, "Efficient memory management for deep neural net
+// inference", 2020). If there are thousands, intervals of one size that follow each other in time
+// are packed as one. The time of the search then grows with what is in use at once, and not with
+// the length of the schedule. Returns the bytes needed.
 int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count);
 
 #endif

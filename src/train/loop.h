@@ -48,6 +48,7 @@ tri_status train_restore(train_loop *loop);
 tri_status train_check_outputs(const train_loop *loop);
 
 // folder.c.
+
 // Whether the run folder has a file of that name; "": whether it exists.
 bool train_folder_has(const train_loop *loop, const char *name);
 // Makes and locks the run folder of a new run, or takes over that of a resumed one, and writes its
@@ -59,6 +60,7 @@ tri_status train_open_folder(train_loop *loop);
 tri_status train_lock_folder(train_loop *loop);
 
 // evaluate.c.
+
 // Refuses monitors of the recipe that name no metric, or a metric that the run will not have.
 tri_status train_check_monitors(const train_loop *loop);
 // Evaluates, reports the result, and decides about early stopping. Collective.
@@ -76,6 +78,7 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
                        tri_train_result *out);
 
 // saving.c. If a checkpoint cannot be written, these warn and let the run continue.
+
 // Saves a checkpoint. With `behind`, it is written while the next steps run, if there is memory for
 // a copy of the state. Collective.
 tri_status train_save(train_loop *loop, bool behind);
@@ -89,6 +92,7 @@ tri_status train_finish_saving(train_loop *loop);
 void train_abandon_saving(train_loop *loop);
 
 // scale.c.
+
 // The loss scale of the next step; 0: the run has none.
 double train_loss_scale(const tri_session *session, tri_progress *progress);
 // After a step: updates the loss scale, and counts the step as an update unless it overflowed.

@@ -129,8 +129,8 @@ static conv_task task_of(const tri_node *node) {
     return node->op == &tri_op_conv2d_grad_input ? CONV_GRAD_INPUT : CONV_GRAD_WEIGHT;
 }
 
-// The layouts of one task: the direct gradient of the input wants the blocks of the weight
-// transposed.
+// The layouts of one task. Without Winograd, the gradient of the input wants each block of the
+// weight transposed.
 static conv_formats formats_of_task(const conv_shape *s, conv_task task) {
     conv_formats formats = conv_formats_of(s);
     if (s->dtype == TRI_BF16 && task != CONV_GRAD_WEIGHT) {
