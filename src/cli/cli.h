@@ -82,7 +82,7 @@ int cli_fail(tri_status status);
 // TRI_BAD_INPUT: `flag` names the recipe itself as the file to write. `input`: the recipe's path.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);
 #define CLI_DEVICE_FLAG(words)                                                                     \
-    { "device", "auto|cpu|ref|null", words, 0 }
+    { "device", "auto|cpu|ref|null|far", words, 0 }
 // Logs a warning, on rank 0 only.
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Reports a bad command line in one line that points to the command's --help. Returns 2.

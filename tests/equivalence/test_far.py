@@ -49,7 +49,8 @@ def run_on(device, folder, case, *more):
 
 
 def check_case(number, case, folder):
-    os.environ["TRIREME_FAR_DELAYS"] = str(number + 1)
+    os.environ["TRIREME_FAR_DELAY_US"] = str(50 * (number % 4))
+    os.environ["TRIREME_FAR_SEED"] = str(number)
     cpu, far = (run_on(device, folder, case) for device in ("cpu", "far"))
     assert losses(cpu), case[0]
     check_same(losses(far), losses(cpu), case[0])
@@ -76,6 +77,9 @@ def check_refusal(folder):
     refused = run(train(CNN[0], place, *CNN[1], "strategy.offload=optimizer", "--device", "far"),
                   code=2)
     assert "strategy.offload" in refused.stderr and "far" in refused.stderr, refused.stderr
+    os.environ["TRIREME_FAR_DELAY_US"] = "soon"
+    refused = run(train(CNN[0], place, *CNN[1], "--device", "far"), code=2)
+    assert "TRIREME_FAR_DELAY_US is 'soon'" in refused.stderr, refused.stderr
 
 
 with tempfile.TemporaryDirectory(prefix="trireme-far-") as temporary:

@@ -233,6 +233,6 @@ int main(void) {
         cmocka_unit_test(test_after),
         cmocka_unit_test(test_failure),
     };
-    setenv("TRIREME_FAR_DELAYS", "5", 1);
+    setenv("TRIREME_FAR_DELAY_US", "200", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

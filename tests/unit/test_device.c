@@ -187,6 +187,6 @@ int main(void) {
         cmocka_unit_test(test_failure_of_a_ticket),
         cmocka_unit_test(test_host_memory),
     };
-    setenv("TRIREME_FAR_DELAYS", "11", 1);
+    setenv("TRIREME_FAR_DELAY_US", "100", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

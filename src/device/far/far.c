@@ -5,6 +5,7 @@
 #include "device/far/area.h"
 #include "device/far/queue.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ typedef struct far_device {
     tri_device head;
     tri_device *inner;
     far_areas areas;
-    uint64_t delays;
+    far_delays delays;
 } far_device;
 
 static far_device *far_of(const tri_device *device) { return (far_device *)(uintptr_t)device; }
@@ -149,10 +150,31 @@ static tri_status far_open_queue(tri_device *device, tri_queue **out) {
     return far_queue_open(device, far->inner, far->delays, out);
 }
 
+static tri_status read_number(const char *name, int64_t most, int64_t *out) {
+    const char *text = getenv(name);
+    char *end;
+    if (!text) return TRI_OK;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    if (errno == 0 && end != text && !*end && *out >= 0 && *out <= most) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "%s is '%s', but must be a whole number from 0 to %lld", name,
+                    text, (long long)most);
+}
+
+static tri_status read_delays(far_delays *out) {
+    int64_t seed = 1;
+    *out = (far_delays){0};
+    TRI_TRY(read_number("TRIREME_FAR_DELAY_US", 1000000, &out->most_us));
+    TRI_TRY(read_number("TRIREME_FAR_SEED", INT64_MAX, &seed));
+    out->seed = (uint64_t)seed;
+    return TRI_OK;
+}
+
 static tri_status far_open(const tri_device_config *config, tri_device **out) {
-    const char *delays = getenv("TRIREME_FAR_DELAYS");
-    far_device *far = calloc(1, sizeof *far);
+    far_delays delays;
     *out = NULL;
+    TRI_TRY(read_delays(&delays));
+    far_device *far = calloc(1, sizeof *far);
     if (!far) return TRI_FAIL(TRI_NO_MEMORY, "device far: no memory");
     tri_status status = tri_device_cpu.open(config, &far->inner);
     if (status != TRI_OK) {
@@ -160,7 +182,7 @@ static tri_status far_open(const tri_device_config *config, tri_device **out) {
         return status;
     }
     far->head = (tri_device){.backend = &tri_device_far, .threads = far->inner->threads};
-    far->delays = delays ? strtoull(delays, NULL, 10) : 0;
+    far->delays = delays;
     pthread_mutex_init(&far->areas.lock, NULL);
     *out = &far->head;
     return TRI_OK;

@@ -2,7 +2,9 @@
 // of their own. What is issued is done later, and the host cannot touch the memory: its addresses
 // fault, and are translated where work is issued. Nothing else knows that it is no real one.
 //
-// TRIREME_FAR_DELAYS=SEED lets the threads sleep at random before some of their work.
+// TRIREME_FAR_DELAY_US=N lets the threads sleep before each piece of work, for up to N
+// microseconds: random numbers of the seed TRIREME_FAR_SEED (1). The threads' names begin with
+// "far".
 #ifndef TRIREME_DEVICE_FAR_FAR_H
 #define TRIREME_DEVICE_FAR_FAR_H
 

@@ -2,21 +2,22 @@
 #include "device/far/queue.h"
 
 #include "base/philox.h"
+#include "base/thread.h"
 #include "device/queue.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
-enum { RING = 512, LONGEST_DELAY_US = 400 };
+enum { RING = 512 };
 
 struct far_queue {
     tri_queue head;
     tri_queue *inner;
-    uint64_t delays;
+    far_delays delays;
     pthread_t thread;
     bool has_thread;
 
@@ -31,14 +32,14 @@ struct far_queue {
 
 static far_queue *queue_of(tri_queue *head) { return (far_queue *)head; }
 
-// Every fourth piece of work, on average, is late.
 static void sleep_at_random(const far_queue *q, uint64_t number) {
-    uint32_t word = tri_philox_at(q->delays, 0, 0, number);
-    if (word % 4 == 0) usleep(word / 4 % LONGEST_DELAY_US);
+    uint32_t word = tri_philox_at(q->delays.seed, 0, 0, number);
+    usleep((useconds_t)(word % (uint64_t)(q->delays.most_us + 1)));
 }
 
 static void *work_off(void *context) {
     far_queue *q = context;
+    prctl(PR_SET_NAME, "far queue");
     pthread_mutex_lock(&q->lock);
     for (;;) {
         while (q->done == q->issued && !q->stops) pthread_cond_wait(&q->more, &q->lock);
@@ -47,7 +48,7 @@ static void *work_off(void *context) {
         tri_status status = q->status;
         pthread_mutex_unlock(&q->lock);
         if (status == TRI_OK) {
-            if (q->delays) sleep_at_random(q, q->done);
+            if (q->delays.most_us) sleep_at_random(q, q->done);
             status = work->run(q->inner, work);
         }
         pthread_mutex_lock(&q->lock);
@@ -67,7 +68,8 @@ static tri_status outcome(const far_queue *q) {
     return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
 }
 
-tri_status far_queue_open(tri_device *device, tri_device *inner, uint64_t delays, tri_queue **out) {
+tri_status far_queue_open(tri_device *device, tri_device *inner, far_delays delays,
+                          tri_queue **out) {
     far_queue *q = calloc(1, sizeof *q);
     *out = NULL;
     if (!q) return TRI_FAIL(TRI_NO_MEMORY, "device far: no memory");
@@ -77,11 +79,7 @@ tri_status far_queue_open(tri_device *device, tri_device *inner, uint64_t delays
     pthread_cond_init(&q->more, NULL);
     pthread_cond_init(&q->less, NULL);
     tri_status status = tri_queue_open(inner, &q->inner);
-    sigset_t all, before; // signals are for the program's own threads
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (status == TRI_OK) q->has_thread = pthread_create(&q->thread, NULL, work_off, q) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status == TRI_OK) q->has_thread = tri_thread_start(&q->thread, work_off, q) == 0;
     if (status == TRI_OK && !q->has_thread)
         status = TRI_FAIL(TRI_NO_MEMORY, "device far: cannot start a thread");
     if (status != TRI_OK) {

@@ -19,8 +19,13 @@ typedef struct far_work {
     char small[TRI_SMALL_COPY_BYTES]; // what copy_in was given, where it may change afterwards
 } far_work;
 
-// `delays`: the seed of random sleeps; 0: none.
-tri_status far_queue_open(tri_device *device, tri_device *inner, uint64_t delays, tri_queue **out);
+typedef struct far_delays {
+    int64_t most_us; // 0: none
+    uint64_t seed;
+} far_delays;
+
+tri_status far_queue_open(tri_device *device, tri_device *inner, far_delays delays,
+                          tri_queue **out);
 void far_queue_close(tri_queue *queue);
 // Copies the work. Fails as earlier work of the queue did; blocks while the queue is full.
 tri_status far_queue_push(tri_queue *queue, const far_work *work);
