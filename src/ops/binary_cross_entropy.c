@@ -1,19 +1,14 @@
 // Binary cross-entropy of logits.
 #include "ops/rules.h"
 
-static tri_status want_pair(const char *op, const tri_op_signature *s) {
-    TRI_TRY(ops_want_one_type(op, s, 0, 2));
-    return ops_want_shape(op, "the target", &s->in[1], s->in[0]);
-}
-
 static tri_status binary_cross_entropy_shape(const void *attr, tri_op_signature *s) {
-    TRI_TRY(want_pair("binary_cross_entropy", s));
+    TRI_TRY(ops_want_target("binary_cross_entropy", s));
     ops_loss_output(s);
     return TRI_OK;
 }
 
 static tri_status binary_cross_entropy_grad_shape(const void *attr, tri_op_signature *s) {
-    TRI_TRY(want_pair("binary_cross_entropy_grad", s));
+    TRI_TRY(ops_want_target("binary_cross_entropy_grad", s));
     TRI_TRY(ops_want_seed("binary_cross_entropy_grad", s, 2));
     ops_like_first(s);
     return TRI_OK;

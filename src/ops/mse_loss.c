@@ -2,15 +2,13 @@
 #include "ops/rules.h"
 
 static tri_status mse_loss_shape(const void *attr, tri_op_signature *s) {
-    TRI_TRY(ops_want_one_type("mse_loss", s, 0, 2));
-    TRI_TRY(ops_want_shape("mse_loss", "the target", &s->in[1], s->in[0]));
+    TRI_TRY(ops_want_target("mse_loss", s));
     ops_loss_output(s);
     return TRI_OK;
 }
 
 static tri_status mse_loss_grad_shape(const void *attr, tri_op_signature *s) {
-    TRI_TRY(ops_want_one_type("mse_loss_grad", s, 0, 2));
-    TRI_TRY(ops_want_shape("mse_loss_grad", "the target", &s->in[1], s->in[0]));
+    TRI_TRY(ops_want_target("mse_loss_grad", s));
     TRI_TRY(ops_want_seed("mse_loss_grad", s, 2));
     ops_like_first(s);
     return TRI_OK;

@@ -2,10 +2,9 @@
 #include "ops/rules.h"
 
 static tri_status samples(const char *op, const tri_op_signature *s) {
-    TRI_TRY(ops_want_one_type(op, s, 0, 2));
     if (s->in[0].rank < 1)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: prediction must have samples as its first axis", op);
-    return ops_want_shape(op, "the target", &s->in[1], s->in[0]);
+    return ops_want_target(op, s);
 }
 
 static tri_status relative_l2_loss_shape(const void *attr, tri_op_signature *s) {

@@ -60,6 +60,12 @@ tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int firs
     return want_inputs(op, s, first + 1, end, s->in_type[first]);
 }
 
+tri_status ops_want_target(const char *op, const tri_op_signature *s) {
+    TRI_TRY(ops_want_float(op, "the prediction", s->in_type[0]));
+    TRI_TRY(ops_want_type(op, "the target", s->in_type[1], s->in_type[0]));
+    return ops_want_shape(op, "the target", &s->in[1], s->in[0]);
+}
+
 tri_dtype ops_accumulator_type(tri_dtype dtype) { return dtype == TRI_F64 ? TRI_F64 : TRI_F32; }
 
 tri_status ops_want_accumulators(const char *op, const tri_op_signature *s, int first, int end) {
@@ -154,7 +160,11 @@ tri_status ops_want_labels(const char *op, const tri_shape *scores, const tri_sh
     int64_t classes = rows.dims[--rows.rank];
     if (classes < 1) return TRI_FAIL(TRI_BAD_INPUT, "%s: there are no classes", op);
     TRI_TRY(ops_want_type(op, "labels", labels_type, TRI_I64));
-    return ops_want_shape(op, "labels", labels, rows);
+    if (tri_shape_equal(labels, &rows)) return TRI_OK;
+    char all[160], want[160];
+    return TRI_FAIL(TRI_BAD_INPUT, "%s: the labels of scores %s must be %s, but are %s", op,
+                    text(scores, all, sizeof all), text(&rows, want, sizeof want),
+                    text(labels, got, sizeof got));
 }
 
 tri_value ops_node(tri_graph *graph, const tri_node *node, const tri_op *op, const void *attr,

@@ -25,6 +25,8 @@ tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tr
 tri_dtype ops_accumulator_type(tri_dtype dtype);
 // All present inputs from `first` on have input `first`'s type, which is a floating one.
 tri_status ops_want_one_type(const char *op, const tri_op_signature *s, int first, int end);
+// Of a regression's loss: input 0 is the prediction, input 1 a target of its type and shape.
+tri_status ops_want_target(const char *op, const tri_op_signature *s);
 // All present inputs from `first` on have the accumulator type of input 0.
 tri_status ops_want_accumulators(const char *op, const tri_op_signature *s, int first, int end);
 // The type of a norm's output: x's, or where `narrow` is not 0 that half type in place of x's F32.

@@ -220,11 +220,13 @@ static void test_losses(void **state) {
     REFUSED(log_softmax, NULL, "x [] has no last axis to sum over", POINT);
     REFUSED(log_softmax_grad, NULL, "dy must be [4, 3], but is [3, 4]", F(4, 3), F(3, 4));
     REFUSED(nll_loss, NULL, "the scores [.., K] must have 2 axes or more, but are [4]", F(4), L(4));
-    REFUSED(nll_loss, NULL, "labels must be [4], but is [5]", F(4, 3), L(5));
+    REFUSED(nll_loss, NULL, "the labels of scores [4, 3] must be [4], but are [5]", F(4, 3), L(5));
     REFUSED(nll_loss, NULL, "labels must be I64, but is F32", F(4, 3), F(4));
-    REFUSED(cross_entropy, NULL, "labels must be [2, 5], but is [10]", F(2, 5, 3), L(10));
+    REFUSED(cross_entropy, NULL, "the labels of scores [2, 5, 3] must be [2, 5], but are [10]",
+            F(2, 5, 3), L(10));
     REFUSED(cross_entropy, NULL, "there are no classes", F(4, 0), L(4));
-    REFUSED(accuracy, NULL, "labels must be [4], but is [4, 1]", F(4, 3), L(4, 1));
+    REFUSED(accuracy, NULL, "the labels of scores [4, 3] must be [4], but are [4, 1]", F(4, 3),
+            L(4, 1));
     REFUSED(nll_loss_grad, &grad, "the seed must be [1], but is [2]", L(4), F(2));
     grad.dtype = TRI_I64;
     REFUSED(nll_loss_grad, &grad, "dx must be F32, F64, F16 or BF16, but is I64", L(4), F(1));
@@ -233,7 +235,9 @@ static void test_losses(void **state) {
     REFUSED(mse_loss, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4));
     REFUSED(mse_loss_grad, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4), F(1));
     REFUSED(binary_cross_entropy, NULL, "the target must be [4, 3], but is [4]", F(4, 3), F(4));
-    REFUSED(binary_cross_entropy, NULL, "input 1 must be F32, but is I64", F(4, 3), L(4, 3));
+    REFUSED(binary_cross_entropy, NULL, "the target must be F32, but is I64", F(4, 3), L(4, 3));
+    REFUSED(mse_loss, NULL, "the target must be F32, but is I64", F(4, 3), L(4));
+    REFUSED(relative_l2_loss, NULL, "the target must be F32, but is I64", F(4, 3), L(4, 3));
     REFUSED(binary_cross_entropy_grad, NULL, "the seed must be [1], but is [2]", F(4, 3), F(4, 3),
             F(2));
     REFUSED(relative_l2_loss, NULL, "prediction must have samples as its first axis", POINT, POINT);
