@@ -111,7 +111,11 @@ static tri_status read_recipe(const cli_context *context, tri_arena *arena, int 
                             : status;
 }
 
-static tri_status check_models(int count, char **models) {
+// Built-in models alone tell what their samples look like.
+static tri_status check_models(const cli_context *context, int count, char **models) {
+    if (count == 0 && context->task)
+        return TRI_FAIL(TRI_BAD_INPUT, "bench kernels: which recipe of model %s?",
+                        context->task->name);
     for (int i = 0; i < count; i++) {
         if (tri_model_find(models[i])) continue;
         const char *known[64];
@@ -140,8 +144,12 @@ tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int c
     kernel_bench b = {.arena = arena, .seconds = seconds, .json = json};
     recipe_bench recipe;
     bool of_recipe = count > 0 && strchr(words[0], '.');
+    const char *end = of_recipe ? strrchr(words[0], '.') : "";
+    if (!strcmp(end, ".so"))
+        return TRI_FAIL(TRI_BAD_INPUT, "bench kernels: name a recipe, and model.name=%s behind it",
+                        words[0]);
     TRI_TRY(of_recipe ? read_recipe(context, arena, count, words, &recipe)
-                      : check_models(count, words));
+                      : check_models(context, count, words));
     TRI_TRY(tri_device_cpu.open(&(tri_device_config){0}, &b.device));
     tri_status status = cpu_measure_peak(b.device, &b.peak);
     if (status == TRI_OK)

@@ -138,6 +138,7 @@ def check_resume_with_another_rate(folder):
 def check_bench(folder):
     """Bad input is refused before anything is measured or printed."""
     for words, part in ((["mnist-cn"], "did you mean 'mnist-cnn'?"),
+                        (["./own.so"], "model.name=./own.so behind it"),
                         (["recipes/mlp-jax.yaml", "model.hidden=3"], "model.hidden"),
                         (["recipes/mlp-jax.yaml", "model.name=nothing"], "no model 'nothing'")):
         done = run([TRIREME, "bench", "kernels", *words], code=2)
