@@ -1,5 +1,6 @@
 // The commands `trireme checkpoint list` and `verify`.
 #include "base/os.h"
+#include "base/quantity.h"
 #include "checkpoint/find.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/weights.h"
@@ -9,17 +10,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-static const char *size_text(tri_arena *arena, int64_t bytes) {
-    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
-    double value = (double)bytes;
-    int unit = 0;
-    while (value >= 999.95 && unit < 4) {
-        value /= 1000;
-        unit++;
-    }
-    return tri_arena_printf(arena, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
 
 static const char *time_text(tri_arena *arena, int64_t unix_s) {
     char text[32] = "?";
@@ -90,7 +80,7 @@ static void list_line(tri_arena *arena, const char *home, const checkpoint_step 
     const char *links = last && best ? "  last best" : last ? "  last" : best ? "  best" : "";
     fprintf(out, "%10lld  %5s  %-22s  %9s  %s%s%s%s\n", (long long)step->step,
             epoch && epoch->kind == TRI_TREE_SCALAR ? epoch->text : "", value,
-            size_text(arena, checkpoint_manifest_bytes(&step->manifest)),
+            tri_bytes_text((double)checkpoint_manifest_bytes(&step->manifest)),
             time_text(arena, info->saved_unix_s), links, *fault ? "  damaged: " : "", fault);
 }
 
@@ -130,7 +120,7 @@ static void report(tri_arena *arena, const char *path, tri_status status, int64_
         }
         print_json(arena, line, out);
     } else if (status == TRI_OK) {
-        fprintf(out, "%s: ok (%s, %s)\n", path, checked, size_text(arena, bytes));
+        fprintf(out, "%s: ok (%s, %s)\n", path, checked, tri_bytes_text((double)bytes));
     }
 }
 
