@@ -69,17 +69,17 @@ static const char *share_text(const tri_train_result *r) {
 
 static void print_summary(const cli_context *context, const tri_train_request *request,
                           const tri_train_result *r, const cli_arguments *a) {
-    const char *name = request->recipe->name;
+    const char *name = request->recipe->name, *plural = r->steps == 1 ? "" : "s";
     const tri_trainer_options *t = &request->recipe->trainer;
     if (r->was_complete)
-        printf("%s: is complete already, %s steps; raise %s to go on\n", name,
-               tri_grouped((double)r->steps),
+        printf("%s: is complete already, %s step%s; raise %s to go on\n", name,
+               tri_grouped((double)r->steps), plural,
                t->max_steps >= 0 && r->steps >= t->max_steps ? "trainer.max_steps"
                : r->has_stopped_early                        ? "trainer.early_stopping.patience"
                                                              : "trainer.max_epochs");
     else
-        printf("%s: %s steps, %s samples/s on %d rank%s, %.1f s%s\n", name,
-               tri_grouped((double)r->steps), tri_grouped(r->samples_per_s), r->ranks,
+        printf("%s: %s step%s, %s samples/s on %d rank%s, %.1f s%s\n", name,
+               tri_grouped((double)r->steps), plural, tri_grouped(r->samples_per_s), r->ranks,
                r->ranks == 1 ? "" : "s", r->wall_s, share_text(r));
     if (r->has_val) {
         printf("%s: loss %.4f", val_names[r->val_source], r->val_loss);

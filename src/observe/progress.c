@@ -195,8 +195,8 @@ static tri_status progress_event(void *state, const tri_run_event *event) {
         break;
     case TRI_EVENT_END:
         write_time(time, sizeof time, event->end.wall_s);
-        print_line(p, "%s after %lld steps, %s", event->end.status, (long long)event->end.steps,
-                   time);
+        print_line(p, "%s after %lld step%s, %s", event->end.status, (long long)event->end.steps,
+                   event->end.steps == 1 ? "" : "s", time);
         break;
     }
     return TRI_OK;

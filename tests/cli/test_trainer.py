@@ -142,7 +142,7 @@ def check_limits():
 
 def check_trials():
     run_dir, done = train("trainer.fast_dev_run=true")
-    assert not os.path.exists(run_dir) and "completed after 1 steps" in done.stderr, done.stderr
+    assert not os.path.exists(run_dir) and "completed after 1 step," in done.stderr, done.stderr
     assert "(8 samples)" in done.stdout, done.stdout
     run_dir, done = train("trainer.fast_dev_run=2")
     assert not os.path.exists(run_dir) and "completed after 2 steps" in done.stderr, done.stderr
