@@ -21,7 +21,9 @@ static const tri_option rows[] = {
     TRI_OPTION_STRING(R, name, NULL, "name of the run; not set: the model's name"),
     TRI_OPTION_INT(R, seed, "1", 0, 9.2e18, "seed of initial weights, sample order and dropout"),
     TRI_OPTION_NESTED(R, model, tri_model_options, &tri_model_table, "the network to train"),
-    TRI_OPTION_STRING(R, init, NULL, "safetensors file of initial weights"),
+    TRI_OPTION_STRING(R, init, NULL,
+                      "initial weights: a safetensors file, the index of a model in several, or "
+                      "the folder of a model or run"),
     TRI_OPTION_NESTED(R, data, tri_data_options, &tri_data_table, "the data to train on"),
     TRI_OPTION_NESTED(R, batch, tri_batch_options, &tri_batch_table, "samples per step"),
     TRI_OPTION_NESTED(R, optimizer, tri_optimizer_options, &tri_optimizer_table, "the optimizer"),

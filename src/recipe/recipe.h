@@ -16,7 +16,7 @@ typedef struct tri_recipe {
     const char *name; // of the run; the model's name if the recipe has none
     int64_t seed;
     tri_model_options model;
-    const char *init; // safetensors file of initial weights, or NULL
+    const char *init; // file or folder of initial weights, or NULL
     tri_data_options data;
     tri_batch_options batch;
     tri_optimizer_options optimizer;
