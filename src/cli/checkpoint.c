@@ -111,7 +111,9 @@ static int run(const cli_context *context, int argc, char **argv) {
     } else if (!strcmp(verb, "verify") && count == 1) {
         status = tri_checkpoint_verify(words[0], json, stdout);
     } else if (!strcmp(verb, "export") && count == 1 && out) {
-        status = tri_checkpoint_export(words[0], out, cli_value(&a, "dtype"), stdout);
+        status = cli_check_output("out", out, NULL);
+        if (status == TRI_OK)
+            status = tri_checkpoint_export(words[0], out, cli_value(&a, "dtype"), stdout);
     } else if (!strcmp(verb, "diff") && count == 2) {
         status = tri_checkpoint_diff(words[0], words[1], json, stdout, &differ);
     } else {

@@ -6,6 +6,7 @@
 #include "recipe/missing.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -211,12 +212,45 @@ int cli_fail(tri_status status) {
     return tri_status_exit_code(status);
 }
 
+// Whether the folder of `path` has all of these entries.
+static bool lies_beside(const char *path, const char *const *names) {
+    const char *slash = strrchr(path, '/');
+    for (; *names; names++) {
+        char beside[PATH_MAX];
+        struct stat info;
+        snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash - path + 1) : 0, path,
+                 *names);
+        if (stat(beside, &info) != 0) return false;
+    }
+    return true;
+}
+
+// What an existing file is part of, by what lies beside it. NULL: nothing of ours.
+static const char *owner_of(const char *path) {
+    static const char *const in_checkpoint[] = {"model.safetensors", "state.json", NULL},
+                             *const in_sharded[] = {"model.safetensors.index.json", "state.json",
+                                                    NULL},
+                             *const in_run[] = {"recipe.yaml", "checkpoints", NULL},
+                             *const of_run[] = {"recipe.yaml", "metrics.jsonl", NULL};
+    if (lies_beside(path, in_checkpoint) || lies_beside(path, in_sharded)) return "a checkpoint";
+    const char *slash = strrchr(path, '/');
+    for (const char *const *name = of_run; *name; name++)
+        if (!strcmp(slash ? slash + 1 : path, *name) && lies_beside(path, in_run)) return "a run";
+    return NULL;
+}
+
 tri_status cli_check_output(const char *flag, const char *output, const char *input) {
     struct stat to, from;
-    if (!output || stat(output, &to) != 0 || stat(input, &from) != 0) return TRI_OK;
-    if (to.st_dev != from.st_dev || to.st_ino != from.st_ino) return TRI_OK;
-    return TRI_FAIL(TRI_BAD_INPUT, "--%s: %s is the recipe itself: name another file", flag,
-                    output);
+    if (!output || stat(output, &to) != 0 || !S_ISREG(to.st_mode)) return TRI_OK;
+    if (input && stat(input, &from) == 0 && to.st_dev == from.st_dev && to.st_ino == from.st_ino)
+        return TRI_FAIL(TRI_BAD_INPUT, "--%s: %s is the recipe itself: name another file", flag,
+                        output);
+    char *target = realpath(output, NULL);
+    const char *owner = target ? owner_of(target) : NULL;
+    free(target);
+    if (!owner) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "--%s: %s is part of %s: name another file", flag, output,
+                    owner);
 }
 
 int cli_usage(const cli_command *command, const char *format, ...) {

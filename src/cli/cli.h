@@ -79,7 +79,8 @@ bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 // same on all ranks, only rank 0 prints it. Every rank writes its error file
 // (TORCHELASTIC_ERROR_FILE).
 int cli_fail(tri_status status);
-// TRI_BAD_INPUT: `flag` names the recipe itself as the file to write. `input`: the recipe's path.
+// TRI_BAD_INPUT: `flag` names as the file to write the recipe itself, a file of a checkpoint, or a
+// run's own recipe or metrics. `input`: the recipe's path; NULL: none.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);
 #define CLI_DEVICE_FLAG(words)                                                                     \
     { "device", "auto|cpu|ref|null|far", words, 0 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     TRACE_ROWS = 64,    // rows of a lane
@@ -31,6 +32,22 @@ typedef struct trace_head { // describes a rank's events, and is sent before the
     char kind_names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
 } trace_head;
 
+static const char first_bytes[] = "{\"displayTimeUnit\"";
+
+// A trace replaces what is in its file, so a slip of the pen would empty weights or data.
+static tri_status check_replaced(const char *path) {
+    struct stat info;
+    char begin[sizeof first_bytes - 1];
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0) return TRI_OK;
+    int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return tri_os_fail("open", path);
+    bool same = tri_os.read(fd, begin, sizeof begin) == (ssize_t)sizeof begin &&
+                !memcmp(begin, first_bytes, sizeof begin);
+    tri_os.close(fd);
+    if (same) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT, "--trace: %s is there and is no trace: name another file", path);
+}
+
 static FILE *open_file(const char *path) {
     int fd = tri_os_open_or_create(path, O_WRONLY | O_TRUNC | O_CLOEXEC, 0666);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
@@ -46,7 +63,8 @@ tri_status tri_trace_open(tri_comm *comm, const char *path, tri_trace **out) {
     if (!trace || !copy) status = TRI_FAIL(TRI_NO_MEMORY, "no memory for a trace");
     if (status == TRI_OK) {
         *trace = (tri_trace){.comm = comm, .path = copy};
-        if (comm->rank == 0 && !(trace->file = open_file(path)))
+        if (comm->rank == 0) status = check_replaced(path);
+        if (status == TRI_OK && comm->rank == 0 && !(trace->file = open_file(path)))
             status =
                 TRI_FAIL(TRI_BAD_INPUT, "--trace: cannot write '%s': %s", path, strerror(errno));
     }
@@ -243,7 +261,8 @@ static tri_status write_all(tri_trace *trace, const trace_head *heads, int ranks
     for (int r = 0; r < ranks; r++)
         if (heads[r].count > 0 && heads[r].begin_ns + clock_offset(heads, r) < zero_ns)
             zero_ns = heads[r].begin_ns + clock_offset(heads, r);
-    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+    fputs(first_bytes, trace->file);
+    fputs(":\"ms\",\"traceEvents\":[\n"
           "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"trace_name\",\"args\":{\"name\":"
           "\"trireme\"}}",
           trace->file);

@@ -169,6 +169,32 @@ def check_commands(folder, whole):
     refused(command(os.path.join(folder, "new"), f"init={out}"), out)
 
 
+def check_outputs(folder, whole):
+    """Nothing is written over a checkpoint or a run's own files; a trace replaces traces only."""
+    link, weights = os.path.join(folder, "link"), os.path.join(folder, "weights")
+    os.symlink(newest(whole), link)
+    shutil.copy(os.path.join(newest(whole), "model.safetensors"), weights)
+    init = [TRIREME, "checkpoint", "init", "recipes/mnist-convnet.yaml", "--out"]
+    export = [TRIREME, "checkpoint", "export", whole, "--out"]
+    files = {os.path.join(link, name): "is part of a checkpoint"
+             for name in ("model.safetensors", "optimizer.safetensors", "state.json")}
+    files.update({os.path.join(whole, name): "is part of a run"
+                  for name in ("recipe.yaml", "metrics.jsonl")})
+    traced = command(os.path.join(folder, "traced"), "trainer.max_steps=1", "log.progress=false")
+    for path, why in files.items():
+        before = contents(path)
+        for words in (init, export, [*traced, "--trace"]):
+            refused([*words, path], path, why)
+            assert contents(path) == before, f"{words} changed {path}"
+    before = contents(weights)
+    refused([*traced, f"init={weights}", "--trace", weights], weights, "is no trace")
+    assert contents(weights) == before, "a trace was written over weights"
+    trace = os.path.join(folder, "trace.json")
+    run([*traced, "--trace", trace])
+    run([*traced, "--trace", trace])
+    run([*export, os.path.join(whole, "exported.safetensors")])
+
+
 def check_other_ranks(folder, whole):
     """Stopped on one rank, resumed on two: every step's loss is the same within rounding."""
     stopped = os.path.join(folder, "stopped")
@@ -190,8 +216,8 @@ def main():
         whole = os.path.join(folder, "whole")
         run(command(whole))
         assert sorted(losses(whole)) == list(range(1, LAST_STEP + 1))
-        for check in (check_commands, check_refusals, check_damage, check_kills,
-                      check_other_ranks):
+        for check in (check_commands, check_refusals, check_outputs, check_damage,
+                      check_kills, check_other_ranks):
             start = time.monotonic()
             check(folder, whole)
             print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)
