@@ -170,6 +170,8 @@ static void print_failure(FILE *to, const failure *failures, int count, int inde
             print_text(to, f->error.message);
         else if (f->error.is_printed)
             fprintf(to, "      see its message above\n");
+        else if (index == 0) // the cause, whose message another worker printed
+            fprintf(to, "      see the message above, which is also this rank's\n");
     } else if (w->was_suspended) {
         fprintf(to, "      SIGSTOP, a debugger, or job control\n");
     } else if (w->signal == SIGKILL) {

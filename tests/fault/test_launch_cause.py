@@ -43,6 +43,15 @@ def check_one_sentence(_):
         assert err.count(SENTENCE) == 1, f"{flags} {script}: {err}"
 
 
+def check_printed_by_another(_):
+    """A cause that did not print its text, as another worker did, refers to the lines above."""
+    script = (f"if test $RANK = 1; then trap '' TERM; sleep 0.5; echo '{SENTENCE}' >&2; "
+              f"{write_error(True)} else {write_error(False)} fi; exit 1")
+    err = workers(script, ranks=2)
+    assert "rank 0" in cause(err) and "see the message above" in cause(err), err
+    assert err.count(SENTENCE) == 1, err
+
+
 def check_suspended(_):
     """The suspended rank is the cause, not the one whose wait for it timed out."""
     err = workers("if test $RANK = 1; then kill -STOP $$; fi; sleep 1; " + write_error(False) +
@@ -84,8 +93,8 @@ def check_training(folder):
 
 def main():
     with tempfile.TemporaryDirectory(prefix="trireme-cause-") as folder:
-        sys.exit(check_all((check_one_sentence, check_suspended, check_killed, check_consequence,
-                            check_training),
+        sys.exit(check_all((check_one_sentence, check_printed_by_another, check_suspended,
+                            check_killed, check_consequence, check_training),
                            folder))
 
 
