@@ -97,7 +97,8 @@ tri_status tri_task_load_object(const char *path, const tri_task **out) {
             "begin with ./ or ../: ./%s",
             path);
     if (!realpath(path, real))
-        return TRI_FAIL(TRI_NOT_FOUND, "model.name: there is no shared object %s", path);
+        return TRI_FAIL(TRI_NOT_FOUND, "model.name: there is no shared object %s%s", path,
+                        *path == '/' ? "" : "; its path starts at the working directory");
     TRI_TRY(check_file(path, real));
     void *object = dlopen(real, RTLD_NOW | RTLD_LOCAL);
     if (!object) return TRI_FAIL(TRI_BAD_INPUT, "model.name: cannot load %s: %s", path, dlerror());
