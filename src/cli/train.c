@@ -109,8 +109,16 @@ static const cli_flag train_flags[] = {
     {"keys", NULL, "list the keys of a recipe: all, or those of the sections named", 0},
     {0}};
 
-// Prints the keys that begin with one of the words; without words, all keys.
-static int print_keys(const cli_arguments *a) {
+// Prints the keys that begin with one of the words; without words, all keys. The options of a model
+// that is not built in are known only when it is built.
+static int print_keys(const cli_context *context, const cli_arguments *a) {
+    bool of_model = a->count == 0;
+    for (int i = 0; i < a->count; i++)
+        of_model = of_model || !strncmp(a->words[i], "model", strlen("model"));
+    if (context->task && of_model)
+        printf("This program's model is %s; the options under `model` are those that its build "
+               "function reads\nby tri_model_int, tri_model_float and tri_model_bool.\n\n",
+               context->task->name);
     for (int i = 0; i < a->count; i++)
         if (!tri_option_print(&tri_recipe_table, a->words[i], stdout))
             return cli_usage(&cli_train, "--keys: no key begins with '%s'", a->words[i]);
@@ -129,7 +137,7 @@ static int run_train(const cli_context *context, int argc, char **argv) {
     cli_arguments a;
     int code = cli_parse(&cli_train, argc, argv, &a);
     if (code >= 0) return code;
-    if (cli_has(&a, "keys")) return print_keys(&a);
+    if (cli_has(&a, "keys")) return print_keys(context, &a);
     if (a.count < 1) return cli_usage(&cli_train, "train: which recipe?");
     tri_arena *arena = tri_arena_create(NULL, "command");
     tri_recipe recipe;

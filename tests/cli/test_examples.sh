@@ -28,6 +28,7 @@ settings="$settings trainer.limit_val_batches=1"
 "$build/bin/trireme" train two-layer.yaml model.name=./two-layer.so $settings --run-dir object
 ./two-layer --help | grep -q checkpoint
 ./two-layer plan two-layer.yaml | grep -q 407,050
+./two-layer train --keys model | grep -q "This program's model is two-layer"
 ./two-layer bench kernels 2>&1 | grep -q 'which recipe of model two-layer?'
 ./two-layer checkpoint init two-layer.yaml --out start.safetensors
 ./two-layer train two-layer.yaml $settings optimizer.lr=0 trainer.max_steps=1 --run-dir still
