@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "train/task.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,6 +88,7 @@ int tri_main(int argc, char **argv, const tri_task *task) {
         print_commands(stderr);
         return 2;
     }
+    if (task && tri_task_check(task, "this program") != TRI_OK) return cli_fail(TRI_BAD_INPUT);
     const char *name = argv[1];
     char *help_of[] = {argv[0], argc > 2 ? argv[2] : NULL, "--help", NULL};
     if (!strcmp(name, "help") && help_of[1]) {

@@ -63,6 +63,8 @@ tri_status tri_graph_status(const tri_graph *graph, const char **message) {
 bool tri_training(const tri_graph *graph) { return graph->options.training; }
 
 static bool model_option(tri_graph *g, const char *key, double *out) {
+    if (!key) tri_graph_fail(g, "a model option's key is NULL: give it one");
+    if (!key) return false;
     return g->options.model_option && g->options.model_option(g->options.model_context, key, out);
 }
 

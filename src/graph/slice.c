@@ -32,6 +32,10 @@ size_t tri_parameter_layer(const char *name) {
 
 void tri_split_layer(tri_graph *graph, const char *layer, tri_split split) {
     if (!tri_graph_takes_name(graph, "layer", layer)) return;
+    if ((unsigned)split > TRI_SPLIT_ROW) {
+        tri_graph_fail(graph, "tri_split_layer: %s: %d is no tri_split", layer, (int)split);
+        return;
+    }
     int last = tri_index_find(&graph->layer_parameters, layer, strlen(layer));
     if (last == TRI_NOT_IN_INDEX)
         tri_graph_fail(graph, "tri_split_layer: no layer is named '%s'", layer);

@@ -36,6 +36,10 @@ tri_value tri_linear_with(tri_graph *graph, const char *name, tri_value x, tri_l
         tri_graph_fail(graph, "linear %s: needs an input with an axis and features > 0", name);
         return (tri_value){0};
     }
+    if (!(o.std >= 0 && isfinite(o.std))) {
+        tri_graph_fail(graph, "linear %s: std must be a number of at least 0, not %g", name, o.std);
+        return (tri_value){0};
+    }
     int64_t in = shape.dims[shape.rank - 1];
     tri_init init = o.std > 0 ? normal(o.std) : fan_in_uniform(in), zero = {0};
     const char *weight_name = o.weight ? o.weight : join(graph, name, "weight");
@@ -115,6 +119,13 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
     tri_shape shape = tri_value_shape(graph, x);
     if (shape.rank < 2) {
         tri_graph_fail(graph, "batch_norm %s: needs [N, C, ...]", name);
+        return (tri_value){0};
+    }
+    if (!(o.momentum >= 0 && o.momentum <= 1) || !(o.eps >= 0 && isfinite(o.eps))) {
+        tri_graph_fail(graph,
+                       "batch_norm %s: momentum must lie in [0, 1] and eps be at least 0, not %g "
+                       "and %g",
+                       name, o.momentum, o.eps);
         return (tri_value){0};
     }
     double momentum = o.momentum > 0 ? o.momentum : 0.1;
@@ -274,6 +285,11 @@ static void infer_size(tri_graph *g, tri_value x, tri_shape *shape) {
 
 tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape) {
     if (!tri_graph_check_input(graph, "reshape", NULL, x)) return (tri_value){0};
+    if (shape.rank < 0 || shape.rank > TRI_MAX_RANK) {
+        tri_graph_fail(graph, "reshape: a shape has 0 to %d axes, not %d", TRI_MAX_RANK,
+                       shape.rank);
+        return (tri_value){0};
+    }
     infer_size(graph, x, &shape);
     return one_input(graph, &tri_op_reshape, x, &(tri_reshape_attr){shape}, "");
 }

@@ -106,8 +106,5 @@ tri_status tri_task_load_object(const char *path, const tri_task **out) {
     *out = task ? task() : NULL;
     if (!*out)
         return TRI_FAIL(TRI_BAD_INPUT, "model.name: %s has no task: %s returns NULL", path, symbol);
-    if (!(*out)->build || !(*out)->name)
-        return TRI_FAIL(TRI_BAD_INPUT, "model.name: the task of %s has no %s", path,
-                        (*out)->build ? "name" : "build function");
     return TRI_OK;
 }

@@ -1,6 +1,7 @@
 // Finds the model that a recipe names, and passes the recipe's model options to it.
 #include "train/task.h"
 
+#include "base/limits.h"
 #include "nn/models/models.h"
 #include "train/object.h"
 
@@ -8,6 +9,35 @@
 #include <stdio.h>
 #include <string.h>
 #include <trireme/trireme.h>
+
+tri_status tri_task_check(const tri_task *task, const char *whose) {
+    if (!task->build || !task->name)
+        return TRI_FAIL(TRI_BAD_INPUT, "the task of %s has no %s", whose,
+                        task->build ? "name" : "build function");
+    for (int i = 0; i < TRI_TASK_MAX_FIELDS && task->fields[i].name; i++) {
+        const tri_field *f = &task->fields[i];
+        if ((unsigned)f->dtype >= TRI_DTYPE_COUNT)
+            return TRI_FAIL(TRI_BAD_INPUT, "the task of %s: field '%s' has no tri_dtype, but %d",
+                            whose, f->name, (int)f->dtype);
+        if (f->shape.rank < 0 || f->shape.rank >= TRI_MAX_RANK)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "the task of %s: the shape of field '%s' has 0 to %d axes, not %d",
+                            whose, f->name, TRI_MAX_RANK - 1, f->shape.rank);
+        int64_t elements = tri_shape_count(&f->shape);
+        if (elements < 1 || elements > TRI_MAX_SAMPLE_ELEMENTS)
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "the task of %s: field '%s' has 1 to %d elements per sample, which its "
+                            "shape does not",
+                            whose, f->name, TRI_MAX_SAMPLE_ELEMENTS);
+    }
+    return TRI_OK;
+}
+
+static tri_status load_object(const char *path, const tri_task **out) {
+    TRI_TRY(tri_task_load_object(path, out));
+    tri_status status = tri_task_check(*out, path);
+    return status == TRI_OK ? TRI_OK : tri_status_context(status, "model.name");
+}
 
 tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out) {
     const char *name = recipe->model.name;
@@ -17,7 +47,7 @@ tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tr
     }
     if (!name) return TRI_FAIL(TRI_BAD_INPUT, "model.name: the recipe names no model");
     if (strchr(name, '/') || (strlen(name) > 3 && !strcmp(name + strlen(name) - 3, ".so")))
-        return tri_task_load_object(name, out);
+        return load_object(name, out);
     *out = tri_model_find(name);
     if (*out) return TRI_OK;
     const char *known[64];

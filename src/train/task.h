@@ -5,6 +5,9 @@
 #include "plan/program.h"
 #include "recipe/recipe.h"
 
+// TRI_BAD_INPUT: the task has no name or build function, or a field of it has an impossible shape.
+// `whose`: what the message says of where it is from.
+tri_status tri_task_check(const tri_task *task, const char *whose);
 // Finds the task that `recipe` names; `own` is the program's own task or NULL. A shared object
 // stays loaded. TRI_BAD_INPUT names the model and the nearest known one.
 tri_status tri_task_find(const tri_recipe *recipe, const tri_task *own, const tri_task **out);

@@ -32,6 +32,12 @@ __attribute__((constructor)) static void begin(void) {
 }
 """
 GOOD = BUILD + "TRI_EXPORT_TASK(task)\n"
+
+
+def with_field(field):
+    return GOOD.replace(".build = build", f".build = build, .fields = {{{{\"images\", {field}}}}}")
+
+
 CASES = {  # name: source, what the line says, whether its code may run
     "none": ("int nothing;\n", "exports no task: ", False),
     "newer": (BUILD + "const tri_task *trireme_task_v2(void) { return &task; }\n",
@@ -51,6 +57,23 @@ CASES = {  # name: source, what the line says, whether its code may run
                     "a layer's name is NULL", True),
     "null_metric": (GOOD.replace("tri_loss(g, ", "tri_metric(g, 0, "), "a metric's name is NULL",
                     True),
+    "null_option": (GOOD.replace("tri_value x", "tri_model_int(g, 0, 1);\n    tri_value x"),
+                    "a model option's key is NULL", True),
+    "no_split": (GOOD.replace("tri_loss",
+                              "tri_split_layer(g, \"fc\", (tri_split)77);\n    tri_loss"),
+                 "fc: 77 is no tri_split", True),
+    "axes": (GOOD.replace("tri_loss", "x = tri_reshape(g, x, (tri_shape){.rank = 1000});\n"
+                          "    tri_loss"), "a shape has 0 to 6 axes, not 1000", True),
+    "linear_std": (GOOD.replace("tri_loss", "x = tri_linear_with(g, \"f2\", x, "
+                                "(tri_linear_options){.features = 3, .std = -1});\n    tri_loss"),
+                   "linear f2: std must be a number of at least 0, not -1", True),
+    "momentum": (GOOD.replace("tri_loss", "x = tri_batch_norm(g, \"bn\", x, "
+                              "(tri_batch_norm_options){.momentum = -3});\n    tri_loss"),
+                 "batch_norm bn: momentum must lie in [0, 1]", True),
+    "field_axes": (with_field("TRI_F32, {3000, {1}}"), "'images' has 0 to 5 axes, not 3000", True),
+    "field_sizes": (with_field("TRI_F32, {1, {-1}}"), "'images' has 1 to ", True),
+    "field_type": (with_field("(tri_dtype)77, {1, {1}}"), "'images' has no tri_dtype, but 77",
+                   True),
     "bytes": (GOOD.replace('"fc"', '"\\xff\\xfe"'), "a layer's name is not UTF-8", True),
     "undefined": (GOOD + "extern int nowhere(void);\nint other(void) { return nowhere(); }\n",
                   "cannot load", False),
@@ -86,6 +109,23 @@ def check_objects():
         error = train(f"./{name}.so")
         assert text in error and (name in error or "model small:" in error), error
         assert has_run() == may_run, name
+
+
+def check_programs():
+    """A task that lacks something is refused in a program of its own too."""
+    libraries = os.path.join(os.path.dirname(os.path.dirname(TRIREME)), "lib")
+    for name, task, text in (("none", "{.name = \"x\"}", "this program has no build function"),
+                             ("anon", "{.build = build}", "this program has no name")):
+        with open("own.c", "w", encoding="ascii") as file:
+            file.write("#include <trireme/trireme.h>\n" + BUILD +
+                       f"static const tri_task own = {task};\n"
+                       "int main(int c, char **v) { return tri_main(c, v, &own); }\n")
+        subprocess.run(["cc", f"-I{HERE}/include", "own.c", "-o", name, f"-L{libraries}",
+                        "-ltrireme", f"-Wl,-rpath,{libraries}"], check=True)
+        with open("own.yaml", "w", encoding="ascii") as file:
+            file.write(f"name: task\n{SYNTHETIC}")
+        done = run([f"./{name}", "train", "own.yaml"], 2)
+        assert done.stderr.count("\n") == 1 and text in done.stderr, done.stderr
 
 
 def check_files():
@@ -148,5 +188,5 @@ def check_told():
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="trireme-object-") as place:
         os.chdir(place)
-        sys.exit(1 if check_all([check_objects, check_files, check_paths, check_options,
-                                 check_told]) else 0)
+        sys.exit(1 if check_all([check_objects, check_programs, check_files, check_paths,
+                                 check_options, check_told]) else 0)
