@@ -59,19 +59,21 @@ static bool exists(const cli_hints *h, const char *below) {
     return access(path, F_OK) == 0;
 }
 
+bool cli_has_best(const cli_hints *h) { return exists(h, "/checkpoints/best"); }
+
 static bool has_checkpoint(const cli_hints *h) {
     const tri_recipe *recipe = h->request->recipe;
     bool has_data =
         tri_data_has(&recipe->data, TRI_DATA_TEST) || tri_data_has(&recipe->data, TRI_DATA_VAL);
     return has_data && recipe->trainer.limit_val_batches.value > 0 &&
-           (exists(h, "/checkpoints/best") || exists(h, "/checkpoints/last"));
+           (cli_has_best(h) || exists(h, "/checkpoints/last"));
 }
 
 // Without a recipe: `eval` finds it in the checkpoint's run folder.
 static void print_evaluate(const cli_hints *h) {
     print_word(h->context->program);
     printf(" eval --checkpoint");
-    print_path(h, exists(h, "/checkpoints/best") ? "/checkpoints/best" : "/checkpoints/last");
+    print_path(h, cli_has_best(h) ? "/checkpoints/best" : "/checkpoints/last");
     print_device(h);
 }
 

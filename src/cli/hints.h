@@ -13,5 +13,7 @@ typedef struct cli_hints {
 } cli_hints;
 
 void cli_print_hints(const cli_hints *hints);
+// Whether the run has a best checkpoint: none if it keeps none, or never had a finite metric.
+bool cli_has_best(const cli_hints *hints);
 
 #endif

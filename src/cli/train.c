@@ -8,13 +8,16 @@
 #include "train/signals.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-// Nine significant digits tell any two floats apart; metrics.jsonl has them too.
+// Nine significant digits tell any two floats apart. What is no finite number is null, because JSON
+// has no other word for it. metrics.jsonl has both too.
 static tri_tree *nine_digits(tri_arena *arena, double value) {
+    if (!isfinite(value)) return tri_tree_null(arena);
     return tri_tree_plain(arena, tri_arena_printf(arena, "%.9g", value));
 }
 
@@ -93,10 +96,12 @@ static void print_summary(const cli_context *context, const tri_train_request *r
     }
     if (r->has_loss && !r->has_val && !r->has_test)
         printf("training: loss %.4f, that of the last step\n", r->loss);
-    if (t->fast_dev_run == 0) cli_print_hints(&(cli_hints){context, request, r, a});
+    cli_hints hints = {context, request, r, a};
+    if (t->fast_dev_run == 0) cli_print_hints(&hints);
     if (r->has_val && r->val_source == TRI_VAL_TEST && t->fast_dev_run == 0)
-        printf("the epochs were evaluated on the test data, which also chose checkpoints/best; "
-               "data.val or data.val_fraction=0.1 keeps test data for the end\n");
+        printf("the epochs were evaluated on the test data%s; "
+               "data.val or data.val_fraction=0.1 keeps test data for the end\n",
+               cli_has_best(&hints) ? ", which also chose checkpoints/best" : "");
 }
 
 static const cli_flag train_flags[] = {

@@ -59,7 +59,7 @@ enum { TRI_NO_FIELD = -1 };
 // Index of the field `name`, or TRI_NO_FIELD.
 int tri_dataset_find(const tri_dataset *dataset, const char *name);
 // One more than the largest number of the field "labels" (classes) or "input_ids" (tokens); 0 when
-// there is no such field.
+// there is no such field, or every label is -100.
 int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field);
 
 // Bytes of scratch memory that each thread needs for tri_dataset_read.

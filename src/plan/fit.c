@@ -231,7 +231,8 @@ tri_status tri_fit_check(tri_device *device, const tri_plan_request *request, in
     const char *way =
         count == 0 && least.overrides
             ? tri_arena_printf(arena, "nothing tried would fit, the least is %s with %s",
-                               bytes_text(arena, least.peak_bytes), least.overrides)
+                               bytes_text(arena, least.peak_bytes),
+                               *least.overrides ? least.overrides : "the recipe as it is")
             : "none of the settings tried is possible";
     for (int i = 0; i < count && i < SHOWN; i++)
         way = tri_arena_printf(arena, "%s%s%s (%s)",

@@ -308,6 +308,12 @@ static tri_status check_classes(const tri_session *s) {
         int64_t known = reads->count(node->attr, &signature);
         for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
             int64_t classes = sets[k].data ? tri_dataset_classes(sets[k].data, field) : 0;
+            if (classes == 0 && sets[k].data && !strcmp(field, "labels"))
+                return TRI_FAIL(
+                    TRI_BAD_INPUT,
+                    "data: every label of the %s data is -100, so that no sample counts "
+                    "in the loss; give the samples their classes",
+                    sets[k].name);
             if (classes > known)
                 return TRI_FAIL(TRI_BAD_INPUT,
                                 "data: the %s data has %s up to %lld, but model %s has %lld %s",

@@ -52,6 +52,9 @@ def check_memory():
             lines = done.stderr.splitlines()
             assert len(lines) == 1 and "ulimit -v" in lines[0], done.stderr
         assert not os.path.exists(place)
+        done = run(train("mlp-jax", place, *SMALL, "strategy.memory=1", "batch.micro=1",
+                         "batch.eval=1"), 2)
+        assert "the least is" in done.stderr and not done.stderr.endswith("with \n"), done.stderr
         for mega in range(60, 140, 8):
             done = run(train("mlp-jax", place, *SMALL, "data.workers=8"), None,
                        **bounded(resource.RLIMIT_AS, mega << 20))

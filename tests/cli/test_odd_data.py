@@ -36,6 +36,17 @@ def write_tensors(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + bytes(end))
 
 
+def packed(shape, pixel, label):
+    """A safetensors file whose pixels and labels are all the same."""
+    count = shape[0] * shape[1] * shape[2] * shape[3]
+    pixels, labels = struct.pack("<f", pixel) * count, struct.pack("<q", label) * shape[0]
+    end = len(pixels) + len(labels)
+    text = json.dumps({
+        "images": {"dtype": "F32", "shape": shape, "data_offsets": [0, len(pixels)]},
+        "labels": {"dtype": "I64", "shape": shape[:1], "data_offsets": [len(pixels), end]}})
+    return struct.pack("<Q", len(text)) + text.encode() + pixels + labels
+
+
 def check_fields(folder):
     """Test samples with fewer fields than training's are bad input, in one line."""
     images, labels = ("F32", 4, [8, 1, 28, 28]), ("I64", 8, [8])
@@ -48,6 +59,32 @@ def check_fields(folder):
         assert done.returncode == 2, done
         assert len(done.stderr.splitlines()) == 1 and "fields" in done.stderr, done.stderr
         assert not os.path.exists(os.path.join(folder, "run"))
+
+
+def check_nothing_counts(folder):
+    """Labels that are all left out are refused; what is no number is null in JSON, and no best."""
+    with open(os.path.join(folder, "none"), "wb") as file:
+        file.write(packed([8, 1, 28, 28], 0.5, -100))
+    with open(os.path.join(folder, "nan"), "wb") as file:
+        file.write(packed([8, 1, 28, 28], float("nan"), 1))
+    with open(os.path.join(folder, "good"), "wb") as file:
+        file.write(packed([8, 1, 28, 28], 0.5, 1))
+    words = ["recipes/mlp-jax.yaml", "data.name=tensors", f"data.path={folder}", "data.train=good",
+             "trainer.max_epochs=1", "log.tensorboard=false"]
+    run_dir = os.path.join(folder, "counts")
+    for split, more in (("training", ["data.train=none", "data.test=good"]),
+                        ("test", ["data.test=none"])):
+        done = run("train", *words, *more, "--run-dir", run_dir)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+        assert f"every label of the {split} data is -100" in done.stderr, done.stderr
+        assert not os.path.exists(run_dir)
+    done = run("train", *words, "data.test=nan", "--run-dir", run_dir)
+    assert done.returncode == 0 and "test: loss nan" in done.stdout, done
+    assert "keeps test data" in done.stdout and "checkpoints/best" not in done.stdout, done.stdout
+    done = run("eval", *words, "data.test=nan", "--checkpoint", run_dir, "--json")
+    assert json.loads(done.stdout)["loss"] is None, done
+    done = run("train", *words, "data.test=nan", "--run-dir", run_dir + "-json", "--json")
+    assert json.loads(done.stdout)["val_loss"] is None, done
 
 
 def check_tokens(folder):
@@ -148,6 +185,7 @@ def check_extremes(folder):
 with tempfile.TemporaryDirectory() as temporary:
     check_extremes(temporary)
     check_fields(temporary)
+    check_nothing_counts(temporary)
     check_tokens(temporary)
     check_plan()
     check_quiet(temporary)
