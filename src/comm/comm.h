@@ -102,7 +102,8 @@ typedef struct tri_comm_backend {
     // Starts `count` operations of any kinds and types as one group; *out names the group. Copies
     // the ops. Called from one thread at a time.
     tri_status (*start)(tri_comm *comm, const tri_comm_op *ops, int count, tri_comm_ticket *out);
-    // True when the group is done, or the communicator failed. Never blocks.
+    // True when the group is done, or the communicator failed. Never blocks: while another thread
+    // advances operations, it may be false also for a group that is done.
     bool (*test)(tri_comm *comm, tri_comm_ticket ticket);
     // Waits for the group. A collective in it is done after everything that was started before; a
     // SEND or RECV only after those it has to wait for itself, so that a caller can wait for a RECV
