@@ -31,9 +31,9 @@ typedef struct tri_task {
 // The whole program: every command of `trireme` with this task as its model. Returns the exit code.
 int tri_main(int argc, char **argv, const tri_task *task);
 
-// A shared object that a recipe names as `model.name` exports its task so, once:
-//     TRI_EXPORT_TASK(my_task)
-// The version is part of the symbol's name: an object built for another one is refused.
+// Exports the task of a shared object, which a recipe names as `model.name`:
+// TRI_EXPORT_TASK(my_task), once. The version is part of the symbol's name: an object built for
+// another one is refused.
 #ifdef __cplusplus
 #define TRI_TASK_LINKAGE extern "C"
 #else

@@ -61,7 +61,7 @@ char *tri_shape_text(const tri_shape *shape, char *out, size_t size);
 
 TRI_API_END
 
-// tri_shape_of(3, 4) is a matrix of 3 rows and 4 columns.
+// The shape of the sizes given: tri_shape_of(3, 4) is that of a matrix of 3 rows and 4 columns.
 #ifdef __cplusplus
 template <typename... tri_size> inline tri_shape tri_shape_of(tri_size... sizes) {
     return tri_shape{(int)sizeof...(sizes), {(int64_t)sizes...}};
