@@ -10,9 +10,9 @@
 static tri_status cut_range(tri_arena *arena, int64_t offset, int64_t size_bytes, int tensor,
                             int64_t chunk_bytes, int *capacity, checkpoint_chunks *out) {
     for (int64_t done = 0; done < size_bytes; done += chunk_bytes) {
-        if (out->count == TRI_MAX_CHECKPOINT_CHUNKS)
-            return TRI_FAIL(TRI_UNSUPPORTED,
-                            "a file has more than %d chunks of %lld bytes: use larger chunks",
+        // However large chunks are, each tensor begins one.
+        if (done > 0 && out->count >= TRI_MAX_CHECKPOINT_CHUNKS)
+            return TRI_FAIL(TRI_UNSUPPORTED, "more than %d chunks of %lld bytes",
                             TRI_MAX_CHECKPOINT_CHUNKS, (long long)chunk_bytes);
         int64_t left = size_bytes - done;
         TRI_PUSH(arena, out->items, out->count, *capacity) = (checkpoint_chunk){

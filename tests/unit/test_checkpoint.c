@@ -1,4 +1,6 @@
 // Checkpoints: saving and loading, retention, links, and the refusal of damaged ones.
+#include "base/limits.h"
+#include "checkpoint/chunk.h"
 #include "checkpoint_fixture.h"
 #include "support/run_folder.h"
 
@@ -301,6 +303,23 @@ static void test_another_model(void **state) {
            "'conv1.bias' is F32 there, but F16 in the model");
 }
 
+// A file may have more tensors than it may have chunks by their size: a model of thousands of
+// layers trained for an epoch, and could not be saved.
+static void test_many_tensors(void **state) {
+    enum { MANY = TRI_MAX_CHECKPOINT_CHUNKS + 1000 };
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_safetensors_entry *entries = TRI_NEW_ARRAY(arena, tri_safetensors_entry, MANY);
+    checkpoint_chunks chunks;
+    for (int i = 0; i < MANY; i++)
+        entries[i] = (tri_safetensors_entry){.offset = 8 + 4 * i, .size_bytes = 4};
+    assert_int_equal(checkpoint_cut(arena, 8, entries, NULL, MANY, 8, &chunks), TRI_OK);
+    assert_int_equal(chunks.count, MANY + 1);
+    assert_int_equal(chunks.items[MANY].tensor, MANY - 1);
+    entries[0].size_bytes = 4 * MANY;
+    assert_int_equal(checkpoint_cut(arena, 8, entries, NULL, 1, 4, &chunks), TRI_UNSUPPORTED);
+    tri_arena_destroy(arena);
+}
+
 static void test_clean(void **state) {
     save((fixture_save){.step = 1, .width = 4});
     save((fixture_save){.step = 2, .width = 4});
@@ -335,6 +354,7 @@ int main(void) {
         TEST(damage_names_the_tensor),
         TEST(refused),
         TEST(another_model),
+        TEST(many_tensors),
         TEST(clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
