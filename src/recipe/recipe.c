@@ -56,10 +56,17 @@ static bool is_deepspeed(const char *override) {
 }
 
 static tri_status apply_overrides(tri_arena *arena, tri_tree *root, const char *const *overrides,
-                                  int count, tri_recipe_dropped *dropped) {
+                                  int count, tri_recipe_dropped *dropped, tri_strings *notes) {
+    const char **all = TRI_NEW_ARRAY(arena, const char *, notes->count + count);
+    for (int i = 0; i < notes->count; i++) all[i] = notes->items[i];
     for (int i = 0; i < count; i++) drop_overridden(arena, root, overrides[i], dropped);
-    for (int i = 0; i < count; i++)
-        if (!is_deepspeed(overrides[i])) TRI_TRY(tri_tree_override(arena, root, overrides[i]));
+    for (int i = 0; i < count; i++) {
+        if (is_deepspeed(overrides[i])) continue;
+        const char *note = tri_recipe_replaced_note(arena, root, overrides[i]);
+        if (note) all[notes->count++] = note;
+        TRI_TRY(tri_tree_override(arena, root, overrides[i]));
+    }
+    notes->items = all;
     return TRI_OK;
 }
 
@@ -161,7 +168,7 @@ static tri_status resolve(tri_arena *arena, tri_tree *root, const char *file,
     tri_deepspeed deepspeed;
     tri_recipe_dropped dropped = {{NULL}};
     TRI_TRY(merge_deepspeed(arena, root, file, overrides, count, &dropped, &deepspeed));
-    TRI_TRY(apply_overrides(arena, root, overrides, count, &dropped));
+    TRI_TRY(apply_overrides(arena, root, overrides, count, &dropped, &deepspeed.notes));
     settle_path(arena, tri_tree_find(root, "data.path"), file);
     settle_files(arena, root, file);
     TRI_TRY(tri_recipe_settle_strategy(arena, root));

@@ -67,6 +67,29 @@ static const char *note_of(tri_arena *arena, const char *section, const tri_tree
                             section, name->text, section, changed, gone, keep);
 }
 
+const char *tri_recipe_replaced_note(tri_arena *arena, const tri_tree *root, const char *override) {
+    size_t length = strcspn(override, "=");
+    const char *path = tri_arena_printf(arena, "%.*s", (int)length, override), *gone = "";
+    const tri_tree *old = tri_tree_get(root, path);
+    tri_tree *value;
+    if (!old || old->kind != TRI_TREE_MAP || !override[length]) return NULL;
+    if (tri_yaml_parse_value(arena, override + length + 1, override, &value) != TRI_OK) return NULL;
+    bool is_map = value->kind == TRI_TREE_MAP;
+    if (!is_map && !tri_tree_is_null(value)) return NULL; // an error of its own
+    if (!strcmp(path, "data") && is_map && tri_tree_get(value, "name")) return NULL;
+    for (int i = 0; i < old->count; i++) {
+        const tri_tree *was = old->items[i];
+        if (tri_tree_is_null(was) || (is_map && tri_tree_get(value, was->key))) continue;
+        gone = tri_arena_printf(arena, "%s%s%s: %s", gone, *gone ? ", " : "", was->key,
+                                tri_yaml_flow(arena, was));
+    }
+    if (!*gone) return NULL;
+    return tri_arena_printf(arena,
+                            "'%s' replaces the whole section, so that the recipe's {%s} no longer "
+                            "holds; %s.KEY=VALUE changes one key",
+                            override, gone, path);
+}
+
 tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped *dropped,
                                      const tri_tree *root, const tri_tree *resolved,
                                      tri_strings notes) {

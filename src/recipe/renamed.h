@@ -23,4 +23,8 @@ tri_strings tri_recipe_dropped_notes(tri_arena *arena, const tri_recipe_dropped 
                                      const tri_tree *root, const tri_tree *resolved,
                                      tri_strings notes);
 
+// The line about an override of a whole section that leaves out keys of the recipe's: they would
+// silently become defaults. NULL: it leaves out none.
+const char *tri_recipe_replaced_note(tri_arena *arena, const tri_tree *root, const char *override);
+
 #endif

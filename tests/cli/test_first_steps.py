@@ -118,6 +118,14 @@ def check_dropped_keys(folder):
         assert "drops" not in run([TRIREME, *words, more]).stderr, more
     done = run([TRIREME, "train", recipe, "trainer.fast_dev_run=1", "schedule.name=cosine"])
     assert "warmup_steps 2 is now 0, gamma 0.5 is gone" in done.stderr, done.stderr
+    # A whole section as an override takes the place of the recipe's.
+    done = run([TRIREME, "train", recipe, "trainer.fast_dev_run=1", "optimizer={lr: 0.3}"])
+    said = "warning: 'optimizer={lr: 0.3}' replaces the whole section, so that the recipe's " \
+           "{name: sgd, momentum: 0.9} no longer holds; optimizer.KEY=VALUE changes one key\n"
+    assert done.stderr.count(said) == 1, done.stderr
+    for whole in ("optimizer={name: sgd, lr: 1, momentum: 0}", "checkpoint={save_top_k: 0}"):
+        done = run([TRIREME, "train", recipe, "trainer.fast_dev_run=1", whole])
+        assert "replaces" not in done.stderr, done.stderr
 
 
 def check_resume_with_another_rate(folder):
