@@ -136,6 +136,8 @@ static void warn_idle_flags(const cli_arguments *a, const tri_recipe *recipe) {
     for (size_t i = 0; recipe->trainer.fast_dev_run && i < 2; i++)
         if (cli_has(a, of_the_folder[i]))
             cli_warn("--%s has no effect: trainer.fast_dev_run saves nothing", of_the_folder[i]);
+    if (cli_has(a, "device") && !strcmp(cli_value(a, "device"), "null"))
+        cli_warn("--device null computes nothing: neither losses nor checkpoints mean anything");
 }
 
 static int run_train(const cli_context *context, int argc, char **argv) {

@@ -151,6 +151,14 @@ def check_no_evaluation():
     assert "test: loss" in run(*dry, "trainer.limit_val_batches=0.001").stdout
 
 
+def check_null_device():
+    """A run on the device that computes nothing says so: its losses may look like perfect ones."""
+    done = run("train", "recipes/mlp-jax.yaml", *SYNTHETIC, "trainer.fast_dev_run=true", "--device",
+               "null")
+    assert done.returncode == 0, done
+    assert "warning: --device null computes nothing" in done.stderr, done.stderr
+
+
 def check_extremes(folder):
     """The largest and the smallest values of each key: done, or refused in one line."""
     tiny = [*SYNTHETIC, "batch.global=4", "trainer.max_steps=1", "trainer.limit_val_batches=1",
@@ -190,3 +198,4 @@ with tempfile.TemporaryDirectory() as temporary:
     check_plan()
     check_quiet(temporary)
     check_no_evaluation()
+    check_null_device()
