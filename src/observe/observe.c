@@ -64,7 +64,7 @@ static void emit(tri_observer *o, const tri_run_event *event) {
         open_sink *s = &o->sinks[i];
         if (s->sink->event(s->state, event) == TRI_OK || s->has_warned) continue;
         s->has_warned = true;
-        tri_log(TRI_LOG_WARNING, "%s; training continues, but %s has gaps", tri_error_message(),
+        tri_log(TRI_LOG_WARNING, "%s; training continues, with gaps in %s", tri_error_message(),
                 s->sink->name);
     }
 }

@@ -294,10 +294,10 @@ static void full_disk_run(void) {
 
 static void warns_once_when_the_disk_is_full(void **state) {
     char *text = stderr_of(full_disk_run, 0);
-    const char *first = strstr(text, "metrics.jsonl has gaps");
+    const char *first = strstr(text, "gaps in metrics.jsonl");
     assert_non_null(first);
-    assert_null(strstr(first + 1, "metrics.jsonl has gaps"));
-    assert_non_null(strstr(text, "TensorBoard's curves has gaps"));
+    assert_null(strstr(first + 1, "gaps in metrics.jsonl"));
+    assert_non_null(strstr(text, "gaps in TensorBoard's curves"));
     assert_non_null(strstr(text, "No space left on device"));
     int lines = 0;
     for (const char *c = text; *c; c++) lines += *c == '\n';
