@@ -152,8 +152,10 @@ bool tri_tree_to_double(const tri_tree *node, double *out) {
     // Decimal numbers only: strtod would also take " 1", "0x1p3", "inf" and "nan".
     if (!*text || text[strspn(text, "0123456789+-.eE")]) return false;
     char *end;
+    errno = 0;
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value)) return false;
+    if (value == 0 && errno == ERANGE) return false; // 1e-400 is not 0
     *out = value;
     return true;
 }

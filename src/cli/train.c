@@ -186,8 +186,10 @@ const cli_command cli_train = {
     .help = "Train a recipe's model.",
     .flags = train_flags,
     .more =
-        "Ctrl-C, SIGTERM and SIGUSR1 save a checkpoint and end the run with exit code 75; the "
-        "same\ncommand resumes it. A recipe may name a shared object as its model. That is code "
+        "Ctrl-C, SIGTERM, SIGUSR1 and a closed terminal save a checkpoint and end the run with "
+        "exit "
+        "code\n75; the same command resumes it. A recipe may name a shared object as its model. "
+        "That is code "
         "which runs\nwith your rights, so read recipes of other people before you train them.\n",
     .examples =
         "trireme train recipes/mnist-cnn.yaml\n"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 static volatile sig_atomic_t seen;
-static const int watched[] = {SIGTERM, SIGINT, SIGUSR1};
+static const int watched[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 enum { WATCHED = sizeof watched / sizeof *watched };
 static struct sigaction before[WATCHED];
 static bool watching;
@@ -24,7 +24,12 @@ void tri_signals_watch(void) {
     sigemptyset(&action.sa_mask);
     seen = 0;
     watching = true;
-    for (int i = 0; i < WATCHED; i++) sigaction(watched[i], &action, &before[i]);
+    for (int i = 0; i < WATCHED; i++) {
+        sigaction(watched[i], &action, &before[i]);
+        // nohup lets a run ignore that its terminal is closed; this stays so.
+        if (watched[i] == SIGHUP && before[i].sa_handler == SIG_IGN)
+            sigaction(SIGHUP, &before[i], NULL);
+    }
 }
 
 int tri_signals_seen(void) { return seen; }

@@ -1,5 +1,5 @@
-// Signals that ask a run to end: SIGTERM, SIGINT, SIGUSR1. Their handler only records them; the
-// training loop checks for them after each step.
+// Signals that ask a run to end: SIGTERM, SIGINT, SIGUSR1, and SIGHUP unless it was ignored. Their
+// handler only records them; the training loop checks for them after each step.
 #ifndef TRIREME_TRAIN_SIGNALS_H
 #define TRIREME_TRAIN_SIGNALS_H
 

@@ -51,7 +51,8 @@ typedef struct tri_train_result {
 
 // Trains. TRI_OK: the run is complete; TRI_STOPPED: a signal stopped it, and a checkpoint was
 // saved; else what failed, with earlier checkpoints unchanged. Bad input is refused before anything
-// is created. SIGTERM, SIGINT and SIGUSR1 stay caught until the caller calls tri_signals_unwatch.
+// is created. SIGTERM, SIGINT, SIGUSR1 and SIGHUP stay caught until the caller calls
+// tri_signals_unwatch.
 tri_status tri_train(const tri_train_request *request, tri_train_result *out);
 
 typedef struct tri_eval_request {

@@ -52,7 +52,7 @@ static void reads_scalars(void **state) {
     bool b;
     tri_tree *t =
         yaml("[5e8, 2.0, 9223372036854775807, 9223372036854775808, true, False, '1', 0x10, "
-             "inf, .5, -3, 1e999, yes, 1.5e0]");
+             "inf, .5, -3, 1e999, yes, 1.5e0, 1e-400, 0e-400]");
     assert_true(tri_tree_to_int(t->items[0], &i) && i == 500000000);
     assert_false(tri_tree_to_int(t->items[1], &i));
     assert_true(tri_tree_to_int(t->items[2], &i) && i == INT64_MAX);
@@ -67,6 +67,8 @@ static void reads_scalars(void **state) {
     assert_false(tri_tree_to_double(t->items[11], &d));
     assert_false(tri_tree_to_bool(t->items[12], &b));
     assert_false(tri_tree_to_int(t->items[13], &i));
+    assert_false(tri_tree_to_double(t->items[14], &d)); // too small, and not 0
+    assert_true(tri_tree_to_double(t->items[15], &d) && d == 0);
 }
 
 static void refuses_bad_yaml(void **state) {
