@@ -43,10 +43,12 @@ def check_one_sentence(_):
         assert err.count(SENTENCE) == 1, f"{flags} {script}: {err}"
 
 
-def check_printed_by_another(_):
+def check_printed_by_another(folder):
     """A cause that did not print its text, as another worker did, refers to the lines above."""
-    script = (f"if test $RANK = 1; then trap '' TERM; sleep 0.5; echo '{SENTENCE}' >&2; "
-              f"{write_error(True)} else {write_error(False)} fi; exit 1")
+    ready = os.path.join(folder, "ready")  # rank 1 ignores the launcher's SIGTERM
+    script = (f"if test $RANK = 1; then trap '' TERM; touch {ready}; sleep 0.5; "
+              f"echo '{SENTENCE}' >&2; {write_error(True)} else "
+              f"while ! test -e {ready}; do sleep 0.05; done; {write_error(False)} fi; exit 1")
     err = workers(script, ranks=2)
     assert "rank 0" in cause(err) and "see the message above" in cause(err), err
     assert err.count(SENTENCE) == 1, err
