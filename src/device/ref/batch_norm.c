@@ -69,6 +69,25 @@ REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_ke
     return TRI_OK;
 }
 
+// Of channel c: the sum of dy, as it is before the fused ReLU if there is one, and the sum of that
+// times the normalised x. The inputs begin with x, y and dy.
+REF_BODY void channel_grad_sums(const ref_node *node, const tri_kernel_args *args, bool f64,
+                                bool relu, double mean, double inv_std, int64_t c, double *sum,
+                                double *sum_h) {
+    ref_array x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
+              dy = ref_input(args, 2, f64);
+    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
+    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    *sum = *sum_h = 0;
+    for (int64_t n = 0; n < samples; n++)
+        for (int64_t i = 0; i < inner; i++) {
+            int64_t at = (n * channels + c) * inner + i;
+            double d = relu && !(get(y, at) > 0) ? 0 : get(dy, at);
+            *sum += d;
+            *sum_h += d * (get(x, at) - mean) * inv_std;
+        }
+}
+
 REF_BODY tri_status batch_norm_grad_body(const ref_node *node, const tri_kernel_args *args,
                                          bool f64) {
     const tri_batch_norm_attr *a = (const void *)node->attr;
@@ -81,14 +100,8 @@ REF_BODY tri_status batch_norm_grad_body(const ref_node *node, const tri_kernel_
     int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
     double values = (double)(samples * inner);
     for (int64_t c = 0; c < channels; c++) {
-        double sum = 0, sum_h = 0;
-        for (int64_t n = 0; n < samples; n++)
-            for (int64_t i = 0; i < inner; i++) {
-                int64_t at = (n * channels + c) * inner + i;
-                double d = a->relu && !(get(y, at) > 0) ? 0 : get(dy, at);
-                sum += d;
-                sum_h += d * (get(x, at) - get(mean, c)) * get(inv_std, c);
-            }
+        double sum, sum_h;
+        channel_grad_sums(node, args, f64, a->relu, get(mean, c), get(inv_std, c), c, &sum, &sum_h);
         for (int64_t n = 0; n < samples; n++)
             for (int64_t i = 0; i < inner; i++) {
                 int64_t at = (n * channels + c) * inner + i;
@@ -140,22 +153,13 @@ REF_BODY tri_status batch_norm_shared_body(const ref_node *node, const tri_kerne
 REF_BODY tri_status batch_norm_sums_body(const ref_node *node, const tri_kernel_args *args,
                                          bool f64) {
     const tri_batch_norm_attr *a = (const void *)node->attr;
-    ref_array x = ref_input(args, 0, f64), y = ref_input(args, 1, f64),
-              dy = ref_input(args, 2, f64);
     ref_array mean = ref_input(args, 3, f64), inv_std = ref_input(args, 4, f64);
     ref_array dweight = ref_output(args, 0, f64), dbias = ref_output(args, 1, f64),
               sums = ref_output(args, 2, f64);
-    int64_t samples = node->s.in[0].dims[0], channels = node->s.in[0].dims[1];
-    int64_t inner = ref_count(&node->s.in[0]) / (samples * channels);
+    int64_t channels = node->s.in[0].dims[1];
     for (int64_t c = 0; c < channels; c++) {
-        double sum = 0, sum_h = 0;
-        for (int64_t n = 0; n < samples; n++)
-            for (int64_t i = 0; i < inner; i++) {
-                int64_t at = (n * channels + c) * inner + i;
-                double d = a->relu && !(get(y, at) > 0) ? 0 : get(dy, at);
-                sum += d;
-                sum_h += d * (get(x, at) - get(mean, c)) * get(inv_std, c);
-            }
+        double sum, sum_h;
+        channel_grad_sums(node, args, f64, a->relu, get(mean, c), get(inv_std, c), c, &sum, &sum_h);
         put(dweight, c, sum_h);
         put(sums, c, sum_h);
         put(dbias, c, sum);
