@@ -37,7 +37,7 @@ def write_tensors(path, tensors):
 
 
 def packed(shape, pixel, label):
-    """A safetensors file whose pixels and labels are all the same."""
+    """A safetensors file of one pixel value and one label."""
     count = shape[0] * shape[1] * shape[2] * shape[3]
     pixels, labels = struct.pack("<f", pixel) * count, struct.pack("<q", label) * shape[0]
     end = len(pixels) + len(labels)

@@ -222,7 +222,7 @@ static int count_steps(rig *r) {
 static void test_allocates_nothing(void **state) {
     (void)state;
     if (!COUNTS) {
-        print_message("allocations cannot be counted under a sanitizer\n");
+        print_message("skipped: allocations cannot be counted under a sanitizer\n");
         skip();
     }
     atomic_store(&counting, 1); // checks that allocations are counted at all

@@ -299,7 +299,7 @@ static void follow(follower *f) {
 }
 
 // Without any one of its dependencies the schedule is refused, breaks a rule about memory, or is
-// ordered by other dependencies all the same.
+// ordered by other dependencies.
 static void check_each_dependency(follower *f) {
     tri_schedule *s = (tri_schedule *)(uintptr_t)f->schedule;
     for (int i = 0; i < s->count; i++) {

@@ -19,7 +19,7 @@ typedef struct avg_state {
     avg_axis axis[2];
     float *weight;                   // of each window: 1 / its elements
     bool backward, bf16;             // backward: the source has the windows
-    bool plain_source, plain_result; // of blocked channels: this tensor is plain all the same
+    bool plain_source, plain_result; // planes have 16 channels, but this tensor is plain
 } avg_state;
 
 typedef struct avg_job {
