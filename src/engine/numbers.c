@@ -9,8 +9,9 @@
 //
 //     row of round 0, replica 0 | round 0, replica 1 | … | the caller's | squares by chunk
 //
-// Of each number all ranks but one have a zero, so that the all-reduce changes no bits. Else each
-// rank adds its own rows and squares first, and one row travels.
+// Each of these numbers is computed by one rank and is zero on all others, so that the all-reduce
+// changes no bits. In other runs each rank adds its own rows and squares first, and one row
+// travels.
 #include "engine/engine_internal.h"
 
 #include <math.h>

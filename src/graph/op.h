@@ -70,7 +70,7 @@ typedef struct tri_op {
     tri_status (*shape)(const void *attr, tri_op_signature *signature);
     // Adds nodes that compute the gradients of the inputs from those of the outputs (none where an
     // output does not take part). wanted[i] says whether in_grads[i] is of use. NULL: no input has
-    // one.
+    // a gradient.
     void (*gradient)(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                      const bool *wanted, tri_value *in_grads);
     // Of a loss: the input whose labels it counts, index + 1; or else what it counts.

@@ -1,9 +1,9 @@
 // Decides when a rank sends and receives. A lane is in order and a message needs both of its ranks,
 // so they have to agree on an order without asking each other. They use the order in which values
-// would be ready if all compute actions took equal times: every rank computes these times for all
-// ranks, as whole numbers. Then no ranks can wait for each other in a circle: of all messages not
-// yet sent, the one that is ready first waits only for earlier compute actions, and those only for
-// earlier messages.
+// would be ready if forward took one unit of time and backward two: every rank computes these times
+// for all ranks, as whole numbers. Then no ranks can wait for each other in a circle: of all
+// messages not yet sent, the one that is ready first waits only for earlier compute actions, and
+// those only for earlier messages.
 #include "plan/compute_actions.h"
 
 #include "base/search.h"

@@ -1,5 +1,5 @@
-// Layer norm and RMS norm, and their gradients. Statistics have the type of x (see
-// ops_accumulator_type).
+// Layer norm and RMS norm, and their gradients. Means and standard deviations of rows
+// are stored in the type of x, F32 or F64.
 #include "device/ref/node.h"
 
 #include <math.h>
