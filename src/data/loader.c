@@ -1,4 +1,4 @@
-// The loader: worker threads fill a ring of slots, one micro-batch each, in order.
+// The loader: worker threads fill a ring of buffers, one micro-batch each, in order.
 #include "data/loader.h"
 
 #include "base/os.h"
@@ -12,16 +12,17 @@
 
 enum { ALIGN_BYTES = 64, HINT_AHEAD = 3 };
 
-typedef enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD } slot_state;
+typedef enum buffer_state { BUFFER_FREE, BUFFER_FILLING, BUFFER_READY, BUFFER_HELD } buffer_state;
 
-// Micro-batches are numbered by tickets from the start. Ticket t uses slot t mod slot_count.
-typedef struct slot {
+// Micro-batches are numbered in the order of the run, from the loader's first. Number n uses buffer
+// n mod buffer_count.
+typedef struct buffer {
     tri_data_batch batch;
-    slot_state state;
+    buffer_state state;
     int64_t *samples;
     tri_status status;
     char *message; // of a failure; [TRI_MESSAGE_MAX_BYTES]
-} slot;
+} buffer;
 
 // Which micro-batch of the run.
 typedef struct cursor {
@@ -36,14 +37,14 @@ struct tri_loader {
 
     pthread_mutex_t lock;
     pthread_cond_t ready, freed;
-    cursor next_cursor;  // the micro-batch of next_ticket
-    int64_t next_ticket; // the next one that a worker fills
-    int64_t next_taken;  // the next one that the caller gets
+    cursor next_cursor; // the micro-batch of next_fill
+    int64_t next_fill;  // the number of the next one that a worker fills
+    int64_t next_taken; // ... that the caller gets
     bool stopping;
 
-    int64_t slot_count;
-    slot *slots;
-    char *memory;   // of all slots, and all scratch
+    int64_t buffer_count;
+    buffer *buffers;
+    char *memory;   // of all buffers, and all scratch
     char **scratch; // of each thread; without threads, [0] is the caller's
     int64_t thread_count;
     pthread_t *threads;
@@ -73,7 +74,7 @@ static void advance(const tri_loader *loader, cursor *at) {
     at->epoch++;
 }
 
-static tri_status read_samples(const tri_loader *loader, slot *target, void *scratch) {
+static tri_status read_samples(const tri_loader *loader, buffer *target, void *scratch) {
     tri_data_batch *batch = &target->batch;
     tri_permutation order = tri_sampler_order(&loader->sampler, batch->epoch);
     for (int64_t i = 0; i < batch->micro.size; i++)
@@ -91,7 +92,7 @@ static tri_status read_samples(const tri_loader *loader, slot *target, void *scr
     return TRI_OK;
 }
 
-static void fill(const tri_loader *loader, slot *target, cursor at, void *scratch) {
+static void fill(const tri_loader *loader, buffer *target, cursor at, void *scratch) {
     const tri_sampler_options *options = &loader->sampler.options;
     int64_t size = tri_sampler_step_size(&loader->sampler, at.step);
     tri_data_batch *batch = &target->batch;
@@ -105,17 +106,17 @@ static void fill(const tri_loader *loader, slot *target, cursor at, void *scratc
         snprintf(target->message, TRI_MESSAGE_MAX_BYTES, "%s", tri_error_message());
 }
 
-// Waits until the next ticket's slot is free and takes both; called with the lock held. NULL: no
-// more tickets.
-static slot *take_ticket(tri_loader *loader, cursor *at) {
+// Waits until the buffer of the next micro-batch to fill is free, and claims both; called with the
+// lock held. NULL: no more micro-batches.
+static buffer *claim_next(tri_loader *loader, cursor *at) {
     for (;;) {
         if (loader->stopping || at_end(loader, &loader->next_cursor)) return NULL;
-        slot *target = &loader->slots[loader->next_ticket % loader->slot_count];
-        if (target->state == SLOT_FREE) {
-            target->state = SLOT_FILLING;
+        buffer *target = &loader->buffers[loader->next_fill % loader->buffer_count];
+        if (target->state == BUFFER_FREE) {
+            target->state = BUFFER_FILLING;
             *at = loader->next_cursor;
             advance(loader, &loader->next_cursor);
-            loader->next_ticket++;
+            loader->next_fill++;
             return target;
         }
         pthread_cond_wait(&loader->freed, &loader->lock);
@@ -129,11 +130,11 @@ static void *work(void *argument) {
     pthread_setname_np(pthread_self(), "loader");
     cursor at;
     pthread_mutex_lock(&loader->lock);
-    for (slot *target; (target = take_ticket(loader, &at));) {
+    for (buffer *target; (target = claim_next(loader, &at));) {
         pthread_mutex_unlock(&loader->lock);
         fill(loader, target, at, loader->scratch[self.index]);
         pthread_mutex_lock(&loader->lock);
-        target->state = SLOT_READY;
+        target->state = BUFFER_READY;
         pthread_cond_signal(&loader->ready);
     }
     pthread_mutex_unlock(&loader->lock);
@@ -143,21 +144,23 @@ static void *work(void *argument) {
 tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
     *out = NULL;
     int64_t began = tri_os.monotonic_ns();
-    slot *target = &loader->slots[loader->next_taken % loader->slot_count];
+    buffer *target = &loader->buffers[loader->next_taken % loader->buffer_count];
     pthread_mutex_lock(&loader->lock);
-    TRI_ASSERT(target->state != SLOT_HELD && "only the last `hold` batches may be held");
-    if (loader->thread_count == 0 && target->state == SLOT_FREE) {
+    TRI_ASSERT(target->state != BUFFER_HELD && "only the last `hold` batches may be held");
+    if (loader->thread_count == 0 && target->state == BUFFER_FREE) {
         cursor at;
-        if (take_ticket(loader, &at)) {
+        if (claim_next(loader, &at)) {
             fill(loader, target, at, loader->scratch[0]);
-            target->state = SLOT_READY;
+            target->state = BUFFER_READY;
         }
     }
-    bool ended = loader->next_taken == loader->next_ticket && at_end(loader, &loader->next_cursor);
-    while (!ended && target->state != SLOT_READY) pthread_cond_wait(&loader->ready, &loader->lock);
-    // A slot that failed stays ready, so that each further call returns its error too.
+    bool ended = loader->next_taken == loader->next_fill && at_end(loader, &loader->next_cursor);
+    while (!ended && target->state != BUFFER_READY)
+        pthread_cond_wait(&loader->ready, &loader->lock);
+    // A micro-batch that could not be read stays ready, so that each further call returns its error
+    // too.
     if (!ended && target->status == TRI_OK) {
-        target->state = SLOT_HELD;
+        target->state = BUFFER_HELD;
         loader->next_taken++;
         *out = &target->batch;
     }
@@ -167,11 +170,11 @@ tri_status tri_loader_next(tri_loader *loader, const tri_data_batch **out) {
 }
 
 void tri_loader_release(tri_loader *loader, const tri_data_batch *batch) {
-    for (int64_t i = 0; i < loader->slot_count; i++) {
-        if (&loader->slots[i].batch != batch) continue;
-        TRI_ASSERT(loader->slots[i].state == SLOT_HELD);
+    for (int64_t i = 0; i < loader->buffer_count; i++) {
+        if (&loader->buffers[i].batch != batch) continue;
+        TRI_ASSERT(loader->buffers[i].state == BUFFER_HELD);
         pthread_mutex_lock(&loader->lock);
-        loader->slots[i].state = SLOT_FREE;
+        loader->buffers[i].state = BUFFER_FREE;
         pthread_cond_broadcast(&loader->freed);
         pthread_mutex_unlock(&loader->lock);
         return;
@@ -185,42 +188,42 @@ static size_t aligned(size_t bytes) {
     return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-// Allocates all memory as one block: for each slot its fields, sample numbers and message, then the
-// scratch of each thread.
+// Allocates all memory as one block: for each buffer its fields, sample numbers and message, then
+// the scratch of each thread.
 static tri_status allocate(tri_loader *loader) {
     const tri_dataset *dataset = loader->dataset;
     const tri_sampler_options *sampler = &loader->sampler.options;
     int64_t first = tri_sampler_step_size(&loader->sampler, 0);
     size_t most = (size_t)tri_micro_batch_largest(first, sampler->micro, sampler->replicas);
-    size_t offsets[TRI_MAX_DATA_FIELDS], slot_bytes = 0;
+    size_t offsets[TRI_MAX_DATA_FIELDS], buffer_bytes = 0;
     for (int i = 0; i < tri_dataset_field_count(dataset); i++) {
         size_t bytes = tri_dataset_field(dataset, i)->size_bytes;
-        offsets[i] = slot_bytes;
-        if (most > 0 && bytes > (SIZE_MAX / 4 / (size_t)loader->slot_count - slot_bytes) / most)
+        offsets[i] = buffer_bytes;
+        if (most > 0 && bytes > (SIZE_MAX / 4 / (size_t)loader->buffer_count - buffer_bytes) / most)
             return TRI_FAIL(TRI_NO_MEMORY, "batches of %zu samples are too large for this machine",
                             most);
-        slot_bytes += aligned(bytes * most);
+        buffer_bytes += aligned(bytes * most);
     }
-    size_t samples_offset = slot_bytes,
+    size_t samples_offset = buffer_bytes,
            message_offset = samples_offset + aligned(most * sizeof(int64_t));
-    slot_bytes = message_offset + TRI_MESSAGE_MAX_BYTES;
+    buffer_bytes = message_offset + TRI_MESSAGE_MAX_BYTES;
     size_t scratch_bytes = aligned(tri_dataset_scratch_bytes(dataset)),
            scratches = (size_t)loader->options.workers;
     if (scratches == 0) scratches = 1;
-    size_t total = slot_bytes * (size_t)loader->slot_count + scratch_bytes * scratches;
+    size_t total = buffer_bytes * (size_t)loader->buffer_count + scratch_bytes * scratches;
     loader->memory = aligned_alloc(ALIGN_BYTES, total);
-    loader->slots = calloc((size_t)loader->slot_count, sizeof *loader->slots);
+    loader->buffers = calloc((size_t)loader->buffer_count, sizeof *loader->buffers);
     loader->scratch = calloc(scratches, sizeof *loader->scratch);
     loader->threads = calloc(scratches, sizeof *loader->threads);
-    if (!loader->memory || !loader->slots || !loader->scratch || !loader->threads)
+    if (!loader->memory || !loader->buffers || !loader->scratch || !loader->threads)
         return TRI_FAIL(
             TRI_NO_MEMORY,
             "no memory for %lld batches of %zu samples, %zu bytes in all: set data.workers or the "
             "batch smaller",
-            (long long)loader->slot_count, most, total);
-    for (int64_t i = 0; i < loader->slot_count; i++) {
-        char *base = loader->memory + (size_t)i * slot_bytes;
-        slot *item = &loader->slots[i];
+            (long long)loader->buffer_count, most, total);
+    for (int64_t i = 0; i < loader->buffer_count; i++) {
+        char *base = loader->memory + (size_t)i * buffer_bytes;
+        buffer *item = &loader->buffers[i];
         for (int k = 0; k < tri_dataset_field_count(dataset); k++)
             item->batch.fields[k] = base + offsets[k];
         item->samples = (int64_t *)(void *)(base + samples_offset);
@@ -229,7 +232,7 @@ static tri_status allocate(tri_loader *loader) {
     }
     for (size_t i = 0; i < scratches; i++)
         loader->scratch[i] =
-            loader->memory + slot_bytes * (size_t)loader->slot_count + i * scratch_bytes;
+            loader->memory + buffer_bytes * (size_t)loader->buffer_count + i * scratch_bytes;
     return TRI_OK;
 }
 
@@ -276,7 +279,7 @@ tri_status tri_loader_create(const tri_dataset *dataset, const tri_sampler *samp
     TRI_ASSERT(options->replica >= 0 && options->replica < sampler->options.replicas);
     TRI_ASSERT(options->workers >= 0 && options->workers <= TRI_MAX_WORKERS);
     TRI_ASSERT(options->step < loader->steps && options->round < rounds_of(loader, options->step));
-    loader->slot_count = tri_loader_batches(options);
+    loader->buffer_count = tri_loader_batches(options);
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->ready, NULL);
     pthread_cond_init(&loader->freed, NULL);
@@ -301,7 +304,7 @@ void tri_loader_destroy(tri_loader *loader) {
     pthread_mutex_destroy(&loader->lock);
     free(loader->threads);
     free(loader->scratch);
-    free(loader->slots);
+    free(loader->buffers);
     free(loader->memory);
     free(loader);
 }
