@@ -1,4 +1,5 @@
 // STEP and PREPARE: run the optimizer's op, and casts, over this rank's ranges of a unit's buckets.
+// Next: offload.c.
 #include "engine/engine_internal.h"
 
 static engine_args update_args(const tri_engine *e, const engine_update *u) {

@@ -2,7 +2,7 @@
 // added has an insertion point: the index of the compute action that it precedes. The index depends
 // on the order and on the number of rounds, never on their sizes, so that all ranks of a group have
 // the same collectives. Compute actions of rounds without samples are left out at the very end.
-// Next: step_memory.c.
+// Next: edge_actions.c (where SEND and RECV stand), step_memory.c.
 #include "plan/compute_actions.h"
 
 #include <stdlib.h>

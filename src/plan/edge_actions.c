@@ -3,7 +3,7 @@
 // would be ready if forward took one unit of time and backward two: every rank computes these times
 // for all ranks, as whole numbers. Then no ranks can wait for each other in a circle: of all
 // messages not yet sent, the one that is ready first waits only for earlier compute actions, and
-// those only for earlier messages.
+// those only for earlier messages. Next: step_memory.c.
 #include "plan/compute_actions.h"
 
 #include "base/search.h"

@@ -1,4 +1,5 @@
-// The run folder: its lock, its recipe.yaml, and the temporary files of processes that were killed.
+// The run folder: its lock (train.c and resume.c say when), its recipe.yaml, and the temporary
+// files of processes that were killed.
 #include "base/os.h"
 #include "train/loop.h"
 

@@ -1,4 +1,5 @@
-// Updates the loss scale of a 16-mixed run after each step.
+// Counts a step's update, and adjusts the loss scale of a 16-mixed run. The last stop of the tour
+// of a step.
 #include "base/log.h"
 #include "train/loop.h"
 

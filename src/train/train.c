@@ -238,7 +238,9 @@ static void fill_test(const train_loop *loop, tri_train_result *out) {
     for (int i = 0; i < out->val_count; i++) out->test[i] = loop->test.metrics[i + 1];
 }
 
-// Locks an existing run folder, then restores its state or begins a new run.
+// Locks a run folder that has a .lock, because another process may be writing there; then restores
+// its state or begins a new run. Other folders are locked later, so that a refused run leaves no
+// .lock: an existing one by train_restore, a new one by train_open_folder.
 static tri_status lock_and_restore(train_loop *loop) {
     loop->saves = loop->recipe->trainer.fast_dev_run == 0;
     bool has_lock = loop->saves && train_folder_has(loop, ".lock");
