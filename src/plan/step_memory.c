@@ -313,8 +313,25 @@ static int first_after(const step *s, int action) {
     return tri_lower_bound(s->buffer_count, begins_by, s, action);
 }
 
-// The first action that uses a buffer waits for actions of other lanes that used its memory before.
-// Actions of the lane COMPUTE run in order, so that its last one stands for all.
+// The action waits for all actions that used the earlier buffer, those of its own lane left out if
+// it is COMPUTE. Actions of that lane run in order, so that the last one stands for all.
+static void add_waits(step *s, tri_step_memory *out, int *capacity, int action,
+                      const buffer *earlier) {
+    if (earlier->last_compute >= 0 && !is_compute(s, action))
+        TRI_PUSH(s->arena, out->waits, out->wait_count, *capacity) =
+            (tri_wait){action, earlier->last_compute};
+    for (int t = earlier->first_async; t >= 0; t = s->asyncs[t].next)
+        TRI_PUSH(s->arena, out->waits, out->wait_count, *capacity) =
+            (tri_wait){action, s->asyncs[t].action};
+}
+
+static bool receives(const step *s, int action) {
+    tri_action_kind kind = s->r->schedule->actions[action].kind;
+    return kind == TRI_ACTION_RECV_ALONG || kind == TRI_ACTION_RECV_BACK;
+}
+
+// Who uses a buffer waits for those who used its memory before. The first action does it for all
+// others, except for messages that arrive in any order: each RECV waits by itself.
 static void find_waits(step *s, tri_step_memory *out) {
     int capacity = 0;
     for (int i = 0; i < s->buffer_count; i++) {
@@ -322,12 +339,10 @@ static void find_waits(step *s, tri_step_memory *out) {
         for (int k = first_after(s, a->last); k < s->buffer_count; k++) {
             const buffer *b = &s->buffers[k];
             if (!overlap(s, a, b)) continue;
-            if (a->last_compute >= 0 && !is_compute(s, b->first))
-                TRI_PUSH(s->arena, out->waits, out->wait_count, capacity) =
-                    (tri_wait){b->first, a->last_compute};
-            for (int t = a->first_async; t >= 0; t = s->asyncs[t].next)
-                TRI_PUSH(s->arena, out->waits, out->wait_count, capacity) =
-                    (tri_wait){b->first, s->asyncs[t].action};
+            add_waits(s, out, &capacity, b->first, a);
+            for (int t = b->first_async; t >= 0; t = s->asyncs[t].next)
+                if (s->asyncs[t].action != b->first && receives(s, s->asyncs[t].action))
+                    add_waits(s, out, &capacity, s->asyncs[t].action, a);
             if (b->offset <= a->offset && b->offset + b->size_bytes >= a->offset + a->size_bytes)
                 break; // this buffer covers it all, so later ones wait for this one
         }
@@ -341,7 +356,14 @@ static void keep_settings(step *s, tri_step_memory *out) {
     memcpy(out->first, s->first, (size_t)(actions + 1) * sizeof *out->first);
     for (int i = 0; i < s->touched_count; i++) {
         const buffer *c = &s->buffers[s->touched[i]];
-        out->settings[i] = (tri_setting){c->slot, c->offset};
+        out->settings[i] = (tri_setting){c->slot, s->touched[i], c->offset};
+    }
+    out->buffers = TRI_NEW_ARRAY(s->arena, tri_step_buffer, s->buffer_count);
+    out->buffer_count = s->buffer_count;
+    for (int i = 0; i < s->buffer_count; i++) {
+        const buffer *c = &s->buffers[i];
+        out->buffers[i] =
+            (tri_step_buffer){tri_slot_heap(s->r->flat, c->slot), c->offset, c->size_bytes};
     }
 }
 

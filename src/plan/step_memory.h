@@ -49,13 +49,22 @@ bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_
 int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *flat,
                           const tri_action *action);
 
+// Memory that is in use from the first to the last action that has a setting of it.
+typedef struct tri_step_buffer {
+    tri_heap heap;
+    int64_t offset, size_bytes;
+} tri_step_buffer;
+
 // Before the action runs, the slot is set to this offset of its heap.
 typedef struct tri_setting {
     int slot;
+    int buffer; // into tri_step_memory.buffers
     int64_t offset;
 } tri_setting;
 
 typedef struct tri_step_memory {
+    tri_step_buffer *buffers;
+    int buffer_count;
     tri_setting *settings;
     int *first; // by action, one more than there are actions
     int64_t heap_bytes[TRI_HEAP_COUNT];
@@ -80,5 +89,10 @@ typedef struct tri_step_memory_request {
 
 void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *request,
                           tri_step_memory *out);
+
+// verify_memory.c: checks that the schedule's dependencies order all uses of the same memory: an
+// action that uses a buffer comes after all actions that used another buffer there before.
+// TRI_INTERNAL names the two actions.
+tri_status tri_step_memory_verify(const tri_step_memory *memory, const tri_schedule *schedule);
 
 #endif

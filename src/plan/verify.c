@@ -1,5 +1,5 @@
 // Verifies one rank's schedule: follows it action by action and checks that each may come then.
-// Next: engine/engine.c, which runs it.
+// Beside it: verify_memory.c. Next: engine/engine.c, which runs it.
 #include "plan/dependencies.h"
 
 #include <string.h>

@@ -67,6 +67,19 @@ static tri_phase last_phase(const tri_schedule_request *r) {
     return r->order->splits_backward ? TRI_PHASE_WEIGHT : TRI_PHASE_BACKWARD;
 }
 
+// The bundle of an earlier edge that brings the same value to another stage of the same rank; -1:
+// there is none.
+static int shared_bundle(const tri_program *p, const tri_schedule_request *r, int edge) {
+    const tri_edge *to = &r->edges[edge];
+    for (int e = 0; e < edge; e++) {
+        const tri_edge *other = &r->edges[e];
+        if (other->from_block == to->from_block && other->back == to->back &&
+            other->to_stage % r->pipeline == to->to_stage % r->pipeline)
+            return p->locations[e + 1].index;
+    }
+    return -1;
+}
+
 // Each block keeps something for itself and passes values on. `edges` lists those that other stages
 // read, one value for each edge; some are read again in the backward pass.
 static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r, uint64_t stream) {
@@ -92,7 +105,9 @@ static tri_program *make_program(tri_arena *arena, const tri_schedule_request *r
     }
     for (int e = 0; e < r->edge_count; e++) {
         const tri_edge *edge = &r->edges[e];
-        int bundle = add_bundle(&m, 64 * (1 + (int64_t)draw(stream, &at, 3)), -1);
+        int bundle = shared_bundle(m.p, r, e);
+        if (bundle < 0 || draw(stream, &at, 2))
+            bundle = add_bundle(&m, 64 * (1 + (int64_t)draw(stream, &at, 3)), -1);
         m.p->locations[e + 1] = (tri_location){TRI_LOCATION_BUNDLE, bundle, 0};
         tri_phase phase = edge->back ? TRI_PHASE_BACKWARD : TRI_PHASE_FORWARD;
         touch(&m, edge->from_block, phase, bundle, true);
@@ -110,9 +125,10 @@ enum { MOST_READERS = 8 };
 // Which actions have used 64 bytes of a heap. Other lanes run at the same time, so an action that
 // writes has to come after all of them, and one that reads after the writer.
 typedef struct cell {
-    uint32_t tag;              // of what it holds
-    int writer;                // action + 1; 0: none
-    int readers[MOST_READERS]; // since then, likewise
+    uint32_t tag;                  // of what it holds
+    int writer;                    // action + 1; 0: none
+    int readers[MOST_READERS];     // since then, likewise
+    int earlier[MOST_READERS + 1]; // who used what was there before, likewise
 } cell;
 
 typedef struct follower {
@@ -168,7 +184,22 @@ static void read_cell(follower *f, cell *c, uint32_t tag) {
     fail_msg("too many readers at once");
 }
 
+// Two messages may bring the same value for two stages of a rank. The second writes what is there
+// already, so it only has to come after those who used what was there before.
+static void receive_again(follower *f, const cell *c) {
+    for (int k = 0; k <= MOST_READERS; k++)
+        if (c->earlier[k] && !is_before(f, c->earlier[k] - 1))
+            broken(f, "does not wait for who used what it overwrites");
+}
+
 static void write_cell(follower *f, cell *c, uint32_t tag) {
+    if (c->tag == tag &&
+        tri_action_subject(f->schedule->actions[f->action].kind) == TRI_SUBJECT_EDGE)
+        return receive_again(f, c);
+    if (c->tag != tag) {
+        c->earlier[MOST_READERS] = c->writer;
+        memcpy(c->earlier, c->readers, sizeof c->readers);
+    }
     if (c->writer && c->writer - 1 != f->action && !is_before(f, c->writer - 1))
         broken(f, "does not wait for who wrote what it overwrites");
     for (int k = 0; k < MOST_READERS; k++) {
@@ -298,8 +329,8 @@ static void follow(follower *f) {
     }
 }
 
-// Without any one of its dependencies the schedule is refused, breaks a rule about memory, or is
-// ordered by other dependencies.
+// Without any one of its dependencies the schedule is refused, or is ordered by other dependencies;
+// it is refused whenever an action could find something else in its memory.
 static void check_each_dependency(follower *f) {
     tri_schedule *s = (tri_schedule *)(uintptr_t)f->schedule;
     for (int i = 0; i < s->count; i++) {
@@ -309,8 +340,12 @@ static void check_each_dependency(follower *f) {
             int dropped = kept[d];
             kept[d] = kept[last];
             a->dependency_count--;
-            bool refused = tri_schedule_verify(s, f->r) != TRI_OK;
+            bool refused = tri_schedule_verify(s, f->r) != TRI_OK ||
+                           tri_step_memory_verify(f->memory, s) != TRI_OK;
             follow(f);
+            if (f->rule && !refused)
+                fail_msg("%s: the verification misses that action %d %s", schedule_case_text(f->c),
+                         f->rule_action, f->rule);
             f->action = i;
             if (!refused && !f->rule && !is_before(f, dropped))
                 fail_msg("%s: action %d does not need to wait for %d", schedule_case_text(f->c), i,
@@ -360,7 +395,8 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
     tri_step_memory memory;
     tri_step_memory_plan(arena, &m, &memory);
     tri_schedule_find_dependencies(&set->schedules[rank], r, memory.waits, memory.wait_count);
-    if (tri_schedule_verify(&set->schedules[rank], r) != TRI_OK)
+    if (tri_schedule_verify(&set->schedules[rank], r) != TRI_OK ||
+        tri_step_memory_verify(&memory, &set->schedules[rank]) != TRI_OK)
         fail_msg("%s: %s", schedule_case_text(c), tri_error_message());
     follower *f = TRI_NEW(arena, follower);
     *f = (follower){.c = c, .schedule = &set->schedules[rank], .r = r, .m = &m, .memory = &memory};

@@ -1,0 +1,184 @@
+// Verifies that memory is used again only after everything that used it before: follows a schedule
+// with its dependencies, whichever way its lanes overtake each other.
+//
+// An action begins after those that it depends on and, in a lane that runs in order, after the
+// action before it. So for each action and lane one number says which actions of the lane are done
+// before it. Lanes of messages keep no order: a message is done before an action if something that
+// depends on the message is.
+#include "plan/step_memory.h"
+
+#include <string.h>
+
+// A range of a heap, and the buffer that was the last to begin there.
+typedef struct occupant {
+    int64_t offset, end;
+    int buffer;
+} occupant;
+
+// An action or a buffer in a linked list.
+typedef struct link {
+    int index, next;
+} link;
+
+typedef struct buffer_uses {
+    int first;                   // the action that used it first; -1: none yet
+    int latest;                  // into `links`: the latest one of all lanes; -1: none
+    int by_lane[TRI_LANE_COUNT]; // the latest action of a lane; -1: none
+    int before;                  // into `links`: buffers that were there before; -1: none
+    bool lost;                   // another buffer lies there now
+} buffer_uses;
+
+typedef struct check {
+    tri_arena *arena;
+    const tri_schedule *s;
+    const tri_step_memory *memory;
+    int *done; // by action and lane: the latest action of the lane that is done before it; -1: none
+    int *dependents; // by action: into `links`; -1: none
+    buffer_uses *buffers;
+    link *links;
+    int link_count, link_capacity;
+    occupant *occupants[TRI_HEAP_COUNT]; // in the order of offsets, without overlap
+    int occupant_count[TRI_HEAP_COUNT], occupant_capacity[TRI_HEAP_COUNT];
+} check;
+
+static bool is_in_order(tri_lane lane) { return lane != TRI_LANE_ALONG && lane != TRI_LANE_BACK; }
+
+static tri_lane lane_of(const check *c, int action) {
+    return tri_action_lane(c->s->actions[action].kind);
+}
+
+static void push(check *c, int index, int *list) {
+    TRI_PUSH(c->arena, c->links, c->link_count, c->link_capacity) = (link){index, *list};
+    *list = c->link_count - 1;
+}
+
+// Notes that `other` is done before `action`.
+static void add_done(check *c, int action, int other) {
+    int *mine = &c->done[action * TRI_LANE_COUNT], *its = &c->done[other * TRI_LANE_COUNT];
+    for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
+        if (its[lane] > mine[lane]) mine[lane] = its[lane];
+    tri_lane lane = lane_of(c, other);
+    if (is_in_order(lane) && other > mine[lane]) mine[lane] = other;
+}
+
+static void find_done(check *c) {
+    int actions = c->s->count, latest[TRI_LANE_COUNT];
+    c->done = TRI_NEW_ARRAY(c->arena, int, (int64_t)actions *TRI_LANE_COUNT);
+    c->dependents = TRI_NEW_ARRAY(c->arena, int, actions);
+    for (int lane = 0; lane < TRI_LANE_COUNT; lane++) latest[lane] = -1;
+    for (int i = 0; i < actions * TRI_LANE_COUNT; i++) c->done[i] = -1;
+    for (int i = 0; i < actions; i++) {
+        const tri_action *a = &c->s->actions[i];
+        tri_lane lane = tri_action_lane(a->kind);
+        c->dependents[i] = -1;
+        for (int d = 0; d < a->dependency_count; d++) {
+            int other = c->s->dependencies[a->first_dependency + d];
+            add_done(c, i, other);
+            if (!is_in_order(lane_of(c, other))) push(c, i, &c->dependents[other]);
+        }
+        if (is_in_order(lane) && latest[lane] >= 0) add_done(c, i, latest[lane]);
+        latest[lane] = i;
+    }
+}
+
+static bool is_before(const check *c, int action, int later) {
+    if (action >= later) return action == later;
+    tri_lane lane = lane_of(c, action);
+    if (is_in_order(lane)) return c->done[later * TRI_LANE_COUNT + (int)lane] >= action;
+    for (int i = c->dependents[action]; i >= 0; i = c->links[i].next)
+        if (is_before(c, c->links[i].index, later)) return true;
+    return false;
+}
+
+static tri_status unordered(const check *c, int action, int other, const char *rule) {
+    const tri_action *a = &c->s->actions[action], *b = &c->s->actions[other];
+    return TRI_FAIL(TRI_INTERNAL,
+                    "schedule: action %d (%s %d, round %d) %s action %d (%s %d, round %d)", action,
+                    tri_action_name(a->kind), a->subject, a->round, rule, other,
+                    tri_action_name(b->kind), b->subject, b->round);
+}
+
+// Checks that all uses of an earlier buffer are done before the action. In a lane that runs in
+// order the latest one stands for all.
+static tri_status check_after(const check *c, const buffer_uses *earlier, int action) {
+    const char *rule = "uses the memory of, and does not wait for,";
+    for (int lane = 0; lane < TRI_LANE_COUNT; lane++)
+        if (is_in_order((tri_lane)lane) && earlier->by_lane[lane] >= 0 &&
+            !is_before(c, earlier->by_lane[lane], action))
+            return unordered(c, action, earlier->by_lane[lane], rule);
+    for (int i = earlier->latest; i >= 0; i = c->links[i].next)
+        if (!is_in_order(lane_of(c, c->links[i].index)) && !is_before(c, c->links[i].index, action))
+            return unordered(c, action, c->links[i].index, rule);
+    return TRI_OK;
+}
+
+static void insert_occupant(check *c, tri_heap heap, int at, occupant added) {
+    int tail = c->occupant_count[heap] - at;
+    TRI_PUSH(c->arena, c->occupants[heap], c->occupant_count[heap], c->occupant_capacity[heap]) =
+        added;
+    occupant *list = c->occupants[heap];
+    memmove(list + at + 1, list + at, (size_t)tail * sizeof *list);
+    list[at] = added;
+}
+
+// Gives the buffer its range, and notes which buffers were there before.
+static void begin_buffer(check *c, int index) {
+    const tri_step_buffer *b = &c->memory->buffers[index];
+    int64_t offset = b->offset, end = b->offset + b->size_bytes;
+    int at = 0;
+    while (at < c->occupant_count[b->heap] && c->occupants[b->heap][at].end <= offset) at++;
+    while (at < c->occupant_count[b->heap] && c->occupants[b->heap][at].offset < end) {
+        occupant *old = &c->occupants[b->heap][at], rest = *old;
+        c->buffers[old->buffer].lost = true;
+        push(c, old->buffer, &c->buffers[index].before);
+        if (old->offset < offset) {
+            old->end = offset;
+            at++;
+            rest.offset = end;
+            if (rest.end > end) insert_occupant(c, b->heap, at, rest);
+        } else if (old->end > end) {
+            old->offset = end;
+        } else {
+            c->occupant_count[b->heap]--;
+            memmove(old, old + 1, (size_t)(c->occupant_count[b->heap] - at) * sizeof *old);
+        }
+        if (rest.end >= end) break;
+    }
+    insert_occupant(c, b->heap, at, (occupant){offset, end, index});
+}
+
+static tri_status follow_use(check *c, int action, int index) {
+    buffer_uses *b = &c->buffers[index];
+    if (b->first < 0) {
+        b->first = action;
+        begin_buffer(c, index);
+    }
+    if (b->lost) return unordered(c, action, b->first, "uses memory that is no longer that of");
+    if (b->first == action || !is_before(c, b->first, action))
+        for (int i = b->before; i >= 0; i = c->links[i].next)
+            TRI_TRY(check_after(c, &c->buffers[c->links[i].index], action));
+    b->by_lane[lane_of(c, action)] = action;
+    push(c, action, &b->latest);
+    return TRI_OK;
+}
+
+static tri_status follow(check *c) {
+    c->buffers = TRI_NEW_ARRAY(c->arena, buffer_uses, c->memory->buffer_count);
+    for (int i = 0; i < c->memory->buffer_count; i++) {
+        c->buffers[i] = (buffer_uses){.first = -1, .latest = -1, .before = -1};
+        for (int lane = 0; lane < TRI_LANE_COUNT; lane++) c->buffers[i].by_lane[lane] = -1;
+    }
+    for (int i = 0; i < c->s->count; i++)
+        for (int k = c->memory->first[i]; k < c->memory->first[i + 1]; k++)
+            TRI_TRY(follow_use(c, i, c->memory->settings[k].buffer));
+    return TRI_OK;
+}
+
+tri_status tri_step_memory_verify(const tri_step_memory *memory, const tri_schedule *schedule) {
+    tri_arena *arena = tri_arena_create(NULL, "check of memory");
+    check c = {.arena = arena, .s = schedule, .memory = memory};
+    find_done(&c);
+    tri_status status = follow(&c);
+    tri_arena_destroy(arena);
+    return status;
+}
