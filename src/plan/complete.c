@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// How many units GATHER and LOAD are ahead of their use; fsdp says it for GATHER (prefetch).
+// How many units LOAD is ahead of its use, and GATHER at least, except with fsdp and no pipeline.
 enum { AHEAD = 2 };
 
 // In which order actions stand that precede the same compute action.

@@ -9,8 +9,16 @@
 #define X(constant, name, ...) #name,
 const char *const tri_strategy_names[] = {TRI_STRATEGY_LIST(X) NULL};
 #undef X
+#define X(constant, name, help, ...) "; " #name ": " help
+static const char strategy_help[] =
+    "how replicas share the training state; names of Lightning, FSDP and DeepSpeed are understood "
+    "too (deepspeed_stage_2_offload, full_shard)" TRI_STRATEGY_LIST(X);
+#undef X
 #define X(identifier, name, ...) name,
 static const char *const schedules[] = {TRI_ORDER_LIST(X) NULL};
+#undef X
+#define X(identifier, name, flags, help) "; " name ": " help
+static const char schedule_help[] = "order of a pipeline" TRI_ORDER_LIST(X);
 #undef X
 static const char *const recomputes[] = {"none", "block", "fit", NULL};
 
@@ -41,12 +49,10 @@ static const tri_option_table mesh_table =
     TRI_OPTION_TABLE("mesh", tri_mesh_options, mesh_rows, "how ranks are arranged");
 
 static const tri_option strategy_rows[] = {
-    TRI_OPTION_CHOICE(tri_strategy_options, name, "ddp", tri_strategy_names,
-                      "how replicas share the training state; names of Lightning, FSDP and "
-                      "DeepSpeed are understood too (deepspeed_stage_2_offload, full_shard)"),
+    TRI_OPTION_CHOICE(tri_strategy_options, name, "ddp", tri_strategy_names, strategy_help),
     TRI_OPTION_NESTED(tri_strategy_options, mesh, tri_mesh_options, &mesh_table,
                       "how ranks are arranged; the product is the number of ranks"),
-    TRI_OPTION_CHOICE(tri_strategy_options, schedule, "1f1b", schedules, "order of a pipeline"),
+    TRI_OPTION_CHOICE(tri_strategy_options, schedule, "1f1b", schedules, schedule_help),
     TRI_OPTION_CHOICE(tri_strategy_options, recompute, "none", recomputes,
                       "what is computed again in the backward pass instead of kept; fit: as few "
                       "blocks as strategy.memory allows"),
@@ -56,11 +62,13 @@ static const tri_option strategy_rows[] = {
                       "bytes that a rank may use (64G, 80GiB): a run that needs more is refused; "
                       "auto: the host's free memory divided by its ranks"),
     TRI_OPTION_INT(tri_strategy_options, stages_per_rank, "2", 1, TRI_MAX_MODEL_BLOCKS,
-                   "of the schedules interleaved and looped: stages that each rank has"),
+                   "of schedules with several stages on each rank: how many"),
     TRI_OPTION_STRINGS(tri_strategy_options, stages, "[]",
                        "blocks that begin the second and later stages; []: cut by cost"),
-    TRI_OPTION_INT(tri_strategy_options, prefetch, "1", 0, TRI_MAX_MODEL_BLOCKS,
-                   "of fsdp: blocks whose parameters are gathered ahead of their use"),
+    TRI_OPTION_INT(
+        tri_strategy_options, prefetch, "1", 0, TRI_MAX_MODEL_BLOCKS,
+        "of zero1, zero2 and fsdp: blocks whose parameters are gathered ahead of their use; at "
+        "least 2, except with fsdp and no pipeline"),
     TRI_OPTION_BOOL(tri_strategy_options, reshard_after_forward, "true",
                     "of fsdp: parameters are gathered again for the backward pass"),
     TRI_OPTION_INT(tri_strategy_options, persistent_bytes, "65536", 0, INT64_MAX / 2,

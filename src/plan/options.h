@@ -19,15 +19,15 @@ enum {
 #define TRI_STRATEGY_LIST(X)                                                                       \
     X(SINGLE, single, "one rank", REPLICATE, TRI_NEEDS_ONE_RANK)                                   \
     X(DDP, ddp,                                                                                    \
-      "every replica holds all parameters; gradients are summed behind the backward pass",         \
+      "every replica holds all parameters, and gradients are summed behind the backward pass",     \
       REPLICATE, 0)                                                                                \
     X(ZERO1, zero1, "optimizer states are sharded", SHARD, TRI_SHARDS_OPTIMIZER)                   \
     X(ZERO2, zero2, "optimizer states and gradients are sharded", SHARD,                           \
       TRI_SHARDS_OPTIMIZER | TRI_SHARDS_GRADIENTS)                                                 \
-    X(FSDP, fsdp, "parameters too: each block's are gathered when it is computed (ZeRO-3)", SHARD, \
+    X(FSDP, fsdp, "parameters too, gathered for each block when it is computed (ZeRO-3)", SHARD,   \
       TRI_SHARDS_OPTIMIZER | TRI_SHARDS_GRADIENTS | TRI_SHARDS_PARAMETERS)                         \
     X(PIPELINE, pipeline,                                                                          \
-      "ranks hold consecutive blocks; micro-batches go through them one behind the other",         \
+      "ranks hold consecutive blocks, and micro-batches go through them one behind the other",     \
       PIPELINE, 0)
 
 typedef enum tri_strategy_kind {
@@ -48,11 +48,11 @@ enum {
 // help); the function tri_order_write_IDENTIFIER writes the order.
 #define TRI_ORDER_LIST(X)                                                                          \
     X(1f1b, "1f1b", 0,                                                                             \
-      "forward and backward in turns; holds as many micro-batches as ranks follow")                \
+      "forward and backward in turns, holding as many micro-batches as ranks follow")              \
     X(gpipe, "gpipe", 0,                                                                           \
-      "all micro-batches forward, then all backward; holds the activations of all")                \
+      "all micro-batches forward, then all backward, holding the activations of all")              \
     X(interleaved, "interleaved", TRI_LOOPS_OVER_STAGES,                                           \
-      "1f1b with several stages on each rank: less idle time, more sending")                       \
+      "1f1b with several stages on each rank, for less idle time and more sending")                \
     X(looped, "looped", TRI_LOOPS_OVER_STAGES,                                                     \
       "all micro-batches through each of a rank's stages before the next (breadth-first)")         \
     X(zero_bubble, "zero-bubble", TRI_SPLITS_BACKWARD,                                             \
@@ -91,7 +91,7 @@ typedef struct tri_strategy_options {
     tri_recompute recompute;
     int64_t recompute_every;    // of recompute block: every so many blocks, one
     const char *memory;         // bytes that a rank may use, or "auto"
-    int64_t prefetch;           // fsdp: units gathered ahead of their use
+    int64_t prefetch;           // units gathered ahead of their use; see tri_schedule_request
     bool reshard_after_forward; // fsdp: parameters are gathered again for the backward pass
     int64_t persistent_bytes;   // fsdp: units smaller than this stay gathered during a step
     int reduce_dtype;           // of gradients between ranks; see tri_strategy_reduce_dtype

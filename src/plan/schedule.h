@@ -137,7 +137,6 @@ typedef struct tri_schedule_block {
 // How the ranks of the shard axis share the training state.
 typedef struct tri_strategy {
     const char *name;
-    const char *help;
     bool needs_one_rank;
     tri_axis own_axis; // takes the ranks that the recipe leaves open
     bool shards_optimizer, shards_gradients, shards_parameters;
@@ -145,11 +144,10 @@ typedef struct tri_strategy {
 
 typedef struct tri_schedule_request tri_schedule_request;
 
-// In which order a pipeline rank runs its compute actions. With one stage in all, all orders are
-// the same, except that gpipe and looped keep all rounds in flight.
+// In which order a pipeline rank runs its compute actions. With one stage in all, orders differ
+// only in how many rounds they keep in flight.
 typedef struct tri_order {
     const char *name;
-    const char *help;
     bool loops_over_stages; // ranks have several stages (strategy.stages_per_rank)
     bool splits_backward;   // BACKWARD_INPUT and BACKWARD_WEIGHT
     // Adds FORWARD and BACKWARD… of this rank's stages and of every round, those without samples
@@ -173,7 +171,8 @@ struct tri_schedule_request {
     bool deterministic;         // gradients are added in the order of micro-batches: every round is
                                 // scattered; the strategy is the effective one
     bool reshard_after_forward; // fsdp: RELEASE after FORWARD, GATHER again for BACKWARD
-    int prefetch;  // how many units ahead of their use GATHER starts; at least 0 (fsdp), 2 (others)
+    int prefetch;  // how many units ahead of their use GATHER starts; fewer than 2 only in a
+                   // strategy that releases parameters, without a pipeline
     bool offloads; // LOAD before STEP, EVICT after it
     bool fetches;  // FETCH before GATHER, of units that kernels read as they are stored
 };

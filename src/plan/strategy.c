@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-#define X(constant, text, explanation, axis, flags)                                                \
+#define X(constant, text, help, axis, flags)                                                       \
     [TRI_STRATEGY_##constant] = {.name = #text,                                                    \
-                                 .help = explanation,                                              \
                                  .needs_one_rank = ((flags)&TRI_NEEDS_ONE_RANK) != 0,              \
                                  .own_axis = TRI_AXIS_##axis,                                      \
                                  .shards_optimizer = ((flags)&TRI_SHARDS_OPTIMIZER) != 0,          \
@@ -14,9 +13,8 @@
 static const tri_strategy strategies[TRI_STRATEGY_COUNT] = {TRI_STRATEGY_LIST(X)};
 #undef X
 
-#define X(identifier, text, flags, explanation)                                                    \
+#define X(identifier, text, flags, help)                                                           \
     [TRI_ORDER_##identifier] = {.name = text,                                                      \
-                                .help = explanation,                                               \
                                 .loops_over_stages = ((flags)&TRI_LOOPS_OVER_STAGES) != 0,         \
                                 .splits_backward = ((flags)&TRI_SPLITS_BACKWARD) != 0,             \
                                 .write = tri_order_write_##identifier},

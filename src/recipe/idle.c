@@ -27,12 +27,13 @@ static bool recomputes_blocks(const situation *s) {
 
 static bool offloads(const situation *s) { return s->recipe->strategy.offload != TRI_OFFLOAD_NONE; }
 
-static bool is_fsdp(const situation *s) { return s->recipe->strategy.name == TRI_STRATEGY_FSDP; }
-
-static bool gathers(const situation *s) {
-    tri_strategy_kind name = s->recipe->strategy.name;
-    return name == TRI_STRATEGY_FSDP || name == TRI_STRATEGY_ZERO1 || name == TRI_STRATEGY_ZERO2;
+static const tri_strategy *strategy_of(const situation *s) {
+    return tri_strategy_of(s->recipe->strategy.name);
 }
+
+static bool shards_parameters(const situation *s) { return strategy_of(s)->shards_parameters; }
+
+static bool gathers(const situation *s) { return strategy_of(s)->shards_optimizer; }
 
 static bool scales_losses(const situation *s) {
     return s->recipe->trainer.precision == TRI_PRECISION_16_MIXED;
@@ -68,11 +69,11 @@ static const struct {
 } rows[] = {
     {"strategy.schedule", has_pipeline, "there is no pipeline"},
     {"strategy.stages_per_rank", has_several_stages,
-     "there is no pipeline with the schedule interleaved or looped"},
+     "there is no pipeline with a schedule that has several stages on each rank"},
     {"strategy.recompute_every", recomputes_blocks, "strategy.recompute is not block"},
-    {"strategy.prefetch", gathers, "strategy.name is not zero1, zero2 or fsdp"},
-    {"strategy.reshard_after_forward", is_fsdp, "strategy.name is not fsdp"},
-    {"strategy.persistent_bytes", is_fsdp, "strategy.name is not fsdp"},
+    {"strategy.prefetch", gathers, "the strategy shards nothing, so that nothing is gathered"},
+    {"strategy.reshard_after_forward", shards_parameters, "the strategy does not shard parameters"},
+    {"strategy.persistent_bytes", shards_parameters, "the strategy does not shard parameters"},
     {"strategy.reduce_dtype", has_several_replicas,
      "there is only one replica, which sends no gradients"},
     {"strategy.offload_path", offloads, "strategy.offload is none"},
