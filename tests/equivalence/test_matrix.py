@@ -162,7 +162,7 @@ def trained(row, tensors):
 
 def distances(row, tensors, vector=0, of_start=0.0):
     """Of each tensor, those that are noise left out: how long the pair's difference is, plus that
-    part of the way from the start, over the length of that way."""
+    fraction of the way from the start, over the length of that way."""
     found = {}
     for name, line in tensors.items():
         if is_noise(row, name):
@@ -238,7 +238,7 @@ def check_frozen(folder, known, row, base, got, limit):
 
 
 def check_row(folder, known, number, row):
-    ranks = matrix.CELLS[row["cell"]][0]
+    ranks = matrix.CELLS[row["cell"]].ranks
     size = matrix.micro(row)
     base = (f"batch.micro={size}",) if MODELS[row["model"]][3] == "micro" else ()
     wanted = alone(folder, known, row, base)
@@ -248,10 +248,10 @@ def check_row(folder, known, number, row):
     found = differences(got, wanted, tell(row))
     weights = Weights(folder, known, row, base, weights_of(got))
     name, distance = weights.worst()
-    parts = ", ".join(f"{word} {own:.3f} not {wrong:.2f}"
+    fractions = ", ".join(f"{word} {own:.3f} not {wrong:.2f}"
                       for word, (own, wrong) in weights.coefficients.items())
     said = (f"steps {found[0]:.1e}, evaluation {found[1]:.1e} of {loss:.1e}, "
-            f"weights {distance:.1e} of {limit:.1e} ({name}), {parts}")
+            f"weights {distance:.1e} of {limit:.1e} ({name}), {fractions}")
     if os.environ.get("VERBOSE"):
         print(f"  {tell(row)}: {said}", flush=True)
     assert max(found) <= loss, said
@@ -266,10 +266,10 @@ def tell_extremes(passed):
     """Prints how close the rows that passed were to their limits."""
     if not passed:
         return
-    parts = [(word, *pair) for one in passed for word, pair in one.coefficients.items()]
-    most, least = max(parts, key=lambda part: abs(part[1])), min(parts, key=lambda part: part[2])
-    print(f"  parts of mistakes: at most {abs(most[1]):.3f} ({most[0]}) in rows, "
-          f"at least {least[2]:.3f} ({least[0]}) of those made; {len(parts)} tried")
+    found = [(word, *pair) for one in passed for word, pair in one.coefficients.items()]
+    most, least = max(found, key=lambda item: abs(item[1])), min(found, key=lambda item: item[2])
+    print(f"  fractions of mistakes: at most {abs(most[1]):.3f} ({most[0]}) in rows, "
+          f"at least {least[2]:.3f} ({least[0]}) of those made; {len(found)} tried")
     for key, (_, limit) in LIMITS.items():
         own = [one for one in passed if (one.row["precision"], matrix.is_text(one.row)) == key]
         if own:

@@ -5,39 +5,48 @@ of them, but each pair of values that is possible together occurs in at least on
 """
 import itertools
 import os
+import typing
 
-# How the ranks divide the work: name, ranks, replicas, stages, parts of layers, settings.
-CELLS = {row[0]: (*row[1:4], 1, row[4].split()) for row in (
-    ("ddp 2", 2, 2, 1, "name=ddp"),
-    ("ddp 3", 3, 3, 1, "name=ddp"),
-    ("ddp 5", 5, 5, 1, "name=ddp"),
-    ("zero1 2", 2, 2, 1, "name=zero1"),
-    ("zero1 2x2", 4, 4, 1, "name=zero1 mesh.replicate=2"),
-    ("zero2 3", 3, 3, 1, "name=zero2"),
-    ("zero2 2x2", 4, 4, 1, "name=zero2 mesh.replicate=2"),
-    ("fsdp 1", 1, 1, 1, "name=fsdp"),
-    ("fsdp 2", 2, 2, 1, "name=fsdp"),
-    ("fsdp 4, nothing stays", 4, 4, 1, "name=fsdp persistent_bytes=0 prefetch=0"),
-    ("fsdp 7", 7, 7, 1, "name=fsdp"),
-    ("fsdp 3, kept after forward", 3, 3, 1,
+
+class Cell(typing.NamedTuple):
+    """How the ranks divide the work."""
+    ranks: int
+    replicas: int
+    stages: int  # of all ranks together
+    slices: int  # of each layer: ranks along the tensor-parallel axis
+    settings: str  # words, each a key of the recipe's section strategy
+
+
+CELLS = {name: Cell(*row) for name, *row in (
+    ("ddp 2", 2, 2, 1, 1, "name=ddp"),
+    ("ddp 3", 3, 3, 1, 1, "name=ddp"),
+    ("ddp 5", 5, 5, 1, 1, "name=ddp"),
+    ("zero1 2", 2, 2, 1, 1, "name=zero1"),
+    ("zero1 2x2", 4, 4, 1, 1, "name=zero1 mesh.replicate=2"),
+    ("zero2 3", 3, 3, 1, 1, "name=zero2"),
+    ("zero2 2x2", 4, 4, 1, 1, "name=zero2 mesh.replicate=2"),
+    ("fsdp 1", 1, 1, 1, 1, "name=fsdp"),
+    ("fsdp 2", 2, 2, 1, 1, "name=fsdp"),
+    ("fsdp 4, nothing stays", 4, 4, 1, 1, "name=fsdp persistent_bytes=0 prefetch=0"),
+    ("fsdp 7", 7, 7, 1, 1, "name=fsdp"),
+    ("fsdp 3, kept after forward", 3, 3, 1, 1,
      "name=fsdp persistent_bytes=0 prefetch=2 reshard_after_forward=false"),
-    ("fsdp 2x3", 6, 6, 1, "name=fsdp mesh.replicate=2"),
-    ("gpipe 3", 3, 1, 3, "name=pipeline schedule=gpipe"),
-    ("1f1b 2", 2, 1, 2, "name=pipeline schedule=1f1b"),
-    ("1f1b 4", 4, 1, 4, "name=pipeline schedule=1f1b"),
-    ("zero-bubble 3", 3, 1, 3, "name=pipeline schedule=zero-bubble"),
-    ("interleaved 2", 2, 1, 4, "name=pipeline schedule=interleaved"),
-    ("interleaved 3", 3, 1, 6, "name=pipeline schedule=interleaved"),
-    ("looped 2", 2, 1, 4, "name=pipeline schedule=looped"),
-    ("ddp 2 x 1f1b 2", 4, 2, 2, "name=ddp mesh.pipeline=2"),
-    ("zero1 2 x gpipe 2", 4, 2, 2, "name=zero1 mesh.pipeline=2 schedule=gpipe"),
-    ("zero2 3 x zero-bubble 2", 6, 3, 2, "name=zero2 mesh.pipeline=2 schedule=zero-bubble"),
-    ("fsdp 2 x 1f1b 2", 4, 2, 2, "name=fsdp mesh.pipeline=2 persistent_bytes=0"),
-    ("fsdp 2 x interleaved 2", 4, 2, 4, "name=fsdp mesh.pipeline=2 schedule=interleaved"),
-    ("fsdp 2 x looped 2", 4, 2, 4, "name=fsdp mesh.pipeline=2 schedule=looped"),
-    ("fsdp 2x2 x zero-bubble 2", 8, 4, 2,
+    ("fsdp 2x3", 6, 6, 1, 1, "name=fsdp mesh.replicate=2"),
+    ("gpipe 3", 3, 1, 3, 1, "name=pipeline schedule=gpipe"),
+    ("1f1b 2", 2, 1, 2, 1, "name=pipeline schedule=1f1b"),
+    ("1f1b 4", 4, 1, 4, 1, "name=pipeline schedule=1f1b"),
+    ("zero-bubble 3", 3, 1, 3, 1, "name=pipeline schedule=zero-bubble"),
+    ("interleaved 2", 2, 1, 4, 1, "name=pipeline schedule=interleaved"),
+    ("interleaved 3", 3, 1, 6, 1, "name=pipeline schedule=interleaved"),
+    ("looped 2", 2, 1, 4, 1, "name=pipeline schedule=looped"),
+    ("ddp 2 x 1f1b 2", 4, 2, 2, 1, "name=ddp mesh.pipeline=2"),
+    ("zero1 2 x gpipe 2", 4, 2, 2, 1, "name=zero1 mesh.pipeline=2 schedule=gpipe"),
+    ("zero2 3 x zero-bubble 2", 6, 3, 2, 1, "name=zero2 mesh.pipeline=2 schedule=zero-bubble"),
+    ("fsdp 2 x 1f1b 2", 4, 2, 2, 1, "name=fsdp mesh.pipeline=2 persistent_bytes=0"),
+    ("fsdp 2 x interleaved 2", 4, 2, 4, 1, "name=fsdp mesh.pipeline=2 schedule=interleaved"),
+    ("fsdp 2 x looped 2", 4, 2, 4, 1, "name=fsdp mesh.pipeline=2 schedule=looped"),
+    ("fsdp 2x2 x zero-bubble 2", 8, 4, 2, 1,
      "name=fsdp mesh.replicate=2 mesh.pipeline=2 schedule=zero-bubble"),
-)} | {row[0]: (*row[1:5], row[5].split()) for row in (
     ("tensor 2", 2, 1, 1, 2, "mesh.tensor=2"),
     ("tensor 4, sequences", 4, 1, 1, 4, "mesh.tensor=4 sequence_parallel=true"),
     ("ddp 2 x tensor 2", 4, 2, 1, 2, "name=ddp mesh.tensor=2"),
@@ -53,7 +62,7 @@ CELLS = {row[0]: (*row[1:4], 1, row[4].split()) for row in (
 LLAMA = ("llama-tiny model.hidden_size=48 model.intermediate_size=80 model.num_hidden_layers=4 "
          "data.sequence=32 data.path={data} data.train=train.txt data.test=test.txt "
          "schedule.name=constant")
-# Recipe and settings, blocks, the most parts of a layer, and what batch norm is over: nothing,
+# Recipe and settings, blocks, the most slices of a layer, and what batch norm is over: nothing,
 # micro-batches, which makes batch.micro part of the result, or whole steps, which leaves it out.
 MODELS = {
     "cnn": ("mnist-cnn model.dropout=0.3", 4, 2, None),
@@ -118,28 +127,28 @@ DIMENSIONS = {"cell": list(CELLS), "model": list(MODELS), "precision": ["32-true
 
 
 def micro(row):
-    """batch.micro of a row; 0: left to the program, which makes one pass of each replica."""
-    _, replicas, stages, _, _ = CELLS[row["cell"]]
+    """batch.micro of a row; 0: left to the program, so that each replica has one micro-batch."""
+    cell = CELLS[row["cell"]]
     size, each, _ = STEPS[row["steps"]]
     norm = MODELS[row["model"]][3]
     if norm == "step":
         return 0
     if each is not None:
         return each
-    return size // replicas if norm == "micro" or stages > 1 else 0
+    return size // cell.replicas if norm == "micro" or cell.stages > 1 else 0
 
 
 def is_possible(row):
     """Of a row that may still lack dimensions."""
     if "cell" not in row or "model" not in row:
         return True
-    _, replicas, stages, parts, _ = CELLS[row["cell"]]
-    _, blocks, most, norm = MODELS[row["model"]]
-    if stages > blocks or parts > most:
+    cell = CELLS[row["cell"]]
+    _, blocks, most_slices, norm = MODELS[row["model"]]
+    if cell.stages > blocks or cell.slices > most_slices:
         return False
-    # What is over a whole step is so in one pass of each replica, and none may lack samples.
+    # Over a whole step, each replica has one micro-batch, and none may lack samples.
     if norm == "step":
-        return stages == 1 and (replicas == 1 or row.get("steps") != "one sample")
+        return cell.stages == 1 and (cell.replicas == 1 or row.get("steps") != "one sample")
     return True
 
 
@@ -191,9 +200,9 @@ def write_text(folder):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2 ** 64
         text.append(words[(state >> 40) % len(words)])
     text = " ".join(text)
-    for name, part in (("train.txt", text[:20000]), ("test.txt", text[20000:20000 + 32 * 20 + 1])):
+    for name, own in (("train.txt", text[:20000]), ("test.txt", text[20000:20000 + 32 * 20 + 1])):
         with open(os.path.join(folder, name), "w", encoding="ascii") as file:
-            file.write(part)
+            file.write(own)
 
 
 def is_text(row):
@@ -225,6 +234,6 @@ def settings(row, data):
               "trainer.log_every_n_steps=1", "checkpoint.every_n_epochs=0",
               f"trainer.precision={row['precision']}"]
     words = [word.format(data=data, samples=samples, **rates(row)) for word in words]
-    own = ["strategy." + word for word in CELLS[row["cell"]][4]]
+    own = ["strategy." + word for word in CELLS[row["cell"]].settings.split()]
     own += KEPT[row["kept"]].split() + STORED[row["stored"]].split()
     return recipe, words, own
