@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Running statistics. Mean and squares follow Welford's recurrence (1962), which stays precise over
-// billions of values.
+// Of the values so far. Mean and squares follow Welford's recurrence (1962), which stays precise
+// over billions of values.
 typedef struct moments {
     double min, max, mean;
     double squares; // sum of the squared distances from the mean
@@ -27,7 +27,7 @@ static void add_value(moments *sums, double value) {
     sums->squares += delta * (value - sums->mean);
 }
 
-// The statistics of a field: over all samples, of the first sample, and of each channel.
+// The moments of a field: over all samples, of the first sample, and of each channel.
 typedef struct sums {
     moments all, first, channel[TRI_CHECK_CHANNELS];
     int64_t first_not_finite;

@@ -63,7 +63,7 @@ typedef struct tri_init {
 typedef enum tri_parameter_role {
     TRI_ROLE_TRAINED,   // updated by the optimizer
     TRI_ROLE_FROZEN,    // a trained one that this run leaves as it is (tri_graph_freeze)
-    TRI_ROLE_STATISTIC, // moving average of what FORWARD makes; its gradient is samples × statistic
+    TRI_ROLE_STATISTIC, // moving average of what FORWARD makes; its gradient is that times samples
     TRI_ROLE_COUNTER,   // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 

@@ -73,7 +73,8 @@ typedef struct tri_op {
     // a gradient.
     void (*gradient)(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                      const bool *wanted, tri_value *in_grads);
-    // Of a loss: the input whose labels it counts, index + 1; or else what it counts.
+    // Of a loss: the input whose labels are its count (index + 1), so that ignored labels do not
+    // count. 0: the count depends on shapes alone, and `count` computes it.
     int labels;
     int64_t (*count)(const tri_op_signature *signature);
     // Of an op that makes labels of its only input: how many that are not left out, of these values

@@ -150,10 +150,12 @@ tri_value tri_batch_norm(tri_graph *graph, const char *name, tri_value x,
     int mean_index = tri_value_get(graph, mean)->index,
         var_index = tri_value_get(graph, var)->index;
     if (tri_value_is(tri_gradient_of(graph, mean_index))) {
-        tri_graph_fail(graph, "batch_norm %s: used twice, but it has one pair of statistics", name);
+        tri_graph_fail(graph,
+                       "batch_norm %s: used twice, but it has only one running mean and variance",
+                       name);
         return y;
     }
-    // FORWARD's batch statistics are reduced as if they were gradients; STEP applies them.
+    // FORWARD's means and variances are reduced as if they were gradients; STEP applies them.
     tri_gradient_add(graph, mean_index, tri_node_output(graph, y, 3));
     tri_gradient_add(graph, var_index, tri_node_output(graph, y, 4));
     return y;

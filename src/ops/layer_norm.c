@@ -23,20 +23,20 @@ static tri_status layer_norm_grad_shape(const void *attr, tri_op_signature *s) {
     const char *op = "layer_norm_grad";
     static const char *const names[] = {"x", "dy", "mean", "inv_std", "weight"};
     const tri_norm_attr *a = attr;
-    tri_dtype statistics = ops_accumulator_type(s->in_type[0]);
+    tri_dtype accumulator = ops_accumulator_type(s->in_type[0]);
     TRI_TRY(ops_want_norm_gradient(op, a->narrow, s));
     TRI_TRY(ops_want_last_axis(op, s));
     TRI_TRY(ops_want_eps(op, a->eps));
     TRI_TRY(ops_want_shape(op, "dy", &s->in[1], s->in[0]));
     for (int i = 2; i < 4; i++) {
-        TRI_TRY(ops_want_type(op, names[i], s->in_type[i], statistics));
+        TRI_TRY(ops_want_type(op, names[i], s->in_type[i], accumulator));
         TRI_TRY(ops_want_shape(op, names[i], &s->in[i], ops_rows(s)));
     }
     ops_like_first(s);
     s->out[1] = s->out[2] = tri_shape_of(0);
-    s->out_type[1] = s->out_type[2] = statistics;
+    s->out_type[1] = s->out_type[2] = accumulator;
     if (!s->present[4]) return TRI_OK;
-    TRI_TRY(ops_want_type(op, names[4], s->in_type[4], statistics));
+    TRI_TRY(ops_want_type(op, names[4], s->in_type[4], accumulator));
     TRI_TRY(ops_want_shape(op, names[4], &s->in[4], ops_last_axis(s)));
     s->out[1] = s->out[2] = s->in[4];
     return TRI_OK;

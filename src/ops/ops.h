@@ -87,7 +87,7 @@ typedef enum tri_activation {
     X(sgd)            /* param, grad, step scalars, momentum buffer? */                            \
     X(adam)           /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */             \
     X(adadelta)       /* param, grad, step scalars, square_avg, acc_delta */                       \
-    X(moving_average) /* statistic, grad (samples × batch statistic), step scalars */             \
+    X(moving_average) /* statistic, grad (samples × the batch's), step scalars */                 \
     X(sum_of_squares) /* x -> sums of x * x in F64 */                                              \
     X(sum_rows)       /* x [rows, width] F64 -> the sum of its rows */                             \
     X(step_numbers)   /* control, sums, squares -> step scalars */

@@ -20,7 +20,7 @@ tri_status ops_want_float(const char *op, const char *tensor, tri_dtype dtype);
 // F32 or F64: what is summed over many and what optimizers keep.
 tri_status ops_want_wide(const char *op, const char *tensor, tri_dtype dtype);
 tri_status ops_want_type(const char *op, const char *tensor, tri_dtype dtype, tri_dtype wanted);
-// F32 for F32 and narrower types, F64 for F64: what statistics, sums over `dtype` and with them the
+// F32 for F32 and narrower types, F64 for F64: what means, sums over `dtype` and with them the
 // gradients of parameters are kept in.
 tri_dtype ops_accumulator_type(tri_dtype dtype);
 // All present inputs from `first` on have input `first`'s type, which is a floating one.

@@ -1,5 +1,6 @@
-// The passes: rewrites of a graph. Each keeps what the graph computes and leaves it verified. Next:
-// plan/locations.c, which assigns memory to the values of the final graph.
+// The passes: rewrites of a graph, here in the order in which they run (plan/program.c). Each keeps
+// what the graph computes and leaves it verified. Next: plan/locations.c, which assigns memory to
+// the values of the final graph.
 #ifndef TRIREME_PASS_PASS_H
 #define TRIREME_PASS_PASS_H
 
@@ -20,33 +21,35 @@ typedef struct tri_tensor_parallel_options {
 // Rewrites a graph, as a model built it, into what one rank of the mesh computes of it: layers are
 // sliced over the ranks of the tensor-parallel axis, with collective ops between them, and with
 // sync_batch_norm batch norm is over all replicas. *out is made in `arena`; parameters keep their
-// numbers, those that are sliced have a tri_parameter_slice. The first of all passes. TRI_BAD_INPUT
-// names what does not divide.
+// numbers, those that are sliced have a tri_parameter_slice. Skipped where there is nothing to
+// rewrite. TRI_BAD_INPUT names what does not divide.
 tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
                                     int rank, const tri_tensor_parallel_options *options,
                                     tri_graph **out);
 // Merges chains that a device computes in one go: activation into what makes its input, ReLU and
-// dropout into max pooling, flatten into linear, log-softmax into NLL. Before autodiff.
+// dropout into max pooling, flatten into linear, log-softmax into NLL. Ends with a sweep.
 tri_status tri_pass_fuse(tri_graph *graph);
-// Gives every value the type in which it is computed and puts casts in between, by the table of
-// precision.c. A parameter that kernels read in a half type keeps its stored type (info.dtype): the
-// optimizer's masters have it, and its gradient too. After fusion, before autodiff.
-tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
-// Whether the pass has a row for the op. Every op of a forward pass needs one in each of the two
-// tables; what no rule divides, and what stays F32, says so.
-bool tri_pass_tensor_parallel_has(const tri_op *op);
-bool tri_pass_precision_has(const tri_op *op);
 // Drops nodes whose outputs no node reads.
 tri_status tri_pass_sweep(tri_graph *graph);
-// Adds the backward pass: the gradient of the loss's sum with respect to every trained parameter,
-// one contribution (tri_gradient_add) for each block that reads it.
+// Gives every value the type in which it is computed and puts casts in between, by the table of
+// precision.c. A parameter that kernels read in a half type keeps its stored type (info.dtype): the
+// optimizer's masters have it, and its gradient too.
+tri_status tri_pass_precision(tri_graph *graph, tri_precision precision);
+// For training: adds the backward pass: the gradient of the loss's sum with respect to every
+// trained parameter, one contribution (tri_gradient_add) for each block that reads it.
 // TRI_BAD_INPUT when there is no loss or a parameter takes no part in it.
 tri_status tri_pass_autodiff(tri_graph *graph);
-// Chooses the kernel-given layouts of values and the home order of parameters, and puts reorders
-// where a kernel wants another layout. Last.
-tri_status tri_pass_layout(tri_graph *graph, const tri_device *device);
-// Moves the nodes of the backward pass that no other block waits for (gradients of parameters,
-// mostly) into the phase WEIGHT, so that a pipeline can run them later. After autodiff.
+// For orders that split the backward pass: moves its nodes that no other block waits for (gradients
+// of parameters, mostly) into the phase WEIGHT, so that a pipeline can run them later.
 tri_status tri_pass_split_backward(tri_graph *graph);
+// Chooses the kernel-given layouts of values and the home order of parameters, and puts reorders
+// where a kernel wants another layout.
+tri_status tri_pass_layout(tri_graph *graph, const tri_device *device);
+
+// Whether the table of tensor_parallel_rules.c, or that of precision.c, has a row for the op. Every
+// op that a model can use needs a row in both: an op that ranks cannot divide has one that says so,
+// and so has an op that stays F32.
+bool tri_pass_tensor_parallel_has(const tri_op *op);
+bool tri_pass_precision_has(const tri_op *op);
 
 #endif

@@ -12,9 +12,9 @@ typedef enum precision_class {
     PRECISION_FULL,   // F32 in and out; ops without a row too
     PRECISION_HALF,   // half types in and out, sums in F32
     PRECISION_FOLLOW, // the type of its inputs, the wider one where they differ
-    PRECISION_NORM, // x as it is, weights and statistics F32; y is half where all readers want that
-    PRECISION_ANY,  // any types in; computes in F32
-    PRECISION_CARRY,  // moves data between ranks in the type it has: statistics stay F32
+    PRECISION_NORM,   // x as it is, weights and means F32; y is half where all readers want that
+    PRECISION_ANY,    // any types in; computes in F32
+    PRECISION_CARRY,  // moves data between ranks in the type it has: means stay F32
     PRECISION_BIAS,   // the type in which x was made; the bias is rounded as beside half weights
     PRECISION_GATHER, // rows of a parameter in its type; readers without a wish read them as F32
 } precision_class;

@@ -4,11 +4,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { MOST_APART = 4096 }; // so many intervals are packed one by one; more share tracks
+// Up to so many intervals are packed one by one, which needs the least memory. More share tracks,
+// so that packing takes less time.
+enum { MOST_APART = 4096 };
 
-// A track: one interval or, where there are many, those of one size that follow each other in time
-// and have the same offset. Rounds of a step are alike, so there are far fewer tracks than
-// intervals.
+// Intervals that get the same offset: one alone or, beyond MOST_APART, several of one size, each of
+// which begins after the one before has ended. Rounds of a step are alike, so there are far fewer
+// tracks than intervals.
 typedef struct track {
     int64_t size_bytes, offset;
     int64_t after;   // the first offset after it

@@ -13,6 +13,7 @@
 
 enum { TRI_MEMORY_ALIGNMENT = 64 };
 
+// A buffer, and the interval of time in which it is in use.
 typedef struct tri_interval {
     int64_t size_bytes;
     int first, last; // the moments of its first and last use
@@ -21,9 +22,9 @@ typedef struct tri_interval {
 
 // Greedy by size: the largest interval first, each at the lowest offset that is free from its first
 // to its last moment (Pisarchyk and Lee, "Efficient memory management for deep neural net
-// inference", 2020). If there are thousands, intervals of one size that follow each other in time
-// are packed as one. The time of the search then grows with what is in use at once, and not with
-// the length of the schedule. Returns the bytes needed.
+// inference", 2020). If there are thousands, buffers of one size of which each begins after the one
+// before has ended are packed as one: they get the same offset. The time of the search then grows
+// with what is in use at once, and not with the length of the schedule. Returns the bytes needed.
 int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count);
 
 #endif

@@ -102,6 +102,8 @@ static tri_status need_int(const tri_tree *tree, const char *key, int64_t *out) 
 tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_progress *out) {
     *out = (tri_progress){.step = 0};
     TRI_TRY(need_int(tree, "step", &out->step));
+    // Without `updates`, the checkpoint is from before there was 16-mixed: every step was an
+    // update.
     if (!tri_tree_to_int(tri_tree_get(tree, "updates"), &out->updates)) out->updates = out->step;
     const tri_tree *scale = tri_tree_get(tree, "loss_scale");
     if (tri_tree_to_double(tri_tree_get(scale, "scale"), &out->scale.scale)) {

@@ -38,9 +38,9 @@ static bool is_metric(const tri_graph *g, tri_value value) {
     return false;
 }
 
-// Writes the shape of the last tensor of floating-point numbers that the block computes, except
-// loss and metrics: labels that are made beside it are no output. The axis of samples is written as
-// N.
+// Writes the shape of a block's output: of the last value that it computes which is neither loss
+// nor metric, nor of integers, because labels (`next_token` makes some) are no output. N stands for
+// the number of samples.
 static void write_shape(const tri_graph *g, int block, int64_t batch, char *out, size_t size) {
     tri_value last = {0};
     for (int i = 0; i < g->node_count; i++) {

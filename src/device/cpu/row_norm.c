@@ -12,7 +12,7 @@ typedef struct norm_state {
     const cpu_device *device;
     int64_t rows, width;
     float eps;
-    bool x_bf16, y_bf16; // types of x and dx, and of y and dy; weights and statistics are F32
+    bool x_bf16, y_bf16; // types of x and dx, and of y and dy; all else is F32
     bool weighted;
     float *ones, *zeros; // stand for weight and bias if there are none
 } norm_state;
