@@ -25,6 +25,7 @@ enum {
     TRI_PROGRAM_BYTES = 8 << 20,            // of a rank, besides its model and data: measured
     TRI_MAX_MODEL_BLOCKS = 4096,
     TRI_MAX_ROUNDS = 1 << 16,                 // micro-batches of one step or evaluation on one rank
+    TRI_MAX_STEPS_AHEAD = 1,                  // issued to a device before earlier results are read
     TRI_MAX_METRICS = 16,                     // of one model
     TRI_MAX_ZIP_MEMBERS = 65535,              // of one archive
     TRI_MAX_VERIFIED_BYTES = 1 << 30,         // of a stored member that opening verifies

@@ -52,7 +52,7 @@ static void describe(tri_engine *e, const tri_graph *g, const tri_node *node, tr
                  node->name);
     char when[48] = "evaluation";
     if (e->run.step->request.training)
-        snprintf(when, sizeof when, "step %lld", (long long)e->run.input->update);
+        snprintf(when, sizeof when, "step %lld", (long long)e->carried.updates + 1);
     const char *word = isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
     snprintf(e->run.anomaly, sizeof e->run.anomaly,
              "%s: the %s pass of block %s: %s %s at element %lld of %s", when, passes[node->phase],
@@ -72,7 +72,7 @@ static tri_status look_at(tri_engine *e, const tri_graph *g, const tri_node *nod
 tri_status engine_look_for_anomaly(tri_engine *e, const tri_graph *g, const tri_node *node,
                                    void *const *in, void *const *out) {
     // Infinite gradients of a scaled loss are handled by the loss scale.
-    bool is_scaled = e->run.input->loss_scale > 0 && node->phase != TRI_PHASE_FORWARD;
+    bool is_scaled = e->carried.scale.scale > 0 && node->phase != TRI_PHASE_FORWARD;
     if (!e->detects_anomaly || *e->run.anomaly || is_scaled) return TRI_OK;
     for (int k = 0; k < node->input_count; k++) {
         tri_value_kind kind = tri_value_get(g, node->inputs[k])->kind;

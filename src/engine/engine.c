@@ -52,6 +52,8 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
                       .plan = config->plan,
                       .device = config->device,
                       .optimizer = *config->optimizer,
+                      .loss_scale =
+                          config->loss_scale ? *config->loss_scale : (tri_loss_scale_options){0},
                       .detects_anomaly = config->detect_anomaly,
                       .staging.unit = -1};
     tri_status status = make_engine(e, config->world);

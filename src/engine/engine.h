@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "comm/comm.h"
 #include "nn/optimizer.h"
+#include "ops/loss_scale.h"
 #include "plan/plan.h"
 
 typedef struct tri_engine tri_engine;
@@ -15,6 +16,7 @@ typedef struct tri_engine_config {
     tri_device *device;
     tri_comm *world;                // of all ranks of the mesh; one rank: tri_comm_self_open
     const tri_optimizer *optimizer; // copied
+    const tri_loss_scale_options *loss_scale; // the rule, copied; NULL: no scale is ever carried
     bool detect_anomaly; // check all that compute actions make: TRI_NOT_FINITE names op, block and
                          // value
 } tri_engine_config;
@@ -25,15 +27,21 @@ typedef struct tri_engine_batch {
     const void *fields[TRI_MAX_DATA_FIELDS];
 } tri_engine_batch;
 
+// What one step hands to the next. It lies in the device's memory, where each step changes it.
+typedef struct tri_carried {
+    tri_loss_scale scale; // gradients travel multiplied by it; scale.scale 0: as they are
+    int64_t updates;      // steps that changed the parameters
+} tri_carried;
+
 enum { TRI_MAX_SHARED = 4 };
 
 typedef struct tri_step_input {
     tri_step_shape shape;
-    int64_t step;   // counts data: the key of dropout
-    int64_t update; // number of this update, from 1
-    double lr;
+    int64_t step; // counts data: the key of dropout
+    // Learning rates: of the first update after those that the last results counted, and of the
+    // ones after it, as many as steps may be in flight.
+    double lr[1 + TRI_MAX_STEPS_AHEAD];
     double clip;                   // largest norm of all gradients; 0: no clipping
-    double loss_scale;             // gradients travel multiplied by it; 0: as they are
     double shared[TRI_MAX_SHARED]; // the caller's own numbers, summed over all ranks on the way
     // The next micro-batch of this rank's replica, in the order of its rounds; valid until the next
     // call.
@@ -49,8 +57,12 @@ typedef struct tri_step_output {
     double sum[TRI_MAX_METRICS],
         count[TRI_MAX_METRICS]; // over all replicas, in the order of the graph's metrics
     double shared[TRI_MAX_SHARED];
-    double gradient_norm; // of the mean gradient, before clipping; training only
+    // Of training only:
+    double gradient_norm; // of the mean gradient, before clipping
+    double lr;            // the one that was used
     bool overflowed;      // with a loss scale: a gradient was not finite, nothing was changed
+    bool exhausted;       // that happened at the smallest scale
+    tri_carried carried;  // after the step
 } tri_step_output;
 
 // Allocates everything and splits the world into the groups of the plan. Collective. Parameters
@@ -60,6 +72,8 @@ void tri_engine_destroy(tri_engine *engine); // NULL allowed
 // Initial weights of a seed: by parameter name and element, the same on every rank. TRI_NO_MEMORY,
 // and errors of the storage where parameters are offloaded.
 tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed);
+// Sets what the next step finds, when a run begins or continues; a new engine carries zeros.
+tri_status tri_engine_carry(tri_engine *engine, const tri_carried *carried);
 // One step. Collective. TRI_NOT_FINITE names the loss or the first parameter whose gradient is not
 // finite (without a loss scale); parameters are then as they were before.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);

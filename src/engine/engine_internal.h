@@ -71,14 +71,18 @@ typedef struct engine_memory {
 typedef struct engine_numbers {
     double *rows;             // of results, one behind the other; what travels with them
     double *shared, *squares; // where they are in this step: behind the rows, or among the sums
-    double *sums;             // one row: sums over the step; then shared; then the sum of squares
-    double *control;          // of the op step_numbers
-    double *host;             // one row
-    int64_t width;            // of a row
-    int64_t capacity;         // of `rows`
+    // What the host reads after a step: one row of sums over the step; then shared; then the sum of
+    // squares, the step scalars and the carried numbers.
+    double *sums, *total, *scalars, *carried;
+    double *control; // of the op step_numbers
+    double *losses;  // of the op loss_seeds
+    float *seeds;
+    double *host;     // what was read
+    int64_t width;    // of a row
+    int64_t capacity; // of `rows`
     int64_t square_count;
     tri_graph *graph; // of the kernels
-    tri_kernel sum_rows[TRI_STEP_SHAPE_COUNT], sum_squares, make_step;
+    tri_kernel sum_rows[TRI_STEP_SHAPE_COUNT], sum_squares, make_step, make_seeds;
 } engine_numbers;
 
 typedef struct engine_gaps {
@@ -130,6 +134,8 @@ struct tri_engine {
     tri_device *device;
     tri_queue *queue; // of the compute lane
     tri_optimizer optimizer;
+    tri_loss_scale_options loss_scale;
+    tri_carried carried;  // after the last step whose results were read
     tri_storage *storage; // NULL: nothing is offloaded
     engine_groups groups; // take the host's memory
     engine_groups data;   // take the device's; without `memory`
@@ -189,6 +195,9 @@ tri_status engine_begin_numbers(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine);
 // TRI_NOT_FINITE names the loss or the first parameter with a gradient that is not finite.
 tri_status engine_end_numbers(tri_engine *engine);
+// Runs a kernel on the numbers of a step.
+tri_status engine_run_numbers(tri_engine *engine, const tri_kernel *kernel, void *const *in,
+                              void *const *out);
 // Where the kernels of a round write the results of loss and metrics.
 char *engine_results(const tri_engine *engine, int round);
 // Sums numbers of the host over all ranks.

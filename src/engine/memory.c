@@ -155,10 +155,6 @@ tri_status engine_allocate(tri_engine *e) {
             allocate(e, plan->optimizer_states * flat->state_elements * f32, &e->memory.states));
     TRI_TRY(allocate(e, plan->sizes.scratch_bytes, &e->memory.scratch));
     TRI_TRY(allocate(e, plan->sizes.workspace_bytes, &e->memory.workspace));
-    for (int i = 0; i < TRI_SCALAR_TERM + plan->graph->term_count; i++) {
-        int64_t step = TRI_STEP_SCALAR_COUNT * (int64_t)sizeof(double), seed = sizeof(float);
-        TRI_TRY(allocate(e, i == TRI_SCALAR_STEP ? step : seed, &e->memory.scalars[i]));
-    }
     fill_slots(e);
     return TRI_OK;
 }
@@ -170,7 +166,6 @@ void engine_release(tri_engine *e) {
     void *const shared[] = {e->memory.own_gradients, e->memory.gradients,
                             e->memory.heaps[TRI_HEAP_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);
-    for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++) release(e, e->memory.scalars[i]);
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
     release_parameters(e, e->memory.stored);
     release_parameters(e, e->memory.half_parameters);

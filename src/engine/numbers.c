@@ -107,7 +107,7 @@ static int64_t offset_of(int metric) {
     return (int64_t)metric * (TRI_RESULT_BYTES / (int64_t)sizeof(double));
 }
 
-static tri_status make_step_kernel(tri_engine *e) {
+static tri_status make_step_kernels(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     const engine_numbers *n = &e->numbers;
     bool has_terms = g->term_count > 0;
@@ -115,17 +115,44 @@ static tri_status make_step_kernel(tri_engine *e) {
     tri_step_numbers_attr attr = {.loss = offset_of(first),
                                   .losses = has_terms ? g->term_count : 1,
                                   .stride = offset_of(1),
-                                  .count = offset_of(first) + 1};
+                                  .count = offset_of(first) + 1,
+                                  .loss_scale = e->loss_scale};
     if (has_terms && g->counting != TRI_COUNT_BEHIND) attr.count = -1;
-    tri_shape shapes[] = {tri_shape_of(TRI_STEP_CONTROL_COUNT), tri_shape_of(n->width),
-                          tri_shape_of(1)};
-    return make_kernel(e, &tri_op_step_numbers, &attr, shapes, 3, &e->numbers.make_step);
+    tri_shape step[] = {tri_shape_of(TRI_CARRIED_COUNT), tri_shape_of(TRI_STEP_CONTROL_COUNT),
+                        tri_shape_of(n->width), tri_shape_of(1)};
+    tri_shape seeds[] = {step[0], tri_shape_of(1 + g->term_count, 2)};
+    TRI_TRY(make_kernel(e, &tri_op_loss_seeds, NULL, seeds, 2, &e->numbers.make_seeds));
+    return make_kernel(e, &tri_op_step_numbers, &attr, step, 4, &e->numbers.make_step);
 }
 
 static tri_status allocate(tri_engine *e, int64_t count, double **out) {
     void *memory;
     TRI_TRY(e->device->backend->alloc(e->device, (size_t)count * sizeof(double), &memory));
     *out = memory;
+    return TRI_OK;
+}
+
+static int64_t result_count(const engine_numbers *n) {
+    return n->width + TRI_MAX_SHARED + 1 + TRI_STEP_SCALAR_COUNT + TRI_CARRIED_COUNT;
+}
+
+static tri_status allocate_all(tri_engine *e) {
+    engine_numbers *n = &e->numbers;
+    int terms = e->plan->graph->term_count;
+    double *seeds;
+    TRI_TRY(allocate(e, n->capacity, &n->rows));
+    TRI_TRY(allocate(e, result_count(n), &n->sums));
+    TRI_TRY(allocate(e, TRI_STEP_CONTROL_COUNT, &n->control));
+    TRI_TRY(allocate(e, 2 * (1 + terms), &n->losses));
+    TRI_TRY(allocate(e, 1 + terms, &seeds));
+    n->total = n->sums + n->width + TRI_MAX_SHARED;
+    n->scalars = n->total + 1;
+    n->carried = n->scalars + TRI_STEP_SCALAR_COUNT;
+    n->seeds = (float *)seeds;
+    n->host = TRI_NEW_ARRAY(e->arena, double, result_count(n));
+    e->memory.scalars[TRI_SCALAR_STEP] = n->scalars;
+    e->memory.scalars[TRI_SCALAR_SEED] = n->seeds;
+    for (int i = 0; i < terms; i++) e->memory.scalars[TRI_SCALAR_TERM + i] = n->seeds + 1 + i;
     return TRI_OK;
 }
 
@@ -149,23 +176,20 @@ tri_status engine_make_numbers(tri_engine *e) {
         if (plan->deterministic) n->square_count = count_chunks(e);
         TRI_TRY(make_kernel(e, &tri_op_sum_rows, NULL, &(tri_shape){2, {n->square_count, 1}}, 1,
                             &n->sum_squares));
-        TRI_TRY(make_step_kernel(e));
+        TRI_TRY(make_step_kernels(e));
     }
     // One row more for what does not count: that of tensor-parallel ranks after the first.
     n->capacity = (most_rows + 1) * n->width + TRI_MAX_SHARED + n->square_count;
-    TRI_TRY(allocate(e, n->capacity, &n->rows));
-    TRI_TRY(allocate(e, n->width + TRI_MAX_SHARED + 1, &n->sums));
-    TRI_TRY(allocate(e, TRI_STEP_CONTROL_COUNT, &n->control));
-    n->host = TRI_NEW_ARRAY(e->arena, double, n->width);
-    return TRI_OK;
+    return allocate_all(e);
 }
 
 void engine_release_numbers(tri_engine *e) {
     engine_numbers *n = &e->numbers;
-    double *const memory[] = {n->rows, n->sums, n->control};
+    void *const memory[] = {n->rows, n->sums, n->control, n->losses, n->seeds};
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) tri_kernel_release(&n->sum_rows[i]);
     tri_kernel_release(&n->sum_squares);
     tri_kernel_release(&n->make_step);
+    tri_kernel_release(&n->make_seeds);
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i]) e->device->backend->free(e->device, memory[i]);
 }
@@ -194,12 +218,11 @@ tri_status engine_begin_numbers(tri_engine *e) {
     TRI_TRY(device->copy_in(e->queue, n->shared, in->shared, sizeof in->shared));
     if (!tri_step_trains(in->shape)) return TRI_OK;
     double control[TRI_STEP_CONTROL_COUNT] = {
-        [TRI_CONTROL_LR] = in->lr,
         [TRI_CONTROL_CLIP] = in->clip,
-        [TRI_CONTROL_LOSS_SCALE] = in->loss_scale,
         [TRI_CONTROL_SAMPLES] = (double)e->run.step->samples,
-        [TRI_CONTROL_UPDATE] = (double)in->update,
+        [TRI_CONTROL_UPDATES] = (double)e->carried.updates,
     };
+    memcpy(control + TRI_CONTROL_RATES, in->lr, sizeof in->lr);
     return device->copy_in(e->queue, n->control, control, sizeof control);
 }
 
@@ -228,22 +251,22 @@ static tri_status reduce(tri_engine *e, double *values, int64_t count) {
     return engine_run_between(e, e->data.world, &op);
 }
 
-static tri_status run(tri_engine *e, const tri_kernel *kernel, void *const *in, void *const *out) {
+tri_status engine_run_numbers(tri_engine *e, const tri_kernel *kernel, void *const *in,
+                              void *const *out) {
     return kernel->def->run(kernel, &(tri_kernel_args){.queue = e->queue, .in = in, .out = out});
 }
 
 // Sums the rows and, in training, the squares over all rounds and ranks.
 static tri_status sum_over_step(tri_engine *e, bool squared) {
     engine_numbers *n = &e->numbers;
-    double *total = n->sums + n->width + TRI_MAX_SHARED;
-    void *rows = n->rows, *sums = n->sums, *squares = n->squares, *norm = total;
+    void *rows = n->rows, *sums = n->sums, *squares = n->squares, *total = n->total;
     const tri_kernel *sum_rows = &n->sum_rows[e->run.input->shape];
     for (int u = 0; squared && u < e->plan->flat.unit_count; u++)
         TRI_TRY(engine_run_updates(e, &e->squares, u));
     if (e->plan->deterministic)
         TRI_TRY(reduce(e, n->rows, n->squares - n->rows + (squared ? n->square_count : 0)));
-    TRI_TRY(run(e, sum_rows, &rows, &sums));
-    if (squared) TRI_TRY(run(e, &n->sum_squares, &squares, &norm));
+    TRI_TRY(engine_run_numbers(e, sum_rows, &rows, &sums));
+    if (squared) TRI_TRY(engine_run_numbers(e, &n->sum_squares, &squares, &total));
     if (e->plan->deterministic) return TRI_OK;
     return reduce(e, n->sums, n->width + TRI_MAX_SHARED + squared);
 }
@@ -277,15 +300,31 @@ tri_status engine_norm(tri_engine *e) {
     if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
     TRI_TRY(sum_partial(e));
     TRI_TRY(sum_over_step(e, true));
-    void *in[] = {n->control, n->sums, n->sums + n->width + TRI_MAX_SHARED};
-    return run(e, &n->make_step, in, &e->memory.scalars[TRI_SCALAR_STEP]);
+    void *in[] = {n->carried, n->control, n->sums, n->total}, *out[] = {n->carried, n->scalars};
+    return engine_run_numbers(e, &n->make_step, in, out);
+}
+
+static tri_status write_carried(tri_engine *e) {
+    const tri_carried *c = &e->carried;
+    double carried[TRI_CARRIED_COUNT] = {
+        [TRI_CARRIED_SCALE] = c->scale.scale,
+        [TRI_CARRIED_GOOD_STEPS] = (double)c->scale.good_steps,
+        [TRI_CARRIED_HYSTERESIS_LEFT] = (double)c->scale.hysteresis_left,
+        [TRI_CARRIED_UPDATES] = (double)c->updates,
+    };
+    return tri_queue_write(e->queue, e->numbers.carried, carried, sizeof carried);
+}
+
+tri_status tri_engine_carry(tri_engine *e, const tri_carried *carried) {
+    e->carried = *carried;
+    return write_carried(e);
 }
 
 static tri_status read_sums(tri_engine *e) {
     engine_numbers *n = &e->numbers;
     const tri_device_backend *device = e->device->backend;
     tri_step_output *out = e->run.output;
-    TRI_TRY(device->copy_out(e->queue, n->host, n->sums, (size_t)n->width * sizeof(double)));
+    TRI_TRY(device->copy_out(e->queue, n->host, n->sums, (size_t)result_count(n) * sizeof(double)));
     TRI_TRY(device->copy_out(e->queue, out->shared, n->shared, sizeof out->shared));
     TRI_TRY(tri_queue_finish(e->queue));
     for (int i = 0; i < e->plan->graph->metric_count; i++) {
@@ -299,7 +338,7 @@ static tri_status read_sums(tri_engine *e) {
 static tri_status name_not_finite(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
-    long long step = (long long)e->run.input->update;
+    long long step = (long long)e->carried.updates + 1;
     bool is_narrow = e->plan->sharing.reduce_dtype == TRI_F16 && e->plan->replicas > 1;
     const char *wider = is_narrow ? ", or strategy.reduce_dtype: bfloat16" : "";
     if (!isfinite(e->run.output->sum[0]))
@@ -334,19 +373,27 @@ static tri_status name_not_finite(tri_engine *e) {
 }
 
 tri_status engine_end_numbers(tri_engine *e) {
-    const tri_step_input *in = e->run.input;
-    double scalars[TRI_STEP_SCALAR_COUNT];
-    if (!tri_step_trains(in->shape)) {
+    const engine_numbers *n = &e->numbers;
+    tri_step_output *out = e->run.output;
+    if (!tri_step_trains(e->run.input->shape)) {
         if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
         TRI_TRY(sum_over_step(e, false));
         return read_sums(e);
     }
-    TRI_TRY(e->device->backend->copy_out(e->queue, scalars, e->memory.scalars[TRI_SCALAR_STEP],
-                                         sizeof scalars));
     TRI_TRY(read_sums(e));
-    bool skipped = scalars[TRI_STEP_SKIP] != 0;
-    if (skipped && in->loss_scale <= 0) return name_not_finite(e);
-    e->run.output->overflowed = skipped;
-    e->run.output->gradient_norm = scalars[TRI_STEP_NORM];
+    const double *scalars = n->host + (n->scalars - n->sums);
+    const double *carried = n->host + (n->carried - n->sums);
+    bool halts = scalars[TRI_STEP_HALTS] != 0;
+    e->carried.scale.scale = carried[TRI_CARRIED_SCALE];
+    e->carried.scale.good_steps = (int64_t)carried[TRI_CARRIED_GOOD_STEPS];
+    e->carried.scale.hysteresis_left = (int64_t)carried[TRI_CARRIED_HYSTERESIS_LEFT];
+    e->carried.updates = (int64_t)carried[TRI_CARRIED_UPDATES];
+    if (halts) TRI_TRY(write_carried(e)); // the caller decides whether steps follow
+    if (halts && e->carried.scale.scale == 0) return name_not_finite(e);
+    out->overflowed = scalars[TRI_STEP_SKIP] != 0;
+    out->exhausted = halts;
+    out->gradient_norm = scalars[TRI_STEP_NORM];
+    out->lr = scalars[TRI_STEP_LR];
+    out->carried = e->carried;
     return TRI_OK;
 }

@@ -46,23 +46,20 @@ static tri_status find_counts(tri_engine *e, double *counts) {
     return TRI_OK;
 }
 
-static tri_status write_seed(const tri_engine *e, int kind, double value) {
-    float seed = (float)value;
-    return e->device->backend->copy_in(e->queue, e->memory.scalars[kind], &seed, sizeof seed);
-}
-
 tri_status engine_write_seeds(tri_engine *e) {
     const tri_graph *g = e->plan->graph;
-    double scale = e->run.input->loss_scale > 0 ? e->run.input->loss_scale : 1;
+    const engine_numbers *n = &e->numbers;
     double nominal = (double)e->run.step->samples, counts[TRI_MAX_LOSS_TERMS];
-    TRI_TRY(write_seed(e, TRI_SCALAR_SEED, scale / nominal));
+    double losses[1 + TRI_MAX_LOSS_TERMS][2] = {{1, nominal}};
     if (g->term_count > 0 && g->counting != TRI_COUNT_BEHIND) TRI_TRY(find_counts(e, counts));
     for (int i = 0; i < g->term_count; i++) {
-        double weight = scale * g->metrics[g->first_term + i].term.weight;
-        double count = g->counting == TRI_COUNT_BEHIND ? nominal : counts[i];
-        TRI_TRY(write_seed(e, TRI_SCALAR_TERM + i, count > 0 ? weight / count : 0));
+        losses[1 + i][0] = g->metrics[g->first_term + i].term.weight;
+        losses[1 + i][1] = g->counting == TRI_COUNT_BEHIND ? nominal : counts[i];
     }
-    return TRI_OK;
+    TRI_TRY(e->device->backend->copy_in(e->queue, n->losses, losses,
+                                        (size_t)(1 + g->term_count) * sizeof losses[0]));
+    void *in[] = {n->carried, n->losses}, *out[] = {n->seeds};
+    return engine_run_numbers(e, &n->make_seeds, in, out);
 }
 
 // A term without any label adds nothing.

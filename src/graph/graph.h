@@ -162,6 +162,7 @@ enum {
     TRI_STEP_SKIP,            // not 0: leave everything as it is
     TRI_STEP_UPDATE,          // number of this update, from 1
     TRI_STEP_NORM,            // of the mean gradient before clipping
+    TRI_STEP_HALTS,           // not 0: this step is not finite, and no loss scale makes up for it
     TRI_STEP_SCALAR_COUNT = 8
 };
 

@@ -3,7 +3,9 @@
 #ifndef TRIREME_OPS_OPS_H
 #define TRIREME_OPS_OPS_H
 
+#include "base/limits.h"
 #include "graph/graph.h"
+#include "ops/loss_scale.h"
 
 typedef enum tri_activation {
     TRI_ACTIVATION_NONE,
@@ -90,7 +92,8 @@ typedef enum tri_activation {
     X(moving_average) /* statistic, grad (samples × the batch's), step scalars */                 \
     X(sum_of_squares) /* x -> sums of x * x in F64 */                                              \
     X(sum_rows)       /* x [rows, width] F64 -> the sum of its rows */                             \
-    X(step_numbers)   /* control, sums, squares -> step scalars */
+    X(step_numbers)   /* carried, control, sums, squares -> carried, step scalars */               \
+    X(loss_seeds)     /* carried, (weight, count) of losses -> the gradients of their sums */
 
 // Ops that communicate among the ranks of a group. No device has kernels for them: the engine runs
 // them on the group's communicator.
@@ -293,21 +296,31 @@ typedef struct tri_sum_of_squares_attr {
     int64_t chunk; // numbers of one sum; 0: all of them
 } tri_sum_of_squares_attr;
 
-// Elements of the input `control` of step_numbers.
+// Elements of the input `control` of step_numbers: what the host knows of a step.
 typedef enum tri_step_control {
-    TRI_CONTROL_LR,
-    TRI_CONTROL_CLIP,       // largest norm of all gradients; 0: no clipping
-    TRI_CONTROL_LOSS_SCALE, // gradients are multiplied by it; 0: they are as they are
-    TRI_CONTROL_SAMPLES,    // the nominal count of the step
-    TRI_CONTROL_UPDATE,     // the number of this update, from 1
-    TRI_STEP_CONTROL_COUNT = 8
+    TRI_CONTROL_CLIP,    // largest norm of all gradients; 0: no clipping
+    TRI_CONTROL_SAMPLES, // the nominal count of the step
+    TRI_CONTROL_UPDATES, // how many updates the host knows of
+    TRI_CONTROL_RATES,   // the learning rate of the next update after those, and of further ones
+    TRI_STEP_CONTROL_COUNT = TRI_CONTROL_RATES + 1 + TRI_MAX_STEPS_AHEAD
 } tri_step_control;
+
+// The carried numbers: what one step hands to the next in the device's memory.
+typedef enum tri_carried_number {
+    TRI_CARRIED_SCALE, // the loss scale; 0: gradients are as they are
+    TRI_CARRIED_GOOD_STEPS,
+    TRI_CARRIED_HYSTERESIS_LEFT,
+    TRI_CARRIED_UPDATES, // steps that changed the parameters
+    TRI_CARRIED_HALTED,  // not 0: every step is skipped until the host sets it to 0
+    TRI_CARRIED_COUNT = 8
+} tri_carried_number;
 
 // Where (sum, count) of losses are among the sums: `losses` of them from `loss` on, `stride` apart.
 typedef struct tri_step_numbers_attr {
     int64_t loss, losses, stride;
     // By which of the sums gradients are still to be divided; -1: by none, they were before.
     int64_t count;
+    tri_loss_scale_options loss_scale; // used where a scale is carried
 } tri_step_numbers_attr;
 
 typedef struct tri_moving_average_attr {

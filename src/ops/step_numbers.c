@@ -1,5 +1,6 @@
 // The numbers of a step that all ranks have to know before parameters change: sums of squares of
-// gradients, sums of metrics over micro-batches, and the step scalars that follow from them.
+// gradients, sums of metrics over micro-batches, the step scalars that follow from them, and what
+// one step hands to the next: the loss scale and the count of updates.
 #include "ops/rules.h"
 
 static tri_status sum_of_squares_shape(const void *attr, tri_op_signature *s) {
@@ -66,27 +67,24 @@ const tri_op tri_op_sum_rows = {
 
 static tri_status step_numbers_shape(const void *attr, tri_op_signature *s) {
     const tri_step_numbers_attr *a = attr;
+    TRI_TRY(ops_want_shape("step_numbers", "carried", &s->in[0], tri_shape_of(TRI_CARRIED_COUNT)));
     TRI_TRY(
-        ops_want_shape("step_numbers", "control", &s->in[0], tri_shape_of(TRI_STEP_CONTROL_COUNT)));
-    TRI_TRY(ops_want_rank("step_numbers", "sums", &s->in[1], 1));
-    TRI_TRY(ops_want_shape("step_numbers", "squares", &s->in[2], tri_shape_of(1)));
-    for (int i = 0; i < 3; i++)
+        ops_want_shape("step_numbers", "control", &s->in[1], tri_shape_of(TRI_STEP_CONTROL_COUNT)));
+    TRI_TRY(ops_want_rank("step_numbers", "sums", &s->in[2], 1));
+    TRI_TRY(ops_want_shape("step_numbers", "squares", &s->in[3], tri_shape_of(1)));
+    for (int i = 0; i < 4; i++)
         TRI_TRY(ops_want_type("step_numbers", "an input", s->in_type[i], TRI_F64));
-    int64_t width = s->in[1].dims[0];
+    int64_t width = s->in[2].dims[0];
     if (a->loss < 0 || a->losses < 1 || a->stride < 2 ||
         a->loss + (a->losses - 1) * a->stride + 2 > width || a->count >= width)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "step_numbers: there are no %" PRId64 " losses from %" PRId64
                         " on among %" PRId64 " sums",
                         a->losses, a->loss, width);
-    s->out[0] = tri_shape_of(TRI_STEP_SCALAR_COUNT);
-    s->out_type[0] = TRI_F64;
+    s->out[0] = s->in[0];
+    s->out[1] = tri_shape_of(TRI_STEP_SCALAR_COUNT);
+    s->out_type[0] = s->out_type[1] = TRI_F64;
     return TRI_OK;
-}
-
-static tri_cost step_numbers_cost(const void *attr, const tri_op_signature *s) {
-    (void)attr;
-    return ops_cost_per_input(s, 1);
 }
 
 static const tri_attr_field step_numbers_fields[] = {
@@ -94,20 +92,50 @@ static const tri_attr_field step_numbers_fields[] = {
     OPS_FIELD(TRI_ATTR_INT, tri_step_numbers_attr, losses),
     OPS_FIELD(TRI_ATTR_INT, tri_step_numbers_attr, stride),
     OPS_FIELD(TRI_ATTR_INT, tri_step_numbers_attr, count),
+    OPS_FIELD(TRI_ATTR_INT, tri_step_numbers_attr, loss_scale.window),
+    OPS_FIELD(TRI_ATTR_INT, tri_step_numbers_attr, loss_scale.hysteresis),
+    OPS_FIELD(TRI_ATTR_BOOL, tri_step_numbers_attr, loss_scale.consecutive_hysteresis),
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_step_numbers_attr, loss_scale.minimum),
+    OPS_FIELD(TRI_ATTR_FLOAT, tri_step_numbers_attr, loss_scale.fixed),
     {0},
 };
 
 const tri_op tri_op_step_numbers = {
     .name = "step_numbers",
     .doc =
-        "control, sums, squares -> step scalars: the norm of the mean gradient, the factor of "
-        "gradients with clipping as torch.nn.utils.clip_grad_norm_ does it, and whether the step "
-        "is skipped because a loss or a gradient is not finite",
-    .input_count = 3,
-    .output_count = 1,
+        "carried, control, sums, squares -> carried, step scalars: the norm of the mean gradient, "
+        "the factor of gradients with clipping as torch.nn.utils.clip_grad_norm_ does it, the "
+        "learning rate of this update, and whether the step is skipped because a loss or a "
+        "gradient is not finite; the loss scale and the count of updates for the next step, by "
+        "the rule of ops/loss_scale.h. Without a scale, or at the smallest one, what is not finite "
+        "halts: this step and all later ones are skipped",
+    .input_count = 4,
+    .output_count = 2,
     .flags = TRI_OP_STEP,
+    .in_place = 1,
     .attr_bytes = sizeof(tri_step_numbers_attr),
     .attr_fields = step_numbers_fields,
     .shape = step_numbers_shape,
-    .cost = step_numbers_cost,
+};
+
+static tri_status loss_seeds_shape(const void *attr, tri_op_signature *s) {
+    (void)attr;
+    TRI_TRY(ops_want_shape("loss_seeds", "carried", &s->in[0], tri_shape_of(TRI_CARRIED_COUNT)));
+    TRI_TRY(ops_want_rank("loss_seeds", "losses", &s->in[1], 2));
+    TRI_TRY(ops_want_shape("loss_seeds", "losses", &s->in[1], tri_shape_of(s->in[1].dims[0], 2)));
+    for (int i = 0; i < 2; i++)
+        TRI_TRY(ops_want_type("loss_seeds", "an input", s->in_type[i], TRI_F64));
+    s->out[0] = tri_shape_of(s->in[1].dims[0]);
+    s->out_type[0] = TRI_F32;
+    return TRI_OK;
+}
+
+const tri_op tri_op_loss_seeds = {
+    .name = "loss_seeds",
+    .doc = "carried, losses [n, 2] F64 (weight, count) -> loss scale * weight / count [n], the "
+           "gradient of each loss's sum; 0 where nothing counts",
+    .input_count = 2,
+    .output_count = 1,
+    .flags = TRI_OP_STEP,
+    .shape = loss_seeds_shape,
 };

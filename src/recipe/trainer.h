@@ -5,8 +5,8 @@
 
 #include "base/option.h"
 #include "checkpoint/options.h"
-#include "engine/loss_scale.h"
 #include "graph/graph.h"
+#include "ops/loss_scale.h"
 
 typedef enum tri_convolution { TRI_CONVOLUTION_AUTO, TRI_CONVOLUTION_DIRECT } tri_convolution;
 

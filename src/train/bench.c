@@ -66,17 +66,15 @@ static tri_status run_step(bench_run *run, bool end, bool *all_end) {
                 s->plan->steps[TRI_STEP_TAIL].samples > 0;
     tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
                             .step = p->step,
-                            .update = p->updates + 1,
-                            .lr = s->recipe->optimizer.lr,
+                            .lr = {s->recipe->optimizer.lr},
                             .clip = s->recipe->trainer.gradient_clip_val,
-                            .loss_scale = train_loss_scale(s, p),
                             .next = train_feed_next,
                             .look = train_feed_look_ahead,
                             .context = &run->feed};
     if (s->identity.rank == 0) input.shared[SHARED_END] = end;
     tri_step_output out;
     TRI_TRY(tri_engine_step(s->engine, &input, &out));
-    TRI_TRY(train_update_loss_scale(s, p, out.overflowed));
+    TRI_TRY(train_take_carried(s, p, &out));
     p->step++;
     run->loss = out.sum[0] / out.count[0];
     if (all_end) *all_end = out.shared[SHARED_END] > 0;
@@ -151,6 +149,7 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     tri_session *s = run->session;
     run->steps_per_epoch = tri_session_steps_per_epoch(s);
     TRI_TRY(tri_engine_initialize(s->engine, (uint64_t)s->recipe->seed));
+    TRI_TRY(train_carry(s, &run->progress));
     tri_loader *loader;
     TRI_TRY(tri_session_train_loader(s, 0, 0, &loader));
     run->feed = train_feed_make(s, loader);

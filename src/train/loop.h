@@ -93,12 +93,12 @@ void train_abandon_saving(train_loop *loop);
 
 // scale.c.
 
-// The loss scale of the next step; 0: the run has none.
-double train_loss_scale(const tri_session *session, tri_progress *progress);
-// After a step: updates the loss scale, and counts the step as an update unless it overflowed.
-// TRI_NOT_FINITE: it overflowed at the smallest scale.
-tri_status train_update_loss_scale(const tri_session *session, tri_progress *progress,
-                                   bool overflowed);
+// Before the first step: the engine carries the loss scale and the count of updates of `progress`.
+tri_status train_carry(const tri_session *session, tri_progress *progress);
+// After a step: takes both from its results, and reports an overflow. TRI_NOT_FINITE: gradients
+// overflowed at the smallest scale.
+tri_status train_take_carried(const tri_session *session, tri_progress *progress,
+                              const tri_step_output *out);
 
 // summary.c. Shows a table of the model's blocks, their output shapes and parameters.
 void train_show_summary(train_loop *loop);

@@ -32,7 +32,6 @@ static tri_status look_at_batch(void *context, int64_t ahead, tri_engine_batch *
 static tri_status run_step(measuring *m) {
     tri_step_input input = {.shape = TRI_STEP_FULL,
                             .step = m->steps,
-                            .update = m->steps + 1,
                             .next = next_batch,
                             .look = look_at_batch,
                             .context = m};

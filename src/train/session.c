@@ -419,6 +419,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
                                                .device = s->device,
                                                .world = s->comm,
                                                .optimizer = &s->optimizer,
+                                               .loss_scale = &s->recipe->trainer.loss_scale,
                                                .detect_anomaly = s->recipe->trainer.detect_anomaly},
                           &s->engine);
     tri_ledger_end(s->comm->ledger, making);

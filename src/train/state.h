@@ -3,7 +3,6 @@
 #define TRIREME_TRAIN_STATE_H
 
 #include "checkpoint/checkpoint.h"
-#include "engine/loss_scale.h"
 #include "train/session.h"
 
 // The progress of a run.

@@ -120,13 +120,10 @@ static tri_status run_step(train_loop *loop, train_feed *feed, bool *interrupted
     tri_progress *p = &loop->progress;
     bool tail =
         p->step_in_epoch == s->train_sampler.steps - 1 && s->plan->steps[TRI_STEP_TAIL].samples > 0;
-    // Optimizers count this update from 1 (Adam's bias correction), learning rates from 0.
     tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
                             .step = p->step,
-                            .update = p->updates + 1,
-                            .lr = tri_rate_at(&loop->rate, p->updates),
+                            .lr = {tri_rate_at(&loop->rate, p->updates)},
                             .clip = loop->recipe->trainer.gradient_clip_val,
-                            .loss_scale = train_loss_scale(s, p),
                             .next = train_feed_next,
                             .look = train_feed_look_ahead,
                             .context = feed};
@@ -137,7 +134,7 @@ static tri_status run_step(train_loop *loop, train_feed *feed, bool *interrupted
     loop->training_s += tri_os_seconds() - before;
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
     if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
-    TRI_TRY(train_update_loss_scale(s, p, out.overflowed));
+    TRI_TRY(train_take_carried(s, p, &out));
     p->step++;
     p->step_in_epoch++;
     p->samples += s->plan->steps[input.shape].samples;
@@ -149,7 +146,7 @@ static tri_status run_step(train_loop *loop, train_feed *feed, bool *interrupted
         (tri_train_event){.step = p->step,
                           .epoch = p->epoch,
                           .loss = loop->train_loss,
-                          .lr = input.lr,
+                          .lr = out.lr,
                           .grad_norm = out.gradient_norm,
                           .samples = p->samples,
                           .is_logged = isfinite(loop->train_loss) &&
@@ -169,6 +166,7 @@ static bool is_complete(const train_loop *loop) {
 static tri_status run_steps(train_loop *loop) {
     tri_session *s = loop->session;
     tri_progress *p = &loop->progress;
+    TRI_TRY(train_carry(s, p));
     TRI_TRY(tri_session_train_loader(s, p->epoch, p->step_in_epoch, &loop->train_loader));
     if (s->val_data) TRI_TRY(tri_session_val_loader(s, &loop->val_loader));
     if (loop->recipe->trainer.num_sanity_val_steps != 0 && p->step == 0 && s->val_data) {

@@ -387,9 +387,14 @@ static void test_step_numbers(void **state) {
     REFUSED(sum_of_squares, &squares, "x must have 1 axes, but is [2, 4]", F(2, 4));
     REFUSED(sum_rows, NULL, "x must be F64, but is F32", F(2, 4));
     REFUSED(step_numbers, &numbers, "there are no 2 losses from 8 on among 17 sums",
-            D(TRI_STEP_CONTROL_COUNT), D(17), D(1));
-    REFUSED(step_numbers, &numbers, "squares must be [1], but is [2]", D(TRI_STEP_CONTROL_COUNT),
-            D(24), D(2));
+            D(TRI_CARRIED_COUNT), D(TRI_STEP_CONTROL_COUNT), D(17), D(1));
+    REFUSED(step_numbers, &numbers, "squares must be [1], but is [2]", D(TRI_CARRIED_COUNT),
+            D(TRI_STEP_CONTROL_COUNT), D(24), D(2));
+    REFUSED(step_numbers, &numbers, "carried must be [8], but is [7]", D(7),
+            D(TRI_STEP_CONTROL_COUNT), D(24), D(1));
+    REFUSED(loss_seeds, NULL, "losses must be [3, 2], but is [3, 3]", D(TRI_CARRIED_COUNT),
+            D(3, 3));
+    REFUSED(loss_seeds, NULL, "an input must be F64, but is F32", D(TRI_CARRIED_COUNT), F(3, 2));
 }
 
 // Asking for a gradient that does not exist is refused.

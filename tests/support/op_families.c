@@ -478,9 +478,14 @@ static void build_step_numbers(op_case *c) {
     int64_t width = first + losses * stride;
     tri_step_numbers_attr attr = {.loss = first, .losses = losses, .stride = stride};
     attr.count = op_chance(c, 50) ? first + 1 : -1;
-    tri_value in[] = {op_double(c, tri_shape_of(TRI_STEP_CONTROL_COUNT), op_chance(c, 50), 1),
-                      op_double(c, tri_shape_of(width), -0.5, 2),
-                      op_double(c, tri_shape_of(1), 0, 100)};
+    // All carried numbers are 0, or none is: then the step is skipped.
+    int most = op_chance(c, 30) ? 64 : 0;
+    tri_value carried = op_double(c, tri_shape_of(TRI_CARRIED_COUNT), most / 64, most);
+    tri_value in[] = {
+        carried, op_double(c, tri_shape_of(TRI_STEP_CONTROL_COUNT), op_chance(c, 50), 1),
+        op_double(c, tri_shape_of(width), -0.5, 2), op_double(c, tri_shape_of(1), 0, 100)};
+    add(c, &tri_op_loss_seeds,
+        (tri_value[]){carried, op_double(c, tri_shape_of(op_draw(c, 1, 5), 2), -0.5, 2)}, NULL);
     add(c, &tri_op_step_numbers, in, &attr);
 }
 

@@ -37,7 +37,7 @@ LAYERS = {
 # Concrete backends, and who may name them besides src/cli and themselves.
 BACKENDS = {
     "device/ref": {
-        "device/cpu", "device/cuda",
+        "device/cpu", "device/cuda", "device/null",
     },
     "device/null": set(),
     "device/cpu": {"device/far"},

@@ -1,7 +1,14 @@
 // The loss scale, step by step, against DeepSpeed's DynamicLossScaler: its rule written with its
-// own variables, and cases calculated by hand.
-#include "engine/loss_scale.h"
+// own variables, and cases calculated by hand. Then the numbers that one step hands to the next in
+// a device's memory, against that rule.
+#include "base/arena.h"
+#include "device/cpu/cpu.h"
+#include "device/far/far.h"
+#include "device/queue.h"
+#include "device/ref/ref.h"
+#include "ops/ops.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,8 +130,144 @@ static void test_is_deepspeeds(void **state) {
     }
 }
 
+// The kernel of step_numbers on a device, for one loss whose sum and count are 1.
+typedef struct rig {
+    tri_arena *arena;
+    tri_device *device;
+    tri_queue *queue;
+    tri_kernel kernel;
+    void *carried, *control, *sums, *squares, *step;
+} rig;
+
+static void ok(tri_status status) {
+    if (status != TRI_OK) fail_msg("%s", tri_error_message());
+}
+
+static void open_rig(rig *r, const tri_device_backend *backend, tri_loss_scale_options options) {
+    *r = (rig){.arena = tri_arena_create(NULL, "test")};
+    ok(backend->open(&(tri_device_config){.threads = 1}, &r->device));
+    ok(tri_queue_open(r->device, &r->queue));
+    tri_graph *g = tri_graph_create(r->arena, &(tri_graph_options){.training = true});
+    const int64_t counts[] = {TRI_CARRIED_COUNT, TRI_STEP_CONTROL_COUNT, 2, 1,
+                              TRI_STEP_SCALAR_COUNT};
+    void **const memory[] = {&r->carried, &r->control, &r->sums, &r->squares, &r->step};
+    const char *const names[] = {"carried", "control", "sums", "squares"};
+    tri_value in[4];
+    for (int i = 0; i < 4; i++) in[i] = tri_input(g, names[i], TRI_F64, tri_shape_of(counts[i]));
+    for (int i = 0; i < 5; i++)
+        ok(backend->alloc(r->device, (size_t)counts[i] * sizeof(double), memory[i]));
+    tri_step_numbers_attr attr = {.losses = 1, .stride = 2, .count = 1, .loss_scale = options};
+    tri_node_add(g, &tri_op_step_numbers, in, 4, &attr, "");
+    ok(g->status);
+    const tri_node *node = &g->nodes[g->node_count - 1];
+    ok(tri_kernel_prepare(tri_device_select(r->device, g, node), r->device, g, node, &r->kernel));
+    double sums[] = {1, 1};
+    ok(tri_queue_write(r->queue, r->sums, sums, sizeof sums));
+}
+
+static void close_rig(rig *r) {
+    void *const memory[] = {r->carried, r->control, r->sums, r->squares, r->step};
+    tri_queue_close(r->queue);
+    tri_kernel_release(&r->kernel);
+    for (int i = 0; i < 5; i++) r->device->backend->free(r->device, memory[i]);
+    r->device->backend->close(r->device);
+    tri_arena_destroy(r->arena);
+}
+
+static void carry(rig *r, const tri_loss_scale *s, double updates) {
+    double carried[TRI_CARRIED_COUNT] = {
+        [TRI_CARRIED_SCALE] = s->scale,
+        [TRI_CARRIED_GOOD_STEPS] = (double)s->good_steps,
+        [TRI_CARRIED_HYSTERESIS_LEFT] = (double)s->hysteresis_left,
+        [TRI_CARRIED_UPDATES] = updates,
+    };
+    ok(tri_queue_write(r->queue, r->carried, carried, sizeof carried));
+}
+
+// Runs a step. `known` is how many updates the host knows of; the rate of update u is 1 / (u + 1).
+static void step(rig *r, double known, double squares, double *carried, double *scalars) {
+    double control[TRI_STEP_CONTROL_COUNT] = {
+        [TRI_CONTROL_SAMPLES] = 1, [TRI_CONTROL_UPDATES] = known};
+    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++)
+        control[TRI_CONTROL_RATES + i] = 1 / (known + i + 1);
+    ok(tri_queue_write(r->queue, r->control, control, sizeof control));
+    ok(tri_queue_write(r->queue, r->squares, &squares, sizeof squares));
+    void *in[] = {r->carried, r->control, r->sums, r->squares}, *out[] = {r->carried, r->step};
+    ok(r->kernel.def->run(&r->kernel, &(tri_kernel_args){.queue = r->queue, .in = in, .out = out}));
+    ok(tri_queue_read(r->queue, carried, r->carried, TRI_CARRIED_COUNT * sizeof *carried));
+    ok(tri_queue_read(r->queue, scalars, r->step, TRI_STEP_SCALAR_COUNT * sizeof *scalars));
+}
+
+static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_cpu,
+                                                     &tri_device_far};
+
+// Random overflows on each device, with the host's knowledge of updates up to a step old.
+static void test_on_devices(void **state) {
+    uint32_t random = 1;
+    for (int run = 0; run < 60; run++) {
+        tri_loss_scale_options o = {.initial = 65536,
+                                    .window = 1 + run % 7,
+                                    .hysteresis = 1 + run % 3,
+                                    .consecutive_hysteresis = run % 5 == 0,
+                                    .minimum = run % 2 ? 1 : 1000,
+                                    .fixed = run % 10 == 9 ? 128 : 0};
+        tri_loss_scale s = tri_loss_scale_start(&o);
+        double updates = run, known = run, carried[TRI_CARRIED_COUNT];
+        double scalars[TRI_STEP_SCALAR_COUNT];
+        rig r;
+        open_rig(&r, backends[run % 3], o);
+        carry(&r, &s, updates);
+        for (int i = 0; i < 200; i++) {
+            random = random * 1664525 + 1013904223;
+            bool overflow = (random >> 16) % 100 < (uint32_t)(run % 60);
+            step(&r, known, overflow ? (i % 2 ? INFINITY : NAN) : 4, carried, scalars);
+            if (!overflow) assert_true(scalars[TRI_STEP_GRADIENT_SCALE] == 1 / s.scale);
+            tri_loss_scale_verdict verdict = tri_loss_scale_update(&o, &s, overflow);
+            assert_true(scalars[TRI_STEP_LR] == 1 / (updates + 1));
+            assert_true(scalars[TRI_STEP_UPDATE] == updates + 1);
+            known = updates; // a step behind
+            updates += verdict == TRI_LOSS_SCALE_APPLY;
+            assert_true(scalars[TRI_STEP_SKIP] == (verdict != TRI_LOSS_SCALE_APPLY));
+            assert_true(scalars[TRI_STEP_HALTS] == (verdict == TRI_LOSS_SCALE_EXHAUSTED));
+            assert_true(carried[TRI_CARRIED_SCALE] == s.scale);
+            assert_true(carried[TRI_CARRIED_GOOD_STEPS] == (double)s.good_steps);
+            assert_true(carried[TRI_CARRIED_HYSTERESIS_LEFT] == (double)s.hysteresis_left);
+            assert_true(carried[TRI_CARRIED_UPDATES] == updates);
+            if (verdict == TRI_LOSS_SCALE_EXHAUSTED) break;
+        }
+        close_rig(&r);
+    }
+}
+
+// A step that is not finite halts a run without a scale: later steps are skipped and change nothing
+// until the host carries on.
+static void test_halts(void **state) {
+    for (int b = 0; b < 3; b++) {
+        rig r;
+        double carried[TRI_CARRIED_COUNT], halted[TRI_CARRIED_COUNT];
+        double scalars[TRI_STEP_SCALAR_COUNT];
+        open_rig(&r, backends[b], (tri_loss_scale_options){0});
+        carry(&r, &(tri_loss_scale){0}, 7);
+        step(&r, 7, 4, carried, scalars);
+        assert_true(scalars[TRI_STEP_SKIP] == 0 && carried[TRI_CARRIED_UPDATES] == 8);
+        step(&r, 7, NAN, halted, scalars);
+        assert_true(scalars[TRI_STEP_SKIP] == 1 && scalars[TRI_STEP_HALTS] == 1);
+        assert_true(halted[TRI_CARRIED_UPDATES] == 8 && halted[TRI_CARRIED_HALTED] == 1);
+        for (int i = 0; i < 3; i++) {
+            step(&r, 8, i == 1 ? NAN : 4, carried, scalars);
+            assert_true(scalars[TRI_STEP_SKIP] == 1 && scalars[TRI_STEP_HALTS] == 0);
+            assert_memory_equal(carried, halted, sizeof carried);
+        }
+        carry(&r, &(tri_loss_scale){0}, 8);
+        step(&r, 8, 4, carried, scalars);
+        assert_true(scalars[TRI_STEP_SKIP] == 0 && carried[TRI_CARRIED_UPDATES] == 9);
+        close_rig(&r);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_follows_the_table),
-                                       cmocka_unit_test(test_is_deepspeeds)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_follows_the_table), cmocka_unit_test(test_is_deepspeeds),
+        cmocka_unit_test(test_on_devices), cmocka_unit_test(test_halts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

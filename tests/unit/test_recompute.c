@@ -127,8 +127,7 @@ static int train(int model_index, bool recompute, float *out) {
         check(tri_engine_step(engine,
                               &(tri_step_input){.shape = TRI_STEP_FULL,
                                                 .step = step,
-                                                .update = step + 1,
-                                                .lr = 0.1,
+                                                .lr = {0.1},
                                                 .next = next_batch,
                                                 .context = &left},
                               &result));

@@ -106,29 +106,72 @@ static tri_status sum_rows_run(const tri_kernel *kernel, const tri_kernel_args *
     return TRI_OK;
 }
 
+// The carried numbers after a step.
+static void carry(const tri_loss_scale_options *options, const double *before, bool finite,
+                  double *after, double *step) {
+    bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;
+    tri_loss_scale scale = {.scale = before[TRI_CARRIED_SCALE],
+                            .good_steps = (int64_t)before[TRI_CARRIED_GOOD_STEPS],
+                            .hysteresis_left = (int64_t)before[TRI_CARRIED_HYSTERESIS_LEFT]};
+    double updates = before[TRI_CARRIED_UPDATES];
+    tri_loss_scale_verdict verdict = finite ? TRI_LOSS_SCALE_APPLY : TRI_LOSS_SCALE_EXHAUSTED;
+    if (has_scale && !halted) verdict = tri_loss_scale_update(options, &scale, !finite);
+    bool applies = verdict == TRI_LOSS_SCALE_APPLY && !halted;
+    bool halts = verdict == TRI_LOSS_SCALE_EXHAUSTED && !halted;
+    step[TRI_STEP_SKIP] = !applies;
+    step[TRI_STEP_HALTS] = halts;
+    step[TRI_STEP_UPDATE] = updates + 1;
+    for (int i = 0; i < TRI_CARRIED_COUNT; i++) after[i] = 0;
+    after[TRI_CARRIED_SCALE] = scale.scale;
+    after[TRI_CARRIED_GOOD_STEPS] = (double)scale.good_steps;
+    after[TRI_CARRIED_HYSTERESIS_LEFT] = (double)scale.hysteresis_left;
+    after[TRI_CARRIED_UPDATES] = updates + applies;
+    after[TRI_CARRIED_HALTED] = halted || halts;
+}
+
+// The learning rate of the next update. The host gave those of all counts of updates that steps in
+// flight can lead to.
+static double rate_of(const double *control, const double *carried) {
+    double ahead = carried[TRI_CARRIED_UPDATES] - control[TRI_CONTROL_UPDATES];
+    int index = ahead > TRI_MAX_STEPS_AHEAD ? TRI_MAX_STEPS_AHEAD : ahead > 0 ? (int)ahead : 0;
+    return control[TRI_CONTROL_RATES + index];
+}
+
 static tri_status step_numbers_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const tri_step_numbers_attr *a = (const void *)node->attr;
-    const double *control = args->in[0], *sums = args->in[1], *squares = args->in[2];
-    double *step = args->out[0], scale = 1;
+    const double *carried = args->in[0], *control = args->in[1];
+    const double *sums = args->in[2], *squares = args->in[3];
+    double *step = args->out[1], scale = 1;
     bool finite = isfinite(squares[0]);
     for (int64_t i = 0; i < a->losses; i++)
         finite = finite && isfinite(sums[a->loss + i * a->stride]);
     if (a->count >= 0)
         scale = sums[a->count] > 0 ? control[TRI_CONTROL_SAMPLES] / sums[a->count] : 0;
-    if (control[TRI_CONTROL_LOSS_SCALE] > 0) scale /= control[TRI_CONTROL_LOSS_SCALE];
+    if (carried[TRI_CARRIED_SCALE] > 0) scale /= carried[TRI_CARRIED_SCALE];
     double norm = sqrt(squares[0]) * scale;
     if (control[TRI_CONTROL_CLIP] > 0 && norm > 0) {
         double factor = control[TRI_CONTROL_CLIP] / (norm + 1e-6);
         if (factor < 1) scale *= factor;
     }
     for (int i = 0; i < TRI_STEP_SCALAR_COUNT; i++) step[i] = 0;
-    step[TRI_STEP_LR] = control[TRI_CONTROL_LR];
+    step[TRI_STEP_LR] = rate_of(control, carried);
     step[TRI_STEP_GRADIENT_SCALE] = scale;
     step[TRI_STEP_STATISTIC_SCALE] = 1 / control[TRI_CONTROL_SAMPLES];
-    step[TRI_STEP_SKIP] = !finite;
-    step[TRI_STEP_UPDATE] = control[TRI_CONTROL_UPDATE];
     step[TRI_STEP_NORM] = norm;
+    carry(&a->loss_scale, carried, finite, args->out[0], step);
+    return TRI_OK;
+}
+
+static tri_status loss_seeds_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const ref_node *node = kernel->state;
+    const double *carried = args->in[0], *losses = args->in[1];
+    double scale = carried[TRI_CARRIED_SCALE] > 0 ? carried[TRI_CARRIED_SCALE] : 1;
+    float *seeds = args->out[0];
+    for (int64_t i = 0; i < node->s.out[0].dims[0]; i++) {
+        double weight = scale * losses[2 * i], count = losses[2 * i + 1];
+        seeds[i] = (float)(count > 0 ? weight / count : 0);
+    }
     return TRI_OK;
 }
 
@@ -142,6 +185,11 @@ const tri_kernel_def ref_step_numbers = {.op = &tri_op_step_numbers,
                                          .prepare = ref_prepare,
                                          .run = step_numbers_run,
                                          .release = ref_release};
+const tri_kernel_def ref_loss_seeds = {.op = &tri_op_loss_seeds,
+                                       .name = "ref",
+                                       .prepare = ref_prepare,
+                                       .run = loss_seeds_run,
+                                       .release = ref_release};
 REF_KERNEL(sum_of_squares)
 REF_KERNEL(sgd)
 REF_KERNEL(adam)

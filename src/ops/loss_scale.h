@@ -1,8 +1,9 @@
 // The factor on a loss whose gradients travel in 16-bit floats: as large as can be without
 // overflow. The rule is that of DeepSpeed's DynamicLossScaler (deepspeed/runtime/fp16/
-// loss_scaler.py), with its factor of 2; a step whose gradients overflow is not applied.
-#ifndef TRIREME_ENGINE_LOSS_SCALE_H
-#define TRIREME_ENGINE_LOSS_SCALE_H
+// loss_scaler.py), with its factor of 2; a step whose gradients overflow is not applied. Kernels of
+// step_numbers follow this rule.
+#ifndef TRIREME_OPS_LOSS_SCALE_H
+#define TRIREME_OPS_LOSS_SCALE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // The loss scale of a 16-mixed run: halved by overflows, doubled after good steps.
-#include "engine/loss_scale.h"
+#include "ops/loss_scale.h"
 
 static const double FACTOR = 2;
 
