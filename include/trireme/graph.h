@@ -20,15 +20,20 @@ typedef struct tri_value {
 } tri_value;
 
 // What the loader supplies for one micro-batch of `size` samples. A value is none where the data
-// set has no such field.
+// set has no such field. The members are the usual fields; tri_batch_field finds all of them.
 typedef struct tri_batch {
     int64_t size;
-    tri_value images;    // F32 [size, C, H, W]
-    tri_value labels;    // I64 [size]; -100: left out of loss and metrics
-    tri_value inputs;    // F32 [size, …], regression
-    tri_value targets;   // F32 [size, …]
-    tri_value input_ids; // I64 [size, T]
+    tri_value images;       // F32 [size, C, H, W]
+    tri_value labels;       // I64 [size, …]; -100: left out of loss and metrics
+    tri_value inputs;       // F32 [size, …], regression
+    tri_value targets;      // F32 [size, …]
+    tri_value input_ids;    // I64 [size, T]
+    const tri_graph *graph; // that has the fields
 } tri_batch;
+
+// The field `name` of the data: F32 or I64 [size, …]; none where they have no such field. Fields
+// other than the usual ones are attention_mask, soft_labels, and what data.extra_fields declares.
+tri_value tri_batch_field(const tri_batch *batch, const char *name);
 
 // Begins the block `name`: the layers that follow belong to it. A block is what is sharded,
 // reduced, recomputed and put on a pipeline stage as one; a model has at least one.

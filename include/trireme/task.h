@@ -8,7 +8,7 @@
 
 TRI_API_BEGIN
 
-// One tensor of a sample: "images", "labels", "inputs", "targets" or "input_ids".
+// One tensor of a sample: "images", "labels", …, or a field of the task's own.
 typedef struct tri_field {
     const char *name;
     tri_dtype dtype;

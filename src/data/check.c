@@ -132,8 +132,9 @@ static tri_status read_all(const tri_dataset *dataset, int labels, const reading
             TRI_TRY(tri_dataset_read(dataset, field, sample, 0, buffers->scratch, buffers->sample));
             add_sample(&found, row, sample, buffers->sample);
             if (field != labels) continue;
-            int64_t label = *(const int64_t *)buffers->sample;
-            if (label >= 0) buffers->classes[label]++;
+            const int64_t *numbers = buffers->sample;
+            for (int64_t i = 0; i < tri_shape_count(&row->shape); i++)
+                if (numbers[i] >= 0) buffers->classes[numbers[i]]++;
         }
         report_field(dataset, field, &found, &out->fields[out->field_count++]);
     }

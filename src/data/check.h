@@ -14,7 +14,7 @@ typedef struct tri_data_range {
 } tri_data_range;
 
 typedef struct tri_data_summary {
-    tri_data_field field;      // its name is a constant
+    tri_data_field field;      // its name lives as long as the options
     tri_dtype stored;          // the type in the files
     bool is_divided_by_255;    // images of bytes, whose values become 0 to 1
     tri_data_range all, first; // of all samples, and of the first sample

@@ -24,42 +24,6 @@ static const tri_dataset_kind *kind_of(const tri_data_options *options) {
     return NULL;
 }
 
-// The inputs that a model can have.
-static const struct {
-    const char *name;
-    tri_dtype dtype;
-    int min_rank, max_rank; // of one sample
-    const char *shape;
-} model_inputs[] = {
-    {"images", TRI_F32, 3, 3, "[N, C, H, W]"},
-    {"labels", TRI_I64, 0, 0, "[N]"},
-    {"inputs", TRI_F32, 1, TRI_MAX_RANK - 1, "[N, ...]"},
-    {"targets", TRI_F32, 1, TRI_MAX_RANK - 1, "[N, ...]"},
-    {"input_ids", TRI_I64, 1, 1, "[N, T]"},
-};
-
-enum { MODEL_INPUTS = sizeof model_inputs / sizeof *model_inputs };
-
-// The row of model_inputs; MODEL_INPUTS if there is none.
-static int input_index(const char *name) {
-    int row = 0;
-    while (row < MODEL_INPUTS && strcmp(model_inputs[row].name, name) != 0) row++;
-    return row;
-}
-
-bool tri_data_is_field(const char *name) { return input_index(name) < MODEL_INPUTS; }
-
-static tri_status fail_name(const char *source, const char *name) {
-    const char *known[MODEL_INPUTS];
-    for (int i = 0; i < MODEL_INPUTS; i++) known[i] = model_inputs[i].name;
-    const char *nearest = tri_option_nearest(name, known, MODEL_INPUTS);
-    return TRI_FAIL(
-        TRI_BAD_INPUT,
-        "%s: '%s' is not an input of a model (images, labels, inputs, targets, input_ids)%s%s%s",
-        source, name, nearest ? "; did you mean '" : "", nearest ? nearest : "",
-        nearest ? "'?" : "");
-}
-
 static tri_status fail_rank(const char *source, const char *name, const tri_shape *shape,
                             const char *wanted) {
     char sizes[128];
@@ -71,19 +35,20 @@ static tri_status fail_rank(const char *source, const char *name, const tri_shap
 
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape) {
-    int row = input_index(name);
-    if (row == MODEL_INPUTS) return fail_name(source, name);
+    tri_field_row row;
+    if (!tri_field_find(dataset->options->extra_fields, name, &row))
+        return tri_field_fail_name(source, name);
     TRI_ASSERT(dataset->field_count < TRI_MAX_DATA_FIELDS);
     tri_stored_field *field = &dataset->fields[dataset->field_count];
-    *field =
-        (tri_stored_field){.field = {model_inputs[row].name, model_inputs[row].dtype, *shape, 0},
-                           .stored = stored,
-                           .stored_shape = *shape};
-    if (shape->rank < model_inputs[row].min_rank || shape->rank > model_inputs[row].max_rank)
-        return fail_rank(source, name, shape, model_inputs[row].shape);
-    if (!tri_convert_supported(stored, model_inputs[row].dtype))
+    *field = (tri_stored_field){.field = {row.name, row.dtype, *shape, 0},
+                                .row = row,
+                                .stored = stored,
+                                .stored_shape = *shape};
+    if (shape->rank < row.min_rank || shape->rank > row.max_rank)
+        return fail_rank(source, name, shape, row.shape);
+    if (!tri_convert_supported(stored, row.dtype))
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' is %s, which does not convert to %s", source, name,
-                        tri_dtype_name(stored), tri_dtype_name(model_inputs[row].dtype));
+                        tri_dtype_name(stored), tri_dtype_name(row.dtype));
     int64_t count = tri_shape_count(shape);
     if (count < 1 || count > TRI_MAX_SAMPLE_ELEMENTS)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: '%s' has %s elements per sample; 1 to %d are supported",
@@ -112,8 +77,26 @@ const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
                             length && folder[length - 1] == '/' ? "" : "/", name);
 }
 
+// Fields that have a value for each token have as many of them.
+static tri_status check_tokens(const tri_dataset *dataset) {
+    const tri_stored_field *first = NULL;
+    for (int i = 0; i < dataset->field_count; i++) {
+        const tri_stored_field *field = &dataset->fields[i];
+        if (!field->row.is_per_token) continue;
+        if (!first) first = field;
+        if (field->stored_shape.dims[0] != first->stored_shape.dims[0])
+            return TRI_FAIL(TRI_BAD_INPUT,
+                            "data: '%s' has %lld tokens per sample, but '%s' has %lld: fields with "
+                            "a value per token must be of one length",
+                            field->field.name, (long long)field->stored_shape.dims[0],
+                            first->field.name, (long long)first->stored_shape.dims[0]);
+    }
+    return TRI_OK;
+}
+
 // Sets up transforms, sizes and scratch memory, after the kind has added its fields.
 static tri_status finish_fields(tri_dataset *dataset) {
+    TRI_TRY(check_tokens(dataset));
     const tri_tree *list = dataset->options->transform;
     bool is_used = tri_tree_is_null(list) || list->count == 0;
     for (int i = 0; i < dataset->field_count; i++) {
@@ -226,13 +209,13 @@ tri_status tri_dataset_open_validation(const tri_dataset *train, tri_dataset **o
     dataset->owner = train;
     dataset->state = train->state;
     dataset->samples = train->validation_split->total;
-    dataset->classes = train->classes;
-    dataset->tokens = train->tokens;
     tri_status status = TRI_OK;
     for (int i = 0; i < train->field_count && status == TRI_OK; i++) {
         const tri_stored_field *column = &train->fields[i];
         status = tri_dataset_add(dataset, "data", column->field.name, column->stored,
                                  &column->stored_shape);
+        dataset->fields[i].classes = column->classes;
+        dataset->fields[i].has_ignored = column->has_ignored;
     }
     return finish(dataset, status, out);
 }
@@ -255,9 +238,9 @@ const char *tri_data_split_name(tri_data_split split) {
 
 static tri_status describe_declared(tri_dataset *dataset, const tri_shapes *declared) {
     for (int i = 0; i < declared->count; i++) {
-        int row = input_index(declared->names[i]);
-        TRI_TRY(tri_dataset_add(dataset, "data.shapes", declared->names[i],
-                                row < MODEL_INPUTS ? model_inputs[row].dtype : TRI_F32,
+        tri_field_row row = {.dtype = TRI_F32}; // tri_dataset_add refuses other names
+        tri_field_find(dataset->options->extra_fields, declared->names[i], &row);
+        TRI_TRY(tri_dataset_add(dataset, "data.shapes", declared->names[i], row.dtype,
                                 &declared->shapes[i]));
     }
     return TRI_OK;
@@ -321,9 +304,15 @@ tri_status tri_dataset_verify(const tri_dataset *dataset) {
 
 int64_t tri_dataset_samples(const tri_dataset *dataset) { return dataset->samples; }
 int tri_dataset_field_count(const tri_dataset *dataset) { return dataset->field_count; }
+
 int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field) {
-    if (!strcmp(field, "input_ids")) return dataset->tokens;
-    return !strcmp(field, "labels") ? dataset->classes : 0;
+    int index = tri_dataset_find(dataset, field);
+    return index == TRI_NO_FIELD ? 0 : dataset->fields[index].classes;
+}
+
+bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field) {
+    int index = tri_dataset_find(dataset, field);
+    return index != TRI_NO_FIELD && dataset->fields[index].has_ignored;
 }
 
 const tri_data_field *tri_dataset_field(const tri_dataset *dataset, int index) {

@@ -1,8 +1,8 @@
 // A data set: numbered samples, each with one or more named tensors, its fields. The number of
 // samples and the fields are known once it is open; any number of threads may read at once.
 //
-// A model receives fields as in tri_batch: images F32 [C, H, W], labels I64 [] (-100: ignored),
-// inputs and targets F32 of any shape, input_ids I64 [T].
+// A model receives the fields of the table in fields.c, F32 or I64, and those that the recipe
+// declares.
 #ifndef TRIREME_DATA_DATASET_H
 #define TRIREME_DATA_DATASET_H
 
@@ -17,7 +17,7 @@ typedef enum tri_data_split { TRI_DATA_TRAIN, TRI_DATA_VAL, TRI_DATA_TEST } tri_
 
 // A field as the model receives it, after conversion and transforms.
 typedef struct tri_data_field {
-    const char *name;
+    const char *name;  // lives as long as the options
     tri_dtype dtype;   // F32 or I64
     tri_shape shape;   // of one sample
     size_t size_bytes; // of one sample
@@ -58,9 +58,11 @@ bool tri_dataset_warning(const tri_dataset *dataset, char *text, size_t size);
 enum { TRI_NO_FIELD = -1 };
 // Index of the field `name`, or TRI_NO_FIELD.
 int tri_dataset_find(const tri_dataset *dataset, const char *name);
-// One more than the largest number of the field "labels" (classes) or "input_ids" (tokens); 0 when
-// there is no such field, or every label is -100.
+// One more than the largest number of an I64 field (classes or tokens); 0 when there is no such
+// field, or every number is -100.
 int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field);
+// Whether some number of the field is -100: as a label it is left out, and nothing else can use it.
+bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
 
 // Bytes of scratch memory that each thread needs for tri_dataset_read.
 size_t tri_dataset_scratch_bytes(const tri_dataset *dataset);

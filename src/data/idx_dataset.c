@@ -69,8 +69,9 @@ static tri_status idx_open(tri_dataset *dataset) {
     dataset->state = state;
     TRI_TRY(open_files(dataset, state));
     const uint8_t *labels = state->labels.data;
+    int64_t *classes = &dataset->fields[LABELS].classes;
     for (int64_t i = 0; i < dataset->samples; i++)
-        if (labels[i] >= dataset->classes) dataset->classes = labels[i] + 1;
+        if (labels[i] >= *classes) *classes = labels[i] + 1;
     return TRI_OK;
 }
 

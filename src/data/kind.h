@@ -5,13 +5,14 @@
 
 #include "base/limits.h"
 #include "data/dataset.h"
+#include "data/fields.h"
 #include "data/kinds.h"
 #include "data/split.h"
 #include "data/transform.h"
 
 typedef struct tri_dataset_kind {
-    // Fills samples, classes, tokens, fields (through tri_dataset_add) and state, in memory of
-    // dataset->arena. If it fails, `close` is called and releases what was opened.
+    // Fills samples, state and fields (through tri_dataset_add; then `classes` of I64 fields), in
+    // memory of dataset->arena. If it fails, `close` is called and releases what was opened.
     tri_status (*open)(tri_dataset *dataset);
     void (*close)(tri_dataset *dataset);
     // Reads the stored elements of one sample: *stored points into the kind's own memory, or to
@@ -32,6 +33,9 @@ typedef struct tri_dataset_kind {
 // A field in the files and, in `field`, as the model receives it.
 typedef struct tri_stored_field {
     tri_data_field field;
+    tri_field_row row;
+    int64_t classes;  // of I64 fields, which the kind has read: see tri_dataset_classes
+    bool has_ignored; // likewise: some are -100
     tri_dtype stored;
     tri_shape stored_shape;           // of one sample
     size_t stored_bytes;              // of one sample
@@ -51,7 +55,6 @@ struct tri_dataset {
         *validation_split;    // NULL: all samples of the files belong to `split`
     const tri_dataset *owner; // the data set whose files and state this one borrows; NULL: its own
     int64_t samples;
-    int64_t classes, tokens; // see tri_dataset_classes: of `labels` and of `input_ids`
     int field_count;
     tri_stored_field fields[TRI_MAX_DATA_FIELDS];
     size_t scratch_bytes, buffer_bytes; // of a thread: for transforms, for one stored sample
@@ -59,12 +62,10 @@ struct tri_dataset {
 };
 
 // Adds the field `name`, of which each sample is stored as elements of type `stored` in `shape`.
-// TRI_BAD_INPUT if no model input has that name, shape or type; the message names `source`, a file
-// or an option.
+// TRI_BAD_INPUT if fields.c has no row of that name, or a row of another shape or type; the message
+// names `source`, a file or an option.
 tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char *name,
                            tri_dtype stored, const tri_shape *shape);
-// True if `name` is the name of a model input.
-bool tri_data_is_field(const char *name);
 // The value of data.train, data.val or data.test, by file_split, or NULL; and its text, or NULL if
 // it is a map.
 const tri_tree *tri_dataset_files(const tri_dataset *dataset);

@@ -8,24 +8,24 @@
 
 enum { CHUNK = 1 << 16 };
 
-static tri_status scan_chunk(tri_dataset *dataset, const tri_labels_source *source, int64_t first,
-                             int64_t count, const int64_t *numbers) {
-    bool is_token = !strcmp(source->name, "input_ids");
-    int64_t *above = is_token ? &dataset->tokens : &dataset->classes;
+static tri_status scan_chunk(tri_stored_field *field, const tri_labels_source *source,
+                             int64_t first, int64_t count, const int64_t *numbers) {
+    bool is_token = field->row.is_token;
     for (int64_t i = 0; i < count; i++) {
         bool is_ignored = numbers[i] == TRI_IGNORED_LABEL && !is_token;
         if (numbers[i] >= TRI_MAX_CLASSES || (numbers[i] < 0 && !is_ignored))
             return TRI_FAIL(
                 TRI_BAD_INPUT, "%s: '%s' of sample %lld is %lld, which is not a %s from 0%s",
-                source->path, source->name, (long long)((first + i) / source->per_sample),
+                source->path, field->field.name, (long long)((first + i) / source->per_sample),
                 (long long)numbers[i], is_token ? "token: tokens count" : "class: classes count",
                 is_token ? "" : " (-100: leave the sample out of the loss)");
-        if (numbers[i] >= *above) *above = numbers[i] + 1;
+        if (numbers[i] >= field->classes) field->classes = numbers[i] + 1;
+        field->has_ignored |= is_ignored;
     }
     return TRI_OK;
 }
 
-tri_status tri_labels_scan(tri_dataset *dataset, const tri_labels_source *source) {
+tri_status tri_labels_scan(tri_stored_field *field, const tri_labels_source *source) {
     int64_t *numbers = malloc(CHUNK * sizeof *numbers);
     void *stored = malloc(CHUNK * tri_dtype_bytes(source->dtype));
     tri_status status = TRI_OK;
@@ -35,7 +35,7 @@ tri_status tri_labels_scan(tri_dataset *dataset, const tri_labels_source *source
         int64_t count = source->count - first < CHUNK ? source->count - first : CHUNK;
         status = source->read(source->context, first, count, stored);
         if (status == TRI_OK) tri_convert(source->dtype, stored, TRI_I64, numbers, count);
-        if (status == TRI_OK) status = scan_chunk(dataset, source, first, count, numbers);
+        if (status == TRI_OK) status = scan_chunk(field, source, first, count, numbers);
     }
     free(numbers);
     free(stored);

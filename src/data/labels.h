@@ -5,7 +5,7 @@
 #include "data/kind.h"
 
 typedef struct tri_labels_source {
-    const char *path, *name; // of the file and the field, for messages
+    const char *path; // of the file, for messages
     tri_dtype dtype;
     int64_t count;      // elements of all samples
     int64_t per_sample; // elements of one sample
@@ -14,8 +14,8 @@ typedef struct tri_labels_source {
     const void *context;
 } tri_labels_source;
 
-// Raises dataset->classes, or for input_ids dataset->tokens, to one more than the largest number.
+// Raises field->classes to one more than the largest number, and notes whether some are -100.
 // TRI_BAD_INPUT if a number is no class or token; the message names its sample.
-tri_status tri_labels_scan(tri_dataset *dataset, const tri_labels_source *source);
+tri_status tri_labels_scan(tri_stored_field *field, const tri_labels_source *source);
 
 #endif

@@ -45,9 +45,8 @@ static tri_status add_array(tri_dataset *dataset, const char *name, const char *
     TRI_TRY(tri_dataset_add(dataset, tri_npy_name(array), name, tri_npy_dtype(array), &sample));
     state->elements[field] = tri_shape_count(&sample);
     if (dataset->fields[field].field.dtype != TRI_I64) return TRI_OK;
-    return tri_labels_scan(dataset,
+    return tri_labels_scan(&dataset->fields[field],
                            &(tri_labels_source){.path = tri_npy_name(array),
-                                                .name = name,
                                                 .dtype = tri_npy_dtype(array),
                                                 .count = shape.dims[0] * state->elements[field],
                                                 .per_sample = state->elements[field],
@@ -71,12 +70,13 @@ static tri_status add_archive(tri_dataset *dataset, const char *path) {
                         path);
     }
     for (int i = 0; i < count; i++) {
-        if (!tri_data_is_field(names[i]))
+        tri_field_row row;
+        if (!tri_field_find(dataset->options->extra_fields, names[i], &row))
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "%s: its array '%s' is not named as a model input (images, labels, "
-                            "inputs, targets, input_ids): name its field, "
-                            "data.train='{images: %s:%s}'",
-                            path, names[i], path, names[i]);
+                            "%s: its array '%s' is not named as a model input (%s): name its "
+                            "field, data.train='{images: %s:%s}', or declare a field of your own "
+                            "model, data.extra_fields='{%s: f32}'",
+                            path, names[i], tri_field_names(), path, names[i], names[i]);
         TRI_TRY(add_array(dataset, names[i], path, names[i]));
     }
     return TRI_OK;

@@ -2,6 +2,7 @@
 #include "data/options.h"
 
 #include "base/limits.h"
+#include "data/fields.h"
 #include "data/kinds.h"
 #include "data/shapes.h"
 #include "data/transform.h"
@@ -56,6 +57,9 @@ static const tri_option rows[] = {
     TRI_OPTION_ROW(tri_data_options, transform, const tri_tree *, TRI_OPTION_IS_TREE, "[]",
                    "list of transforms of images, in order: names, or {name: {option: value}}",
                    .kinds = tri_transform_tables),
+    TRI_OPTION_TREE(tri_data_options, extra_fields, NULL,
+                    "fields of your own model, by name and type: {sentiment: i64, token_weights: "
+                    "{type: f32, per: token}}"),
     TRI_OPTION_TREE(tri_data_options, shapes, NULL,
                     "shapes of one stored sample, {images: [3, 32, 32], labels: []}, for commands "
                     "that do not open the data; trireme data check prints them"),
@@ -78,6 +82,7 @@ static tri_status check_file(const tri_data_options *data, const tri_tree *file,
 static tri_status check(const void *options, const tri_tree *map) {
     const tri_data_options *data = options;
     tri_shapes shapes;
+    TRI_TRY(tri_fields_check(data->extra_fields));
     TRI_TRY(tri_shapes_read(data->shapes, &shapes));
     TRI_TRY(check_file(data, data->train, "train"));
     TRI_TRY(check_file(data, data->val, "val"));

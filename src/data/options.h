@@ -13,11 +13,12 @@ typedef struct tri_data_options {
     const tri_tree *train, *val, *test;
     double val_fraction; // of the training samples, for validation; 0: none
     bool shuffle, drop_last;
-    int64_t workers;           // loader threads; 0: the caller reads
-    const tri_tree *transform; // list of transforms; NULL: none
-    const tri_tree *shapes;    // map from fields to the sizes of one stored sample
-    int64_t limit;             // uses only so many samples of the training files, the first; 0: all
-    int64_t sequence;          // of text: tokens per sample
+    int64_t workers;              // loader threads; 0: the caller reads
+    const tri_tree *transform;    // list of transforms; NULL: none
+    const tri_tree *extra_fields; // map from names to types (fields.h); NULL: none
+    const tri_tree *shapes;       // map from fields to the sizes of one stored sample
+    int64_t limit;    // uses only so many samples of the training files, the first; 0: all
+    int64_t sequence; // of text: tokens per sample
     // tokens
     tri_token_type dtype; // of the token numbers in the files
     // synthetic

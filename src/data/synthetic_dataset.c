@@ -23,15 +23,17 @@ static tri_status synthetic_describe(tri_dataset *dataset) {
                         "per sample");
     tri_shape shape = {.rank = options->shape.count};
     for (int i = 0; i < shape.rank; i++) shape.dims[i] = options->shape.items[i];
-    dataset->classes = options->classes;
-    dataset->tokens = options->vocabulary;
     if (options->vocabulary > 0) {
         shape = tri_shape_of(options->sequence);
-        return tri_dataset_add(dataset, "data.sequence", "input_ids", TRI_I64, &shape);
+        TRI_TRY(tri_dataset_add(dataset, "data.sequence", "input_ids", TRI_I64, &shape));
+        dataset->fields[0].classes = options->vocabulary;
+        return TRI_OK;
     }
     if (options->classes > 0) {
         TRI_TRY(tri_dataset_add(dataset, source, "images", TRI_F32, &shape));
-        return tri_dataset_add(dataset, source, "labels", TRI_I64, &(tri_shape){0});
+        TRI_TRY(tri_dataset_add(dataset, source, "labels", TRI_I64, &(tri_shape){0}));
+        dataset->fields[1].classes = options->classes;
+        return TRI_OK;
     }
     TRI_TRY(tri_dataset_add(dataset, source, "inputs", TRI_F32, &shape));
     return tri_dataset_add(dataset, source, "targets", TRI_F32, &shape);
@@ -60,6 +62,7 @@ static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t 
                                  void *buffer, const void **stored) {
     const synthetic_state *state = dataset->state;
     int64_t count = tri_shape_count(&dataset->fields[field].field.shape);
+    uint64_t classes = (uint64_t)dataset->fields[field].classes;
     float *floats = buffer;
     int64_t *numbers = buffer;
     bool is_float = dataset->fields[field].stored == TRI_F32;
@@ -71,9 +74,7 @@ static tri_status synthetic_read(const tri_dataset *dataset, int field, int64_t 
             if (is_float)
                 floats[at + k] = tri_philox_uniform(block.word[k]);
             else
-                numbers[at + k] = (int64_t)((uint64_t)block.word[k] *
-                                                (uint64_t)(dataset->classes + dataset->tokens) >>
-                                            32);
+                numbers[at + k] = (int64_t)((uint64_t)block.word[k] * classes >> 32);
         }
     }
     *stored = buffer;

@@ -47,14 +47,14 @@ static tri_status read_elements(const void *context, int64_t first, int64_t coun
 static tri_status scan_labels(tri_dataset *dataset, const tensors_state *state, int field) {
     const tri_safetensors_entry *entry = state->entries[field];
     entry_source source = {state->file, entry};
-    return tri_labels_scan(dataset, &(tri_labels_source){.path = tri_safetensors_path(state->file),
-                                                         .name = entry->name,
-                                                         .dtype = entry->dtype,
-                                                         .count = tri_shape_count(&entry->shape),
-                                                         .per_sample = tri_shape_count(
-                                                             &dataset->fields[field].stored_shape),
-                                                         .read = read_elements,
-                                                         .context = &source});
+    return tri_labels_scan(
+        &dataset->fields[field],
+        &(tri_labels_source){.path = tri_safetensors_path(state->file),
+                             .dtype = entry->dtype,
+                             .count = tri_shape_count(&entry->shape),
+                             .per_sample = tri_shape_count(&dataset->fields[field].stored_shape),
+                             .read = read_elements,
+                             .context = &source});
 }
 
 // The file of data.train, data.val or data.test; for training data.path may be the file itself.

@@ -22,7 +22,7 @@ static tri_status count_tokens(tri_dataset *dataset, const char *path, const tri
             "%s: token %u read as %s is not a token of any vocabulary; if the file is of "
             "another type, set data.dtype",
             path, largest, tri_dtype_name(tokens->dtype));
-    dataset->tokens = (int64_t)largest + 1;
+    dataset->fields[0].classes = (int64_t)largest + 1;
     return TRI_OK;
 }
 
@@ -47,9 +47,9 @@ static tri_status tokens_open(tri_dataset *dataset) {
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: %lld tokens are less than one sample of data.sequence = %lld", path,
                         (long long)tokens->count, (long long)options->sequence);
-    TRI_TRY(count_tokens(dataset, path, tokens));
     tri_shape shape = tri_shape_of(options->sequence);
-    return tri_dataset_add(dataset, path, "input_ids", tokens->dtype, &shape);
+    TRI_TRY(tri_dataset_add(dataset, path, "input_ids", tokens->dtype, &shape));
+    return count_tokens(dataset, path, tokens);
 }
 
 static void tokens_close(tri_dataset *dataset) { tri_tokens_close(dataset->state); }

@@ -9,37 +9,18 @@
 
 #include <string.h>
 
-static tri_value batch_input(tri_graph *g, const tri_field *field, int64_t batch) {
+static void batch_input(tri_graph *g, const tri_field *field, int64_t batch) {
     tri_shape shape = {.rank = field->shape.rank + 1, .dims = {batch}};
     TRI_ASSERT(shape.rank <= TRI_MAX_RANK);
     for (int i = 0; i < field->shape.rank; i++) shape.dims[i + 1] = field->shape.dims[i];
-    return tri_input(g, field->name, field->dtype, shape);
-}
-
-static tri_status name_field(tri_batch *batch, const char *name, tri_value value) {
-    struct {
-        const char *name;
-        tri_value *slot;
-    } slots[] = {{"images", &batch->images},
-                 {"labels", &batch->labels},
-                 {"inputs", &batch->inputs},
-                 {"targets", &batch->targets},
-                 {"input_ids", &batch->input_ids}};
-    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
-        if (strcmp(slots[i].name, name) != 0) continue;
-        *slots[i].slot = value;
-        return TRI_OK;
-    }
-    return TRI_FAIL(TRI_BAD_INPUT, "data: no model reads a field named '%s'", name);
+    tri_input(g, field->name, field->dtype, shape);
 }
 
 tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, int64_t batch,
                            tri_graph **out) {
     tri_graph *g = tri_graph_create(arena, &request->options);
-    tri_batch inputs = {.size = batch};
-    for (int i = 0; i < request->field_count; i++)
-        TRI_TRY(name_field(&inputs, request->fields[i].name,
-                           batch_input(g, &request->fields[i], batch)));
+    for (int i = 0; i < request->field_count; i++) batch_input(g, &request->fields[i], batch);
+    tri_batch inputs = tri_batch_make(g, batch);
     request->task->build(g, &inputs);
     if (g->status != TRI_OK)
         return TRI_FAIL(g->status, "model %s: %s", request->task->name, g->message);

@@ -308,7 +308,13 @@ static tri_status check_classes(const tri_session *s) {
         int64_t known = reads->count(node->attr, &signature);
         for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
             int64_t classes = sets[k].data ? tri_dataset_classes(sets[k].data, field) : 0;
-            if (classes == 0 && sets[k].data && !strcmp(field, "labels"))
+            bool has_ignored = sets[k].data && tri_dataset_has_ignored(sets[k].data, field);
+            if (has_ignored && !node->op->labels)
+                return TRI_FAIL(TRI_BAD_INPUT,
+                                "data: '%s' of the %s data has -100, which is for labels: model %s "
+                                "looks these numbers up in a table (%s)",
+                                field, sets[k].name, s->task->name, node->op->name);
+            if (classes == 0 && has_ignored)
                 return TRI_FAIL(
                     TRI_BAD_INPUT,
                     "data: every label of the %s data is -100, so that no sample counts "

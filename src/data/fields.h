@@ -1,0 +1,30 @@
+// The table of fields: what a data set may supply and a model may read, by name. A new field of
+// common use is a row in fields.c; a recipe adds its own (data.extra_fields).
+#ifndef TRIREME_DATA_FIELDS_H
+#define TRIREME_DATA_FIELDS_H
+
+#include "base/tree.h"
+
+#include <trireme/tensor.h>
+
+typedef struct tri_field_row {
+    const char *name;
+    tri_dtype dtype;        // as the model gets it: F32 or I64
+    int min_rank, max_rank; // of one sample
+    // Its first axis is the sequence. All such fields of a data set have one length.
+    bool is_per_token;
+    bool is_token; // I64: numbers of tokens; else of classes, where -100 is left out of the loss
+    const char *shape; // for messages
+} tri_field_row;
+
+// The row of `name`, of the table or of data.extra_fields (NULL: none there); false: there is none.
+// out->name lives as long as the tree.
+bool tri_field_find(const tri_tree *extra_fields, const char *name, tri_field_row *out);
+// TRI_BAD_INPUT: `source` (a file or an option) has a field that is in neither.
+tri_status tri_field_fail_name(const char *source, const char *name);
+// The names of the table: "images, labels, …".
+const char *tri_field_names(void);
+// Checks data.extra_fields. TRI_BAD_INPUT with file and line.
+tri_status tri_fields_check(const tri_tree *extra_fields);
+
+#endif

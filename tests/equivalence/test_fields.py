@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Fields that no built-in model has go from files to the model: masks, positions and labels for
+each token of packed and padded sequences, soft labels, and fields that the recipe declares. Two
+ranks train on them as one does, on the CPU and on a device with memory of its own.
+
+usage: test_fields.py BUILD_FOLDER
+"""
+import io
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from runs import TRIREME, check_all, check_close, losses, on_ranks, run  # noqa: E402
+
+SAMPLES, TOKENS = 22, 8
+EXTRA = "data.extra_fields={positions: {type: i64, per: token}, extra: f32}"
+folder = None
+
+
+def make_samples(seed):
+    """Sequences of two packed documents; the rest of each is padding, whose labels are -100."""
+    draw = random.Random(seed)
+    fields = {name: [] for name in ("input_ids", "positions", "attention_mask", "labels", "extra",
+                                    "soft_labels")}
+    for _ in range(SAMPLES):
+        first, second = draw.randint(1, 4), draw.randint(1, 3)
+        pad = TOKENS - first - second
+        fields["input_ids"] += [draw.randrange(1, 11) for _ in range(first + second)] + [0] * pad
+        fields["positions"] += [*range(first), *range(second)] + [0] * pad
+        fields["attention_mask"] += [1] * (first + second) + [0] * pad
+        fields["labels"] += [draw.randrange(4) for _ in range(first + second)] + [-100] * pad
+        fields["soft_labels"] += [draw.random() for _ in range(3)]
+        fields["extra"] += [draw.random() for _ in range(2)]
+    return fields
+
+
+# How each is stored: NumPy's and the safetensors name of the type, struct's letter, and its shape.
+STORED = {"input_ids": ("<i4", "I32", "i", [TOKENS]), "positions": ("|u1", "U8", "B", [TOKENS]),
+          "attention_mask": ("|b1", "BOOL", "B", [TOKENS]), "labels": ("<i8", "I64", "q", [TOKENS]),
+          "extra": ("<f4", "F32", "f", [2]), "soft_labels": ("<f8", "F64", "d", [3])}
+
+
+def write_npz(name, fields):
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as archive:
+        for key, values in fields.items():
+            kind, _, letter, shape = STORED[key]
+            text = str({"descr": kind, "fortran_order": False, "shape": (SAMPLES, *shape)})
+            text += " " * (-(len(text) + 11) % 64) + "\n"
+            body = io.BytesIO()
+            body.write(b"\x93NUMPY\x01\0" + struct.pack("<H", len(text)) + text.encode())
+            body.write(struct.pack(f"<{len(values)}{letter}", *values))
+            archive.writestr(key + ".npy", body.getvalue())
+
+
+def write_tensors(name, fields):
+    header, body = {}, b""
+    for key, values in fields.items():
+        _, kind, letter, shape = STORED[key]
+        data = struct.pack(f"<{len(values)}{letter}", *values)
+        header[key] = {"dtype": kind, "shape": [SAMPLES, *shape],
+                       "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + body)
+
+
+def execute(name, ranks, *words, code=0, kind="tensors"):
+    place = os.path.join(folder, name)
+    done = run([*on_ranks(ranks, [TRIREME, "train", os.path.join(folder, "fields.yaml"),
+                                  "--run-dir", place, f"data.name={kind}", f"data.path={folder}",
+                                  "data.train=train", "data.test=test", EXTRA, "batch.global=6",
+                                  "optimizer.name=sgd", "optimizer.lr=0.1", "trainer.max_epochs=2",
+                                  "log.tensorboard=false", "trainer.log_every_n_steps=1",
+                                  *words])], code=code)
+    return done.stderr if code else (losses(place), losses(place, "val"))
+
+
+def check_ranks():
+    """Any division of the work has one rank's result, and both kinds of files."""
+    alone = execute("alone", 1)
+    assert len(alone[0]) == 8 and len(alone[1]) == 2, alone
+    assert float(alone[0][8]) < float(alone[0][1]), alone
+    assert execute("npy", 1, "data.train=train.npz", "data.test=test.npz", kind="npy") == alone
+    assert execute("far", 1, "--device", "far") == alone
+    for name, ranks, words in (
+            ("ddp", 2, []), ("micro", 2, ["batch.micro=2"]),
+            ("fsdp", 2, ["strategy.name=fsdp", "strategy.persistent_bytes=0", "batch.micro=1"]),
+            ("pipeline", 2, ["strategy.name=pipeline", "batch.micro=2"]),
+            ("far2", 2, ["strategy.name=fsdp", "batch.micro=2", "--device", "far"])):
+        found = execute(name, ranks, *words)
+        for i in range(2):
+            check_close(found[i], alone[i], 2e-5, name)
+
+
+def check_shown():
+    """`data check` shows each field; what it prints for data.shapes is enough to plan."""
+    words = ["data.name=tensors", f"data.path={folder}", "data.train=train", "data.test=test"]
+    recipe = os.path.join(folder, "fields.yaml")
+    done = run([TRIREME, "data", "check", recipe, *words, EXTRA, "--json"])
+    report = json.loads(done.stdout.splitlines()[0])
+    fields = {field["name"]: field for field in report["fields"]}
+    assert {name: (field["dtype"], field["shape"]) for name, field in fields.items()} == {
+        "input_ids": ("I64", [TOKENS]), "positions": ("I64", [TOKENS]), "labels": ("I64", [TOKENS]),
+        "attention_mask": ("F32", [TOKENS]), "extra": ("F32", [2]), "soft_labels": ("F32", [3])}
+    labels = [label for label in make_samples(1)["labels"] if label >= 0]
+    assert abs(fields["attention_mask"]["mean"] * SAMPLES * TOKENS - len(labels)) < 1e-3, report
+    counts = [labels.count(k) for k in range(4)]
+    assert (report["classes"], report["least"], report["most"]) == (
+        4, min(counts), max(counts)), (report, counts)
+    plan = run([TRIREME, "plan", recipe, "data.name=tensors", EXTRA,
+                f"data.shapes={report['shapes']}", "--json"])
+    assert json.loads(plan.stdout)["ranks"] == 1
+
+
+def check_refused():
+    """Names that nobody declared, sequences of two lengths, and -100 where a table is looked up."""
+    fields = make_samples(3)
+    for number, (words, text) in enumerate((
+            (["data.extra_fields={}"], "declare it: data.extra_fields='{"),
+            (["data.extra_fields={labels: i64}"], "a field that every recipe has"),
+            (["data.extra_fields={position: i64}"], "no name for a field"),
+            (["data.extra_fields={extra: f64}"], "has to be f32, i64"),
+            (["data.extra_fields={extra: {type: f32, pre: token}}"], "has to be f32, i64"),
+            (["data.extra_fields={positions: f32, extra: {type: f32, per: token}}"],
+             "fields with a value per token must be of one length"))):
+        lines = execute(f"refused{number}", 1, *words, code=2).splitlines()
+        assert len(lines) == 1 and text in lines[0], (text, lines)
+    fields["positions"] = [-100] + fields["positions"][1:]
+    STORED["positions"] = ("<i8", "I64", "q", [TOKENS])
+    write_tensors("bad", fields)
+    error = execute("bad100", 1, "data.train=bad", code=2)
+    assert "'positions'" in error and "-100, which is for labels" in error, error
+
+
+def main():
+    global folder
+    with tempfile.TemporaryDirectory(prefix="trireme-fields-") as folder:
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fields_net.c")
+        library = os.path.join(folder, "fields.so")
+        subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-Iinclude", source, "-o",
+                        library], check=True)
+        with open(os.path.join(folder, "fields.yaml"), "w", encoding="ascii") as file:
+            file.write(f"name: fields\nmodel: {{name: {library}}}\ndata: {{name: tensors}}\n")
+        for name, seed in (("train", 1), ("test", 2)):
+            write_npz(name + ".npz", make_samples(seed))
+            write_tensors(name, make_samples(seed))
+        return 1 if check_all((check_ranks, check_shown, check_refused)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
