@@ -24,7 +24,7 @@ static tri_status layer_norm_grad_shape(const void *attr, tri_op_signature *s) {
     static const char *const names[] = {"x", "dy", "mean", "inv_std", "weight"};
     const tri_norm_attr *a = attr;
     tri_dtype accumulator = ops_accumulator_type(s->in_type[0]);
-    TRI_TRY(ops_want_norm_gradient(op, a->narrow, s));
+    TRI_TRY(ops_want_norm_gradient(op, a->narrow, 5, s));
     TRI_TRY(ops_want_last_axis(op, s));
     TRI_TRY(ops_want_eps(op, a->eps));
     TRI_TRY(ops_want_shape(op, "dy", &s->in[1], s->in[0]));
@@ -79,11 +79,12 @@ const tri_op tri_op_layer_norm = {
 
 const tri_op tri_op_layer_norm_grad = {
     .name = "layer_norm_grad",
-    .doc = "x, dy, mean, inv_std, weight? -> dx, dweight, dbias: with h = (x - mean) * inv_std and "
-           "g = dy * weight: dbias = sum over rows of dy, dweight = that of dy * h, dx = inv_std * "
-           "(g - mean(g) - h * mean(g * h)); dweight and dbias are empty without a weight",
-    .input_count = 5,
-    .optional_inputs = 1,
+    .doc = "x, dy, mean, inv_std, weight?, sum? -> dx, dweight, dbias: with h = (x - mean) * "
+           "inv_std and g = dy * weight: dbias = sum over rows of dy, dweight = that of dy * h, "
+           "dx = sum + inv_std * (g - mean(g) - h * mean(g * h)); dweight and dbias are empty "
+           "without a weight",
+    .input_count = 6,
+    .optional_inputs = 2,
     .output_count = 3,
     .in_place = 2,
     .attr_bytes = sizeof(tri_norm_attr),

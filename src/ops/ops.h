@@ -53,9 +53,9 @@ typedef enum tri_activation {
     X(embedding)              /* ids [..], weight [V, D] -> y [.., D] */                           \
     X(embedding_grad_weight)  /* ids, dy -> dweight of attr.shape */                               \
     X(rms_norm)               /* x, weight -> y, inv_rms */                                        \
-    X(rms_norm_grad)          /* x, dy, weight, inv_rms -> dx, dweight */                          \
+    X(rms_norm_grad)          /* x, dy, weight, inv_rms, sum? -> dx, dweight */                    \
     X(layer_norm)             /* x, weight?, bias? -> y, mean, inv_std */                          \
-    X(layer_norm_grad)        /* x, dy, mean, inv_std, weight? -> dx, dweight, dbias (as above) */ \
+    X(layer_norm_grad)        /* x, dy, mean, inv_std, weight?, sum? -> dx, dweight, dbias */      \
     X(rotary)                 /* x [N, T, H, D] -> y */                                            \
     X(attention)              /* q [N, T, H, D], k, v [N, S, K, D] -> y, log_sum_exp [N, H, T] */  \
     X(attention_grad)         /* q, k, v, y, dy, log_sum_exp -> dq, dk, dv */                      \

@@ -23,7 +23,7 @@ static tri_status rms_norm_shape(const void *attr, tri_op_signature *s) {
 static tri_status rms_norm_grad_shape(const void *attr, tri_op_signature *s) {
     const char *op = "rms_norm_grad";
     const tri_norm_attr *a = attr;
-    TRI_TRY(ops_want_norm_gradient(op, a->narrow, s));
+    TRI_TRY(ops_want_norm_gradient(op, a->narrow, 4, s));
     TRI_TRY(ops_want_accumulators(op, s, 2, 3));
     TRI_TRY(rms_norm_rules(op, a, s, 2));
     TRI_TRY(ops_want_shape(op, "dy", &s->in[1], s->in[0]));
@@ -68,9 +68,10 @@ const tri_op tri_op_rms_norm = {
 
 const tri_op tri_op_rms_norm_grad = {
     .name = "rms_norm_grad",
-    .doc = "x, dy, weight, inv_rms -> dx, dweight: with h = x * inv_rms: dweight = sum over rows "
-           "of dy * h, dx = inv_rms * (dy * weight - h * mean(dy * weight * h))",
-    .input_count = 4,
+    .doc = "x, dy, weight, inv_rms, sum? -> dx, dweight: with h = x * inv_rms: dweight = sum over "
+           "rows of dy * h, dx = sum + inv_rms * (dy * weight - h * mean(dy * weight * h))",
+    .input_count = 5,
+    .optional_inputs = 1,
     .output_count = 2,
     .in_place = 2,
     .attr_bytes = sizeof(tri_norm_attr),

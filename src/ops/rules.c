@@ -79,11 +79,15 @@ tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtyp
                     tri_dtype_name(x));
 }
 
-tri_status ops_want_norm_gradient(const char *op, int64_t narrow, const tri_op_signature *s) {
+tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
+                                  const tri_op_signature *s) {
     tri_dtype y;
     TRI_TRY(ops_want_float(op, "input 0", s->in_type[0]));
     TRI_TRY(ops_narrow_type(op, narrow, s->in_type[0], &y));
-    return ops_want_type(op, "input 1", s->in_type[1], y);
+    TRI_TRY(ops_want_type(op, "input 1", s->in_type[1], y));
+    if (!s->present[sum]) return TRI_OK;
+    TRI_TRY(ops_want_type(op, "sum", s->in_type[sum], s->in_type[0]));
+    return ops_want_shape(op, "sum", &s->in[sum], s->in[0]);
 }
 
 tri_status ops_want_activation(const char *op, int64_t activation, double slope) {

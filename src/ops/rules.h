@@ -31,8 +31,9 @@ tri_status ops_want_target(const char *op, const tri_op_signature *s);
 tri_status ops_want_accumulators(const char *op, const tri_op_signature *s, int first, int end);
 // The type of a norm's output: x's, or where `narrow` is not 0 that half type in place of x's F32.
 tri_status ops_narrow_type(const char *op, int64_t narrow, tri_dtype x, tri_dtype *y);
-// Of a norm's gradient: input 0 is x, input 1 dy in the type of y.
-tri_status ops_want_norm_gradient(const char *op, int64_t narrow, const tri_op_signature *s);
+// Of a norm's gradient: input 0 is x, input 1 dy in the type of y, the optional input `sum` like x.
+tri_status ops_want_norm_gradient(const char *op, int64_t narrow, int sum,
+                                  const tri_op_signature *s);
 // TRI_ACTIVATION_…; a leaky slope is at least 0, so that the output keeps the input's sign.
 tri_status ops_want_activation(const char *op, int64_t activation, double slope);
 

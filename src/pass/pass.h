@@ -26,9 +26,18 @@ typedef struct tri_tensor_parallel_options {
 tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
                                     int rank, const tri_tensor_parallel_options *options,
                                     tri_graph **out);
-// Merges chains that a device computes in one go: activation into what makes its input, ReLU and
-// dropout into max pooling, flatten into linear, log-softmax into NLL. Ends with a sweep.
-tri_status tri_pass_fuse(tri_graph *graph);
+// When a fusion is tried.
+typedef enum tri_fusion_time {
+    // Activations into what makes their input, ReLU and dropout into max pooling, flatten into
+    // linear, log-softmax into NLL.
+    TRI_FUSE_BEFORE_AUTODIFF,
+    // For training, after autodiff: sums of gradients into the node that makes one of the two.
+    TRI_FUSE_AFTER_AUTODIFF,
+} tri_fusion_time;
+// Merges nodes that the device computes in one go, by the table of fusions.c. A fusion is left out
+// if the device has no kernel for a node that would change. It is asked with the types of the graph
+// as it is then. NULL: every fusion. Ends with a sweep.
+tri_status tri_pass_fuse(tri_graph *graph, const tri_device *device, tri_fusion_time time);
 // Drops nodes whose outputs no node reads.
 tri_status tri_pass_sweep(tri_graph *graph);
 // Gives every value the type in which it is computed and puts casts in between, by the table of

@@ -65,9 +65,10 @@ static tri_status make_graph(tri_program *p, const tri_program_request *request)
     if (request->mesh)
         TRI_TRY(tri_pass_tensor_parallel(p->arena, p->graph, request->mesh, request->rank,
                                          &request->tensor_parallel, &p->graph));
-    TRI_TRY(tri_pass_fuse(p->graph));
+    TRI_TRY(tri_pass_fuse(p->graph, p->device, TRI_FUSE_BEFORE_AUTODIFF));
     TRI_TRY(tri_pass_precision(p->graph, request->model->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));
+    if (p->training) TRI_TRY(tri_pass_fuse(p->graph, p->device, TRI_FUSE_AFTER_AUTODIFF));
     if (p->training && request->splits_backward) TRI_TRY(tri_pass_split_backward(p->graph));
     return tri_pass_layout(p->graph, p->device);
 }

@@ -369,15 +369,16 @@ static void build_norm(op_case *c) {
     rows.rank--;
     tri_value x = norm_input(c, shape, &a.narrow), dy = numbers(c, shape), weight = wide(c, w);
     tri_value bias = wide(c, w), mean = op_wide(c, rows, -0.5, 0.5);
-    tri_value inv = op_wide(c, rows, 0.5, 2);
+    tri_value inv = op_wide(c, rows, 0.5, 2), sum = {0};
+    if (op_chance(c, 50)) sum = a.narrow ? wide(c, shape) : numbers(c, shape);
     if (op_chance(c, 50)) {
         add(c, &tri_op_rms_norm, (tri_value[]){x, weight}, &a);
-        add(c, &tri_op_rms_norm_grad, (tri_value[]){x, dy, weight, inv}, &a);
+        add(c, &tri_op_rms_norm_grad, (tri_value[]){x, dy, weight, inv, sum}, &a);
         return;
     }
     if (op_chance(c, 30)) weight = bias = (tri_value){0};
     add(c, &tri_op_layer_norm, (tri_value[]){x, weight, bias}, &a);
-    add(c, &tri_op_layer_norm_grad, (tri_value[]){x, dy, mean, inv, weight}, &a);
+    add(c, &tri_op_layer_norm_grad, (tri_value[]){x, dy, mean, inv, weight, sum}, &a);
 }
 
 static void build_rotary(op_case *c) {
@@ -534,8 +535,8 @@ static void build_network(op_case *c) {
     tri_precision precision = c->dtype == TRI_BF16  ? TRI_PRECISION_BF16_MIXED
                               : c->dtype == TRI_F16 ? TRI_PRECISION_16_MIXED
                                                     : TRI_PRECISION_32_TRUE;
-    if (tri_pass_fuse(g) != TRI_OK || tri_pass_precision(g, precision) != TRI_OK ||
-        tri_pass_autodiff(g) != TRI_OK)
+    if (tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF) != TRI_OK ||
+        tri_pass_precision(g, precision) != TRI_OK || tri_pass_autodiff(g) != TRI_OK)
         tri_graph_fail(g, "%s", tri_error_message());
 }
 

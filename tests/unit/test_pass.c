@@ -75,7 +75,7 @@ static char *rewrite(const tri_task *task, const tri_device *device, int64_t bat
     tri_graph *g = build(arena, task, batch, training);
     int64_t trained = tri_graph_trained_count(g);
     check(tri_graph_verify(g), task->name, "build");
-    check(tri_pass_fuse(g), task->name, "fuse");
+    check(tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF), task->name, "fuse");
     check(tri_graph_verify(g), task->name, "fuse");
     assert_int_equal(count_op(g, &tri_op_relu) + count_op(g, &tri_op_leaky_relu), 0);
     assert_int_equal(count_op(g, &tri_op_log_softmax), 0); // merged into NLL
@@ -136,7 +136,7 @@ static void test_homes(void **state) {
         for (int64_t batch = 1; batch <= 9; batch++)
             for (int training = 0; training < 2; training++) {
                 tri_graph *g = build(arena, tri_models[m], batch, training);
-                check(tri_pass_fuse(g), g->blocks[0], "fuse");
+                check(tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF), g->blocks[0], "fuse");
                 if (training) check(tri_pass_autodiff(g), g->blocks[0], "autodiff");
                 check(tri_pass_sweep(g), g->blocks[0], "sweep");
                 check(tri_pass_layout(g, device), g->blocks[0], "layout");
@@ -159,7 +159,7 @@ static void test_verify(void **state) {
     (void)state;
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_graph *g = build(arena, &tri_model_mnist_convnet, 2, true);
-    check(tri_pass_fuse(g), "mnist-convnet", "fuse");
+    check(tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF), "mnist-convnet", "fuse");
     check(tri_pass_autodiff(g), "mnist-convnet", "autodiff");
     for (int i = 0; i < g->node_count; i++) {
         tri_node *node = &g->nodes[i], kept = *node;

@@ -29,7 +29,7 @@ static tri_graph *build(tri_arena *arena, const tri_task *task, bool training) {
         request.field_count++;
     tri_graph *graph = NULL;
     check(tri_model_build(arena, &request, 4, &graph), task->name);
-    check(tri_pass_fuse(graph), task->name);
+    check(tri_pass_fuse(graph, NULL, TRI_FUSE_BEFORE_AUTODIFF), task->name);
     return graph;
 }
 

@@ -314,7 +314,7 @@ static void replica_body(tri_comm *comm, ranks_table *table, void *argument) {
     tri_mesh mesh = {.size = {1, comm->size, 1, 1}, .ranks = comm->size};
     tri_graph *whole = build_norms(ALL_SAMPLES), *mine = build_norms(size + (rank < more)), *local;
     CHECK_OK(tri_pass_tensor_parallel(NULL, mine, &mesh, comm->rank, &options, &local));
-    if (fuse) CHECK_OK(tri_pass_fuse(local));
+    if (fuse) CHECK_OK(tri_pass_fuse(local, NULL, TRI_FUSE_BEFORE_AUTODIFF));
     run one = start(whole, NULL, 0, "norms"), part = start(local, comm, first, "norms");
     double loss[2];
     bool moved = false;

@@ -20,7 +20,8 @@ typedef struct norm_state {
 typedef struct norm_job {
     const norm_state *state;
     const void *x, *dy;
-    void *out; // y or dx
+    const void *sum; // dx is added to it; NULL: to nothing
+    void *out;       // y or dx
     const float *weight, *bias;
     float *mean, *inv;
     float *sums; // [chunk][2][width]: sums of dy · h, and of dy
@@ -111,6 +112,13 @@ CPU_SCALAR void gradient_row(const norm_job *job, int64_t r, float *restrict sum
         norm_pair p = pair_at(job, x, dy, i, mean, inv, x_bf16, y_bf16);
         cpu_put(dx, x_bf16, i, inv * (p.g - mean_g - p.h * mean_gh));
     }
+    if (!job->sum) return;
+    // In a loop of its own: in the one above it could become one operation with a product, and
+    // round differently from the op `add`.
+    const void *sum = cpu_row(job->sum, x_bf16, r * width);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < width; i++)
+        cpu_put(dx, x_bf16, i, cpu_get(sum, x_bf16, i) + cpu_get(dx, x_bf16, i));
 }
 
 CPU_SCALAR void gradient_chunks(const norm_job *job, int64_t begin, int64_t end, bool x_bf16,
@@ -233,6 +241,7 @@ static tri_status rms_norm_grad_run(const tri_kernel *kernel, const tri_kernel_a
                     .out = args->out[0],
                     .weight = args->in[2],
                     .inv = args->in[3],
+                    .sum = args->in[4],
                     .sums = args->workspace};
     cpu_parallel(s->device, chunks_of(s), 1, rms_grad_range(s), &job);
     add_chunks(&job, 0, args->out[1]);
@@ -248,6 +257,7 @@ static tri_status layer_norm_grad_run(const tri_kernel *kernel, const tri_kernel
                     .weight = s->weighted ? args->in[4] : s->ones,
                     .mean = args->in[2],
                     .inv = args->in[3],
+                    .sum = args->in[5],
                     .sums = args->workspace};
     cpu_parallel(s->device, chunks_of(s), 1, layer_grad_range(s), &job);
     if (!s->weighted) return TRI_OK;

@@ -19,6 +19,13 @@ REF_BODY tri_status rms_norm_body(const ref_node *node, const tri_kernel_args *a
     return TRI_OK;
 }
 
+// dx += sum, if there is one.
+REF_BODY void add_sum(const ref_node *node, const tri_kernel_args *args, int input, bool f64) {
+    ref_array sum = ref_input(args, input, f64), dx = ref_output(args, 0, f64);
+    for (int64_t i = 0; sum.at && i < ref_count(&node->s.in[0]); i++)
+        put(dx, i, get(sum, i) + get(dx, i));
+}
+
 REF_BODY tri_status rms_norm_grad_body(const ref_node *node, const tri_kernel_args *args,
                                        bool f64) {
     ref_array x = ref_input(args, 0, f64), dy = ref_input(args, 1, f64),
@@ -39,6 +46,7 @@ REF_BODY tri_status rms_norm_grad_body(const ref_node *node, const tri_kernel_ar
             put(dx, i, inv * (get(dy, i) * get(weight, i) - get(x, i) * inv * mean));
     }
     for (int64_t i = 0; i < width; i++) put(dweight, i, sums[i]);
+    add_sum(node, args, 4, f64);
     return TRI_OK;
 }
 
@@ -96,6 +104,7 @@ REF_BODY tri_status layer_norm_grad_body(const ref_node *node, const tri_kernel_
         put(dweight, i, sums[i]);
         put(dbias, i, bias_sums[i]);
     }
+    add_sum(node, args, 5, f64);
     return TRI_OK;
 }
 

@@ -1,0 +1,145 @@
+// The fusions, and how the two nodes of each one change. fuse.c applies them.
+#include "pass/fusions.h"
+
+#include "ops/ops.h"
+
+static void *attr_of(const tri_node *node) { return (void *)(uintptr_t)node->attr; }
+
+// relu(conv(x)): the convolution applies the activation itself.
+static bool merge_into_conv(tri_node *producer, tri_activation activation, double slope) {
+    tri_conv2d_attr *attr = attr_of(producer);
+    if (attr->activation != TRI_ACTIVATION_NONE) return false;
+    attr->activation = activation;
+    attr->slope = slope;
+    return true;
+}
+static bool relu_into_conv(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    return merge_into_conv(producer, TRI_ACTIVATION_RELU, 0);
+}
+static bool leaky_relu_into_conv(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    return merge_into_conv(producer, TRI_ACTIVATION_LEAKY_RELU,
+                           ((const tri_leaky_relu_attr *)node->attr)->slope);
+}
+
+static bool merge_into_linear(tri_node *producer, tri_activation activation, double slope) {
+    tri_linear_attr *attr = attr_of(producer);
+    if (attr->activation != TRI_ACTIVATION_NONE) return false;
+    attr->activation = activation;
+    attr->slope = slope;
+    return true;
+}
+static bool relu_into_linear(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    return merge_into_linear(producer, TRI_ACTIVATION_RELU, 0);
+}
+static bool leaky_relu_into_linear(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    return merge_into_linear(producer, TRI_ACTIVATION_LEAKY_RELU,
+                             ((const tri_leaky_relu_attr *)node->attr)->slope);
+}
+
+// The attributes of all kinds of batch norm begin with tri_batch_norm_attr.
+static bool relu_into_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    ((tri_batch_norm_attr *)attr_of(producer))->relu = true;
+    return true;
+}
+
+// max(relu(x)) is relu(max(x)), on a quarter of the elements: the pool takes the ReLU over.
+static bool conv_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    tri_conv2d_attr *attr = attr_of(producer);
+    if (attr->activation != TRI_ACTIVATION_RELU) return false;
+    attr->activation = TRI_ACTIVATION_NONE;
+    ((tri_max_pool2d_attr *)attr_of(node))->relu = true;
+    return true;
+}
+static bool norm_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    tri_batch_norm_attr *attr = attr_of(producer);
+    if (!attr->relu) return false;
+    attr->relu = false;
+    ((tri_max_pool2d_attr *)attr_of(node))->relu = true;
+    return true;
+}
+
+static bool dropout_into_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    tri_max_pool2d_attr *attr = attr_of(producer);
+    const tri_dropout_attr *dropout = node->attr;
+    if (attr->dropout > 0 || dropout->run > 0) return false; // run: its tensor is a slice
+    attr->dropout = dropout->p;
+    attr->key = dropout->key;
+    producer->inputs[1] = node->inputs[1];
+    return true;
+}
+
+// linear(flatten(x)) contracts the axes of x itself, whatever its layout.
+static bool flatten_into_linear(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    tri_linear_attr *attr = attr_of(node);
+    tri_shape from = tri_value_shape(graph, producer->inputs[0]);
+    tri_shape to = tri_value_shape(graph, producer->outputs[0]);
+    if (attr->axes != 1 || to.rank != 2 || from.rank < 3 || from.dims[0] != to.dims[0])
+        return false;
+    attr->axes = from.rank - 1;
+    node->inputs[0] = producer->inputs[0];
+    return true;
+}
+
+// -log_softmax(x)[label] is the cross-entropy of x; the largest score stays the largest.
+static bool log_softmax_into_loss(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    if (producer->block != node->block) return false;
+    if (node->op == &tri_op_nll_loss) node->op = &tri_op_cross_entropy;
+    node->inputs[0] = producer->inputs[0];
+    return true;
+}
+
+// dx of a norm beside a residual connection is added to the gradient of that.
+static bool merge_sum(tri_node *producer, int input, tri_value other) {
+    if (tri_value_is(producer->inputs[input])) return false;
+    producer->inputs[input] = other;
+    return true;
+}
+static bool sum_into_rms_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    bool first = node->inputs[0].id == producer->outputs[0].id;
+    return merge_sum(producer, 4, node->inputs[first ? 1 : 0]);
+}
+static bool sum_into_layer_norm(const tri_graph *graph, tri_node *node, tri_node *producer) {
+    bool first = node->inputs[0].id == producer->outputs[0].id;
+    return merge_sum(producer, 5, node->inputs[first ? 1 : 0]);
+}
+
+// FORWARD(op, producer, result, merge), BACKWARD(op, input, producer, result, merge)
+#define FORWARD(name_, op_, producer_, result_, merge_)                                            \
+    {                                                                                              \
+        .name = name_, .time = TRI_FUSE_BEFORE_AUTODIFF, .op = &tri_op_##op_,                      \
+        .producer = &tri_op_##producer_, .result = FUSION_##result_, .merge = merge_               \
+    }
+#define BACKWARD(name_, op_, input_, producer_, result_, merge_)                                   \
+    {                                                                                              \
+        .name = name_, .time = TRI_FUSE_AFTER_AUTODIFF, .op = &tri_op_##op_, .input = input_,      \
+        .producer = &tri_op_##producer_, .result = FUSION_##result_, .merge = merge_               \
+    }
+
+// clang-format off
+const fusion pass_fusions[] = {
+    FORWARD("ReLU into convolution", relu, conv2d, PRODUCER_STAYS, relu_into_conv),
+    FORWARD("ReLU into linear", relu, linear, PRODUCER_STAYS, relu_into_linear),
+    FORWARD("ReLU into batch norm", relu, batch_norm, PRODUCER_STAYS, relu_into_norm),
+    FORWARD("ReLU into batch norm", relu, batch_norm_inference, PRODUCER_STAYS, relu_into_norm),
+    FORWARD("ReLU into batch norm", relu, batch_norm_shared, PRODUCER_STAYS, relu_into_norm),
+    FORWARD("leaky ReLU into convolution", leaky_relu, conv2d, PRODUCER_STAYS,
+            leaky_relu_into_conv),
+    FORWARD("leaky ReLU into linear", leaky_relu, linear, PRODUCER_STAYS, leaky_relu_into_linear),
+    FORWARD("ReLU behind max pooling", max_pool2d, conv2d, BOTH_STAY, conv_relu_to_pool),
+    FORWARD("ReLU behind max pooling", max_pool2d, batch_norm, BOTH_STAY, norm_relu_to_pool),
+    FORWARD("ReLU behind max pooling", max_pool2d, batch_norm_inference, BOTH_STAY,
+            norm_relu_to_pool),
+    FORWARD("ReLU behind max pooling", max_pool2d, batch_norm_shared, BOTH_STAY,
+            norm_relu_to_pool),
+    FORWARD("dropout into max pooling", dropout, max_pool2d, PRODUCER_STAYS, dropout_into_pool),
+    FORWARD("flatten into linear", linear, reshape, NODE_STAYS, flatten_into_linear),
+    FORWARD("log-softmax into loss", nll_loss, log_softmax, NODE_STAYS, log_softmax_into_loss),
+    FORWARD("log-softmax into accuracy", accuracy, log_softmax, NODE_STAYS,
+            log_softmax_into_loss),
+    BACKWARD("sum into norm", add, 0, rms_norm_grad, PRODUCER_STAYS, sum_into_rms_norm),
+    BACKWARD("sum into norm", add, 1, rms_norm_grad, PRODUCER_STAYS, sum_into_rms_norm),
+    BACKWARD("sum into norm", add, 0, layer_norm_grad, PRODUCER_STAYS, sum_into_layer_norm),
+    BACKWARD("sum into norm", add, 1, layer_norm_grad, PRODUCER_STAYS, sum_into_layer_norm),
+};
+// clang-format on
+const int pass_fusion_count = sizeof pass_fusions / sizeof *pass_fusions;
