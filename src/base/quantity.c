@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_BUFFERS = 8 };
+enum { NUMBER_BUFFERS = 16, BUFFER_BYTES = 48 };
 
 bool tri_quantity_read(const char *text, double *out) {
     static const char prefixes[] = "kmgtp";
@@ -26,7 +26,7 @@ bool tri_quantity_read(const char *text, double *out) {
 }
 
 static char *next_buffer(void) {
-    static _Thread_local char buffers[NUMBER_BUFFERS][48];
+    static _Thread_local char buffers[NUMBER_BUFFERS][BUFFER_BYTES];
     static _Thread_local int next;
     next = (next + 1) % NUMBER_BUFFERS;
     return buffers[next];
@@ -53,6 +53,19 @@ const char *tri_bytes_text(double bytes) {
         unit++;
     }
     char *out = next_buffer();
-    snprintf(out, 48, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    snprintf(out, BUFFER_BYTES, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return out;
+}
+
+const char *tri_counted(int64_t count, const char *noun) {
+    const char *number = tri_grouped((double)count);
+    char *out = next_buffer();
+    snprintf(out, BUFFER_BYTES, "%s %s%s", number, noun, count == 1 ? "" : "s");
+    return out;
+}
+
+const char *tri_decimal(double value) {
+    char *out = next_buffer();
+    snprintf(out, BUFFER_BYTES, fabs(value) < 1e6 ? "%.4f" : "%.6g", value);
     return out;
 }

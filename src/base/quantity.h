@@ -3,12 +3,16 @@
 #define TRIREME_BASE_QUANTITY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 // k, M, G, T and P are powers of 1000; Ki, Mi, … powers of 1024; a B at the end is ignored.
 // False: `text` is not such a number, or negative.
 bool tri_quantity_read(const char *text, double *out);
-// "1,199,882" and "4.8 MB". The text is valid until the thread's eighth call from then.
+// Texts that are valid until the thread's eighth call from then: "1,199,882", "4.8 MB", "1 step" or
+// "5,000 steps", and "0.6931" (large values as "3.40282e+38").
 const char *tri_grouped(double value);
 const char *tri_bytes_text(double bytes);
+const char *tri_counted(int64_t count, const char *noun);
+const char *tri_decimal(double value);
 
 #endif

@@ -95,8 +95,8 @@ static void print_exported(const exported *e, const char *out_path, FILE *out) {
     for (int i = 0; i < e->weights.count; i++)
         bytes += (double)tri_shape_count(&e->tensors[i].shape) *
                  (double)tri_dtype_bytes(e->tensors[i].dtype);
-    fprintf(out, "%s: %d tensors, %s, from %s\n", out_path, e->weights.count, tri_bytes_text(bytes),
-            e->weights.path);
+    fprintf(out, "%s: %s, %s, from %s\n", out_path, tri_counted(e->weights.count, "tensor"),
+            tri_bytes_text(bytes), e->weights.path);
 }
 
 tri_status tri_checkpoint_export(const char *path, const char *out_path, const char *dtype,

@@ -103,7 +103,7 @@ static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool
         if (status != TRI_OK) break;
         printf(json ? "{\"workers\":%lld,\"samples_per_s\":%.1f,\"bytes_per_s\":%.0f,"
                       "\"time_us\":%.2f}\n"
-                    : "%lld worker(s): %.0f samples/s, %.4g bytes/s, %.1f us a micro-batch\n",
+                    : "workers %lld: %.0f samples/s, %.4g bytes/s, %.1f us a micro-batch\n",
                (long long)r.workers, r.samples_per_s, r.bytes_per_s, r.time_us);
     }
     tri_dataset_close(dataset);
@@ -155,7 +155,7 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
               "\"rejected\":%d,\"gflops\":%.2f,\"first_step_s\":%.4f,\"max_rss_mb\":%.1f,"
               "\"steps\":%lld,\"actions\":%d,\"action_us\":%.2f,\"loss\":%.9g,"
               "\"loss_scale\":%g}\n"
-            : "%s on %d rank(s) of %d thread(s): %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
+            : "%s: ranks %d, threads of each %d: %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
               "%d rejected), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps of %d "
               "actions of %.1f us, loss %.4f scaled by %g\n",
         recipe.name, r.ranks, r.threads, r.samples_per_s, r.samples_per_s_low, r.samples_per_s_high,

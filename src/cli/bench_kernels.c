@@ -153,11 +153,10 @@ tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int c
     TRI_TRY(tri_device_cpu.open(&(tri_device_config){0}, &b.device));
     tri_status status = cpu_measure_peak(b.device, &b.peak);
     if (status == TRI_OK)
-        printf(json
-                   ? "{\"threads\":%d,\"peak_gflops\":%.1f,\"peak_bf16_gflops\":%.1f,"
-                     "\"peak_gb_s\":%.1f}\n"
-                   : "%d thread(s); peak %.1f GFLOP/s, of BF16 %.1f GFLOP/s, memory %.1f GB/s; the "
-                     "percentages are of what these, or the caches, allow the plain algorithm\n\n",
+        printf(json ? "{\"threads\":%d,\"peak_gflops\":%.1f,\"peak_bf16_gflops\":%.1f,"
+                      "\"peak_gb_s\":%.1f}\n"
+                    : "threads %d; peak %.1f GFLOP/s, of BF16 %.1f GFLOP/s, memory %.1f GB/s; the "
+                      "percentages are of what these, or the caches, allow the plain algorithm\n\n",
                b.device->threads, b.peak.flops_per_s * 1e-9, b.peak.bf16_flops_per_s * 1e-9,
                b.peak.bytes_per_s * 1e-9);
     if (status == TRI_OK)

@@ -2,6 +2,8 @@
 // weights.
 #include "cli/cli.h"
 
+#include "base/quantity.h"
+
 #include "train/state.h"
 
 #include <stdio.h>
@@ -51,8 +53,9 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
         tri_state_view_model(arena, engine, &view);
         status = tri_checkpoint_write_weights(out, &view.source);
         if (status == TRI_OK)
-            printf("%s: %d tensors, %s parameters, the initial weights of seed %lld\n", out,
-                   view.source.count, tri_grouped((double)tri_graph_trained_count(plan->graph)),
+            printf("%s: %s, %s parameters, the initial weights of seed %lld\n", out,
+                   tri_counted(view.source.count, "tensor"),
+                   tri_grouped((double)tri_graph_trained_count(plan->graph)),
                    (long long)recipe->seed);
     }
     tri_engine_destroy(engine);

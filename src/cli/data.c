@@ -1,6 +1,8 @@
 // `trireme data`: lists the kinds of data sets, or reads one and reports what a model gets from it.
 #include "cli/cli.h"
 
+#include "base/quantity.h"
+
 #include "data/check.h"
 
 #include <stdio.h>
@@ -62,7 +64,7 @@ static void print_field(const tri_data_summary *s) {
 
 // Reports what the model gets, after the transforms.
 static void print_text(const char *split, const tri_data_report *r) {
-    printf("%s: %lld samples", split, (long long)r->samples);
+    printf("%s: %s", split, tri_counted(r->samples, "sample"));
     if (r->classes)
         printf(", %lld classes of %lld to %lld samples", (long long)r->classes,
                (long long)r->min_class_samples, (long long)r->max_class_samples);

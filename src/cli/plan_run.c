@@ -68,12 +68,12 @@ void plan_print_run(const plan_view *v) {
     double one = (double)(run.model_bytes + run.optimizer_bytes);
     printf("the run: ");
     if (run.steps >= 0)
-        printf("%s steps, %.3g hours of training", tri_grouped((double)run.steps), run.hours);
+        printf("%s, %.3g hours of training", tri_counted(run.steps, "step"), run.hours);
     else
         printf("the number of steps depends on the data: give its size with --samples N");
     if (run.steps_per_epoch > 0)
-        printf(" in %.4g epochs of %s steps", (double)run.steps / (double)run.steps_per_epoch,
-               tri_grouped((double)run.steps_per_epoch));
+        printf(" in %.4g epochs of %s", (double)run.steps / (double)run.steps_per_epoch,
+               tri_counted(run.steps_per_epoch, "step"));
     printf("\na checkpoint: %s on disk (%s of weights, %s of the optimizer)", tri_bytes_text(one),
            tri_bytes_text((double)run.model_bytes), tri_bytes_text((double)run.optimizer_bytes));
     if (run.checkpoints >= 0)

@@ -1,6 +1,8 @@
 // The text that `trireme plan` prints, and the Gantt chart that --svg draws.
 #include "cli/plan_view.h"
 
+#include "base/quantity.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,9 +96,9 @@ static void print_schedule(const plan_view *v) {
     const tri_step_plan *step = &plan->steps[TRI_STEP_FULL];
     const char **names = TRI_NEW_ARRAY(v->arena, const char *, plan->flat.unit_count);
     for (int u = 0; u < plan->flat.unit_count; u++) names[u] = plan->flat.units[u].name;
-    printf("schedule of rank 0: %s, %d rank%s, %d round%s of up to %lld samples\n",
-           plan->strategy->name, v->ranks, v->ranks == 1 ? "" : "s", step->rounds,
-           step->rounds == 1 ? "" : "s", (long long)step->items[0].size);
+    printf("schedule of rank 0: %s, %s, %s of up to %s\n", plan->strategy->name,
+           tri_counted(v->ranks, "rank"), tri_counted(step->rounds, "round"),
+           tri_counted(step->items[0].size, "sample"));
     tri_schedule_print(&step->schedule, names, stdout);
     printf("\n");
 }
@@ -113,10 +115,10 @@ static const char *speed_text(const plan_view *v) {
 static void print_time(const plan_view *v) {
     double step_s = v->estimate.step_s;
     double samples = (double)first_plan(v)->steps[TRI_STEP_FULL].samples;
-    printf("one step: %.4g ms, %s samples/s, %s on each of %d rank%s; compute stands still for "
+    printf("one step: %.4g ms, %s samples/s, %s on each of %s; compute stands still for "
            "%.1f%% of it",
-           step_s * 1e3, tri_grouped(step_s > 0 ? samples / step_s : 0), speed_text(v), v->ranks,
-           v->ranks == 1 ? "" : "s", 100 * v->estimate.bubble);
+           step_s * 1e3, tri_grouped(step_s > 0 ? samples / step_s : 0), speed_text(v),
+           tri_counted(v->ranks, "rank"), 100 * v->estimate.bubble);
     if (v->pipeline.count > 1) printf(" (the bubble)");
     printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_from,
            v->rates.flops_per_s * 1e-9, v->rates.memory_bytes_per_s * 1e-9);
@@ -172,9 +174,9 @@ tri_status plan_write_svg(const plan_view *v, const char *path) {
     if (!out) return TRI_FAIL(TRI_NO_MEMORY, "--svg: no memory for the picture");
     const tri_plan *plan = first_plan(v);
     const char *title = tri_arena_printf(
-        v->arena, "%s: %s%s%s on %d rank%s, %.4g ms a step, bubble %.1f%% (%s rates)",
-        v->recipe->name, plan->strategy->name, v->pipeline.count > 1 ? ", " : "",
-        v->pipeline.count > 1 ? plan->order->name : "", v->ranks, v->ranks == 1 ? "" : "s",
+        v->arena, "%s: %s%s%s on %s, %.4g ms a step, bubble %.1f%% (%s rates)", v->recipe->name,
+        plan->strategy->name, v->pipeline.count > 1 ? ", " : "",
+        v->pipeline.count > 1 ? plan->order->name : "", tri_counted(v->ranks, "rank"),
         v->estimate.step_s * 1e3, 100 * v->estimate.bubble, v->rates_from);
     tri_draw_svg(&(tri_drawing){.pipeline = &v->pipeline, .estimate = &v->estimate, .title = title},
                  out);

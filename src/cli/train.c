@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include "base/option_manual.h"
+#include "base/quantity.h"
 #include "cli/hints.h"
 #include "train/signals.h"
 
@@ -64,38 +65,39 @@ static const char *share_text(const tri_train_result *r) {
     static char text[80];
     if (r->starved_cores == 0 || !r->device_is_host) return "";
     snprintf(text, sizeof text,
-             r->starved_cores < 0.95 ? "; %d thread%s got %.1f of a core"
-                                     : "; %d thread%s got %.1f cores",
-             r->threads, r->threads == 1 ? "" : "s", r->starved_cores);
+             r->starved_cores < 0.95 ? "; %s got %.1f of a core" : "; %s got %.1f cores",
+             tri_counted(r->threads, "thread"), r->starved_cores);
     return text;
 }
 
 static void print_summary(const cli_context *context, const tri_train_request *request,
                           const tri_train_result *r, const cli_arguments *a) {
-    const char *name = request->recipe->name, *plural = r->steps == 1 ? "" : "s";
+    const char *name = request->recipe->name;
     const tri_trainer_options *t = &request->recipe->trainer;
     if (r->was_complete)
-        printf("%s: is complete already, %s step%s; raise %s to go on\n", name,
-               tri_grouped((double)r->steps), plural,
+        printf("%s: is complete already, %s; raise %s to go on\n", name,
+               tri_counted(r->steps, "step"),
                t->max_steps >= 0 && r->steps >= t->max_steps ? "trainer.max_steps"
                : r->has_stopped_early                        ? "trainer.early_stopping.patience"
                                                              : "trainer.max_epochs");
     else
-        printf("%s: %s step%s, %s samples/s on %d rank%s, %.1f s%s\n", name,
-               tri_grouped((double)r->steps), plural, tri_grouped(r->samples_per_s), r->ranks,
-               r->ranks == 1 ? "" : "s", r->wall_s, share_text(r));
+        printf("%s: %s, %s samples/s on %s, %.1f s%s\n", name, tri_counted(r->steps, "step"),
+               tri_grouped(r->samples_per_s), tri_counted(r->ranks, "rank"), r->wall_s,
+               share_text(r));
     if (r->has_val) {
-        printf("%s: loss %.4f", val_names[r->val_source], r->val_loss);
-        for (int i = 0; i < r->val_count; i++) printf(", %s %.4f", r->val[i].name, r->val[i].value);
-        printf(" (%s samples)\n", tri_grouped((double)r->val_samples));
+        printf("%s: loss %s", val_names[r->val_source], tri_decimal(r->val_loss));
+        for (int i = 0; i < r->val_count; i++)
+            printf(", %s %s", r->val[i].name, tri_decimal(r->val[i].value));
+        printf(" (%s)\n", tri_counted(r->val_samples, "sample"));
     }
     if (r->has_test) {
-        printf("test: loss %.4f", r->test_loss);
-        for (int i = 0; i < r->val_count; i++) printf(", %s %.4f", r->val[i].name, r->test[i]);
-        printf(" (%s samples)\n", tri_grouped((double)r->test_samples));
+        printf("test: loss %s", tri_decimal(r->test_loss));
+        for (int i = 0; i < r->val_count; i++)
+            printf(", %s %s", r->val[i].name, tri_decimal(r->test[i]));
+        printf(" (%s)\n", tri_counted(r->test_samples, "sample"));
     }
     if (r->has_loss && !r->has_val && !r->has_test)
-        printf("training: loss %.4f, that of the last step\n", r->loss);
+        printf("training: loss %s, that of the last step\n", tri_decimal(r->loss));
     cli_hints hints = {context, request, r, a};
     if (t->fast_dev_run == 0) cli_print_hints(&hints);
     if (r->has_val && r->val_source == TRI_VAL_TEST && t->fast_dev_run == 0)
@@ -126,7 +128,12 @@ static int print_keys(const cli_context *context, const cli_arguments *a) {
                context->task->name);
     for (int i = 0; i < a->count; i++)
         if (!tri_option_print(&tri_recipe_table, a->words[i], stdout))
-            return cli_usage(&cli_train, "--keys: no key begins with '%s'", a->words[i]);
+            return cli_usage(&cli_train,
+                             access(a->words[i], F_OK) == 0
+                                 ? "--keys: %s is a file, but all recipes have the same keys; "
+                                   "leave it out, or name sections such as optimizer"
+                                 : "--keys: no key begins with '%s'",
+                             a->words[i]);
     if (a->count == 0) tri_option_print(&tri_recipe_table, "", stdout);
     return 0;
 }
@@ -268,7 +275,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
             printf("%s: loss %.6g", val_names[r.val_source], r.val_loss);
             for (int i = 0; i < r.val_count; i++)
                 printf(", %s %.6g", r.val[i].name, r.val[i].value);
-            printf(" (%lld samples)\n", (long long)r.val_samples);
+            printf(" (%s)\n", tri_counted(r.val_samples, "sample"));
         }
     }
     code = status == TRI_OK ? 0 : cli_fail(status);

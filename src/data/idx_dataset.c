@@ -1,5 +1,6 @@
 // The kind "idx": MNIST and similar data, a file of images and one of labels, raw or
 // gzip-compressed. Both are kept in memory.
+#include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
 #include "format/idx.h"
@@ -55,8 +56,9 @@ static tri_status open_files(tri_dataset *dataset, idx_state *state) {
     TRI_TRY(tri_idx_read(images, TRI_IDX_IMAGES, &state->images));
     const tri_shape *shape = &state->images.shape;
     if (shape->dims[0] != state->labels.shape.dims[0])
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: %lld images, but %lld labels in %s", images,
-                        (long long)shape->dims[0], (long long)state->labels.shape.dims[0], labels);
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: %s, but %s in %s", images,
+                        tri_counted(shape->dims[0], "image"),
+                        tri_counted(state->labels.shape.dims[0], "label"), labels);
     if (shape->dims[0] == 0) return TRI_FAIL(TRI_BAD_INPUT, "%s: has no images", images);
     dataset->samples = shape->dims[0];
     tri_shape image = tri_shape_of(1, shape->dims[1], shape->dims[2]);

@@ -1,6 +1,7 @@
 // The kind "npy": NumPy arrays whose first axis is the sample, one for each field: the members of a
 // .npz archive, or one file for each field. Read sample by sample; compressed arrays are unpacked
 // into memory.
+#include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
 #include "data/labels.h"
@@ -35,8 +36,8 @@ static tri_status add_array(tri_dataset *dataset, const char *name, const char *
         return TRI_FAIL(TRI_BAD_INPUT, "%s: has no samples: its first axis must be the sample",
                         tri_npy_name(array));
     if (field > 0 && shape.dims[0] != dataset->samples)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: %lld samples, but %s has %lld", tri_npy_name(array),
-                        (long long)shape.dims[0], tri_npy_name(state->arrays[0]),
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: %s, but %s has %lld", tri_npy_name(array),
+                        tri_counted(shape.dims[0], "sample"), tri_npy_name(state->arrays[0]),
                         (long long)dataset->samples);
     dataset->samples = shape.dims[0];
     memcpy(sample.dims, shape.dims + 1, (size_t)sample.rank * sizeof *sample.dims);

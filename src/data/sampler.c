@@ -3,6 +3,7 @@
 #include "data/sampler.h"
 
 #include "base/limits.h"
+#include "base/quantity.h"
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -40,9 +41,9 @@ tri_status tri_sampler_check_step(int64_t global, int64_t micro, int64_t replica
     if (global < replicas)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "batch.global=%lld is less than one sample for each of %lld replicas: set "
-                        "batch.global to %lld or more, or run on %lld ranks or fewer",
+                        "batch.global to %lld or more, or run on at most %s",
                         (long long)global, (long long)replicas, (long long)replicas,
-                        (long long)global);
+                        tri_counted(global, "rank"));
     return TRI_FAIL(
         TRI_BAD_INPUT,
         "batch.global=%lld in micro-batches of batch.micro=%lld gives %lld for %lld replicas: "
@@ -62,10 +63,9 @@ tri_status tri_sampler_make(const tri_sampler_options *options, tri_sampler *out
     out->steps = options->drop_last ? options->samples / options->global
                                     : ceil_div(options->samples, options->global);
     if (out->steps == 0)
-        return TRI_FAIL(
-            TRI_BAD_INPUT,
-            "data.drop_last leaves no step: %lld samples are fewer than batch.global=%lld",
-            (long long)options->samples, (long long)options->global);
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data.drop_last leaves no step: there are %s, fewer than batch.global=%lld",
+                        tri_counted(options->samples, "sample"), (long long)options->global);
     return TRI_OK;
 }
 

@@ -1,5 +1,6 @@
 // The kind "tensors": a safetensors file whose tensors share their first axis, the sample. Read
 // sample by sample, so the file may be larger than memory.
+#include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
 #include "data/labels.h"
@@ -21,8 +22,8 @@ static tri_status open_entry(tri_dataset *dataset, tensors_state *state,
                         "%s: tensor '%s' is a scalar: its first axis must be the sample", path,
                         entry->name);
     if (first && first->shape.dims[0] != entry->shape.dims[0])
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' has %lld samples, but tensor '%s' has %lld",
-                        path, entry->name, (long long)entry->shape.dims[0], first->name,
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' has %s, but tensor '%s' has %lld", path,
+                        entry->name, tri_counted(entry->shape.dims[0], "sample"), first->name,
                         (long long)first->shape.dims[0]);
     if (entry->shape.dims[0] == 0)
         return TRI_FAIL(TRI_BAD_INPUT, "%s: tensor '%s' has no samples", path, entry->name);

@@ -1,6 +1,7 @@
 // The kind "tokens": a text as a sequence of tokens. Sample i is the window of tokens i·T …
 // i·T + T−1, T = data.sequence, as `input_ids`. Windows do not overlap, so each gives T−1
 // next-token targets; tokens after the last full window are not used.
+#include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"
 #include "format/tokens.h"
@@ -44,9 +45,8 @@ static tri_status tokens_open(tri_dataset *dataset) {
         TRI_TRY(tri_content_check(path, "tokens"));
     dataset->samples = tokens->count / options->sequence;
     if (dataset->samples == 0)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: %lld tokens are less than one sample of data.sequence = %lld", path,
-                        (long long)tokens->count, (long long)options->sequence);
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: has %s, less than one sample of data.sequence = %lld",
+                        path, tri_counted(tokens->count, "token"), (long long)options->sequence);
     tri_shape shape = tri_shape_of(options->sequence);
     TRI_TRY(tri_dataset_add(dataset, path, "input_ids", tokens->dtype, &shape));
     return count_tokens(dataset, path, tokens);

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "base/option.h"
 #include "base/philox.h"
+#include "base/quantity.h"
 #include "data/convert.h"
 #include "data/pixels.h"
 
@@ -50,9 +51,9 @@ static tri_status normalize_output_shape(const void *params, tri_shape *image) {
         if (lists[i]->count == 1 || lists[i]->count == channels) continue;
         char wanted[32] = "1";
         if (channels != 1) snprintf(wanted, sizeof wanted, "1 or %lld", channels);
-        return TRI_FAIL(
-            TRI_BAD_INPUT, "normalize: %d values of '%s' for images of %lld channel%s: give %s",
-            lists[i]->count, i ? "std" : "mean", channels, channels == 1 ? "" : "s", wanted);
+        return TRI_FAIL(TRI_BAD_INPUT, "normalize: %s of '%s' for images of %s: give %s",
+                        tri_counted(lists[i]->count, "value"), i ? "std" : "mean",
+                        tri_counted(channels, "channel"), wanted);
     }
     return TRI_OK;
 }

@@ -2,6 +2,7 @@
 #include "graph/loss.h"
 
 #include "base/limits.h"
+#include "base/quantity.h"
 
 #include <math.h>
 #include <string.h>
@@ -132,9 +133,9 @@ static tri_loss_term make_term(tri_graph *g, tri_value loss, double weight) {
     int64_t count = node->op->count(&s), size = batch_size(g);
     if (count % size != 0)
         tri_graph_fail(g,
-                       "%s: counts %lld in a micro-batch of %lld samples: a loss that is added to "
+                       "%s: counts %lld in a micro-batch of %s: a loss that is added to "
                        "others has to count the same number for each sample",
-                       node->op->name, (long long)count, (long long)size);
+                       node->op->name, (long long)count, tri_counted(size, "sample"));
     term.per_sample = count / size;
     return term;
 }

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "base/tree.h"
 
 #include <math.h>
@@ -199,8 +200,8 @@ const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
     TRI_ASSERT(to);
-    fprintf(to, "trireme: run failed: %d of %d workers, attempt %d of %d\n", found, count, attempt,
-            attempts);
+    fprintf(to, "trireme: run failed: %d of %s, attempt %d of %d\n", found,
+            tri_counted(count, "worker"), attempt, attempts);
     int shown = found < SHOWN_WORKERS ? found : SHOWN_WORKERS;
     if (found > 1) fprintf(to, "later failures, most of them consequences:\n");
     for (int i = shown - 1; i > 0; i--) print_failure(to, failures, found, i, host);

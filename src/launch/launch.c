@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "launch/command.h"
 #include "launch/failure.h"
 #include "launch/folder.h"
@@ -145,8 +146,8 @@ static tri_status run_attempt(run *r, tri_arena *arena, int attempt, bool *retry
     outcome result = outcome_of(r);
     *retry = may_retry(r, arena, result, attempt);
     if (*retry)
-        tri_log(TRI_LOG_INFO, "starting all %d workers again (restart %d of %d)", started,
-                attempt + 1, r->options->max_restarts);
+        tri_log(TRI_LOG_INFO, "starting %s again (restart %d of %d)",
+                tri_counted(started, "worker"), attempt + 1, r->options->max_restarts);
     else
         *code = exit_code_of(r, arena, result, attempt);
     end_workers(r, started);

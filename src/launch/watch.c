@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "launch/failure.h"
 
 #include <errno.h>
@@ -99,8 +100,9 @@ static void handle_signal(state *s, int number) {
         s->watch->signal = number;
         s->first_interrupt_ns = now_ns;
         if (s->running)
-            tri_log(TRI_LOG_INFO, "%s: passed on to %d workers, which now have %g s to end",
-                    launch_signal_name(number), s->running, s->watch->options->shutdown_s);
+            tri_log(TRI_LOG_INFO, "%s: passed on to %s, with %g s to end",
+                    launch_signal_name(number), tri_counted(s->running, "worker"),
+                    s->watch->options->shutdown_s);
         stop_all(s, number, grace_ms(s));
         if (s->flushing) s->drain_ns = now_ns + grace_ms(s) * INT64_C(1000000);
     } else if (number == SIGINT && now_ns - s->first_interrupt_ns > 1000000000) {
@@ -186,7 +188,7 @@ static void kill_late(state *s) {
         leave_behind(s);
         return;
     }
-    tri_log(TRI_LOG_INFO, "%d workers did not end in time: killing them", s->running);
+    tri_log(TRI_LOG_INFO, "killing %s that did not end in time", tri_counted(s->running, "worker"));
     signal_all(s, SIGKILL);
     s->killed = true;
     s->kill_ns = now_ns + TRI_LAUNCH_KILLED_MS * INT64_C(1000000);

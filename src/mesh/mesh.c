@@ -2,6 +2,7 @@
 #include "mesh/mesh.h"
 
 #include "base/limits.h"
+#include "base/quantity.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -78,11 +79,11 @@ static tri_status refuse(const mesh_wish *wish) {
     long long below = wish->ranks / wish->product * wish->product;
     text = (mesh_text){start, sizeof start};
     if (!is_open(wish) || below == 0)
-        say(&text, "%lld rank%s", (long long)wish->product, wish->product == 1 ? "" : "s");
+        say(&text, "%s", tri_counted(wish->product, "rank"));
     else
         say(&text, "%lld or %lld ranks", below, below + (long long)wish->product);
-    return TRI_FAIL(TRI_BAD_INPUT, "strategy.mesh: %d rank%s cannot be %s%s; or start %s",
-                    wish->ranks, wish->ranks == 1 ? "" : "s", said, possible, start);
+    return TRI_FAIL(TRI_BAD_INPUT, "strategy.mesh: %s cannot be %s%s; or start %s",
+                    tri_counted(wish->ranks, "rank"), said, possible, start);
 }
 
 tri_status tri_mesh_make(const int size[TRI_AXIS_COUNT], tri_axis own, int ranks, tri_mesh *out) {

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -141,8 +142,8 @@ static void draw(progress *p, const tri_train_event *e) {
     write_count(epoch, sizeof epoch, e->epoch + 1, p->info.total_epochs);
     write_count(step, sizeof step, e->step, p->info.total_steps);
     write_eta(p, e->step, eta, sizeof eta);
-    int size = snprintf(text, sizeof text, "  epoch %s  step %s  loss %.4f  %.0f samples/s%s",
-                        epoch, step, e->loss, e->samples_per_s, eta);
+    int size = snprintf(text, sizeof text, "  epoch %s  step %s  loss %s  %.0f samples/s%s", epoch,
+                        step, tri_decimal(e->loss), e->samples_per_s, eta);
     int columns = screen_columns() - 1;
     int64_t in_epoch = p->info.steps_per_epoch > 0 ? p->info.steps_per_epoch : e->step;
     double fraction = (double)((e->step - 1) % in_epoch + 1) / (double)in_epoch;
@@ -168,10 +169,10 @@ static void print_val(progress *p, const char *what, const tri_val_event *e) {
     char metrics[256] = "";
     size_t used = 0;
     for (int i = 0; i < e->metric_count && used < sizeof metrics; i++)
-        used += (size_t)snprintf(metrics + used, sizeof metrics - used, "  %s %.4f",
-                                 e->metrics[i].name, e->metrics[i].value);
-    print_line(p, "epoch %lld  %s  loss %.6g%s  (%lld samples)", (long long)e->epoch + 1, what,
-               e->loss, metrics, (long long)e->samples);
+        used += (size_t)snprintf(metrics + used, sizeof metrics - used, "  %s %s",
+                                 e->metrics[i].name, tri_decimal(e->metrics[i].value));
+    print_line(p, "epoch %lld  %s  loss %.6g%s  (%s)", (long long)e->epoch + 1, what, e->loss,
+               metrics, tri_counted(e->samples, "sample"));
 }
 
 static tri_status progress_event(void *state, const tri_run_event *event) {
@@ -195,8 +196,8 @@ static tri_status progress_event(void *state, const tri_run_event *event) {
         break;
     case TRI_EVENT_END:
         write_time(time, sizeof time, event->end.wall_s);
-        print_line(p, "%s after %lld step%s, %s", event->end.status, (long long)event->end.steps,
-                   event->end.steps == 1 ? "" : "s", time);
+        print_line(p, "%s after %s, %s", event->end.status, tri_counted(event->end.steps, "step"),
+                   time);
         break;
     }
     return TRI_OK;

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -284,8 +285,8 @@ static void log_written(const tri_trace *trace, const trace_head *heads, int ran
         actions += heads[r].count;
         dropped += heads[r].dropped;
     }
-    tri_log(TRI_LOG_INFO, "trace: %s has %llu actions of %d rank%s; open it in ui.perfetto.dev",
-            trace->path, actions, ranks, ranks == 1 ? "" : "s");
+    tri_log(TRI_LOG_INFO, "trace: %s has %llu actions of %s; open it in ui.perfetto.dev",
+            trace->path, actions, tri_counted(ranks, "rank"));
     if (dropped > 0)
         tri_log(TRI_LOG_WARNING,
                 "trace: the %llu actions before these are left out: a trace has at most the last "

@@ -1,5 +1,6 @@
 // Decides who computes what: stages, groups of ranks, the pipeline's order, recomputation, offload.
 // Next: program.c.
+#include "base/quantity.h"
 #include "plan/plan.h"
 #include "plan/stages.h"
 
@@ -42,10 +43,10 @@ static tri_status cut_stages(tri_plan *plan, const tri_plan_request *request, co
         plan->stages.count *= (int)o->stages_per_rank;
         if (plan->stages.count > g->block_count)
             return TRI_FAIL(TRI_BAD_INPUT,
-                            "strategy.stages_per_rank: %lld on each of %d ranks are %d stages, but "
-                            "the model has %d block%s",
-                            (long long)o->stages_per_rank, pipeline, plan->stages.count,
-                            g->block_count, g->block_count == 1 ? "" : "s");
+                            "strategy.stages_per_rank: %lld on each of %s are %d stages, but the "
+                            "model has %s",
+                            (long long)o->stages_per_rank, tri_counted(pipeline, "rank"),
+                            plan->stages.count, tri_counted(g->block_count, "block"));
     }
     plan->stages.of_block = TRI_NEW_ARRAY(plan->arena, int, g->block_count);
     if (o->stages.count > 0)

@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 
 #include "base/limits.h"
+#include "base/quantity.h"
 #include "data/sampler.h"
 
 #include <string.h>
@@ -80,10 +81,11 @@ static tri_status plan_rounds(tri_plan *plan, tri_device *device, const tri_plan
     int64_t rounds = tri_micro_batch_rounds(samples, micro, replicas);
     if (rounds > TRI_MAX_ROUNDS)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "%s: %lld samples in micro-batches of %lld are %lld rounds on each of %lld "
-                        "replicas; at most %d are possible: raise it",
+                        "%s: %lld samples in micro-batches of %lld are %lld rounds on each of %s; "
+                        "at most %d are possible: raise it",
                         training ? "batch.micro" : "batch.eval", (long long)samples,
-                        (long long)micro, (long long)rounds, (long long)replicas, TRI_MAX_ROUNDS);
+                        (long long)micro, (long long)rounds, tri_counted(replicas, "replica"),
+                        TRI_MAX_ROUNDS);
     step->rounds = (int)rounds;
     step->items = TRI_NEW_ARRAY(plan->arena, tri_round, step->rounds);
     tri_program *program;
@@ -215,9 +217,9 @@ static tri_status check_batch_norm(const tri_plan *plan, const tri_plan_request 
     int64_t tail = request->step_samples[TRI_STEP_TAIL];
     if (request->sync_batchnorm && tail > 0 && tail < plan->replicas)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "trainer.sync_batchnorm: an epoch's last step has %lld samples for %d "
+                        "trainer.sync_batchnorm: an epoch's last step has %s for %d "
                         "replicas; set data.drop_last, or another batch.global",
-                        (long long)tail, plan->replicas);
+                        tri_counted(tail, "sample"), plan->replicas);
     if (plan->replicas == 1 || request->micro > 0 || request->sync_batchnorm) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
                     "batch norm (%s) on several replicas needs batch.micro or "

@@ -1,6 +1,8 @@
 // Cuts a model's blocks into stages of a pipeline, by cost or by name.
 #include "plan/stages.h"
 
+#include "base/quantity.h"
+
 #include <string.h>
 
 // Whether so many stages suffice if none may cost more than `limit`. A block goes to the earliest
@@ -25,9 +27,9 @@ static bool fits(const double *costs, int blocks, int stages, double limit, int 
 static tri_status check_count(int blocks, int stages) {
     if (stages <= blocks) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "strategy.mesh.pipeline: %d stages, but the model has %d block%s; at most %d "
-                    "are possible",
-                    stages, blocks, blocks == 1 ? "" : "s", blocks);
+                    "strategy.mesh.pipeline: %d stages, but the model has %s; at most %d are "
+                    "possible",
+                    stages, tri_counted(blocks, "block"), blocks);
 }
 
 tri_status tri_stages_cut(const double *costs, int blocks, int stages, int *stage_of) {
@@ -50,9 +52,9 @@ tri_status tri_stages_named(const tri_graph *graph, const char *const *names, in
     TRI_TRY(check_count(graph->block_count, stages));
     if (count != stages - 1)
         return TRI_FAIL(TRI_BAD_INPUT,
-                        "strategy.stages: names %d block%s, but %d stages need %d (the first stage "
+                        "strategy.stages: names %s, but %s need %d (the first stage "
                         "begins with the first block)",
-                        count, count == 1 ? "" : "s", stages, stages - 1);
+                        tri_counted(count, "block"), tri_counted(stages, "stage"), stages - 1);
     int block = 0;
     for (int s = 0; s < stages; s++) {
         int end = graph->block_count;

@@ -3,8 +3,7 @@
 #include "recipe/batch.h"
 
 #include "base/limits.h"
-
-static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+#include "base/quantity.h"
 
 tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
                                    tri_batch_options *out) {
@@ -16,8 +15,8 @@ tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
         if (rounds > TRI_MAX_BATCH || micro * rounds > TRI_MAX_BATCH / n)
             return TRI_FAIL(TRI_BAD_INPUT,
                             "batch.global: batch.micro=%lld x trainer.accumulate_grad_batches=%lld "
-                            "x %lld replica%s is more than %d",
-                            micro, rounds, n, plural(n), TRI_MAX_BATCH);
+                            "x %s is more than %d",
+                            micro, rounds, tri_counted(n, "replica"), TRI_MAX_BATCH);
         out->global = micro * rounds * n;
         return TRI_OK;
     }
@@ -27,24 +26,23 @@ tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
         return TRI_FAIL(
             TRI_BAD_INPUT,
             "batch.global=%lld (train_batch_size) is not a multiple of batch.micro=%lld "
-            "(train_micro_batch_size_per_gpu) x %lld replica%s, so that "
+            "(train_micro_batch_size_per_gpu) x %s, so that "
             "gradient_accumulation_steps is not a whole number",
-            global, micro, n, plural(n));
+            global, micro, tri_counted(n, "replica"));
     if (!is_given) return TRI_OK;
     if (micro > 0 && (rounds > global || micro * rounds * n != global))
-        return TRI_FAIL(
-            TRI_BAD_INPUT,
-            "batch.global=%lld is not batch.micro=%lld x "
-            "trainer.accumulate_grad_batches=%lld x %lld replica%s: change one of them, "
-            "or leave one out",
-            global, micro, rounds, n, plural(n));
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "batch.global=%lld is not batch.micro=%lld x "
+                        "trainer.accumulate_grad_batches=%lld x %s: change one of them, "
+                        "or leave one out",
+                        global, micro, rounds, tri_counted(n, "replica"));
     if (micro > 0 || rounds == 1) return TRI_OK;
     if (rounds > global || global % (rounds * n) != 0)
         return TRI_FAIL(
             TRI_BAD_INPUT,
             "batch.global=%lld is not a multiple of trainer.accumulate_grad_batches=%lld "
-            "x %lld replica%s",
-            global, rounds, n, plural(n));
+            "x %s",
+            global, rounds, tri_counted(n, "replica"));
     out->micro = global / (rounds * n);
     return TRI_OK;
 }

@@ -6,6 +6,10 @@
 
 #include <string.h>
 
+#define HUGGING_FACE                                                                               \
+    "a Hugging Face config.json is no recipe; write its sizes under 'model' of one, with 'name: "  \
+    "llama' (trireme train --keys model lists them)"
+
 // Names of Lightning and PyTorch for settings that have another name here, or are flags. Those of
 // the second group are also what people write as flags: --batch-size 32.
 static const struct {
@@ -66,6 +70,9 @@ static const struct {
     {"gpus", NULL, "use trireme run --nproc-per-node N, which starts N ranks"},
     {"output_dir", NULL, "use the flag --run-dir DIR"},
     {"config", NULL, "the recipe is the first word and needs no flag"},
+    // Of a model's config.json.
+    {"architectures", NULL, HUGGING_FACE},
+    {"model_type", NULL, HUGGING_FACE},
 };
 
 typedef struct missing {

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -185,8 +186,8 @@ static tri_status read_claim(get_variable get, const launcher *from, claim *c) {
         return TRI_FAIL(TRI_BAD_INPUT, "%s=%d is not a local rank of %d", from->local_rank,
                         c->local_rank, c->local_size);
     if (c->size >= 0 && c->local_size > c->size)
-        return TRI_FAIL(TRI_BAD_INPUT, "%s: %d local ranks of only %d ranks", from->name,
-                        c->local_size, c->size);
+        return TRI_FAIL(TRI_BAD_INPUT, "%s: %d local ranks of only %s", from->name, c->local_size,
+                        tri_counted(c->size, "rank"));
     return TRI_OK;
 }
 

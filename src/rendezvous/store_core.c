@@ -3,6 +3,7 @@
 #include "rendezvous/store_core.h"
 
 #include "base/limits.h"
+#include "base/quantity.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -227,8 +228,8 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     if (c->rank >= 0 || head->value_bytes != sizeof body) return false;
     memcpy(&body, value, sizeof body);
     if (strcmp(key, core->job) != 0 || body.size != core->size) {
-        snprintf(text, sizeof text, "a rank of job %.100s with %d ranks came to rank 0 of %d ranks",
-                 key, (int)body.size, core->size);
+        snprintf(text, sizeof text, "a rank of job %.100s with %s came to rank 0 of %s", key,
+                 tri_counted(body.size, "rank"), tri_counted(core->size, "rank"));
         reply_text(c, TRI_MISMATCH, text);
         return false;
     }

@@ -1,5 +1,6 @@
 // Evaluation while training and in `trireme eval`, monitored metrics and early stopping.
 #include "base/os.h"
+#include "base/quantity.h"
 #include "train/loop.h"
 
 #include <math.h>
@@ -87,9 +88,8 @@ static void update_early_stopping(train_loop *loop) {
     p->waited++;
     if (!train_has_stopped_early(loop)) return;
     loop->stop = true;
-    tri_observe_message(loop->observer,
-                        "%s has not improved on %.6g for %lld evaluations: stopping", o->monitor,
-                        p->best, (long long)p->waited);
+    tri_observe_message(loop->observer, "%s has not improved on %.6g for %s: stopping", o->monitor,
+                        p->best, tri_counted(p->waited, "evaluation"));
 }
 
 // The epoch of the latest step.

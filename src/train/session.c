@@ -111,8 +111,9 @@ static tri_status open_evaluated(tri_session *s, bool train) {
 static tri_status compare_fields(const tri_session *s, const tri_dataset *other, const char *name) {
     if (!other || !s->train_data) return TRI_OK;
     if (tri_dataset_field_count(other) != s->field_count)
-        return TRI_FAIL(TRI_BAD_INPUT, "data: training samples have %d fields, %s samples %d",
-                        s->field_count, name, tri_dataset_field_count(other));
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "data: training and %s samples have different numbers of fields: %d and %d",
+                        name, s->field_count, tri_dataset_field_count(other));
     for (int i = 0; i < s->field_count; i++) {
         const tri_data_field *f = tri_dataset_field(other, i);
         char a[128], b[128];

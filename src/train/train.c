@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/quantity.h"
 #include "checkpoint/agree.h"
 #include "recipe/idle.h"
 #include "train/loop.h"
@@ -65,10 +66,10 @@ static void open_observer(train_loop *loop) {
     log.progress = log.progress && !loop->request->quiet;
     int count = tri_sinks_choose(&log, info, sinks);
     loop->observer = tri_observer_create(info, sinks, count);
-    tri_observe_message(loop->observer, "%s on %s: %d rank%s of %d thread%s, %lld parameters",
-                        s->task->name, s->device->backend->name, s->identity.size,
-                        s->identity.size == 1 ? "" : "s", s->device->threads,
-                        s->device->threads == 1 ? "" : "s", (long long)tri_graph_trained_count(g));
+    tri_observe_message(loop->observer, "%s on %s: %s of %s, %lld parameters", s->task->name,
+                        s->device->backend->name, tri_counted(s->identity.size, "rank"),
+                        tri_counted(s->device->threads, "thread"),
+                        (long long)tri_graph_trained_count(g));
     char mesh[256];
     if (s->mesh.ranks > 1)
         tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));
@@ -223,10 +224,10 @@ static void warn_endless_warmup(const train_loop *loop) {
     int64_t length = tri_rate_endless_warmup(&loop->rate), total = loop->rate.total_updates;
     if (length > 0 && loop->saves) // a run with fast_dev_run is short on purpose
         tri_log(TRI_LOG_WARNING,
-                "the run's %lld steps end %s its warm-up (schedule.warmup_steps: %lld updates): "
+                "the run of %s ends %s its warm-up (schedule.warmup_steps: %s): "
                 "the learning rate only rises, to %g",
-                (long long)total, total < length ? "before" : "with", (long long)length,
-                tri_rate_at(&loop->rate, total - 1));
+                tri_counted(total, "step"), total < length ? "before" : "with",
+                tri_counted(length, "update"), tri_rate_at(&loop->rate, total - 1));
 }
 
 static void fill_test(const train_loop *loop, tri_train_result *out) {

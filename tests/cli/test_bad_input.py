@@ -163,6 +163,8 @@ def check_recipes(folder):
             ("{" * 5000, ("recipe.yaml",)),
             ("a: [\n", ("recipe.yaml",)), (b"\xff\xfe\x00x", ("recipe.yaml",)),
             ("\tx: 1\n", ("recipe.yaml",)), (b"x" * (2 << 20), ("recipe.yaml",)),
+            ('{"architectures": ["LlamaForCausalLM"], "hidden_size": 64}',
+             ("architectures", "Hugging Face", "under 'model'")),
             ("name: x\n", ("data.name", "missing"))):
         refused(folder, text(content), *parts)
     os.remove(os.path.join(folder, "recipe.yaml"))
@@ -318,7 +320,9 @@ def check_command_line(folder):
     place = os.path.join(folder, "run")
     command = train("mlp-jax", place, *SMALL)
     for words, parts in (
-            (["trian"], ("trian",)), (["train"], ("recipe",)), (["eval"], ("checkpoint",)),
+            (["trian"], ("trian",)), (["train"], ("recipe",)),
+            (["train", "recipes/mlp-jax.yaml", "--keys"], ("is a file", "sections")),
+            (["eval"], ("checkpoint",)),
             (["plan"], ("recipe",)), (["train", "--help-me"], ("--help-me",)),
             (["checkpoint", "frob"], ("checkpoint",)), (["checkpoint", "verify"], ("verify",)),
             (["data", "check"], ()), (["bench", "nothing"], ("bench",)),

@@ -60,7 +60,7 @@ echo "no images at all" >"$images"
 refused magic data.path="$data"
 fresh
 cp "$data/t10k-labels-idx1-ubyte.gz" "$labels.gz"
-refused "60000 images, but 10000 labels" data.path="$data"
+refused "60,000 images, but 10,000 labels" data.path="$data"
 fresh
 rm "$data"/t10k-labels*
 refused t10k-labels-idx1-ubyte data.path="$data"

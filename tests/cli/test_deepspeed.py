@@ -77,7 +77,7 @@ def check_csc():
     done = train("deepspeed=csc.json", "--run-dir", "csc")
     told = [line for line in done.stderr.splitlines() if "warning" in line]
     assert done.returncode == 0 and len(told) == 1, done
-    assert "4 steps end before its warm-up (schedule.warmup_steps: 1000" in told[0], told
+    assert "run of 4 steps ends before its warm-up (schedule.warmup_steps: 1,000 " in told[0], told
     for line in steps("csc"):
         rate = 0.001 * math.log(max(line["step"] - 1, 1)) / math.log(1000)
         assert abs(line["lr"] - rate) < 1e-9, (line, rate)

@@ -105,7 +105,7 @@ def check_tokens(folder):
                            ("data.train=odd.bin", "not a multiple"),
                            ("data.train=empty.txt", "is empty"),
                            ("data.test=odd.bin", "odd.bin"),
-                           ("data.sequence=41", "40 tokens are less than one sample"),
+                           ("data.sequence=41", "has 40 tokens, less than one sample"),
                            ("data.sequence=1", "'data.sequence' has to be"),
                            ("data.dtype=u64", "'data.dtype' has to be"),
                            ("data.path=texts", "train.txt")):  # an override is taken literally

@@ -218,7 +218,7 @@ def check_schedules():
         found = [entry["lr"] for entry in metrics(train(*settings)[0], "train")]
         assert len(found) == len(wanted) and all(
             math.isclose(a, b, rel_tol=1e-7) for a, b in zip(found, wanted)), (schedule, found)
-    for length, told in ((7, []), (8, ["end with its warm-up"]), (9, ["end before its warm-up"])):
+    for length, told in ((7, []), (8, ["ends with its warm-up"]), (9, ["ends before its warm-up"])):
         done = train("schedule.name=cosine", f"schedule.warmup_steps={length}")[1]
         lines = [line for line in done.stderr.splitlines() if "warm-up" in line]
         assert len(lines) == len(told) and all(map(str.__contains__, lines, told)), done.stderr

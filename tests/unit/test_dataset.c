@@ -350,7 +350,7 @@ static void test_tokens_refused(void **state) {
         {"train: nowhere.txt", TRI_NOT_FOUND, "nowhere.txt"},
         {"train: empty.txt", TRI_BAD_INPUT, "is empty"},
         {"train: /", TRI_BAD_INPUT, "is not a file"},
-        {"train: text.txt, sequence: 11", TRI_BAD_INPUT, "10 tokens are less than one sample"},
+        {"train: text.txt, sequence: 11", TRI_BAD_INPUT, "has 10 tokens, less than one sample"},
         {"train: odd.bin, sequence: 2", TRI_BAD_INPUT, "7 bytes are not a multiple"},
         {"train: text.txt, dtype: u32, sequence: 2", TRI_BAD_INPUT, "10 bytes are not a multiple"},
         {"train: huge.u32, sequence: 2", TRI_BAD_INPUT, "token 3000000007"},

@@ -1,0 +1,47 @@
+// Numbers with units, counts and decimals as people read them.
+#include "base/quantity.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void test_counted(void **state) {
+    (void)state;
+    assert_string_equal(tri_counted(0, "rank"), "0 ranks");
+    assert_string_equal(tri_counted(1, "rank"), "1 rank");
+    assert_string_equal(tri_counted(1199882, "rank"), "1,199,882 ranks");
+}
+
+// A loss that diverges has up to 309 digits before its point.
+static void test_decimal(void **state) {
+    (void)state;
+    assert_string_equal(tri_decimal(0.693147), "0.6931");
+    assert_string_equal(tri_decimal(-999999.5), "-999999.5000");
+    assert_string_equal(tri_decimal(1e6), "1e+06");
+    assert_string_equal(tri_decimal(-3.4028234e38), "-3.40282e+38");
+    assert_string_equal(tri_decimal(INFINITY), "inf");
+    assert_string_equal(tri_decimal(NAN), "nan");
+}
+
+// As many texts as one message may have are valid at one time.
+static void test_eight(void **state) {
+    (void)state;
+    const char *texts[8];
+    for (int i = 0; i < 8; i++) texts[i] = tri_counted(i + 2, "step");
+    for (int i = 0; i < 8; i++) {
+        char wanted[] = "2 steps";
+        wanted[0] = (char)('2' + i);
+        assert_string_equal(texts[i], wanted);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counted),
+                                       cmocka_unit_test(test_decimal),
+                                       cmocka_unit_test(test_eight)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
