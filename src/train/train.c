@@ -312,6 +312,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         out->grad_norm = loop->grad_norm;
     }
     train_fill_result(loop->session, &loop->progress, out);
+    if (out->was_complete) TRI_TRY(train_test(loop)); // a checkpoint does not contain its result
     fill_test(loop, out);
     out->epochs = loop->progress.epoch;
     out->has_stopped_early = train_has_stopped_early(loop);

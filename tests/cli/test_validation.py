@@ -27,6 +27,11 @@ def refused(run_dir, *words, part):
     assert len(lines) == 1 and part in lines[0], (words, done.stderr)
 
 
+def tell_test(done):
+    """The line about the test data."""
+    return [line for line in done.stdout.splitlines() if line.startswith("test: ")]
+
+
 def check_ranks():
     """10 of 50 samples are held back: val lines have them, the last line has the test data."""
     found = {}
@@ -39,6 +44,9 @@ def check_ranks():
         assert [line["samples"] for line in entries(run_dir, "train")][-1] == 120
         assert "validation: loss" in done.stdout and "test: loss" in done.stdout, done.stdout
         assert KEPT not in done.stdout, done.stdout
+        again = run(on_ranks(ranks, train(RECIPE, run_dir, *TINY, "data.val_fraction=0.2")))
+        assert "is complete already" in again.stdout and entries(run_dir, "test") == test, again
+        assert tell_test(again) == tell_test(done), (again.stdout, done.stdout)
         found[ranks] = [float(line["loss"]) for line in val + test]
         evaluated = run([TRIREME, "eval", f"recipes/{RECIPE}.yaml", *TINY, "data.val_fraction=0.2",
                          "--checkpoint", run_dir, "--json"])
