@@ -44,20 +44,32 @@ REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel
     return TRI_OK;
 }
 
-REF_BODY tri_status nll_loss_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+// What a row of scores adds to a sum over rows, by the row's label.
+typedef double row_term(ref_array row, int64_t classes, int64_t label);
+
+// Sums the terms of all rows whose label counts, and counts them: loss and metric kernels' output
+// 0.
+REF_BODY tri_status sum_rows_of_labels(const ref_node *node, const tri_kernel_args *args, bool f64,
+                                       row_term *term) {
     int64_t classes = ref_classes(&node->s.in[0]);
     int64_t rows = ref_count(&node->s.in[0]) / classes;
     ref_array scores = ref_input(args, 0, f64);
     const int64_t *labels = args->in[1];
-    double *loss = args->out[0];
-    loss[0] = loss[1] = 0;
+    double *sum = args->out[0];
+    sum[0] = sum[1] = 0;
     for (int64_t n = 0; n < rows; n++) {
         TRI_TRY(ref_check_label(labels[n], n, classes));
         if (labels[n] == TRI_IGNORED_LABEL) continue;
-        loss[0] -= get(scores, n * classes + labels[n]);
-        loss[1] += 1;
+        sum[0] += term(ref_from(scores, n * classes), classes, labels[n]);
+        sum[1] += 1;
     }
     return TRI_OK;
+}
+
+REF_BODY double nll_term(ref_array row, int64_t classes, int64_t label) { return -get(row, label); }
+
+REF_BODY tri_status nll_loss_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
+    return sum_rows_of_labels(node, args, f64, nll_term);
 }
 
 REF_BODY tri_status nll_loss_grad_body(const ref_node *node, const tri_kernel_args *args,
@@ -75,22 +87,13 @@ REF_BODY tri_status nll_loss_grad_body(const ref_node *node, const tri_kernel_ar
     return TRI_OK;
 }
 
+REF_BODY double cross_entropy_term(ref_array row, int64_t classes, int64_t label) {
+    return log_sum(row, classes) - get(row, label);
+}
+
 REF_BODY tri_status cross_entropy_body(const ref_node *node, const tri_kernel_args *args,
                                        bool f64) {
-    int64_t classes = ref_classes(&node->s.in[0]);
-    int64_t rows = ref_count(&node->s.in[0]) / classes;
-    ref_array logits = ref_input(args, 0, f64);
-    const int64_t *labels = args->in[1];
-    double *loss = args->out[0];
-    loss[0] = loss[1] = 0;
-    for (int64_t n = 0; n < rows; n++) {
-        TRI_TRY(ref_check_label(labels[n], n, classes));
-        if (labels[n] == TRI_IGNORED_LABEL) continue;
-        ref_array row = ref_from(logits, n * classes);
-        loss[0] += log_sum(row, classes) - get(row, labels[n]);
-        loss[1] += 1;
-    }
-    return TRI_OK;
+    return sum_rows_of_labels(node, args, f64, cross_entropy_term);
 }
 
 REF_BODY tri_status cross_entropy_grad_body(const ref_node *node, const tri_kernel_args *args,
@@ -206,24 +209,15 @@ REF_BODY tri_status relative_l2_loss_grad_body(const ref_node *node, const tri_k
     return TRI_OK;
 }
 
+REF_BODY double is_hit(ref_array row, int64_t classes, int64_t label) {
+    int64_t best = 0;
+    for (int64_t k = 1; k < classes; k++)
+        if (get(row, k) > get(row, best)) best = k;
+    return best == label;
+}
+
 REF_BODY tri_status accuracy_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
-    int64_t classes = ref_classes(&node->s.in[0]);
-    int64_t rows = ref_count(&node->s.in[0]) / classes;
-    ref_array scores = ref_input(args, 0, f64);
-    const int64_t *labels = args->in[1];
-    double *hits = args->out[0];
-    hits[0] = hits[1] = 0;
-    for (int64_t n = 0; n < rows; n++) {
-        int64_t best = 0;
-        ref_array row = ref_from(scores, n * classes);
-        TRI_TRY(ref_check_label(labels[n], n, classes));
-        if (labels[n] == TRI_IGNORED_LABEL) continue;
-        for (int64_t k = 1; k < classes; k++)
-            if (get(row, k) > get(row, best)) best = k;
-        hits[0] += best == labels[n];
-        hits[1] += 1;
-    }
-    return TRI_OK;
+    return sum_rows_of_labels(node, args, f64, is_hit);
 }
 
 REF_BODY tri_status row_max_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
