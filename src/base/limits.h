@@ -45,10 +45,10 @@ enum {
     TRI_STORE_ANSWER_MS = 30000,     // how long rank 0's thread may take on an overloaded host
     TRI_SHM_EAGER_BYTES = 4096,      // of one rank: up to this much travels with the announcement
     TRI_SHM_STAGE_BYTES = 1 << 20,   // of one rank's staging memory
-    TRI_SHM_PAIR_BYTES = 1 << 16,    // of the pipe from one rank to another
+    TRI_SHM_PIPE_BYTES = 1 << 16,    // of the pipe from one rank to another
     TRI_SHM_CHUNK_BYTES = 128 << 10, // worked on between two checks of other ranks
-    TRI_SHM_YIELD_US = 100,          // before a waiting rank sleeps, when all have a core
-    TRI_SHM_CHECK_MS = 100,          // between two checks whether the others are alive
+    TRI_COMM_YIELD_US = 100,          // before a waiting rank sleeps, when all have a core
+    TRI_COMM_CHECK_MS = 100,          // between two checks whether the others are alive
     TRI_LAUNCH_DRAIN_MS = 1000,      // for output after all workers have ended
     TRI_LAUNCH_KILLED_MS = 60000,    // for a killed worker to end, before it is left behind
     TRI_MAX_ERROR_FILE_BYTES = 1 << 20, // that a worker wrote

@@ -84,7 +84,8 @@ tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what) {
     if (status != TRI_OK)
         first = comm->rank; // the other ranks cannot be told, so report our own error
     failure.message[sizeof failure.message - 1] = 0;
-    return TRI_FAIL((tri_status)failure.status, "rank %lld: %s", (long long)first, failure.message);
+    return TRI_FAIL((tri_status)failure.status, "rank %d: %s", tri_comm_job_rank(comm, (int)first),
+                    failure.message);
 }
 
 void tri_comm_name(tri_comm *comm, const char *name) {

@@ -114,6 +114,12 @@ typedef struct tri_comm_backend {
     void (*abort)(tri_comm *comm, const char *why);
     // TRI_OK, or how the communicator failed. Never waits for other ranks. Any thread.
     tri_status (*failed)(tri_comm *comm);
+    // Calls `wake` once, from any thread, when an operation has ended or the communicator has
+    // failed; until then what was started advances without the caller. `waits`: a thread of the
+    // caller waits for it. NULL: the caller has to look again and again.
+    void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
+    // What fails together, for tri_comm_link. NULL: it waits for no other rank.
+    struct progress_family *(*family)(tri_comm *comm);
     // The latest actions of another rank; NULL: this backend cannot show them.
     const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);
 } tri_comm_backend;
@@ -122,6 +128,7 @@ typedef struct tri_comm_backend {
 struct tri_comm {
     const tri_comm_backend *backend;
     int rank, size;
+    const int *job_rank; // by rank: its number in the job, which messages name; NULL: the same
     // This rank's, one for the whole family. Every operation is recorded there as an action on the
     // communicator's lane, and a wait that blocks the computing thread as one on lane 0.
     tri_ledger *ledger;
@@ -142,6 +149,12 @@ tri_status tri_comm_barrier(tri_comm *comm, const char *label);
 // Collective: TRI_OK if every rank passes TRI_OK, else on every rank the status and message of the
 // lowest rank that failed. `what` is the operation's label.
 tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what);
+static inline int tri_comm_job_rank(const tri_comm *comm, int rank) {
+    return comm->job_rank ? comm->job_rank[rank] : rank;
+}
+// From now on a failure of one's family also ends the other's, with the first cause, as soon as a
+// rank that is in both notices it. Closing either ends the link.
+void tri_comm_link(tri_comm *a, tri_comm *b);
 // "all_reduce", …: the names of `bench comm --op` and of the ledger.
 const char *tri_comm_kind_name(tri_comm_kind kind);
 // Names the communicator's lane in traces: "shard", ….

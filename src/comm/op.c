@@ -62,7 +62,7 @@ tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op) {
     if (op->kind == TRI_COMM_BROADCAST && (op->root < 0 || op->root >= comm->size))
         return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': root %d is not one of %d ranks", name, label,
                         op->root, comm->size);
-    if (tri_comm_kind_is_pair(op->kind) && (op->peer < 0 || op->peer >= comm->size))
+    if (tri_comm_kind_is_message(op->kind) && (op->peer < 0 || op->peer >= comm->size))
         return TRI_FAIL(TRI_BAD_INPUT, "%s '%s': peer %d is not one of %d ranks", name, label,
                         op->peer, comm->size);
     if (op->accumulate) TRI_TRY(check_accumulate(op, comm->size));

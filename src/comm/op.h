@@ -17,7 +17,7 @@ int64_t tri_comm_recv_count(const tri_comm_op *op, int size);
 // from 1.
 tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence);
 
-static inline bool tri_comm_kind_is_pair(tri_comm_kind kind) {
+static inline bool tri_comm_kind_is_message(tri_comm_kind kind) {
     return kind == TRI_COMM_SEND || kind == TRI_COMM_RECV;
 }
 

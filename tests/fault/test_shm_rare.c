@@ -50,7 +50,7 @@ static void forget_others(shm_family *family) {
 
 static void body_identity(tri_comm *comm, ranks_table *table, void *argument) {
     const identity_case *c = argument;
-    shm_family *family = ((shm_comm *)comm)->family;
+    shm_family *family = shm_family_of(shm_of(comm));
     if (comm->rank == 1) {
         tri_process *own = &family->control->members[1].process;
         own->started += c->started;
@@ -118,14 +118,14 @@ static _Thread_local bool is_slow;
 static _Thread_local pthread_mutex_t *slow_at;
 static _Atomic int slow_turns; // of the slow thread
 
-shm_progress __real_shm_collective_advance(shm_comm *comm, shm_pending *pending);
-shm_progress __wrap_shm_collective_advance(shm_comm *comm, shm_pending *pending);
+progress_result __real_shm_collective_advance(shm_comm *comm, progress_item *item);
+progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *item);
 int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock);
 
-shm_progress __wrap_shm_collective_advance(shm_comm *comm, shm_pending *pending) {
-    if (is_slow) slow_at = &comm->lock;
-    return __real_shm_collective_advance(comm, pending);
+progress_result __wrap_shm_collective_advance(shm_comm *comm, progress_item *item) {
+    if (is_slow) slow_at = &comm->base.lock;
+    return __real_shm_collective_advance(comm, item);
 }
 
 // Sleeps where another program could take the core: after an advance, before `executing` is
@@ -185,7 +185,7 @@ static void body_two_waiters(tri_comm *comm, ranks_table *table, void *argument)
             CHECK(pthread_create(&threads[i], NULL, wait_for_it, &waiters[i]) == 0);
         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
         for (int i = 0; i < 2; i++) CHECK_OK(waiters[i].status);
-        late += ranks_seconds() - begin > 1e-3 * TRI_SHM_CHECK_MS;
+        late += ranks_seconds() - begin > 1e-3 * TRI_COMM_CHECK_MS;
     }
     if (comm->rank == 0)
         fprintf(stderr, "%d of %d rounds slept until the next look\n", late, ROUNDS);

@@ -109,7 +109,7 @@ static tri_status self_start(tri_comm *comm, const tri_comm_op *ops, int count,
         if (status) return self_fail(self, status);
     }
     for (int i = 0; i < count; i++) {
-        if (tri_comm_kind_is_pair(ops[i].kind)) continue;
+        if (tri_comm_kind_is_message(ops[i].kind)) continue;
         tri_ledger_mark mark = tri_comm_op_begin(comm, &ops[i], self->started + (uint64_t)i + 1);
         if (ops[i].kind != TRI_COMM_BARRIER) self_copy(&ops[i], &ops[i]);
         tri_ledger_end(comm->ledger, mark);

@@ -16,25 +16,25 @@ typedef struct map_result {
 
 static tri_status gather(shm_comm *comm, const void *mine, void *all, size_t bytes,
                          const char *label) {
-    return tri_comm_run(&comm->head, &(tri_comm_op){.kind = TRI_COMM_ALL_GATHER,
-                                                    .dtype = TRI_U8,
-                                                    .count = (int64_t)bytes,
-                                                    .send = mine,
-                                                    .recv = all,
-                                                    .label = label});
+    return tri_comm_run(&comm->base.head, &(tri_comm_op){.kind = TRI_COMM_ALL_GATHER,
+                                                         .dtype = TRI_U8,
+                                                         .count = (int64_t)bytes,
+                                                         .send = mine,
+                                                         .recv = all,
+                                                         .label = label});
 }
 
 static tri_status map_open(shm_comm *comm, const map_offer *offer, shm_segment *segment) {
     if (offer->status != TRI_OK) return (tri_status)offer->status;
-    if (comm->family->by_socket) return TRI_NOT_FOUND;
+    if (shm_family_of(comm)->by_socket) return TRI_NOT_FOUND;
     return shm_segment_open(&offer->handle, segment);
 }
 
 // Ranks that could not open the segment through /proc receive it from its maker over a socket.
 static tri_status map_over_socket(shm_comm *comm, int maker, const map_offer *offers,
                                   map_result *results, shm_segment *segment) {
-    int wanting = 0, rank = comm->head.rank, timeout_ms = comm->family->timeout_ms;
-    for (int r = 0; r < comm->head.size; r++)
+    int wanting = 0, rank = comm->base.head.rank, timeout_ms = comm->base.family->timeout_ms;
+    for (int r = 0; r < comm->base.head.size; r++)
         if (results[r].maker == rank && results[r].status == TRI_NOT_FOUND) wanting++;
     if (results[rank].status == TRI_NOT_FOUND)
         return shm_segment_fetch(&offers[maker].handle, timeout_ms, segment);
@@ -58,7 +58,7 @@ static int map_first_failed(const map_result *results, int size) {
 
 static tri_status map_segment(shm_comm *comm, int maker, tri_status created,
                               const shm_handle *handle, shm_segment *segment, const char *label) {
-    int rank = comm->head.rank, size = comm->head.size;
+    int rank = comm->base.head.rank, size = comm->base.head.size;
     map_offer mine = {.status = (int32_t)created}, offers[TRI_MAX_LOCAL_RANKS];
     map_result own = {.maker = maker}, results[TRI_MAX_LOCAL_RANKS];
     if (maker == rank && created == TRI_OK) mine.handle = *handle;
@@ -75,7 +75,7 @@ static tri_status map_segment(shm_comm *comm, int maker, tri_status created,
     int bad = map_first_failed(results, size);
     if (bad == size) return TRI_OK;
     return TRI_FAIL((tri_status)results[bad].status, "rank %d has no shared memory for '%s'%s%s",
-                    comm->world_rank[bad], label, bad == rank ? ": " : "",
+                    comm->base.job_rank[bad], label, bad == rank ? ": " : "",
                     bad == rank ? tri_error_message() : "");
 }
 
@@ -90,11 +90,11 @@ tri_status shm_map_on_all(shm_comm *comm, int maker, tri_status created, const s
 static tri_status check_sizes(shm_comm *comm, size_t size_bytes) {
     uint64_t mine = size_bytes, sizes[TRI_MAX_LOCAL_RANKS];
     TRI_TRY(gather(comm, &mine, sizes, sizeof mine, "alloc"));
-    for (int r = 0; r < comm->head.size; r++)
+    for (int r = 0; r < comm->base.head.size; r++)
         if (sizes[r] != mine)
             return TRI_FAIL(TRI_MISMATCH, "rank %d allocates %llu bytes, rank %d %llu",
-                            comm->world_rank[comm->head.rank], (unsigned long long)mine,
-                            comm->world_rank[r], (unsigned long long)sizes[r]);
+                            comm->base.job_rank[comm->base.head.rank], (unsigned long long)mine,
+                            comm->base.job_rank[r], (unsigned long long)sizes[r]);
     return TRI_OK;
 }
 
@@ -102,10 +102,10 @@ static tri_status commit_buffer(shm_comm *comm, shm_region *region, size_t offse
     int32_t mine = (int32_t)shm_segment_commit(&region->segment, offset, region->buffer_bytes);
     int32_t all[TRI_MAX_LOCAL_RANKS];
     TRI_TRY(gather(comm, &mine, all, sizeof mine, "alloc"));
-    for (int r = 0; r < comm->head.size; r++)
+    for (int r = 0; r < comm->base.head.size; r++)
         if (all[r])
             return TRI_FAIL((tri_status)all[r], "rank %d has no shared memory of %zu bytes",
-                            comm->world_rank[r], region->buffer_bytes);
+                            comm->base.job_rank[r], region->buffer_bytes);
     return TRI_OK;
 }
 
@@ -126,8 +126,9 @@ tri_status shm_alloc(tri_comm *head, size_t size_bytes, void **out) {
     shm_handle handle = {0};
     tri_status status = TRI_OK;
     if (head->rank == 0)
-        status = shm_region_make(comm->family, shm_region_bytes(region->buffer_bytes, head->size),
-                                 &region->segment, &handle);
+        status =
+            shm_region_make(shm_family_of(comm), shm_region_bytes(region->buffer_bytes, head->size),
+                            &region->segment, &handle);
     status = shm_map_on_all(comm, 0, status, &handle, &region->segment, "alloc");
     if (status == TRI_OK) {
         shm_segment_advise_huge(&region->segment);
@@ -139,7 +140,7 @@ tri_status shm_alloc(tri_comm *head, size_t size_bytes, void **out) {
         free(region);
         return status;
     }
-    shm_region_add(comm->family, region);
+    shm_region_add(shm_family_of(comm), region);
     *out = shm_region_buffer(region);
     return TRI_OK;
 }

@@ -3,8 +3,8 @@
 #include "comm/shm/collective.h"
 
 #include "comm/op.h"
+#include "comm/progress/failure.h"
 #include "comm/shm/bell.h"
-#include "comm/shm/failure.h"
 #include "comm/shm/region.h"
 #include "comm/shm/work.h"
 
@@ -16,7 +16,7 @@ bool shm_reached(const shm_comm *comm, int rank, uint64_t meeting) {
 }
 
 static bool all_reached(const shm_comm *comm) {
-    for (int r = 0; r < comm->head.size; r++)
+    for (int r = 0; r < comm->base.head.size; r++)
         if (!shm_reached(comm, r, comm->meetings)) return false;
     return true;
 }
@@ -24,18 +24,19 @@ static bool all_reached(const shm_comm *comm) {
 // What this rank wrote before is visible to every rank that sees it in the meeting.
 static void enter_meeting(shm_comm *comm) {
     comm->meetings++;
-    atomic_store(&comm->board->seats[comm->head.rank].meetings, comm->meetings);
+    atomic_store(&comm->board->seats[comm->base.head.rank].meetings, comm->meetings);
     shm_ring_all(comm);
 }
 
 static bool is_eager(const shm_comm *comm, const tri_comm_op *op) {
-    int64_t bytes = tri_comm_send_count(op, comm->head.size) * (int64_t)tri_dtype_bytes(op->dtype);
+    int64_t bytes =
+        tri_comm_send_count(op, comm->base.head.size) * (int64_t)tri_dtype_bytes(op->dtype);
     return bytes <= TRI_SHM_EAGER_BYTES;
 }
 
-static void announce(shm_comm *comm, shm_pending *pending) {
-    const tri_comm_op *op = &pending->op;
-    shm_entry *entry = shm_entry_of(comm, comm->head.rank, comm->meetings + 1);
+static void announce(shm_comm *comm, const progress_item *item) {
+    const tri_comm_op *op = &item->op;
+    shm_entry *entry = shm_entry_of(comm, comm->base.head.rank, comm->meetings + 1);
     entry->kind = op->kind;
     entry->dtype = op->dtype;
     entry->reduction = op->reduction;
@@ -43,19 +44,18 @@ static void announce(shm_comm *comm, shm_pending *pending) {
     entry->wire = op->wire;
     entry->root = op->root;
     entry->count = op->count;
-    entry->sequence = atomic_load_explicit(&comm->completed, memory_order_relaxed) + 1;
-    snprintf(entry->label, sizeof entry->label, "%s", op->label ? op->label : "");
+    entry->sequence = item->sequence;
+    shm_copy_label(op, entry->label);
     comm->current.eager = op->kind == TRI_COMM_BARRIER || is_eager(comm, op);
     if (comm->current.eager) {
         shm_eager_send(comm, op, entry);
     } else {
         size_t width = tri_dtype_bytes(op->dtype);
         entry->send = shm_address_of(comm, op->send,
-                                     (size_t)tri_comm_send_count(op, comm->head.size) * width);
+                                     (size_t)tri_comm_send_count(op, comm->base.head.size) * width);
         entry->recv = shm_address_of(comm, op->recv,
-                                     (size_t)tri_comm_recv_count(op, comm->head.size) * width);
+                                     (size_t)tri_comm_recv_count(op, comm->base.head.size) * width);
     }
-    pending->mark = tri_comm_op_begin(&comm->head, op, entry->sequence);
     enter_meeting(comm);
 }
 
@@ -88,17 +88,17 @@ static void entry_text(const shm_entry *entry, char *out, size_t size) {
 }
 
 static bool compare_entries(shm_comm *comm) {
-    const shm_entry *mine = shm_entry_of(comm, comm->head.rank, comm->meetings);
-    for (int r = 0; r < comm->head.size; r++) {
+    const shm_entry *mine = shm_entry_of(comm, comm->base.head.rank, comm->meetings);
+    for (int r = 0; r < comm->base.head.size; r++) {
         const shm_entry *theirs = shm_entry_of(comm, r, comm->meetings);
         if (entries_agree(mine, theirs)) continue;
         char ours[192], other[192];
         entry_text(mine, ours, sizeof ours);
         entry_text(theirs, other, sizeof other);
-        shm_fail(comm, TRI_MISMATCH,
-                 "ranks disagree at operation %llu: rank %d calls %s, rank %d calls %s",
-                 (unsigned long long)mine->sequence, comm->world_rank[comm->head.rank], ours,
-                 comm->world_rank[r], other);
+        progress_fail(&comm->base, TRI_MISMATCH,
+                      "ranks disagree at operation %llu: rank %d calls %s, rank %d calls %s",
+                      (unsigned long long)mine->sequence, comm->base.job_rank[comm->base.head.rank],
+                      ours, comm->base.job_rank[r], other);
         return false;
     }
     return true;
@@ -114,14 +114,14 @@ static void begin_window(shm_comm *comm, const tri_comm_op *op, int64_t begin) {
     shm_staging_use(comm);
 }
 
-static shm_progress meet(shm_comm *comm, const tri_comm_op *op) {
+static progress_result meet(shm_comm *comm, const tri_comm_op *op) {
     shm_current *current = &comm->current;
-    if (!all_reached(comm)) return SHM_BLOCKED;
-    if (!compare_entries(comm)) return SHM_IDLE;
+    if (!all_reached(comm)) return PROGRESS_BLOCKED;
+    if (!compare_entries(comm)) return PROGRESS_IDLE;
     if (current->eager) {
         shm_eager_apply(comm, op);
         current->state = SHM_DONE;
-        return SHM_ADVANCED;
+        return PROGRESS_ADVANCED;
     }
     current->begin = 0;
     current->count = op->count;
@@ -129,48 +129,48 @@ static shm_progress meet(shm_comm *comm, const tri_comm_op *op) {
     current->staged = !shm_addresses_known(comm);
     current->state = current->staged ? SHM_FILL : SHM_WORK;
     if (current->staged) begin_window(comm, op, 0);
-    return SHM_ADVANCED;
+    return PROGRESS_ADVANCED;
 }
 
-static shm_progress work(shm_comm *comm, const tri_comm_op *op) {
+static progress_result work(shm_comm *comm, const tri_comm_op *op) {
     bool reduce = op->kind == TRI_COMM_ALL_REDUCE;
-    shm_progress progress = reduce ? shm_reduce_advance(comm, op) : shm_pull_advance(comm, op);
-    if (progress == SHM_ADVANCED) return progress;
+    progress_result progress = reduce ? shm_reduce_advance(comm, op) : shm_pull_advance(comm, op);
+    if (progress == PROGRESS_ADVANCED) return progress;
     if (!reduce) enter_meeting(comm);
     comm->current.state = SHM_FINISH;
-    return SHM_ADVANCED;
+    return PROGRESS_ADVANCED;
 }
 
-static shm_progress finish(shm_comm *comm, const tri_comm_op *op) {
+static progress_result finish(shm_comm *comm, const tri_comm_op *op) {
     shm_current *current = &comm->current;
     bool reduce = op->kind == TRI_COMM_ALL_REDUCE;
-    if (reduce ? !shm_reduce_finished(comm, op) : !all_reached(comm)) return SHM_BLOCKED;
+    if (reduce ? !shm_reduce_finished(comm, op) : !all_reached(comm)) return PROGRESS_BLOCKED;
     if (current->staged && reduce) shm_staging_drain(comm, op);
     int64_t end = current->begin + current->count;
     current->state = end < op->count ? SHM_FILL : SHM_DONE;
     if (end < op->count) begin_window(comm, op, end);
-    return SHM_ADVANCED;
+    return PROGRESS_ADVANCED;
 }
 
-shm_progress shm_collective_advance(shm_comm *comm, shm_pending *pending) {
-    const tri_comm_op *op = &pending->op;
+progress_result shm_collective_advance(shm_comm *comm, progress_item *item) {
+    const tri_comm_op *op = &item->op;
     shm_current *current = &comm->current;
     switch (current->state) {
     case SHM_ANNOUNCE:
-        announce(comm, pending);
+        announce(comm, item);
         current->state = SHM_MEET;
-        return SHM_ADVANCED;
+        return PROGRESS_ADVANCED;
     case SHM_MEET:
         return meet(comm, op);
     case SHM_FILL:
         shm_staging_fill(comm, op);
         enter_meeting(comm);
         current->state = SHM_READY;
-        return SHM_ADVANCED;
+        return PROGRESS_ADVANCED;
     case SHM_READY:
-        if (!all_reached(comm)) return SHM_BLOCKED;
+        if (!all_reached(comm)) return PROGRESS_BLOCKED;
         current->state = SHM_WORK;
-        return SHM_ADVANCED;
+        return PROGRESS_ADVANCED;
     case SHM_WORK:
         return work(comm, op);
     case SHM_FINISH:
@@ -178,15 +178,25 @@ shm_progress shm_collective_advance(shm_comm *comm, shm_pending *pending) {
     case SHM_DONE:
         break;
     }
-    return SHM_ADVANCED;
+    return PROGRESS_ADVANCED;
 }
 
-bool shm_collective_awaits(shm_comm *comm, int rank) {
-    shm_current *current = &comm->current;
+bool shm_collective_rests(const shm_comm *comm) {
+    return comm->current.eager && comm->current.state == SHM_MEET;
+}
+
+bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size) {
+    if (!shm_reached(comm, rank, comm->meetings + 1)) return false;
+    const shm_entry *entry = shm_entry_of(comm, rank, comm->meetings + 1);
+    snprintf(out, size, "%s '%s'", tri_comm_kind_name((tri_comm_kind)entry->kind), entry->label);
+    return true;
+}
+
+bool shm_collective_awaits(const shm_comm *comm, const progress_item *item, int rank) {
+    const shm_current *current = &comm->current;
     if (current->state == SHM_MEET || current->state == SHM_READY)
         return !shm_reached(comm, rank, comm->meetings);
     if (current->state != SHM_FINISH) return false;
-    const tri_comm_op *op = &shm_queue_at(comm, atomic_load(&comm->completed))->op;
-    if (op->kind == TRI_COMM_ALL_REDUCE) return !shm_reduce_finished(comm, op);
+    if (item->op.kind == TRI_COMM_ALL_REDUCE) return !shm_reduce_finished(comm, &item->op);
     return !shm_reached(comm, rank, comm->meetings);
 }

@@ -4,11 +4,15 @@
 
 #include "comm/shm/state.h"
 
-// One bounded step; SHM_BLOCKED when it has to wait for another rank. It is over when
+// One bounded step; PROGRESS_BLOCKED when it has to wait for another rank. It is over when
 // current.state is SHM_DONE, or the communicator failed.
-shm_progress shm_collective_advance(shm_comm *comm, shm_pending *pending);
-// True when the operation at the head of the queue waits for `rank`.
-bool shm_collective_awaits(shm_comm *comm, int rank);
+progress_result shm_collective_advance(shm_comm *comm, progress_item *item);
+// True when it waits for `rank`.
+bool shm_collective_awaits(const shm_comm *comm, const progress_item *item, int rank);
+// True when its data went with the announcement, and other ranks are waited for.
+bool shm_collective_rests(const shm_comm *comm);
+// True when `rank` has begun the next collective, which is then described.
+bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size);
 // True when `rank` has entered the meeting.
 bool shm_reached(const shm_comm *comm, int rank, uint64_t meeting);
 

@@ -1,43 +1,31 @@
-// Communicators of a family: what each of them is made of, splitting and closing.
+// Communicators over shared memory: what each of them is made of, and what the progress base needs.
 #include "comm/shm/communicator.h"
 
+#include "comm/op.h"
+#include "comm/progress/communicator.h"
+#include "comm/progress/failure.h"
+#include "comm/progress/operation.h"
 #include "comm/shm/alloc.h"
 #include "comm/shm/bell.h"
-#include "comm/shm/failure.h"
-#include "comm/shm/operation.h"
+#include "comm/shm/collective.h"
+#include "comm/shm/message.h"
 #include "comm/shm/region.h"
 #include "comm/shm/watch.h"
-#include "comm/shm/worker.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { QUEUE_START = 64 }; // operations; the queue grows
-
-static tri_status shm_split(tri_comm *head, int colour, int key, tri_comm **out);
-
-static const tri_comm_backend shm_backend = {
-    .name = "shm",
-    .close = shm_close,
-    .split = shm_split,
-    .alloc = shm_alloc,
-    .free = shm_free,
-    .start = shm_start,
-    .test = shm_test,
-    .wait = shm_wait,
-    .abort = shm_abort,
-    .failed = shm_failed,
-    .ledger_of = shm_ledger_of,
-};
-
-static size_t pairs_offset(int size) { return sizeof(shm_board) + (size_t)size * sizeof(shm_seat); }
+static size_t channels_offset(int size) {
+    return sizeof(shm_board) + (size_t)size * sizeof(shm_seat);
+}
 
 static size_t pipes_offset(int size) {
-    size_t end = pairs_offset(size) + (size_t)size * (size_t)size * sizeof(shm_pair);
-    return (end + TRI_SHM_PAIR_BYTES - 1) / TRI_SHM_PAIR_BYTES * TRI_SHM_PAIR_BYTES;
+    size_t end = channels_offset(size) + (size_t)size * (size_t)size * sizeof(shm_channel);
+    return (end + TRI_SHM_PIPE_BYTES - 1) / TRI_SHM_PIPE_BYTES * TRI_SHM_PIPE_BYTES;
 }
 
 static size_t staging_offset(int size) {
-    return pipes_offset(size) + (size_t)size * (size_t)size * TRI_SHM_PAIR_BYTES;
+    return pipes_offset(size) + (size_t)size * (size_t)size * TRI_SHM_PIPE_BYTES;
 }
 
 // Large, but pages that no rank touches take no memory.
@@ -45,125 +33,142 @@ size_t shm_board_bytes(int size) {
     return staging_offset(size) + (size_t)size * TRI_SHM_STAGE_BYTES;
 }
 
-static void comm_release(shm_comm *comm) {
+static const tri_comm_backend shm_slots = {
+    .name = "shm",
+    .close = progress_close,
+    .split = progress_split,
+    .alloc = shm_alloc,
+    .free = shm_free,
+    .start = progress_start,
+    .test = progress_test,
+    .wait = progress_wait,
+    .notify = progress_notify,
+    .abort = progress_abort,
+    .failed = progress_failed,
+    .family = progress_family_of,
+    .ledger_of = shm_ledger_of,
+};
+
+static void free_comm(progress_comm *base) {
+    shm_comm *comm = (shm_comm *)base;
     shm_segment_unmap(&comm->segment);
-    pthread_mutex_destroy(&comm->lock);
-    free(comm->queue);
-    free(comm->world_rank);
+    free(comm->member);
     free(comm);
 }
 
-tri_status shm_comm_create(shm_family *family, const shm_segment *segment, const int *world_rank,
-                           int rank, int size, shm_comm **out) {
-    shm_segment taken = *segment;
-    shm_comm *comm = calloc(1, sizeof *comm);
-    if (!comm) {
-        shm_segment_unmap(&taken);
-        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
-    }
-    pthread_mutex_init(&comm->lock, NULL);
-    comm->segment = taken;
-    comm->head = (tri_comm){.backend = &shm_backend, .rank = rank, .size = size};
-    comm->head.ledger = family->ledger;
-    comm->head.lane = tri_ledger_lane(family->ledger, family->comms ? "split" : "world");
-    comm->family = family;
-    comm->capacity = QUEUE_START;
-    comm->queue = calloc(comm->capacity, sizeof *comm->queue);
-    comm->world_rank = calloc((size_t)size, sizeof *comm->world_rank);
-    if (!comm->queue || !comm->world_rank) {
-        comm_release(comm);
-        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
-    }
-    for (int r = 0; r < size; r++) {
-        comm->world_rank[r] = world_rank[r];
-        comm->members.bits[world_rank[r] / 64] |= (uint64_t)1 << world_rank[r] % 64;
-    }
-    char *base = taken.base;
-    comm->board = taken.base;
-    comm->pairs = (shm_pair *)(void *)(base + pairs_offset(size));
+static void find_board(shm_comm *comm, int size) {
+    char *base = comm->segment.base;
+    comm->board = comm->segment.base;
+    comm->channels = (shm_channel *)(void *)(base + channels_offset(size));
     comm->pipes = base + pipes_offset(size);
     comm->staging = base + staging_offset(size);
-    pthread_mutex_lock(&family->lock);
-    comm->next = family->comms;
-    family->comms = comm;
-    pthread_mutex_unlock(&family->lock);
+}
+
+tri_status shm_comm_create(shm_family *family, const shm_segment *segment, const int *member,
+                           int rank, int size, shm_comm **out) {
+    int job_rank[TRI_MAX_LOCAL_RANKS];
+    shm_segment taken = *segment;
+    shm_comm *comm = calloc(1, sizeof *comm);
+    int *members = calloc((size_t)size, sizeof *members);
+    for (int r = 0; r < size; r++) job_rank[r] = family->job_rank[member[r]];
+    tri_status status = comm && members ? TRI_OK : TRI_NO_MEMORY;
+    if (status == TRI_OK)
+        status = progress_comm_init(&comm->base, &shm_slots, &family->base, rank, size, job_rank);
+    if (status != TRI_OK) {
+        shm_segment_unmap(&taken);
+        free(members);
+        free(comm);
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    }
+    comm->segment = taken;
+    comm->member = members;
+    for (int r = 0; r < size; r++) {
+        members[r] = member[r];
+        comm->members.bits[member[r] / 64] |= (uint64_t)1 << member[r] % 64;
+    }
+    find_board(comm, size);
+    progress_comm_add(&comm->base);
     *out = comm;
     return TRI_OK;
 }
 
-void shm_family_release(shm_family *family) {
-    shm_worker_stop(family);
-    shm_regions_end(family);
-    shm_watch_end(family);
-    tri_ledger_close(family->ledger);
-    shm_segment_unmap(&family->segment);
-    pthread_mutex_destroy(&family->lock);
-    pthread_mutex_destroy(&family->regions_lock);
-    pthread_mutex_destroy(&family->watched_lock);
-    free(family);
-}
+// ---- for the progress base
 
-void shm_close(tri_comm *head) {
-    shm_comm *comm = shm_of(head);
-    shm_family *family = comm->family;
-    atomic_store(&comm->board->seats[head->rank].closed, 1);
-    shm_ring_all(comm);
-    pthread_mutex_lock(&family->lock);
-    shm_comm **link = &family->comms;
-    while (*link != comm) link = &(*link)->next;
-    *link = comm->next;
-    bool last = family->comms == NULL;
-    pthread_mutex_unlock(&family->lock);
-    comm_release(comm);
-    if (last) shm_family_release(family);
-}
-
-typedef struct split_request {
-    int32_t colour, key;
-} split_request;
-
-static bool split_before(const split_request *requests, int a, int b) {
-    return requests[a].key != requests[b].key ? requests[a].key < requests[b].key : a < b;
-}
-
-// Fills `group` with the ranks of our colour in their new order; returns how many, and our new
-// rank.
-static int split_group(const split_request *requests, int size, int rank, int *group,
-                       int *new_rank) {
-    int count = 0;
-    for (int r = 0; r < size; r++) {
-        if (requests[r].colour != requests[rank].colour) continue;
-        int to = count++;
-        for (; to > 0 && split_before(requests, r, group[to - 1]); to--) group[to] = group[to - 1];
-        group[to] = r;
+static progress_result advance(progress_comm *base, progress_item *item) {
+    shm_comm *comm = (shm_comm *)base;
+    if (tri_comm_kind_is_message(item->op.kind)) return shm_message_advance(comm, item);
+    progress_result result = shm_collective_advance(comm, item);
+    if (comm->current.state == SHM_DONE) {
+        item->done = true;
+        memset(&comm->current, 0, offsetof(shm_current, from));
     }
-    for (int i = 0; i < count; i++)
-        if (group[i] == rank) *new_rank = i;
-    return count;
+    return result;
 }
 
-static tri_status shm_split(tri_comm *head, int colour, int key, tri_comm **out) {
-    shm_comm *comm = shm_of(head);
-    *out = NULL;
-    split_request mine = {colour < 0 ? -1 : colour, key}, requests[TRI_MAX_LOCAL_RANKS];
-    TRI_TRY(tri_comm_run(head, &(tri_comm_op){.kind = TRI_COMM_ALL_GATHER,
-                                              .dtype = TRI_U8,
-                                              .count = sizeof mine,
-                                              .send = &mine,
-                                              .recv = requests,
-                                              .label = "split"}));
-    int group[TRI_MAX_LOCAL_RANKS], new_rank = 0;
-    int size = split_group(requests, head->size, head->rank, group, &new_rank);
-    int maker = colour < 0 ? SHM_NO_MAKER : group[0];
+static bool awaits(const progress_comm *comm, const progress_item *item, int r) {
+    return shm_collective_awaits((const shm_comm *)comm, item, r);
+}
+
+static bool rests(const progress_comm *comm) {
+    return shm_collective_rests((const shm_comm *)comm);
+}
+
+static bool collective_of(const progress_comm *comm, int r, char *out, size_t size) {
+    return shm_collective_text((const shm_comm *)comm, r, out, size);
+}
+
+static void leave(progress_comm *base) {
+    shm_comm *comm = (shm_comm *)base;
+    atomic_store(&comm->board->seats[base->head.rank].closed, 1);
+    shm_ring_all(comm);
+}
+
+static tri_status branch(progress_comm *base, const progress_group *group, progress_comm **out) {
+    shm_comm *comm = (shm_comm *)base, *child;
+    int maker = group->size ? group->ranks[0] : SHM_NO_MAKER, member[TRI_MAX_LOCAL_RANKS];
     shm_segment segment = {.fd = -1};
     shm_handle handle = {0};
     tri_status created = TRI_OK;
-    if (maker == head->rank) created = shm_segment_create(shm_board_bytes(size), &segment, &handle);
+    if (maker == base->head.rank)
+        created = shm_segment_create(shm_board_bytes(group->size), &segment, &handle);
     TRI_TRY(shm_map_on_all(comm, maker, created, &handle, &segment, "split"));
-    if (colour < 0) return TRI_OK;
-    for (int i = 0; i < size; i++) group[i] = comm->world_rank[group[i]];
-    shm_comm *child;
-    TRI_TRY(shm_comm_create(comm->family, &segment, group, new_rank, size, &child));
-    *out = &child->head;
+    if (group->size == 0) return TRI_OK;
+    for (int r = 0; r < group->size; r++) member[r] = comm->member[group->ranks[r]];
+    TRI_TRY(
+        shm_comm_create(shm_family_of(comm), &segment, member, group->rank, group->size, &child));
+    *out = &child->base;
     return TRI_OK;
 }
+
+static void close_family(progress_family *base) {
+    shm_family *family = (shm_family *)base;
+    shm_regions_end(family);
+    shm_watch_end(family);
+    shm_segment_unmap(&family->segment);
+    pthread_mutex_destroy(&family->regions_lock);
+    pthread_mutex_destroy(&family->watched_lock);
+    free(family->job_rank);
+    free(family);
+}
+
+const progress_backend shm_progress = {
+    .advance = advance,
+    .awaits = awaits,
+    .rests = rests,
+    .sleep_begin = shm_sleep_begin,
+    .sleep = shm_sleep,
+    .sleep_end = shm_sleep_end,
+    .wake = shm_wake,
+    .wake_all = shm_wake_all,
+    .branch = branch,
+    .leave = leave,
+    .close_comm = free_comm,
+    .close_family = close_family,
+    .beat = shm_beat,
+    .observe = shm_observe,
+    .loss = shm_loss,
+    .collective_of = collective_of,
+    .ring = shm_ring_of,
+    .set_awaited = shm_set_awaited,
+    .awaited = shm_awaited,
+};

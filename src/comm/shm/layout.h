@@ -1,8 +1,8 @@
 // What the shared-memory backend keeps in shared memory.
 //
 // A *family* is all communicators that come from one open. Its control block has a member per rank:
-// the rank's process, its heartbeat, its ledger of actions, and a doorbell (a futex) on which it
-// sleeps while it waits for others. A communicator has a *board*: a seat per rank, on which the
+// the rank's process, its heartbeat, its ledger of actions, and a bell (a futex) on which it sleeps
+// while it waits for others. A communicator has a *board*: a seat per rank, on which the
 // rank announces its operations, a pipe per pair of ranks, and staging memory.
 //
 // Ranks of a communicator synchronise by *meetings*, counted from 1 on every seat. A rank enters
@@ -15,17 +15,13 @@
 //   segment       memory that several processes map
 //   layout, state what lies in shared memory, and in this process
 //   bell          sleeping, and waking other processes
-//   failure       the first failure, which ends every communicator of the family
 //   region        buffers in shared memory, and finding a location in them
 //   work          copies and reductions of a collective
 //   collective    a collective as a state machine
-//   pair          sends and receives
-//   queue         the operations of a communicator, in order
-//   watch         which ranks are alive, and how long nothing advanced
-//   worker        the thread that advances operations while the caller computes
-//   operation     start, test and wait
+//   message       a send or receive
+//   watch         which ranks are alive
 //   alloc         mapping a segment on all ranks
-//   communicator  creating, splitting and closing
+//   communicator  what the progress base needs; creating and closing
 //   open          how ranks that share nothing find each other
 #ifndef TRIREME_COMM_SHM_LAYOUT_H
 #define TRIREME_COMM_SHM_LAYOUT_H
@@ -34,6 +30,8 @@
 #include "base/limits.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "comm/progress/futex.h"
+#include "comm/progress/state.h"
 #include "comm/shm/segment.h"
 
 #include <sched.h>
@@ -50,29 +48,16 @@ typedef struct shm_member {
     cpu_set_t cpus;
     _Alignas(SHM_CACHE_LINE) _Atomic uint32_t joined;
     _Atomic uint64_t heartbeat;
-    // 1 + the member for which this one has waited for long; 0: for none.
+    // 1 + the job's rank for which this one has waited for long; 0: for none.
     _Atomic int32_t awaited_plus_1;
     _Alignas(SHM_CACHE_LINE) tri_ledger_ring ledger;
-    _Alignas(SHM_CACHE_LINE) _Atomic uint32_t doorbell;
-    _Atomic uint32_t sleepers; // threads that may be asleep on the doorbell
+    _Alignas(SHM_CACHE_LINE) progress_bell bell;
 } shm_member;
-
-typedef enum shm_failure_state {
-    SHM_FAILURE_NONE,
-    SHM_FAILURE_BEING_WRITTEN,
-    SHM_FAILURE_WRITTEN,
-} shm_failure_state;
-
-typedef struct shm_failure { // the first one of any communicator of the family
-    _Atomic uint32_t state;  // shm_failure_state
-    int32_t status;
-    char text[TRI_MESSAGE_MAX_BYTES];
-} shm_failure;
 
 typedef struct shm_control {
     shm_header header;
     int32_t size;
-    shm_failure failure;
+    progress_failure failure;
     shm_member members[];
 } shm_control;
 
@@ -104,7 +89,7 @@ typedef struct shm_seat {
 } shm_seat;
 
 // From one rank to another: one message at a time.
-typedef struct shm_pair {
+typedef struct shm_channel {
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted; // messages; the fields below are the last's
     uint32_t dtype;
     int64_t count;
@@ -113,11 +98,11 @@ typedef struct shm_pair {
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t head; // bytes ever written to the pipe
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t tail; // bytes ever read from it
     _Atomic uint64_t received;                      // messages
-} shm_pair;
+} shm_channel;
 
 typedef struct shm_board {
     shm_header header;
-    shm_seat seats[]; // then pairs[size * size], their pipes, and the staging memory
+    shm_seat seats[]; // then channels[size * size], their pipes, and the staging memory
 } shm_board;
 
 #endif

@@ -2,9 +2,10 @@
 // the rendezvous, the others map it, and a barrier ends the opening.
 #include "comm/shm/shm.h"
 
+#include "comm/progress/communicator.h"
+#include "comm/progress/thread.h"
 #include "comm/shm/communicator.h"
 #include "comm/shm/watch.h"
-#include "comm/shm/worker.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,27 +19,35 @@ typedef struct open_call { // arguments of an open, and the prefix of its keys
     int rank, size, timeout_ms;
     bool by_socket;
     const tri_shm_rendezvous *rendezvous;
-    char prefix[32];
+    const int *job_ranks;
+    tri_comm *control;
+    char prefix[64];
 } open_call;
+
+static int job_rank(const open_call *call, int rank) {
+    return call->job_ranks ? call->job_ranks[rank] : rank;
+}
 
 static tri_status open_set(const open_call *call, const char *name, int rank, const void *value,
                            size_t size) {
-    char key[64];
+    char key[96];
     snprintf(key, sizeof key, "%s/%s/%d", call->prefix, name, rank);
     return call->rendezvous->set(call->rendezvous->context, key, value, size);
 }
 
 static tri_status open_get(const open_call *call, const char *name, int rank, void *value,
                            size_t size) {
-    char key[64];
+    char key[96];
     snprintf(key, sizeof key, "%s/%s/%d", call->prefix, name, rank);
     size_t got = 0;
     tri_status status =
         call->rendezvous->get(call->rendezvous->context, key, call->timeout_ms, value, size, &got);
     if (status != TRI_OK)
-        return tri_status_context(status, "rank %d did not join over shared memory", rank);
+        return tri_status_context(status, "rank %d did not join over shared memory",
+                                  job_rank(call, rank));
     if (got != size)
-        return TRI_FAIL(TRI_MISMATCH, "rank %d runs another version of this program", rank);
+        return TRI_FAIL(TRI_MISMATCH, "rank %d runs another version of this program",
+                        job_rank(call, rank));
     return TRI_OK;
 }
 
@@ -74,7 +83,8 @@ static tri_status open_take(const open_call *call, shm_segment *control, shm_seg
     TRI_TRY(open_get(call, "offer", 0, &offer, sizeof offer));
     if (offer.status != TRI_OK)
         return TRI_FAIL((tri_status)offer.status,
-                        "rank 0 has no shared memory for the ranks of this host");
+                        "rank %d has no shared memory for the ranks of this host",
+                        job_rank(call, 0));
     tri_status status = TRI_NOT_FOUND;
     if (!call->by_socket) status = shm_segment_open(&offer.control, control);
     if (status == TRI_OK) status = shm_segment_open(&offer.board, board);
@@ -99,26 +109,44 @@ static void open_join(shm_family *family) {
 static bool open_can_spin(const shm_family *family) {
     cpu_set_t all;
     CPU_ZERO(&all);
-    for (int r = 0; r < family->size; r++) CPU_OR(&all, &all, &family->control->members[r].cpus);
-    return CPU_COUNT(&all) >= family->size;
+    for (int r = 0; r < family->base.size; r++)
+        CPU_OR(&all, &all, &family->control->members[r].cpus);
+    return CPU_COUNT(&all) >= family->base.size;
+}
+
+static void open_release(shm_family *family) {
+    if (family) free(family->job_rank);
+    free(family);
 }
 
 static tri_status open_family(const open_call *call, const shm_segment *control, shm_family **out) {
     shm_family *family = calloc(1, sizeof *family);
-    if (!family) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    if (family) family->job_rank = calloc((size_t)call->size, sizeof *family->job_rank);
+    if (!family || !family->job_rank) {
+        open_release(family);
+        return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    }
     family->control = control->base;
-    tri_status status =
-        tri_ledger_open(&family->control->members[call->rank].ledger, &family->ledger);
+    tri_ledger *ledger = NULL;
+    tri_status status = TRI_OK;
+    if (call->control)
+        ledger = tri_ledger_retain(call->control->ledger);
+    else
+        status = tri_ledger_open(&family->control->members[call->rank].ledger, &ledger);
     if (status != TRI_OK) {
-        free(family);
+        open_release(family);
         return status;
     }
+    for (int r = 0; r < call->size; r++)
+        family->job_rank[r] = call->job_ranks ? call->job_ranks[r] : r;
+    progress_family_init(&family->base, &shm_progress, ledger, &family->control->failure);
+    family->base.size = call->size;
+    family->base.job_rank = family->job_rank[call->rank];
+    family->base.timeout_ms = call->timeout_ms;
+    family->base.control = call->control;
     family->segment = *control;
     family->rank = call->rank;
-    family->size = call->size;
-    family->timeout_ms = call->timeout_ms;
     family->by_socket = call->by_socket;
-    pthread_mutex_init(&family->lock, NULL);
     pthread_mutex_init(&family->regions_lock, NULL);
     pthread_mutex_init(&family->watched_lock, NULL);
     open_join(family);
@@ -128,23 +156,23 @@ static tri_status open_family(const open_call *call, const shm_segment *control,
 
 static tri_status open_world(const open_call *call, shm_family *family, const shm_segment *board,
                              tri_comm **out) {
-    int world_rank[TRI_MAX_LOCAL_RANKS];
-    for (int r = 0; r < call->size; r++) world_rank[r] = r;
+    int member[TRI_MAX_LOCAL_RANKS];
+    for (int r = 0; r < call->size; r++) member[r] = r;
     shm_comm *comm;
-    tri_status status = shm_comm_create(family, board, world_rank, call->rank, call->size, &comm);
+    tri_status status = shm_comm_create(family, board, member, call->rank, call->size, &comm);
     if (status != TRI_OK) {
-        shm_family_release(family);
+        progress_family_end(&family->base);
         return status;
     }
     status = shm_watch_begin(family);
-    if (status == TRI_OK) status = shm_worker_start(family);
+    if (status == TRI_OK) status = progress_thread_start(&family->base);
     // After the barrier all ranks have joined, so that their processors are known.
-    if (status == TRI_OK) status = tri_comm_barrier(&comm->head, "join");
+    if (status == TRI_OK) status = tri_comm_barrier(&comm->base.head, "join");
     if (status == TRI_OK) {
-        family->can_spin = open_can_spin(family);
-        *out = &comm->head;
+        family->base.can_spin = open_can_spin(family);
+        *out = &comm->base.head;
     } else {
-        shm_close(&comm->head);
+        progress_close(&comm->base.head);
     }
     return status;
 }
@@ -161,7 +189,12 @@ tri_status tri_comm_shm_open_at(int rank, int size, const tri_shm_rendezvous *re
         .rank = rank, .size = size, .timeout_ms = TRI_DEFAULT_TIMEOUT_MS, .rendezvous = rendezvous};
     if (config && config->timeout_ms > 0) call.timeout_ms = config->timeout_ms;
     if (config) call.by_socket = config->pass_by_socket;
-    snprintf(call.prefix, sizeof call.prefix, "shm/%d", atomic_fetch_add(&opened, 1));
+    if (config) call.job_ranks = config->job_ranks;
+    if (config) call.control = config->control;
+    if (config && config->group)
+        snprintf(call.prefix, sizeof call.prefix, "shm/%s", config->group);
+    else
+        snprintf(call.prefix, sizeof call.prefix, "shm/%d", atomic_fetch_add(&opened, 1));
     shm_segment control = {.fd = -1}, board = {.fd = -1};
     tri_status status =
         rank == 0 ? open_make(&call, &control, &board) : open_take(&call, &control, &board);

@@ -61,7 +61,7 @@ static void region_return_pages(shm_region *region) {
 
 void shm_free(tri_comm *head, void *memory) {
     if (!memory) return;
-    shm_family *family = shm_of(head)->family;
+    shm_family *family = shm_family_of(shm_of(head));
     bool found = false;
     pthread_mutex_lock(&family->regions_lock);
     for (shm_region **link = &family->regions; *link;) {
@@ -99,8 +99,8 @@ static bool set_covers(const shm_rank_set *outer, const shm_rank_set *inner) {
 shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes) {
     shm_address address = {0};
     const char *from = memory;
-    pthread_mutex_lock(&comm->family->regions_lock);
-    for (shm_region *region = comm->family->regions; region; region = region->next) {
+    pthread_mutex_lock(&shm_family_of(comm)->regions_lock);
+    for (shm_region *region = shm_family_of(comm)->regions; region; region = region->next) {
         const char *buffer = shm_region_buffer(region);
         if (region->freed || from < buffer || from >= buffer + region->buffer_bytes) continue;
         bool fits = size_bytes <= region->buffer_bytes - (size_t)(from - buffer);
@@ -108,7 +108,7 @@ shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes
             address = (shm_address){region->id, (uint64_t)(from - (char *)region->segment.base)};
         break;
     }
-    pthread_mutex_unlock(&comm->family->regions_lock);
+    pthread_mutex_unlock(&shm_family_of(comm)->regions_lock);
     return address;
 }
 

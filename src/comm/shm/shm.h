@@ -9,6 +9,13 @@
 typedef struct tri_shm_config {
     int timeout_ms;      // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
     bool pass_by_socket; // tests: pass memory as on hosts where /proc/PID/fd is closed to others
+    // For an open of some of the job's ranks: the job's number of each of them, by which messages
+    // name them, and a name that no other group of the job has. NULL: all ranks open it, in order.
+    const int *job_ranks;
+    const char *group;
+    // Over all ranks of the job, must live longer: its ledger records the operations, and messages
+    // say what its ranks do. NULL: the family has a ledger of its own.
+    tri_comm *control;
 } tri_shm_config;
 
 // How ranks that share nothing yet tell each other where the memory lies: tri_store's set and get,

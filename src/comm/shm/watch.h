@@ -1,4 +1,4 @@
-// Which ranks are alive and what they do, seen by a rank that waits for them.
+// Which ranks are alive and what they show of themselves.
 #ifndef TRIREME_COMM_SHM_WATCH_H
 #define TRIREME_COMM_SHM_WATCH_H
 
@@ -6,14 +6,16 @@
 
 tri_status shm_watch_begin(shm_family *family); // TRI_NO_MEMORY
 void shm_watch_end(shm_family *family);
-// Reads all heartbeats and remembers when they changed.
-void shm_observe(shm_family *family);
-// For a rank that is blocked and has set `executing`: fails the communicator if a rank that it
-// waits for is lost, or nothing has advanced for too long. Does nothing if it looked lately.
-void shm_watch(shm_comm *comm);
-void shm_clear_awaited(shm_family *family); // this rank no longer waits for any other
 
-// Slot of the backend.
+// For the progress base.
+void shm_beat(progress_family *family);
+void shm_observe(progress_family *family); // reads all heartbeats and remembers when they changed
+const char *shm_loss(progress_comm *comm, int r);
+const tri_ledger_ring *shm_ring_of(const progress_family *family, int job_rank);
+void shm_set_awaited(progress_family *family, int job_rank);
+int shm_awaited(const progress_family *family, int job_rank);
+
+// Slot of the communicator.
 const tri_ledger_ring *shm_ledger_of(tri_comm *comm, int rank);
 
 #endif

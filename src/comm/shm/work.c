@@ -22,13 +22,13 @@ static const shm_entry *entry_now(const shm_comm *comm, int rank) {
 // ---- small operations: the data lie in the announced entry
 
 void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry) {
-    if (op->kind == TRI_COMM_BROADCAST && op->root != comm->head.rank) return;
-    size_t bytes = (size_t)tri_comm_send_count(op, comm->head.size) * width_of(op);
+    if (op->kind == TRI_COMM_BROADCAST && op->root != comm->base.head.rank) return;
+    size_t bytes = (size_t)tri_comm_send_count(op, comm->base.head.size) * width_of(op);
     if (bytes > 0) memcpy(entry->payload, op->send, bytes);
 }
 
 void shm_eager_apply(shm_comm *comm, const tri_comm_op *op) {
-    int size = comm->head.size, rank = comm->head.rank;
+    int size = comm->base.head.size, rank = comm->base.head.rank;
     size_t bytes = op->kind == TRI_COMM_BARRIER ? 0 : (size_t)op->count * width_of(op);
     if (bytes == 0) return;
     const void *with_own[TRI_MAX_LOCAL_RANKS + 1] = {op->recv}, **in = with_own + 1;
@@ -48,27 +48,27 @@ void shm_eager_apply(shm_comm *comm, const tri_comm_op *op) {
 // ---- where the data lie
 
 bool shm_addresses_known(shm_comm *comm) {
-    const shm_entry *mine = entry_now(comm, comm->head.rank);
+    const shm_entry *mine = entry_now(comm, comm->base.head.rank);
     bool all_reduce = mine->kind == TRI_COMM_ALL_REDUCE;
-    for (int r = 0; r < comm->head.size; r++) {
+    for (int r = 0; r < comm->base.head.size; r++) {
         const shm_entry *entry = entry_now(comm, r);
         comm->current.from[r] = NULL;
         comm->current.to[r] = NULL;
         if (mine->kind == TRI_COMM_BROADCAST && r != mine->root) continue;
         if (!entry->send.region || (all_reduce && !entry->recv.region)) return false;
-        comm->current.from[r] = shm_address_resolve(comm->family, entry->send);
-        if (all_reduce) comm->current.to[r] = shm_address_resolve(comm->family, entry->recv);
+        comm->current.from[r] = shm_address_resolve(shm_family_of(comm), entry->send);
+        if (all_reduce) comm->current.to[r] = shm_address_resolve(shm_family_of(comm), entry->recv);
     }
     return true;
 }
 
 int64_t shm_staging_capacity(const shm_comm *comm, const tri_comm_op *op) {
     int64_t elements = TRI_SHM_STAGE_BYTES / (int64_t)width_of(op);
-    return tri_comm_kind_scatters(op->kind) ? elements / comm->head.size : elements;
+    return tri_comm_kind_scatters(op->kind) ? elements / comm->base.head.size : elements;
 }
 
 void shm_staging_use(shm_comm *comm) {
-    for (int r = 0; r < comm->head.size; r++) {
+    for (int r = 0; r < comm->base.head.size; r++) {
         comm->current.from[r] = comm->staging + (size_t)r * TRI_SHM_STAGE_BYTES;
         comm->current.to[r] = comm->staging + (size_t)r * TRI_SHM_STAGE_BYTES;
     }
@@ -78,9 +78,9 @@ void shm_staging_fill(shm_comm *comm, const tri_comm_op *op) {
     const shm_current *current = &comm->current;
     size_t width = width_of(op), bytes = (size_t)current->count * width;
     const char *send = (const char *)op->send + (size_t)current->begin * width;
-    char *to = comm->staging + (size_t)comm->head.rank * TRI_SHM_STAGE_BYTES;
-    if (op->kind == TRI_COMM_BROADCAST && op->root != comm->head.rank) return;
-    int receivers = tri_comm_kind_scatters(op->kind) ? comm->head.size : 1;
+    char *to = comm->staging + (size_t)comm->base.head.rank * TRI_SHM_STAGE_BYTES;
+    if (op->kind == TRI_COMM_BROADCAST && op->root != comm->base.head.rank) return;
+    int receivers = tri_comm_kind_scatters(op->kind) ? comm->base.head.size : 1;
     for (int r = 0; r < receivers; r++)
         memcpy(to + (size_t)r * bytes, send + (size_t)r * (size_t)op->count * width, bytes);
 }
@@ -88,13 +88,13 @@ void shm_staging_fill(shm_comm *comm, const tri_comm_op *op) {
 void shm_staging_drain(shm_comm *comm, const tri_comm_op *op) {
     const shm_current *current = &comm->current;
     size_t width = width_of(op);
-    memcpy((char *)op->recv + (size_t)current->begin * width, comm->current.to[comm->head.rank],
-           (size_t)current->count * width);
+    memcpy((char *)op->recv + (size_t)current->begin * width,
+           comm->current.to[comm->base.head.rank], (size_t)current->count * width);
 }
 
 static bool in_place(const shm_comm *comm, const tri_comm_op *op) {
     if (op->kind == TRI_COMM_ALL_REDUCE) return op->send == op->recv;
-    size_t own = (size_t)comm->head.rank * (size_t)op->count * width_of(op);
+    size_t own = (size_t)comm->base.head.rank * (size_t)op->count * width_of(op);
     return op->kind == TRI_COMM_REDUCE_SCATTER && op->recv == (const char *)op->send + own;
 }
 
@@ -102,15 +102,15 @@ static bool in_place(const shm_comm *comm, const tri_comm_op *op) {
 // were just read into the cache, and evicting them would cost more.
 static bool streams(const shm_comm *comm, const tri_comm_op *op) {
     if (comm->current.staged || op->accumulate || in_place(comm, op)) return false;
-    int64_t touched =
-        tri_comm_recv_count(op, comm->head.size) * (int64_t)width_of(op) * comm->head.size;
+    int64_t touched = tri_comm_recv_count(op, comm->base.head.size) * (int64_t)width_of(op) *
+                      comm->base.head.size;
     return touched > SHM_STREAM_BYTES;
 }
 
 // ---- all-reduce
 
 static int64_t share_elements(const shm_comm *comm) {
-    int64_t even = (comm->current.count + comm->head.size - 1) / comm->head.size;
+    int64_t even = (comm->current.count + comm->base.head.size - 1) / comm->base.head.size;
     return (even + REDUCE_GRAIN - 1) / REDUCE_GRAIN * REDUCE_GRAIN;
 }
 
@@ -155,17 +155,18 @@ static void reduce_chunk(shm_comm *comm, const tri_comm_op *op, int64_t begin, i
     const void *in[TRI_MAX_LOCAL_RANKS];
     void *out[TRI_MAX_LOCAL_RANKS];
     size_t offset = (size_t)begin * width_of(op);
-    for (int r = 0; r < comm->head.size; r++) {
+    for (int r = 0; r < comm->base.head.size; r++) {
         in[r] = comm->current.from[r] + offset;
         out[r] = comm->current.to[r] + offset;
     }
-    comm_reduce(op, comm->head.size, in, comm->head.size, out, (size_t)count, streams(comm, op));
+    comm_reduce(op, comm->base.head.size, in, comm->base.head.size, out, (size_t)count,
+                streams(comm, op));
 }
 
-shm_progress shm_reduce_advance(shm_comm *comm, const tri_comm_op *op) {
-    int size = comm->head.size;
+progress_result shm_reduce_advance(shm_comm *comm, const tri_comm_op *op) {
+    int size = comm->base.head.size;
     for (; comm->current.cursor < size; comm->current.cursor++) {
-        int owner = (comm->head.rank + (int)comm->current.cursor) % size;
+        int owner = (comm->base.head.rank + (int)comm->current.cursor) % size;
         shm_seat *seat = &comm->board->seats[owner];
         int64_t begin, elements = share_range(comm, owner, &begin), chunk = chunk_elements(op);
         uint64_t chunks = chunks_of(elements, op), begun, finished;
@@ -175,13 +176,13 @@ shm_progress shm_reduce_advance(shm_comm *comm, const tri_comm_op *op) {
         if (counter_raise(&seat->finished_chunks, comm->meetings, chunks, &finished) &&
             finished + 1 == chunks)
             shm_ring_all(comm);
-        return SHM_ADVANCED;
+        return PROGRESS_ADVANCED;
     }
-    return SHM_IDLE;
+    return PROGRESS_IDLE;
 }
 
-bool shm_reduce_finished(shm_comm *comm, const tri_comm_op *op) {
-    for (int r = 0; r < comm->head.size; r++) {
+bool shm_reduce_finished(const shm_comm *comm, const tri_comm_op *op) {
+    for (int r = 0; r < comm->base.head.size; r++) {
         int64_t begin;
         uint64_t chunks = chunks_of(share_range(comm, r, &begin), op);
         uint64_t seen = atomic_load(&comm->board->seats[r].finished_chunks);
@@ -194,14 +195,14 @@ bool shm_reduce_finished(shm_comm *comm, const tri_comm_op *op) {
 
 static void pull_reduce(shm_comm *comm, const tri_comm_op *op, int64_t first, int64_t count) {
     const shm_current *current = &comm->current;
-    size_t width = width_of(op), rank = (size_t)comm->head.rank;
+    size_t width = width_of(op), rank = (size_t)comm->base.head.rank;
     size_t bytes_per_rank = (size_t)(current->staged ? current->count : op->count) * width;
     void *out[] = {(char *)op->recv + (size_t)(current->begin + first) * width};
     const void *with_own[TRI_MAX_LOCAL_RANKS + 1] = {out[0]}, **in = with_own + 1;
-    for (int r = 0; r < comm->head.size; r++)
+    for (int r = 0; r < comm->base.head.size; r++)
         in[r] = current->from[r] + rank * bytes_per_rank + (size_t)first * width;
-    comm_reduce(op, comm->head.size + op->accumulate, in - op->accumulate, 1, out, (size_t)count,
-                streams(comm, op));
+    comm_reduce(op, comm->base.head.size + op->accumulate, in - op->accumulate, 1, out,
+                (size_t)count, streams(comm, op));
 }
 
 static void pull_copy(shm_comm *comm, const tri_comm_op *op, int source, int64_t first,
@@ -210,28 +211,28 @@ static void pull_copy(shm_comm *comm, const tri_comm_op *op, int source, int64_t
     size_t width = width_of(op), from = (size_t)first * width;
     size_t to = (size_t)(current->begin + first) * width;
     if (op->kind == TRI_COMM_ALL_TO_ALL)
-        from += (size_t)comm->head.rank * (size_t)(current->staged ? current->count : op->count) *
-                width;
+        from += (size_t)comm->base.head.rank *
+                (size_t)(current->staged ? current->count : op->count) * width;
     if (op->kind != TRI_COMM_BROADCAST) to += (size_t)source * (size_t)op->count * width;
     comm_copy((char *)op->recv + to, current->from[source] + from, (size_t)count * width,
               streams(comm, op));
 }
 
-shm_progress shm_pull_advance(shm_comm *comm, const tri_comm_op *op) {
+progress_result shm_pull_advance(shm_comm *comm, const tri_comm_op *op) {
     shm_current *current = &comm->current;
     int64_t chunk = chunk_elements(op), chunks = (current->count + chunk - 1) / chunk;
     bool all_sources = op->kind == TRI_COMM_ALL_GATHER || op->kind == TRI_COMM_ALL_TO_ALL;
-    int64_t sources = all_sources ? comm->head.size : 1;
-    if (current->cursor >= chunks * sources) return SHM_IDLE;
+    int64_t sources = all_sources ? comm->base.head.size : 1;
+    if (current->cursor >= chunks * sources) return PROGRESS_IDLE;
     int64_t first = current->cursor % chunks * chunk;
     int64_t count = current->count - first < chunk ? current->count - first : chunk;
     if (op->kind == TRI_COMM_REDUCE_SCATTER) {
         pull_reduce(comm, op, first, count);
     } else {
         // Each rank begins with its own data, so that no two pull from one source at once.
-        int turn = comm->head.rank + (int)(current->cursor / chunks);
-        pull_copy(comm, op, all_sources ? turn % comm->head.size : op->root, first, count);
+        int turn = comm->base.head.rank + (int)(current->cursor / chunks);
+        pull_copy(comm, op, all_sources ? turn % comm->base.head.size : op->root, first, count);
     }
     current->cursor++;
-    return SHM_ADVANCED;
+    return PROGRESS_ADVANCED;
 }

@@ -5,8 +5,17 @@
 
 #include "comm/shm/state.h"
 
+#include <string.h>
+
 static inline shm_entry *shm_entry_of(const shm_comm *comm, int rank, uint64_t meeting) {
     return &comm->board->seats[rank].entries[meeting & 1];
+}
+
+// Cuts a label that is too long; snprintf would cost a tenth of a small operation's time.
+static inline void shm_copy_label(const tri_comm_op *op, char to[SHM_LABEL_BYTES]) {
+    size_t bytes = op->label ? strnlen(op->label, SHM_LABEL_BYTES - 1) : 0;
+    if (bytes) memcpy(to, op->label, bytes);
+    to[bytes] = 0;
 }
 
 // Small operations: the data lie in the announced entry.
@@ -20,10 +29,10 @@ void shm_staging_use(shm_comm *comm); // sets current.from and current.to to the
 void shm_staging_fill(shm_comm *comm, const tri_comm_op *op);
 void shm_staging_drain(shm_comm *comm, const tri_comm_op *op);
 
-// One chunk of an all-reduce; SHM_IDLE when every chunk has been begun.
-shm_progress shm_reduce_advance(shm_comm *comm, const tri_comm_op *op);
-bool shm_reduce_finished(shm_comm *comm, const tri_comm_op *op);
-// One chunk of any other collective; SHM_IDLE when this rank has all that it receives.
-shm_progress shm_pull_advance(shm_comm *comm, const tri_comm_op *op);
+// One chunk of an all-reduce; PROGRESS_IDLE when every chunk has been begun.
+progress_result shm_reduce_advance(shm_comm *comm, const tri_comm_op *op);
+bool shm_reduce_finished(const shm_comm *comm, const tri_comm_op *op);
+// One chunk of any other collective; PROGRESS_IDLE when this rank has all that it receives.
+progress_result shm_pull_advance(shm_comm *comm, const tri_comm_op *op);
 
 #endif

@@ -48,10 +48,10 @@ tri_status staged_group_make(const tri_comm *comm, const tri_comm_op *ops, int c
         return TRI_FAIL(TRI_NO_MEMORY, "no memory for %d operations", count);
     }
     g->op_count = count;
-    g->is_pairs = true;
+    g->is_messages = true;
     for (int i = 0; i < count; i++) {
         describe(comm, &ops[i], &g->ops[i]);
-        g->is_pairs = g->is_pairs && tri_comm_kind_is_pair(ops[i].kind);
+        g->is_messages = g->is_messages && tri_comm_kind_is_message(ops[i].kind);
     }
     g->after_count = after_count;
     if (after_count) memcpy(g->after, after, (size_t)after_count * sizeof *after);

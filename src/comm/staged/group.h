@@ -24,7 +24,7 @@ typedef struct staged_group {
     struct staged_group *next;
     uint64_t number;
     staged_state state;
-    bool is_pairs; // sends and receives only
+    bool is_messages; // sends and receives only
     staged_op *ops;
     int op_count;
     tri_ticket *after;

@@ -70,15 +70,15 @@ static void drop_done(staged_comm *c) {
 // way side by side, and leave in order. Called under the lock, which it gives up in between: groups
 // may be added at the end meanwhile.
 static bool advance_all(staged_comm *c) {
-    bool moved = false, alone = true, only_pairs = true, all_left = true;
+    bool moved = false, alone = true, only_messages = true, all_left = true;
     for (staged_group *g = c->first; g && c->status == TRI_OK && !c->stops; g = g->next) {
         pthread_mutex_unlock(&c->lock);
-        tri_status status = staged_group_advance(g, &c->route, alone || (only_pairs && g->is_pairs),
-                                                 all_left, &moved);
+        tri_status status = staged_group_advance(
+            g, &c->route, alone || (only_messages && g->is_messages), all_left, &moved);
         pthread_mutex_lock(&c->lock);
         if (status != TRI_OK) fail(c, status, tri_error_message());
         alone = alone && g->state == STAGED_DONE;
-        only_pairs = only_pairs && (g->is_pairs || g->state == STAGED_DONE);
+        only_messages = only_messages && (g->is_messages || g->state == STAGED_DONE);
         all_left = all_left && g->state >= STAGED_TRAVELS;
     }
     drop_done(c);

@@ -1,0 +1,26 @@
+// Making, splitting and closing communicators on the progress base.
+#ifndef TRIREME_COMM_PROGRESS_COMMUNICATOR_H
+#define TRIREME_COMM_PROGRESS_COMMUNICATOR_H
+
+#include "comm/progress/state.h"
+
+// Fills what is zero so far. `ledger` is taken over by the end of the family; `failure` may be
+// NULL: only this process sees it.
+void progress_family_init(progress_family *family, const progress_backend *backend,
+                          tri_ledger *ledger, progress_failure *failure);
+// Ends a family without communicators: stops its thread, and then has the backend close it.
+void progress_family_end(progress_family *family);
+
+// Fills a communicator that is zero so far, on a family; job_rank[size] is copied. TRI_NO_MEMORY:
+// nothing is left to free. `backend`: the communicator's functions, with the slots of this folder.
+tri_status progress_comm_init(progress_comm *comm, const tri_comm_backend *backend,
+                              progress_family *family, int rank, int size, const int *job_rank);
+// From now on the family's thread advances it. Before that, progress_comm_end frees what init made.
+void progress_comm_add(progress_comm *comm);
+void progress_comm_end(progress_comm *comm);
+
+// Slots of a communicator.
+tri_status progress_split(tri_comm *comm, int colour, int key, tri_comm **out);
+void progress_close(tri_comm *comm); // the last one of a family ends the family
+
+#endif

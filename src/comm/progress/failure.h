@@ -1,0 +1,30 @@
+// The first failure of any communicator ends all communicators of the family, and of the families
+// that are linked to it.
+#ifndef TRIREME_COMM_PROGRESS_FAILURE_H
+#define TRIREME_COMM_PROGRESS_FAILURE_H
+
+#include "comm/progress/state.h"
+
+// Records the failure for all ranks and wakes them. A later failure than the first is dropped.
+void progress_fail(progress_comm *comm, tri_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static inline bool progress_has_failed(const progress_comm *comm) {
+    const progress_failure *failure = comm->family->failure;
+    return atomic_load_explicit(&failure->state, memory_order_acquire) != PROGRESS_FAILURE_NONE;
+}
+// Fails with the recorded status and text; only after progress_has_failed.
+tri_status progress_failure_status(progress_comm *comm);
+// Passes a failure that another rank recorded on to the linked families.
+void progress_spread_failure(progress_family *family);
+void progress_unlink(progress_family *family);
+
+// Tells the ranks of this family and of those that are linked to it for which rank this one waits.
+void progress_tell_awaited(progress_family *family, int job_rank);
+void progress_clear_awaited(progress_family *family); // it waits for none any more
+
+// Slots of a communicator.
+tri_status progress_failed(tri_comm *comm);
+void progress_abort(tri_comm *comm, const char *why);
+struct progress_family *progress_family_of(tri_comm *comm);
+
+#endif

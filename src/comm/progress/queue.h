@@ -1,0 +1,26 @@
+// The operations of a communicator in order, and the right to advance them.
+//
+// The thread that has set `executing` may advance the operation at the head of the queue: one that
+// waits for it, or the family's thread while none waits. Both advance it in bounded steps.
+#ifndef TRIREME_COMM_PROGRESS_QUEUE_H
+#define TRIREME_COMM_PROGRESS_QUEUE_H
+
+#include "comm/progress/state.h"
+
+// TRI_NO_MEMORY. Needs `lock`.
+tri_status progress_push(progress_comm *comm, const tri_comm_op *ops, int count);
+// One bounded step of the operation at the head. The caller has set `executing`.
+progress_result progress_advance(progress_comm *comm);
+bool progress_try_execute(progress_comm *comm);
+void progress_end_execute(progress_comm *comm);
+// The same for a caller that does not wait itself: wakes a thread of this process that went to
+// sleep because it found the caller executing.
+void progress_end_execute_and_wake(progress_comm *comm);
+// True when all of the ticket's group is done. Needs `lock`, or to have set `executing`.
+bool progress_group_done(const progress_comm *comm, uint64_t ticket);
+// Operation `index` of those at the head that advance side by side.
+progress_item *progress_message(const progress_comm *comm, int index);
+// Calls the listener if it waits for a call.
+void progress_call_listener(progress_comm *comm);
+
+#endif

@@ -1,0 +1,164 @@
+// The progress base: what communicators that work beside the caller have in common. A backend
+// supplies one bounded step of an operation, how a thread sleeps until another rank has moved, and
+// what it knows of other ranks. The base has the queues, the thread that advances operations while
+// the caller computes, the order of sends and receives, the ledger's marks, time limits, reports,
+// and failures that end all communicators of a family.
+//
+// The structs are the heads of a backend's own. The files, each of which calls only those above it:
+//   futex         words on which threads sleep
+//   state         what the base keeps in each process, and the backend's functions
+//   failure       the first failure, which ends a family and those that are linked to it
+//   queue         the operations of a communicator in order, and the right to advance them
+//   watch         which ranks are lost, and how long nothing advanced
+//   thread        advances operations that no thread waits for
+//   operation     start, test, wait
+//   communicator  making, splitting and closing
+#ifndef TRIREME_COMM_PROGRESS_STATE_H
+#define TRIREME_COMM_PROGRESS_STATE_H
+
+#include "comm/comm.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { PROGRESS_NOBODY = -1 }; // instead of a rank
+
+typedef enum progress_result {
+    PROGRESS_IDLE, // there is nothing to do
+    PROGRESS_BLOCKED,
+    PROGRESS_ADVANCED,
+} progress_result; // worst first
+
+typedef struct progress_comm progress_comm;
+typedef struct progress_family progress_family;
+
+// An operation that was started.
+typedef struct progress_item {
+    tri_comm_op op;
+    uint64_t sequence;     // its number in the communicator, from 1
+    uint64_t group_ticket; // sequence of the last operation of its group
+    tri_ledger_mark mark;
+    bool begun, done;
+    // The backend's own; 0 at the beginning.
+    int step;
+    uint64_t number, bytes;
+} progress_item;
+
+// Some of a communicator's ranks, in the order of the new communicator.
+typedef struct progress_group {
+    int size;         // 0: this rank takes part in the split and is in no group
+    int rank;         // ours in the group
+    const int *ranks; // ranks[r]: the parent's rank of rank r
+} progress_group;
+
+typedef struct progress_backend {
+    // One bounded step; sets item->done at the end. A collective is advanced alone; of the sends to
+    // one rank, and of the receives from one, only the oldest is. Never waits. Called under the
+    // communicator's lock.
+    progress_result (*advance)(progress_comm *comm, progress_item *item);
+    // Finds whether a collective waits for rank r.
+    bool (*awaits)(const progress_comm *comm, const progress_item *item, int r);
+    // True if the operation at the head has sent all that it sends, so that no thread need advance
+    // it until one waits for it. NULL: never.
+    bool (*rests)(const progress_comm *comm);
+
+    // `seen = sleep_begin(…)` announces that a thread may sleep. Then it checks once more that it
+    // has nothing to do, and calls sleep: no wake between the two gets lost.
+    uint32_t (*sleep_begin)(progress_family *family);
+    void (*sleep)(progress_family *family, uint32_t seen, int timeout_ms);
+    void (*sleep_end)(progress_family *family);
+    void (*wake)(progress_family *family);     // the threads of this process
+    void (*wake_all)(progress_family *family); // of all ranks: there is a failure to be seen
+
+    // Collective over `parent`: a communicator of the same family (progress_comm_init, …_add);
+    // *out = NULL where the group is empty.
+    tri_status (*branch)(progress_comm *parent, const progress_group *group, progress_comm **out);
+    void (*leave)(progress_comm *comm); // tells the others that this rank closes it. NULL: nobody
+    // No thread of this process touches an operation's memory after it. NULL: that is so already.
+    void (*quiesce)(progress_comm *comm);
+    void (*close_comm)(progress_comm *comm); // frees it; the base has ended its part
+    void (*close_family)(progress_family *family);
+
+    // What the backend knows of other ranks. Each may be NULL. Ranks of a family are the job's.
+    void (*beat)(progress_family *family);    // called every TRI_HEARTBEAT_MS
+    void (*observe)(progress_family *family); // called by a blocked rank before it asks `loss`
+    // NULL: rank r may still move. Else what happened to it: "died", "left the communicator".
+    const char *(*loss)(progress_comm *comm, int r);
+    // True if rank r has begun the next collective of the communicator; writes "KIND 'label'".
+    bool (*collective_of)(const progress_comm *comm, int r, char *out, size_t size);
+    const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank); // NULL: unknown
+    // Tells the others for which rank this one waits; PROGRESS_NOBODY: for none.
+    void (*set_awaited)(progress_family *family, int job_rank);
+    int (*awaited)(const progress_family *family, int job_rank); // what that rank told
+} progress_backend;
+
+typedef enum progress_failure_state {
+    PROGRESS_FAILURE_NONE,
+    PROGRESS_FAILURE_BEING_WRITTEN,
+    PROGRESS_FAILURE_WRITTEN,
+} progress_failure_state;
+
+typedef struct progress_failure { // the first one of any communicator of the family
+    _Atomic uint32_t state;       // progress_failure_state
+    int32_t status;
+    char text[TRI_MESSAGE_MAX_BYTES];
+} progress_failure;
+
+// All communicators of one open, in this process.
+struct progress_family {
+    const progress_backend *backend;
+    tri_ledger *ledger;
+    tri_comm *control;  // of all ranks of the job: shows what they do; NULL: the backend does
+    int size, job_rank; // how many ranks; this one's number in the job
+    int timeout_ms;     // 0: what the operations wait for has its own limit
+    bool can_spin;      // every rank has a core to itself
+    // Where failures are recorded: in memory that all ranks share, or in own_failure.
+    progress_failure *failure, own_failure;
+    // Families that fail together, as a ring; under a lock of all families.
+    progress_family *linked;
+    _Atomic bool spread;      // the failure was passed on to them
+    _Atomic int awaited_rank; // 1 + the job's rank that was last told to set_awaited
+    pthread_mutex_t lock;     // of `comms`
+    progress_comm *comms;
+    pthread_t thread;
+    bool has_thread;
+    _Atomic uint32_t stop;
+    _Atomic uint32_t work, work_sleeper; // futex on which the idle thread sleeps
+};
+
+struct progress_comm {
+    tri_comm head;
+    progress_family *family;
+    progress_comm *next;
+    int *job_rank; // job_rank[r]: the job's rank of our rank r
+    // Operations from `completed` to `started`, as a ring; under `lock`. Those before `taken` have
+    // begun if they are sends and receives.
+    pthread_mutex_t lock;
+    progress_item *queue;
+    uint64_t capacity; // a power of two
+    _Atomic uint64_t started, completed;
+    _Atomic uint64_t thread_target; // the thread carries out operations up to this one
+    _Atomic uint32_t executing, waiters;
+    // One call of `listener` is due when something ends (tri_comm_backend.notify).
+    _Atomic int armed; // progress_armed
+    void (*_Atomic listener)(void *context);
+    void *_Atomic listener_context;
+    // All below belongs to the thread that has set `executing`, except busy_since_ns.
+    int messages; // sends and receives at the head that advance side by side; 0: a collective
+    uint64_t advances, advances_seen; // calls that advanced, and how many progress_watch has seen
+    int64_t advanced_ns, checked_ns;  // when progress_watch last saw an advance, and last looked
+    _Atomic int64_t busy_since_ns;    // when the queue was last empty and an operation started
+};
+
+typedef enum progress_armed {
+    PROGRESS_NOT_ARMED,
+    PROGRESS_ARMED,       // the listener works behind the caller
+    PROGRESS_ARMED_WAITS, // a thread waits for the listener
+} progress_armed;
+
+static inline progress_comm *progress_of(tri_comm *comm) { return (progress_comm *)comm; }
+static inline progress_item *progress_at(const progress_comm *comm, uint64_t index) {
+    return &comm->queue[index & (comm->capacity - 1)];
+}
+
+#endif

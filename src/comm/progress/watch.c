@@ -1,0 +1,189 @@
+// What a blocked rank checks now and then: which ranks are lost, and how long nothing advanced. It
+// fails the communicator with a message that names the rank at fault and what the others do.
+#include "comm/progress/watch.h"
+
+#include "base/limits.h"
+#include "base/os.h"
+#include "comm/op.h"
+#include "comm/progress/failure.h"
+#include "comm/progress/queue.h"
+
+#include <stdio.h>
+
+enum { WATCH_ACTION_BYTES = 224 };
+
+static const tri_ledger_ring *ring_of(const progress_family *family, int job_rank) {
+    tri_comm *control = family->control;
+    if (control && control->backend->ledger_of)
+        return control->backend->ledger_of(control, job_rank);
+    return family->backend->ring ? family->backend->ring(family, job_rank) : NULL;
+}
+
+static void describe(const progress_family *family, int job_rank, char *out, size_t size) {
+    const tri_ledger_ring *ring = ring_of(family, job_rank);
+    if (ring)
+        snprintf(out, size, "rank %d (host %s, pid %d)", job_rank, ring->host, (int)ring->pid);
+    else
+        snprintf(out, size, "rank %d", job_rank);
+}
+
+// What a rank does and did last, after " "; nothing where that cannot be seen.
+static void describe_action(const progress_family *family, int job_rank, const char *verb,
+                            char out[WATCH_ACTION_BYTES]) {
+    const tri_ledger_ring *ring = ring_of(family, job_rank);
+    *out = 0;
+    if (!ring) return;
+    int used = snprintf(out, WATCH_ACTION_BYTES, " %s", verb);
+    tri_ledger_text(ring, out + used, WATCH_ACTION_BYTES - (size_t)used);
+}
+
+static const progress_item *message_with(const progress_comm *comm, int r) {
+    for (int i = 0; i < comm->messages; i++) {
+        const progress_item *item = progress_message(comm, i);
+        if (!item->done && item->op.peer == r) return item;
+    }
+    return NULL;
+}
+
+// True when the operations at the head wait for rank r. The lock keeps `start` from reallocating
+// the queue meanwhile.
+static bool awaits(progress_comm *comm, int r) {
+    pthread_mutex_lock(&comm->lock);
+    uint64_t head = atomic_load(&comm->completed);
+    bool result = false;
+    if (comm->messages)
+        result = message_with(comm, r) != NULL;
+    else if (head < atomic_load(&comm->started))
+        result = comm->family->backend->awaits(comm, progress_at(comm, head), r);
+    pthread_mutex_unlock(&comm->lock);
+    return result;
+}
+
+// What the ranks besides the culprit do: "; rank 0 waits in …, rank 2 is in …".
+static void describe_others(const progress_comm *comm, int culprit, char *out, size_t size) {
+    enum { OTHERS = 3 };
+    int described = 0;
+    size_t used = 0;
+    *out = 0;
+    for (int i = 0; i < comm->head.size && described < OTHERS && used < size; i++) {
+        int r = (comm->head.rank + i) % comm->head.size; // ourselves first
+        char action[WATCH_ACTION_BYTES];
+        if (comm->job_rank[r] == culprit) continue;
+        describe_action(comm->family, comm->job_rank[r], r == comm->head.rank ? "waits " : "is ",
+                        action);
+        if (!*action) continue;
+        int length = snprintf(out + used, size - used, "%s rank %d%s", described++ ? "," : ";",
+                              comm->job_rank[r], action);
+        used += length > 0 ? (size_t)length : 0;
+    }
+}
+
+static void report_loss(progress_comm *comm, int r, const char *what) {
+    char who[128], action[WATCH_ACTION_BYTES], others[512];
+    int culprit = comm->job_rank[r];
+    describe(comm->family, culprit, who, sizeof who);
+    describe_others(comm, culprit, others, sizeof others);
+    describe_action(comm->family, culprit, "", action);
+    progress_fail(comm, TRI_PEER_LOST, "%s %s%s%s", who, what, action, others);
+}
+
+// A send or receive whose peer waits for us in a collective can never end.
+static void report_message_against_collective(progress_comm *comm, int peer) {
+    char theirs[WATCH_ACTION_BYTES];
+    if (!comm->family->backend->collective_of || peer == comm->head.rank || comm->messages == 0)
+        return;
+    if (!awaits(comm, peer)) return;
+    if (!comm->family->backend->collective_of(comm, peer, theirs, sizeof theirs)) return;
+    // The peer may have sent or received before it entered the collective; that is visible by now.
+    if (progress_advance(comm) != PROGRESS_BLOCKED) return;
+    pthread_mutex_lock(&comm->lock);
+    const progress_item *item = message_with(comm, peer);
+    tri_comm_op op = item ? item->op : (tri_comm_op){.kind = TRI_COMM_BARRIER};
+    pthread_mutex_unlock(&comm->lock);
+    if (!item) return;
+    progress_fail(comm, TRI_MISMATCH,
+                  "ranks disagree: rank %d calls %s '%s' with rank %d, rank %d calls %s",
+                  comm->job_rank[comm->head.rank], tri_comm_kind_name(op.kind),
+                  op.label ? op.label : "", comm->job_rank[peer], comm->job_rank[peer], theirs);
+}
+
+// Follows who waits for whom, from one rank of the job to another that waits for none.
+// PROGRESS_NOBODY: the chain leads back to us, or is a circle.
+static int find_culprit(const progress_family *family, int job_rank) {
+    for (int links = 0; links <= family->size && job_rank != family->job_rank; links++) {
+        int next =
+            family->backend->awaited ? family->backend->awaited(family, job_rank) : PROGRESS_NOBODY;
+        if (next < 0) return job_rank;
+        job_rank = next;
+    }
+    return PROGRESS_NOBODY;
+}
+
+// Chooses one of the ranks that we wait for, if possible one that does not itself wait for us, and
+// *culprit, the job's rank that holds it up. PROGRESS_NOBODY: we wait for no other rank.
+static int choose_awaited(progress_comm *comm, int *culprit) {
+    int chosen = PROGRESS_NOBODY;
+    for (int r = 0; r < comm->head.size; r++) {
+        if (r == comm->head.rank || !awaits(comm, r)) continue;
+        *culprit = find_culprit(comm->family, comm->job_rank[r]);
+        if (chosen < 0 || *culprit >= 0) chosen = r;
+        if (*culprit >= 0) return r;
+    }
+    if (chosen >= 0) *culprit = comm->job_rank[chosen];
+    return chosen;
+}
+
+static void report_timeout(progress_comm *comm, int culprit) {
+    char who[128], action[WATCH_ACTION_BYTES], others[512];
+    double limit_s = comm->family->timeout_ms * 1e-3;
+    describe_others(comm, culprit, others, sizeof others);
+    if (culprit < 0) { // for example a send to ourselves that is never received
+        progress_fail(comm, TRI_TIMEOUT, "nothing advanced in %g s (comm.timeout_s)%s", limit_s,
+                      others);
+        return;
+    }
+    describe(comm->family, culprit, who, sizeof who);
+    describe_action(comm->family, culprit, "is ", action);
+    progress_fail(comm, TRI_TIMEOUT, "%s did not join in %g s (comm.timeout_s)%s%s%s", who, limit_s,
+                  *action ? "; it" : "", action, others);
+}
+
+// Fails the communicator if a rank that it waits for is lost. True if there is nothing more to do.
+static bool find_loss(progress_comm *comm) {
+    const progress_backend *backend = comm->family->backend;
+    for (int r = 0; backend->loss && r < comm->head.size; r++) {
+        if (r == comm->head.rank || !awaits(comm, r)) continue;
+        const char *what = backend->loss(comm, r);
+        if (!what) continue;
+        // What the rank wrote before it was lost may be all that we need.
+        if (progress_advance(comm) != PROGRESS_BLOCKED) return true;
+        if (awaits(comm, r)) {
+            report_loss(comm, r, what);
+            return true;
+        }
+    }
+    return false;
+}
+
+void progress_watch(progress_comm *comm) {
+    progress_family *family = comm->family;
+    int64_t now = tri_os.monotonic_ns();
+    if (comm->advances != comm->advances_seen) {
+        comm->advances_seen = comm->advances;
+        comm->advanced_ns = now;
+        comm->checked_ns = 0;
+    }
+    if (now - comm->checked_ns < TRI_COMM_CHECK_MS * (int64_t)500000) return;
+    comm->checked_ns = now;
+    if (family->backend->observe) family->backend->observe(family);
+    if (find_loss(comm)) return;
+    for (int r = 0; r < comm->head.size; r++) report_message_against_collective(comm, r);
+    int culprit = PROGRESS_NOBODY, awaited = choose_awaited(comm, &culprit);
+    bool waits =
+        atomic_load(&comm->waiters) > 0 || atomic_load(&comm->armed) == PROGRESS_ARMED_WAITS;
+    if (awaited >= 0 && waits) progress_tell_awaited(family, comm->job_rank[awaited]);
+    int64_t busy_since = atomic_load(&comm->busy_since_ns);
+    int64_t since = busy_since > comm->advanced_ns ? busy_since : comm->advanced_ns;
+    if (family->timeout_ms > 0 && now - since > family->timeout_ms * (int64_t)1000000)
+        report_timeout(comm, culprit);
+}

@@ -1,0 +1,10 @@
+// A send or receive as a state machine.
+#ifndef TRIREME_COMM_SHM_MESSAGE_H
+#define TRIREME_COMM_SHM_MESSAGE_H
+
+#include "comm/shm/state.h"
+
+// One bounded step; sets item->done at the end.
+progress_result shm_message_advance(shm_comm *comm, progress_item *item);
+
+#endif
