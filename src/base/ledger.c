@@ -130,12 +130,12 @@ static int kind_of(tri_ledger *ledger, const char *kind) {
     return known;
 }
 
-static void event_write(tri_ledger_event *event, uint64_t number, int64_t now, int kind,
-                        const tri_ledger_action *action) {
+static void event_write(tri_ledger_event *event, uint64_t number, int64_t begin_ns, int64_t end_ns,
+                        int kind, const tri_ledger_action *action) {
     // An exchange that acquires, so that no later write becomes visible before it.
     atomic_exchange_explicit(&event->number, 0, memory_order_acq_rel);
-    atomic_store_explicit(&event->end_ns, 0, memory_order_relaxed);
-    event->begin_ns = now;
+    atomic_store_explicit(&event->end_ns, end_ns, memory_order_relaxed);
+    event->begin_ns = begin_ns;
     event->bytes = action->bytes;
     event->sequence = action->sequence;
     event->lane = action->lane;
@@ -157,21 +157,29 @@ static tri_ledger_event *trace_slot(const tri_ledger *ledger, uint64_t number) {
     return &ledger->trace[(number - ledger->trace_first) % ledger->trace_capacity];
 }
 
+// Writes a new event to the ring and the trace and returns its number. end_ns 0: it has not ended.
+// Called under the lock.
+static uint64_t add_event(tri_ledger *ledger, const tri_ledger_action *action, int kind,
+                          int64_t begin_ns, int64_t end_ns) {
+    uint64_t number = atomic_load_explicit(&ledger->ring->begun, memory_order_relaxed) + 1;
+    event_write(ring_slot(ledger, number), number, begin_ns, end_ns, kind, action);
+    tri_ledger_event *traced = trace_slot(ledger, number);
+    if (traced) event_write(traced, number, begin_ns, end_ns, kind, action);
+    atomic_store_explicit(&ledger->ring->begun, number, memory_order_release);
+    return number;
+}
+
 static tri_ledger_mark begin(tri_ledger *ledger, const tri_ledger_action *action,
                              ledger_span span) {
     if (!ledger) return (tri_ledger_mark){0};
     int64_t now = tri_os.monotonic_ns();
     pthread_mutex_lock(&ledger->lock);
-    uint64_t number = atomic_load_explicit(&ledger->ring->begun, memory_order_relaxed) + 1;
     int kind = kind_of(ledger, action->kind);
-    event_write(ring_slot(ledger, number), number, now, kind, action);
-    tri_ledger_event *traced = trace_slot(ledger, number);
-    if (traced) event_write(traced, number, now, kind, action);
-    atomic_store_explicit(&ledger->ring->begun, number, memory_order_release);
+    uint64_t number = add_event(ledger, action, kind, now, 0);
     int depth = depth_of(ledger);
     if (action->lane == TRI_LANE_OF_COMPUTE && depth < TRI_LEDGER_DEPTH) {
         ledger->open[depth] = (ledger_open){.number = number, .kind = kind, .span = span};
-        event_write(&ledger->ring->open[depth], number, now, kind, action);
+        event_write(&ledger->ring->open[depth], number, now, 0, kind, action);
         set_depth(ledger, depth + 1);
     }
     pthread_mutex_unlock(&ledger->lock);
@@ -190,6 +198,18 @@ tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const cha
                                       .subject = TRI_LEDGER_NONE,
                                       .round = TRI_LEDGER_NONE},
                  OUTLIVES_STEPS);
+}
+
+void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t begin_ns,
+                    int64_t end_ns) {
+    if (!ledger) return;
+    pthread_mutex_lock(&ledger->lock);
+    int kind = kind_of(ledger, action->kind);
+    add_event(ledger, action, kind, begin_ns, end_ns);
+    tri_ledger_total *total = &ledger->ring->totals[kind];
+    atomic_fetch_add_explicit(&total->busy_ns, end_ns - begin_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&total->count, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&ledger->lock);
 }
 
 // Ends an action of lane 0, and the actions that are still open inside it.

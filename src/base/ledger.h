@@ -37,7 +37,8 @@ typedef struct tri_ledger_event {
     char label[TRI_LEDGER_LABEL_BYTES];
 } tri_ledger_event;
 
-typedef struct tri_ledger_total { // of one kind of action in lane 0, without nested actions
+// Of one kind of action in lane 0, without nested actions, or of those that tri_ledger_add added.
+typedef struct tri_ledger_total {
     _Atomic int64_t count, busy_ns;
 } tri_ledger_total;
 
@@ -94,6 +95,10 @@ void tri_ledger_attach(tri_ledger *ledger); // makes the calling thread the one 
 void tri_ledger_step(tri_ledger *ledger, int64_t step);
 tri_ledger_mark tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
 void tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark);
+// Adds an action of another lane that is over already, and counts it in the totals of its kind:
+// what a device did while the host went on.
+void tri_ledger_add(tri_ledger *ledger, const tri_ledger_action *action, int64_t begin_ns,
+                    int64_t end_ns);
 // Begins an action of lane 0 that is not in a schedule: "loading data", "evaluation". Steps may
 // begin and end inside it.
 tri_ledger_mark tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);

@@ -75,6 +75,10 @@ typedef struct tri_device_backend {
     // Work that is issued to the queue from now on starts after the ticket's work, which may be of
     // another queue or of the host.
     tri_status (*wait)(tri_queue *queue, const tri_ticket *ticket);
+    // Sets *ns, memory of the host, to the time (CLOCK_MONOTONIC, in ns) at which the queue has
+    // done what was issued so far. The caller leaves *ns alone until the queue is past this point.
+    // NULL: the device is done when a call returns, so that the host's clock tells the time.
+    tri_status (*time)(tri_queue *queue, int64_t *ns);
     // Copy between device memory and the host's. The caller leaves the host's memory alone until
     // the copy is done. For copy_in of at most TRI_SMALL_COPY_BYTES: only until the call returns.
     tri_status (*copy_in)(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);

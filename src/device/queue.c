@@ -1,6 +1,8 @@
 // Queues of devices that do everything at once, and calls on any queue.
 #include "device/queue.h"
 
+#include "base/os.h"
+
 #include <stdlib.h>
 
 tri_status tri_queue_open_immediate(tri_device *device, tri_queue **out) {
@@ -35,6 +37,12 @@ tri_status tri_queue_finish(tri_queue *queue) {
     tri_ticket ticket;
     TRI_TRY(queue->device->backend->record(queue, &ticket));
     return tri_ticket_wait(&ticket);
+}
+
+tri_status tri_queue_time(tri_queue *queue, int64_t *ns) {
+    if (queue->device->backend->time) return queue->device->backend->time(queue, ns);
+    *ns = tri_os.monotonic_ns();
+    return TRI_OK;
 }
 
 tri_status tri_queue_write(tri_queue *queue, void *to, const void *from_host, size_t size_bytes) {

@@ -1,4 +1,5 @@
 // What every device promises, tried on all of them: memory, copies, queues and tickets.
+#include "base/os.h"
 #include "device/cpu/cpu.h"
 #include "device/far/far.h"
 #include "device/null/null.h"
@@ -140,6 +141,55 @@ static bool is_done(void *source, uint64_t number) {
 }
 
 // What fails while a queue waits for other work is returned by a later call, with its message.
+// Times of a queue are those at which it did its work, not those at which it was given to it.
+static void test_times(void **state) {
+    (void)state;
+    enum { STAMPS = 5, BYTES = 1 << 20 };
+    for (int b = 0; b < BACKENDS; b++) {
+        tri_device *device = open_device(backends[b]);
+        tri_queue *queue;
+        void *memory;
+        int64_t stamps[STAMPS] = {0}, before = tri_os.monotonic_ns();
+        ok(tri_queue_open(device, &queue));
+        ok(backends[b]->alloc(device, BYTES, &memory));
+        for (int i = 0; i < STAMPS; i++) {
+            ok(backends[b]->zero(queue, memory, BYTES));
+            ok(tri_queue_time(queue, &stamps[i]));
+        }
+        ok(tri_queue_finish(queue));
+        int64_t after = tri_os.monotonic_ns();
+        for (int i = 0; i < STAMPS; i++)
+            assert_true(stamps[i] >= (i > 0 ? stamps[i - 1] : before) && stamps[i] <= after);
+        backends[b]->free(device, memory);
+        tri_queue_close(queue);
+        backends[b]->close(device);
+    }
+}
+
+// A queue that waits for something else does not count the time of waiting as its work's.
+static void test_time_of_waiting(void **state) {
+    (void)state;
+    tri_device *device = open_device(&tri_device_far);
+    tri_queue *first, *second;
+    void *memory;
+    int64_t done = 0, begun = 0;
+    ok(tri_queue_open(device, &first));
+    ok(tri_queue_open(device, &second));
+    ok(tri_device_far.alloc(device, 8, &memory));
+    for (int i = 0; i < 50; i++) ok(tri_device_far.zero(first, memory, 8));
+    ok(tri_queue_time(first, &done));
+    tri_ticket ticket;
+    ok(tri_device_far.record(first, &ticket));
+    ok(tri_device_far.wait(second, &ticket));
+    ok(tri_queue_time(second, &begun));
+    ok(tri_queue_finish(second));
+    assert_true(done > 0 && begun >= done);
+    tri_device_far.free(device, memory);
+    tri_queue_close(first);
+    tri_queue_close(second);
+    device->backend->close(device);
+}
+
 static void test_failure_of_a_ticket(void **state) {
     (void)state;
     static const tri_ticket_kind kind = {.wait = fails, .is_done = is_done};
@@ -184,6 +234,8 @@ int main(void) {
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_order_in_a_queue),
         cmocka_unit_test(test_order_between_queues),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_time_of_waiting),
         cmocka_unit_test(test_failure_of_a_ticket),
         cmocka_unit_test(test_host_memory),
     };

@@ -101,6 +101,36 @@ static void test_totals(void **state) {
     tri_ledger_close(ledger);
 }
 
+// What a device did is added afterwards: to the ring, the trace and the totals, but not to what the
+// rank does now.
+static void test_added(void **state) {
+    (void)state;
+    tri_ledger *ledger;
+    char text[256];
+    uint64_t dropped;
+    assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
+    const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);
+    int lane = tri_ledger_lane(ledger, "device");
+    assert_int_equal(tri_ledger_trace(ledger, 8), TRI_OK);
+    tri_ledger_step(ledger, 3);
+    tri_ledger_mark norm = begin(ledger, NORM, NULL, TRI_LANE_OF_COMPUTE, 0);
+    tri_ledger_add(ledger, &(tri_ledger_action){.kind = FORWARD, .label = "fc1", .lane = lane}, 100,
+                   350);
+    tri_ledger_event event;
+    assert_true(tri_ledger_read(ring, atomic_load(&ring->begun), &event));
+    assert_true(event.begin_ns == 100 && event.end_ns == 350 && event.lane == lane);
+    assert_string_equal(event.label, "fc1");
+    assert_int_equal(tri_ledger_traced(ledger, &dropped), 2);
+    assert_int_equal(tri_ledger_traced_at(ledger, 1)->end_ns, 350);
+    assert_int_equal(atomic_load(&ring->totals[1].count), 1);
+    assert_int_equal(atomic_load(&ring->totals[1].busy_ns), 250);
+    assert_string_equal(tri_ledger_text(ring, text, sizeof text),
+                        "in NORM of step 3, after FORWARD 'fc1'");
+    tri_ledger_end(ledger, norm);
+    tri_ledger_add(NULL, &(tri_ledger_action){.kind = FORWARD}, 1, 2);
+    tri_ledger_close(ledger);
+}
+
 static void test_ring_and_trace(void **state) {
     enum { KEPT = 1000, BEFORE = 10, EVENTS = 1500 };
     tri_ledger *ledger;
@@ -252,9 +282,10 @@ static void test_cost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),    cmocka_unit_test(test_totals),
-        cmocka_unit_test(test_limits),  cmocka_unit_test(test_ring_and_trace),
-        cmocka_unit_test(test_readers), cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_text),           cmocka_unit_test(test_totals),
+        cmocka_unit_test(test_added),          cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_ring_and_trace), cmocka_unit_test(test_readers),
+        cmocka_unit_test(test_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // The device far: translates addresses and issues the CPU's work to queues.
 #include "device/far/far.h"
 
+#include "base/os.h"
 #include "device/cpu/cpu.h"
 #include "device/far/area.h"
 #include "device/far/queue.h"
@@ -103,11 +104,21 @@ static tri_status work_add(tri_queue *inner, far_work *work) {
     return inner->device->backend->add(inner, work->to, work->from, work->count);
 }
 
+static tri_status work_time(tri_queue *inner, far_work *work) {
+    (void)inner;
+    *(int64_t *)work->to = tri_os.monotonic_ns();
+    return TRI_OK;
+}
+
 static far_areas *areas_of(const tri_queue *queue) { return &far_of(queue->device)->areas; }
 
 static tri_status far_wait(tri_queue *queue, const tri_ticket *ticket) {
     if (!ticket->kind) return TRI_OK;
     return far_queue_push(queue, &(far_work){.run = work_wait, .ticket = *ticket});
+}
+
+static tri_status far_time(tri_queue *queue, int64_t *ns) {
+    return far_queue_push(queue, &(far_work){.run = work_time, .to = ns});
 }
 
 static tri_status far_copy_in(tri_queue *queue, void *to, const void *from_host,
@@ -216,6 +227,7 @@ const tri_device_backend tri_device_far = {
     .close_queue = far_queue_close,
     .record = far_queue_record,
     .wait = far_wait,
+    .time = far_time,
     .copy_in = far_copy_in,
     .copy_out = far_copy_out,
     .zero = far_zero,
