@@ -88,6 +88,9 @@ typedef struct tri_device_backend {
     tri_status (*add)(tri_queue *queue, float *to, const float *from, int64_t count);
     // Whether host code may read and write device memory; communicators then use it directly.
     bool host_memory;
+    // Whether work goes on after a call has returned. The engine then issues a step before it reads
+    // the results of the one before.
+    bool runs_ahead;
 } tri_device_backend;
 
 enum { TRI_SMALL_COPY_BYTES = 256 };

@@ -41,6 +41,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     engine_size_communication(e);
     TRI_TRY(engine_make_updates(e));
     TRI_TRY(engine_make_numbers(e));
+    engine_make_flights(e);
     engine_list_tensors(e);
     return TRI_OK;
 }
@@ -72,6 +73,7 @@ void tri_engine_destroy(tri_engine *engine) {
     engine_release_updates(&engine->updates);
     engine_release_updates(&engine->casts);
     engine_release_updates(&engine->squares);
+    engine_release_updates(&engine->finders);
     engine_release_numbers(engine);
     tri_storage_close(engine->storage); // before the memory that it may still read
     if (engine->groups.memory) engine_release(engine);
@@ -163,6 +165,8 @@ static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *tick
 
 // Actions of the compute lane run here, one after the other. Actions of other lanes are started
 // here, make progress by themselves, and are waited for by the first action that depends on them.
+// The compute lane waits for all of them at the end, so that whatever is issued behind the step
+// starts after it.
 static tri_status run_schedule(tri_engine *e) {
     const tri_schedule *s = &e->run.step->schedule;
     const tri_step_memory *memory = &e->run.step->memory;
@@ -180,8 +184,10 @@ static tri_status run_schedule(tri_engine *e) {
         }
         TRI_TRY(do_action(e, a, &e->run.tickets[i]));
     }
-    for (int i = 0; i < s->count; i++) TRI_TRY(tri_ticket_wait(&e->run.tickets[i]));
-    return tri_queue_finish(e->queue);
+    for (int i = 0; i < s->count; i++)
+        if (e->run.tickets[i].kind && tri_action_lane(s->actions[i].kind) != TRI_LANE_COMPUTE)
+            TRI_TRY(e->device->backend->wait(e->queue, &e->run.tickets[i]));
+    return TRI_OK;
 }
 
 static tri_status cast_all(tri_engine *e) {
@@ -195,11 +201,12 @@ static tri_status cast_all(tri_engine *e) {
     return TRI_OK;
 }
 
-tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out) {
+tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input) {
+    engine_flights *flights = &engine->flights;
+    TRI_ASSERT(flights->count <= tri_engine_steps_ahead(engine));
+    TRI_ASSERT(flights->count == 0 || !engine->is_stale);
     engine->run.input = input;
     engine->run.step = &engine->plan->steps[input->shape];
-    engine->run.output = out;
-    *out = (tri_step_output){.gradient_norm = 0};
     TRI_ASSERT(engine->run.step->samples > 0);
     tri_ledger_step(engine->groups.world->ledger, input->step);
     engine->run.anomaly[0] = 0;
@@ -208,7 +215,20 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
     TRI_TRY(engine_begin_numbers(engine));
     if (tri_step_trains(input->shape)) TRI_TRY(engine_write_seeds(engine));
     TRI_TRY(run_schedule(engine));
-    TRI_TRY(engine_end_numbers(engine));
-    if (tri_step_trains(input->shape) && !out->overflowed) tri_engine_count_update(engine);
+    int next = (flights->first + flights->count) % (1 + TRI_MAX_STEPS_AHEAD);
+    TRI_TRY(engine_send_results(engine, &flights->items[next]));
+    flights->count++;
     return TRI_OK;
+}
+
+tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out) {
+    TRI_ASSERT(engine->flights.count == 0);
+    TRI_TRY(tri_engine_issue(engine, input));
+    return tri_engine_collect(engine, out);
+}
+
+void tri_engine_abandon(tri_engine *engine) {
+    engine_stop_groups(engine);
+    (void)tri_queue_finish(engine->queue);
+    engine->flights.count = 0;
 }

@@ -74,9 +74,23 @@ void tri_engine_destroy(tri_engine *engine); // NULL allowed
 tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed);
 // Sets what the next step finds, when a run begins or continues; a new engine carries zeros.
 tri_status tri_engine_carry(tri_engine *engine, const tri_carried *carried);
-// One step. Collective. TRI_NOT_FINITE names the loss or the first parameter whose gradient is not
-// finite (without a loss scale); parameters are then as they were before.
+// Issues a step, which may go on behind the call, after all that were issued before. Collective.
+// Up to tri_engine_steps_ahead steps may be in flight already: 0 on a device whose work is done
+// when a call returns. The input is only used during the call; micro-batches stay in use until
+// later ones are taken or the step's results were collected. While a step is in flight, the state
+// is neither read nor written.
+tri_status tri_engine_issue(tri_engine *engine, const tri_step_input *input);
+int tri_engine_steps_ahead(const tri_engine *engine);
+// Waits for the oldest step in flight. Collective. TRI_NOT_FINITE names the loss or the first
+// parameter whose gradient is not finite (without a loss scale); parameters are then as they were
+// before that step. This also holds where more steps were issued behind it: they change nothing,
+// and are in flight no longer.
+tri_status tri_engine_collect(tri_engine *engine, tri_step_output *out);
+// Both: one step, while none is in flight.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
+// After a failure: ends what is in flight, so that the loader's memory is no longer in use. Only
+// tri_engine_destroy may follow. Not collective.
+void tri_engine_abandon(tri_engine *engine);
 
 enum { TRI_STATE_MASTERS = -1 }; // no optimizer state: the parameter itself
 

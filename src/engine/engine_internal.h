@@ -20,7 +20,7 @@ typedef struct engine_update {
     tri_bucket_kind bucket;
     int64_t first;
     int states; // how many optimizer states it reads and writes
-    int64_t at; // of a sum of squares: its index among them
+    int64_t at; // of a sum of squares: its index among them; of a finder: that of its first range
 } engine_update;
 
 typedef struct engine_updates {
@@ -71,16 +71,19 @@ typedef struct engine_memory {
 typedef struct engine_numbers {
     double *rows;             // of results, one behind the other; what travels with them
     double *shared, *squares; // where they are in this step: behind the rows, or among the sums
-    // What the host reads after a step: one row of sums over the step; then shared; then the sum of
-    // squares, the step scalars and the carried numbers.
-    double *sums, *total, *scalars, *carried;
+    // The results of a step: one row of sums over the step; then shared; then the sum of squares,
+    // the step scalars, the carried numbers, and what the finders found.
+    double *sums;
+    int64_t total_at, scalars_at, carried_at, found_at, result_count;
+    double *carried; // among the results
     double *control; // of the op step_numbers
     double *losses;  // of the op loss_seeds
     float *seeds;
-    double *host;     // what was read
     int64_t width;    // of a row
     int64_t capacity; // of `rows`
     int64_t square_count;
+    int64_t *ranges;  // in which finders look: first element and end
+    int *parameters;  // on the host, by range: whose gradient it is
     tri_graph *graph; // of the kernels
     tri_kernel sum_rows[TRI_STEP_SHAPE_COUNT], sum_squares, make_step, make_seeds;
 } engine_numbers;
@@ -114,11 +117,24 @@ typedef struct engine_staging {
     int64_t joined_elements;
 } engine_staging;
 
-// The running step.
+// A step in flight: its results, on their way to the host's memory.
+typedef struct engine_flight {
+    double *results; // as in the device's memory
+    double shared[TRI_MAX_SHARED];
+    tri_step_shape shape;
+    tri_ticket done; // stands for the step and the copy of its results
+} engine_flight;
+
+// Steps that were issued and not collected, in a ring.
+typedef struct engine_flights {
+    engine_flight items[1 + TRI_MAX_STEPS_AHEAD];
+    int first, count;
+} engine_flights;
+
+// The step that is being issued.
 typedef struct engine_run {
     const tri_step_input *input;
     const tri_step_plan *step;
-    tri_step_output *output;
     tri_ticket *tickets; // by action of the schedule
     tri_ticket begin;    // what the compute lane was given before the step
     tri_ticket taken;    // the copy of the latest micro-batch to the device
@@ -142,7 +158,7 @@ struct tri_engine {
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;
-    engine_updates updates, casts, squares;
+    engine_updates updates, casts, squares, finders;
     engine_numbers numbers;
     bool is_stale; // parameters were written since they were last cast
     // By block: bit k is set if its compute actions make a gradient of its k-th unit.
@@ -150,6 +166,7 @@ struct tri_engine {
     engine_tensors tensors;
     engine_staging staging;
     engine_run run;
+    engine_flights flights;
     bool detects_anomaly;
 };
 
@@ -180,6 +197,9 @@ tri_status engine_run_updates(tri_engine *engine, const engine_updates *updates,
 // Adds a kernel for the squares of `elements` gradients from `update.first` on.
 tri_status engine_add_squares(tri_engine *engine, const tri_sum_of_squares_attr *attr,
                               engine_update update, int64_t elements);
+// Adds a kernel that looks at `ranges` ranges of `elements` gradients.
+tri_status engine_add_finder(tri_engine *engine, engine_update update, int64_t elements,
+                             int64_t ranges);
 void engine_release_updates(engine_updates *updates);
 
 // anomaly.c: looks at what a node reads and has made; fails on all ranks if one has found
@@ -193,8 +213,10 @@ tri_status engine_make_numbers(tri_engine *engine);
 void engine_release_numbers(tri_engine *engine);
 tri_status engine_begin_numbers(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine);
-// TRI_NOT_FINITE names the loss or the first parameter with a gradient that is not finite.
-tri_status engine_end_numbers(tri_engine *engine);
+// Sums the rows and, in training, the squares over all rounds and ranks.
+tri_status engine_sum_over_step(tri_engine *engine, bool squared);
+// Where a metric's pair is in a row: the same in all programs and on all ranks.
+int64_t engine_metric_offset(int metric);
 // Runs a kernel on the numbers of a step.
 tri_status engine_run_numbers(tri_engine *engine, const tri_kernel *kernel, void *const *in,
                               void *const *out);
@@ -207,7 +229,15 @@ tri_status engine_sum_over_ranks(tri_engine *engine, const char *label, double *
 // terms.c: writes the seeds of the losses' gradients, before the step; makes the value of a
 // weighted sum of losses, after it.
 tri_status engine_write_seeds(tri_engine *engine);
-void engine_sum_terms(tri_engine *engine);
+void engine_sum_terms(const tri_engine *engine, tri_step_output *out);
+
+// results.c: what the host reads of a step.
+void engine_make_flights(tri_engine *engine);
+// Kernels that find, in a step that halts, the first parameter with a gradient that is not finite.
+tri_status engine_make_finders(tri_engine *engine);
+tri_status engine_find_not_finite(tri_engine *engine);
+// Behind a step: issues what copies its results to the host.
+tri_status engine_send_results(tri_engine *engine, engine_flight *flight);
 
 void engine_list_tensors(tri_engine *engine); // state.c
 // Moves what tri_engine_write left in the staging memory to where it belongs.

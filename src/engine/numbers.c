@@ -1,7 +1,7 @@
 // The numbers of a step that all ranks have to know before parameters change: loss, metrics, the
 // caller's numbers and the squares of the gradients are summed over all ranks, in the device's
-// memory, and become the step scalars. The host reads the results at the end of the step. Next:
-// update.c.
+// memory, and become the step scalars. What one step hands to the next, the carried numbers, stays
+// there too. Next: update.c.
 //
 // Kernels write each round's (sum, count) pairs into a row of their own. In a deterministic run the
 // rows of all replicas, and the squares chunk by chunk, travel to all ranks and are added there in
@@ -102,8 +102,7 @@ static int64_t row_count(const tri_engine *e, const tri_step_plan *step) {
     return (int64_t)step->rounds * (e->plan->deterministic ? e->plan->replicas : 1);
 }
 
-// Where a metric's pair is in a row: the same in all programs and on all ranks.
-static int64_t offset_of(int metric) {
+int64_t engine_metric_offset(int metric) {
     return (int64_t)metric * (TRI_RESULT_BYTES / (int64_t)sizeof(double));
 }
 
@@ -112,10 +111,10 @@ static tri_status make_step_kernels(tri_engine *e) {
     const engine_numbers *n = &e->numbers;
     bool has_terms = g->term_count > 0;
     int first = has_terms ? g->first_term : 0;
-    tri_step_numbers_attr attr = {.loss = offset_of(first),
+    tri_step_numbers_attr attr = {.loss = engine_metric_offset(first),
                                   .losses = has_terms ? g->term_count : 1,
-                                  .stride = offset_of(1),
-                                  .count = offset_of(first) + 1,
+                                  .stride = engine_metric_offset(1),
+                                  .count = engine_metric_offset(first) + 1,
                                   .loss_scale = e->loss_scale};
     if (has_terms && g->counting != TRI_COUNT_BEHIND) attr.count = -1;
     tri_shape step[] = {tri_shape_of(TRI_CARRIED_COUNT), tri_shape_of(TRI_STEP_CONTROL_COUNT),
@@ -132,25 +131,23 @@ static tri_status allocate(tri_engine *e, int64_t count, double **out) {
     return TRI_OK;
 }
 
-static int64_t result_count(const engine_numbers *n) {
-    return n->width + TRI_MAX_SHARED + 1 + TRI_STEP_SCALAR_COUNT + TRI_CARRIED_COUNT;
-}
-
 static tri_status allocate_all(tri_engine *e) {
     engine_numbers *n = &e->numbers;
     int terms = e->plan->graph->term_count;
     double *seeds;
     TRI_TRY(allocate(e, n->capacity, &n->rows));
-    TRI_TRY(allocate(e, result_count(n), &n->sums));
+    n->total_at = n->width + TRI_MAX_SHARED;
+    n->scalars_at = n->total_at + 1;
+    n->carried_at = n->scalars_at + TRI_STEP_SCALAR_COUNT;
+    n->found_at = n->carried_at + TRI_CARRIED_COUNT;
+    n->result_count = n->found_at + e->finders.count;
+    TRI_TRY(allocate(e, n->result_count, &n->sums));
     TRI_TRY(allocate(e, TRI_STEP_CONTROL_COUNT, &n->control));
     TRI_TRY(allocate(e, 2 * (1 + terms), &n->losses));
     TRI_TRY(allocate(e, 1 + terms, &seeds));
-    n->total = n->sums + n->width + TRI_MAX_SHARED;
-    n->scalars = n->total + 1;
-    n->carried = n->scalars + TRI_STEP_SCALAR_COUNT;
+    n->carried = n->sums + n->carried_at;
     n->seeds = (float *)seeds;
-    n->host = TRI_NEW_ARRAY(e->arena, double, result_count(n));
-    e->memory.scalars[TRI_SCALAR_STEP] = n->scalars;
+    e->memory.scalars[TRI_SCALAR_STEP] = n->sums + n->scalars_at;
     e->memory.scalars[TRI_SCALAR_SEED] = n->seeds;
     for (int i = 0; i < terms; i++) e->memory.scalars[TRI_SCALAR_TERM + i] = n->seeds + 1 + i;
     return TRI_OK;
@@ -162,7 +159,7 @@ tri_status engine_make_numbers(tri_engine *e) {
     int64_t most_rows = 0;
     bool trains = false;
     n->graph = tri_graph_create(e->arena, &(tri_graph_options){.training = true});
-    n->width = offset_of(plan->graph->metric_count);
+    n->width = engine_metric_offset(plan->graph->metric_count);
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {
         int64_t rows = row_count(e, &plan->steps[i]);
         if (plan->steps[i].samples == 0) continue;
@@ -172,6 +169,7 @@ tri_status engine_make_numbers(tri_engine *e) {
                             &n->sum_rows[i]));
     }
     if (trains) {
+        TRI_TRY(engine_make_finders(e));
         TRI_TRY(visit_ranges(e, add_range));
         if (plan->deterministic) n->square_count = count_chunks(e);
         TRI_TRY(make_kernel(e, &tri_op_sum_rows, NULL, &(tri_shape){2, {n->square_count, 1}}, 1,
@@ -185,7 +183,7 @@ tri_status engine_make_numbers(tri_engine *e) {
 
 void engine_release_numbers(tri_engine *e) {
     engine_numbers *n = &e->numbers;
-    void *const memory[] = {n->rows, n->sums, n->control, n->losses, n->seeds};
+    void *const memory[] = {n->rows, n->sums, n->control, n->losses, n->seeds, n->ranges};
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) tri_kernel_release(&n->sum_rows[i]);
     tri_kernel_release(&n->sum_squares);
     tri_kernel_release(&n->make_step);
@@ -256,10 +254,10 @@ tri_status engine_run_numbers(tri_engine *e, const tri_kernel *kernel, void *con
     return kernel->def->run(kernel, &(tri_kernel_args){.queue = e->queue, .in = in, .out = out});
 }
 
-// Sums the rows and, in training, the squares over all rounds and ranks.
-static tri_status sum_over_step(tri_engine *e, bool squared) {
+tri_status engine_sum_over_step(tri_engine *e, bool squared) {
     engine_numbers *n = &e->numbers;
-    void *rows = n->rows, *sums = n->sums, *squares = n->squares, *total = n->total;
+    void *rows = n->rows, *sums = n->sums, *squares = n->squares;
+    void *total = n->sums + n->total_at;
     const tri_kernel *sum_rows = &n->sum_rows[e->run.input->shape];
     for (int u = 0; squared && u < e->plan->flat.unit_count; u++)
         TRI_TRY(engine_run_updates(e, &e->squares, u));
@@ -299,101 +297,9 @@ tri_status engine_norm(tri_engine *e) {
     engine_numbers *n = &e->numbers;
     if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
     TRI_TRY(sum_partial(e));
-    TRI_TRY(sum_over_step(e, true));
-    void *in[] = {n->carried, n->control, n->sums, n->total}, *out[] = {n->carried, n->scalars};
-    return engine_run_numbers(e, &n->make_step, in, out);
-}
-
-static tri_status write_carried(tri_engine *e) {
-    const tri_carried *c = &e->carried;
-    double carried[TRI_CARRIED_COUNT] = {
-        [TRI_CARRIED_SCALE] = c->scale.scale,
-        [TRI_CARRIED_GOOD_STEPS] = (double)c->scale.good_steps,
-        [TRI_CARRIED_HYSTERESIS_LEFT] = (double)c->scale.hysteresis_left,
-        [TRI_CARRIED_UPDATES] = (double)c->updates,
-    };
-    return tri_queue_write(e->queue, e->numbers.carried, carried, sizeof carried);
-}
-
-tri_status tri_engine_carry(tri_engine *e, const tri_carried *carried) {
-    e->carried = *carried;
-    return write_carried(e);
-}
-
-static tri_status read_sums(tri_engine *e) {
-    engine_numbers *n = &e->numbers;
-    const tri_device_backend *device = e->device->backend;
-    tri_step_output *out = e->run.output;
-    TRI_TRY(device->copy_out(e->queue, n->host, n->sums, (size_t)result_count(n) * sizeof(double)));
-    TRI_TRY(device->copy_out(e->queue, out->shared, n->shared, sizeof out->shared));
-    TRI_TRY(tri_queue_finish(e->queue));
-    for (int i = 0; i < e->plan->graph->metric_count; i++) {
-        out->sum[i] = n->host[offset_of(i)];
-        out->count[i] = n->host[offset_of(i) + 1];
-    }
-    engine_sum_terms(e);
-    return TRI_OK;
-}
-
-static tri_status name_not_finite(tri_engine *e) {
-    const tri_graph *g = e->plan->graph;
-    const tri_flat *flat = &e->plan->flat;
-    long long step = (long long)e->carried.updates + 1;
-    bool is_narrow = e->plan->sharing.reduce_dtype == TRI_F16 && e->plan->replicas > 1;
-    const char *wider = is_narrow ? ", or strategy.reduce_dtype: bfloat16" : "";
-    if (!isfinite(e->run.output->sum[0]))
-        return TRI_FAIL(TRI_NOT_FINITE,
-                        "step %lld: the loss is %g; trainer.detect_anomaly=true names where it "
-                        "begins; try a smaller optimizer.lr or trainer.gradient_clip_val",
-                        step,
-                        isnan(e->run.output->sum[0]) ? NAN
-                                                     : e->run.output->sum[0]); // without a sign
-    for (int i = 0; i < g->parameter_count; i++) {
-        const tri_flat_parameter *p = &flat->parameters[i];
-        if (g->parameters[i].role != TRI_ROLE_TRAINED || !flat->units[p->unit].here) continue;
-        int64_t own = flat->units[p->unit].buckets[p->bucket].own,
-                start = own * e->plan->sharing.shard;
-        int64_t from = p->offset > start ? p->offset : start, to = p->offset + p->elements;
-        if (to > start + own) to = start + own;
-        if (to <= from) continue;
-        TRI_TRY(engine_reserve_staging(e, to - from));
-        float *values = e->staging.memory;
-        TRI_TRY(tri_queue_read(e->queue, values,
-                               engine_own_gradients(e, p->unit, p->bucket) + from - start,
-                               (size_t)(to - from) * sizeof(float)));
-        for (int64_t k = 0; k < to - from; k++)
-            if (!isfinite(values[k]))
-                return TRI_FAIL(TRI_NOT_FINITE,
-                                "step %lld: the gradient of %s is not finite; try a smaller "
-                                "optimizer.lr or trainer.gradient_clip_val%s",
-                                step, g->parameters[i].name, wider);
-    }
-    return TRI_FAIL(TRI_NOT_FINITE, "step %lld: the norm of the gradients is not finite%s", step,
-                    is_narrow ? "; try strategy.reduce_dtype: bfloat16" : "");
-}
-
-tri_status engine_end_numbers(tri_engine *e) {
-    const engine_numbers *n = &e->numbers;
-    tri_step_output *out = e->run.output;
-    if (!tri_step_trains(e->run.input->shape)) {
-        if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
-        TRI_TRY(sum_over_step(e, false));
-        return read_sums(e);
-    }
-    TRI_TRY(read_sums(e));
-    const double *scalars = n->host + (n->scalars - n->sums);
-    const double *carried = n->host + (n->carried - n->sums);
-    bool halts = scalars[TRI_STEP_HALTS] != 0;
-    e->carried.scale.scale = carried[TRI_CARRIED_SCALE];
-    e->carried.scale.good_steps = (int64_t)carried[TRI_CARRIED_GOOD_STEPS];
-    e->carried.scale.hysteresis_left = (int64_t)carried[TRI_CARRIED_HYSTERESIS_LEFT];
-    e->carried.updates = (int64_t)carried[TRI_CARRIED_UPDATES];
-    if (halts) TRI_TRY(write_carried(e)); // the caller decides whether steps follow
-    if (halts && e->carried.scale.scale == 0) return name_not_finite(e);
-    out->overflowed = scalars[TRI_STEP_SKIP] != 0;
-    out->exhausted = halts;
-    out->gradient_norm = scalars[TRI_STEP_NORM];
-    out->lr = scalars[TRI_STEP_LR];
-    out->carried = e->carried;
-    return TRI_OK;
+    TRI_TRY(engine_sum_over_step(e, true));
+    void *in[] = {n->carried, n->control, n->sums, n->sums + n->total_at};
+    void *out[] = {n->carried, n->sums + n->scalars_at};
+    TRI_TRY(engine_run_numbers(e, &n->make_step, in, out));
+    return tri_engine_steps_ahead(e) > 0 ? engine_find_not_finite(e) : TRI_OK;
 }

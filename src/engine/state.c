@@ -177,6 +177,7 @@ static tri_status fetch_slices(tri_engine *e, const tri_engine_tensor *tensor) {
 }
 
 tri_status tri_engine_fetch(tri_engine *e, const tri_engine_tensor *tensor) {
+    TRI_ASSERT(e->flights.count == 0);
     if (tensor->role == TRI_ROLE_COUNTER) return TRI_OK;
     TRI_TRY(fetch_shards(e, tensor));
     return fetch_slices(e, tensor);
@@ -233,6 +234,7 @@ static tri_status write_slice(tri_engine *engine, const tri_engine_tensor *tenso
 tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                             int64_t count, const void *from) {
     const tri_parameter_info *p = parameter_of(engine, tensor);
+    TRI_ASSERT(engine->flights.count == 0);
     if (count == 0 || !holds(engine, tensor)) return TRI_OK;
     if (tensor->role == TRI_ROLE_COUNTER) {
         memcpy(&engine->tensors.counters[tensor->parameter], from, sizeof(int64_t));

@@ -63,13 +63,12 @@ tri_status engine_write_seeds(tri_engine *e) {
 }
 
 // A term without any label adds nothing.
-void engine_sum_terms(tri_engine *e) {
+void engine_sum_terms(const tri_engine *e, tri_step_output *out) {
     const tri_graph *g = e->plan->graph;
     if (g->term_count == 0) return;
     double loss = 0;
     for (int i = g->first_term; i < g->first_term + g->term_count; i++)
-        if (e->run.output->count[i] > 0)
-            loss += g->metrics[i].term.weight * e->run.output->sum[i] / e->run.output->count[i];
-    e->run.output->sum[0] = loss;
-    e->run.output->count[0] = 1;
+        if (out->count[i] > 0) loss += g->metrics[i].term.weight * out->sum[i] / out->count[i];
+    out->sum[0] = loss;
+    out->count[0] = 1;
 }

@@ -21,6 +21,15 @@ static engine_args squares_args(const tri_engine *e, const engine_update *u) {
                          .out = {e->numbers.squares + u->at}};
 }
 
+// Ranges, then the step scalars.
+static engine_args finder_args(const tri_engine *e, const engine_update *u) {
+    const engine_numbers *n = &e->numbers;
+    int64_t index = u - e->finders.items;
+    return (engine_args){.in = {engine_own_gradients(e, u->unit, u->bucket), n->ranges + 2 * u->at,
+                                e->memory.scalars[TRI_SCALAR_STEP]},
+                         .out = {n->sums + n->found_at + index}};
+}
+
 // Adds an update, whose kernel computes the graph's last node.
 static tri_status add(tri_engine *e, engine_updates *list, engine_update update) {
     tri_graph *g = list->graph;
@@ -89,11 +98,12 @@ tri_status engine_make_updates(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     tri_graph_options options = {.training = true};
     int most = flat->unit_count * TRI_BUCKET_COUNT + flat->parameter_count;
-    engine_updates *const lists[] = {&e->updates, &e->casts, &e->squares};
+    engine_updates *const lists[] = {&e->updates, &e->casts, &e->squares, &e->finders};
     e->updates.args = update_args;
     e->casts.args = cast_args;
     e->squares.args = squares_args;
-    for (int i = 0; i < 3; i++) {
+    e->finders.args = finder_args;
+    for (int i = 0; i < 4; i++) {
         lists[i]->graph = tri_graph_create(e->arena, &options);
         lists[i]->items = TRI_NEW_ARRAY(e->arena, engine_update, most);
         lists[i]->first = TRI_NEW_ARRAY(e->arena, int, flat->unit_count + 1);
@@ -114,14 +124,31 @@ tri_status engine_make_updates(tri_engine *e) {
     return TRI_OK;
 }
 
+// Units come in order.
+static void end_unit(const tri_engine *e, engine_updates *list, int unit) {
+    for (int u = unit; u < e->plan->flat.unit_count; u++) list->first[u + 1] = list->count;
+}
+
+tri_status engine_add_finder(tri_engine *e, engine_update update, int64_t elements,
+                             int64_t ranges) {
+    tri_graph *g = e->finders.graph;
+    tri_value in[] = {input(g, 0, TRI_F32, elements),
+                      tri_input(g, tri_arena_printf(g->arena, "%d.ranges", g->node_count), TRI_I64,
+                                tri_shape_of(ranges, 2)),
+                      tri_scalar(g, TRI_SCALAR_STEP)};
+    tri_node_add(g, &tri_op_first_not_finite, in, 3, NULL, e->plan->flat.units[update.unit].name);
+    TRI_TRY(add(e, &e->finders, update));
+    end_unit(e, &e->finders, update.unit);
+    return TRI_OK;
+}
+
 tri_status engine_add_squares(tri_engine *e, const tri_sum_of_squares_attr *attr,
                               engine_update update, int64_t elements) {
     tri_graph *g = e->squares.graph;
     tri_value x = input(g, 0, TRI_F32, elements);
     tri_node_add(g, &tri_op_sum_of_squares, &x, 1, attr, e->plan->flat.units[update.unit].name);
     TRI_TRY(add(e, &e->squares, update));
-    for (int u = update.unit; u < e->plan->flat.unit_count; u++) // units come in order
-        e->squares.first[u + 1] = e->squares.count;
+    end_unit(e, &e->squares, update.unit);
     return TRI_OK;
 }
 

@@ -81,19 +81,20 @@ typedef enum tri_activation {
     X(vocab_parallel_cross_entropy_grad) /* logits, labels, max, sums, seed -> dx */               \
     X(vocab_parallel_argmax)             /* logits, max -> minus the class, likewise */            \
     X(vocab_parallel_accuracy)           /* what argmax makes of all slices, labels -> F64 [2] */  \
-    X(copy_to)        /* x -> x, a view; its gradient is summed over the group */                  \
-    X(split)          /* x -> slice `index` of `slices` along an axis */                           \
-    X(split_grad)     /* dy -> dx, zero outside the slice */                                       \
-    X(rechunk)        /* x -> its chunks along one axis, put together along another */             \
-    X(reorder)        /* x -> the same tensor in the output's layout */                            \
-    X(sgd)            /* param, grad, step scalars, momentum buffer? */                            \
-    X(adam)           /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */             \
-    X(adadelta)       /* param, grad, step scalars, square_avg, acc_delta */                       \
-    X(moving_average) /* statistic, grad (samples × the batch's), step scalars */                 \
-    X(sum_of_squares) /* x -> sums of x * x in F64 */                                              \
-    X(sum_rows)       /* x [rows, width] F64 -> the sum of its rows */                             \
-    X(step_numbers)   /* carried, control, sums, squares -> carried, step scalars */               \
-    X(loss_seeds)     /* carried, (weight, count) of losses -> the gradients of their sums */
+    X(copy_to)          /* x -> x, a view; its gradient is summed over the group */                \
+    X(split)            /* x -> slice `index` of `slices` along an axis */                         \
+    X(split_grad)       /* dy -> dx, zero outside the slice */                                     \
+    X(rechunk)          /* x -> its chunks along one axis, put together along another */           \
+    X(reorder)          /* x -> the same tensor in the output's layout */                          \
+    X(sgd)              /* param, grad, step scalars, momentum buffer? */                          \
+    X(adam)             /* param, grad, step scalars, exp_avg, exp_avg_sq; also AdamW */           \
+    X(adadelta)         /* param, grad, step scalars, square_avg, acc_delta */                     \
+    X(moving_average)   /* statistic, grad (samples × the batch's), step scalars */               \
+    X(sum_of_squares)   /* x -> sums of x * x in F64 */                                            \
+    X(sum_rows)         /* x [rows, width] F64 -> the sum of its rows */                           \
+    X(step_numbers)     /* carried, control, sums, squares -> carried, step scalars */             \
+    X(first_not_finite) /* x, ranges, step scalars -> F64 [1] */                                   \
+    X(loss_seeds)       /* carried, (weight, count) of losses -> the gradients of their sums */
 
 // Ops that communicate among the ranks of a group. No device has kernels for them: the engine runs
 // them on the group's communicator.

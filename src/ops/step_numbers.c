@@ -118,6 +118,32 @@ const tri_op tri_op_step_numbers = {
     .shape = step_numbers_shape,
 };
 
+static tri_status first_not_finite_shape(const void *attr, tri_op_signature *s) {
+    (void)attr;
+    TRI_TRY(ops_want_rank("first_not_finite", "x", &s->in[0], 1));
+    TRI_TRY(ops_want_wide("first_not_finite", "x", s->in_type[0]));
+    TRI_TRY(ops_want_rank("first_not_finite", "ranges", &s->in[1], 2));
+    TRI_TRY(
+        ops_want_shape("first_not_finite", "ranges", &s->in[1], tri_shape_of(s->in[1].dims[0], 2)));
+    TRI_TRY(ops_want_type("first_not_finite", "ranges", s->in_type[1], TRI_I64));
+    TRI_TRY(ops_want_type("first_not_finite", "the step scalars", s->in_type[2], TRI_F64));
+    TRI_TRY(ops_want_shape("first_not_finite", "the step scalars", &s->in[2],
+                           tri_shape_of(TRI_STEP_SCALAR_COUNT)));
+    s->out[0] = tri_shape_of(1);
+    s->out_type[0] = TRI_F64;
+    return TRI_OK;
+}
+
+const tri_op tri_op_first_not_finite = {
+    .name = "first_not_finite",
+    .doc = "x, ranges [n, 2] I64 (first element, end), step scalars -> in a step that halts, the "
+           "number from 1 of the first range of x with a number that is not finite; else 0",
+    .input_count = 3,
+    .output_count = 1,
+    .flags = TRI_OP_STEP,
+    .shape = first_not_finite_shape,
+};
+
 static tri_status loss_seeds_shape(const void *attr, tri_op_signature *s) {
     (void)attr;
     TRI_TRY(ops_want_shape("loss_seeds", "carried", &s->in[0], tri_shape_of(TRI_CARRIED_COUNT)));

@@ -233,4 +233,5 @@ const tri_device_backend tri_device_far = {
     .zero = far_zero,
     .add = far_add,
     .host_memory = false,
+    .runs_ahead = true,
 };

@@ -163,6 +163,26 @@ static tri_status step_numbers_run(const tri_kernel *kernel, const tri_kernel_ar
     return TRI_OK;
 }
 
+static bool is_finite(ref_array x, int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++)
+        if (!isfinite(get(x, i))) return false;
+    return true;
+}
+
+REF_BODY tri_status first_not_finite_body(const ref_node *node, const tri_kernel_args *args,
+                                          bool f64) {
+    ref_array x = ref_input(args, 0, f64);
+    const int64_t *ranges = args->in[1], count = node->s.in[1].dims[0];
+    const double *step = args->in[2];
+    double *found = args->out[0];
+    int64_t i = 0;
+    *found = 0;
+    if (step[TRI_STEP_HALTS] == 0) return TRI_OK;
+    while (i < count && is_finite(x, ranges[2 * i], ranges[2 * i + 1])) i++;
+    if (i < count) *found = (double)(i + 1);
+    return TRI_OK;
+}
+
 static tri_status loss_seeds_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
     const double *carried = args->in[0], *losses = args->in[1];
@@ -190,6 +210,7 @@ const tri_kernel_def ref_loss_seeds = {.op = &tri_op_loss_seeds,
                                        .prepare = ref_prepare,
                                        .run = loss_seeds_run,
                                        .release = ref_release};
+REF_KERNEL(first_not_finite)
 REF_KERNEL(sum_of_squares)
 REF_KERNEL(sgd)
 REF_KERNEL(adam)

@@ -1,0 +1,192 @@
+// What the host reads of a step: sums of metrics, step scalars and carried numbers. They are copied
+// behind the step into memory of the host, where several steps have room, so that a step can be
+// issued before the results of the one before are read. After a step that is not finite, the device
+// skips all later ones until the host has read that; so the first parameter whose gradient was not
+// finite is found in the step itself. Next: update.c.
+#include "engine/engine_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+void engine_make_flights(tri_engine *e) {
+    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++)
+        e->flights.items[i].results = TRI_NEW_ARRAY(e->arena, double, e->numbers.result_count);
+}
+
+int tri_engine_steps_ahead(const tri_engine *e) {
+    return e->device->backend->runs_ahead && !e->detects_anomaly ? TRI_MAX_STEPS_AHEAD : 0;
+}
+
+// This rank's elements of a parameter's gradient, counted from the begin of its range.
+static bool own_elements(const tri_engine *e, int parameter, int64_t *first, int64_t *end) {
+    const tri_flat_parameter *p = &e->plan->flat.parameters[parameter];
+    int64_t own = e->plan->flat.units[p->unit].buckets[p->bucket].own;
+    int64_t start = own * e->plan->sharing.shard;
+    *first = p->offset > start ? p->offset - start : 0;
+    *end = p->offset + p->elements - start;
+    if (*end > own) *end = own;
+    return *end > *first;
+}
+
+// Adds a finder for a bucket, with one range for each of its parameters, in the graph's order.
+static tri_status add_finder(tri_engine *e, int unit, tri_bucket_kind bucket, int64_t *ranges,
+                             int64_t *count) {
+    const tri_graph *g = e->plan->graph;
+    int64_t at = *count, own = e->plan->flat.units[unit].buckets[bucket].own;
+    for (int i = 0; i < g->parameter_count && own > 0; i++) {
+        const tri_flat_parameter *p = &e->plan->flat.parameters[i];
+        if (g->parameters[i].role != TRI_ROLE_TRAINED || p->unit != unit || p->bucket != bucket ||
+            !own_elements(e, i, &ranges[2 * *count], &ranges[2 * *count + 1]))
+            continue;
+        e->numbers.parameters[(*count)++] = i;
+    }
+    if (*count == at) return TRI_OK;
+    engine_update update = {.unit = unit, .bucket = bucket, .at = at};
+    return engine_add_finder(e, update, own, *count - at);
+}
+
+tri_status engine_make_finders(tri_engine *e) {
+    const tri_flat *flat = &e->plan->flat;
+    const tri_device_backend *device = e->device->backend;
+    int parameters = e->plan->graph->parameter_count;
+    int64_t *ranges = TRI_NEW_ARRAY(e->arena, int64_t, 2 * parameters), count = 0;
+    e->numbers.parameters = TRI_NEW_ARRAY(e->arena, int, parameters);
+    for (int u = 0; u < flat->unit_count; u++)
+        for (int k = 0; k < TRI_BUCKET_COUNT && flat->units[u].here; k++)
+            if (tri_bucket_is_trained((tri_bucket_kind)k))
+                TRI_TRY(add_finder(e, u, (tri_bucket_kind)k, ranges, &count));
+    void *memory;
+    size_t bytes = 2 * (size_t)count * sizeof *ranges;
+    TRI_TRY(device->alloc(e->device, bytes, &memory));
+    e->numbers.ranges = memory;
+    return tri_queue_write(e->queue, memory, ranges, bytes);
+}
+
+tri_status engine_find_not_finite(tri_engine *e) {
+    for (int u = 0; u < e->plan->flat.unit_count; u++)
+        TRI_TRY(engine_run_updates(e, &e->finders, u));
+    return TRI_OK;
+}
+
+tri_status engine_send_results(tri_engine *e, engine_flight *flight) {
+    const engine_numbers *n = &e->numbers;
+    const tri_device_backend *device = e->device->backend;
+    flight->shape = e->run.input->shape;
+    if (!tri_step_trains(flight->shape)) {
+        if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
+        TRI_TRY(engine_sum_over_step(e, false));
+    }
+    TRI_TRY(device->copy_out(e->queue, flight->results, n->sums,
+                             (size_t)n->result_count * sizeof(double)));
+    TRI_TRY(device->copy_out(e->queue, flight->shared, n->shared, sizeof flight->shared));
+    return device->record(e->queue, &flight->done);
+}
+
+static tri_status write_carried(tri_engine *e) {
+    const tri_carried *c = &e->carried;
+    double carried[TRI_CARRIED_COUNT] = {
+        [TRI_CARRIED_SCALE] = c->scale.scale,
+        [TRI_CARRIED_GOOD_STEPS] = (double)c->scale.good_steps,
+        [TRI_CARRIED_HYSTERESIS_LEFT] = (double)c->scale.hysteresis_left,
+        [TRI_CARRIED_UPDATES] = (double)c->updates,
+    };
+    return tri_queue_write(e->queue, e->numbers.carried, carried, sizeof carried);
+}
+
+tri_status tri_engine_carry(tri_engine *e, const tri_carried *carried) {
+    TRI_ASSERT(e->flights.count == 0);
+    e->carried = *carried;
+    return write_carried(e);
+}
+
+// The first parameter, in the graph's order, of which a finder found a gradient that is not finite;
+// -1: none of this rank's.
+static int first_found(const tri_engine *e, const double *found) {
+    int first = -1;
+    for (int i = 0; i < e->finders.count; i++) {
+        if (found[i] == 0) continue;
+        int parameter = e->numbers.parameters[e->finders.items[i].at + (int64_t)found[i] - 1];
+        if (first < 0 || parameter < first) first = parameter;
+    }
+    return first;
+}
+
+static tri_status name_not_finite(const tri_engine *e, const double *found, double loss) {
+    long long step = (long long)e->carried.updates + 1;
+    bool is_narrow = e->plan->sharing.reduce_dtype == TRI_F16 && e->plan->replicas > 1;
+    const char *wider = is_narrow ? ", or strategy.reduce_dtype: bfloat16" : "";
+    int parameter = first_found(e, found);
+    if (!isfinite(loss))
+        return TRI_FAIL(TRI_NOT_FINITE,
+                        "step %lld: the loss is %g; trainer.detect_anomaly=true names where it "
+                        "begins; try a smaller optimizer.lr or trainer.gradient_clip_val",
+                        step, isnan(loss) ? NAN : loss); // without a sign
+    if (parameter >= 0)
+        return TRI_FAIL(TRI_NOT_FINITE,
+                        "step %lld: the gradient of %s is not finite; try a smaller optimizer.lr "
+                        "or trainer.gradient_clip_val%s",
+                        step, e->plan->graph->parameters[parameter].name, wider);
+    return TRI_FAIL(TRI_NOT_FINITE, "step %lld: the norm of the gradients is not finite%s", step,
+                    is_narrow ? "; try strategy.reduce_dtype: bfloat16" : "");
+}
+
+// After a step that halts: ends what was issued behind it, which changed nothing, and lets later
+// steps run; the caller decides whether there are any.
+static tri_status resume_after_halt(tri_engine *e, engine_flight *flight) {
+    const engine_numbers *n = &e->numbers;
+    size_t bytes = (size_t)e->finders.count * sizeof(double);
+    e->flights.count = 0;
+    if (tri_engine_steps_ahead(e) ==
+        0) { // nothing was issued behind: the gradients are still there
+        TRI_TRY(engine_find_not_finite(e));
+        TRI_TRY(
+            tri_queue_read(e->queue, flight->results + n->found_at, n->sums + n->found_at, bytes));
+    }
+    return write_carried(e);
+}
+
+static tri_status take_training(tri_engine *e, engine_flight *flight, tri_step_output *out) {
+    const double *scalars = flight->results + e->numbers.scalars_at;
+    const double *carried = flight->results + e->numbers.carried_at;
+    bool halts = scalars[TRI_STEP_HALTS] != 0;
+    e->carried.scale.scale = carried[TRI_CARRIED_SCALE];
+    e->carried.scale.good_steps = (int64_t)carried[TRI_CARRIED_GOOD_STEPS];
+    e->carried.scale.hysteresis_left = (int64_t)carried[TRI_CARRIED_HYSTERESIS_LEFT];
+    e->carried.updates = (int64_t)carried[TRI_CARRIED_UPDATES];
+    if (halts) TRI_TRY(resume_after_halt(e, flight));
+    if (halts && e->carried.scale.scale == 0)
+        return name_not_finite(e, flight->results + e->numbers.found_at, out->sum[0]);
+    out->overflowed = scalars[TRI_STEP_SKIP] != 0;
+    out->exhausted = halts;
+    out->gradient_norm = scalars[TRI_STEP_NORM];
+    out->lr = scalars[TRI_STEP_LR];
+    out->carried = e->carried;
+    if (!out->overflowed) tri_engine_count_update(e);
+    return TRI_OK;
+}
+
+static tri_status wait_for(tri_engine *e, const engine_flight *flight) {
+    if (tri_ticket_is_done(&flight->done)) return tri_ticket_wait(&flight->done);
+    tri_ledger *ledger = e->groups.world->ledger;
+    tri_ledger_mark mark = tri_ledger_enter(ledger, TRI_LEDGER_WAIT, "results");
+    tri_status status = tri_ticket_wait(&flight->done);
+    tri_ledger_end(ledger, mark);
+    return status;
+}
+
+tri_status tri_engine_collect(tri_engine *e, tri_step_output *out) {
+    engine_flights *flights = &e->flights;
+    TRI_ASSERT(flights->count > 0);
+    engine_flight *flight = &flights->items[flights->first];
+    *out = (tri_step_output){.gradient_norm = 0};
+    flights->first = (flights->first + 1) % (1 + TRI_MAX_STEPS_AHEAD);
+    flights->count--;
+    TRI_TRY(wait_for(e, flight));
+    memcpy(out->shared, flight->shared, sizeof out->shared);
+    for (int i = 0; i < e->plan->graph->metric_count; i++) {
+        out->sum[i] = flight->results[engine_metric_offset(i)];
+        out->count[i] = flight->results[engine_metric_offset(i) + 1];
+    }
+    engine_sum_terms(e, out);
+    return tri_step_trains(flight->shape) ? take_training(e, flight, out) : TRI_OK;
+}
