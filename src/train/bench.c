@@ -22,6 +22,8 @@ typedef struct bench_run {
     train_feed feed;
     int64_t steps_per_epoch;
     tri_progress progress;
+    int in_flight;
+    bool all_end; // rank 0 has decided to end
     double loss;
 } bench_run;
 
@@ -59,26 +61,35 @@ static void cpu_seconds(double *machine, double *own) {
            1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-static tri_status run_step(bench_run *run, bool end, bool *all_end) {
+static tri_status collect_step(bench_run *run) {
+    tri_step_output out;
+    run->in_flight--;
+    TRI_TRY(tri_engine_collect(run->session->engine, &out));
+    TRI_TRY(train_take_carried(run->session, &run->progress, &out));
+    run->progress.step++;
+    run->loss = out.sum[0] / out.count[0];
+    run->all_end = run->all_end || out.shared[SHARED_END] > 0;
+    return TRI_OK;
+}
+
+// One step, as the training loop runs it: on a device that runs ahead, the results are those of the
+// step before.
+static tri_status run_step(bench_run *run, bool end) {
     tri_session *s = run->session;
-    tri_progress *p = &run->progress;
-    bool tail = p->step % run->steps_per_epoch == s->train_sampler.steps - 1 &&
+    int64_t step = run->progress.step + run->in_flight;
+    bool tail = step % run->steps_per_epoch == s->train_sampler.steps - 1 &&
                 s->plan->steps[TRI_STEP_TAIL].samples > 0;
     tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
-                            .step = p->step,
-                            .lr = {s->recipe->optimizer.lr},
+                            .step = step,
                             .clip = s->recipe->trainer.gradient_clip_val,
                             .next = train_feed_next,
                             .look = train_feed_look_ahead,
                             .context = &run->feed};
+    int ahead = tri_engine_steps_ahead(s->engine);
+    for (int i = 0; i <= ahead; i++) input.lr[i] = s->recipe->optimizer.lr;
     if (s->identity.rank == 0) input.shared[SHARED_END] = end;
-    tri_step_output out;
-    TRI_TRY(tri_engine_step(s->engine, &input, &out));
-    TRI_TRY(train_take_carried(s, p, &out));
-    p->step++;
-    run->loss = out.sum[0] / out.count[0];
-    if (all_end) *all_end = out.shared[SHARED_END] > 0;
-    return TRI_OK;
+    TRI_TRY(tri_engine_issue(s->engine, &input));
+    return ++run->in_flight > ahead ? collect_step(run) : TRI_OK;
 }
 
 static int ascending(const void *left, const void *right) {
@@ -89,29 +100,29 @@ static int ascending(const void *left, const void *right) {
 static tri_status measure(bench_run *run, double seconds, tri_bench_result *out) {
     tri_session *s = run->session;
     double started = tri_os_seconds(), *rates = TRI_NEW_ARRAY(s->arena, double, MAX_CHUNKS);
-    TRI_TRY(run_step(run, false, NULL));
+    TRI_TRY(run_step(run, false));
+    if (run->in_flight > 0) TRI_TRY(collect_step(run));
     out->first_step_s = process_age_s();
     int64_t warm = 1;
     double per = 0;
     for (double warm_s = tri_os_seconds(); warm < 4 || tri_os_seconds() - warm_s < 0.2 * seconds;
          warm++) {
         double before = tri_os_seconds();
-        TRI_TRY(run_step(run, false, NULL));
+        TRI_TRY(run_step(run, false));
         per = tri_os_seconds() - before;
         if (s->identity.size > 1 && warm >= 4) break; // ranks warm up for the same number of steps
     }
-    bool end = false;
-    while (!end) {
+    while (!run->all_end) {
         double machine, own, machine_after, own_after, took;
         int64_t samples = 0;
         cpu_seconds(&machine, &own);
         double before = tri_os_seconds();
         // Rank 0's decision to end reaches all ranks with the same step. All stop there, even
         // within a chunk.
-        for (int64_t i = 0; !end && (i == 0 || (double)i * per < CHUNK_S); i++) {
+        for (int64_t i = 0; !run->all_end && (i == 0 || (double)i * per < CHUNK_S); i++) {
             double now = tri_os_seconds();
             bool over = now - started > seconds && out->chunks >= LEAST_CHUNKS;
-            TRI_TRY(run_step(run, over || now - started > 3 * seconds + 10, &end));
+            TRI_TRY(run_step(run, over || now - started > 3 * seconds + 10));
             samples += s->recipe->batch.global;
             if (s->identity.size > 1 && (i + 1) * 16 > 256) break;
         }
@@ -154,6 +165,8 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     TRI_TRY(tri_session_train_loader(s, 0, 0, &loader));
     run->feed = train_feed_make(s, loader);
     tri_status status = measure(run, seconds, out);
+    while (status == TRI_OK && run->in_flight > 0) status = collect_step(run);
+    if (status != TRI_OK) tri_engine_abandon(s->engine);
     train_feed_release(&run->feed);
     tri_loader_destroy(loader);
     struct rusage used;

@@ -31,11 +31,15 @@ typedef struct train_loop {
     double training_s;            // time that this process has spent in steps
     int64_t started_samples;      // progress.samples when this process started
     double train_loss, grad_norm; // of the latest step
+    int in_flight;                // steps that were issued after those that `progress` counts
     bool stop;                    // early stopping or max_time has completed the run
+    bool is_interrupted;          // a signal ends this process
+    bool is_time_to_save;         // checkpoint.train_time_interval has passed
     bool saves;                   // this run writes checkpoints
     tri_pending_save *saving;     // in progress; NULL: none
     tri_arena *saving_arena;
     int64_t saving_step;
+    int64_t saving_since; // steps issued before this one tell of an earlier stage of the save
     // Each of these warnings is logged once in a run.
     bool has_warned_overlap, has_warned_memory;
 } train_loop;

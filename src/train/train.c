@@ -79,30 +79,48 @@ static void open_observer(train_loop *loop) {
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
 
-// After a step: evaluation and checkpoints that are due.
-static tri_status finish_step(train_loop *loop, bool time_to_save) {
+// What is due after a step, known before it is issued.
+typedef struct train_due {
+    bool evaluation, checkpoint;
+    bool epoch_ends, run_ends;
+} train_due;
+
+// After the step that is `ahead` steps behind the latest result.
+static train_due due_after(const train_loop *loop, int64_t ahead) {
     const tri_trainer_options *t = &loop->recipe->trainer;
     const tri_checkpoint_options *c = &loop->recipe->checkpoint;
-    tri_progress *p = &loop->progress;
-    bool epoch_ends = p->step_in_epoch == loop->steps_per_epoch;
+    const tri_progress *p = &loop->progress;
+    int64_t step = p->step + ahead, step_in_epoch = p->step_in_epoch + ahead;
+    train_due due = {.epoch_ends = step_in_epoch == loop->steps_per_epoch,
+                     .run_ends = loop->last_step >= 0 && step >= loop->last_step};
     int64_t interval = t->val_check_interval.is_fraction
                            ? (int64_t)(t->val_check_interval.value * (double)loop->steps_per_epoch)
                            : (int64_t)t->val_check_interval.value;
     int64_t within = interval >= loop->steps_per_epoch && !t->val_check_interval.is_fraction
-                         ? p->step
-                         : p->step_in_epoch;
+                         ? step
+                         : step_in_epoch;
     bool evaluate = is_due(within, interval > 0 ? interval : 1) &&
                     is_due(p->epoch + 1, t->check_val_every_n_epoch);
-    bool run_ends = loop->last_step >= 0 && p->step >= loop->last_step;
-    if (evaluate || (run_ends && epoch_ends && !p->has_val)) TRI_TRY(train_evaluate(loop));
-    bool save = is_due(p->step, c->every_n_steps) || time_to_save ||
-                (epoch_ends && is_due(p->epoch + 1, c->every_n_epochs));
-    if (epoch_ends) {
+    due.evaluation = evaluate || (due.run_ends && due.epoch_ends && !p->has_val);
+    due.checkpoint = is_due(step, c->every_n_steps) ||
+                     (due.epoch_ends && is_due(p->epoch + 1, c->every_n_epochs));
+    return due;
+}
+
+// After a step behind which none is in flight: evaluation and checkpoints that are due.
+static tri_status finish_step(train_loop *loop) {
+    tri_progress *p = &loop->progress;
+    train_due due = due_after(loop, 0);
+    if (due.evaluation) TRI_TRY(train_evaluate(loop));
+    bool save = due.checkpoint || loop->is_time_to_save;
+    loop->is_time_to_save = false;
+    if (due.epoch_ends) {
         p->epoch++;
         p->step_in_epoch = 0;
     }
     // The last checkpoint is written at once: no step follows behind which it could be written.
-    return save && loop->saves ? train_save(loop, c->async && !run_ends) : TRI_OK;
+    bool behind = loop->recipe->checkpoint.async && !due.run_ends;
+    return save && loop->saves ? train_save(loop, behind) : TRI_OK;
 }
 
 static void share_decisions(const train_loop *loop, double shared[TRI_MAX_SHARED]) {
@@ -116,52 +134,90 @@ static void share_decisions(const train_loop *loop, double shared[TRI_MAX_SHARED
     shared[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
 }
 
-static tri_status run_step(train_loop *loop, train_feed *feed, bool *interrupted) {
-    tri_session *s = loop->session;
-    tri_progress *p = &loop->progress;
-    bool tail =
-        p->step_in_epoch == s->train_sampler.steps - 1 && s->plan->steps[TRI_STEP_TAIL].samples > 0;
-    tri_step_input input = {.shape = tail ? TRI_STEP_TAIL : TRI_STEP_FULL,
-                            .step = p->step,
-                            .lr = {tri_rate_at(&loop->rate, p->updates)},
+// The shape of the step that is `ahead` steps behind the latest result.
+static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
+    const tri_session *s = loop->session;
+    bool tail = loop->progress.step_in_epoch + ahead == s->train_sampler.steps - 1 &&
+                s->plan->steps[TRI_STEP_TAIL].samples > 0;
+    return tail ? TRI_STEP_TAIL : TRI_STEP_FULL;
+}
+
+static tri_status issue_step(train_loop *loop, train_feed *feed) {
+    const tri_progress *p = &loop->progress;
+    tri_engine *engine = loop->session->engine;
+    tri_step_input input = {.shape = shape_of(loop, loop->in_flight),
+                            .step = p->step + loop->in_flight,
                             .clip = loop->recipe->trainer.gradient_clip_val,
                             .next = train_feed_next,
                             .look = train_feed_look_ahead,
                             .context = feed};
+    for (int i = 0; i <= tri_engine_steps_ahead(engine); i++)
+        input.lr[i] = tri_rate_at(&loop->rate, p->updates + i);
     share_decisions(loop, input.shared);
-    tri_step_output out;
     double before = tri_os_seconds();
-    TRI_TRY(tri_engine_step(s->engine, &input, &out));
+    TRI_TRY(tri_engine_issue(engine, &input));
     loop->training_s += tri_os_seconds() - before;
-    const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
-    if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
-    TRI_TRY(train_take_carried(s, p, &out));
-    p->step++;
-    p->step_in_epoch++;
-    p->samples += s->plan->steps[input.shape].samples;
-    loop->train_loss = out.sum[0] / out.count[0];
-    loop->grad_norm = out.gradient_norm;
-    tri_ledger_mark writing = tri_ledger_enter(s->comm->ledger, "writing metrics", NULL);
+    loop->in_flight++;
+    return TRI_OK;
+}
+
+static void report_step(const train_loop *loop, const tri_step_output *out) {
+    const tri_progress *p = &loop->progress;
+    tri_ledger *ledger = loop->session->comm->ledger;
+    tri_ledger_mark writing = tri_ledger_enter(ledger, "writing metrics", NULL);
     tri_observe_train(
         loop->observer,
         (tri_train_event){.step = p->step,
                           .epoch = p->epoch,
                           .loss = loop->train_loss,
-                          .lr = out.lr,
-                          .grad_norm = out.gradient_norm,
+                          .lr = out->lr,
+                          .grad_norm = out->gradient_norm,
                           .samples = p->samples,
                           .is_logged = isfinite(loop->train_loss) &&
                                        is_due(p->step, loop->recipe->trainer.log_every_n_steps)});
-    tri_ledger_end(s->comm->ledger, writing);
-    *interrupted = out.shared[SHARED_SIGNAL] > 0;
-    if (out.shared[SHARED_TIME_IS_UP] > 0) loop->stop = true;
+    tri_ledger_end(ledger, writing);
+}
+
+// Waits for the oldest step in flight, and does what follows from its results.
+static tri_status collect_step(train_loop *loop) {
+    tri_session *s = loop->session;
+    tri_progress *p = &loop->progress;
+    tri_step_output out;
+    double before = tri_os_seconds();
+    loop->in_flight--;
+    TRI_TRY(tri_engine_collect(s->engine, &out));
+    loop->training_s += tri_os_seconds() - before;
+    const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
+    if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
+    TRI_TRY(train_take_carried(s, p, &out));
+    p->samples += s->plan->steps[shape_of(loop, 0)].samples;
+    p->step++;
+    p->step_in_epoch++;
+    loop->train_loss = out.sum[0] / out.count[0];
+    loop->grad_norm = out.gradient_norm;
+    report_step(loop, &out);
+    loop->is_interrupted = loop->is_interrupted || out.shared[SHARED_SIGNAL] > 0;
+    loop->stop = loop->stop || out.shared[SHARED_TIME_IS_UP] > 0;
+    loop->is_time_to_save = loop->is_time_to_save || out.shared[SHARED_TIME_TO_SAVE] > 0;
     TRI_TRY(train_lock_check(loop->lock));
     TRI_TRY(train_advance_saving(loop, out.shared[SHARED_SAVING]));
-    return finish_step(loop, out.shared[SHARED_TIME_TO_SAVE] > 0);
+    return loop->in_flight == 0 ? finish_step(loop) : TRI_OK;
 }
 
 static bool is_complete(const train_loop *loop) {
     return loop->stop || (loop->last_step >= 0 && loop->progress.step >= loop->last_step);
+}
+
+// Whether a step may be issued now. On a device that runs ahead, one may be in flight, unless
+// something is due after that one; a decision to end or to save waits for all that is in flight.
+static bool may_issue(const train_loop *loop) {
+    int64_t last = loop->last_step, ahead = loop->in_flight;
+    if (loop->is_interrupted || loop->stop || loop->is_time_to_save) return false;
+    if (last >= 0 && loop->progress.step + ahead >= last) return false;
+    if (ahead == 0) return true;
+    train_due due = due_after(loop, ahead);
+    return ahead <= tri_engine_steps_ahead(loop->session->engine) && !due.evaluation &&
+           !due.checkpoint && !due.epoch_ends;
 }
 
 static tri_status run_steps(train_loop *loop) {
@@ -175,10 +231,15 @@ static tri_status run_steps(train_loop *loop) {
         TRI_TRY(train_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
     }
     train_feed feed = train_feed_make(s, loop->train_loader);
-    bool interrupted = false;
     tri_status status = TRI_OK;
-    while (status == TRI_OK && !interrupted && !is_complete(loop))
-        status = run_step(loop, &feed, &interrupted);
+    while (status == TRI_OK) {
+        if (may_issue(loop))
+            status = issue_step(loop, &feed);
+        else if (loop->in_flight > 0)
+            status = collect_step(loop);
+        else
+            break;
+    }
     train_feed_release(&feed);
     if (status == TRI_NOT_FINITE) { // on all ranks alike: complete the checkpoint in progress
         char why[TRI_MESSAGE_MAX_BYTES];
@@ -340,6 +401,7 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     bool all_end = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE;
     if (!all_end && session->comm->size > 1)
         session->comm->backend->abort(session->comm, tri_error_message());
+    if (status != TRI_OK) tri_engine_abandon(session->engine); // before the loaders' memory goes
     train_abandon_saving(&loop);
     tri_trace_finish(loop.trace, false);
     tri_straggler_destroy(loop.straggler);
