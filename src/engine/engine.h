@@ -61,7 +61,7 @@ typedef struct tri_step_output {
     double gradient_norm; // of the mean gradient, before clipping
     double lr;            // the one that was used
     bool overflowed;      // with a loss scale: a gradient was not finite, nothing was changed
-    bool exhausted;       // that happened at the smallest scale
+    bool exhausted;       // that happened at the smallest scale: as after TRI_NOT_FINITE
     tri_carried carried;  // after the step
 } tri_step_output;
 

@@ -1,9 +1,11 @@
 // The engine on real plans. After the first step of each shape nothing is allocated, OpenMP
 // included, except what oneDNN takes and frees inside each call. A gradient that is not finite is
-// named and changes nothing. States that lie in a file give the same results.
+// named and changes nothing, and so does the step that was issued behind it. States that lie in a
+// file give the same results.
 #include "base/os.h"
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
+#include "device/far/far.h"
 #include "device/ref/ref.h"
 #include "engine/engine.h"
 #include "nn/models/models.h"
@@ -137,6 +139,7 @@ static tri_status next_batch(void *context, tri_engine_batch *out) {
 }
 
 static tri_offload offload; // of the sessions that are opened next
+static const tri_loss_scale_options *loss_scale;
 
 static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *task, int threads,
                      const char *optimizer, int64_t micro) {
@@ -149,7 +152,9 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
         for (int k = 1; k < shape->rank; k++)
             if (shape->dims[k] > 32) shape->dims[k] = 32;
     }
-    tri_optimizer_options options = {.name = optimizer, .lr = 0.01, .rho = 0.9, .eps = 1e-6};
+    double betas[] = {0.9, 0.999};
+    tri_optimizer_options options = {
+        .name = optimizer, .lr = 0.01, .rho = 0.9, .eps = 1e-6, .betas = {betas, 2}};
     check(tri_optimizer_make(&options, &r->optimizer));
     tri_model_request model = {
         .task = task, .fields = r->fields, .field_count = r->field_count, .options = {.seed = 1}};
@@ -166,10 +171,12 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
                                 .eval_micro = 4,
                                 .optimizer_states = r->optimizer.state_count};
     check(tri_plan_create(r->arena, r->device, &request, &r->plan));
-    check(tri_engine_create(
-        &(tri_engine_config){
-            .plan = r->plan, .device = r->device, .world = r->comm, .optimizer = &r->optimizer},
-        &r->engine));
+    check(tri_engine_create(&(tri_engine_config){.plan = r->plan,
+                                                 .device = r->device,
+                                                 .world = r->comm,
+                                                 .optimizer = &r->optimizer,
+                                                 .loss_scale = loss_scale},
+                            &r->engine));
     assert_int_equal(tri_engine_initialize(r->engine, 1), TRI_OK);
     enum { NUMBERS = 8 * 32 * 32 };
     r->numbers = malloc(NUMBERS * sizeof *r->numbers);
@@ -187,17 +194,19 @@ static void close_rig(rig *r) {
     free(r->numbers);
 }
 
-static tri_status step(rig *r, tri_step_shape shape, int64_t number, tri_step_output *out) {
+// `known`: how many updates the host knows of.
+static tri_status issue(rig *r, tri_step_shape shape, int64_t number, int64_t known) {
     r->shape = (int)shape;
     r->round = 0;
-    return tri_engine_step(r->engine,
-                           &(tri_step_input){.shape = shape,
-                                             .step = number,
-                                             .lr = {0.01},
-                                             .clip = 1,
-                                             .next = next_batch,
-                                             .context = r},
-                           out);
+    tri_step_input input = {
+        .shape = shape, .step = number, .clip = 1, .next = next_batch, .context = r};
+    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++) input.lr[i] = 0.01 / (double)(known + i + 1);
+    return tri_engine_issue(r->engine, &input);
+}
+
+static tri_status step(rig *r, tri_step_shape shape, int64_t number, tri_step_output *out) {
+    tri_status status = issue(r, shape, number, 0);
+    return status == TRI_OK ? tri_engine_collect(r->engine, out) : status;
 }
 
 // Counts the allocations of two steps of each shape.
@@ -276,8 +285,9 @@ static void read_all(rig *r, float *out) {
 
 static void test_not_finite(void **state) {
     (void)state;
-    static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_cpu};
-    for (int i = 0; i < 2; i++)
+    static const tri_device_backend *const backends[] = {&tri_device_ref, &tri_device_cpu,
+                                                         &tri_device_far};
+    for (int i = 0; i < 3; i++)
         for (int64_t micro = 0; micro <= 4; micro += 4) {
             rig r;
             open_rig(&r, backends[i], &linear_task, 1, "adadelta", micro);
@@ -299,6 +309,130 @@ static void test_not_finite(void **state) {
             assert_memory_equal(before, after, sizeof before);
             close_rig(&r);
         }
+}
+
+// The numbers of the steps' samples: those of `bad` steps overflow.
+typedef struct course {
+    float *numbers[2];
+    uint64_t bad; // a bit for each step
+} course;
+
+enum { COURSE_STEPS = 24 };
+
+// Runs the steps with as many in flight as the device allows, until one exhausts the loss scale.
+// Fails like the step that halts, whose number is then *end.
+static tri_status run_course(rig *r, const course *c, tri_step_output *outs, int *end) {
+    int ahead = tri_engine_steps_ahead(r->engine), issued = 0;
+    int64_t known = 0;
+    for (*end = 0; *end < COURSE_STEPS; (*end)++) {
+        while (issued < COURSE_STEPS && issued - *end <= ahead) {
+            r->numbers = c->numbers[c->bad >> issued & 1];
+            check(issue(r, TRI_STEP_FULL, issued, known));
+            issued++;
+        }
+        TRI_TRY(tri_engine_collect(r->engine, &outs[*end]));
+        known = outs[*end].carried.updates;
+        if (outs[*end].exhausted) break; // nothing is in flight any longer
+    }
+    return TRI_OK;
+}
+
+static course make_course(const rig *r, uint64_t bad) {
+    enum { NUMBERS = 8 * 32 * 32 };
+    course c = {.bad = bad};
+    for (int kind = 0; kind < 2; kind++) {
+        c.numbers[kind] = malloc(NUMBERS * sizeof(float));
+        assert_non_null(c.numbers[kind]);
+        for (int i = 0; i < NUMBERS; i++) c.numbers[kind][i] = kind ? 1e20f : r->numbers[i];
+    }
+    return c;
+}
+
+static void end_course(rig *r, course *c, float *own) {
+    r->numbers = own;
+    for (int kind = 0; kind < 2; kind++) free(c->numbers[kind]);
+}
+
+// A device that runs ahead has the results, bit by bit, of one whose results are read at once:
+// scales, learning rates and bias corrections follow the updates, not the steps.
+static void test_overflow_in_flight(void **state) {
+    (void)state;
+    static const tri_loss_scale_options options = {
+        .initial = 1024, .window = 3, .hysteresis = 2, .minimum = 1};
+    static const uint64_t patterns[] = {0, 0x1, 0x6, 0x085a5a, 0x00f0f1, 0xffffff};
+    loss_scale = &options;
+    for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {
+        tri_step_output outs[2][COURSE_STEPS] = {0};
+        float states[2][128] = {{0}};
+        for (int i = 0; i < 2; i++) {
+            rig r;
+            int end;
+            open_rig(&r, i ? &tri_device_far : &tri_device_cpu, &linear_task, 1, "adamw", 4);
+            check(tri_engine_carry(r.engine,
+                                   &(tri_carried){.scale = tri_loss_scale_start(&options)}));
+            float *own = r.numbers;
+            course c = make_course(&r, patterns[k]);
+            assert_int_equal(tri_engine_steps_ahead(r.engine), i ? TRI_MAX_STEPS_AHEAD : 0);
+            check(run_course(&r, &c, outs[i], &end));
+            read_all(&r, states[i]);
+            end_course(&r, &c, own);
+            close_rig(&r);
+        }
+        for (int s = 0; s < COURSE_STEPS; s++) {
+            const tri_step_output *a = &outs[0][s], *b = &outs[1][s];
+            bool is_over = patterns[k] == 0xffffff && s >= 12; // one is let pass, 10 halve 1024
+            assert_int_equal(a->overflowed, !is_over && (patterns[k] >> s & 1));
+            assert_int_equal(a->exhausted, patterns[k] == 0xffffff && s == 11);
+            assert_int_equal(a->overflowed, b->overflowed);
+            assert_int_equal(a->exhausted, b->exhausted);
+            assert_memory_equal(&a->lr, &b->lr, sizeof a->lr);
+            assert_memory_equal(&a->sum[0], &b->sum[0], sizeof a->sum[0]);
+            assert_memory_equal(&a->carried, &b->carried, sizeof a->carried);
+        }
+        assert_memory_equal(states[0], states[1], sizeof states[0]);
+    }
+    loss_scale = NULL;
+}
+
+// Without a loss scale, the first step that is not finite ends the course: with the same message as
+// on the CPU, and the state of the step before it, although the next step was issued.
+static void test_halt_in_flight(void **state) {
+    (void)state;
+    for (int bad = 0; bad < 5; bad++) {
+        float states[3][128] = {{0}};
+        char said[2][256] = {"", ""};
+        for (int i = 0; i < 3; i++) { // the third one runs until the step before
+            rig r;
+            int end;
+            open_rig(&r, i == 1 ? &tri_device_far : &tri_device_cpu, &linear_task, 1, "adamw", 4);
+            float *own = r.numbers;
+            course c = make_course(&r, UINT64_C(1) << bad);
+            tri_step_output outs[COURSE_STEPS];
+            if (i < 2) {
+                assert_int_equal(run_course(&r, &c, outs, &end), TRI_NOT_FINITE);
+                snprintf(said[i], sizeof said[i], "%s", tri_error_message());
+                assert_int_equal(end, bad);
+            } else {
+                for (int s = 0; s < bad; s++) {
+                    check(issue(&r, TRI_STEP_FULL, s, s));
+                    check(tri_engine_collect(r.engine, &outs[s]));
+                }
+            }
+            read_all(&r, states[i]);
+            if (i < 2) { // the caller may go on
+                r.numbers = own;
+                check(issue(&r, TRI_STEP_FULL, bad, bad));
+                check(tri_engine_collect(r.engine, &outs[0]));
+                assert_int_equal(outs[0].carried.updates, bad + 1);
+            }
+            end_course(&r, &c, own);
+            close_rig(&r);
+        }
+        if (strcmp(said[0], said[1]) != 0 || !strstr(said[0], "first.weight"))
+            fail_msg("step %d: '%s' and '%s'", bad, said[0], said[1]);
+        assert_memory_equal(states[0], states[1], sizeof states[0]);
+        assert_memory_equal(states[0], states[2], sizeof states[0]);
+    }
 }
 
 static ssize_t failing_pwrite(int fd, const void *data, size_t size, off_t offset) {
@@ -362,8 +496,11 @@ static void test_offload_write(void **state) {
 int main(void) {
     // The watcher of shared cores would start threads, which allocate, while the test counts.
     setenv("OMP_WAIT_POLICY", "passive", 0);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_allocates_nothing), cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_offload), cmocka_unit_test(test_offload_write)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocates_nothing),
+                                       cmocka_unit_test(test_not_finite),
+                                       cmocka_unit_test(test_overflow_in_flight),
+                                       cmocka_unit_test(test_halt_in_flight),
+                                       cmocka_unit_test(test_offload),
+                                       cmocka_unit_test(test_offload_write)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
