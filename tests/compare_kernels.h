@@ -91,12 +91,12 @@ static inline void *compare_to_layout(const tri_layout *layout, const tri_value_
 
 static inline void compare_run(tri_device *device, compare_case *c, const tri_node *node,
                                void *const *plain_in, void **plain_out, void **plain_updated) {
-    const tri_kernel_def *def = tri_device_select(device, c->graph, node);
+    const tri_kernel_def *def = tri_device_select(&device->description, c->graph, node);
     assert_non_null(def);
     tri_layout in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
     for (int i = 0; i < node->input_count; i++)
         in[i] = tri_value_get(c->graph, node->inputs[i])->layout;
-    tri_kernel_layouts(def, device, c->graph, node, in, out);
+    tri_kernel_layouts(def, &device->description, c->graph, node, in, out);
     void *in_data[TRI_MAX_INPUTS] = {0}, *out_data[TRI_MAX_OUTPUTS] = {0};
     tri_layout before[TRI_MAX_INPUTS];
     for (int i = 0; i < node->input_count; i++) {

@@ -56,7 +56,7 @@ static tri_status bench_request(const kernel_bench *b, const tri_model_request *
                                 int64_t batch) {
     const char *name = request->task->name;
     tri_program *program;
-    TRI_TRY(tri_program_create(b->arena, b->device,
+    TRI_TRY(tri_program_create(b->arena, &b->device->description,
                                &(tri_program_request){.model = request, .batch = batch}, &program));
     const tri_graph *g = program->graph;
     tri_bench_row *rows = TRI_NEW_ARRAY(b->arena, tri_bench_row, g->node_count + 1);
@@ -157,8 +157,8 @@ tri_status cli_bench_kernels(const cli_context *context, tri_arena *arena, int c
                       "\"peak_gb_s\":%.1f}\n"
                     : "threads %d; peak %.1f GFLOP/s, of BF16 %.1f GFLOP/s, memory %.1f GB/s; the "
                       "percentages are of what these, or the caches, allow the plain algorithm\n\n",
-               b.device->threads, b.peak.flops_per_s * 1e-9, b.peak.bf16_flops_per_s * 1e-9,
-               b.peak.bytes_per_s * 1e-9);
+               b.device->description.threads, b.peak.flops_per_s * 1e-9,
+               b.peak.bf16_flops_per_s * 1e-9, b.peak.bytes_per_s * 1e-9);
     if (status == TRI_OK)
         status = of_recipe ? bench_request(&b, &recipe.request, recipe.batch)
                            : bench_models(&b, count, words);

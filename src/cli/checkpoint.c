@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/quantity.h"
-
+#include "device/choose.h"
 #include "train/state.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
     tri_device *device;
     tri_comm *comm;
     TRI_TRY(tri_comm_self_open(&comm));
-    tri_status opened = tri_session_open_device(&cli_backends, "ref", 0, &device);
+    tri_status opened = tri_device_open(cli_backends.devices, "ref", 0, &device);
     if (opened != TRI_OK) {
         tri_comm_close(comm);
         return opened;
@@ -40,7 +40,7 @@ static tri_status write_initial(const cli_context *context, tri_arena *arena,
     request.step_samples[TRI_STEP_FULL] = 2;
     tri_plan *plan = NULL;
     tri_engine *engine = NULL;
-    tri_status status = tri_plan_create(arena, device, &request, &plan);
+    tri_status status = tri_plan_create(arena, &device->description, &request, &plan);
     if (status == TRI_OK) status = tri_task_check_options(&options, task->name);
     if (status == TRI_OK)
         status = tri_engine_create(

@@ -4,6 +4,7 @@
 
 #include "base/free_memory.h"
 #include "base/quantity.h"
+#include "device/choose.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
 #include "recipe/idle.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tri_status make_plan(plan_view *v, const cli_context *context, const char *device) {
+static tri_status make_plan(plan_view *v, const cli_context *context) {
     tri_field *fields = v->fields;
     int field_count = 0;
     tri_task_options options;
@@ -33,14 +34,14 @@ static tri_status make_plan(plan_view *v, const cli_context *context, const char
     TRI_TRY(tri_sampler_make_evaluation(INT64_MAX, batch.eval, batch.global, batch.micro, 1,
                                         &evaluation));
     int64_t eval = evaluation.options.micro;
-    TRI_TRY(tri_session_open_device(&cli_backends, device, 0, &v->device));
+    TRI_TRY(tri_device_describe(cli_backends.devices, v->device_name, &v->device));
     v->model = model;
     tri_session_plan_request(r, &batch, &v->model, &optimizer, &v->request);
     v->request.mesh = v->mesh;
     v->request.step_samples[TRI_STEP_FULL] = batch.global;
     v->request.step_samples[TRI_STEP_EVALUATE] = eval * replicas;
     v->request.eval_micro = eval;
-    TRI_TRY(tri_pipeline_plans_create(v->arena, v->device, &v->request, &v->pipeline));
+    TRI_TRY(tri_pipeline_plans_create(v->arena, &v->device, &v->request, &v->pipeline));
     return tri_task_check_options(&options, v->task->name);
 }
 
@@ -133,20 +134,24 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
 static tri_status check_fits(const plan_view *v) {
     int64_t given = tri_strategy_memory(&v->recipe->strategy);
     int64_t peak = tri_pipeline_plans_fullest(&v->pipeline)->memory.peak;
-    if (given) return tri_fit_check(v->device, &v->request, peak, given, "of strategy.memory");
+    if (given) return tri_fit_check(&v->device, &v->request, peak, given, "of strategy.memory");
     const char *whose;
     int64_t there = v->ranks == 1 ? tri_free_memory(1, &whose) : 0;
     if (!there) return TRI_OK;
-    return tri_fit_check(v->device, &v->request, peak, there, whose);
+    return tri_fit_check(&v->device, &v->request, peak, there, whose);
 }
 
 static tri_status measure(plan_view *v) {
     const double seconds = 2;
     tri_optimizer optimizer;
     tri_measured *out = TRI_NEW(v->arena, tri_measured);
+    tri_device *device;
     TRI_TRY(tri_optimizer_make(&v->recipe->optimizer, &optimizer));
-    TRI_TRY(tri_measure_compute(v->arena, v->device, &v->request, &optimizer,
-                                v->pipeline.plans[0]->programs[0]->batch, seconds, out));
+    TRI_TRY(tri_device_open(cli_backends.devices, v->device_name, 0, &device));
+    tri_status status = tri_measure_compute(v->arena, device, &v->request, &optimizer,
+                                            v->pipeline.plans[0]->programs[0]->batch, seconds, out);
+    device->backend->close(device);
+    TRI_TRY(status);
     v->measured = out;
     v->rates_from = tri_arena_printf(v->arena, "measured in part, else %s", v->rates_from);
     return TRI_OK;
@@ -163,7 +168,7 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
     if (most && memory > most)
         return TRI_FAIL(TRI_BAD_INPUT, "--fit: %s is more than strategy.memory: %s allows", text,
                         v->recipe->strategy.memory);
-    int count = tri_fit_search(v->arena, v->device, &v->request, &v->rates, v->measured, memory,
+    int count = tri_fit_search(v->arena, &v->device, &v->request, &v->rates, v->measured, memory,
                                found, &least);
     double samples = (double)v->request.step_samples[TRI_STEP_FULL];
     if (count == 0)
@@ -217,11 +222,10 @@ static tri_status plan(plan_view *v, const cli_context *context, const cli_argum
     TRI_TRY(read_recipe(v, context, a, &recipe));
     TRI_TRY(read_rates(v, a));
     TRI_TRY(read_samples(v, a));
-    tri_status status =
-        make_plan(v, context, cli_has(a, "device") ? cli_value(a, "device") : "auto");
+    v->device_name = cli_has(a, "device") ? cli_value(a, "device") : "auto";
+    tri_status status = make_plan(v, context);
     if (status == TRI_OK) status = show_plan(v, a);
     tri_pipeline_plans_destroy(&v->pipeline);
-    if (v->device) v->device->backend->close(v->device);
     return status;
 }
 

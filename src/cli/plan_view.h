@@ -12,7 +12,8 @@ typedef struct plan_view {
     tri_arena *arena;
     const tri_recipe *recipe;
     const tri_task *task;
-    tri_device *device;
+    const char *device_name; // of --device
+    tri_device_description device;
     tri_field fields[TRI_MAX_DATA_FIELDS];
     tri_model_request model;
     tri_plan_request request;

@@ -71,11 +71,7 @@ static tri_status prepare(bench *b) {
     uint64_t state = 1;
     for (int id = 0; id < g->value_count; id++) TRI_TRY(make_value(b, id, &state));
     for (int i = 0; i < g->node_count; i++) {
-        const tri_kernel_def *def = tri_device_select(b->device, g, &g->nodes[i]);
-        if (!def)
-            return TRI_FAIL(TRI_UNSUPPORTED, "device %s has no kernel for %s",
-                            b->device->backend->name, g->nodes[i].op->name);
-        TRI_TRY(tri_kernel_prepare(def, b->device, g, &g->nodes[i], &b->kernels[i]));
+        TRI_TRY(tri_kernel_make(b->device, g, &g->nodes[i], &b->kernels[i]));
         if (b->kernels[i].workspace_bytes > workspace) workspace = b->kernels[i].workspace_bytes;
     }
     return b->device->backend->alloc(b->device, workspace, &b->workspace);

@@ -9,16 +9,26 @@
 typedef struct tri_device tri_device;
 typedef struct tri_kernel_def tri_kernel_def;
 
+typedef struct tri_device_backend tri_device_backend;
+
 typedef struct tri_device_config {
     int index;   // of the device on this host
     int threads; // 0: the device chooses (OMP_NUM_THREADS, else the cores this process may use)
 } tri_device_config;
 
+// What a plan has to know of a device: which kernels there are, the layouts that they want and the
+// memory that they need follow from it alone. No device has to be open, or even there.
+typedef struct tri_device_description {
+    const tri_device_backend *backend;
+    int threads;       // that kernels run on
+    unsigned features; // instruction sets or the like; only the backend knows their meaning
+} tri_device_description;
+
 // A kernel that is prepared for one node of one graph, whose shapes and layouts are fixed.
 typedef struct tri_kernel {
     const tri_kernel_def *def;
     void *state;            // whatever the kernel's `prepare` makes
-    size_t workspace_bytes; // needed while it runs; all kernels share the memory, aligned to 64
+    size_t workspace_bytes; // needed while it runs: what was planned, or less
 } tri_kernel;
 
 // What is issued to a queue runs in order; queues of one device run side by side. A call that takes
@@ -36,21 +46,29 @@ typedef struct tri_kernel_args {
 } tri_kernel_args;
 
 // One way to compute an op. A device lists its kernels from the fastest to the most general.
+// `supports`, `layouts` and `workspace` are pure functions, asked while a run is planned; `prepare`
+// is called once the run is to begin.
 struct tri_kernel_def {
     const tri_op *op; // NULL: any op
     const char *name;
     // Whether this kernel can compute this node. NULL: always. Must depend only on shapes, types
     // and attributes, not on layouts, time or the number of ranks.
-    bool (*supports)(const tri_device *device, const tri_graph *graph, const tri_node *node);
+    bool (*supports)(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node);
     // Chooses layouts. `in` holds the current layouts of the inputs; the kernel overwrites them
     // with those that it wants, and the layout pass inserts reorders where they differ. `out` holds
     // plain layouts, which the kernel overwrites with those of its outputs. What it wants for a
     // parameter without a home layout becomes that, and so must depend only on the parameter's
     // shape and type and on the instruction set. graph->pending_nodes has the nodes that read the
     // outputs. NULL: all layouts are plain.
-    void (*layouts)(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                    tri_layout *in, tri_layout *out);
-    // Makes what `run` needs, once. Does all allocation. NULL: nothing to make.
+    void (*layouts)(const tri_device_description *device, const tri_graph *graph,
+                    const tri_node *node, tri_layout *in, tri_layout *out);
+    // The bytes that `run` needs while it runs; all kernels share the memory, aligned to 64 bytes.
+    // Layouts are those that `layouts` chose. NULL: none.
+    tri_status (*workspace)(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, size_t *out);
+    // Makes what `run` needs, once. Does all allocation. It may set kernel->workspace_bytes to less
+    // than what `workspace` returned. NULL: nothing to make.
     tri_status (*prepare)(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel);
     // Issues the kernel to args->queue. The pointers of `args` are not kept.
@@ -58,9 +76,13 @@ struct tri_kernel_def {
     void (*release)(tri_kernel *kernel); // NULL when prepare is NULL
 };
 
-typedef struct tri_device_backend {
+struct tri_device_backend {
     const char *name;
     const tri_kernel_def *const *kernels; // ends with NULL
+    // Describes the device that `open` would open, and opens nothing. TRI_NOT_FOUND: there is no
+    // such device here, so that --device auto tries the next backend.
+    tri_status (*describe)(const tri_device_config *config, tri_device_description *out);
+    // Fails as `describe` does.
     tri_status (*open)(const tri_device_config *config, tri_device **out);
     void (*close)(tri_device *device);
     // Memory aligned to 64 bytes, zeroed.
@@ -91,24 +113,33 @@ typedef struct tri_device_backend {
     // Whether work goes on after a call has returned. The engine then issues a step before it reads
     // the results of the one before.
     bool runs_ahead;
-} tri_device_backend;
+};
 
 enum { TRI_SMALL_COPY_BYTES = 256 };
 
 // What every device has. A backend's own struct begins with it.
 struct tri_device {
     const tri_device_backend *backend;
-    int threads;
+    tri_device_description description;
 };
 
 // Returns the device's first kernel that supports the node; NULL if none does, and for collectives.
-const tri_kernel_def *tri_device_select(const tri_device *device, const tri_graph *graph,
-                                        const tri_node *node);
+const tri_kernel_def *tri_device_select(const tri_device_description *device,
+                                        const tri_graph *graph, const tri_node *node);
 // Calls tri_kernel_def.layouts. If that or the kernel is NULL, all layouts are plain.
-void tri_kernel_layouts(const tri_kernel_def *def, const tri_device *device, const tri_graph *graph,
-                        const tri_node *node, tri_layout *in, tri_layout *out);
+void tri_kernel_layouts(const tri_kernel_def *def, const tri_device_description *device,
+                        const tri_graph *graph, const tri_node *node, tri_layout *in,
+                        tri_layout *out);
+// Calls tri_kernel_def.workspace; 0 if that is NULL.
+tri_status tri_kernel_workspace(const tri_kernel_def *def, const tri_device_description *device,
+                                const tri_graph *graph, const tri_node *node, size_t *out);
+// Calls tri_kernel_def.prepare, and asserts that the kernel needs no more workspace than planned.
+// After a failure too, the caller releases *out.
 tri_status tri_kernel_prepare(const tri_kernel_def *def, tri_device *device, const tri_graph *graph,
                               const tri_node *node, tri_kernel *out);
+// Selects and prepares; TRI_UNSUPPORTED names the op.
+tri_status tri_kernel_make(tri_device *device, const tri_graph *graph, const tri_node *node,
+                           tri_kernel *out);
 void tri_kernel_release(tri_kernel *kernel);
 
 #endif

@@ -32,7 +32,7 @@ static tri_graph *shadow_of(tri_arena *arena, const tri_graph *graph, const tri_
     return shadow;
 }
 
-static bool widened_supports(const tri_device *device, const tri_graph *graph,
+static bool widened_supports(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
     if (node->op == &tri_op_cast || !tri_node_has_half(graph, node)) return false;
     tri_arena *arena = tri_arena_create(NULL, "widen");
@@ -41,8 +41,8 @@ static bool widened_supports(const tri_device *device, const tri_graph *graph,
     return found;
 }
 
-static void widened_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                            tri_layout *in, tri_layout *out) {
+static void widened_layouts(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, tri_layout *in, tri_layout *out) {
     tri_arena *arena = tri_arena_create(NULL, "widen");
     const tri_graph *shadow = shadow_of(arena, graph, node);
     tri_kernel_layouts(tri_device_select(device, shadow, node), device, shadow, node, in, out);
@@ -56,11 +56,15 @@ typedef struct widened_tensor {
     size_t offset;
 } widened_tensor;
 
-typedef struct widened_state {
-    tri_kernel inner;
-    size_t inner_offset; // of the F32 kernel's workspace, which follows the copies
+typedef struct widened_copies {
     int input_count, output_count;
     widened_tensor in[TRI_MAX_INPUTS], out[TRI_MAX_OUTPUTS];
+    size_t bytes; // the F32 kernel's workspace follows them
+} widened_copies;
+
+typedef struct widened_state {
+    tri_kernel inner;
+    widened_copies copies;
 } widened_state;
 
 static widened_tensor reserve_copy(const tri_graph *graph, tri_value value, size_t *bytes) {
@@ -75,30 +79,44 @@ static widened_tensor reserve_copy(const tri_graph *graph, tri_value value, size
     return tensor;
 }
 
+static widened_copies copies_of(const tri_graph *graph, const tri_node *node) {
+    widened_copies c = {.input_count = node->input_count, .output_count = node->output_count};
+    for (int i = 0; i < node->input_count; i++)
+        c.in[i] = reserve_copy(graph, node->inputs[i], &c.bytes);
+    for (int i = 0; i < node->output_count; i++)
+        c.out[i] = reserve_copy(graph, node->outputs[i], &c.bytes);
+    return c;
+}
+
+static tri_status widened_workspace(const tri_device_description *device, const tri_graph *graph,
+                                    const tri_node *node, size_t *out) {
+    size_t inner;
+    tri_arena *arena = tri_arena_create(NULL, "widen");
+    const tri_graph *shadow = shadow_of(arena, graph, node);
+    tri_status status =
+        tri_kernel_workspace(tri_device_select(device, shadow, node), device, shadow, node, &inner);
+    tri_arena_destroy(arena);
+    *out = copies_of(graph, node).bytes + inner;
+    return status;
+}
+
 static tri_status widened_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                   tri_kernel *kernel) {
     widened_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for kernel %s", node->op->name);
     kernel->state = state;
-    state->input_count = node->input_count;
-    state->output_count = node->output_count;
-    size_t bytes = 0;
-    for (int i = 0; i < node->input_count; i++)
-        state->in[i] = reserve_copy(graph, node->inputs[i], &bytes);
-    for (int i = 0; i < node->output_count; i++)
-        state->out[i] = reserve_copy(graph, node->outputs[i], &bytes);
+    state->copies = copies_of(graph, node);
     tri_arena *arena = tri_arena_create(NULL, "widen");
     const tri_graph *shadow = shadow_of(arena, graph, node);
-    tri_status status = tri_kernel_prepare(tri_device_select(device, shadow, node), device, shadow,
-                                           node, &state->inner);
+    tri_status status = tri_kernel_make(device, shadow, node, &state->inner);
     tri_arena_destroy(arena);
-    state->inner_offset = bytes;
-    kernel->workspace_bytes = bytes + state->inner.workspace_bytes;
+    kernel->workspace_bytes = state->copies.bytes + state->inner.workspace_bytes;
     return status;
 }
 
 static tri_status widened_run(const tri_kernel *kernel, const tri_kernel_args *args) {
-    const widened_state *s = kernel->state;
+    const widened_state *state = kernel->state;
+    const widened_copies *s = &state->copies;
     char *workspace = args->workspace;
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
     for (int i = 0; i < s->input_count; i++) {
@@ -108,8 +126,8 @@ static tri_status widened_run(const tri_kernel *kernel, const tri_kernel_args *a
     for (int i = 0; i < s->output_count; i++)
         out[i] = s->out[i].half ? workspace + s->out[i].offset : args->out[i];
     tri_kernel_args wide = {
-        .queue = args->queue, .in = in, .out = out, .workspace = workspace + s->inner_offset};
-    TRI_TRY(s->inner.def->run(&s->inner, &wide));
+        .queue = args->queue, .in = in, .out = out, .workspace = workspace + s->bytes};
+    TRI_TRY(state->inner.def->run(&state->inner, &wide));
     for (int i = 0; i < s->output_count; i++)
         if (s->out[i].half) tri_half_narrow(s->out[i].half, out[i], args->out[i], s->out[i].count);
     return TRI_OK;
@@ -126,6 +144,7 @@ const tri_kernel_def tri_kernel_widened = {
     .name = "widened",
     .supports = widened_supports,
     .layouts = widened_layouts,
+    .workspace = widened_workspace,
     .prepare = widened_prepare,
     .run = widened_run,
     .release = widened_release,

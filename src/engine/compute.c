@@ -37,8 +37,9 @@ static void *address(const tri_engine *e, const tri_program *p, tri_value value)
 static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tri_phase phase,
                               bool recompute) {
     tri_segment s = p->segments[block][phase];
+    const tri_kernel *kernels = engine_kernels_of(e, p);
     for (int i = s.first; i < s.end; i++) {
-        const tri_kernel *kernel = &p->kernels[i];
+        const tri_kernel *kernel = &kernels[i];
         const tri_node *node = &p->graph->nodes[i];
         bool collective = node->op->flags & TRI_OP_COLLECTIVE;
         if (recompute && !p->recomputed[i]) continue;

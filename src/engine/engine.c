@@ -31,6 +31,7 @@ static void make_step_records(tri_engine *e) {
 static tri_status make_engine(tri_engine *e, tri_comm *world) {
     TRI_ASSERT(e->optimizer.state_count == e->plan->optimizer_states);
     TRI_TRY(tri_queue_open(e->device, &e->queue));
+    TRI_TRY(engine_prepare_kernels(e));
     TRI_TRY(engine_open_storage(e, world->ledger));
     TRI_TRY(engine_make_groups(e, world));
     TRI_TRY(engine_allocate(e));
@@ -70,6 +71,7 @@ void tri_engine_destroy(tri_engine *engine) {
     if (!engine) return;
     engine_stop_groups(engine);
     tri_queue_close(engine->queue); // after what it still runs
+    engine_release_kernels(engine);
     engine_release_updates(&engine->updates);
     engine_release_updates(&engine->casts);
     engine_release_updates(&engine->squares);

@@ -12,8 +12,8 @@
 typedef struct tri_engine tri_engine;
 
 typedef struct tri_engine_config {
-    const tri_plan *plan; // both outlive the engine
-    tri_device *device;
+    const tri_plan *plan;           // both outlive the engine
+    tri_device *device;             // as plan->device describes it
     tri_comm *world;                // of all ranks of the mesh; one rank: tri_comm_self_open
     const tri_optimizer *optimizer; // copied
     const tri_loss_scale_options *loss_scale; // the rule, copied; NULL: no scale is ever carried
@@ -65,8 +65,8 @@ typedef struct tri_step_output {
     tri_carried carried;  // after the step
 } tri_step_output;
 
-// Allocates everything and splits the world into the groups of the plan. Collective. Parameters
-// are zero until initialised or loaded.
+// Prepares the kernels that the plan chose, allocates everything and splits the world into the
+// groups of the plan. Collective. Parameters are zero until initialised or loaded.
 tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine); // NULL allowed
 // Initial weights of a seed: by parameter name and element, the same on every rank. TRI_NO_MEMORY,

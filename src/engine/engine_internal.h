@@ -151,10 +151,11 @@ struct tri_engine {
     tri_queue *queue; // of the compute lane
     tri_optimizer optimizer;
     tri_loss_scale_options loss_scale;
-    tri_carried carried;  // after the last step whose results were read
-    tri_storage *storage; // NULL: nothing is offloaded
-    engine_groups groups; // take the host's memory
-    engine_groups data;   // take the device's; without `memory`
+    tri_carried carried;                   // after the last step whose results were read
+    tri_storage *storage;                  // NULL: nothing is offloaded
+    tri_kernel *kernels[TRI_MAX_PROGRAMS]; // by program of the plan, by node; see kernels.c
+    engine_groups groups;                  // take the host's memory
+    engine_groups data;                    // take the device's; without `memory`
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;
@@ -178,6 +179,11 @@ float *engine_own_gradients(const tri_engine *engine, int unit, tri_bucket_kind 
 float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
 void *engine_own(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 tri_dtype engine_bucket_dtype(const tri_engine *engine, tri_bucket_kind bucket);
+
+tri_status engine_prepare_kernels(tri_engine *engine); // kernels.c
+void engine_release_kernels(tri_engine *engine);
+// By node of the program; without a `def`: the engine runs no kernel for it.
+const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
 
 tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
 // Whatever waits for the groups' operations fails; before what they wait for is closed.

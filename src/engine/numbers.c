@@ -89,11 +89,7 @@ static tri_status make_kernel(tri_engine *e, const tri_op *op, const void *attr,
     tri_node_add(g, op, in, count, attr, "");
     if (g->status != TRI_OK) return TRI_FAIL(g->status, "%s", g->message);
     const tri_node *node = &g->nodes[g->node_count - 1];
-    const tri_kernel_def *def = tri_device_select(e->device, g, node);
-    if (!def)
-        return TRI_FAIL(TRI_UNSUPPORTED, "device %s has no kernel for %s", e->device->backend->name,
-                        op->name);
-    TRI_TRY(tri_kernel_prepare(def, e->device, g, node, out));
+    TRI_TRY(tri_kernel_make(e->device, g, node, out));
     TRI_ASSERT(out->workspace_bytes == 0);
     return TRI_OK;
 }

@@ -37,11 +37,7 @@ static tri_status add(tri_engine *e, engine_updates *list, engine_update update)
     *u = update;
     if (g->status != TRI_OK) return TRI_FAIL(g->status, "%s", g->message);
     const tri_node *node = &g->nodes[g->node_count - 1];
-    const tri_kernel_def *def = tri_device_select(e->device, g, node);
-    if (!def)
-        return TRI_FAIL(TRI_UNSUPPORTED, "device %s has no kernel for %s", e->device->backend->name,
-                        node->op->name);
-    TRI_TRY(tri_kernel_prepare(def, e->device, g, node, &u->kernel));
+    TRI_TRY(tri_kernel_make(e->device, g, node, &u->kernel));
     TRI_ASSERT(u->kernel.workspace_bytes == 0);
     return TRI_OK;
 }

@@ -7,7 +7,7 @@
 // The graph while it is rewritten in place.
 typedef struct rewrite {
     tri_graph *graph;
-    const tri_device *device;
+    const tri_device_description *device;
     tri_fusion_time time;
     tri_value *instead; // by value: the one that replaced it, or itself
     int *uses;          // by value: how many nodes, metrics and gradients read it
@@ -98,7 +98,8 @@ static void fuse_node(rewrite *w, tri_node *node) {
             return;
 }
 
-tri_status tri_pass_fuse(tri_graph *graph, const tri_device *device, tri_fusion_time time) {
+tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
+                         tri_fusion_time time) {
     if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
     rewrite w = {.graph = graph,
                  .device = device,

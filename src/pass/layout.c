@@ -5,7 +5,7 @@
 // The graph while its nodes are copied into a new list, with reorders among them.
 typedef struct relayout {
     tri_graph *graph;
-    const tri_device *device;
+    const tri_device_description *device;
     tri_value *reordered; // by value: the latest reordered copy of it, or none
     int reordered_count;
     // By value: the first gradient that it is; by gradient: the next one that is the same value;
@@ -80,7 +80,7 @@ static void find_gradients(relayout *r) {
     }
 }
 
-tri_status tri_pass_layout(tri_graph *graph, const tri_device *device) {
+tri_status tri_pass_layout(tri_graph *graph, const tri_device_description *device) {
     if (graph->status != TRI_OK) return TRI_FAIL(graph->status, "%s", graph->message);
     relayout r = {.graph = graph,
                   .device = device,

@@ -37,7 +37,8 @@ typedef enum tri_fusion_time {
 // Merges nodes that the device computes in one go, by the table of fusions.c. A fusion is left out
 // if the device has no kernel for a node that would change. It is asked with the types of the graph
 // as it is then. NULL: every fusion. Ends with a sweep.
-tri_status tri_pass_fuse(tri_graph *graph, const tri_device *device, tri_fusion_time time);
+tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
+                         tri_fusion_time time);
 // Drops nodes whose outputs no node reads.
 tri_status tri_pass_sweep(tri_graph *graph);
 // Gives every value the type in which it is computed and puts casts in between, by the table of
@@ -53,7 +54,7 @@ tri_status tri_pass_autodiff(tri_graph *graph);
 tri_status tri_pass_split_backward(tri_graph *graph);
 // Chooses the kernel-given layouts of values and the home order of parameters, and puts reorders
 // where a kernel wants another layout.
-tri_status tri_pass_layout(tri_graph *graph, const tri_device *device);
+tri_status tri_pass_layout(tri_graph *graph, const tri_device_description *device);
 
 // Whether the table of tensor_parallel_rules.c, or that of precision.c, has a row for the op. Every
 // op that a model can use needs a row in both: an op that ranks cannot divide has one that says so,

@@ -15,7 +15,7 @@ typedef struct sharing {
 
 typedef struct search {
     tri_arena *arena;
-    tri_device *device;
+    const tri_device_description *device;
     const tri_plan_request *request;
     const tri_rates *rates;
     const tri_measured *measured;
@@ -177,9 +177,10 @@ static int by_time(const void *left, const void *right) {
     return (a->peak_bytes > b->peak_bytes) - (a->peak_bytes < b->peak_bytes);
 }
 
-int tri_fit_search(tri_arena *arena, tri_device *device, const tri_plan_request *request,
-                   const tri_rates *rates, const tri_measured *measured, int64_t memory_bytes,
-                   tri_candidate *candidates, tri_candidate *least) {
+int tri_fit_search(tri_arena *arena, const tri_device_description *device,
+                   const tri_plan_request *request, const tri_rates *rates,
+                   const tri_measured *measured, int64_t memory_bytes, tri_candidate *candidates,
+                   tri_candidate *least) {
     search s = {.arena = arena,
                 .device = device,
                 .request = request,
@@ -220,8 +221,8 @@ static const char *bytes_text(tri_arena *arena, int64_t bytes) {
                             giga ? "GB" : "MB");
 }
 
-tri_status tri_fit_check(tri_device *device, const tri_plan_request *request, int64_t peak_bytes,
-                         int64_t memory_bytes, const char *whose) {
+tri_status tri_fit_check(const tri_device_description *device, const tri_plan_request *request,
+                         int64_t peak_bytes, int64_t memory_bytes, const char *whose) {
     enum { SHOWN = 3 };
     if (peak_bytes <= memory_bytes) return TRI_OK;
     tri_arena *arena = tri_arena_create(NULL, "refusal");

@@ -19,14 +19,15 @@ enum { TRI_MAX_CANDIDATES = 64 };
 // batch norm would give another result. `candidates` has room for TRI_MAX_CANDIDATES. *least is the
 // setting that needs the least memory of all that were tried, whether it fits or not; overrides
 // NULL: none was possible. Returns how many fit.
-int tri_fit_search(tri_arena *arena, tri_device *device, const tri_plan_request *request,
-                   const tri_rates *rates, const tri_measured *measured, int64_t memory_bytes,
-                   tri_candidate *candidates, tri_candidate *least);
+int tri_fit_search(tri_arena *arena, const tri_device_description *device,
+                   const tri_plan_request *request, const tri_rates *rates,
+                   const tri_measured *measured, int64_t memory_bytes, tri_candidate *candidates,
+                   tri_candidate *least);
 
 // Checks that the rank that needs the most memory needs at most `memory_bytes`; `whose` says where
 // that number is from. Else TRI_BAD_INPUT: one line with what is missing and the fastest settings
 // that would fit.
-tri_status tri_fit_check(tri_device *device, const tri_plan_request *request, int64_t peak_bytes,
-                         int64_t memory_bytes, const char *whose);
+tri_status tri_fit_check(const tri_device_description *device, const tri_plan_request *request,
+                         int64_t peak_bytes, int64_t memory_bytes, const char *whose);
 
 #endif

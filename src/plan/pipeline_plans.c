@@ -1,7 +1,7 @@
 // The plans of all ranks of a run, one for each pipeline rank.
 #include "plan/pipeline_plans.h"
 
-tri_status tri_pipeline_plans_create(tri_arena *arena, tri_device *device,
+tri_status tri_pipeline_plans_create(tri_arena *arena, const tri_device_description *device,
                                      const tri_plan_request *request, tri_pipeline_plans *out) {
     int count = request->mesh.size[TRI_AXIS_PIPELINE];
     *out = (tri_pipeline_plans){.mesh = request->mesh,

@@ -12,9 +12,8 @@ typedef struct tri_pipeline_plans {
     int ranks_each; // plan i stands for so many ranks: i * ranks_each and those that follow
 } tri_pipeline_plans;
 
-// Ignores `request->rank`: the plans are those of the ranks with the most samples. On the device
-// `null`, which prepares no kernels, a plan takes milliseconds.
-tri_status tri_pipeline_plans_create(tri_arena *arena, tri_device *device,
+// Ignores `request->rank`: the plans are those of the ranks with the most samples.
+tri_status tri_pipeline_plans_create(tri_arena *arena, const tri_device_description *device,
                                      const tri_plan_request *request, tri_pipeline_plans *out);
 void tri_pipeline_plans_destroy(tri_pipeline_plans *pipeline);
 // The plan with the largest peak of memory.

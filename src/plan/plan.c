@@ -16,8 +16,9 @@ static tri_program *known_program(const tri_plan *plan, int64_t batch, bool trai
 }
 
 // The program for that size and mode, made at its first use.
-static tri_status find_program(tri_plan *plan, tri_device *device, const tri_plan_request *request,
-                               int64_t batch, bool training, tri_program **out) {
+static tri_status find_program(tri_plan *plan, const tri_device_description *device,
+                               const tri_plan_request *request, int64_t batch, bool training,
+                               tri_program **out) {
     *out = known_program(plan, batch, training);
     if (*out) return TRI_OK;
     const tri_program *reuse_graphs_of = known_program(request->reuse_graphs_of, batch, training);
@@ -70,8 +71,8 @@ static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
 }
 
 // The micro-batches of one shape of step, and their programs.
-static tri_status plan_rounds(tri_plan *plan, tri_device *device, const tri_plan_request *request,
-                              tri_step_shape shape) {
+static tri_status plan_rounds(tri_plan *plan, const tri_device_description *device,
+                              const tri_plan_request *request, tri_step_shape shape) {
     tri_step_plan *step = &plan->steps[shape];
     bool training = tri_step_trains(shape);
     int64_t samples = request->step_samples[shape], replicas = plan->replicas;
@@ -270,7 +271,8 @@ tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request) {
     return TRI_OK;
 }
 
-static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_request *request) {
+static tri_status make_plan(tri_plan *plan, const tri_device_description *device,
+                            const tri_plan_request *request) {
     TRI_TRY(tri_plan_arrange(plan, request));
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)
@@ -293,13 +295,14 @@ static tri_status make_plan(tri_plan *plan, tri_device *device, const tri_plan_r
     return TRI_OK;
 }
 
-static tri_status create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
-                         tri_plan **out) {
+static tri_status create(tri_arena *parent, const tri_device_description *device,
+                         const tri_plan_request *request, tri_plan **out) {
     tri_arena *arena = tri_arena_create(parent, "plan");
     tri_plan *plan = TRI_NEW(arena, tri_plan);
     *plan = (tri_plan){.arena = arena,
                        .mesh = request->mesh,
                        .rank = request->rank,
+                       .device = *device,
                        .replicas = tri_mesh_replicas(&request->mesh),
                        .deterministic = request->deterministic};
     tri_status status = make_plan(plan, device, request);
@@ -313,8 +316,8 @@ static tri_status create(tri_arena *parent, tri_device *device, const tri_plan_r
 
 // Recomputes as few blocks as make the plan fit, from the first block on: the activations of the
 // first blocks wait longest. If not even all blocks are enough, that plan is returned.
-static tri_status create_fitting(tri_arena *parent, tri_device *device, tri_plan_request request,
-                                 tri_plan **out) {
+static tri_status create_fitting(tri_arena *parent, const tri_device_description *device,
+                                 tri_plan_request request, tri_plan **out) {
     int64_t memory = tri_strategy_memory(request.options);
     TRI_TRY(create(parent, device, &request, out));
     if ((*out)->memory.peak <= memory) return TRI_OK;
@@ -330,8 +333,8 @@ static tri_status create_fitting(tri_arena *parent, tri_device *device, tri_plan
     return create(parent, device, &request, out);
 }
 
-tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
-                           tri_plan **out) {
+tri_status tri_plan_create(tri_arena *parent, const tri_device_description *device,
+                           const tri_plan_request *request, tri_plan **out) {
     *out = NULL;
     if (request->options->recompute == TRI_RECOMPUTE_FIT)
         return create_fitting(parent, device, *request, out);

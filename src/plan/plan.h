@@ -103,6 +103,7 @@ struct tri_plan {
     tri_arena *arena;
     tri_mesh mesh;
     int rank, replicas;
+    tri_device_description device; // that the kernels were chosen for
     bool deterministic;
     int optimizer_states;                   // states per trained parameter
     const tri_strategy *strategy;           // of the recipe
@@ -123,10 +124,10 @@ struct tri_plan {
     tri_memory_plan memory;
 };
 
-// The device and `request->reuse_graphs_of` must outlive the plan. TRI_BAD_INPUT names the settings
+// `request->reuse_graphs_of` must outlive the plan. TRI_BAD_INPUT names the settings
 // that do not go together, before anything large is allocated.
-tri_status tri_plan_create(tri_arena *parent, tri_device *device, const tri_plan_request *request,
-                           tri_plan **out);
+tri_status tri_plan_create(tri_arena *parent, const tri_device_description *device,
+                           const tri_plan_request *request, tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
 // Micro-batches that the loader of the training data lets the engine hold at once: one, or all of a
 // step where their labels are counted before it.

@@ -1,5 +1,5 @@
 // Compiles a model for one size of micro-batch: builds the graph (for instance
-// nn/models/cnn.c), runs the passes (pass/pass.h), assigns locations (locations.c), and prepares
+// nn/models/cnn.c), runs the passes (pass/pass.h), assigns locations (locations.c), and chooses
 // kernels.
 #include "plan/program.h"
 
@@ -43,17 +43,18 @@ static bool is_free_view(const tri_program *p, const tri_node *node) {
     return in.kind == out.kind && in.index == out.index && in.offset == out.offset;
 }
 
-static tri_status prepare_kernels(tri_program *p, const bool *blocks_here) {
+static tri_status choose_kernels(tri_program *p, const bool *blocks_here) {
     const tri_graph *g = p->graph;
-    p->kernels = TRI_NEW_ARRAY(p->arena, tri_kernel, g->node_count);
+    p->kernels = TRI_NEW_ARRAY(p->arena, const tri_kernel_def *, g->node_count);
     for (int i = 0; i < g->node_count; i++) {
         const tri_node *node = &g->nodes[i];
         if (is_free_view(p, node) || (blocks_here && !blocks_here[node->block])) continue;
         if (node->op->flags & TRI_OP_COLLECTIVE) continue; // the engine runs it
-        const tri_kernel_def *def = tri_device_select(p->device, g, node);
-        TRI_ASSERT(def); // the layout pass has found one
-        TRI_TRY(tri_kernel_prepare(def, p->device, g, node, &p->kernels[i]));
-        int64_t workspace = aligned((int64_t)p->kernels[i].workspace_bytes);
+        size_t bytes;
+        p->kernels[i] = tri_device_select(&p->device, g, node);
+        TRI_ASSERT(p->kernels[i]); // the layout pass has found one
+        TRI_TRY(tri_kernel_workspace(p->kernels[i], &p->device, g, node, &bytes));
+        int64_t workspace = aligned((int64_t)bytes);
         if (workspace > p->workspace_bytes) p->workspace_bytes = workspace;
     }
     return TRI_OK;
@@ -65,27 +66,27 @@ static tri_status make_graph(tri_program *p, const tri_program_request *request)
     if (request->mesh)
         TRI_TRY(tri_pass_tensor_parallel(p->arena, p->graph, request->mesh, request->rank,
                                          &request->tensor_parallel, &p->graph));
-    TRI_TRY(tri_pass_fuse(p->graph, p->device, TRI_FUSE_BEFORE_AUTODIFF));
+    TRI_TRY(tri_pass_fuse(p->graph, &p->device, TRI_FUSE_BEFORE_AUTODIFF));
     TRI_TRY(tri_pass_precision(p->graph, request->model->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));
-    if (p->training) TRI_TRY(tri_pass_fuse(p->graph, p->device, TRI_FUSE_AFTER_AUTODIFF));
+    if (p->training) TRI_TRY(tri_pass_fuse(p->graph, &p->device, TRI_FUSE_AFTER_AUTODIFF));
     if (p->training && request->splits_backward) TRI_TRY(tri_pass_split_backward(p->graph));
-    return tri_pass_layout(p->graph, p->device);
+    return tri_pass_layout(p->graph, &p->device);
 }
 
 static tri_status compile(tri_program *p, const tri_program_request *request) {
     p->graph = request->graph;
     if (!p->graph) TRI_TRY(make_graph(p, request));
     tri_program_assign_locations(p, request);
-    return prepare_kernels(p, request->blocks_here);
+    return choose_kernels(p, request->blocks_here);
 }
 
-tri_status tri_program_create(tri_arena *parent, tri_device *device,
+tri_status tri_program_create(tri_arena *parent, const tri_device_description *device,
                               const tri_program_request *request, tri_program **out) {
     tri_arena *arena = tri_arena_create(parent, "program");
     tri_program *p = TRI_NEW(arena, tri_program);
     *p = (tri_program){.arena = arena,
-                       .device = device,
+                       .device = *device,
                        .batch = request->batch,
                        .training = request->model->options.training};
     tri_status status = compile(p, request);
@@ -98,10 +99,7 @@ tri_status tri_program_create(tri_arena *parent, tri_device *device,
 }
 
 void tri_program_destroy(tri_program *program) {
-    if (!program) return;
-    for (int i = 0; program->kernels && i < program->graph->node_count; i++)
-        tri_kernel_release(&program->kernels[i]);
-    tri_arena_destroy(program->arena);
+    if (program) tri_arena_destroy(program->arena);
 }
 
 double tri_program_flops(const tri_program *program, int block, tri_phase phase) {

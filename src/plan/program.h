@@ -1,6 +1,6 @@
-// A model compiled for one size of micro-batch and one mode on one device: graph, kernels, and the
-// location of every value. It is read-only once it is made; any number of rounds run it, several of
-// them at a time.
+// A model compiled for one size of micro-batch and one mode, for a device of one description:
+// graph, choice of kernels, and the location of every value. It is read-only once it is made; any
+// number of rounds run it, several of them at a time.
 #ifndef TRIREME_PLAN_PROGRAM_H
 #define TRIREME_PLAN_PROGRAM_H
 
@@ -80,13 +80,13 @@ typedef struct tri_program_request {
 
 typedef struct tri_program {
     tri_arena *arena;
-    tri_device *device;
+    tri_device_description device;
     tri_graph *graph;
     int64_t batch; // samples of the micro-batch
     bool training;
-    tri_kernel *kernels;                      // by node; of blocks elsewhere: empty
-    tri_location *locations;                  // by value
-    bool *recomputed;                         // by node: RECOMPUTE runs it again
+    const tri_kernel_def **kernels; // by node; NULL: a view, a collective, or of a block elsewhere
+    tri_location *locations;        // by value
+    bool *recomputed;               // by node: RECOMPUTE runs it again
     tri_segment (*segments)[TRI_PHASE_COUNT]; // by block
     tri_bundle *bundles;
     int bundle_count;
@@ -97,8 +97,8 @@ typedef struct tri_program {
 // TRI_BAD_INPUT: an error of the model. No device is needed.
 tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, int64_t batch,
                            tri_graph **out);
-// Builds, rewrites and compiles. The device must outlive the program.
-tri_status tri_program_create(tri_arena *parent, tri_device *device,
+// Builds, rewrites and compiles. Prepares no kernel: the engine does.
+tri_status tri_program_create(tri_arena *parent, const tri_device_description *device,
                               const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program); // NULL allowed
 

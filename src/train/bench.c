@@ -174,7 +174,7 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     out->max_rss_mb = (double)used.ru_maxrss * 1024e-6;
     out->rank = s->identity.rank;
     out->ranks = s->identity.size;
-    out->threads = s->device->threads;
+    out->threads = s->device->description.threads;
     out->actions = s->plan->steps[TRI_STEP_FULL].schedule.count;
     out->step_samples = s->recipe->batch.global;
     out->steps = run->progress.step;

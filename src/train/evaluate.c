@@ -162,7 +162,7 @@ void train_fill_result(const tri_session *session, const tri_progress *progress,
     out->ranks = session->identity.size;
     int local = session->identity.local_size;
     out->hosts = local > 0 ? (out->ranks + local - 1) / local : 1;
-    out->threads = session->device->threads;
+    out->threads = session->device->description.threads;
     out->device_is_host = session->device->backend->host_memory;
     for (int i = 0; i < g->parameter_count; i++)
         out->has_statistics = out->has_statistics || g->parameters[i].role == TRI_ROLE_STATISTIC;

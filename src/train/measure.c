@@ -110,7 +110,7 @@ static tri_status make_plan(measuring *m, tri_device *device, const tri_plan_req
     one.micro = 0; // one micro-batch, which batch norm over a whole step needs too
     for (int shape = 0; shape < TRI_STEP_SHAPE_COUNT; shape++)
         one.step_samples[shape] = shape == TRI_STEP_FULL ? batch : 0;
-    return tri_plan_create(m->arena, device, &one, &m->plan);
+    return tri_plan_create(m->arena, &device->description, &one, &m->plan);
 }
 
 tri_status tri_measure_compute(tri_arena *arena, tri_device *device,

@@ -4,6 +4,7 @@
 
 #include "base/free_memory.h"
 #include "base/log.h"
+#include "device/choose.h"
 #include "nn/models/models.h"
 #include "plan/fit.h"
 #include "recipe/batch.h"
@@ -12,24 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <trireme/trireme.h>
-
-tri_status tri_session_open_device(const tri_backends *backends, const char *name, int index,
-                                   tri_device **out) {
-    bool any = !strcmp(name, "auto");
-    tri_device_config config = {.index = index};
-    char known[256] = "";
-    for (const tri_device_backend *const *b = backends->devices; *b; b++) {
-        if (any || !strcmp((*b)->name, name)) {
-            tri_status status = (*b)->open(&config, out);
-            // auto tries the next device where one is missing, but never hides a wrong setting.
-            if (status == TRI_OK || status == TRI_BAD_INPUT || !any) return status;
-        }
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", (*b)->name);
-    }
-    return TRI_FAIL(TRI_BAD_INPUT, "--device: there is no device '%s'; this program has %s", name,
-                    known);
-}
 
 // Like tri_session_describe_fields, but *count is 0 where nothing is known.
 static tri_status known_fields(const tri_recipe *recipe, const tri_task *task, tri_field *fields,
@@ -229,13 +212,14 @@ static tri_status check_memory(tri_session *s, const tri_plan_request *request) 
     int64_t free_bytes = tri_free_memory(s->identity.local_size, &whose);
     if (s->mesh.ranks > 1 && given) {
         tri_pipeline_plans pipeline;
-        TRI_TRY(tri_pipeline_plans_create(s->arena, s->device, request, &pipeline));
+        TRI_TRY(tri_pipeline_plans_create(s->arena, &s->device->description, request, &pipeline));
         peak = tri_pipeline_plans_fullest(&pipeline)->memory.peak;
         tri_pipeline_plans_destroy(&pipeline);
     }
-    if (given) return tri_fit_check(s->device, request, peak, given, "of strategy.memory");
+    if (given)
+        return tri_fit_check(&s->device->description, request, peak, given, "of strategy.memory");
     if (free_bytes == 0) return TRI_OK; // unknown
-    return tri_fit_check(s->device, request, peak, free_bytes, whose);
+    return tri_fit_check(&s->device->description, request, peak, free_bytes, whose);
 }
 
 // Adds one evaluation to the plan. Both evaluations share one program, whose micro-batch is the
@@ -267,7 +251,7 @@ static tri_status make_plan(tri_session *s) {
     }
     plan_evaluation(s->val_data, &s->val_sampler, TRI_STEP_EVALUATE, &request);
     plan_evaluation(s->test_data, &s->test_sampler, TRI_STEP_TEST, &request);
-    TRI_TRY(tri_plan_create(s->arena, s->device, &request, &s->plan));
+    TRI_TRY(tri_plan_create(s->arena, &s->device->description, &request, &s->plan));
     TRI_TRY(check_memory(s, &request));
     return tri_task_check_options(&s->task_options, s->task->name);
 }
@@ -390,7 +374,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     TRI_TRY(status);
     TRI_TRY(make_samplers(s));
     tri_ledger_mark planning = tri_ledger_enter(s->comm->ledger, "planning", NULL);
-    status = tri_session_open_device(r->backends, r->device, s->identity.local_rank, &s->device);
+    status = tri_device_open(r->backends->devices, r->device, s->identity.local_rank, &s->device);
     if (status == TRI_OK) status = make_plan(s);
     tri_ledger_end(s->comm->ledger, planning);
     if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s); // perhaps why

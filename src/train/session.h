@@ -15,7 +15,7 @@
 // The backends that the program was built with; only the command line names concrete ones.
 typedef struct tri_backends {
     const tri_device_backend *const
-        *devices; // the best first, NULL at the end; "auto" takes the first that opens
+        *devices; // the best first, NULL at the end; "auto" takes the first that is there
     // Connects this rank to the others; only called for several ranks. `options` NULL: defaults.
     // Sets identity->local_rank and local_size where the launcher did not set them.
     tri_status (*open_comm)(tri_identity *identity, const tri_comm_options *options,
@@ -82,9 +82,6 @@ tri_status tri_session_make_mesh(const tri_recipe *recipe, int ranks, tri_mesh *
 void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options *batch,
                               const tri_model_request *model, const tri_optimizer *optimizer,
                               tri_plan_request *out);
-// `device` by name from the table; "auto" is the first that opens.
-tri_status tri_session_open_device(const tri_backends *backends, const char *name, int index,
-                                   tri_device **out);
 // Steps per epoch, limited by trainer.limit_train_batches, overfit_batches and fast_dev_run.
 int64_t tri_session_steps_per_epoch(const tri_session *session);
 // A loader of this rank's micro-batches: of training from `step` of `epoch` on, or of one

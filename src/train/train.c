@@ -68,7 +68,7 @@ static void open_observer(train_loop *loop) {
     loop->observer = tri_observer_create(info, sinks, count);
     tri_observe_message(loop->observer, "%s on %s: %s of %s, %lld parameters", s->task->name,
                         s->device->backend->name, tri_counted(s->identity.size, "rank"),
-                        tri_counted(s->device->threads, "thread"),
+                        tri_counted(s->device->description.threads, "thread"),
                         (long long)tri_graph_trained_count(g));
     char mesh[256];
     if (s->mesh.ranks > 1)

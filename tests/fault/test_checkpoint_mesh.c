@@ -99,7 +99,7 @@ static void open_rig(rig *r, const cell *c, const tri_task *task, tri_comm *comm
                                 .micro = 1,
                                 .optimizer_states = r->optimizer.state_count};
     CHECK_OK(tri_mesh_make(c->size, TRI_AXIS_SHARD, comm->size, &request.mesh));
-    CHECK_OK(tri_plan_create(r->arena, r->device, &request, &r->plan));
+    CHECK_OK(tri_plan_create(r->arena, &r->device->description, &request, &r->plan));
     CHECK_OK(tri_engine_create(
         &(tri_engine_config){
             .plan = r->plan, .device = r->device, .world = comm, .optimizer = &r->optimizer},

@@ -200,7 +200,7 @@ typedef struct tally {
 static void count_kernels(tally *t, const side *s) {
     for (int i = 0; i < s->c.graph->node_count; i++) {
         const tri_node *node = &s->c.graph->nodes[i];
-        const tri_kernel_def *def = tri_device_select(s->device, s->c.graph, node);
+        const tri_kernel_def *def = tri_device_select(&s->device->description, s->c.graph, node);
         int k = 0;
         while (k < t->count && (t->defs[k] != def || t->ops[k] != node->op)) k++;
         if (k == TALLY_MAX) continue;

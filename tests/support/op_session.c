@@ -82,7 +82,7 @@ op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place)
     ok(tri_queue_open(device, &s->queue));
     ok(tri_comm_self_open(&s->alone));
     s->comm = s->alone;
-    ok(tri_pass_layout(graph, device));
+    ok(tri_pass_layout(graph, &device->description));
     s->value_count = graph->value_count;
     s->host = calloc((size_t)s->value_count, sizeof *s->host);
     s->memory = calloc((size_t)s->value_count, sizeof *s->memory);
@@ -101,7 +101,7 @@ op_session *op_session_open(tri_graph *graph, tri_device *device, bool in_place)
             s->memory[node->outputs[0].id] = s->memory[shared.id];
         }
         if (node->op->flags & TRI_OP_COLLECTIVE) continue;
-        const tri_kernel_def *def = tri_device_select(device, graph, node);
+        const tri_kernel_def *def = tri_device_select(&device->description, graph, node);
         assert_non_null(def);
         ok(tri_kernel_prepare(def, device, graph, node, &s->kernels[i]));
         if (s->kernels[i].workspace_bytes > s->workspace_bytes)

@@ -103,9 +103,9 @@ static void test_rules(void **state) {
                       {0}};
     tri_node_add(c.graph, &tri_op_conv2d, in, 3, &attr, "conv");
     const tri_node *node = &c.graph->nodes[0];
-    const tri_kernel_def *def = tri_device_select(c.cpu, c.graph, node);
+    const tri_kernel_def *def = tri_device_select(&c.cpu->description, c.graph, node);
     tri_layout layouts[3] = {0}, out[1] = {0};
-    tri_kernel_layouts(def, c.cpu, c.graph, node, layouts, out);
+    tri_kernel_layouts(def, &c.cpu->description, c.graph, node, layouts, out);
     if (__builtin_cpu_supports("avx512bw")) {
         tri_layout x = {.block_count = 1, .block_axis = {1}, .block_size = {16}};
         tri_layout w = {.block_count = 2, .block_axis = {1, 0}, .block_size = {16, 16}};

@@ -306,15 +306,15 @@ static void sum_squares(tri_device *device, const float *x, int64_t count, int64
     void *const data = (void *)(uintptr_t)x;
     for (int threads = 2; threads > 0; threads--) {
         void *const out = threads == 2 ? two : one;
-        device->threads = threads;
-        assert_int_equal(tri_kernel_prepare(tri_device_select(device, c.graph, node), device,
-                                            c.graph, node, &kernel),
+        device->description.threads = threads;
+        assert_int_equal(tri_kernel_prepare(tri_device_select(&device->description, c.graph, node),
+                                            device, c.graph, node, &kernel),
                          TRI_OK);
         tri_kernel_args args = {.queue = &queue, .in = &data, .out = &out};
         assert_int_equal(kernel.def->run(&kernel, &args), TRI_OK);
         tri_kernel_release(&kernel);
     }
-    device->threads = 2;
+    device->description.threads = 2;
     compare_close(&c);
 }
 

@@ -99,7 +99,7 @@ static void compare_bits(const layer *a, const layer *b, const char *what) {
 static void check_kernels(const layer *l, const char *what) {
     for (int i = 0; i < l->graph->node_count; i++) {
         const tri_node *node = &l->graph->nodes[i];
-        const tri_kernel_def *def = tri_device_select(l->device, l->graph, node);
+        const tri_kernel_def *def = tri_device_select(&l->device->description, l->graph, node);
         if (strncmp(node->op->name, "linear", strlen("linear")) != 0) continue;
         if (!strcmp(def->name, "product") || !strcmp(def->name, "bf16-product") ||
             !strcmp(def->name, "widened"))

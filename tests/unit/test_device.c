@@ -229,6 +229,68 @@ static void test_host_memory(void **state) {
     }
 }
 
+// Plans are made from descriptions, so an opened device must be as it was described.
+static void test_description(void **state) {
+    (void)state;
+    for (int b = 0; b < BACKENDS; b++) {
+        tri_device_description described;
+        tri_device *device = open_device(backends[b]);
+        ok(backends[b]->describe(&(tri_device_config){.threads = 2}, &described));
+        assert_ptr_equal(described.backend, backends[b]);
+        assert_ptr_equal(device->description.backend, backends[b]);
+        assert_int_equal(device->description.threads, described.threads);
+        assert_int_equal(device->description.features, described.features);
+        backends[b]->close(device);
+    }
+}
+
+static tri_status plan_some(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, size_t *out) {
+    *out = 64;
+    return TRI_OK;
+}
+
+static tri_status need(tri_kernel *kernel, size_t bytes) {
+    assert_int_equal(kernel->workspace_bytes, 64);
+    kernel->workspace_bytes = bytes;
+    return TRI_OK;
+}
+
+static tri_status need_less(tri_device *device, const tri_graph *graph, const tri_node *node,
+                            tri_kernel *kernel) {
+    return need(kernel, 32);
+}
+
+static tri_status need_more(tri_device *device, const tri_graph *graph, const tri_node *node,
+                            tri_kernel *kernel) {
+    return need(kernel, 65);
+}
+
+// A kernel that needs more than was planned would write over another one's memory.
+static void test_planned_workspace(void **state) {
+    (void)state;
+    tri_kernel_def def = {.name = "test", .workspace = plan_some, .prepare = need_less};
+    tri_kernel kernel;
+    tri_device *device = open_device(&tri_device_ref);
+    ok(tri_kernel_prepare(&def, device, NULL, NULL, &kernel));
+    assert_int_equal(kernel.workspace_bytes, 32);
+    def.prepare = NULL;
+    ok(tri_kernel_prepare(&def, device, NULL, NULL, &kernel));
+    assert_int_equal(kernel.workspace_bytes, 64);
+    def.prepare = need_more;
+    pid_t child = fork();
+    if (child == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        signal(SIGABRT, SIG_DFL);
+        tri_kernel_prepare(&def, device, NULL, NULL, &kernel);
+        _exit(0);
+    }
+    int result;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFSIGNALED(result) && WTERMSIG(result) == SIGABRT);
+    device->backend->close(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
@@ -238,6 +300,8 @@ int main(void) {
         cmocka_unit_test(test_time_of_waiting),
         cmocka_unit_test(test_failure_of_a_ticket),
         cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_description),
+        cmocka_unit_test(test_planned_workspace),
     };
     setenv("TRIREME_FAR_DELAY_US", "100", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -170,7 +170,7 @@ static void open_rig(rig *r, const tri_device_backend *backend, const tri_task *
                                 .micro = micro,
                                 .eval_micro = 4,
                                 .optimizer_states = r->optimizer.state_count};
-    check(tri_plan_create(r->arena, r->device, &request, &r->plan));
+    check(tri_plan_create(r->arena, &r->device->description, &request, &r->plan));
     check(tri_engine_create(&(tri_engine_config){.plan = r->plan,
                                                  .device = r->device,
                                                  .world = r->comm,

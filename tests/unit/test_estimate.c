@@ -53,8 +53,9 @@ static void open_column(fixture *f, tri_strategy_kind strategy, const char *orde
     tri_device_config config = {0};
     f->arena = tri_arena_create(NULL, "test");
     assert_int_equal(tri_device_null.open(&config, &f->device), TRI_OK);
-    assert_int_equal(tri_pipeline_plans_create(f->arena, f->device, &request, &f->pipeline),
-                     TRI_OK);
+    assert_int_equal(
+        tri_pipeline_plans_create(f->arena, &f->device->description, &request, &f->pipeline),
+        TRI_OK);
 }
 
 static void close_column(fixture *f) {

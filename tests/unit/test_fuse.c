@@ -27,7 +27,8 @@ static void ok(tri_status status) {
 // ---- the device is asked
 
 // A device whose convolutions have no activation and whose max pooling has no dropout.
-static bool is_bare(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool is_bare(const tri_device_description *device, const tri_graph *graph,
+                    const tri_node *node) {
     if (node->op == &tri_op_conv2d)
         return ((const tri_conv2d_attr *)node->attr)->activation == TRI_ACTIVATION_NONE;
     if (node->op == &tri_op_max_pool2d)
@@ -53,7 +54,7 @@ static tri_graph *build_images(void) {
 static void test_device_is_asked(void **state) {
     (void)state;
     tri_graph *all = build_images(), *some = build_images();
-    tri_device device = {.backend = &bare_backend};
+    tri_device_description device = {.backend = &bare_backend};
     ok(tri_pass_fuse(all, NULL, TRI_FUSE_BEFORE_AUTODIFF));
     assert_int_equal(count_op(all, &tri_op_relu), 0);
     assert_int_equal(count_op(all, &tri_op_dropout), 0);
@@ -89,7 +90,7 @@ static void test_sums_of_gradients(const tri_device_backend *backend, tri_precis
     tri_device *device = op_device_open(backend, 2);
     tri_graph *graphs[2] = {build_residual(precision), build_residual(precision)};
     assert_int_equal(count_op(graphs[0], &tri_op_add), 6);
-    ok(tri_pass_fuse(graphs[1], device, TRI_FUSE_AFTER_AUTODIFF));
+    ok(tri_pass_fuse(graphs[1], &device->description, TRI_FUSE_AFTER_AUTODIFF));
     assert_int_equal(count_op(graphs[1], &tri_op_add), 3);
     op_session *sessions[2];
     for (int k = 0; k < 2; k++) {

@@ -93,10 +93,10 @@ static char *rewrite(const tri_task *task, const tri_device *device, int64_t bat
     check(tri_pass_sweep(g), task->name, "sweep");
     check(tri_graph_verify(g), task->name, "sweep");
     assert_int_equal(count_useless(g), 0);
-    check(tri_pass_layout(g, device), task->name, "layout");
+    check(tri_pass_layout(g, &device->description), task->name, "layout");
     check(tri_graph_verify(g), task->name, "layout");
     for (int i = 0; i < g->node_count; i++)
-        assert_non_null(tri_device_select(device, g, &g->nodes[i]));
+        assert_non_null(tri_device_select(&device->description, g, &g->nodes[i]));
     assert_int_equal(tri_graph_trained_count(g), trained);
     char *text = text_of(g, dot);
     tri_arena_destroy(arena);
@@ -139,7 +139,7 @@ static void test_homes(void **state) {
                 check(tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF), g->blocks[0], "fuse");
                 if (training) check(tri_pass_autodiff(g), g->blocks[0], "autodiff");
                 check(tri_pass_sweep(g), g->blocks[0], "sweep");
-                check(tri_pass_layout(g, device), g->blocks[0], "layout");
+                check(tri_pass_layout(g, &device->description), g->blocks[0], "layout");
                 if (!first) first = g;
                 assert_int_equal(g->parameter_count, first->parameter_count);
                 for (int i = 0; i < g->parameter_count; i++) {

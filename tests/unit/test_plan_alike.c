@@ -48,7 +48,7 @@ static tri_status plan_of(void (*build)(tri_graph *g, const tri_batch *batch)) {
                                 .step_samples = {[TRI_STEP_FULL] = 8, [TRI_STEP_EVALUATE] = 4},
                                 .eval_micro = 4};
     tri_plan *plan = NULL;
-    tri_status status = tri_plan_create(arena, device, &request, &plan);
+    tri_status status = tri_plan_create(arena, &device->description, &request, &plan);
     tri_plan_destroy(plan);
     device->backend->close(device);
     tri_arena_destroy(arena);

@@ -83,7 +83,7 @@ static void open_rig(rig *r, void (*build)(tri_graph *g, const tri_batch *batch)
                                 .step_samples = {[TRI_STEP_FULL] = 7, [TRI_STEP_EVALUATE] = 4},
                                 .micro = 2,
                                 .eval_micro = 4};
-    r->status = tri_plan_create(r->arena, r->device, &request, &r->plan);
+    r->status = tri_plan_create(r->arena, &r->device->description, &request, &r->plan);
 }
 
 static void close_rig(rig *r) {

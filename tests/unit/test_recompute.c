@@ -115,7 +115,7 @@ static int train(int model_index, bool recompute, float *out) {
     tri_engine *engine;
     check(tri_device_ref.open(&(tri_device_config){.threads = 1}, &device));
     check(tri_comm_self_open(&comm));
-    check(tri_plan_create(arena, device, &request, &plan));
+    check(tri_plan_create(arena, &device->description, &request, &plan));
     check(tri_engine_create(
         &(tri_engine_config){
             .plan = plan, .device = device, .world = comm, .optimizer = &optimizer},
@@ -189,7 +189,7 @@ static void test_split_backward(void **state) {
             tri_device *device;
             tri_program *program;
             check(tri_device_ref.open(&(tri_device_config){.threads = 1}, &device));
-            check(tri_program_create(arena, device,
+            check(tri_program_create(arena, &device->description,
                                      &(tri_program_request){.model = &model,
                                                             .batch = 4,
                                                             .recompute = again ? recompute : NULL,

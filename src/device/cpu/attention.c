@@ -8,30 +8,35 @@
 #include <math.h>
 #include <stdlib.h>
 
-bool attention_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+bool attention_supports(const tri_device_description *device, const tri_graph *graph,
+                        const tri_node *node) {
     const tri_shape *q = cpu_in_shape(graph, node, 0);
     return cpu_has_avx512_float(device, graph, node) && tri_shape_count(q) > 0;
 }
 
-tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                             tri_kernel *kernel) {
+attention_state attention_state_of(const tri_graph *graph, const tri_node *node) {
     const tri_attention_attr *attr = node->attr;
     const int64_t *q = cpu_in_shape(graph, node, 0)->dims, *k = cpu_in_shape(graph, node, 1)->dims;
+    return (attention_state){.samples = q[0],
+                             .queries = q[1],
+                             .keys = k[1],
+                             .heads = q[2],
+                             .width = q[3],
+                             .group = q[2] / k[2],
+                             .kv_heads = k[2],
+                             .key_blocks = (k[1] + ATTENTION_KEYS - 1) / ATTENTION_KEYS,
+                             .panels = (q[3] + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
+                             .scale = (float)attr->scale,
+                             .causal = attr->causal,
+                             .bf16 = cpu_is_bf16(graph, node)};
+}
+
+tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                             tri_kernel *kernel) {
     attention_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for attention");
-    *state = (attention_state){.device = cpu_of(device),
-                               .samples = q[0],
-                               .queries = q[1],
-                               .keys = k[1],
-                               .heads = q[2],
-                               .width = q[3],
-                               .group = q[2] / k[2],
-                               .kv_heads = k[2],
-                               .key_blocks = (k[1] + ATTENTION_KEYS - 1) / ATTENTION_KEYS,
-                               .panels = (q[3] + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
-                               .scale = (float)attr->scale,
-                               .causal = attr->causal,
-                               .bf16 = cpu_is_bf16(graph, node)};
+    *state = attention_state_of(graph, node);
+    state->device = cpu_of(device);
     kernel->state = state;
     return TRI_OK;
 }
@@ -53,12 +58,12 @@ static forward_space space_of(const attention_state *s) {
                            .out = CPU_TILE_ROWS * s->panels * CPU_TILE_COLUMNS};
 }
 
-static tri_status forward_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                                  tri_kernel *kernel) {
-    TRI_TRY(attention_prepare(device, graph, node, kernel));
-    forward_space z = space_of(kernel->state);
+static tri_status forward_workspace(const tri_device_description *device, const tri_graph *graph,
+                                    const tri_node *node, size_t *out) {
+    attention_state state = attention_state_of(graph, node);
+    forward_space z = space_of(&state);
     int64_t each = z.scores + z.rows + z.out;
-    kernel->workspace_bytes = (size_t)(z.k + z.v + each * device->threads) * sizeof(float);
+    *out = (size_t)(z.k + z.v + each * device->threads) * sizeof(float);
     return TRI_OK;
 }
 
@@ -235,7 +240,8 @@ const tri_kernel_def cpu_attention_tiles = {
     .op = &tri_op_attention,
     .name = "avx512-tiles",
     .supports = attention_supports,
-    .prepare = forward_prepare,
+    .workspace = forward_workspace,
+    .prepare = attention_prepare,
     .run = forward_run,
     .release = attention_release,
 };

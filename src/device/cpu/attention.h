@@ -39,9 +39,11 @@ static inline attention_call attention_gradient_call(const tri_kernel_args *args
                             .workspace = args->workspace};
 }
 
-bool attention_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
-bool attention_amx_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
-// Allocates the attention_state of `kernel`. The caller sets kernel->workspace_bytes.
+bool attention_supports(const tri_device_description *device, const tri_graph *graph,
+                        const tri_node *node);
+bool attention_amx_supports(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node);
+attention_state attention_state_of(const tri_graph *graph, const tri_node *node); // without device
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                              tri_kernel *kernel);
 void attention_release(tri_kernel *kernel);

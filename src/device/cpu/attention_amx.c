@@ -9,9 +9,9 @@
 
 #include <math.h>
 
-bool attention_amx_supports(const tri_device *device, const tri_graph *graph,
+bool attention_amx_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
-    return cpu_of(device)->amx && cpu_is_bf16(graph, node) &&
+    return cpu_has(device, CPU_HAS_AMX) && cpu_is_bf16(graph, node) &&
            attention_supports(device, graph, node);
 }
 
@@ -36,13 +36,12 @@ static size_t thread_bytes(const forward_space *z) {
     return (size_t)(z->q + z->p) * sizeof(uint16_t) + (size_t)(z->scores + z->out) * sizeof(float);
 }
 
-static tri_status forward_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                                  tri_kernel *kernel) {
-    TRI_TRY(attention_prepare(device, graph, node, kernel));
-    const attention_state *s = kernel->state;
-    forward_space z = space_of(s);
-    kernel->workspace_bytes = (size_t)(s->samples * s->kv_heads * (z.k + z.v)) * sizeof(uint16_t) +
-                              thread_bytes(&z) * (size_t)device->threads;
+static tri_status forward_workspace(const tri_device_description *device, const tri_graph *graph,
+                                    const tri_node *node, size_t *out) {
+    attention_state state = attention_state_of(graph, node);
+    forward_space z = space_of(&state);
+    *out = (size_t)(state.samples * state.kv_heads * (z.k + z.v)) * sizeof(uint16_t) +
+           thread_bytes(&z) * (size_t)device->threads;
     return TRI_OK;
 }
 
@@ -210,7 +209,8 @@ const tri_kernel_def cpu_attention_amx = {
     .op = &tri_op_attention,
     .name = "amx",
     .supports = attention_amx_supports,
-    .prepare = forward_prepare,
+    .workspace = forward_workspace,
+    .prepare = attention_prepare,
     .run = forward_run,
     .release = attention_release,
 };

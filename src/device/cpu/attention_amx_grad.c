@@ -66,11 +66,11 @@ static size_t space_at(const attention_state *s, char *base, grad_space *z) {
     return total;
 }
 
-static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                               tri_kernel *kernel) {
-    TRI_TRY(attention_prepare(device, graph, node, kernel));
+static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
+                                 const tri_node *node, size_t *out) {
+    attention_state state = attention_state_of(graph, node);
     grad_space z;
-    kernel->workspace_bytes = space_at(kernel->state, NULL, &z) * (size_t)device->threads;
+    *out = space_at(&state, NULL, &z) * (size_t)device->threads;
     return TRI_OK;
 }
 
@@ -281,7 +281,8 @@ const tri_kernel_def cpu_attention_amx_grad = {
     .op = &tri_op_attention_grad,
     .name = "amx",
     .supports = attention_amx_supports,
-    .prepare = grad_prepare,
+    .workspace = grad_workspace,
+    .prepare = attention_prepare,
     .run = grad_run,
     .release = attention_release,
 };

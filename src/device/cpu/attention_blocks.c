@@ -266,17 +266,17 @@ static void gradient_heads(void *context, int64_t begin, int64_t end, int thread
     }
 }
 
-static bool blocks_supports(const tri_device *device, const tri_graph *graph,
+static bool blocks_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
     return cpu_is_float(device, graph, node) && tri_shape_count(cpu_in_shape(graph, node, 0)) > 0;
 }
 
-static tri_status blocks_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                                 tri_kernel *kernel) {
-    TRI_TRY(attention_prepare(device, graph, node, kernel));
+static tri_status blocks_workspace(const tri_device_description *device, const tri_graph *graph,
+                                   const tri_node *node, size_t *out) {
+    attention_state state = attention_state_of(graph, node);
     block_space z;
-    int64_t each = space_at(kernel->state, node->op == &tri_op_attention_grad, NULL, &z);
-    kernel->workspace_bytes = (size_t)(each * device->threads) * sizeof(float);
+    int64_t each = space_at(&state, node->op == &tri_op_attention_grad, NULL, &z);
+    *out = (size_t)(each * device->threads) * sizeof(float);
     return TRI_OK;
 }
 
@@ -285,7 +285,7 @@ static tri_status run_heads(block_job *job, int64_t heads, cpu_range range) {
     // sgemm gets one thread even for a single head, so that bits do not depend on their number.
     omp_set_num_threads(1);
     cpu_parallel(s->device, s->samples * heads, 1, range, job);
-    cpu_use_threads(s->device);
+    cpu_use_threads(&s->device->head.description);
     int failure = atomic_load(&job->failure);
     if (failure == dnnl_success) return TRI_OK;
     return TRI_FAIL(TRI_INTERNAL, "oneDNN's sgemm failed with status %d in attention", failure);
@@ -314,7 +314,8 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
         .op = &tri_op_##opname,                                                                    \
         .name = "blocks",                                                                          \
         .supports = blocks_supports,                                                               \
-        .prepare = blocks_prepare,                                                                 \
+        .workspace = blocks_workspace,                                                             \
+        .prepare = attention_prepare,                                                              \
         .run = function,                                                                           \
         .release = attention_release,                                                              \
     };

@@ -71,12 +71,11 @@ static int64_t space_at(const attention_state *s, float *base, grad_space *z) {
     return total;
 }
 
-static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                               tri_kernel *kernel) {
-    TRI_TRY(attention_prepare(device, graph, node, kernel));
+static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
+                                 const tri_node *node, size_t *out) {
+    attention_state state = attention_state_of(graph, node);
     grad_space z;
-    int64_t each = space_at(kernel->state, NULL, &z);
-    kernel->workspace_bytes = (size_t)(each * device->threads) * sizeof(float);
+    *out = (size_t)(space_at(&state, NULL, &z) * device->threads) * sizeof(float);
     return TRI_OK;
 }
 
@@ -283,7 +282,8 @@ const tri_kernel_def cpu_attention_grad_tiles = {
     .op = &tri_op_attention_grad,
     .name = "avx512-tiles",
     .supports = attention_supports,
-    .prepare = grad_prepare,
+    .workspace = grad_workspace,
+    .prepare = attention_prepare,
     .run = grad_run,
     .release = attention_release,
 };

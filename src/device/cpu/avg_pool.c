@@ -204,6 +204,13 @@ static bool is_plain(const tri_graph *graph, tri_value value) {
     return tri_layout_is_plain(&info->layout) && info->shape.dims[2] * info->shape.dims[3] != 1;
 }
 
+static tri_status avg_blocked_workspace(const tri_device_description *device,
+                                        const tri_graph *graph, const tri_node *node, size_t *out) {
+    const int64_t *x = x_shape_of(graph, node)->dims, *y = y_shape_of(graph, node)->dims;
+    *out = (size_t)((x[2] * x[3] + y[2] * y[3]) * CPU_BLOCK * device->threads) * sizeof(float);
+    return TRI_OK;
+}
+
 static tri_status avg_blocked_prepare(tri_device *device, const tri_graph *graph,
                                       const tri_node *node, tri_kernel *kernel) {
     TRI_TRY(avg_prepare(device, graph, node, kernel));
@@ -211,13 +218,11 @@ static tri_status avg_blocked_prepare(tri_device *device, const tri_graph *graph
     s->planes /= CPU_BLOCK;
     s->plain_source = is_plain(graph, node->inputs[0]);
     s->plain_result = is_plain(graph, node->outputs[0]);
-    kernel->workspace_bytes = (size_t)(source_elements(s) + result_elements(s)) * CPU_BLOCK *
-                              sizeof(float) * (size_t)device->threads;
     return TRI_OK;
 }
 
 // x lies in blocks, as a convolution makes and wants it; y where its readers want that.
-static void avg_blocked_layouts(const tri_device *device, const tri_graph *graph,
+static void avg_blocked_layouts(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, tri_layout *in, tri_layout *out) {
     tri_layout blocked = cpu_format_layout(CPU_NCHW16C);
     if (node->op == &tri_op_avg_pool2d) {
@@ -229,7 +234,7 @@ static void avg_blocked_layouts(const tri_device *device, const tri_graph *graph
     out[0] = blocked;
 }
 
-static bool avg_blocked_supports(const tri_device *device, const tri_graph *graph,
+static bool avg_blocked_supports(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node) {
     return cpu_has_avx512_float(device, graph, node) &&
            x_shape_of(graph, node)->dims[1] % CPU_BLOCK == 0;
@@ -262,6 +267,7 @@ static tri_status avg_blocked_run(const tri_kernel *kernel, const tri_kernel_arg
         .name = "avx512-blocked",                                                                  \
         .supports = avg_blocked_supports,                                                          \
         .layouts = avg_blocked_layouts,                                                            \
+        .workspace = avg_blocked_workspace,                                                        \
         .prepare = avg_blocked_prepare,                                                            \
         .run = avg_blocked_run,                                                                    \
         .release = avg_release,                                                                    \

@@ -88,20 +88,28 @@ CPU_BODY hits_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 }
 CPU_TYPED_RANGES(hits)
 
+static int64_t rows_of(const tri_shape *scores) {
+    return tri_shape_count(scores) / scores->dims[scores->rank - 1];
+}
+
+static tri_status class_workspace(const tri_device_description *device, const tri_graph *graph,
+                                  const tri_node *node, size_t *out) {
+    if (node->op != &tri_op_cross_entropy_grad)
+        *out = (size_t)rows_of(cpu_in_shape(graph, node, 0)) * sizeof(double);
+    return TRI_OK;
+}
+
 static tri_status class_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                 tri_kernel *kernel) {
     const tri_shape *scores = cpu_in_shape(graph, node, 0);
     class_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a loss");
-    int64_t classes = scores->dims[scores->rank - 1];
     *state = (class_state){.device = cpu_of(device),
-                           .rows = tri_shape_count(scores) / classes,
-                           .classes = classes,
+                           .rows = rows_of(scores),
+                           .classes = scores->dims[scores->rank - 1],
                            .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
-    if (node->op != &tri_op_cross_entropy_grad)
-        kernel->workspace_bytes = (size_t)state->rows * sizeof(double);
-    else
+    if (node->op == &tri_op_cross_entropy_grad)
         state->seed_f64 = tri_value_get(graph, node->inputs[2])->dtype == TRI_F64;
     return TRI_OK;
 }
@@ -150,7 +158,8 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     return TRI_OK;
 }
 
-static bool class_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool class_supports(const tri_device_description *device, const tri_graph *graph,
+                           const tri_node *node) {
     return cpu_is_float(device, graph, node) && tri_shape_count(cpu_in_shape(graph, node, 0)) > 0;
 }
 
@@ -161,6 +170,7 @@ static void class_release(tri_kernel *kernel) { free(kernel->state); }
         .op = &tri_op_##opname,                                                                    \
         .name = "rows",                                                                            \
         .supports = class_supports,                                                                \
+        .workspace = class_workspace,                                                              \
         .prepare = class_prepare,                                                                  \
         .run = run_function,                                                                       \
         .release = class_release,                                                                  \

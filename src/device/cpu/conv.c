@@ -15,6 +15,7 @@
 #include "device/cpu/conv.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { WINOGRAD_MIN_OUTPUT = 8 };
 
@@ -104,24 +105,69 @@ static void set_steps(const conv_shape *s, onednn_convolution *out) {
     }
 }
 
-tri_status conv_describe(const cpu_device *device, conv_task task, const conv_shape *s,
-                         conv_formats formats, bool bias, tri_activation activation, double slope,
-                         dnnl_primitive_desc_t *out) {
-    bool winograd = formats.weight == CPU_OIHW16I16O && conv_is_winograd(s);
+tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out) {
+    const conv_shape *s = &request->shape;
+    bool winograd = request->formats.weight == CPU_OIHW16I16O && conv_is_winograd(s);
     onednn_convolution c = {.algorithm =
                                 winograd ? dnnl_convolution_winograd : dnnl_convolution_direct};
+    dnnl_engine_t engine;
+    TRI_TRY(cpu_engine(&engine));
     set_steps(s, &c);
-    if (task != CONV_FORWARD) activation = TRI_ACTIVATION_NONE;
-    tri_status status = mds_of(s, formats, task, bias, &c);
+    tri_activation activation = request->activation;
+    if (request->task != CONV_FORWARD) activation = TRI_ACTIVATION_NONE;
+    tri_status status = mds_of(s, request->formats, request->task, request->bias, &c);
     dnnl_status_t made = dnnl_success;
-    if (status == TRI_OK) status = cpu_primitive_attr(activation, slope, &c.attr);
+    if (status == TRI_OK) status = cpu_primitive_attr(activation, request->slope, &c.attr);
     if (status == TRI_OK) {
-        made = onednn_convolution_describe(device->engine, task, &c, out);
+        made = onednn_convolution_describe(engine, request->task, &c, out);
         dnnl_primitive_attr_destroy(c.attr);
     }
     mds_release(&c);
     if (made == dnnl_success) return status;
     return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution: status %d", made);
+}
+
+cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request) {
+    const conv_shape *s = &request->shape;
+    const conv_formats *f = &request->formats;
+    int64_t slope;
+    memcpy(&slope, &request->slope, sizeof slope);
+    const int64_t key[] = {device->threads,
+                           request->task,
+                           request->bias,
+                           request->activation,
+                           slope,
+                           f->x,
+                           f->weight,
+                           f->y,
+                           s->n,
+                           s->c,
+                           s->o,
+                           s->groups,
+                           s->in[0],
+                           s->in[1],
+                           s->out[0],
+                           s->out[1],
+                           s->kernel[0],
+                           s->kernel[1],
+                           s->stride[0],
+                           s->stride[1],
+                           s->padding[0],
+                           s->padding[1],
+                           s->dilation[0],
+                           s->dilation[1],
+                           s->direct,
+                           s->dtype};
+    cpu_primitive_facts facts = {0};
+    if (cpu_facts_find(key, sizeof key, &facts)) return facts;
+    dnnl_primitive_desc_t pd;
+    cpu_use_threads(device); // the scratchpad's size depends on it
+    if (conv_describe(request, &pd) == TRI_OK) {
+        facts = cpu_primitive_facts_of(pd);
+        dnnl_primitive_desc_destroy(pd);
+    }
+    cpu_facts_keep(key, sizeof key, facts);
+    return facts;
 }
 
 static conv_task task_of(const tri_node *node) {
@@ -150,32 +196,65 @@ static bool has_bias(const tri_node *node) {
     return ((const tri_conv2d_grad_attr *)node->attr)->has_bias;
 }
 
-static bool supports_formats(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                             bool blocked) {
-    conv_shape s = conv_shape_of_node(graph, node);
-    if (s.dtype != TRI_F32 && !(s.dtype == TRI_BF16 && cpu_of(device)->bf16)) return false;
-    conv_formats formats = {0};
-    if (blocked) {
-        if (!cpu_of(device)->avx512) return false;
-        formats = formats_of_task(&s, task_of(node));
-        if (formats.weight == CPU_PLAIN) return false;
-    }
-    if (s.n == 0) return false;
-    dnnl_primitive_desc_t pd;
-    if (conv_describe(cpu_of(device), task_of(node), &s, formats, has_bias(node),
-                      TRI_ACTIVATION_NONE, 0, &pd) != TRI_OK)
-        return false;
-    bool fast = cpu_primitive_is_fast(pd);
-    dnnl_primitive_desc_destroy(pd);
-    return fast;
+// oneDNN's Winograd has only ReLU; this kernel applies leaky ReLU after it.
+static bool is_leaky_after(const conv_request *r) {
+    return r->activation == TRI_ACTIVATION_LEAKY_RELU && r->formats.weight != CPU_PLAIN &&
+           conv_is_winograd(&r->shape);
 }
 
-static bool supports_blocked(const tri_device *device, const tri_graph *graph,
+static conv_request request_of(const tri_graph *graph, const tri_node *node, bool blocked) {
+    conv_request r = {
+        .task = task_of(node), .shape = conv_shape_of_node(graph, node), .bias = has_bias(node)};
+    if (blocked) r.formats = formats_of_task(&r.shape, r.task);
+    if (r.task != CONV_FORWARD) return r;
+    const tri_conv2d_attr *attr = node->attr;
+    r.activation = attr->activation;
+    r.slope = attr->slope;
+    return r;
+}
+
+// The facts of the primitive that the kernel of this request runs.
+static cpu_primitive_facts facts_of(const tri_device_description *device, conv_request r) {
+    if (is_leaky_after(&r)) r.activation = TRI_ACTIVATION_NONE;
+    if (r.activation != TRI_ACTIVATION_LEAKY_RELU) r.slope = 0;
+    return conv_facts(device, &r);
+}
+
+static bool supports_formats(const tri_device_description *device, const tri_graph *graph,
+                             const tri_node *node, bool blocked) {
+    conv_request r = request_of(graph, node, blocked);
+    tri_dtype dtype = r.shape.dtype;
+    if (dtype != TRI_F32 && !(dtype == TRI_BF16 && cpu_has(device, CPU_HAS_BF16))) return false;
+    if (blocked && (!cpu_has(device, CPU_HAS_AVX512) || r.formats.weight == CPU_PLAIN))
+        return false;
+    return r.shape.n > 0 && facts_of(device, r).fast;
+}
+
+static tri_status workspace_of(const tri_device_description *device, const tri_graph *graph,
+                               const tri_node *node, bool blocked, size_t *out) {
+    cpu_primitive_facts facts = facts_of(device, request_of(graph, node, blocked));
+    if (!facts.exists) return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution");
+    *out = facts.scratchpad_bytes;
+    return TRI_OK;
+}
+
+static tri_status workspace_blocked(const tri_device_description *device, const tri_graph *graph,
+                                    const tri_node *node, size_t *out) {
+    return workspace_of(device, graph, node, true, out);
+}
+
+static tri_status workspace_plain(const tri_device_description *device, const tri_graph *graph,
+                                  const tri_node *node, size_t *out) {
+    return workspace_of(device, graph, node, false, out);
+}
+
+static bool supports_blocked(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
     return supports_formats(device, graph, node, true);
 }
 
-static bool supports_plain(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool supports_plain(const tri_device_description *device, const tri_graph *graph,
+                           const tri_node *node) {
     return supports_formats(device, graph, node, false);
 }
 
@@ -203,8 +282,8 @@ void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in
     }
 }
 
-static void layouts_blocked(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                            tri_layout *in, tri_layout *out) {
+static void layouts_blocked(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, tri_layout *in, tri_layout *out) {
     conv_shape s = conv_shape_of_node(graph, node);
     conv_set_layouts(node, formats_of_task(&s, task_of(node)), in, out);
 }
@@ -227,26 +306,18 @@ static tri_status prepare_formats(tri_device *device, const tri_graph *graph, co
         [CONV_GRAD_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
                               DNNL_ARG_DIFF_BIAS},
     };
-    cpu_use_threads(cpu_of(device));
-    conv_shape s = conv_shape_of_node(graph, node);
+    cpu_use_threads(&device->description);
+    conv_request r = request_of(graph, node, blocked);
     conv_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a convolution");
-    *state = (conv_state){.device = cpu_of(device), .task = task_of(node), .bias = has_bias(node)};
-    state->y_count = s.n * s.o * s.out[0] * s.out[1];
+    *state = (conv_state){.device = cpu_of(device), .task = r.task, .bias = r.bias};
+    state->y_count = r.shape.n * r.shape.o * r.shape.out[0] * r.shape.out[1];
+    state->leaky = is_leaky_after(&r);
+    state->slope = r.slope;
+    if (state->leaky) r.activation = TRI_ACTIVATION_NONE;
     kernel->state = state;
-    conv_formats formats = {0};
-    if (blocked) formats = formats_of_task(&s, state->task);
-    tri_activation activation = TRI_ACTIVATION_NONE;
-    if (state->task == CONV_FORWARD) {
-        const tri_conv2d_attr *attr = node->attr;
-        activation = attr->activation;
-        state->slope = attr->slope;
-        state->leaky = activation == TRI_ACTIVATION_LEAKY_RELU && blocked && conv_is_winograd(&s);
-        if (state->leaky) activation = TRI_ACTIVATION_NONE; // oneDNN's Winograd has only ReLU
-    }
     dnnl_primitive_desc_t pd;
-    TRI_TRY(conv_describe(state->device, state->task, &s, formats, state->bias, activation,
-                          state->slope, &pd));
+    TRI_TRY(conv_describe(&r, &pd));
     TRI_TRY(cpu_primitive_make(state->device, pd, args[state->task], 3 + state->bias,
                                &state->primitive));
     kernel->workspace_bytes = state->primitive.scratchpad_bytes;
@@ -265,7 +336,7 @@ static tri_status prepare_plain(tri_device *device, const tri_graph *graph, cons
 
 static tri_status conv_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     conv_state *state = kernel->state;
-    cpu_use_threads(state->device);
+    cpu_use_threads(&state->device->head.description);
     void *data[] = {args->in[0], args->in[1], args->out[0], NULL};
     if (state->bias) data[3] = state->task == CONV_FORWARD ? args->in[2] : args->out[1];
     TRI_TRY(cpu_primitive_run(&state->primitive, data, args->workspace));
@@ -286,6 +357,7 @@ static void conv_release(tri_kernel *kernel) {
         .name = "onednn-" #form,                                                                   \
         .supports = supports_##form,                                                               \
         .layouts = layouts_##form,                                                                 \
+        .workspace = workspace_##form,                                                             \
         .prepare = prepare_##form,                                                                 \
         .run = conv_run,                                                                           \
         .release = conv_release,                                                                   \

@@ -22,9 +22,20 @@ conv_shape conv_shape_of_node(const tri_graph *graph, const tri_node *node);
 conv_formats conv_formats_of(const conv_shape *s);
 bool conv_is_winograd(const conv_shape *s);
 void conv_set_layouts(const tri_node *node, conv_formats formats, tri_layout *in, tri_layout *out);
-// Describes the primitive of a task. TRI_UNSUPPORTED if oneDNN has none.
-tri_status conv_describe(const cpu_device *device, conv_task task, const conv_shape *s,
-                         conv_formats formats, bool bias, tri_activation activation, double slope,
-                         dnnl_primitive_desc_t *out);
+
+// What is asked of oneDNN.
+typedef struct conv_request {
+    conv_task task;
+    conv_shape shape;
+    conv_formats formats;
+    bool bias;
+    tri_activation activation; // of CONV_FORWARD
+    double slope;
+} conv_request;
+
+// Describes the primitive. TRI_UNSUPPORTED if oneDNN has none.
+tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
+// What a plan has to know of it.
+cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request);
 
 #endif

@@ -109,7 +109,7 @@ static CPU_AVX512 void one_output_rows(void *context, int64_t begin, int64_t end
     }
 }
 
-static bool one_output_supports(const tri_device *device, const tri_graph *graph,
+static bool one_output_supports(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node) {
     if (!cpu_has_avx512_f32(device, graph, node)) return false;
     conv_shape s = conv_shape_of_node(graph, node);
@@ -119,13 +119,13 @@ static bool one_output_supports(const tri_device *device, const tri_graph *graph
     return fits;
 }
 
-static void one_output_layouts(const tri_device *device, const tri_graph *graph,
+static void one_output_layouts(const tri_device_description *device, const tri_graph *graph,
                                const tri_node *node, tri_layout *in, tri_layout *out) {
     conv_set_layouts(node, (conv_formats){CPU_NCHW16C, CPU_PLAIN, CPU_PLAIN}, in, out);
 }
 
-static size_t packed_bytes(const one_output_state *t) {
-    return (size_t)(t->s.c * t->taps) * sizeof(float); // a multiple of 64
+static size_t packed_bytes(const conv_shape *s) {
+    return (size_t)(s->c * s->kernel[0] * s->kernel[1]) * sizeof(float); // a multiple of 64
 }
 
 // The convolution of dy from 1 to C channels that computes the gradients.
@@ -141,39 +141,57 @@ static conv_shape mirrored(const conv_shape *s) {
     return m;
 }
 
+// What computes a gradient.
+static conv_request request_of(const tri_node *node, const conv_shape *s) {
+    bool weight = node->op == &tri_op_conv2d_grad_weight;
+    return (conv_request){.task = weight ? CONV_GRAD_WEIGHT : CONV_FORWARD,
+                          .shape = mirrored(s),
+                          .formats = {CPU_PLAIN, CPU_OHWI16O, CPU_NCHW16C}};
+}
+
+static tri_status one_output_workspace(const tri_device_description *device, const tri_graph *graph,
+                                       const tri_node *node, size_t *out) {
+    conv_shape s = conv_shape_of_node(graph, node);
+    *out = packed_bytes(&s);
+    if (node->op == &tri_op_conv2d) {
+        *out += (size_t)(s.out[1] * CPU_BLOCK * device->threads) * sizeof(float);
+        return TRI_OK;
+    }
+    conv_request request = request_of(node, &s);
+    cpu_primitive_facts facts = conv_facts(device, &request);
+    if (!facts.exists) return TRI_FAIL(TRI_UNSUPPORTED, "oneDNN has no such convolution");
+    *out += facts.scratchpad_bytes;
+    return TRI_OK;
+}
+
 static tri_status one_output_prepare(tri_device *device, const tri_graph *graph,
                                      const tri_node *node, tri_kernel *kernel) {
     static const int args[][3] = {
         [CONV_GRAD_INPUT] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
         [CONV_GRAD_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS},
     };
-    cpu_use_threads(cpu_of(device));
+    cpu_use_threads(&device->description);
     one_output_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a convolution");
     *state = (one_output_state){.device = cpu_of(device), .s = conv_shape_of_node(graph, node)};
     state->taps = state->s.kernel[0] * state->s.kernel[1];
     kernel->state = state;
-    kernel->workspace_bytes = packed_bytes(state);
     if (node->op == &tri_op_conv2d) {
         const tri_conv2d_attr *attr = node->attr;
         state->task = CONV_FORWARD;
         state->bias = tri_value_is(node->inputs[2]);
         state->activation = attr->activation;
         if (attr->activation == TRI_ACTIVATION_LEAKY_RELU) state->slope = (float)attr->slope;
-        kernel->workspace_bytes +=
-            (size_t)(state->s.out[1] * CPU_BLOCK * device->threads) * sizeof(float);
         return TRI_OK;
     }
     bool weight = node->op == &tri_op_conv2d_grad_weight;
     state->task = weight ? CONV_GRAD_WEIGHT : CONV_GRAD_INPUT;
     state->bias = weight && ((const tri_conv2d_grad_attr *)node->attr)->has_bias;
-    conv_shape m = mirrored(&state->s);
+    conv_request request = request_of(node, &state->s);
     dnnl_primitive_desc_t pd;
-    TRI_TRY(conv_describe(state->device, weight ? CONV_GRAD_WEIGHT : CONV_FORWARD, &m,
-                          (conv_formats){CPU_PLAIN, CPU_OHWI16O, CPU_NCHW16C}, false,
-                          TRI_ACTIVATION_NONE, 0, &pd));
+    TRI_TRY(conv_describe(&request, &pd));
     TRI_TRY(cpu_primitive_make(state->device, pd, args[state->task], 3, &state->primitive));
-    kernel->workspace_bytes += state->primitive.scratchpad_bytes;
+    kernel->workspace_bytes = packed_bytes(&state->s) + state->primitive.scratchpad_bytes;
     return TRI_OK;
 }
 
@@ -187,8 +205,8 @@ static float sum_of(const float *values, int64_t count) {
 static tri_status one_output_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     one_output_state *state = kernel->state;
     float *packed = args->workspace;
-    void *rest = (char *)args->workspace + packed_bytes(state);
-    cpu_use_threads(state->device);
+    void *rest = (char *)args->workspace + packed_bytes(&state->s);
+    cpu_use_threads(&state->device->head.description);
     if (state->task == CONV_FORWARD) {
         pack_weight(state, args->in[1], packed, false);
         one_output_job job = {.state = state,
@@ -227,6 +245,7 @@ static void one_output_release(tri_kernel *kernel) {
         .name = "one-output",                                                                      \
         .supports = one_output_supports,                                                           \
         .layouts = one_output_layouts,                                                             \
+        .workspace = one_output_workspace,                                                         \
         .prepare = one_output_prepare,                                                             \
         .run = one_output_run,                                                                     \
         .release = one_output_release,                                                             \

@@ -19,7 +19,7 @@ enum {
     CPU_FLAT_GRAIN = 1 << 14, // with fewer elements a second thread does not pay
 };
 
-// Our kernels first, then those of `ref`; filled by the first cpu_open.
+// Our kernels first, then those of `ref`; filled by the first cpu_describe.
 static const tri_kernel_def *cpu_kernels[CPU_MAX_KERNELS];
 
 static void list_kernels(void) {
@@ -39,57 +39,68 @@ static void list_kernels(void) {
 }
 
 // Limits the instruction set to `most`, the value of TRIREME_CPU_ISA; NULL: no limit.
-static tri_status limit_isa(cpu_device *device, const char *most) {
-    enum { BASE, AVX2, AVX512, BF16, AMX, LEVELS };
-    static const char *const levels[LEVELS] = {"base", "avx2", "avx512", "bf16", "amx"};
-    int level = 0;
-    while (level < LEVELS && most && strcmp(most, levels[level]) != 0) level++;
-    if (level == LEVELS)
-        return TRI_FAIL(TRI_BAD_INPUT,
-                        "TRIREME_CPU_ISA is '%s', but must be base, avx2, avx512, bf16 or amx",
-                        most);
+static tri_status limit_isa(const char *most, unsigned *features) {
+    static const struct {
+        const char *name;
+        unsigned features;
+    } levels[] = {{"base", 0},
+                  {"avx2", CPU_HAS_AVX2},
+                  {"avx512", CPU_HAS_AVX2 | CPU_HAS_AVX512},
+                  {"bf16", CPU_HAS_AVX2 | CPU_HAS_AVX512 | CPU_HAS_BF16},
+                  {"amx", CPU_HAS_AVX2 | CPU_HAS_AVX512 | CPU_HAS_BF16 | CPU_HAS_AMX}};
     if (!most) return TRI_OK;
-    device->amx = device->amx && level >= AMX;
-    device->bf16 = device->bf16 && level >= BF16;
-    device->avx512 = device->avx512 && level >= AVX512;
-    device->avx2 = device->avx2 && level >= AVX2;
-    return TRI_OK;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (strcmp(most, levels[i].name) != 0) continue;
+        *features &= levels[i].features;
+        return TRI_OK;
+    }
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "TRIREME_CPU_ISA is '%s', but must be base, avx2, avx512, bf16 or amx", most);
+}
+
+static unsigned features_here(void) {
+    unsigned features = 0;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) features |= CPU_HAS_AVX2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        features |= CPU_HAS_AVX512;
+    if (features & CPU_HAS_AVX512 && __builtin_cpu_supports("avx512bf16")) features |= CPU_HAS_BF16;
+    if (features & CPU_HAS_BF16 && cpu_amx_is_allowed()) features |= CPU_HAS_AMX;
+    return features;
+}
+
+static tri_status cpu_describe(const tri_device_config *config, tri_device_description *out) {
+    list_kernels();
+    *out = (tri_device_description){.backend = &tri_device_cpu,
+                                    .threads =
+                                        config->threads ? config->threads : omp_get_max_threads(),
+                                    .features = features_here()};
+    if (out->threads < 1 || out->threads > TRI_MAX_THREADS)
+        return TRI_FAIL(TRI_BAD_INPUT, "OMP_NUM_THREADS: a rank has 1 to %d threads",
+                        TRI_MAX_THREADS);
+    // With more threads than OMP_THREAD_LIMIT allows to start, oneDNN would leave out their ranges.
+    if (out->threads > omp_get_thread_limit()) out->threads = omp_get_thread_limit();
+    return limit_isa(getenv("TRIREME_CPU_ISA"), &out->features);
 }
 
 static tri_status cpu_open(const tri_device_config *config, tri_device **out) {
-    list_kernels();
+    tri_device_description description;
+    dnnl_engine_t engine;
+    *out = NULL;
+    TRI_TRY(cpu_describe(config, &description));
+    TRI_TRY(cpu_engine(&engine));
     cpu_device *device = calloc(1, sizeof *device);
     if (!device) return TRI_FAIL(TRI_NO_MEMORY, "no memory for the device cpu");
-    device->head.backend = &tri_device_cpu;
-    device->head.threads = config->threads ? config->threads : omp_get_max_threads();
-    if (device->head.threads < 1 || device->head.threads > TRI_MAX_THREADS) {
+    device->head = (tri_device){.backend = &tri_device_cpu, .description = description};
+    cpu_use_threads(&description);
+    dnnl_status_t status = dnnl_stream_create(&device->stream, engine, dnnl_stream_default_flags);
+    if (status != dnnl_success) {
         free(device);
-        return TRI_FAIL(TRI_BAD_INPUT, "OMP_NUM_THREADS: a rank has 1 to %d threads",
-                        TRI_MAX_THREADS);
+        return TRI_FAIL(TRI_INTERNAL, "oneDNN does not start: status %d", status);
     }
-    // With more threads than OMP_THREAD_LIMIT allows to start, oneDNN would leave out their ranges.
-    if (device->head.threads > omp_get_thread_limit())
-        device->head.threads = omp_get_thread_limit();
-    device->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    device->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    device->bf16 = device->avx512 && __builtin_cpu_supports("avx512bf16");
-    device->amx = device->bf16 && cpu_amx_is_allowed();
-    if (limit_isa(device, getenv("TRIREME_CPU_ISA")) != TRI_OK) {
-        free(device);
-        return TRI_BAD_INPUT;
-    }
-    cpu_use_threads(device);
-    dnnl_status_t status = dnnl_engine_create(&device->engine, dnnl_cpu, 0);
-    if (status == dnnl_success)
-        status = dnnl_stream_create(&device->stream, device->engine, dnnl_stream_default_flags);
+    device->wait_policy = cpu_wait_policy_start(description.threads);
     *out = &device->head;
-    if (status == dnnl_success) {
-        device->wait_policy = cpu_wait_policy_start(device->head.threads);
-        return TRI_OK;
-    }
-    tri_device_cpu.close(&device->head);
-    return TRI_FAIL(TRI_INTERNAL, "oneDNN does not start: status %d", status);
+    return TRI_OK;
 }
 
 static void cpu_close(tri_device *head) {
@@ -97,7 +108,6 @@ static void cpu_close(tri_device *head) {
     if (!device) return;
     cpu_wait_policy_stop(device->wait_policy);
     if (device->stream) dnnl_stream_destroy(device->stream);
-    if (device->engine) dnnl_engine_destroy(device->engine);
     free(device);
 }
 
@@ -156,6 +166,7 @@ static tri_status cpu_add(tri_queue *queue, float *to, const float *from, int64_
 const tri_device_backend tri_device_cpu = {
     .name = "cpu",
     .kernels = cpu_kernels,
+    .describe = cpu_describe,
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,

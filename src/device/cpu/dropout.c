@@ -70,7 +70,7 @@ CPU_BODY scalar_typed(void *context, int64_t begin, int64_t end, bool bf16) {
 CPU_TYPED_RANGES(scalar)
 
 static void drop_span(const dropout_state *s, dropout_span *span, int64_t count) {
-    if (s->device->avx512)
+    if (cpu_has(&s->device->head.description, CPU_HAS_AVX512))
         cpu_dropout_plain(span->dropout, span->sample, span->first, count, s->bf16, span->x,
                           span->y, span->at);
     else
@@ -117,7 +117,7 @@ CPU_INLINE void blocked(const dropout_job *job, int64_t begin, int64_t end, int 
 }
 
 // cpu_dropout_plain begins at multiples of 64 elements of a sample, so runs must, too.
-static bool dropout_supports(const tri_device *device, const tri_graph *graph,
+static bool dropout_supports(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
     const tri_dropout_attr *attr = node->attr;
     return cpu_is_float(device, graph, node) && attr->run % 64 == 0 && attr->stride % 64 == 0 &&
@@ -132,14 +132,26 @@ static CPU_AVX512 void blocked_range(void *context, int64_t begin, int64_t end, 
         blocked(job, begin, end, thread, false);
 }
 
-static void dropout_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                            tri_layout *in, tri_layout *out) {
+static void dropout_layouts(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, tri_layout *in, tri_layout *out) {
     const tri_dropout_attr *attr = node->attr;
-    if (!cpu_of(device)->avx512 || !cpu_layout_is(&in[0], CPU_NCHW16C) ||
+    if (!cpu_has(device, CPU_HAS_AVX512) || !cpu_layout_is(&in[0], CPU_NCHW16C) ||
         cpu_in_shape(graph, node, 0)->rank != 4 || attr->run > 0)
         in[0] = TRI_LAYOUT_PLAIN;
     in[1] = TRI_LAYOUT_PLAIN;
     out[0] = in[0];
+}
+
+// The pixels of a plane; 0: x is plain.
+static int64_t blocked_pixels(const tri_value_info *x) {
+    return tri_layout_is_plain(&x->layout) ? 0 : x->shape.dims[2] * x->shape.dims[3];
+}
+
+static tri_status dropout_workspace(const tri_device_description *device, const tri_graph *graph,
+                                    const tri_node *node, size_t *out) {
+    int64_t pixels = blocked_pixels(tri_value_get(graph, node->inputs[0]));
+    *out = (size_t)(pixels * device->threads) * sizeof(uint16_t);
+    return TRI_OK;
 }
 
 static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -157,10 +169,7 @@ static tri_status dropout_prepare(tri_device *device, const tri_graph *graph, co
     state->run = attr->run ? attr->run : state->elements;
     state->stride = attr->run ? attr->stride : state->elements;
     state->first = attr->first;
-    if (!tri_layout_is_plain(&x->layout)) {
-        state->pixels = x->shape.dims[2] * x->shape.dims[3];
-        kernel->workspace_bytes = (size_t)state->pixels * device->threads * sizeof(uint16_t);
-    }
+    state->pixels = blocked_pixels(x);
     kernel->state = state;
     return TRI_OK;
 }
@@ -195,6 +204,7 @@ static void dropout_release(tri_kernel *kernel) { free(kernel->state); }
         .name = "masks",                                                                           \
         .supports = dropout_supports,                                                              \
         .layouts = dropout_layouts,                                                                \
+        .workspace = dropout_workspace,                                                            \
         .prepare = dropout_prepare,                                                                \
         .run = dropout_run,                                                                        \
         .release = dropout_release,                                                                \

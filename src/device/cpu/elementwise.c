@@ -125,7 +125,7 @@ static tri_status elementwise_run(const tri_kernel *kernel, const tri_kernel_arg
 
 static void elementwise_release(tri_kernel *kernel) { free(kernel->state); }
 
-static bool elementwise_supports(const tri_device *device, const tri_graph *graph,
+static bool elementwise_supports(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node) {
     const tri_activation_grad_attr *attr = node->attr;
     if (node->op == &tri_op_activation_grad && attr->activation == TRI_ACTIVATION_NONE)

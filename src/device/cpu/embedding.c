@@ -72,7 +72,7 @@ static tri_status scatter_run(const tri_kernel *kernel, const tri_kernel_args *a
     return TRI_OK;
 }
 
-static bool embedding_supports(const tri_device *device, const tri_graph *graph,
+static bool embedding_supports(const tri_device_description *device, const tri_graph *graph,
                                const tri_node *node) {
     tri_dtype dtype = tri_value_get(graph, node->inputs[1])->dtype;
     return dtype == TRI_F32 || dtype == TRI_BF16;

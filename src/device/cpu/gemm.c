@@ -53,15 +53,16 @@ static int64_t largest_range(int64_t count, int64_t ranges, int64_t unit, int64_
     return largest < size ? largest : size;
 }
 
-cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t unit, int64_t n) {
+cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m, int64_t unit,
+                                 int64_t n) {
     cpu_gemm_split best = {.unit = unit,
                            .groups = (m + unit - 1) / unit,
                            .panels = (n + CPU_TILE_COLUMNS - 1) / CPU_TILE_COLUMNS,
                            .rows = 1,
                            .columns = 1};
     int64_t smallest = INT64_MAX;
-    for (int columns = device->head.threads; columns >= 1; columns--) {
-        int rows = device->head.threads / columns;
+    for (int columns = device->threads; columns >= 1; columns--) {
+        int rows = device->threads / columns;
         int64_t largest = largest_range(best.groups, rows, unit, m) *
                           largest_range(best.panels, columns, CPU_TILE_COLUMNS, n);
         if (largest >= smallest) continue;
@@ -88,8 +89,8 @@ static cpu_gemm transposed_gemm(const cpu_gemm *g) {
                       .c = cpu_matrix_plain(NULL, (g->m + 15) / 16 * 16)};
 }
 
-static cpu_gemm_split split_of(const cpu_device *device, const cpu_gemm *g) {
-    static const cpu_device alone = {.head = {.threads = 1}};
+static cpu_gemm_split split_of(const tri_device_description *device, const cpu_gemm *g) {
+    static const tri_device_description alone = {.threads = 1};
     bool small = (double)g->m * (double)g->n * (double)g->k < SHARED_PRODUCTS;
     return cpu_gemm_split_of(small ? &alone : device, g->m,
                              packs_a(g) ? CPU_TILE_GROUP : CPU_TILE_ROWS, g->n);
@@ -110,12 +111,12 @@ static int64_t packed_b(const cpu_gemm *g) {
     return reads_b(g) ? 0 : PANELS_MAX * CPU_TILE_COLUMNS * k_block_of(g);
 }
 
-static int64_t packed_floats(const cpu_device *device, const cpu_gemm *g) {
+static int64_t packed_floats(const tri_device_description *device, const cpu_gemm *g) {
     cpu_gemm_split s = split_of(device, g);
     return (packed_a(g, &s) + packed_b(g)) * s.rows * s.columns;
 }
 
-size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm) {
+size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *gemm) {
     if (!computes_transposed(gemm)) return (size_t)packed_floats(device, gemm) * sizeof(float);
     cpu_gemm g = transposed_gemm(gemm);
     return (size_t)(packed_floats(device, &g) + g.m * g.c.row) * sizeof(float);
@@ -266,10 +267,10 @@ void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspac
     cpu_gemm transposed;
     if (computes_transposed(gemm)) {
         transposed = transposed_gemm(gemm);
-        transposed.c.data = job.workspace + packed_floats(device, &transposed);
+        transposed.c.data = job.workspace + packed_floats(&device->head.description, &transposed);
         job.gemm = &transposed;
         job.original = gemm;
     }
-    job.split = split_of(device, job.gemm);
+    job.split = split_of(&device->head.description, job.gemm);
     cpu_parallel(device, job.split.rows * job.split.columns, 1, gemm_range, &job);
 }

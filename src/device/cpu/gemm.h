@@ -29,10 +29,11 @@ typedef struct cpu_gemm_split {
     int rows, columns;      // rectangles below each other, and beside each other
 } cpu_gemm_split;
 
-cpu_gemm_split cpu_gemm_split_of(const cpu_device *device, int64_t m, int64_t unit, int64_t n);
+cpu_gemm_split cpu_gemm_split_of(const tri_device_description *device, int64_t m, int64_t unit,
+                                 int64_t n);
 
 // Bytes of workspace that cpu_gemm_run needs. Only reads sizes and strides, not data.
-size_t cpu_gemm_workspace(const cpu_device *device, const cpu_gemm *gemm);
+size_t cpu_gemm_workspace(const tri_device_description *device, const cpu_gemm *gemm);
 // Adds up every element in the same order of k, whatever the number of threads.
 void cpu_gemm_run(const cpu_device *device, const cpu_gemm *gemm, void *workspace);
 

@@ -37,8 +37,8 @@ typedef struct amx_plan {
     bool several_blocks; // k needs several k_block: sums of 32 rows are kept in between
 } amx_plan;
 
-static amx_plan plan_of(const cpu_device *device, const cpu_bf16_gemm *g) {
-    static const cpu_device alone = {.head = {.threads = 1}};
+static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gemm *g) {
+    static const tri_device_description alone = {.threads = 1};
     bool small = (double)g->m * (double)g->n * (double)g->k < AMX_SHARED_PRODUCTS;
     amx_plan p = {.split = cpu_gemm_split_of(small ? &alone : device, g->m, CPU_AMX_SIDE, g->n)};
     // Rows at a distance of 2 KB would all map to the same half of the L1 cache.
@@ -60,7 +60,7 @@ static amx_plan plan_of(const cpu_device *device, const cpu_bf16_gemm *g) {
     return p;
 }
 
-size_t cpu_amx_gemm_workspace(const cpu_device *device, const cpu_bf16_gemm *gemm) {
+size_t cpu_amx_gemm_workspace(const tri_device_description *device, const cpu_bf16_gemm *gemm) {
     amx_plan p = plan_of(device, gemm);
     size_t each = (size_t)(p.a + p.b) * sizeof(uint16_t) + (size_t)p.sums * sizeof(float);
     return each * (size_t)(p.split.rows * p.split.columns);
@@ -201,6 +201,7 @@ static void amx_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 void cpu_amx_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace) {
-    amx_job job = {.gemm = gemm, .plan = plan_of(device, gemm), .workspace = workspace};
+    amx_job job = {
+        .gemm = gemm, .plan = plan_of(&device->head.description, gemm), .workspace = workspace};
     cpu_parallel(device, job.plan.split.rows * job.plan.split.columns, 1, amx_range, &job);
 }

@@ -17,7 +17,7 @@ enum {
 // Whether tiles read a in place: its rows are then pairs already.
 static bool reads_a(const cpu_bf16_gemm *g) { return !g->a_transposed && g->k % 2 == 0; }
 
-static cpu_gemm_split split_of(const cpu_device *device, const cpu_bf16_gemm *g) {
+static cpu_gemm_split split_of(const tri_device_description *device, const cpu_bf16_gemm *g) {
     return cpu_gemm_split_of(device, g->m, reads_a(g) ? CPU_TILE_ROWS : CPU_TILE_GROUP, g->n);
 }
 
@@ -45,8 +45,8 @@ static bf16_space space_of(const cpu_bf16_gemm *g, const cpu_gemm_split *s) {
 
 static int64_t floats_of(const bf16_space *z) { return z->b + z->a + z->sums; }
 
-size_t cpu_bf16_gemm_workspace(const cpu_device *device, const cpu_bf16_gemm *gemm) {
-    if (device->amx) return cpu_amx_gemm_workspace(device, gemm);
+size_t cpu_bf16_gemm_workspace(const tri_device_description *device, const cpu_bf16_gemm *gemm) {
+    if (cpu_has(device, CPU_HAS_AMX)) return cpu_amx_gemm_workspace(device, gemm);
     cpu_gemm_split s = split_of(device, gemm);
     bf16_space z = space_of(gemm, &s);
     return (size_t)(floats_of(&z) * s.rows * s.columns) * sizeof(float);
@@ -202,10 +202,11 @@ static void bf16_range(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 void cpu_bf16_gemm_run(const cpu_device *device, const cpu_bf16_gemm *gemm, void *workspace) {
-    if (device->amx) {
+    if (cpu_has(&device->head.description, CPU_HAS_AMX)) {
         cpu_amx_gemm_run(device, gemm, workspace);
         return;
     }
-    bf16_job job = {.gemm = gemm, .split = split_of(device, gemm), .workspace = workspace};
+    bf16_job job = {
+        .gemm = gemm, .split = split_of(&device->head.description, gemm), .workspace = workspace};
     cpu_parallel(device, job.split.rows * job.split.columns, 1, bf16_range, &job);
 }

@@ -9,16 +9,22 @@
 #include "device/widen.h"
 #include "ops/ops.h"
 
+// tri_device_description.features: the instruction sets that kernels may use.
+enum {
+    CPU_HAS_AVX2 = 1,   // AVX2 and FMA
+    CPU_HAS_AVX512 = 2, // AVX-512 F, BW, DQ and VL
+    CPU_HAS_BF16 = 4,   // AVX512_BF16
+    CPU_HAS_AMX = 8,    // AMX_TILE and AMX_BF16
+};
+
+static inline bool cpu_has(const tri_device_description *device, unsigned features) {
+    return (device->features & features) == features;
+}
+
 typedef struct cpu_device {
     tri_device head;
-    dnnl_engine_t engine;
     dnnl_stream_t stream;
     cpu_wait_policy *wait_policy; // NULL: none is needed
-    // The instruction sets that kernels may use.
-    bool avx512; // AVX-512 F, BW, DQ and VL
-    bool avx2;   // AVX2 and FMA
-    bool bf16;   // AVX512_BF16
-    bool amx;    // AMX_TILE and AMX_BF16
 } cpu_device;
 
 static inline const cpu_device *cpu_of(const tri_device *device) {
@@ -60,6 +66,9 @@ bool cpu_layout_is(const tri_layout *layout, cpu_format format);
 
 enum { CPU_MAX_ARGS = 6 };
 
+// oneDNN's description of the CPU, made once for the process and never destroyed.
+tri_status cpu_engine(dnnl_engine_t *out);
+
 // A primitive with its memory objects, which get the addresses of data and scratchpad at each run.
 typedef struct cpu_primitive {
     dnnl_primitive_t primitive;
@@ -78,12 +87,23 @@ tri_status cpu_primitive_run(cpu_primitive *primitive, void *const *data, void *
 void cpu_primitive_release(cpu_primitive *primitive); // may be zeroed
 // Attributes with a scratchpad that the caller gives, and the activation, if any, as post-op.
 tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_primitive_attr_t *out);
-// Whether oneDNN has optimised code for this primitive. Its reference code is slower than `ref`.
-bool cpu_primitive_is_fast(const_dnnl_primitive_desc_t pd);
+
+// What a plan has to know of a primitive.
+typedef struct cpu_primitive_facts {
+    bool exists;
+    bool fast; // oneDNN has optimised code; its reference code is slower than `ref`
+    size_t scratchpad_bytes;
+} cpu_primitive_facts;
+
+cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd);
+// Only oneDNN itself knows the facts, and to ask it takes a while. So they are kept by key, `bytes`
+// bytes that say everything about the primitive. Returns whether they were kept.
+bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out);
+void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts);
 
 // Sets the number of OpenMP threads that our and oneDNN's parallel regions use to the device's. The
 // setting belongs to the calling thread.
-void cpu_use_threads(const cpu_device *device);
+void cpu_use_threads(const tri_device_description *device);
 
 // Divides [0, count) into one range for each thread and calls `range` on each. The ranges are the
 // same every time; some may be empty. With fewer than 2 · `grain` items all run on the caller's
@@ -92,7 +112,7 @@ typedef void (*cpu_range)(void *context, int64_t begin, int64_t end, int thread)
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context);
 
-// For functions that may only run on a device with avx512 set.
+// For functions that may only run on a device with CPU_HAS_AVX512.
 #ifdef __clang__ // does not know prefer-vector-width, and would ignore the whole attribute
 #define CPU_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi,bmi2")))
 #else
@@ -119,21 +139,24 @@ void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64
         name##_body(context, begin, end);                                                          \
     }                                                                                              \
     static cpu_range name##_range(const cpu_device *device) {                                      \
-        if (device->avx512) return name##_avx512;                                                  \
-        return device->avx2 ? name##_avx2 : name##_base;                                           \
+        if (cpu_has(&device->head.description, CPU_HAS_AVX512)) return name##_avx512;              \
+        return cpu_has(&device->head.description, CPU_HAS_AVX2) ? name##_avx2 : name##_base;       \
     }
 
 // Conditions for the `supports` of kernels. Whether input 0 is F32 and nothing is a half type.
-bool cpu_is_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);
-bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node);
+bool cpu_is_f32(const tri_device_description *device, const tri_graph *graph, const tri_node *node);
+bool cpu_has_avx512_f32(const tri_device_description *device, const tri_graph *graph,
+                        const tri_node *node);
 // Whether cpu_is_f32 holds or input 0 is BF16.
-bool cpu_is_float(const tri_device *device, const tri_graph *graph, const tri_node *node);
-bool cpu_has_avx512_float(const tri_device *device, const tri_graph *graph, const tri_node *node);
+bool cpu_is_float(const tri_device_description *device, const tri_graph *graph,
+                  const tri_node *node);
+bool cpu_has_avx512_float(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node);
 bool cpu_is_bf16(const tri_graph *graph, const tri_node *node);
 // Layouts of a kernel: all tensors with the shape of the first input get its layout, all others are
 // plain.
-void cpu_layouts_of_first(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                          tri_layout *in, tri_layout *out);
+void cpu_layouts_of_first(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node, tri_layout *in, tri_layout *out);
 // Whether any later node reads the value in blocks of 16 channels (pool.c).
 bool cpu_is_read_blocked(const tri_graph *graph, tri_value value);
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input);

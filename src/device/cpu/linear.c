@@ -44,8 +44,8 @@ linear_shape linear_shape_of(const tri_graph *graph, const tri_node *node) {
     return s;
 }
 
-cpu_format linear_home(const tri_device *device, const linear_shape *s) {
-    if (s->dtype == TRI_BF16 && cpu_of(device)->bf16) return CPU_PLAIN;
+cpu_format linear_home(const tri_device_description *device, const linear_shape *s) {
+    if (s->dtype == TRI_BF16 && cpu_has(device, CPU_HAS_BF16)) return CPU_PLAIN;
     return s->out % 64 == 0 && s->in % 16 == 0 ? CPU_OI16I64O : CPU_PLAIN;
 }
 
@@ -62,8 +62,8 @@ cpu_epilogue linear_epilogue(const tri_node *node) {
                           .slope = (float)attr->slope};
 }
 
-void linear_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                    tri_layout *in, tri_layout *out) {
+void linear_layouts(const tri_device_description *device, const tri_graph *graph,
+                    const tri_node *node, tri_layout *in, tri_layout *out) {
     linear_shape s = linear_shape_of(graph, node);
     tri_layout home = cpu_format_layout(linear_home(device, &s));
     for (int i = 0; i < node->input_count; i++) in[i] = TRI_LAYOUT_PLAIN;
@@ -123,7 +123,7 @@ typedef struct linear_state {
     bool bias, bias_gradient;
 } linear_state;
 
-static bool linear_supports(const tri_device *device, const tri_graph *graph,
+static bool linear_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node) {
     linear_shape s = linear_shape_of(graph, node);
     return cpu_is_f32(device, graph, node) && s.rows > 0 && s.in > 0;
@@ -136,37 +136,49 @@ static cpu_matrix weight_of(const tri_layout *layout, const linear_shape *s) {
     return w;
 }
 
-static tri_status linear_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                                 tri_kernel *kernel) {
+static linear_state state_of(const tri_graph *graph, const tri_node *node) {
     linear_task task = linear_task_of(node);
     linear_shape s = linear_shape_of(graph, node);
-    linear_state *state = calloc(1, sizeof *state);
-    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a linear layer");
     tri_value weight = task == LINEAR_GRAD_WEIGHT ? node->outputs[0] : node->inputs[1];
     cpu_matrix x = cpu_matrix_plain(NULL, s.in), y = cpu_matrix_plain(NULL, s.out);
     cpu_matrix w = weight_of(&tri_value_get(graph, weight)->layout, &s);
-    *state = (linear_state){.device = cpu_of(device), .shape = s, .b = 1};
-    cpu_gemm *g = &state->gemm;
+    linear_state state = {.shape = s, .b = 1};
+    cpu_gemm *g = &state.gemm;
     if (task == LINEAR_FORWARD) {
         *g = (cpu_gemm){.m = s.rows, .n = s.out, .k = s.in, .a = x, .c = y};
         g->b = cpu_matrix_transposed(w);
         g->epilogue = linear_epilogue(node);
-        state->bias = linear_has_bias(node);
+        state.bias = linear_has_bias(node);
     } else if (task == LINEAR_GRAD_INPUT) {
         *g = (cpu_gemm){.m = s.rows, .n = s.in, .k = s.out, .a = y, .b = w, .c = x};
     } else if (w.column == 1) {
         *g = (cpu_gemm){.m = s.out, .n = s.in, .k = s.rows, .b = x, .c = w};
         g->a = cpu_matrix_transposed(y);
-        state->a = 1;
-        state->b = 0;
+        state.a = 1;
+        state.b = 0;
     } else { // computes dWᵀ = xᵀ·dy, whose rows are contiguous in the home layout
         *g = (cpu_gemm){.m = s.in, .n = s.out, .k = s.rows, .b = y};
         g->a = cpu_matrix_transposed(x);
         g->c = cpu_matrix_transposed(w);
     }
-    state->bias_gradient = task == LINEAR_GRAD_WEIGHT && linear_has_bias(node);
+    state.bias_gradient = task == LINEAR_GRAD_WEIGHT && linear_has_bias(node);
+    return state;
+}
+
+static tri_status linear_workspace(const tri_device_description *device, const tri_graph *graph,
+                                   const tri_node *node, size_t *out) {
+    linear_state state = state_of(graph, node);
+    *out = cpu_gemm_workspace(device, &state.gemm);
+    return TRI_OK;
+}
+
+static tri_status linear_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    linear_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a linear layer");
+    *state = state_of(graph, node);
+    state->device = cpu_of(device);
     kernel->state = state;
-    kernel->workspace_bytes = cpu_gemm_workspace(state->device, g);
     return TRI_OK;
 }
 
@@ -191,6 +203,7 @@ static void linear_release(tri_kernel *kernel) { free(kernel->state); }
         .name = "product",                                                                         \
         .supports = linear_supports,                                                               \
         .layouts = linear_layouts,                                                                 \
+        .workspace = linear_workspace,                                                             \
         .prepare = linear_prepare,                                                                 \
         .run = linear_run,                                                                         \
         .release = linear_release,                                                                 \

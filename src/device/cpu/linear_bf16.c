@@ -12,35 +12,48 @@ typedef struct bf16_state {
     bool bias, bias_gradient;
 } bf16_state;
 
-static bool bf16_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool bf16_supports(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node) {
     linear_shape s = linear_shape_of(graph, node);
-    if (s.dtype != TRI_BF16 || !cpu_of(device)->bf16) return false;
+    if (s.dtype != TRI_BF16 || !cpu_has(device, CPU_HAS_BF16)) return false;
     return s.rows > 0 && s.in > 0;
 }
 
-static tri_status bf16_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                               tri_kernel *kernel) {
+static bf16_state state_of(const tri_graph *graph, const tri_node *node) {
     linear_task task = linear_task_of(node);
     linear_shape s = linear_shape_of(graph, node);
-    bf16_state *state = calloc(1, sizeof *state);
-    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a linear layer");
-    *state = (bf16_state){.device = cpu_of(device), .shape = s, .b = 1};
-    cpu_bf16_gemm *g = &state->gemm;
+    bf16_state state = {.shape = s, .b = 1};
+    cpu_bf16_gemm *g = &state.gemm;
     if (task == LINEAR_FORWARD) { // x · Wᵀ
         *g = (cpu_bf16_gemm){.m = s.rows, .n = s.out, .k = s.in, .b_transposed = true};
         g->epilogue = linear_epilogue(node);
-        state->bias = linear_has_bias(node);
+        state.bias = linear_has_bias(node);
     } else if (task == LINEAR_GRAD_INPUT) { // dy · W
         *g = (cpu_bf16_gemm){.m = s.rows, .n = s.in, .k = s.out};
     } else { // dyᵀ · x
         *g = (cpu_bf16_gemm){.m = s.out, .n = s.in, .k = s.rows, .a_transposed = true};
-        state->a = 1;
-        state->b = 0;
-        state->bias_gradient = linear_has_bias(node);
+        state.a = 1;
+        state.b = 0;
+        state.bias_gradient = linear_has_bias(node);
     }
     g->c_f32 = s.result == TRI_F32;
+    return state;
+}
+
+static tri_status bf16_workspace(const tri_device_description *device, const tri_graph *graph,
+                                 const tri_node *node, size_t *out) {
+    bf16_state state = state_of(graph, node);
+    *out = cpu_bf16_gemm_workspace(device, &state.gemm);
+    return TRI_OK;
+}
+
+static tri_status bf16_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    bf16_state *state = calloc(1, sizeof *state);
+    if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a linear layer");
+    *state = state_of(graph, node);
+    state->device = cpu_of(device);
     kernel->state = state;
-    kernel->workspace_bytes = cpu_bf16_gemm_workspace(state->device, g);
     return TRI_OK;
 }
 
@@ -64,6 +77,7 @@ static void bf16_release(tri_kernel *kernel) { free(kernel->state); }
         .op = &tri_op_##opname,                                                                    \
         .name = "bf16-product",                                                                    \
         .supports = bf16_supports,                                                                 \
+        .workspace = bf16_workspace,                                                               \
         .prepare = bf16_prepare,                                                                   \
         .run = bf16_run,                                                                           \
         .release = bf16_release,                                                                   \

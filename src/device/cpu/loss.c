@@ -116,6 +116,13 @@ static const struct {
     {&tri_op_binary_cross_entropy_grad, binary_gradient_range, 1},
 };
 
+static tri_status loss_workspace(const tri_device_description *device, const tri_graph *graph,
+                                 const tri_node *node, size_t *out) {
+    int64_t count = tri_shape_count(cpu_in_shape(graph, node, 0));
+    if (node->op->flags & TRI_OP_LOSS) *out = (size_t)chunks_of(count) * sizeof(double);
+    return TRI_OK;
+}
+
 static tri_status loss_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                tri_kernel *kernel) {
     loss_state *state = calloc(1, sizeof *state);
@@ -128,8 +135,6 @@ static tri_status loss_prepare(tri_device *device, const tri_graph *graph, const
         state->factor = rows[i].factor;
     }
     kernel->state = state;
-    if (node->op->flags & TRI_OP_LOSS)
-        kernel->workspace_bytes = (size_t)chunks_of(state->count) * sizeof(double);
     return TRI_OK;
 }
 
@@ -165,6 +170,7 @@ static void loss_release(tri_kernel *kernel) { free(kernel->state); }
         .op = &tri_op_##opname,                                                                    \
         .name = "flat",                                                                            \
         .supports = cpu_is_f32,                                                                    \
+        .workspace = loss_workspace,                                                               \
         .prepare = loss_prepare,                                                                   \
         .run = run_function,                                                                       \
         .release = loss_release,                                                                   \

@@ -181,16 +181,26 @@ static bool have_type_of_x(const tri_graph *graph, const tri_node *node) {
     return true;
 }
 
-static bool norm_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool norm_supports(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node) {
     const tri_shape *x = cpu_in_shape(graph, node, 0);
     return cpu_has_avx512_float(device, graph, node) && have_type_of_x(graph, node) &&
            x->rank == 4 && x->dims[1] % CPU_BLOCK == 0 && tri_shape_count(x) > 0;
 }
 
-static void norm_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                         tri_layout *in, tri_layout *out) {
+static void norm_layouts(const tri_device_description *device, const tri_graph *graph,
+                         const tri_node *node, tri_layout *in, tri_layout *out) {
     in[0] = cpu_format_layout(CPU_NCHW16C);
     cpu_layouts_of_first(device, graph, node, in, out);
+}
+
+static tri_status norm_workspace(const tri_device_description *device, const tri_graph *graph,
+                                 const tri_node *node, size_t *out) {
+    const int64_t *x = cpu_in_shape(graph, node, 0)->dims;
+    size_t vectors = 3 * (size_t)x[1] * sizeof(float);
+    size_t sums = 2 * (size_t)(x[0] * x[1]) * sizeof(double);
+    *out = sums + vectors;
+    return TRI_OK;
 }
 
 static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -211,9 +221,6 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
                           .relu = attr->relu,
                           .bf16 = cpu_is_bf16(graph, node)};
     kernel->state = state;
-    size_t vectors = 3 * (size_t)state->channels * sizeof(float);
-    size_t sums = 2 * (size_t)(state->samples * state->channels) * sizeof(double);
-    kernel->workspace_bytes = sums + vectors;
     return TRI_OK;
 }
 
@@ -395,6 +402,7 @@ static void norm_release(tri_kernel *kernel) { free(kernel->state); }
         .name = "avx512-blocked",                                                                  \
         .supports = norm_supports,                                                                 \
         .layouts = norm_layouts,                                                                   \
+        .workspace = norm_workspace,                                                               \
         .prepare = norm_prepare,                                                                   \
         .run = runs,                                                                               \
         .release = norm_release,                                                                   \

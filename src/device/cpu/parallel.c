@@ -3,16 +3,16 @@
 
 #include <omp.h>
 
-void cpu_use_threads(const cpu_device *device) {
+void cpu_use_threads(const tri_device_description *device) {
     // The setting belongs to the calling thread, which need not be the one that opened the device.
-    if (omp_get_max_threads() != device->head.threads) omp_set_num_threads(device->head.threads);
+    if (omp_get_max_threads() != device->threads) omp_set_num_threads(device->threads);
 }
 
 void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_range range,
                   void *context) {
     if (count <= 0) return;
     cpu_wait_policy_count(device->wait_policy);
-    int64_t parts = device->head.threads;
+    int64_t parts = device->head.description.threads;
     if (parts == 1 || count < 2 * grain) {
         range(context, 0, count, 0);
         return;
@@ -22,25 +22,29 @@ void cpu_parallel(const cpu_device *device, int64_t count, int64_t grain, cpu_ra
         range(context, count * part / parts, count * (part + 1) / parts, (int)part);
 }
 
-bool cpu_is_f32(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+bool cpu_is_f32(const tri_device_description *device, const tri_graph *graph,
+                const tri_node *node) {
     return tri_value_get(graph, node->inputs[0])->dtype == TRI_F32 &&
            !tri_node_has_half(graph, node);
 }
 
-bool cpu_has_avx512_f32(const tri_device *device, const tri_graph *graph, const tri_node *node) {
-    return cpu_of(device)->avx512 && cpu_is_f32(device, graph, node);
+bool cpu_has_avx512_f32(const tri_device_description *device, const tri_graph *graph,
+                        const tri_node *node) {
+    return cpu_has(device, CPU_HAS_AVX512) && cpu_is_f32(device, graph, node);
 }
 
 bool cpu_is_bf16(const tri_graph *graph, const tri_node *node) {
     return tri_value_get(graph, node->inputs[0])->dtype == TRI_BF16;
 }
 
-bool cpu_is_float(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+bool cpu_is_float(const tri_device_description *device, const tri_graph *graph,
+                  const tri_node *node) {
     return cpu_is_f32(device, graph, node) || cpu_is_bf16(graph, node);
 }
 
-bool cpu_has_avx512_float(const tri_device *device, const tri_graph *graph, const tri_node *node) {
-    return cpu_of(device)->avx512 && cpu_is_float(device, graph, node);
+bool cpu_has_avx512_float(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node) {
+    return cpu_has(device, CPU_HAS_AVX512) && cpu_is_float(device, graph, node);
 }
 
 const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int input) {
@@ -51,8 +55,8 @@ const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int
     return &tri_value_get(graph, node->outputs[output])->shape;
 }
 
-void cpu_layouts_of_first(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                          tri_layout *in, tri_layout *out) {
+void cpu_layouts_of_first(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node, tri_layout *in, tri_layout *out) {
     const tri_shape *shape = cpu_in_shape(graph, node, 0);
     for (int i = 1; i < node->input_count; i++) {
         bool like =

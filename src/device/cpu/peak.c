@@ -79,7 +79,7 @@ static __attribute__((target("avx2,fma"))) void fma_avx2(void *context, int64_t 
 // The best rate of `loop` in operations per second. One round is PEAK_CHAINS instructions of
 // `products` multiplications and additions; `each` rounds run on each thread.
 static double best_rate(const cpu_device *device, int products, int64_t each, cpu_range loop) {
-    int64_t rounds = each * device->head.threads;
+    int64_t rounds = each * device->head.description.threads;
     double best = 0;
     for (int repeat = 0; repeat < PEAK_REPEATS; repeat++) {
         double start = tri_os_seconds();
@@ -107,14 +107,15 @@ static tri_bench_rate cache_rate(tri_device *head, void *a, void *b, size_t byte
 tri_status cpu_measure_peak(tri_device *head, tri_bench_peak *out) {
     const cpu_device *device = cpu_of(head);
     double flops, bf16 = 0, bytes = 0;
+    const tri_device_description *has = &head->description;
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (!device->avx512 && !avx2)
+    if (!cpu_has(has, CPU_HAS_AVX512) && !avx2)
         return TRI_FAIL(TRI_UNSUPPORTED, "the peak is measured on CPUs with AVX2 or AVX-512 only");
-    flops = best_rate(device, device->avx512 ? 16 : 8, PEAK_ROUNDS,
-                      device->avx512 ? fma_avx512 : fma_avx2);
-    if (device->amx)
+    flops = best_rate(device, cpu_has(has, CPU_HAS_AVX512) ? 16 : 8, PEAK_ROUNDS,
+                      cpu_has(has, CPU_HAS_AVX512) ? fma_avx512 : fma_avx2);
+    if (cpu_has(has, CPU_HAS_AMX))
         bf16 = best_rate(device, 16 * 16 * 32, PEAK_TILE_ROUNDS, dot_tiles);
-    else if (device->bf16)
+    else if (cpu_has(has, CPU_HAS_BF16))
         bf16 = best_rate(device, 32, PEAK_ROUNDS, dot_bf16);
     void *a, *b;
     TRI_TRY(head->backend->alloc(head, PEAK_BUFFER_BYTES, &a));

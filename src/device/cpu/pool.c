@@ -260,10 +260,11 @@ static const tri_shape *x_shape_of(const tri_graph *graph, const tri_node *node)
     return &((const tri_max_pool2d_attr *)node->attr)->x_shape;
 }
 
-static bool pool_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool pool_supports(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node) {
     int x = node->op == &tri_op_max_pool2d ? 0 : 1;
     tri_dtype dtype = tri_value_get(graph, node->inputs[x])->dtype;
-    return cpu_of(device)->avx512 && (dtype == TRI_F32 || dtype == TRI_BF16) &&
+    return cpu_has(device, CPU_HAS_AVX512) && (dtype == TRI_F32 || dtype == TRI_BF16) &&
            x_shape_of(graph, node)->dims[1] % CPU_BLOCK == 0;
 }
 
@@ -279,8 +280,8 @@ bool cpu_is_read_blocked(const tri_graph *graph, tri_value value) {
     return false;
 }
 
-static void pool_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                         tri_layout *in, tri_layout *out) {
+static void pool_layouts(const tri_device_description *device, const tri_graph *graph,
+                         const tri_node *node, tri_layout *in, tri_layout *out) {
     tri_layout blocked = cpu_format_layout(CPU_NCHW16C);
     if (node->op == &tri_op_max_pool2d) {
         in[0] = blocked;
@@ -294,32 +295,43 @@ static void pool_layouts(const tri_device *device, const tri_graph *graph, const
     out[0] = blocked;
 }
 
-static tri_status pool_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
-                               tri_kernel *kernel) {
+static pool_state state_of(const tri_graph *graph, const tri_node *node) {
     const tri_max_pool2d_attr *attr = node->attr;
     bool forward = node->op == &tri_op_max_pool2d;
     const tri_shape *x = x_shape_of(graph, node);
     const tri_value_info *pooled =
         tri_value_get(graph, forward ? node->outputs[0] : node->inputs[1]);
+    pool_state state = {.blocks = x->dims[1] / CPU_BLOCK,
+                        .relu = attr->relu,
+                        .plain = tri_layout_is_plain(&pooled->layout),
+                        .bf16 = pooled->dtype == TRI_BF16,
+                        .has_dropout = attr->dropout > 0,
+                        .dropout = cpu_dropout_of(attr->dropout, attr->key)};
+    state.planes = x->dims[0] * state.blocks;
+    for (int i = 0; i < 2; i++) {
+        state.in[i] = x->dims[2 + i];
+        state.out[i] = pooled->shape.dims[2 + i];
+        state.kernel[i] = attr->kernel[i];
+        state.stride[i] = attr->stride[i];
+        state.padding[i] = attr->padding[i];
+    }
+    return state;
+}
+
+static tri_status pool_workspace(const tri_device_description *device, const tri_graph *graph,
+                                 const tri_node *node, size_t *out) {
+    pool_state state = state_of(graph, node);
+    *out = workspace_of_thread(&state) * (size_t)device->threads;
+    return TRI_OK;
+}
+
+static tri_status pool_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
     pool_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for pooling");
-    *state = (pool_state){.device = cpu_of(device),
-                          .blocks = x->dims[1] / CPU_BLOCK,
-                          .relu = attr->relu,
-                          .plain = tri_layout_is_plain(&pooled->layout),
-                          .bf16 = pooled->dtype == TRI_BF16,
-                          .has_dropout = attr->dropout > 0,
-                          .dropout = cpu_dropout_of(attr->dropout, attr->key)};
-    state->planes = x->dims[0] * state->blocks;
-    for (int i = 0; i < 2; i++) {
-        state->in[i] = x->dims[2 + i];
-        state->out[i] = pooled->shape.dims[2 + i];
-        state->kernel[i] = attr->kernel[i];
-        state->stride[i] = attr->stride[i];
-        state->padding[i] = attr->padding[i];
-    }
+    *state = state_of(graph, node);
+    state->device = cpu_of(device);
     kernel->state = state;
-    kernel->workspace_bytes = workspace_of_thread(state) * (size_t)device->threads;
     return TRI_OK;
 }
 
@@ -359,6 +371,7 @@ const tri_kernel_def cpu_max_pool2d_blocked = {
     .name = "avx512-blocked",
     .supports = pool_supports,
     .layouts = pool_layouts,
+    .workspace = pool_workspace,
     .prepare = pool_prepare,
     .run = forward_run,
     .release = pool_release,
@@ -369,6 +382,7 @@ const tri_kernel_def cpu_max_pool2d_grad_blocked = {
     .name = "avx512-blocked",
     .supports = pool_supports,
     .layouts = pool_layouts,
+    .workspace = pool_workspace,
     .prepare = pool_prepare,
     .run = backward_run,
     .release = pool_release,

@@ -1,6 +1,7 @@
 // Wraps oneDNN: describes tensors, and creates, runs and releases primitives.
 #include "device/cpu/internal.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,9 +48,26 @@ tri_status cpu_format_md(cpu_format format, tri_dtype dtype, int rank, const int
     return TRI_OK;
 }
 
+static dnnl_engine_t shared_engine;
+static dnnl_status_t shared_engine_status;
+
+static void make_engine(void) {
+    shared_engine_status = dnnl_engine_create(&shared_engine, dnnl_cpu, 0);
+}
+
+tri_status cpu_engine(dnnl_engine_t *out) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_engine);
+    *out = shared_engine;
+    if (shared_engine_status == dnnl_success) return TRI_OK;
+    return TRI_FAIL(TRI_INTERNAL, "oneDNN does not start: status %d", shared_engine_status);
+}
+
 tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd, const int *args,
                               int count, cpu_primitive *out) {
+    dnnl_engine_t engine;
     *out = (cpu_primitive){.stream = device->stream, .count = count};
+    TRI_TRY(cpu_engine(&engine)); // never fails, since the device is open
     dnnl_status_t status = dnnl_primitive_create(&out->primitive, pd);
     for (int i = 0; i <= count && status == dnnl_success; i++) {
         onednn_const_md md = i < count
@@ -57,7 +75,7 @@ tri_status cpu_primitive_make(const cpu_device *device, dnnl_primitive_desc_t pd
                                  : dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
         if (i == count) out->scratchpad_bytes = dnnl_memory_desc_get_size(md);
         out->args[i].arg = i < count ? args[i] : DNNL_ARG_SCRATCHPAD;
-        status = dnnl_memory_create(&out->args[i].memory, md, device->engine, DNNL_MEMORY_NONE);
+        status = dnnl_memory_create(&out->args[i].memory, md, engine, DNNL_MEMORY_NONE);
     }
     dnnl_primitive_desc_destroy(pd);
     if (status == dnnl_success) return TRI_OK;
@@ -102,9 +120,52 @@ tri_status cpu_primitive_attr(tri_activation activation, double slope, dnnl_prim
     return TRI_FAIL(TRI_INTERNAL, "oneDNN refuses an activation: status %d", status);
 }
 
-bool cpu_primitive_is_fast(const_dnnl_primitive_desc_t pd) {
+cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd) {
+    cpu_primitive_facts facts = {.exists = true};
     const char *name = "";
-    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) != dnnl_success)
-        return false;
-    return !strstr(name, "ref");
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success)
+        facts.fast = !strstr(name, "ref");
+    facts.scratchpad_bytes =
+        dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
+    return facts;
+}
+
+enum {
+    KEY_BYTES = 256,
+    KEPT = 1024, // primitives; a model's distinct convolutions and reorders are some hundreds
+};
+
+typedef struct kept_facts {
+    size_t bytes; // of the key; 0: empty
+    unsigned char key[KEY_BYTES];
+    cpu_primitive_facts facts;
+} kept_facts;
+
+static kept_facts kept[KEPT];
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static kept_facts *place_of(const void *key, size_t bytes) {
+    uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
+    TRI_ASSERT(bytes > 0 && bytes <= KEY_BYTES);
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ ((const unsigned char *)key)[i]) * 0x100000001b3u;
+    return &kept[hash % KEPT];
+}
+
+bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out) {
+    pthread_mutex_lock(&kept_lock);
+    const kept_facts *place = place_of(key, bytes);
+    bool found = place->bytes == bytes && !memcmp(place->key, key, bytes);
+    if (found) *out = place->facts;
+    pthread_mutex_unlock(&kept_lock);
+    return found;
+}
+
+void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts) {
+    pthread_mutex_lock(&kept_lock);
+    kept_facts *place = place_of(key, bytes); // another key's facts that are here are forgotten
+    place->bytes = bytes;
+    memcpy(place->key, key, bytes);
+    place->facts = facts;
+    pthread_mutex_unlock(&kept_lock);
 }

@@ -36,64 +36,102 @@ static cpu_format format_of(const tri_layout *layout) {
 }
 
 // oneDNN supports BF16 only with AVX-512.
-static bool reorder_supports(const tri_device *device, const tri_graph *graph,
+static bool reorder_supports(const tri_device_description *device, const tri_graph *graph,
                              const tri_node *node) {
     tri_dtype dtype = tri_value_get(graph, node->inputs[0])->dtype;
-    return dtype == TRI_F32 || (dtype == TRI_BF16 && cpu_of(device)->avx512);
+    return dtype == TRI_F32 || (dtype == TRI_BF16 && cpu_has(device, CPU_HAS_AVX512));
 }
 
 // The layout pass that added the node has set both layouts; this kernel accepts them.
-static void reorder_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                            tri_layout *in, tri_layout *out) {
+static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, tri_layout *in, tri_layout *out) {
     in[0] = tri_value_get(graph, node->inputs[0])->layout;
     out[0] = tri_value_get(graph, node->outputs[0])->layout;
 }
 
-static tri_status describe(const cpu_device *device, onednn_md source, onednn_md target,
-                           dnnl_primitive_desc_t *out) {
+// A copy of a tensor from one format into another.
+typedef struct reorder_request {
+    const tri_value_info *x;
+    cpu_format from, to;
+} reorder_request;
+
+static reorder_request request_of(const tri_graph *graph, const tri_node *node) {
+    const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
+    return (reorder_request){.x = x,
+                             .from = format_of(&x->layout),
+                             .to = format_of(&tri_value_get(graph, node->outputs[0])->layout)};
+}
+
+// Whether planes are transposed without oneDNN.
+static bool is_to_blocked(const reorder_request *r) {
+    return r->x->dtype == TRI_F32 && r->from == CPU_PLAIN && r->to == CPU_NCHW16C;
+}
+static bool is_to_plain(const reorder_request *r) {
+    return r->x->dtype == TRI_F32 && r->from == CPU_NCHW16C && r->to == CPU_PLAIN;
+}
+
+static tri_status describe_between(onednn_md source, onednn_md target, dnnl_primitive_desc_t *out) {
     dnnl_primitive_attr_t attr;
+    dnnl_engine_t engine;
+    TRI_TRY(cpu_engine(&engine));
     TRI_TRY(cpu_primitive_attr(TRI_ACTIVATION_NONE, 0, &attr));
-    dnnl_status_t status = dnnl_reorder_primitive_desc_create(out, source, device->engine, target,
-                                                              device->engine, attr);
+    dnnl_status_t status =
+        dnnl_reorder_primitive_desc_create(out, source, engine, target, engine, attr);
     dnnl_primitive_attr_destroy(attr);
     if (status == dnnl_success) return TRI_OK;
     return TRI_FAIL(TRI_INTERNAL, "oneDNN has no such reorder: status %d", status);
 }
 
-static tri_status make_primitive(reorder_state *state, const tri_value_info *x, cpu_format from,
-                                 cpu_format to) {
+static tri_status describe(const reorder_request *r, dnnl_primitive_desc_t *out) {
+    const tri_shape *shape = &r->x->shape;
     onednn_md source = NULL, target = NULL;
-    dnnl_primitive_desc_t pd;
-    tri_status status = cpu_format_md(from, x->dtype, x->shape.rank, x->shape.dims, &source);
+    tri_status status = cpu_format_md(r->from, r->x->dtype, shape->rank, shape->dims, &source);
     if (status == TRI_OK)
-        status = cpu_format_md(to, x->dtype, x->shape.rank, x->shape.dims, &target);
-    if (status == TRI_OK) status = describe(state->device, source, target, &pd);
+        status = cpu_format_md(r->to, r->x->dtype, shape->rank, shape->dims, &target);
+    if (status == TRI_OK) status = describe_between(source, target, out);
     onednn_md_destroy(source);
     onednn_md_destroy(target);
-    TRI_TRY(status);
-    return cpu_primitive_make(state->device, pd, (int[]){DNNL_ARG_FROM, DNNL_ARG_TO}, 2,
-                              &state->primitive);
+    return status;
+}
+
+static tri_status reorder_workspace(const tri_device_description *device, const tri_graph *graph,
+                                    const tri_node *node, size_t *out) {
+    reorder_request r = request_of(graph, node);
+    const tri_shape *shape = &r.x->shape;
+    int64_t key[5 + TRI_MAX_RANK] = {device->threads, r.from, r.to, r.x->dtype, shape->rank};
+    cpu_primitive_facts facts;
+    if (is_to_blocked(&r) || is_to_plain(&r)) return TRI_OK;
+    for (int i = 0; i < shape->rank; i++) key[5 + i] = shape->dims[i];
+    if (!cpu_facts_find(key, sizeof key, &facts)) {
+        dnnl_primitive_desc_t pd;
+        cpu_use_threads(device);
+        TRI_TRY(describe(&r, &pd));
+        facts = cpu_primitive_facts_of(pd);
+        dnnl_primitive_desc_destroy(pd);
+        cpu_facts_keep(key, sizeof key, facts);
+    }
+    *out = facts.scratchpad_bytes;
+    return TRI_OK;
 }
 
 static tri_status reorder_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                   tri_kernel *kernel) {
-    const tri_value_info *x = tri_value_get(graph, node->inputs[0]);
-    cpu_format from = format_of(&x->layout);
-    cpu_format to = format_of(&tri_value_get(graph, node->outputs[0])->layout);
-    bool wide = x->dtype == TRI_F32;
-    cpu_use_threads(cpu_of(device));
+    reorder_request r = request_of(graph, node);
+    cpu_use_threads(&device->description);
     reorder_state *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a reorder");
-    *state = (reorder_state){.device = cpu_of(device),
-                             .to_blocked = wide && from == CPU_PLAIN && to == CPU_NCHW16C,
-                             .to_plain = wide && from == CPU_NCHW16C && to == CPU_PLAIN};
+    *state = (reorder_state){
+        .device = cpu_of(device), .to_blocked = is_to_blocked(&r), .to_plain = is_to_plain(&r)};
     kernel->state = state;
     if (state->to_blocked || state->to_plain) {
-        state->planes = x->shape.dims[0] * x->shape.dims[1] / CPU_BLOCK;
-        state->pixels = x->shape.dims[2] * x->shape.dims[3];
+        state->planes = r.x->shape.dims[0] * r.x->shape.dims[1] / CPU_BLOCK;
+        state->pixels = r.x->shape.dims[2] * r.x->shape.dims[3];
         return TRI_OK;
     }
-    TRI_TRY(make_primitive(state, x, from, to));
+    dnnl_primitive_desc_t pd;
+    TRI_TRY(describe(&r, &pd));
+    TRI_TRY(cpu_primitive_make(state->device, pd, (int[]){DNNL_ARG_FROM, DNNL_ARG_TO}, 2,
+                               &state->primitive));
     kernel->workspace_bytes = state->primitive.scratchpad_bytes;
     return TRI_OK;
 }
@@ -105,7 +143,7 @@ static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *a
         cpu_parallel(state->device, state->planes, 4, planes_range, &job);
         return TRI_OK;
     }
-    cpu_use_threads(state->device);
+    cpu_use_threads(&state->device->head.description);
     return cpu_primitive_run(&state->primitive, (void *[]){args->in[0], args->out[0]},
                              args->workspace);
 }
@@ -122,6 +160,7 @@ const tri_kernel_def cpu_reorder_dnnl = {
     .name = "planes-or-onednn",
     .supports = reorder_supports,
     .layouts = reorder_layouts,
+    .workspace = reorder_workspace,
     .prepare = reorder_prepare,
     .run = reorder_run,
     .release = reorder_release,

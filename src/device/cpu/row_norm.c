@@ -155,7 +155,7 @@ NORM_RANGES(layer, forward_rows, NORM_CENTRED)
 NORM_RANGES(rms_grad, gradient_chunks, NORM_RMS)
 NORM_RANGES(layer_grad, gradient_chunks, NORM_CENTRED)
 
-static int64_t chunks_of(const norm_state *s) { return (s->rows + NORM_CHUNK - 1) / NORM_CHUNK; }
+static int64_t chunks_of(int64_t rows) { return (rows + NORM_CHUNK - 1) / NORM_CHUNK; }
 
 static bool is_gradient(const tri_node *node) {
     return node->op == &tri_op_rms_norm_grad || node->op == &tri_op_layer_norm_grad;
@@ -166,10 +166,19 @@ static tri_dtype y_type(const tri_graph *graph, const tri_node *node) {
     return tri_value_get(graph, is_gradient(node) ? node->inputs[1] : node->outputs[0])->dtype;
 }
 
-static bool norm_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool norm_supports(const tri_device_description *device, const tri_graph *graph,
+                          const tri_node *node) {
     int64_t narrow = ((const tri_norm_attr *)node->attr)->narrow;
     tri_dtype x = tri_value_get(graph, node->inputs[0])->dtype;
     return (x == TRI_F32 || x == TRI_BF16) && (narrow == 0 || narrow == TRI_BF16);
+}
+
+static tri_status norm_workspace(const tri_device_description *device, const tri_graph *graph,
+                                 const tri_node *node, size_t *out) {
+    const tri_shape *x = cpu_in_shape(graph, node, 0);
+    int64_t width = x->dims[x->rank - 1], rows = tri_shape_count(x) / width;
+    if (is_gradient(node)) *out = (size_t)(chunks_of(rows) * 2 * width) * sizeof(float);
+    return TRI_OK;
 }
 
 static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
@@ -187,8 +196,6 @@ static tri_status norm_prepare(tri_device *device, const tri_graph *graph, const
                           .y_bf16 = y_type(graph, node) == TRI_BF16,
                           .weighted = tri_value_is(node->inputs[weight])};
     kernel->state = state;
-    if (is_gradient(node))
-        kernel->workspace_bytes = (size_t)(chunks_of(state) * 2 * width) * sizeof(float);
     if (state->weighted) return TRI_OK;
     state->ones = malloc((size_t)width * sizeof *state->ones);
     state->zeros = calloc((size_t)width, sizeof *state->zeros);
@@ -227,7 +234,7 @@ static tri_status layer_norm_run(const tri_kernel *kernel, const tri_kernel_args
 static void add_chunks(const norm_job *job, int64_t offset, float *out) {
     const norm_state *s = job->state;
     for (int64_t i = 0; i < s->width; i++) out[i] = 0;
-    for (int64_t c = 0; c < chunks_of(s); c++) {
+    for (int64_t c = 0; c < chunks_of(s->rows); c++) {
         const float *sums = job->sums + c * 2 * s->width + offset;
         for (int64_t i = 0; i < s->width; i++) out[i] += sums[i];
     }
@@ -243,7 +250,7 @@ static tri_status rms_norm_grad_run(const tri_kernel *kernel, const tri_kernel_a
                     .inv = args->in[3],
                     .sum = args->in[4],
                     .sums = args->workspace};
-    cpu_parallel(s->device, chunks_of(s), 1, rms_grad_range(s), &job);
+    cpu_parallel(s->device, chunks_of(s->rows), 1, rms_grad_range(s), &job);
     add_chunks(&job, 0, args->out[1]);
     return TRI_OK;
 }
@@ -259,7 +266,7 @@ static tri_status layer_norm_grad_run(const tri_kernel *kernel, const tri_kernel
                     .inv = args->in[3],
                     .sum = args->in[5],
                     .sums = args->workspace};
-    cpu_parallel(s->device, chunks_of(s), 1, layer_grad_range(s), &job);
+    cpu_parallel(s->device, chunks_of(s->rows), 1, layer_grad_range(s), &job);
     if (!s->weighted) return TRI_OK;
     add_chunks(&job, 0, args->out[1]);
     add_chunks(&job, s->width, args->out[2]);
@@ -279,6 +286,7 @@ static void norm_release(tri_kernel *kernel) {
         .op = &tri_op_##opname,                                                                    \
         .name = "rows",                                                                            \
         .supports = norm_supports,                                                                 \
+        .workspace = norm_workspace,                                                               \
         .prepare = norm_prepare,                                                                   \
         .run = opname##_run,                                                                       \
         .release = norm_release,                                                                   \

@@ -195,6 +195,7 @@ const cpu_tile_code cpu_tile_code_avx512 = {.multiply = cpu_tile_multiply,
                                             .transpose = cpu_transpose};
 
 const cpu_tile_code *cpu_tile_code_of(const cpu_device *device) {
-    if (device->avx512) return &cpu_tile_code_avx512;
-    return device->avx2 ? &cpu_tile_code_avx2 : &cpu_tile_code_base;
+    if (cpu_has(&device->head.description, CPU_HAS_AVX512)) return &cpu_tile_code_avx512;
+    return cpu_has(&device->head.description, CPU_HAS_AVX2) ? &cpu_tile_code_avx2
+                                                            : &cpu_tile_code_base;
 }

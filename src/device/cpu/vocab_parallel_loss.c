@@ -119,7 +119,8 @@ static tri_status gradient_run(const tri_kernel *kernel, const tri_kernel_args *
     return run_rows(s, gradient_range(s->device, s->bf16), &job);
 }
 
-static bool vocab_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+static bool vocab_supports(const tri_device_description *device, const tri_graph *graph,
+                           const tri_node *node) {
     return cpu_is_float(device, graph, node) && tri_shape_count(cpu_in_shape(graph, node, 0)) > 0;
 }
 

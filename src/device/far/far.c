@@ -25,27 +25,39 @@ typedef struct far_kernel {
     int inputs, outputs;
 } far_kernel;
 
-static bool kernel_supports(const tri_device *device, const tri_graph *graph,
-                            const tri_node *node) {
-    return tri_device_select(far_of(device)->inner, graph, node) != NULL;
+// The device whose kernels these are.
+static tri_device_description inner_of(const tri_device_description *device) {
+    tri_device_description inner = *device;
+    inner.backend = &tri_device_cpu;
+    return inner;
 }
 
-static void kernel_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                           tri_layout *in, tri_layout *out) {
-    const tri_device *inner = far_of(device)->inner;
-    tri_kernel_layouts(tri_device_select(inner, graph, node), inner, graph, node, in, out);
+static bool kernel_supports(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node) {
+    tri_device_description inner = inner_of(device);
+    return tri_device_select(&inner, graph, node) != NULL;
+}
+
+static void kernel_layouts(const tri_device_description *device, const tri_graph *graph,
+                           const tri_node *node, tri_layout *in, tri_layout *out) {
+    tri_device_description inner = inner_of(device);
+    tri_kernel_layouts(tri_device_select(&inner, graph, node), &inner, graph, node, in, out);
+}
+
+static tri_status kernel_workspace(const tri_device_description *device, const tri_graph *graph,
+                                   const tri_node *node, size_t *out) {
+    tri_device_description inner = inner_of(device);
+    return tri_kernel_workspace(tri_device_select(&inner, graph, node), &inner, graph, node, out);
 }
 
 static tri_status kernel_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                                  tri_kernel *kernel) {
-    tri_device *inner = far_of(device)->inner;
     far_kernel *state = calloc(1, sizeof *state);
     if (!state) return TRI_FAIL(TRI_NO_MEMORY, "no memory for kernel %s", node->op->name);
     kernel->state = state;
     state->inputs = node->input_count;
     state->outputs = node->output_count;
-    TRI_TRY(tri_kernel_prepare(tri_device_select(inner, graph, node), inner, graph, node,
-                               &state->inner));
+    TRI_TRY(tri_kernel_make(far_of(device)->inner, graph, node, &state->inner));
     kernel->workspace_bytes = state->inner.workspace_bytes;
     return TRI_OK;
 }
@@ -77,6 +89,7 @@ static tri_status kernel_run(const tri_kernel *kernel, const tri_kernel_args *ar
 static const tri_kernel_def far_kernel_def = {.name = "far",
                                               .supports = kernel_supports,
                                               .layouts = kernel_layouts,
+                                              .workspace = kernel_workspace,
                                               .prepare = kernel_prepare,
                                               .run = kernel_run,
                                               .release = kernel_release};
@@ -181,6 +194,12 @@ static tri_status read_delays(far_delays *out) {
     return TRI_OK;
 }
 
+static tri_status far_describe(const tri_device_config *config, tri_device_description *out) {
+    TRI_TRY(tri_device_cpu.describe(config, out));
+    out->backend = &tri_device_far;
+    return TRI_OK;
+}
+
 static tri_status far_open(const tri_device_config *config, tri_device **out) {
     far_delays delays;
     *out = NULL;
@@ -192,7 +211,8 @@ static tri_status far_open(const tri_device_config *config, tri_device **out) {
         free(far);
         return status;
     }
-    far->head = (tri_device){.backend = &tri_device_far, .threads = far->inner->threads};
+    far->head = (tri_device){.backend = &tri_device_far, .description = far->inner->description};
+    far->head.description.backend = &tri_device_far;
     far->delays = delays;
     pthread_mutex_init(&far->areas.lock, NULL);
     *out = &far->head;
@@ -219,6 +239,7 @@ static void far_free(tri_device *device, void *memory) {
 const tri_device_backend tri_device_far = {
     .name = "far",
     .kernels = kernels,
+    .describe = far_describe,
     .open = far_open,
     .close = far_close,
     .alloc = far_alloc,

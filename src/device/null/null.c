@@ -44,11 +44,16 @@ static const tri_kernel_def null_kernel = {
     .name = "null", .prepare = null_prepare, .run = null_run, .release = null_release};
 static const tri_kernel_def *const kernels[] = {&ref_step_numbers, &null_kernel, NULL};
 
+static tri_status null_describe(const tri_device_config *config, tri_device_description *out) {
+    *out = (tri_device_description){.backend = &tri_device_null, .threads = 1};
+    return TRI_OK;
+}
+
 static tri_status null_open(const tri_device_config *config, tri_device **out) {
     *out = calloc(1, sizeof **out);
     if (!*out) return TRI_FAIL(TRI_NO_MEMORY, "device null: no memory");
-    **out = (tri_device){.backend = &tri_device_null, .threads = 1};
-    return TRI_OK;
+    (*out)->backend = &tri_device_null;
+    return null_describe(config, &(*out)->description);
 }
 
 static void null_close(tri_device *device) { free(device); }
@@ -88,6 +93,7 @@ static tri_status null_add(tri_queue *queue, float *to, const float *from, int64
 const tri_device_backend tri_device_null = {
     .name = "null",
     .kernels = kernels,
+    .describe = null_describe,
     .open = null_open,
     .close = null_close,
     .alloc = null_alloc,

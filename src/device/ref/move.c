@@ -24,8 +24,8 @@ static tri_status reorder_run(const tri_kernel *kernel, const tri_kernel_args *a
 }
 
 // Accepts any layout of the input. The layout pass that added the node has set the output's.
-static void reorder_layouts(const tri_device *device, const tri_graph *graph, const tri_node *node,
-                            tri_layout *in, tri_layout *out) {
+static void reorder_layouts(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, tri_layout *in, tri_layout *out) {
     out[0] = tri_value_get(graph, node->outputs[0])->layout;
 }
 

@@ -9,7 +9,8 @@
 
 static bool is_float(tri_dtype dtype) { return dtype == TRI_F32 || dtype == TRI_F64; }
 
-bool ref_supports(const tri_device *device, const tri_graph *graph, const tri_node *node) {
+bool ref_supports(const tri_device_description *device, const tri_graph *graph,
+                  const tri_node *node) {
     return !tri_node_has_half(graph, node);
 }
 

@@ -13,7 +13,8 @@ typedef struct ref_node {
 } ref_node;
 
 // Refuses nodes with half types: tri_kernel_widened takes those.
-bool ref_supports(const tri_device *device, const tri_graph *graph, const tri_node *node);
+bool ref_supports(const tri_device_description *device, const tri_graph *graph,
+                  const tri_node *node);
 tri_status ref_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                        tri_kernel *kernel);
 void ref_release(tri_kernel *kernel);
@@ -53,21 +54,21 @@ REF_BODY void put(ref_array y, int64_t i, double number) {
 }
 
 // Defines ref_<op> from <op>_body.
-#define REF_KERNEL(op_name) REF_KERNEL_PREPARED(op_name, ref_prepare)
+#define REF_KERNEL(op_name) REF_KERNEL_WITH(op_name, NULL)
 
 // Likewise, for a kernel that sums in a workspace of `doubles` doubles. This is an expression of
 // `s`, the node's signature.
 #define REF_SUMMING_KERNEL(op_name, doubles)                                                       \
-    static tri_status op_name##_prepare(tri_device *device, const tri_graph *graph,                \
-                                        const tri_node *node, tri_kernel *kernel) {                \
-        TRI_TRY(ref_prepare(device, graph, node, kernel));                                         \
-        const tri_op_signature *s = &((const ref_node *)kernel->state)->s;                         \
-        kernel->workspace_bytes = (size_t)(doubles) * sizeof(double);                              \
+    static tri_status op_name##_workspace(const tri_device_description *device,                    \
+                                          const tri_graph *graph, const tri_node *node,            \
+                                          size_t *out) {                                           \
+        tri_op_signature signature = tri_node_signature(graph, node), *s = &signature;             \
+        *out = (size_t)(doubles) * sizeof(double);                                                 \
         return TRI_OK;                                                                             \
     }                                                                                              \
-    REF_KERNEL_PREPARED(op_name, op_name##_prepare)
+    REF_KERNEL_WITH(op_name, op_name##_workspace)
 
-#define REF_KERNEL_PREPARED(op_name, prepare_function)                                             \
+#define REF_KERNEL_WITH(op_name, workspace_function)                                               \
     static tri_status op_name##_run(const tri_kernel *kernel, const tri_kernel_args *args) {       \
         const ref_node *node = kernel->state;                                                      \
         return node->dtype == TRI_F64 ? op_name##_body(node, args, true)                           \
@@ -76,7 +77,8 @@ REF_BODY void put(ref_array y, int64_t i, double number) {
     const tri_kernel_def ref_##op_name = {.op = &tri_op_##op_name,                                 \
                                           .name = "ref",                                           \
                                           .supports = ref_supports,                                \
-                                          .prepare = prepare_function,                             \
+                                          .workspace = workspace_function,                         \
+                                          .prepare = ref_prepare,                                  \
                                           .run = op_name##_run,                                    \
                                           .release = ref_release};
 

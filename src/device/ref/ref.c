@@ -11,11 +11,16 @@
 static const tri_kernel_def *const kernels[] = {TRI_OP_LIST(X) & tri_kernel_widened, NULL};
 #undef X
 
+static tri_status ref_describe(const tri_device_config *config, tri_device_description *out) {
+    *out = (tri_device_description){.backend = &tri_device_ref, .threads = 1};
+    return TRI_OK;
+}
+
 static tri_status ref_open(const tri_device_config *config, tri_device **out) {
     *out = calloc(1, sizeof **out);
     if (!*out) return TRI_FAIL(TRI_NO_MEMORY, "device ref: no memory");
-    **out = (tri_device){.backend = &tri_device_ref, .threads = 1};
-    return TRI_OK;
+    (*out)->backend = &tri_device_ref;
+    return ref_describe(config, &(*out)->description);
 }
 
 static void ref_close(tri_device *device) { free(device); }
@@ -51,6 +56,7 @@ static tri_status ref_accumulate(tri_queue *queue, float *to, const float *from,
 const tri_device_backend tri_device_ref = {
     .name = "ref",
     .kernels = kernels,
+    .describe = ref_describe,
     .open = ref_open,
     .close = ref_close,
     .alloc = ref_alloc,

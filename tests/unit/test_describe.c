@@ -1,0 +1,133 @@
+// A plan needs no device: it follows from a description. Choosing a device by name.
+#include "device/choose.h"
+#include "device/ref/ref.h"
+#include "plan/fit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+#include <trireme/trireme.h>
+
+#include <cmocka.h>
+
+static void ok(tri_status status) {
+    if (status != TRI_OK) fail_msg("%s", tri_error_message());
+}
+
+static tri_status never_open(const tri_device_config *config, tri_device **out) {
+    fail_msg("a plan opened its device");
+    return TRI_INTERNAL;
+}
+
+static tri_status never_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                tri_kernel *kernel) {
+    fail_msg("a plan prepared a kernel");
+    return TRI_INTERNAL;
+}
+
+enum { KERNELS = 256 };
+
+static void model(tri_graph *g, const tri_batch *batch) {
+    tri_value hidden = tri_relu(g, tri_linear(g, "hidden", batch->inputs, 64));
+    tri_block(g, "head");
+    tri_loss(g, tri_cross_entropy(g, tri_linear(g, "fc", hidden, 3), batch->labels));
+}
+
+static const tri_task task = {.name = "test", .build = model};
+static const tri_field fields[] = {{"inputs", TRI_F32, {1, {500}}}, {"labels", TRI_I64, {0, {0}}}};
+
+// Plans on `ref` without its `open` and `prepare`, and searches settings that fit.
+static void test_plan_of_a_description(void **state) {
+    (void)state;
+    static tri_kernel_def defs[KERNELS];
+    static const tri_kernel_def *kernels[KERNELS];
+    for (int i = 0; tri_device_ref.kernels[i]; i++) {
+        defs[i] = *tri_device_ref.kernels[i];
+        defs[i].prepare = never_prepare;
+        kernels[i] = &defs[i];
+    }
+    tri_device_backend closed = {.name = "closed", .kernels = kernels, .open = never_open};
+    tri_device_description device = {.backend = &closed, .threads = 1};
+    tri_model_request request_of_model = {.task = &task, .fields = fields, .field_count = 2};
+    static const tri_strategy_options ddp = {.name = TRI_STRATEGY_DDP, .recompute_every = 1};
+    tri_mesh mesh;
+    ok(tri_mesh_make((const int[TRI_AXIS_COUNT]){0}, TRI_AXIS_REPLICATE, 2, &mesh));
+    tri_plan_request request = {.model = &request_of_model,
+                                .options = &ddp,
+                                .mesh = mesh,
+                                .step_samples = {[TRI_STEP_FULL] = 16},
+                                .optimizer_states = 2};
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_plan *plan;
+    ok(tri_plan_create(arena, &device, &request, &plan));
+    assert_ptr_equal(plan->device.backend, &closed);
+    assert_true(plan->sizes.workspace_bytes > 0); // the products' sums
+    tri_candidate found[TRI_MAX_CANDIDATES], least;
+    int count = tri_fit_search(arena, &device, &request, &tri_rates_assumed, NULL,
+                               plan->memory.peak - 1, found, &least);
+    assert_true(count > 0 && found[0].peak_bytes < plan->memory.peak);
+    assert_int_equal(
+        tri_fit_check(&device, &request, plan->memory.peak, plan->memory.peak - 1, "of this test"),
+        TRI_BAD_INPUT);
+    tri_plan_destroy(plan);
+    tri_arena_destroy(arena);
+}
+
+// A device that is not there, and one that is broken.
+static tri_status absent_describe(const tri_device_config *config, tri_device_description *out) {
+    return TRI_FAIL(TRI_NOT_FOUND, "device absent: this host has none");
+}
+static tri_status absent_open(const tri_device_config *config, tri_device **out) {
+    return TRI_FAIL(TRI_NOT_FOUND, "device absent: this host has none");
+}
+static tri_status broken_describe(const tri_device_config *config, tri_device_description *out) {
+    return TRI_FAIL(TRI_INTERNAL, "device broken: it does not answer");
+}
+static tri_status broken_open(const tri_device_config *config, tri_device **out) {
+    return TRI_FAIL(TRI_INTERNAL, "device broken: it does not answer");
+}
+
+static const tri_device_backend absent = {
+    .name = "absent", .describe = absent_describe, .open = absent_open};
+static const tri_device_backend broken = {
+    .name = "broken", .describe = broken_describe, .open = broken_open};
+
+static void check_choice(const tri_device_backend *const *devices, const char *name,
+                         tri_status status, const char *expected) {
+    tri_device_description description;
+    tri_device *device = NULL;
+    assert_int_equal(tri_device_describe(devices, name, &description), status);
+    if (status == TRI_OK)
+        assert_string_equal(description.backend->name, expected);
+    else
+        assert_non_null(strstr(tri_error_message(), expected));
+    assert_int_equal(tri_device_open(devices, name, 0, &device), status);
+    if (status != TRI_OK) {
+        assert_null(device);
+        assert_non_null(strstr(tri_error_message(), expected));
+        return;
+    }
+    assert_string_equal(device->backend->name, expected);
+    device->backend->close(device);
+}
+
+static void test_choice(void **state) {
+    (void)state;
+    const tri_device_backend *const missing[] = {&absent, &tri_device_ref, NULL};
+    const tri_device_backend *const failing[] = {&absent, &broken, &tri_device_ref, NULL};
+    const tri_device_backend *const none[] = {&absent, NULL};
+    check_choice(missing, "auto", TRI_OK, "ref");
+    check_choice(missing, "absent", TRI_NOT_FOUND, "this host has none");
+    check_choice(failing, "auto", TRI_INTERNAL, "device broken: it does not answer");
+    check_choice(failing, "ref", TRI_OK, "ref");
+    check_choice(failing, "broken", TRI_INTERNAL, "it does not answer");
+    check_choice(none, "auto", TRI_NOT_FOUND, "none of absent is here");
+    check_choice(failing, "cpu", TRI_BAD_INPUT, "this program has absent, broken, ref");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_of_a_description),
+                                       cmocka_unit_test(test_choice)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
