@@ -143,6 +143,7 @@ static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *ot
     if (!other->kind) return TRI_OK;
     tri_lane lane = tri_action_lane(a->kind);
     if (lane == TRI_LANE_COMPUTE) return e->device->backend->wait(e->queue, other);
+    if (lane == TRI_LANE_STORE && e->storage) return tri_storage_after(e->storage, other);
     if (lane == TRI_LANE_STORE) return tri_ticket_wait(other);
     return tri_comm_after(engine_group_of(e, a), other);
 }

@@ -115,6 +115,8 @@ typedef struct engine_staging {
     bool is_new;             // it was written, and not yet moved to where it belongs
     float *joined;           // the slices of the tensor fetched last, one after the other
     int64_t joined_elements;
+    float *masters; // of one unit, in memory of a device that the host cannot touch
+    int64_t masters_elements;
 } engine_staging;
 
 // A step in flight: its results, on their way to the host's memory.
@@ -197,6 +199,9 @@ void engine_find_gaps(tri_engine *engine);
 tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
 // Likewise in `staging.joined`.
 tri_status engine_reserve_joined(tri_engine *engine, int64_t elements);
+// Room for so many elements of masters that kernels read outside of a step: in `staging.memory`, or
+// on a device whose memory the host cannot touch. TRI_NO_MEMORY.
+tri_status engine_reserve_masters(tri_engine *engine, int64_t elements, float **out);
 
 tri_status engine_make_updates(tri_engine *engine); // update.c
 tri_status engine_run_updates(tri_engine *engine, const engine_updates *updates, int unit);
@@ -265,7 +270,7 @@ tri_status engine_read_own(tri_engine *engine, int unit, tri_bucket_kind bucket,
                            float *to);
 tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket, int state,
                             const float *from);
-// Reads the unit's offloaded masters into the staging memory, for casts outside of a step.
+// Reads the unit's offloaded masters to where kernels can read them, for casts outside of a step.
 tri_status engine_fetch_masters(tri_engine *engine, int unit);
 // FETCH, LOAD, EVICT: starts reading from the storage or writing to it.
 tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tri_ticket *ticket);

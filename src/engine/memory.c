@@ -169,6 +169,7 @@ void engine_release(tri_engine *e) {
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) release_shared(e, shared[i]);
     release_parameters(e, e->memory.stored);
     release_parameters(e, e->memory.half_parameters);
+    if (e->staging.masters) e->device->backend->free(e->device, e->staging.masters);
     free(e->staging.memory);
     free(e->staging.joined);
 }
@@ -186,6 +187,25 @@ static tri_status reserve(float **memory, int64_t *elements, int64_t wanted) {
 tri_status engine_reserve_staging(tri_engine *e, int64_t elements) {
     e->staging.unit = -1;
     return reserve(&e->staging.memory, &e->staging.elements, elements);
+}
+
+tri_status engine_reserve_masters(tri_engine *e, int64_t elements, float **out) {
+    if (e->device->backend->host_memory) {
+        TRI_TRY(engine_reserve_staging(e, elements));
+        *out = e->staging.memory;
+        return TRI_OK;
+    }
+    TRI_TRY(tri_queue_finish(e->queue)); // it may still read what is there
+    if (elements > e->staging.masters_elements) {
+        e->device->backend->free(e->device, e->staging.masters);
+        e->staging.masters = NULL;
+        e->staging.masters_elements = 0;
+        TRI_TRY(e->device->backend->alloc(e->device, (size_t)elements * sizeof(float),
+                                          (void **)&e->staging.masters));
+        e->staging.masters_elements = elements;
+    }
+    *out = e->staging.masters;
+    return TRI_OK;
 }
 
 tri_status engine_reserve_joined(tri_engine *e, int64_t elements) {

@@ -28,15 +28,11 @@ static int64_t own_bytes(const tri_engine *e, int unit, tri_bucket_kind bucket) 
 tri_status engine_open_storage(tri_engine *e, tri_ledger *ledger) {
     int64_t bytes = e->plan->memory.offloaded;
     if (bytes == 0) return TRI_OK;
-    if (!e->device->backend->host_memory)
-        return TRI_FAIL(TRI_UNSUPPORTED,
-                        "strategy.offload: the memory of device %s cannot be read from a file in "
-                        "this version; use none",
-                        e->device->backend->name);
     return tri_storage_open(&(tri_storage_config){.folder = e->plan->offload.path,
                                                   .size_bytes = bytes,
                                                   .rank = e->plan->rank,
-                                                  .ledger = ledger},
+                                                  .ledger = ledger,
+                                                  .device = e->device},
                             &e->storage);
 }
 
@@ -54,7 +50,7 @@ tri_status engine_start_storage(tri_engine *e, const tri_action *a, tri_ticket *
     tri_storage_op ops[2 * TRI_BUCKET_COUNT];
     const tri_offload_set *offload_set = &e->plan->offload.set;
     int count = 0, unit = a->subject;
-    bool writes = a->kind == TRI_ACTION_EVICT;
+    bool writes = a->kind == TRI_ACTION_EVICT, on_device = !e->device->backend->host_memory;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         int64_t bytes = own_bytes(e, unit, bucket);
@@ -62,12 +58,14 @@ tri_status engine_start_storage(tri_engine *e, const tri_action *a, tri_ticket *
         if (tri_offload_touches_masters(offload_set, a->kind, bucket))
             ops[count++] =
                 (tri_storage_op){.writes = writes,
+                                 .on_device = on_device,
                                  .memory = e->memory.slots[tri_slot_masters(unit, bucket)],
                                  .offset = offset_of(e, unit, bucket, TRI_STATE_MASTERS),
                                  .size_bytes = bytes};
         if (tri_offload_touches_states(offload_set, a->kind, bucket))
             ops[count++] =
                 (tri_storage_op){.writes = writes,
+                                 .on_device = on_device,
                                  .memory = e->memory.slots[tri_slot_states(unit, bucket)],
                                  .offset = offset_of(e, unit, bucket, 0),
                                  .size_bytes = bytes * offload_set->states};
@@ -79,6 +77,16 @@ tri_status engine_start_storage(tri_engine *e, const tri_action *a, tri_ticket *
     return TRI_OK;
 }
 
+static tri_status move(tri_engine *e, int unit, tri_bucket_kind bucket, int state, bool writes,
+                       bool on_device, void *memory) {
+    tri_storage_op op = {.writes = writes,
+                         .on_device = on_device,
+                         .memory = memory,
+                         .offset = offset_of(e, unit, bucket, state),
+                         .size_bytes = own_bytes(e, unit, bucket)};
+    return tri_storage_run(e->storage, &op, e->plan->flat.units[unit].name);
+}
+
 tri_status engine_fetch_masters(tri_engine *e, int unit) {
     int64_t elements = 0;
     const tri_flat_unit *u = &e->plan->flat.units[unit];
@@ -86,25 +94,17 @@ tri_status engine_fetch_masters(tri_engine *e, int unit) {
         if (e->plan->offload.set.masters[k] && tri_bucket_is_half((tri_bucket_kind)k))
             elements += u->buckets[k].own;
     if (elements == 0) return TRI_OK;
-    TRI_TRY(engine_reserve_staging(e, elements));
-    float *to = e->staging.memory;
+    float *to;
+    TRI_TRY(engine_reserve_masters(e, elements, &to));
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         tri_bucket_kind bucket = (tri_bucket_kind)k;
         if (!tri_bucket_is_half(bucket) || u->buckets[k].own == 0) continue;
-        TRI_TRY(engine_read_own(e, unit, bucket, TRI_STATE_MASTERS, to));
+        TRI_TRY(
+            move(e, unit, bucket, TRI_STATE_MASTERS, false, !e->device->backend->host_memory, to));
         e->memory.slots[tri_slot_masters(unit, bucket)] = (char *)to;
         to += u->buckets[k].own;
     }
     return TRI_OK;
-}
-
-static tri_status move(tri_engine *e, int unit, tri_bucket_kind bucket, int state, bool writes,
-                       void *memory) {
-    tri_storage_op op = {.writes = writes,
-                         .memory = memory,
-                         .offset = offset_of(e, unit, bucket, state),
-                         .size_bytes = own_bytes(e, unit, bucket)};
-    return tri_storage_run(e->storage, &op, e->plan->flat.units[unit].name);
 }
 
 static float *address_of(const tri_engine *e, int unit, tri_bucket_kind bucket, int state) {
@@ -113,7 +113,8 @@ static float *address_of(const tri_engine *e, int unit, tri_bucket_kind bucket, 
 }
 
 tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state, float *to) {
-    if (engine_is_offloaded(e, bucket, state)) return move(e, unit, bucket, state, false, to);
+    if (engine_is_offloaded(e, bucket, state))
+        return move(e, unit, bucket, state, false, false, to);
     return tri_queue_read(e->queue, to, address_of(e, unit, bucket, state),
                           (size_t)own_bytes(e, unit, bucket));
 }
@@ -121,7 +122,7 @@ tri_status engine_read_own(tri_engine *e, int unit, tri_bucket_kind bucket, int 
 tri_status engine_write_own(tri_engine *e, int unit, tri_bucket_kind bucket, int state,
                             const float *from) {
     if (engine_is_offloaded(e, bucket, state))
-        return move(e, unit, bucket, state, true, (void *)from);
+        return move(e, unit, bucket, state, true, false, (void *)from);
     return tri_queue_write(e->queue, address_of(e, unit, bucket, state), from,
                            (size_t)own_bytes(e, unit, bucket));
 }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/thread.h"
+#include "device/queue.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,11 +17,12 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-enum { QUEUE = 64 };
+enum { QUEUE = 64, BUFFER_BYTES = 4 << 20 };
 
 typedef struct item {
     tri_storage_op op;
     const char *label;
+    tri_ticket after; // only waits for this, if it stands for anything
 } item;
 
 struct tri_storage {
@@ -29,6 +31,9 @@ struct tri_storage {
     tri_ledger *ledger;
     pthread_t thread;
     bool has_thread;
+    // Of the thread, where the host cannot touch the device's memory.
+    tri_queue *copies;
+    char *buffer;
 
     pthread_mutex_t lock;
     pthread_cond_t more, less; // signalled when there is more to do, and when something is done
@@ -84,7 +89,23 @@ static tri_status transfer(const tri_storage *s, const tri_storage_op *op) {
                       : tri_os_pread_all(s->fd, op->memory, size, op->offset, s->path);
 }
 
-static void do_item(tri_storage *s, const item *it) {
+static tri_status transfer_by_buffer(const tri_storage *s, const tri_storage_op *op) {
+    for (int64_t at = 0; at < op->size_bytes; at += BUFFER_BYTES) {
+        int64_t left = op->size_bytes - at;
+        tri_storage_op part = {.writes = op->writes,
+                               .memory = s->buffer,
+                               .offset = op->offset + at,
+                               .size_bytes = left < BUFFER_BYTES ? left : BUFFER_BYTES};
+        char *memory = (char *)op->memory + at;
+        size_t size = (size_t)part.size_bytes;
+        if (op->writes) TRI_TRY(tri_queue_read(s->copies, s->buffer, memory, size));
+        TRI_TRY(transfer(s, &part));
+        if (!op->writes) TRI_TRY(tri_queue_write(s->copies, memory, s->buffer, size));
+    }
+    return TRI_OK;
+}
+
+static tri_status do_op(tri_storage *s, const item *it) {
     tri_ledger_mark mark =
         tri_ledger_begin(s->ledger, &(tri_ledger_action){.kind = it->op.writes ? "write" : "read",
                                                          .label = it->label,
@@ -92,11 +113,16 @@ static void do_item(tri_storage *s, const item *it) {
                                                          .subject = -1,
                                                          .round = -1,
                                                          .bytes = it->op.size_bytes});
-    tri_status status = transfer(s, &it->op);
+    tri_status status = it->op.on_device ? transfer_by_buffer(s, &it->op) : transfer(s, &it->op);
     tri_ledger_end(s->ledger, mark);
+    return status;
+}
+
+static void do_item(tri_storage *s, const item *it) {
+    tri_status status = it->after.kind ? tri_ticket_wait(&it->after) : do_op(s, it);
     if (status == TRI_OK) return;
     if (status == TRI_CORRUPT) status = TRI_IO; // the file had its full length before
-    named(s, status);
+    if (!it->after.kind) named(s, status);
     pthread_mutex_lock(&s->lock);
     s->status = status;
     snprintf(s->message, sizeof s->message, "%s", tri_error_message());
@@ -138,6 +164,11 @@ static tri_status open_storage(tri_storage *s, const tri_storage_config *config)
     if (status != TRI_OK) return is_chosen ? status : tri_status_context(status, "TMPDIR");
     warn_of_memory(s, folder);
     TRI_TRY(take_space(s, config->size_bytes));
+    if (config->device && !config->device->backend->host_memory) {
+        TRI_TRY(tri_queue_open(config->device, &s->copies));
+        s->buffer = malloc(BUFFER_BYTES);
+        if (!s->buffer) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a buffer");
+    }
     return start_thread(s);
 }
 
@@ -168,6 +199,8 @@ void tri_storage_close(tri_storage *s) {
     pthread_cond_broadcast(&s->more);
     pthread_mutex_unlock(&s->lock);
     if (s->has_thread) pthread_join(s->thread, NULL);
+    tri_queue_close(s->copies);
+    free(s->buffer);
     if (s->fd >= 0) tri_os.close(s->fd);
     pthread_cond_destroy(&s->more);
     pthread_cond_destroy(&s->less);
@@ -180,14 +213,26 @@ static tri_status outcome(const tri_storage *s) {
     return s->status == TRI_OK ? TRI_OK : TRI_FAIL(s->status, "%s", s->message);
 }
 
+// Called under the lock.
+static void push(tri_storage *s, item it) {
+    while (s->begun - s->done == QUEUE) pthread_cond_wait(&s->less, &s->lock);
+    s->queue[s->begun++ % QUEUE] = it;
+    pthread_cond_signal(&s->more);
+}
+
+tri_status tri_storage_after(tri_storage *s, const tri_ticket *ticket) {
+    if (tri_ticket_is_done(ticket)) return tri_ticket_wait(ticket);
+    pthread_mutex_lock(&s->lock);
+    push(s, (item){.after = *ticket});
+    tri_status status = outcome(s);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
 tri_status tri_storage_start(tri_storage *s, const tri_storage_op *ops, int count,
                              const char *label, uint64_t *ticket) {
     pthread_mutex_lock(&s->lock);
-    for (int i = 0; i < count; i++) {
-        while (s->begun - s->done == QUEUE) pthread_cond_wait(&s->less, &s->lock);
-        s->queue[s->begun++ % QUEUE] = (item){ops[i], label};
-        pthread_cond_signal(&s->more);
-    }
+    for (int i = 0; i < count; i++) push(s, (item){.op = ops[i], .label = label});
     *ticket = s->begun;
     tri_status status = outcome(s);
     pthread_mutex_unlock(&s->lock);

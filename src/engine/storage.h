@@ -5,6 +5,7 @@
 #define TRIREME_ENGINE_STORAGE_H
 
 #include "base/ledger.h"
+#include "device/device.h"
 
 typedef struct tri_storage tri_storage;
 
@@ -13,11 +14,13 @@ typedef struct tri_storage_config {
     int64_t size_bytes; // reserved at once where the file system can; all zeros at first
     int rank;           // named in errors
     tri_ledger *ledger; // transfers are noted in a lane of their own
+    tri_device *device; // of `on_device`; NULL: all memory is the host's
 } tri_storage_config;
 
 typedef struct tri_storage_op {
     bool writes;
-    void *memory; // of the host; the caller's until waited for
+    bool on_device; // memory that the host cannot touch: passes through a buffer of the storage
+    void *memory;   // the storage's until waited for
     int64_t offset, size_bytes;
 } tri_storage_op;
 
@@ -31,6 +34,8 @@ void tri_storage_close(tri_storage *storage); // NULL allowed; waits for what is
 // with the same message.
 tri_status tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
                              const char *label, uint64_t *ticket);
+// What is started from now on begins after the ticket's work.
+tri_status tri_storage_after(tri_storage *storage, const tri_ticket *ticket);
 // TRI_IO, TRI_NO_SPACE: names rank and file.
 tri_status tri_storage_wait(tri_storage *storage, uint64_t ticket);
 bool tri_storage_is_done(tri_storage *storage, uint64_t ticket); // never blocks

@@ -2,6 +2,8 @@
 // file is left behind. System calls fail once, fail always, or do half of what they were asked to
 // do.
 #include "base/os.h"
+#include "device/far/far.h"
+#include "device/queue.h"
 #include "engine/storage.h"
 
 #include <dirent.h>
@@ -56,7 +58,7 @@ static tri_storage *opened(void) {
 
 static tri_status transfer(tri_storage *s, bool writes, void *memory, int64_t offset,
                            int64_t size) {
-    tri_storage_op op = {writes, memory, offset, size};
+    tri_storage_op op = {.writes = writes, .memory = memory, .offset = offset, .size_bytes = size};
     return tri_storage_run(s, &op, "some unit");
 }
 
@@ -110,6 +112,47 @@ static int failing_open(const char *path, int flags, mode_t mode) {
     return -1;
 }
 
+// Memory that the host cannot touch is written after what a queue still does to it, and read back;
+// it is larger than the buffer that it passes through.
+static void test_device_memory(void **state) {
+    (void)state;
+    enum { BYTES = 9 << 20 };
+    tri_device *device;
+    tri_queue *queue;
+    tri_storage *s;
+    tri_ticket filled;
+    void *memory, *back;
+    char *pattern = malloc(BYTES), *got = malloc(BYTES);
+    assert_true(pattern && got);
+    for (int i = 0; i < BYTES; i++) pattern[i] = (char)(i % 251);
+    setenv("TRIREME_FAR_DELAY_US", "20000", 1);
+    assert_int_equal(tri_device_far.open(&(tri_device_config){.threads = 1}, &device), TRI_OK);
+    unsetenv("TRIREME_FAR_DELAY_US");
+    assert_int_equal(tri_queue_open(device, &queue), TRI_OK);
+    assert_int_equal(tri_device_far.alloc(device, BYTES, &memory), TRI_OK);
+    assert_int_equal(tri_device_far.alloc(device, BYTES, &back), TRI_OK);
+    tri_storage_config config = {.folder = folder, .size_bytes = BYTES, .device = device};
+    assert_int_equal(tri_storage_open(&config, &s), TRI_OK);
+    assert_int_equal(tri_device_far.copy_in(queue, memory, pattern, BYTES), TRI_OK);
+    assert_int_equal(tri_device_far.record(queue, &filled), TRI_OK);
+    assert_int_equal(tri_storage_after(s, &filled), TRI_OK);
+    tri_storage_op ops[] = {
+        {.writes = true, .on_device = true, .memory = memory, .size_bytes = BYTES},
+        {.on_device = true, .memory = back, .size_bytes = BYTES}};
+    uint64_t ticket;
+    assert_int_equal(tri_storage_start(s, ops, 2, "both", &ticket), TRI_OK);
+    assert_int_equal(tri_storage_wait(s, ticket), TRI_OK);
+    assert_int_equal(tri_queue_read(queue, got, back, BYTES), TRI_OK);
+    assert_memory_equal(got, pattern, BYTES);
+    tri_storage_close(s);
+    tri_device_far.free(device, memory);
+    tri_device_far.free(device, back);
+    tri_queue_close(queue);
+    tri_device_far.close(device);
+    free(pattern);
+    free(got);
+}
+
 // Ranges of all sizes are written and read at the same time, many more than the queue holds.
 static void write_and_read(void) {
     enum { OPS = 400 };
@@ -124,8 +167,9 @@ static void write_and_read(void) {
         int64_t at = (int64_t)(seed >> 33) % (SIZE - 1000);
         sizes[i] = (int64_t)(seed >> 20) % 1001;
         memset(written[i], 1 + i % 255, sizeof written[i]);
-        tri_storage_op ops[] = {{true, written[i], at, sizes[i]},
-                                {false, got[i], at / 2, sizes[i]}};
+        tri_storage_op ops[] = {
+            {.writes = true, .memory = written[i], .offset = at, .size_bytes = sizes[i]},
+            {.memory = got[i], .offset = at / 2, .size_bytes = sizes[i]}};
         assert_int_equal(tri_storage_start(s, ops, 2, "both", &tickets[i]), TRI_OK);
         memset(wanted + at, 1 + i % 255, (size_t)sizes[i]);
         memcpy(seen[i], wanted + at / 2, (size_t)sizes[i]);
@@ -215,7 +259,7 @@ static void check_failure(bool writes, int with, tri_status wanted, const char *
         if (i == 0) tri_os = tri_os_system; // it would work again
     }
     uint64_t ticket;
-    tri_storage_op op = {false, memory, 0, sizeof memory};
+    tri_storage_op op = {.memory = memory, .size_bytes = sizeof memory};
     assert_int_equal(tri_storage_start(s, &op, 1, "later", &ticket), wanted);
     tri_storage_close(s);
 }
@@ -235,6 +279,7 @@ static void test_failures(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_device_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_short_transfers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hole, setup, teardown),
         cmocka_unit_test_setup_teardown(test_opening, setup, teardown),
