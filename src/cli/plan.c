@@ -2,7 +2,6 @@
 // the whole run (plan_run.c), or settings that fit into memory.
 #include "cli/plan_view.h"
 
-#include "base/free_memory.h"
 #include "base/quantity.h"
 #include "device/choose.h"
 #include "plan/fit.h"
@@ -129,16 +128,14 @@ static tri_status read_recipe(plan_view *v, const cli_context *context, const cl
                            context->task ? context->task->name : NULL, recipe);
 }
 
-// Checks that the plan fits into strategy.memory or, for a single rank, into this machine's free
-// memory. Where several ranks would run is not known.
+// Checks that the plan fits into strategy.memory, into the memory of the device or, for a single
+// rank, into what is free on this machine. On which hosts several ranks would run is not known.
 static tri_status check_fits(const plan_view *v) {
-    int64_t given = tri_strategy_memory(&v->recipe->strategy);
+    tri_device_memory there = tri_device_memory_of(&v->device, NULL, 1);
+    if (!there.is_own && v->ranks > 1) there.bytes = 0;
+    tri_device_memory memory = tri_fit_memory(&v->request, &there);
     int64_t peak = tri_pipeline_plans_fullest(&v->pipeline)->memory.peak;
-    if (given) return tri_fit_check(&v->device, &v->request, peak, given, "of strategy.memory");
-    const char *whose;
-    int64_t there = v->ranks == 1 ? tri_free_memory(1, &whose) : 0;
-    if (!there) return TRI_OK;
-    return tri_fit_check(&v->device, &v->request, peak, there, whose);
+    return tri_fit_check(&v->device, &v->request, peak, &memory);
 }
 
 static tri_status measure(plan_view *v) {
@@ -168,6 +165,9 @@ static tri_status search_fitting(plan_view *v, const cli_arguments *a) {
     if (most && memory > most)
         return TRI_FAIL(TRI_BAD_INPUT, "--fit: %s is more than strategy.memory: %s allows", text,
                         v->recipe->strategy.memory);
+    if (v->device.memory_bytes && memory > v->device.memory_bytes)
+        return TRI_FAIL(TRI_BAD_INPUT, "--fit: %s is more than the %s of --device %s", text,
+                        tri_bytes_text((double)v->device.memory_bytes), v->device_name);
     int count = tri_fit_search(v->arena, &v->device, &v->request, &v->rates, v->measured, memory,
                                found, &least);
     double samples = (double)v->request.step_samples[TRI_STEP_FULL];
@@ -269,12 +269,15 @@ const cli_command cli_plan = {
         "plan's micro-batch. A plan that does not fit into memory is printed, then refused with\n"
         "exit code 2 and settings that would fit, as trireme train refuses it. --fit never "
         "changes\n"
-        "what is learned: neither the batch of a step nor the samples that batch norm sees.\n",
+        "what is learned: neither the batch of a step nor the samples that batch norm sees.\n"
+        "--device null:MODEL plans for the memory of a GPU that need not be here: h200 (141 GB),\n"
+        "a100-64, a100-40, v100-32 or mi250x (64 GB for each of its two devices).\n",
     .examples = "trireme plan recipes/mnist-cnn.yaml --ranks 8\n"
                 "trireme plan recipes/mnist-cnn.yaml batch.micro=16 --show gantt\n"
                 "trireme plan recipes/llama-tiny.yaml --mesh pipeline=4 batch.micro=2 --svg "
                 "step.svg\n"
                 "trireme plan recipes/llama-tiny.yaml --ranks 4 --fit 40M\n"
                 "trireme plan recipes/llama-tiny.yaml --ranks 2 --measure\n"
+                "trireme plan recipes/llama-tiny.yaml batch.global=4096 --device null:a100-40\n"
                 "trireme plan recipes/denoise-cnn.yaml --json\n",
     .run = run};

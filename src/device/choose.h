@@ -4,8 +4,10 @@
 
 #include "device/device.h"
 
-// `devices` ends with NULL. The name is a backend's, or "auto": the first of the devices that is
-// there. A device that is there and cannot be used is an error, for auto too.
+// `devices` ends with NULL. The name is a backend's, with or without one of its models
+// ("null:h200"), or "auto": the first of the devices that is there. A device that is there and
+// cannot be used is an error, for auto too. TRI_BAD_INPUT lists the backends or models that there
+// are.
 
 // Describes the device without opening it.
 tri_status tri_device_describe(const tri_device_backend *const *devices, const char *name,

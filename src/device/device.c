@@ -2,6 +2,51 @@
 // releases it.
 #include "device/device.h"
 
+#include "base/free_memory.h"
+
+#include <stdio.h>
+
+tri_device_description tri_device_description_of(const tri_device_backend *backend,
+                                                 const tri_device_config *config) {
+    const tri_device_model *model = config->model;
+    tri_device_description device = {.backend = backend,
+                                     .model = model,
+                                     .threads = config->threads ? config->threads : 1,
+                                     .alignment = TRI_DEVICE_ALIGNMENT};
+    if (!model) return device;
+    device.features = model->features;
+    device.memory_bytes = model->memory_bytes;
+    device.alignment = model->alignment;
+    return device;
+}
+
+const char *tri_device_name(const tri_device_description *device,
+                            char text[TRI_DEVICE_NAME_BYTES]) {
+    const tri_device_model *model = device->model;
+    snprintf(text, TRI_DEVICE_NAME_BYTES, "%s%s%s", device->backend->name, model ? ":" : "",
+             model ? model->name : "");
+    return text;
+}
+
+tri_device_memory tri_device_memory_of(const tri_device_description *device, tri_device *opened,
+                                       int sharers) {
+    tri_device_memory memory = {.bytes = device->memory_bytes, .is_own = true};
+    char name[TRI_DEVICE_NAME_BYTES];
+    if (opened && device->backend->free_memory) {
+        memory.bytes = device->backend->free_memory(opened);
+        snprintf(memory.whose, sizeof memory.whose, "that is free on %s",
+                 tri_device_name(device, name));
+    } else if (device->memory_bytes) {
+        snprintf(memory.whose, sizeof memory.whose, "of %s", tri_device_name(device, name));
+    } else {
+        const char *whose;
+        memory.is_own = false;
+        memory.bytes = tri_free_memory(sharers, &whose);
+        snprintf(memory.whose, sizeof memory.whose, "%s", whose);
+    }
+    return memory;
+}
+
 const tri_kernel_def *tri_device_select(const tri_device_description *device,
                                         const tri_graph *graph, const tri_node *node) {
     if (node->op->flags & TRI_OP_COLLECTIVE) return NULL;

@@ -11,8 +11,17 @@ typedef struct tri_kernel_def tri_kernel_def;
 
 typedef struct tri_device_backend tri_device_backend;
 
+// A kind of device that can be planned for where there is none.
+typedef struct tri_device_model {
+    const char *name;
+    int64_t memory_bytes;
+    int64_t alignment;
+    unsigned features;
+} tri_device_model;
+
 typedef struct tri_device_config {
-    int index;   // of the device on this host
+    const tri_device_model *model; // of the backend; NULL: the device that is here
+    int index;                     // of the device on this host
     int threads; // 0: the device chooses (OMP_NUM_THREADS, else the cores this process may use)
 } tri_device_config;
 
@@ -20,8 +29,11 @@ typedef struct tri_device_config {
 // memory that they need follow from it alone. No device has to be open, or even there.
 typedef struct tri_device_description {
     const tri_device_backend *backend;
-    int threads;       // that kernels run on
-    unsigned features; // instruction sets or the like; only the backend knows their meaning
+    const tri_device_model *model; // NULL: the device that is here
+    int threads;                   // that kernels run on
+    unsigned features;    // instruction sets or the like; only the backend knows their meaning
+    int64_t memory_bytes; // that a rank has for itself; 0: ranks share the host's
+    int64_t alignment;    // of the buffers that a plan places: a power of 2, at least 64
 } tri_device_description;
 
 // A kernel that is prepared for one node of one graph, whose shapes and layouts are fixed.
@@ -63,8 +75,8 @@ struct tri_kernel_def {
     // outputs. NULL: all layouts are plain.
     void (*layouts)(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
-    // The bytes that `run` needs while it runs; all kernels share the memory, aligned to 64 bytes.
-    // Layouts are those that `layouts` chose. NULL: none.
+    // The bytes that `run` needs while it runs; all kernels share the memory, which is aligned as
+    // the description says. Layouts are those that `layouts` chose. NULL: none.
     tri_status (*workspace)(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out);
     // Makes what `run` needs, once. Does all allocation. It may set kernel->workspace_bytes to less
@@ -79,13 +91,18 @@ struct tri_kernel_def {
 struct tri_device_backend {
     const char *name;
     const tri_kernel_def *const *kernels; // ends with NULL
+    // Models that the backend can describe and open; a row without a name is the last. NULL: none.
+    const tri_device_model *models;
     // Describes the device that `open` would open, and opens nothing. TRI_NOT_FOUND: there is no
     // such device here, so that --device auto tries the next backend.
     tri_status (*describe)(const tri_device_config *config, tri_device_description *out);
     // Fails as `describe` does.
     tri_status (*open)(const tri_device_config *config, tri_device **out);
     void (*close)(tri_device *device);
-    // Memory aligned to 64 bytes, zeroed.
+    // How much a rank can still allocate. NULL: what the description says or, where that says
+    // nothing, what is free on the host.
+    int64_t (*free_memory)(tri_device *device);
+    // Zeroed memory, aligned as the description says.
     tri_status (*alloc)(tri_device *device, size_t size_bytes, void **out);
     void (*free)(tri_device *device, void *memory);
     // Opens a new queue. A device whose calls are done when they return uses the functions of
@@ -122,6 +139,24 @@ struct tri_device {
     const tri_device_backend *backend;
     tri_device_description description;
 };
+
+enum { TRI_DEVICE_ALIGNMENT = 64, TRI_DEVICE_NAME_BYTES = 64 };
+
+// A description with what the model says, or that of a device with the host's memory.
+tri_device_description tri_device_description_of(const tri_device_backend *backend,
+                                                 const tri_device_config *config);
+// Writes the name as --device takes it, "null:h200", and returns `text`.
+const char *tri_device_name(const tri_device_description *device, char text[TRI_DEVICE_NAME_BYTES]);
+
+// The memory that one of `sharers` ranks of a host may use.
+typedef struct tri_device_memory {
+    int64_t bytes;  // 0: not known
+    bool is_own;    // the device's, not the host's
+    char whose[80]; // completes "more than the 3 GB …"
+} tri_device_memory;
+// `opened` NULL: the device is described only.
+tri_device_memory tri_device_memory_of(const tri_device_description *device, tri_device *opened,
+                                       int sharers);
 
 // Returns the device's first kernel that supports the node; NULL if none does, and for collectives.
 const tri_kernel_def *tri_device_select(const tri_device_description *device,

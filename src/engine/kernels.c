@@ -7,7 +7,7 @@
 static void check_device(const tri_engine *e) {
     const tri_device_description *planned = &e->plan->device, *opened = &e->device->description;
     TRI_ASSERT(planned->backend == opened->backend && planned->threads == opened->threads &&
-               planned->features == opened->features);
+               planned->features == opened->features && planned->alignment == opened->alignment);
 }
 
 static tri_status prepare_program(tri_engine *e, const tri_program *p, tri_kernel *kernels) {

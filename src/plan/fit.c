@@ -221,13 +221,20 @@ static const char *bytes_text(tri_arena *arena, int64_t bytes) {
                             giga ? "GB" : "MB");
 }
 
+tri_device_memory tri_fit_memory(const tri_plan_request *request, const tri_device_memory *there) {
+    int64_t given = tri_strategy_memory(request->options);
+    if (given == 0 || (there->is_own && there->bytes && there->bytes <= given)) return *there;
+    return (tri_device_memory){
+        .bytes = given, .is_own = there->is_own, .whose = "of strategy.memory"};
+}
+
 tri_status tri_fit_check(const tri_device_description *device, const tri_plan_request *request,
-                         int64_t peak_bytes, int64_t memory_bytes, const char *whose) {
+                         int64_t peak_bytes, const tri_device_memory *memory) {
     enum { SHOWN = 3 };
-    if (peak_bytes <= memory_bytes) return TRI_OK;
+    if (memory->bytes == 0 || peak_bytes <= memory->bytes) return TRI_OK;
     tri_arena *arena = tri_arena_create(NULL, "refusal");
     tri_candidate found[TRI_MAX_CANDIDATES], least;
-    int count = tri_fit_search(arena, device, request, &tri_rates_assumed, NULL, memory_bytes,
+    int count = tri_fit_search(arena, device, request, &tri_rates_assumed, NULL, memory->bytes,
                                found, &least);
     const char *way =
         count == 0 && least.overrides
@@ -241,8 +248,8 @@ tri_status tri_fit_check(const tri_device_description *device, const tri_plan_re
                                found[i].overrides, bytes_text(arena, found[i].peak_bytes));
     tri_status status =
         TRI_FAIL(TRI_BAD_INPUT, "a rank needs %s of memory, %s more than the %s %s; %s",
-                 bytes_text(arena, peak_bytes), bytes_text(arena, peak_bytes - memory_bytes),
-                 bytes_text(arena, memory_bytes), whose, way);
+                 bytes_text(arena, peak_bytes), bytes_text(arena, peak_bytes - memory->bytes),
+                 bytes_text(arena, memory->bytes), memory->whose, way);
     tri_arena_destroy(arena);
     return status;
 }

@@ -74,7 +74,7 @@ static readers find_readers(tri_arena *arena, const tri_graph *g) {
     return r;
 }
 
-static void append(tri_flat *flat, const tri_graph *g, int parameter, int unit) {
+static void append(tri_flat *flat, const tri_graph *g, int64_t alignment, int parameter, int unit) {
     const tri_parameter_info *info = &g->parameters[parameter];
     tri_flat_parameter *p = &flat->parameters[parameter];
     p->unit = unit;
@@ -82,7 +82,7 @@ static void append(tri_flat *flat, const tri_graph *g, int parameter, int unit) 
     tri_flat_bucket *bucket = &flat->units[unit].buckets[p->bucket];
     p->offset = bucket->elements;
     p->elements = tri_layout_elements(&info->layout, &info->shape);
-    bucket->elements += round_up(p->elements, TRI_FLAT_ALIGNMENT);
+    bucket->elements += round_up(p->elements, alignment);
     if (is_half(g, info)) flat->half_dtype = tri_value_get(g, info->value)->dtype;
 }
 
@@ -127,6 +127,8 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
                      .block_count = blocks,
                      .shards = request->shards,
                      .half_dtype = TRI_F32};
+    int64_t alignment = request->alignment / 2; // elements of a half type
+    if (alignment < TRI_FLAT_ALIGNMENT) alignment = TRI_FLAT_ALIGNMENT;
     readers r = find_readers(arena, g);
     for (int b = 0; b < blocks; b++) {
         flat.units[b].name = g->blocks[b];
@@ -146,10 +148,10 @@ tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request) {
             unit = flat.unit_count++;
             flat.units[unit] = (tri_flat_unit){.name = p->name, .here = here};
         }
-        append(&flat, g, i, unit);
+        append(&flat, g, alignment, i, unit);
     }
     list_units(arena, &r, &flat);
-    int64_t grain = request->is_chunked ? TRI_FLAT_CHUNK : TRI_FLAT_ALIGNMENT;
+    int64_t grain = request->is_chunked ? TRI_FLAT_CHUNK : alignment;
     for (int u = 0; u < flat.unit_count; u++)
         for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
             tri_flat_bucket *bucket = &flat.units[u].buckets[k];

@@ -14,7 +14,7 @@
 #include "graph/graph.h"
 
 enum {
-    TRI_FLAT_ALIGNMENT = 32, // elements: 64 bytes of a half type
+    TRI_FLAT_ALIGNMENT = 32, // elements, at least: 64 bytes of a half type
     // Elements whose squares are summed as one number where the norm must have the same bits on any
     // number of shards.
     TRI_FLAT_CHUNK = 4096
@@ -89,7 +89,8 @@ typedef struct tri_flat_request {
     const tri_graph *graph;  // after the layout pass
     const bool *blocks_here; // by block: this rank computes it
     int shards;
-    bool is_chunked; // shards are multiples of TRI_FLAT_CHUNK elements
+    bool is_chunked;   // shards are multiples of TRI_FLAT_CHUNK elements
+    int64_t alignment; // of parameters and shards, in bytes, in half types too
 } tri_flat_request;
 
 tri_flat tri_flat_make(tri_arena *arena, const tri_flat_request *request);

@@ -17,8 +17,8 @@ typedef struct locating {
     int *touches, *first_touch, *touch_count;
 } locating;
 
-static int64_t aligned(int64_t size) {
-    return (size + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT * TRI_MEMORY_ALIGNMENT;
+static int64_t aligned_bytes(const tri_program *p, tri_value value) {
+    return tri_memory_round_up(tri_value_bytes(p->graph, value), p->device.alignment);
 }
 
 static void find_segments(tri_program *p) {
@@ -36,7 +36,7 @@ static void locate_fixed(tri_program *p) {
     const tri_graph *g = p->graph;
     for (int i = 0; i < g->input_count; i++) {
         p->locations[g->inputs[i].value.id] = (tri_location){TRI_LOCATION_INPUT, i, p->input_bytes};
-        p->input_bytes += aligned(tri_value_bytes(g, g->inputs[i].value));
+        p->input_bytes += aligned_bytes(p, g->inputs[i].value);
     }
     for (int i = 0; i < TRI_SCALAR_KIND_COUNT; i++)
         if (tri_value_is(g->scalars[i]))
@@ -235,7 +235,7 @@ static void locate_in_bundle(locating *c, uint32_t id, bundles *known) {
         TRI_PUSH(p->arena, p->bundles, p->bundle_count, known->capacity) = new;
     }
     p->locations[id] = (tri_location){TRI_LOCATION_BUNDLE, bundle, p->bundles[bundle].size_bytes};
-    p->bundles[bundle].size_bytes += aligned(tri_value_bytes(p->graph, (tri_value){id}));
+    p->bundles[bundle].size_bytes += aligned_bytes(p, (tri_value){id});
 }
 
 // Packs the classes that this segment alone touches into the scratch, by their lifetimes. Segments
@@ -255,7 +255,7 @@ static void locate_scratch(locating *c, const uint32_t *ids, int count, int segm
                            .first = made,
                            .last = c->last_use[ids[i]] > made ? c->last_use[ids[i]] : made};
     }
-    int64_t bytes = tri_memory_pack(arena, intervals, count);
+    int64_t bytes = tri_memory_pack(arena, intervals, count, p->device.alignment);
     for (int i = 0; i < count; i++)
         p->locations[ids[i]] = (tri_location){TRI_LOCATION_SCRATCH, 0, intervals[i].offset};
     if (bytes > p->scratch_bytes) p->scratch_bytes = bytes;

@@ -20,6 +20,7 @@ typedef struct track {
 
 typedef struct packer {
     tri_interval *intervals;
+    int64_t alignment;
     int *by_size, *by_end; // intervals, sorted
     int *next, *track_of;  // by interval
     track *tracks;
@@ -53,10 +54,6 @@ static int *sort(tri_arena *scratch, tri_interval *intervals, int count,
     if (count) qsort(pointers, (size_t)count, sizeof *pointers, order);
     for (int i = 0; i < count; i++) sorted[i] = (int)(pointers[i] - intervals);
     return sorted;
-}
-
-static int64_t round_up(int64_t size) {
-    return (size + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT * TRI_MEMORY_ALIGNMENT;
 }
 
 // Assigns intervals to as few tracks as possible: one whose last interval has ended is free.
@@ -113,15 +110,16 @@ static void pack_track(packer *p, int index) {
         if (other->after > at && live_together(p, t, other)) at = other->after;
     }
     t->offset = at;
-    t->after = round_up(at + t->size_bytes);
+    t->after = tri_memory_round_up(at + t->size_bytes, p->alignment);
     int position = index; // `packed` stays sorted by offset
     for (; position > 0 && p->tracks[p->packed[position - 1]].offset > at; position--)
         p->packed[position] = p->packed[position - 1];
     p->packed[position] = index;
 }
 
-int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count) {
+int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment) {
     packer p = {.intervals = intervals,
+                .alignment = alignment,
                 .by_size = sort(scratch, intervals, count, by_size),
                 .by_end = sort(scratch, intervals, count, by_end),
                 .next = TRI_NEW_ARRAY(scratch, int, count),
@@ -136,5 +134,5 @@ int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count) 
         if (after > end) end = after;
     }
     for (int i = 0; i < count; i++) intervals[i].offset = p.tracks[p.track_of[i]].offset;
-    return round_up(end);
+    return tri_memory_round_up(end, alignment);
 }

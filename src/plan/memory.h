@@ -11,8 +11,6 @@
 
 #include <stdint.h>
 
-enum { TRI_MEMORY_ALIGNMENT = 64 };
-
 // A buffer, and the interval of time in which it is in use.
 typedef struct tri_interval {
     int64_t size_bytes;
@@ -24,7 +22,12 @@ typedef struct tri_interval {
 // to its last moment (Pisarchyk and Lee, "Efficient memory management for deep neural net
 // inference", 2020). If there are thousands, buffers of one size of which each begins after the one
 // before has ended are packed as one: they get the same offset. The time of the search then grows
-// with what is in use at once, and not with the length of the schedule. Returns the bytes needed.
-int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count);
+// with what is in use at once, and not with the length of the schedule. Offsets, and the bytes
+// needed, which it returns, are multiples of `alignment`.
+int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment);
+
+static inline int64_t tri_memory_round_up(int64_t bytes, int64_t alignment) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
 
 #endif

@@ -286,7 +286,8 @@ static tri_status make_plan(tri_plan *plan, const tri_device_description *device
         tri_flat_make(plan->arena, &(tri_flat_request){.graph = plan->graph,
                                                        .blocks_here = plan->stages.blocks_here,
                                                        .shards = plan->sharing.shards,
-                                                       .is_chunked = plan->deterministic});
+                                                       .is_chunked = plan->deterministic,
+                                                       .alignment = plan->device.alignment});
     TRI_TRY(tri_plan_describe(plan, request));
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
         if (request->step_samples[i] > 0)

@@ -32,10 +32,6 @@ tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, i
     return TRI_OK;
 }
 
-static int64_t aligned(int64_t size) {
-    return (size + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT * TRI_MEMORY_ALIGNMENT;
-}
-
 // Whether the node is a view that lies in its input's memory, so that nothing has to run.
 static bool is_free_view(const tri_program *p, const tri_node *node) {
     if (!(node->op->flags & TRI_OP_VIEW)) return false;
@@ -54,7 +50,7 @@ static tri_status choose_kernels(tri_program *p, const bool *blocks_here) {
         p->kernels[i] = tri_device_select(&p->device, g, node);
         TRI_ASSERT(p->kernels[i]); // the layout pass has found one
         TRI_TRY(tri_kernel_workspace(p->kernels[i], &p->device, g, node, &bytes));
-        int64_t workspace = aligned((int64_t)bytes);
+        int64_t workspace = tri_memory_round_up((int64_t)bytes, p->device.alignment);
         if (workspace > p->workspace_bytes) p->workspace_bytes = workspace;
     }
     return TRI_OK;

@@ -86,7 +86,8 @@ static void plan_memory(tri_plan *plan, tri_step_plan *step) {
                                        .edge_value_count = counts,
                                        .gathers = plan->sharing.gathers,
                                        .scatters = plan->sharing.scatters,
-                                       .offload_set = plan->offload.set};
+                                       .offload_set = plan->offload.set,
+                                       .alignment = plan->device.alignment};
     tri_step_memory_plan(a, &request, &step->memory);
 }
 

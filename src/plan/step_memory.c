@@ -290,7 +290,7 @@ static void location(step *s, tri_step_memory *out) {
             intervals[count++] =
                 (tri_interval){.size_bytes = c->size_bytes, .first = c->first, .last = c->last};
         }
-        out->heap_bytes[heap] = tri_memory_pack(s->scratch, intervals, count);
+        out->heap_bytes[heap] = tri_memory_pack(s->scratch, intervals, count, s->r->alignment);
         count = 0;
         for (int i = 0; i < s->buffer_count; i++)
             if (tri_slot_heap(s->r->flat, s->buffers[i].slot) == (tri_heap)heap)

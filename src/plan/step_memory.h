@@ -85,6 +85,7 @@ typedef struct tri_step_memory_request {
     bool gathers;                             // parameters lie where GATHER puts them until RELEASE
     bool scatters; // gradients lie where the first writer puts them until SCATTER
     tri_offload_set offload_set;
+    int64_t alignment; // of buffers
 } tri_step_memory_request;
 
 void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *request,

@@ -1,7 +1,6 @@
 // Runs a model on one rank to measure its blocks, for the times that `trireme plan` prints.
 #include "train/measure.h"
 
-#include "base/free_memory.h"
 #include "base/os.h"
 #include "engine/engine.h"
 
@@ -50,13 +49,14 @@ static void make_batch(measuring *m, const tri_model_request *model, int64_t siz
     }
 }
 
-static tri_status check_room(const tri_plan *plan) {
-    int64_t there = tri_free_memory(1, NULL), peak = plan->memory.peak;
-    if (there == 0 || peak <= there) return TRI_OK;
+static tri_status check_room(const tri_plan *plan, tri_device *device) {
+    tri_device_memory there = tri_device_memory_of(&device->description, device, 1);
+    int64_t peak = plan->memory.peak;
+    if (there.bytes == 0 || peak <= there.bytes) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "--measure: one rank of the whole model needs %lld MB, %lld MB are free here; "
-                    "a smaller batch.micro needs less",
-                    (long long)(peak / 1000000), (long long)(there / 1000000));
+                    "--measure: one rank of the whole model needs %lld MB, more than the %lld MB "
+                    "%s; a smaller batch.micro needs less",
+                    (long long)(peak / 1000000), (long long)(there.bytes / 1000000), there.whose);
 }
 
 static int ascending(const void *left, const void *right) {
@@ -118,7 +118,7 @@ tri_status tri_measure_compute(tri_arena *arena, tri_device *device,
                                int64_t batch, double seconds, tri_measured *out) {
     measuring m = {.arena = tri_arena_create(NULL, "measuring")};
     tri_status status = make_plan(&m, device, request, batch);
-    if (status == TRI_OK) status = check_room(m.plan);
+    if (status == TRI_OK) status = check_room(m.plan, device);
     if (status == TRI_OK) status = tri_comm_self_open(&m.comm);
     tri_engine_config config = {
         .plan = m.plan, .device = device, .world = m.comm, .optimizer = optimizer};

@@ -2,7 +2,6 @@
 // plan/plan.c, then engine/engine.c.
 #include "train/session.h"
 
-#include "base/free_memory.h"
 #include "base/log.h"
 #include "device/choose.h"
 #include "nn/models/models.h"
@@ -205,21 +204,20 @@ void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options 
 }
 
 // Refuses a plan that does not fit into memory, before the memory is allocated. With
-// strategy.memory, the peak of the fullest rank counts, so that all ranks decide alike.
+// strategy.memory, or on devices with memory of their own, the peak of the fullest rank counts, so
+// that all ranks decide alike.
 static tri_status check_memory(tri_session *s, const tri_plan_request *request) {
-    int64_t given = tri_strategy_memory(request->options), peak = s->plan->memory.peak;
-    const char *whose;
-    int64_t free_bytes = tri_free_memory(s->identity.local_size, &whose);
-    if (s->mesh.ranks > 1 && given) {
+    const tri_device_description *device = &s->device->description;
+    tri_device_memory there = tri_device_memory_of(device, s->device, s->identity.local_size);
+    tri_device_memory memory = tri_fit_memory(request, &there);
+    int64_t peak = s->plan->memory.peak;
+    if (s->mesh.ranks > 1 && (memory.is_own || tri_strategy_memory(request->options))) {
         tri_pipeline_plans pipeline;
-        TRI_TRY(tri_pipeline_plans_create(s->arena, &s->device->description, request, &pipeline));
+        TRI_TRY(tri_pipeline_plans_create(s->arena, device, request, &pipeline));
         peak = tri_pipeline_plans_fullest(&pipeline)->memory.peak;
         tri_pipeline_plans_destroy(&pipeline);
     }
-    if (given)
-        return tri_fit_check(&s->device->description, request, peak, given, "of strategy.memory");
-    if (free_bytes == 0) return TRI_OK; // unknown
-    return tri_fit_check(&s->device->description, request, peak, free_bytes, whose);
+    return tri_fit_check(device, request, peak, &memory);
 }
 
 // Adds one evaluation to the plan. Both evaluations share one program, whose micro-batch is the

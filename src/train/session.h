@@ -29,7 +29,7 @@ typedef struct tri_session_request {
     const tri_backends *backends;
     const tri_recipe *recipe;
     const tri_task *task; // the program's own; NULL: the recipe's
-    const char *device;   // "auto", or a backend's name
+    const char *device;   // as tri_device_open takes it
     bool train, evaluate; // which data to open and plan for
     bool alone;           // one rank without a network, even if the environment describes more
 } tri_session_request;

@@ -66,8 +66,10 @@ static void open_observer(train_loop *loop) {
     log.progress = log.progress && !loop->request->quiet;
     int count = tri_sinks_choose(&log, info, sinks);
     loop->observer = tri_observer_create(info, sinks, count);
+    char device[TRI_DEVICE_NAME_BYTES];
     tri_observe_message(loop->observer, "%s on %s: %s of %s, %lld parameters", s->task->name,
-                        s->device->backend->name, tri_counted(s->identity.size, "rank"),
+                        tri_device_name(&s->device->description, device),
+                        tri_counted(s->identity.size, "rank"),
                         tri_counted(s->device->description.threads, "thread"),
                         (long long)tri_graph_trained_count(g));
     char mesh[256];

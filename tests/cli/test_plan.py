@@ -218,8 +218,37 @@ def check_refusal():
         assert train.stderr.count("\n") == 1, train.stderr
 
 
+def check_described_device():
+    """A plan for a device that is not here: its memory decides, and other settings would fit."""
+    words = ["recipes/mnist-cnn.yaml", "batch.global=100000", "--device", "null:v100-32"]
+    twice = [words[0], "batch.global=200000", *words[2:], "--ranks", "2"]
+    for too_large in words, twice:
+        refused = plan(*too_large, "--show", "memory", code=2)
+        assert "more than the 32.0 GB of null:v100-32; would fit" in refused.stderr, refused.stderr
+    plan("recipes/mnist-cnn.yaml", "batch.global=100000", "--device", "null:h200")
+    plan(*twice, "batch.micro=50000")
+    more = plan(*words, "--memory", "200G", code=2).stderr  # more than there is
+    assert "of null:v100-32; " in more, more
+    less = plan(*words, "--memory", "20G", code=2).stderr
+    assert "of strategy.memory; " in less, less
+    found = plan_json(*words, "--fit", "30G")
+    assert found and all(c["peak"] <= 30e9 for c in found), found
+    assert "null:v100-32" in plan(*words, "--fit", "33G", code=2).stderr
+    unknown = plan(*words[:-1], "null:v100", code=2).stderr
+    assert unknown.count("\n") == 1 and "h200, a100-64, a100-40, v100-32, mi250x" in unknown
+    assert "cpu has no models" in plan(*words[:-1], "cpu:v100", code=2).stderr
+    with tempfile.TemporaryDirectory() as folder:
+        run = os.path.join(folder, "run")
+        train = subprocess.run([TRIREME, "train", *words, "--run-dir", run, "data.name=synthetic",
+                                "data.shape=[1,28,28]", "data.classes=10", "data.samples=100000"],
+                               capture_output=True, text=True, timeout=60, check=False)
+        assert train.returncode == 2 and not os.path.exists(run), train
+        assert "of null:v100-32; would fit" in train.stderr, train.stderr
+        assert train.stderr.count("\n") == 1, train.stderr
+
+
 for check in (check_memory, check_gantt, check_svg, check_rates, check_fit, check_fit_of_passes,
-              check_offload_fit, check_measure, check_refusal, check_many):
+              check_offload_fit, check_measure, check_refusal, check_described_device, check_many):
     started = time.monotonic()
     check()
     print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)

@@ -1,5 +1,6 @@
 // A plan needs no device: it follows from a description. Choosing a device by name.
 #include "device/choose.h"
+#include "device/null/null.h"
 #include "device/ref/ref.h"
 #include "plan/fit.h"
 
@@ -37,6 +38,18 @@ static void model(tri_graph *g, const tri_batch *batch) {
 static const tri_task task = {.name = "test", .build = model};
 static const tri_field fields[] = {{"inputs", TRI_F32, {1, {500}}}, {"labels", TRI_I64, {0, {0}}}};
 
+static tri_plan_request request_of(tri_precision precision) {
+    static tri_model_request of_model = {.task = &task, .fields = fields, .field_count = 2};
+    static const tri_strategy_options ddp = {.name = TRI_STRATEGY_DDP, .recompute_every = 1};
+    tri_plan_request request = {.model = &of_model,
+                                .options = &ddp,
+                                .step_samples = {[TRI_STEP_FULL] = 16},
+                                .optimizer_states = 2};
+    of_model.options.precision = precision;
+    ok(tri_mesh_make((const int[TRI_AXIS_COUNT]){0}, TRI_AXIS_REPLICATE, 2, &request.mesh));
+    return request;
+}
+
 // Plans on `ref` without its `open` and `prepare`, and searches settings that fit.
 static void test_plan_of_a_description(void **state) {
     (void)state;
@@ -48,16 +61,8 @@ static void test_plan_of_a_description(void **state) {
         kernels[i] = &defs[i];
     }
     tri_device_backend closed = {.name = "closed", .kernels = kernels, .open = never_open};
-    tri_device_description device = {.backend = &closed, .threads = 1};
-    tri_model_request request_of_model = {.task = &task, .fields = fields, .field_count = 2};
-    static const tri_strategy_options ddp = {.name = TRI_STRATEGY_DDP, .recompute_every = 1};
-    tri_mesh mesh;
-    ok(tri_mesh_make((const int[TRI_AXIS_COUNT]){0}, TRI_AXIS_REPLICATE, 2, &mesh));
-    tri_plan_request request = {.model = &request_of_model,
-                                .options = &ddp,
-                                .mesh = mesh,
-                                .step_samples = {[TRI_STEP_FULL] = 16},
-                                .optimizer_states = 2};
+    tri_device_description device = {.backend = &closed, .threads = 1, .alignment = 64};
+    tri_plan_request request = request_of(TRI_PRECISION_32_TRUE);
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_plan *plan;
     ok(tri_plan_create(arena, &device, &request, &plan));
@@ -67,11 +72,80 @@ static void test_plan_of_a_description(void **state) {
     int count = tri_fit_search(arena, &device, &request, &tri_rates_assumed, NULL,
                                plan->memory.peak - 1, found, &least);
     assert_true(count > 0 && found[0].peak_bytes < plan->memory.peak);
-    assert_int_equal(
-        tri_fit_check(&device, &request, plan->memory.peak, plan->memory.peak - 1, "of this test"),
-        TRI_BAD_INPUT);
+    tri_device_memory memory = {.bytes = plan->memory.peak, .whose = "of this test"};
+    ok(tri_fit_check(&device, &request, plan->memory.peak, &memory));
+    memory.bytes--;
+    assert_int_equal(tri_fit_check(&device, &request, plan->memory.peak, &memory), TRI_BAD_INPUT);
+    assert_non_null(strstr(tri_error_message(), "of this test; would fit"));
     tri_plan_destroy(plan);
     tri_arena_destroy(arena);
+}
+
+static void check_locations(const tri_program *p, int64_t alignment) {
+    for (int i = 0; i < p->graph->value_count; i++) {
+        tri_location at = p->locations[i];
+        if (at.kind != TRI_LOCATION_PARAMETER && at.kind != TRI_LOCATION_RESULT)
+            assert_int_equal(at.offset % alignment, 0);
+    }
+    for (int i = 0; i < p->bundle_count; i++)
+        assert_int_equal(p->bundles[i].size_bytes % alignment, 0);
+}
+
+// All that a plan places is aligned as the description says, parameters in a half type too.
+static void test_alignment(void **state) {
+    (void)state;
+    tri_device_config config = {.model = tri_device_null.models};
+    tri_device_description device;
+    ok(tri_device_null.describe(&config, &device));
+    int64_t alignment = device.alignment;
+    assert_int_equal(alignment, 256);
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    tri_plan_request request = request_of(TRI_PRECISION_BF16_MIXED);
+    tri_plan *plan;
+    ok(tri_plan_create(arena, &device, &request, &plan));
+    for (int i = 0; i < plan->program_count; i++) check_locations(plan->programs[i], alignment);
+    for (int i = 0; i < plan->flat.parameter_count; i++)
+        assert_int_equal(plan->flat.parameters[i].offset * 2 % alignment, 0);
+    for (int u = 0; u < plan->flat.unit_count; u++)
+        for (int k = 0; k < TRI_BUCKET_COUNT; k++)
+            assert_int_equal(plan->flat.units[u].buckets[k].own * 2 % alignment, 0);
+    const tri_step_memory *memory = &plan->steps[TRI_STEP_FULL].memory;
+    assert_true(memory->buffer_count > 0);
+    for (int i = 0; i < memory->buffer_count; i++)
+        assert_int_equal(memory->buffers[i].offset % alignment, 0);
+    assert_int_equal(plan->sizes.workspace_bytes % alignment, 0);
+    tri_plan_destroy(plan);
+    tri_arena_destroy(arena);
+}
+
+static int64_t seven_bytes(tri_device *device) { return 7; }
+
+// Whose memory counts: what is free on an open device, what the description says, the host's.
+static void test_memory(void **state) {
+    (void)state;
+    const tri_device_backend *const devices[] = {&tri_device_ref, &tri_device_null, NULL};
+    tri_device_backend counting = tri_device_ref;
+    tri_device_description host, h200, open = {.backend = &counting};
+    tri_device device = {.backend = &counting};
+    counting.free_memory = seven_bytes;
+    ok(tri_device_describe(devices, "ref", &host));
+    ok(tri_device_describe(devices, "null:h200", &h200));
+    tri_device_memory memory = tri_device_memory_of(&host, NULL, 1);
+    assert_true(!memory.is_own && strstr(memory.whose, "on this host"));
+    memory = tri_device_memory_of(&h200, NULL, 4); // each rank has one
+    assert_true(memory.is_own && memory.bytes == 141000000000);
+    assert_string_equal(memory.whose, "of null:h200");
+    memory = tri_device_memory_of(&open, &device, 4);
+    assert_true(memory.is_own && memory.bytes == 7);
+    memory = tri_device_memory_of(&h200, NULL, 1);
+    tri_plan_request request = request_of(TRI_PRECISION_32_TRUE);
+    tri_strategy_options given = *request.options;
+    request.options = &given;
+    assert_int_equal(tri_fit_memory(&request, &memory).bytes, 141000000000);
+    given.memory = "200G"; // more than there is
+    assert_string_equal(tri_fit_memory(&request, &memory).whose, "of null:h200");
+    given.memory = "10G";
+    assert_string_equal(tri_fit_memory(&request, &memory).whose, "of strategy.memory");
 }
 
 // A device that is not there, and one that is broken.
@@ -124,10 +198,19 @@ static void test_choice(void **state) {
     check_choice(failing, "broken", TRI_INTERNAL, "it does not answer");
     check_choice(none, "auto", TRI_NOT_FOUND, "none of absent is here");
     check_choice(failing, "cpu", TRI_BAD_INPUT, "this program has absent, broken, ref");
+    const tri_device_backend *const models[] = {&tri_device_ref, &tri_device_null, NULL};
+    check_choice(models, "null:a100-40", TRI_OK, "null");
+    check_choice(models, "null:a100", TRI_BAD_INPUT,
+                 "null has no model 'a100'; it has h200, a100-64, a100-40, v100-32, mi250x");
+    check_choice(models, "null:", TRI_BAD_INPUT, "null has no model ''; it has h200");
+    check_choice(models, "ref:h200", TRI_BAD_INPUT, "ref has no models");
+    check_choice(models, "nul:h200", TRI_BAD_INPUT, "there is no device 'nul:h200'");
+    check_choice(models, "auto:h200", TRI_BAD_INPUT, "there is no device 'auto:h200'");
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_of_a_description),
-                                       cmocka_unit_test(test_choice)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_of_a_description), cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_choice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

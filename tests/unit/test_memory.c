@@ -19,6 +19,7 @@ static void test_memory(void **state) {
     (void)state;
     enum { MOST = 120 };
     for (uint64_t round = 0; round < 400; round++) {
+        int64_t alignment = round % 2 ? 64 : 256;
         tri_arena *arena = tri_arena_create(NULL, "test");
         tri_interval items[MOST];
         uint32_t at = 0;
@@ -38,13 +39,12 @@ static void test_memory(void **state) {
                 if (items[i].first <= m && m <= items[i].last) sum += items[i].size_bytes;
             busiest = sum > busiest ? sum : busiest;
         }
-        int64_t size = tri_memory_pack(arena, items, count), all = 0;
+        int64_t size = tri_memory_pack(arena, items, count, alignment), all = 0;
         for (int i = 0; i < count; i++) {
             const tri_interval *a = &items[i];
-            all += (a->size_bytes + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT *
-                   TRI_MEMORY_ALIGNMENT;
+            all += (a->size_bytes + alignment - 1) / alignment * alignment;
             assert_true(a->offset >= 0 && a->offset + a->size_bytes <= size);
-            assert_int_equal(a->offset % TRI_MEMORY_ALIGNMENT, 0);
+            assert_int_equal(a->offset % alignment, 0);
             for (int k = 0; k < i; k++) {
                 const tri_interval *b = &items[k];
                 bool together = a->first <= b->last && b->first <= a->last;
@@ -73,7 +73,7 @@ static int64_t place_rounds(int rounds, int blocks, int64_t *most) {
                 items[count++] = (tri_interval){.size_bytes = 64 * k * (b % 5 + 1),
                                                 .first = 2 * r * blocks + b,
                                                 .last = 2 * (r + 1) * blocks - 1 - b};
-    int64_t size = tri_memory_pack(arena, items, count);
+    int64_t size = tri_memory_pack(arena, items, count, 64);
     tri_arena_destroy(arena);
     return size;
 }

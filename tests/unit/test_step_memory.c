@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+enum { ALIGNMENT = 64 }; // of what the plan places
+
 static uint32_t draw(uint64_t stream, uint32_t *at, uint32_t below) {
     return tri_philox_at(31, stream, 0, (*at)++) % below;
 }
@@ -224,9 +226,9 @@ static void access(follower *f, int slot, int64_t size_bytes, bool writes) {
         broken(f, "has no place for what it touches");
         return;
     }
-    int64_t first = offset / TRI_MEMORY_ALIGNMENT;
-    int64_t end = (offset + size_bytes + TRI_MEMORY_ALIGNMENT - 1) / TRI_MEMORY_ALIGNMENT;
-    assert_true(end * TRI_MEMORY_ALIGNMENT <= f->memory->heap_bytes[heap]);
+    int64_t first = offset / ALIGNMENT;
+    int64_t end = (offset + size_bytes + ALIGNMENT - 1) / ALIGNMENT;
+    assert_true(end * ALIGNMENT <= f->memory->heap_bytes[heap]);
     for (int64_t i = first; i < end; i++) {
         if (writes)
             write_cell(f, &f->cells[heap][i], tag);
@@ -308,8 +310,7 @@ static void forget(follower *f) {
     memset(f->generation, 0, (size_t)tri_slot_bundle(f->m->flat, 0) * sizeof *f->generation);
     memset(f->before, 0, (size_t)f->schedule->count * (size_t)f->words * sizeof *f->before);
     for (int k = 0; k < TRI_HEAP_COUNT; k++)
-        memset(f->cells[k], 0,
-               (size_t)(f->memory->heap_bytes[k] / TRI_MEMORY_ALIGNMENT + 1) * sizeof(cell));
+        memset(f->cells[k], 0, (size_t)(f->memory->heap_bytes[k] / ALIGNMENT + 1) * sizeof(cell));
     f->rule = NULL;
 }
 
@@ -389,6 +390,7 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
                                  .edge_values = edge_values,
                                  .edge_of_value = edges,
                                  .edge_value_count = counts,
+                                 .alignment = ALIGNMENT,
                                  .gathers = r->strategy->shards_parameters && sharded,
                                  .scatters = r->deterministic ||
                                              (r->strategy->shards_gradients && sharded)};
@@ -402,7 +404,7 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
     *f = (follower){.c = c, .schedule = &set->schedules[rank], .r = r, .m = &m, .memory = &memory};
     f->generation = TRI_NEW_ARRAY(arena, uint32_t, tri_slot_bundle(&flat, 0));
     for (int k = 0; k < TRI_HEAP_COUNT; k++)
-        f->cells[k] = TRI_NEW_ARRAY(arena, cell, memory.heap_bytes[k] / TRI_MEMORY_ALIGNMENT + 1);
+        f->cells[k] = TRI_NEW_ARRAY(arena, cell, memory.heap_bytes[k] / ALIGNMENT + 1);
     f->words = f->schedule->count / 64 + 1;
     f->before = TRI_NEW_ARRAY(arena, uint64_t, (int64_t)f->schedule->count * f->words);
     follow(f);

@@ -71,10 +71,9 @@ static unsigned features_here(void) {
 
 static tri_status cpu_describe(const tri_device_config *config, tri_device_description *out) {
     list_kernels();
-    *out = (tri_device_description){.backend = &tri_device_cpu,
-                                    .threads =
-                                        config->threads ? config->threads : omp_get_max_threads(),
-                                    .features = features_here()};
+    *out = tri_device_description_of(&tri_device_cpu, config);
+    if (!config->threads) out->threads = omp_get_max_threads();
+    out->features = features_here();
     if (out->threads < 1 || out->threads > TRI_MAX_THREADS)
         return TRI_FAIL(TRI_BAD_INPUT, "OMP_NUM_THREADS: a rank has 1 to %d threads",
                         TRI_MAX_THREADS);

@@ -1,4 +1,6 @@
-// The device `null`: one kernel for all ops that only sets losses and metrics, and real memory. The
+// The device `null`: one kernel for all ops that only sets losses and metrics, and real memory. Its
+// models have the memory of GPUs, so that a run can be planned for one, and the engine can be tried
+// with its memory and alignment. The
 // numbers of a step follow from these, so that updates are counted as on any device.
 #include "device/null/null.h"
 
@@ -44,8 +46,20 @@ static const tri_kernel_def null_kernel = {
     .name = "null", .prepare = null_prepare, .run = null_run, .release = null_release};
 static const tri_kernel_def *const kernels[] = {&ref_step_numbers, &null_kernel, NULL};
 
+// The makers' gigabytes; drivers count a little more and keep some for themselves. An MI250X is two
+// devices of 64 GB each.
+enum { GPU_ALIGNMENT = 256 };
+static const tri_device_model models[] = {
+    {.name = "h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT},
+    {.name = "a100-64", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT},
+    {.name = "a100-40", .memory_bytes = 40000000000, .alignment = GPU_ALIGNMENT},
+    {.name = "v100-32", .memory_bytes = 32000000000, .alignment = GPU_ALIGNMENT},
+    {.name = "mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT},
+    {0}};
+
 static tri_status null_describe(const tri_device_config *config, tri_device_description *out) {
-    *out = (tri_device_description){.backend = &tri_device_null, .threads = 1};
+    *out = tri_device_description_of(&tri_device_null, config);
+    out->threads = 1;
     return TRI_OK;
 }
 
@@ -58,13 +72,15 @@ static tri_status null_open(const tri_device_config *config, tri_device **out) {
 
 static void null_close(tri_device *device) { free(device); }
 
-// Uses calloc, because the system then gives pages only when they are touched. Aligns to 64 bytes
-// and keeps the address that calloc returned just before the aligned one.
+// Uses calloc, because the system then gives pages only when they are touched. Keeps the address
+// that calloc returned just before the aligned one.
 static tri_status null_alloc(tri_device *device, size_t size_bytes, void **out) {
     *out = NULL;
-    char *whole = size_bytes > SIZE_MAX - 128 ? NULL : calloc(1, size_bytes + 128);
+    size_t alignment = (size_t)device->description.alignment;
+    char *whole =
+        size_bytes > SIZE_MAX - 2 * alignment ? NULL : calloc(1, size_bytes + 2 * alignment);
     if (!whole) return TRI_FAIL(TRI_NO_MEMORY, "device null: no memory for %zu bytes", size_bytes);
-    char *aligned = whole + 64 + (64 - (uintptr_t)whole % 64) % 64;
+    char *aligned = whole + alignment + (alignment - (uintptr_t)whole % alignment) % alignment;
     memcpy(aligned - sizeof whole, &whole, sizeof whole);
     *out = aligned;
     return TRI_OK;
@@ -93,6 +109,7 @@ static tri_status null_add(tri_queue *queue, float *to, const float *from, int64
 const tri_device_backend tri_device_null = {
     .name = "null",
     .kernels = kernels,
+    .models = models,
     .describe = null_describe,
     .open = null_open,
     .close = null_close,

@@ -12,7 +12,8 @@ static const tri_kernel_def *const kernels[] = {TRI_OP_LIST(X) & tri_kernel_wide
 #undef X
 
 static tri_status ref_describe(const tri_device_config *config, tri_device_description *out) {
-    *out = (tri_device_description){.backend = &tri_device_ref, .threads = 1};
+    *out = tri_device_description_of(&tri_device_ref, config);
+    out->threads = 1;
     return TRI_OK;
 }
 
