@@ -86,6 +86,9 @@ struct tri_kernel_def {
     // Issues the kernel to args->queue. The pointers of `args` are not kept.
     tri_status (*run)(const tri_kernel *kernel, const tri_kernel_args *args);
     void (*release)(tri_kernel *kernel); // NULL when prepare is NULL
+    // `run` reads or changes what the host keeps, or allocates, so that what it issues cannot be
+    // captured and repeated. Only asked where the device captures.
+    bool uses_host;
 };
 
 struct tri_device_backend {
@@ -130,6 +133,8 @@ struct tri_device_backend {
     // Whether work goes on after a call has returned. The engine then issues a step before it reads
     // the results of the one before.
     bool runs_ahead;
+    // Whether a queue can capture what it is issued, to repeat it as one (a CUDA graph).
+    bool captures;
 };
 
 enum { TRI_SMALL_COPY_BYTES = 256 };

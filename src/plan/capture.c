@@ -1,0 +1,50 @@
+// Finds the parts of a schedule that a device may record once and repeat in every step.
+#include "plan/capture.h"
+
+int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
+                     tri_capture **out) {
+    bool *awaited = TRI_NEW_ARRAY(arena, bool, schedule->count); // by another lane
+    for (int i = 0; i < schedule->dependency_count; i++) awaited[schedule->dependencies[i]] = true;
+    int count = 0, capacity = 0;
+    bool open = false; // the next action may continue the latest run
+    *out = NULL;
+    for (int i = 0; i < schedule->count; i++) {
+        const tri_action *a = &schedule->actions[i];
+        if (tri_action_lane(a->kind) != TRI_LANE_COMPUTE) continue;
+        if (!may[i]) {
+            open = false;
+            continue;
+        }
+        if (!open || a->dependency_count > 0)
+            TRI_PUSH(arena, *out, count, capacity) = (tri_capture){.first = i};
+        tri_capture *run = &(*out)[count - 1];
+        run->last = i;
+        run->actions++;
+        open = !awaited[i];
+    }
+    return count;
+}
+
+static bool allows_segment(const tri_program *p, int block, tri_phase phase) {
+    tri_segment s = p->segments[block][phase];
+    for (int i = s.first; i < s.end; i++) {
+        if (p->graph->nodes[i].op->flags & TRI_OP_COLLECTIVE) return false;
+        if (p->kernels[i] && p->kernels[i]->uses_host) return false;
+    }
+    return true;
+}
+
+bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action) {
+    tri_action_kind kind = action->kind;
+    if (!plan->device.backend->captures || tri_action_lane(kind) != TRI_LANE_COMPUTE) return false;
+    if (kind == TRI_ACTION_NORM) return false; // reads the step's input, and reduces over ranks
+    if (tri_action_subject(kind) != TRI_SUBJECT_BLOCK) return true;
+    const tri_program *p = step->items[action->round].program;
+    if (!p || action->takes_batch) return false;
+    bool forward = kind == TRI_ACTION_FORWARD || kind == TRI_ACTION_RECOMPUTE;
+    bool input = kind == TRI_ACTION_BACKWARD || kind == TRI_ACTION_BACKWARD_INPUT;
+    bool weight = kind == TRI_ACTION_BACKWARD || kind == TRI_ACTION_BACKWARD_WEIGHT;
+    return (!forward || allows_segment(p, action->subject, TRI_PHASE_FORWARD)) &&
+           (!input || allows_segment(p, action->subject, TRI_PHASE_BACKWARD)) &&
+           (!weight || allows_segment(p, action->subject, TRI_PHASE_WEIGHT));
+}

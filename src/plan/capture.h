@@ -1,0 +1,24 @@
+// Finds the parts of a schedule that a device may record once and repeat in every step, as CUDA
+// captures a graph: runs of actions of the compute lane that nothing of another lane has to wait
+// for in between. What they issue is the same in every step, since addresses are planned.
+#ifndef TRIREME_PLAN_CAPTURE_H
+#define TRIREME_PLAN_CAPTURE_H
+
+#include "plan/plan.h"
+
+// The actions of the compute lane from `first` to `last`; actions of other lanes that are between
+// them in the list wait for none of these but the last.
+typedef struct tri_capture {
+    int first, last; // into the schedule's actions
+    int actions;     // of the compute lane
+} tri_capture;
+
+// Lists the longest runs, in the order of the schedule. `may[i]` says whether action i may be part
+// of one. Returns how many there are; *out lives in `arena`. The schedule has its dependencies.
+int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
+                     tri_capture **out);
+// Whether a step issues the same work for this action every time: no action whose kernels may not
+// be captured, that takes samples from the host, or that ranks carry out together.
+bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action);
+
+#endif
