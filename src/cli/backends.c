@@ -14,18 +14,14 @@ static const tri_device_backend *const devices[] = {&tri_device_cpu, &tri_device
 
 // Opens the communicator of ranks that share one host's memory. They need the store only to find
 // each other.
-static tri_status open_comm(tri_identity *identity, const tri_comm_options *options,
+static tri_status open_comm(const tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out) {
     tri_store *store;
     tri_shm_config config = {.timeout_ms = tri_comm_timeout_ms(options)};
     TRI_TRY(tri_store_open(identity, config.timeout_ms, &store));
     tri_status status = tri_comm_shm_open(identity->rank, identity->size, store, &config, out);
     tri_store_close(store);
-    if (status != TRI_OK || identity->local_size > 0) return status;
-    // Shared memory connects ranks of one host only, so all ranks are local.
-    identity->local_rank = identity->rank;
-    identity->local_size = identity->size;
-    return TRI_OK;
+    return status;
 }
 
 static void give_up(tri_status why) { _exit(cli_fail(why)); }

@@ -102,6 +102,7 @@ typedef struct claim {
     const char *size_name;
     unsigned launchers_present; // a bit for each row of the table
     int rank, size, local_rank, local_size;
+    bool guesses_size; // local_size was computed from the sizes of the whole job
 } claim;
 
 static const char *value_of(get_variable get, const char *name) {
@@ -149,6 +150,7 @@ static tri_status read_slurm_local_size(get_variable get, claim *c) {
     TRI_TRY(read_number(get, "SLURM_NODEID", 0, TRI_MAX_RANKS, &node));
     TRI_TRY(read_number(get, "SLURM_STEP_NUM_NODES", 1, TRI_MAX_RANKS, &nodes));
     TRI_TRY(read_number(get, "SLURM_NTASKS_PER_NODE", 1, TRI_MAX_RANKS, &per_node));
+    c->guesses_size = true;
     c->local_size = tasks_of_node(value_of(get, "SLURM_STEP_TASKS_PER_NODE"), node < 0 ? 0 : node);
     if (c->local_size < 0) c->local_size = nodes == 1 ? c->size : per_node;
     if (c->size > 0 && c->local_size > c->size) c->local_size = c->size;
@@ -166,7 +168,8 @@ static bool in_slurm_step(get_variable get) {
 }
 
 static tri_status read_claim(get_variable get, const launcher *from, claim *c) {
-    *c = (claim){from, from->size[0], 1u << (from - launchers), UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN};
+    *c = (claim){from,    from->size[0], 1u << (from - launchers), UNKNOWN, UNKNOWN, UNKNOWN,
+                 UNKNOWN, false};
     if (from->only_with && !value_of(get, from->only_with)) return TRI_OK;
     if (from->from_slurm && value_of(get, "OMPI_COMM_WORLD_RANK")) return TRI_OK;
     if (!strcmp(from->name, "slurm") && !in_slurm_step(get)) return TRI_OK;
@@ -215,7 +218,10 @@ static tri_status merge(claim *all, const claim *more) {
     }
     all->launchers_present |= more->launchers_present;
     if (all->local_rank < 0) all->local_rank = more->local_rank;
-    if (all->local_size < 0) all->local_size = more->local_size;
+    if (all->local_size < 0 || (all->guesses_size && more->local_size >= 0)) {
+        all->local_size = more->local_size;
+        all->guesses_size = more->guesses_size;
+    }
     return TRI_OK;
 }
 
@@ -344,6 +350,13 @@ static tri_status read_alone(get_variable get, tri_identity *out) {
     return TRI_OK;
 }
 
+// Whether torchrun's --virtual-local-rank was given: every rank has local rank 0, and sees no
+// device but its own.
+static bool sees_own_device_only(get_variable get, const claim *all) {
+    const char *visible = value_of(get, "CUDA_VISIBLE_DEVICES");
+    return all->local_rank == 0 && visible && !strchr(visible, ',');
+}
+
 tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity *out) {
     *out = (tri_identity){0};
     if (gethostname(out->host, sizeof out->host - 1) != 0) return tri_os_fail("read", "host name");
@@ -363,6 +376,8 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
         out->local_size = all.size == 1 ? 1 : all.local_size < 0 ? 0 : all.local_size;
         // Without a local rank: right if this host has all ranks, which the store checks.
         out->local_rank = all.local_rank < 0 ? all.rank : all.local_rank;
+        out->stated.local_rank = all.local_rank >= 0 && !sees_own_device_only(get, &all);
+        out->stated.local_size = all.local_size >= 0 && !all.guesses_size;
     }
     name_job(get, &all, out);
     return TRI_OK;

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,7 +14,12 @@ enum { TRI_LAUNCHER_NAME_MAX = 32, TRI_HOST_NAME_MAX = 256, TRI_STORE_VALUE_MAX_
 typedef struct tri_identity {
     char launcher[TRI_LAUNCHER_NAME_MAX]; // "none", "torchrun", "open-mpi", "slurm", …
     int rank, size;
-    int local_rank, local_size; // on this host; local_size 0: unknown until all ranks are connected
+    // On this host. Until tri_identity_settle, what the launcher says or a guess; local_size 0:
+    // nothing is known.
+    int local_rank, local_size;
+    struct {
+        bool local_rank, local_size; // the launcher says so
+    } stated;
     char host[TRI_HOST_NAME_MAX];
     char job[128]; // the same on all ranks of a job and of no other on this host
     char master_host[TRI_HOST_NAME_MAX]; // "": the launcher gave none
@@ -24,6 +30,19 @@ typedef struct tri_identity {
 // launcher's variables, in order of precedence. TRI_BAD_INPUT for numbers that cannot be ranks, and
 // for two launchers that disagree; the message names both.
 tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity *out);
+
+// What a rank tells all others about its host.
+typedef struct tri_host_claim {
+    char host[TRI_HOST_NAME_MAX];
+    char boot[64];              // of its system; "": unknown
+    int local_rank, local_size; // as the launcher says; -1: it does not
+} tri_host_claim;
+void tri_host_claim_make(const tri_identity *identity, tri_host_claim *out);
+// Sets the identity's local rank and size to the true ones, from the claims of all ranks. Local
+// ranks count in the order of ranks, unless the launcher has numbered all of a host's.
+// TRI_BAD_INPUT on every rank, with the same message, where a launcher says something else than
+// what is.
+tri_status tri_identity_settle(const tri_host_claim *claims, int count, tri_identity *identity);
 
 typedef struct tri_store tri_store;
 

@@ -350,6 +350,21 @@ static tri_status agree(tri_session *s, tri_status own, const char *what) {
     return own == TRI_OK ? status : TRI_FAIL(own, "%s", why);
 }
 
+// Tells the other ranks about this one's host, so that all know which ranks are on theirs.
+static tri_status exchange_hosts(tri_session *s) {
+    int ranks = s->comm->size;
+    tri_host_claim own, *all = tri_arena_alloc(s->arena, (size_t)ranks * sizeof *all);
+    tri_host_claim_make(&s->identity, &own);
+    tri_comm_op op = {.kind = TRI_COMM_ALL_GATHER,
+                      .dtype = TRI_U8,
+                      .count = sizeof own,
+                      .send = &own,
+                      .recv = all,
+                      .label = "exchange of hosts"};
+    TRI_TRY(tri_comm_run(s->comm, &op));
+    return tri_identity_settle(all, ranks, &s->identity);
+}
+
 // Connects the ranks. From then on the other ranks can read this rank's ledger.
 static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     const tri_comm_options *options = &s->recipe->comm;
@@ -359,10 +374,11 @@ static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     else
         TRI_TRY(r->backends->open_comm(&s->identity, options, &s->comm));
     tri_ledger_attach(s->comm->ledger);
-    return tri_liveness_start(&(tri_liveness_config){.comm = s->comm,
-                                                     .timeout_s = options->timeout_s,
-                                                     .give_up = r->backends->give_up},
-                              &s->liveness);
+    TRI_TRY(tri_liveness_start(&(tri_liveness_config){.comm = s->comm,
+                                                      .timeout_s = options->timeout_s,
+                                                      .give_up = r->backends->give_up},
+                               &s->liveness));
+    return exchange_hosts(s);
 }
 
 static tri_status open_data_and_plan(tri_session *s, const tri_session_request *r) {

@@ -17,8 +17,7 @@ typedef struct tri_backends {
     const tri_device_backend *const
         *devices; // the best first, NULL at the end; "auto" takes the first that is there
     // Connects this rank to the others; only called for several ranks. `options` NULL: defaults.
-    // Sets identity->local_rank and local_size where the launcher did not set them.
-    tri_status (*open_comm)(tri_identity *identity, const tri_comm_options *options,
+    tri_status (*open_comm)(const tri_identity *identity, const tri_comm_options *options,
                             tri_comm **out);
     // Reports `why` as at the end of a failed run, and ends the process although its main thread is
     // stuck. NULL: the process stays as it is.

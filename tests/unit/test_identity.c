@@ -193,12 +193,110 @@ static void job_names(void **state) {
     assert_string_equal(a.job, b.job);
 }
 
+enum { HOST_RANKS = 5 };
+
+// Ranks 0, 2 and 4 are on host a, ranks 1 and 3 on host b. `said` has what each rank's launcher
+// says of its local rank and size.
+static tri_status settle(const int said[HOST_RANKS][2], int rank, tri_identity *out) {
+    tri_host_claim claims[HOST_RANKS];
+    memset(claims, 0, sizeof claims);
+    for (int i = 0; i < HOST_RANKS; i++) {
+        snprintf(claims[i].host, sizeof claims[i].host, "%s", i % 2 ? "b" : "a");
+        snprintf(claims[i].boot, sizeof claims[i].boot, "same");
+        claims[i].local_rank = said[i][0];
+        claims[i].local_size = said[i][1];
+    }
+    *out = (tri_identity){.launcher = "torchrun", .rank = rank, .size = HOST_RANKS};
+    return tri_identity_settle(claims, HOST_RANKS, out);
+}
+
+static void check_settled(const int said[HOST_RANKS][2], const int *local_ranks) {
+    for (int rank = 0; rank < HOST_RANKS; rank++) {
+        tri_identity got;
+        assert_int_equal(settle(said, rank, &got), TRI_OK);
+        assert_int_equal(got.local_rank, local_ranks[rank]);
+        assert_int_equal(got.local_size, rank % 2 ? 2 : 3);
+    }
+}
+
+// All ranks refuse with the same message.
+static void check_unsettled(const int said[HOST_RANKS][2], const char *text) {
+    for (int rank = 0; rank < HOST_RANKS; rank++) {
+        tri_identity got;
+        assert_int_equal(settle(said, rank, &got), TRI_BAD_INPUT);
+        if (!strstr(tri_error_message(), text))
+            fail_msg("'%s' does not say %s", tri_error_message(), text);
+    }
+}
+
+static void hosts(void **state) {
+    (void)state;
+    const int in_order[] = {0, 0, 1, 1, 2}, permuted[] = {2, 1, 0, 0, 1};
+    check_settled((const int[HOST_RANKS][2]){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}},
+                  in_order);
+    check_settled((const int[HOST_RANKS][2]){{0, 3}, {0, 2}, {1, 3}, {1, 2}, {2, 3}}, in_order);
+    check_settled((const int[HOST_RANKS][2]){{-1, 3}, {0, -1}, {1, -1}, {-1, 2}, {2, -1}},
+                  in_order);
+    check_settled((const int[HOST_RANKS][2]){{2, 3}, {1, 2}, {0, 3}, {0, 2}, {1, 3}}, permuted);
+    check_unsettled((const int[HOST_RANKS][2]){{0, 3}, {0, 2}, {1, 3}, {1, 2}, {2, 5}},
+                    "rank 4 on a: torchrun says that the host has 5 of the ranks, but it has 3");
+    check_unsettled((const int[HOST_RANKS][2]){{0, -1}, {0, -1}, {0, -1}, {1, -1}, {0, -1}},
+                    "rank 2 on a: torchrun says that it is local rank 0, but of the host's 3 ranks "
+                    "it is number 1");
+    check_unsettled((const int[HOST_RANKS][2]){{-1, -1}, {2, -1}, {-1, -1}, {-1, -1}, {-1, -1}},
+                    "rank 1 on b: torchrun says that it is local rank 2");
+    // Machines that were cloned have one name, but not one boot.
+    tri_host_claim clones[2];
+    memset(clones, 0, sizeof clones);
+    for (int i = 0; i < 2; i++) {
+        clones[i] = (tri_host_claim){.host = "node", .local_rank = -1, .local_size = -1};
+        snprintf(clones[i].boot, sizeof clones[i].boot, "boot %d", i);
+    }
+    tri_identity second = {.launcher = "mpi", .rank = 1, .size = 2};
+    assert_int_equal(tri_identity_settle(clones, 2, &second), TRI_OK);
+    assert_true(second.local_rank == 0 && second.local_size == 1);
+}
+
+// What is stated, and what is a guess that the exchange replaces.
+static void stated(void **state) {
+    (void)state;
+    static const struct {
+        const char *environment;
+        bool local_rank, local_size;
+    } cases[] = {
+        {"RANK=1 WORLD_SIZE=2", false, false},
+        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", true, true},
+        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", true, true},
+        // --virtual-local-rank
+        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=1", false, true},
+        {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=0,1", true,
+         true},
+        // Slurm's is computed from other numbers
+        {"SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_NTASKS_PER_NODE=2",
+         true, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_identity got;
+        tri_host_claim claim;
+        environment = cases[i].environment;
+        assert_int_equal(tri_identity_read(get, &got), TRI_OK);
+        assert_int_equal(got.stated.local_rank, cases[i].local_rank);
+        assert_int_equal(got.stated.local_size, cases[i].local_size);
+        tri_host_claim_make(&got, &claim);
+        assert_string_equal(claim.host, got.host);
+        assert_int_equal(claim.local_rank >= 0, cases[i].local_rank);
+        assert_int_equal(claim.local_size >= 0, cases[i].local_size);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_launcher),
         cmocka_unit_test(disagreement_names_both),
         cmocka_unit_test(numbers_that_are_no_ranks),
         cmocka_unit_test(job_names),
+        cmocka_unit_test(hosts),
+        cmocka_unit_test(stated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,82 @@
+// Which ranks share a host: found by what every rank says of its own, once all are connected. It
+// replaces what was guessed from the launcher's variables, and is compared with what they said.
+#include "rendezvous/rendezvous.h"
+
+#include "base/limits.h"
+#include "base/os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// A host is known by its name and by the boot it runs since: clones of a machine may have one name.
+static void read_boot(char *out, size_t size) {
+    char *text;
+    size_t length;
+    out[0] = 0;
+    if (tri_os_read_file("/proc/sys/kernel/random/boot_id", 4096, &text, &length) != TRI_OK) return;
+    if (length >= size) length = size - 1;
+    memcpy(out, text, length);
+    out[length] = 0;
+    free(text);
+}
+
+void tri_host_claim_make(const tri_identity *identity, tri_host_claim *out) {
+    memset(out, 0, sizeof *out); // it travels with its padding
+    memcpy(out->host, identity->host, sizeof out->host);
+    read_boot(out->boot, sizeof out->boot);
+    out->local_rank = identity->stated.local_rank ? identity->local_rank : -1;
+    out->local_size = identity->stated.local_size ? identity->local_size : -1;
+}
+
+static bool on_one_host(const tri_host_claim *a, const tri_host_claim *b) {
+    return !strncmp(a->host, b->host, sizeof a->host) && !strncmp(a->boot, b->boot, sizeof a->boot);
+}
+
+// A rank's place among those of its host, in the order of ranks, and how many there are.
+typedef struct host_ranks {
+    int own, count;
+    bool numbered; // all of them have said different local ranks, from 0 on
+} host_ranks;
+
+static host_ranks ranks_of_host(const tri_host_claim *claims, int count, int rank) {
+    static _Thread_local bool seen[TRI_MAX_RANKS];
+    host_ranks found = {0};
+    memset(seen, 0, sizeof seen);
+    found.numbered = true;
+    for (int i = 0; i < count; i++) {
+        if (!on_one_host(&claims[i], &claims[rank])) continue;
+        int said = claims[i].local_rank;
+        found.numbered = found.numbered && said >= 0 && said < TRI_MAX_RANKS && !seen[said];
+        if (found.numbered) seen[said] = true;
+        if (i < rank) found.own++;
+        found.count++;
+    }
+    for (int i = 0; i < found.count; i++) found.numbered = found.numbered && seen[i];
+    return found;
+}
+
+static tri_status check_claim(const tri_host_claim *claim, int rank, const host_ranks *found,
+                              const char *launcher) {
+    if (claim->local_size >= 0 && claim->local_size != found->count)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "rank %d on %s: %s says that the host has %d of the ranks, but it has %d; "
+                        "start so many there, or unset the variable",
+                        rank, claim->host, launcher, claim->local_size, found->count);
+    if (claim->local_rank >= 0 && !found->numbered && claim->local_rank != found->own)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "rank %d on %s: %s says that it is local rank %d, but of the host's %d "
+                        "ranks it is number %d; correct the variable, or unset it",
+                        rank, claim->host, launcher, claim->local_rank, found->count, found->own);
+    return TRI_OK;
+}
+
+tri_status tri_identity_settle(const tri_host_claim *claims, int count, tri_identity *identity) {
+    for (int i = 0; i < count; i++) {
+        host_ranks found = ranks_of_host(claims, count, i);
+        TRI_TRY(check_claim(&claims[i], i, &found, identity->launcher));
+        if (i != identity->rank) continue;
+        identity->local_size = found.count;
+        identity->local_rank = found.numbered ? claims[i].local_rank : found.own;
+    }
+    return TRI_OK;
+}
