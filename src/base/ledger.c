@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 const char TRI_LEDGER_WAIT[] = "WAIT";
+const char TRI_LEDGER_ISSUE[] = "ISSUE";
 
 // Whether a step that begins ends an action that is still open: a failed step leaves such actions.
 typedef enum ledger_span { ENDS_WITH_STEP, OUTLIVES_STEPS } ledger_span;

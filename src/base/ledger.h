@@ -24,8 +24,10 @@ enum {
     TRI_LANE_OF_COMPUTE = 0
 };
 
-// The kind of an action that waits for other ranks. Pass this pointer, not another text "WAIT".
+// The kind of an action that waits for other ranks. Pass these pointers, not other texts.
 extern const char TRI_LEDGER_WAIT[];
+// The kind of an action that only issues work to a device, which tells its times itself.
+extern const char TRI_LEDGER_ISSUE[];
 
 typedef struct tri_ledger_event {
     _Atomic uint64_t number; // from 1, in the order of beginnings; 0: being written

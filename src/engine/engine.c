@@ -39,6 +39,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     engine_find_gradient_units(e);
     make_labels(e);
     make_step_records(e);
+    engine_make_times(e);
     engine_size_communication(e);
     TRI_TRY(engine_make_updates(e));
     TRI_TRY(engine_make_numbers(e));
@@ -148,20 +149,31 @@ static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *ot
     return tri_comm_after(engine_group_of(e, a), other);
 }
 
-static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
+tri_ledger_action engine_ledger_action(const tri_engine *e, const tri_action *a) {
     tri_subject subject = tri_action_subject(a->kind);
     bool named = subject == TRI_SUBJECT_BLOCK || subject == TRI_SUBJECT_UNIT;
-    tri_ledger_mark mark = tri_ledger_begin(
-        e->groups.world->ledger,
-        &(tri_ledger_action){.kind = tri_action_name(a->kind),
-                             .label = named ? e->plan->flat.units[a->subject].name : NULL,
-                             .lane = TRI_LANE_OF_COMPUTE,
-                             .subject = a->subject,
-                             .round = a->round});
+    return (tri_ledger_action){.kind = tri_action_name(a->kind),
+                               .label = named ? e->plan->flat.units[a->subject].name : NULL,
+                               .lane = TRI_LANE_OF_COMPUTE,
+                               .subject = a->subject,
+                               .round = a->round};
+}
+
+static tri_status do_compute(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
+    bool is_timed = engine_is_timed(e, a);
+    if (is_timed) TRI_TRY(engine_time_begin(e, a));
+    TRI_TRY(actions[a->kind](e, a));
+    if (is_timed) TRI_TRY(engine_time_end(e, a));
+    return e->device->backend->record(e->queue, ticket);
+}
+
+static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
+    tri_ledger_action noted = engine_ledger_action(e, a);
+    if (engine_is_timed(e, a)) noted.kind = TRI_LEDGER_ISSUE;
+    tri_ledger_mark mark = tri_ledger_begin(e->groups.world->ledger, &noted);
     tri_lane lane = tri_action_lane(a->kind);
     *ticket = (tri_ticket){0};
-    tri_status status = starts[lane] ? starts[lane](e, a, ticket) : actions[a->kind](e, a);
-    if (status == TRI_OK && !starts[lane]) status = e->device->backend->record(e->queue, ticket);
+    tri_status status = starts[lane] ? starts[lane](e, a, ticket) : do_compute(e, a, ticket);
     tri_ledger_end(e->groups.world->ledger, mark);
     return status;
 }

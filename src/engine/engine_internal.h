@@ -133,6 +133,12 @@ typedef struct engine_flights {
     int first, count;
 } engine_flights;
 
+// When the device carried out the actions of the steps in flight, if it tells; see times.c.
+typedef struct engine_times {
+    int lane;
+    struct engine_span *spans[1 + TRI_MAX_STEPS_AHEAD]; // by flight and action; NULL: no times
+} engine_times;
+
 // The step that is being issued.
 typedef struct engine_run {
     const tri_step_input *input;
@@ -170,6 +176,7 @@ struct tri_engine {
     engine_staging staging;
     engine_run run;
     engine_flights flights;
+    engine_times times;
     bool detects_anomaly;
 };
 
@@ -186,6 +193,18 @@ tri_status engine_prepare_kernels(tri_engine *engine); // kernels.c
 void engine_release_kernels(tri_engine *engine);
 // By node of the program; without a `def`: the engine runs no kernel for it.
 const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
+
+// How the ledger names an action, in the lane of computation.
+tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_action *action);
+
+void engine_make_times(tri_engine *engine); // times.c
+// Whether the device tells when it carried out the action. If so, these note when it begins and
+// ends.
+bool engine_is_timed(const tri_engine *engine, const tri_action *action);
+tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
+tri_status engine_time_end(tri_engine *engine, const tri_action *action);
+// Enters the times of a step that is done into the ledger.
+void engine_note_times(tri_engine *engine, const engine_flight *flight);
 
 tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
 // Whatever waits for the groups' operations fails; before what they wait for is closed.

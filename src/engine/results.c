@@ -182,6 +182,7 @@ tri_status tri_engine_collect(tri_engine *e, tri_step_output *out) {
     flights->first = (flights->first + 1) % (1 + TRI_MAX_STEPS_AHEAD);
     flights->count--;
     TRI_TRY(wait_for(e, flight));
+    engine_note_times(e, flight);
     memcpy(out->shared, flight->shared, sizeof out->shared);
     for (int i = 0; i < e->plan->graph->metric_count; i++) {
         out->sum[i] = flight->results[engine_metric_offset(i)];

@@ -85,7 +85,9 @@ static void read_work(tri_straggler *s, straggler_work *work) {
         int kinds = atomic_load(&ring->kinds);
         for (int i = 0; i < kinds && i < TRI_MAX_LEDGER_KINDS; i++) {
             int k = kind_named(s, ring->kind_names[i]);
-            if (k < 0 || !strcmp(s->names[k], TRI_LEDGER_WAIT)) continue;
+            if (k < 0 || !strcmp(s->names[k], TRI_LEDGER_WAIT) ||
+                !strcmp(s->names[k], TRI_LEDGER_ISSUE))
+                continue;
             work[cell(r, k)].count = (double)atomic_load(&ring->totals[i].count);
             work[cell(r, k)].busy_s = 1e-9 * (double)atomic_load(&ring->totals[i].busy_ns);
         }

@@ -95,6 +95,13 @@ static int by_seconds(const void *left, const void *right) {
     return a > b ? -1 : a < b;
 }
 
+static const char *lane_of(const reading *r, const event *e) {
+    char key[64];
+    const char *lane =
+        json_string_value(json_object_get(r->lanes, lane_key(key, sizeof key, e->rank, e->thread)));
+    return lane ? lane : "";
+}
+
 // Adds up the events by lane and name, or by lane and kind.
 static tri_trace_sum *add_up(const reading *r, bool by_kind, int *count) {
     tri_trace_sum *sums = NULL;
@@ -103,12 +110,10 @@ static tri_trace_sum *add_up(const reading *r, bool by_kind, int *count) {
     *count = 0;
     for (int i = 0; i < r->count; i++) {
         const event *e = &r->events[i];
-        char lane_of[64];
-        const char *lane = json_string_value(
-            json_object_get(r->lanes, lane_key(lane_of, sizeof lane_of, e->rank, e->thread)));
-        size_t length = lane ? strcspn(lane, "(") : 0; // "compute (2)": its second row
+        const char *lane = lane_of(r, e);
+        size_t length = strcspn(lane, "("); // "compute (2)": its second row
         while (length > 0 && lane[length - 1] == ' ') length--;
-        char *own = tri_arena_printf(r->arena, "%.*s", (int)length, lane ? lane : "");
+        char *own = tri_arena_printf(r->arena, "%.*s", (int)length, lane);
         char *key = tri_arena_printf(r->arena, "%s\n%s", own, by_kind ? e->kind : e->name);
         json_int_t index = json_integer_value(json_object_get(indices, key));
         if (index == 0) {
@@ -138,13 +143,22 @@ static void note_gap(tri_trace_sums *out, tri_trace_gap gap) {
     out->gaps[at] = gap;
 }
 
-// Sums up each rank's compute lane, which is its first thread, and finds the gaps between its
-// actions. Waiting within an action counts as part of that action.
+// The thread on which a rank computes, from the rank's first event on: the one named "device" of a
+// device that runs behind the host, else the first.
+static int computing_thread(const reading *r, int first) {
+    for (int i = first; i < r->count && r->events[i].rank == r->events[first].rank; i++)
+        if (!strcmp(lane_of(r, &r->events[i]), "device")) return r->events[i].thread;
+    return 0;
+}
+
+// Sums up the thread on which each rank computes, and finds the gaps between its actions. Waiting
+// within an action counts as part of that action.
 static void sum_ranks(const reading *r, double zero, tri_trace_sums *out) {
     int capacity = 0;
     out->gaps = TRI_NEW_ARRAY(r->arena, tri_trace_gap, MOST_GAPS);
     const event *before = NULL;
     double covered = 0;
+    int thread = 0;
     for (int i = 0; i < r->count; i++) {
         const event *e = &r->events[i];
         bool is_new = out->rank_count == 0 || out->ranks[out->rank_count - 1].rank != e->rank;
@@ -153,8 +167,9 @@ static void sum_ranks(const reading *r, double zero, tri_trace_sums *out) {
                 (tri_trace_rank){.rank = e->rank};
             before = NULL;
             covered = zero;
+            thread = computing_thread(r, i);
         }
-        if (e->thread != 0) continue;
+        if (e->thread != thread) continue;
         tri_trace_rank *rank = &out->ranks[out->rank_count - 1];
         if (before && e->begin > covered)
             note_gap(out, (tri_trace_gap){e->rank, (covered - zero) * 1e-6,

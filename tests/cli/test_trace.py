@@ -84,6 +84,44 @@ def check_ranks(folder, ranks):
         assert all(event["ts"] + event["dur"] >= latest - 0.002 for event in same), same
 
 
+def check_device(folder):
+    """A device that runs behind the host tells when it did its work; the host's lane shows when it
+    was given the work."""
+    path = os.path.join(folder, "trace-far.json")
+    os.environ["TRIREME_FAR_DELAY_US"] = "300"
+    run(on_ranks(2, train("mlp-jax", os.path.join(folder, "run-far"), *SMALL, "--trace", path,
+                          "--device", "far")))
+    del os.environ["TRIREME_FAR_DELAY_US"]
+    rows, names, _ = load(path)
+    for rank in range(2):
+        lanes = {names[key]: rows[key] for key in rows if key[0] == rank}
+        device, host = lanes["device"], lanes["compute"]
+        check_nesting(device, "device")
+        check_nesting(host, "compute")
+        assert not any(event["cat"] in ("FORWARD", "BACKWARD", "STEP") for event in host)
+        issued = [event for event in host if event["cat"] == "ISSUE"]
+        assert len(issued) == len(device), f"{len(issued)} issued, {len(device)} done"
+        kinds = {event["cat"] for event in device}
+        assert {"FORWARD", "BACKWARD", "NORM", "STEP"} <= kinds, kinds
+        issued.sort(key=lambda event: event["ts"])
+        device.sort(key=lambda event: event["ts"])
+        late = 0
+        for one, other in zip(issued, device):
+            assert other["ts"] >= one["ts"] - 0.002, (one, other)
+            late += other["ts"] > one["ts"] + one["dur"]
+        assert late > len(device) / 2, f"{late} of {len(device)} ran after they were issued"
+
+
+def check_measure():
+    """plan --measure takes the device's times, not those of issuing."""
+    os.environ["TRIREME_FAR_DELAY_US"] = "20000"
+    done = run([TRIREME, "plan", "recipes/mlp-jax.yaml", *SYNTHETIC, "--measure", "--json",
+                "--device", "far"])
+    del os.environ["TRIREME_FAR_DELAY_US"]
+    step_s = json.loads(done.stdout)["estimate"]["step_s"]
+    assert step_s > 0.01, f"a step of {step_s} s, although each kernel begins 10 ms late"
+
+
 def check_bench(folder):
     path = os.path.join(folder, "bench.json")
     run(on_ranks(2, [TRIREME, "bench", "train", "recipes/mlp-jax.yaml", *SYNTHETIC,
@@ -124,5 +162,7 @@ with tempfile.TemporaryDirectory() as temporary:
     timed(check_refused, temporary)
     for count in 1, 3:
         timed(check_ranks, temporary, count)
+    timed(check_device, temporary)
+    timed(check_measure)
     timed(check_bench, temporary)
     timed(check_lost_rank, temporary)

@@ -1,0 +1,48 @@
+// When the device carried out the compute actions of a step. A device that runs ahead of the host
+// does so after they were issued; their times come back behind the step, and the ledger takes them
+// in a lane of their own. The host's own lane shows when they were issued.
+#include "engine/engine_internal.h"
+
+typedef struct engine_span {
+    int64_t begin_ns, end_ns;
+} engine_span;
+
+void engine_make_times(tri_engine *e) {
+    if (!e->device->backend->time) return;
+    e->times.lane = tri_ledger_lane(e->groups.world->ledger, "device");
+    int most = 0;
+    for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++)
+        if (e->plan->steps[i].schedule.count > most) most = e->plan->steps[i].schedule.count;
+    for (int i = 0; i <= TRI_MAX_STEPS_AHEAD; i++)
+        e->times.spans[i] = TRI_NEW_ARRAY(e->arena, engine_span, most);
+}
+
+bool engine_is_timed(const tri_engine *e, const tri_action *action) {
+    return e->device->backend->time && tri_action_lane(action->kind) == TRI_LANE_COMPUTE;
+}
+
+// The action's entry of the step that is being issued.
+static engine_span *span_of(const tri_engine *e, const tri_action *action) {
+    const engine_flights *f = &e->flights;
+    int flight = (f->first + f->count) % (1 + TRI_MAX_STEPS_AHEAD);
+    return &e->times.spans[flight][action - e->run.step->schedule.actions];
+}
+
+tri_status engine_time_begin(tri_engine *e, const tri_action *action) {
+    return e->device->backend->time(e->queue, &span_of(e, action)->begin_ns);
+}
+
+tri_status engine_time_end(tri_engine *e, const tri_action *action) {
+    return e->device->backend->time(e->queue, &span_of(e, action)->end_ns);
+}
+
+void engine_note_times(tri_engine *e, const engine_flight *flight) {
+    const tri_schedule *s = &e->plan->steps[flight->shape].schedule;
+    const engine_span *spans = e->times.spans[flight - e->flights.items];
+    for (int i = 0; spans && i < s->count; i++) {
+        if (!engine_is_timed(e, &s->actions[i])) continue;
+        tri_ledger_action noted = engine_ledger_action(e, &s->actions[i]);
+        noted.lane = e->times.lane;
+        tri_ledger_add(e->groups.world->ledger, &noted, spans[i].begin_ns, spans[i].end_ns);
+    }
+}
