@@ -131,7 +131,8 @@ struct tri_device_backend {
     // Whether host code may read and write device memory; communicators then use it directly.
     bool host_memory;
     // Whether work goes on after a call has returned. The engine then issues a step before it reads
-    // the results of the one before.
+    // the results of the one before, and micro-batches are copied while the device computes, to
+    // memory of their own.
     bool runs_ahead;
     // Whether a queue can capture what it is issued, to repeat it as one (a CUDA graph).
     bool captures;

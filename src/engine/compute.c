@@ -59,32 +59,6 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
     return TRI_OK;
 }
 
-// Brings the next micro-batch to the device.
-static tri_status take_batch(tri_engine *e, const tri_round *round) {
-    const tri_program *p = round->program;
-    const tri_graph *g = p->graph;
-    tri_engine_batch batch;
-    TRI_TRY(tri_ticket_wait(&e->run.taken)); // the loader uses its memory again
-    tri_ledger_mark mark = tri_ledger_enter(e->groups.world->ledger, "loading data", NULL);
-    tri_status status = e->run.input->next(e->run.input->context, &batch);
-    tri_ledger_end(e->groups.world->ledger, mark);
-    TRI_TRY(status);
-    TRI_ASSERT(batch.size == round->size);
-    int field = 0;
-    for (int i = 0; i < g->input_count; i++) {
-        tri_value value = g->inputs[i].value;
-        void *to = address(e, p, value);
-        if (!strcmp(g->inputs[i].name, "position")) {
-            int64_t position[2] = {e->run.input->step, round->first};
-            TRI_TRY(e->device->backend->copy_in(e->queue, to, position, sizeof position));
-            continue;
-        }
-        TRI_TRY(e->device->backend->copy_in(e->queue, to, batch.fields[field++],
-                                            (size_t)tri_value_bytes(g, value)));
-    }
-    return e->device->backend->record(e->queue, &e->run.taken);
-}
-
 // Padding between the parameters of a bucket is summed over ranks too, and must not count in the
 // norm.
 static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
@@ -189,7 +163,6 @@ tri_status engine_run_compute(tri_engine *e, const tri_action *a) {
     const tri_program *p = round->program;
     gradient_buffer buffers[MOST_BUFFERS];
     e->run.round = a->round;
-    if (a->takes_batch) TRI_TRY(take_batch(e, round));
     int count;
     TRI_TRY(open_gradients(e, a, buffers, &count));
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;

@@ -1,5 +1,5 @@
 // The engine itself: walks a schedule, runs the actions of the compute lane and starts the others.
-// Next: compute.c, communicate.c, numbers.c and update.c, which carry them out.
+// Next: take.c, compute.c, communicate.c, numbers.c and update.c, which carry them out.
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
@@ -31,6 +31,7 @@ static void make_step_records(tri_engine *e) {
 static tri_status make_engine(tri_engine *e, tri_comm *world) {
     TRI_ASSERT(e->optimizer.state_count == e->plan->optimizer_states);
     TRI_TRY(tri_queue_open(e->device, &e->queue));
+    TRI_TRY(engine_open_takes(e));
     TRI_TRY(engine_prepare_kernels(e));
     TRI_TRY(engine_open_storage(e, world->ledger));
     TRI_TRY(engine_make_groups(e, world));
@@ -71,7 +72,9 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
 void tri_engine_destroy(tri_engine *engine) {
     if (!engine) return;
     engine_stop_groups(engine);
-    tri_queue_close(engine->queue); // after what it still runs
+    if (engine->queue) tri_queue_finish(engine->queue); // before the queue that it may wait for
+    engine_close_takes(engine);
+    tri_queue_close(engine->queue);
     engine_release_kernels(engine);
     engine_release_updates(&engine->updates);
     engine_release_updates(&engine->casts);
@@ -137,6 +140,7 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_ALONG] = engine_start_communication,
     [TRI_LANE_BACK] = engine_start_communication,
     [TRI_LANE_STORE] = engine_start_storage,
+    [TRI_LANE_TAKE] = engine_take,
 };
 
 // Lets an action start after another one.
@@ -144,6 +148,7 @@ static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *ot
     if (!other->kind) return TRI_OK;
     tri_lane lane = tri_action_lane(a->kind);
     if (lane == TRI_LANE_COMPUTE) return e->device->backend->wait(e->queue, other);
+    if (lane == TRI_LANE_TAKE) return e->device->backend->wait(e->takes.queue, other);
     if (lane == TRI_LANE_STORE && e->storage) return tri_storage_after(e->storage, other);
     if (lane == TRI_LANE_STORE) return tri_ticket_wait(other);
     return tri_comm_after(engine_group_of(e, a), other);
@@ -187,18 +192,24 @@ static tri_status run_schedule(tri_engine *e) {
     const tri_step_memory *memory = &e->run.step->memory;
     // Other lanes read what was written before the step: parameters that were cast, for example.
     TRI_TRY(e->device->backend->record(e->queue, &e->run.begin));
+    engine_begin_takes(e);
     for (int i = 0; i < s->count; i++) {
         const tri_action *a = &s->actions[i];
-        if (tri_action_lane(a->kind) != TRI_LANE_COMPUTE) TRI_TRY(start_after(e, a, &e->run.begin));
+        tri_lane lane = tri_action_lane(a->kind);
+        if (lane == TRI_LANE_TAKE)
+            TRI_TRY(engine_may_take(e, a));
+        else if (lane != TRI_LANE_COMPUTE)
+            TRI_TRY(start_after(e, a, &e->run.begin));
         for (int d = 0; d < a->dependency_count; d++)
             TRI_TRY(start_after(e, a, &e->run.tickets[s->dependencies[a->first_dependency + d]]));
         for (int k = memory->first[i]; k < memory->first[i + 1]; k++) {
             const tri_setting *set = &memory->settings[k];
             e->memory.slots[set->slot] =
-                e->memory.heaps[tri_slot_heap(&e->plan->flat, set->slot)] + set->offset;
+                e->memory.heaps[memory->buffers[set->buffer].heap] + set->offset;
         }
         TRI_TRY(do_action(e, a, &e->run.tickets[i]));
     }
+    TRI_TRY(engine_end_takes(e));
     for (int i = 0; i < s->count; i++)
         if (e->run.tickets[i].kind && tri_action_lane(s->actions[i].kind) != TRI_LANE_COMPUTE)
             TRI_TRY(e->device->backend->wait(e->queue, &e->run.tickets[i]));
@@ -245,5 +256,7 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
 void tri_engine_abandon(tri_engine *engine) {
     engine_stop_groups(engine);
     (void)tri_queue_finish(engine->queue);
+    (void)tri_queue_finish(engine->takes.queue);
+    engine->takes.copy_count = 0;
     engine->flights.count = 0;
 }

@@ -43,9 +43,12 @@ typedef struct tri_step_input {
     double lr[1 + TRI_MAX_STEPS_AHEAD];
     double clip;                   // largest norm of all gradients; 0: no clipping
     double shared[TRI_MAX_SHARED]; // the caller's own numbers, summed over all ranks on the way
-    // The next micro-batch of this rank's replica, in the order of its rounds; valid until the next
-    // call.
+    // The next micro-batch of this rank's replica, in the order of its rounds; valid until it is
+    // released.
     tri_status (*next)(void *context, tri_engine_batch *out);
+    // The oldest micro-batch that `next` gave is no longer read. NULL: the caller does not need to
+    // know. At most TRI_TAKEN_BATCHES are read at once.
+    void (*release)(void *context);
     // The micro-batch `ahead` of it (0: the next one), which stays to be taken; valid until it was.
     // Asked for only where labels are counted ahead of the step (TRI_COUNT_AHEAD); else NULL will
     // do.
@@ -91,6 +94,10 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
 // After a failure: ends what is in flight, so that the loader's memory is no longer in use. Only
 // tri_engine_destroy may follow. Not collective.
 void tri_engine_abandon(tri_engine *engine);
+
+// Waits until no micro-batch is read any more, and releases them all. Before their memory is freed,
+// also after a step that failed.
+tri_status tri_engine_release_batches(tri_engine *engine);
 
 enum { TRI_STATE_MASTERS = -1 }; // no optimizer state: the parameter itself
 

@@ -63,6 +63,7 @@ typedef struct engine_memory {
     float *round_gradients; // a compute action's, before they are added to those of other rounds
     float *states;          // bucket by bucket of unit by unit, one state after the other
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
+    char *inputs[2]; // the two of TRI_HEAP_INPUTS; `heaps` has that of the running step
     void *scalars[TRI_SCALAR_KIND_COUNT];
     char **slots; // on the host, by slot: where it lies now
 } engine_memory;
@@ -139,13 +140,27 @@ typedef struct engine_times {
     struct engine_span *spans[1 + TRI_MAX_STEPS_AHEAD]; // by flight and action; NULL: no times
 } engine_times;
 
+// A micro-batch on its way to the device, and how the loader gets its memory back.
+typedef struct engine_copy {
+    tri_ticket ticket;
+    void (*release)(void *context);
+    void *context;
+} engine_copy;
+
+typedef struct engine_takes {
+    tri_queue *queue; // of the lane TAKE; the compute lane's where the device does not run ahead
+    engine_copy copies[TRI_TAKEN_BATCHES]; // that may be under way, the oldest first
+    int copy_count;
+    int turn;           // which of memory.inputs the step that is being issued uses
+    tri_ticket read[2]; // the last step that read each of memory.inputs
+} engine_takes;
+
 // The step that is being issued.
 typedef struct engine_run {
     const tri_step_input *input;
     const tri_step_plan *step;
     tri_ticket *tickets; // by action of the schedule
     tri_ticket begin;    // what the compute lane was given before the step
-    tri_ticket taken;    // the copy of the latest micro-batch to the device
     tri_comm_op *ops;    // of the action that is being started
     int most_ops;
     int round;                           // of the compute action that runs
@@ -174,6 +189,7 @@ struct tri_engine {
     uint64_t *gradient_unit_bits;
     engine_tensors tensors;
     engine_staging staging;
+    engine_takes takes;
     engine_run run;
     engine_flights flights;
     engine_times times;
@@ -293,6 +309,15 @@ tri_status engine_write_own(tri_engine *engine, int unit, tri_bucket_kind bucket
 tri_status engine_fetch_masters(tri_engine *engine, int unit);
 // FETCH, LOAD, EVICT: starts reading from the storage or writing to it.
 tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
+
+tri_status engine_open_takes(tri_engine *engine); // take.c
+void engine_close_takes(tri_engine *engine);
+// Around the actions of a step.
+void engine_begin_takes(tri_engine *engine);
+tri_status engine_end_takes(tri_engine *engine);
+// TAKE may start when earlier steps no longer read the memory to which it copies.
+tri_status engine_may_take(tri_engine *engine, const tri_action *action);
+tri_status engine_take(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
 // compute.c: FORWARD, RECOMPUTE and the kinds of BACKWARD.
 void engine_find_gradient_units(tri_engine *engine);

@@ -149,6 +149,8 @@ tri_status engine_allocate(tri_engine *e) {
     TRI_TRY(allocate_shared(e, state_bytes, &e->memory.heaps[TRI_HEAP_STATE]));
     TRI_TRY(allocate(e, plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS],
                      &e->memory.heaps[TRI_HEAP_ACTIVATIONS]));
+    for (int i = 0; i < 2; i++)
+        TRI_TRY(allocate(e, plan->sizes.heap_bytes[TRI_HEAP_INPUTS], &e->memory.inputs[i]));
     TRI_TRY(allocate(e, plan->sizes.round_elements * f32, &e->memory.round_gradients));
     if (plan->offload.set.states == 0)
         TRI_TRY(
@@ -160,9 +162,10 @@ tri_status engine_allocate(tri_engine *e) {
 }
 
 void engine_release(tri_engine *e) {
-    void *const owned[] = {e->memory.masters, e->memory.round_gradients,
-                           e->memory.states,  e->memory.heaps[TRI_HEAP_ACTIVATIONS],
-                           e->memory.scratch, e->memory.workspace};
+    void *const owned[] = {e->memory.masters,   e->memory.round_gradients,
+                           e->memory.states,    e->memory.heaps[TRI_HEAP_ACTIVATIONS],
+                           e->memory.scratch,   e->memory.workspace,
+                           e->memory.inputs[0], e->memory.inputs[1]};
     void *const shared[] = {e->memory.own_gradients, e->memory.gradients,
                             e->memory.heaps[TRI_HEAP_STATE]};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) release(e, owned[i]);

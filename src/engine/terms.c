@@ -13,9 +13,11 @@ static bool counts_labels(const tri_engine *e) {
            tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE) == 0;
 }
 
-static tri_status count_labels(const tri_engine *e, double *counts) {
+static tri_status count_labels(tri_engine *e, double *counts) {
     const tri_graph *g = e->plan->graph;
     int64_t ahead = 0;
+    // The loader has memory for the micro-batches of one step.
+    if (counts_labels(e)) TRI_TRY(tri_engine_release_batches(e));
     for (int r = 0; r < e->run.step->rounds && counts_labels(e); r++) {
         tri_engine_batch batch;
         if (e->run.step->items[r].size == 0) continue;

@@ -34,13 +34,22 @@ static bool allows_segment(const tri_program *p, int block, tri_phase phase) {
     return true;
 }
 
+// Whether the action reads inputs that lie somewhere else in every other step.
+static bool reads_alternating(const tri_step_plan *step, const tri_action *action) {
+    const tri_step_memory *memory = &step->memory;
+    int at = (int)(action - step->schedule.actions);
+    for (int k = memory->first[at]; k < memory->first[at + 1]; k++)
+        if (memory->buffers[memory->settings[k].buffer].heap == TRI_HEAP_INPUTS) return true;
+    return false;
+}
+
 bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action) {
     tri_action_kind kind = action->kind;
     if (!plan->device.backend->captures || tri_action_lane(kind) != TRI_LANE_COMPUTE) return false;
     if (kind == TRI_ACTION_NORM) return false; // reads the step's input, and reduces over ranks
     if (tri_action_subject(kind) != TRI_SUBJECT_BLOCK) return true;
     const tri_program *p = step->items[action->round].program;
-    if (!p || action->takes_batch) return false;
+    if (!p || reads_alternating(step, action)) return false;
     bool forward = kind == TRI_ACTION_FORWARD || kind == TRI_ACTION_RECOMPUTE;
     bool input = kind == TRI_ACTION_BACKWARD || kind == TRI_ACTION_BACKWARD_INPUT;
     bool weight = kind == TRI_ACTION_BACKWARD || kind == TRI_ACTION_BACKWARD_WEIGHT;

@@ -13,6 +13,7 @@ enum { AHEAD = 2 };
 
 // In which order actions stand that precede the same compute action.
 typedef enum point {
+    AT_TAKE_AHEAD,
     AT_EDGE,
     AT_RELEASE,
     AT_GATHER,
@@ -20,7 +21,8 @@ typedef enum point {
     AT_SCATTER,
     AT_REDUCE,
     AT_TIE,
-    AT_CLEAR // before the compute action that adds to them
+    AT_CLEAR, // before the compute action that adds to them
+    AT_TAKE   // last: its memory is then in use no longer than the compute action demands
 } point;
 
 typedef struct item {
@@ -93,6 +95,20 @@ static tri_status put_edge_actions(work *w) {
         a->to_stage = edge->to_stage;
     }
     return TRI_OK;
+}
+
+// On a device that runs ahead, TAKE follows the first compute action of the round before, so that
+// the copy runs while that round computes. Elsewhere it comes when the micro-batch is needed.
+static void put_takes(work *w) {
+    const tri_schedule_request *r = w->request;
+    int *first = TRI_NEW_ARRAY(w->arena, int, r->rounds), previous = -1;
+    for (int i = w->compute.count - 1; i >= 0; i--) first[w->compute.actions[i].round] = i;
+    for (int round = 0; round < r->rounds; round++) {
+        if (r->round_sizes[round] == 0) continue;
+        int at = r->takes_ahead ? previous + 1 : first[round];
+        put(w, at, r->takes_ahead ? AT_TAKE_AHEAD : AT_TAKE, TRI_ACTION_TAKE, -1)->round = round;
+        previous = first[round];
+    }
 }
 
 // The compute actions, from first to last, during which a unit is gathered.
@@ -252,7 +268,7 @@ static int compare_items(const void *x, const void *y) {
 static void write_all(work *w, tri_schedule *out) {
     const tri_schedule_request *r = w->request;
     if (w->item_count) qsort(w->items, (size_t)w->item_count, sizeof *w->items, compare_items);
-    bool *taken = TRI_NEW_ARRAY(w->arena, bool, r->rounds);
+    bool *has_begun = TRI_NEW_ARRAY(w->arena, bool, r->rounds);
     int next = 0;
     for (int i = 0; i <= w->compute.count; i++) {
         for (; next < w->item_count && w->items[next].before == i; next++)
@@ -261,9 +277,9 @@ static void write_all(work *w, tri_schedule *out) {
         tri_action a = w->compute.actions[i];
         if (!has_samples(w, &a)) continue;
         if (a.kind == TRI_ACTION_FORWARD) {
-            a.takes_batch = !taken[a.round];
+            a.begins_round = !has_begun[a.round];
             a.forgets = r->training && r->blocks[a.subject].recompute;
-            taken[a.round] = true;
+            has_begun[a.round] = true;
         }
         TRI_PUSH(out->arena, out->actions, out->count, out->capacity) = a;
     }
@@ -296,6 +312,7 @@ tri_status tri_schedule_make(tri_arena *arena, const tri_schedule_request *reque
     find_uses(&w);
     tri_status status = put_edge_actions(&w);
     if (status == TRI_OK) {
+        put_takes(&w);
         put_gathers(&w);
         put_reductions(&w);
         write_all(&w, out);

@@ -22,6 +22,7 @@ typedef enum resource_kind {
     MADE_BACK,
     READ_BACK,
     CARRIED, // the edge that is sent or received
+    INPUTS,  // of a round; of FORWARD, only of the one that begins it
 } resource_kind;
 
 static const struct {
@@ -29,10 +30,12 @@ static const struct {
     resource_kind resource;
     bool writes;
 } accesses[] = {
+    {TRI_ACTION_TAKE, INPUTS, true},
     {TRI_ACTION_FETCH, OWN_PARAMETERS, true},
     {TRI_ACTION_GATHER, OWN_PARAMETERS, false},
     {TRI_ACTION_GATHER, PARAMETERS, true},
     {TRI_ACTION_RELEASE, PARAMETERS, true},
+    {TRI_ACTION_FORWARD, INPUTS, false},
     {TRI_ACTION_FORWARD, PARAMETERS, false},
     {TRI_ACTION_FORWARD, STATISTICS, true},
     {TRI_ACTION_FORWARD, BEFORE, false},
@@ -81,11 +84,11 @@ static const struct {
 };
 
 // The numbers of resources: first the scalars, then five of each unit, then the activations of each
-// block by round, then the values of each edge by round.
+// block by round, the values of each edge by round, and the inputs of each round.
 struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];
-    int blocks_at, edges_at, count;
+    int blocks_at, edges_at, inputs_at, count;
     int *edge_lists[4]; // READ, MADE, READ_BACK, MADE_BACK: the first edge of a block, or -1
     int *next_edges[4]; // ... and the next one after an edge
 };
@@ -121,7 +124,8 @@ tri_resources *tri_resources_make(tri_arena *arena, const tri_schedule_request *
     at = 1 + RESOURCES_OF_UNIT * request->unit_count;
     t->blocks_at = at;
     t->edges_at = at + request->block_count * request->rounds;
-    t->count = t->edges_at + request->edge_count * request->rounds;
+    t->inputs_at = t->edges_at + request->edge_count * request->rounds;
+    t->count = t->inputs_at + request->rounds;
     list_edges(arena, t);
     return t;
 }
@@ -172,6 +176,10 @@ static void visit_access(const visit *v, const tri_action *a, resource_kind reso
         break;
     case CARRIED:
         v->call(v->context, v->resources->edges_at + a->subject * r->rounds + a->round, v->writes);
+        break;
+    case INPUTS:
+        if (a->kind == TRI_ACTION_TAKE || a->begins_round)
+            v->call(v->context, v->resources->inputs_at + a->round, v->writes);
         break;
     case ACTIVATIONS:
     case BEFORE:

@@ -14,7 +14,8 @@
     X(AGAIN, "forward again", "#9a78c9", 45)                                                       \
     X(UPDATE, "optimizer", "#d9773f", 41)                                                          \
     X(MOVE, "between ranks", "#59b5b8", 46)                                                        \
-    X(STORE, "storage", "#9b9b9b", 47)
+    X(STORE, "storage", "#9b9b9b", 47)                                                             \
+    X(TAKE, "batches", "#d98fb5", 105)
 
 typedef enum class {
 #define X(class, words, svg, ansi) CLASS_##class,
@@ -45,6 +46,7 @@ static class class_of(tri_action_kind kind) {
         return CLASS_WEIGHT;
     default:
         if (tri_action_lane(kind) == TRI_LANE_STORE) return CLASS_STORE;
+        if (tri_action_lane(kind) == TRI_LANE_TAKE) return CLASS_TAKE;
         return tri_action_lane(kind) == TRI_LANE_COMPUTE ? CLASS_UPDATE : CLASS_MOVE;
     }
 }

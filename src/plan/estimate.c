@@ -166,6 +166,9 @@ static double action_seconds(const tri_plan *plan, const tri_step_plan *step, co
         return (double)(step->request.edges[a->subject].bytes * step->items[a->round].size) /
                rates->link_bytes_per_s;
     case TRI_SUBJECT_NONE:
+        // Another device copies before it computes, which estimates leave out.
+        if (a->kind == TRI_ACTION_TAKE && plan->takes_ahead)
+            return (double)p->input_bytes / rates->memory_bytes_per_s;
         break;
     }
     return 0;

@@ -149,7 +149,7 @@ static int64_t staging_elements(const tri_plan *plan) {
 }
 
 int64_t tri_plan_held_batches(const tri_plan *plan) {
-    int64_t most = 1;
+    int64_t most = plan->takes_ahead ? TRI_TAKEN_BATCHES : 1;
     if (plan->graph->counting != TRI_COUNT_AHEAD) return most;
     raise_to(&most, plan->steps[TRI_STEP_FULL].rounds);
     raise_to(&most, plan->steps[TRI_STEP_TAIL].rounds);
@@ -191,7 +191,8 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
                       half * narrow,
         .gradients = f32 * (gradients + plan->sizes.round_elements),
         .optimizer = f32 * (states - offloaded_states),
-        .activations = plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS] + plan->sizes.scratch_bytes +
+        .activations = plan->sizes.heap_bytes[TRI_HEAP_ACTIVATIONS] +
+                       2 * plan->sizes.heap_bytes[TRI_HEAP_INPUTS] + plan->sizes.scratch_bytes +
                        plan->sizes.result_bytes,
         .workspace = plan->sizes.workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
         .communication = plan->sizes.heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) +
@@ -305,7 +306,8 @@ static tri_status create(tri_arena *parent, const tri_device_description *device
                        .rank = request->rank,
                        .device = *device,
                        .replicas = tri_mesh_replicas(&request->mesh),
-                       .deterministic = request->deterministic};
+                       .deterministic = request->deterministic,
+                       .takes_ahead = device->backend->runs_ahead};
     tri_status status = make_plan(plan, device, request);
     if (status != TRI_OK) {
         tri_plan_destroy(plan);

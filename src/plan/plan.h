@@ -105,6 +105,7 @@ struct tri_plan {
     int rank, replicas;
     tri_device_description device; // that the kernels were chosen for
     bool deterministic;
+    bool takes_ahead;                       // the device runs ahead of the host
     int optimizer_states;                   // states per trained parameter
     const tri_strategy *strategy;           // of the recipe
     const tri_strategy *effective_strategy; // see tri_strategy_effective
@@ -129,8 +130,10 @@ struct tri_plan {
 tri_status tri_plan_create(tri_arena *parent, const tri_device_description *device,
                            const tri_plan_request *request, tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
-// Micro-batches that the loader of the training data lets the engine hold at once: one, or all of a
-// step where their labels are counted before it.
+// Micro-batches that the loader of the training data lets the engine hold at once: one, those that
+// are being copied to a device that runs ahead, or all of a step where their labels are counted
+// before it.
+enum { TRI_TAKEN_BATCHES = 2 }; // that are being copied at once
 int64_t tri_plan_held_batches(const tri_plan *plan);
 
 // The rest is shared by the files of the plan.

@@ -12,6 +12,8 @@
 // A lane runs its actions one after the other, beside the other lanes. One step of zero2 with two
 // blocks and one round; an arrow down is a dependency:
 //
+//     take     TAKE
+//                   ↓
 //     shard    GATHER a · GATHER b                        SCATTER b · SCATTER a
 //                   ↓          ↓                              ↑           ↑   ↓
 //     compute       FORWARD a · FORWARD b · BACKWARD b ───────┘ BACKWARD a┘   NORM · STEP a, b
@@ -35,6 +37,7 @@ typedef enum tri_lane {
     TRI_LANE_ALONG,     // pipeline: activations, to later stages
     TRI_LANE_BACK,      // pipeline: gradients, to earlier stages
     TRI_LANE_STORE,     // local storage
+    TRI_LANE_TAKE,      // micro-batches, from the loader's memory to the device's
     TRI_LANE_COUNT
 } tri_lane;
 
@@ -48,6 +51,7 @@ typedef enum tri_subject {
 
 // X(action, name, lane, subject, has a round)
 #define TRI_ACTION_LIST(X)                                                                         \
+    X(TAKE, "TAKE", TRI_LANE_TAKE, NONE, true) /* the round's micro-batch, from the loader */      \
     /* parameters as kernels read them = all shards, cast to the type of computation */            \
     X(GATHER, "GATHER", TRI_LANE_SHARD, UNIT, false)                                               \
     X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* ... are no longer needed */            \
@@ -86,8 +90,8 @@ typedef struct tri_action {
     // FORWARD, BACKWARD…: some unit's gradients already hold something to add to (see `adds`).
     // SCATTER: adds to what earlier rounds left in this rank's own gradients.
     bool accumulate;
-    // FORWARD: the first action of this rank that needs the round's samples.
-    bool takes_batch;
+    // FORWARD: the first compute action of this rank in the round, which waits for TAKE.
+    bool begins_round;
     // FORWARD: RECOMPUTE follows, so only what other blocks read is kept.
     bool forgets;
     // Bit k: adds to the gradients of the block's k-th unit; else it overwrites them. FORWARD makes
@@ -168,8 +172,9 @@ struct tri_schedule_request {
     int rounds;                  // of the step, on every replica
     const int64_t *round_sizes;  // by round: samples of this rank's micro-batch; 0: none
     bool training;               // false: evaluation, FORWARD only
-    bool deterministic;         // gradients are added in the order of micro-batches: every round is
-                                // scattered; the strategy is the effective one
+    bool takes_ahead;   // TAKE is one round ahead of its use: the device runs ahead of the host
+    bool deterministic; // gradients are added in the order of micro-batches: every round is
+                        // scattered; the strategy is the effective one
     bool reshard_after_forward; // fsdp: RELEASE after FORWARD, GATHER again for BACKWARD
     int prefetch;  // how many units ahead of their use GATHER starts; fewer than 2 only in a
                    // strategy that releases parameters, without a pipeline

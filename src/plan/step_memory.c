@@ -69,6 +69,7 @@ int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *fl
 // Memory that is in use from a first to a last action.
 typedef struct buffer {
     int slot;
+    tri_heap heap;
     int64_t size_bytes, offset;
     int first, last;
     int last_compute; // the last action of the lane COMPUTE that touches it; -1: none
@@ -113,6 +114,13 @@ static bool is_compute(const step *s, int action) {
     return tri_action_lane(s->r->schedule->actions[action].kind) == TRI_LANE_COMPUTE;
 }
 
+// The inputs that a step takes first have memory of their own: see TRI_HEAP_INPUTS.
+static tri_heap heap_of(const step *s, int slot, int round) {
+    bool is_first = slot == TRI_SLOT_INPUTS && s->r->blocks->takes_ahead;
+    for (int i = 0; i < round && is_first; i++) is_first = s->r->blocks->round_sizes[i] == 0;
+    return is_first ? TRI_HEAP_INPUTS : tri_slot_heap(s->r->flat, slot);
+}
+
 static void touch(step *s, int slot, int round, int64_t size_bytes) {
     int *open = open_of(s, slot, round);
     if (size_bytes == 0) return;
@@ -120,6 +128,7 @@ static void touch(step *s, int slot, int round, int64_t size_bytes) {
         *open = s->buffer_count;
         TRI_PUSH(s->scratch, s->buffers, s->buffer_count, s->buffer_capacity) =
             (buffer){.slot = slot,
+                     .heap = heap_of(s, slot, round),
                      .size_bytes = size_bytes,
                      .first = s->action,
                      .last_compute = -1,
@@ -198,8 +207,7 @@ static void touch_offloaded(step *s, const tri_action *a) {
 static void touch_segment(step *s, const tri_action *a, tri_phase phase) {
     const tri_program *p = s->r->programs[a->round];
     const tri_segment *segment = &p->segments[a->subject][phase];
-    if (segment->reads_inputs || a->takes_batch)
-        touch(s, TRI_SLOT_INPUTS, a->round, p->input_bytes);
+    if (segment->reads_inputs) touch(s, TRI_SLOT_INPUTS, a->round, p->input_bytes);
     for (int i = 0; i < segment->bundle_count; i++)
         touch(s, tri_slot_bundle(s->r->flat, segment->bundles[i]), a->round,
               p->bundles[segment->bundles[i]].size_bytes);
@@ -276,6 +284,8 @@ static void touch_action(step *s, const tri_action *a) {
         if (a->kind == TRI_ACTION_SCATTER) close_unit(s, a->subject, UNIT_GRADIENTS);
         break;
     case TRI_SUBJECT_NONE:
+        if (a->kind == TRI_ACTION_TAKE)
+            touch(s, TRI_SLOT_INPUTS, a->round, s->r->programs[a->round]->input_bytes);
         break;
     }
 }
@@ -286,21 +296,21 @@ static void location(step *s, tri_step_memory *out) {
         int count = 0;
         for (int i = 0; i < s->buffer_count; i++) {
             const buffer *c = &s->buffers[i];
-            if (tri_slot_heap(s->r->flat, c->slot) != (tri_heap)heap) continue;
+            if (c->heap != (tri_heap)heap) continue;
             intervals[count++] =
                 (tri_interval){.size_bytes = c->size_bytes, .first = c->first, .last = c->last};
         }
         out->heap_bytes[heap] = tri_memory_pack(s->scratch, intervals, count, s->r->alignment);
         count = 0;
         for (int i = 0; i < s->buffer_count; i++)
-            if (tri_slot_heap(s->r->flat, s->buffers[i].slot) == (tri_heap)heap)
+            if (s->buffers[i].heap == (tri_heap)heap)
                 s->buffers[i].offset = intervals[count++].offset;
     }
 }
 
 static bool overlap(const step *s, const buffer *a, const buffer *b) {
     return a->offset < b->offset + b->size_bytes && b->offset < a->offset + a->size_bytes &&
-           tri_slot_heap(s->r->flat, a->slot) == tri_slot_heap(s->r->flat, b->slot);
+           a->heap == b->heap;
 }
 
 static bool begins_by(const void *context, int index, int64_t action) {
@@ -362,8 +372,7 @@ static void keep_settings(step *s, tri_step_memory *out) {
     out->buffer_count = s->buffer_count;
     for (int i = 0; i < s->buffer_count; i++) {
         const buffer *c = &s->buffers[i];
-        out->buffers[i] =
-            (tri_step_buffer){tri_slot_heap(s->r->flat, c->slot), c->offset, c->size_bytes};
+        out->buffers[i] = (tri_step_buffer){c->heap, c->offset, c->size_bytes};
     }
 }
 
@@ -373,7 +382,7 @@ static void keep_live(step *s, tri_step_memory *out) {
         out->live_bytes[k] = TRI_NEW_ARRAY(s->arena, int64_t, actions + 1);
     for (int i = 0; i < s->buffer_count; i++) {
         const buffer *c = &s->buffers[i];
-        int64_t *live = out->live_bytes[tri_slot_heap(s->r->flat, c->slot)];
+        int64_t *live = out->live_bytes[c->heap];
         live[c->first] += c->size_bytes;
         live[c->last + 1] -= c->size_bytes;
     }

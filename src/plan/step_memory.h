@@ -16,10 +16,13 @@
 #include "plan/program.h"
 #include "plan/schedule.h"
 
-// The two heaps: ranges of memory that a step uses again and again.
+// Heaps: ranges of memory that a step uses again and again.
 typedef enum tri_heap {
     TRI_HEAP_ACTIVATIONS, // while STEPs run, offloaded optimizer states lie here
     TRI_HEAP_STATE,       // parameters and gradients that come and go, which communicators touch
+    // The inputs that a step takes first, on a device that runs ahead. There are two of this heap,
+    // which steps use in turn: these inputs are copied while the step before still computes.
+    TRI_HEAP_INPUTS,
     TRI_HEAP_COUNT
 } tri_heap;
 
@@ -33,6 +36,7 @@ int tri_slot_gradients(int unit, tri_bucket_kind bucket);
 int tri_slot_masters(int unit, tri_bucket_kind bucket);
 int tri_slot_states(int unit, tri_bucket_kind bucket);
 int tri_slot_bundle(const tri_flat *flat, int bundle);
+// Where a slot's buffers lie, except for those of TRI_HEAP_INPUTS.
 tri_heap tri_slot_heap(const tri_flat *flat, int slot);
 
 // What of this rank's ranges is in storage between its uses.

@@ -25,8 +25,8 @@ typedef struct check {
     int *expected;                      // contributions, by unit
     bool *mixes_halves;                 // by unit
     int *edge_lists[2], *next_edges[2]; // edges that a block reads, and that it makes: linked lists
-    int last_taken;                     // round whose batch was taken
-    bool *taken;
+    int last_taken, last_begun;         // the last round whose batch was taken, and that began
+    bool *taken, *has_begun;            // by round
     bool normed;
 } check;
 
@@ -126,13 +126,14 @@ static tri_status follow_forward(check *c) {
             "an earlier block did not go forward in this round");
     REQUIRE(has_edges(c, false) && is_unsent(c, false), "reads what has not come, or was sent");
     REQUIRE(a->round > c->forwards[a->subject], "comes after a later round");
-    REQUIRE(a->takes_batch == !c->taken[a->round], "takes the batch twice, or not at all");
-    REQUIRE(!a->takes_batch || a->round > c->last_taken, "takes batches out of order");
+    REQUIRE(c->taken[a->round], "comes before the round's batch was taken");
+    REQUIRE(a->begins_round == !c->has_begun[a->round], "begins the round twice, or not at all");
+    REQUIRE(!a->begins_round || a->round > c->last_begun, "begins rounds out of order");
     REQUIRE(a->forgets == (r->training && r->blocks[a->subject].recompute),
             "forgets what BACKWARD needs, or keeps what it does not");
     c->forwards[a->subject] = a->round;
-    c->last_taken = a->takes_batch ? a->round : c->last_taken;
-    c->taken[a->round] = true;
+    c->last_begun = a->begins_round ? a->round : c->last_begun;
+    c->has_begun[a->round] = true;
     *block_at(c, a->subject, a->round) |= FORWARD;
     return r->training ? add_to_gradients(c) : TRI_OK;
 }
@@ -327,6 +328,16 @@ static tri_status follow_norm(check *c) {
     return TRI_OK;
 }
 
+static tri_status follow_take(check *c) {
+    const tri_action *a = c->action;
+    REQUIRE(c->request->round_sizes[a->round] > 0, "has no samples");
+    REQUIRE(!c->taken[a->round], "comes twice");
+    REQUIRE(a->round > c->last_taken, "takes batches out of order");
+    c->last_taken = a->round;
+    c->taken[a->round] = true;
+    return TRI_OK;
+}
+
 static tri_status follow(check *c) {
     const tri_schedule_request *r = c->request;
     const tri_action *a = c->action;
@@ -338,7 +349,7 @@ static tri_status follow(check *c) {
     REQUIRE(a->subject < counts[subject] && a->round < r->rounds, "names what is not there");
     switch (subject) {
     case TRI_SUBJECT_NONE:
-        return follow_norm(c);
+        return a->kind == TRI_ACTION_TAKE ? follow_take(c) : follow_norm(c);
     case TRI_SUBJECT_BLOCK:
         return follow_compute(c);
     case TRI_SUBJECT_EDGE:
@@ -392,7 +403,8 @@ static void start_check(tri_arena *arena, check *c) {
     c->backwards = TRI_NEW_ARRAY(arena, int, r->block_count);
     c->expected = TRI_NEW_ARRAY(arena, int, r->unit_count);
     c->taken = TRI_NEW_ARRAY(arena, bool, r->rounds);
-    c->last_taken = -1;
+    c->has_begun = TRI_NEW_ARRAY(arena, bool, r->rounds);
+    c->last_taken = c->last_begun = -1;
     int active = 0;
     for (int i = 0; i < r->rounds; i++) active += r->round_sizes[i] > 0;
     for (int made = 0; made < 2; made++) {

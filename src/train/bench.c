@@ -83,6 +83,7 @@ static tri_status run_step(bench_run *run, bool end) {
                             .step = step,
                             .clip = s->recipe->trainer.gradient_clip_val,
                             .next = train_feed_next,
+                            .release = train_feed_release,
                             .look = train_feed_look_ahead,
                             .context = &run->feed};
     int ahead = tri_engine_steps_ahead(s->engine);
@@ -163,11 +164,10 @@ static tri_status bench(bench_run *run, double seconds, tri_bench_result *out) {
     TRI_TRY(train_carry(s, &run->progress));
     tri_loader *loader;
     TRI_TRY(tri_session_train_loader(s, 0, 0, &loader));
-    run->feed = train_feed_make(s, loader);
+    run->feed = train_feed_make(s->arena, s, loader);
     tri_status status = measure(run, seconds, out);
     while (status == TRI_OK && run->in_flight > 0) status = collect_step(run);
-    if (status != TRI_OK) tri_engine_abandon(s->engine);
-    train_feed_release(&run->feed);
+    status = train_feed_end(&run->feed, status);
     tri_loader_destroy(loader);
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);

@@ -9,12 +9,15 @@
 
 tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
                                 tri_step_output *out) {
-    train_feed feed = {.loader = loader, .field_count = session->field_count};
-    tri_step_input input = {.shape = shape, .next = train_feed_next, .context = &feed};
+    tri_arena *arena = tri_arena_create(NULL, "evaluation");
+    train_feed feed = train_feed_make(arena, session, loader);
+    tri_step_input input = {
+        .shape = shape, .next = train_feed_next, .release = train_feed_release, .context = &feed};
     tri_ledger_mark mark = tri_ledger_enter(session->comm->ledger, "evaluation", NULL);
     tri_status status = tri_engine_step(session->engine, &input, out);
     tri_ledger_end(session->comm->ledger, mark);
-    train_feed_release(&feed);
+    status = train_feed_end(&feed, status);
+    tri_arena_destroy(arena);
     return status;
 }
 

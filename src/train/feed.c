@@ -1,35 +1,51 @@
-// Feeds micro-batches from a loader to the engine, which may look at some before it takes them.
+// Feeds micro-batches from a loader to the engine, which may look at some before it takes them, and
+// says when it no longer reads them.
 #include "train/loop.h"
 
+#include <stdio.h>
 #include <string.h>
 
-train_feed train_feed_make(tri_session *session, tri_loader *loader) {
+train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *loader) {
     int64_t capacity = tri_plan_held_batches(session->plan);
     return (train_feed){.loader = loader,
+                        .engine = session->engine,
                         .field_count = session->field_count,
-                        .ahead = TRI_NEW_ARRAY(session->arena, const tri_data_batch *, capacity)};
+                        .held = TRI_NEW_ARRAY(arena, const tri_data_batch *, capacity)};
 }
 
-static void release_current(train_feed *feed) {
-    if (feed->current) tri_loader_release(feed->loader, feed->current);
-    feed->current = NULL;
+static void release_oldest(train_feed *feed) {
+    tri_loader_release(feed->loader, feed->held[0]);
+    feed->held_count--;
+    memmove(feed->held, feed->held + 1, (size_t)feed->held_count * sizeof *feed->held);
 }
 
-void train_feed_release(train_feed *feed) {
-    release_current(feed);
-    for (int64_t i = 0; i < feed->ahead_count; i++)
-        tri_loader_release(feed->loader, feed->ahead[i]);
-    feed->ahead_count = 0;
+tri_status train_feed_end(train_feed *feed, tri_status status) {
+    char why[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", status == TRI_OK ? "" : tri_error_message());
+    // A step whose numbers are not finite ends as others do, and what follows may use the engine.
+    bool is_whole = status == TRI_OK || status == TRI_NOT_FINITE;
+    tri_status released = TRI_OK;
+    if (is_whole)
+        released = tri_engine_release_batches(feed->engine);
+    else
+        tri_engine_abandon(feed->engine);
+    while (feed->held_count > 0) release_oldest(feed);
+    feed->given = 0;
+    return status == TRI_OK ? released : TRI_FAIL(status, "%s", why);
 }
 
-// The loader's next micro-batch that has samples: in the last step of an epoch, some rounds of a
-// replica may be empty.
-static tri_status take(const train_feed *feed, const tri_data_batch **out) {
+// Adds the loader's next micro-batch that has samples: in the last step of an epoch, some rounds of
+// a replica may be empty.
+static tri_status hold_next(train_feed *feed) {
     for (;;) {
-        TRI_TRY(tri_loader_next(feed->loader, out));
-        TRI_ASSERT(*out);
-        if ((*out)->micro.size > 0) return TRI_OK;
-        tri_loader_release(feed->loader, *out);
+        const tri_data_batch *batch;
+        TRI_TRY(tri_loader_next(feed->loader, &batch));
+        TRI_ASSERT(batch);
+        if (batch->micro.size > 0) {
+            feed->held[feed->held_count++] = batch;
+            return TRI_OK;
+        }
+        tri_loader_release(feed->loader, batch);
     }
 }
 
@@ -40,25 +56,20 @@ static void describe(const train_feed *feed, const tri_data_batch *batch, tri_en
 
 tri_status train_feed_next(void *context, tri_engine_batch *out) {
     train_feed *feed = context;
-    release_current(feed);
-    if (feed->ahead_count > 0) {
-        feed->current = feed->ahead[0];
-        feed->ahead_count--;
-        memmove(feed->ahead, feed->ahead + 1, (size_t)feed->ahead_count * sizeof *feed->ahead);
-    } else {
-        TRI_TRY(take(feed, &feed->current));
-    }
-    describe(feed, feed->current, out);
+    if (feed->given == feed->held_count) TRI_TRY(hold_next(feed));
+    describe(feed, feed->held[feed->given++], out);
     return TRI_OK;
+}
+
+void train_feed_release(void *context) {
+    train_feed *feed = context;
+    release_oldest(feed);
+    feed->given--;
 }
 
 tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch *out) {
     train_feed *feed = context;
-    release_current(feed);
-    while (feed->ahead_count <= ahead) {
-        TRI_TRY(take(feed, &feed->ahead[feed->ahead_count]));
-        feed->ahead_count++;
-    }
-    describe(feed, feed->ahead[ahead], out);
+    while (feed->held_count <= feed->given + ahead) TRI_TRY(hold_next(feed));
+    describe(feed, feed->held[feed->given + ahead], out);
     return TRI_OK;
 }

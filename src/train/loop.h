@@ -110,19 +110,22 @@ void train_show_summary(train_loop *loop);
 // feed.c. Feeds micro-batches from a loader to an engine.
 typedef struct train_feed {
     tri_loader *loader;
-    const tri_data_batch *current; // that the engine uses; NULL: none
+    tri_engine *engine;
     int field_count;
-    // Micro-batches after the current one that the engine has looked at, at most
-    // tri_plan_held_batches of them.
-    const tri_data_batch **ahead;
-    int64_t ahead_count;
+    // Micro-batches of the loader, the oldest first, at most tri_plan_held_batches: those that were
+    // given to the engine, then those that it has looked at.
+    const tri_data_batch **held;
+    int64_t held_count, given;
 } train_feed;
-// A feed of training data; its list `ahead` is in the session's arena.
-train_feed train_feed_make(tri_session *session, tri_loader *loader);
-// The callbacks `next` and `look` of tri_step_input.
+// A feed whose list is in `arena`.
+train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *loader);
+// The callbacks `next`, `release` and `look` of tri_step_input.
 tri_status train_feed_next(void *context, tri_engine_batch *out);
+void train_feed_release(void *context);
 tri_status train_feed_look_ahead(void *context, int64_t ahead, tri_engine_batch *out);
-// Returns all batches to the loader.
-void train_feed_release(train_feed *feed);
+// After the last step, which returned `status`: waits until the engine no longer reads the loader's
+// memory, and returns all batches to it. If the step failed, abandons the engine, and fails as it
+// did.
+tri_status train_feed_end(train_feed *feed, tri_status status);
 
 #endif

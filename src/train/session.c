@@ -483,7 +483,8 @@ static tri_status evaluation_loader(const tri_session *session, const tri_datase
                                     const tri_sampler *sampler, tri_loader **out) {
     tri_loader_options options = {.replica =
                                       tri_mesh_replica(&session->mesh, session->identity.rank),
-                                  .workers = session->recipe->data.workers};
+                                  .workers = session->recipe->data.workers,
+                                  .hold = session->plan->takes_ahead ? TRI_TAKEN_BATCHES : 1};
     return tri_loader_create(data, sampler, &options, out);
 }
 

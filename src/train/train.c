@@ -151,6 +151,7 @@ static tri_status issue_step(train_loop *loop, train_feed *feed) {
                             .step = p->step + loop->in_flight,
                             .clip = loop->recipe->trainer.gradient_clip_val,
                             .next = train_feed_next,
+                            .release = train_feed_release,
                             .look = train_feed_look_ahead,
                             .context = feed};
     for (int i = 0; i <= tri_engine_steps_ahead(engine); i++)
@@ -232,7 +233,7 @@ static tri_status run_steps(train_loop *loop) {
         tri_step_output unused; // only checks that evaluation works
         TRI_TRY(train_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
     }
-    train_feed feed = train_feed_make(s, loop->train_loader);
+    train_feed feed = train_feed_make(s->arena, s, loop->train_loader);
     tri_status status = TRI_OK;
     while (status == TRI_OK) {
         if (may_issue(loop))
@@ -242,7 +243,7 @@ static tri_status run_steps(train_loop *loop) {
         else
             break;
     }
-    train_feed_release(&feed);
+    status = train_feed_end(&feed, status);
     if (status == TRI_NOT_FINITE) { // on all ranks alike: complete the checkpoint in progress
         char why[TRI_MESSAGE_MAX_BYTES];
         snprintf(why, sizeof why, "%s", tri_error_message());

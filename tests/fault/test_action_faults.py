@@ -41,6 +41,7 @@ KILLED = [
     ("RELEASE", 2, 0, 150, [*CNN, *FSDP]),
     ("CLEAR", 3, 2, 4, [*CNN, *FSDP]),  # at the end of an epoch it has no sample
     ("SCATTER", 3, 2, 100, [*CNN, *FSDP]),
+    ("TAKE", 2, 1, 60, CNN),
     ("FORWARD", 2, 1, 100, CNN),
     ("BACKWARD", 3, 0, 100, CNN),
     ("REDUCE", 2, 1, 60, CNN),

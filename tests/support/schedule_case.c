@@ -14,13 +14,14 @@ const char *schedule_case_text(const schedule_case *c) {
     static char text[256];
     snprintf(text, sizeof text,
              "%s %s, pipeline %d x %d stages x %d blocks, replicate %d, shard %d, tensor %d, %d "
-             "micro-batches, prefetch %d%s%s%s%s%s%s%s",
+             "micro-batches, prefetch %d%s%s%s%s%s%s%s%s",
              c->strategy, c->order, or_one(c->pipeline), or_one(c->stages_per_rank),
              or_one(c->blocks_per_stage), or_one(c->replicate), or_one(c->shard), or_one(c->tensor),
              c->micro_batches, c->prefetch, c->deterministic ? ", deterministic" : "",
              c->reshards ? ", reshards" : "", c->offloads ? ", offloads" : "",
              c->fetches ? ", fetches" : "", c->evaluates ? ", evaluates" : "",
-             c->skips ? ", skips" : "", c->recompute ? ", recomputes" : "");
+             c->skips ? ", skips" : "", c->recompute ? ", recomputes" : "",
+             c->takes_ahead ? ", takes ahead" : "");
     return text;
 }
 
@@ -106,7 +107,8 @@ void schedule_set_make(const schedule_case *c, schedule_set *out) {
                                     .reshard_after_forward = c->reshards,
                                     .prefetch = c->prefetch,
                                     .offloads = c->offloads,
-                                    .fetches = c->fetches};
+                                    .fetches = c->fetches,
+                                    .takes_ahead = c->takes_ahead};
     assert_non_null(request.strategy);
     request.strategy = tri_strategy_effective(request.strategy, c->deterministic);
     assert_non_null(request.order);

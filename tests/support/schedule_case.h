@@ -13,6 +13,7 @@ typedef struct schedule_case {
     bool skips;     // an edge from the first stage to every later one
     bool recompute; // every other block
     int prefetch;
+    bool takes_ahead;
 } schedule_case;
 
 typedef struct schedule_set {

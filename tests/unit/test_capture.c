@@ -107,7 +107,7 @@ static tri_kernel_def losses, others;
 static const tri_kernel_def *kernels[] = {&losses, &others, NULL};
 static tri_device_backend capturing;
 
-static void plan_step(tri_arena *arena, bool captures, tri_plan **out) {
+static void plan_step(tri_arena *arena, bool captures, bool runs_ahead, tri_plan **out) {
     static const tri_task task = {.name = "test", .build = model};
     static const tri_field fields[] = {{"inputs", TRI_F32, {1, {5}}},
                                        {"labels", TRI_I64, {0, {0}}}};
@@ -125,6 +125,7 @@ static void plan_step(tri_arena *arena, bool captures, tri_plan **out) {
     capturing = tri_device_null;
     capturing.kernels = kernels;
     capturing.captures = captures;
+    capturing.runs_ahead = runs_ahead;
     tri_device_description device = {.backend = &capturing, .threads = 1, .alignment = 64};
     ok(tri_plan_create(arena, &device, &request, out));
 }
@@ -143,17 +144,19 @@ static void test_what_may(void **state) {
     (void)state;
     tri_arena *arena = tri_arena_create(NULL, "test");
     tri_plan *plan;
-    plan_step(arena, true, &plan);
-    assert_false(allows(plan, TRI_ACTION_FORWARD, 0)); // takes the batch
-    assert_true(allows(plan, TRI_ACTION_FORWARD, 1));
-    assert_false(allows(plan, TRI_ACTION_FORWARD, 2)); // has the loss
-    for (int b = 0; b < 3; b++) {
-        assert_true(allows(plan, TRI_ACTION_BACKWARD, b));
-        assert_true(allows(plan, TRI_ACTION_STEP, b));
+    for (int ahead = 0; ahead < 2; ahead++) { // then inputs lie elsewhere in every other step
+        plan_step(arena, true, ahead, &plan);
+        assert_int_equal(allows(plan, TRI_ACTION_FORWARD, 0), !ahead);
+        assert_int_equal(allows(plan, TRI_ACTION_BACKWARD, 0), !ahead);
+        assert_true(allows(plan, TRI_ACTION_FORWARD, 1));
+        assert_false(allows(plan, TRI_ACTION_FORWARD, 2)); // has the loss
+        assert_true(allows(plan, TRI_ACTION_BACKWARD, 1));
+        for (int b = 0; b < 3; b++) assert_true(allows(plan, TRI_ACTION_STEP, b));
+        assert_false(allows(plan, TRI_ACTION_TAKE, -1));
+        assert_false(allows(plan, TRI_ACTION_NORM, -1));
+        tri_plan_destroy(plan);
     }
-    assert_false(allows(plan, TRI_ACTION_NORM, -1));
-    tri_plan_destroy(plan);
-    plan_step(arena, false, &plan);
+    plan_step(arena, false, false, &plan);
     assert_false(allows(plan, TRI_ACTION_BACKWARD, 1));
     tri_plan_destroy(plan);
     tri_arena_destroy(arena);

@@ -43,6 +43,11 @@ static const schedule_case small[] = {
     {"fsdp", "zero-bubble", .pipeline = 2, .shard = 2, .micro_batches = 6, .blocks_per_stage = 2},
     {"zero2", "looped", .pipeline = 1, .stages_per_rank = 3, .shard = 2, .micro_batches = 5},
     {"ddp", "1f1b", .pipeline = 2, .shard = 2, .micro_batches = 5, .deterministic = true},
+    {"single", "1f1b", .micro_batches = 4, .blocks_per_stage = 5, .takes_ahead = true},
+    {"fsdp", "1f1b", .shard = 2, .micro_batches = 5, .blocks_per_stage = 4, .reshards = true,
+     .takes_ahead = true},
+    {"pipeline", "interleaved", .pipeline = 2, .stages_per_rank = 2, .micro_batches = 4,
+     .takes_ahead = true},
 };
 
 enum { SMALL = sizeof small / sizeof *small };
@@ -108,14 +113,15 @@ static bool conflicts(const tri_schedule_request *r, const tri_action *a, const 
     if ((a->kind == TRI_ACTION_NORM && is_compute(b)) ||
         (b->kind == TRI_ACTION_NORM && is_compute(a)))
         return true;
+    if (a->kind == TRI_ACTION_TAKE && b->kind == TRI_ACTION_TAKE) return true;
     if (!is_compute(a) || !is_compute(b)) return false;
     if (a->kind == b->kind && a->subject == b->subject &&
         (a->kind == TRI_ACTION_FORWARD || a->kind == TRI_ACTION_BACKWARD ||
          a->kind == TRI_ACTION_BACKWARD_WEIGHT))
         return true;
     bool both = a->kind == TRI_ACTION_FORWARD && b->kind == TRI_ACTION_FORWARD;
-    if (both && a->takes_batch && b->takes_batch) return true;
-    return both && a->round == b->round && (a->takes_batch || b->takes_batch);
+    if (both && a->begins_round && b->begins_round) return true;
+    return both && a->round == b->round && (a->begins_round || b->begins_round);
 }
 
 typedef struct mutation {
@@ -317,6 +323,35 @@ static void test_orders(void **state) {
     assert_null(tri_strategy_find("zero4"));
 }
 
+// TAKE stands before the first action that needs its micro-batch; on a device that runs ahead,
+// behind the first action of the round before.
+static void test_take(void **state) {
+    (void)state;
+    for (int ahead = 0; ahead < 2; ahead++) {
+        schedule_case c = {"single", "1f1b", .micro_batches = 4, .blocks_per_stage = 3};
+        schedule_set set;
+        c.takes_ahead = ahead;
+        schedule_set_make(&c, &set);
+        const tri_schedule *s = &set.schedules[0];
+        int began = -1, taken = -1;
+        for (int i = 0; i < s->count; i++) {
+            const tri_action *a = &s->actions[i];
+            if (a->kind == TRI_ACTION_FORWARD && a->begins_round) {
+                began++;
+                if (!ahead) assert_int_equal(s->actions[i - 1].kind, TRI_ACTION_TAKE);
+            }
+            if (a->kind != TRI_ACTION_TAKE) continue;
+            taken++;
+            assert_int_equal(a->round, taken);
+            assert_int_equal(began, taken - 1); // and no later round has begun
+            if (ahead && taken > 0) assert_true(s->actions[i - 1].begins_round);
+        }
+        assert_int_equal(taken, 3);
+        assert_int_equal(began, 3);
+        schedule_set_destroy(&set);
+    }
+}
+
 static void test_print(void **state) {
     (void)state;
     static const int64_t sizes[] = {8, 4};
@@ -352,17 +387,19 @@ static void test_print(void **state) {
     tri_schedule_print(&schedule, names, to);
     fclose(to);
     static const char wanted[] =
-        "   0  compute    FORWARD stem,0              \n"
-        "   1  along      SEND 0>1,0                   after FORWARD stem,0\n"
-        "   2  back       RECV 1>0,0                  \n"
-        "   3  compute    FORWARD stem,1              \n"
-        "   4  along      SEND 0>1,1                   after FORWARD stem,1\n"
-        "   5  back       RECV 1>0,1                  \n"
-        "   6  compute    BACKWARD stem,0              after RECV 1>0,0\n"
-        "   7  compute    BACKWARD stem,1              after RECV 1>0,1\n"
-        "   8  replicate  REDUCE stem                  after BACKWARD stem,1\n"
-        "   9  compute    NORM                         after REDUCE stem\n"
-        "  10  compute    STEP stem                    after REDUCE stem\n";
+        "   0  take       TAKE,0                      \n"
+        "   1  compute    FORWARD stem,0               after TAKE,0\n"
+        "   2  along      SEND 0>1,0                   after FORWARD stem,0\n"
+        "   3  back       RECV 1>0,0                  \n"
+        "   4  take       TAKE,1                      \n"
+        "   5  compute    FORWARD stem,1               after TAKE,1\n"
+        "   6  along      SEND 0>1,1                   after FORWARD stem,1\n"
+        "   7  back       RECV 1>0,1                  \n"
+        "   8  compute    BACKWARD stem,0              after RECV 1>0,0\n"
+        "   9  compute    BACKWARD stem,1              after RECV 1>0,1\n"
+        "  10  replicate  REDUCE stem                  after BACKWARD stem,1\n"
+        "  11  compute    NORM                         after REDUCE stem\n"
+        "  12  compute    STEP stem                    after REDUCE stem\n";
     assert_string_equal(text, wanted);
     free(text);
     tri_arena_destroy(arena);
@@ -372,6 +409,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_mutations),
                                        cmocka_unit_test(test_dependencies),
                                        cmocka_unit_test(test_recompute_waits_for_send),
-                                       cmocka_unit_test(test_orders), cmocka_unit_test(test_print)};
+                                       cmocka_unit_test(test_orders),
+                                       cmocka_unit_test(test_take),
+                                       cmocka_unit_test(test_print)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

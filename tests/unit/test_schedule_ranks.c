@@ -52,7 +52,8 @@ static void test_every_combination(void **state) {
                                        .evaluates = (flags & 24) == 24,
                                        .skips = flags & 32,
                                        .recompute = flags & 64,
-                                       .prefetch = (int)(flags >> 2) % 4};
+                                       .prefetch = (int)(flags >> 2) % 4,
+                                       .takes_ahead = flags % 3 == 0};
                     if (s == 0 && c.shard > 1 && !c.deterministic) {
                         c.replicate *= c.shard;
                         c.shard = 1;
@@ -94,14 +95,16 @@ static void test_shared_layers(void **state) {
                        .shard = 1,
                        .tensor = 2,
                        .blocks_per_stage = 2,
-                       .micro_batches = 4};
+                       .micro_batches = 4,
+                       .takes_ahead = true};
     schedule_set set;
     schedule_set_make(&c, &set);
     assert_int_equal(set.mesh.ranks, 4);
     assert_int_equal(tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests), TRI_OK);
     tri_schedule *s = &set.schedules[3];
-    int first = 0; // FORWARD of both blocks, then the first one's next round
+    int first = 0; // FORWARD of both blocks, TAKE between them, then the first one's next round
     while (s->actions[first].kind != TRI_ACTION_FORWARD) first++;
+    assert_int_equal(s->actions[++first].kind, TRI_ACTION_TAKE);
     tri_action later = s->actions[first + 1];
     assert_int_equal(s->actions[first + 2].round, later.round + 1);
     s->actions[first + 1] = s->actions[first + 2];

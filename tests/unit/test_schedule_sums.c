@@ -258,6 +258,7 @@ static bool run_next(machine *m, int rank) {
     case TRI_ACTION_STEP:
         step(m, rank, a->subject);
         break;
+    case TRI_ACTION_TAKE:
     case TRI_ACTION_FETCH:
     case TRI_ACTION_LOAD:
     case TRI_ACTION_PREPARE:

@@ -216,12 +216,15 @@ static void write_cell(follower *f, cell *c, uint32_t tag) {
 
 static void access(follower *f, int slot, int64_t size_bytes, bool writes) {
     const tri_action *a = &f->schedule->actions[f->action];
-    tri_heap heap = tri_slot_heap(f->m->flat, slot);
+    tri_heap heap = TRI_HEAP_COUNT;
     uint32_t tag = tag_of(f, slot, a->round);
     if (size_bytes == 0) return;
     int64_t offset = -1;
     for (int k = f->memory->first[f->action]; k < f->memory->first[f->action + 1]; k++)
-        if (f->memory->settings[k].slot == slot) offset = f->memory->settings[k].offset;
+        if (f->memory->settings[k].slot == slot) {
+            offset = f->memory->settings[k].offset;
+            heap = f->memory->buffers[f->memory->settings[k].buffer].heap;
+        }
     if (offset < 0) {
         broken(f, "has no place for what it touches");
         return;
@@ -258,7 +261,6 @@ static void follow_segment(follower *f, const tri_action *a, tri_phase phase) {
 static void follow_compute(follower *f, const tri_action *a) {
     const tri_schedule_block *b = &f->r->blocks[a->subject];
     bool forward = a->kind == TRI_ACTION_FORWARD, again = a->kind == TRI_ACTION_RECOMPUTE;
-    if (a->takes_batch) access(f, TRI_SLOT_INPUTS, f->m->programs[a->round]->input_bytes, true);
     if (forward || again) follow_segment(f, a, TRI_PHASE_FORWARD);
     if (a->kind == TRI_ACTION_BACKWARD || a->kind == TRI_ACTION_BACKWARD_INPUT)
         follow_segment(f, a, TRI_PHASE_BACKWARD);
@@ -322,6 +324,8 @@ static void follow(follower *f) {
         tri_subject subject = tri_action_subject(a->kind);
         if (subject == TRI_SUBJECT_BLOCK) follow_compute(f, a);
         if (subject == TRI_SUBJECT_UNIT) follow_unit(f, a);
+        if (a->kind == TRI_ACTION_TAKE)
+            access(f, TRI_SLOT_INPUTS, f->m->programs[a->round]->input_bytes, true);
         if (subject != TRI_SUBJECT_EDGE) continue;
         const tri_program *p = f->m->programs[a->round];
         int bundle = p->locations[a->subject + 1].index;
@@ -446,7 +450,8 @@ static void test_random_schedules(void **state) {
                            .evaluates = draw(i, &at, 4) == 0,
                            .skips = draw(i, &at, 2),
                            .recompute = draw(i, &at, 2),
-                           .prefetch = (int)draw(i, &at, 3)};
+                           .prefetch = (int)draw(i, &at, 3),
+                           .takes_ahead = draw(i, &at, 2)};
         if (order->loops_over_stages && c.pipeline > 1)
             c.stages_per_rank = 1 + (int)draw(i, &at, 3);
         if (!strcmp(c.strategy, "ddp")) c.shard = 1;
