@@ -188,6 +188,26 @@ static size_t aligned(size_t bytes) {
     return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
+static tri_status allocate_block(tri_loader *loader, size_t total) {
+    const tri_loader_memory *from = &loader->options.memory;
+    void *block = NULL;
+    tri_status status = TRI_OK;
+    if (from->alloc)
+        status = from->alloc(from->context, total, &block);
+    else
+        block = aligned_alloc(ALIGN_BYTES, total);
+    loader->memory = block;
+    return status;
+}
+
+static void free_block(tri_loader *loader) {
+    const tri_loader_memory *from = &loader->options.memory;
+    if (!from->alloc)
+        free(loader->memory);
+    else if (loader->memory)
+        from->free(from->context, loader->memory);
+}
+
 // Allocates all memory as one block: for each buffer its fields, sample numbers and message, then
 // the scratch of each thread.
 static tri_status allocate(tri_loader *loader) {
@@ -211,7 +231,7 @@ static tri_status allocate(tri_loader *loader) {
            scratches = (size_t)loader->options.workers;
     if (scratches == 0) scratches = 1;
     size_t total = buffer_bytes * (size_t)loader->buffer_count + scratch_bytes * scratches;
-    loader->memory = aligned_alloc(ALIGN_BYTES, total);
+    TRI_TRY(allocate_block(loader, total));
     loader->buffers = calloc((size_t)loader->buffer_count, sizeof *loader->buffers);
     loader->scratch = calloc(scratches, sizeof *loader->scratch);
     loader->threads = calloc(scratches, sizeof *loader->threads);
@@ -305,6 +325,6 @@ void tri_loader_destroy(tri_loader *loader) {
     free(loader->threads);
     free(loader->scratch);
     free(loader->buffers);
-    free(loader->memory);
+    free_block(loader);
     free(loader);
 }

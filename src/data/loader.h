@@ -11,6 +11,13 @@
 
 typedef struct tri_loader tri_loader;
 
+// Where a loader's memory comes from. All zero: from the C library.
+typedef struct tri_loader_memory {
+    tri_status (*alloc)(void *context, size_t size_bytes, void **out); // aligned to 64 bytes
+    void (*free)(void *context, void *memory);
+    void *context;
+} tri_loader_memory;
+
 typedef struct tri_loader_options {
     int64_t replica;            // reads the micro-batches of this replica
     int64_t workers;            // threads; 0: tri_loader_next reads by itself
@@ -19,6 +26,7 @@ typedef struct tri_loader_options {
     int64_t epoch, step, round; // of the first micro-batch
     int64_t end_epoch;          // ends before this epoch; 0: never
     int64_t steps_per_epoch;    // at most this many steps of each epoch; 0: all
+    tri_loader_memory memory;
 } tri_loader_options;
 
 // One micro-batch. A replica that has none in a round gets one of size 0.

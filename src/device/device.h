@@ -108,6 +108,10 @@ struct tri_device_backend {
     // Zeroed memory, aligned as the description says.
     tri_status (*alloc)(tri_device *device, size_t size_bytes, void **out);
     void (*free)(tri_device *device, void *memory);
+    // Memory of the host from which copies to the device are fastest (pinned pages, of a GPU), for
+    // what is copied in every step. Aligned to 64 bytes, zeroed. NULL, both: any memory will do.
+    tri_status (*alloc_host)(tri_device *device, size_t size_bytes, void **out);
+    void (*free_host)(tri_device *device, void *memory);
     // Opens a new queue. A device whose calls are done when they return uses the functions of
     // device/queue.h for this and the next three slots.
     tri_status (*open_queue)(tri_device *device, tri_queue **out);

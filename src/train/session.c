@@ -467,6 +467,22 @@ int64_t tri_session_steps_per_epoch(const tri_session *session) {
     return most < steps ? most : steps;
 }
 
+static tri_status alloc_host(void *context, size_t size_bytes, void **out) {
+    tri_device *device = context;
+    return device->backend->alloc_host(device, size_bytes, out);
+}
+
+static void free_host(void *context, void *memory) {
+    tri_device *device = context;
+    device->backend->free_host(device, memory);
+}
+
+// Memory from which the device copies fastest.
+static tri_loader_memory memory_for_copies(const tri_session *session) {
+    if (!session->device->backend->alloc_host) return (tri_loader_memory){.alloc = NULL};
+    return (tri_loader_memory){alloc_host, free_host, session->device};
+}
+
 tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, int64_t step,
                                     tri_loader **out) {
     tri_loader_options options = {.replica =
@@ -475,7 +491,8 @@ tri_status tri_session_train_loader(const tri_session *session, int64_t epoch, i
                                   .hold = tri_plan_held_batches(session->plan),
                                   .epoch = epoch,
                                   .step = step,
-                                  .steps_per_epoch = tri_session_steps_per_epoch(session)};
+                                  .steps_per_epoch = tri_session_steps_per_epoch(session),
+                                  .memory = memory_for_copies(session)};
     return tri_loader_create(session->train_data, &session->train_sampler, &options, out);
 }
 
@@ -484,7 +501,8 @@ static tri_status evaluation_loader(const tri_session *session, const tri_datase
     tri_loader_options options = {.replica =
                                       tri_mesh_replica(&session->mesh, session->identity.rank),
                                   .workers = session->recipe->data.workers,
-                                  .hold = session->plan->takes_ahead ? TRI_TAKEN_BATCHES : 1};
+                                  .hold = session->plan->takes_ahead ? TRI_TAKEN_BATCHES : 1,
+                                  .memory = memory_for_copies(session)};
     return tri_loader_create(data, sampler, &options, out);
 }
 

@@ -6,6 +6,7 @@ delays of its queues.
 usage: test_far.py BUILD_FOLDER
 """
 import os
+import re
 import sys
 import tempfile
 
@@ -76,6 +77,23 @@ def check_resume(folder):
     check_same(losses(end), wanted, "resume on far")
 
 
+def check_copies(folder):
+    """Micro-batches are copied from memory that the device allocated: in more steps more of it, and
+    no more from other memory, where initial weights come from."""
+    os.environ["TRIREME_FAR_REPORT"] = "1"
+    copied = []
+    for steps in (2, 6):
+        done = run(train(CNN[0], os.path.join(folder, f"copies-{steps}"), *CNN[1], "--device",
+                         "far", f"trainer.max_steps={steps}", "trainer.limit_val_batches=0"))
+        copied.append([int(number) for number in re.search(
+            r"far: copied (\d+) bytes from memory of alloc_host, (\d+) from other",
+            done.stderr).groups()])
+    del os.environ["TRIREME_FAR_REPORT"]
+    images = 16 * 28 * 28 * 4  # of a step; labels are small copies
+    assert [line[0] for line in copied] == [2 * images, 6 * images], copied
+    assert copied[0][1] == copied[1][1] > 0, copied
+
+
 def check_refusal(folder):
     place = os.path.join(folder, "refused")
     os.environ["TRIREME_FAR_DELAY_US"] = "soon"
@@ -87,4 +105,5 @@ with tempfile.TemporaryDirectory(prefix="trireme-far-") as temporary:
     for index, one in enumerate(CASES):
         timed(check_case, index, one, temporary)
     timed(check_resume, temporary)
+    timed(check_copies, temporary)
     timed(check_refusal, temporary)

@@ -62,6 +62,43 @@ static void test_memory(void **state) {
     }
 }
 
+// Memory of the host for copies: aligned, zeroed, and copied like any other.
+static void test_memory_for_copies(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1, 64, 4096, 300001};
+    int found = 0;
+    for (int b = 0; b < BACKENDS; b++) {
+        assert_true(!backends[b]->alloc_host == !backends[b]->free_host);
+        if (!backends[b]->alloc_host) continue;
+        found++;
+        tri_device *device = open_device(backends[b]);
+        tri_queue *queue;
+        ok(tri_queue_open(device, &queue));
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            void *memory, *host;
+            unsigned char *back = malloc(sizes[i]);
+            ok(backends[b]->alloc(device, sizes[i], &memory));
+            ok(backends[b]->alloc_host(device, sizes[i], &host));
+            assert_int_equal((uintptr_t)host % 64, 0);
+            unsigned char *bytes = host;
+            for (size_t k = 0; k < sizes[i]; k++) {
+                assert_int_equal(bytes[k], 0);
+                bytes[k] = (unsigned char)(5 * k + 1);
+            }
+            ok(tri_queue_write(queue, memory, host, sizes[i]));
+            ok(tri_queue_read(queue, back, memory, sizes[i]));
+            assert_memory_equal(host, back, sizes[i]);
+            backends[b]->free_host(device, host);
+            backends[b]->free(device, memory);
+            free(back);
+        }
+        backends[b]->free_host(device, NULL);
+        tri_queue_close(queue);
+        backends[b]->close(device);
+    }
+    assert_int_equal(found, 1);
+}
+
 // Each call is issued before the one before it has to be done; small sources may change at once.
 static void test_order_in_a_queue(void **state) {
     (void)state;
@@ -294,6 +331,7 @@ static void test_planned_workspace(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory_for_copies),
         cmocka_unit_test(test_order_in_a_queue),
         cmocka_unit_test(test_order_between_queues),
         cmocka_unit_test(test_times),

@@ -4,9 +4,11 @@
 #include "base/os.h"
 #include "device/cpu/cpu.h"
 #include "device/far/area.h"
+#include "device/far/host.h"
 #include "device/far/queue.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +16,7 @@ typedef struct far_device {
     tri_device head;
     tri_device *inner;
     far_areas areas;
+    far_host host;
     far_delays delays;
 } far_device;
 
@@ -143,6 +146,7 @@ static tri_status far_copy_in(tri_queue *queue, void *to, const void *from_host,
         memcpy(work.small, from_host, size_bytes);
     else
         work.from = from_host;
+    if (work.from) far_host_count(&far_of(queue->device)->host, from_host, size_bytes);
     return far_queue_push(queue, &work);
 }
 
@@ -215,6 +219,7 @@ static tri_status far_open(const tri_device_config *config, tri_device **out) {
     far->head.description.backend = &tri_device_far;
     far->delays = delays;
     pthread_mutex_init(&far->areas.lock, NULL);
+    pthread_mutex_init(&far->host.lock, NULL);
     *out = &far->head;
     return TRI_OK;
 }
@@ -222,8 +227,13 @@ static tri_status far_open(const tri_device_config *config, tri_device **out) {
 static void far_close(tri_device *device) {
     if (!device) return;
     far_device *far = far_of(device);
+    if (getenv("TRIREME_FAR_REPORT"))
+        fprintf(stderr, "far: copied %lld bytes from memory of alloc_host, %lld from other\n",
+                (long long)far->host.from_list, (long long)far->host.from_others);
+    TRI_ASSERT(!far->host.list && "memory of alloc_host is freed before its device is closed");
     far_areas_end(&far->areas, far->inner);
     pthread_mutex_destroy(&far->areas.lock);
+    pthread_mutex_destroy(&far->host.lock);
     tri_device_cpu.close(far->inner);
     free(far);
 }
@@ -236,6 +246,14 @@ static void far_free(tri_device *device, void *memory) {
     if (memory) far_areas_remove(&far_of(device)->areas, far_of(device)->inner, memory);
 }
 
+static tri_status far_alloc_host(tri_device *device, size_t size_bytes, void **out) {
+    return far_host_add(&far_of(device)->host, size_bytes, out);
+}
+
+static void far_free_host(tri_device *device, void *memory) {
+    if (memory) far_host_remove(&far_of(device)->host, memory);
+}
+
 const tri_device_backend tri_device_far = {
     .name = "far",
     .kernels = kernels,
@@ -244,6 +262,8 @@ const tri_device_backend tri_device_far = {
     .close = far_close,
     .alloc = far_alloc,
     .free = far_free,
+    .alloc_host = far_alloc_host,
+    .free_host = far_free_host,
     .open_queue = far_open_queue,
     .close_queue = far_queue_close,
     .record = far_queue_record,

@@ -3,8 +3,9 @@
 // fault, and are translated where work is issued. Nothing else knows that it is no real one.
 //
 // TRIREME_FAR_DELAY_US=N lets the threads sleep before each piece of work, for up to N
-// microseconds: random numbers of the seed TRIREME_FAR_SEED (1). The threads' names begin with
-// "far".
+// microseconds: random numbers of the seed TRIREME_FAR_SEED (1). With TRIREME_FAR_REPORT, a line at
+// the end says how many bytes were copied from memory of alloc_host and from other memory. The
+// threads' names begin with "far".
 #ifndef TRIREME_DEVICE_FAR_FAR_H
 #define TRIREME_DEVICE_FAR_FAR_H
 
