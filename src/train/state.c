@@ -104,7 +104,8 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     TRI_TRY(need_int(tree, "step", &out->step));
     // Without `updates`, the checkpoint is from before there was 16-mixed: every step was an
     // update.
-    if (!tri_tree_to_int(tri_tree_get(tree, "updates"), &out->updates)) out->updates = out->step;
+    out->updates = out->step;
+    if (tri_tree_get(tree, "updates")) TRI_TRY(need_int(tree, "updates", &out->updates));
     const tri_tree *scale = tri_tree_get(tree, "loss_scale");
     if (tri_tree_to_double(tri_tree_get(scale, "scale"), &out->scale.scale)) {
         TRI_TRY(need_int(scale, "good_steps", &out->scale.good_steps));

@@ -1,0 +1,89 @@
+// A run's progress in a checkpoint: what is written is read back, and what is no progress refused.
+#include "base/tree.h"
+#include "support/arena_fixture.h"
+#include "train/state.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const tri_graph no_metrics = {.metric_count = 0};
+
+// Reads the progress of a state.json with this line in it.
+static tri_status read_with(const char *line, tri_progress *out) {
+    char text[256];
+    snprintf(text, sizeof text,
+             "{\"step\": 7, %s\"epoch\": 1, \"step_in_epoch\": 2, \"samples\": 56}", line);
+    tri_tree *tree;
+    assert_int_equal(tri_json_parse(arena, text, strlen(text), "state.json", &tree), TRI_OK);
+    return tri_progress_read(tree, &no_metrics, out);
+}
+
+static void test_reads_what_was_written(void **state) {
+    (void)state;
+    tri_progress written = {.step = 7,
+                            .updates = 4,
+                            .scale = {.scale = 1024, .good_steps = 3, .hysteresis_left = 1},
+                            .epoch = 1,
+                            .step_in_epoch = 2,
+                            .samples = 56,
+                            .has_best = true,
+                            .best = 0.5,
+                            .waited = 2,
+                            .has_val = true,
+                            .val_loss = 0.25,
+                            .val_samples = 10,
+                            .val_step = 5};
+    tri_progress found;
+    assert_int_equal(
+        tri_progress_read(tri_progress_tree(arena, &written, &no_metrics), &no_metrics, &found),
+        TRI_OK);
+    assert_int_equal(found.step, 7);
+    assert_int_equal(found.updates, 4);
+    assert_float_equal(found.scale.scale, 1024, 0);
+    assert_int_equal(found.scale.good_steps, 3);
+    assert_int_equal(found.scale.hysteresis_left, 1);
+    assert_int_equal(found.epoch, 1);
+    assert_int_equal(found.step_in_epoch, 2);
+    assert_int_equal(found.samples, 56);
+    assert_true(found.has_best && found.has_val);
+    assert_float_equal(found.best, 0.5, 0);
+    assert_int_equal(found.waited, 2);
+    assert_float_equal(found.val_loss, 0.25, 0);
+    assert_int_equal(found.val_samples, 10);
+    assert_int_equal(found.val_step, 5);
+}
+
+// Checkpoints from before there was 16-mixed do not count updates: every step was one.
+static void test_updates_are_steps_if_absent(void **state) {
+    (void)state;
+    tri_progress found;
+    assert_int_equal(read_with("", &found), TRI_OK);
+    assert_int_equal(found.updates, 7);
+    assert_int_equal(read_with("\"updates\": 0, ", &found), TRI_OK);
+    assert_int_equal(found.updates, 0);
+}
+
+static void test_refuses_updates_that_are_no_count(void **state) {
+    (void)state;
+    static const char *const values[] = {"-1", "1.5", "\"4\"", "null", "true", "[4]", "{\"a\": 4}"};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char line[64];
+        tri_progress found;
+        snprintf(line, sizeof line, "\"updates\": %s, ", values[i]);
+        if (read_with(line, &found) != TRI_CORRUPT) fail_msg("%s was read", values[i]);
+        assert_non_null(strstr(tri_error_message(), "no whole number 'updates'"));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reads_what_was_written),
+        cmocka_unit_test(test_updates_are_steps_if_absent),
+        cmocka_unit_test(test_refuses_updates_that_are_no_count),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}
