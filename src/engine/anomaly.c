@@ -52,7 +52,7 @@ static void describe(tri_engine *e, const tri_graph *g, const tri_node *node, tr
                  node->name);
     char when[48] = "evaluation";
     if (e->run.step->request.training)
-        snprintf(when, sizeof when, "step %lld", (long long)e->carried.updates + 1);
+        snprintf(when, sizeof when, "step %lld", (long long)e->run.input->step + 1);
     const char *word = isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
     snprintf(e->run.anomaly, sizeof e->run.anomaly,
              "%s: the %s pass of block %s: %s %s at element %lld of %s", when, passes[node->phase],

@@ -125,6 +125,7 @@ typedef struct engine_flight {
     double *results; // as in the device's memory
     double shared[TRI_MAX_SHARED];
     tri_step_shape shape;
+    int64_t step; // as in the step's input
     tri_ticket done; // stands for the step and the copy of its results
 } engine_flight;
 

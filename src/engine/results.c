@@ -72,6 +72,7 @@ tri_status engine_send_results(tri_engine *e, engine_flight *flight) {
     const engine_numbers *n = &e->numbers;
     const tri_device_backend *device = e->device->backend;
     flight->shape = e->run.input->shape;
+    flight->step = e->run.input->step;
     if (!tri_step_trains(flight->shape)) {
         if (e->detects_anomaly) TRI_TRY(engine_agree_on_anomaly(e));
         TRI_TRY(engine_sum_over_step(e, false));
@@ -111,8 +112,9 @@ static int first_found(const tri_engine *e, const double *found) {
     return first;
 }
 
-static tri_status name_not_finite(const tri_engine *e, const double *found, double loss) {
-    long long step = (long long)e->carried.updates + 1;
+static tri_status name_not_finite(const tri_engine *e, const engine_flight *flight, double loss) {
+    const double *found = flight->results + e->numbers.found_at;
+    long long step = (long long)flight->step + 1;
     bool is_narrow = e->plan->sharing.reduce_dtype == TRI_F16 && e->plan->replicas > 1;
     const char *wider = is_narrow ? ", or strategy.reduce_dtype: bfloat16" : "";
     int parameter = first_found(e, found);
@@ -154,8 +156,7 @@ static tri_status take_training(tri_engine *e, engine_flight *flight, tri_step_o
     e->carried.scale.hysteresis_left = (int64_t)carried[TRI_CARRIED_HYSTERESIS_LEFT];
     e->carried.updates = (int64_t)carried[TRI_CARRIED_UPDATES];
     if (halts) TRI_TRY(resume_after_halt(e, flight));
-    if (halts && e->carried.scale.scale == 0)
-        return name_not_finite(e, flight->results + e->numbers.found_at, out->sum[0]);
+    if (halts && e->carried.scale.scale == 0) return name_not_finite(e, flight, out->sum[0]);
     out->overflowed = scalars[TRI_STEP_SKIP] != 0;
     out->exhausted = halts;
     out->gradient_norm = scalars[TRI_STEP_NORM];

@@ -297,9 +297,10 @@ static void test_not_finite(void **state) {
             read_all(&r, before);
             // The loss is about 1e40, finite in F64; the gradient of the first weights overflows.
             for (int k = 0; k < 16 * 4; k++) r.numbers[k] = 1e20f;
-            assert_int_equal(step(&r, TRI_STEP_FULL, 1, &out), TRI_NOT_FINITE);
+            // The message counts steps, which may be more than there were updates.
+            assert_int_equal(step(&r, TRI_STEP_FULL, 5, &out), TRI_NOT_FINITE);
             const char *said = tri_error_message();
-            if (!strstr(said, "step 2") ||
+            if (!strstr(said, "step 6") ||
                 (!strstr(said, "first.weight") && !strstr(said, "the loss")))
                 fail_msg("%s, micro %d: %s", backends[i]->name, (int)micro, said);
             r.numbers[0] = NAN;
