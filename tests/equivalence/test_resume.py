@@ -30,13 +30,24 @@ RUNS = {
                           "trainer.gradient_clip_val=0.5", "checkpoint.every_n_steps=4"]),
     "momentum": ("mlp-jax", ["optimizer.momentum=0.9", "optimizer.nesterov=true",
                              "checkpoint.every_n_steps=2"]),
+    # The first gradients overflow, so that there are fewer updates, which set lr, than steps.
+    "16-mixed": ("mlp-jax", ["trainer.precision=16-mixed", "trainer.loss_scale.initial=1e9",
+                             "trainer.loss_scale.hysteresis=1", "schedule.every=step",
+                             "checkpoint.every_n_steps=2"]),
 }
 
 
+def rates(run_dir):
+    """Learning rate by step, as text."""
+    return {entry["step"]: str(entry["lr"]) for entry in entries(run_dir, "train")}
+
+
 def check_end(got, whole, what):
-    """Every loss, the evaluations and every bit of weights and optimizer states."""
+    """Every loss, the learning rates, the evaluations and every bit of weights and optimizer
+    states."""
     assert sorted(losses(whole)) == list(range(1, LAST + 1)), sorted(losses(whole))
     check_same(losses(got), losses(whole), what)
+    check_same(rates(got), rates(whole), f"{what}, lr")
     check_same(losses(got, "val"), losses(whole, "val"), f"{what}, val")
     run([TRIREME, "checkpoint", "diff", last(got), last(whole)])
 
@@ -69,8 +80,10 @@ def interrupt(words, place, number, step):
 def check_interruptions(folder, name, ranks):
     recipe, more = RUNS[name]
     words = [*COMMON, *more]
-    whole, cut = (os.path.join(folder, f"{recipe}-{ranks}-{kind}") for kind in ("whole", "cut"))
+    whole, cut = (os.path.join(folder, f"{name}-{ranks}-{kind}") for kind in ("whole", "cut"))
     run(on_ranks(ranks, train(recipe, whole, *words)))
+    if name == "16-mixed":  # else it would show nothing
+        assert len(set(rates(whole).values())) < LAST - 3, rates(whole)
     command = on_ranks(ranks, train(recipe, cut, *words))
     numbers = [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1, signal.SIGINT]
     if ranks > 1:  # of a launcher: its workers end with it, tests/fault has that
