@@ -110,8 +110,10 @@ typedef struct engine_tensors {
 
 // Memory of the host through which checkpoints and initial weights pass, outside of steps.
 typedef struct engine_staging {
-    float *memory; // a whole bucket, or one of its states
-    int64_t elements;
+    // A whole bucket, or one of its states: in the heap of the steps if the host can touch that,
+    // and it is large enough; else `own`.
+    float *memory, *own;
+    int64_t own_elements;
     int unit, bucket, state; // what is in `memory`; unit -1: nothing
     bool is_new;             // it was written, and not yet moved to where it belongs
     float *joined;           // the slices of the tensor fetched last, one after the other

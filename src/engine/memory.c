@@ -173,7 +173,7 @@ void engine_release(tri_engine *e) {
     release_parameters(e, e->memory.stored);
     release_parameters(e, e->memory.half_parameters);
     if (e->staging.masters) e->device->backend->free(e->device, e->staging.masters);
-    free(e->staging.memory);
+    free(e->staging.own);
     free(e->staging.joined);
 }
 
@@ -189,7 +189,13 @@ static tri_status reserve(float **memory, int64_t *elements, int64_t wanted) {
 
 tri_status engine_reserve_staging(tri_engine *e, int64_t elements) {
     e->staging.unit = -1;
-    return reserve(&e->staging.memory, &e->staging.elements, elements);
+    // Between steps nothing else is in the heap.
+    bool fits = elements * (int64_t)sizeof(float) <= e->plan->sizes.heap_bytes[TRI_HEAP_STATE];
+    e->staging.memory = (float *)e->memory.heaps[TRI_HEAP_STATE];
+    if (fits && e->device->backend->host_memory) return TRI_OK;
+    tri_status status = reserve(&e->staging.own, &e->staging.own_elements, elements);
+    e->staging.memory = e->staging.own;
+    return status;
 }
 
 tri_status engine_reserve_masters(tri_engine *e, int64_t elements, float **out) {

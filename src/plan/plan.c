@@ -123,9 +123,9 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     return sum;
 }
 
-// Elements of the staging memory through which initial weights and checkpoints pass: a whole bucket
-// where ranks shard it or it is offloaded, or a unit's masters that are cast; and a full parameter
-// that is sliced.
+// Elements of the staging memory through which initial weights and checkpoints pass, as far as it
+// does not lie in the heap of the steps: a whole bucket where ranks shard it or it is offloaded, or
+// a unit's masters that are cast; and a full parameter that is sliced.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;
     const tri_flat *flat = &plan->flat;
@@ -145,6 +145,8 @@ static int64_t staging_elements(const tri_plan *plan) {
         if (p->unit >= 0 && flat->units[p->unit].here)
             raise_to(&parameter, p->elements * plan->graph->parameters[i].slice.count);
     }
+    bool fits = bucket * (int64_t)sizeof(float) <= plan->sizes.heap_bytes[TRI_HEAP_STATE];
+    if (fits && plan->device.backend->host_memory) bucket = 0;
     return bucket + parameter;
 }
 

@@ -92,7 +92,10 @@ typedef struct step {
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
     bool *is_sent; // by slot of a bucket: GATHER sends it, or has sent it
-    int *touched;  // buffers, action by action
+    // Buffers that SCATTER sends since the last compute action.
+    int *scattered;
+    int scattered_count, scattered_capacity;
+    int *touched; // buffers, action by action
     int touched_count, touched_capacity;
     int *first; // by action, into `touched`
     int action;
@@ -172,12 +175,24 @@ static void touch_unit(step *s, int unit, unsigned which) {
     }
 }
 
-static void close_unit(step *s, int unit, unsigned which) {
+static void close_parameters(step *s, int unit) {
+    for (int k = 0; k < TRI_BUCKET_COUNT; k++)
+        *open_of(s, tri_slot_parameters(unit, (tri_bucket_kind)k), -1) = -1;
+}
+
+// Gradients are free after SCATTER. Their memory is kept until the end of the compute action behind
+// it, so that this one does not wait for SCATTER because its own gradients lie there.
+static void close_scattered(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
-        tri_bucket_kind bucket = (tri_bucket_kind)k;
-        if (which & UNIT_PARAMETERS) *open_of(s, tri_slot_parameters(unit, bucket), -1) = -1;
-        if (has_gradients_of(bucket, which)) *open_of(s, tri_slot_gradients(unit, bucket), -1) = -1;
+        int *open = open_of(s, tri_slot_gradients(unit, (tri_bucket_kind)k), -1);
+        if (*open < 0) continue;
+        TRI_PUSH(s->scratch, s->scattered, s->scattered_count, s->scattered_capacity) = *open;
+        *open = -1;
     }
+}
+static void keep_scattered(step *s) {
+    for (int i = 0; i < s->scattered_count; i++) s->buffers[s->scattered[i]].last = s->action;
+    s->scattered_count = 0;
 }
 
 // FETCH and LOAD begin a new buffer; all other actions find one in the slot.
@@ -252,6 +267,7 @@ static void touch_compute(step *s, const tri_action *a) {
             touch_unit(s, block->units[k], forward ? UNIT_STATISTICS : UNIT_TRAINED_GRADIENTS);
     }
     if (a->forgets) forget(s, a);
+    keep_scattered(s);
 }
 
 static void touch_edge(step *s, const tri_action *a) {
@@ -277,11 +293,11 @@ static void touch_action(step *s, const tri_action *a) {
         touch_offloaded(s, a);
         if (a->kind == TRI_ACTION_GATHER && s->r->gathers)
             touch_unit(s, a->subject, UNIT_PARAMETERS);
-        if (a->kind == TRI_ACTION_RELEASE) close_unit(s, a->subject, UNIT_PARAMETERS);
+        if (a->kind == TRI_ACTION_RELEASE) close_parameters(s, a->subject);
         if (!s->r->scatters) break;
         if (a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER)
             touch_unit(s, a->subject, UNIT_GRADIENTS);
-        if (a->kind == TRI_ACTION_SCATTER) close_unit(s, a->subject, UNIT_GRADIENTS);
+        if (a->kind == TRI_ACTION_SCATTER) close_scattered(s, a->subject);
         break;
     case TRI_SUBJECT_NONE:
         if (a->kind == TRI_ACTION_TAKE)
