@@ -2,7 +2,7 @@
 // behind the step into memory of the host, where several steps have room, so that a step can be
 // issued before the results of the one before are read. After a step that is not finite, the device
 // skips all later ones until the host has read that; so the first parameter whose gradient was not
-// finite is found in the step itself. Next: update.c.
+// finite is found in the step itself. Next: train/scale.c.
 #include "engine/engine_internal.h"
 
 #include <math.h>

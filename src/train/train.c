@@ -218,9 +218,9 @@ static bool may_issue(const train_loop *loop) {
     if (loop->is_interrupted || loop->stop || loop->is_time_to_save) return false;
     if (last >= 0 && loop->progress.step + ahead >= last) return false;
     if (ahead == 0) return true;
+    if (ahead > tri_engine_steps_ahead(loop->session->engine)) return false;
     train_due due = due_after(loop, ahead);
-    return ahead <= tri_engine_steps_ahead(loop->session->engine) && !due.evaluation &&
-           !due.checkpoint && !due.epoch_ends;
+    return !due.evaluation && !due.checkpoint && !due.epoch_ends;
 }
 
 static tri_status run_steps(train_loop *loop) {
