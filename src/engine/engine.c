@@ -2,6 +2,7 @@
 // Next: take.c, compute.c, communicate.c, numbers.c and update.c, which carry them out.
 #include "engine/engine_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,10 +70,22 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
     return TRI_OK;
 }
 
+// Ends what the queues still do. That fails too where a rank was lost; the thread's message then
+// stays that of the first failure.
+static void finish_queues(tri_engine *e) {
+    tri_queue *const queues[] = {e->queue, e->takes.queue};
+    char why[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    for (int i = 0; i < 2; i++) {
+        tri_status status = queues[i] ? tri_queue_finish(queues[i]) : TRI_OK;
+        if (status != TRI_OK) (void)TRI_FAIL(status, "%s", why);
+    }
+}
+
 void tri_engine_destroy(tri_engine *engine) {
     if (!engine) return;
     engine_stop_groups(engine);
-    if (engine->queue) tri_queue_finish(engine->queue); // before the queue that it may wait for
+    finish_queues(engine); // before one is closed for which the other may wait
     engine_close_takes(engine);
     tri_queue_close(engine->queue);
     engine_release_kernels(engine);
@@ -255,8 +268,7 @@ tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_
 
 void tri_engine_abandon(tri_engine *engine) {
     engine_stop_groups(engine);
-    (void)tri_queue_finish(engine->queue);
-    (void)tri_queue_finish(engine->takes.queue);
+    finish_queues(engine);
     engine->takes.copy_count = 0;
     engine->flights.count = 0;
 }

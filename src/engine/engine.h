@@ -91,8 +91,8 @@ int tri_engine_steps_ahead(const tri_engine *engine);
 tri_status tri_engine_collect(tri_engine *engine, tri_step_output *out);
 // Both: one step, while none is in flight.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
-// After a failure: ends what is in flight, so that the loader's memory is no longer in use. Only
-// tri_engine_destroy may follow. Not collective.
+// After a failure: ends what is in flight, so that the loader's memory is no longer in use. Keeps
+// the failure's message. Only tri_engine_destroy may follow. Not collective.
 void tri_engine_abandon(tri_engine *engine);
 
 // Waits until no micro-batch is read any more, and releases them all. Before their memory is freed,
