@@ -1,5 +1,5 @@
-// Collective communication. One table of functions per backend (self, shm; mpi and nccl as
-// modules).
+// Collective communication. One table of functions per backend (self, shm, pair, …; mpi and nccl
+// as modules). Those that work beside the caller are built on comm/progress.
 //
 // Every rank of a communicator starts the same operations in the same order. An operation is
 // started and waited for later, and advances in between.
@@ -12,8 +12,9 @@
 // of it.
 //
 // Sums are computed in rank order, ((send_0 + send_1) + send_2) + …, one addition after the other
-// in the type itself, so that their bits depend on the values only. BF16 and F16 are added in F32
-// and rounded once at the end.
+// in the type itself, so that their bits depend on the values only; communicators without
+// TRI_COMM_RANK_ORDER say in which order they add. BF16 and F16 are added in F32 and rounded once
+// at the end.
 //
 // Sends and receives are matched in order, for each pair of ranks and each direction on its own,
 // and only those wait for each other: messages of other pairs, and of the other direction, overtake
@@ -82,8 +83,25 @@ typedef struct tri_comm_ticket {
 
 typedef struct tri_comm tri_comm;
 
+// What a communicator can do by itself. The layer comm/generic adds what is missing.
+typedef enum tri_comm_ability {
+    // Sums are ((send_0 + send_1) + send_2) + …. Without it their bits depend on the values and on
+    // how the ranks are arranged, but not on the time; only trainer.deterministic demands it.
+    TRI_COMM_RANK_ORDER = 1 << 0,
+    TRI_COMM_ACCUMULATES = 1 << 1,
+    TRI_COMM_WIRE_TYPES = 1 << 2,
+    TRI_COMM_FINDS_MISMATCHES = 1 << 3, // else ranks that disagree get any result, or wait
+    TRI_COMM_HOST_MEMORY = 1 << 4,      // takes memory that the host can touch
+    TRI_COMM_DEVICE_MEMORY = 1 << 5,    // takes memory of the device for which it was opened
+    TRI_COMM_ARITHMETIC = TRI_COMM_RANK_ORDER | TRI_COMM_ACCUMULATES | TRI_COMM_WIRE_TYPES,
+} tri_comm_ability;
+
 typedef struct tri_comm_backend {
     const char *name;
+    unsigned (*abilities)(const tri_comm *comm); // tri_comm_ability, or-ed
+    // Bytes of memory of its own that a rank of a communicator of so many ranks touches.
+    // `is_private`: operations use memory that alloc did not give.
+    int64_t (*scratch_bytes)(int ranks, bool is_private);
     // Ends the communicator. Not collective; nothing may be in flight unless it was aborted.
     void (*close)(tri_comm *comm);
     // Collective: a new communicator of the ranks that give the same colour, ordered by key, then

@@ -1,6 +1,38 @@
 // Checks and sizes of operations, the same for all backends.
 #include "comm/op.h"
 
+#include <stdio.h>
+
+bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b) {
+    bool same_kind = a->kind == b->kind;
+    if (a->kind == TRI_COMM_SEND) same_kind = b->kind == TRI_COMM_RECV;
+    if (!same_kind) return false;
+    if (a->kind == TRI_COMM_BARRIER) return true;
+    if (a->dtype != b->dtype || a->count != b->count) return false;
+    bool same =
+        a->reduction == b->reduction && a->accumulate == b->accumulate && a->wire == b->wire;
+    if (tri_comm_kind_reduces((tri_comm_kind)a->kind) && !same) return false;
+    return a->kind != TRI_COMM_BROADCAST || a->root == b->root;
+}
+
+void tri_comm_call_text(const tri_comm_call *call, char *out, size_t size) {
+    static const char *const reductions[] = {"sum", "max", "min"};
+    tri_comm_kind kind = (tri_comm_kind)call->kind;
+    if (kind == TRI_COMM_BARRIER) {
+        snprintf(out, size, "barrier '%s'", call->label);
+        return;
+    }
+    char detail[48] = "";
+    bool rounds = call->wire != TRI_F32;
+    if (tri_comm_kind_reduces(kind))
+        snprintf(detail, sizeof detail, " (%s%s%s%s)", reductions[call->reduction % 3],
+                 call->accumulate ? ", accumulated" : "", rounds ? ", by " : "",
+                 rounds ? tri_dtype_name((tri_dtype)call->wire) : "");
+    if (kind == TRI_COMM_BROADCAST) snprintf(detail, sizeof detail, " from rank %d", call->root);
+    snprintf(out, size, "%s '%s' of %lld %s%s", tri_comm_kind_name(kind), call->label,
+             (long long)call->count, tri_dtype_name((tri_dtype)call->dtype), detail);
+}
+
 tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence) {
     int64_t sent = tri_comm_send_count(op, comm->size),
             received = tri_comm_recv_count(op, comm->size);

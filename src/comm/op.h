@@ -4,6 +4,8 @@
 
 #include "comm/comm.h"
 
+#include <string.h>
+
 // TRI_BAD_INPUT for a kind, count, root or peer out of range, TRI_UNSUPPORTED for a type that the
 // kind does not take.
 tri_status tri_comm_op_check(const tri_comm *comm, const tri_comm_op *op);
@@ -16,6 +18,38 @@ int64_t tri_comm_recv_count(const tri_comm_op *op, int size);
 // Records the beginning of an operation in the ledger. `sequence`: its number in the communicator,
 // from 1.
 tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence);
+
+// What ranks compare of an operation, in memory that other processes read.
+enum { TRI_COMM_LABEL_BYTES = 80 };
+typedef struct tri_comm_call {
+    uint32_t kind, dtype, reduction, accumulate, wire;
+    int32_t root;
+    int64_t count;
+    char label[TRI_COMM_LABEL_BYTES];
+} tri_comm_call;
+
+// Cuts a label that is too long; snprintf would cost a tenth of a small operation's time.
+static inline void tri_comm_copy_label(const tri_comm_op *op, char to[TRI_COMM_LABEL_BYTES]) {
+    size_t bytes = op->label ? strnlen(op->label, TRI_COMM_LABEL_BYTES - 1) : 0;
+    if (bytes) memcpy(to, op->label, bytes);
+    to[bytes] = 0;
+}
+
+static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
+    out->kind = op->kind;
+    out->dtype = op->dtype;
+    out->reduction = op->reduction;
+    out->accumulate = op->accumulate;
+    out->wire = op->wire;
+    out->root = op->root;
+    out->count = op->count;
+    tri_comm_copy_label(op, out->label);
+}
+
+// True if two ranks may call these collectives together; for a SEND and its RECV, if they fit.
+bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b);
+// "all_reduce 'REDUCE a' of 4 F32 (sum)"
+void tri_comm_call_text(const tri_comm_call *call, char *out, size_t size);
 
 static inline bool tri_comm_kind_is_message(tri_comm_kind kind) {
     return kind == TRI_COMM_SEND || kind == TRI_COMM_RECV;

@@ -33,6 +33,14 @@ int tri_comm_timeout_ms(const tri_comm_options *options) {
     return options ? (int)(options->timeout_s * 1e3) : TRI_DEFAULT_TIMEOUT_MS;
 }
 
+// Shared memory: two announcements of each rank, with their data; staging memory for operations on
+// private memory, this rank's and the one that it reads at a time.
+int64_t tri_comm_scratch_bytes(tri_comm_choice backend, int ranks, bool is_private) {
+    if (ranks < 2 || backend == TRI_COMM_SELF) return 0;
+    int64_t announced = 2 * (TRI_SHM_EAGER_BYTES + 256);
+    return ranks * announced + (is_private ? 2 * (int64_t)TRI_SHM_STAGE_BYTES : 0);
+}
+
 tri_status tri_comm_check_ranks(const tri_comm_options *options, int ranks) {
     if (options->backend != TRI_COMM_SELF || ranks == 1) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,

@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "base/quantity.h"
+#include "comm/options.h"
 #include "data/sampler.h"
 
 #include <string.h>
@@ -158,6 +159,19 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
     return most;
 }
 
+// What the communicators of the engine's groups take for themselves. The host's own memory, which
+// no communicator allocated, travels over the world and between shards.
+static int64_t communicator_bytes(const tri_plan *plan) {
+    unsigned pipeline = 1u << TRI_AXIS_PIPELINE, shard = 1u << plan->sharing.shard_axis;
+    const unsigned groups[] = {shard,    1u << plan->sharing.replicate_axis, pipeline,
+                               pipeline, 1u << TRI_AXIS_TENSOR_PARALLEL,     TRI_AXES_REPLICAS};
+    int64_t bytes = tri_comm_scratch_bytes(TRI_COMM_AUTO, plan->mesh.ranks, true);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        bytes += tri_comm_scratch_bytes(TRI_COMM_AUTO, tri_mesh_size(&plan->mesh, groups[i]),
+                                        groups[i] == shard && plan->sharing.shard > 1);
+    return bytes;
+}
+
 static void size_memory(tri_plan *plan, const tri_plan_request *request) {
     const int64_t f32 = (int64_t)sizeof(float),
                   half = (int64_t)tri_dtype_bytes(plan->flat.half_dtype);
@@ -198,7 +212,7 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
                        plan->sizes.result_bytes,
         .workspace = plan->sizes.workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
         .communication = plan->sizes.heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) +
-                         (plan->mesh.ranks > 1 ? TRI_COMMUNICATOR_BYTES : 0),
+                         communicator_bytes(plan),
         .offloaded = f32 * (offloaded_stored + offloaded_half + offloaded_states),
     };
     tri_memory_plan *m = &plan->memory;

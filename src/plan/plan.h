@@ -62,7 +62,7 @@ typedef struct tri_plan_request {
 
 // Bytes that one rank holds while it trains. `communication`: gathered parameters, gradients that
 // are to be scattered, staging memory, and what communicators need for themselves
-// (TRI_COMMUNICATOR_BYTES). `workspace`: what kernels need while they run, the loader's batches,
+// (tri_comm_scratch_bytes). `workspace`: what kernels need while they run, the loader's batches,
 // and the process itself (TRI_PROGRAM_BYTES).
 typedef struct tri_memory_plan {
     int64_t parameters, gradients, optimizer, activations, workspace, communication, peak;

@@ -57,6 +57,7 @@ void progress_comm_add(progress_comm *comm) {
 
 void progress_comm_end(progress_comm *comm) {
     pthread_mutex_destroy(&comm->lock);
+    for (uint64_t i = comm->completed; i < comm->started; i++) free(progress_at(comm, i)->state);
     free(comm->queue);
     free(comm->job_rank);
 }

@@ -42,6 +42,12 @@ static void begin(progress_comm *comm, progress_item *item) {
     item->begun = true;
 }
 
+static void end(progress_comm *comm, progress_item *item) {
+    tri_ledger_end(comm->head.ledger, item->mark);
+    free(item->state);
+    item->state = NULL;
+}
+
 progress_item *progress_message(const progress_comm *comm, int index) {
     return progress_at(comm, atomic_load_explicit(&comm->completed, memory_order_relaxed) +
                                  (uint64_t)index);
@@ -82,7 +88,7 @@ static progress_result advance_messages(progress_comm *comm) {
         progress_item *item = progress_message(comm, i);
         if (item->done || !is_next(comm, i)) continue;
         advanced |= comm->family->backend->advance(comm, item) == PROGRESS_ADVANCED;
-        if (item->done) tri_ledger_end(comm->head.ledger, item->mark);
+        if (item->done) end(comm, item);
     }
     return advanced ? PROGRESS_ADVANCED : PROGRESS_BLOCKED;
 }
@@ -99,7 +105,7 @@ static progress_result advance_collective(progress_comm *comm, progress_item *it
     if (!item->begun) begin(comm, item);
     progress_result result = comm->family->backend->advance(comm, item);
     if (item->done) {
-        tri_ledger_end(comm->head.ledger, item->mark);
+        end(comm, item);
         complete(comm, 1);
     }
     return result;

@@ -42,6 +42,7 @@ typedef struct progress_item {
     // The backend's own; 0 at the beginning.
     int step;
     uint64_t number, bytes;
+    void *state; // the base frees it
 } progress_item;
 
 // Some of a communicator's ranks, in the order of the new communicator.

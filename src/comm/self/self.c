@@ -141,8 +141,17 @@ static tri_status self_failed(tri_comm *comm) { return self_check(self_of(comm))
 
 static tri_status self_split(tri_comm *comm, int colour, int key, tri_comm **out);
 
+// One rank adds in rank order and agrees with itself.
+static unsigned self_abilities(const tri_comm *comm) {
+    return TRI_COMM_ARITHMETIC | TRI_COMM_FINDS_MISMATCHES | TRI_COMM_HOST_MEMORY;
+}
+
+static int64_t self_scratch_bytes(int ranks, bool is_private) { return 0; }
+
 static const tri_comm_backend self_backend = {
     .name = "self",
+    .abilities = self_abilities,
+    .scratch_bytes = self_scratch_bytes,
     .close = self_close,
     .split = self_split,
     .alloc = self_alloc,

@@ -37,15 +37,8 @@ static bool is_eager(const shm_comm *comm, const tri_comm_op *op) {
 static void announce(shm_comm *comm, const progress_item *item) {
     const tri_comm_op *op = &item->op;
     shm_entry *entry = shm_entry_of(comm, comm->base.head.rank, comm->meetings + 1);
-    entry->kind = op->kind;
-    entry->dtype = op->dtype;
-    entry->reduction = op->reduction;
-    entry->accumulate = op->accumulate;
-    entry->wire = op->wire;
-    entry->root = op->root;
-    entry->count = op->count;
+    tri_comm_call_of(op, &entry->call);
     entry->sequence = item->sequence;
-    shm_copy_label(op, entry->label);
     comm->current.eager = op->kind == TRI_COMM_BARRIER || is_eager(comm, op);
     if (comm->current.eager) {
         shm_eager_send(comm, op, entry);
@@ -59,42 +52,14 @@ static void announce(shm_comm *comm, const progress_item *item) {
     enter_meeting(comm);
 }
 
-static bool entries_agree(const shm_entry *a, const shm_entry *b) {
-    if (a->kind != b->kind) return false;
-    if (a->kind == TRI_COMM_BARRIER) return true;
-    if (a->dtype != b->dtype || a->count != b->count) return false;
-    bool same =
-        a->reduction == b->reduction && a->accumulate == b->accumulate && a->wire == b->wire;
-    if (tri_comm_kind_reduces((tri_comm_kind)a->kind) && !same) return false;
-    return a->kind != TRI_COMM_BROADCAST || a->root == b->root;
-}
-
-static void entry_text(const shm_entry *entry, char *out, size_t size) {
-    static const char *const reductions[] = {"sum", "max", "min"};
-    tri_comm_kind kind = (tri_comm_kind)entry->kind;
-    if (kind == TRI_COMM_BARRIER) {
-        snprintf(out, size, "barrier '%s'", entry->label);
-        return;
-    }
-    char detail[48] = "";
-    bool rounds = entry->wire != TRI_F32;
-    if (tri_comm_kind_reduces(kind))
-        snprintf(detail, sizeof detail, " (%s%s%s%s)", reductions[entry->reduction % 3],
-                 entry->accumulate ? ", accumulated" : "", rounds ? ", by " : "",
-                 rounds ? tri_dtype_name((tri_dtype)entry->wire) : "");
-    if (kind == TRI_COMM_BROADCAST) snprintf(detail, sizeof detail, " from rank %d", entry->root);
-    snprintf(out, size, "%s '%s' of %lld %s%s", tri_comm_kind_name(kind), entry->label,
-             (long long)entry->count, tri_dtype_name((tri_dtype)entry->dtype), detail);
-}
-
 static bool compare_entries(shm_comm *comm) {
     const shm_entry *mine = shm_entry_of(comm, comm->base.head.rank, comm->meetings);
     for (int r = 0; r < comm->base.head.size; r++) {
         const shm_entry *theirs = shm_entry_of(comm, r, comm->meetings);
-        if (entries_agree(mine, theirs)) continue;
+        if (tri_comm_calls_agree(&mine->call, &theirs->call)) continue;
         char ours[192], other[192];
-        entry_text(mine, ours, sizeof ours);
-        entry_text(theirs, other, sizeof other);
+        tri_comm_call_text(&mine->call, ours, sizeof ours);
+        tri_comm_call_text(&theirs->call, other, sizeof other);
         progress_fail(&comm->base, TRI_MISMATCH,
                       "ranks disagree at operation %llu: rank %d calls %s, rank %d calls %s",
                       (unsigned long long)mine->sequence, comm->base.job_rank[comm->base.head.rank],
@@ -188,7 +153,8 @@ bool shm_collective_rests(const shm_comm *comm) {
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size) {
     if (!shm_reached(comm, rank, comm->meetings + 1)) return false;
     const shm_entry *entry = shm_entry_of(comm, rank, comm->meetings + 1);
-    snprintf(out, size, "%s '%s'", tri_comm_kind_name((tri_comm_kind)entry->kind), entry->label);
+    snprintf(out, size, "%s '%s'", tri_comm_kind_name((tri_comm_kind)entry->call.kind),
+             entry->call.label);
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "comm/shm/communicator.h"
 
 #include "comm/op.h"
+#include "comm/options.h"
 #include "comm/progress/communicator.h"
 #include "comm/progress/failure.h"
 #include "comm/progress/operation.h"
@@ -33,8 +34,18 @@ size_t shm_board_bytes(int size) {
     return staging_offset(size) + (size_t)size * TRI_SHM_STAGE_BYTES;
 }
 
+static unsigned abilities(const tri_comm *comm) {
+    return TRI_COMM_ARITHMETIC | TRI_COMM_FINDS_MISMATCHES | TRI_COMM_HOST_MEMORY;
+}
+
+static int64_t scratch_bytes(int ranks, bool is_private) {
+    return tri_comm_scratch_bytes(TRI_COMM_SHM, ranks, is_private);
+}
+
 static const tri_comm_backend shm_slots = {
     .name = "shm",
+    .abilities = abilities,
+    .scratch_bytes = scratch_bytes,
     .close = progress_close,
     .split = progress_split,
     .alloc = shm_alloc,

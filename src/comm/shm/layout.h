@@ -30,6 +30,7 @@
 #include "base/limits.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "comm/op.h"
 #include "comm/progress/futex.h"
 #include "comm/progress/state.h"
 #include "comm/shm/segment.h"
@@ -40,7 +41,6 @@
 
 enum {
     SHM_CACHE_LINE = 64, // bytes; words that different ranks write lie on different lines
-    SHM_LABEL_BYTES = 80,
 };
 
 typedef struct shm_member {
@@ -69,12 +69,9 @@ typedef struct shm_address {
 
 // What a rank announces when it begins a collective; entries of different ranks are compared.
 typedef struct shm_entry {
-    _Alignas(SHM_CACHE_LINE) uint32_t kind, dtype, reduction, accumulate, wire;
-    int32_t root;
-    int64_t count;
+    _Alignas(SHM_CACHE_LINE) tri_comm_call call;
     uint64_t sequence;
     shm_address send, recv;
-    char label[SHM_LABEL_BYTES];
     _Alignas(SHM_CACHE_LINE) unsigned char payload[TRI_SHM_EAGER_BYTES];
 } shm_entry;
 
@@ -94,7 +91,7 @@ typedef struct shm_channel {
     uint32_t dtype;
     int64_t count;
     shm_address address; // of the data; without a region the data go through the pipe
-    char label[SHM_LABEL_BYTES];
+    char label[TRI_COMM_LABEL_BYTES];
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t head; // bytes ever written to the pipe
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t tail; // bytes ever read from it
     _Atomic uint64_t received;                      // messages

@@ -7,7 +7,6 @@
 #include "comm/reduce.h"
 #include "comm/shm/bell.h"
 #include "comm/shm/region.h"
-#include "comm/shm/work.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +34,7 @@ static bool send_post(shm_comm *comm, progress_item *item, shm_channel *channel)
     channel->dtype = item->op.dtype;
     channel->count = item->op.count;
     channel->address = shm_address_of(comm, item->op.send, bytes_of(&item->op));
-    shm_copy_label(&item->op, channel->label);
+    tri_comm_copy_label(&item->op, channel->label);
     item->number = posted + 1;
     item->step = 1;
     // The receiver copies data that lie in shared memory, so nothing is left for the sender to do.

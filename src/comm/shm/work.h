@@ -5,17 +5,8 @@
 
 #include "comm/shm/state.h"
 
-#include <string.h>
-
 static inline shm_entry *shm_entry_of(const shm_comm *comm, int rank, uint64_t meeting) {
     return &comm->board->seats[rank].entries[meeting & 1];
-}
-
-// Cuts a label that is too long; snprintf would cost a tenth of a small operation's time.
-static inline void shm_copy_label(const tri_comm_op *op, char to[SHM_LABEL_BYTES]) {
-    size_t bytes = op->label ? strnlen(op->label, SHM_LABEL_BYTES - 1) : 0;
-    if (bytes) memcpy(to, op->label, bytes);
-    to[bytes] = 0;
 }
 
 // Small operations: the data lie in the announced entry.

@@ -217,8 +217,19 @@ static const tri_ledger_ring *staged_ledger_of(tri_comm *comm, int rank) {
     return inner->backend->ledger_of ? inner->backend->ledger_of(inner, rank) : NULL;
 }
 
+static unsigned staged_abilities(const tri_comm *comm) {
+    const tri_comm *inner = ((const staged_comm *)comm)->route.inner;
+    return (inner->backend->abilities(inner) & ~(unsigned)TRI_COMM_HOST_MEMORY) |
+           TRI_COMM_DEVICE_MEMORY;
+}
+
+// It allocates for each group of operations, which a plan cannot count.
+static int64_t staged_scratch_bytes(int ranks, bool is_private) { return 0; }
+
 static const tri_comm_backend staged_backend = {
     .name = "staged",
+    .abilities = staged_abilities,
+    .scratch_bytes = staged_scratch_bytes,
     .close = staged_close,
     .split = staged_split,
     .alloc = staged_alloc,

@@ -1,0 +1,295 @@
+// The steps of operations that an inner communicator cannot do alone.
+#include "comm/generic/generic.h"
+
+#include "base/limits.h"
+#include "comm/layered/layered.h"
+#include "comm/op.h"
+#include "comm/progress/communicator.h"
+#include "comm/progress/failure.h"
+#include "comm/progress/operation.h"
+#include "comm/reduce.h"
+#include "tensor/half.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { INNER, CONTROL };
+
+// `detail` of the communicator: the abilities that this layer adds.
+
+static int ranks(const layered_comm *comm) { return comm->base.head.size; }
+
+// Whether this layer adds the terms itself.
+static bool adds(const layered_comm *comm, const tri_comm_op *op) {
+    if (!tri_comm_kind_reduces(op->kind) || op->reduction != TRI_REDUCE_SUM) return false;
+    unsigned demands = TRI_COMM_RANK_ORDER;
+    if (op->accumulate) demands |= TRI_COMM_ACCUMULATES;
+    if (op->wire != TRI_F32) demands |= TRI_COMM_WIRE_TYPES;
+    return demands & comm->detail;
+}
+
+// ---- memory of a window, of which each rank adds `window.count` elements: terms to send, terms
+// received, both as they travel; terms as they are added; the sum. The descriptions of what the
+// ranks call come first.
+
+static bool travels_as_half(const layered_comm *comm) {
+    return comm->op.wire != TRI_F32 && ranks(comm) > 1;
+}
+
+static tri_dtype travel_dtype(const layered_comm *comm) {
+    return travels_as_half(comm) ? comm->op.wire : comm->op.dtype;
+}
+
+static tri_comm_call *calls(const layered_comm *comm) {
+    return (tri_comm_call *)(void *)comm->scratch; // ours, then one of each rank
+}
+
+static size_t calls_bytes(int size) {
+    return ((size_t)size + 1) * sizeof(tri_comm_call) / 64 * 64 + 64;
+}
+
+enum { TERMS_SENT, TERMS_RECEIVED, TERMS_ADDED, SUM };
+
+static size_t array_bytes(const layered_comm *comm) {
+    return (comm->scratch_bytes - calls_bytes(ranks(comm))) / 4 / 64 * 64;
+}
+
+static char *array(const layered_comm *comm, int which) {
+    return comm->scratch + calls_bytes(ranks(comm)) + (size_t)which * array_bytes(comm);
+}
+
+// In elements of `count`: of an ALL_REDUCE each rank adds one of `ranks` parts.
+static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
+    if (!adds(comm, op)) return op->count;
+    int64_t most = (int64_t)(array_bytes(comm) / tri_dtype_bytes(op->dtype) / (size_t)ranks(comm));
+    if (most < 1) most = 1;
+    return op->kind == TRI_COMM_ALL_REDUCE ? most * ranks(comm) : most;
+}
+
+// Elements that each rank adds; the last part of an ALL_REDUCE may be shorter, or empty.
+static int64_t share(const layered_comm *comm) {
+    if (comm->op.kind != TRI_COMM_ALL_REDUCE) return comm->window.count;
+    return (comm->window.count + ranks(comm) - 1) / ranks(comm);
+}
+
+// The range of rank r in the caller's memory, and its length.
+static int64_t range(const layered_comm *comm, int r, int64_t *begin) {
+    *begin = comm->window.begin;
+    if (comm->op.kind != TRI_COMM_ALL_REDUCE) {
+        *begin += r * comm->op.count;
+        return comm->window.count;
+    }
+    int64_t at = r * share(comm), left = comm->window.count - at;
+    *begin += at;
+    return left < 0 ? 0 : left < share(comm) ? left : share(comm);
+}
+
+static void narrow(const layered_comm *comm, void *to, const void *from, int64_t count) {
+    uint16_t *out = to;
+    const float *in = from;
+    if (!travels_as_half(comm))
+        memcpy(to, from, (size_t)count * layered_width(comm));
+    else if (comm->op.wire == TRI_BF16)
+        for (int64_t i = 0; i < count; i++) out[i] = tri_float_to_bf16(in[i]);
+    else
+        for (int64_t i = 0; i < count; i++) out[i] = tri_float_to_f16(in[i]);
+}
+
+static void widen(const layered_comm *comm, void *to, const void *from, int64_t count) {
+    float *out = to;
+    const uint16_t *in = from;
+    if (!travels_as_half(comm))
+        memcpy(to, from, (size_t)count * layered_width(comm));
+    else if (comm->op.wire == TRI_BF16)
+        for (int64_t i = 0; i < count; i++) out[i] = tri_bf16_to_float(in[i]);
+    else
+        for (int64_t i = 0; i < count; i++) out[i] = tri_f16_to_float(in[i]);
+}
+
+// ---- sums
+
+static tri_status put_terms(layered_comm *comm) {
+    size_t travels = tri_dtype_bytes(travel_dtype(comm)), bytes = (size_t)share(comm) * travels;
+    memset(array(comm, TERMS_SENT), 0, bytes * (size_t)ranks(comm));
+    for (int r = 0; r < ranks(comm); r++) {
+        int64_t begin, count = range(comm, r, &begin);
+        narrow(comm, array(comm, TERMS_SENT) + (size_t)r * bytes,
+               (const char *)comm->op.send + (size_t)begin * layered_width(comm), count);
+    }
+    return TRI_OK;
+}
+
+static tri_status add_terms(layered_comm *comm) {
+    const tri_comm_op *op = &comm->op;
+    size_t bytes = (size_t)share(comm) * layered_width(comm);
+    bool scatters = op->kind == TRI_COMM_REDUCE_SCATTER;
+    void *out = scatters ? (char *)op->recv + (size_t)comm->window.begin * layered_width(comm)
+                         : array(comm, SUM);
+    const void *with_own[TRI_MAX_GENERIC_RANKS + 1] = {out}, **in = with_own + 1;
+    widen(comm, array(comm, TERMS_ADDED), array(comm, TERMS_RECEIVED), share(comm) * ranks(comm));
+    for (int r = 0; r < ranks(comm); r++) in[r] = array(comm, TERMS_ADDED) + (size_t)r * bytes;
+    comm_reduce(op, ranks(comm) + op->accumulate, in - op->accumulate, 1, &out, (size_t)share(comm),
+                false);
+    if (!scatters) narrow(comm, array(comm, TERMS_SENT), out, share(comm));
+    return TRI_OK;
+}
+
+static tri_status take_sums(layered_comm *comm) {
+    size_t bytes = (size_t)share(comm) * tri_dtype_bytes(travel_dtype(comm));
+    for (int r = 0; r < ranks(comm); r++) {
+        int64_t begin, count = range(comm, r, &begin);
+        widen(comm, (char *)comm->op.recv + (size_t)begin * layered_width(comm),
+              array(comm, TERMS_RECEIVED) + (size_t)r * bytes, count);
+    }
+    return TRI_OK;
+}
+
+static void list_sum(layered_comm *comm) {
+    tri_comm_op exchange = {.kind = TRI_COMM_ALL_TO_ALL,
+                            .dtype = travel_dtype(comm),
+                            .count = share(comm),
+                            .send = array(comm, TERMS_SENT),
+                            .recv = array(comm, TERMS_RECEIVED)};
+    layered_do(comm, put_terms);
+    layered_run(comm, INNER, exchange);
+    layered_do(comm, add_terms);
+    if (comm->op.kind != TRI_COMM_ALL_REDUCE) return;
+    exchange.kind = TRI_COMM_ALL_GATHER;
+    layered_run(comm, INNER, exchange);
+    layered_do(comm, take_sums);
+}
+
+// ---- mismatches
+
+static tri_status compare_calls(layered_comm *comm) {
+    const tri_comm_call *all = calls(comm) + 1, *mine = calls(comm);
+    for (int r = 0; r < ranks(comm); r++) {
+        if (tri_comm_calls_agree(mine, &all[r])) continue;
+        char ours[192], theirs[192];
+        tri_comm_call_text(mine, ours, sizeof ours);
+        tri_comm_call_text(&all[r], theirs, sizeof theirs);
+        return TRI_FAIL(TRI_MISMATCH, "ranks disagree: rank %d calls %s, rank %d calls %s",
+                        comm->base.job_rank[comm->base.head.rank], ours, comm->base.job_rank[r],
+                        theirs);
+    }
+    return TRI_OK;
+}
+
+static void list(layered_comm *comm) {
+    if (comm->inner[CONTROL] && comm->window.begin == 0) {
+        tri_comm_call_of(&comm->op, calls(comm));
+        layered_run(comm, CONTROL,
+                    (tri_comm_op){.kind = TRI_COMM_ALL_GATHER,
+                                  .dtype = TRI_U8,
+                                  .count = sizeof *calls(comm),
+                                  .send = calls(comm),
+                                  .recv = calls(comm) + 1});
+        layered_do(comm, compare_calls);
+    }
+    if (adds(comm, &comm->op))
+        list_sum(comm);
+    else
+        layered_run(comm, INNER, comm->op);
+}
+
+static tri_status route(const layered_comm *comm, int peer, int *inner, int *inner_peer) {
+    *inner = INNER;
+    *inner_peer = peer;
+    return TRI_OK;
+}
+
+static int header(const layered_comm *comm) { return comm->inner[CONTROL] ? CONTROL : -1; }
+
+static tri_status divide(const layered_comm *comm, const progress_group *group,
+                         int colour[LAYERED_INNER], int key[LAYERED_INNER]) {
+    for (int i = 0; i < LAYERED_INNER; i++) {
+        colour[i] = group->ranks[0];
+        key[i] = group->rank;
+    }
+    return TRI_OK;
+}
+
+// ---- opening
+
+static unsigned abilities(const tri_comm *head) {
+    const layered_comm *comm = layered_of(head);
+    return comm->inner[INNER]->backend->abilities(comm->inner[INNER]) | comm->detail;
+}
+
+static size_t scratch_of(int size) { return calls_bytes(size) + TRI_GENERIC_SCRATCH_BYTES; }
+
+static int64_t scratch_bytes(int size, bool is_private) { return (int64_t)scratch_of(size); }
+
+static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
+    tri_comm *inner = layered_of(head)->inner[INNER];
+    return inner->backend->ledger_of ? inner->backend->ledger_of(inner, rank) : NULL;
+}
+
+static const layered_kind generic_kind = {
+    .slots = {.name = "generic",
+              .abilities = abilities,
+              .scratch_bytes = scratch_bytes,
+              .close = progress_close,
+              .split = progress_split,
+              .alloc = layered_alloc,
+              .free = layered_free,
+              .start = progress_start,
+              .test = progress_test,
+              .wait = progress_wait,
+              .notify = progress_notify,
+              .abort = progress_abort,
+              .failed = progress_failed,
+              .family = progress_family_of,
+              .ledger_of = ledger_of},
+    .window = window,
+    .list = list,
+    .route = route,
+    .divide = divide,
+    .header = header,
+};
+
+static tri_status check(const tri_comm *inner, const tri_comm *control, unsigned missing) {
+    unsigned added = TRI_COMM_ARITHMETIC | TRI_COMM_FINDS_MISMATCHES;
+    if (missing & ~added)
+        return TRI_FAIL(TRI_UNSUPPORTED, "communicator '%s' does not take this memory",
+                        inner->backend->name);
+    if (inner->size > TRI_MAX_GENERIC_RANKS)
+        return TRI_FAIL(TRI_UNSUPPORTED, "%d ranks: sums are added by at most %d", inner->size,
+                        TRI_MAX_GENERIC_RANKS);
+    TRI_ASSERT(inner->rank == control->rank && inner->size == control->size);
+    return TRI_OK;
+}
+
+tri_status tri_comm_generic_open(tri_comm *inner, tri_comm *control, unsigned wanted,
+                                 tri_comm **out) {
+    unsigned missing = wanted & ~inner->backend->abilities(inner);
+    *out = NULL;
+    if (!missing || inner->size == 1) {
+        tri_comm_close(control);
+        *out = inner;
+        return TRI_OK;
+    }
+    tri_status status = check(inner, control, missing);
+    int *numbers = calloc((size_t)inner->size, sizeof *numbers);
+    if (status == TRI_OK && !numbers)
+        status = TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    if (status != TRI_OK) {
+        free(numbers);
+        tri_comm_close(control);
+        tri_comm_close(inner);
+        return status;
+    }
+    for (int r = 0; r < inner->size; r++) numbers[r] = tri_comm_job_rank(inner, r);
+    bool compares = missing & TRI_COMM_FINDS_MISMATCHES;
+    if (!compares) tri_comm_close(control);
+    layered_open open = {.kind = &generic_kind,
+                         .inner = {inner, compares ? control : NULL},
+                         .rank = inner->rank,
+                         .size = inner->size,
+                         .job_rank = numbers,
+                         .scratch_bytes = scratch_of(inner->size),
+                         .detail = missing};
+    status = layered_open_comm(&open, out);
+    free(numbers);
+    return status;
+}

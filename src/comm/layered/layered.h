@@ -1,0 +1,79 @@
+// Communicators that are made of others, on the progress base: a collective is a list of steps,
+// each an operation of an inner communicator or work of this rank, carried out one after the other
+// and, where they need memory, window by window.
+#ifndef TRIREME_COMM_LAYERED_LAYERED_H
+#define TRIREME_COMM_LAYERED_LAYERED_H
+
+#include "comm/progress/state.h"
+
+enum { LAYERED_INNER = 3, LAYERED_STEPS = 10 };
+
+typedef struct layered_comm layered_comm;
+
+typedef struct layered_window { // in elements of the operation's `count`
+    int64_t begin, count;
+} layered_window;
+
+typedef struct layered_step {
+    int inner;                              // of the communicator; -1: work of this rank
+    tri_comm_op op;                         // on the inner communicator
+    tri_status (*work)(layered_comm *comm); // on comm->op and comm->window
+} layered_step;
+
+typedef struct layered_kind {
+    tri_comm_backend slots; // of the communicator
+    // Elements of one window, at least 1; op->count for an operation that needs no memory.
+    int64_t (*window)(const layered_comm *comm, const tri_comm_op *op);
+    // Lists the steps of comm->op for comm->window (layered_run, layered_do).
+    void (*list)(layered_comm *comm);
+    // The inner communicator that carries a message, and its other end there. TRI_UNSUPPORTED.
+    tri_status (*route)(const layered_comm *comm, int peer, int *inner, int *inner_peer);
+    // Colours and keys with which the inner communicators are split; colour -1: not at all.
+    tri_status (*divide)(const layered_comm *comm, const progress_group *group,
+                         int colour[LAYERED_INNER], int key[LAYERED_INNER]);
+    // The inner communicator that compares messages before they go; -1: nobody does.
+    int (*header)(const layered_comm *comm);
+} layered_kind;
+
+struct layered_comm {
+    progress_comm base;
+    const layered_kind *kind;
+    tri_comm *inner[LAYERED_INNER];       // NULL: there is none
+    _Atomic int under_way[LAYERED_INNER]; // operations
+    char *scratch;                        // scratch_bytes, of inner[0]
+    size_t scratch_bytes;
+    unsigned detail; // the kind's own
+    // The collective at the head.
+    tri_comm_op op;
+    layered_window window;
+    layered_step steps[LAYERED_STEPS];
+    int step_count, at;
+    bool started;
+    tri_comm_ticket ticket;
+};
+
+static inline layered_comm *layered_of(const tri_comm *comm) { return (layered_comm *)comm; }
+static inline size_t layered_width(const layered_comm *comm) {
+    return tri_dtype_bytes(comm->op.dtype);
+}
+
+typedef struct layered_open {
+    const layered_kind *kind;
+    tri_comm *inner[LAYERED_INNER]; // taken over, also when it fails
+    int rank, size;
+    const int *job_rank; // job_rank[size]
+    size_t scratch_bytes;
+    unsigned detail;
+} layered_open;
+
+tri_status layered_open_comm(const layered_open *open, tri_comm **out);
+
+// Adds a step. `op` needs no label.
+void layered_run(layered_comm *comm, int inner, tri_comm_op op);
+void layered_do(layered_comm *comm, tri_status (*work)(layered_comm *comm));
+
+// Slots that are the same for all kinds.
+tri_status layered_alloc(tri_comm *comm, size_t size_bytes, void **out); // from inner[0]
+void layered_free(tri_comm *comm, void *memory);
+
+#endif

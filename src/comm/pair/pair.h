@@ -1,0 +1,30 @@
+// Two communicators as one: `inside` connects the ranks of a host, `across` those of all hosts that
+// have the same rank inside. A sum is scattered inside, reduced across, and gathered inside, so
+// that the slower network carries each element once. Rank h * L + l is rank l inside of host h.
+//
+// Sums: first the terms of a host are added, in the order of `inside`, and then the hosts' sums, in
+// the order of `across`: (s0 + s1) + (s2 + s3), and not ((s0 + s1) + s2) + s3. So they are in rank
+// order only if one of the two has one rank. Sums of integers, maxima and minima are the same in
+// any order. What an operation accumulates to comes first. Values that travel as half types are
+// rounded at each level, and the result of an ALL_REDUCE once more.
+//
+// Both levels compare what their ranks call, so that most mismatches are found, but not all: two
+// counts may have the same slices. comm/generic finds them all.
+#ifndef TRIREME_COMM_PAIR_PAIR_H
+#define TRIREME_COMM_PAIR_PAIR_H
+
+#include "comm/comm.h"
+
+typedef struct tri_comm_pair {
+    tri_comm *inside, *across;
+    // Over all ranks in that order, for messages between ranks that share neither; NULL: they are
+    // TRI_UNSUPPORTED.
+    tri_comm *direct;
+    const int *job_rank; // by rank; NULL: the ranks of the pair are the job's
+} tri_comm_pair;
+
+// Takes the communicators over, also when it fails. Collective. It can be split into groups that
+// have the same ranks of each host, in order.
+tri_status tri_comm_pair_open(const tri_comm_pair *pair, tri_comm **out);
+
+#endif

@@ -1,0 +1,292 @@
+// The generic layer: where a backend cannot add in rank order, accumulate, send half types or find
+// mismatches, the layer does it with the bits and the messages of a backend that can. The backend
+// that cannot is shm without one ability after the other: it refuses what it does not claim.
+#include "comm_ranks.h"
+
+#include "base/philox.h"
+#include "comm/generic/generic.h"
+#include "comm/op.h"
+#include "comm/options.h"
+#include "comm/pair/pair.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { OPS = 60, MOST_COUNT = 90001, MOST_RANKS = 4 };
+
+// ---- a backend without some of its abilities
+
+static unsigned hidden; // of all backends that hide made
+static const tri_comm_backend *whole;
+static tri_comm_backend poor;
+static int sums_seen; // that reached the backend
+
+static unsigned poor_abilities(const tri_comm *comm) { return whole->abilities(comm) & ~hidden; }
+
+static tri_status poor_start(tri_comm *comm, const tri_comm_op *ops, int count,
+                             tri_comm_ticket *out) {
+    for (int i = 0; i < count; i++) {
+        bool sums = tri_comm_kind_reduces(ops[i].kind) && ops[i].reduction == TRI_REDUCE_SUM;
+        CHECK(!(hidden & TRI_COMM_ACCUMULATES) || !ops[i].accumulate);
+        CHECK(!(hidden & TRI_COMM_WIRE_TYPES) || ops[i].wire == TRI_F32);
+        CHECK(!(hidden & TRI_COMM_RANK_ORDER) || !sums);
+        sums_seen += sums;
+    }
+    return whole->start(comm, ops, count, out);
+}
+
+static void hide(tri_comm *comm, unsigned abilities) {
+    hidden = abilities;
+    whole = comm->backend;
+    poor = *whole;
+    poor.abilities = poor_abilities;
+    poor.start = poor_start;
+    comm->backend = &poor;
+}
+
+static tri_comm *copy_of(tri_comm *comm) {
+    tri_comm *out;
+    CHECK_OK(comm->backend->split(comm, 0, comm->rank, &out));
+    return out;
+}
+
+// ---- the same bits
+
+static uint32_t draw(unsigned seed, int op, int what, uint32_t below) {
+    return tri_philox_at(seed, (uint64_t)op, (uint32_t)what, 0) % below;
+}
+
+static tri_comm_op draw_op(const tri_comm *comm, unsigned seed, int number) {
+    static const tri_comm_kind kinds[] = {
+        TRI_COMM_ALL_REDUCE, TRI_COMM_REDUCE_SCATTER, TRI_COMM_ALL_REDUCE, TRI_COMM_REDUCE_SCATTER,
+        TRI_COMM_ALL_GATHER, TRI_COMM_ALL_TO_ALL,     TRI_COMM_BROADCAST,  TRI_COMM_BARRIER};
+    static const tri_dtype dtypes[] = {TRI_F32, TRI_F64, TRI_BF16, TRI_F32};
+    static const int64_t counts[] = {0, 1, 7, 1001, 30011, MOST_COUNT};
+    tri_comm_op op = {.kind = kinds[draw(seed, number, 0, 8)],
+                      .reduction = (tri_comm_reduction)(draw(seed, number, 1, 5) % 3 % 2),
+                      .dtype = dtypes[draw(seed, number, 2, 4)],
+                      .count = counts[draw(seed, number, 3, 6)],
+                      .root = (int)draw(seed, number, 5, (uint32_t)comm->size),
+                      .label = "TEST"};
+    bool sums = tri_comm_kind_reduces(op.kind) && op.reduction == TRI_REDUCE_SUM;
+    uint32_t wire = draw(seed, number, 6, 3);
+    if (sums && op.dtype == TRI_F32 && wire) op.wire = wire == 1 ? TRI_BF16 : TRI_F16;
+    if (sums && op.kind == TRI_COMM_REDUCE_SCATTER && op.dtype != TRI_BF16)
+        op.accumulate = draw(seed, number, 7, 2);
+    return op;
+}
+
+static void fill(void *memory, tri_dtype dtype, int64_t count, uint64_t key) {
+    for (int64_t i = 0; i < count; i++) {
+        double value = tri_philox_uniform(tri_philox_at(key, 0, 0, (uint64_t)i)) - 0.5;
+        if (dtype == TRI_F32) ((float *)memory)[i] = (float)value;
+        if (dtype == TRI_F64) ((double *)memory)[i] = value;
+        if (dtype == TRI_BF16)
+            ((uint16_t *)memory)[i] =
+                (uint16_t)(0x3f00 + tri_philox_at(key, 1, 0, (uint64_t)i) % 128);
+    }
+}
+
+typedef struct same_case {
+    unsigned hides, seed;
+} same_case;
+
+static void compare(tri_comm *native, tri_comm *generic, const same_case *c, char *memory[4]) {
+    for (int i = 0; i < OPS; i++) {
+        tri_comm_op ops[2];
+        ops[0] = ops[1] = draw_op(native, c->seed, i);
+        tri_dtype dtype = ops[0].dtype;
+        int64_t sent = tri_comm_send_count(&ops[0], native->size),
+                received = tri_comm_recv_count(&ops[0], native->size);
+        size_t own = (size_t)native->rank * (size_t)ops[0].count * tri_dtype_bytes(dtype);
+        bool in_place = !ops[0].accumulate && draw(c->seed, i, 8, 3) == 0;
+        for (int k = 0; k < 2; k++) {
+            uint64_t key = c->seed * 1000 + (uint64_t)i * 10 + (uint64_t)native->rank;
+            ops[k].send = memory[2 * k];
+            ops[k].recv = memory[2 * k + 1];
+            fill(memory[2 * k + 1], dtype, received, key + 7777);
+            fill(memory[2 * k], dtype, sent, key);
+            if (in_place && ops[k].kind == TRI_COMM_ALL_REDUCE) ops[k].recv = memory[2 * k];
+            if (in_place && ops[k].kind == TRI_COMM_REDUCE_SCATTER)
+                ops[k].recv = memory[2 * k] + own;
+            CHECK_OK(tri_comm_run(k ? generic : native, &ops[k]));
+        }
+        CHECK(memcmp(ops[0].recv, ops[1].recv, (size_t)received * tri_dtype_bytes(dtype)) == 0);
+    }
+}
+
+static void body_same_bits(tri_comm *comm, ranks_table *table, void *argument) {
+    const same_case *c = argument;
+    tri_comm *inner = copy_of(comm), *generic;
+    char *memory[4];
+    for (int i = 0; i < 4; i++) memory[i] = malloc((size_t)comm->size * MOST_COUNT * 8);
+    hide(inner, c->hides);
+    CHECK_OK(tri_comm_generic_open(inner, copy_of(comm), TRI_COMM_ARITHMETIC, &generic));
+    CHECK((generic == inner) == (comm->size == 1));
+    unsigned can = generic->backend->abilities(generic);
+    CHECK(comm->size == 1 || (can & TRI_COMM_ARITHMETIC) == TRI_COMM_ARITHMETIC);
+    if (comm->size > 1) compare(comm, generic, c, memory);
+    if (comm->size > 1) CHECK((sums_seen > 0) == !(c->hides & TRI_COMM_RANK_ORDER));
+    tri_comm_close(generic);
+    for (int i = 0; i < 4; i++) free(memory[i]);
+}
+
+static void test_same_bits(void **state) {
+    static const unsigned hides[] = {TRI_COMM_RANK_ORDER, TRI_COMM_ACCUMULATES, TRI_COMM_WIRE_TYPES,
+                                     TRI_COMM_ARITHMETIC};
+    for (int i = 0; i < 4; i++)
+        for (int size = 1; size <= MOST_RANKS; size++) {
+            same_case c = {hides[i], (unsigned)(i * 10 + size)};
+            assert_int_equal(ranks_run(size, NULL, body_same_bits, &c), 0);
+        }
+}
+
+// On a hierarchy, whose own sums are not in rank order, the layer gives the bits of one level.
+static void body_on_pair(tri_comm *comm, ranks_table *table, void *argument) {
+    const same_case *c = argument;
+    tri_comm_pair parts = {0};
+    tri_comm *pair, *generic;
+    CHECK_OK(comm->backend->split(comm, comm->rank / 2, comm->rank, &parts.inside));
+    CHECK_OK(comm->backend->split(comm, comm->rank % 2, comm->rank, &parts.across));
+    CHECK_OK(tri_comm_pair_open(&parts, &pair));
+    CHECK_OK(tri_comm_generic_open(pair, copy_of(comm),
+                                   TRI_COMM_RANK_ORDER | TRI_COMM_FINDS_MISMATCHES, &generic));
+    char *memory[4];
+    for (int i = 0; i < 4; i++) memory[i] = malloc((size_t)comm->size * MOST_COUNT * 8);
+    compare(comm, generic, c, memory);
+    for (int i = 0; i < 4; i++) free(memory[i]);
+    tri_comm *child; // is as able as its parent
+    CHECK_OK(generic->backend->split(generic, comm->rank / 2, comm->rank, &child));
+    CHECK(child->backend->abilities(child) & TRI_COMM_RANK_ORDER);
+    CHECK_OK(tri_comm_barrier(child, "child"));
+    tri_comm_close(child);
+    tri_comm_close(generic);
+}
+
+static void test_on_pair(void **state) {
+    same_case c = {.seed = 77};
+    assert_int_equal(ranks_run(4, NULL, body_on_pair, &c), 0);
+}
+
+// ---- mismatches
+
+typedef struct disagreement {
+    tri_comm_op ops[2]; // of rank 0, and of the others
+    const char *says[2];
+} disagreement;
+
+static void check_says(const char *part) {
+    if (strstr(tri_error_message(), part)) return;
+    fprintf(stderr, "'%s' is missing in '%s'\n", part, tri_error_message());
+    _exit(1);
+}
+
+static void body_disagree(tri_comm *comm, ranks_table *table, void *argument) {
+    const disagreement *row = argument;
+    tri_comm *inner = copy_of(comm), *generic;
+    hide(inner, TRI_COMM_FINDS_MISMATCHES);
+    CHECK_OK(tri_comm_generic_open(inner, copy_of(comm), TRI_COMM_FINDS_MISMATCHES, &generic));
+    tri_comm_op op = row->ops[comm->rank != 0];
+    static char send[1 << 19], recv[1 << 19];
+    op.send = send;
+    op.recv = recv;
+    CHECK(tri_comm_run(generic, &op) == TRI_MISMATCH);
+    check_says("rank 0 calls");
+    check_says("rank 1 calls");
+    check_says(row->says[0]);
+    check_says(row->says[1]);
+    CHECK(tri_comm_barrier(generic, "after") == TRI_MISMATCH);
+    atomic_fetch_add(&table->notes[0], 1);
+    while (atomic_load(&table->notes[0]) < comm->size) ranks_sleep_ms(1);
+    tri_comm_close(generic);
+}
+
+// The last of two values of a field counts.
+#pragma GCC diagnostic ignored "-Woverride-init"
+#define OP(k, ...)                                                                                 \
+    { .kind = TRI_COMM_##k, .dtype = TRI_F32, .count = 4, __VA_ARGS__ }
+
+static void test_mismatch(void **state) {
+    static const disagreement rows[] = {
+        {{OP(ALL_REDUCE, .label = "REDUCE a"), OP(ALL_GATHER, .label = "GATHER b")},
+         {"all_reduce 'REDUCE a' of 4 F32", "all_gather 'GATHER b' of 4 F32"}},
+        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .dtype = TRI_F64)}, {"of 4 F32", "of 4 F64"}},
+        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .count = 20000)}, {"of 4 F32", "of 20000 F32"}},
+        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .reduction = TRI_REDUCE_MIN)}, {"(sum)", "(min)"}},
+        {{OP(REDUCE_SCATTER, .accumulate = true), OP(REDUCE_SCATTER, )},
+         {"(sum, accumulated)", "(sum)"}},
+        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .wire = TRI_BF16)}, {"(sum)", "(sum, by BF16)"}},
+        {{OP(BROADCAST, ), OP(BROADCAST, .root = 1)}, {"from rank 0", "from rank 1"}},
+        {{OP(BARRIER, .label = "end"), OP(ALL_REDUCE, )}, {"barrier 'end'", "all_reduce"}},
+        {{OP(SEND, .peer = 1), OP(RECV, .count = 3)}, {"send '' of 4 F32", "recv '' of 3 F32"}},
+        {{OP(SEND, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
+         {"send 'edge 3'", "'REDUCE a'"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        disagreement row = rows[i];
+        assert_int_equal(ranks_run(2, NULL, body_disagree, &row), 0);
+    }
+}
+
+// Messages between all ranks, compared before they go.
+static void body_messages(tri_comm *comm, ranks_table *table, void *argument) {
+    enum { N = 3000 };
+    tri_comm *inner = copy_of(comm), *generic;
+    static int64_t out[MOST_RANKS][N], in[MOST_RANKS][N];
+    tri_comm_op group[2 * MOST_RANKS];
+    hide(inner, TRI_COMM_FINDS_MISMATCHES);
+    CHECK_OK(tri_comm_generic_open(inner, copy_of(comm), TRI_COMM_FINDS_MISMATCHES, &generic));
+    for (int r = 0; r < comm->size; r++) {
+        for (int i = 0; i < N; i++) out[r][i] = comm->rank * 100 + r * 10 + i;
+        group[2 * r] = (tri_comm_op){
+            .kind = TRI_COMM_SEND, .dtype = TRI_I64, .count = N, .send = out[r], .peer = r};
+        group[2 * r + 1] = (tri_comm_op){
+            .kind = TRI_COMM_RECV, .dtype = TRI_I64, .count = N, .recv = in[r], .peer = r};
+    }
+    tri_comm_ticket ticket;
+    CHECK_OK(generic->backend->start(generic, group, 2 * comm->size, &ticket));
+    CHECK_OK(generic->backend->wait(generic, ticket));
+    for (int r = 0; r < comm->size; r++)
+        for (int i = 0; i < N; i++) CHECK(in[r][i] == r * 100 + comm->rank * 10 + i);
+    tri_comm_close(generic);
+}
+
+static void test_messages(void **state) {
+    assert_int_equal(ranks_run(3, NULL, body_messages, NULL), 0);
+}
+
+// ---- what communicators say of themselves
+
+static void body_scratch(tri_comm *comm, ranks_table *table, void *argument) {
+    for (int is_private = 0; is_private < 2; is_private++)
+        CHECK(comm->backend->scratch_bytes(comm->size, is_private) ==
+              tri_comm_scratch_bytes(TRI_COMM_AUTO, comm->size, is_private));
+    CHECK(comm->backend->scratch_bytes(comm->size, true) >
+          comm->backend->scratch_bytes(comm->size, false));
+    tri_comm *self;
+    CHECK_OK(tri_comm_self_open(&self));
+    CHECK(self->backend->scratch_bytes(1, true) == 0);
+    CHECK(self->backend->abilities(self) & TRI_COMM_HOST_MEMORY);
+    CHECK(tri_comm_generic_open(self, copy_of(comm), TRI_COMM_ARITHMETIC, &self) == TRI_OK);
+    tri_comm_close(self);
+    // Memory of another kind is not added by this layer.
+    tri_comm *out;
+    CHECK(tri_comm_generic_open(copy_of(comm), copy_of(comm), TRI_COMM_DEVICE_MEMORY, &out) ==
+          TRI_UNSUPPORTED);
+}
+
+static void test_scratch(void **state) {
+    assert_int_equal(ranks_run(2, NULL, body_scratch, NULL), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_on_pair),
+        cmocka_unit_test(test_mismatch),  cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_scratch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
