@@ -1,6 +1,6 @@
-// Opens the communicators of the plan's groups, as splits of the world, and those that take the
-// device's memory.
-#include "comm/staged/staged.h"
+// Opens the communicators of the plan's groups: control communicators as splits of the world, and
+// over them data communicators, which take the device's memory.
+#include "comm/data.h"
 #include "engine/engine_internal.h"
 
 // Opens the group of the ranks that differ from this one along the given axes only. A group of one
@@ -26,17 +26,10 @@ static tri_status open_ties(tri_engine *e, tri_comm *world) {
     return TRI_OK;
 }
 
-// The communicator of a group that takes the device's memory. A rank's groups may share one.
-static tri_status open_data(tri_engine *e, tri_comm *host, tri_comm **out) {
-    tri_comm *inner;
-    *out = host;
-    if (!host || e->device->backend->host_memory) return TRI_OK;
-    *out = NULL;
-    if (host->size == 1)
-        TRI_TRY(tri_comm_self_open(&inner));
-    else
-        TRI_TRY(host->backend->split(host, 0, host->rank, &inner));
-    return tri_comm_staged_open(inner, e->device, out);
+static tri_status open_data(tri_engine *e, tri_comm *control, tri_comm **out) {
+    unsigned wanted = TRI_COMM_DATA_ABILITIES;
+    if (e->plan->deterministic) wanted |= TRI_COMM_RANK_ORDER;
+    return tri_comm_data_open(control, e->device, wanted, out);
 }
 
 static tri_status open_data_groups(tri_engine *e) {
@@ -71,19 +64,28 @@ tri_status engine_make_groups(tri_engine *e, tri_comm *world) {
     return open_data_groups(e);
 }
 
-// Calls `visit` for all communicators of a set.
-static void visit_groups(const tri_engine *e, const engine_groups *set,
-                         void (*visit)(tri_comm *comm)) {
-    tri_comm *const groups[] = {set->shards, set->copies,          set->along,
-                                set->back,   set->tensor_parallel, set->replicas};
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) visit(groups[i]);
-    if (set == &e->data) visit(set->world);
-    for (int u = 0; set->ties && u < e->plan->flat.unit_count; u++) visit(set->ties[u]);
+// Calls `visit` for each data communicator and the control communicator of its group.
+static void visit_groups(const tri_engine *e, void (*visit)(tri_comm *data, tri_comm *control)) {
+    const engine_groups *d = &e->data, *c = &e->groups;
+    visit(d->world, c->world);
+    visit(d->shards, c->shards);
+    visit(d->copies, c->copies);
+    visit(d->along, c->along);
+    visit(d->back, c->back);
+    visit(d->tensor_parallel, c->tensor_parallel);
+    visit(d->replicas, c->replicas);
+    for (int u = 0; d->ties && u < e->plan->flat.unit_count; u++) visit(d->ties[u], c->ties[u]);
 }
 
-void engine_stop_groups(tri_engine *e) { visit_groups(e, &e->data, tri_comm_staged_stop); }
+static void stop(tri_comm *data, tri_comm *control) { tri_comm_data_stop(data); }
+
+void engine_stop_groups(tri_engine *e) { visit_groups(e, stop); }
 
 void engine_close_groups(tri_engine *e) {
-    if (!e->device->backend->host_memory) visit_groups(e, &e->data, tri_comm_close);
-    visit_groups(e, &e->groups, tri_comm_close);
+    const engine_groups *c = &e->groups; // the world is the caller's
+    tri_comm *const groups[] = {c->shards, c->copies,          c->along,
+                                c->back,   c->tensor_parallel, c->replicas};
+    visit_groups(e, tri_comm_data_close);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) tri_comm_close(groups[i]);
+    for (int u = 0; c->ties && u < e->plan->flat.unit_count; u++) tri_comm_close(c->ties[u]);
 }

@@ -212,6 +212,12 @@ static tri_status staged_failed(tri_comm *comm) {
     return status == TRI_OK ? c->route.inner->backend->failed(c->route.inner) : status;
 }
 
+// It fails with the inner one, and the inner one's family tells the others.
+static struct progress_family *staged_family(tri_comm *comm) {
+    tri_comm *inner = staged_of(comm)->route.inner;
+    return inner->backend->family ? inner->backend->family(inner) : NULL;
+}
+
 static const tri_ledger_ring *staged_ledger_of(tri_comm *comm, int rank) {
     tri_comm *inner = staged_of(comm)->route.inner;
     return inner->backend->ledger_of ? inner->backend->ledger_of(inner, rank) : NULL;
@@ -240,6 +246,7 @@ static const tri_comm_backend staged_backend = {
     .wait = staged_wait,
     .abort = staged_abort,
     .failed = staged_failed,
+    .family = staged_family,
     .ledger_of = staged_ledger_of,
 };
 

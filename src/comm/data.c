@@ -1,0 +1,79 @@
+// Chooses what carries a device's data: a row for each way, the first one that serves.
+#include "comm/data.h"
+
+#include "comm/generic/generic.h"
+#include "comm/staged/staged.h"
+
+typedef struct data_request {
+    tri_comm *control;
+    tri_device *device;
+    unsigned wanted;
+} data_request;
+
+typedef struct data_way {
+    bool (*serves)(const data_request *request);
+    tri_status (*open)(const data_request *request, tri_comm **out);
+} data_way;
+
+static bool can_all(const data_request *q) {
+    return !(q->wanted & ~q->control->backend->abilities(q->control));
+}
+
+static bool is_host(const data_request *q) { return q->device->backend->host_memory; }
+static bool is_control(const data_request *q) { return is_host(q) && can_all(q); }
+static bool always(const data_request *q) { return true; }
+
+static tri_status copy_control(const data_request *q, tri_comm **out) {
+    if (q->control->size == 1) return tri_comm_self_open(out);
+    return q->control->backend->split(q->control, 0, q->control->rank, out);
+}
+
+static tri_status open_control(const data_request *q, tri_comm **out) {
+    *out = q->control;
+    return TRI_OK;
+}
+
+// The host's memory, with all abilities.
+static tri_status open_host(const data_request *q, tri_comm **out) {
+    tri_comm *inner, *compares;
+    *out = NULL;
+    TRI_TRY(copy_control(q, &inner));
+    if (can_all(q)) {
+        *out = inner;
+        return TRI_OK;
+    }
+    tri_status status = copy_control(q, &compares);
+    if (status == TRI_OK) return tri_comm_generic_open(inner, compares, q->wanted, out);
+    tri_comm_close(inner);
+    return status;
+}
+
+static tri_status open_staged(const data_request *q, tri_comm **out) {
+    tri_comm *inner;
+    TRI_TRY(open_host(q, &inner));
+    return tri_comm_staged_open(inner, q->device, out);
+}
+
+static const data_way ways[] = {
+    {is_control, open_control},
+    {is_host, open_host},
+    {always, open_staged},
+};
+
+tri_status tri_comm_data_open(tri_comm *control, tri_device *device, unsigned wanted,
+                              tri_comm **out) {
+    *out = NULL;
+    if (!control) return TRI_OK;
+    data_request request = {control, device, wanted};
+    const data_way *way = ways;
+    while (!way->serves(&request)) way++;
+    TRI_TRY(way->open(&request, out));
+    tri_comm_link(control, *out);
+    return TRI_OK;
+}
+
+void tri_comm_data_stop(tri_comm *data) { tri_comm_staged_stop(data); }
+
+void tri_comm_data_close(tri_comm *data, tri_comm *control) {
+    if (data != control) tri_comm_close(data);
+}

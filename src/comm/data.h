@@ -1,0 +1,26 @@
+// Data communicators: what actions use. They are opened for a device, over the control communicator
+// of their group, which takes the host's memory and is there first.
+#ifndef TRIREME_COMM_DATA_H
+#define TRIREME_COMM_DATA_H
+
+#include "comm/comm.h"
+#include "device/device.h"
+
+// What every data communicator can do: gradients accumulate and travel as half types, and ranks
+// that disagree are told. trainer.deterministic also wants TRI_COMM_RANK_ORDER.
+enum {
+    TRI_COMM_DATA_ABILITIES =
+        TRI_COMM_ACCUMULATES | TRI_COMM_WIRE_TYPES | TRI_COMM_FINDS_MISMATCHES,
+};
+
+// Collective over `control`. *out takes the memory of `device` and has at least the abilities
+// `wanted`; comm/generic and comm/staged add what is missing. Where `control` itself does all that,
+// it is *out. It fails together with `control`. NULL for `control`: NULL.
+tri_status tri_comm_data_open(tri_comm *control, tri_device *device, unsigned wanted,
+                              tri_comm **out);
+// Ends what is under way and starts nothing else, so that the device's queues can end.
+void tri_comm_data_stop(tri_comm *data);
+// Closes a data communicator unless it is `control` itself. NULL allowed.
+void tri_comm_data_close(tri_comm *data, tri_comm *control);
+
+#endif
