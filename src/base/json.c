@@ -79,7 +79,8 @@ tri_status tri_json_parse(tri_arena *arena, const char *text, size_t size, const
     return status;
 }
 
-// The end of the comment that begins at position `at`; `at` itself if none begins there.
+// The end of the comment that begins at position `at`; `at` itself if none begins there,
+// or it has no end.
 static size_t comment_end(const char *text, size_t size, size_t at) {
     bool is_block = at + 1 < size && text[at] == '/' && text[at + 1] == '*';
     bool is_line = text[at] == '#' || (at + 1 < size && text[at] == '/' && text[at + 1] == '/');

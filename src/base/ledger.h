@@ -54,8 +54,8 @@ typedef struct tri_ledger_ring {
     _Atomic int64_t step;       // number of the latest
     _Atomic uint64_t begun;     // events
     _Atomic uint64_t moves;     // counts steps begun, and actions of lane 0 begun or ended
-    _Atomic int32_t
-        depth; // actions of lane 0 that have not ended: open[0 … depth - 1], outermost first
+    // Actions of lane 0 that have not ended: open[0 … depth - 1], outermost first.
+    _Atomic int32_t depth;
     _Atomic int32_t kinds, lanes;
     char kind_names[TRI_MAX_LEDGER_KINDS][TRI_LEDGER_NAME_BYTES];
     char lane_names[TRI_MAX_LANES][TRI_LEDGER_NAME_BYTES];

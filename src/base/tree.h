@@ -51,7 +51,7 @@ tri_status tri_json_read_file(tri_arena *arena, const char *path, tri_tree **out
 // Blanks out, in place, what people write into JSON although it forbids it: comments (#, // and
 // /* */) and a comma after the last entry. True if there was any.
 bool tri_json_relax(char *text, size_t size);
-// Whether JSON, and so a safetensors header, can hold the text: it is UTF-8.
+// True if the text is UTF-8; else neither JSON nor a safetensors header can hold it.
 bool tri_json_is_text(const char *text);
 
 // Writers: deterministic text in the arena that parses back to an equal tree. YAML: maps in block

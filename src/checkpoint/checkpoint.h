@@ -124,7 +124,7 @@ tri_status tri_checkpoint_clean(const char *run_dir);
 //   auto   the newest checkpoint of RUN that verifies, with a warning for each damaged one.
 //          TRI_CORRUPT if there are checkpoints but none verifies.
 //   never  TRI_BAD_INPUT if RUN is not empty.
-//   path   a step's folder, a link to one, or a run directory (its newest). TRI_CORRUPT names the
+//   path   a step's folder, a link to one, or a run folder (its newest). TRI_CORRUPT names the
 //          damaged file and tensor; TRI_BAD_INPUT for a file of weights alone; TRI_NOT_FOUND.
 // Collective if `comm` is not NULL: rank 0 chooses, and each rank verifies as many chunks as the
 // others.
@@ -139,7 +139,7 @@ tri_status tri_checkpoint_find_first(tri_arena *arena, const char *run_dir, cons
 // The contents of state.json, in the arena of the call that read it.
 typedef struct tri_checkpoint_info {
     int64_t step;
-    int64_t commit;           // counts the commits of a run directory: the largest is the newest
+    int64_t commit;           // counts the commits of a run folder: the largest is the newest
     int64_t saved_unix_s;     // by the clock of rank 0
     const char *program;      // "trireme 0.1.0"
     const char *recipe;       // NULL: none was saved
@@ -172,9 +172,9 @@ tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source
 
 // The `trireme checkpoint` commands. They print to `out`; with `json`, one object per line.
 
-// Lists the checkpoints of a run directory: step, epoch, monitored value, size, links, damage.
+// Lists the checkpoints of a run folder: step, epoch, monitored value, size, links, damage.
 tri_status tri_checkpoint_list(const char *run_dir, bool json, FILE *out);
-// Verifies a checkpoint, every checkpoint of a run directory, or a .safetensors file. Checks all of
+// Verifies a checkpoint, every checkpoint of a run folder, or a .safetensors file. Checks all of
 // them, then returns TRI_CORRUPT with the first message.
 tri_status tri_checkpoint_verify(const char *path, bool json, FILE *out);
 // Writes the weights of `path` (as for tri_checkpoint_load_weights) to one .safetensors file.

@@ -23,7 +23,8 @@ typedef struct checkpoint_chunks {
 
 // Cuts a file with a header of header_bytes and `count` tensors into chunks of at most chunk_bytes.
 // entries[order[k]] is the k-th tensor in the file; with order NULL, entries[k] is.
-// TRI_UNSUPPORTED: more than TRI_MAX_CHECKPOINT_CHUNKS, although larger chunks would be fewer.
+// TRI_UNSUPPORTED: too many chunks (TRI_MAX_CHECKPOINT_CHUNKS); larger ones may do. One chunk per
+// tensor is always allowed.
 tri_status checkpoint_cut(tri_arena *arena, int64_t header_bytes,
                           const tri_safetensors_entry *entries, const int *order, int count,
                           int64_t chunk_bytes, checkpoint_chunks *out);

@@ -1,9 +1,10 @@
-// Conversions between dtypes, for export, diff and initial weights: through doubles, in blocks.
+// Conversions between dtypes, for export, diff and initial weights: through doubles, in chunks.
+// Integers beyond 2^53 are rounded.
 #include "checkpoint/convert.h"
 
 #include "tensor/half.h"
 
-enum { BLOCK = 512 };
+enum { CHUNK = 512 };
 
 bool checkpoint_has_f64(tri_dtype dtype) { return dtype != TRI_F8_E4M3 && dtype != TRI_F8_E5M2; }
 
@@ -63,10 +64,10 @@ void checkpoint_convert(tri_dtype from_dtype, const void *from, tri_dtype to_dty
                         int64_t count) {
     TRI_ASSERT(tri_dtype_is_float(from_dtype) && tri_dtype_is_float(to_dtype));
     size_t from_bytes = tri_dtype_bytes(from_dtype), to_bytes = tri_dtype_bytes(to_dtype);
-    for (int64_t done = 0; done < count; done += BLOCK) {
-        double block[BLOCK];
-        int64_t size = count - done < BLOCK ? count - done : BLOCK;
-        checkpoint_to_f64(from_dtype, (const char *)from + (size_t)done * from_bytes, size, block);
-        from_f64(to_dtype, block, size, (char *)to + (size_t)done * to_bytes);
+    for (int64_t done = 0; done < count; done += CHUNK) {
+        double chunk[CHUNK];
+        int64_t size = count - done < CHUNK ? count - done : CHUNK;
+        checkpoint_to_f64(from_dtype, (const char *)from + (size_t)done * from_bytes, size, chunk);
+        from_f64(to_dtype, chunk, size, (char *)to + (size_t)done * to_bytes);
     }
 }

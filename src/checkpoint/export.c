@@ -52,7 +52,7 @@ tri_status tri_checkpoint_write_weights(const char *path, const tri_state_source
 typedef struct exported {
     checkpoint_weights weights;
     const tri_state_tensor *tensors; // with the dtypes to write
-    char *buffer;                    // a chunk in the file's dtype, before conversion
+    char *buffer; // a chunk of what was read, in the dtype of the file that it comes from
 } exported;
 
 static tri_status read_converted(void *context, int tensor, int64_t first, int64_t count,

@@ -10,13 +10,13 @@ typedef enum checkpoint_kind {
     CHECKPOINT_IS_FILE,
 } checkpoint_kind;
 
-// Follows links. A run directory, or its folder `checkpoints`, resolves to its newest checkpoint.
+// Follows links. A run folder, or its folder `checkpoints`, resolves to its newest checkpoint.
 // *out lies in `arena`. TRI_NOT_FOUND, TRI_IO.
 tri_status checkpoint_resolve(tri_arena *arena, const char *path, checkpoint_kind *kind,
                               const char **out);
 // As checkpoint_resolve, where only a checkpoint is acceptable; TRI_BAD_INPUT for a file.
 tri_status checkpoint_step_folder(tri_arena *arena, const char *path, const char **out);
-// The folder `checkpoints` if `path` is a run directory or that folder itself; else NULL.
+// The folder `checkpoints` if `path` is a run folder or that folder itself; else NULL.
 const char *checkpoint_home_of(tri_arena *arena, const char *path);
 // True if FOLDER/NAME exists.
 bool checkpoint_has(const char *folder, const char *name);

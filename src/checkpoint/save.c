@@ -210,7 +210,7 @@ static void open_files(save *s) {
         if (s->fds[i] >= 0) continue;
         tri_status status = tri_os_fail("open", path_of(s, i));
         if (checkpoint_rank(s->request.comm) > 0)
-            tri_status_context(status, "do all ranks share the run directory's file system?");
+            tri_status_context(status, "do all ranks share the run folder's file system?");
         record(s, status);
     }
 }

@@ -136,7 +136,7 @@ const cli_command cli_checkpoint = {
     .flags = flags,
     .verbs = verbs,
     .verb_flags = verb_flags,
-    .more = "PATH is a checkpoint, a run directory (its last checkpoint) or a .safetensors file.\n",
+    .more = "PATH is a checkpoint, a run folder (its last checkpoint) or a .safetensors file.\n",
     .examples = "trireme checkpoint list runs/mnist-cnn\n"
                 "trireme checkpoint verify runs/mnist-cnn/checkpoints/best\n"
                 "trireme checkpoint export runs/mnist-cnn --out mnist-cnn.safetensors\n"

@@ -139,7 +139,7 @@ static const struct {
 };
 
 void cli_print_hints(const cli_hints *hints) {
-    printf("run directory: %s\n", hints->request->run_dir);
+    printf("run folder: %s\n", hints->request->run_dir);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!rows[i].applies(hints)) continue;
         printf("  %s:%*s", rows[i].label, (int)(9 - strlen(rows[i].label)), "");

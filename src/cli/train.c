@@ -230,17 +230,16 @@ static tri_status load_recipe(tri_arena *arena, const cli_context *context, cons
     if (!path && access(checkpoint, F_OK) != 0)
         return TRI_FAIL(TRI_NOT_FOUND, "--checkpoint: there is no %s", checkpoint);
     if (!path)
-        return TRI_FAIL(
-            TRI_BAD_INPUT,
-            "--checkpoint: %s is not in a run directory, so its recipe is not known: name "
-            "it, trireme eval RECIPE --checkpoint PATH",
-            checkpoint);
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "--checkpoint: %s is not in a run folder, so its recipe is not known: name "
+                        "it, trireme eval RECIPE --checkpoint PATH",
+                        checkpoint);
     return tri_recipe_load(arena, path, words + is_named, a->count - is_named,
                            context->task ? context->task->name : NULL, out);
 }
 
 static const cli_flag eval_flags[] = {
-    {"checkpoint", "PATH", "a checkpoint, a run directory or a .safetensors file", 0},
+    {"checkpoint", "PATH", "a checkpoint, a run folder or a .safetensors file", 0},
     CLI_DEVICE_FLAG("the device that computes"),
     {"json", NULL, "print the result as JSON", 0},
     {0}};

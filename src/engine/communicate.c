@@ -1,5 +1,5 @@
 // GATHER, SCATTER, REDUCE, TIE, SEND and RECV: starts the operations of an action on a
-// communicator, as one group. Also runs the operations between ranks that compute actions and NORM
+// communicator, all at once. Also runs the operations between ranks that compute actions and NORM
 // wait for at once. Next: numbers.c.
 #include "engine/engine_internal.h"
 

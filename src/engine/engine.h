@@ -27,7 +27,10 @@ typedef struct tri_engine_batch {
     const void *fields[TRI_MAX_DATA_FIELDS];
 } tri_engine_batch;
 
-// What one step hands to the next. It lies in the device's memory, where each step changes it.
+// What one step hands to the next. It lies in the device's memory, where each step changes it
+// (TRI_CARRIED_UPDATES and others). The host has what the last collected step left: the engine's
+// copy, and the caller's tri_progress. It tells the device with which update the learning rates of
+// the input begin (TRI_CONTROL_UPDATES).
 typedef struct tri_carried {
     tri_loss_scale scale; // gradients travel multiplied by it; scale.scale 0: as they are
     int64_t updates;      // steps that changed the parameters

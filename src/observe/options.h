@@ -5,7 +5,7 @@
 #include "base/option.h"
 
 typedef struct tri_log_options {
-    bool tensorboard; // event files in the run directory
+    bool tensorboard; // event files in the run folder
     bool progress;    // messages and the progress line on standard error
     bool summary;     // among them a table of the model's blocks at the start
 } tri_log_options;

@@ -1,5 +1,6 @@
-// The passes: rewrites of a graph, here in the order in which they run (plan/program.c). Each keeps
-// what the graph computes and leaves it verified. Next: plan/locations.c, which assigns memory to
+// The passes: rewrites of a graph, here in the order in which they run (plan/program.c). Fusion
+// runs twice, before and after autodiff, and each time ends with a sweep. Each pass keeps what the
+// graph computes and leaves it verified. Next: plan/locations.c, which assigns memory to
 // the values of the final graph.
 #ifndef TRIREME_PASS_PASS_H
 #define TRIREME_PASS_PASS_H

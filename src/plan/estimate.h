@@ -15,8 +15,9 @@ typedef struct tri_rates {
 
 extern const tri_rates tri_rates_assumed; // one core of a server, its memory and disk
 
-// Measured seconds of a program's segments with whole layers, for `batch` samples: [block][phase].
-// Without WEIGHT, BACKWARD is both.
+// Measured seconds of a program's segments, for `batch` samples: [block][phase]; measured on one
+// rank that has all slices of each layer. Where the order does not split the backward pass,
+// BACKWARD holds both halves.
 typedef struct tri_measured {
     int64_t batch;
     double (*seconds)[TRI_PHASE_COUNT];

@@ -125,7 +125,7 @@ typedef struct tri_unit {
     bool has_statistics;
     bool has_half;   // kernels read some of its parameters in a half type
     bool has_stored; // ... or in that type
-    bool persistent; // fsdp: small enough to stay gathered from the start of a step to its end
+    bool persistent; // fsdp: so small that it stays gathered from first to last use in a step
     int first_holder, holder_count; // pipeline ranks that hold it; more than one: TIE
     bool here;                      // this rank holds it
 } tri_unit;

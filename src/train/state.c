@@ -1,6 +1,6 @@
 // The state of a run for checkpoints: as a source that is read, as a sink that is written, and its
-// progress as JSON. Next: checkpoint/save.c reads the source; engine/state.c reads and writes the
-// tensors.
+// progress as a map. Next: checkpoint/save.c reads the source; scale.c, when resuming, hands what
+// was read of the progress to the engine.
 #include "train/state.h"
 
 static tri_status read_state(void *context, int tensor, int64_t first, int64_t count, void *to) {

@@ -55,7 +55,7 @@ def refused(folder, words, *parts, env=None):
         options = part if isinstance(part, tuple) else (part,)
         assert any(option in lines[0] for option in options), f"no '{part}' in {shown}"
     assert fingerprint(folder) == before, f"files changed: {shown}"
-    assert os.path.exists("runs") == runs, f"a run directory was made: {shown}"
+    assert os.path.exists("runs") == runs, f"a run folder was made: {shown}"
 
 
 def idx(values, dims, kind=8, zeros=0):
@@ -353,7 +353,7 @@ def check_under_the_launcher(folder):
         for _ in range(3):
             done = run(on_ranks(2, train("mlp-jax", place, *SMALL, *words)), 2)
             assert part in done.stderr, done.stderr
-            assert not os.path.exists(place), "a run directory was made"
+            assert not os.path.exists(place), "a run folder was made"
 
 
 def main():

@@ -23,7 +23,7 @@ grep -q '"split":"test","samples":10000' "$folder/check" || fail "data check lac
 "$trireme" bench data "$recipe" --seconds 0.05 data.workers=2 --json >"$folder/bench"
 [ "$(grep -c '"samples_per_s"' "$folder/bench")" = 3 ] || fail "bench data: $(cat "$folder/bench")"
 
-# Exit code 2, one line that has the words, and no run directory.
+# Exit code 2, one line that has the words, and no run folder.
 refused() {
     words=$1
     shift
@@ -32,7 +32,7 @@ refused() {
     [ "$code" = 2 ] || fail "code $code, not 2: $words"
     [ "$(wc -l <"$folder/error")" = 1 ] || fail "not one line: $(cat "$folder/error")"
     grep -qF "$words" "$folder/error" || fail "'$(cat "$folder/error")' lacks '$words'"
-    [ ! -e "$folder/run" ] || fail "a run directory was left: $words"
+    [ ! -e "$folder/run" ] || fail "a run folder was left: $words"
 }
 data=$folder/data
 fresh() {

@@ -32,9 +32,9 @@ def train(folder, recipe, *words, ranks=1, threads=1, place="it's a run"):
     done = run(on_ranks(ranks, [TRIREME, "train", f"recipes/{recipe}.yaml", "--run-dir", place,
                                 *TINY, *words]),
                env={**os.environ, "OMP_NUM_THREADS": str(threads)})
-    assert done.stdout.count(f"run directory: {place}\n") == 1, done.stdout
+    assert done.stdout.count(f"run folder: {place}\n") == 1, done.stdout
     found = dict(LINE.findall(done.stdout))
-    offered = done.stdout[done.stdout.index("run directory"):].count("\n  ")
+    offered = done.stdout[done.stdout.index("run folder"):].count("\n  ")
     assert offered == len(found), f"a hint that is not tried: {done.stdout}"
     return place, found
 

@@ -117,7 +117,7 @@ def check_commands(folder):
 
 
 def check_codes(folder):
-    """2 for bad usage, recipe or input: one line, and no run directory."""
+    """2 for bad usage, recipe or input: one line, and no run folder."""
     new = os.path.join(folder, "new")
     at = ["--run-dir", new]
     refused("trian", parts=["did you mean 'train'"])
@@ -143,7 +143,7 @@ def check_codes(folder):
     with open(recipe, "w", encoding="utf-8") as out:
         out.write("model: {name: mlp-jax}\ndata: {name: synthetic}\ntrainer:\n  max_epoch: 3\n")
     refused("train", recipe, *at, parts=["bad.yaml:4", "max_epochs"])
-    assert not os.path.exists(new), "bad input left a run directory"
+    assert not os.path.exists(new), "bad input left a run folder"
     # Bad input of a rank is bad input of the job, whichever rank said it first.
     for _ in range(3):
         run("run", "--standalone", "--nproc-per-node", "2", "trireme", "train", RECIPE, "sed=1",

@@ -61,7 +61,7 @@ runs = 0
 
 
 def train(*overrides, run_dir=None, code=0):
-    """Runs a new run (or goes on with run_dir); the run directory and what it printed."""
+    """Runs a new run (or goes on with run_dir); the run folder and what it printed."""
     global runs
     runs += 1
     run_dir = run_dir or os.path.join(folder, str(runs))

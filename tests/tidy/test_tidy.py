@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The rules of the house that a program can check: layers, lengths, dead files, banned words,
-the glossary, opening comments, tours, references of documents.
+the glossary, opening comments, tours, numbers of decisions, references of documents.
 
 usage: test_tidy.py [BUILD_FOLDER]     run in the source folder; without a build folder the rule
                                        about unused sources has nothing to look at
@@ -353,6 +353,7 @@ BANNED_PROSE = [  # in comments and documents
     (r"(is|are) said|said so|(has|have) seen to|sees? to", "plain English"),
     (r"crossings?", "edge value"),
     (r"stretch(es)?", "heap"),
+    (r"run director(y|ies)", "run folder"),
 ]
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 MARKDOWN_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
@@ -421,6 +422,19 @@ def tours(tree):
         last = path
 
 
+def decisions(tree):
+    """Each page under docs/decisions has a number of its own, and documents name existing ones."""
+    numbers = {}
+    for path in sorted(tree):
+        page = re.match(r"docs/decisions/(\d{4})-[\w-]+\.md$", path)
+        if page and numbers.setdefault(page.group(1), path) != path:
+            yield path, 1, f"has the number of {numbers[page.group(1)]}"
+    for path, text in tree.items():
+        for match in re.finditer(r"docs/decisions/(\d{4})", text) if path.endswith(".md") else ():
+            if match.group(1) not in numbers:
+                yield path, line_of(text, match.start()), f"there is no decision {match.group(1)}"
+
+
 def references(tree):
     """What documents name exists: `tri_...`, paths under src/, and what relative links lead to."""
     known = set()
@@ -452,7 +466,7 @@ def references(tree):
 
 
 RULES = [layers, circles, backends, lengths, words, dead_files, glossary, openings, tours,
-         references]
+         decisions, references]
 
 
 def check(tree, objects=None):
@@ -470,7 +484,8 @@ def self_test():
         "src/plan/good.c": "// Fails.\nint tri_fail(void);\n",
         "docs/glossary.md": "| heap | memory |\n| slice | what a rank has |\n`tri_fail` [a](../"
                             "include/trireme/status.h)\n",
-        "README.md": "glossary.md\n",
+        "README.md": "glossary.md, decisions/\n",
+        "docs/decisions/0001-a.md": "Why.\n",
         "ARCHITECTURE.md": "1. `src/base/log.c`\n2. `src/base/status.c`\n3. `src/cli/main.c`\n",
         "src/base/log.h": '// Logs.\n#include "base/status.h"\n',
         "src/base/log.c": '// Logs. Next: status.c.\n#include "base/log.h"\n'
@@ -515,6 +530,8 @@ def self_test():
                             "glossary"),
         "src/plan/prose.c": ("// Makes it ane" + "w.\nint tri_fail(void);\n", "glossary"),
         "src/plan/bare.c": ("int tri_fail(void);\n", "openings"),
+        "docs/decisions/0001-b.md": ("Why.\n", "decisions"),
+        "docs/number.md": ("`docs/decisions/0002`\n", "decisions"),
         "README.md": ("glossary.md, `tri_missing`\n", "references"),
         "docs/link.md": ("[a](nowhere.md)\n", "references"),
         "docs/path.md": ("`src/base/gone.c`\n", "references"),
