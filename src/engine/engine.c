@@ -43,7 +43,7 @@ static tri_status make_engine(tri_engine *e, tri_comm *world) {
     make_step_records(e);
     engine_make_times(e);
     engine_size_communication(e);
-    TRI_TRY(engine_make_updates(e));
+    TRI_TRY(engine_make_range_kernels(e));
     TRI_TRY(engine_make_numbers(e));
     engine_make_flights(e);
     engine_list_tensors(e);
@@ -89,10 +89,10 @@ void tri_engine_destroy(tri_engine *engine) {
     engine_close_takes(engine);
     tri_queue_close(engine->queue);
     engine_release_kernels(engine);
-    engine_release_updates(&engine->updates);
-    engine_release_updates(&engine->casts);
-    engine_release_updates(&engine->squares);
-    engine_release_updates(&engine->finders);
+    engine_release_range_kernels(&engine->step_kernels);
+    engine_release_range_kernels(&engine->casts);
+    engine_release_range_kernels(&engine->squares);
+    engine_release_range_kernels(&engine->finders);
     engine_release_numbers(engine);
     tri_storage_close(engine->storage); // before the memory that it may still read
     if (engine->groups.memory) engine_release(engine);
@@ -124,11 +124,11 @@ static tri_status do_norm(tri_engine *e, const tri_action *a) {
 }
 
 static tri_status do_step(tri_engine *e, const tri_action *a) {
-    return engine_run_updates(e, &e->updates, a->subject);
+    return engine_run_range_kernels(e, &e->step_kernels, a->subject);
 }
 
 static tri_status do_prepare(tri_engine *e, const tri_action *a) {
-    return engine_run_updates(e, &e->casts, a->subject);
+    return engine_run_range_kernels(e, &e->casts, a->subject);
 }
 
 // Runs an action of the compute lane.
@@ -235,7 +235,7 @@ static tri_status cast_all(tri_engine *e) {
     e->is_stale = false;
     for (int u = 0; u < e->plan->flat.unit_count; u++) {
         TRI_TRY(engine_fetch_masters(e, u));
-        TRI_TRY(engine_run_updates(e, &e->casts, u));
+        TRI_TRY(engine_run_range_kernels(e, &e->casts, u));
     }
     return TRI_OK;
 }

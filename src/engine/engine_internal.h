@@ -12,25 +12,25 @@ typedef struct engine_args {
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
 } engine_args;
 
-// A kernel over this rank's range of a bucket, or over the elements from `first` of that range: an
-// update of STEP, or a cast of PREPARE.
-typedef struct engine_update {
+// A kernel over this rank's range of a bucket, or over the elements from `first` of that range: of
+// STEP, a cast of PREPARE, a sum of squares, or a finder, which looks for what is not finite.
+typedef struct engine_range_kernel {
     tri_kernel kernel;
     int unit;
     tri_bucket_kind bucket;
     int64_t first;
     int states; // how many optimizer states it reads and writes
     int64_t at; // of a sum of squares: its index among them; of a finder: that of its first range
-} engine_update;
+} engine_range_kernel;
 
-typedef struct engine_updates {
-    engine_update *items; // unit by unit
+typedef struct engine_range_kernels {
+    engine_range_kernel *items; // unit by unit
     int count;
     int *first;       // by unit: its first item; one entry more than there are units
     tri_graph *graph; // of the nodes that they compute
-    // The pointers of an update, from where its operands are at the time of the call.
-    engine_args (*args)(const tri_engine *engine, const engine_update *update);
-} engine_updates;
+    // The pointers of a kernel, from where its operands are at the time of the call.
+    engine_args (*args)(const tri_engine *engine, const engine_range_kernel *range);
+} engine_range_kernels;
 
 // Padding: elements of a bucket between two parameters, which no kernel writes.
 typedef struct engine_gap {
@@ -127,7 +127,7 @@ typedef struct engine_flight {
     double *results; // as in the device's memory
     double shared[TRI_MAX_SHARED];
     tri_step_shape shape;
-    int64_t step; // as in the step's input
+    int64_t step;    // as in the step's input
     tri_ticket done; // stands for the step and the copy of its results
 } engine_flight;
 
@@ -185,7 +185,7 @@ struct tri_engine {
     engine_memory memory;
     engine_gaps gaps;
     engine_labels labels;
-    engine_updates updates, casts, squares, finders;
+    engine_range_kernels step_kernels, casts, squares, finders;
     engine_numbers numbers;
     bool is_stale; // parameters were written since they were last cast
     // By block: bit k is set if its compute actions make a gradient of its k-th unit.
@@ -241,15 +241,15 @@ tri_status engine_reserve_joined(tri_engine *engine, int64_t elements);
 // on a device whose memory the host cannot touch. TRI_NO_MEMORY.
 tri_status engine_reserve_masters(tri_engine *engine, int64_t elements, float **out);
 
-tri_status engine_make_updates(tri_engine *engine); // update.c
-tri_status engine_run_updates(tri_engine *engine, const engine_updates *updates, int unit);
-// Adds a kernel for the squares of `elements` gradients from `update.first` on.
+tri_status engine_make_range_kernels(tri_engine *engine); // update.c
+tri_status engine_run_range_kernels(tri_engine *engine, const engine_range_kernels *list, int unit);
+// Adds a kernel for the squares of `elements` gradients from `range.first` on.
 tri_status engine_add_squares(tri_engine *engine, const tri_sum_of_squares_attr *attr,
-                              engine_update update, int64_t elements);
+                              engine_range_kernel range, int64_t elements);
 // Adds a kernel that looks at `ranges` ranges of `elements` gradients.
-tri_status engine_add_finder(tri_engine *engine, engine_update update, int64_t elements,
+tri_status engine_add_finder(tri_engine *engine, engine_range_kernel range, int64_t elements,
                              int64_t ranges);
-void engine_release_updates(engine_updates *updates);
+void engine_release_range_kernels(engine_range_kernels *list);
 
 // anomaly.c: looks at what a node reads and has made; fails on all ranks if one has found
 // something.

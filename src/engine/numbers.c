@@ -74,7 +74,8 @@ static tri_status add_range(tri_engine *e, int unit, tri_bucket_kind bucket, int
     int64_t at = by_chunk ? chunk : n->square_count++;
     tri_sum_of_squares_attr attr = {.chunk = by_chunk ? TRI_FLAT_CHUNK : 0};
     return engine_add_squares(
-        e, &attr, (engine_update){.unit = unit, .bucket = bucket, .first = first, .at = at}, count);
+        e, &attr, (engine_range_kernel){.unit = unit, .bucket = bucket, .first = first, .at = at},
+        count);
 }
 
 // A kernel of this file: the graph's last node, of inputs F64 of these shapes.
@@ -256,7 +257,7 @@ tri_status engine_sum_over_step(tri_engine *e, bool squared) {
     void *total = n->sums + n->total_at;
     const tri_kernel *sum_rows = &n->sum_rows[e->run.input->shape];
     for (int u = 0; squared && u < e->plan->flat.unit_count; u++)
-        TRI_TRY(engine_run_updates(e, &e->squares, u));
+        TRI_TRY(engine_run_range_kernels(e, &e->squares, u));
     if (e->plan->deterministic)
         TRI_TRY(reduce(e, n->rows, n->squares - n->rows + (squared ? n->square_count : 0)));
     TRI_TRY(engine_run_numbers(e, sum_rows, &rows, &sums));

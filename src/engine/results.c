@@ -41,8 +41,8 @@ static tri_status add_finder(tri_engine *e, int unit, tri_bucket_kind bucket, in
         e->numbers.parameters[(*count)++] = i;
     }
     if (*count == at) return TRI_OK;
-    engine_update update = {.unit = unit, .bucket = bucket, .at = at};
-    return engine_add_finder(e, update, own, *count - at);
+    engine_range_kernel range = {.unit = unit, .bucket = bucket, .at = at};
+    return engine_add_finder(e, range, own, *count - at);
 }
 
 tri_status engine_make_finders(tri_engine *e) {
@@ -64,7 +64,7 @@ tri_status engine_make_finders(tri_engine *e) {
 
 tri_status engine_find_not_finite(tri_engine *e) {
     for (int u = 0; u < e->plan->flat.unit_count; u++)
-        TRI_TRY(engine_run_updates(e, &e->finders, u));
+        TRI_TRY(engine_run_range_kernels(e, &e->finders, u));
     return TRI_OK;
 }
 

@@ -2,43 +2,43 @@
 // Next: offload.c.
 #include "engine/engine_internal.h"
 
-static engine_args update_args(const tri_engine *e, const engine_update *u) {
-    engine_args args = {.in = {engine_master(e, u->unit, u->bucket) + u->first,
-                               engine_own_gradients(e, u->unit, u->bucket) + u->first,
+static engine_args step_args(const tri_engine *e, const engine_range_kernel *r) {
+    engine_args args = {.in = {engine_master(e, r->unit, r->bucket) + r->first,
+                               engine_own_gradients(e, r->unit, r->bucket) + r->first,
                                e->memory.scalars[TRI_SCALAR_STEP]}};
-    for (int i = 0; i < u->states; i++)
-        args.in[3 + i] = engine_state(e, i, u->unit, u->bucket) + u->first;
+    for (int i = 0; i < r->states; i++)
+        args.in[3 + i] = engine_state(e, i, r->unit, r->bucket) + r->first;
     return args;
 }
 
-static engine_args cast_args(const tri_engine *e, const engine_update *u) {
-    return (engine_args){.in = {engine_master(e, u->unit, u->bucket)},
-                         .out = {engine_own(e, u->unit, u->bucket)}};
+static engine_args cast_args(const tri_engine *e, const engine_range_kernel *r) {
+    return (engine_args){.in = {engine_master(e, r->unit, r->bucket)},
+                         .out = {engine_own(e, r->unit, r->bucket)}};
 }
 
-static engine_args squares_args(const tri_engine *e, const engine_update *u) {
-    return (engine_args){.in = {engine_own_gradients(e, u->unit, u->bucket) + u->first},
-                         .out = {e->numbers.squares + u->at}};
+static engine_args squares_args(const tri_engine *e, const engine_range_kernel *r) {
+    return (engine_args){.in = {engine_own_gradients(e, r->unit, r->bucket) + r->first},
+                         .out = {e->numbers.squares + r->at}};
 }
 
 // Ranges, then the step scalars.
-static engine_args finder_args(const tri_engine *e, const engine_update *u) {
+static engine_args finder_args(const tri_engine *e, const engine_range_kernel *r) {
     const engine_numbers *n = &e->numbers;
-    int64_t index = u - e->finders.items;
-    return (engine_args){.in = {engine_own_gradients(e, u->unit, u->bucket), n->ranges + 2 * u->at,
+    int64_t index = r - e->finders.items;
+    return (engine_args){.in = {engine_own_gradients(e, r->unit, r->bucket), n->ranges + 2 * r->at,
                                 e->memory.scalars[TRI_SCALAR_STEP]},
                          .out = {n->sums + n->found_at + index}};
 }
 
-// Adds an update, whose kernel computes the graph's last node.
-static tri_status add(tri_engine *e, engine_updates *list, engine_update update) {
+// Adds a kernel that computes the graph's last node.
+static tri_status add(tri_engine *e, engine_range_kernels *list, engine_range_kernel range) {
     tri_graph *g = list->graph;
-    engine_update *u = &list->items[list->count++];
-    *u = update;
+    engine_range_kernel *r = &list->items[list->count++];
+    *r = range;
     if (g->status != TRI_OK) return TRI_FAIL(g->status, "%s", g->message);
     const tri_node *node = &g->nodes[g->node_count - 1];
-    TRI_TRY(tri_kernel_make(e->device, g, node, &u->kernel));
-    TRI_ASSERT(u->kernel.workspace_bytes == 0);
+    TRI_TRY(tri_kernel_make(e->device, g, node, &r->kernel));
+    TRI_ASSERT(r->kernel.workspace_bytes == 0);
     return TRI_OK;
 }
 
@@ -47,21 +47,23 @@ static tri_value input(tri_graph *g, int index, tri_dtype type, int64_t elements
     return tri_input(g, name, type, tri_shape_of(elements));
 }
 
-// Adds an update of `elements` elements from `first` on of this rank's range of a bucket.
-static tri_status add_update(tri_engine *e, const tri_op *op, const void *attr, int states,
-                             int unit, tri_bucket_kind bucket, int64_t first, int64_t elements) {
+// Adds a kernel of STEP for `elements` elements from `first` on of this rank's range of a bucket.
+static tri_status add_step_kernel(tri_engine *e, const tri_op *op, const void *attr, int states,
+                                  int unit, tri_bucket_kind bucket, int64_t first,
+                                  int64_t elements) {
     if (elements <= 0) return TRI_OK;
-    engine_updates *list = &e->updates;
+    engine_range_kernels *list = &e->step_kernels;
     tri_graph *g = list->graph;
     tri_value in[TRI_MAX_INPUTS] = {{0}};
     for (int i = 0; i < 3 + states; i++)
         in[i] = i == 2 ? tri_scalar(g, TRI_SCALAR_STEP) : input(g, i, TRI_F32, elements);
     tri_node_add(g, op, in, 3 + states, attr, e->plan->flat.units[unit].name);
-    return add(e, list,
-               (engine_update){.unit = unit, .bucket = bucket, .first = first, .states = states});
+    return add(
+        e, list,
+        (engine_range_kernel){.unit = unit, .bucket = bucket, .first = first, .states = states});
 }
 
-// Each statistic has its own momentum, so each is an update of its own.
+// Each statistic has its own momentum, so each has a kernel of its own.
 static tri_status add_statistics(tri_engine *e, int unit) {
     const tri_graph *g = e->plan->graph;
     const tri_flat *flat = &e->plan->flat;
@@ -74,8 +76,8 @@ static tri_status add_statistics(tri_engine *e, int unit) {
         int64_t from = p->offset > start ? p->offset : start, to = p->offset + p->elements;
         if (to > start + own) to = start + own;
         tri_moving_average_attr attr = {.momentum = g->parameters[i].momentum};
-        TRI_TRY(add_update(e, &tri_op_moving_average, &attr, 0, unit, TRI_BUCKET_STATISTIC,
-                           from - start, to - from));
+        TRI_TRY(add_step_kernel(e, &tri_op_moving_average, &attr, 0, unit, TRI_BUCKET_STATISTIC,
+                                from - start, to - from));
     }
     return TRI_OK;
 }
@@ -87,21 +89,21 @@ static tri_status add_cast(tri_engine *e, int unit, tri_bucket_kind bucket) {
     tri_value x = input(g, 0, TRI_F32, own);
     tri_cast_attr attr = {.dtype = e->plan->flat.half_dtype};
     tri_node_add(g, &tri_op_cast, &x, 1, &attr, e->plan->flat.units[unit].name);
-    return add(e, &e->casts, (engine_update){.unit = unit, .bucket = bucket});
+    return add(e, &e->casts, (engine_range_kernel){.unit = unit, .bucket = bucket});
 }
 
-tri_status engine_make_updates(tri_engine *e) {
+tri_status engine_make_range_kernels(tri_engine *e) {
     const tri_flat *flat = &e->plan->flat;
     tri_graph_options options = {.training = true};
     int most = flat->unit_count * TRI_BUCKET_COUNT + flat->parameter_count;
-    engine_updates *const lists[] = {&e->updates, &e->casts, &e->squares, &e->finders};
-    e->updates.args = update_args;
+    engine_range_kernels *const lists[] = {&e->step_kernels, &e->casts, &e->squares, &e->finders};
+    e->step_kernels.args = step_args;
     e->casts.args = cast_args;
     e->squares.args = squares_args;
     e->finders.args = finder_args;
     for (int i = 0; i < 4; i++) {
         lists[i]->graph = tri_graph_create(e->arena, &options);
-        lists[i]->items = TRI_NEW_ARRAY(e->arena, engine_update, most);
+        lists[i]->items = TRI_NEW_ARRAY(e->arena, engine_range_kernel, most);
         lists[i]->first = TRI_NEW_ARRAY(e->arena, int, flat->unit_count + 1);
     }
     for (int u = 0; u < flat->unit_count; u++) {
@@ -111,8 +113,9 @@ tri_status engine_make_updates(tri_engine *e) {
             tri_bucket_kind bucket = (tri_bucket_kind)k;
             TRI_TRY(add_cast(e, u, bucket));
             if (tri_bucket_is_trained(bucket))
-                TRI_TRY(add_update(e, e->optimizer.op, &e->optimizer.attr, e->optimizer.state_count,
-                                   u, bucket, 0, flat->units[u].buckets[bucket].own));
+                TRI_TRY(add_step_kernel(e, e->optimizer.op, &e->optimizer.attr,
+                                        e->optimizer.state_count, u, bucket, 0,
+                                        flat->units[u].buckets[bucket].own));
         }
         TRI_TRY(add_statistics(e, u));
     }
@@ -121,39 +124,39 @@ tri_status engine_make_updates(tri_engine *e) {
 }
 
 // Units come in order.
-static void end_unit(const tri_engine *e, engine_updates *list, int unit) {
+static void end_unit(const tri_engine *e, engine_range_kernels *list, int unit) {
     for (int u = unit; u < e->plan->flat.unit_count; u++) list->first[u + 1] = list->count;
 }
 
-tri_status engine_add_finder(tri_engine *e, engine_update update, int64_t elements,
+tri_status engine_add_finder(tri_engine *e, engine_range_kernel range, int64_t elements,
                              int64_t ranges) {
     tri_graph *g = e->finders.graph;
     tri_value in[] = {input(g, 0, TRI_F32, elements),
                       tri_input(g, tri_arena_printf(g->arena, "%d.ranges", g->node_count), TRI_I64,
                                 tri_shape_of(ranges, 2)),
                       tri_scalar(g, TRI_SCALAR_STEP)};
-    tri_node_add(g, &tri_op_first_not_finite, in, 3, NULL, e->plan->flat.units[update.unit].name);
-    TRI_TRY(add(e, &e->finders, update));
-    end_unit(e, &e->finders, update.unit);
+    tri_node_add(g, &tri_op_first_not_finite, in, 3, NULL, e->plan->flat.units[range.unit].name);
+    TRI_TRY(add(e, &e->finders, range));
+    end_unit(e, &e->finders, range.unit);
     return TRI_OK;
 }
 
 tri_status engine_add_squares(tri_engine *e, const tri_sum_of_squares_attr *attr,
-                              engine_update update, int64_t elements) {
+                              engine_range_kernel range, int64_t elements) {
     tri_graph *g = e->squares.graph;
     tri_value x = input(g, 0, TRI_F32, elements);
-    tri_node_add(g, &tri_op_sum_of_squares, &x, 1, attr, e->plan->flat.units[update.unit].name);
-    TRI_TRY(add(e, &e->squares, update));
-    end_unit(e, &e->squares, update.unit);
+    tri_node_add(g, &tri_op_sum_of_squares, &x, 1, attr, e->plan->flat.units[range.unit].name);
+    TRI_TRY(add(e, &e->squares, range));
+    end_unit(e, &e->squares, range.unit);
     return TRI_OK;
 }
 
-tri_status engine_run_updates(tri_engine *e, const engine_updates *updates, int unit) {
-    for (int i = updates->first[unit]; i < updates->first[unit + 1]; i++) {
-        engine_update *u = &updates->items[i];
-        engine_args args = updates->args(e, u);
+tri_status engine_run_range_kernels(tri_engine *e, const engine_range_kernels *list, int unit) {
+    for (int i = list->first[unit]; i < list->first[unit + 1]; i++) {
+        engine_range_kernel *r = &list->items[i];
+        engine_args args = list->args(e, r);
         TRI_TRY(
-            u->kernel.def->run(&u->kernel, &(tri_kernel_args){.queue = e->queue,
+            r->kernel.def->run(&r->kernel, &(tri_kernel_args){.queue = e->queue,
                                                               .in = args.in,
                                                               .out = args.out,
                                                               .workspace = e->memory.workspace}));
@@ -161,6 +164,6 @@ tri_status engine_run_updates(tri_engine *e, const engine_updates *updates, int 
     return TRI_OK;
 }
 
-void engine_release_updates(engine_updates *updates) {
-    for (int i = 0; i < updates->count; i++) tri_kernel_release(&updates->items[i].kernel);
+void engine_release_range_kernels(engine_range_kernels *list) {
+    for (int i = 0; i < list->count; i++) tri_kernel_release(&list->items[i].kernel);
 }
