@@ -21,7 +21,7 @@ typedef enum resource_kind {
     READ,           // edges along the pipeline that the block is the first to read
     MADE_BACK,
     READ_BACK,
-    CARRIED, // the edge that is sent or received
+    MESSAGE, // the edge that is sent or received
     INPUTS,  // of a round; of FORWARD, only of the one that begins it
 } resource_kind;
 
@@ -61,10 +61,10 @@ static const struct {
     {TRI_ACTION_BACKWARD_WEIGHT, PARAMETERS, false},
     {TRI_ACTION_BACKWARD_WEIGHT, GRADIENTS, true},
     {TRI_ACTION_BACKWARD_WEIGHT, ACTIVATIONS, false},
-    {TRI_ACTION_SEND_ALONG, CARRIED, false},
-    {TRI_ACTION_RECV_ALONG, CARRIED, true},
-    {TRI_ACTION_SEND_BACK, CARRIED, false},
-    {TRI_ACTION_RECV_BACK, CARRIED, true},
+    {TRI_ACTION_SEND_ALONG, MESSAGE, false},
+    {TRI_ACTION_RECV_ALONG, MESSAGE, true},
+    {TRI_ACTION_SEND_BACK, MESSAGE, false},
+    {TRI_ACTION_RECV_BACK, MESSAGE, true},
     {TRI_ACTION_CLEAR, GRADIENTS, true},
     {TRI_ACTION_SCATTER, GRADIENTS, true},
     {TRI_ACTION_SCATTER, OWN_GRADIENTS, true},
@@ -174,7 +174,7 @@ static void visit_access(const visit *v, const tri_action *a, resource_kind reso
     case SCALARS:
         v->call(v->context, 0, v->writes);
         break;
-    case CARRIED:
+    case MESSAGE:
         v->call(v->context, v->resources->edges_at + a->subject * r->rounds + a->round, v->writes);
         break;
     case INPUTS:

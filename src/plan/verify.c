@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-// What has been done to a block, or to an edge, in a round: bits.
-enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, CARRIED = 16 };
+// What has been done to a block in a round, or to an edge (MESSAGE: it was sent or received): bits.
+enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, MESSAGE = 16 };
 
 typedef struct unit_state {
     bool gathered, was_gathered;
@@ -61,7 +61,7 @@ static bool has_edges(const check *c, bool back) {
         if (edge->back != back) continue;
         bool came = is_here(r, edge->from_stage)
                         ? *block_at(c, edge->from_block, round) & (back ? INPUT : FORWARD)
-                        : *edge_at(c, e, round) & CARRIED;
+                        : *edge_at(c, e, round) & MESSAGE;
         if (!came) return false;
     }
     return true;
@@ -190,7 +190,7 @@ static tri_status follow_edge_action(check *c) {
     REQUIRE(!*edge_at(c, a->subject, a->round), "comes twice");
     REQUIRE(!sends || (*block_at(c, e->from_block, a->round) & (back ? INPUT : FORWARD)),
             "sends what is not made");
-    *edge_at(c, a->subject, a->round) = CARRIED;
+    *edge_at(c, a->subject, a->round) = MESSAGE;
     return TRI_OK;
 }
 
