@@ -86,8 +86,8 @@ int tri_ledger_lane(tri_ledger *ledger, const char *name) {
     return lane;
 }
 
-void tri_ledger_set_group(tri_ledger *ledger, int group) {
-    atomic_store(&ledger->ring->group, group);
+void tri_ledger_set_peers(tri_ledger *ledger, int peers) {
+    atomic_store(&ledger->ring->peers, peers);
 }
 
 void tri_ledger_attach(tri_ledger *ledger) {

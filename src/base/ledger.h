@@ -48,7 +48,7 @@ typedef struct tri_ledger_total {
 typedef struct tri_ledger_ring {
     char host[64];
     int32_t pid;
-    _Atomic int32_t group;      // ranks of one group do the same work (tri_ledger_set_group)
+    _Atomic int32_t peers; // ranks with the same number do the same work (tri_ledger_set_peers)
     int64_t realtime_offset_ns; // CLOCK_REALTIME minus CLOCK_MONOTONIC
     _Atomic int64_t steps;      // begun so far
     _Atomic int64_t step;       // number of the latest
@@ -89,8 +89,9 @@ const tri_ledger_ring *tri_ledger_ring_of(const tri_ledger *ledger);
 // TRI_MAX_LANES lanes, the last one is reused.
 int tri_ledger_lane(tri_ledger *ledger, const char *name);
 void tri_ledger_name_lane(tri_ledger *ledger, int lane, const char *name);
-// Stragglers are found among the ranks of one group, whose actions should take the same time.
-void tri_ledger_set_group(tri_ledger *ledger, int group);
+// Stragglers are found among peers: ranks with the same number, whose actions should take the same
+// time.
+void tri_ledger_set_peers(tri_ledger *ledger, int peers);
 
 // Each takes well below a microsecond. A NULL ledger records nothing.
 void tri_ledger_attach(tri_ledger *ledger); // makes the calling thread the one of lane 0

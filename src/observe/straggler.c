@@ -120,8 +120,7 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-// The expected mean time: the median over the other ranks of its group, or its own best time if it
-// is alone in its group.
+// The expected mean time: the median over its peers, or its own best time if it has none.
 static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) {
     double *means = malloc((size_t)s->comm->size * sizeof *means), count;
     double own = mean_s(s, rank, kind, &count), *best = &s->best_s[cell(rank, kind)];
@@ -129,7 +128,7 @@ static double expected_s(tri_straggler *s, int rank, int kind, bool *has_peers) 
     int peers = 0;
     for (int r = 0; r < s->comm->size; r++) {
         if (r == rank ||
-            atomic_load(&ring_of(s, r)->group) != atomic_load(&ring_of(s, rank)->group))
+            atomic_load(&ring_of(s, r)->peers) != atomic_load(&ring_of(s, rank)->peers))
             continue;
         double mean = mean_s(s, r, kind, &count);
         if (count > 0) means[peers++] = mean;

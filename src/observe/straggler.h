@@ -1,9 +1,9 @@
 // Finds a straggler from the times of all ranks' actions.
 //
 // Each rank's ledger has the count and time of each kind of action, without waits. The expected
-// time of a rank's actions in a window of the last steps is the median of the other ranks of its
-// group (tri_ledger_set_group: ranks that do the same work) or, for a rank that is alone in its
-// group, the best time that it had itself. The others wait for the time that it takes beyond that.
+// time of a rank's actions in a window of the last steps is the median of its peers (ranks that
+// do the same work, tri_ledger_set_peers) or, for a rank without peers, the best time that it had
+// itself. The others wait for the time that it takes beyond that.
 #ifndef TRIREME_OBSERVE_STRAGGLER_H
 #define TRIREME_OBSERVE_STRAGGLER_H
 

@@ -306,7 +306,7 @@ static void touch_action(step *s, const tri_action *a) {
     }
 }
 
-static void location(step *s, tri_step_memory *out) {
+static void pack_buffers(step *s, tri_step_memory *out) {
     tri_interval *intervals = TRI_NEW_ARRAY(s->scratch, tri_interval, s->buffer_count);
     for (int heap = 0; heap < TRI_HEAP_COUNT; heap++) {
         int count = 0;
@@ -426,7 +426,7 @@ void tri_step_memory_plan(tri_arena *arena, const tri_step_memory_request *reque
         touch_action(&s, &schedule->actions[s.action]);
     }
     s.first[schedule->count] = s.touched_count;
-    location(&s, out);
+    pack_buffers(&s, out);
     find_waits(&s, out);
     keep_settings(&s, out);
     keep_live(&s, out);

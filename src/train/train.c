@@ -324,7 +324,7 @@ static void fill_share(const tri_cpu_share *before, tri_train_result *out) {
 static tri_status run(train_loop *loop, tri_train_result *out) {
     const tri_session *s = loop->session;
     // The straggler search compares ranks of one pipeline stage: only these do the same work.
-    tri_ledger_set_group(s->comm->ledger,
+    tri_ledger_set_peers(s->comm->ledger,
                          tri_mesh_coordinate(&s->mesh, s->identity.rank, TRI_AXIS_PIPELINE));
     loop->steps_per_epoch = tri_session_steps_per_epoch(s);
     loop->last_step = total_steps(loop);

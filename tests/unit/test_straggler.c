@@ -142,13 +142,13 @@ static void test_not_named(void **state) {
 static void test_stages(void **state) {
     const double stages[RANKS] = {1, 1, 2, 2}, slow[RANKS] = {1, 1, 2, 6};
     const double alone[RANKS] = {1, 1, 2, 4}, later[RANKS] = {1, 1, 2, 12};
-    for (int r = 0; r < RANKS; r++) atomic_store(&rings[r].group, r / 2);
+    for (int r = 0; r < RANKS; r++) atomic_store(&rings[r].peers, r / 2);
     tri_straggler *s = tri_straggler_create(&world);
     int64_t step = 0;
     assert_null(run(s, &step, 200, stages, even));
     expect(run(s, &step, 50, slow, even), "rank 3 on host n1 is ");
     tri_straggler_destroy(s);
-    for (int r = 0; r < RANKS; r++) atomic_store(&rings[r].group, r);
+    for (int r = 0; r < RANKS; r++) atomic_store(&rings[r].peers, r);
     s = tri_straggler_create(&world);
     assert_null(run(s, &step, 200, alone, even));
     const char *line = run(s, &step, 50, later, even);
