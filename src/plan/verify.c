@@ -31,7 +31,9 @@ typedef struct check {
 } check;
 
 static tri_status broken(const check *c, const char *rule) {
-    return TRI_FAIL(TRI_INTERNAL, "schedule: action %d (%s %d, round %d): %s", c->index,
+    const tri_order *order = c->request->training ? c->request->order : NULL;
+    return TRI_FAIL(TRI_INTERNAL, "schedule: order %s: action %d (%s %d, round %d): %s",
+                    order ? order->name : "of evaluation", c->index,
                     tri_action_name(c->action->kind), c->action->subject, c->action->round, rule);
 }
 

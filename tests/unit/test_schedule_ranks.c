@@ -82,6 +82,10 @@ static void test_many_ranks(void **state) {
         {"ddp", "1f1b", .pipeline = 256, .shard = 4, .micro_batches = 8, .deterministic = true},
         {"ddp", "1f1b", .pipeline = 16, .replicate = 64, .micro_batches = 640, .evaluates = true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
+    for (int o = 0; tri_orders[o]; o++) // also one that no row above names
+        check(&(schedule_case){"fsdp", tri_orders[o]->name, .pipeline = 8, .shard = 128,
+                               .stages_per_rank = tri_orders[o]->loops_over_stages ? 2 : 1,
+                               .micro_batches = 1100, .skips = true});
 }
 
 // Ranks that share layers communicate inside their compute actions. If one rank has two of these in
@@ -113,6 +117,9 @@ static void test_shared_layers(void **state) {
     assert_int_equal(tri_schedule_verify_ranks(&set.mesh, set.schedules, set.requests),
                      TRI_INTERNAL);
     assert_non_null(strstr(tri_error_message(), "ranks 2 and 3 differ in what lane compute does"));
+    s->actions[first].round = 3;
+    assert_int_equal(tri_schedule_verify(s, &set.requests[3]), TRI_INTERNAL);
+    assert_non_null(strstr(tri_error_message(), "schedule: order gpipe: action "));
     schedule_set_destroy(&set);
 }
 
