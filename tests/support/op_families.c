@@ -201,6 +201,14 @@ static void build_concat(op_case *c) {
     cut.size = op_draw(c, 1, whole.dims[a.dim] - cut.first);
     tri_value dy = numbers(c, whole);
     add(c, &tri_op_concat_grad, &dy, &cut);
+    tri_collective_attr part = {.dim = a.dim, .slices = op_draw(c, 1, 3)};
+    tri_rechunk_attr chunks = {a.dim, op_draw(c, 0, whole.rank - 1), part.slices};
+    part.index = op_draw(c, 0, part.slices - 1);
+    whole.dims[a.dim] *= part.slices;
+    tri_value x = numbers(c, whole);
+    add(c, &tri_op_split, &x, &part);
+    add(c, &tri_op_split_grad, &dy, &part);
+    add(c, &tri_op_rechunk, &x, &chunks);
 }
 
 static void build_max_pool2d(op_case *c) {
@@ -547,7 +555,7 @@ const op_family op_families[] = {
     {.name = "linear_grad", .build = build_linear_grad, .tolerance = 1e-5},
     {.name = "linear on many rows", .build = build_linear_rows, .tolerance = 1e-5},
     {.name = "elementwise", .build = build_elementwise, .tolerance = 1e-6},
-    {.name = "concat", .build = build_concat, .tolerance = 0},
+    {.name = "concat and split", .build = build_concat, .tolerance = 0},
     {.name = "max_pool2d", .build = build_max_pool2d, .tolerance = 1e-6},
     {.name = "avg_pool2d", .build = build_avg_pool2d, .tolerance = 1e-5},
     {.name = "batch_norm", .build = build_batch_norm, .tolerance = 2e-5},

@@ -1,6 +1,7 @@
 // Compares `cpu` with `ref`: every op and a small network at random shapes, on one thread and on
 // all.
 #include "device/cpu/cpu.h"
+#include "ops/ops.h"
 #include "support/op_compare.h"
 
 #include <setjmp.h>
@@ -39,12 +40,50 @@ static void test_all_threads(void **state) {
     op_compare_all(&tri_device_cpu, 0, TRI_F32, 3000, 12);
 }
 
+// Ops that no family draws: views, whose kernel copies at most, and what looks for NaN.
+static const tri_op *const alone[] = {&tri_op_reshape, &tri_op_copy_to, &tri_op_first_not_finite};
+
+static bool is_alone(const tri_op *op) {
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
+        if (alone[i] == op) return true;
+    return false;
+}
+
+// Marks the ops, by their place in tri_ops, of some graphs that the family builds.
+static void mark_ops(const op_family *family, bool *drawn) {
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        op_case c = {.graph = op_graph_open(TRI_F32), .dtype = TRI_F32, .seed = seed};
+        family->build(&c);
+        for (int n = 0; n < c.graph->node_count; n++)
+            for (int i = 0; i < tri_op_count; i++)
+                if (c.graph->nodes[n].op == tri_ops[i]) drawn[i] = true;
+        op_graph_close(c.graph);
+    }
+}
+
+static void test_every_op_has_a_family(void **state) {
+    bool *drawn = calloc((size_t)tri_op_count, sizeof *drawn);
+    for (const op_family *family = op_families; family->name; family++) mark_ops(family, drawn);
+    int missing = 0;
+    for (int i = 0; i < tri_op_count; i++) {
+        if (drawn[i] != is_alone(tri_ops[i]) || (tri_ops[i]->flags & TRI_OP_COLLECTIVE)) continue;
+        missing++;
+        print_error(drawn[i] ? "%s is in a family: take it out of `alone`\n"
+                             : "%s is in no row of op_families (tests/support/op_families.c)\n",
+                    tri_ops[i]->name);
+    }
+    free(drawn);
+    assert_int_equal(missing, 0);
+}
+
 static void test_bad_labels(void **state) { op_compare_bad_labels(&tri_device_cpu); }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_thread), cmocka_unit_test(test_all_threads),
-        cmocka_unit_test(test_halves), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_bad_labels)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_thread),
+                                       cmocka_unit_test(test_all_threads),
+                                       cmocka_unit_test(test_halves),
+                                       cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_every_op_has_a_family),
+                                       cmocka_unit_test(test_bad_labels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
