@@ -4,7 +4,8 @@ build and run it. So a guide that misses a step, or that the tree has left behin
 
 usage: test_guides.py BUILD_FOLDER
 
-A comment in front of a fenced block says where it goes:
+A comment in front of a fenced block says where it goes. The paragraph in front of that says the
+same to the reader, who does not see the comment: it has PATH and TEXT between `backquotes`.
 
     <!-- new: PATH -->                      the whole file
     <!-- append: PATH -->                   behind the last line
@@ -43,10 +44,21 @@ def write(path, text):
         f.write(text)
 
 
+def check_place(guide, before, path, side, mark):
+    """Fails unless the last paragraph of the text says where the block after it goes."""
+    said = " ".join(before.rstrip().rsplit("\n\n", 1)[-1].split())
+    wanted = [f"`{path}`"] + ([f"{side} the ", f"`{mark}`"] if mark else [])
+    for words in wanted:
+        assert words in said, f"{guide}: in front of a block for {path}, {said!r} lacks {words!r}"
+
+
 def apply(folder, guide, text):
     """Applies the guide's blocks; returns how many there were."""
     blocks = list(MARKED.finditer(text))
-    for kind, path, side, mark, code in (match.groups() for match in blocks):
+    for match in blocks:
+        kind, path, side, mark, code = match.groups()
+        mark = mark and mark.replace('\\"', '"')
+        check_place(guide, text[:match.start()], path, side, mark)
         target = os.path.join(folder, path)
         if kind == "new":
             write(target, code)
@@ -55,7 +67,6 @@ def apply(folder, guide, text):
         if kind == "append":
             write(target, old + code)
             continue
-        mark = mark.replace('\\"', '"')
         at = old.find(mark)
         assert at >= 0, f"{guide}: {path} has no line with {mark!r}"
         at = old.rfind("\n", 0, at) + 1 if side == "before" else old.index("\n", at) + 1
@@ -88,19 +99,26 @@ def copy_tree(folder):
 def self_test():
     with tempfile.TemporaryDirectory() as folder:
         write(os.path.join(folder, "a.c"), "one\ntwo\n")
-        text = ('<!-- insert: a.c after "one" -->\n```c\nnew\n```\n'
-                '<!-- insert: a.c before "one" -->\n```c\ntwo\n```\n'
-                '<!-- append: a.c -->\n```python\nend\n```\n<!-- new: b/c.c -->\n```c\nall\n```\n'
+        text = ('In `a.c`, after the line\n`one`:\n\n'
+                '<!-- insert: a.c after "one" -->\n```c\nnew\n```\n\n'
+                'In `a.c`, before the line `one`:\n\n'
+                '<!-- insert: a.c before "one" -->\n```c\ntwo\n```\n\n'
+                '`a.c`:\n\n<!-- append: a.c -->\n```python\nend\n```\n\n`b/c.c`:\n\n'
+                '<!-- new: b/c.c -->\n```c\nall\n```\n'
                 "```c\nint shown_only;\n```\n")
         assert apply(folder, "test", text) == 4
         assert read(os.path.join(folder, "a.c")) == "two\none\nnew\nend\n"
         assert read(os.path.join(folder, "b", "c.c")) == "all\n"
-        try:
-            apply(folder, "test", '<!-- append: a.c -->\n```c\n```\n'
-                                  '<!-- insert: a.c after "absent" -->\n```c\nx\n```\n')
-        except AssertionError:
-            return
-        raise AssertionError("a mark that is not there was accepted")
+        for place, why in (("In `a.c`, after the line `absent`:", "has no line with"),
+                           ("", "lacks '`a.c`'"), ("In `a.c`:", "lacks 'after the '"),
+                           ("In `a.c`, after the last line:", "lacks '`absent`'")):
+            try:
+                apply(folder, "test", f'{place}\n\n<!-- insert: a.c after "absent" -->\n'
+                                      "```c\nx\n```\n")
+            except AssertionError as error:
+                assert why in str(error), error
+            else:
+                raise AssertionError(f"was accepted: {place!r}")
 
 
 def main():
