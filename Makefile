@@ -32,6 +32,7 @@ test: build
 test-all: test
 	@MATRIX=all tests/equivalence/test_deterministic.py $(BUILD)
 	@MATRIX=all tests/equivalence/test_matrix.py $(BUILD)
+	@TEST_DEVICE=far TRIREME_FAR_DELAY_US=30 tests/equivalence/test_matrix.py $(BUILD)
 	@scripts/onednn3 || [ $$? = 77 ]
 	@scripts/debian trixie || [ $$? = 77 ]
 

@@ -12,7 +12,8 @@ static void make_labels(tri_engine *e) {
     for (int k = 0; k < TRI_ACTION_KIND_COUNT; k++) {
         const char *name = tri_action_name((tri_action_kind)k);
         e->labels.edges[k] = name;
-        if (tri_action_subject((tri_action_kind)k) != TRI_SUBJECT_UNIT) continue;
+        tri_subject subject = tri_action_subject((tri_action_kind)k);
+        if (subject != TRI_SUBJECT_UNIT && subject != TRI_SUBJECT_BLOCK) continue;
         e->labels.units[k] = TRI_NEW_ARRAY(e->arena, const char *, flat->unit_count);
         for (int u = 0; u < flat->unit_count; u++)
             e->labels.units[k][u] = tri_arena_printf(e->arena, "%s %s", name, flat->units[u].name);
@@ -187,7 +188,11 @@ static tri_status do_compute(tri_engine *e, const tri_action *a, tri_ticket *tic
 
 static tri_status do_action(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     tri_ledger_action noted = engine_ledger_action(e, a);
-    if (engine_is_timed(e, a)) noted.kind = TRI_LEDGER_ISSUE;
+    if (engine_is_timed(e, a)) {
+        noted.kind = TRI_LEDGER_ISSUE;
+        noted.label = e->labels.units[a->kind] ? e->labels.units[a->kind][a->subject]
+                                               : tri_action_name(a->kind);
+    }
     tri_ledger_mark mark = tri_ledger_begin(e->groups.world->ledger, &noted);
     tri_lane lane = tri_action_lane(a->kind);
     *ticket = (tri_ticket){0};

@@ -97,7 +97,7 @@ typedef struct engine_gaps {
 
 // Names of actions, for communicators and the ledger: made once, since they outlive the call.
 typedef struct engine_labels {
-    const char **units[TRI_ACTION_KIND_COUNT]; // by unit, of actions on units
+    const char **units[TRI_ACTION_KIND_COUNT]; // by unit or block, of actions on those
     const char *edges[TRI_ACTION_KIND_COUNT];
 } engine_labels;
 

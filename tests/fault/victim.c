@@ -35,9 +35,17 @@ static void block(int seconds) {
         _exit(99);
 }
 
-static void suffer(const char *kind) {
-    if (!victim.count || strcmp(kind, victim.kind) != 0 ||
-        atomic_fetch_add(&victim.seen, 1) + 1 != victim.count)
+// An action that is only issued has its kind in front of its label.
+static bool is_kind(const tri_ledger_action *action) {
+    size_t length = strlen(victim.kind);
+    if (!strcmp(action->kind, victim.kind)) return true;
+    return action->kind == TRI_LEDGER_ISSUE && action->label &&
+           !strncmp(action->label, victim.kind, length) &&
+           (action->label[length] == ' ' || action->label[length] == 0);
+}
+
+static void suffer(const tri_ledger_action *action) {
+    if (!victim.count || !is_kind(action) || atomic_fetch_add(&victim.seen, 1) + 1 != victim.count)
         return;
     if (victim.signal > 0)
         kill(getpid(), victim.signal);
@@ -47,13 +55,13 @@ static void suffer(const char *kind) {
 
 tri_ledger_mark __wrap_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action) {
     tri_ledger_mark mark = __real_tri_ledger_begin(ledger, action);
-    suffer(action->kind);
+    suffer(action);
     return mark;
 }
 
 tri_ledger_mark __wrap_tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label) {
     tri_ledger_mark mark = __real_tri_ledger_enter(ledger, kind, label);
-    suffer(kind);
+    suffer(&(tri_ledger_action){.kind = kind});
     return mark;
 }
 

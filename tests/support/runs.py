@@ -22,6 +22,10 @@ SYNTHETIC = ["data.name=synthetic", "data.shape=[1,28,28]", "data.classes=10", "
 
 
 def train(recipe, run_dir, *words):
+    """On the device that TEST_DEVICE names, if it does and the words name none."""
+    device = os.environ.get("TEST_DEVICE")
+    if device and "--device" not in words:
+        words = [*words, "--device", device]
     return [TRIREME, "train", f"recipes/{recipe}.yaml", "--run-dir", run_dir, *words]
 
 
