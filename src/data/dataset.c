@@ -330,6 +330,17 @@ size_t tri_dataset_scratch_bytes(const tri_dataset *dataset) {
     return dataset->buffer_bytes + dataset->scratch_bytes;
 }
 
+bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out) {
+    int index = tri_dataset_find(dataset, "images");
+    return index != TRI_NO_FIELD && tri_transforms_scale(dataset->fields[index].transforms, out);
+}
+
+void tri_dataset_keep_bytes(tri_dataset *dataset) {
+    tri_data_field *field = &dataset->fields[tri_dataset_find(dataset, "images")].field;
+    field->dtype = TRI_U8;
+    field->size_bytes = (size_t)tri_shape_count(&field->shape);
+}
+
 // Converts a sample's number in this split to its number in the files.
 static int64_t file_sample(const tri_dataset *dataset, int64_t sample) {
     const tri_validation_split *split = dataset->validation_split;
@@ -350,7 +361,10 @@ tri_status tri_dataset_read(const tri_dataset *dataset, int field, int64_t sampl
     if (status == TRI_CORRUPT) // opening checked the file, so this is not bad input
         return tri_status_context(TRI_IO, "a data file was changed while it was in use");
     TRI_TRY(status);
-    if (row->transforms)
+    if (row->transforms && row->field.dtype == TRI_U8)
+        tri_transforms_move(row->transforms, stored, sample, epoch,
+                            (char *)scratch + dataset->buffer_bytes, out);
+    else if (row->transforms)
         tri_transforms_apply(row->transforms, stored, sample, epoch,
                              (char *)scratch + dataset->buffer_bytes, out);
     else if (stored != out)

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "data/options.h"
+#include "tensor/pixels.h"
 
 #include <trireme/tensor.h>
 
@@ -18,7 +19,7 @@ typedef enum tri_data_split { TRI_DATA_TRAIN, TRI_DATA_VAL, TRI_DATA_TEST } tri_
 // A field as the model receives it, after conversion and transforms.
 typedef struct tri_data_field {
     const char *name;  // lives as long as the options
-    tri_dtype dtype;   // F32 or I64
+    tri_dtype dtype;   // F32 or I64; U8 after tri_dataset_keep_bytes
     tri_shape shape;   // of one sample
     size_t size_bytes; // of one sample
 } tri_data_field;
@@ -63,6 +64,12 @@ int tri_dataset_find(const tri_dataset *dataset, const char *name);
 int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field);
 // Whether some number of the field is -100: as a label it is left out, and nothing else can use it.
 bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
+
+// Whether images are stored as bytes, and what the model gets is a scale of them, which is then
+// *out.
+bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out);
+// From now on images are read as bytes, and the reader applies the scale. Before any is read.
+void tri_dataset_keep_bytes(tri_dataset *dataset);
 
 // Bytes of scratch memory that each thread needs for tri_dataset_read.
 size_t tri_dataset_scratch_bytes(const tri_dataset *dataset);

@@ -6,7 +6,6 @@
 #include "base/philox.h"
 #include "base/quantity.h"
 #include "data/convert.h"
-#include "data/pixels.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -290,8 +289,29 @@ size_t tri_transforms_scratch_bytes(const tri_transforms *transforms) {
     return 2 * transforms->intermediate_bytes;
 }
 
-void tri_transforms_apply(const tri_transforms *transforms, const void *stored, int64_t sample,
-                          int64_t epoch, void *scratch, float *out) {
+bool tri_transforms_scale(const tri_transforms *transforms, tri_pixel_scale *out) {
+    int64_t channels = transforms->shape.dims[0];
+    const transform *affine = NULL;
+    if (transforms->stored != TRI_U8 || channels > TRI_MAX_PIXEL_CHANNELS) return false;
+    for (int i = 0; i < transforms->count; i++) {
+        const transform *item = &transforms->items[i];
+        if (!item->kind->map_values) continue;
+        if (affine || !item->kind->affine) return false;
+        affine = item;
+    }
+    *out = (tri_pixel_scale){.channels = channels};
+    for (int channel = 0; channel < channels; channel++) {
+        float shift = 0, divisor = 1;
+        if (affine) affine->kind->affine(affine->params, channel, &shift, &divisor);
+        out->mean[channel] = (double)shift;
+        out->std[channel] = (double)divisor;
+    }
+    return true;
+}
+
+// Moves the pixels of a sample, and returns where they are then.
+static const uint8_t *move_pixels(const tri_transforms *transforms, const void *stored,
+                                  int64_t sample, int64_t epoch, void *scratch) {
     const uint8_t *from = stored;
     uint8_t *to = scratch, *other = (uint8_t *)scratch + transforms->intermediate_bytes;
     for (int i = 0; i < transforms->count; i++) {
@@ -306,6 +326,19 @@ void tri_transforms_apply(const tri_transforms *transforms, const void *stored, 
         to = other;
         other = (uint8_t *)(uintptr_t)from;
     }
+    return from;
+}
+
+void tri_transforms_move(const tri_transforms *transforms, const void *stored, int64_t sample,
+                         int64_t epoch, void *scratch, uint8_t *out) {
+    TRI_ASSERT(transforms->stored == TRI_U8);
+    memcpy(out, move_pixels(transforms, stored, sample, epoch, scratch),
+           bytes_of(transforms, &transforms->shape));
+}
+
+void tri_transforms_apply(const tri_transforms *transforms, const void *stored, int64_t sample,
+                          int64_t epoch, void *scratch, float *out) {
+    const uint8_t *from = move_pixels(transforms, stored, sample, epoch, scratch);
     int64_t plane = transforms->shape.dims[1] * transforms->shape.dims[2];
     for (int channel = 0; channel < transforms->shape.dims[0]; channel++) {
         float *values = out + channel * plane;

@@ -140,6 +140,9 @@ struct tri_device_backend {
     bool runs_ahead;
     // Whether a queue can capture what it is issued, to repeat it as one (a CUDA graph).
     bool captures;
+    // Whether images of bytes are copied as bytes and normalised by the device. Else the loader's
+    // threads do it.
+    bool takes_bytes;
 };
 
 enum { TRI_SMALL_COPY_BYTES = 256 };

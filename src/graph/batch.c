@@ -3,12 +3,16 @@
 
 #include <string.h>
 
-tri_value tri_batch_field(const tri_batch *batch, const char *name) {
-    const tri_graph *g = batch->graph;
-    // "position" is an input of the graph, but no field.
-    for (int i = 0; g && i < g->input_count && strcmp(name, "position") != 0; i++)
-        if (!strcmp(g->inputs[i].name, name)) return g->inputs[i].value;
+tri_value tri_input_find(const tri_graph *graph, const char *name) {
+    for (int i = 0; i < graph->input_count; i++)
+        if (!strcmp(graph->inputs[i].name, name)) return graph->inputs[i].value;
     return (tri_value){0};
+}
+
+tri_value tri_batch_field(const tri_batch *batch, const char *name) {
+    // "position" is an input of the graph, but no field.
+    bool is_field = batch->graph && strcmp(name, "position") != 0;
+    return is_field ? tri_input_find(batch->graph, name) : (tri_value){0};
 }
 
 tri_batch tri_batch_make(const tri_graph *graph, int64_t size) {

@@ -233,6 +233,8 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
 tri_value tri_node_output(const tri_graph *graph, tri_value value, int output);
 
 tri_value tri_input(tri_graph *graph, const char *name, tri_dtype dtype, tri_shape shape);
+// The input of that name; none if there is none.
+tri_value tri_input_find(const tri_graph *graph, const char *name);
 // The batch that a task's build function gets: the graph's inputs are its fields.
 tri_batch tri_batch_make(const tri_graph *graph, int64_t size);
 // The input "position", added when it is missing.

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "graph/graph.h"
 #include "ops/loss_scale.h"
+#include "tensor/pixels.h"
 
 typedef enum tri_activation {
     TRI_ACTIVATION_NONE,
@@ -64,6 +65,7 @@ typedef enum tri_activation {
     X(silu_mul)               /* gate, up -> silu(gate) * up */                                    \
     X(silu_mul_grad)          /* gate, up, dy -> dgate, dup */                                     \
     X(next_token)             /* ids [N, T] -> labels [N, T] */                                    \
+    X(normalize_bytes)        /* x U8 [N, C, ..] -> y F32; attributes: tri_pixel_scale */          \
     X(nll_loss)               /* log-probabilities [.., K], labels [..] -> F64 [2] */              \
     X(nll_loss_grad)          /* labels, seed -> dx [.., K] */                                     \
     X(cross_entropy)          /* logits [.., K], labels [..] -> F64 [2] */                         \

@@ -8,6 +8,7 @@
 #include "base/tree.h"
 #include "device/device.h"
 #include "mesh/mesh.h"
+#include "tensor/pixels.h"
 
 typedef struct tri_tensor_parallel_options {
     // strategy.tensor: a map of patterns of layer names (`*`, `?`) to none, column or row, which
@@ -27,6 +28,9 @@ typedef struct tri_tensor_parallel_options {
 tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
                                     int rank, const tri_tensor_parallel_options *options,
                                     tri_graph **out);
+// Lets the input `input`, which the model reads as F32, arrive as U8: each block that reads it, or
+// a view of it, begins with normalize_bytes. Nothing where there is no such input.
+tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_scale *scale);
 // When a fusion is tried.
 typedef enum tri_fusion_time {
     // Activations into what makes their input, ReLU and dropout into max pooling, flatten into

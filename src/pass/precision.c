@@ -69,6 +69,7 @@ static const struct precision_row {
     {&tri_op_binary_cross_entropy, PRECISION_FULL, 0},
     {&tri_op_relative_l2_loss, PRECISION_FULL, 0},
     {&tri_op_next_token, PRECISION_FULL, 0},
+    {&tri_op_normalize_bytes, PRECISION_FULL, 0},
     {&tri_op_cast, PRECISION_FULL, 0},
 };
 
@@ -161,7 +162,9 @@ static tri_dtype type_of(const precision *p, tri_value value) {
 // The type in which the node reads its input k: F32 or the half type.
 static tri_dtype wanted_type(const precision *p, const tri_node *node, int k) {
     tri_dtype there = type_of(p, node->inputs[k]);
-    bool data = tri_value_get(p->graph, node->inputs[k])->kind == TRI_VALUE_INPUT;
+    const tri_node *maker = tri_value_node(p->graph, node->inputs[k]);
+    bool data = tri_value_get(p->graph, node->inputs[k])->kind == TRI_VALUE_INPUT ||
+                (maker && maker->op == &tri_op_normalize_bytes);
     switch (row_of(node->op)->class) {
     case PRECISION_FULL:
         return TRI_F32;

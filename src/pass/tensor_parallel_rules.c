@@ -279,6 +279,7 @@ static const rule rules[] = {
     {.op = &tri_op_concat, .rewrite = rewrite_full},
     {.op = &tri_op_log_softmax, .rewrite = rewrite_full},
     {.op = &tri_op_next_token, .rewrite = rewrite_full},
+    {.op = &tri_op_normalize_bytes, .rewrite = rewrite_full},
     {.op = &tri_op_nll_loss, .rewrite = rewrite_full},
     {.op = &tri_op_mse_loss, .rewrite = rewrite_full},
     {.op = &tri_op_binary_cross_entropy, .rewrite = rewrite_full},

@@ -62,6 +62,8 @@ static tri_status make_graph(tri_program *p, const tri_program_request *request)
     if (request->mesh)
         TRI_TRY(tri_pass_tensor_parallel(p->arena, p->graph, request->mesh, request->rank,
                                          &request->tensor_parallel, &p->graph));
+    if (request->model->image_scale)
+        TRI_TRY(tri_pass_bytes(p->graph, "images", request->model->image_scale));
     TRI_TRY(tri_pass_fuse(p->graph, &p->device, TRI_FUSE_BEFORE_AUTODIFF));
     TRI_TRY(tri_pass_precision(p->graph, request->model->options.precision));
     if (p->training) TRI_TRY(tri_pass_autodiff(p->graph));

@@ -14,6 +14,8 @@ typedef struct tri_model_request {
     const tri_field *fields; // of a sample
     int field_count;
     tri_graph_options options; // `training` and `seed` included
+    // Not NULL: the field `images` arrives as U8, and the device applies this scale.
+    const tri_pixel_scale *image_scale;
 } tri_model_request;
 
 // Where a value lies while the program runs.

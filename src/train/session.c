@@ -381,6 +381,25 @@ static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     return exchange_hosts(s);
 }
 
+// Where the device normalises bytes, images travel as bytes, if all data sets have them with one
+// scale.
+static void choose_bytes(tri_session *s) {
+    tri_dataset *const sets[] = {s->train_data, s->val_data, s->test_data};
+    bool found = false;
+    if (!s->device->backend->takes_bytes) return;
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        tri_pixel_scale scale;
+        if (!sets[i]) continue;
+        if (!tri_dataset_scale(sets[i], &scale)) return;
+        if (found && memcmp(&scale, &s->image_scale, sizeof scale) != 0) return;
+        s->image_scale = scale;
+        found = true;
+    }
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (sets[i]) tri_dataset_keep_bytes(sets[i]);
+    if (found) s->model.image_scale = &s->image_scale;
+}
+
 static tri_status open_data_and_plan(tri_session *s, const tri_session_request *r) {
     tri_ledger_mark opening = tri_ledger_enter(s->comm->ledger, "opening data", NULL);
     tri_status status = open_data(s, r);
@@ -389,6 +408,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     TRI_TRY(make_samplers(s));
     tri_ledger_mark planning = tri_ledger_enter(s->comm->ledger, "planning", NULL);
     status = tri_device_open(r->backends->devices, r->device, s->identity.local_rank, &s->device);
+    if (status == TRI_OK) choose_bytes(s);
     if (status == TRI_OK) status = make_plan(s);
     tri_ledger_end(s->comm->ledger, planning);
     if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s); // perhaps why

@@ -55,6 +55,7 @@ typedef struct tri_session {
     tri_sampler train_sampler, val_sampler, test_sampler;
     tri_field fields[TRI_MAX_DATA_FIELDS];
     int field_count;
+    tri_pixel_scale image_scale; // of model.image_scale
     tri_task_options task_options;
     tri_model_request model;
     tri_optimizer optimizer;

@@ -12,7 +12,8 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (SYNTHETIC, check_same, entries, losses, on_ranks, run, timed, train)  # noqa: E402
+from runs import (DATA, SYNTHETIC, check_same, entries, losses, on_ranks, run,  # noqa: E402
+                  timed, train)
 
 CNN = ("mnist-cnn", [*SYNTHETIC, "data.samples=96", "data.test_samples=24", "batch.global=16",
                      "batch.micro=4", "trainer.max_epochs=1"])
@@ -21,6 +22,11 @@ BATCH_NORM = ("mnist-convnet", [*SYNTHETIC, "data.samples=64", "data.test_sample
 LLAMA = ("llama-tiny", ["batch.global=4", "batch.micro=1", "trainer.max_steps=3",
                         "trainer.limit_val_batches=2", "trainer.log_every_n_steps=1",
                         "log.tensorboard=false"])
+# Images of bytes, which far normalises. Two blocks read the autoencoder's: they are its target too.
+BYTES = ["data.limit=96", "batch.global=16", "batch.micro=4", "trainer.max_epochs=1",
+         "trainer.limit_val_batches=2", "trainer.log_every_n_steps=1", "log.tensorboard=false",
+         f"data.path={DATA}", "data.transform=[{random_crop: {size: 28, padding: 2}}, "
+         "horizontal_flip, {normalize: {mean: [0.2860], std: [0.3530]}}]"]
 TENSOR = "strategy.mesh.tensor=2"
 PIPELINE = ["strategy.name=pipeline", "strategy.mesh.pipeline=2"]
 FSDP = ["strategy.name=fsdp", "strategy.persistent_bytes=0"]
@@ -43,6 +49,9 @@ CASES = [
     ("parameters offloaded", CNN, 2, [*FSDP, "strategy.offload=parameters"]),
     ("parameters offloaded, bf16", LLAMA, 2, [*FSDP, "trainer.precision=bf16-mixed",
                                               "strategy.offload=parameters"]),
+    ("bytes", ("mnist-cnn", BYTES), 2, FSDP),
+    ("bytes, bf16", ("mnist-cnn", [*BYTES, "trainer.precision=bf16-true"]), 1, []),
+    ("bytes, pipeline", ("autoencoder", BYTES), 2, PIPELINE),
     ("bf16, zero2", LLAMA, 2, ["trainer.precision=bf16-mixed", "strategy.name=zero2"]),
 ]
 
@@ -79,17 +88,21 @@ def check_resume(folder):
 
 def check_copies(folder):
     """Micro-batches are copied from memory that the device allocated: in more steps more of it, and
-    no more from other memory, where initial weights come from."""
+    no more from other memory, where initial weights come from. Images of bytes stay bytes."""
     os.environ["TRIREME_FAR_REPORT"] = "1"
     copied = []
+    images = 16 * 28 * 28 * 4  # floats of a step; labels are small copies
     for steps in (2, 6):
         done = run(train(CNN[0], os.path.join(folder, f"copies-{steps}"), *CNN[1], "--device",
                          "far", f"trainer.max_steps={steps}", "trainer.limit_val_batches=0"))
         copied.append([int(number) for number in re.search(
             r"far: copied (\d+) bytes from memory of alloc_host, (\d+) from other",
             done.stderr).groups()])
+        bytes_done = run(train(CNN[0], os.path.join(folder, f"bytes-{steps}"), *BYTES, "--device",
+                               "far", f"trainer.max_steps={steps}", "trainer.limit_val_batches=0"))
+        assert f"far: copied {steps * images // 4} bytes from memory" in bytes_done.stderr, \
+            bytes_done.stderr
     del os.environ["TRIREME_FAR_REPORT"]
-    images = 16 * 28 * 28 * 4  # of a step; labels are small copies
     assert [line[0] for line in copied] == [2 * images, 6 * images], copied
     assert copied[0][1] == copied[1][1] > 0, copied
 

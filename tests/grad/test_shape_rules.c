@@ -262,6 +262,10 @@ static void test_tokens(void **state) {
             F(7, 3));
     REFUSED(next_token, NULL, "ids [N, T] must have 2 axes, but is [5]", L(5));
     REFUSED(next_token, NULL, "ids must be I64, but is F32", F(2, 5));
+    const tri_pixel_scale scale = {.channels = 3};
+    REFUSED(normalize_bytes, &scale, "x must be U8, but is F32", F(2, 3, 4, 4));
+    REFUSED(normalize_bytes, &scale, "x must be [N, 3, ..]", OF(TRI_U8, 2, 1, 4, 4));
+    REFUSED(normalize_bytes, &scale, "x must be [N, 3, ..]", OF(TRI_U8, 3));
 }
 
 static void test_norms(void **state) {

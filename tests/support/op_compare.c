@@ -57,6 +57,10 @@ tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens) {
                   (double)tokens);
 }
 
+tri_value op_bytes(op_case *c, tri_shape shape) {
+    return source(c, tri_input(c->graph, "bytes", TRI_U8, shape), OP_SOURCE_BYTES, 0, 0);
+}
+
 tri_value op_place(op_case *c) {
     return source(c, tri_position(c->graph), OP_SOURCE_POSITION, 0, 0);
 }
@@ -90,6 +94,10 @@ void op_sources_fill(op_session *session, const op_case *c) {
             step[TRI_STEP_STATISTIC_SCALE] = 0.125;
             step[TRI_STEP_SKIP] = s->high;
             step[TRI_STEP_UPDATE] = s->low;
+        } else if (s->kind == OP_SOURCE_BYTES) {
+            uint8_t *bytes = op_host(session, s->value);
+            for (int64_t k = 0, count = op_count(session, s->value); k < count; k++)
+                bytes[k] = (uint8_t)tri_philox_at(c->seed, 4, 0, (uint64_t)k);
         } else {
             fill_integers(session, s, c->seed);
         }

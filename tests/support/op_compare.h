@@ -12,6 +12,7 @@ typedef enum op_source_kind {
     OP_SOURCE_LABELS,   // I64 in [0, high), some of them ignored
     OP_SOURCE_TOKENS,   // I64 in [0, high)
     OP_SOURCE_POSITION, // a step and a position in it
+    OP_SOURCE_BYTES,    // U8
     OP_SOURCE_STEP,     // scalars of update `low`, skipped when high is not 0
 } op_source_kind;
 
@@ -42,6 +43,7 @@ tri_value op_wide(op_case *c, tri_shape shape, double low, double high);
 tri_value op_double(op_case *c, tri_shape shape, double low, double high);
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes);
 tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);
+tri_value op_bytes(op_case *c, tri_shape shape);
 tri_value op_place(op_case *c);
 tri_value op_step_scalars(op_case *c, int update, bool skip);
 // Draws the numbers of the case's sources.

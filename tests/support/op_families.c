@@ -362,6 +362,19 @@ static void build_embedding(op_case *c) {
     add(c, &tri_op_next_token, &id, NULL);
 }
 
+// The same bits as `ref`, for any mean and deviation.
+static void build_normalize_bytes(op_case *c) {
+    tri_pixel_scale scale = {.channels = op_draw(c, 1, 5)};
+    tri_shape x = tri_shape_of(op_draw(c, 1, 9), scale.channels, op_draw(c, 1, 40));
+    if (op_chance(c, 60)) x.dims[x.rank++] = op_draw(c, 1, 40);
+    for (int64_t i = 0; i < scale.channels; i++) {
+        scale.mean[i] = (double)((float)op_draw(c, -900, 900) / 997.0f);
+        scale.std[i] = (double)((float)op_draw(c, 1, 3000) / 991.0f);
+    }
+    tri_value bytes = op_bytes(c, x);
+    add(c, &tri_op_normalize_bytes, &bytes, &scale);
+}
+
 // Rows of one length; those of transformers are multiples of 16.
 static tri_shape rows_of(op_case *c, int64_t *width) {
     tri_shape x = any_shape(c);
@@ -565,6 +578,7 @@ const op_family op_families[] = {
     {.name = "class losses", .build = build_class_loss, .tolerance = 1e-5},
     {.name = "vocabulary-parallel losses", .build = build_vocab_parallel_loss, .tolerance = 1e-5},
     {.name = "embedding", .build = build_embedding, .tolerance = 1e-5},
+    {.name = "bytes", .build = build_normalize_bytes, .tolerance = 1e-30},
     {.name = "norm", .build = build_norm, .tolerance = 1e-5},
     {.name = "rotary", .build = build_rotary, .tolerance = 1e-5},
     {.name = "attention",

@@ -428,6 +428,45 @@ static void test_random_transforms(void **state) {
     tri_dataset_close(train);
 }
 
+// Read as bytes, and scaled afterwards, images have the same bits, with pixels moved too. Values
+// that are no single scale of bytes are refused.
+static void test_bytes(void **state) {
+    fixture_put_idx("train", 40);
+    tri_data_options options =
+        fixture_options("name: idx, transform: [random_crop: {size: 3, padding: 1}, "
+                        "horizontal_flip, normalize: {mean: [0.1307], std: [0.3081]}]");
+    tri_dataset *floats = opened(&options, TRI_DATA_TRAIN),
+                *bytes = opened(&options, TRI_DATA_TRAIN);
+    tri_pixel_scale scale;
+    assert_true(tri_dataset_scale(bytes, &scale));
+    assert_int_equal(scale.channels, 1);
+    assert_int_equal(tri_dataset_field(bytes, 0)->dtype, TRI_F32);
+    tri_dataset_keep_bytes(bytes);
+    assert_int_equal(tri_dataset_field(bytes, 0)->dtype, TRI_U8);
+    assert_int_equal(tri_dataset_field(bytes, 0)->size_bytes, 9);
+    for (int i = 0; i < 40; i++)
+        for (int epoch = 0; epoch < 3; epoch++) {
+            float wanted[9];
+            uint8_t got[9];
+            read_field(floats, 0, i, epoch, wanted);
+            read_field(bytes, 0, i, epoch, got);
+            for (int k = 0; k < 9; k++) {
+                float value = (float)got[k] / 255.0f - (float)scale.mean[0];
+                assert_true(value / (float)scale.std[0] == wanted[k]);
+            }
+        }
+    tri_dataset_close(floats);
+    tri_dataset_close(bytes);
+    options = fixture_options("name: idx, transform: [normalize, normalize]");
+    floats = opened(&options, TRI_DATA_TRAIN);
+    assert_false(tri_dataset_scale(floats, &scale));
+    tri_dataset_close(floats);
+    options = fixture_options("name: synthetic, shape: [1, 4, 4], classes: 3");
+    floats = opened(&options, TRI_DATA_TRAIN);
+    assert_false(tri_dataset_scale(floats, &scale));
+    tri_dataset_close(floats);
+}
+
 static void refuse_options(const char *yaml, const char *words) {
     tri_data_options options;
     assert_int_equal(fixture_try_options(yaml, &options), TRI_BAD_INPUT);
@@ -487,6 +526,7 @@ int main(void) {
         TEST(test_tensors_refuses),
         TEST(test_synthetic),
         TEST(test_random_transforms),
+        TEST(test_bytes),
         TEST(test_options),
         TEST(test_check),
         TEST(test_tokens),

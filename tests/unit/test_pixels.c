@@ -1,5 +1,5 @@
 // The vector code is used only where it gives the same bits as plain divisions.
-#include "data/pixels.h"
+#include "tensor/pixels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

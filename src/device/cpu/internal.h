@@ -163,6 +163,7 @@ const tri_shape *cpu_in_shape(const tri_graph *graph, const tri_node *node, int 
 const tri_shape *cpu_out_shape(const tri_graph *graph, const tri_node *node, int output);
 
 #define CPU_KERNEL_LIST(X)                                                                         \
+    X(normalize_bytes)                                                                             \
     X(conv2d_blocked)                                                                              \
     X(conv2d_one_output)                                                                           \
     X(conv2d_plain)                                                                                \

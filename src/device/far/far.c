@@ -275,4 +275,5 @@ const tri_device_backend tri_device_far = {
     .add = far_add,
     .host_memory = false,
     .runs_ahead = true,
+    .takes_bytes = true,
 };

@@ -1,9 +1,18 @@
 // Converts the bytes of a U8 image to floats, one channel at a time.
-#ifndef TRIREME_DATA_PIXELS_H
-#define TRIREME_DATA_PIXELS_H
+#ifndef TRIREME_TENSOR_PIXELS_H
+#define TRIREME_TENSOR_PIXELS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+enum { TRI_MAX_PIXEL_CHANNELS = 16 };
+
+// The numbers that bytes stand for: (x / 255 - mean[c]) / std[c] of channel c, each operation
+// rounded to F32.
+typedef struct tri_pixel_scale {
+    int64_t channels;
+    double mean[TRI_MAX_PIXEL_CHANNELS], std[TRI_MAX_PIXEL_CHANNELS]; // F32 numbers
+} tri_pixel_scale;
 
 typedef struct tri_pixels {
     float values[256]; // the value of each byte
@@ -16,6 +25,8 @@ typedef struct tri_pixels {
 // bytes and sets is_affine, so a wrong suggestion costs speed but not exactness.
 void tri_pixels_hint(tri_pixels *pixels, float shift, float divisor);
 
+// Fills all of *pixels for the values of one channel.
+void tri_pixels_make(tri_pixels *pixels, const tri_pixel_scale *scale, int64_t channel);
 // Writes the value of each of `count` bytes to `to`.
 void tri_pixels_apply(const tri_pixels *pixels, const uint8_t *from, float *to, int64_t count);
 

@@ -1,5 +1,5 @@
 // Converts bytes to floats: by vector arithmetic where that gives the exact bits, else by a table.
-#include "data/pixels.h"
+#include "tensor/pixels.h"
 
 #include <string.h>
 
@@ -60,6 +60,14 @@ void tri_pixels_hint(tri_pixels *pixels, float shift, float divisor) {
     pixels->is_affine = memcmp(values, pixels->values, sizeof values) == 0;
     pixels->shift = shift;
     pixels->divisor = divisor;
+}
+
+void tri_pixels_make(tri_pixels *pixels, const tri_pixel_scale *scale, int64_t channel) {
+    float mean = (float)scale->mean[channel], std = (float)scale->std[channel];
+    *pixels = (tri_pixels){.is_affine = false};
+    for (int byte = 0; byte < 256; byte++)
+        pixels->values[byte] = ((float)byte / 255.0f - mean) / std;
+    tri_pixels_hint(pixels, mean, std);
 }
 
 static void look_up(const float *values, const uint8_t *from, float *to, int64_t count) {
