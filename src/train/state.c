@@ -107,7 +107,11 @@ tri_status tri_progress_read(const tri_tree *tree, const tri_graph *graph, tri_p
     out->updates = out->step;
     if (tri_tree_get(tree, "updates")) TRI_TRY(need_int(tree, "updates", &out->updates));
     const tri_tree *scale = tri_tree_get(tree, "loss_scale");
-    if (tri_tree_to_double(tri_tree_get(scale, "scale"), &out->scale.scale)) {
+    if (scale) {
+        if (!tri_tree_to_double(tri_tree_get(scale, "scale"), &out->scale.scale) ||
+            !(out->scale.scale > 0))
+            return tri_tree_fail_as(TRI_CORRUPT, scale,
+                                    "the training state has no loss scale above 0");
         TRI_TRY(need_int(scale, "good_steps", &out->scale.good_steps));
         TRI_TRY(need_int(scale, "hysteresis_left", &out->scale.hysteresis_left));
     }

@@ -79,11 +79,25 @@ static void test_refuses_updates_that_are_no_count(void **state) {
     }
 }
 
+static void test_refuses_a_loss_scale_that_is_none(void **state) {
+    (void)state;
+    static const char *const values[] = {"{}",   "{\"scale\": \"8\"}", "{\"scale\": 0}",
+                                         "null", "{\"scale\": -2}",    "8"};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char line[64];
+        tri_progress found;
+        snprintf(line, sizeof line, "\"loss_scale\": %s, ", values[i]);
+        if (read_with(line, &found) != TRI_CORRUPT) fail_msg("%s was read", values[i]);
+        assert_non_null(strstr(tri_error_message(), "no loss scale above 0"));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_what_was_written),
         cmocka_unit_test(test_updates_are_steps_if_absent),
         cmocka_unit_test(test_refuses_updates_that_are_no_count),
+        cmocka_unit_test(test_refuses_a_loss_scale_that_is_none),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }
