@@ -1,7 +1,5 @@
 // Random graphs of each op. Numbers of channels are mostly those that blocked layouts need.
-#include "support/op_compare.h"
-
-#include "pass/pass.h"
+#include "support/op_families.h"
 
 #include <string.h>
 #include <trireme/nn.h>
@@ -24,17 +22,12 @@ static tri_shape any_shape(op_case *c) {
 }
 
 static tri_value numbers(op_case *c, tri_shape shape) { return op_numbers(c, shape, -1, 1); }
-static tri_value wide(op_case *c, tri_shape shape) { return op_wide(c, shape, -1, 1); }
 
 // Of the norms whose y is a half type, half read an x of F32.
 static tri_value norm_input(op_case *c, tri_shape shape, int64_t *narrow) {
     if (c->dtype == TRI_F32 || op_chance(c, 50)) return numbers(c, shape);
     *narrow = c->dtype;
-    return wide(c, shape);
-}
-
-static void add(op_case *c, const tri_op *op, const tri_value *in, const void *attr) {
-    tri_node_add(c->graph, op, in, op->input_count, attr, "");
+    return op_wide_unit(c, shape);
 }
 
 static int64_t window(int64_t in, int64_t kernel, int64_t stride, int64_t padding,
@@ -73,7 +66,7 @@ static void build_conv2d(op_case *c) {
     draw_conv(c, &a, &x, &w, &y);
     tri_value in[] = {numbers(c, x), numbers(c, w), {0}};
     if (op_chance(c, 70)) in[2] = numbers(c, tri_shape_of(w.dims[0]));
-    add(c, &tri_op_conv2d, in, &a);
+    op_add(c, &tri_op_conv2d, in, &a);
 }
 
 static void build_conv2d_grad(op_case *c) {
@@ -82,10 +75,10 @@ static void build_conv2d_grad(op_case *c) {
     draw_conv(c, &a.conv, &x, &w, &y);
     tri_value xv = numbers(c, x), wv = numbers(c, w), dy = numbers(c, y);
     a.shape = w;
-    add(c, &tri_op_conv2d_grad_weight, (tri_value[]){xv, dy}, &a);
+    op_add(c, &tri_op_conv2d_grad_weight, (tri_value[]){xv, dy}, &a);
     a.shape = x;
     a.has_bias = false;
-    add(c, &tri_op_conv2d_grad_input, (tri_value[]){dy, wv}, &a);
+    op_add(c, &tri_op_conv2d_grad_input, (tri_value[]){dy, wv}, &a);
 }
 
 static tri_shape linear_x(op_case *c, int64_t axes, int64_t *inputs) {
@@ -115,7 +108,7 @@ static void build_linear(op_case *c) {
     a.wide = op_chance(c, 30);
     tri_value in[] = {numbers(c, x), numbers(c, tri_shape_of(out, inputs)), {0}};
     if (op_chance(c, 70)) in[2] = numbers(c, tri_shape_of(out));
-    add(c, &tri_op_linear, in, &a);
+    op_add(c, &tri_op_linear, in, &a);
 }
 
 static void build_linear_grad(op_case *c) {
@@ -127,11 +120,11 @@ static void build_linear_grad(op_case *c) {
     y.dims[y.rank++] = out;
     tri_value xv = numbers(c, x), wv = numbers(c, tri_shape_of(out, inputs)), dy = numbers(c, y);
     a.shape = tri_shape_of(out, inputs);
-    add(c, &tri_op_linear_grad_weight, (tri_value[]){xv, dy}, &a);
+    op_add(c, &tri_op_linear_grad_weight, (tri_value[]){xv, dy}, &a);
     a.shape = x;
     a.has_bias = false;
     a.wide = op_chance(c, 30);
-    add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &a);
+    op_add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &a);
 }
 
 // As many rows as in a transformer.
@@ -144,44 +137,44 @@ static void build_linear_rows(op_case *c) {
     y.dims[2] = out;
     tri_value xv = numbers(c, x), wv = numbers(c, tri_shape_of(out, in)), dy = numbers(c, y);
     tri_value bias = op_chance(c, 40) ? numbers(c, tri_shape_of(out)) : (tri_value){0};
-    add(c, &tri_op_linear, (tri_value[]){xv, wv, bias}, &a);
-    add(c, &tri_op_linear_grad_weight, (tri_value[]){xv, dy}, &grad);
+    op_add(c, &tri_op_linear, (tri_value[]){xv, wv, bias}, &a);
+    op_add(c, &tri_op_linear_grad_weight, (tri_value[]){xv, dy}, &grad);
     grad.shape = x;
-    add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &grad);
+    op_add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &grad);
 }
 
 static void build_elementwise(op_case *c) {
     tri_shape shape = any_shape(c);
-    tri_value a = numbers(c, shape), b = numbers(c, shape), w = wide(c, shape);
+    tri_value a = numbers(c, shape), b = numbers(c, shape), w = op_wide_unit(c, shape);
     tri_cast_attr half = {.dtype = c->dtype}, f32 = {.dtype = TRI_F32};
     tri_leaky_relu_attr leaky = {.slope = 0.01};
     tri_activation_grad_attr grad = {.activation = op_draw(c, 0, 2), .slope = 0.01};
     tri_value bias = numbers(c, tri_shape_of(shape.dims[shape.rank - 1]));
     switch (op_draw(c, 0, 8)) {
     case 5:
-        add(c, &tri_op_add_bias, (tri_value[]){a, bias}, NULL);
+        op_add(c, &tri_op_add_bias, (tri_value[]){a, bias}, NULL);
         break;
     case 6:
-        add(c, &tri_op_add_bias_grad, &a, NULL);
+        op_add(c, &tri_op_add_bias_grad, &a, NULL);
         break;
     case 0:
-        add(c, &tri_op_relu, &a, NULL);
+        op_add(c, &tri_op_relu, &a, NULL);
         break;
     case 1:
-        add(c, &tri_op_leaky_relu, &a, &leaky);
+        op_add(c, &tri_op_leaky_relu, &a, &leaky);
         break;
     case 2:
-        add(c, &tri_op_activation_grad, (tri_value[]){a, b}, &grad);
+        op_add(c, &tri_op_activation_grad, (tri_value[]){a, b}, &grad);
         break;
     case 3:
-        add(c, &tri_op_cast, &a, &f32);
-        add(c, &tri_op_cast, &w, &half);
+        op_add(c, &tri_op_cast, &a, &f32);
+        op_add(c, &tri_op_cast, &w, &half);
         break;
     case 4:
-        add(c, &tri_op_add, op_chance(c, 50) ? (tri_value[]){a, w} : (tri_value[]){w, b}, NULL);
+        op_add(c, &tri_op_add, op_chance(c, 50) ? (tri_value[]){a, w} : (tri_value[]){w, b}, NULL);
         break;
     default:
-        add(c, &tri_op_add, (tri_value[]){a, b}, NULL);
+        op_add(c, &tri_op_add, (tri_value[]){a, b}, NULL);
     }
 }
 
@@ -196,19 +189,19 @@ static void build_concat(op_case *c) {
         whole.dims[a.dim] += shape.dims[a.dim];
         in[i] = numbers(c, shape);
     }
-    add(c, &tri_op_concat, in, &a);
+    op_add(c, &tri_op_concat, in, &a);
     tri_concat_grad_attr cut = {.dim = a.dim, .first = op_draw(c, 0, whole.dims[a.dim] - 1)};
     cut.size = op_draw(c, 1, whole.dims[a.dim] - cut.first);
     tri_value dy = numbers(c, whole);
-    add(c, &tri_op_concat_grad, &dy, &cut);
+    op_add(c, &tri_op_concat_grad, &dy, &cut);
     tri_collective_attr part = {.dim = a.dim, .slices = op_draw(c, 1, 3)};
     tri_rechunk_attr chunks = {a.dim, op_draw(c, 0, whole.rank - 1), part.slices};
     part.index = op_draw(c, 0, part.slices - 1);
     whole.dims[a.dim] *= part.slices;
     tri_value x = numbers(c, whole);
-    add(c, &tri_op_split, &x, &part);
-    add(c, &tri_op_split_grad, &dy, &part);
-    add(c, &tri_op_rechunk, &x, &chunks);
+    op_add(c, &tri_op_split, &x, &part);
+    op_add(c, &tri_op_split_grad, &dy, &part);
+    op_add(c, &tri_op_rechunk, &x, &chunks);
 }
 
 static void build_max_pool2d(op_case *c) {
@@ -228,7 +221,7 @@ static void build_max_pool2d(op_case *c) {
     }
     tri_value pool = tri_node_add(c->graph, &tri_op_max_pool2d, in, 2, &a, "");
     a.x_shape = x;
-    add(c, &tri_op_max_pool2d_grad, (tri_value[]){tri_node_output(c->graph, pool, 1), dy}, &a);
+    op_add(c, &tri_op_max_pool2d_grad, (tri_value[]){tri_node_output(c->graph, pool, 1), dy}, &a);
 }
 
 static void build_avg_pool2d(op_case *c) {
@@ -244,9 +237,9 @@ static void build_avg_pool2d(op_case *c) {
             adapts ? a.out[i] : window(x.dims[2 + i], a.kernel[i], a.stride[i], a.padding[i], 1);
     }
     tri_value in = numbers(c, x), dy = numbers(c, y);
-    add(c, &tri_op_avg_pool2d, &in, &a);
+    op_add(c, &tri_op_avg_pool2d, &in, &a);
     a.x_shape = x;
-    add(c, &tri_op_avg_pool2d_grad, &dy, &a);
+    op_add(c, &tri_op_avg_pool2d_grad, &dy, &a);
 }
 
 static void build_batch_norm(op_case *c) {
@@ -254,14 +247,16 @@ static void build_batch_norm(op_case *c) {
     tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 2, 4), channels(c), 1)
                                    : tri_shape_of(op_draw(c, 2, 9), op_draw(c, 1, 40));
     tri_shape ch = tri_shape_of(x.dims[1]);
-    tri_value xv = norm_input(c, x, &a.narrow), weight = wide(c, ch), bias = wide(c, ch);
+    tri_value xv = norm_input(c, x, &a.narrow), weight = op_wide_unit(c, ch),
+              bias = op_wide_unit(c, ch);
     tri_value mean = op_wide(c, ch, -0.5, 0.5), positive = op_wide(c, ch, 0.5, 2);
     if (op_chance(c, 50)) {
-        add(c, &tri_op_batch_norm, (tri_value[]){xv, weight, bias}, &a);
-        add(c, &tri_op_batch_norm_inference, (tri_value[]){xv, weight, bias, mean, positive}, &a);
+        op_add(c, &tri_op_batch_norm, (tri_value[]){xv, weight, bias}, &a);
+        op_add(c, &tri_op_batch_norm_inference, (tri_value[]){xv, weight, bias, mean, positive},
+               &a);
     } else {
         tri_value y = numbers(c, x), dy = numbers(c, x);
-        add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
+        op_add(c, &tri_op_batch_norm_grad, (tri_value[]){xv, y, dy, weight, mean, positive}, &a);
     }
 }
 
@@ -271,18 +266,20 @@ static void build_batch_norm_shared(op_case *c) {
     tri_shape x = op_chance(c, 70) ? image(c, op_draw(c, 1, 4), channels(c), 1)
                                    : tri_shape_of(op_draw(c, 1, 9), op_draw(c, 1, 40));
     tri_shape ch = tri_shape_of(x.dims[1]);
-    tri_value xv = norm_input(c, x, &a.norm.narrow), weight = wide(c, ch), bias = wide(c, ch);
+    tri_value xv = norm_input(c, x, &a.norm.narrow), weight = op_wide_unit(c, ch),
+              bias = op_wide_unit(c, ch);
     // Means, squares and numbers of samples are all positive.
     tri_value all = op_wide(c, tri_shape_of(a.replicas.slices, 2 * x.dims[1] + 1), 1, 3);
     if (op_chance(c, 50)) {
-        add(c, &tri_op_batch_norm_moments, &xv, NULL);
-        add(c, &tri_op_batch_norm_shared, (tri_value[]){xv, weight, bias, all}, &a);
+        op_add(c, &tri_op_batch_norm_moments, &xv, NULL);
+        op_add(c, &tri_op_batch_norm_shared, (tri_value[]){xv, weight, bias, all}, &a);
     } else {
         tri_value y = numbers(c, x), dy = numbers(c, x), mean = op_wide(c, ch, -0.5, 0.5);
-        tri_value inv_std = op_wide(c, ch, 0.5, 2), sums = wide(c, tri_shape_of(2, x.dims[1]));
+        tri_value inv_std = op_wide(c, ch, 0.5, 2),
+                  sums = op_wide_unit(c, tri_shape_of(2, x.dims[1]));
         tri_value in[] = {xv, y, dy, weight, mean, inv_std, sums, all};
-        add(c, &tri_op_batch_norm_shared_grad, in, &a);
-        add(c, &tri_op_batch_norm_sums, (tri_value[]){xv, y, dy, mean, inv_std}, &a.norm);
+        op_add(c, &tri_op_batch_norm_shared_grad, in, &a);
+        op_add(c, &tri_op_batch_norm_sums, (tri_value[]){xv, y, dy, mean, inv_std}, &a.norm);
     }
 }
 
@@ -296,16 +293,16 @@ static void build_dropout(op_case *c) {
     }
     tri_shape shape = any_shape(c);
     tri_value in[] = {numbers(c, shape), op_place(c)};
-    add(c, op_chance(c, 50) ? &tri_op_dropout : &tri_op_dropout_grad, in, &a);
+    op_add(c, op_chance(c, 50) ? &tri_op_dropout : &tri_op_dropout_grad, in, &a);
 }
 
 static void build_log_softmax(op_case *c) {
     tri_shape shape = any_shape(c);
     tri_value y = op_numbers(c, shape, -4, 0), dy = numbers(c, shape);
     if (op_chance(c, 50))
-        add(c, &tri_op_log_softmax, &y, NULL);
+        op_add(c, &tri_op_log_softmax, &y, NULL);
     else
-        add(c, &tri_op_log_softmax_grad, (tri_value[]){y, dy}, NULL);
+        op_add(c, &tri_op_log_softmax_grad, (tri_value[]){y, dy}, NULL);
 }
 
 static void build_class_loss(op_case *c) {
@@ -318,11 +315,11 @@ static void build_class_loss(op_case *c) {
     tri_value x = op_numbers(c, scores, -5, 5), labels = op_labels(c, rows, k);
     tri_value seed = tri_scalar(c->graph, TRI_SCALAR_SEED);
     tri_nll_loss_grad_attr a = {.shape = scores, .dtype = c->dtype};
-    add(c, &tri_op_nll_loss, (tri_value[]){x, labels}, NULL);
-    add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
-    add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
-    add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
-    add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may overwrite x
+    op_add(c, &tri_op_nll_loss, (tri_value[]){x, labels}, NULL);
+    op_add(c, &tri_op_nll_loss_grad, (tri_value[]){labels, seed}, &a);
+    op_add(c, &tri_op_cross_entropy, (tri_value[]){x, labels}, NULL);
+    op_add(c, &tri_op_accuracy, (tri_value[]){x, labels}, NULL);
+    op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL); // may overwrite x
 }
 
 // Scores of a slice of the classes, with maxima and sums as if other slices had larger ones.
@@ -338,13 +335,13 @@ static void build_vocab_parallel_loss(op_case *c) {
     tri_value x = op_numbers(c, scores, -5, 5), labels = op_labels(c, rows, slice.classes);
     tri_value in[] = {x, labels, op_wide(c, rows, 5, 7), op_wide(c, two, 1, 3),
                       tri_scalar(c->graph, TRI_SCALAR_SEED)};
-    add(c, &tri_op_vocab_parallel_softmax, in, &slice);
-    add(c, &tri_op_vocab_parallel_cross_entropy, in, &slice);
-    add(c, &tri_op_vocab_parallel_cross_entropy_grad, in, &slice);
+    op_add(c, &tri_op_vocab_parallel_softmax, in, &slice);
+    op_add(c, &tri_op_vocab_parallel_cross_entropy, in, &slice);
+    op_add(c, &tri_op_vocab_parallel_cross_entropy_grad, in, &slice);
     tri_value max = tri_node_add(c->graph, &tri_op_row_max, &x, 1, NULL, "");
     max =
         tri_node_add(c->graph, &tri_op_vocab_parallel_argmax, (tri_value[]){x, max}, 2, &slice, "");
-    add(c, &tri_op_vocab_parallel_accuracy, (tri_value[]){max, labels}, &slice);
+    op_add(c, &tri_op_vocab_parallel_accuracy, (tri_value[]){max, labels}, &slice);
 }
 
 static void build_embedding(op_case *c) {
@@ -357,9 +354,9 @@ static void build_embedding(op_case *c) {
         a.rows = (tri_embedding_attr){.first = op_draw(c, 0, tokens - 1), .total = tokens};
         a.shape.dims[0] = op_draw(c, 1, tokens - a.rows.first);
     }
-    add(c, &tri_op_embedding, (tri_value[]){id, numbers(c, a.shape)}, &a.rows);
-    add(c, &tri_op_embedding_grad_weight, (tri_value[]){id, numbers(c, y)}, &a);
-    add(c, &tri_op_next_token, &id, NULL);
+    op_add(c, &tri_op_embedding, (tri_value[]){id, numbers(c, a.shape)}, &a.rows);
+    op_add(c, &tri_op_embedding_grad_weight, (tri_value[]){id, numbers(c, y)}, &a);
+    op_add(c, &tri_op_next_token, &id, NULL);
 }
 
 // The same bits as `ref`, for any mean and deviation.
@@ -372,7 +369,7 @@ static void build_normalize_bytes(op_case *c) {
         scale.std[i] = (double)((float)op_draw(c, 1, 3000) / 991.0f);
     }
     tri_value bytes = op_bytes(c, x);
-    add(c, &tri_op_normalize_bytes, &bytes, &scale);
+    op_add(c, &tri_op_normalize_bytes, &bytes, &scale);
 }
 
 // Rows of one length; those of transformers are multiples of 16.
@@ -388,18 +385,19 @@ static void build_norm(op_case *c) {
     int64_t width;
     tri_shape shape = rows_of(c, &width), rows = shape, w = tri_shape_of(width);
     rows.rank--;
-    tri_value x = norm_input(c, shape, &a.narrow), dy = numbers(c, shape), weight = wide(c, w);
-    tri_value bias = wide(c, w), mean = op_wide(c, rows, -0.5, 0.5);
+    tri_value x = norm_input(c, shape, &a.narrow), dy = numbers(c, shape),
+              weight = op_wide_unit(c, w);
+    tri_value bias = op_wide_unit(c, w), mean = op_wide(c, rows, -0.5, 0.5);
     tri_value inv = op_wide(c, rows, 0.5, 2), sum = {0};
-    if (op_chance(c, 50)) sum = a.narrow ? wide(c, shape) : numbers(c, shape);
+    if (op_chance(c, 50)) sum = a.narrow ? op_wide_unit(c, shape) : numbers(c, shape);
     if (op_chance(c, 50)) {
-        add(c, &tri_op_rms_norm, (tri_value[]){x, weight}, &a);
-        add(c, &tri_op_rms_norm_grad, (tri_value[]){x, dy, weight, inv, sum}, &a);
+        op_add(c, &tri_op_rms_norm, (tri_value[]){x, weight}, &a);
+        op_add(c, &tri_op_rms_norm_grad, (tri_value[]){x, dy, weight, inv, sum}, &a);
         return;
     }
     if (op_chance(c, 30)) weight = bias = (tri_value){0};
-    add(c, &tri_op_layer_norm, (tri_value[]){x, weight, bias}, &a);
-    add(c, &tri_op_layer_norm_grad, (tri_value[]){x, dy, mean, inv, weight, sum}, &a);
+    op_add(c, &tri_op_layer_norm, (tri_value[]){x, weight, bias}, &a);
+    op_add(c, &tri_op_layer_norm_grad, (tri_value[]){x, dy, mean, inv, weight, sum}, &a);
 }
 
 static void build_rotary(op_case *c) {
@@ -408,7 +406,7 @@ static void build_rotary(op_case *c) {
     tri_rotary_attr a = {.theta = 10000, .inverse = op_chance(c, 50)};
     if (op_chance(c, 30)) a.first = op_draw(c, 0, 1000);
     tri_value in = numbers(c, x);
-    add(c, &tri_op_rotary, &in, &a);
+    op_add(c, &tri_op_rotary, &in, &a);
 }
 
 static void build_attention(op_case *c) {
@@ -423,7 +421,7 @@ static void build_attention(op_case *c) {
     tri_value qv = op_numbers(c, q, -2, 2), k = op_numbers(c, kv, -2, 2), v = numbers(c, kv);
     tri_value y = tri_node_add(c->graph, &tri_op_attention, (tri_value[]){qv, k, v}, 3, &a, "");
     tri_value grad[] = {qv, k, v, y, numbers(c, q), tri_node_output(c->graph, y, 1)};
-    add(c, &tri_op_attention_grad, grad, &a);
+    op_add(c, &tri_op_attention_grad, grad, &a);
 }
 
 static void build_gated(op_case *c) {
@@ -431,11 +429,11 @@ static void build_gated(op_case *c) {
     tri_gelu_attr gelu = {.tanh = op_chance(c, 50)};
     tri_value x = op_numbers(c, shape, -6, 6), dy = numbers(c, shape), up = numbers(c, shape);
     if (op_chance(c, 50)) {
-        add(c, &tri_op_gelu, &x, &gelu);
-        add(c, &tri_op_gelu_grad, (tri_value[]){x, dy}, &gelu);
+        op_add(c, &tri_op_gelu, &x, &gelu);
+        op_add(c, &tri_op_gelu_grad, (tri_value[]){x, dy}, &gelu);
     } else {
-        add(c, &tri_op_silu_mul, (tri_value[]){x, up}, NULL);
-        add(c, &tri_op_silu_mul_grad, (tri_value[]){x, up, dy}, NULL);
+        op_add(c, &tri_op_silu_mul, (tri_value[]){x, up}, NULL);
+        op_add(c, &tri_op_silu_mul_grad, (tri_value[]){x, up, dy}, NULL);
     }
 }
 
@@ -444,71 +442,20 @@ static void build_sigmoid(op_case *c) {
     tri_value x = op_numbers(c, shape, -8, 8), dy = numbers(c, shape);
     bool is_tanh = op_chance(c, 50);
     tri_value y = op_numbers(c, shape, is_tanh ? -1 : 0, 1);
-    add(c, is_tanh ? &tri_op_tanh : &tri_op_sigmoid, &x, NULL);
-    add(c, is_tanh ? &tri_op_tanh_grad : &tri_op_sigmoid_grad, (tri_value[]){y, dy}, NULL);
+    op_add(c, is_tanh ? &tri_op_tanh : &tri_op_sigmoid, &x, NULL);
+    op_add(c, is_tanh ? &tri_op_tanh_grad : &tri_op_sigmoid_grad, (tri_value[]){y, dy}, NULL);
 }
 
 static void build_distance_loss(op_case *c) {
     tri_shape shape = op_chance(c, 30) ? image(c, 3, 1, 1) : any_shape(c);
     tri_value in[] = {numbers(c, shape), numbers(c, shape), tri_scalar(c->graph, TRI_SCALAR_SEED)};
     tri_value binary[] = {op_numbers(c, shape, -9, 9), op_numbers(c, shape, 0, 1), in[2]};
-    add(c, &tri_op_binary_cross_entropy, binary, NULL);
-    add(c, &tri_op_binary_cross_entropy_grad, binary, NULL);
-    add(c, &tri_op_mse_loss, in, NULL);
-    add(c, &tri_op_mse_loss_grad, in, NULL);
-    add(c, &tri_op_relative_l2_loss, in, NULL);
-    add(c, &tri_op_relative_l2_loss_grad, in, NULL);
-}
-
-static void build_update(op_case *c) {
-    tri_shape shape = tri_shape_of(op_chance(c, 50) ? op_draw(c, 1, 40) : op_draw(c, 100, 5000));
-    double decay = op_chance(c, 50) ? 0.01 : 0;
-    tri_sgd_attr sgd = {.momentum = 0.9, .weight_decay = decay, .nesterov = op_chance(c, 30)};
-    if (!sgd.nesterov && op_chance(c, 50)) sgd.dampening = 0.5;
-    if (!sgd.nesterov && op_chance(c, 30)) sgd.momentum = 0;
-    tri_adam_attr adam = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = decay};
-    adam.decoupled = op_chance(c, 50);
-    tri_adadelta_attr adadelta = {.rho = 0.9, .eps = 1e-6, .weight_decay = decay};
-    tri_value in[] = {wide(c, shape), wide(c, shape),
-                      op_step_scalars(c, (int)op_draw(c, 1, 3), op_chance(c, 15)),
-                      op_wide(c, shape, 0, 1), op_wide(c, shape, 0, 1)};
-    switch (op_draw(c, 0, 3)) {
-    case 0:
-        if (sgd.momentum == 0) in[3] = (tri_value){0};
-        add(c, &tri_op_sgd, in, &sgd);
-        break;
-    case 1:
-        add(c, &tri_op_adam, in, &adam);
-        break;
-    case 2:
-        add(c, &tri_op_adadelta, in, &adadelta);
-        break;
-    default:
-        add(c, &tri_op_moving_average, in, &(tri_moving_average_attr){0.1});
-    }
-}
-
-static void build_step_numbers(op_case *c) {
-    int64_t chunk = op_chance(c, 50) ? op_draw(c, 1, 4096) : 0, chunks = op_draw(c, 1, 9);
-    int64_t count = chunk ? chunk * chunks : op_draw(c, 1, 40000);
-    tri_sum_of_squares_attr squares = {.chunk = chunk};
-    tri_value x = wide(c, tri_shape_of(count));
-    tri_value rows = op_double(c, tri_shape_of(op_draw(c, 1, 9), op_draw(c, 1, 40)), -1, 1);
-    add(c, &tri_op_sum_of_squares, &x, &squares);
-    add(c, &tri_op_sum_rows, &rows, NULL);
-    int64_t losses = op_draw(c, 1, 3), stride = op_draw(c, 2, 8), first = op_draw(c, 0, 5);
-    int64_t width = first + losses * stride;
-    tri_step_numbers_attr attr = {.loss = first, .losses = losses, .stride = stride};
-    attr.count = op_chance(c, 50) ? first + 1 : -1;
-    // All carried numbers are 0, or none is: then the step is skipped.
-    int most = op_chance(c, 30) ? 64 : 0;
-    tri_value carried = op_double(c, tri_shape_of(TRI_CARRIED_COUNT), most / 64, most);
-    tri_value in[] = {
-        carried, op_double(c, tri_shape_of(TRI_STEP_CONTROL_COUNT), op_chance(c, 50), 1),
-        op_double(c, tri_shape_of(width), -0.5, 2), op_double(c, tri_shape_of(1), 0, 100)};
-    add(c, &tri_op_loss_seeds,
-        (tri_value[]){carried, op_double(c, tri_shape_of(op_draw(c, 1, 5), 2), -0.5, 2)}, NULL);
-    add(c, &tri_op_step_numbers, in, &attr);
+    op_add(c, &tri_op_binary_cross_entropy, binary, NULL);
+    op_add(c, &tri_op_binary_cross_entropy_grad, binary, NULL);
+    op_add(c, &tri_op_mse_loss, in, NULL);
+    op_add(c, &tri_op_mse_loss_grad, in, NULL);
+    op_add(c, &tri_op_relative_l2_loss, in, NULL);
+    op_add(c, &tri_op_relative_l2_loss_grad, in, NULL);
 }
 
 static tri_layout draw_layout(op_case *c) {
@@ -530,35 +477,6 @@ static void build_reorder(op_case *c) {
     c->graph->values[x.id].layout = draw_layout(c);
     tri_value y = tri_node_add(c->graph, &tri_op_reorder, &x, 1, NULL, "");
     c->graph->values[y.id].layout = draw_layout(c);
-}
-
-// A whole small network with its backward pass, so that several layouts are combined. It uses leaky
-// ReLU, because with ReLU a result near 0 could have another sign, and so another gradient.
-static void build_network(op_case *c) {
-    tri_graph *g = c->graph;
-    int64_t n = op_draw(c, 1, 4), wide = 16 * op_draw(c, 1, 2), size = op_draw(c, 14, 20);
-    tri_value x = tri_input(g, "images", TRI_F32, tri_shape_of(n, 1, size, size));
-    c->sources[c->source_count++] = (op_source){x, OP_SOURCE_NUMBERS, 0, 1};
-    tri_conv2d_options conv = {.channels = wide, .kernel = 3, .padding = op_draw(c, 0, 1)};
-    tri_value h = tri_leaky_relu(g, tri_conv2d(g, "conv1", x, conv), 0.9);
-    conv.channels = 16 * op_draw(c, 1, 3);
-    h = tri_conv2d(g, "conv2", h, conv);
-    h = tri_max_pool2d(g, h, (tri_pool2d_options){.kernel = 2});
-    h = tri_dropout(g, "drop", h, 0.25);
-    h = tri_linear(g, "fc1", tri_flatten(g, h), 64);
-    h = tri_linear(g, "fc2", tri_leaky_relu(g, h, 0.9), 10);
-    tri_value labels = op_labels(c, tri_shape_of(n), 10);
-    op_place(c);
-    for (int i = 0; i < g->parameter_count; i++)
-        c->sources[c->source_count++] =
-            (op_source){g->parameters[i].value, OP_SOURCE_NUMBERS, -0.1, 0.1};
-    tri_loss(g, tri_cross_entropy(g, h, labels));
-    tri_precision precision = c->dtype == TRI_BF16  ? TRI_PRECISION_BF16_MIXED
-                              : c->dtype == TRI_F16 ? TRI_PRECISION_16_MIXED
-                                                    : TRI_PRECISION_32_TRUE;
-    if (tri_pass_fuse(g, NULL, TRI_FUSE_BEFORE_AUTODIFF) != TRI_OK ||
-        tri_pass_precision(g, precision) != TRI_OK || tri_pass_autodiff(g) != TRI_OK)
-        tri_graph_fail(g, "%s", tri_error_message());
 }
 
 const op_family op_families[] = {
@@ -589,9 +507,9 @@ const op_family op_families[] = {
     {.name = "gated", .build = build_gated, .tolerance = 1e-5},
     {.name = "sigmoid", .build = build_sigmoid, .tolerance = 1e-6},
     {.name = "distance losses", .build = build_distance_loss, .tolerance = 1e-5},
-    {.name = "updates", .build = build_update, .tolerance = 1e-5},
-    {.name = "numbers of a step", .build = build_step_numbers, .tolerance = 1e-12},
+    {.name = "updates", .build = op_build_update, .tolerance = 1e-5},
+    {.name = "numbers of a step", .build = op_build_step_numbers, .tolerance = 1e-12},
     {.name = "reorder", .build = build_reorder, .tolerance = 0, .any_layout = true},
-    {.name = "network", .build = build_network, .tolerance = 1e-3, .half_tolerance = 0.03},
+    {.name = "network", .build = op_build_network, .tolerance = 1e-3, .half_tolerance = 0.03},
     {0},
 };
