@@ -6,6 +6,7 @@
 #include "recipe/batch.h"
 #include "train/bench.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,19 +149,21 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
     double gflops = r.samples_per_s * r.flops_per_sample * 1e-9;
     double actions_per_s = r.samples_per_s * r.actions / (double)r.step_samples;
     double action_us = actions_per_s > 0 ? 1e6 / actions_per_s : 0;
+    char loss[40]; // JSON has no number for one that is not finite
+    snprintf(loss, sizeof loss, json ? isfinite(r.loss) ? "%.9g" : "null" : "%.4f", r.loss);
     printf(
         json
             ? "{\"name\":\"%s\",\"ranks\":%d,\"threads\":%d,\"samples_per_s\":%.2f,"
               "\"samples_per_s_low\":%.2f,\"samples_per_s_high\":%.2f,\"chunks\":%d,"
               "\"rejected\":%d,\"gflops\":%.2f,\"first_step_s\":%.4f,\"max_rss_mb\":%.1f,"
-              "\"steps\":%lld,\"actions\":%d,\"action_us\":%.2f,\"loss\":%.9g,"
+              "\"steps\":%lld,\"actions\":%d,\"action_us\":%.2f,\"loss\":%s,"
               "\"loss_scale\":%g}\n"
             : "%s: ranks %d, threads of each %d: %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
               "%d rejected), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps of %d "
-              "actions of %.1f us, loss %.4f scaled by %g\n",
+              "actions of %.1f us, loss %s scaled by %g\n",
         recipe.name, r.ranks, r.threads, r.samples_per_s, r.samples_per_s_low, r.samples_per_s_high,
         r.chunks, r.rejected, gflops, r.first_step_s, r.max_rss_mb, (long long)r.steps, r.actions,
-        action_us, r.loss, r.loss_scale);
+        action_us, loss, r.loss_scale);
     return TRI_OK;
 }
 

@@ -128,6 +128,10 @@ def check_bench(folder):
                      "batch.global=32", "--seconds", "0.3", "--trace", path]))
     rows, names, _ = load(path)
     assert "compute" in names.values() and len(rows[0, 0]) > 100
+    # A device that computes nothing has no loss; the line is JSON nevertheless.
+    done = run([TRIREME, "bench", "train", "recipes/mlp-jax.yaml", *SYNTHETIC, "batch.global=32",
+                "--seconds", "0.3", "--device", "null", "--json"])
+    assert json.loads(done.stdout)["loss"] in (None, 0), done.stdout
 
 
 def check_refused(folder):
