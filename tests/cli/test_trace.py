@@ -130,7 +130,11 @@ def check_bench(folder):
     assert "compute" in names.values() and len(rows[0, 0]) > 100
     # A device that computes nothing has no loss; the line is JSON nevertheless.
     done = run([TRIREME, "bench", "train", "recipes/mlp-jax.yaml", *SYNTHETIC, "batch.global=32",
-                "--seconds", "0.3", "--device", "null", "--json"])
+                "--seconds", "0.3", "--device", "null", "--json"], None)
+    if done.returncode == 1 and "other programs" in done.stderr:
+        print("  nothing was measured: other programs use the machine")
+        return
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["loss"] in (None, 0), done.stdout
 
 
