@@ -228,8 +228,9 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     if (c->rank >= 0 || head->value_bytes != sizeof body) return false;
     memcpy(&body, value, sizeof body);
     if (strcmp(key, core->job) != 0 || body.size != core->size) {
-        snprintf(text, sizeof text, "a rank of job %.100s with %s came to rank 0 of %s", key,
-                 tri_counted(body.size, "rank"), tri_counted(core->size, "rank"));
+        snprintf(text, sizeof text,
+                 "a rank of job %.100s, which has %s, connected to rank 0 of a job that has %s",
+                 key, tri_counted(body.size, "rank"), tri_counted(core->size, "rank"));
         reply_text(c, TRI_MISMATCH, text);
         return false;
     }

@@ -272,7 +272,7 @@ static void second_rank_of_a_number_is_refused(void **state) {
     one.size = 4;
     one.local_size = 4;
     assert_int_equal(tri_store_open(&one, WAIT_MS, &store), TRI_MISMATCH);
-    assert_non_null(strstr(tri_error_message(), "with 4 ranks"));
+    assert_non_null(strstr(tri_error_message(), "which has 4 ranks"));
     start_ranks(zero, 2, 2, meets, pids);
     assert_int_equal(read(fd, &head, sizeof head), sizeof head);
     assert_int_equal(head.timeout_ms, TRI_OK);

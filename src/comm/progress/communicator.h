@@ -2,6 +2,8 @@
 #ifndef TRIREME_COMM_PROGRESS_COMMUNICATOR_H
 #define TRIREME_COMM_PROGRESS_COMMUNICATOR_H
 
+#include "comm/progress/failure.h"
+#include "comm/progress/operation.h"
 #include "comm/progress/state.h"
 
 // Fills what is zero so far. `ledger` is taken over by the end of the family; `failure` may be
@@ -22,5 +24,12 @@ void progress_comm_end(progress_comm *comm);
 // Slots of a communicator.
 tri_status progress_split(tri_comm *comm, int colour, int key, tri_comm **out);
 void progress_close(tri_comm *comm); // the last one of a family ends the family
+
+// The slots of tri_comm_backend that are the same for all communicators on this base, beside
+// `name`, `abilities`, `scratch_bytes`, `alloc`, `free` and `ledger_of`.
+#define PROGRESS_SLOTS                                                                             \
+    .close = progress_close, .split = progress_split, .start = progress_start,                     \
+    .test = progress_test, .wait = progress_wait, .notify = progress_notify,                       \
+    .abort = progress_abort, .failed = progress_failed, .family = progress_family_of
 
 #endif

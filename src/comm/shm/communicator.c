@@ -46,17 +46,9 @@ static const tri_comm_backend shm_slots = {
     .name = "shm",
     .abilities = abilities,
     .scratch_bytes = scratch_bytes,
-    .close = progress_close,
-    .split = progress_split,
     .alloc = shm_alloc,
     .free = shm_free,
-    .start = progress_start,
-    .test = progress_test,
-    .wait = progress_wait,
-    .notify = progress_notify,
-    .abort = progress_abort,
-    .failed = progress_failed,
-    .family = progress_family_of,
+    PROGRESS_SLOTS,
     .ledger_of = shm_ledger_of,
 };
 
