@@ -9,6 +9,7 @@
 enum {
     K_BLOCK_READ = 512,        // of k at a time if a is read in place: six rows take 12 KB
     K_BLOCK_PACKED = 128,      // if a is packed: 16 rows of a and a panel of b fit in the L1 cache
+    K_UNPACKED = 48,           // columns of a that are read in place rather than packed
     PANELS_MAX = 4,            // panels of b at a time: 512 KB
     GEMM_LINE = 16,            // floats in a cache line
     SHARED_PRODUCTS = 1 << 17, // with fewer multiplications a second thread does not pay
@@ -40,7 +41,11 @@ static bool reads_a(const cpu_gemm *g) {
     return g->a.column == 1 && g->a.row_block == 64 * g->a.row;
 }
 // Whether a is packed. For a single panel of c it is not, because each element is read only once.
-static bool packs_a(const cpu_gemm *g) { return !reads_a(g) && g->n > CPU_TILE_COLUMNS; }
+// Nor is it where each of its few columns is contiguous: packing would cost more than it saves.
+static bool packs_a(const cpu_gemm *g) {
+    bool few_columns = g->a.row == 1 && g->a.row_block == 64 && g->k <= K_UNPACKED;
+    return !reads_a(g) && g->n > CPU_TILE_COLUMNS && !few_columns;
+}
 static bool reads_b(const cpu_gemm *g) {
     return g->b.column == 1 && g->b.row == CPU_TILE_COLUMNS && g->b.row_block == 64 * 64 &&
            g->n % CPU_TILE_COLUMNS == 0;
