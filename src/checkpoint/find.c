@@ -1,5 +1,4 @@
-// Finds the checkpoint that a path or `--resume` means. Next: folder.c (which steps exist),
-// verify.c.
+// Finds the checkpoint that a path or `--resume` means. Next: folder.c (which steps exist).
 #include "checkpoint/find.h"
 
 #include "base/log.h"

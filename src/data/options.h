@@ -8,7 +8,7 @@
 typedef struct tri_data_options {
     const char *name; // the kind: a row of TRI_DATASET_KINDS
     const char *path; // folder of the files
-    // Files, absolute or relative to `path`; of npy also maps from fields to files. NULL: the
+    // Files, absolute or relative to `path`; for npy also maps from fields to files. NULL: the
     // kind's usual names for training and test data, and no validation file.
     const tri_tree *train, *val, *test;
     double val_fraction; // of the training samples, for validation; 0: none

@@ -138,7 +138,8 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a, gradient_bu
                 used += elements;
             }
             // Gaps of gradients that stay where they are were zero from the start.
-            if (adds || e->plan->sharing.scatters) TRI_TRY(clear_gaps(e, block->units[k], bucket));
+            if (adds || e->plan->sharing.scatters_rounds)
+                TRI_TRY(clear_gaps(e, block->units[k], bucket));
             if (!(e->gradient_unit_bits[a->subject] >> k & 1))
                 TRI_TRY(e->device->backend->zero(e->queue, e->memory.slots[p->slot],
                                                  (size_t)elements * sizeof(float)));

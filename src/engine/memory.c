@@ -61,7 +61,7 @@ static int64_t own_start(const tri_engine *e, const tri_flat_bucket *p) {
 
 // The element of the buffer of parameters at which this rank's range of a bucket begins.
 static int64_t own_offset(const tri_engine *e, const tri_flat_bucket *p) {
-    return e->plan->sharing.gathers ? p->own_offset : p->offset + own_start(e, p);
+    return e->plan->sharing.releases ? p->own_offset : p->offset + own_start(e, p);
 }
 
 void *engine_own(const tri_engine *e, int unit, tri_bucket_kind bucket) {
@@ -76,7 +76,7 @@ float *engine_master(const tri_engine *e, int unit, tri_bucket_kind bucket) {
 
 float *engine_own_gradients(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     const tri_flat_bucket *p = bucket_of(e, unit, bucket);
-    if (e->plan->sharing.scatters) return e->memory.own_gradients + p->gradient_own_offset;
+    if (e->plan->sharing.scatters_rounds) return e->memory.own_gradients + p->gradient_own_offset;
     return e->memory.gradients + p->gradient_offset + own_start(e, p);
 }
 
@@ -100,7 +100,7 @@ static void fill_slots(tri_engine *e) {
             int64_t width = (int64_t)tri_dtype_bytes(engine_bucket_dtype(e, bucket));
             char *base =
                 tri_bucket_is_half(bucket) ? e->memory.half_parameters : (char *)e->memory.stored;
-            if (!plan->sharing.gathers)
+            if (!plan->sharing.releases)
                 e->memory.slots[tri_slot_parameters(u, bucket)] = base + p->offset * width;
             if (!plan->offload.set.masters[k])
                 e->memory.slots[tri_slot_masters(u, bucket)] =
@@ -109,7 +109,7 @@ static void fill_slots(tri_engine *e) {
             if (plan->offload.set.states == 0 && tri_bucket_is_trained(bucket))
                 e->memory.slots[tri_slot_states(u, bucket)] =
                     (char *)(e->memory.states + plan->optimizer_states * p->state_offset);
-            if (!plan->sharing.scatters && tri_bucket_has_gradients(bucket))
+            if (!plan->sharing.scatters_rounds && tri_bucket_has_gradients(bucket))
                 e->memory.slots[tri_slot_gradients(u, bucket)] =
                     (char *)(e->memory.gradients + p->gradient_offset);
         }
@@ -134,15 +134,15 @@ tri_status engine_allocate(tri_engine *e) {
     const tri_flat *flat = &plan->flat;
     const int64_t f32 = sizeof(float), half = (int64_t)tri_dtype_bytes(flat->half_dtype);
     int64_t stored =
-        plan->sharing.gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
+        plan->sharing.releases ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
     int64_t masters =
         plan->offload.set.masters[TRI_BUCKET_TRAINED_HALF] ? 0 : flat->own_elements[1];
     if (plan->offload.set.masters[TRI_BUCKET_TRAINED]) stored = 0;
-    int64_t narrow = plan->sharing.gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
+    int64_t narrow = plan->sharing.releases ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
     TRI_TRY(allocate_parameters(e, stored * f32, &e->memory.stored));
     TRI_TRY(allocate_parameters(e, narrow * half, &e->memory.half_parameters));
     TRI_TRY(allocate(e, masters * f32, &e->memory.masters));
-    if (plan->sharing.scatters)
+    if (plan->sharing.scatters_rounds)
         TRI_TRY(allocate_shared(e, flat->gradient_own_elements * f32, &e->memory.own_gradients));
     else
         TRI_TRY(allocate_shared(e, flat->gradient_elements * f32, &e->memory.gradients));

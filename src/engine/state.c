@@ -65,8 +65,8 @@ static bool is_staged(const tri_engine *e, const whole *w) {
            e->staging.state == w->state;
 }
 
-// Whether the host can read it where it is: this rank holds all of it, in memory the host can
-// touch.
+// Whether the host can read and write it where it is: this rank holds all of it, in memory the host
+// can touch.
 static bool is_direct(const tri_engine *e, const whole *w) {
     return e->plan->sharing.shards == 1 && e->device->backend->host_memory &&
            !engine_is_offloaded(e, (tri_bucket_kind)w->bucket, w->state);
@@ -112,7 +112,8 @@ static float *own_in_staging(const tri_engine *e, const whole *w) {
     return e->staging.memory + w->own_elements * e->plan->sharing.shard;
 }
 
-// Copies this rank's range into the staging memory, at the offset that GATHER would give it.
+// Makes the staging memory hold this rank's range, at the offset that GATHER would give it. First
+// moves what was written of another bucket to its place.
 static tri_status stage(tri_engine *e, const whole *w) {
     TRI_TRY(engine_flush_staging(e));
     TRI_TRY(engine_reserve_staging(e, w->elements));
@@ -128,7 +129,8 @@ static tri_status fetch_shards(tri_engine *e, const tri_engine_tensor *tensor) {
     whole w = whole_of(e, tensor);
     if (is_direct(e, &w)) return TRI_OK;
     TRI_ASSERT(holds(e, tensor));
-    // The staging memory may hold only this rank's range, written and not gathered.
+    // After a write the staging memory has only this rank's range, not gathered: move it to its
+    // place, then gather.
     TRI_TRY(engine_flush_staging(e));
     if (is_staged(e, &w)) return TRI_OK;
     TRI_TRY(stage(e, &w));

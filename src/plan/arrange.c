@@ -105,8 +105,9 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     plan->sharing.shard = tri_mesh_coordinate(mesh, plan->rank, plan->sharing.shard_axis);
     plan->sharing.copies = mesh->size[plan->sharing.replicate_axis];
     plan->sharing.copy = tri_mesh_coordinate(mesh, plan->rank, plan->sharing.replicate_axis);
-    plan->sharing.gathers = plan->effective_strategy->shards_parameters && plan->sharing.shards > 1;
-    plan->sharing.scatters =
+    plan->sharing.releases =
+        plan->effective_strategy->shards_parameters && plan->sharing.shards > 1;
+    plan->sharing.scatters_rounds =
         request->deterministic ||
         (plan->effective_strategy->shards_gradients && plan->sharing.shards > 1);
     return TRI_OK;
@@ -121,7 +122,7 @@ static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++)
         plan->offload.set.masters[k] =
             offload == TRI_OFFLOAD_PARAMETERS &&
-            (plan->sharing.gathers || tri_bucket_is_half((tri_bucket_kind)k));
+            (plan->sharing.releases || tri_bucket_is_half((tri_bucket_kind)k));
 }
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// How many units LOAD is ahead of its use, and GATHER at least, except with fsdp and no pipeline.
+// LOAD is this many units ahead of its use. So is GATHER at least; without a pipeline, fsdp goes by
+// strategy.prefetch alone.
 enum { AHEAD = 2 };
 
 // In which order actions stand that precede the same compute action.

@@ -194,14 +194,14 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
     }
     const bool *offload_set = plan->offload.set.masters;
     int64_t stored =
-        plan->sharing.gathers ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
-    int64_t narrow = plan->sharing.gathers ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
+        plan->sharing.releases ? flat->own_elements[0] : flat->elements[TRI_FLAT_STORED];
+    int64_t narrow = plan->sharing.releases ? flat->own_elements[1] : flat->elements[TRI_FLAT_HALF];
     int64_t offloaded_stored = offload_set[TRI_BUCKET_TRAINED] ? flat->own_elements[0] : 0;
     int64_t offloaded_half = offload_set[TRI_BUCKET_TRAINED_HALF] ? flat->own_elements[1] : 0;
     int64_t states = flat->state_elements * plan->optimizer_states;
     int64_t offloaded_states = flat->state_elements * plan->offload.set.states;
     int64_t gradients =
-        plan->sharing.scatters ? flat->gradient_own_elements : flat->gradient_elements;
+        plan->sharing.scatters_rounds ? flat->gradient_own_elements : flat->gradient_elements;
     plan->memory = (tri_memory_plan){
         .parameters = f32 * (stored - offloaded_stored + flat->own_elements[1] - offloaded_half) +
                       half * narrow,

@@ -76,8 +76,8 @@ typedef struct tri_plan_sharing {
     tri_axis shard_axis, replicate_axis; // whose ranks share one state; whose ranks hold copies
     int shards, shard;                   // their sizes, and this rank's coordinates
     int copies, copy;
-    bool gathers;           // parameters are whole only between GATHER and RELEASE
-    bool scatters;          // gradients are whole only until SCATTER
+    bool releases;          // parameters are whole only between GATHER and RELEASE
+    bool scatters_rounds;   // gradients are whole only until SCATTER
     tri_dtype reduce_dtype; // wire type of the gradients of trained parameters
 } tri_plan_sharing;
 

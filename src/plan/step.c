@@ -84,8 +84,8 @@ static void plan_memory(tri_plan *plan, tri_step_plan *step) {
                                        .edge_values = edge_values,
                                        .edge_of_value = edges,
                                        .edge_value_count = counts,
-                                       .gathers = plan->sharing.gathers,
-                                       .scatters = plan->sharing.scatters,
+                                       .releases = plan->sharing.releases,
+                                       .scatters_rounds = plan->sharing.scatters_rounds,
                                        .offload_set = plan->offload.set,
                                        .alignment = plan->device.alignment};
     tri_step_memory_plan(a, &request, &step->memory);
@@ -127,7 +127,7 @@ tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
         .reshard_after_forward = o->reshard_after_forward,
         .prefetch = (int)o->prefetch,
         .offloads = plan->offload.set.states > 0 || o->offload == TRI_OFFLOAD_PARAMETERS,
-        .fetches = o->offload == TRI_OFFLOAD_PARAMETERS && plan->sharing.gathers,
+        .fetches = o->offload == TRI_OFFLOAD_PARAMETERS && plan->sharing.releases,
     };
     TRI_TRY(tri_schedule_make(plan->arena, &step->request, &step->schedule));
     plan_memory(plan, step);

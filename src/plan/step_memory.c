@@ -262,8 +262,8 @@ static void touch_compute(step *s, const tri_action *a) {
     if (weight || a->kind == TRI_ACTION_BACKWARD) touch_segment(s, a, TRI_PHASE_WEIGHT);
     for (int k = 0; k < block->unit_count; k++) {
         close_sent(s, block->units[k]);
-        if (s->r->gathers) touch_unit(s, block->units[k], UNIT_PARAMETERS);
-        if (s->r->scatters && has_gradients && s->r->blocks->training)
+        if (s->r->releases) touch_unit(s, block->units[k], UNIT_PARAMETERS);
+        if (s->r->scatters_rounds && has_gradients && s->r->blocks->training)
             touch_unit(s, block->units[k], forward ? UNIT_STATISTICS : UNIT_TRAINED_GRADIENTS);
     }
     if (a->forgets) forget(s, a);
@@ -291,10 +291,10 @@ static void touch_action(step *s, const tri_action *a) {
         break;
     case TRI_SUBJECT_UNIT:
         touch_offloaded(s, a);
-        if (a->kind == TRI_ACTION_GATHER && s->r->gathers)
+        if (a->kind == TRI_ACTION_GATHER && s->r->releases)
             touch_unit(s, a->subject, UNIT_PARAMETERS);
         if (a->kind == TRI_ACTION_RELEASE) close_parameters(s, a->subject);
-        if (!s->r->scatters) break;
+        if (!s->r->scatters_rounds) break;
         if (a->kind == TRI_ACTION_CLEAR || a->kind == TRI_ACTION_SCATTER)
             touch_unit(s, a->subject, UNIT_GRADIENTS);
         if (a->kind == TRI_ACTION_SCATTER) close_scattered(s, a->subject);
@@ -339,8 +339,8 @@ static int first_after(const step *s, int action) {
     return tri_lower_bound(s->buffer_count, begins_by, s, action);
 }
 
-// The action waits for all actions that used the earlier buffer, those of its own lane left out if
-// it is COMPUTE. Actions of that lane run in order, so that the last one stands for all.
+// The action waits for all actions that used the earlier buffer. The compute lane runs in order: of
+// its actions the last one is enough, and none if this action is of the compute lane too.
 static void add_waits(step *s, tri_step_memory *out, int *capacity, int action,
                       const buffer *earlier) {
     if (earlier->last_compute >= 0 && !is_compute(s, action))

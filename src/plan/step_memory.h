@@ -86,8 +86,8 @@ typedef struct tri_step_memory_request {
     const tri_edge_value *const *edge_values; // by round
     const int *const *edge_of_value;          // by round, and by edge value: its edge
     const int *edge_value_count;              // by round
-    bool gathers;                             // parameters lie where GATHER puts them until RELEASE
-    bool scatters; // gradients lie where the first writer puts them until SCATTER
+    bool releases;                            // parameters lie where GATHER puts them until RELEASE
+    bool scatters_rounds; // gradients lie where the first writer puts them until SCATTER
     tri_offload_set offload_set;
     int64_t alignment; // of buffers
 } tri_step_memory_request;

@@ -1,4 +1,5 @@
-// Verifies the schedules of all ranks together.
+// Verifies the schedules of all ranks together. A rank plans only its own, so that only tests call
+// it.
 #include "plan/simulate.h"
 
 #include <string.h>

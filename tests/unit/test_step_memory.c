@@ -269,8 +269,9 @@ static void follow_compute(follower *f, const tri_action *a) {
     for (int k = 0; k < b->unit_count; k++)
         for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
             tri_bucket_kind bucket = (tri_bucket_kind)i;
-            if (f->m->gathers) unit_access(f, b->units[k], false, bucket, false);
-            if (!f->m->scatters || !f->r->training || !tri_bucket_has_gradients(bucket) || again)
+            if (f->m->releases) unit_access(f, b->units[k], false, bucket, false);
+            if (!f->m->scatters_rounds || !f->r->training || !tri_bucket_has_gradients(bucket) ||
+                again)
                 continue;
             if (forward != (bucket == TRI_BUCKET_STATISTIC) || a->kind == TRI_ACTION_BACKWARD_INPUT)
                 continue;
@@ -282,11 +283,11 @@ static void follow_compute(follower *f, const tri_action *a) {
 static void follow_unit(follower *f, const tri_action *a) {
     for (int i = 0; i < TRI_BUCKET_COUNT; i++) {
         tri_bucket_kind bucket = (tri_bucket_kind)i;
-        if (a->kind == TRI_ACTION_GATHER && f->m->gathers) {
+        if (a->kind == TRI_ACTION_GATHER && f->m->releases) {
             f->generation[tri_slot_parameters(a->subject, bucket)]++;
             unit_access(f, a->subject, false, bucket, true);
         }
-        if (!f->m->scatters || !tri_bucket_has_gradients(bucket)) continue;
+        if (!f->m->scatters_rounds || !tri_bucket_has_gradients(bucket)) continue;
         if (a->kind == TRI_ACTION_CLEAR) unit_access(f, a->subject, true, bucket, true);
         if (a->kind != TRI_ACTION_SCATTER) continue;
         unit_access(f, a->subject, true, bucket, false);
@@ -395,9 +396,9 @@ static void check_rank(const schedule_case *c, schedule_set *set, int rank, uint
                                  .edge_of_value = edges,
                                  .edge_value_count = counts,
                                  .alignment = ALIGNMENT,
-                                 .gathers = r->strategy->shards_parameters && sharded,
-                                 .scatters = r->deterministic ||
-                                             (r->strategy->shards_gradients && sharded)};
+                                 .releases = r->strategy->shards_parameters && sharded,
+                                 .scatters_rounds = r->deterministic ||
+                                                    (r->strategy->shards_gradients && sharded)};
     tri_step_memory memory;
     tri_step_memory_plan(arena, &m, &memory);
     tri_schedule_find_dependencies(&set->schedules[rank], r, memory.waits, memory.wait_count);

@@ -74,8 +74,8 @@ cpu_dropout cpu_dropout_of(double p, uint64_t key) {
                          .keep_none = none};
 }
 
-// For a number of pixels divisible by four: one counter then has the words of four neighbouring
-// pixels of a channel.
+// Dropout masks of a block of channels, where the number of pixels is a multiple of four: the four
+// random numbers of one Philox counter are then those of four neighbouring pixels of one channel.
 static CPU_AVX512 void block_masks_aligned(const cpu_dropout *d, uint32_t sample, uint64_t first,
                                            int64_t count, uint16_t *keep) {
     const philox_keys keys = keys_of(d->key);
