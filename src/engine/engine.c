@@ -87,6 +87,8 @@ void tri_engine_destroy(tri_engine *engine) {
     if (!engine) return;
     engine_stop_groups(engine);
     finish_queues(engine); // before one is closed for which the other may wait
+    // Its thread may still wait for tickets of the queues, and read memory that is released below.
+    tri_storage_close(engine->storage);
     engine_close_takes(engine);
     tri_queue_close(engine->queue);
     engine_release_kernels(engine);
@@ -95,7 +97,6 @@ void tri_engine_destroy(tri_engine *engine) {
     engine_release_range_kernels(&engine->squares);
     engine_release_range_kernels(&engine->finders);
     engine_release_numbers(engine);
-    tri_storage_close(engine->storage); // before the memory that it may still read
     if (engine->groups.memory) engine_release(engine);
     engine_close_groups(engine);
     tri_arena_destroy(engine->arena);

@@ -1,7 +1,7 @@
 // The engine on real plans. After the first step of each shape nothing is allocated, OpenMP
 // included, except what oneDNN takes and frees inside each call. A gradient that is not finite is
 // named and changes nothing, and so does the step that was issued behind it. States that lie in a
-// file give the same results.
+// file give the same results, and a failure leaves nothing that works behind it.
 #include "base/os.h"
 #include "comm/comm.h"
 #include "device/cpu/cpu.h"
@@ -494,6 +494,94 @@ static void test_offload_write(void **state) {
     close_rig(&r);
 }
 
+static void deep(tri_graph *g, const tri_batch *batch) {
+    static const char *const names[] = {"first", "second", "third", "fourth", "fifth"};
+    tri_value x = batch->inputs;
+    for (int i = 0; i < 5; i++) {
+        tri_block(g, names[i]);
+        x = tri_linear(g, names[i], x, 2);
+    }
+    tri_loss(g, tri_mse_loss(g, x, batch->targets));
+}
+
+static ssize_t slow_pread(int fd, void *data, size_t size, off_t offset) {
+    usleep(50000);
+    return tri_os_system.pread(fd, data, size, offset);
+}
+
+static ssize_t slow_pwrite(int fd, const void *data, size_t size, off_t offset) {
+    usleep(50000);
+    return tri_os_system.pwrite(fd, data, size, offset);
+}
+
+// The device below breaks once its compute queue has to wait for so many tickets of the storage. It
+// notes whether anything waits for a queue that was closed.
+static int waits_left;
+static atomic_bool is_closed, waited_late;
+static const tri_ticket_kind *far_kind;
+
+static tri_status watched_wait(void *source, uint64_t number) {
+    if (!is_closed) return far_kind->wait(source, number);
+    waited_late = true;
+    return TRI_OK;
+}
+
+static bool watched_is_done(void *source, uint64_t number) {
+    return far_kind->is_done(source, number);
+}
+
+static const tri_ticket_kind watched = {.wait = watched_wait, .is_done = watched_is_done};
+
+static tri_status breaking_wait(tri_queue *queue, const tri_ticket *ticket) {
+    waits_left -= ticket->kind && ticket->kind != &watched;
+    return tri_device_far.wait(queue, ticket);
+}
+
+static tri_status breaking_record(tri_queue *queue, tri_ticket *out) {
+    if (waits_left == 0) {
+        waits_left = -1;
+        return TRI_FAIL(TRI_INTERNAL, "the device breaks");
+    }
+    check(tri_device_far.record(queue, out));
+    far_kind = out->kind;
+    out->kind = &watched;
+    return TRI_OK;
+}
+
+static void breaking_close_queue(tri_queue *queue) {
+    tri_device_far.close_queue(queue);
+    is_closed = true;
+}
+
+// A step fails while the storage still has work for it: that work waits for the queues, which have
+// to be there until it is done.
+static void test_failure_behind(void **state) {
+    (void)state;
+    static const tri_task task = {
+        .name = "deep",
+        .build = deep,
+        .fields = {{"inputs", TRI_F32, {1, {4}}}, {"targets", TRI_F32, {1, {2}}}}};
+    tri_device_backend breaking = tri_device_far;
+    breaking.wait = breaking_wait;
+    breaking.record = breaking_record;
+    breaking.close_queue = breaking_close_queue;
+    rig r;
+    setenv("TRIREME_FAR_DELAY_US", "500", 1);
+    offload = TRI_OFFLOAD_OPTIMIZER;
+    open_rig(&r, &tri_device_far, &task, 1, "adadelta", 4);
+    offload = TRI_OFFLOAD_NONE;
+    unsetenv("TRIREME_FAR_DELAY_US");
+    r.device->backend = &breaking;
+    tri_os.pread = slow_pread;
+    tri_os.pwrite = slow_pwrite;
+    waits_left = 2;
+    assert_int_equal(issue(&r, TRI_STEP_FULL, 0, 0), TRI_INTERNAL);
+    assert_int_equal(waits_left, -1);
+    close_rig(&r);
+    tri_os = tri_os_system;
+    assert_true(is_closed && !waited_late);
+}
+
 int main(void) {
     // The watcher of shared cores would start threads, which allocate, while the test counts.
     setenv("OMP_WAIT_POLICY", "passive", 0);
@@ -502,6 +590,7 @@ int main(void) {
                                        cmocka_unit_test(test_overflow_in_flight),
                                        cmocka_unit_test(test_halt_in_flight),
                                        cmocka_unit_test(test_offload),
-                                       cmocka_unit_test(test_offload_write)};
+                                       cmocka_unit_test(test_offload_write),
+                                       cmocka_unit_test(test_failure_behind)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
