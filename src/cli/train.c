@@ -6,6 +6,7 @@
 #include "base/option_manual.h"
 #include "base/quantity.h"
 #include "cli/hints.h"
+#include "device/choose.h"
 #include "train/signals.h"
 
 #include <limits.h>
@@ -138,13 +139,20 @@ static int print_keys(const cli_context *context, const cli_arguments *a) {
     return 0;
 }
 
+static void warn_of_null(const cli_arguments *a, const char *consequence) {
+    tri_device_description device;
+    const char *name = cli_value(a, "device");
+    if (!name || tri_device_describe(cli_backends.devices, name, &device) != TRI_OK) return;
+    if (!strcmp(device.backend->name, "null"))
+        cli_warn("--device %s computes nothing: %s", name, consequence);
+}
+
 static void warn_idle_flags(const cli_arguments *a, const tri_recipe *recipe) {
     static const char *const of_the_folder[] = {"run-dir", "resume"};
     for (size_t i = 0; recipe->trainer.fast_dev_run && i < 2; i++)
         if (cli_has(a, of_the_folder[i]))
             cli_warn("--%s has no effect: trainer.fast_dev_run saves nothing", of_the_folder[i]);
-    if (cli_has(a, "device") && !strcmp(cli_value(a, "device"), "null"))
-        cli_warn("--device null computes nothing: neither losses nor checkpoints mean anything");
+    warn_of_null(a, "neither losses nor checkpoints mean anything");
 }
 
 static int run_train(const cli_context *context, int argc, char **argv) {
@@ -253,7 +261,8 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
     tri_recipe recipe;
     tri_status status = load_recipe(arena, context, &a, &recipe);
     tri_train_result r;
-    if (status == TRI_OK)
+    if (status == TRI_OK) {
+        warn_of_null(&a, "the results mean nothing");
         status = tri_evaluate(
             &(tri_eval_request){.backends = &cli_backends,
                                 .recipe = &recipe,
@@ -261,6 +270,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
                                 .device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto",
                                 .checkpoint = cli_value(&a, "checkpoint")},
             &r);
+    }
     if (status == TRI_OK && r.rank == 0) {
         bool json = cli_has(&a, "json");
         tri_tree *map = tri_tree_map(arena);

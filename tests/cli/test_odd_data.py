@@ -151,12 +151,19 @@ def check_no_evaluation():
     assert "test: loss" in run(*dry, "trainer.limit_val_batches=0.001").stdout
 
 
-def check_null_device():
+def check_null_device(folder):
     """A run on the device that computes nothing says so: its losses may look like perfect ones."""
-    done = run("train", "recipes/mlp-jax.yaml", *SYNTHETIC, "trainer.fast_dev_run=true", "--device",
-               "null")
-    assert done.returncode == 0, done
-    assert "warning: --device null computes nothing" in done.stderr, done.stderr
+    for name in ("null", "null:h200"):
+        done = run("train", "recipes/mlp-jax.yaml", *SYNTHETIC, "trainer.fast_dev_run=true",
+                   "--device", name)
+        assert done.returncode == 0, done
+        assert f"warning: --device {name} computes nothing" in done.stderr, done.stderr
+        weights = os.path.join(folder, "weights.safetensors")
+        run("checkpoint", "init", "recipes/mlp-jax.yaml", *SYNTHETIC, "--out", weights)
+        done = run("eval", "recipes/mlp-jax.yaml", *SYNTHETIC, "--checkpoint", weights,
+                   "--device", name)
+        assert done.returncode == 0, done
+        assert f"warning: --device {name} computes nothing" in done.stderr, done.stderr
 
 
 def check_extremes(folder):
@@ -198,4 +205,4 @@ with tempfile.TemporaryDirectory() as temporary:
     check_plan()
     check_quiet(temporary)
     check_no_evaluation()
-    check_null_device()
+    check_null_device(temporary)
