@@ -35,6 +35,13 @@ enum { RANKS_KEYS = 64, RANKS_VALUE_BYTES = 256, RANKS_MAX = 16 };
     } while (0)
 #define CHECK_OK(expression) CHECK((expression) == TRI_OK)
 
+// Likewise where the latest message lacks a part.
+static inline void ranks_says(const char *part) {
+    if (strstr(tri_error_message(), part)) return;
+    fprintf(stderr, "'%s' is missing in '%s'\n", part, tri_error_message());
+    _exit(1);
+}
+
 typedef struct ranks_key {
     _Atomic int ready;
     char name[64];

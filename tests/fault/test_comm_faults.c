@@ -135,12 +135,6 @@ typedef struct attack { // of one family of ranks
     ranks all;
 } attack;
 
-static void check_says(const char *part) {
-    if (strstr(tri_error_message(), part)) return;
-    fprintf(stderr, "'%s' is missing in '%s'\n", part, tri_error_message());
-    _exit(1);
-}
-
 // Behaves like a computation that never ends.
 static void get_lost(tri_comm *comm) {
     static const char forward[] = "FORWARD";
@@ -172,17 +166,17 @@ static void body_attacked(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK(status == (a->blow == LOST ? TRI_TIMEOUT : TRI_PEER_LOST));
     char who[64];
     snprintf(who, sizeof who, "rank %d (host ", a->victim);
-    CHECK(strncmp(tri_error_message(), who, strlen(who)) == 0 || (check_says(who), false));
+    CHECK(strncmp(tri_error_message(), who, strlen(who)) == 0 || (ranks_says(who), false));
     static const char *const verbs[] = {" died ", " does not move",
                                         " did not join in 0.9 s (comm.timeout_s)"};
-    check_says(verbs[a->blow]);
-    check_says(kinds[a->kind].says);
-    check_says("(sequence ");
-    if (a->blow == LOST) check_says("it is in FORWARD 'block3' of step 12, after ");
+    ranks_says(verbs[a->blow]);
+    ranks_says(kinds[a->kind].says);
+    ranks_says("(sequence ");
+    if (a->blow == LOST) ranks_says("it is in FORWARD 'block3' of step 12, after ");
     // Every later call on all communicators fails with the same status.
     for (int i = 0; i < AXES; i++) CHECK(tri_comm_barrier(t.axes[i], "after") == status);
     CHECK(tri_comm_barrier(comm, "after") == status);
-    check_says(who);
+    ranks_says(who);
     for (int i = 0; i < AXES; i++) tri_comm_close(t.axes[i]); // the family's memory ends with them
 }
 

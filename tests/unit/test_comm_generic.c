@@ -1,7 +1,7 @@
 // The generic layer: where a backend cannot add in rank order, accumulate, send half types or find
 // mismatches, the layer does it with the bits and the messages of a backend that can. The backend
 // that cannot is shm without one ability after the other: it refuses what it does not claim.
-#include "comm_ranks.h"
+#include "comm_mismatch.h"
 
 #include "base/philox.h"
 #include "comm/generic/generic.h"
@@ -173,63 +173,18 @@ static void test_on_pair(void **state) {
 
 // ---- mismatches
 
-typedef struct disagreement {
-    tri_comm_op ops[2]; // of rank 0, and of the others
-    const char *says[2];
-} disagreement;
-
-static void check_says(const char *part) {
-    if (strstr(tri_error_message(), part)) return;
-    fprintf(stderr, "'%s' is missing in '%s'\n", part, tri_error_message());
-    _exit(1);
-}
-
-static void body_disagree(tri_comm *comm, ranks_table *table, void *argument) {
-    const disagreement *row = argument;
+static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
     tri_comm *inner = copy_of(comm), *generic;
     hide(inner, TRI_COMM_FINDS_MISMATCHES);
     CHECK_OK(tri_comm_generic_open(inner, copy_of(comm), TRI_COMM_FINDS_MISMATCHES, &generic));
-    tri_comm_op op = row->ops[comm->rank != 0];
-    static char send[1 << 19], recv[1 << 19];
-    op.send = send;
-    op.recv = recv;
-    CHECK(tri_comm_run(generic, &op) == TRI_MISMATCH);
-    check_says("rank 0 calls");
-    check_says("rank 1 calls");
-    check_says(row->says[0]);
-    check_says(row->says[1]);
+    mismatch_call(generic, argument);
     CHECK(tri_comm_barrier(generic, "after") == TRI_MISMATCH);
     atomic_fetch_add(&table->notes[0], 1);
     while (atomic_load(&table->notes[0]) < comm->size) ranks_sleep_ms(1);
     tri_comm_close(generic);
 }
 
-// The last of two values of a field counts.
-#pragma GCC diagnostic ignored "-Woverride-init"
-#define OP(k, ...)                                                                                 \
-    { .kind = TRI_COMM_##k, .dtype = TRI_F32, .count = 4, __VA_ARGS__ }
-
-static void test_mismatch(void **state) {
-    static const disagreement rows[] = {
-        {{OP(ALL_REDUCE, .label = "REDUCE a"), OP(ALL_GATHER, .label = "GATHER b")},
-         {"all_reduce 'REDUCE a' of 4 F32", "all_gather 'GATHER b' of 4 F32"}},
-        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .dtype = TRI_F64)}, {"of 4 F32", "of 4 F64"}},
-        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .count = 20000)}, {"of 4 F32", "of 20000 F32"}},
-        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .reduction = TRI_REDUCE_MIN)}, {"(sum)", "(min)"}},
-        {{OP(REDUCE_SCATTER, .accumulate = true), OP(REDUCE_SCATTER, )},
-         {"(sum, accumulated)", "(sum)"}},
-        {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .wire = TRI_BF16)}, {"(sum)", "(sum, by BF16)"}},
-        {{OP(BROADCAST, ), OP(BROADCAST, .root = 1)}, {"from rank 0", "from rank 1"}},
-        {{OP(BARRIER, .label = "end"), OP(ALL_REDUCE, )}, {"barrier 'end'", "all_reduce"}},
-        {{OP(SEND, .peer = 1), OP(RECV, .count = 3)}, {"send '' of 4 F32", "recv '' of 3 F32"}},
-        {{OP(SEND, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
-         {"send 'edge 3'", "'REDUCE a'"}},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        disagreement row = rows[i];
-        assert_int_equal(ranks_run(2, NULL, body_disagree, &row), 0);
-    }
-}
+static void test_mismatch(void **state) { assert_int_equal(mismatch_run(body_mismatch), 0); }
 
 // Messages between all ranks, compared before they go.
 static void body_messages(tri_comm *comm, ranks_table *table, void *argument) {

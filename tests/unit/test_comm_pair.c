@@ -27,12 +27,6 @@ static const shape shapes[] = {{.hosts = 2, .places = 2}, {.hosts = 2, .places =
                                {.hosts = 1, .places = 3}, {.hosts = 3, .places = 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static void check_says(const char *part) {
-    if (strstr(tri_error_message(), part)) return;
-    fprintf(stderr, "'%s' is missing in '%s'\n", part, tri_error_message());
-    _exit(1);
-}
-
 // All ranks pass it together, whatever becomes of their communicators.
 static void meet(ranks_table *table, int note, int size) {
     atomic_fetch_add(&table->notes[note], 1);
@@ -306,7 +300,7 @@ static void body_no_direct(tri_comm *job, ranks_table *table, void *argument) {
     meet(table, 0, 4);
     group[0].peer = opposite;
     CHECK(tri_comm_run(pair, &group[0]) == TRI_UNSUPPORTED);
-    check_says("they share neither level of the hierarchy");
+    ranks_says("they share neither level of the hierarchy");
     tri_comm_close(pair);
 }
 
@@ -375,8 +369,8 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
     CHECK(tri_comm_run(checked, &op) == TRI_MISMATCH);
     char last[64];
     snprintf(last, sizeof last, "rank %d calls all_reduce 'REDUCE a' of 5 I64", job->size - 1);
-    check_says(last);
-    check_says("calls all_reduce 'REDUCE a' of 4 I64");
+    ranks_says(last);
+    ranks_says("calls all_reduce 'REDUCE a' of 4 I64");
     CHECK(tri_comm_barrier(checked, "after") == TRI_MISMATCH);
     meet(table, 0, job->size);
     tri_comm_close(checked);
@@ -416,10 +410,10 @@ static void body_killed(tri_comm *job, ranks_table *table, void *argument) {
     CHECK(status == TRI_PEER_LOST && job->rank != s->victim);
     char who[64];
     snprintf(who, sizeof who, "rank %d (host ", s->victim);
-    check_says(who);
-    check_says(" died ");
+    ranks_says(who);
+    ranks_says(" died ");
     CHECK(tri_comm_barrier(pair, "after") == TRI_PEER_LOST);
-    check_says(who);
+    ranks_says(who);
     meet(table, RANKS_MAX - 1, job->size - 1);
     tri_comm_close(pair);
 }
@@ -473,8 +467,8 @@ static void body_late(tri_comm *job, ranks_table *table, void *argument) {
         CHECK(tri_comm_barrier(pair, "STEP") == TRI_TIMEOUT);
         char who[64];
         snprintf(who, sizeof who, "rank %d (host ", s->victim);
-        check_says(who);
-        check_says(" did not join in 3 s (comm.timeout_s); it is in FORWARD 'block3'");
+        ranks_says(who);
+        ranks_says(" did not join in 3 s (comm.timeout_s); it is in FORWARD 'block3'");
         atomic_fetch_add(&table->notes[0], 1);
         while (atomic_load(&table->notes[0]) < job->size - 1) ranks_sleep_ms(1);
     }

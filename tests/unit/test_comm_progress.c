@@ -11,12 +11,6 @@
 
 #include <cmocka.h>
 
-static void check_says(const char *part) {
-    if (strstr(tri_error_message(), part)) return;
-    fprintf(stderr, "'%s' is missing in '%s'\n", part, tri_error_message());
-    _exit(1);
-}
-
 // A communicator of `size` of the job's ranks, which `first` and every `step`th after it are.
 static tri_comm *open_group(tri_comm *job, ranks_table *table, int first, int step, int size,
                             int timeout_ms) {
@@ -42,7 +36,7 @@ static void body_named(tri_comm *job, ranks_table *table, void *argument) {
     tri_status mine = job->rank == 3 ? TRI_FAIL(TRI_IO, "no such file") : TRI_OK;
     tri_status status = tri_comm_agree(group, mine, "opening");
     CHECK(status == (job->rank % 2 ? TRI_IO : TRI_OK));
-    if (job->rank % 2) check_says("rank 3: no such file");
+    if (job->rank % 2) ranks_says("rank 3: no such file");
     tri_comm *child;
     CHECK_OK(group->backend->split(group, 0, -group->rank, &child));
     CHECK(tri_comm_job_rank(child, 0) == 2 + job->rank % 2);
@@ -55,8 +49,8 @@ static void body_named(tri_comm *job, ranks_table *table, void *argument) {
                       .label = "SUM"};
     CHECK(tri_comm_run(child, &op) == TRI_MISMATCH);
     if (job->rank % 2) {
-        check_says("rank 1 calls all_reduce 'SUM' of 2 I64");
-        check_says("rank 3 calls all_reduce 'SUM' of 1 I64");
+        ranks_says("rank 1 calls all_reduce 'SUM' of 2 I64");
+        ranks_says("rank 3 calls all_reduce 'SUM' of 1 I64");
     }
     tri_comm_close(child);
     tri_comm_close(group);
@@ -94,12 +88,12 @@ static void body_linked(tri_comm *job, ranks_table *table, void *argument) {
     // Rank 1 waits in its column for the lost rank, and computes nothing after it.
     tri_comm *waits = job->rank == 2 ? g.row : job->rank == 1 ? g.column : g.row;
     CHECK(tri_comm_barrier(waits, "STEP") == TRI_PEER_LOST);
-    check_says("rank 3 (host ");
-    check_says(" died ");
+    ranks_says("rank 3 (host ");
+    ranks_says(" died ");
     CHECK(tri_comm_barrier(g.row, "later") == TRI_PEER_LOST);
-    check_says("rank 3 (host ");
+    ranks_says("rank 3 (host ");
     CHECK(tri_comm_barrier(g.column, "later") == TRI_PEER_LOST);
-    check_says("rank 3 (host ");
+    ranks_says("rank 3 (host ");
     // Nobody leaves before all have seen the failure.
     atomic_fetch_add(&table->notes[0], 1);
     while (atomic_load(&table->notes[0]) < 3) ranks_sleep_ms(1);
@@ -143,9 +137,9 @@ static void body_chain(tri_comm *job, ranks_table *table, void *argument) {
     } else {
         tri_comm *waits = job->rank == 2 ? g.column : row;
         CHECK(tri_comm_barrier(waits, "STEP") == TRI_TIMEOUT);
-        check_says("rank 0 (host ");
-        check_says(" did not join in 0.9 s (comm.timeout_s); it is in FORWARD 'block3'");
-        check_says("rank 2 is in barrier 'STEP'"); // rank 3 reports first
+        ranks_says("rank 0 (host ");
+        ranks_says(" did not join in 0.9 s (comm.timeout_s); it is in FORWARD 'block3'");
+        ranks_says("rank 2 is in barrier 'STEP'"); // rank 3 reports first
         atomic_fetch_add(&table->notes[0], 1);
     }
     while (atomic_load(&table->notes[0]) < 2) ranks_sleep_ms(1);

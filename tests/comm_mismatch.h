@@ -1,0 +1,71 @@
+// Calls of two ranks that do not fit together, with what both have to be told: by a backend that
+// finds this itself, and by the layer that finds it for others.
+#ifndef TESTS_COMM_MISMATCH_H
+#define TESTS_COMM_MISMATCH_H
+
+#include "comm_ranks.h"
+
+typedef struct mismatch {
+    tri_comm_op ops[2]; // of rank 0, and of the others
+    const char *says[2];
+} mismatch;
+
+// The last of two values of a field counts.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init"
+#define OP(k, ...)                                                                                 \
+    { .kind = TRI_COMM_##k, .dtype = TRI_F32, .count = 4, __VA_ARGS__ }
+
+static const mismatch mismatches[] = {
+    {{OP(ALL_REDUCE, .label = "REDUCE a"), OP(ALL_GATHER, .label = "GATHER b")},
+     {"all_reduce 'REDUCE a' of 4 F32", "all_gather 'GATHER b' of 4 F32"}},
+    {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .dtype = TRI_F64)}, {"of 4 F32", "of 4 F64"}},
+    {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .count = 5)}, {"of 4 F32", "of 5 F32"}},
+    {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .count = 50000)}, {"of 4 F32", "of 50000 F32"}},
+    {{OP(ALL_REDUCE, .count = 60000), OP(ALL_TO_ALL, .count = 50000)},
+     {"all_reduce '' of 60000", "all_to_all '' of 50000"}},
+    {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .reduction = TRI_REDUCE_MIN)}, {"(sum)", "(min)"}},
+    {{OP(ALL_REDUCE, ), OP(ALL_REDUCE, .wire = TRI_BF16)}, {"(sum)", "(sum, by BF16)"}},
+    {{OP(REDUCE_SCATTER, ), OP(REDUCE_SCATTER, .reduction = TRI_REDUCE_MAX)}, {"(sum)", "(max)"}},
+    {{OP(REDUCE_SCATTER, .accumulate = true), OP(REDUCE_SCATTER, )},
+     {"(sum, accumulated)", "(sum)"}},
+    {{OP(ALL_GATHER, .dtype = TRI_BF16), OP(ALL_GATHER, )}, {"of 4 BF16", "of 4 F32"}},
+    {{OP(BROADCAST, ), OP(BROADCAST, .root = 1)}, {"from rank 0", "from rank 1"}},
+    {{OP(BARRIER, .label = "end"), OP(ALL_REDUCE, )}, {"barrier 'end'", "all_reduce"}},
+    {{OP(SEND, .peer = 1), OP(RECV, .count = 3)}, {"send '' of 4 F32", "recv '' of 3 F32"}},
+    // A message against a collective, of which the layer sees only its own comparison and the
+    // label.
+    {{OP(SEND, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
+     {"send 'edge 3'", "'REDUCE a'"}},
+};
+enum { MISMATCHES = sizeof mismatches / sizeof *mismatches };
+
+#undef OP
+#pragma GCC diagnostic pop
+
+// Calls this rank's operation of a row.
+static inline void mismatch_call(tri_comm *comm, const mismatch *row) {
+    static char send[1 << 19], recv[1 << 19];
+    tri_comm_op op = row->ops[comm->rank != 0];
+    double begin = ranks_seconds();
+    op.send = send;
+    op.recv = recv;
+    CHECK(tri_comm_run(comm, &op) == TRI_MISMATCH);
+    CHECK(ranks_seconds() - begin < 5);
+    ranks_says("rank 0 calls");
+    ranks_says("rank 1 calls");
+    ranks_says(row->says[0]);
+    ranks_says(row->says[1]);
+}
+
+// Runs the body with each of the rows as its argument.
+static inline int mismatch_run(ranks_body *body) {
+    int bad = 0;
+    for (int i = 0; i < MISMATCHES; i++) {
+        mismatch row = mismatches[i];
+        bad += ranks_run(2, NULL, body, &row);
+    }
+    return bad;
+}
+
+#endif
