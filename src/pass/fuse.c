@@ -49,11 +49,12 @@ static tri_node copy_of(const rewrite *w, const tri_node *node) {
 }
 
 // Whether all that the node reads is made before it.
-static bool is_made_before(const rewrite *w, const tri_node *copy, const tri_node *place) {
+static bool is_made_before(const rewrite *w, const tri_node *copy, const tri_node *producer) {
     for (int k = 0; k < copy->input_count; k++) {
         if (!tri_value_is(copy->inputs[k])) continue;
         const tri_value_info *info = tri_value_get(w->graph, copy->inputs[k]);
-        if (info->kind == TRI_VALUE_RESULT && &w->graph->nodes[info->node] >= place) return false;
+        if (info->kind == TRI_VALUE_RESULT && &w->graph->nodes[info->node] >= producer)
+            return false;
     }
     return true;
 }

@@ -18,8 +18,8 @@ typedef struct tri_capture {
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
                      tri_capture **out);
 // Whether a step issues the same work for this action every time: no action whose kernels may not
-// be captured, that reads inputs which steps take to two places in turn, or that ranks carry out
-// together.
+// be captured, that reads inputs that lie somewhere else in every other step, or that ranks carry
+// out together.
 bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action);
 
 #endif

@@ -32,7 +32,7 @@ static bool on_one_host(const tri_host_claim *a, const tri_host_claim *b) {
     return !strncmp(a->host, b->host, sizeof a->host) && !strncmp(a->boot, b->boot, sizeof a->boot);
 }
 
-// A rank's place among those of its host, in the order of ranks, and how many there are.
+// A rank's number among those of its host, in the order of ranks, and how many there are.
 typedef struct host_ranks {
     int own, count;
     bool numbered; // all of them have said different local ranks, from 0 on

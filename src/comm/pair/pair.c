@@ -14,7 +14,7 @@
 enum { INSIDE, ACROSS, DIRECT };
 
 static int hosts(const layered_comm *comm) { return comm->inner[ACROSS]->size; }
-static int places(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
+static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
 
 // ---- memory: the window is a block of `count` elements for each rank, in three arrays of scratch
 
@@ -27,7 +27,7 @@ static bool needs_scratch(tri_comm_kind kind) {
 }
 
 static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
-    bool is_flat = hosts(comm) == 1 || places(comm) == 1;
+    bool is_flat = hosts(comm) == 1 || local_ranks(comm) == 1;
     if (is_flat || !needs_scratch(op->kind)) return op->count;
     size_t width = tri_dtype_bytes(op->dtype) * (size_t)comm->base.head.size;
     int64_t most = (int64_t)(comm->scratch_bytes / 3 / 64 * 64 / width);
@@ -35,12 +35,13 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
 }
 
 // Copies the window's blocks of all ranks between the caller's memory, where they lie `op.count`
-// apart in rank order, and an array in the order of places and then hosts.
+// apart in rank order, and an array by local rank and then host.
 static void pack(layered_comm *comm, char *to, const char *from, bool unpacks) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int h = 0; h < hosts(comm); h++)
-        for (int l = 0; l < places(comm); l++) {
-            size_t rank = (size_t)(h * places(comm) + l), packed = (size_t)(l * hosts(comm) + h);
+        for (int l = 0; l < local_ranks(comm); l++) {
+            size_t rank = (size_t)(h * local_ranks(comm) + l),
+                   packed = (size_t)(l * hosts(comm) + h);
             size_t whole = (rank * (size_t)comm->op.count + (size_t)comm->window.begin) * width;
             if (unpacks)
                 memcpy(to + whole, from + packed * bytes, bytes);
@@ -59,17 +60,17 @@ static tri_status unpack_recv(layered_comm *comm) {
     return TRI_OK;
 }
 
-// From [place that sent][host that receives] to [host that receives][place that sent].
+// From [local rank that sent][host that receives] to [host that receives][local rank that sent].
 static tri_status turn(layered_comm *comm) {
     size_t bytes = (size_t)comm->window.count * layered_width(comm);
-    for (int l = 0; l < places(comm); l++)
+    for (int l = 0; l < local_ranks(comm); l++)
         for (int h = 0; h < hosts(comm); h++)
-            memcpy(array(comm, 0) + (size_t)(h * places(comm) + l) * bytes,
+            memcpy(array(comm, 0) + (size_t)(h * local_ranks(comm) + l) * bytes,
                    array(comm, 1) + (size_t)(l * hosts(comm) + h) * bytes, bytes);
     return TRI_OK;
 }
 
-// From [host that sent][place that sent], which is rank order, to the caller's memory.
+// From [host that sent][local rank that sent], which is rank order, to the caller's memory.
 static tri_status spread_recv(layered_comm *comm) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int r = 0; r < comm->base.head.size; r++)
@@ -96,11 +97,12 @@ static char *after(const layered_comm *comm, const void *memory, int64_t element
     return (char *)(uintptr_t)memory + (size_t)elements * layered_width(comm);
 }
 
-// Scatters what all places can share evenly; the rest, fewer elements than places, is reduced on
-// both levels.
+// Scatters what divides evenly among the ranks of a host; the rest, fewer elements than these
+// ranks, is reduced on both levels.
 static void list_all_reduce(layered_comm *comm) {
     const tri_comm_op *op = &comm->op;
-    int64_t even = op->count / places(comm), done = even * places(comm), rest = op->count - done;
+    int64_t even = op->count / local_ranks(comm), done = even * local_ranks(comm),
+            rest = op->count - done;
     char *mine = after(comm, op->recv, even * comm->inner[INSIDE]->rank);
     if (even || !rest) {
         layered_run(comm, INSIDE, part(comm, TRI_COMM_REDUCE_SCATTER, even, op->send, mine));
@@ -145,20 +147,20 @@ static void list_all_to_all(layered_comm *comm) {
     layered_do(comm, turn);
     layered_run(
         comm, ACROSS,
-        part(comm, TRI_COMM_ALL_TO_ALL, count * places(comm), array(comm, 0), array(comm, 1)));
+        part(comm, TRI_COMM_ALL_TO_ALL, count * local_ranks(comm), array(comm, 0), array(comm, 1)));
     layered_do(comm, spread_recv);
 }
 
 static void list_broadcast(layered_comm *comm) {
     const tri_comm_op *op = &comm->op;
-    int host = op->root / places(comm), place = op->root % places(comm);
+    int host = op->root / local_ranks(comm), local = op->root % local_ranks(comm);
     bool is_root = op->root == comm->base.head.rank;
     tri_comm_op across = part(comm, TRI_COMM_BROADCAST, op->count, op->send, op->recv);
     tri_comm_op inside = across;
     across.root = host;
-    inside.root = place;
+    inside.root = local;
     if (!is_root) inside.send = op->recv;
-    if (comm->inner[INSIDE]->rank == place) layered_run(comm, ACROSS, across);
+    if (comm->inner[INSIDE]->rank == local) layered_run(comm, ACROSS, across);
     layered_run(comm, INSIDE, inside);
 }
 
@@ -173,18 +175,18 @@ static void list(layered_comm *comm) {
         [TRI_COMM_ALL_GATHER] = list_all_gather, [TRI_COMM_ALL_TO_ALL] = list_all_to_all,
         [TRI_COMM_BROADCAST] = list_broadcast,   [TRI_COMM_BARRIER] = list_barrier,
     };
-    if (hosts(comm) > 1 && places(comm) > 1)
+    if (hosts(comm) > 1 && local_ranks(comm) > 1)
         lists[comm->op.kind](comm);
     else
         layered_run(comm, hosts(comm) > 1 ? ACROSS : INSIDE, comm->op);
 }
 
 static tri_status route(const layered_comm *comm, int peer, int *inner, int *inner_peer) {
-    int host = peer / places(comm), place = peer % places(comm);
+    int host = peer / local_ranks(comm), local = peer % local_ranks(comm);
     bool same_host = host == comm->inner[ACROSS]->rank;
-    bool same_place = place == comm->inner[INSIDE]->rank;
-    *inner = same_host ? INSIDE : same_place ? ACROSS : DIRECT;
-    *inner_peer = same_host ? place : same_place ? host : peer;
+    bool same_local = local == comm->inner[INSIDE]->rank;
+    *inner = same_host ? INSIDE : same_local ? ACROSS : DIRECT;
+    *inner_peer = same_host ? local : same_local ? host : peer;
     if (comm->inner[*inner]) return TRI_OK;
     return TRI_FAIL(TRI_UNSUPPORTED,
                     "rank %d cannot send to rank %d or receive from it: they share neither level "
@@ -192,18 +194,18 @@ static tri_status route(const layered_comm *comm, int peer, int *inner, int *inn
                     comm->base.job_rank[comm->base.head.rank], comm->base.job_rank[peer]);
 }
 
-// ---- splitting: a group has the same places of each of its hosts
+// ---- splitting: a group has the same local ranks of each of its hosts
 
 static tri_status divide(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]) {
-    int across = 0, columns = places(comm);
-    while (across < group->size && group->ranks[across] / columns == group->ranks[0] / columns)
+    int across = 0, locals = local_ranks(comm);
+    while (across < group->size && group->ranks[across] / locals == group->ranks[0] / locals)
         across++;
     bool regular = group->size % across == 0;
     for (int r = 0; r < group->size && regular; r++) {
-        int host = group->ranks[r / across * across] / columns;
-        int place = group->ranks[r % across] % columns;
-        regular = group->ranks[r] == host * columns + place;
+        int host = group->ranks[r / across * across] / locals;
+        int local = group->ranks[r % across] % locals;
+        regular = group->ranks[r] == host * locals + local;
     }
     if (!regular)
         return TRI_FAIL(TRI_UNSUPPORTED,
@@ -223,7 +225,7 @@ static unsigned abilities(const tri_comm *head) {
     unsigned inside = comm->inner[INSIDE]->backend->abilities(comm->inner[INSIDE]);
     unsigned across = comm->inner[ACROSS]->backend->abilities(comm->inner[ACROSS]);
     if (hosts(comm) == 1) return inside;
-    if (places(comm) == 1) return across;
+    if (local_ranks(comm) == 1) return across;
     unsigned never = TRI_COMM_RANK_ORDER | TRI_COMM_FINDS_MISMATCHES | TRI_COMM_DEVICE_MEMORY;
     unsigned both = inside & across & ~never;
     return both | (across & TRI_COMM_ACCUMULATES);

@@ -1,5 +1,5 @@
 // A collective operation as a state machine: each call makes one bounded step, so that a waiting
-// caller and the worker can take turns. The work itself is in work.c.
+// caller and the family's thread can take turns. The work itself is in work.c.
 #include "comm/shm/collective.h"
 
 #include "comm/op.h"

@@ -1,7 +1,7 @@
-// The device `null`: one kernel for all ops that only sets losses and metrics, and real memory. Its
-// models have the memory of GPUs, so that a run can be planned for one, and the engine can be tried
-// with its memory and alignment. The
-// numbers of a step follow from these, so that updates are counted as on any device.
+// The device `null`: real memory, and one kernel for all ops, which only sets losses and metrics.
+// The numbers of a step follow from these, so that updates are counted as on any device. Its models
+// have the memory of GPUs, so that a run can be planned for one, and the engine can be tried with
+// its memory and alignment.
 #include "device/null/null.h"
 
 #include "device/queue.h"
