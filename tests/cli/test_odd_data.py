@@ -69,6 +69,8 @@ def check_nothing_counts(folder):
         file.write(packed([8, 1, 28, 28], float("nan"), 1))
     with open(os.path.join(folder, "good"), "wb") as file:
         file.write(packed([8, 1, 28, 28], 0.5, 1))
+    with open(os.path.join(folder, "few"), "wb") as file:  # the last sample of 8 counts
+        file.write(packed([8, 1, 28, 28], 0.5, -100)[:-8] + struct.pack("<q", 1))
     words = ["recipes/mlp-jax.yaml", "data.name=tensors", f"data.path={folder}", "data.train=good",
              "trainer.max_epochs=1", "log.tensorboard=false"]
     run_dir = os.path.join(folder, "counts")
@@ -78,6 +80,10 @@ def check_nothing_counts(folder):
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
         assert f"every label of the {split} data is -100" in done.stderr, done.stderr
         assert not os.path.exists(run_dir)
+    done = run("train", *words, "data.train=few", "data.test=few", "batch.global=1",
+               "data.shuffle=false", "trainer.log_every_n_steps=1", "--run-dir", run_dir + "-few")
+    assert done.returncode == 0 and "loss nan" in done.stderr, done
+    assert "-nan" not in done.stderr, done.stderr
     done = run("train", *words, "data.test=nan", "--run-dir", run_dir)
     assert done.returncode == 0 and "test: loss nan" in done.stdout, done
     assert "keeps test data" in done.stdout and "checkpoints/best" not in done.stdout, done.stdout
@@ -158,12 +164,15 @@ def check_null_device(folder):
                    "--device", name)
         assert done.returncode == 0, done
         assert f"warning: --device {name} computes nothing" in done.stderr, done.stderr
+        assert "loss 0.0000" in done.stdout and "nan" not in done.stderr, done
         weights = os.path.join(folder, "weights.safetensors")
         run("checkpoint", "init", "recipes/mlp-jax.yaml", *SYNTHETIC, "--out", weights)
         done = run("eval", "recipes/mlp-jax.yaml", *SYNTHETIC, "--checkpoint", weights,
                    "--device", name)
         assert done.returncode == 0, done
         assert f"warning: --device {name} computes nothing" in done.stderr, done.stderr
+    done = run("train", "recipes/mlp-jax.yaml", *SYNTHETIC, "--device", "null:h100")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
 
 
 def check_extremes(folder):

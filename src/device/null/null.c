@@ -1,7 +1,7 @@
 // The device `null`: real memory, and one kernel for all ops, which only sets losses and metrics.
-// The numbers of a step follow from these, so that updates are counted as on any device. Its models
-// have the memory of GPUs, so that a run can be planned for one, and the engine can be tried with
-// its memory and alignment.
+// The numbers of a step follow from these by `ref`'s kernels, so that means are numbers, and
+// updates are counted as on any device. Its models have the memory of GPUs, so that a run can be
+// planned for one, and the engine can be tried with its memory and alignment.
 #include "device/null/null.h"
 
 #include "device/queue.h"
@@ -44,7 +44,8 @@ static tri_status null_run(const tri_kernel *kernel, const tri_kernel_args *args
 
 static const tri_kernel_def null_kernel = {
     .name = "null", .prepare = null_prepare, .run = null_run, .release = null_release};
-static const tri_kernel_def *const kernels[] = {&ref_step_numbers, &null_kernel, NULL};
+static const tri_kernel_def *const kernels[] = {&ref_sum_rows, &ref_step_numbers, &null_kernel,
+                                                NULL};
 
 // The makers' gigabytes; drivers count a little more and keep some for themselves. An MI250X is two
 // devices of 64 GB each.
