@@ -67,7 +67,7 @@ static tri_status collect_step(bench_run *run) {
     TRI_TRY(tri_engine_collect(run->session->engine, &out));
     TRI_TRY(train_take_carried(run->session, &run->progress, &out));
     run->progress.step++;
-    run->loss = out.sum[0] / out.count[0];
+    run->loss = train_mean(&out, 0);
     run->all_end = run->all_end || out.shared[SHARED_END] > 0;
     return TRI_OK;
 }

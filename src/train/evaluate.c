@@ -100,9 +100,9 @@ static int64_t latest_epoch(const train_loop *loop) {
     return loop->progress.step ? (loop->progress.step - 1) / loop->steps_per_epoch : 0;
 }
 
-// Not a number where nothing counted, as where every label of a fraction is left out.
-static double mean_of(const tri_step_output *sums, int i) {
-    return sums->count[i] != 0 ? sums->sum[i] / sums->count[i] : (double)NAN;
+double train_mean(const tri_step_output *sums, int i) {
+    double mean = sums->sum[i] / sums->count[i];
+    return isnan(mean) ? (double)NAN : mean; // 0 / 0 has a sign, which would be printed
 }
 
 tri_status train_evaluate(train_loop *loop) {
@@ -115,10 +115,10 @@ tri_status train_evaluate(train_loop *loop) {
     tri_metric_value metrics[TRI_MAX_METRICS];
     p->has_val = true;
     p->val_step = p->step;
-    p->val_loss = mean_of(&sums, 0);
+    p->val_loss = train_mean(&sums, 0);
     p->val_samples = tri_sampler_step_size(&s->val_sampler, 0);
     for (int i = 1; i < g->metric_count; i++) {
-        p->val[i] = mean_of(&sums, i);
+        p->val[i] = train_mean(&sums, i);
         metrics[i - 1] = (tri_metric_value){g->metrics[i].name, p->val[i]};
     }
     tri_observe_val(loop->observer, (tri_val_event){.step = p->step,
@@ -143,10 +143,10 @@ tri_status train_test(train_loop *loop) {
     tri_loader_destroy(loader);
     if (status != TRI_OK) return status;
     *out = (tri_test_result){.samples = tri_sampler_step_size(&s->test_sampler, 0),
-                             .loss = mean_of(&sums, 0)};
+                             .loss = train_mean(&sums, 0)};
     tri_metric_value metrics[TRI_MAX_METRICS];
     for (int i = 1; i < g->metric_count; i++) {
-        out->metrics[i] = mean_of(&sums, i);
+        out->metrics[i] = train_mean(&sums, i);
         metrics[i - 1] = (tri_metric_value){g->metrics[i].name, out->metrics[i]};
     }
     tri_observe_test(loop->observer, (tri_val_event){.step = loop->progress.step,
@@ -198,9 +198,9 @@ static tri_status evaluate(tri_session *s, const tri_eval_request *request, tri_
     tri_loader_destroy(loader);
     if (status != TRI_OK) return status;
     tri_progress progress = {.has_val = true,
-                             .val_loss = mean_of(&sums, 0),
+                             .val_loss = train_mean(&sums, 0),
                              .val_samples = tri_sampler_step_size(&s->val_sampler, 0)};
-    for (int i = 1; i < s->plan->graph->metric_count; i++) progress.val[i] = mean_of(&sums, i);
+    for (int i = 1; i < s->plan->graph->metric_count; i++) progress.val[i] = train_mean(&sums, i);
     train_fill_result(s, &progress, out);
     out->wall_s = tri_os_seconds() - started;
     out->samples_per_s = out->wall_s > 0 ? (double)out->val_samples / out->wall_s : 0;

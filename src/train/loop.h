@@ -78,6 +78,8 @@ bool train_monitored_value(const train_loop *loop, const char *name, double *out
 // One evaluation, TRI_STEP_EVALUATE or TRI_STEP_TEST; the sums are over all replicas. Collective.
 tri_status train_run_evaluation(tri_session *session, tri_loader *loader, tri_step_shape shape,
                                 tri_step_output *out);
+// The mean of a metric; not a number where nothing counted, as where every label is left out.
+double train_mean(const tri_step_output *sums, int metric);
 void train_fill_result(const tri_session *session, const tri_progress *progress,
                        tri_train_result *out);
 

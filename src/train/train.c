@@ -196,7 +196,7 @@ static tri_status collect_step(train_loop *loop) {
     p->samples += s->plan->steps[shape_of(loop, 0)].samples;
     p->step++;
     p->step_in_epoch++;
-    loop->train_loss = out.sum[0] / out.count[0];
+    loop->train_loss = train_mean(&out, 0);
     loop->grad_norm = out.gradient_norm;
     report_step(loop, &out);
     loop->is_interrupted = loop->is_interrupted || out.shared[SHARED_SIGNAL] > 0;

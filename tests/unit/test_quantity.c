@@ -25,6 +25,7 @@ static void test_decimal(void **state) {
     assert_string_equal(tri_decimal(-3.4028234e38), "-3.40282e+38");
     assert_string_equal(tri_decimal(INFINITY), "inf");
     assert_string_equal(tri_decimal(NAN), "nan");
+    assert_string_equal(tri_decimal(-NAN), "nan"); // what 0 / 0 is on x86
 }
 
 // As many texts as one message may have are valid at one time.
