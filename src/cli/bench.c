@@ -149,11 +149,13 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
     double gflops = r.samples_per_s * r.flops_per_sample * 1e-9;
     double actions_per_s = r.samples_per_s * r.actions / (double)r.step_samples;
     double action_us = actions_per_s > 0 ? 1e6 / actions_per_s : 0;
+    const char *name = recipe.name;
+    if (json) name = tri_json_emit(arena, tri_tree_string(arena, name));
     char loss[40]; // JSON has no number for one that is not finite
     snprintf(loss, sizeof loss, json ? isfinite(r.loss) ? "%.9g" : "null" : "%.4f", r.loss);
     printf(
         json
-            ? "{\"name\":\"%s\",\"ranks\":%d,\"threads\":%d,\"samples_per_s\":%.2f,"
+            ? "{\"name\":%s,\"ranks\":%d,\"threads\":%d,\"samples_per_s\":%.2f,"
               "\"samples_per_s_low\":%.2f,\"samples_per_s_high\":%.2f,\"chunks\":%d,"
               "\"rejected\":%d,\"gflops\":%.2f,\"first_step_s\":%.4f,\"max_rss_mb\":%.1f,"
               "\"steps\":%lld,\"actions\":%d,\"action_us\":%.2f,\"loss\":%s,"
@@ -161,7 +163,7 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
             : "%s: ranks %d, threads of each %d: %.1f samples/s (p10 %.1f, p90 %.1f, %d chunks, "
               "%d rejected), %.1f GFLOP/s, first step done after %.2f s, %.0f MB, %lld steps of %d "
               "actions of %.1f us, loss %s scaled by %g\n",
-        recipe.name, r.ranks, r.threads, r.samples_per_s, r.samples_per_s_low, r.samples_per_s_high,
+        name, r.ranks, r.threads, r.samples_per_s, r.samples_per_s_low, r.samples_per_s_high,
         r.chunks, r.rejected, gflops, r.first_step_s, r.max_rss_mb, (long long)r.steps, r.actions,
         action_us, loss, r.loss_scale);
     return TRI_OK;

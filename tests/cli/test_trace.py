@@ -128,14 +128,15 @@ def check_bench(folder):
                      "batch.global=32", "--seconds", "0.3", "--trace", path]))
     rows, names, _ = load(path)
     assert "compute" in names.values() and len(rows[0, 0]) > 100
-    # A device that computes nothing has no loss; the line is JSON nevertheless.
+    # The losses of a device that computes nothing are 0; the line is JSON whatever the name.
     done = run([TRIREME, "bench", "train", "recipes/mlp-jax.yaml", *SYNTHETIC, "batch.global=32",
-                "--seconds", "0.3", "--device", "null", "--json"], None)
+                'name=a"b', "--seconds", "0.3", "--device", "null", "--json"], None)
     if done.returncode == 1 and "other programs" in done.stderr:
         print("  nothing was measured: other programs use the machine")
         return
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["loss"] in (None, 0), done.stdout
+    found = json.loads(done.stdout)
+    assert (found["loss"], found["name"]) == (0, 'a"b'), done.stdout
 
 
 def check_refused(folder):
