@@ -114,7 +114,7 @@ def check_completion(script, complete, last_parts=False):
     offers("trireme ", "train", "eval", "run", "plan", "checkpoint", "version", exactly=False)
     offers("build/release/bin/trireme ev", "eval")
     offers("trireme train --r", "--run-dir", "--resume")
-    offers("trireme train --device ", "auto", "cpu", "ref", "null", "far")
+    offers("trireme train --device ", "auto", "cpu", "ref", "null", "far", exactly=False)
     offers("trireme train --resume n", "never")
     offers("trireme train recipes/mnist-", "recipes/mnist-cnn.yaml", "recipes/mnist-convnet.yaml")
     offers("trireme train re", "recipes", exactly=False)

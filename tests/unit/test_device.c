@@ -96,7 +96,7 @@ static void test_memory_for_copies(void **state) {
         tri_queue_close(queue);
         backends[b]->close(device);
     }
-    assert_int_equal(found, 1);
+    assert_true(found > 0);
 }
 
 // Each call is issued before the one before it has to be done; small sources may change at once.
