@@ -10,9 +10,9 @@
 
 enum {
     BENCH_MAX_REPETITIONS = 1000,
-    BENCH_SMALL_BYTES = 64 << 10, // up to here a repetition is many operations
+    BENCH_SMALL_BYTES = 64 << 10, // up to this size one repetition times many operations
     BENCH_SMALL_INNER = 200,
-    BENCH_BUDGET_BYTES = 1 << 30, // touched per size, about
+    BENCH_BUDGET_BYTES = 1 << 30, // of each size so many bytes, about, are sent in all
 };
 
 static const size_t bench_sizes[] = {8,       64,      512,      4096,     32768,    262144,
@@ -23,18 +23,19 @@ typedef struct bench_run {
     tri_comm_kind kind;
     tri_dtype dtype;
     bool fold;
-    size_t bytes; // as reported
+    size_t bytes; // as the table reports them
     int64_t count;
     int repetitions, inner;
     char *send, *recv;
 } bench_run;
 
-// The reported buffer has a range for each rank.
+// True if the buffer whose bytes the table reports consists of one range for each rank.
 static bool bench_ranged(tri_comm_kind kind) {
     return kind == TRI_COMM_ALL_GATHER || tri_comm_kind_scatters(kind);
 }
 
-// In place as in training, where shards are ranges of the whole. A fold adds to another buffer.
+// True if `send` and `recv` overlap, as they do in training, where a shard is a range of the whole.
+// A fold adds to another buffer, so it is never in place.
 static bool bench_in_place(const bench_run *run) {
     return run->kind == TRI_COMM_ALL_REDUCE || run->kind == TRI_COMM_BROADCAST ||
            run->kind == TRI_COMM_ALL_GATHER || (run->kind == TRI_COMM_REDUCE_SCATTER && !run->fold);

@@ -1,5 +1,5 @@
 // Collective communication. One table of functions per backend (self, shm, pair, …; mpi and nccl
-// as modules). Those that work beside the caller are built on comm/progress.
+// as modules). A backend whose operations advance beside the caller is built on comm/progress.
 //
 // Every rank of a communicator starts the same operations in the same order. An operation is
 // started and waited for later, and advances in between.
@@ -16,11 +16,11 @@
 // TRI_COMM_RANK_ORDER say in which order they add. BF16 and F16 are added in F32 and rounded once
 // at the end.
 //
-// Sends and receives are matched in order, for each pair of ranks and each direction on its own,
-// and only those wait for each other: messages of other pairs, and of the other direction, overtake
-// them. A collective waits for all sends and receives that were started before it, and those
-// started after it wait for it. A message of a rank to itself needs its send and its receive in one
-// group.
+// Sends and receives are matched in order, for each pair of ranks and each direction on its own:
+// the first SEND with the first RECV. A message waits only for earlier ones of its pair and
+// direction, so it may overtake all others. A collective waits for all sends and receives that were
+// started before it, and those started after it wait for it. A message of a rank to itself needs
+// its send and its receive in one group.
 #ifndef TRIREME_COMM_COMM_H
 #define TRIREME_COMM_COMM_H
 
@@ -99,8 +99,8 @@ typedef enum tri_comm_ability {
 typedef struct tri_comm_backend {
     const char *name;
     unsigned (*abilities)(const tri_comm *comm); // tri_comm_ability, or-ed
-    // Bytes of memory of its own that a rank of a communicator of so many ranks touches.
-    // `is_private`: operations use memory that alloc did not give.
+    // In a communicator of `ranks` ranks: how many bytes of the backend's own memory one rank
+    // touches. `is_private`: operations use memory that alloc did not give.
     int64_t (*scratch_bytes)(int ranks, bool is_private);
     // Ends the communicator. Not collective; nothing may be in flight unless it was aborted.
     void (*close)(tri_comm *comm);
@@ -114,8 +114,8 @@ typedef struct tri_comm_backend {
     // allocated by the communicator over all of them.
     tri_status (*alloc)(tri_comm *comm, size_t size_bytes, void **out);
     void (*free)(tri_comm *comm, void *memory);
-    // The group that is started next begins after the ticket's work too. NULL: the caller waits for
-    // that work itself.
+    // Makes the group of operations that is started next wait for the ticket's work. NULL: the
+    // caller waits for that work itself before it starts the group.
     tri_status (*after)(tri_comm *comm, const tri_ticket *ticket);
     // Starts `count` operations of any kinds and types as one group; *out names the group. Copies
     // the ops. Called from one thread at a time.
@@ -133,10 +133,11 @@ typedef struct tri_comm_backend {
     // TRI_OK, or how the communicator failed. Never waits for other ranks. Any thread.
     tri_status (*failed)(tri_comm *comm);
     // Calls `wake` once, from any thread, when an operation has ended or the communicator has
-    // failed; until then what was started advances without the caller. `waits`: a thread of the
-    // caller waits for it. NULL: the caller has to look again and again.
+    // failed. Until then what was started advances without the caller. `waits`: a thread of the
+    // caller does nothing but wait for this call. Where `notify` is NULL, the caller has to test
+    // again and again.
     void (*notify)(tri_comm *comm, void (*wake)(void *context), void *context, bool waits);
-    // What fails together, for tri_comm_link. NULL: it waits for no other rank.
+    // The communicator's family, for tri_comm_link. NULL: operations never wait for another rank.
     struct progress_family *(*family)(tri_comm *comm);
     // The latest actions of another rank; NULL: this backend cannot show them.
     const tri_ledger_ring *(*ledger_of)(tri_comm *comm, int rank);
@@ -147,8 +148,9 @@ struct tri_comm {
     const tri_comm_backend *backend;
     int rank, size;
     const int *job_rank; // by rank: its number in the job, which messages name; NULL: the same
-    // This rank's, one for the whole family. Every operation is recorded there as an action on the
-    // communicator's lane, and a wait that blocks the computing thread as one on lane 0.
+    // This rank's ledger, one for the whole family. It records every operation as an action of the
+    // lane `lane`, which is this communicator's. If a wait blocks the thread that runs the steps,
+    // the ledger records the wait as an action of the compute lane, too.
     tri_ledger *ledger;
     int lane;
 };
@@ -156,10 +158,10 @@ struct tri_comm {
 // One rank alone: every operation is a copy or nothing.
 tri_status tri_comm_self_open(tri_comm **out);
 
-// Lets the group that is started next begin after the ticket's work: blocks where the backend has
-// no other way.
+// Makes the group of operations that is started next wait for the ticket's work. Where the backend
+// has no `after`, this call blocks until that work is done.
 tri_status tri_comm_after(tri_comm *comm, const tri_ticket *ticket);
-// What stands for a group that was started, for those that wait for work of any kind.
+// Turns the number of a started group into a ticket for work of any kind (base/ticket.h).
 tri_ticket tri_comm_ticket_of(tri_comm *comm, tri_comm_ticket group);
 // Starts one operation and waits for it.
 tri_status tri_comm_run(tri_comm *comm, const tri_comm_op *op);
@@ -170,8 +172,8 @@ tri_status tri_comm_agree(tri_comm *comm, tri_status mine, const char *what);
 static inline int tri_comm_job_rank(const tri_comm *comm, int rank) {
     return comm->job_rank ? comm->job_rank[rank] : rank;
 }
-// From now on a failure of one's family also ends the other's, with the first cause, as soon as a
-// rank that is in both notices it. Closing either ends the link.
+// Links the families of a and b: if one of them fails, the other fails with the same cause, as soon
+// as a rank that is in both notices it. The link ends when either is closed.
 void tri_comm_link(tri_comm *a, tri_comm *b);
 // "all_reduce", …: the names of `bench comm --op` and of the ledger.
 const char *tri_comm_kind_name(tri_comm_kind kind);

@@ -1,4 +1,4 @@
-// Chooses what carries a device's data: a row for each way, the first one that serves.
+// Chooses which communicators carry a device's data: of a table of ways, the first that serves.
 #include "comm/data.h"
 
 #include "comm/generic/generic.h"
@@ -33,7 +33,7 @@ static tri_status open_control(const data_request *q, tri_comm **out) {
     return TRI_OK;
 }
 
-// The host's memory, with all abilities.
+// Opens a communicator that takes the host's memory and has all abilities that are wanted.
 static tri_status open_host(const data_request *q, tri_comm **out) {
     tri_comm *inner, *compares;
     *out = NULL;

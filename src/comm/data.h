@@ -14,8 +14,8 @@ enum {
 };
 
 // Collective over `control`. *out takes the memory of `device` and has at least the abilities
-// `wanted`; comm/generic and comm/staged add what is missing. Where `control` itself does all that,
-// it is *out. It fails together with `control`. NULL for `control`: NULL.
+// `wanted`; comm/generic and comm/staged add what is missing. If `control` can do all that itself,
+// *out is `control`. The two fail together. If `control` is NULL, so is *out.
 tri_status tri_comm_data_open(tri_comm *control, tri_device *device, unsigned wanted,
                               tri_comm **out);
 // Ends what is under way and starts nothing else, so that the device's queues can end.

@@ -33,8 +33,9 @@ int tri_comm_timeout_ms(const tri_comm_options *options) {
     return options ? (int)(options->timeout_s * 1e3) : TRI_DEFAULT_TIMEOUT_MS;
 }
 
-// Shared memory: two announcements of each rank, with their data; staging memory for operations on
-// private memory, this rank's and the one that it reads at a time.
+// Over shared memory a rank touches two announcements of each rank, with the data that travel in
+// them. Operations on private memory also touch staging memory: this rank's, and that of one other
+// rank at a time, from which it reads.
 int64_t tri_comm_scratch_bytes(tri_comm_choice backend, int ranks, bool is_private) {
     if (ranks < 2 || backend == TRI_COMM_SELF) return 0;
     int64_t announced = 2 * (TRI_SHM_EAGER_BYTES + 256);

@@ -25,8 +25,9 @@ typedef struct tri_comm_options {
 extern const tri_option_table tri_comm_table;
 
 int tri_comm_timeout_ms(const tri_comm_options *options); // NULL: the default
-// Bytes of memory of its own that a rank of a communicator of so many ranks touches; AUTO: of the
-// backend that would be chosen. `is_private`: operations use memory that alloc did not give.
+// In a communicator of `ranks` ranks: how many bytes of the backend's own memory one rank touches.
+// AUTO: as the backend that would be chosen. `is_private`: operations use memory that the backend's
+// alloc did not give.
 int64_t tri_comm_scratch_bytes(tri_comm_choice backend, int ranks, bool is_private);
 // TRI_BAD_INPUT: the backend cannot serve so many ranks.
 tri_status tri_comm_check_ranks(const tri_comm_options *options, int ranks);

@@ -16,8 +16,9 @@ enum { REDUCE_BLOCK_BYTES = 4096, REDUCE_BLOCK = REDUCE_BLOCK_BYTES / 4 };
 #define REDUCE_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define REDUCE_MIN(a, b) ((a) < (b) ? (a) : (b))
 
-// fold: out = a + b. both: the same into two outputs. The arrays may be the same, but never overlap
-// shifted, so that ivdep holds. Integers are added as unsigned, so that overflow wraps.
+// fold: out = a + b. both: the same into two outputs. An output may be the same array as an input,
+// but never one that overlaps it at an offset, so that ivdep is true. Integers are added as
+// unsigned so that overflow wraps.
 #define REDUCE_PAIR(isa, type, word, expression, attribute)                                        \
     attribute static void fold_##isa##_##word(void *out, const void *first, const void *second,    \
                                               size_t count) {                                      \

@@ -259,7 +259,7 @@ tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p)
                         name);
 }
 
-// Replaces the one size of -1 by what is left for it.
+// Replaces the one size of -1 by the size with which the shape has as many elements as x.
 static void infer_size(tri_graph *g, tri_value x, tri_shape *shape) {
     tri_shape from = tri_value_shape(g, x), known = *shape;
     int unknown = -1;
@@ -318,7 +318,7 @@ tri_value tri_concat(tri_graph *graph, const tri_value *values, int count, int a
     int rank = tri_value_shape(graph, values[0]).rank;
     tri_concat_attr attr = {.dim = axis < 0 ? axis + rank : axis};
     tri_value sum = values[0];
-    for (int done = 1; done < count;) { // a node takes TRI_MAX_INPUTS
+    for (int done = 1; done < count;) { // a node takes at most TRI_MAX_INPUTS inputs
         tri_value in[TRI_MAX_INPUTS] = {sum};
         int taken = 1;
         while (taken < TRI_MAX_INPUTS && done < count) {

@@ -6,8 +6,8 @@
 
 typedef struct autodiff {
     tri_graph *graph;
-    bool *wanted;     // by value: depends on a trained parameter
-    tri_value *grads; // by value: its gradient so far
+    bool *wanted;     // wanted[v]: value v depends on a trained parameter
+    tri_value *grads; // grads[v]: the gradient of value v so far
 } autodiff;
 
 static void mark_wanted(autodiff *a) {
@@ -24,7 +24,7 @@ static void mark_wanted(autodiff *a) {
 }
 
 // What the current block has added to the parameter's gradient so far, or NULL. The backward pass
-// goes from block to block, so that those of the current one are the last.
+// goes from block to block, so that the current block's gradients are the last of the list.
 static tri_value *contribution(tri_graph *g, int parameter) {
     for (int i = g->gradient_count - 1; i >= 0 && g->gradients[i].block == g->block; i--)
         if (g->gradients[i].parameter == parameter) return &g->gradients[i].value;
@@ -71,7 +71,8 @@ static void differentiate(autodiff *a, tri_node node) {
 
 static tri_status check_gradients(const tri_graph *g) {
     bool *has = TRI_NEW_ARRAY(g->arena, bool, g->parameter_count);
-    int *gradient_of = TRI_NEW_ARRAY(g->arena, int, g->value_count); // index + 1; 0: none
+    // gradient_of[v]: index + 1 of the gradient that is value v; 0: none.
+    int *gradient_of = TRI_NEW_ARRAY(g->arena, int, g->value_count);
     for (int i = 0; i < g->gradient_count; i++) {
         has[g->gradients[i].parameter] = true;
         // Each gradient has its own range of the flat buffer.
@@ -91,7 +92,8 @@ static tri_status check_gradients(const tri_graph *g) {
     return TRI_OK;
 }
 
-// Each term of a sum has a seed of its own. False: nothing to differentiate.
+// Sets the gradient with which the backward pass begins, the seed. A loss that is a sum has one for
+// each of its terms. False: no loss depends on a trained parameter.
 static bool seed_losses(autodiff *a) {
     tri_graph *g = a->graph;
     bool any = false;

@@ -1,5 +1,5 @@
-// Bytes: the model reads images as F32, and they arrive as U8. Each block that reads them begins
-// with their normalisation, so that no block has to get them from another one.
+// Bytes: the model reads images as F32, but they arrive as U8. Each block that reads images
+// normalises them itself, so that normalised images need not travel from block to block.
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -7,10 +7,10 @@ typedef struct bytes {
     tri_graph *graph;
     const tri_pixel_scale *scale;
     tri_value images;
-    const tri_node *nodes; // as they were
-    const bool *is_images; // by value: the images, or a view of them
-    tri_value *made;       // by value that is one of these: what the running block reads for it
-    int *block_of;         // by value: the block for which it was made
+    const tri_node *nodes; // those of the graph before the pass
+    const bool *is_images; // is_images[v]: value v is the images, or a view of them
+    tri_value *made;       // made[v], if is_images[v]: the normalised copy that was made last
+    int *block_of;         // block_of[v]: the block for which made[v] was made
 } bytes;
 
 static tri_value own(bytes *b, tri_value value, int block) {
@@ -62,7 +62,8 @@ tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_s
     for (int i = 0; i < count; i++) {
         tri_node node = b.nodes[i];
         TRI_ASSERT(node.phase == TRI_PHASE_FORWARD);
-        if (node.output_count > 0 && b.is_images[node.outputs[0].id]) continue; // see own
+        // A view of the images: `own` copies it into each block that reads it.
+        if (node.output_count > 0 && b.is_images[node.outputs[0].id]) continue;
         graph->phase = node.phase;
         graph->block = node.block;
         for (int k = 0; k < node.input_count; k++)

@@ -9,8 +9,8 @@ typedef struct rewrite {
     tri_graph *graph;
     const tri_device_description *device;
     tri_fusion_time time;
-    tri_value *instead; // by value: the one that replaced it, or itself
-    int *uses;          // by value: how many nodes, metrics and gradients read it
+    tri_value *instead; // instead[v]: the value that replaced value v, or v itself
+    int *uses;          // uses[v]: how many nodes, metrics and gradients read value v
 } rewrite;
 
 static tri_value current(const rewrite *w, tri_value value) {
@@ -48,7 +48,7 @@ static tri_node copy_of(const rewrite *w, const tri_node *node) {
     return copy;
 }
 
-// Whether all that the node reads is made before it.
+// Whether everything that `copy` reads is made before the node that it would replace.
 static bool is_made_before(const rewrite *w, const tri_node *copy, const tri_node *producer) {
     for (int k = 0; k < copy->input_count; k++) {
         if (!tri_value_is(copy->inputs[k])) continue;
@@ -69,7 +69,7 @@ static void replace_node(rewrite *w, tri_node *node, const tri_node *copy) {
     *node = *copy;
 }
 
-// Returns whether the node is gone.
+// Tries the fusion on the node. Returns true if it was applied and the node is gone.
 static bool apply(rewrite *w, const fusion *f, tri_node *node) {
     tri_node *producer = producer_of(w, f, node);
     if (!producer) return false;

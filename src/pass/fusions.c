@@ -61,7 +61,7 @@ static bool norm_relu_to_pool(const tri_graph *graph, tri_node *node, tri_node *
 static bool dropout_into_pool(const tri_graph *graph, tri_node *node, tri_node *producer) {
     tri_max_pool2d_attr *attr = attr_of(producer);
     const tri_dropout_attr *dropout = node->attr;
-    if (attr->dropout > 0 || dropout->run > 0) return false; // run: its tensor is a slice
+    if (attr->dropout > 0 || dropout->run > 0) return false; // run > 0: on a slice of a tensor
     attr->dropout = dropout->p;
     attr->key = dropout->key;
     producer->inputs[1] = node->inputs[1];
@@ -80,7 +80,8 @@ static bool flatten_into_linear(const tri_graph *graph, tri_node *node, tri_node
     return true;
 }
 
-// -log_softmax(x)[label] is the cross-entropy of x; the largest score stays the largest.
+// -log_softmax(x)[label] is the cross-entropy of x. Accuracy may read x too, because log_softmax
+// keeps the order of the scores.
 static bool log_softmax_into_loss(const tri_graph *graph, tri_node *node, tri_node *producer) {
     if (producer->block != node->block) return false;
     if (node->op == &tri_op_nll_loss) node->op = &tri_op_cross_entropy;
@@ -88,7 +89,8 @@ static bool log_softmax_into_loss(const tri_graph *graph, tri_node *node, tri_no
     return true;
 }
 
-// dx of a norm beside a residual connection is added to the gradient of that.
+// Beside a residual connection, dx of a norm is added to another gradient. The norm's backward node
+// does that itself: it gets the other gradient as the input `input`.
 static bool merge_sum(tri_node *producer, int input, tri_value other) {
     if (tri_value_is(producer->inputs[input])) return false;
     producer->inputs[input] = other;

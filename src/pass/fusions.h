@@ -5,21 +5,21 @@
 #include "pass/pass.h"
 
 typedef enum fusion_result {
-    // The producer computes what the node would, and the node goes. Only if no other node reads
+    // The producer computes what the node would, and the node goes. Done only if nothing else reads
     // what the producer makes, and both are in one block.
     FUSION_PRODUCER_STAYS,
-    // Both stay, and work moves from one to the other. On the same condition.
+    // Both nodes stay, and work moves from one to the other. Done under the same condition.
     FUSION_BOTH_STAY,
-    // The node reads what the producer reads. The producer goes if no other node reads it.
+    // The node reads what the producer reads. The producer goes if nothing reads its outputs then.
     FUSION_NODE_STAYS,
 } fusion_result;
 
 typedef struct fusion {
     const char *name; // what is fused into what
     tri_fusion_time time;
-    const tri_op *op;       // of the node
-    int input;              // of the node, that
-    const tri_op *producer; // a node of this op makes as its output 0
+    const tri_op *op;       // the node's op
+    int input;              // which of the node's inputs the producer makes, as its output 0
+    const tri_op *producer; // the producer's op
     fusion_result result;
     // Changes copies of the two nodes, with attributes of their own. false: these two do not fit.
     bool (*merge)(const tri_graph *graph, tri_node *node, tri_node *producer);

@@ -6,10 +6,10 @@
 typedef struct relayout {
     tri_graph *graph;
     const tri_device_description *device;
-    tri_value *reordered; // by value: the latest reordered copy of it, or none
+    tri_value *reordered; // reordered[v]: the latest reordered copy of value v, or none
     int reordered_count;
-    // By value: the first gradient that it is; by gradient: the next one that is the same value;
-    // index + 1, 0: none.
+    // gradient_of[v]: the first gradient that is value v. next_gradient[i]: the next one that is
+    // the same value as gradient i. Both as index + 1; 0: none.
     int *gradient_of, *next_gradient;
 } relayout;
 

@@ -40,8 +40,8 @@ typedef enum tri_fusion_time {
     TRI_FUSE_AFTER_AUTODIFF,
 } tri_fusion_time;
 // Merges nodes that the device computes in one go, by the table of fusions.c. A fusion is left out
-// if the device has no kernel for a node that would change. It is asked with the types of the graph
-// as it is then. NULL: every fusion. Ends with a sweep.
+// if the device has no kernel for a node that would change, with the types that the graph has when
+// this is called. `device` NULL: every fusion is applied. Ends with a sweep.
 tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
                          tri_fusion_time time);
 // Drops nodes whose outputs no node reads.
@@ -57,8 +57,8 @@ tri_status tri_pass_autodiff(tri_graph *graph);
 // For orders that split the backward pass: moves its nodes that no other block waits for (gradients
 // of parameters, mostly) into the phase WEIGHT, so that a pipeline can run them later.
 tri_status tri_pass_split_backward(tri_graph *graph);
-// Chooses the kernel-given layouts of values and the home order of parameters, and puts reorders
-// where a kernel wants another layout.
+// Gives each value the layout in which its kernel makes it, and each parameter its home layout.
+// Puts a reorder where a kernel wants to read another layout.
 tri_status tri_pass_layout(tri_graph *graph, const tri_device_description *device);
 
 // Whether the table of tensor_parallel_rules.c, or that of precision.c, has a row for the op. Every

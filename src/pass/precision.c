@@ -15,7 +15,7 @@ typedef enum precision_class {
     PRECISION_NORM,   // x as it is, weights and means F32; y is half where all readers want that
     PRECISION_ANY,    // any types in; computes in F32
     PRECISION_CARRY,  // moves data between ranks in the type it has: means stay F32
-    PRECISION_BIAS,   // the type in which x was made; the bias is rounded as beside half weights
+    PRECISION_BIAS,   // x as it was made; the bias is a half type first, as in a linear layer
     PRECISION_GATHER, // rows of a parameter in its type; readers without a wish read them as F32
 } precision_class;
 
@@ -109,7 +109,7 @@ typedef struct precision {
     precision_value *values;
 } precision;
 
-// Whether this reader may be given the half type without a loss.
+// Whether this reader would round its inputs to the half type anyway.
 static bool reads_half(const precision *p, const tri_node *node) {
     switch (row_of(node->op)->class) {
     case PRECISION_HALF:
@@ -136,7 +136,8 @@ static void find_narrowing(precision *p) {
     }
 }
 
-// A trained parameter is read in the half type where an op of that class reads it, or in BF16_TRUE.
+// A trained parameter has the half type if an op of the class HALF or BIAS reads it, and always in
+// BF16_TRUE.
 static void type_parameters(precision *p) {
     tri_graph *g = p->graph;
     for (int i = 0; i < g->parameter_count; i++)

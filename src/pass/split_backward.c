@@ -51,7 +51,8 @@ tri_status tri_pass_split_backward(tri_graph *graph) {
     for (int i = 0; i < before; i++)
         if (graph->nodes[i].phase != TRI_PHASE_BACKWARD || awaited[i])
             nodes[count++] = graph->nodes[i];
-    // Of each block: how many nodes wait, then where its next one belongs, the last block first.
+    // next[b]: first, how many nodes of block b move to WEIGHT; then, the index at which the next
+    // of them belongs. The nodes of the last block come first.
     int *next = TRI_NEW_ARRAY(graph->arena, int, graph->block_count);
     for (int i = 0; i < graph->node_count; i++)
         if (waits(graph, i, before, awaited)) next[graph->nodes[i].block]++;

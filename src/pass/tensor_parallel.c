@@ -1,6 +1,6 @@
-// The tensor-parallel pass: rewrites a model's graph into what one rank computes of it. Here:
-// which parameters are sliced and how inputs, parameters and results are taken over; the ops' own
-// rules are in tensor_parallel_rules.c.
+// The tensor-parallel pass: rewrites a model's graph into what one rank computes of it. This file
+// decides which parameters are sliced, and copies inputs, parameters and results into the new
+// graph. The ops' own rules are in tensor_parallel_rules.c.
 #include "pass/tensor_parallel.h"
 
 #include "graph/loss.h"
@@ -8,7 +8,8 @@
 #include <fnmatch.h>
 #include <string.h>
 
-// What the recipe says, in its order: of several patterns that match a layer, the last one counts.
+// Sets the split of every parameter: that of its layer, unless a pattern of the recipe matches the
+// layer. Patterns are applied in the recipe's order, so that the last one that matches counts.
 static tri_status choose_splits(parallel_pass *pass) {
     static const char *const names[] = {"none", "column", "row"};
     const tri_graph *g = pass->from;
@@ -37,20 +38,20 @@ static tri_status choose_splits(parallel_pass *pass) {
     return TRI_OK;
 }
 
-// Where parameters are read, as lists.
+// Where a parameter is read: an entry of that parameter's list.
 typedef struct parameter_use {
-    int node, input, next; // next: as parameter_uses.first
+    int node, input, next; // next: the parameter's next use, index + 1; 0: none
 } parameter_use;
 
 typedef struct parameter_uses {
-    int *first; // by parameter: its first use, index + 1; 0: none
+    int *first; // first[p]: the first use of parameter p, index + 1; 0: none
     parameter_use *items;
     int count, capacity;
 } parameter_uses;
 
 static parameter_uses find_uses(tri_arena *arena, const tri_graph *g) {
     parameter_uses uses = {.first = TRI_NEW_ARRAY(arena, int, g->parameter_count)};
-    for (int i = g->node_count - 1; i >= 0; i--) // the last is put in front first
+    for (int i = g->node_count - 1; i >= 0; i--) // each use is put in front of its list
         for (int k = g->nodes[i].input_count - 1; k >= 0; k--) {
             const tri_value_info *info = tri_value_get(g, g->nodes[i].inputs[k]);
             if (info->kind != TRI_VALUE_PARAMETER) continue;
@@ -133,7 +134,7 @@ static tri_status copy_sources(parallel_pass *pass) {
                     (long long)pass->tensor_parallel.slices);
 }
 
-// Of losses, metrics and statistics, which no rule leaves in slices.
+// The new value of a loss, metric or statistic. No rule leaves one of these in slices.
 static tri_value replicated_value(const parallel_pass *pass, tri_value from) {
     TRI_ASSERT(parallel_placement_of(pass, from).kind == TRI_PLACEMENT_REPLICATED);
     return pass->values[from.id];

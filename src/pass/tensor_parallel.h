@@ -32,10 +32,11 @@ typedef struct parallel_pass {
     tri_graph *to;
     const tri_tensor_parallel_options *options;
     tri_collective_attr tensor_parallel, replicas; // for collective ops: group, slices and index
-    tri_value *values;                             // by old value: the new one
-    parallel_placement *placements;                // by old value
-    tri_split *splits;                             // by parameter: its layer's
-    // By parameter: some reader adds one term of its gradient; some reader adds all of it.
+    tri_value *values;                             // values[v]: the new value of old value v
+    parallel_placement *placements;                // placements[v]: that of old value v
+    tri_split *splits;                             // splits[p]: that of parameter p's layer
+    // partial[p]: some reader of parameter p adds one term of its gradient. complete[p]: some
+    // reader adds all of it.
     bool *partial, *complete;
     // The old value whose row maxima were asked for last, and those maxima as a new value.
     tri_value scores, max;

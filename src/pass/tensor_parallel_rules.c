@@ -9,7 +9,8 @@ enum { FIRST = 1, MIDDLE = 2, LAST = 4, ROWS = FIRST | MIDDLE, ANY = ROWS | LAST
 typedef struct rule rule;
 struct rule {
     const tri_op *op;
-    // NULL: its output is sliced as its first `streams` inputs are, along the axes that it allows.
+    // Rewrites a node. NULL: `follow`, which slices the output as the first `streams` inputs are
+    // sliced, if `axes` allows that axis.
     void (*rewrite)(parallel_pass *pass, const tri_node *node, const rule *row);
     int streams;
     unsigned axes;
@@ -67,7 +68,8 @@ static void follow(parallel_pass *pass, const tri_node *node, const rule *row) {
     parallel_emit(pass, node, in, attr, parallel_sliced(dim));
 }
 
-// Which of a full sample's elements the slice of it has.
+// Tells dropout which elements of a full sample this rank's slice has, so that every slice gets its
+// part of the same mask.
 static void edit_dropout(const parallel_pass *pass, const tri_shape *full, int dim, void *attr) {
     tri_dropout_attr *a = attr;
     a->stride = 1;
@@ -114,7 +116,7 @@ static void rewrite_linear(parallel_pass *pass, const tri_node *node, const rule
     parallel_set(pass, node->outputs[0], y, placement);
 }
 
-// Each rank looks up the ids of its slice of the vocabulary; the others give zeros.
+// Each rank looks up the ids of its own slice of the vocabulary and gives zeros for all other ids.
 static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const rule *row) {
     if (parallel_split_of(pass, node->inputs[1]) == TRI_SPLIT_NONE) {
         rewrite_replicated(pass, node);
@@ -131,8 +133,9 @@ static void rewrite_embedding(parallel_pass *pass, const tri_node *node, const r
     parallel_set(pass, node->outputs[0], parallel_sum(pass, y, &placement), placement);
 }
 
-// The axis of `to` whose slices are those along axis `dim` of `from`: the axes outside of it must
-// have as many elements, and it must divide. -1: there is none.
+// The axis of `to` whose slices have the elements of the slices along axis `dim` of `from`. The
+// axes before it must have as many elements in both shapes, and it must divide into the slices. -1:
+// there is none.
 static int reshaped_axis(const tri_shape *from, int dim, const tri_shape *to, int64_t slices) {
     int64_t outside = 1, here = 1;
     for (int i = 0; i < dim; i++) outside *= from->dims[i];
@@ -334,7 +337,7 @@ void parallel_rewrite(parallel_pass *pass, const tri_node *node) {
 int parallel_parameter_axis(const tri_op *op, int input, tri_split split) {
     static const struct {
         const tri_op *op;
-        int input, axis[3]; // by tri_split
+        int input, axis[3]; // axis[split]
     } rows[] = {{&tri_op_linear, 1, {PARALLEL_NO_AXIS, 0, 1}},
                 {&tri_op_linear, 2, {PARALLEL_NO_AXIS, 0, PARALLEL_NO_AXIS}},
                 {&tri_op_embedding, 1, {PARALLEL_NO_AXIS, 0, PARALLEL_NO_SPLIT}}};

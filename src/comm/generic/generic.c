@@ -15,7 +15,7 @@
 
 enum { INNER, CONTROL };
 
-// `detail` of the communicator: the abilities that this layer adds.
+// The field `detail` of this layer's communicators holds the abilities that the layer adds.
 
 static int ranks(const layered_comm *comm) { return comm->base.head.size; }
 
@@ -28,9 +28,9 @@ static bool adds(const layered_comm *comm, const tri_comm_op *op) {
     return demands & comm->detail;
 }
 
-// ---- memory of a window, of which each rank adds `window.count` elements: terms to send, terms
-// received, both as they travel; terms as they are added; the sum. The descriptions of what the
-// ranks call come first.
+// ---- scratch memory: what each rank calls, to be compared, and then four arrays for the terms of
+// one window: those that this rank sends and those that it receives, both in the type in which they
+// travel; those received, in the type in which they are added; and their sum.
 
 static bool travels_as_half(const layered_comm *comm) {
     return comm->op.wire != TRI_F32 && ranks(comm) > 1;
@@ -58,7 +58,8 @@ static char *array(const layered_comm *comm, int which) {
     return comm->scratch + calls_bytes(ranks(comm)) + (size_t)which * array_bytes(comm);
 }
 
-// In elements of `count`: of an ALL_REDUCE each rank adds one of `ranks` parts.
+// Elements of a window: as many as let an array hold what this rank adds, one term from each rank.
+// In an ALL_REDUCE a rank adds only its share, so that a window is `ranks` times as large.
 static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     if (!adds(comm, op)) return op->count;
     int64_t most = (int64_t)(array_bytes(comm) / tri_dtype_bytes(op->dtype) / (size_t)ranks(comm));
@@ -66,13 +67,14 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     return op->kind == TRI_COMM_ALL_REDUCE ? most * ranks(comm) : most;
 }
 
-// Elements that each rank adds; the last part of an ALL_REDUCE may be shorter, or empty.
+// Elements that each rank adds: in an ALL_REDUCE its share, which may be shorter or empty for the
+// last ranks.
 static int64_t share(const layered_comm *comm) {
     if (comm->op.kind != TRI_COMM_ALL_REDUCE) return comm->window.count;
     return (comm->window.count + ranks(comm) - 1) / ranks(comm);
 }
 
-// The range of rank r in the caller's memory, and its length.
+// The range of the caller's memory whose terms rank r adds: sets *begin and returns its length.
 static int64_t range(const layered_comm *comm, int r, int64_t *begin) {
     *begin = comm->window.begin;
     if (comm->op.kind != TRI_COMM_ALL_REDUCE) {

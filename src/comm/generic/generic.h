@@ -5,8 +5,8 @@
 //   the terms, which are added where they arrive, in rank order; an all-gather ends an ALL_REDUCE.
 // - Mismatches: the ranks first compare what they call, over a control communicator.
 //
-// It works in memory that the host can touch. Where the device's memory is another one, comm/staged
-// copies, on top of this layer.
+// It works in memory that the host can touch. If the host cannot touch the device's memory,
+// comm/staged, on top of this layer, copies between the two.
 #ifndef TRIREME_COMM_GENERIC_GENERIC_H
 #define TRIREME_COMM_GENERIC_GENERIC_H
 
@@ -14,7 +14,8 @@
 
 // Takes over `inner` and `control`, which nobody else uses; both have the same ranks. *out has the
 // abilities of `inner` and those of `wanted` (TRI_COMM_ARITHMETIC, TRI_COMM_FINDS_MISMATCHES). If
-// nothing is missing it is `inner` itself. Collective. TRI_UNSUPPORTED: a `wanted` memory.
+// nothing is missing it is `inner` itself. Collective. TRI_UNSUPPORTED: `inner` does not take
+// memory that is `wanted`, or has too many ranks.
 tri_status tri_comm_generic_open(tri_comm *inner, tri_comm *control, unsigned wanted,
                                  tri_comm **out);
 

@@ -1,5 +1,6 @@
 // Carries out the steps of operations on inner communicators. It never waits: it starts an inner
-// operation, tests it, and asks the inner communicator for a call before a thread sleeps.
+// operation and tests it. Before a thread sleeps, it asks the inner communicator to call when the
+// operation ends (tri_comm_backend.notify).
 #include "comm/layered/layered.h"
 
 #include "comm/op.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYERED_LOOK_MS = 1 }; // between two looks at a communicator that cannot call
+enum { LAYERED_LOOK_MS = 1 }; // between two tests of an inner communicator without `notify`
 
 typedef struct layered_family {
     progress_family base;
@@ -169,7 +170,7 @@ static progress_result advance(progress_comm *base, progress_item *item) {
                                                    : advance_collective(comm, item);
 }
 
-// The inner communicators know who waits for whom.
+// Never reports that this rank waits for another: the inner communicators do that.
 static bool awaits(const progress_comm *comm, const progress_item *item, int r) { return false; }
 
 // ---- sleeping
@@ -205,7 +206,8 @@ static void wake(progress_family *base) { ring(base); }
 
 // ---- making, splitting and closing
 
-// The inner communicators have failed too, so that their waits end.
+// Waits until no inner operation uses the caller's memory. The inner communicators have failed too,
+// so these waits end.
 static void quiesce(progress_comm *base) {
     layered_comm *comm = (layered_comm *)base;
     tri_status status;

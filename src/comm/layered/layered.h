@@ -1,6 +1,6 @@
-// Communicators that are made of others, on the progress base: a collective is a list of steps,
-// each an operation of an inner communicator or work of this rank, carried out one after the other
-// and, where they need memory, window by window.
+// Communicators that are made of others, on the progress base. A collective is a list of steps that
+// are carried out one after the other: each is an operation of an inner communicator, or work of
+// this rank. If the steps need memory, they are repeated for one window after the other.
 #ifndef TRIREME_COMM_LAYERED_LAYERED_H
 #define TRIREME_COMM_LAYERED_LAYERED_H
 
@@ -15,18 +15,19 @@ typedef struct layered_window { // in elements of the operation's `count`
 } layered_window;
 
 typedef struct layered_step {
-    int inner;                              // of the communicator; -1: work of this rank
-    tri_comm_op op;                         // on the inner communicator
+    int inner;                              // index of the inner communicator; -1: `work` is done
+    tri_comm_op op;                         // of the inner communicator
     tri_status (*work)(layered_comm *comm); // on comm->op and comm->window
 } layered_step;
 
 typedef struct layered_kind {
-    tri_comm_backend slots; // of the communicator
+    tri_comm_backend slots; // the functions of communicators of this kind
     // Elements of one window, at least 1; op->count for an operation that needs no memory.
     int64_t (*window)(const layered_comm *comm, const tri_comm_op *op);
     // Lists the steps of comm->op for comm->window (layered_run, layered_do).
     void (*list)(layered_comm *comm);
-    // The inner communicator that carries a message, and its other end there. TRI_UNSUPPORTED.
+    // Finds the inner communicator that carries a message, and the peer's rank in it.
+    // TRI_UNSUPPORTED: there is none.
     tri_status (*route)(const layered_comm *comm, int peer, int *inner, int *inner_peer);
     // Colours and keys with which the inner communicators are split; colour -1: not at all.
     tri_status (*divide)(const layered_comm *comm, const progress_group *group,
@@ -39,8 +40,8 @@ struct layered_comm {
     progress_comm base;
     const layered_kind *kind;
     tri_comm *inner[LAYERED_INNER];       // NULL: there is none
-    _Atomic int under_way[LAYERED_INNER]; // operations
-    char *scratch;                        // scratch_bytes, of inner[0]
+    _Atomic int under_way[LAYERED_INNER]; // operations in flight on each inner communicator
+    char *scratch;                        // scratch_bytes, which inner[0] allocated
     size_t scratch_bytes;
     unsigned detail; // the kind's own
     // The collective at the head.

@@ -34,8 +34,9 @@ static int64_t window(const layered_comm *comm, const tri_comm_op *op) {
     return most < 1 ? 1 : most;
 }
 
-// Copies the window's blocks of all ranks between the caller's memory, where they lie `op.count`
-// apart in rank order, and an array by local rank and then host.
+// Copies the window's block of every rank between the caller's memory and an array. In the caller's
+// memory blocks lie in rank order, `op.count` elements apart; in the array they lie by local rank,
+// and those of one local rank by host.
 static void pack(layered_comm *comm, char *to, const char *from, bool unpacks) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int h = 0; h < hosts(comm); h++)
@@ -60,7 +61,8 @@ static tri_status unpack_recv(layered_comm *comm) {
     return TRI_OK;
 }
 
-// From [local rank that sent][host that receives] to [host that receives][local rank that sent].
+// Transposes what this rank received inside its host, so that it can be sent to the other hosts:
+// from [local rank that sent][host that receives] to [host that receives][local rank that sent].
 static tri_status turn(layered_comm *comm) {
     size_t bytes = (size_t)comm->window.count * layered_width(comm);
     for (int l = 0; l < local_ranks(comm); l++)
@@ -70,7 +72,8 @@ static tri_status turn(layered_comm *comm) {
     return TRI_OK;
 }
 
-// From [host that sent][local rank that sent], which is rank order, to the caller's memory.
+// Copies what was received, [host that sent][local rank that sent], to the caller's memory. That is
+// rank order already, but the blocks of a window lie `op.count` elements apart there.
 static tri_status spread_recv(layered_comm *comm) {
     size_t width = layered_width(comm), bytes = (size_t)comm->window.count * width;
     for (int r = 0; r < comm->base.head.size; r++)
@@ -82,7 +85,8 @@ static tri_status spread_recv(layered_comm *comm) {
 
 // ---- steps
 
-// The operation with other memory and count.
+// An operation of one level: of another kind, memory and count than the caller's, with its type,
+// reduction and wire type.
 static tri_comm_op part(const layered_comm *comm, tri_comm_kind kind, int64_t count,
                         const void *send, void *recv) {
     tri_comm_op op = {
@@ -97,8 +101,8 @@ static char *after(const layered_comm *comm, const void *memory, int64_t element
     return (char *)(uintptr_t)memory + (size_t)elements * layered_width(comm);
 }
 
-// Scatters what divides evenly among the ranks of a host; the rest, fewer elements than these
-// ranks, is reduced on both levels.
+// As many elements as divide evenly among the local ranks are scattered inside, reduced across, and
+// gathered inside. The rest, fewer elements than local ranks, is all-reduced on both levels.
 static void list_all_reduce(layered_comm *comm) {
     const tri_comm_op *op = &comm->op;
     int64_t even = op->count / local_ranks(comm), done = even * local_ranks(comm),
@@ -194,7 +198,7 @@ static tri_status route(const layered_comm *comm, int peer, int *inner, int *inn
                     comm->base.job_rank[comm->base.head.rank], comm->base.job_rank[peer]);
 }
 
-// ---- splitting: a group has the same local ranks of each of its hosts
+// ---- splitting: a group must have the same local ranks of each of its hosts
 
 static tri_status divide(const layered_comm *comm, const progress_group *group,
                          int colour[LAYERED_INNER], int key[LAYERED_INNER]) {

@@ -5,11 +5,12 @@
 // Sums: first the terms of a host are added, in the order of `inside`, and then the hosts' sums, in
 // the order of `across`: (s0 + s1) + (s2 + s3), and not ((s0 + s1) + s2) + s3. So they are in rank
 // order only if one of the two has one rank. Sums of integers, maxima and minima are the same in
-// any order. What an operation accumulates to comes first. Values that travel as half types are
-// rounded at each level, and the result of an ALL_REDUCE once more.
+// any order. If an operation accumulates, the hosts' sums are added to what `recv` holds. Values
+// that travel as half types are rounded at each level, and the result of an ALL_REDUCE once more.
 //
-// Both levels compare what their ranks call, so that most mismatches are found, but not all: two
-// counts may have the same slices. comm/generic finds them all.
+// Both levels compare what their ranks call. This finds most mismatches, but not all: a level sees
+// only its part of an operation, and two different counts may have equal parts. comm/generic finds
+// all mismatches.
 #ifndef TRIREME_COMM_PAIR_PAIR_H
 #define TRIREME_COMM_PAIR_PAIR_H
 
@@ -17,8 +18,8 @@
 
 typedef struct tri_comm_pair {
     tri_comm *inside, *across;
-    // Over all ranks in that order, for messages between ranks that share neither; NULL: they are
-    // TRI_UNSUPPORTED.
+    // Over all ranks in that order, for messages between ranks that share neither `inside` nor
+    // `across`. NULL: such messages are TRI_UNSUPPORTED.
     tri_comm *direct;
     const int *job_rank; // by rank; NULL: the ranks of the pair are the job's
 } tri_comm_pair;

@@ -6,8 +6,8 @@
 #include "comm/progress/operation.h"
 #include "comm/progress/state.h"
 
-// Fills what is zero so far. `ledger` is taken over by the end of the family; `failure` may be
-// NULL: only this process sees it.
+// Fills a family whose memory is zero so far. The end of the family closes `ledger`. A failure of
+// the family is written to `failure`, which all ranks see; NULL: only this process sees failures.
 void progress_family_init(progress_family *family, const progress_backend *backend,
                           tri_ledger *ledger, progress_failure *failure);
 // Ends a family without communicators: stops its thread, and then has the backend close it.

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// Of the rings of linked families. Nothing is waited for under it.
+// Protects the rings of linked families. A thread that holds it waits for nothing.
 static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 
 static void record(progress_family *family, tri_status status, const char *text) {
@@ -44,7 +44,8 @@ void progress_fail(progress_comm *comm, tri_status status, const char *format, .
 
 tri_status progress_failure_status(progress_comm *comm) {
     const progress_failure *failure = comm->family->failure;
-    // The rank that writes it may have been killed while it did, so this does not wait for ever.
+    // Another rank may still be writing the failure. If it was killed while it wrote, it never
+    // ends, so this does not wait for ever.
     for (int tries = 0; tries < 1000 && atomic_load(&failure->state) != PROGRESS_FAILURE_WRITTEN;
          tries++)
         tri_os.sleep_ns(1000000);

@@ -53,7 +53,8 @@ progress_item *progress_message(const progress_comm *comm, int index) {
                                  (uint64_t)index);
 }
 
-// Adds the sends and receives that were started since to those at the head.
+// Begins the sends and receives that follow those at the head, so that all of them advance side by
+// side.
 static void take_messages(progress_comm *comm, uint64_t head, uint64_t started) {
     for (uint64_t i = head + (uint64_t)comm->messages; i < started; i++) {
         progress_item *item = progress_at(comm, i);
@@ -63,7 +64,7 @@ static void take_messages(progress_comm *comm, uint64_t head, uint64_t started) 
     }
 }
 
-// Removes the ones at the front that are done.
+// Removes finished sends and receives from the front of the queue, up to the first unfinished one.
 static void drop_messages(progress_comm *comm) {
     int done = 0;
     while (done < comm->messages && progress_message(comm, done)->done) done++;

@@ -1,7 +1,8 @@
 // The operations of a communicator in order, and the right to advance them.
 //
-// The thread that has set `executing` may advance the operation at the head of the queue: one that
-// waits for it, or the family's thread while none waits. Both advance it in bounded steps.
+// Only the thread that has set `executing` may advance the operation at the head of the queue. That
+// is a thread that waits for the operation, or the family's thread while no thread waits. Both
+// advance it in bounded steps.
 #ifndef TRIREME_COMM_PROGRESS_QUEUE_H
 #define TRIREME_COMM_PROGRESS_QUEUE_H
 

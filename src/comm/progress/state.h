@@ -4,7 +4,8 @@
 // the caller computes, the order of sends and receives, the ledger's marks, time limits, reports,
 // and failures that end all communicators of a family.
 //
-// The structs are the heads of a backend's own. The files, each of which calls only those above it:
+// A backend's own structs begin with those of this file. The files of this folder, each of which
+// calls only those above it:
 //   futex         words on which threads sleep
 //   state         what the base keeps in each process, and the backend's functions
 //   failure       the first failure, which ends a family and those that are linked to it
@@ -53,14 +54,14 @@ typedef struct progress_group {
 } progress_group;
 
 typedef struct progress_backend {
-    // One bounded step; sets item->done at the end. A collective is advanced alone; of the sends to
-    // one rank, and of the receives from one, only the oldest is. Never waits. Called under the
-    // communicator's lock.
+    // One bounded step; sets item->done at the end. Never waits. A collective is advanced alone.
+    // Sends and receives advance side by side, but of those to one rank only the oldest, and
+    // likewise of those from one rank. Called under the communicator's lock.
     progress_result (*advance)(progress_comm *comm, progress_item *item);
     // Finds whether a collective waits for rank r.
     bool (*awaits)(const progress_comm *comm, const progress_item *item, int r);
-    // True if the operation at the head has sent all that it sends, so that no thread need advance
-    // it until one waits for it. NULL: never.
+    // True if this rank has sent everything that the operation at the head sends. Then no thread
+    // needs to advance the operation until one waits for it. NULL: never true.
     bool (*rests)(const progress_comm *comm);
 
     // `seen = sleep_begin(…)` announces that a thread may sleep. Then it checks once more that it
@@ -74,8 +75,10 @@ typedef struct progress_backend {
     // Collective over `parent`: a communicator of the same family (progress_comm_init, …_add);
     // *out = NULL where the group is empty.
     tri_status (*branch)(progress_comm *parent, const progress_group *group, progress_comm **out);
-    void (*leave)(progress_comm *comm); // tells the others that this rank closes it. NULL: nobody
-    // No thread of this process touches an operation's memory after it. NULL: that is so already.
+    // Tells the other ranks that this one closes the communicator. NULL: nobody is told.
+    void (*leave)(progress_comm *comm);
+    // Called after a failure. When it returns, no thread of this process touches the memory of an
+    // operation. NULL: none does after a failure anyway.
     void (*quiesce)(progress_comm *comm);
     void (*close_comm)(progress_comm *comm); // frees it; the base has ended its part
     void (*close_family)(progress_family *family);
@@ -109,7 +112,7 @@ typedef struct progress_failure { // the first one of any communicator of the fa
 struct progress_family {
     const progress_backend *backend;
     tri_ledger *ledger;
-    tri_comm *control;  // of all ranks of the job: shows what they do; NULL: the backend does
+    tri_comm *control; // shows the ledgers of all ranks of the job; NULL: the backend does (`ring`)
     int size, job_rank; // how many ranks; this one's number in the job
     int timeout_ms;     // 0: what the operations wait for has its own limit
     bool can_spin;      // every rank has a core to itself
@@ -132,8 +135,7 @@ struct progress_comm {
     progress_family *family;
     progress_comm *next;
     int *job_rank; // job_rank[r]: the job's rank of our rank r
-    // Operations from `completed` to `started`, as a ring; under `lock`. Those before `taken` have
-    // begun if they are sends and receives.
+    // Operations from `completed` to `started`, as a ring; under `lock`.
     pthread_mutex_t lock;
     progress_item *queue;
     uint64_t capacity; // a power of two
@@ -153,8 +155,8 @@ struct progress_comm {
 
 typedef enum progress_armed {
     PROGRESS_NOT_ARMED,
-    PROGRESS_ARMED,       // the listener works behind the caller
-    PROGRESS_ARMED_WAITS, // a thread waits for the listener
+    PROGRESS_ARMED,       // the listener is to be called, and no thread of the caller waits for it
+    PROGRESS_ARMED_WAITS, // the listener is to be called, and a thread of the caller waits for it
 } progress_armed;
 
 static inline progress_comm *progress_of(tri_comm *comm) { return (progress_comm *)comm; }

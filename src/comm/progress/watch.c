@@ -27,7 +27,8 @@ static void describe(const progress_family *family, int job_rank, char *out, siz
         snprintf(out, size, "rank %d", job_rank);
 }
 
-// What a rank does and did last, after " "; nothing where that cannot be seen.
+// Writes a space, the verb, and what a rank does and did last. Writes nothing if this process
+// cannot see the rank's ledger.
 static void describe_action(const progress_family *family, int job_rank, const char *verb,
                             char out[WATCH_ACTION_BYTES]) {
     const tri_ledger_ring *ring = ring_of(family, job_rank);
@@ -107,8 +108,8 @@ static void report_message_against_collective(progress_comm *comm, int peer) {
                   op.label ? op.label : "", comm->job_rank[peer], comm->job_rank[peer], theirs);
 }
 
-// Follows who waits for whom, from one rank of the job to another that waits for none.
-// PROGRESS_NOBODY: the chain leads back to us, or is a circle.
+// Follows who waits for whom, from one rank of the job until a rank that waits for none, and
+// returns that rank. PROGRESS_NOBODY: the chain leads back to us, or is a circle.
 static int find_culprit(const progress_family *family, int job_rank) {
     for (int links = 0; links <= family->size && job_rank != family->job_rank; links++) {
         int next =

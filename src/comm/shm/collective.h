@@ -7,11 +7,11 @@
 // One bounded step; PROGRESS_BLOCKED when it has to wait for another rank. It is over when
 // current.state is SHM_DONE, or the communicator failed.
 progress_result shm_collective_advance(shm_comm *comm, progress_item *item);
-// True when it waits for `rank`.
+// True when the operation waits for `rank`.
 bool shm_collective_awaits(const shm_comm *comm, const progress_item *item, int rank);
-// True when its data went with the announcement, and other ranks are waited for.
+// True when this rank's data went with its announcement, so that it only waits for other ranks.
 bool shm_collective_rests(const shm_comm *comm);
-// True when `rank` has begun the next collective, which is then described.
+// True when `rank` has begun the next collective; then writes a description of it to `out`.
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size);
 // True when `rank` has entered the meeting.
 bool shm_reached(const shm_comm *comm, int rank, uint64_t meeting);

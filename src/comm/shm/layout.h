@@ -78,8 +78,9 @@ typedef struct shm_entry {
 typedef struct shm_seat {
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t meetings; // that the rank has entered
     _Atomic uint32_t closed;
-    // Chunks of this rank's share of an all-reduce that some rank has begun, and that are finished.
-    // The high half of the word is the low half of the meeting they belong to.
+    // How many chunks of this rank's share of an all-reduce have been begun, and how many are
+    // finished, by any rank. The high half of each word is the low half of the number of the
+    // meeting to which the count belongs.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t begun_chunks;
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t finished_chunks;
     shm_entry entries[2]; // of even and odd meetings
@@ -87,14 +88,15 @@ typedef struct shm_seat {
 
 // From one rank to another: one message at a time.
 typedef struct shm_channel {
-    _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted; // messages; the fields below are the last's
+    // Messages that were posted; the fields below describe the last one.
+    _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted;
     uint32_t dtype;
     int64_t count;
     shm_address address; // of the data; without a region the data go through the pipe
     char label[TRI_COMM_LABEL_BYTES];
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t head; // bytes ever written to the pipe
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t tail; // bytes ever read from it
-    _Atomic uint64_t received;                      // messages
+    _Atomic uint64_t received;                      // messages that were received whole
 } shm_channel;
 
 typedef struct shm_board {

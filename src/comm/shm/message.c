@@ -1,6 +1,7 @@
 // Sends and receives. Data in shared memory are copied once, by the receiver; other data go through
-// the channel's pipe. `step` of an item: 1 once the two ranks have met; `number`: of the message
-// among those of the channel; `bytes`: that were copied.
+// the channel's pipe. A message uses these fields of its progress_item: `step` becomes 1 when this
+// rank has posted it or found it posted, `number` counts the messages of the channel, and `bytes`
+// those that were copied.
 #include "comm/shm/message.h"
 
 #include "comm/progress/failure.h"

@@ -13,8 +13,9 @@ typedef struct tri_shm_config {
     // name them, and a name that no other group of the job has. NULL: all ranks open it, in order.
     const int *job_ranks;
     const char *group;
-    // Over all ranks of the job, must live longer: its ledger records the operations, and messages
-    // say what its ranks do. NULL: the family has a ledger of its own.
+    // A communicator over all ranks of the job, which must outlive the opened one. Its ledger
+    // records the operations, and messages say what its ranks do. NULL: the family has a ledger of
+    // its own.
     tri_comm *control;
 } tri_shm_config;
 

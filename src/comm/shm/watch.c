@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum {
-    WATCH_LATE_MS = 1000, // without a look at the heartbeats: what was seen before is too old
+    WATCH_LATE_MS = 1000, // a heartbeat that was last read longer ago than this says nothing
 };
 
 tri_status shm_watch_begin(shm_family *family) {

@@ -131,8 +131,8 @@ static uint64_t chunks_of(int64_t elements, const tri_comm_op *op) {
     return (uint64_t)((elements + chunk - 1) / chunk);
 }
 
-// Counters of chunks carry the meeting they belong to, so that no rank has to reset them. A counter
-// of a later meeting means that all chunks of ours are finished.
+// Counters of chunks carry the meeting they belong to, so that no rank has to reset them. If a
+// counter belongs to a later meeting than ours, all chunks of our meeting are finished.
 static uint64_t counter_decode(uint64_t seen, uint64_t meeting, uint64_t limit) {
     int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - (uint32_t)meeting);
     return ahead == 0 ? (uint32_t)seen : ahead > 0 ? limit : 0;

@@ -80,7 +80,7 @@ static bool comes_after(const staged_group *g) {
 
 static tri_status copy_out(staged_group *g, const staged_route *route) {
     const tri_device_backend *device = route->out->device->backend;
-    // What failed before it is the reason why it cannot begin.
+    // The tickets are done already. If one of them failed, the group fails with it here.
     for (int i = 0; i < g->after_count; i++) TRI_TRY(tri_ticket_wait(&g->after[i]));
     for (int i = 0; i < g->op_count; i++) {
         staged_op *op = &g->ops[i];

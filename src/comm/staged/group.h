@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-// In this order.
+// The states of a group, in the order in which it goes through them.
 typedef enum staged_state {
     STAGED_QUEUED,     // waits for what it has to come after
     STAGED_COPIES_OUT, // what is sent comes from the device
@@ -29,7 +29,7 @@ typedef struct staged_group {
     int op_count;
     tri_ticket *after;
     int after_count;
-    tri_ticket copies; // of the state COPIES_OUT or COPIES_IN
+    tri_ticket copies; // those that are in flight in the state COPIES_OUT or COPIES_IN
     tri_comm_ticket inner;
     char *memory; // of the host: what the operations send and receive
 } staged_group;
@@ -41,11 +41,12 @@ void staged_group_free(staged_group *group);
 // What a group works with.
 typedef struct staged_route {
     tri_comm *inner;
-    tri_queue *out, *in; // of copies
+    tri_queue *out, *in; // of the device: for copies out of its memory, and into it
 } staged_route;
 
-// Moves on as far as is possible without waiting. `may_begin`: no group before it is in the way;
-// `may_travel`: those before it have left. *moved tells whether the state changed.
+// Moves the group on as far as is possible without waiting. `may_begin`: no earlier group is in the
+// way. `may_travel`: the inner communicator has started all earlier groups. Sets *moved if the
+// state changed.
 tri_status staged_group_advance(staged_group *group, const staged_route *route, bool may_begin,
                                 bool may_travel, bool *moved);
 

@@ -66,9 +66,10 @@ static void drop_done(staged_comm *c) {
     if (dropped) pthread_cond_broadcast(&c->less);
 }
 
-// Moves all groups on. A collective is alone; sends and receives that follow each other are under
-// way side by side, and leave in order. Called under the lock, which it gives up in between: groups
-// may be added at the end meanwhile.
+// Moves all groups on. A group with a collective is under way alone. Groups of sends and receives
+// that follow each other are under way side by side, and the inner communicator starts them in
+// order. Called under the lock, which it releases in between, so that groups may be added at the
+// end meanwhile.
 static bool advance_all(staged_comm *c) {
     bool moved = false, alone = true, only_messages = true, all_left = true;
     for (staged_group *g = c->first; g && c->status == TRI_OK && !c->stops; g = g->next) {
@@ -118,7 +119,7 @@ static void staged_close(tri_comm *comm) {
     tri_comm_staged_stop(comm);
     tri_queue_close(c->route.out);
     tri_queue_close(c->route.in);
-    tri_comm_close(c->route.inner); // before the memory that it may still touch
+    tri_comm_close(c->route.inner); // before the groups' memory is freed, which it may still touch
     while (c->first) {
         staged_group *next = c->first->next;
         staged_group_free(c->first);
@@ -212,7 +213,7 @@ static tri_status staged_failed(tri_comm *comm) {
     return status == TRI_OK ? c->route.inner->backend->failed(c->route.inner) : status;
 }
 
-// It fails with the inner one, and the inner one's family tells the others.
+// This communicator fails when the inner one does, whose family tells the other ranks.
 static struct progress_family *staged_family(tri_comm *comm) {
     tri_comm *inner = staged_of(comm)->route.inner;
     return inner->backend->family ? inner->backend->family(inner) : NULL;
@@ -229,7 +230,7 @@ static unsigned staged_abilities(const tri_comm *comm) {
            TRI_COMM_DEVICE_MEMORY;
 }
 
-// It allocates for each group of operations, which a plan cannot count.
+// Each group of operations allocates its own host memory, which a plan cannot count.
 static int64_t staged_scratch_bytes(int ranks, bool is_private) { return 0; }
 
 static const tri_comm_backend staged_backend = {

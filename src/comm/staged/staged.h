@@ -12,7 +12,7 @@
 tri_status tri_comm_staged_open(tri_comm *inner, tri_device *device, tri_comm **out);
 // Everything that is under way fails at once, and nothing else is started. Afterwards whatever
 // waits for the communicator's tickets ends, and the tickets that it waited for are not used any
-// more. NULL allowed, and communicators of other kinds, of which nothing becomes.
+// more. Does nothing for NULL and for communicators of other kinds.
 void tri_comm_staged_stop(tri_comm *comm);
 
 #endif

@@ -55,7 +55,7 @@ static void check_config(tri_graph *g, const llama_config *c, tri_shape ids) {
                           "least 1");
         return;
     }
-    if (c->num_hidden_layers > TRI_MAX_MODEL_BLOCKS - 2) // beside the embedding and the head
+    if (c->num_hidden_layers > TRI_MAX_MODEL_BLOCKS - 2) // embedding and head are blocks too
         tri_graph_fail(g, "model.num_hidden_layers must be at most %d, not %lld",
                        TRI_MAX_MODEL_BLOCKS - 2, (long long)c->num_hidden_layers);
     if (c->num_attention_heads % c->num_key_value_heads)
@@ -157,6 +157,6 @@ static void llama(tri_graph *g, const tri_batch *batch) {
     tri_loss(g, tri_cross_entropy(g, logits, tri_next_token(g, batch->input_ids)));
 }
 
-// A text's length is that of the data; this one is used where no data are opened.
+// The data say how many tokens a text has. Where no data are opened, it has 32.
 const tri_task tri_model_llama = {
     .name = "llama", .build = llama, .fields = {{"input_ids", TRI_I64, {1, {32}}}}};
