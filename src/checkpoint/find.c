@@ -142,7 +142,7 @@ tri_status tri_checkpoint_find(tri_arena *arena, tri_comm *comm, const char *run
         if (!path[0]) break;
         status = verify(arena, comm, path);
         if (status == TRI_OK) {
-            // Only now: if none were intact, the error alone would say so.
+            // Warns only if an intact one was found: without one, the error reports the damage.
             for (int k = 0; leads && k < i; k++)
                 tri_log(TRI_LOG_WARNING, "%s; falling back to the checkpoint before it",
                         damages[k]);

@@ -3,7 +3,7 @@
 // wait for at once. Next: numbers.c.
 #include "engine/engine_internal.h"
 
-// The operations of an action; engine_size_communication has made room for those of any.
+// The operations of one action. engine_size_communication has made room for those of any action.
 typedef struct op_list {
     tri_comm_op *ops;
     int count, most;

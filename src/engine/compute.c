@@ -59,8 +59,8 @@ static tri_status run_segment(tri_engine *e, const tri_program *p, int block, tr
     return TRI_OK;
 }
 
-// Padding between the parameters of a bucket is summed over ranks too, and must not count in the
-// norm.
+// Sets the padding between the parameters of a bucket to zero, because it is summed over ranks too
+// and must not count in the norm.
 static tri_status clear_gaps(const tri_engine *e, int unit, tri_bucket_kind bucket) {
     char *base = e->memory.slots[tri_slot_gradients(unit, bucket)];
     const int *first = &e->gaps.first[unit * TRI_BUCKET_COUNT + (int)bucket];
@@ -89,8 +89,8 @@ static uint64_t bit_of_unit(const tri_schedule_block *block, int unit) {
 }
 
 // A block always makes gradients of its own unit. It may make none of a unit that it shares with
-// other blocks, and programs may differ in this. Bits are set where all programs make one;
-// elsewhere the buffer is set to zero before the action runs.
+// other blocks, and programs may differ in this. A unit's bit is set if the block makes gradients
+// of it in all programs; else the unit's buffer is set to zero before the action runs.
 void engine_find_gradient_units(tri_engine *e) {
     const tri_plan *plan = e->plan;
     e->gradient_unit_bits = TRI_NEW_ARRAY(e->arena, uint64_t, plan->block_count);
@@ -137,7 +137,8 @@ static tri_status open_gradients(tri_engine *e, const tri_action *a, gradient_bu
                 e->memory.slots[p->slot] = (char *)(e->memory.round_gradients + used);
                 used += elements;
             }
-            // Gaps of gradients that stay where they are were zero from the start.
+            // Gradients that have memory of their own for the whole run have zeros in their gaps
+            // from the start.
             if (adds || e->plan->sharing.scatters_rounds)
                 TRI_TRY(clear_gaps(e, block->units[k], bucket));
             if (!(e->gradient_unit_bits[a->subject] >> k & 1))

@@ -71,8 +71,8 @@ tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out) 
     return TRI_OK;
 }
 
-// Ends what the queues still do. That fails too where a rank was lost; the thread's message then
-// stays that of the first failure.
+// Waits until the queues have ended. If a rank was lost, this fails too; then the thread keeps the
+// message of the first failure.
 static void finish_queues(tri_engine *e) {
     tri_queue *const queues[] = {e->queue, e->takes.queue};
     char why[TRI_MESSAGE_MAX_BYTES];
@@ -158,7 +158,7 @@ static tri_status (*const starts[TRI_LANE_COUNT])(tri_engine *e, const tri_actio
     [TRI_LANE_TAKE] = engine_take,
 };
 
-// Lets an action start after another one.
+// Lets an action start only after the work of `other`, the ticket of an action that it depends on.
 static tri_status start_after(tri_engine *e, const tri_action *a, tri_ticket *other) {
     if (!other->kind) return TRI_OK;
     tri_lane lane = tri_action_lane(a->kind);

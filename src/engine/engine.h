@@ -29,8 +29,8 @@ typedef struct tri_engine_batch {
 
 // What one step hands to the next. It lies in the device's memory, where each step changes it
 // (TRI_CARRIED_UPDATES and others). The host has what the last collected step left: the engine's
-// copy, and the caller's tri_progress. It tells the device with which update the learning rates of
-// the input begin (TRI_CONTROL_UPDATES).
+// copy, and the caller's tri_progress. The host tells the device with which update the learning
+// rates of the input begin (TRI_CONTROL_UPDATES).
 typedef struct tri_carried {
     tri_loss_scale scale; // gradients travel multiplied by it; scale.scale 0: as they are
     int64_t updates;      // steps that changed the parameters
@@ -40,21 +40,21 @@ enum { TRI_MAX_SHARED = 4 };
 
 typedef struct tri_step_input {
     tri_step_shape shape;
-    int64_t step; // counts data: the key of dropout
-    // Learning rates: of the first update after those that the last results counted, and of the
-    // ones after it, as many as steps may be in flight.
+    int64_t step; // number of the step, also if earlier ones were no updates; dropout draws by it
+    // Learning rates: of the first update after those that the last collected results counted, and
+    // of the updates after it. There is one more than steps may be in flight.
     double lr[1 + TRI_MAX_STEPS_AHEAD];
     double clip;                   // largest norm of all gradients; 0: no clipping
     double shared[TRI_MAX_SHARED]; // the caller's own numbers, summed over all ranks on the way
     // The next micro-batch of this rank's replica, in the order of its rounds; valid until it is
     // released.
     tri_status (*next)(void *context, tri_engine_batch *out);
-    // The oldest micro-batch that `next` gave is no longer read. NULL: the caller does not need to
-    // know. At most TRI_TAKEN_BATCHES are read at once.
+    // Called when the oldest micro-batch that `next` gave is no longer read. NULL: the caller does
+    // not need to know. At most TRI_TAKEN_BATCHES are read at once.
     void (*release)(void *context);
-    // The micro-batch `ahead` of it (0: the next one), which stays to be taken; valid until it was.
-    // Asked for only where labels are counted ahead of the step (TRI_COUNT_AHEAD); else NULL will
-    // do.
+    // Shows the micro-batch that `next` will give after `ahead` others, and does not take it; valid
+    // until `next` has given it. Called only if labels are counted ahead of the step
+    // (TRI_COUNT_AHEAD); else it may be NULL.
     tri_status (*look)(void *context, int64_t ahead, tri_engine_batch *out);
     void *context;
 } tri_step_input;
@@ -67,7 +67,7 @@ typedef struct tri_step_output {
     double gradient_norm; // of the mean gradient, before clipping
     double lr;            // the one that was used
     bool overflowed;      // with a loss scale: a gradient was not finite, nothing was changed
-    bool exhausted;       // that happened at the smallest scale: as after TRI_NOT_FINITE
+    bool exhausted;       // the same at the smallest scale: training cannot go on
     tri_carried carried;  // after the step
 } tri_step_output;
 
@@ -75,10 +75,12 @@ typedef struct tri_step_output {
 // groups of the plan. Collective. Parameters are zero until initialised or loaded.
 tri_status tri_engine_create(const tri_engine_config *config, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine); // NULL allowed
-// Initial weights of a seed: by parameter name and element, the same on every rank. TRI_NO_MEMORY,
-// and errors of the storage where parameters are offloaded.
+// Sets initial weights. They depend on the seed, the parameter's name and the element only, so they
+// are the same on any number of ranks. TRI_NO_MEMORY, and errors of the storage where parameters
+// are offloaded.
 tri_status tri_engine_initialize(tri_engine *engine, uint64_t seed);
-// Sets what the next step finds, when a run begins or continues; a new engine carries zeros.
+// Sets the carried numbers that the next step finds, when a run begins or continues. Those of a new
+// engine are zero.
 tri_status tri_engine_carry(tri_engine *engine, const tri_carried *carried);
 // Issues a step, which may go on behind the call, after all that were issued before. Collective.
 // Up to tri_engine_steps_ahead steps may be in flight already: 0 on a device whose work is done
@@ -92,14 +94,14 @@ int tri_engine_steps_ahead(const tri_engine *engine);
 // before that step. This also holds where more steps were issued behind it: they change nothing,
 // and are in flight no longer.
 tri_status tri_engine_collect(tri_engine *engine, tri_step_output *out);
-// Both: one step, while none is in flight.
+// Issues one step and collects it. No other step may be in flight.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
 // After a failure: ends what is in flight, so that the loader's memory is no longer in use. Keeps
 // the failure's message. Only tri_engine_destroy may follow. Not collective.
 void tri_engine_abandon(tri_engine *engine);
 
-// Waits until no micro-batch is read any more, and releases them all. Before their memory is freed,
-// also after a step that failed.
+// Waits until no micro-batch is read any more, and releases them all. Has to be called before their
+// memory is freed, also after a step that failed.
 tri_status tri_engine_release_batches(tri_engine *engine);
 
 enum { TRI_STATE_MASTERS = -1 }; // no optimizer state: the parameter itself

@@ -12,8 +12,9 @@ typedef struct engine_args {
     void *in[TRI_MAX_INPUTS], *out[TRI_MAX_OUTPUTS];
 } engine_args;
 
-// A kernel over this rank's range of a bucket, or over the elements from `first` of that range: of
-// STEP, a cast of PREPARE, a sum of squares, or a finder, which looks for what is not finite.
+// A range kernel: it runs over this rank's range of a bucket, or over elements of that range from
+// `first` on. It is a kernel of STEP, a cast of PREPARE, a sum of squares, or a finder, which looks
+// for what is not finite.
 typedef struct engine_range_kernel {
     tri_kernel kernel;
     int unit;
@@ -28,7 +29,7 @@ typedef struct engine_range_kernels {
     int count;
     int *first;       // by unit: its first item; one entry more than there are units
     tri_graph *graph; // of the nodes that they compute
-    // The pointers of a kernel, from where its operands are at the time of the call.
+    // Makes the pointers of a kernel, whose operands may lie somewhere else in every step.
     engine_args (*args)(const tri_engine *engine, const engine_range_kernel *range);
 } engine_range_kernels;
 
@@ -47,8 +48,8 @@ typedef struct engine_groups {
     tri_comm *copies;          // those that hold copies of this rank's shards
     tri_comm *along, *back;    // the stages of this rank's pipeline: one for each direction
     tri_comm *tensor_parallel; // those that share each layer with this rank
-    tri_comm *replicas;        // those with micro-batches of their own
-    tri_comm **ties;           // by unit that several stages hold: the ranks that do; else NULL
+    tri_comm *replicas;        // one rank of each replica, with this rank's stage and slices
+    tri_comm **ties;           // by unit: the ranks whose stages hold it; NULL: only one stage does
     tri_comm *memory;          // allocates what communicators touch; one of those above
 } engine_groups;
 
@@ -65,7 +66,7 @@ typedef struct engine_memory {
     char *heaps[TRI_HEAP_COUNT], *scratch, *workspace;
     char *inputs[2]; // the two of TRI_HEAP_INPUTS; `heaps` has that of the running step
     void *scalars[TRI_SCALAR_KIND_COUNT];
-    char **slots; // on the host, by slot: where it lies now
+    char **slots; // by slot: where its buffer lies now; the table itself is on the host
 } engine_memory;
 
 // The numbers of a step, F64 in the device's memory: see numbers.c.
@@ -163,7 +164,7 @@ typedef struct engine_run {
     const tri_step_input *input;
     const tri_step_plan *step;
     tri_ticket *tickets; // by action of the schedule
-    tri_ticket begin;    // what the compute lane was given before the step
+    tri_ticket begin;    // stands for what the compute lane was given before the step
     tri_comm_op *ops;    // of the action that is being started
     int most_ops;
     int round;                           // of the compute action that runs
@@ -200,8 +201,8 @@ struct tri_engine {
 };
 
 // Where this rank's ranges of a bucket are: masters, the gradients that STEP reads, an optimizer
-// state, and what GATHER sends. Offloaded masters and states are there between FETCH or LOAD and
-// the action that releases them.
+// state, and what GATHER sends. Offloaded masters and states are in memory only between FETCH or
+// LOAD and the action that releases them.
 float *engine_master(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_own_gradients(const tri_engine *engine, int unit, tri_bucket_kind bucket);
 float *engine_state(const tri_engine *engine, int state, int unit, tri_bucket_kind bucket);
@@ -210,15 +211,15 @@ tri_dtype engine_bucket_dtype(const tri_engine *engine, tri_bucket_kind bucket);
 
 tri_status engine_prepare_kernels(tri_engine *engine); // kernels.c
 void engine_release_kernels(tri_engine *engine);
-// By node of the program; without a `def`: the engine runs no kernel for it.
+// The kernels of a program, by node. For a node whose kernel has no `def` the engine runs none.
 const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
 
 // How the ledger names an action, in the lane of computation.
 tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_action *action);
 
 void engine_make_times(tri_engine *engine); // times.c
-// Whether the device tells when it carried out the action. If so, these note when it begins and
-// ends.
+// Whether the device tells when it carried out the action. If so, the two functions after this one
+// note when the action begins and ends.
 bool engine_is_timed(const tri_engine *engine, const tri_action *action);
 tri_status engine_time_begin(tri_engine *engine, const tri_action *action);
 tri_status engine_time_end(tri_engine *engine, const tri_action *action);
@@ -226,7 +227,8 @@ tri_status engine_time_end(tri_engine *engine, const tri_action *action);
 void engine_note_times(tri_engine *engine, const engine_flight *flight);
 
 tri_status engine_make_groups(tri_engine *engine, tri_comm *world); // groups.c
-// Whatever waits for the groups' operations fails; before what they wait for is closed.
+// Lets everything fail that waits for the groups' operations. Has to be called before anything is
+// closed for which these operations wait.
 void engine_stop_groups(tri_engine *engine);
 void engine_close_groups(tri_engine *engine);
 
@@ -264,7 +266,7 @@ tri_status engine_begin_numbers(tri_engine *engine);
 tri_status engine_norm(tri_engine *engine);
 // Sums the rows and, in training, the squares over all rounds and ranks.
 tri_status engine_sum_over_step(tri_engine *engine, bool squared);
-// Where a metric's pair is in a row: the same in all programs and on all ranks.
+// Where a metric's (sum, count) is in a row of results: the same in all programs and on all ranks.
 int64_t engine_metric_offset(int metric);
 // Runs a kernel on the numbers of a step.
 tri_status engine_run_numbers(tri_engine *engine, const tri_kernel *kernel, void *const *in,
@@ -315,7 +317,7 @@ tri_status engine_start_storage(tri_engine *engine, const tri_action *action, tr
 
 tri_status engine_open_takes(tri_engine *engine); // take.c
 void engine_close_takes(tri_engine *engine);
-// Around the actions of a step.
+// Called before the first and after the last action of a step.
 void engine_begin_takes(tri_engine *engine);
 tri_status engine_end_takes(tri_engine *engine);
 // TAKE may start when earlier steps no longer read the memory to which it copies.

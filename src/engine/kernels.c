@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-// A plan for another device has its choice of kernels and layouts.
+// Checks that the plan was made for this device: a plan for another one has the kernels and layouts
+// of that one.
 static void check_device(const tri_engine *e) {
     const tri_device_description *planned = &e->plan->device, *opened = &e->device->description;
     TRI_ASSERT(planned->backend == opened->backend && planned->threads == opened->threads &&

@@ -9,8 +9,8 @@ static tri_status allocate(tri_engine *e, int64_t size_bytes, void *out) {
     return e->device->backend->alloc(e->device, (size_t)size_bytes, slot);
 }
 
-// Memory that communicators touch comes from a communicator, where it is fastest; the device has to
-// allow the host to touch its memory.
+// Allocates memory that communicators touch. If the host can touch the device's memory, a
+// communicator allocates it, because its operations are fastest there; else the device does.
 static tri_status allocate_shared(tri_engine *e, int64_t size_bytes, void *out) {
     void **slot = out;
     if (!e->device->backend->host_memory) return allocate(e, size_bytes, out);
@@ -115,7 +115,8 @@ static void fill_slots(tri_engine *e) {
         }
 }
 
-// A communicator allocates the same on all its ranks; those with fewer micro-batches may need less.
+// Makes the size the largest of all ranks. A communicator allocates the same on all of them, but a
+// rank with fewer micro-batches may need less.
 static tri_status agree_on_size(tri_engine *e, int64_t *size_bytes) {
     tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
                       .reduction = TRI_REDUCE_MAX,

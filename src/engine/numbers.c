@@ -78,7 +78,7 @@ static tri_status add_range(tri_engine *e, int unit, tri_bucket_kind bucket, int
         count);
 }
 
-// A kernel of this file: the graph's last node, of inputs F64 of these shapes.
+// Makes a kernel of this file: adds a node of `op` to the graph, with F64 inputs of these shapes.
 static tri_status make_kernel(tri_engine *e, const tri_op *op, const void *attr,
                               const tri_shape *shapes, int count, tri_kernel *out) {
     tri_graph *g = e->numbers.graph;
@@ -173,7 +173,7 @@ tri_status engine_make_numbers(tri_engine *e) {
                             &n->sum_squares));
         TRI_TRY(make_step_kernels(e));
     }
-    // One row more for what does not count: that of tensor-parallel ranks after the first.
+    // One more row, which is not summed: tensor-parallel ranks after the first write there.
     n->capacity = (most_rows + 1) * n->width + TRI_MAX_SHARED + n->square_count;
     return allocate_all(e);
 }

@@ -65,8 +65,8 @@ static bool is_staged(const tri_engine *e, const whole *w) {
            e->staging.state == w->state;
 }
 
-// Whether the host can read and write it where it is: this rank holds all of it, in memory the host
-// can touch.
+// Whether the host can read and write the elements where they lie: this rank holds all of them, in
+// memory that the host can touch.
 static bool is_direct(const tri_engine *e, const whole *w) {
     return e->plan->sharing.shards == 1 && e->device->backend->host_memory &&
            !engine_is_offloaded(e, (tri_bucket_kind)w->bucket, w->state);

@@ -22,7 +22,7 @@ enum { QUEUE = 64, BUFFER_BYTES = 4 << 20 };
 typedef struct item {
     tri_storage_op op;
     const char *label;
-    tri_ticket after; // only waits for this, if it stands for anything
+    tri_ticket after; // if it stands for anything, the item has no op: the thread waits for this
 } item;
 
 struct tri_storage {
@@ -31,7 +31,7 @@ struct tri_storage {
     tri_ledger *ledger;
     pthread_t thread;
     bool has_thread;
-    // Of the thread, where the host cannot touch the device's memory.
+    // The thread's, for copies to and from memory of the device that the host cannot touch.
     tri_queue *copies;
     char *buffer;
 

@@ -20,7 +20,7 @@ typedef struct tri_storage_config {
 typedef struct tri_storage_op {
     bool writes;
     bool on_device; // memory that the host cannot touch: passes through a buffer of the storage
-    void *memory;   // the storage's until waited for
+    void *memory;   // in use until the operation was waited for
     int64_t offset, size_bytes;
 } tri_storage_op;
 

@@ -21,7 +21,8 @@ static engine_args squares_args(const tri_engine *e, const engine_range_kernel *
                          .out = {e->numbers.squares + r->at}};
 }
 
-// Ranges, then the step scalars.
+// A finder reads this rank's gradients of a bucket, the ranges in which it looks, and the step
+// scalars.
 static engine_args finder_args(const tri_engine *e, const engine_range_kernel *r) {
     const engine_numbers *n = &e->numbers;
     int64_t index = r - e->finders.items;
@@ -123,7 +124,7 @@ tri_status engine_make_range_kernels(tri_engine *e) {
     return TRI_OK;
 }
 
-// Units come in order.
+// Ends the unit's part of the list. Kernels are added unit by unit, in order.
 static void end_unit(const tri_engine *e, engine_range_kernels *list, int unit) {
     for (int u = unit; u < e->plan->flat.unit_count; u++) list->first[u + 1] = list->count;
 }

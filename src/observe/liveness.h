@@ -1,10 +1,10 @@
 // Finds a rank that is stuck, from the ledgers of all ranks. Each rank has a thread for this, which
 // works also while the rank itself is stuck.
 //
-// A rank moves when its thread that runs the steps begins or ends an action, which is lane 0 of its
-// ledger (base/ledger.h). Rank 0 reports a rank that has not moved
-// for TRI_STILL_AFTER_MS while others wait for it, or while no rank moves at all; it never reports
-// a rank that waits for others. If no rank moves for the communicator's time limit, rank 0 ends the
+// A rank moves when its thread that runs the steps begins or ends an action, which the ledger notes
+// in its first lane, lane 0 (base/ledger.h). Rank 0 reports a rank that has not moved for
+// TRI_STILL_AFTER_MS while others wait for it, or while no rank moves at all; it never reports a
+// rank that waits for others. If no rank moves for the communicator's time limit, rank 0 ends the
 // run. Ranks that wait for a stuck rank end by their own time limit (comm/comm.h).
 #ifndef TRIREME_OBSERVE_LIVENESS_H
 #define TRIREME_OBSERVE_LIVENESS_H

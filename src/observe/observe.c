@@ -72,8 +72,8 @@ static void emit(tri_observer *o, const tri_run_event *event) {
 void tri_observe_train(tri_observer *o, tri_train_event event) {
     if (!o) return;
     double now = tri_os_seconds();
-    // A resumed run's first event counts samples of the run before: the step itself is not known,
-    // so the first line's rate starts with the second event.
+    // A resumed run's first event also counts samples of the run before. How many this step had is
+    // not known, so it is taken to have had the mean.
     if (!o->has_samples && event.step > 1 && event.samples > 0)
         o->line_samples = event.samples - event.samples / event.step;
     o->has_samples = true;

@@ -197,8 +197,8 @@ static const char *compare(tri_straggler *s) {
             slowest = r;
             worst_case = c;
         }
-        // It has caught up only well below the limit; otherwise a rank near the limit would be
-        // reported again and again.
+        // A rank has caught up only when it is well below the limit; otherwise a rank near the
+        // limit would be reported again and again.
         if (!s->is_slow[r] || fraction > 0.005 * TRI_STRAGGLER_PERCENT) continue;
         s->is_slow[r] = false;
         snprintf(s->line, sizeof s->line, "rank %d on host %s keeps pace again", r,

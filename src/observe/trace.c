@@ -35,7 +35,7 @@ typedef struct trace_head { // describes a rank's events, and is sent before the
 
 static const char first_bytes[] = "{\"displayTimeUnit\"";
 
-// A trace replaces what is in its file, so a slip of the pen would empty weights or data.
+// Refuses to replace a file that is no trace: a mistyped path would empty weights or data.
 static tri_status check_replaced(const char *path) {
     struct stat info;
     char begin[sizeof first_bytes - 1];

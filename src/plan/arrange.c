@@ -113,7 +113,8 @@ static tri_status find_groups(tri_plan *plan, const tri_plan_request *request) {
     return TRI_OK;
 }
 
-// Parameters that kernels read as they are stored, and that no rank gathers, stay in memory.
+// Decides what is offloaded. Masters stay in memory if kernels read them as they are stored and no
+// rank gathers them.
 static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
     tri_offload offload = request->options->offload;
     plan->optimizer_states = request->optimizer_states;
@@ -127,7 +128,7 @@ static void find_offload_set(tri_plan *plan, const tri_plan_request *request) {
 
 static tri_status find_order(tri_plan *plan, const tri_plan_request *request) {
     bool pipeline = plan->mesh.size[TRI_AXIS_PIPELINE] > 1;
-    // A single stage goes forward and backward in turns.
+    // Without a pipeline, rounds go forward and backward in turns, as 1f1b does with one stage.
     plan->order = pipeline ? tri_orders[request->options->schedule] : tri_order_find("1f1b");
     if (pipeline && request->micro == 0)
         return TRI_FAIL(TRI_BAD_INPUT,

@@ -3,7 +3,8 @@
 
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
                      tri_capture **out) {
-    bool *awaited = TRI_NEW_ARRAY(arena, bool, schedule->count); // by another lane
+    // awaited[i]: an action of another lane waits for action i.
+    bool *awaited = TRI_NEW_ARRAY(arena, bool, schedule->count);
     for (int i = 0; i < schedule->dependency_count; i++) awaited[schedule->dependencies[i]] = true;
     int count = 0, capacity = 0;
     bool open = false; // the next action may continue the latest run

@@ -1,13 +1,14 @@
 // Finds the parts of a schedule that a device may record once and repeat in every step, as CUDA
-// captures a graph: runs of actions of the compute lane that nothing of another lane has to wait
-// for in between. What they issue is the same in every step, since addresses are planned.
+// captures a graph. A part is a run of actions of the compute lane without a wait between them, in
+// either direction, for an action of another lane. What the actions issue is the same in every
+// step, because addresses are planned.
 #ifndef TRIREME_PLAN_CAPTURE_H
 #define TRIREME_PLAN_CAPTURE_H
 
 #include "plan/plan.h"
 
-// The actions of the compute lane from `first` to `last`; actions of other lanes that are between
-// them in the list wait for none of these but the last.
+// The actions of the compute lane from `first` to `last`. Only the first of them waits for other
+// lanes, and other lanes wait only for the last.
 typedef struct tri_capture {
     int first, last; // into the schedule's actions
     int actions;     // of the compute lane
@@ -17,9 +18,9 @@ typedef struct tri_capture {
 // of one. Returns how many there are; *out lives in `arena`. The schedule has its dependencies.
 int tri_capture_find(tri_arena *arena, const tri_schedule *schedule, const bool *may,
                      tri_capture **out);
-// Whether a step issues the same work for this action every time: no action whose kernels may not
-// be captured, that reads inputs that lie somewhere else in every other step, or that ranks carry
-// out together.
+// Whether every step issues the same work for this action. False for an action whose kernels may
+// not be captured, that reads inputs that lie somewhere else in every other step, or that ranks
+// carry out together.
 bool tri_capture_allows(const tri_plan *plan, const tri_step_plan *step, const tri_action *action);
 
 #endif

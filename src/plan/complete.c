@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// LOAD is this many units ahead of its use. So is GATHER at least; without a pipeline, fsdp goes by
-// strategy.prefetch alone.
+// LOAD is this many units ahead of its use, and GATHER at least as many. But without a pipeline,
+// fsdp gathers strategy.prefetch units ahead, even if these are fewer.
 enum { AHEAD = 2 };
 
 // In which order actions stand that precede the same compute action.
@@ -22,8 +22,8 @@ typedef enum point {
     AT_SCATTER,
     AT_REDUCE,
     AT_TIE,
-    AT_CLEAR, // before the compute action that adds to them
-    AT_TAKE   // last: its memory is then in use no longer than the compute action demands
+    AT_CLEAR, // of gradients to which the compute action adds
+    AT_TAKE   // last, so that the inputs' memory is in use only from the compute action on
 } point;
 
 typedef struct item {
@@ -37,7 +37,7 @@ typedef struct work {
     tri_arena *arena; // until the schedule is written
     const tri_schedule_request *request;
     tri_schedule compute;
-    int *first_use, *uses; // by unit: indices of the compute actions that read it
+    int *first_use, *uses; // uses[first_use[u] … first_use[u + 1] - 1] read unit u
     item *items;
     int item_count, item_capacity;
 } work;
@@ -123,7 +123,7 @@ static int compare_stays(const void *x, const void *y) {
     return (a->unit > b->unit) - (a->unit < b->unit);
 }
 
-// Divides the uses of a unit into stays: it is released between one and the next.
+// Divides the uses of a unit into stays. Between two stays the unit is released.
 static int find_stays(const work *w, int unit, stay *out) {
     const tri_schedule_request *r = w->request;
     bool whole = !tri_schedule_releases(r) || r->units[unit].persistent || r->pipeline > 1;
@@ -151,9 +151,9 @@ static int turn_before(const int *turns, int count, int ahead) {
     return count > ahead ? turns[count - 1 - ahead] : 0;
 }
 
-// Units are used in turns. GATHER precedes the first action of the turn `ahead` turns earlier,
-// FETCH that of one more turn earlier. If RELEASE of the unit's stay before would come no sooner
-// than that, the unit stays gathered.
+// Stays of one unit that follow each other are a turn. GATHER stands `ahead` turns before the turn
+// that needs it, and FETCH one turn before GATHER. If the unit's earlier stay has not ended by
+// then, the two stays become one: the unit is not released in between.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;
@@ -191,9 +191,10 @@ static void mark_adding(work *w, int at, int unit) {
     a->accumulate = true;
 }
 
-// One sum of a unit's gradients: from one SCATTER to the next, or over the whole step. Of each
-// source, the first action overwrites and later ones add. If no action writes gradients of a
-// source, or if both halves of BACKWARD write the same ones, CLEAR comes first and all actions add.
+// Marks which actions overwrite and which ones add in one sum of a unit's gradients. A sum goes
+// from one SCATTER to the next, or over the whole step. Of each gradient source, the first action
+// overwrites and later ones add. If no action writes the gradients of a source, or if both halves
+// of BACKWARD write the same ones, CLEAR comes first and all actions add.
 static void put_sum(work *w, int unit, int first, int end) {
     const tri_schedule_request *r = w->request;
     bool written[TRI_GRADIENT_SOURCE_COUNT + 1] = {false};
@@ -220,8 +221,9 @@ static void put_sum(work *w, int unit, int first, int end) {
     }
 }
 
-// SCATTER follows the last contribution of a round. Where contributions of two rounds alternate (a
-// unit that several stages of this rank read), it stands wherever the next one is of another round.
+// SCATTER follows the last contribution of a round. If several stages of this rank read the unit,
+// contributions of two rounds alternate; then SCATTER follows each contribution whose successor is
+// of another round.
 static void put_sums(work *w, int unit) {
     const tri_schedule_request *r = w->request;
     bool by_round = tri_schedule_scatters_rounds(r), scattered = false;
@@ -242,8 +244,8 @@ static void put_sums(work *w, int unit) {
     }
 }
 
-// What remains to be done with complete gradients. REDUCE waits for SCATTER, so it stands one
-// compute action later; otherwise the list would wait there.
+// Adds what has to be done with gradients: their sums, REDUCE and TIE. REDUCE waits for SCATTER. So
+// it stands one compute action later, because right behind SCATTER it would hold up the list.
 static void put_reductions(work *w) {
     const tri_schedule_request *r = w->request;
     for (int u = 0; r->training && u < r->unit_count; u++) {

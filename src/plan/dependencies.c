@@ -22,7 +22,7 @@ typedef enum resource_kind {
     MADE_BACK,
     READ_BACK,
     MESSAGE, // the edge that is sent or received
-    INPUTS,  // of a round; of FORWARD, only of the one that begins it
+    INPUTS,  // of a round; FORWARD accesses them only if it begins the round
 } resource_kind;
 
 static const struct {
@@ -217,7 +217,8 @@ void tri_resources_visit(const tri_resources *resources, const tri_action *actio
     }
 }
 
-// Of a resource: the last action that wrote it and, by lane, the last that has read it since.
+// What was done to a resource so far: the last action that wrote it and, by lane, the last action
+// that has read it since.
 typedef struct history {
     int writer, readers[TRI_LANE_COUNT];
 } history;

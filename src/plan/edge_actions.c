@@ -1,9 +1,9 @@
-// Decides when a rank sends and receives. A lane is in order and a message needs both of its ranks,
-// so they have to agree on an order without asking each other. They use the order in which values
-// would be ready if forward took one unit of time and backward two: every rank computes these times
-// for all ranks, as whole numbers. Then no ranks can wait for each other in a circle: of all
-// messages not yet sent, the one that is ready first waits only for earlier compute actions, and
-// those only for earlier messages. Next: step_memory.c.
+// Decides when a rank sends and receives. A rank starts its messages in the order of its list, and
+// a message needs both of its ranks, so the ranks have to agree on an order without asking each
+// other. They use the order in which values would be ready if forward took one unit of time and
+// backward two: every rank computes these times for all ranks, as whole numbers. Then no ranks can
+// wait for each other in a circle: of all messages not yet sent, the one that is ready first waits
+// only for earlier compute actions, and those only for earlier messages. Next: step_memory.c.
 #include "plan/compute_actions.h"
 
 #include "base/search.h"
@@ -24,7 +24,7 @@ typedef struct stage_action {
     int stage, round;
 } stage_action;
 
-// An ideal machine, on which forward takes one unit of time and backward two.
+// The state of an ideal machine, on which forward takes one unit of time and backward two.
 typedef struct clock_work {
     const tri_schedule_request *request;
     stage_action **actions; // by pipeline rank
@@ -162,7 +162,7 @@ static tri_status run_clock(clock_work *c) {
 typedef struct timed {
     tri_edge_action action;
     int64_t ready;
-    int turn; // of the block that makes the value, within its stage
+    int turn; // the block that makes the value; negated for a value of the backward pass
 } timed;
 
 static int compare(const void *x, const void *y) {
@@ -230,9 +230,9 @@ static void add_edge(const clock_work *c, const index_of_actions *p, int number,
     }
 }
 
-// A lane's actions have to stand in its order: a receive moves up to the insertion point of the
-// next action of the lane, and one compute action further, so that it has begun when its value is
-// ready; but never past the action before it.
+// Moves receives up, so that a lane's actions stand in its order: a receive stands no later than
+// the next action of the lane. Then it moves up by one more compute action, but never past the
+// lane's action before it, so that it has begun when its value is ready.
 static void settle_lane(timed *items, int count) {
     for (int i = count - 2; i >= 0; i--) {
         int limit = items[i + 1].action.before;

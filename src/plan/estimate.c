@@ -43,8 +43,9 @@ static double node_seconds(const tri_graph *g, const tri_node *node, const tri_r
     return compute > move ? compute : move;
 }
 
-// Takes measured seconds. They are of whole layers, so the ranks that share layers divide them. A
-// backward pass measured as one is divided between BACKWARD and WEIGHT as the rates say.
+// Uses measured seconds instead of the rates. They were measured with whole layers, so ranks that
+// share layers need only their fraction. If the backward pass was measured as one, it is divided
+// between BACKWARD and WEIGHT as the rates say.
 static void take_measured(const compute_costs *costs, int block, const tri_measured *measured) {
     double *s = costs->seconds[block], *sent = costs->sent[block];
     double scale = (double)costs->program->batch / (double)measured->batch / costs->tensor;
@@ -96,7 +97,8 @@ static double compute_seconds(const compute_costs *costs, const tri_action *a) {
     }
 }
 
-// Elements of a unit's buckets: of all or of this rank's shards; with gradients, or all.
+// Elements of a unit's buckets. `own`: only of this rank's shards. `trained_only`: only of buckets
+// with gradients.
 static double unit_elements(const tri_plan *plan, int unit, bool own, bool trained_only) {
     double sum = 0;
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
@@ -166,7 +168,7 @@ static double action_seconds(const tri_plan *plan, const tri_step_plan *step, co
         return (double)(step->request.edges[a->subject].bytes * step->items[a->round].size) /
                rates->link_bytes_per_s;
     case TRI_SUBJECT_NONE:
-        // Another device copies before it computes, which estimates leave out.
+        // A device that does not run ahead copies before it computes, which estimates leave out.
         if (a->kind == TRI_ACTION_TAKE && plan->takes_ahead)
             return (double)p->input_bytes / rates->memory_bytes_per_s;
         break;

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A way of sharing. Sizes of 0 are the recipe's; -1 is what the other axes leave.
+// A way of sharing the training state: a strategy and the sizes of two axes of the mesh. A size of
+// 0 is the recipe's; -1 takes what the other axes leave.
 typedef struct sharing {
     tri_strategy_kind name;
     int shard, pipeline;
@@ -66,8 +67,8 @@ static const char *join(tri_arena *arena, const char *a, const char *b) {
     return tri_arena_printf(arena, "%s%s%s", a, *a && *b ? " " : "", b);
 }
 
-// The overrides that set a micro-batch. Where the recipe says how many rounds a step has, these are
-// all three numbers that have to agree; NULL: no whole number of rounds does.
+// The overrides that set a micro-batch. If the recipe says how many rounds a step has, all three
+// numbers are set, because they have to agree. NULL: the global batch is no whole number of rounds.
 static const char *micro_text(const search *s, const tri_plan_request *request, int64_t micro) {
     long long global = request->step_samples[TRI_STEP_FULL];
     long long round_samples = micro * tri_mesh_replicas(&request->mesh);
@@ -100,7 +101,7 @@ static void try_micros(search *s, tri_plan_request request, const char *override
         if (request.eval_micro > micro && !is_given && words) {
             request.eval_micro = micro;
             request.step_samples[TRI_STEP_EVALUATE] = micro * replicas;
-            request.step_samples[TRI_STEP_TEST] = 0; // its evaluation batches are the same
+            request.step_samples[TRI_STEP_TEST] = 0; // as large as TRI_STEP_EVALUATE's
             words = tri_arena_printf(s->arena, "%s batch.eval=%lld", words, (long long)micro);
         }
         tri_candidate one;
@@ -116,7 +117,7 @@ static void try_micros(search *s, tri_plan_request request, const char *override
     }
 }
 
-// Recomputes as few blocks as make it fit.
+// Recomputes as few blocks as make the run fit.
 static void try_recomputing(search *s, tri_plan_request request, const char *overrides) {
     static const int every[] = {0, 4, 2, 1}; // one of so many blocks is recomputed
     tri_strategy_options options = *request.options;

@@ -24,8 +24,8 @@ int tri_fit_search(tri_arena *arena, const tri_device_description *device,
                    const tri_measured *measured, int64_t memory_bytes, tri_candidate *candidates,
                    tri_candidate *least);
 
-// The memory that a rank of the request may use: what strategy.memory says, or else `there`. Where
-// that is the device's own, strategy.memory can lower it, and not raise it.
+// The memory that a rank of the request may use: what strategy.memory says, or else `there`. If
+// `there` is the device's own memory, strategy.memory can lower it, but not raise it.
 tri_device_memory tri_fit_memory(const tri_plan_request *request, const tri_device_memory *there);
 // Checks that the rank that needs the most memory needs at most `memory`, where that is known. Else
 // TRI_BAD_INPUT: one line with what is missing and the fastest settings that would fit.

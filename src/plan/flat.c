@@ -39,13 +39,14 @@ static tri_bucket_kind bucket_of(const tri_graph *g, const tri_parameter_info *p
     return is_half(g, p) ? TRI_BUCKET_TRAINED_HALF : TRI_BUCKET_TRAINED;
 }
 
-// The blocks that read each parameter, as lists in the order in which they first do.
+// A block that reads a parameter: an entry of the parameter's list, which has the blocks in the
+// order in which they first read it.
 typedef struct reader {
-    int block, next; // next: as readers.first
+    int block, next; // next: the parameter's next reader, index + 1; 0: none
 } reader;
 
 typedef struct readers {
-    int *first, *last; // by parameter: indices + 1; 0: none
+    int *first, *last; // by parameter: its first and last reader, index + 1; 0: none
     reader *items;
     int count, capacity;
 } readers;
@@ -86,8 +87,8 @@ static void append(tri_flat *flat, const tri_graph *g, int64_t alignment, int pa
     if (is_half(g, info)) flat->half_dtype = tri_value_get(g, info->value)->dtype;
 }
 
-// Every block has its own unit; a shared parameter's belongs to all that read it, in the order of
-// the parameters.
+// Lists the units that each block reads: its own, then those of the shared parameters that it
+// reads, in the order of the parameters.
 static void list_units(tri_arena *arena, const readers *r, tri_flat *flat) {
     int blocks = flat->block_count, total = blocks;
     int *next = TRI_NEW_ARRAY(arena, int, blocks);

@@ -40,10 +40,10 @@ typedef enum tri_bucket_kind {
 } tri_bucket_kind;
 
 bool tri_bucket_is_trained(tri_bucket_kind bucket);
-// Kernels read its parameters in a half type; the optimizer keeps F32 masters.
+// True if kernels read the bucket's parameters in a half type; the optimizer keeps F32 masters.
 bool tri_bucket_is_half(tri_bucket_kind bucket);
 tri_placement tri_bucket_placement(tri_bucket_kind bucket);
-// Trained buckets and statistics.
+// True for the buckets of trained parameters and of statistics.
 bool tri_bucket_has_gradients(tri_bucket_kind bucket);
 
 typedef struct tri_flat_bucket {

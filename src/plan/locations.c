@@ -9,11 +9,11 @@
 typedef struct locating {
     tri_program *p;
     const tri_program_request *request;
-    int *last_use;  // by value: the node that reads it last, or 0
-    uint32_t *home; // by value: the value whose memory it shares, or itself
+    int *last_use;  // last_use[v]: the node that reads value v last, or 0
+    uint32_t *home; // home[v]: the value whose memory value v shares, or v
     int segment_count;
-    // Of a value that is its own home: the segments that touch it, ascending, from
-    // touches[first_touch[value]] on; each is 2 · segment, and 1 more where it writes the value.
+    // The segments that touch value v, if it is its own home: touch_count[v] entries of `touches`
+    // from first_touch[v] on, ascending. An entry is 2 · segment, plus 1 if the segment writes v.
     int *touches, *first_touch, *touch_count;
 } locating;
 
@@ -31,7 +31,8 @@ static void find_segments(tri_program *p) {
     }
 }
 
-// Locations of inputs, scalars, parameters, gradients and results: of all but activations.
+// Assigns the locations of inputs, scalars, parameters, gradients and results, which are all values
+// but activations.
 static void locate_fixed(tri_program *p) {
     const tri_graph *g = p->graph;
     for (int i = 0; i < g->input_count; i++) {
@@ -123,7 +124,7 @@ static int last_read(const locating *c, int i, tri_value value) {
     return i;
 }
 
-// Finds which values share memory; it is in use until the last of them is read.
+// Finds which values share memory, and the node that reads the last of them.
 static void find_homes(locating *c) {
     const tri_graph *g = c->p->graph;
     for (int i = 0; i < g->value_count; i++) c->home[i] = (uint32_t)i;
@@ -134,7 +135,7 @@ static void find_homes(locating *c) {
             if (*last < use) *last = use;
         }
     }
-    // Who reads a view reads its input's memory too.
+    // A node that reads a view reads the memory of the view's input.
     for (int i = g->node_count - 1; i >= 0; i--) {
         const tri_node *node = &g->nodes[i];
         if (!(node->op->flags & TRI_OP_VIEW)) continue;
@@ -157,7 +158,7 @@ static bool is_activation(const locating *c, uint32_t id) {
            c->p->locations[id].kind == TRI_LOCATION_NONE;
 }
 
-// Notes that the node's segment touches the value; without `touches`, only counts.
+// Notes that the node's segment touches the value; while `touches` is NULL, only counts it.
 static void mark(const locating *c, tri_value value, const tri_node *node, bool is_written) {
     if (!tri_value_is(value) || !is_activation(c, c->home[value.id])) return;
     uint32_t home = c->home[value.id];
@@ -211,7 +212,8 @@ static const int *touches_of(const locating *c, uint32_t id) {
     return c->touches + c->first_touch[id];
 }
 
-// The bundles so far: by what touches them, and one value of each.
+// The bundles so far: by_touches finds the bundle of the values that the same segments touch, and
+// first_of[b] is one value of bundle b.
 typedef struct bundles {
     tri_index by_touches;
     uint32_t *first_of;
@@ -287,7 +289,8 @@ static void locate_activations(locating *c) {
     tri_program *p = c->p;
     const tri_graph *g = p->graph;
     bundles known = {.first_of = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count)};
-    // The values that one segment alone touches, segment by segment; end: behind those of each.
+    // `local`: the values that one segment alone touches, segment by segment. end[s]: the index
+    // behind those of segment s, once `local` is filled.
     uint32_t *local = TRI_NEW_ARRAY(p->arena, uint32_t, g->value_count);
     int *end = TRI_NEW_ARRAY(p->arena, int, c->segment_count + 1);
     for (int id = 1; id < g->value_count; id++)

@@ -56,7 +56,7 @@ static int *sort(tri_arena *scratch, tri_interval *intervals, int count,
     return sorted;
 }
 
-// Assigns intervals to as few tracks as possible: one whose last interval has ended is free.
+// Assigns intervals to as few tracks as possible. A track is free when its last interval has ended.
 static void find_tracks(packer *p, int count) {
     int ended = 0, free_track = -1;
     for (int i = 0; i < count; i++) {

@@ -89,7 +89,7 @@ typedef struct tri_strategy_options {
     int64_t stages_per_rank; // of schedules whose ranks have several
     tri_strings stages;      // blocks that begin the second and later stages; none: cut by cost
     tri_recompute recompute;
-    int64_t recompute_every;    // of recompute block: every so many blocks, one
+    int64_t recompute_every;    // of `recompute: block`: one block in so many is recomputed
     const char *memory;         // bytes that a rank may use, or "auto"
     int64_t prefetch;           // units gathered ahead of their use; see tri_schedule_request
     bool reshard_after_forward; // fsdp: parameters are gathered again for the backward pass

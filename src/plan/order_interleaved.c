@@ -1,15 +1,15 @@
 // The order interleaved: 1F1B over several stages of each rank (Narayanan et al. 2021,
-// arXiv:2104.04473, section 2.2.2). Rounds go in groups of P, each group through all of the rank's
-// stages before the next. If the number of rounds is no multiple of P, the order is that of the
-// next multiple without the rounds that do not exist: an order that can run still can when rounds
-// are left out.
+// arXiv:2104.04473, section 2.2.2). Rounds go in groups of P, the number of pipeline ranks; each
+// group goes through all of the rank's stages before the next. If the number of rounds is no
+// multiple of P, the order is that of the next multiple without the rounds that do not exist. It
+// can still run, as every order can from which rounds are left out.
 #include "plan/schedule.h"
 
 typedef struct turn {
     int stage, round;
 } turn;
 
-// The i-th turn in one direction.
+// The stage and round that this rank computes as the i-th in one direction.
 static turn find_turn(const tri_schedule_request *request, int i, bool back) {
     int ranks = request->pipeline, stages = request->stage_count / ranks;
     int own = i % (ranks * stages) / ranks; // which of the rank's own stages

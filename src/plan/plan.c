@@ -107,7 +107,8 @@ static void raise_to(int64_t *most, int64_t value) {
     if (value > *most) *most = value;
 }
 
-// Elements of the gradients that one action makes apart, to be added to others.
+// Elements of the gradients that one action makes in memory of their own, from which they are then
+// added to earlier ones.
 static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     if (tri_action_subject(a->kind) != TRI_SUBJECT_BLOCK) return 0;
     bool forward = a->kind == TRI_ACTION_FORWARD, recompute = a->kind == TRI_ACTION_RECOMPUTE;
@@ -124,9 +125,10 @@ static int64_t added_elements(const tri_plan *plan, const tri_action *a) {
     return sum;
 }
 
-// Elements of the staging memory through which initial weights and checkpoints pass, as far as it
-// does not lie in the heap of the steps: a whole bucket where ranks shard it or it is offloaded, or
-// a unit's masters that are cast; and a full parameter that is sliced.
+// Elements of the staging memory through which initial weights and checkpoints pass. It holds a
+// whole bucket, if ranks shard it or it is offloaded, or the masters of a unit that are cast; none
+// of that counts if it fits into the state heap, which no step uses meanwhile. It also holds a full
+// parameter of which each rank has a slice.
 static int64_t staging_elements(const tri_plan *plan) {
     int64_t bucket = 0, parameter = 0;
     const tri_flat *flat = &plan->flat;
@@ -159,8 +161,8 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
     return most;
 }
 
-// What the communicators of the engine's groups take for themselves. The host's own memory, which
-// no communicator allocated, travels over the world and between shards.
+// Bytes that the communicators of the engine's groups need for themselves. Those of all ranks and
+// of the shards also carry memory that no communicator allocated, for which they need more.
 static int64_t communicator_bytes(const tri_plan *plan) {
     unsigned pipeline = 1u << TRI_AXIS_PIPELINE, shard = 1u << plan->sharing.shard_axis;
     const unsigned groups[] = {shard,    1u << plan->sharing.replicate_axis, pipeline,

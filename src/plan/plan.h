@@ -57,7 +57,7 @@ typedef struct tri_plan_request {
     int64_t loader_batches; // micro-batches that the loader holds or reads ahead
     int recompute_first; // of TRI_RECOMPUTE_FIT: blocks from the first on; tri_plan_create sets it
     const tri_plan
-        *reuse_graphs_of; // of another rank of the same request, whose graphs are used again; NULL
+        *reuse_graphs_of; // another rank's plan of the same request, for its graphs; NULL: none
 } tri_plan_request;
 
 // Bytes that one rank holds while it trains. `communication`: gathered parameters, gradients that
@@ -130,9 +130,9 @@ struct tri_plan {
 tri_status tri_plan_create(tri_arena *parent, const tri_device_description *device,
                            const tri_plan_request *request, tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
-// Micro-batches that the loader of the training data lets the engine hold at once: one, those that
-// are being copied to a device that runs ahead, or all of a step where their labels are counted
-// before it.
+// How many micro-batches the loader of the training data lets the engine hold at once: one; on a
+// device that runs ahead, as many as are being copied; all of a step, if labels are counted before
+// the step.
 enum { TRI_TAKEN_BATCHES = 2 }; // that are being copied at once
 int64_t tri_plan_held_batches(const tri_plan *plan);
 

@@ -66,14 +66,13 @@ typedef struct tri_edge_value {
 
 typedef struct tri_program_request {
     const tri_model_request *model;
-    int64_t batch; // samples of the micro-batch
-    // Both by block.
-    const bool *recompute;     // FORWARD is run again before BACKWARD; NULL: never
-    const bool *blocks_here;   // whose kernels this rank needs; NULL: all
+    int64_t batch;             // samples of the micro-batch
+    const bool *recompute;     // by block: FORWARD is run again before BACKWARD; NULL: never
+    const bool *blocks_here;   // by block: this rank needs its kernels; NULL: those of all blocks
     bool splits_backward;      // into the phases BACKWARD and WEIGHT
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;
-    // Whose ranks share layers; NULL: none do.
+    // The mesh whose ranks share layers; NULL: no ranks share any.
     const tri_mesh *mesh;
     int rank;
     tri_tensor_parallel_options tensor_parallel;

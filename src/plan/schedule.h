@@ -124,7 +124,7 @@ typedef struct tri_unit {
     bool has_gradients; // trained parameters or statistics (else all are frozen, or there are none)
     bool has_statistics;
     bool has_half;   // kernels read some of its parameters in a half type
-    bool has_stored; // ... or in that type
+    bool has_stored; // kernels read some of its parameters in the type they are stored in
     bool persistent; // fsdp: so small that it stays gathered from first to last use in a step
     int first_holder, holder_count; // pipeline ranks that hold it; more than one: TIE
     bool here;                      // this rank holds it
@@ -240,13 +240,13 @@ void tri_schedule_add_stage(const tri_schedule_request *request, tri_schedule *o
                             tri_action_kind kind, int stage, int round);
 void tri_schedule_add(tri_schedule *schedule, tri_action_kind kind, int subject, int round);
 
-// `action` has to start after `other` is done, because it reuses its memory.
+// `action` has to start after `other` is done, because it uses memory that `other` used.
 typedef struct tri_wait {
     int action, other;
 } tri_wait;
 
-// Derives from what actions read and write which of them have to wait for which of other lanes, and
-// adds `waits`.
+// Finds for each action the actions of other lanes for which it has to wait: from what actions read
+// and write, and from `waits`.
 void tri_schedule_find_dependencies(tri_schedule *schedule, const tri_schedule_request *request,
                                     const tri_wait *waits, int wait_count);
 // Checks that the schedule computes the step: each block goes forward before backward in each round

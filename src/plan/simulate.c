@@ -27,10 +27,10 @@ typedef struct execution {
     const tri_simulated_rank *given;
     rank_state *ranks;
     int *queue, queued;
-    meeting *groups[TRI_LANE_COUNT]; // of SHARD, REPLICATE, and of COMPUTE (NORM), by lowest rank
+    meeting *groups[TRI_LANE_COUNT]; // of lane SHARD, REPLICATE, COMPUTE (NORM), by lowest rank
     meeting *compute;                // by lowest rank along the tensor-parallel axis
     meeting *ties;                   // by lowest rank along the pipeline, and unit
-    int *tied_ranks;                 // how many of them have the action
+    int *tied_ranks;                 // by the same index: how many ranks have the action TIE
     int *messages; // by lowest rank along the pipeline, edge and round: 1 + the rank that waits
     int units, edges, rounds;
     tri_execution result;

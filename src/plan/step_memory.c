@@ -87,8 +87,8 @@ typedef struct step {
     int buffer_count, buffer_capacity;
     async_touch *asyncs;
     int async_count, async_capacity;
-    // The buffer that is in a slot now, or -1. Slots of buckets; slots of each round's inputs and
-    // bundles, allocated when the round first needs them.
+    // The buffer that is in a slot now, or -1: open_buckets has the slots of buckets, and
+    // open_rounds[round], allocated when the round first needs it, those of inputs and bundles.
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
     bool *is_sent; // by slot of a bucket: GATHER sends it, or has sent it
@@ -180,8 +180,8 @@ static void close_parameters(step *s, int unit) {
         *open_of(s, tri_slot_parameters(unit, (tri_bucket_kind)k), -1) = -1;
 }
 
-// Gradients are free after SCATTER. Their memory is kept until the end of the compute action behind
-// it, so that this one does not wait for SCATTER because its own gradients lie there.
+// After SCATTER nothing needs the gradients. But their memory stays in use until the end of the
+// next compute action, whose own gradients could lie there: then it would have to wait for SCATTER.
 static void close_scattered(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         int *open = open_of(s, tri_slot_gradients(unit, (tri_bucket_kind)k), -1);
@@ -234,7 +234,7 @@ static void close_sent(step *s, int unit) {
     for (int k = 0; k < TRI_BUCKET_COUNT; k++) {
         int slot = tri_slot_masters(unit, (tri_bucket_kind)k), *open = open_of(s, slot, -1);
         if (*open < 0 || !s->is_sent[slot])
-            continue; // or FETCH for the next GATHER has come already
+            continue; // not sent: also if FETCH has begun a new buffer for the next GATHER
         touch(s, slot, -1, s->buffers[*open].size_bytes);
         *open = -1;
     }
@@ -356,8 +356,9 @@ static bool receives(const step *s, int action) {
     return kind == TRI_ACTION_RECV_ALONG || kind == TRI_ACTION_RECV_BACK;
 }
 
-// Who uses a buffer waits for those who used its memory before. The first action does it for all
-// others, except for messages that arrive in any order: each RECV waits by itself.
+// Adds waits, so that an action that uses a buffer comes after all actions that used its memory
+// before. It is enough if the buffer's first action waits, because the others come after it. Only
+// messages arrive in any order, so each RECV waits itself.
 static void find_waits(step *s, tri_step_memory *out) {
     int capacity = 0;
     for (int i = 0; i < s->buffer_count; i++) {
@@ -370,7 +371,7 @@ static void find_waits(step *s, tri_step_memory *out) {
                 if (s->asyncs[t].action != b->first && receives(s, s->asyncs[t].action))
                     add_waits(s, out, &capacity, s->asyncs[t].action, a);
             if (b->offset <= a->offset && b->offset + b->size_bytes >= a->offset + a->size_bytes)
-                break; // this buffer covers it all, so later ones wait for this one
+                break; // b covers all of a, so buffers after b wait for b
         }
     }
 }

@@ -45,7 +45,8 @@ typedef struct tri_offload_set {
     bool masters[TRI_BUCKET_COUNT]; // by bucket
 } tri_offload_set;
 
-// Whether an action on a unit brings, uses or puts away the bucket's offloaded states; its masters.
+// Whether an action on a unit brings, uses or puts away the bucket's offloaded states, or its
+// offloaded masters.
 bool tri_offload_touches_states(const tri_offload_set *offload_set, tri_action_kind kind,
                                 tri_bucket_kind bucket);
 bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_kind kind,
@@ -53,7 +54,7 @@ bool tri_offload_touches_masters(const tri_offload_set *offload_set, tri_action_
 int64_t tri_offload_bytes(const tri_offload_set *offload_set, const tri_flat *flat,
                           const tri_action *action);
 
-// Memory that is in use from the first to the last action that has a setting of it.
+// Memory that is in use from the first to the last action that has a setting with this buffer.
 typedef struct tri_step_buffer {
     tri_heap heap;
     int64_t offset, size_bytes;
@@ -70,7 +71,7 @@ typedef struct tri_step_memory {
     tri_step_buffer *buffers;
     int buffer_count;
     tri_setting *settings;
-    int *first; // by action, one more than there are actions
+    int *first; // action i has settings[first[i] … first[i + 1] - 1]
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t *live_bytes[TRI_HEAP_COUNT]; // by action: how much of the heap is in use
     tri_wait *waits;                     // because memory is reused

@@ -20,9 +20,9 @@ typedef struct check {
     int index;
     const tri_action *action;
     unit_state *units;
-    uint8_t *blocks, *edges;            // by block or edge, and round
+    uint8_t *blocks, *edges;            // what was done, as bits, by block or edge, and round
     int *forwards, *backwards;          // by block: the last round that went forward, and backward
-    int *expected;                      // contributions, by unit
+    int *expected;                      // by unit: how many contributions it gets in the step
     bool *mixes_halves;                 // by unit
     int *edge_lists[2], *next_edges[2]; // edges that a block reads, and that it makes: linked lists
     int last_taken, last_begun;         // the last round whose batch was taken, and that began

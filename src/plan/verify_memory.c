@@ -22,7 +22,7 @@ typedef struct link {
 
 typedef struct buffer_uses {
     int first;                   // the action that used it first; -1: none yet
-    int latest;                  // into `links`: the latest one of all lanes; -1: none
+    int latest;                  // into `links`: the actions that used it, latest first; -1: none
     int by_lane[TRI_LANE_COUNT]; // the latest action of a lane; -1: none
     int before;                  // into `links`: buffers that were there before; -1: none
     bool lost;                   // another buffer lies there now
@@ -98,8 +98,8 @@ static tri_status unordered(const check *c, int action, int other, const char *r
                     tri_action_name(b->kind), b->subject, b->round);
 }
 
-// Checks that all uses of an earlier buffer are done before the action. In a lane that runs in
-// order the latest one stands for all.
+// Checks that all actions that used an earlier buffer are done before this action. In a lane that
+// runs in order, it is enough to check the latest.
 static tri_status check_after(const check *c, const buffer_uses *earlier, int action) {
     const char *rule = "uses the memory of, and does not wait for,";
     for (int lane = 0; lane < TRI_LANE_COUNT; lane++)

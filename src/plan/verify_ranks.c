@@ -51,8 +51,8 @@ static tri_status verify_lane(const ranks *all, int rank, tri_lane lane, tri_axi
     } while (true);
 }
 
-// Checks that a pipeline's ranks have the same rounds, and that as many of them hold a tied unit as
-// it says.
+// Checks that a pipeline's ranks have the same rounds, and that each tied unit is held by
+// `holder_count` of them.
 static tri_status verify_pipeline(const ranks *all, int rank) {
     int lowest = lowest_along(all->mesh, rank, TRI_AXIS_PIPELINE);
     const tri_schedule_request *a = &all->requests[lowest], *b = &all->requests[rank];

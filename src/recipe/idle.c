@@ -65,7 +65,7 @@ static bool is_text(const situation *s) {
 static const struct {
     const char *key; // a key, or a section for any of its keys
     bool (*has_effect)(const situation *s);
-    const char *why; // it has no effect
+    const char *why; // why the key has no effect
 } rows[] = {
     {"strategy.schedule", has_pipeline, "there is no pipeline"},
     {"strategy.stages_per_rank", has_several_stages,

@@ -41,8 +41,8 @@ void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
     }
 }
 
-// The line about one section; NULL where no value has changed. Keys that the new name does not have
-// are named too, but alone they are no surprise.
+// The line about one section; NULL if no value has changed. Keys that the new name does not have
+// are named too, but are no reason for a line by themselves.
 static const char *note_of(tri_arena *arena, const char *section, const tri_tree *old,
                            const tri_tree *given, const tri_tree *now) {
     const char *changed = "", *gone = "", *keep = NULL;
@@ -75,7 +75,7 @@ const char *tri_recipe_replaced_note(tri_arena *arena, const tri_tree *root, con
     if (!old || old->kind != TRI_TREE_MAP || !override[length]) return NULL;
     if (tri_yaml_parse_value(arena, override + length + 1, override, &value) != TRI_OK) return NULL;
     bool is_map = value->kind == TRI_TREE_MAP;
-    if (!is_map && !tri_tree_is_null(value)) return NULL; // an error of its own
+    if (!is_map && !tri_tree_is_null(value)) return NULL; // decoding refuses it later
     if (!strcmp(path, "data") && is_map && tri_tree_get(value, "name")) return NULL;
     for (int i = 0; i < old->count; i++) {
         const tri_tree *was = old->items[i];

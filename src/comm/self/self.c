@@ -18,7 +18,7 @@ typedef struct self_comm {
     uint64_t started;
     tri_status failed;               // TRI_OK: not
     _Atomic int aborted;             // self_abort_state
-    char why[TRI_MESSAGE_MAX_BYTES]; // it failed or was aborted
+    char why[TRI_MESSAGE_MAX_BYTES]; // why it failed or was aborted
 } self_comm;
 
 static self_comm *self_of(tri_comm *comm) { return (self_comm *)comm; }
