@@ -37,7 +37,7 @@ tri_status tri_dataset_add(tri_dataset *dataset, const char *source, const char 
                            tri_dtype stored, const tri_shape *shape) {
     tri_field_row row;
     if (!tri_field_find(dataset->options->extra_fields, name, &row))
-        return tri_field_fail_name(source, name);
+        return tri_field_fail_name(dataset->options->extra_fields, source, name);
     TRI_ASSERT(dataset->field_count < TRI_MAX_DATA_FIELDS);
     tri_stored_field *field = &dataset->fields[dataset->field_count];
     *field = (tri_stored_field){.field = {row.name, row.dtype, *shape, 0},

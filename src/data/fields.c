@@ -80,8 +80,13 @@ bool tri_field_find(const tri_tree *extra_fields, const char *name, tri_field_ro
     return entry && read_extra(entry, out) == TRI_OK;
 }
 
-tri_status tri_field_fail_name(const char *source, const char *name) {
-    const char *nearest = tri_option_nearest(name, names, ROW_COUNT);
+tri_status tri_field_fail_name(const tri_tree *extra_fields, const char *source, const char *name) {
+    const char *known[ROW_COUNT + TRI_MAX_DATA_FIELDS];
+    int count = 0;
+    for (; count < ROW_COUNT; count++) known[count] = names[count];
+    for (int i = 0; !tri_tree_is_null(extra_fields) && i < extra_fields->count; i++)
+        known[count++] = extra_fields->items[i]->key;
+    const char *nearest = tri_option_nearest(name, known, count);
     if (nearest)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: '%s' is not an input of a model (%s); did you mean '%s'? If it is a "

@@ -21,7 +21,7 @@ typedef struct tri_field_row {
 // out->name lives as long as the tree.
 bool tri_field_find(const tri_tree *extra_fields, const char *name, tri_field_row *out);
 // TRI_BAD_INPUT: `source` (a file or an option) has a field that is in neither.
-tri_status tri_field_fail_name(const char *source, const char *name);
+tri_status tri_field_fail_name(const tri_tree *extra_fields, const char *source, const char *name);
 // The names of the table: "images, labels, …".
 const char *tri_field_names(void);
 // Checks data.extra_fields. TRI_BAD_INPUT with file and line.
