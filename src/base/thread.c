@@ -2,6 +2,7 @@
 #include "base/thread.h"
 
 #include <signal.h>
+#include <string.h>
 
 int tri_thread_start(pthread_t *thread, void *(*body)(void *context), void *context) {
     sigset_t all, before;
@@ -10,6 +11,16 @@ int tri_thread_start(pthread_t *thread, void *(*body)(void *context), void *cont
     int error = pthread_create(thread, NULL, body, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
+}
+
+tri_status tri_thread_demand(pthread_t *thread, void *(*body)(void *context), void *context,
+                             const char *whose) {
+    int error = tri_thread_start(thread, body, context);
+    if (!error) return TRI_OK;
+    return TRI_FAIL(TRI_NO_MEMORY,
+                    "cannot start a thread of %s (%s): raise the limits of memory (ulimit -v) and "
+                    "of processes (ulimit -u)",
+                    whose, strerror(error));
 }
 
 void tri_condition_init(pthread_cond_t *condition) {

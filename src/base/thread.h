@@ -2,6 +2,8 @@
 #ifndef TRIREME_BASE_THREAD_H
 #define TRIREME_BASE_THREAD_H
 
+#include "base/status.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
@@ -9,6 +11,9 @@
 // pthread_create with all signals blocked in the new thread: the program's own threads handle them.
 // Returns its error; 0: the thread was started.
 int tri_thread_start(pthread_t *thread, void *(*body)(void *context), void *context);
+// The same where a thread is needed. TRI_NO_MEMORY says whose thread there is none for.
+tri_status tri_thread_demand(pthread_t *thread, void *(*body)(void *context), void *context,
+                             const char *whose);
 
 // A condition whose timed waits take times of the monotonic clock.
 void tri_condition_init(pthread_cond_t *condition);

@@ -148,8 +148,7 @@ static void *work(void *context) {
 }
 
 static tri_status start_thread(tri_storage *s) {
-    int error = tri_thread_start(&s->thread, work, s);
-    if (error) return TRI_FAIL(TRI_NO_MEMORY, "cannot start a thread: %s", strerror(error));
+    TRI_TRY(tri_thread_demand(&s->thread, work, s, "the storage"));
     s->has_thread = true;
     return TRI_OK;
 }

@@ -172,23 +172,22 @@ static void *liveness_main(void *context) {
     return NULL;
 }
 
-static int start_thread(tri_liveness *l) {
+static tri_status start_thread(tri_liveness *l) {
     pthread_mutex_init(&l->lock, NULL);
     tri_condition_init(&l->wake);
-    return tri_thread_start(&l->thread, liveness_main, l);
+    return tri_thread_demand(&l->thread, liveness_main, l, "the watch over ranks");
 }
 
 tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out) {
     *out = NULL;
     tri_liveness *l = tri_liveness_create(config);
     if (!l) return TRI_OK;
-    int failed = start_thread(l);
-    if (!failed) {
+    tri_status status = start_thread(l);
+    if (status == TRI_OK)
         *out = l;
-        return TRI_OK;
-    }
-    tri_liveness_destroy(l);
-    return TRI_FAIL(TRI_NO_MEMORY, "cannot start a thread: %s", strerror(failed));
+    else
+        tri_liveness_destroy(l);
+    return status;
 }
 
 void tri_liveness_stop(tri_liveness *l) {

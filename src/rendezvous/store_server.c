@@ -194,10 +194,10 @@ tri_status store_server_start(const tri_identity *identity, const store_transpor
         end(s, -1);
         return status;
     }
-    int failed = tri_thread_start(&s->thread, serve, s);
-    if (failed) {
+    tri_status status = tri_thread_demand(&s->thread, serve, s, "the store");
+    if (status != TRI_OK) {
         end(s, s->fds[WAKE].fd);
-        return TRI_FAIL(TRI_NO_MEMORY, "store: cannot start its thread: %s", strerror(failed));
+        return status;
     }
     *out = s;
     return TRI_OK;

@@ -9,9 +9,6 @@
 #include "comm/progress/futex.h"
 #include "comm/progress/queue.h"
 #include "comm/progress/watch.h"
-
-#include <string.h>
-
 typedef enum thread_scope { THREAD_WANTED, THREAD_ALL } thread_scope;
 
 static bool is_wanted(progress_comm *comm) {
@@ -87,8 +84,7 @@ void progress_thread_wake(progress_family *family) {
 }
 
 tri_status progress_thread_start(progress_family *family) {
-    int failed = tri_thread_start(&family->thread, thread_main, family);
-    if (failed) return TRI_FAIL(TRI_NO_MEMORY, "cannot start a thread: %s", strerror(failed));
+    TRI_TRY(tri_thread_demand(&family->thread, thread_main, family, "a communicator"));
     family->has_thread = true;
     return TRI_OK;
 }

@@ -252,8 +252,9 @@ static const tri_comm_backend staged_backend = {
 };
 
 static tri_status start_thread(staged_comm *c) {
-    c->has_thread = tri_thread_start(&c->thread, work, c) == 0;
-    return c->has_thread ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "cannot start a thread");
+    TRI_TRY(tri_thread_demand(&c->thread, work, c, "a communicator"));
+    c->has_thread = true;
+    return TRI_OK;
 }
 
 tri_status tri_comm_staged_open(tri_comm *inner, tri_device *device, tri_comm **out) {

@@ -79,9 +79,9 @@ tri_status far_queue_open(tri_device *device, tri_device *inner, far_delays dela
     pthread_cond_init(&q->more, NULL);
     pthread_cond_init(&q->less, NULL);
     tri_status status = tri_queue_open(inner, &q->inner);
-    if (status == TRI_OK) q->has_thread = tri_thread_start(&q->thread, work_off, q) == 0;
-    if (status == TRI_OK && !q->has_thread)
-        status = TRI_FAIL(TRI_NO_MEMORY, "device far: cannot start a thread");
+    if (status == TRI_OK)
+        status = tri_thread_demand(&q->thread, work_off, q, "a queue of the device far");
+    q->has_thread = status == TRI_OK;
     if (status != TRI_OK) {
         far_queue_close(&q->head);
         return status;
