@@ -81,7 +81,7 @@ static tri_status bench_model(const kernel_bench *b, const tri_task *task) {
     return bench_request(b, &request, batch_of(task->name));
 }
 
-// What a recipe's command measures: one micro-batch of one rank, in the recipe's precision.
+// What the command measures for a recipe: one micro-batch of one rank, in the recipe's precision.
 typedef struct recipe_bench {
     tri_field fields[TRI_MAX_DATA_FIELDS];
     tri_task_options options;

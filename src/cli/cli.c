@@ -52,7 +52,8 @@ static bool takes_overrides(const cli_command *command) {
     return found;
 }
 
-// A key of a recipe that was written as a flag, `next` being the word behind it: what to write.
+// Reports an unknown flag. If it is a key of the recipe, says what to write instead; `next` is the
+// word after the flag.
 static int unknown_flag(const cli_command *command, const char *text, const char *next,
                         const char *const *known, int count) {
     const char *equals = strchr(text, '='), *instead = NULL;

@@ -23,7 +23,7 @@ static void print_path(const cli_hints *h, const char *below) {
     print_word(path);
 }
 
-// Whether the override sets what a hint to go on sets again: the run's end.
+// Whether the override sets the run's end, which the hint that trains longer sets itself.
 static bool sets_end(const cli_hints *h, const char *word) {
     static const char end[] = "trainer.max_", patience[] = "trainer.early_stopping.patience=";
     return !strncmp(word, end, strlen(end)) ||

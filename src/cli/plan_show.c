@@ -103,7 +103,8 @@ static void print_schedule(const plan_view *v) {
     printf("\n");
 }
 
-// FLOP/s of a rank. If compute actions were not measured, the percentage of the rate that this is.
+// The FLOP/s of a rank; if compute actions were not measured, as a percentage of the rate on which
+// the estimate is based.
 static const char *speed_text(const plan_view *v) {
     double seconds = v->ranks * v->estimate.step_s;
     double rate = seconds > 0 ? v->estimate.flops / seconds : 0;

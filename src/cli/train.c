@@ -188,8 +188,8 @@ static int run_train(const cli_context *context, int argc, char **argv) {
             print_summary(context, &request, &result, &a);
     }
     code = status == TRI_OK ? 0 : cli_fail(status);
-    // Not earlier: until here a signal must not end a run that is complete, or one that fails and
-    // has not printed why.
+    // Signals are caught until here, so that none ends a run that is complete, or one that has
+    // failed and has not printed why.
     tri_signals_unwatch();
     tri_arena_destroy(arena);
     return code;

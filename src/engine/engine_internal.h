@@ -237,7 +237,7 @@ void engine_release(tri_engine *engine);
 void engine_find_gaps(tri_engine *engine);
 // Room for so many elements in `staging.memory`, which then holds nothing. TRI_NO_MEMORY.
 tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
-// Likewise in `staging.joined`.
+// Makes room for so many elements in `staging.joined`. TRI_NO_MEMORY.
 tri_status engine_reserve_joined(tri_engine *engine, int64_t elements);
 // Room for so many elements of masters that kernels read outside of a step: in `staging.memory`, or
 // on a device whose memory the host cannot touch. TRI_NO_MEMORY.
@@ -287,7 +287,7 @@ void engine_make_flights(tri_engine *engine);
 // Kernels that find, in a step that halts, the first parameter with a gradient that is not finite.
 tri_status engine_make_finders(tri_engine *engine);
 tri_status engine_find_not_finite(tri_engine *engine);
-// Behind a step: issues what copies its results to the host.
+// Issues the copy of a step's results to the host, behind the step.
 tri_status engine_send_results(tri_engine *engine, engine_flight *flight);
 
 void engine_list_tensors(tri_engine *engine); // state.c
@@ -297,7 +297,8 @@ tri_status engine_flush_staging(tri_engine *engine);
 // collective.c: runs a node with TRI_OP_COLLECTIVE on the communicator of its group. Collective.
 tri_status engine_run_collective(tri_engine *engine, const tri_program *program,
                                  const tri_node *node, void *const *in, void *const *out);
-// The same on a communicator with as many ranks as the node has slices; memory of the host.
+// Runs a node with TRI_OP_COLLECTIVE on a communicator with as many ranks as the node has slices,
+// in memory of the host.
 tri_status engine_collective(tri_comm *comm, const tri_graph *graph, const tri_node *node,
                              void *const *in, void *const *out);
 

@@ -58,8 +58,8 @@ static void describe_end(const launch_worker *w, char *text, size_t size) {
         snprintf(text, size, "ended with exit code %d", w->exit_code);
 }
 
-// Notices whether worker i has just ended. One that a signal ended which the launcher passed on had
-// no handler for it, or not yet: the signal ends the run.
+// Notices whether worker i has just ended. If a signal ended it that the launcher had passed on,
+// the worker had no handler for that signal, or not yet; then the signal ends the run.
 static bool check_worker(state *s, int i) {
     launch_worker *w = &s->watch->workers[i];
     if (!launch_worker_check(w)) return false;
@@ -218,7 +218,7 @@ void launch_watch_run(launch_watch *watch) {
         wait_and_forward(&s);
     }
     end_output(&s);
-    read_signals(&s); // one that went to the workers as well may have ended them first
+    read_signals(&s); // the workers may have ended by a signal that the launcher got too
     // The reader of the console may be slow: wait for it, but after a signal only for so long.
     s.flushing = true;
     s.drain_ns =

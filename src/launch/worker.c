@@ -99,7 +99,8 @@ bool launch_worker_is_suspended(const launch_worker *worker) {
 void launch_worker_signal(const launch_worker *worker, int number) {
     if (!worker->pid || (worker->ended && !worker->own_group)) return;
     bool is_sent = worker->own_group && kill(-worker->pid, number) == 0;
-    // A worker may have left its group. SIGKILL may come twice, a signal with a handler may not.
+    // A worker may have left its group, so SIGKILL goes to the worker, too. Other signals must not
+    // come twice, because the worker may have a handler for them.
     if (!is_sent || number == SIGKILL) kill(worker->pid, number);
 }
 

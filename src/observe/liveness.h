@@ -26,7 +26,7 @@ typedef struct tri_liveness_config {
 tri_status tri_liveness_start(const tri_liveness_config *config, tri_liveness **out);
 void tri_liveness_stop(tri_liveness *liveness); // NULL allowed
 
-// The same without a thread, for tests.
+// The search for stuck ranks without a thread, for tests.
 tri_liveness *tri_liveness_create(const tri_liveness_config *config); // NULL as above
 void tri_liveness_destroy(tri_liveness *liveness);
 // Looks at all ranks at the time `now_ns`. Returns a line to log, valid until the next call, or

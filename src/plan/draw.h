@@ -17,7 +17,7 @@ typedef struct tri_drawing {
 // One row for each lane of each pipeline rank. A letter is a micro-batch if there is a pipeline,
 // else a block: small letters are forward, capital ones backward.
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
-// The same as an SVG document.
+// Like tri_draw_gantt, as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);
 // The bytes in use on the heaps of a step, over its actions, for one plan.
 void tri_draw_memory(const tri_plan *plan, int columns, FILE *out);

@@ -33,7 +33,7 @@
 typedef enum tri_lane {
     TRI_LANE_COMPUTE,
     TRI_LANE_SHARD,     // the communicator of the ranks that share one state
-    TRI_LANE_REPLICATE, // that of the copies of the state
+    TRI_LANE_REPLICATE, // the communicator of the ranks that hold copies of the same state
     TRI_LANE_ALONG,     // pipeline: activations, to later stages
     TRI_LANE_BACK,      // pipeline: gradients, to earlier stages
     TRI_LANE_STORE,     // local storage

@@ -10,8 +10,8 @@
 // micro-batch. TRI_BAD_INPUT, naming the numbers, if they contradict each other.
 tri_status tri_recipe_settle_batch(const tri_recipe *recipe, int64_t replicas,
                                    tri_batch_options *out);
-// The same for commands that do not train. They need no exact batch.global: where it is auto, it
-// becomes batch.micro.
+// The sizes of a batch for commands that do not train. They need no exact batch.global: if it is
+// auto, it becomes batch.micro.
 tri_batch_options tri_recipe_batch_without_steps(const tri_recipe *recipe);
 
 #endif

@@ -70,7 +70,7 @@ static const struct {
     {"gpus", NULL, "use trireme run --nproc-per-node N, which starts N ranks"},
     {"output_dir", NULL, "use the flag --run-dir DIR"},
     {"config", NULL, "the recipe is the first word and needs no flag"},
-    // Of a model's config.json.
+    // Keys of a model's config.json.
     {"architectures", NULL, HUGGING_FACE},
     {"model_type", NULL, HUGGING_FACE},
 };

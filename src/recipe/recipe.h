@@ -48,7 +48,7 @@ extern const tri_option_table tri_recipe_table;
 // override.
 tri_status tri_recipe_load(tri_arena *arena, const char *path, const char *const *overrides,
                            int count, const char *task, tri_recipe *out);
-// The same for text that is already there; `file` is its name in errors.
+// Like tri_recipe_load, for text that was read already; `file` is its name in errors.
 tri_status tri_recipe_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                             const char *const *overrides, int count, const char *task,
                             tri_recipe *out);

@@ -34,7 +34,7 @@ void tri_recipe_drop_renamed(tri_arena *arena, tri_tree *root, const char *path,
         const tri_tree *name = tri_tree_get(section, "name");
         const char *old = default_name(named[i].table);
         if (name && name->kind == TRI_TREE_SCALAR) old = name->text;
-        if (!old) return; // its first name, not another one
+        if (!old) return; // the section had no name yet, so it is not renamed
         if (value->kind != TRI_TREE_SCALAR || !strcmp(old, value->text)) return;
         if (!dropped->sections[i]) dropped->sections[i] = tri_tree_copy(arena, section);
         section->count = 0;

@@ -22,7 +22,8 @@ static void release_oldest(train_feed *feed) {
 tri_status train_feed_end(train_feed *feed, tri_status status) {
     char why[TRI_MESSAGE_MAX_BYTES];
     snprintf(why, sizeof why, "%s", status == TRI_OK ? "" : tri_error_message());
-    // A step whose numbers are not finite ends as others do, and what follows may use the engine.
+    // A step whose numbers are not finite ends as others do, so the engine can be used afterwards.
+    // After any other failure it is abandoned.
     bool is_whole = status == TRI_OK || status == TRI_NOT_FINITE;
     tri_status released = TRI_OK;
     if (is_whole)

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// What `init` can read the newest weights of the run folder or checkpoint `where` from.
+// The path from which `init` reads the newest weights of `where`, a run folder or a checkpoint.
 static const char *weights_in(train_loop *loop, const char *where) {
     const char *last = tri_arena_printf(loop->arena, "%s/checkpoints/last", where);
     return access(last, F_OK) == 0 ? last : where;

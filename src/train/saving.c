@@ -128,7 +128,7 @@ double train_saving_ready(const train_loop *loop) {
 }
 
 tri_status train_advance_saving(train_loop *loop, double ready_sum) {
-    bool is_stale = loop->progress.step <= loop->saving_since; // that step counts from 0
+    bool is_stale = loop->progress.step <= loop->saving_since; // the last step read is step - 1
     if (!loop->saving || is_stale || ready_sum < loop->session->comm->size) return TRI_OK;
     loop->saving_since = loop->progress.step + loop->in_flight;
     bool ended;

@@ -381,8 +381,8 @@ static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     return exchange_hosts(s);
 }
 
-// Where the device normalises bytes, images travel as bytes, if all data sets have them with one
-// scale.
+// Lets images travel as bytes, if the device normalises bytes and all data sets have bytes with the
+// same scale.
 static void choose_bytes(tri_session *s) {
     tri_dataset *const sets[] = {s->train_data, s->val_data, s->test_data};
     bool found = false;
@@ -411,7 +411,8 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     if (status == TRI_OK) choose_bytes(s);
     if (status == TRI_OK) status = make_plan(s);
     tri_ledger_end(s->comm->ledger, planning);
-    if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s); // perhaps why
+    // Images whose channels are last may be the reason.
+    if (status == TRI_BAD_INPUT && s->identity.rank == 0) warn_of_images(s);
     TRI_TRY(status);
     return check_classes(s);
 }
@@ -471,7 +472,7 @@ void tri_session_close(tri_session *session) {
     tri_liveness_stop(session->liveness);
     tri_comm_close(session->comm);
     if (session->device) session->device->backend->close(session->device);
-    tri_dataset_close(session->val_data); // may use what the training data hold
+    tri_dataset_close(session->val_data); // first: it may use memory of the training data
     tri_dataset_close(session->test_data);
     tri_dataset_close(session->train_data);
     tri_arena_destroy(session->arena);

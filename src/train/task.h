@@ -6,7 +6,7 @@
 #include "recipe/recipe.h"
 
 // TRI_BAD_INPUT: the task has no name or build function, or a field of it has an impossible shape.
-// `whose`: what the message says of where it is from.
+// `whose`: what the message says about where the task is from.
 tri_status tri_task_check(const tri_task *task, const char *whose);
 // Finds the task that `recipe` names; `own` is the program's own task or NULL. A shared object
 // stays loaded. TRI_BAD_INPUT names the model and the nearest known one.

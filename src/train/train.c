@@ -33,7 +33,7 @@ static int64_t total_steps(const train_loop *loop) {
     return last;
 }
 
-// Without a line of training loss there is no curve either.
+// Warns if the run will end before its first line of training loss: there is no curve either then.
 static void report_unlogged(const train_loop *loop) {
     int64_t every = loop->recipe->trainer.log_every_n_steps, last = loop->last_step;
     if (!loop->saves || last < 0 || last / every > loop->progress.step / every) return;
@@ -81,13 +81,13 @@ static void open_observer(train_loop *loop) {
 
 static bool is_due(int64_t count, int64_t every) { return every > 0 && count % every == 0; }
 
-// What is due after a step, known before it is issued.
+// What is due after a step. It is known before the step is issued.
 typedef struct train_due {
     bool evaluation, checkpoint;
     bool epoch_ends, run_ends;
 } train_due;
 
-// After the step that is `ahead` steps behind the latest result.
+// What is due after the step that comes `ahead` steps after the one whose results were read last.
 static train_due due_after(const train_loop *loop, int64_t ahead) {
     const tri_trainer_options *t = &loop->recipe->trainer;
     const tri_checkpoint_options *c = &loop->recipe->checkpoint;
@@ -109,7 +109,8 @@ static train_due due_after(const train_loop *loop, int64_t ahead) {
     return due;
 }
 
-// After a step behind which none is in flight: evaluation and checkpoints that are due.
+// Makes the evaluation and the checkpoint that are due after the latest step, while no step is in
+// flight.
 static tri_status finish_step(train_loop *loop) {
     tri_progress *p = &loop->progress;
     train_due due = due_after(loop, 0);
@@ -136,7 +137,7 @@ static void share_decisions(const train_loop *loop, double shared[TRI_MAX_SHARED
     shared[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
 }
 
-// The shape of the step that is `ahead` steps behind the latest result.
+// The shape of the step that comes `ahead` steps after those whose results were read.
 static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
     const tri_session *s = loop->session;
     bool tail = loop->progress.step_in_epoch + ahead == s->train_sampler.steps - 1 &&

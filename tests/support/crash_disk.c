@@ -41,14 +41,15 @@ typedef struct node {
     // A file.
     char *data;
     int64_t size;
-    const crash_call **writes; // and sizes, since
+    const crash_call **writes; // writes and changes of the size since it was synced
     int write_count;
 } node;
 
 struct crash_disk {
     node *nodes[MAX_NODES]; // 0: the root
     int count;
-    // Of the states now: folders and files that have changed since they were synced.
+    // For the states that a crash now may leave: the folders and files that have changed since they
+    // were synced.
     int folders[MAX_NODES], folder_count, files[MAX_NODES], file_count, change_count;
     char words[256];
 };

@@ -107,13 +107,13 @@ static inline void check_open(subject *s, tri_value loss, double low, double hig
     device->backend->close(device);
 }
 
-// The same, then closes the graph.
+// Like check_open, and closes the graph.
 static inline void check_in(subject *s, tri_value loss, double low, double high) {
     check_open(s, loss, low, high);
     op_graph_close(s->graph);
 }
 
-// The same with inputs and parameters in [-1, 1).
+// Like check_in, with inputs and parameters in [-1, 1).
 static inline void check(subject *s, tri_value loss) { check_in(s, loss, -1, 1); }
 
 #endif

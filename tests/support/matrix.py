@@ -81,8 +81,9 @@ STEPS = {
     "tails": (22, 3, 76),       # the last step of an epoch has 10 samples: some replicas have none
     "one sample": (22, 3, 67),  # ... has one
 }
-# Random images are learned at lower rates: with those of the texts one value that is rounded to
-# another bf16 changes as much in 12 steps as a rate wrong by 5%. Epsilon is large enough to matter.
+# Random images are learned at lower rates. At the rates of the texts, one value that is rounded to
+# another bf16 would change as much in 12 steps as a rate that is wrong by 5%. Epsilon is large
+# enough to matter.
 RATES = {"text": {"adamw": 0.001, "sgd": 0.01}, "images": {"adamw": 0.0001, "sgd": 0.001}}
 _ADAMW = ("optimizer.name=adamw optimizer.lr={adamw} optimizer.betas=[0.9,0.99] "
           "optimizer.eps=1e-4 optimizer.weight_decay=0.1")
@@ -93,9 +94,10 @@ UPDATES = {
     "momentum, clipped": "optimizer.name=sgd optimizer.lr={sgd} optimizer.momentum=0.9 "
                          "optimizer.weight_decay=0.01 trainer.gradient_clip_val=0.5",
 }
-# What no row may get away with: another value of each number of its optimizer. The second is for
-# images in bf16-mixed, where rounding moves the weights by more than the first: behind batch norm
-# and units that turn on or off, one value rounded otherwise is 1 to 3% of the way after 12 steps.
+# Mistakes that a test has to notice: for each number of an optimizer, another value. The second
+# value of a pair is for images in bf16-mixed, where rounding moves the weights by more than the
+# first one does: behind batch norm and ReLU, one value that is rounded otherwise makes 1 to 3% of
+# what the weights move in 12 steps.
 WRONG_RATES = 1.01, 1.2  # times the row's own
 _WRONG_ADAMW = (("lr={adamw}", "lr={adamw}"), ("betas=[0.89,0.99]", "betas=[0.7,0.99]"),
                 ("betas=[0.9,0.98]", "betas=[0.9,0.5]"), ("weight_decay=0.2", "weight_decay=2"),
@@ -127,7 +129,7 @@ DIMENSIONS = {"cell": list(CELLS), "model": list(MODELS), "precision": ["32-true
 
 
 def micro(row):
-    """batch.micro of a row; 0: left to the program, so that each replica has one micro-batch."""
+    """The batch.micro of a row. 0: it is not set, so that each replica has one micro-batch."""
     cell = CELLS[row["cell"]]
     size, each, _ = STEPS[row["steps"]]
     norm = MODELS[row["model"]][3]
@@ -139,7 +141,7 @@ def micro(row):
 
 
 def is_possible(row):
-    """Of a row that may still lack dimensions."""
+    """Whether a row can be run; it may still lack dimensions."""
     if "cell" not in row or "model" not in row:
         return True
     cell = CELLS[row["cell"]]
@@ -163,8 +165,9 @@ def pairs_of(row):
 
 
 def pairwise():
-    """Row after row, each from a pair that is still missing, the other dimensions by what adds
-    most pairs; of equals the one used least. The same on every machine."""
+    """Rows that together have every possible pair of values of two dimensions. Each row begins with
+    a pair that is still missing. In every other dimension it gets the value that adds most missing
+    pairs; if several add as many, the one used least. The rows are the same on every machine."""
     names = list(DIMENSIONS)
     missing = {}  # in order
     for a, b in itertools.combinations(names, 2):
@@ -193,7 +196,7 @@ def pairwise():
 
 
 def write_text(folder):
-    """Bytes that a model can learn a little of, for `data.name: tokens`."""
+    """Writes files for `data.name: tokens`, of which a model can learn a little."""
     words = ["the", "oar", "of", "every", "bank", "pulls", "water", "and", "sea", "with", "one"]
     state, text = 1, []
     for _ in range(8000):
@@ -210,7 +213,7 @@ def is_text(row):
 
 
 def mistakes(row):
-    """The settings that are wrong for a row's optimizer."""
+    """The settings that each make one mistake in a row's optimizer."""
     is_large = row["precision"] == "bf16-mixed" and not is_text(row)
     wrong = {name: f"{rate * WRONG_RATES[is_large]:g}" for name, rate in rates(row).items()}
     words = [pair[is_large].format(**wrong) for pair in MISTAKES[row["update"]]]
@@ -223,8 +226,8 @@ def rates(row):
 
 
 def settings(row, data):
-    """The recipe and the settings of a row that have a say in its result; then those of its cell,
-    which must have none."""
+    """The recipe of a row and the settings that determine its result; then those of its cell, which
+    must not change the result."""
     recipe, *words = MODELS[row["model"]][0].split()
     size, _, samples = STEPS[row["steps"]]
     words += [f"data.limit={samples}"] if "llama" in recipe else IMAGES.split()

@@ -257,7 +257,7 @@ void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dt
             op_compare(family, backend, threads, dtype, seed, rounds);
 }
 
-// Element 1 of `labels` is no class of 4.
+// Sets element 1 of `labels` to a label that is none of 4 classes, and expects the op to refuse it.
 static void refuse_at(const tri_device_backend *backend, tri_graph *g, tri_value labels,
                       int64_t label, const tri_op *op, const char *message) {
     tri_device *device = op_device_open(backend, 1);

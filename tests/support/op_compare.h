@@ -37,9 +37,10 @@ int64_t op_draw(op_case *c, int64_t low, int64_t high);
 bool op_chance(op_case *c, int percent);
 // A parameter with random numbers, named by its index.
 tri_value op_numbers(op_case *c, tri_shape shape, double low, double high);
-// The same in F32, whatever the type of the case: statistics, weights of norms, optimizer states.
+// Like op_numbers, but in F32 whatever the type of the case: for statistics, weights of norms,
+// optimizer states.
 tri_value op_wide(op_case *c, tri_shape shape, double low, double high);
-// The same in F64: the numbers of a step.
+// Like op_numbers, but in F64: for the numbers of a step.
 tri_value op_double(op_case *c, tri_shape shape, double low, double high);
 tri_value op_labels(op_case *c, tri_shape shape, int64_t classes);
 tri_value op_tokens(op_case *c, tri_shape shape, int64_t tokens);

@@ -23,7 +23,8 @@ static tri_shape any_shape(op_case *c) {
 
 static tri_value numbers(op_case *c, tri_shape shape) { return op_numbers(c, shape, -1, 1); }
 
-// Of the norms whose y is a half type, half read an x of F32.
+// The input x of a norm. If the case is of a half type, half of these norms read an x of F32 and
+// make a y of the half type.
 static tri_value norm_input(op_case *c, tri_shape shape, int64_t *narrow) {
     if (c->dtype == TRI_F32 || op_chance(c, 50)) return numbers(c, shape);
     *narrow = c->dtype;
@@ -35,7 +36,8 @@ static int64_t window(int64_t in, int64_t kernel, int64_t stride, int64_t paddin
     return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
 }
 
-// Half of them are as in the models: stride 1, dilation 1, one group. `regular` ones fit Winograd.
+// Draws a convolution. Half of them are as in the models: stride 1, dilation 1, one group. Those
+// that are `regular` fit Winograd's algorithm.
 static void draw_conv(op_case *c, tri_conv2d_attr *a, tri_shape *x, tri_shape *weight,
                       tri_shape *y) {
     bool regular = op_chance(c, 30), plain = regular || op_chance(c, 50);
@@ -127,7 +129,7 @@ static void build_linear_grad(op_case *c) {
     op_add(c, &tri_op_linear_grad_input, (tri_value[]){dy, wv}, &a);
 }
 
-// As many rows as in a transformer.
+// A linear layer with as many rows as in a transformer.
 static void build_linear_rows(op_case *c) {
     static const int64_t some[] = {1, 15, 33, 64, 100, 128, 160, 530};
     int64_t in = some[op_draw(c, 0, 7)], out = some[op_draw(c, 0, 7)];
@@ -359,7 +361,7 @@ static void build_embedding(op_case *c) {
     op_add(c, &tri_op_next_token, &id, NULL);
 }
 
-// The same bits as `ref`, for any mean and deviation.
+// Results must have the same bits as those of `ref`, for any mean and standard deviation.
 static void build_normalize_bytes(op_case *c) {
     tri_pixel_scale scale = {.channels = op_draw(c, 1, 5)};
     tri_shape x = tri_shape_of(op_draw(c, 1, 9), scale.channels, op_draw(c, 1, 40));
@@ -372,7 +374,7 @@ static void build_normalize_bytes(op_case *c) {
     op_add(c, &tri_op_normalize_bytes, &bytes, &scale);
 }
 
-// Rows of one length; those of transformers are multiples of 16.
+// A tensor of rows of one length; the lengths of transformers are multiples of 16.
 static tri_shape rows_of(op_case *c, int64_t *width) {
     tri_shape x = any_shape(c);
     if (op_chance(c, 60)) x.dims[x.rank - 1] = 16 * op_draw(c, 1, 20);

@@ -22,7 +22,7 @@ struct op_session {
     tri_queue *queue;
     tri_comm *alone, *comm; // of collective ops: the session's own, or the test's
     int value_count;
-    char **host, **memory; // by value
+    char **host, **memory; // by value: where it lies on the host, and on the device
     tri_kernel *kernels;   // by node
     void *workspace;
     size_t workspace_bytes;

@@ -35,7 +35,7 @@ void op_fill(op_session *session, tri_value value, uint64_t seed, double low, do
 
 // Runs every node and returns the first failure of a kernel.
 tri_status op_run(op_session *session);
-// The same, and fails the test when a kernel fails.
+// Runs every node, and fails the test when a kernel fails.
 void op_run_ok(op_session *session);
 
 #endif

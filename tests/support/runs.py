@@ -12,17 +12,18 @@ TRIREME = os.path.join(os.path.abspath(sys.argv[1]), "bin", "trireme")
 DATA = "/usr/share/datasets/fashion-mnist"
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["NO_COLOR"] = "1"
-# Known again by it: all processes that this test starts.
+# A variable by which all processes that this test starts are recognised.
 MARK = f"TRIREME_TEST_MARK={os.getpid()}-{time.time_ns()}"
 os.environ.update([MARK.split("=")])
 
-# Random images, so that a test needs no data set; the labels are learnable only by heart.
+# Random images, so that a test needs no data set. A model can only memorise their labels.
 SYNTHETIC = ["data.name=synthetic", "data.shape=[1,28,28]", "data.classes=10", "data.workers=1",
              "data.shuffle=true", "log.tensorboard=false", "trainer.log_every_n_steps=1"]
 
 
 def train(recipe, run_dir, *words):
-    """On the device that TEST_DEVICE names, if it does and the words name none."""
+    """The command that trains a recipe: on the device that TEST_DEVICE names, if it names one and
+    the words do not."""
     device = os.environ.get("TEST_DEVICE")
     if device and "--device" not in words:
         words = [*words, "--device", device]
@@ -37,7 +38,7 @@ def on_ranks(ranks, words, *flags):
 
 
 def run(words, code=0, **more):
-    """Runs to the end; the exit code has to be that one (None: any)."""
+    """Runs a command to its end. Its exit code has to be `code` (None: any)."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False,
                           **more)
     if code is not None and done.returncode != code:
@@ -47,7 +48,8 @@ def run(words, code=0, **more):
 
 
 def check_refused(words, run_dir, texts):
-    """The command ends with code 2 and a message that has the texts, and makes no run folder."""
+    """Checks that the command ends with code 2 and a message that has the texts, and makes no run
+    folder."""
     done = run(words, 2)
     for text in texts:
         assert text in done.stderr, f"{text} is not in: {done.stderr}"
@@ -73,12 +75,12 @@ def entries(run_dir, kind):
 
 
 def losses(run_dir, kind="train"):
-    """Loss by step, as text; of repeated steps the later line holds."""
+    """The loss of each step, as text. If a step is repeated, its later line counts."""
     return {entry["step"]: str(entry["loss"]) for entry in entries(run_dir, kind)}
 
 
 def check_same(got, wanted, what):
-    """To the last digit."""
+    """Checks that all losses are the same to the last digit."""
     for step in sorted(wanted.keys() | got.keys()):
         if got.get(step) != wanted.get(step):
             raise AssertionError(f"{what}, step {step}: loss {got.get(step)}, "
@@ -86,7 +88,8 @@ def check_same(got, wanted, what):
 
 
 def check_close(got, wanted, limit, what):
-    """Within a relative limit at each step. Returns the largest difference."""
+    """Checks that losses differ by at most a relative limit at each step. Returns the largest
+    difference."""
     assert got.keys() == wanted.keys(), f"{what}: steps {sorted(got)}, not {sorted(wanted)}"
     worst = 0.0
     for step, loss in sorted(wanted.items()):
@@ -102,7 +105,8 @@ def start(words, **more):
 
 
 def start_ranks(words, count, only=None, port=None, **environment):
-    """The ranks (of `only`) started by hand, without a launcher that would end the others."""
+    """Starts ranks (those of `only`, or all) without a launcher, which would end the others when
+    one fails."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = port or probe.getsockname()[1]
@@ -114,7 +118,8 @@ def start_ranks(words, count, only=None, port=None, **environment):
 
 
 def wait_for(condition, what, seconds=60, child=None):
-    """Until the condition holds; fails when the child ends first or the time is up."""
+    """Waits until the condition holds. Returns False if the child ends first; fails if the time is
+    up."""
     end = time.monotonic() + seconds
     while not condition():
         if child is not None and child.poll() is not None:
@@ -125,7 +130,8 @@ def wait_for(condition, what, seconds=60, child=None):
 
 
 def finish(child, seconds=SECONDS):
-    """Output, errors and exit code of a child; it is killed when it takes too long."""
+    """Waits for a child and returns its output, errors and exit code. Kills it if it takes too
+    long."""
     try:
         out, err = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -144,19 +150,21 @@ def read_of(pid, name):
 
 
 def state(pid):
-    """As ps has it: "R" runs, "T" is stopped …; "X" also when it is gone."""
+    """The state of a process as ps shows it: "R" runs, "T" is stopped, …; "X" also if it is
+    gone."""
     text = read_of(pid, "stat").decode()
     return text.rsplit(")", 1)[1].split()[0] if text else "X"
 
 
 def alive(pid):
-    """Neither gone nor only waiting to be reaped."""
+    """Whether the process is neither gone nor only waiting to be reaped."""
     return state(pid) not in "ZX"
 
 
 def processes():
-    """Those that this test has started and that live: pid and command. Memory that ranks share and
-    sockets through which they meet have no names in a file system: some process holds them."""
+    """The living processes that this test has started: command by pid. If there are none, no
+    shared memory and no sockets are left either: these have no names in a file system, so they
+    exist only as long as a process holds them."""
     return {int(pid): read_of(pid, "cmdline").replace(b"\0", b" ").decode()
             for pid in os.listdir("/proc")
             if pid.isdigit() and MARK.encode() in read_of(pid, "environ").split(b"\0")
@@ -164,12 +172,12 @@ def processes():
 
 
 def sharing():
-    """The processes among them that have shared memory of ranks."""
+    """Those of processes() that have mapped memory that ranks share."""
     return {pid for pid in processes() if b"/memfd:trireme" in read_of(pid, "maps")}
 
 
 def check_nothing_left():
-    """Within the moment in which a killed process's memory goes."""
+    """Checks that all processes end. A killed one takes a moment until its memory is freed."""
     wait_for(lambda: not processes(), "the end of all processes that were started", 20)
 
 
@@ -184,7 +192,7 @@ def timed(check, *arguments):
 
 
 def check_all(checks, *arguments):
-    """Runs all of them, and tells which fail and where; how many do."""
+    """Runs all checks and prints which of them fail, and where. Returns how many do."""
     failed = 0
     for check in checks:
         try:

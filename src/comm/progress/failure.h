@@ -20,7 +20,7 @@ void progress_unlink(progress_family *family);
 
 // Tells the ranks of this family and of those that are linked to it for which rank this one waits.
 void progress_tell_awaited(progress_family *family, int job_rank);
-void progress_clear_awaited(progress_family *family); // it waits for none any more
+void progress_clear_awaited(progress_family *family); // this rank waits for none any more
 
 // Slots of a communicator.
 tri_status progress_failed(tri_comm *comm);

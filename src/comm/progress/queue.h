@@ -14,8 +14,8 @@ tri_status progress_push(progress_comm *comm, const tri_comm_op *ops, int count)
 progress_result progress_advance(progress_comm *comm);
 bool progress_try_execute(progress_comm *comm);
 void progress_end_execute(progress_comm *comm);
-// The same for a caller that does not wait itself: wakes a thread of this process that went to
-// sleep because it found the caller executing.
+// Like progress_end_execute, for a caller that does not wait itself: also wakes a thread of this
+// process that went to sleep because it found the caller executing.
 void progress_end_execute_and_wake(progress_comm *comm);
 // True when all of the ticket's group is done. Needs `lock`, or to have set `executing`.
 bool progress_group_done(const progress_comm *comm, uint64_t ticket);

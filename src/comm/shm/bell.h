@@ -7,7 +7,7 @@
 void shm_ring(shm_family *family, int member);
 void shm_ring_all(shm_comm *comm); // all other ranks of the communicator
 
-// For the progress base.
+// What the progress base asks of a backend: how threads sleep and are woken (progress_backend).
 uint32_t shm_sleep_begin(progress_family *family);
 void shm_sleep(progress_family *family, uint32_t seen, int timeout_ms);
 void shm_sleep_end(progress_family *family);

@@ -32,7 +32,7 @@ typedef struct tri_shm_rendezvous {
 // TRI_BAD_INPUT: more than TRI_MAX_LOCAL_RANKS. TRI_TIMEOUT, TRI_NETWORK: a rank did not join.
 tri_status tri_comm_shm_open(int rank, int size, tri_store *store, const tri_shm_config *config,
                              tri_comm **out);
-// The same with another rendezvous than a store; it is used only during the call.
+// Like tri_comm_shm_open, with another rendezvous than a store. It is used only during the call.
 tri_status tri_comm_shm_open_at(int rank, int size, const tri_shm_rendezvous *rendezvous,
                                 const tri_shm_config *config, tri_comm **out);
 

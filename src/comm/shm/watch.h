@@ -7,7 +7,7 @@
 tri_status shm_watch_begin(shm_family *family); // TRI_NO_MEMORY
 void shm_watch_end(shm_family *family);
 
-// For the progress base.
+// What the progress base asks of a backend: what is known of other ranks (progress_backend).
 void shm_beat(progress_family *family);
 void shm_observe(progress_family *family); // reads all heartbeats and remembers when they changed
 const char *shm_loss(progress_comm *comm, int r);
