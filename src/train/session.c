@@ -172,6 +172,9 @@ static tri_status make_samplers(tri_session *s) {
         TRI_TRY(tri_sampler_make(&options, &s->train_sampler));
     }
     TRI_TRY(make_evaluation(s, &s->val_data, &s->val_sampler));
+    if (!s->train_data && !s->val_data)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "trainer.limit_val_batches is 0, so that there is nothing to evaluate");
     return make_evaluation(s, &s->test_data, &s->test_sampler);
 }
 

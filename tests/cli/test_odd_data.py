@@ -149,12 +149,16 @@ def check_quiet(folder):
     assert "warning: no checkpoint of step 2:" in done.stderr, done.stderr
 
 
-def check_no_evaluation():
+def check_no_evaluation(folder):
     """Evaluation that is off stays off in a dry run; less than one batch is one."""
     dry = ["train", "recipes/mlp-jax.yaml", *SYNTHETIC, "trainer.fast_dev_run=true"]
     assert "test: loss" in run(*dry).stdout
     assert "test: loss" not in run(*dry, "trainer.limit_val_batches=0").stdout
     assert "test: loss" in run(*dry, "trainer.limit_val_batches=0.001").stdout
+    weights = os.path.join(folder, "unused.safetensors")
+    run("checkpoint", "init", *dry[1:], "--out", weights)
+    done = run("eval", *dry[1:], "--checkpoint", weights, "trainer.limit_val_batches=0")
+    assert done.returncode == 2 and "limit_val_batches is 0" in done.stderr, done
 
 
 def check_null_device(folder):
@@ -213,5 +217,5 @@ with tempfile.TemporaryDirectory() as temporary:
     check_tokens(temporary)
     check_plan()
     check_quiet(temporary)
-    check_no_evaluation()
+    check_no_evaluation(temporary)
     check_null_device(temporary)
