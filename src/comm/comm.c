@@ -92,6 +92,10 @@ void tri_comm_name(tri_comm *comm, const char *name) {
     tri_ledger_name_lane(comm->ledger, comm->lane, name);
 }
 
+const tri_ledger_ring *tri_comm_ledger_of(tri_comm *comm, int rank) {
+    return comm->backend->ledger_of ? comm->backend->ledger_of(comm, rank) : NULL;
+}
+
 void tri_comm_close(tri_comm *comm) {
     if (comm) comm->backend->close(comm);
 }

@@ -1,5 +1,5 @@
-// Collective communication. One table of functions per backend (self, shm, pair, …; mpi and nccl
-// as modules). A backend whose operations advance beside the caller is built on comm/progress.
+// Collective communication. One table of functions per backend (self, shm, pair, …). A backend
+// whose operations advance beside the caller is built on comm/progress.
 //
 // Every rank of a communicator starts the same operations in the same order. An operation is
 // started and waited for later, and advances in between.
@@ -179,6 +179,8 @@ void tri_comm_link(tri_comm *a, tri_comm *b);
 const char *tri_comm_kind_name(tri_comm_kind kind);
 // Names the communicator's lane in traces: "shard", ….
 void tri_comm_name(tri_comm *comm, const char *name);
+// The latest actions of another rank; NULL: they cannot be seen.
+const tri_ledger_ring *tri_comm_ledger_of(tri_comm *comm, int rank);
 void tri_comm_close(tri_comm *comm); // NULL allowed
 
 #endif

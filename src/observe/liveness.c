@@ -33,14 +33,14 @@ struct tri_liveness {
 };
 
 static const tri_ledger_ring *ring_of(const tri_liveness *l, int rank) {
-    return l->config.comm->backend->ledger_of(l->config.comm, rank);
+    return tri_comm_ledger_of(l->config.comm, rank);
 }
 
 tri_liveness *tri_liveness_create(const tri_liveness_config *config) {
     tri_comm *comm = config->comm;
     if (comm->size == 1) return NULL;
     for (int r = 0; r < comm->size; r++)
-        if (!comm->backend->ledger_of(comm, r)) return NULL;
+        if (!tri_comm_ledger_of(comm, r)) return NULL;
     tri_liveness *l = calloc(1, sizeof *l);
     if (!l) return NULL;
     l->config = *config;

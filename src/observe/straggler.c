@@ -49,7 +49,7 @@ void tri_straggler_destroy(tri_straggler *s) {
 tri_straggler *tri_straggler_create(tri_comm *comm) {
     if (comm->size == 1 || comm->rank != 0) return NULL;
     for (int r = 0; r < comm->size; r++)
-        if (!comm->backend->ledger_of(comm, r)) return NULL;
+        if (!tri_comm_ledger_of(comm, r)) return NULL;
     size_t cells = cell(comm->size, 0);
     tri_straggler *s = calloc(1, sizeof *s);
     if (!s) return NULL;
@@ -67,7 +67,7 @@ tri_straggler *tri_straggler_create(tri_comm *comm) {
 }
 
 static const tri_ledger_ring *ring_of(const tri_straggler *s, int rank) {
-    return s->comm->backend->ledger_of(s->comm, rank);
+    return tri_comm_ledger_of(s->comm, rank);
 }
 
 static int kind_named(tri_straggler *s, const char *name) {

@@ -223,17 +223,14 @@ static size_t scratch_of(int size) { return calls_bytes(size) + TRI_GENERIC_SCRA
 static int64_t scratch_bytes(int size, bool is_private) { return (int64_t)scratch_of(size); }
 
 static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
-    tri_comm *inner = layered_of(head)->inner[INNER];
-    return inner->backend->ledger_of ? inner->backend->ledger_of(inner, rank) : NULL;
+    return tri_comm_ledger_of(layered_of(head)->inner[INNER], rank);
 }
 
 static const layered_kind generic_kind = {
     .slots = {.name = "generic",
               .abilities = abilities,
               .scratch_bytes = scratch_bytes,
-              .alloc = layered_alloc,
-              .free = layered_free,
-              PROGRESS_SLOTS,
+              LAYERED_SLOTS,
               .ledger_of = ledger_of},
     .window = window,
     .list = list,

@@ -4,7 +4,7 @@
 #ifndef TRIREME_COMM_LAYERED_LAYERED_H
 #define TRIREME_COMM_LAYERED_LAYERED_H
 
-#include "comm/progress/state.h"
+#include "comm/progress/communicator.h"
 
 enum { LAYERED_INNER = 3, LAYERED_STEPS = 10 };
 
@@ -76,5 +76,6 @@ void layered_do(layered_comm *comm, tri_status (*work)(layered_comm *comm));
 // Slots that are the same for all kinds.
 tri_status layered_alloc(tri_comm *comm, size_t size_bytes, void **out); // from inner[0]
 void layered_free(tri_comm *comm, void *memory);
+#define LAYERED_SLOTS .alloc = layered_alloc, .free = layered_free, PROGRESS_SLOTS
 
 #endif

@@ -241,17 +241,14 @@ static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
     const layered_comm *comm = layered_of(head);
     int inner, peer;
     if (route(comm, rank, &inner, &peer) != TRI_OK) return NULL;
-    tri_comm *on = comm->inner[inner];
-    return on->backend->ledger_of ? on->backend->ledger_of(on, peer) : NULL;
+    return tri_comm_ledger_of(comm->inner[inner], peer);
 }
 
 static const layered_kind pair_kind = {
     .slots = {.name = "pair",
               .abilities = abilities,
               .scratch_bytes = scratch_bytes,
-              .alloc = layered_alloc,
-              .free = layered_free,
-              PROGRESS_SLOTS,
+              LAYERED_SLOTS,
               .ledger_of = ledger_of},
     .window = window,
     .list = list,

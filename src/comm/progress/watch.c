@@ -14,8 +14,8 @@ enum { WATCH_ACTION_BYTES = 224 };
 
 static const tri_ledger_ring *ring_of(const progress_family *family, int job_rank) {
     tri_comm *control = family->control;
-    if (control && control->backend->ledger_of)
-        return control->backend->ledger_of(control, job_rank);
+    const tri_ledger_ring *ring = control ? tri_comm_ledger_of(control, job_rank) : NULL;
+    if (ring) return ring;
     return family->backend->ring ? family->backend->ring(family, job_rank) : NULL;
 }
 

@@ -220,8 +220,7 @@ static struct progress_family *staged_family(tri_comm *comm) {
 }
 
 static const tri_ledger_ring *staged_ledger_of(tri_comm *comm, int rank) {
-    tri_comm *inner = staged_of(comm)->route.inner;
-    return inner->backend->ledger_of ? inner->backend->ledger_of(inner, rank) : NULL;
+    return tri_comm_ledger_of(staged_of(comm)->route.inner, rank);
 }
 
 static unsigned staged_abilities(const tri_comm *comm) {
