@@ -221,28 +221,25 @@ tri_status engine_begin_numbers(tri_engine *e) {
     return device->copy_in(e->queue, n->control, control, sizeof control);
 }
 
+static tri_comm_op sum_of(tri_dtype dtype, void *values, int64_t count, const char *label) {
+    return (tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
+                         .reduction = TRI_REDUCE_SUM,
+                         .dtype = dtype,
+                         .count = count,
+                         .send = values,
+                         .recv = values,
+                         .label = label};
+}
+
 tri_status engine_sum_over_ranks(tri_engine *e, const char *label, double *values, int64_t count) {
     if (e->groups.world->size == 1) return TRI_OK;
-    tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
-                      .reduction = TRI_REDUCE_SUM,
-                      .dtype = TRI_F64,
-                      .count = count,
-                      .send = values,
-                      .recv = values,
-                      .label = label,
-                      .waits_at_once = true};
+    tri_comm_op op = sum_of(TRI_F64, values, count, label);
     return tri_comm_run(e->groups.world, &op);
 }
 
 static tri_status reduce(tri_engine *e, double *values, int64_t count) {
     if (e->groups.world->size == 1) return TRI_OK;
-    tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
-                      .reduction = TRI_REDUCE_SUM,
-                      .dtype = TRI_F64,
-                      .count = count,
-                      .send = values,
-                      .recv = values,
-                      .label = "NORM"};
+    tri_comm_op op = sum_of(TRI_F64, values, count, "NORM");
     return engine_run_between(e, e->data.world, &op);
 }
 
@@ -277,14 +274,8 @@ static tri_status sum_partial(tri_engine *e) {
             tri_bucket_placement(bucket) != TRI_PLACEMENT_PARTIAL_GRADIENT)
             continue;
         if (flat->units[unit].buckets[bucket].own == 0) continue;
-        float *own_gradients = engine_own_gradients(e, unit, bucket);
-        tri_comm_op op = {.kind = TRI_COMM_ALL_REDUCE,
-                          .reduction = TRI_REDUCE_SUM,
-                          .dtype = TRI_F32,
-                          .count = flat->units[unit].buckets[bucket].own,
-                          .send = own_gradients,
-                          .recv = own_gradients,
-                          .label = flat->units[unit].name};
+        tri_comm_op op = sum_of(TRI_F32, engine_own_gradients(e, unit, bucket),
+                                flat->units[unit].buckets[bucket].own, flat->units[unit].name);
         TRI_TRY(engine_run_between(e, e->data.tensor_parallel, &op));
     }
     return TRI_OK;
