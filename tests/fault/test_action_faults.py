@@ -16,8 +16,8 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import matrix  # noqa: E402
-from runs import (SYNTHETIC, TRIREME, check_nothing_left, finish, last, run,  # noqa: E402
-                  start_ranks, state, timed, train, wait_for)
+from runs import (SYNTHETIC, TRIREME, check_nothing_left, check_saved, end_all,  # noqa: E402
+                  finish, start_ranks, state, timed, train, wait_for)
 
 # Until the others have left: 5 s for the notice (a stopped rank misses 4 s of heartbeats), and time
 # for a loaded machine to end a process.
@@ -104,12 +104,8 @@ def check_row(folder, number, row):
             assert re.search(rf"in (ISSUE ')?{kind}\b", lines[0]), f"{what}: {lines[0]}"
         assert took < NOTICED_S[number], f"{what}: {took:.1f} s"
     finally:
-        for child in children:
-            if child.poll() is None:
-                child.kill()
-            child.communicate()
-    if os.path.exists(last(place)):
-        run([TRIREME, "checkpoint", "verify", place])
+        end_all(children)
+    check_saved(place)
     return took
 
 

@@ -15,8 +15,9 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (SYNTHETIC, TRIREME, check_nothing_left, check_same, entries,  # noqa: E402
-                  finish, last, losses, on_ranks, run, start, start_ranks, timed, train, wait_for)
+from runs import (SYNTHETIC, TRIREME, check_nothing_left, check_same, check_saved,  # noqa: E402
+                  end_all, entries, finish, last, losses, on_ranks, run, start, start_ranks, timed,
+                  train, wait_for)
 
 PROGRAM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
 SHORT = [*SYNTHETIC, "data.samples=200", "data.test_samples=16", "batch.global=16",
@@ -162,12 +163,8 @@ def check_lost_ranks(folder):
                 assert code == 1 and took < 10, what
                 assert f"rank {victim} (host" in err, what
         finally:
-            for child in children:
-                if child.poll() is None:
-                    child.kill()
-                child.communicate()
-        if os.path.exists(last(place)):
-            run([TRIREME, "checkpoint", "verify", place])
+            end_all(children)
+        check_saved(place)
     check_nothing_left()
 
 

@@ -14,7 +14,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (SYNTHETIC, TRIREME, entries, finish, losses, start_ranks,  # noqa: E402
+from runs import (SYNTHETIC, TRIREME, end_all, entries, finish, losses, start_ranks,  # noqa: E402
                   timed, train, wait_for)
 
 PROGRAM = os.path.join(os.path.dirname(TRIREME), "fault_victim")
@@ -35,13 +35,6 @@ def start(place, apart, *more, **environment):
 
 def port(place):
     return 20000 + hash(place) % 10000
-
-
-def end_all(children):
-    for child in children:
-        if child.poll() is None:
-            child.kill()
-        child.communicate()
 
 
 def check_lives(place, apart):

@@ -13,8 +13,8 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import (SYNTHETIC, TRIREME, entries, finish, on_ranks, start, start_ranks,  # noqa: E402
-                  timed, train)
+from runs import (SYNTHETIC, TRIREME, end_all, entries, finish, on_ranks, start,  # noqa: E402
+                  start_ranks, timed, train)
 
 NAMED_S = 20.0  # the interface's promise; the line is due after 10
 ENDED_S = 60.0  # of a time limit of 3 s, the launcher's grace, and a loaded machine
@@ -42,13 +42,6 @@ def first_line(child, pattern, seconds):
             assert lines[-1], f"it ended without '{pattern}': {lines}"
             if re.search(pattern, lines[-1]):
                 return lines
-
-
-def end_all(children):
-    for child in children:
-        if child.poll() is None:
-            child.kill()
-        child.communicate()
 
 
 def check_named(place):

@@ -15,8 +15,8 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from runs import (SYNTHETIC, TRIREME, alive, check_nothing_left, check_same,  # noqa: E402
-                  entries, finish, last, losses, on_ranks, run, sharing, start, start_ranks, timed,
-                  train, wait_for)
+                  end_all, entries, finish, last, losses, on_ranks, run, sharing, start,
+                  start_ranks, timed, train, wait_for)
 
 NOTICED_S = 10.0  # 5 for the notice, and time for a loaded machine to end a process
 ENDLESS = [*SYNTHETIC, "data.samples=512", "data.test_samples=16", "batch.global=32",
@@ -82,10 +82,7 @@ def check_lost_rank(folder, count, victim, number):
             assert "REDUCE" in err or "NORM" in err, f"it does not name the action: {what}"
         print(f"  rank {victim} of {count}, {signal.Signals(number).name}: left after {took:.1f} s")
     finally:
-        for child in ranks:
-            if child.poll() is None:
-                child.kill()
-            child.communicate()
+        end_all(ranks)
     check_nothing_left()
     run([TRIREME, "checkpoint", "list", place], None)
 

@@ -141,6 +141,14 @@ def finish(child, seconds=SECONDS):
     return out, err, child.returncode
 
 
+def end_all(children):
+    """Kills those that still live."""
+    for child in children:
+        if child.poll() is None:
+            child.kill()
+        child.communicate()
+
+
 def read_of(pid, name):
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:
@@ -183,6 +191,12 @@ def check_nothing_left():
 
 def last(run_dir):
     return os.path.join(run_dir, "checkpoints", "last")
+
+
+def check_saved(run_dir):
+    """A run that was ended anywhere has whole checkpoints, or none."""
+    if os.path.exists(last(run_dir)):
+        run([TRIREME, "checkpoint", "verify", run_dir])
 
 
 def timed(check, *arguments):

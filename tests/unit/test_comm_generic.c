@@ -1,9 +1,9 @@
 // The generic layer: where a backend cannot add in rank order, accumulate, send half types or find
 // mismatches, the layer does it with the bits and the messages of a backend that can. The backend
 // that cannot is shm without one ability after the other: it refuses what it does not claim.
+#include "comm_draw.h"
 #include "comm_mismatch.h"
 
-#include "base/philox.h"
 #include "comm/generic/generic.h"
 #include "comm/op.h"
 #include "comm/options.h"
@@ -55,10 +55,6 @@ static tri_comm *copy_of(tri_comm *comm) {
 
 // ---- the same bits
 
-static uint32_t draw(unsigned seed, int op, int what, uint32_t below) {
-    return tri_philox_at(seed, (uint64_t)op, (uint32_t)what, 0) % below;
-}
-
 static tri_comm_op draw_op(const tri_comm *comm, unsigned seed, int number) {
     static const tri_comm_kind kinds[] = {
         TRI_COMM_ALL_REDUCE, TRI_COMM_REDUCE_SCATTER, TRI_COMM_ALL_REDUCE, TRI_COMM_REDUCE_SCATTER,
@@ -79,17 +75,6 @@ static tri_comm_op draw_op(const tri_comm *comm, unsigned seed, int number) {
     return op;
 }
 
-static void fill(void *memory, tri_dtype dtype, int64_t count, uint64_t key) {
-    for (int64_t i = 0; i < count; i++) {
-        double value = tri_philox_uniform(tri_philox_at(key, 0, 0, (uint64_t)i)) - 0.5;
-        if (dtype == TRI_F32) ((float *)memory)[i] = (float)value;
-        if (dtype == TRI_F64) ((double *)memory)[i] = value;
-        if (dtype == TRI_BF16)
-            ((uint16_t *)memory)[i] =
-                (uint16_t)(0x3f00 + tri_philox_at(key, 1, 0, (uint64_t)i) % 128);
-    }
-}
-
 typedef struct same_case {
     unsigned hides, seed;
 } same_case;
@@ -107,8 +92,8 @@ static void compare(tri_comm *native, tri_comm *generic, const same_case *c, cha
             uint64_t key = c->seed * 1000 + (uint64_t)i * 10 + (uint64_t)native->rank;
             ops[k].send = memory[2 * k];
             ops[k].recv = memory[2 * k + 1];
-            fill(memory[2 * k + 1], dtype, received, key + 7777);
-            fill(memory[2 * k], dtype, sent, key);
+            draw_numbers(memory[2 * k + 1], dtype, received, key + 7777);
+            draw_numbers(memory[2 * k], dtype, sent, key);
             if (in_place && ops[k].kind == TRI_COMM_ALL_REDUCE) ops[k].recv = memory[2 * k];
             if (in_place && ops[k].kind == TRI_COMM_REDUCE_SCATTER)
                 ops[k].recv = memory[2 * k] + own;

@@ -1,8 +1,8 @@
 // Communicators for memory that the host cannot touch: their results are those of the inner
 // communicator to the last bit, they start after what they are told to, and they end.
+#include "comm_draw.h"
 #include "comm_ranks.h"
 
-#include "base/philox.h"
 #include "comm/op.h"
 #include "comm/staged/staged.h"
 #include "device/far/far.h"
@@ -52,10 +52,6 @@ static void close_rig(rig *r) {
     free(r->back);
 }
 
-static uint32_t draw(unsigned seed, int op, int what, uint32_t below) {
-    return tri_philox_at(seed, (uint64_t)op, (uint32_t)what, 0) % below;
-}
-
 // The same operation on all ranks.
 static tri_comm_op draw_op(const tri_comm *comm, unsigned seed, int number) {
     static const tri_comm_kind kinds[] = {TRI_COMM_ALL_REDUCE, TRI_COMM_REDUCE_SCATTER,
@@ -75,17 +71,6 @@ static tri_comm_op draw_op(const tri_comm *comm, unsigned seed, int number) {
     return op;
 }
 
-static void fill(char *memory, tri_dtype dtype, int64_t count, uint64_t key) {
-    for (int64_t i = 0; i < count; i++) {
-        double value = tri_philox_uniform(tri_philox_at(key, 0, 0, (uint64_t)i)) - 0.5;
-        if (dtype == TRI_F32) ((float *)(void *)memory)[i] = (float)value;
-        if (dtype == TRI_F64) ((double *)(void *)memory)[i] = value;
-        if (dtype == TRI_BF16)
-            ((uint16_t *)(void *)memory)[i] =
-                (uint16_t)(0x3f00 + tri_philox_at(key, 1, 0, (uint64_t)i) % 128);
-    }
-}
-
 static void body_same_bits(tri_comm *comm, ranks_table *table, void *argument) {
     unsigned seed = *(const unsigned *)argument;
     rig r;
@@ -96,8 +81,8 @@ static void body_same_bits(tri_comm *comm, ranks_table *table, void *argument) {
         int64_t sent = tri_comm_send_count(&op, comm->size),
                 received = tri_comm_recv_count(&op, comm->size);
         uint64_t key = seed * 1000 + (uint64_t)i * 10 + (uint64_t)comm->rank;
-        fill(r.send, op.dtype, sent, key);
-        fill(r.recv, op.dtype, received, key + 7777);
+        draw_numbers(r.send, op.dtype, sent, key);
+        draw_numbers(r.recv, op.dtype, received, key + 7777);
         CHECK_OK(tri_queue_write(r.queue, r.far_send, r.send, (size_t)sent * width));
         CHECK_OK(tri_queue_write(r.queue, r.far_recv, r.recv, (size_t)received * width));
         op.send = r.send;

@@ -1,0 +1,26 @@
+// Numbers and operations of a test that are drawn at random, the same on every rank.
+#ifndef TESTS_COMM_DRAW_H
+#define TESTS_COMM_DRAW_H
+
+#include "base/philox.h"
+
+#include <trireme/tensor.h>
+
+// A whole number below `below`, by seed, number of the operation and what it is for.
+static inline uint32_t draw(unsigned seed, int op, int what, uint32_t below) {
+    return tri_philox_at(seed, (uint64_t)op, (uint32_t)what, 0) % below;
+}
+
+// Writes numbers of F32, F64 or BF16.
+static inline void draw_numbers(void *memory, tri_dtype dtype, int64_t count, uint64_t key) {
+    for (int64_t i = 0; i < count; i++) {
+        double value = tri_philox_uniform(tri_philox_at(key, 0, 0, (uint64_t)i)) - 0.5;
+        if (dtype == TRI_F32) ((float *)memory)[i] = (float)value;
+        if (dtype == TRI_F64) ((double *)memory)[i] = value;
+        if (dtype == TRI_BF16)
+            ((uint16_t *)memory)[i] =
+                (uint16_t)(0x3f00 + tri_philox_at(key, 1, 0, (uint64_t)i) % 128);
+    }
+}
+
+#endif
