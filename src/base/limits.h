@@ -9,7 +9,15 @@ enum {
     TRI_MAX_RANKS = 65536,
     TRI_MAX_LOCAL_RANKS = 256, // of one host over shm
     TRI_MAX_THREADS = 1024,
-    TRI_MAX_STORE_CLIENTS = 512, // connections to one key-value store
+    TRI_MAX_STORE_CLIENTS = 8192, // connections to one key-value store
+    TRI_MAX_STORE_STRANGERS = 64,  // connections over TCP that have not proved anything yet
+    TRI_STORE_GREETING_MS = 5000,  // after which such a connection is closed
+    TRI_STORE_CROWDED_MS = 1000,   // after which it makes room for another one
+    TRI_MAX_STORE_LISTENERS = 16,  // addresses at which a store listens
+    TRI_STORE_PORTS = 8,           // at which ranks look for rank 0
+    TRI_STORE_PROBE_MS = 2000,     // for an answer from there, before they look again
+    TRI_MIN_TOKEN_BYTES = 16,
+    TRI_MAX_TOKEN_BYTES = 1024,
     TRI_MAX_STORE_KEYS = 1 << 16,
     TRI_MAX_STORE_BYTES = 256 << 20, // of all values together
     TRI_MAX_RECIPE_BYTES = 1 << 20,

@@ -19,7 +19,13 @@ static tri_status open_comm(const tri_identity *identity, const tri_comm_options
     tri_store *store;
     tri_shm_config config = {.timeout_ms = tri_comm_timeout_ms(options)};
     TRI_TRY(tri_store_open(identity, config.timeout_ms, &store));
-    tri_status status = tri_comm_shm_open(identity->rank, identity->size, store, &config, out);
+    int hosts = tri_store_host_count(store);
+    tri_status status =
+        hosts == 1 ? tri_comm_shm_open(identity->rank, identity->size, store, &config, out)
+                   : TRI_FAIL(TRI_UNSUPPORTED,
+                              "the %d ranks are on %d hosts; a job over several hosts is not "
+                              "supported yet, start all ranks on one",
+                              identity->size, hosts);
     tri_store_close(store);
     return status;
 }

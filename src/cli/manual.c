@@ -112,6 +112,12 @@ static const cli_verb variables[] = {
     {"OMP_NUM_THREADS", "", "threads of each rank"},
     {"NO_COLOR", "", "set to anything: no colours"},
     {"RANK, WORLD_SIZE, LOCAL_RANK, ...", "", "who this rank is, as torchrun sets them"},
+    {"TRIREME_STORE=HOST:PORT", "", "where the ranks of several hosts find rank 0"},
+    {"TRIREME_INTERFACE=NAME", "", "the only interface at which rank 0 listens"},
+    {"TRIREME_TOKEN, TRIREME_TOKEN_FILE", "",
+     "the secret of the user's jobs over several hosts, or its file (~/.config/trireme/token)"},
+    {"TRIREME_JOB, TRIREME_GENERATION", "", "the name of a run, and which of its starts this is"},
+    {"TRIREME_LAUNCHER=NAME", "", "whose variables count where several launchers set theirs"},
     {"PET_NAME", "", "the value of trireme run's flag of that name"},
     {0}};
 

@@ -28,7 +28,7 @@ void tri_host_claim_make(const tri_identity *identity, tri_host_claim *out) {
     out->local_size = identity->stated.local_size ? identity->local_size : -1;
 }
 
-static bool on_one_host(const tri_host_claim *a, const tri_host_claim *b) {
+bool tri_host_claim_is_same_host(const tri_host_claim *a, const tri_host_claim *b) {
     return !strncmp(a->host, b->host, sizeof a->host) && !strncmp(a->boot, b->boot, sizeof a->boot);
 }
 
@@ -44,7 +44,7 @@ static host_ranks ranks_of_host(const tri_host_claim *claims, int count, int ran
     memset(seen, 0, sizeof seen);
     found.numbered = true;
     for (int i = 0; i < count; i++) {
-        if (!on_one_host(&claims[i], &claims[rank])) continue;
+        if (!tri_host_claim_is_same_host(&claims[i], &claims[rank])) continue;
         int said = claims[i].local_rank;
         found.numbered = found.numbered && said >= 0 && said < TRI_MAX_RANKS && !seen[said];
         if (found.numbered) seen[said] = true;

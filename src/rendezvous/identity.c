@@ -5,11 +5,12 @@
 #include "rendezvous/rendezvous.h"
 
 #include "base/limits.h"
-#include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
+#include "rendezvous/address.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 
 typedef const char *(*get_variable)(const char *name);
 
-enum { JOB_VARIABLES = 4, UNKNOWN = -1 };
+enum { JOB_VARIABLES = 4, UNKNOWN = -1, MAX_GENERATION = 1 << 30 };
 
 typedef struct launcher {
     const char *name;
@@ -30,7 +31,7 @@ typedef struct launcher {
     bool no_job_name; // the variables of `job` may all be missing; the launcher's process then
                       // tells jobs apart
     const char
-        *job[JOB_VARIABLES]; // together the same on all ranks of a job, and different in other jobs
+        *job[JOB_VARIABLES]; // together the same on all ranks of a run, and different in other runs
 } launcher;
 
 // Sources: torchrun's and Slurm's manuals, and each MPI's; the Slurm and Open MPI rows as seen on
@@ -41,7 +42,7 @@ static const launcher launchers[] = {
      .size = {"WORLD_SIZE"},
      .local_rank = "LOCAL_RANK",
      .local_size = "LOCAL_WORLD_SIZE",
-     .job = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
+     .job = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}},
     {.name = "open-mpi",
      .rank = "OMPI_COMM_WORLD_RANK",
      .size = {"OMPI_COMM_WORLD_SIZE"},
@@ -54,20 +55,20 @@ static const launcher launchers[] = {
      .size = {"SLURM_NTASKS", "SLURM_NPROCS"},
      .local_rank = "SLURM_LOCALID",
      .from_slurm = true,
-     .job = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_CLUSTER_NAME"}},
+     .job = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_CLUSTER_NAME"}},
     {.name = "slurm-pmix",
      .rank = "PMIX_RANK",
      .size = {"SLURM_NTASKS", "SLURM_NPROCS"},
      .local_rank = "SLURM_LOCALID",
      .from_slurm = true,
-     .job = {"PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}},
+     .job = {"PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_CLUSTER_NAME"}},
     {.name = "slurm-pmi2",
      .rank = "PMI_RANK",
      .size = {"PMI_SIZE"},
      .local_rank = "SLURM_LOCALID",
      .only_with = "SLURM_LOCALID",
      .from_slurm = true,
-     .job = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_CLUSTER_NAME"}},
+     .job = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_CLUSTER_NAME"}},
     {.name = "hydra",
      .rank = "PMI_RANK",
      .size = {"PMI_SIZE"},
@@ -298,37 +299,52 @@ static long launcher_process(const char *rank_name) {
     return pid;
 }
 
-static void name_job(get_variable get, const claim *all, tri_identity *out) {
+// How often the run was started before: the first of these that is set.
+static tri_status read_generation(get_variable get, tri_identity *out) {
+    static const char *const names[] = {"TRIREME_GENERATION", "TORCHELASTIC_RESTART_COUNT",
+                                        "SLURM_RESTART_COUNT"};
+    int found = UNKNOWN;
+    for (size_t i = 0; i < sizeof names / sizeof *names && found < 0; i++)
+        TRI_TRY(read_number(get, names[i], 0, MAX_GENERATION, &found));
+    out->generation = found < 0 ? 0 : found;
+    return TRI_OK;
+}
+
+// Names the run by the variables of its launchers; where these set none that could, by the address
+// that the user gave it, or on one host by the launcher's process.
+static uint64_t hash_run(get_variable get, const claim *all) {
     uint64_t hash = 0xcbf29ce484222325ull;
-    char own[64];
-    snprintf(own, sizeof own, "process %ld at %lld", (long)getpid(),
-             (long long)tri_os.monotonic_ns());
+    char own[64] = "";
     bool named = false;
+    const char *given = value_of(get, "TRIREME_JOB");
+    if (given) return hash_text(hash, given);
     for (int row = 0; row < LAUNCHERS; row++)
         for (int i = 0; i < JOB_VARIABLES && all->launchers_present >> row & 1; i++) {
             const char *value = value_of(get, launchers[row].job[i]);
             named |= value != NULL;
             hash = hash_text(hash, value);
         }
-    hash = hash_text(hash, value_of(get, "TRIREME_NONCE")); // random, from `trireme run`
-    if (all->from && !named && all->from->no_job_name)
-        snprintf(own, sizeof own, "launcher %ld", launcher_process(all->from->rank));
-    else if (all->from)
-        own[0] = 0;
-    snprintf(out->job, sizeof out->job, "%s-u%ld-n%d-%016llx", out->launcher, (long)getuid(),
-             out->size, (unsigned long long)hash_text(hash, own));
+    if (all->from && !named && all->from->no_job_name) {
+        static const char *const address[] = {"TRIREME_STORE", "MASTER_ADDR", "MASTER_PORT"};
+        for (size_t i = 0; i < sizeof address / sizeof *address; i++) {
+            named |= value_of(get, address[i]) != NULL;
+            hash = hash_text(hash, value_of(get, address[i]));
+        }
+        if (!named) snprintf(own, sizeof own, "launcher %ld", launcher_process(all->from->rank));
+    } else if (!all->from) {
+        snprintf(own, sizeof own, "process %ld at %lld", (long)getpid(),
+                 (long long)tri_os.monotonic_ns());
+    }
+    return hash_text(hash, own);
 }
 
-static tri_status read_master(get_variable get, tri_identity *out) {
-    const char *host = value_of(get, "MASTER_ADDR");
-    if (host && strlen(host) >= sizeof out->master_host)
-        return TRI_FAIL(TRI_BAD_INPUT, "MASTER_ADDR is longer than %zu bytes",
-                        sizeof out->master_host - 1);
-    if (host) memcpy(out->master_host, host, strlen(host) + 1);
-    int port;
-    TRI_TRY(read_number(get, "MASTER_PORT", 0, 65535, &port));
-    out->master_port = port < 0 ? 0 : port;
-    return TRI_OK;
+static void name_job(get_variable get, const claim *all, tri_identity *out) {
+    uint64_t hash = hash_run(get, all);
+    snprintf(out->run, sizeof out->run, "u%ld-%016llx", (long)getuid(), (unsigned long long)hash);
+    // Random, from `trireme run`: other users cannot find the socket of its ranks.
+    hash = hash_text(hash, value_of(get, "TRIREME_NONCE"));
+    snprintf(out->job, sizeof out->job, "%s-u%ld-n%d-g%lld-%016llx", out->launcher, (long)getuid(),
+             out->size, (long long)out->generation, (unsigned long long)hash);
 }
 
 static tri_status read_alone(get_variable get, tri_identity *out) {
@@ -340,10 +356,11 @@ static tri_status read_alone(get_variable get, tri_identity *out) {
                         "torchrun, srun or mpirun, or set both",
                         world);
     if (batch && tasks && strcmp(tasks, "1") != 0)
-        tri_log(TRI_LOG_WARNING,
-                "this Slurm batch script has %.20s tasks but the program was started "
-                "without srun: it runs as one rank; start it with srun to use all",
-                tasks);
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "this Slurm job has %.20s tasks, but srun did not start this program, so "
+                        "it would be alone: write `srun %.80s …`, or TRIREME_LAUNCHER=none %.80s … "
+                        "for one rank",
+                        tasks, program_invocation_short_name, program_invocation_short_name);
     snprintf(out->launcher, sizeof out->launcher, "%s", batch ? "slurm-batch" : "none");
     out->rank = out->local_rank = 0;
     out->size = out->local_size = 1;
@@ -360,7 +377,6 @@ static bool sees_own_device_only(get_variable get, const claim *all) {
 tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity *out) {
     *out = (tri_identity){0};
     if (gethostname(out->host, sizeof out->host - 1) != 0) return tri_os_fail("read", "host name");
-    TRI_TRY(read_master(get, out));
     claim all = {0};
     TRI_TRY(read_claims(get, &all));
     if (!all.from) {
@@ -379,6 +395,7 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
         out->stated.local_rank = all.local_rank >= 0 && !sees_own_device_only(get, &all);
         out->stated.local_size = all.local_size >= 0 && !all.guesses_size;
     }
+    TRI_TRY(read_generation(get, out));
     name_job(get, &all, out);
-    return TRI_OK;
+    return rendezvous_read_address(get, out);
 }

@@ -9,7 +9,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TRI_LAUNCHER_NAME_MAX = 32, TRI_HOST_NAME_MAX = 256, TRI_STORE_VALUE_MAX_BYTES = 1 << 20 };
+enum {
+    TRI_LAUNCHER_NAME_MAX = 32,
+    TRI_HOST_NAME_MAX = 256,
+    TRI_INTERFACE_NAME_MAX = 64,
+    TRI_STORE_VALUE_MAX_BYTES = 1 << 20
+};
+
+// Where ranks of other hosts look for rank 0, or for the launcher's agent that serves in its stead.
+typedef struct tri_store_address {
+    char host[TRI_HOST_NAME_MAX]; // "": nothing is known
+    int port, ports;              // the server listens at the first free one of so many
+    bool is_exact; // TRIREME_STORE: if another process listens there, it serves instead of rank 0
+    const char *source, *port_source; // the variables to which host and port are due; static texts
+} tri_store_address;
 
 typedef struct tri_identity {
     char launcher[TRI_LAUNCHER_NAME_MAX]; // "none", "torchrun", "open-mpi", "slurm", …
@@ -22,8 +35,13 @@ typedef struct tri_identity {
     } stated;
     char host[TRI_HOST_NAME_MAX];
     char job[128]; // the same on all ranks of a job and of no other on this host
+    // The same in all generations of a run, which are its starts: restarts, requeues.
+    char run[64];
+    int64_t generation;
     char master_host[TRI_HOST_NAME_MAX]; // "": the launcher gave none
     int master_port;
+    tri_store_address address;
+    char interface[TRI_INTERFACE_NAME_MAX]; // the only one at which rank 0 listens; "": any
 } tri_identity;
 
 // Reads the environment through `get` (getenv outside tests). The table in identity.c has each
@@ -38,6 +56,7 @@ typedef struct tri_host_claim {
     int local_rank, local_size; // as the launcher says; -1: it does not
 } tri_host_claim;
 void tri_host_claim_make(const tri_identity *identity, tri_host_claim *out);
+bool tri_host_claim_is_same_host(const tri_host_claim *a, const tri_host_claim *b);
 // Sets the identity's local rank and size to the true ones, from the claims of all ranks. Local
 // ranks count in the order of ranks, unless the launcher has numbered all of a host's.
 // TRI_BAD_INPUT on every rank, with the same message, where a launcher says something else than
@@ -47,11 +66,16 @@ tri_status tri_identity_settle(const tri_host_claim *claims, int count, tri_iden
 typedef struct tri_store tri_store;
 
 // Connects the ranks of the job: rank 0 serves, all ranks connect to it. On one host this is an
-// abstract unix socket, which ends with the process and admits only the same user. Returns when all
-// ranks have arrived. TRI_TIMEOUT, TRI_PEER_LOST, TRI_MISMATCH (two jobs of one name),
-// TRI_BAD_INPUT.
+// abstract unix socket, which ends with the process and admits only the same user. Unless all ranks
+// are known to be on one host, rank 0 also listens at its address over TCP, and admits only who has
+// the user's token (token.h). Returns when all ranks have arrived. TRI_TIMEOUT, TRI_PEER_LOST,
+// TRI_MISMATCH (two jobs of one name, a generation that has ended), TRI_BAD_INPUT.
 tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_store **out);
 void tri_store_close(tri_store *store); // NULL allowed
+// On how many hosts the ranks are, and the number of a rank's host: hosts are numbered in the order
+// of their lowest ranks.
+int tri_store_host_count(const tri_store *store);
+int tri_store_host_of(const tri_store *store, int rank);
 // A value of up to TRI_STORE_VALUE_MAX_BYTES; it replaces the key's earlier value.
 tri_status tri_store_set(tri_store *store, const char *key, const void *value, size_t size);
 // Waits until the key is set. *size is the value's size; larger than `capacity` is TRI_INTERNAL.

@@ -39,6 +39,10 @@ struct store_core {
     int arrived; // ranks that have sent HELLO, also those that left
     int lost;    // the first rank that left without BYE, or STORE_NO_RANK
     bool *seen;
+    int32_t *host_of;      // by rank: an index of `hosts`
+    tri_host_claim *hosts; // one rank's claim for each host
+    int host_count, host_capacity;
+    int client_end; // all clients from here on are unused
     entry *buckets[BUCKETS];
     int keys;
     size_t value_bytes;
@@ -97,7 +101,8 @@ store_core *store_core_create(const char *job, int size) {
     core->size = size;
     core->lost = STORE_NO_RANK;
     core->seen = calloc((size_t)size, sizeof *core->seen);
-    TRI_ASSERT(core->seen);
+    core->host_of = calloc((size_t)size, sizeof *core->host_of);
+    TRI_ASSERT(core->seen && core->host_of);
     return core;
 }
 
@@ -110,7 +115,7 @@ static void clear_client(client *c) {
 
 void store_core_destroy(store_core *core) {
     if (!core) return;
-    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) clear_client(&core->clients[i]);
+    for (int i = 0; i < core->client_end; i++) clear_client(&core->clients[i]);
     for (int b = 0; b < BUCKETS; b++)
         for (entry *e = core->buckets[b], *next; e; e = next) {
             next = e->next;
@@ -119,6 +124,8 @@ void store_core_destroy(store_core *core) {
             free(e);
         }
     free(core->seen);
+    free(core->host_of);
+    free(core->hosts);
     free(core);
 }
 
@@ -127,6 +134,7 @@ int store_core_join(store_core *core) {
         if (!core->clients[i].used) {
             core->clients[i] =
                 (client){.used = true, .rank = STORE_NO_RANK, .deadline_ns = INT64_MAX};
+            if (i == core->client_end) core->client_end++;
             return i;
         }
     return STORE_NO_CLIENT;
@@ -147,7 +155,7 @@ static void name_missing(const store_core *core, char *text, size_t size) {
 // Answers all waits with a failure at once, as `rank` is lost and they may never end.
 static void fail_waits(store_core *core, int rank) {
     char text[256], missing[192];
-    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
+    for (int i = 0; i < core->client_end; i++) {
         client *c = &core->clients[i];
         if (!c->used || c->deadline_ns == INT64_MAX) continue;
         if (c->wanted) {
@@ -202,18 +210,44 @@ static const char *put(store_core *core, const char *key, const void *value, siz
     if (size) memcpy(e->value, value, size);
     e->size = size;
     core->value_bytes += size - old;
-    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
+    for (int i = 0; i < core->client_end; i++) {
         client *c = &core->clients[i];
         if (c->used && c->wanted && !strcmp(c->wanted, key)) reply(c, TRI_OK, 0, value, size);
     }
     return NULL;
 }
 
+// Hosts get their numbers in the order of their lowest ranks.
+static void number_hosts(store_core *core) {
+    int32_t *numbers = allocate(NULL, (size_t)core->host_count * sizeof *numbers), next = 0;
+    for (int i = 0; i < core->host_count; i++) numbers[i] = -1;
+    for (int r = 0; r < core->size; r++) {
+        int32_t *number = &numbers[core->host_of[r]];
+        if (*number < 0) *number = next++;
+        core->host_of[r] = *number;
+    }
+    free(numbers);
+}
+
 static void reply_to_arrived(store_core *core) {
-    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)
+    number_hosts(core);
+    for (int i = 0; i < core->client_end; i++)
         if (core->clients[i].used && core->clients[i].arrived &&
             core->clients[i].deadline_ns != INT64_MAX)
-            reply(&core->clients[i], TRI_OK, 0, NULL, 0);
+            reply(&core->clients[i], TRI_OK, core->host_count, core->host_of,
+                  (size_t)core->size * sizeof *core->host_of);
+}
+
+// The index of the claim's host.
+static int find_host(store_core *core, const tri_host_claim *claim) {
+    for (int i = 0; i < core->host_count; i++)
+        if (tri_host_claim_is_same_host(&core->hosts[i], claim)) return i;
+    if (core->host_count == core->host_capacity) {
+        core->host_capacity = core->host_capacity ? 2 * core->host_capacity : 4;
+        core->hosts = allocate(core->hosts, (size_t)core->host_capacity * sizeof *core->hosts);
+    }
+    core->hosts[core->host_count] = *claim;
+    return core->host_count++;
 }
 
 static void wait_until(client *c, int timeout_ms, int64_t now_ns) {
@@ -247,6 +281,7 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     c->rank = rank;
     c->arrived = core->seen[rank] = true;
     core->arrived++;
+    core->host_of[rank] = find_host(core, &body.claim);
     wait_until(c, head->timeout_ms, now_ns);
     c->timeout_ms = body.total_ms;
     if (core->lost >= 0)
@@ -372,7 +407,7 @@ static void reply_timeout(store_core *core, client *c) {
 
 int64_t store_core_expire(store_core *core, int64_t now_ns) {
     int64_t next = INT64_MAX;
-    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
+    for (int i = 0; i < core->client_end; i++) {
         client *c = &core->clients[i];
         if (!c->used) continue;
         if (c->deadline_ns <= now_ns) reply_timeout(core, c);
@@ -389,7 +424,7 @@ int store_core_missing(const store_core *core) {
 
 int store_core_present(const store_core *core) {
     int present = 0;
-    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)
+    for (int i = 0; i < core->client_end; i++)
         present += core->clients[i].used && core->clients[i].rank >= 0;
     return present;
 }

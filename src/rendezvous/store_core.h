@@ -18,10 +18,12 @@ typedef struct store_head {
     int64_t number;     // ADD: the amount; HELLO: rank; REPLY to ADD: the new value
 } store_head;
 
-// The value of a HELLO.
+// The value of a HELLO. The value of its answer is an int32_t for each rank: the number of its
+// host.
 typedef struct store_hello {
     int32_t size;     // ranks of the job
     int32_t total_ms; // the time limit for all to arrive, of which timeout_ms is left; for messages
+    tri_host_claim claim;
 } store_hello;
 
 enum {

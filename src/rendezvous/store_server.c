@@ -1,4 +1,5 @@
-// The store's server thread: polls the clients' sockets and passes their bytes to store_core.c.
+// The store's server thread: polls the clients' sockets and passes their bytes to store_core.c,
+// those of TCP connections once store_strangers.c has admitted them.
 #include "rendezvous/store_server.h"
 
 #include "base/limits.h"
@@ -6,6 +7,8 @@
 #include "base/os.h"
 #include "base/thread.h"
 #include "rendezvous/store_core.h"
+#include "rendezvous/store_strangers.h"
+#include "rendezvous/store_unix.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,25 +21,36 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { WAKE, LISTEN, FIRST_CLIENT, READ_BYTES = 1 << 16, NO_ROOM_US = 100000 };
+// What `fds` holds, in this order. Without TCP, clients begin where its sockets would.
+enum {
+    WAKE,
+    UNIX,
+    TCP,
+    STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,
+    CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS,
+    READ_BYTES = 1 << 16,
+    NO_ROOM_US = 100000
+};
 
 struct store_server {
     store_core *core;
-    const store_transport *transport;
     tri_identity identity;
+    int tcp_count;
     int64_t name_ns; // when to name a rank that has not arrived; INT64_MAX: done
     pthread_t thread;
     atomic_bool stopping;
     bool has_said_full;
-    // Client i's socket is fds[FIRST_CLIENT + i]; poll skips negative ones.
-    struct pollfd fds[FIRST_CLIENT + TRI_MAX_STORE_CLIENTS];
+    store_strangers strangers;
+    struct pollfd *clients;                             // one for each, in fds
+    int client_end;                                     // those from here on are unused
+    struct pollfd fds[CLIENTS + TRI_MAX_STORE_CLIENTS]; // poll skips negative ones
     char buffer[READ_BYTES];
 };
 
 static void leave(store_server *s, int client) {
     store_core_leave(s->core, client);
-    tri_os.close(s->fds[FIRST_CLIENT + client].fd);
-    s->fds[FIRST_CLIENT + client].fd = -1;
+    tri_os.close(s->clients[client].fd);
+    s->clients[client].fd = -1;
 }
 
 // No descriptor or memory is free. The client stays in the listening queue for the next accept.
@@ -51,30 +65,67 @@ static void wait_for_room(store_server *s) {
     usleep(NO_ROOM_US);
 }
 
-static void accept_client(store_server *s) {
-    int fd = tri_os.accept(s->fds[LISTEN].fd, NULL, NULL);
+static int accept_at(store_server *s, int listener) {
+    int fd = tri_os.accept(s->fds[listener].fd, NULL, NULL);
     if (fd < 0) {
         wait_for_room(s);
-        return;
+        return -1;
     }
     int flags = fcntl(fd, F_GETFL);
-    int client = STORE_NO_CLIENT;
-    if (s->transport->admit(fd) != TRI_OK)
-        tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
-    else if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
-        client = store_core_join(s->core);
-    if (client == STORE_NO_CLIENT)
+    if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
+        return fd;
+    tri_os.close(fd);
+    return -1;
+}
+
+// The socket of a client that was admitted.
+static void add_client(store_server *s, int fd) {
+    int client = store_core_join(s->core);
+    if (client == STORE_NO_CLIENT) {
         tri_os.close(fd);
-    else
-        s->fds[FIRST_CLIENT + client] = (struct pollfd){.fd = fd, .events = POLLIN};
+        return;
+    }
+    s->clients[client] = (struct pollfd){.fd = fd, .events = POLLIN};
+    if (client >= s->client_end) s->client_end = client + 1;
+}
+
+static void accept_local(store_server *s) {
+    int fd = accept_at(s, UNIX);
+    if (fd < 0) return;
+    if (store_unix_admit(fd) == TRI_OK) {
+        add_client(s, fd);
+        return;
+    }
+    tri_log(TRI_LOG_WARNING, "%s", tri_error_message());
+    tri_os.close(fd);
+}
+
+static void accept_strangers(store_server *s) {
+    for (int i = TCP; i < TCP + s->tcp_count; i++) {
+        if (s->fds[i].fd < 0 || !s->fds[i].revents) continue;
+        int64_t now_ns = tri_os.monotonic_ns();
+        if (!store_strangers_have_room(&s->strangers, now_ns)) return;
+        int fd = accept_at(s, i);
+        if (fd < 0) continue;
+        store_tcp_prepare(fd);
+        store_strangers_take(&s->strangers, fd, now_ns);
+    }
+}
+
+static void read_strangers(store_server *s) {
+    for (int i = 0; s->tcp_count && i < TRI_MAX_STORE_STRANGERS; i++) {
+        const struct pollfd *p = &s->strangers.fds[i];
+        if (p->fd < 0 || !p->revents) continue;
+        int fd = store_strangers_read(&s->strangers, i);
+        if (fd >= 0) add_client(s, fd);
+    }
 }
 
 static void flush(store_server *s, int client) {
     size_t size;
     const void *data;
     while (data = store_core_output(s->core, client, &size), size > 0) {
-        ssize_t sent =
-            tri_os.send(s->fds[FIRST_CLIENT + client].fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t sent = tri_os.send(s->clients[client].fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0) return;
         store_core_sent(s->core, client, (size_t)sent);
@@ -84,8 +135,7 @@ static void flush(store_server *s, int client) {
 // False: the client is gone, or has to go.
 static bool receive(store_server *s, int client) {
     for (;;) {
-        ssize_t got = tri_os.recv(s->fds[FIRST_CLIENT + client].fd, s->buffer, sizeof s->buffer,
-                                  MSG_DONTWAIT);
+        ssize_t got = tri_os.recv(s->clients[client].fd, s->buffer, sizeof s->buffer, MSG_DONTWAIT);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return errno == EAGAIN;
         if (got == 0) return false;
@@ -105,8 +155,8 @@ static int wait_ms(int64_t until_ns) {
 }
 
 static void receive_all(store_server *s) {
-    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
-        struct pollfd *p = &s->fds[FIRST_CLIENT + i];
+    for (int i = 0; i < s->client_end; i++) {
+        struct pollfd *p = &s->clients[i];
         if (p->fd >= 0 && p->revents && !receive(s, i)) leave(s, i);
     }
 }
@@ -114,8 +164,8 @@ static void receive_all(store_server *s) {
 // Called after all input and all timeouts were handled, since one client's request, or its leaving,
 // can answer the requests of others.
 static void send_all(store_server *s) {
-    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++) {
-        struct pollfd *p = &s->fds[FIRST_CLIENT + i];
+    for (int i = 0; i < s->client_end; i++) {
+        struct pollfd *p = &s->clients[i];
         if (p->fd < 0) continue;
         size_t pending;
         // The rest is sent when there is room; a failed send shows in the next poll.
@@ -138,10 +188,32 @@ static void name_missing(store_server *s) {
 
 // poll refuses more entries than the process may have descriptors (ulimit -n), used or not. Clients
 // take the lowest free entry, so that there are never more.
-static nfds_t used(const store_server *s) {
-    nfds_t count = FIRST_CLIENT + TRI_MAX_STORE_CLIENTS;
-    while (count > FIRST_CLIENT && s->fds[count - 1].fd < 0) count--;
-    return count;
+static nfds_t used(store_server *s) {
+    while (s->client_end > 0 && s->clients[s->client_end - 1].fd < 0) s->client_end--;
+    return (nfds_t)(s->clients - s->fds) + (nfds_t)s->client_end;
+}
+
+// The next job of this name may listen.
+static void close_listeners(store_server *s) {
+    for (int i = UNIX; i < TCP + s->tcp_count; i++) {
+        if (s->fds[i].fd >= 0) tri_os.close(s->fds[i].fd);
+        s->fds[i].fd = -1;
+    }
+    if (s->tcp_count) store_strangers_close(&s->strangers);
+}
+
+// Waits until something happens. Where all strangers' entries are taken, no more are accepted.
+static void wait_for_events(store_server *s, int64_t until_ns) {
+    int64_t now_ns = tri_os.monotonic_ns();
+    if (s->tcp_count) {
+        int64_t expires_ns = store_strangers_expire(&s->strangers, now_ns);
+        if (expires_ns < until_ns) until_ns = expires_ns;
+        bool has_room = store_strangers_have_room(&s->strangers, now_ns);
+        for (int i = TCP; i < TCP + s->tcp_count; i++) s->fds[i].events = has_room ? POLLIN : 0;
+    }
+    nfds_t count = used(s);
+    for (nfds_t i = 0; i < count; i++) s->fds[i].revents = 0;
+    poll(s->fds, count, wait_ms(until_ns));
 }
 
 static void *serve(void *context) {
@@ -156,38 +228,43 @@ static void *serve(void *context) {
         if (next > s->name_ns) next = s->name_ns;
         if (atomic_load(&s->stopping) && end_ns == INT64_MAX) {
             end_ns = tri_os.monotonic_ns() + TRI_MAX_SHUTDOWN_MS * 1000000ll;
-            tri_os.close(s->fds[LISTEN].fd); // the next job of this name may listen
-            s->fds[LISTEN].fd = s->fds[WAKE].fd = -1;
+            close_listeners(s);
+            s->fds[WAKE].fd = -1;
         }
         if (end_ns != INT64_MAX &&
             (store_core_present(s->core) == 0 || tri_os.monotonic_ns() >= end_ns))
             break;
-        for (size_t i = 0; i < sizeof s->fds / sizeof *s->fds; i++) s->fds[i].revents = 0;
-        poll(s->fds, used(s), wait_ms(next < end_ns ? next : end_ns));
-        if (s->fds[LISTEN].fd >= 0 && s->fds[LISTEN].revents) accept_client(s);
+        wait_for_events(s, next < end_ns ? next : end_ns);
+        read_strangers(s);
+        if (s->fds[UNIX].fd >= 0 && s->fds[UNIX].revents) accept_local(s);
+        accept_strangers(s);
     }
     return NULL;
 }
 
 static void end(store_server *s, int wake) {
-    for (int i = 0; i < TRI_MAX_STORE_CLIENTS; i++)
-        if (s->fds[FIRST_CLIENT + i].fd >= 0) leave(s, i);
-    if (s->fds[LISTEN].fd >= 0) tri_os.close(s->fds[LISTEN].fd);
+    for (int i = 0; i < s->client_end; i++)
+        if (s->clients[i].fd >= 0) leave(s, i);
+    close_listeners(s);
     if (wake >= 0) tri_os.close(wake);
     store_core_destroy(s->core);
     free(s);
 }
 
-tri_status store_server_start(const tri_identity *identity, const store_transport *transport,
-                              int listen_fd, store_server **out) {
+tri_status store_server_start(const store_server_config *config, store_server **out) {
     store_server *s = calloc(1, sizeof *s);
     TRI_ASSERT(s);
-    s->core = store_core_create(identity->job, identity->size);
-    s->transport = transport;
-    s->identity = *identity;
+    s->identity = *config->identity;
+    s->core = store_core_create(s->identity.job, s->identity.size);
+    s->tcp_count = config->tcp.count;
+    s->clients = s->fds + (s->tcp_count ? CLIENTS : TCP);
+    s->strangers.fds = s->fds + STRANGERS;
+    s->strangers.gate =
+        (store_gate){config->token, store_run_hash(config->identity), config->identity->generation};
     for (size_t i = 0; i < sizeof s->fds / sizeof *s->fds; i++)
         s->fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
-    s->fds[LISTEN].fd = listen_fd;
+    s->fds[UNIX].fd = config->unix_fd;
+    for (int i = 0; i < s->tcp_count; i++) s->fds[TCP + i].fd = config->tcp.fds[i];
     s->fds[WAKE].fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->fds[WAKE].fd < 0) {
         tri_status status = tri_os_fail("make an event", "store");

@@ -1,14 +1,20 @@
-// The thread of rank 0 that serves the store: store_core with sockets and a clock.
+// The thread that serves the store: store_core with sockets and a clock.
 #ifndef TRIREME_RENDEZVOUS_STORE_SERVER_H
 #define TRIREME_RENDEZVOUS_STORE_SERVER_H
 
-#include "rendezvous/store_transport.h"
+#include "rendezvous/store_tcp.h"
 
 typedef struct store_server store_server;
 
-// Takes over `listen_fd`, also on failure.
-tri_status store_server_start(const tri_identity *identity, const store_transport *transport,
-                              int listen_fd, store_server **out);
+typedef struct store_server_config {
+    const tri_identity *identity;
+    int unix_fd;       // listens for ranks of this host; -1: none
+    store_sockets tcp; // listen for those of other hosts
+    store_token token; // if tcp has any
+} store_server_config;
+
+// Takes over the listening sockets, also on failure.
+tri_status store_server_start(const store_server_config *config, store_server **out);
 // Accepts no more connections, gives connected ranks TRI_MAX_SHUTDOWN_MS to finish, then ends. NULL
 // allowed.
 void store_server_stop(store_server *server);

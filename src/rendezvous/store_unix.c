@@ -1,6 +1,6 @@
 // An abstract unix socket: it has no file, ends with the process, and the kernel tells which user
 // is at the other end.
-#include "rendezvous/store_transport.h"
+#include "rendezvous/store_unix.h"
 
 #include "base/limits.h"
 #include "base/os.h"
@@ -26,7 +26,7 @@ static tri_status make_address(const tri_identity *identity, struct sockaddr_un 
     return TRI_OK;
 }
 
-static tri_status unix_connect(const tri_identity *identity, int *out) {
+tri_status store_unix_connect(const tri_identity *identity, int *out) {
     struct sockaddr_un address;
     socklen_t size;
     TRI_TRY(make_address(identity, &address, &size));
@@ -47,7 +47,7 @@ static tri_status unix_connect(const tri_identity *identity, int *out) {
     return TRI_OK;
 }
 
-static tri_status unix_admit(int fd) {
+tri_status store_unix_admit(int fd) {
     struct ucred peer;
     socklen_t size = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
@@ -65,13 +65,13 @@ static tri_status unix_admit(int fd) {
 // out.
 static tri_status check_holder(const tri_identity *identity) {
     int fd;
-    if (unix_connect(identity, &fd) != TRI_OK) return TRI_OK;
-    tri_status status = unix_admit(fd);
+    if (store_unix_connect(identity, &fd) != TRI_OK) return TRI_OK;
+    tri_status status = store_unix_admit(fd);
     tri_os.close(fd);
     return status;
 }
 
-static tri_status unix_listen(const tri_identity *identity, int *out) {
+tri_status store_unix_listen(const tri_identity *identity, int *out) {
     struct sockaddr_un address;
     socklen_t size;
     TRI_TRY(make_address(identity, &address, &size));
@@ -89,19 +89,5 @@ static tri_status unix_listen(const tri_identity *identity, int *out) {
         return status;
     }
     *out = fd;
-    return TRI_OK;
-}
-
-const store_transport store_unix = {
-    .name = "unix", .listen = unix_listen, .connect = unix_connect, .admit = unix_admit};
-
-tri_status store_transport_choose(const tri_identity *identity, const store_transport **out) {
-    if (identity->local_size != 0 && identity->local_size != identity->size)
-        return TRI_FAIL(
-            TRI_UNSUPPORTED,
-            "rank %d on %s: %d of the job's %d ranks are on this host; a job over several "
-            "hosts is not supported yet, start all ranks on one",
-            identity->rank, identity->host, identity->local_size, identity->size);
-    *out = &store_unix;
     return TRI_OK;
 }

@@ -42,7 +42,7 @@ LIARS = {
     "too many": (lambda rank: bare(rank, LOCAL_RANK=rank + 1),
                  ["rank 0", "local rank 1", "2 ranks it is number 0"]),
     "too few": (lambda rank: bare(rank, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1),
-                ["1 of the job's 2 ranks are on this host"]),
+                ["the host has 1 of the ranks, but it has 2"]),
 }
 
 

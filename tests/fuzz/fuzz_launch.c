@@ -74,7 +74,7 @@ static void say(store_core *core, int client, store_head head, const char *key, 
 // many bytes, the bytes.
 static void fuzz_store(const uint8_t *data, size_t size) {
     store_core *core = store_core_create("job", 3);
-    store_hello words = {3, 1000};
+    store_hello words = {.size = 3, .total_ms = 1000};
     int clients[4];
     bool here[4];
     for (int i = 0; i < 4; i++) here[i] = (clients[i] = store_core_join(core)) >= 0;

@@ -85,12 +85,10 @@ static const struct {
     {"PMIX_RANK=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 "
      "OMPI_COMM_WORLD_LOCAL_SIZE=2",
      "open-mpi", 1, 2, 1, 2},
-    // A batch script is one process, however many tasks the job has.
-    {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7", "slurm-batch", 0, 1, 0, 1},
-    {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_STEP_ID=batch", "slurm-batch", 0, 1, 0,
-     1},
-    {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_STEP_ID=4294967291", "slurm-batch", 0, 1,
-     0, 1},
+    // A batch script of a job with one task.
+    {"SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_JOB_ID=7", "slurm-batch", 0, 1, 0, 1},
+    {"TRIREME_LAUNCHER=none SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7", "none",
+     0, 1, 0, 1},
     // salloc's shell: no rank at all.
     {"SLURM_NTASKS=4 SLURM_JOB_ID=7", "none", 0, 1, 0, 1},
     // The tasks of each node, uneven ones too.
@@ -157,6 +155,78 @@ static void numbers_that_are_no_ranks(void **state) {
     refused("PMIX_RANK=1", "PMIX_RANK=1", "SLURM_NTASKS");
     refused("TRIREME_LAUNCHER=bsub", "bsub", "torchrun");
     refused("TRIREME_LAUNCHER=slurm", "slurm", "not set");
+}
+
+// A batch script is one process, however many tasks the job has: it would wait for ever for others.
+static void batch_script_without_srun(void **state) {
+    static const char *const steps[] = {"SLURM_JOB_ID=7", "SLURM_STEP_ID=batch",
+                                        "SLURM_STEP_ID=4294967291"};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4 %s", steps[i]);
+        refused(text, "4 tasks", "`srun unit_test_identity");
+    }
+}
+
+static void addresses(void **state) {
+    static const struct {
+        const char *environment, *host;
+        int port, ports;
+    } cases[] = {
+        {"RANK=1 WORLD_SIZE=2", "", 0, 0},
+        {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1", "n1", 29500, 8},
+        {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=4000", "n1", 4000, 8},
+        {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=65534", "n1", 65534, 2},
+        {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 TRIREME_STORE=n2:70", "n2", 70, 1},
+        {"RANK=1 WORLD_SIZE=2 TRIREME_STORE=[fe80::1]:70", "fe80::1", 70, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_store_address got = read_ok(cases[i].environment).address;
+        if (strcmp(got.host, cases[i].host) != 0 || got.port != cases[i].port ||
+            got.ports != cases[i].ports)
+            fail_msg("'%s': %s %d, %d ports", cases[i].environment, got.host, got.port, got.ports);
+    }
+    refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=n1", "TRIREME_STORE=n1", "HOST:PORT");
+    refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=:70", "TRIREME_STORE=:70", "HOST:PORT");
+    refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=fe80::1:70", "TRIREME_STORE=fe80", "[ADDRESS]");
+    refused("RANK=1 WORLD_SIZE=2 TRIREME_STORE=n1:70000", "TRIREME_STORE=n1:70000", "HOST:PORT");
+    // All ranks of a step look for rank 0 at the same ports, and those of another step elsewhere.
+    const char *step = "SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_STEP_ID=%d SLURM_JOB_ID=7 "
+                       "SLURM_STEP_NODELIST=nid[08-09,12],login";
+    char text[3][256];
+    snprintf(text[0], 256, step, 0, 3);
+    snprintf(text[1], 256, step, 1, 3);
+    snprintf(text[2], 256, step, 1, 4);
+    tri_identity a = read_ok(text[0]), b = read_ok(text[1]), c = read_ok(text[2]);
+    assert_string_equal(a.address.host, "nid08");
+    assert_true(a.address.port >= 20000 && a.address.port + a.address.ports <= 32000);
+    assert_int_equal(a.address.port, b.address.port);
+    assert_int_not_equal(b.address.port, c.address.port);
+    refused("SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=3 SLURM_STEP_NODELIST=n[1-", "n[1-",
+            "SLURM_STEP_NODELIST");
+}
+
+// What names a run stays the same when it is started again, and its job does not.
+static void generations(void **state) {
+    static const struct {
+        const char *first, *second;
+        int64_t generation;
+    } cases[] = {
+        {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=n1 TORCHELASTIC_RESTART_COUNT=0 TRIREME_NONCE=1",
+         "RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 TORCHELASTIC_RESTART_COUNT=1 TRIREME_NONCE=2", 1},
+        {"SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_JOB_ID=7",
+         "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_JOB_ID=7 SLURM_RESTART_COUNT=3", 3},
+        {"RANK=0 WORLD_SIZE=2 TRIREME_JOB=a MASTER_PORT=1",
+         "RANK=0 WORLD_SIZE=3 TRIREME_JOB=a MASTER_PORT=2 TRIREME_GENERATION=4", 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tri_identity first = read_ok(cases[i].first), second = read_ok(cases[i].second);
+        assert_string_equal(first.run, second.run);
+        assert_string_not_equal(first.job, second.job);
+        assert_int_equal(first.generation, 0);
+        assert_int_equal(second.generation, cases[i].generation);
+    }
+    refused("RANK=0 WORLD_SIZE=2 TRIREME_GENERATION=-1", "TRIREME_GENERATION=-1", "number");
 }
 
 static void job_names(void **state) {
@@ -294,6 +364,9 @@ int main(void) {
         cmocka_unit_test(each_launcher),
         cmocka_unit_test(disagreement_names_both),
         cmocka_unit_test(numbers_that_are_no_ranks),
+        cmocka_unit_test(batch_script_without_srun),
+        cmocka_unit_test(addresses),
+        cmocka_unit_test(generations),
         cmocka_unit_test(job_names),
         cmocka_unit_test(hosts),
         cmocka_unit_test(stated),

@@ -1,0 +1,108 @@
+// Finds rank 0's address in the environment: TRIREME_STORE; else MASTER_ADDR with MASTER_PORT and
+// the ports behind it, since another program's store may hold that port (torchrun's does); else the
+// first host of the Slurm step, on which rank 0 is, with ports that depend on the job's name.
+#include "rendezvous/address.h"
+
+#include "base/limits.h"
+#include "rendezvous/hostlist.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MASTER_PORT = 29500, // torchrun's
+    // Below the ports that Linux gives to outgoing connections.
+    FIRST_PORT = 20000,
+    LAST_PORT = 31999,
+};
+
+static const char *value_of(const char *(*get)(const char *name), const char *name) {
+    const char *value = get(name);
+    return value && *value ? value : NULL;
+}
+
+static bool read_port(const char *text, int lowest, int *out) {
+    int value = 0;
+    const char *at = text;
+    while (isdigit((unsigned char)*at) && value <= 65535) value = value * 10 + (*at++ - '0');
+    *out = value;
+    return at != text && !*at && value >= lowest && value <= 65535;
+}
+
+static tri_status copy_host(const char *name, const char *host, size_t length,
+                            char out[TRI_HOST_NAME_MAX]) {
+    if (length >= TRI_HOST_NAME_MAX)
+        return TRI_FAIL(TRI_BAD_INPUT, "%s is longer than %d bytes", name, TRI_HOST_NAME_MAX - 1);
+    memcpy(out, host, length);
+    out[length] = 0;
+    return TRI_OK;
+}
+
+static tri_status read_master(const char *(*get)(const char *name), tri_identity *out) {
+    const char *host = value_of(get, "MASTER_ADDR"), *port = value_of(get, "MASTER_PORT");
+    if (host) TRI_TRY(copy_host("MASTER_ADDR", host, strlen(host), out->master_host));
+    if (port && !read_port(port, 0, &out->master_port))
+        return TRI_FAIL(TRI_BAD_INPUT, "MASTER_PORT=%.40s is not a number from 0 to 65535", port);
+    return TRI_OK;
+}
+
+// "HOST:PORT" or "[ADDRESS]:PORT".
+static tri_status read_exact(const char *text, tri_store_address *out) {
+    const char *colon = strrchr(text, ':'), *begin = text, *end = colon;
+    bool is_bracketed = *text == '[' && colon && colon > text && colon[-1] == ']';
+    if (is_bracketed) {
+        begin++;
+        end--;
+    }
+    bool is_right = colon && end > begin && read_port(colon + 1, 1, &out->port) &&
+                    (is_bracketed || !memchr(begin, ':', (size_t)(end - begin)));
+    if (!is_right)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "TRIREME_STORE=%.80s is not HOST:PORT (of IPv6: [ADDRESS]:PORT)", text);
+    out->ports = 1;
+    out->is_exact = true;
+    out->source = out->port_source = "TRIREME_STORE";
+    return copy_host("TRIREME_STORE", begin, (size_t)(end - begin), out->host);
+}
+
+static tri_status read_slurm(const char *variable, const char *hosts, tri_identity *out) {
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (const char *at = out->job; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3ull;
+    tri_store_address *address = &out->address;
+    if (tri_hostlist_at(hosts, 0, address->host, sizeof address->host) != TRI_OK)
+        return tri_status_context(TRI_BAD_INPUT, "%s", variable);
+    address->port = FIRST_PORT + (int)(hash % (LAST_PORT - FIRST_PORT - TRI_STORE_PORTS));
+    address->ports = TRI_STORE_PORTS;
+    address->source = variable;
+    address->port_source = "TRIREME_STORE=HOST:PORT";
+    return TRI_OK;
+}
+
+tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_identity *out) {
+    static const char *const host_lists[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"};
+    const char *exact = value_of(get, "TRIREME_STORE");
+    const char *interface = value_of(get, "TRIREME_INTERFACE");
+    TRI_TRY(read_master(get, out));
+    if (interface && strlen(interface) >= sizeof out->interface)
+        return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_INTERFACE=%.40s… is no name of an interface",
+                        interface);
+    snprintf(out->interface, sizeof out->interface, "%s", interface ? interface : "");
+    if (exact) return read_exact(exact, &out->address);
+    if (out->master_host[0]) {
+        tri_store_address *address = &out->address;
+        memcpy(address->host, out->master_host, sizeof address->host);
+        address->port = out->master_port ? out->master_port : MASTER_PORT;
+        address->ports = 65536 - address->port;
+        if (address->ports > TRI_STORE_PORTS) address->ports = TRI_STORE_PORTS;
+        address->source = "MASTER_ADDR";
+        address->port_source = "MASTER_PORT";
+        return TRI_OK;
+    }
+    for (size_t i = 0; out->size > 1 && i < sizeof host_lists / sizeof *host_lists; i++) {
+        const char *hosts = value_of(get, host_lists[i]);
+        if (hosts) return read_slurm(host_lists[i], hosts, out);
+    }
+    return TRI_OK;
+}

@@ -1,0 +1,69 @@
+// The first bytes of a connection over TCP, before anything else is sent or read: both ends prove
+// that they have the user's token. All messages have a fixed size. The server sends the first, so
+// that a rank notices at once when something else listens at a port.
+//
+//     server → rank   store_challenge   a nonce
+//     rank → server   store_proof       its own nonce and what it is, with a MAC over both nonces
+//     server → rank   store_verdict     whether it is admitted, with a MAC over all of it
+//
+// A MAC is HMAC-SHA256 with the token's key. A recorded proof is worth nothing for another
+// connection, because the server's nonce is another one.
+#ifndef TRIREME_RENDEZVOUS_GREETING_H
+#define TRIREME_RENDEZVOUS_GREETING_H
+
+#include "rendezvous/rendezvous.h"
+#include "rendezvous/token.h"
+
+#include <stdbool.h>
+
+enum { STORE_NONCE_BYTES = 32, STORE_MAC_BYTES = 32 };
+
+typedef struct store_challenge {
+    char magic[8];
+    unsigned char nonce[STORE_NONCE_BYTES];
+} store_challenge;
+
+typedef struct store_proof {
+    char magic[8];
+    unsigned char nonce[STORE_NONCE_BYTES];
+    uint64_t run; // a hash of its name
+    int64_t generation;
+    int64_t rank; // for messages
+    unsigned char mac[STORE_MAC_BYTES];
+} store_proof;
+
+typedef enum store_admission {
+    STORE_ADMITTED = 1,
+    STORE_OTHER_RUN,
+    STORE_STALE, // the rank's generation has ended: a newer one runs
+    STORE_EARLY, // the server still serves an older generation
+} store_admission;
+
+typedef struct store_verdict {
+    int64_t admission; // store_admission
+    int64_t generation;
+    unsigned char mac[STORE_MAC_BYTES];
+} store_verdict;
+
+// What a server admits.
+typedef struct store_gate {
+    store_token token;
+    uint64_t run;
+    int64_t generation;
+} store_gate;
+
+uint64_t store_run_hash(const tri_identity *identity);
+
+// The server's side. False: whatever sent the proof does not have the token, and gets no answer.
+tri_status store_challenge_make(store_challenge *out);
+bool store_proof_check(const store_gate *gate, const store_challenge *challenge,
+                       const store_proof *proof, store_verdict *out);
+
+// The rank's side. TRI_NOT_FOUND: a challenge of something else than a store; a verdict of one that
+// does not have the token.
+tri_status store_proof_make(const store_token *token, const tri_identity *identity,
+                            const store_challenge *challenge, store_proof *out);
+tri_status store_verdict_check(const store_token *token, const store_challenge *challenge,
+                               const store_proof *proof, const store_verdict *verdict);
+
+#endif

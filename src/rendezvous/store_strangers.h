@@ -1,0 +1,41 @@
+// Connections over TCP that have not proved anything yet. There is room for a fixed number, each
+// has a deadline, and nothing is allocated or parsed for one. A thread of the server calls this.
+#ifndef TRIREME_RENDEZVOUS_STORE_STRANGERS_H
+#define TRIREME_RENDEZVOUS_STORE_STRANGERS_H
+
+#include "base/limits.h"
+#include "rendezvous/greeting.h"
+
+#include <poll.h>
+
+typedef struct store_stranger {
+    int64_t since_ns;
+    size_t got; // bytes of the proof
+    store_challenge challenge;
+    union {
+        store_proof proof;
+        unsigned char bytes[sizeof(store_proof)];
+    };
+} store_stranger;
+
+typedef struct store_strangers {
+    store_gate gate;
+    struct pollfd *fds;  // TRI_MAX_STORE_STRANGERS entries of what the server polls; fd -1: free
+    int64_t turned_away; // how many had no token
+    store_stranger at[TRI_MAX_STORE_STRANGERS];
+} store_strangers;
+
+// Whether another one may be accepted now. If all are taken, the oldest has to leave once it is
+// TRI_STORE_CROWDED_MS old.
+bool store_strangers_have_room(const store_strangers *s, int64_t now_ns);
+// Takes over the socket of a connection that was just accepted, non-blocking.
+void store_strangers_take(store_strangers *s, int fd, int64_t now_ns);
+// Reads what stranger `index` sent. Returns its socket, which then belongs to the caller, once it
+// is admitted; else -1.
+int store_strangers_read(store_strangers *s, int index);
+// Closes the connections whose time is over. Returns when this has to be called again, or when
+// there will be room; INT64_MAX: there is no stranger.
+int64_t store_strangers_expire(store_strangers *s, int64_t now_ns);
+void store_strangers_close(store_strangers *s);
+
+#endif

@@ -1,0 +1,15 @@
+// The store over an abstract unix socket, for ranks of rank 0's host.
+#ifndef TRIREME_RENDEZVOUS_STORE_UNIX_H
+#define TRIREME_RENDEZVOUS_STORE_UNIX_H
+
+#include "rendezvous/rendezvous.h"
+
+// Rank 0's listening socket, non-blocking. TRI_NETWORK with errno EADDRINUSE while another process
+// of this user has the job's address; TRI_BAD_INPUT while one of another user has it.
+tri_status store_unix_listen(const tri_identity *identity, int *fd);
+// A blocking socket to rank 0. TRI_NOT_FOUND while rank 0 does not listen.
+tri_status store_unix_connect(const tri_identity *identity, int *fd);
+// Both ends call it before they send or read: TRI_BAD_INPUT if the other end is another user's.
+tri_status store_unix_admit(int fd);
+
+#endif

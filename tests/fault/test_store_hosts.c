@@ -1,0 +1,220 @@
+// Ranks on two hosts, which are two network namespaces that this test makes: they find rank 0 by
+// what a launcher sets, over the interface that was named, and learn which ranks share a host.
+#include "store_ranks.h"
+
+#include "support/two_hosts.h"
+
+enum { SKIPPED = 77, RANKS = 4 };
+
+static two_hosts hosts;
+static char folder[64];
+
+typedef struct start {
+    int host, rank;
+    const char *hosts_file;
+    const char *variables[6]; // "NAME=value"
+} start;
+
+static void set_variables(const start *s, int size) {
+    char text[32];
+    bool is_named = false;
+    for (int i = 0; s->variables[i]; i++) {
+        putenv((char *)s->variables[i]);
+        is_named |= !strncmp(s->variables[i], "SLURM_PROCID", 12);
+    }
+    if (is_named) return;
+    snprintf(text, sizeof text, "%d", s->rank);
+    setenv("RANK", text, 1);
+    snprintf(text, sizeof text, "%d", size);
+    setenv("WORLD_SIZE", text, 1);
+}
+
+// The body of a rank: who it is comes from the environment, as under a launcher.
+static void open_and_close(const start *s, int size, int host_count) {
+    tri_identity me;
+    tri_store *store;
+    REQUIRE(two_hosts_enter(&hosts, s->host, s->hosts_file));
+    set_variables(s, size);
+    REQUIRE(tri_identity_read((const char *(*)(const char *))getenv, &me) == TRI_OK);
+    REQUIRE(me.rank == s->rank && me.size == size);
+    exchange(me);
+    me.generation++; // another job of the same run
+    snprintf(me.job, sizeof me.job, "second");
+    REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
+    REQUIRE(tri_store_host_count(store) == host_count);
+    REQUIRE(tri_store_host_of(store, me.rank) == (host_count == 1 ? 0 : s->host));
+    tri_store_close(store);
+}
+
+static pid_t start_on_host(const start *s, int size, int host_count) {
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    open_and_close(s, size, host_count);
+    _exit(0);
+}
+
+static void run_ranks(const start *starts, int count, int host_count) {
+    pid_t pids[RANKS];
+    for (int i = 0; i < count; i++) pids[i] = start_on_host(&starts[i], count, host_count);
+    end_ranks(0, count - 1, pids);
+}
+
+#define ADDRESS "MASTER_ADDR=10.73.0.1", "MASTER_PORT=29400"
+
+static void two_ranks_meet(void **state) {
+    run_ranks((const start[]){{0, 0, NULL, {ADDRESS}}, {1, 1, NULL, {ADDRESS}}}, 2, 2);
+}
+
+static void four_ranks_learn_their_hosts(void **state) {
+    run_ranks((const start[]){{0, 0, NULL, {ADDRESS, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2"}},
+                              {0, 1, NULL, {ADDRESS, "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"}},
+                              {1, 2, NULL, {ADDRESS, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2"}},
+                              {1, 3, NULL, {ADDRESS, "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"}}},
+              4, 2);
+}
+
+static void explicit_store(void **state) {
+    run_ranks((const start[]){{0, 0, NULL, {"TRIREME_STORE=10.74.0.1:4711"}},
+                              {1, 1, NULL, {"TRIREME_STORE=10.74.0.1:4711"}}},
+              2, 2);
+}
+
+static const char *hosts_file(const char *name, const char *text) {
+    static char paths[2][128];
+    static int turn;
+    char *path = paths[turn++ % 2];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    assert_int_equal(tri_os_replace_file(path, text, strlen(text)), TRI_OK);
+    return path;
+}
+
+// Rank 0's host knows its own name by a loopback address, as Debian writes it. For the other host
+// the name has several addresses, of which one leads nowhere.
+static void names_with_odd_addresses(void **state) {
+    const char *own = hosts_file("alpha", "127.0.0.1 localhost\n127.0.1.1 alpha\n");
+    const char *other =
+        hosts_file("beta", "127.0.0.1 localhost\n10.73.0.99 alpha\n10.99.0.1 alpha\n"
+                           "10.73.0.1 alpha\n");
+    run_ranks(
+        (const start[]){{0, 0, own, {"MASTER_ADDR=alpha"}}, {1, 1, other, {"MASTER_ADDR=alpha"}}},
+        2, 2);
+}
+
+#define STEP "SLURM_NTASKS=2", "SLURM_STEP_ID=0", "SLURM_JOB_ID=7", "SLURM_STEP_NODELIST=alpha,beta"
+
+static void slurm_step(void **state) {
+    const char *file = hosts_file("both", "10.73.0.1 alpha\n10.73.0.2 beta\n");
+    run_ranks((const start[]){{0, 0, file, {STEP, "SLURM_PROCID=0"}},
+                              {1, 1, file, {STEP, "SLURM_PROCID=1"}}},
+              2, 2);
+}
+
+// ---- interfaces
+
+static void listens_for_ever(tri_identity identity) {
+    tri_store *store;
+    (void)tri_store_open(&identity, WAIT_MS, &store);
+}
+
+static tri_identity identity_of_rank_0(void) {
+    tri_identity zero = make_identity(0, 2);
+    zero.local_size = 0;
+    zero.address = (tri_store_address){.host = "10.73.0.1",
+                                       .port = 29400,
+                                       .ports = 8,
+                                       .source = "MASTER_ADDR",
+                                       .port_source = "MASTER_PORT"};
+    return zero;
+}
+
+// All sockets that listen in the namespace, as "0100490A:72D8 ".
+static void list_listening(pid_t pid, char *out, size_t size) {
+    static const char *const tables[] = {"tcp", "tcp6"};
+    size_t used = 0;
+    *out = 0;
+    for (int t = 0; t < 2; t++) {
+        char path[64], line[512], local[64], state[8];
+        snprintf(path, sizeof path, "/proc/%ld/net/%s", (long)pid, tables[t]);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        while (fgets(line, sizeof line, file))
+            if (sscanf(line, "%*s %63s %*s %7s", local, state) == 2 && !strcmp(state, "0A"))
+                used += (size_t)snprintf(out + used, size - used, "%s ", local);
+        fclose(file);
+    }
+}
+
+// Rank 0 listens at 10.73.0.1 and nowhere else, whether the address or the interface says so.
+static void only_the_named_interface_is_bound(void **state) {
+    for (int is_named = 0; is_named < 2; is_named++) {
+        char all[512] = "";
+        tri_identity zero = identity_of_rank_0();
+        if (is_named) snprintf(zero.interface, sizeof zero.interface, "eth0");
+        pid_t pid = fork();
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            REQUIRE(two_hosts_enter(&hosts, 0, NULL));
+            listens_for_ever(zero);
+            _exit(1);
+        }
+        for (int tries = 0; tries < 500 && !*all; tries++) {
+            usleep(20000);
+            list_listening(pid, all, sizeof all);
+        }
+        assert_string_equal(all, "0100490A:72D8 "); // 10.73.0.1 port 29400
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+}
+
+// Fails on host 0 with the text. All cases run in one process, which the last one ends.
+static void check_refusal(tri_identity identity, const char *text) {
+    tri_store *store;
+    REQUIRE(tri_store_open(&identity, 500, &store) == TRI_BAD_INPUT);
+    REQUIRE(strstr(tri_error_message(), text) != NULL);
+}
+
+static void wrong_interfaces_are_refused(void **state) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        tri_identity zero = identity_of_rank_0();
+        zero.local_size = 1;
+        REQUIRE(two_hosts_enter(&hosts, 0, NULL));
+        snprintf(zero.interface, sizeof zero.interface, "ib0");
+        check_refusal(zero, "no such interface with an address; it has lo, eth0, eth1");
+        snprintf(zero.interface, sizeof zero.interface, "eth1");
+        check_refusal(zero, "set MASTER_ADDR to the interface's address, 10.74.0.1");
+        _exit(0);
+    }
+    end_ranks(0, 0, &pid);
+}
+
+static int set_up(void **state) {
+    snprintf(folder, sizeof folder, "/tmp/test-store-XXXXXX");
+    setenv("TRIREME_TOKEN", "a token for the tests", 1);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state) { return tri_os_remove_tree(folder) == TRI_OK ? 0 : -1; }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_ranks_meet),
+        cmocka_unit_test(four_ranks_learn_their_hosts),
+        cmocka_unit_test(explicit_store),
+        cmocka_unit_test(names_with_odd_addresses),
+        cmocka_unit_test(slurm_step),
+        cmocka_unit_test(only_the_named_interface_is_bound),
+        cmocka_unit_test(wrong_interfaces_are_refused),
+    };
+    const char *why;
+    if (!two_hosts_make(&hosts, &why)) {
+        printf("skipped: %s\n", why);
+        return SKIPPED;
+    }
+    int failed = cmocka_run_group_tests(tests, set_up, tear_down);
+    two_hosts_end(&hosts);
+    return failed;
+}

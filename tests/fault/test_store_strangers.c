@@ -1,0 +1,249 @@
+// What is not a rank at the store's TCP port: no token, a wrong or a replayed proof, lengths of
+// 4 GB, slow senders, port scans. Each is turned away before anything is allocated for it, the job
+// is unharmed, and the store listens where it was told to and nowhere else.
+#include "store_ranks.h"
+
+#include "base/limits.h"
+#include "rendezvous/greeting.h"
+#include "rendezvous/store_core.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+
+enum { CROWD = 300, SCANS = 500, RUBBISH_BYTES = 8 << 20, ROOM_KIB = 2048 };
+
+static int port;
+static pid_t server;
+static tri_identity zero;
+
+static int connect_raw(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    for (int tries = 0; tries < 500; tries++) {
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+        close(fd);
+        usleep(10000);
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    }
+    fail_msg("nothing listens at port %d", port);
+    return -1;
+}
+
+static void read_all(int fd, void *data, size_t size) {
+    for (size_t done = 0; done < size;) {
+        ssize_t got = read(fd, (char *)data + done, size - done);
+        if (got <= 0) fail_msg("the server closed a connection early");
+        done += (size_t)got;
+    }
+}
+
+// The server sends nothing more and closes the connection within the time.
+static void check_closed(int fd, int within_ms) {
+    char byte;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&p, 1, within_ms), 1);
+    assert_true(read(fd, &byte, 1) <= 0);
+    close(fd);
+}
+
+static int connect_greeted(store_challenge *challenge) {
+    int fd = connect_raw();
+    read_all(fd, challenge, sizeof *challenge);
+    return fd;
+}
+
+static store_token token_of(const char *text) {
+    store_token token;
+    setenv("TRIREME_TOKEN", text, 1);
+    assert_int_equal(store_token_find((const char *(*)(const char *))getenv, &token), TRI_OK);
+    setenv("TRIREME_TOKEN", "a token for the tests", 1);
+    return token;
+}
+
+static void no_token(void) {
+    static const char *const texts[] = {"GET / HTTP/1.1\r\nHost: here\r\n\r\n", "\x16\x03\x01", ""};
+    store_challenge challenge;
+    char rubbish[sizeof(store_proof)];
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        memset(rubbish, 0, sizeof rubbish);
+        memcpy(rubbish, texts[i], strlen(texts[i]));
+        int fd = connect_greeted(&challenge);
+        assert_int_equal(write(fd, rubbish, sizeof rubbish), sizeof rubbish);
+        check_closed(fd, 2000);
+    }
+}
+
+static void wrong_token(void) {
+    store_token token = token_of("another token, also long");
+    store_challenge challenge;
+    store_proof proof;
+    int fd = connect_greeted(&challenge);
+    assert_int_equal(store_proof_make(&token, &zero, &challenge, &proof), TRI_OK);
+    assert_int_equal(write(fd, &proof, sizeof proof), sizeof proof);
+    check_closed(fd, 2000);
+}
+
+// A recorded proof, which was good for another connection; and a good one with one bit flipped.
+static void replayed_proof(void) {
+    store_token token = token_of("a token for the tests");
+    store_challenge challenge;
+    store_proof proof;
+    store_verdict verdict;
+    int first = connect_greeted(&challenge);
+    assert_int_equal(store_proof_make(&token, &zero, &challenge, &proof), TRI_OK);
+    assert_int_equal(write(first, &proof, sizeof proof), sizeof proof);
+    read_all(first, &verdict, sizeof verdict);
+    assert_int_equal(verdict.admission, STORE_ADMITTED);
+    int second = connect_greeted(&challenge);
+    assert_int_equal(write(second, &proof, sizeof proof), sizeof proof);
+    check_closed(second, 2000);
+    close(first);
+    for (size_t byte = 0; byte < sizeof proof; byte += 5) {
+        int fd = connect_greeted(&challenge);
+        assert_int_equal(store_proof_make(&token, &zero, &challenge, &proof), TRI_OK);
+        ((unsigned char *)&proof)[byte] ^= 1 << byte % 8;
+        assert_int_equal(write(fd, &proof, sizeof proof), sizeof proof);
+        check_closed(fd, 2000);
+    }
+}
+
+static long peak_kib(pid_t pid) {
+    char path[64], *text;
+    size_t size;
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
+    assert_int_equal(tri_os_read_file(path, 1 << 16, &text, &size), TRI_OK);
+    const char *line = strstr(text, "VmHWM:");
+    assert_non_null(line);
+    long kib = atol(line + 6);
+    free(text);
+    return kib;
+}
+
+// A head that announces 4 GB, before and after the proof, and the bytes themselves.
+static void length_of_4_gb(void) {
+    store_token token = token_of("a token for the tests");
+    store_challenge challenge;
+    store_proof proof;
+    store_verdict verdict;
+    long before_kib = peak_kib(server);
+    char *rubbish = calloc(1, RUBBISH_BYTES);
+    store_head head = {.kind = STORE_SET, .key_bytes = 1, .value_bytes = UINT32_MAX};
+    memcpy(rubbish, &head, sizeof head);
+    for (int is_admitted = 0; is_admitted < 2; is_admitted++) {
+        int fd = connect_greeted(&challenge);
+        if (is_admitted) {
+            assert_int_equal(store_proof_make(&token, &zero, &challenge, &proof), TRI_OK);
+            assert_int_equal(write(fd, &proof, sizeof proof), sizeof proof);
+            read_all(fd, &verdict, sizeof verdict);
+        }
+        for (int i = 0; i < 4; i++)
+            if (send(fd, rubbish, RUBBISH_BYTES, MSG_NOSIGNAL) < 0) break;
+        check_closed(fd, 2000);
+    }
+    free(rubbish);
+    assert_true(peak_kib(server) - before_kib < ROOM_KIB);
+}
+
+// One byte at a time, so slowly that the proof would take minutes.
+static void slow_sender(void) {
+    store_challenge challenge;
+    int fd = connect_greeted(&challenge);
+    double begin = tri_os_seconds();
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    while (poll(&p, 1, 200) == 0 && tri_os_seconds() - begin < 30)
+        if (send(fd, "x", 1, MSG_NOSIGNAL) < 0) break;
+    double took_ms = (tri_os_seconds() - begin) * 1e3;
+    check_closed(fd, 1000);
+    assert_true(took_ms > TRI_STORE_GREETING_MS - 1000 && took_ms < TRI_STORE_GREETING_MS + 5000);
+}
+
+static void port_scan(void) {
+    for (int i = 0; i < SCANS; i++) close(connect_raw());
+}
+
+// Far more connections than there is room for, all silent; they stay open while rank 1 arrives.
+static void crowd(int fds[CROWD]) {
+    for (int i = 0; i < CROWD; i++) fds[i] = connect_raw();
+}
+
+static bool has_descriptor(pid_t pid, unsigned long inode) {
+    char wanted[64], path[96], link[64];
+    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
+    for (int fd = 0; fd < 1024; fd++) {
+        snprintf(path, sizeof path, "/proc/%ld/fd/%d", (long)pid, fd);
+        ssize_t length = readlink(path, link, sizeof link - 1);
+        if (length < 0) continue;
+        link[length] = 0;
+        if (!strcmp(link, wanted)) return true;
+    }
+    return false;
+}
+
+// The addresses at which the server listens, as the kernel tells them: 127.0.0.1 and no other.
+static void check_bound_addresses(void) {
+    static const char *const tables[] = {"/proc/net/tcp", "/proc/net/tcp6"};
+    int listening = 0;
+    for (int t = 0; t < 2; t++) {
+        FILE *file = fopen(tables[t], "r");
+        char line[512], local[64], state[8];
+        unsigned long inode;
+        assert_non_null(file);
+        while (fgets(line, sizeof line, file)) {
+            int found =
+                sscanf(line, "%*s %63s %*s %7s %*s %*s %*s %*s %*s %lu", local, state, &inode);
+            if (found != 3 || strcmp(state, "0A") != 0 || !has_descriptor(server, inode)) continue;
+            char expected[64];
+            snprintf(expected, sizeof expected, "0100007F:%04X", port);
+            assert_string_equal(local, expected);
+            listening++;
+        }
+        fclose(file);
+    }
+    assert_int_equal(listening, 1);
+}
+
+static void strangers_are_turned_away(void **state) {
+    static int fds[CROWD];
+    double begin;
+    no_token();
+    wrong_token();
+    replayed_proof();
+    length_of_4_gb();
+    slow_sender();
+    port_scan();
+    check_bound_addresses();
+    crowd(fds);
+    begin = tri_os_seconds();
+    tri_identity one = zero;
+    one.rank = 1;
+    pid_t pid = start_rank(one, exchange);
+    end_ranks(0, 0, &pid);
+    end_ranks(0, 0, &server); // rank 0 saw all that rank 1 did, and nothing else
+    assert_true(tri_os_seconds() - begin < 15);
+    for (int i = 0; i < CROWD; i++) close(fds[i]);
+}
+
+static int set_up(void **state) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &size) != 0)
+        return -1;
+    close(fd);
+    port = ntohs(address.sin_port);
+    setenv("TRIREME_TOKEN", "a token for the tests", 1);
+    zero = make_tcp_identity(0, 2, port);
+    server = start_rank(zero, exchange);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(strangers_are_turned_away)};
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}

@@ -1,0 +1,122 @@
+// Ranks of a store as processes: a test forks them, and each ends with 0 or a failed check.
+#ifndef TRIREME_TESTS_STORE_RANKS_H
+#define TRIREME_TESTS_STORE_RANKS_H
+
+#include "base/os.h"
+#include "rendezvous/rendezvous.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { WAIT_MS = 60000 };
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "rank process: %s fails (%s:%d): %s\n", #condition, __FILE__,          \
+                    __LINE__, tri_error_message());                                                \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+typedef void rank_body(tri_identity identity);
+
+// Rank 0 makes a new job.
+static inline tri_identity make_identity(int rank, int size) {
+    static int job;
+    tri_identity identity = {.launcher = "test",
+                             .rank = rank,
+                             .size = size,
+                             .local_rank = rank,
+                             .local_size = size,
+                             .host = "here"};
+    snprintf(identity.job, sizeof identity.job, "test-%ld-%d", (long)getpid(), job += rank == 0);
+    return identity;
+}
+
+// From now on the processes that are forked find each other over TCP only, at a port of 127.0.0.1.
+static inline int connect_by_tcp(int fd, const struct sockaddr *address, socklen_t size) {
+    if (address->sa_family != AF_UNIX) return connect(fd, address, size);
+    errno = ECONNREFUSED;
+    return -1;
+}
+
+static inline tri_identity make_tcp_identity(int rank, int size, int port) {
+    tri_identity identity = make_identity(rank, size);
+    identity.local_size = 0;
+    identity.address = (tri_store_address){.host = "127.0.0.1",
+                                           .port = port,
+                                           .ports = 1,
+                                           .is_exact = true,
+                                           .source = "TRIREME_STORE",
+                                           .port_source = "TRIREME_STORE"};
+    tri_os.connect = connect_by_tcp;
+    return identity;
+}
+
+static inline pid_t start_rank(tri_identity identity, rank_body *body) {
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    body(identity);
+    _exit(0);
+}
+
+static inline void start_ranks(tri_identity zero, int first, int last, rank_body *body,
+                               pid_t *pids) {
+    for (int r = first; r <= last; r++) {
+        zero.rank = zero.local_rank = r;
+        pids[r] = start_rank(zero, body);
+    }
+}
+
+static inline void end_ranks(int first, int last, const pid_t *pids) {
+    for (int r = first; r <= last; r++) {
+        int status;
+        assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+        assert_int_equal(status, 0);
+    }
+}
+
+// All ranks see what each has set, and add to one counter.
+static inline void exchange(tri_identity identity) {
+    tri_store *store;
+    REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
+    char key[32], text[64];
+    size_t size;
+    int length = snprintf(text, sizeof text, "address of %d", identity.rank);
+    snprintf(key, sizeof key, "rank/%d", identity.rank);
+    REQUIRE(tri_store_set(store, key, text, (size_t)length) == TRI_OK);
+    for (int r = 0; r < identity.size; r++) {
+        char expected[64];
+        snprintf(key, sizeof key, "rank/%d", r);
+        snprintf(expected, sizeof expected, "address of %d", r);
+        REQUIRE(tri_store_get(store, key, WAIT_MS, text, sizeof text, &size) == TRI_OK);
+        REQUIRE(size == strlen(expected) && !memcmp(text, expected, size));
+    }
+    int64_t count;
+    for (int i = 0; i < 50; i++)
+        REQUIRE(tri_store_add(store, "count", identity.rank, &count) == TRI_OK);
+    REQUIRE(tri_store_add(store, "done", 1, &count) == TRI_OK);
+    if (count == identity.size) REQUIRE(tri_store_set(store, "all done", "", 0) == TRI_OK);
+    REQUIRE(tri_store_get(store, "all done", WAIT_MS, NULL, 0, &size) == TRI_OK && size == 0);
+    REQUIRE(tri_store_add(store, "count", 0, &count) == TRI_OK);
+    REQUIRE(count == 50 * identity.size * (identity.size - 1) / 2);
+    tri_store_close(store);
+}
+
+#endif
