@@ -44,7 +44,7 @@ typedef struct cli_command {
     int (*run)(const cli_context *context, int argc, char **argv); // argv[0] is the command's name
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_run, cli_plan, cli_bench, cli_data,
+extern const cli_command cli_train, cli_eval, cli_run, cli_submit, cli_plan, cli_bench, cli_data,
     cli_checkpoint, cli_completion, cli_manual, cli_trace, cli_version;
 extern const cli_command *const cli_commands[]; // NULL ends it
 extern const tri_backends cli_backends;

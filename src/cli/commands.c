@@ -13,7 +13,7 @@
 #include <trireme/trireme.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_train, &cli_eval,       &cli_run,        &cli_plan,   &cli_bench,   &cli_data,
+    &cli_train, &cli_eval,       &cli_run,        &cli_submit, &cli_plan,    &cli_bench, &cli_data,
     &cli_trace, &cli_checkpoint, &cli_completion, &cli_manual, &cli_version, NULL,
 };
 

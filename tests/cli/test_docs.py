@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the commands of README.md and of every page of docs/guide, so that none of them is wrong;
-checks that docs/recipe.md and docs/api.md are what scripts/make-docs writes.
+"""Runs the commands of README.md, docs/clusters.md and every page of docs/guide, so that none of
+them is wrong; checks that docs/recipe.md and docs/api.md are what scripts/make-docs writes.
 
 usage: test_docs.py BUILD_FOLDER [PAGE …]
 
@@ -107,7 +107,7 @@ def run_page(page, build):
 
 def main():
     self_test()
-    pages = sys.argv[2:] or ["README.md", *sorted(glob.glob("docs/guide/*.md"))]
+    pages = sys.argv[2:] or ["README.md", "docs/clusters.md", *sorted(glob.glob("docs/guide/*.md"))]
     # Pages that are written from the program must be those that it would write now.
     failed = subprocess.call(["scripts/make-docs", "--check", sys.argv[1]])
     for page in pages:

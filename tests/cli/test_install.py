@@ -82,13 +82,16 @@ def check_program(prefix, folder):
 def check_installed(prefix):
     wanted = ["bin/trireme", "lib/libtrireme.so", "lib/libtrireme.a", "lib/pkgconfig/trireme.pc",
               "include/trireme/trireme.h", "share/man/man1/trireme.1",
-              "share/trireme/recipes/mnist-cnn.yaml", "share/doc/trireme/README.md",
+              "share/trireme/recipes/mnist-cnn.yaml", "share/trireme/sites/lumi-g.yaml",
+              "share/doc/trireme/README.md",
               "share/doc/trireme/docs/performance.md", "share/doc/trireme/examples/two-layer.c",
               "share/bash-completion/completions/trireme", "share/zsh/site-functions/_trireme",
               "share/fish/vendor_completions.d/trireme.fish"]
     missing = [path for path in wanted if not os.path.exists(os.path.join(prefix, path))]
     assert not missing, f"not installed: {missing}"
-    assert "trireme" in run(os.path.join(prefix, "bin", "trireme"), "version")
+    program = os.path.join(prefix, "bin", "trireme")
+    assert "trireme" in run(program, "version")
+    assert "lumi-g" in run(program, "submit", "--list", folder=prefix)
     with open(os.path.join(prefix, "lib/pkgconfig/trireme.pc"), encoding="utf-8") as f:
         text = f.read()
     assert SOURCE not in text and prefix not in text and "/usr/local" not in text, text

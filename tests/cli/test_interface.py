@@ -97,7 +97,8 @@ def train(run_dir, *more, code=0):
 
 def check_commands(folder):
     listed = run("--help").stdout
-    for command in ("train", "eval", "run", "plan", "bench", "data", "checkpoint", "version"):
+    for command in ("train", "eval", "run", "plan", "bench", "data", "checkpoint", "submit",
+                    "version"):
         assert re.search(rf"^  {command} ", listed, re.M), command
         assert run(command, "--help").stdout.startswith(f"usage: trireme {command}")
     for command, flags in (("train", ("run-dir", "resume", "device", "json")),
@@ -105,6 +106,8 @@ def check_commands(folder):
                            ("plan", ("ranks", "mesh", "show", "json")),
                            ("bench", ("op", "sizes", "json")),
                            ("checkpoint", ("out",)),
+                           ("submit", ("site", "nodes", "time", "account", "partition", "launcher",
+                                       "container", "dry-run", "list", "json")),
                            ("run", ("standalone", "nproc-per-node", "nnodes", "max-restarts",
                                     "rdzv-backend", "rdzv-endpoint", "rdzv-id", "log-dir", "tee",
                                     "redirects", "master-addr", "master-port", "node-rank"))):

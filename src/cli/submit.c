@@ -1,0 +1,193 @@
+// `trireme submit`: writes the job script of a recipe for a site and hands it to sbatch; lists the
+// sites. Profiles and scripts are made in src/launch (site.c).
+#include "cli/cli.h"
+
+#include "data/sampler.h"
+#include "launch/job.h"
+#include "recipe/batch.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static tri_tree *queue_tree(tri_arena *arena, const tri_site_queues *queues) {
+    tri_tree *list = tri_tree_list(arena);
+    for (int i = 0; i < queues->count; i++) {
+        const tri_site_queue *q = &queues->items[i];
+        tri_tree *entry = tri_tree_map(arena);
+        tri_tree_put(arena, entry, "name", tri_tree_string(arena, q->name));
+        if (q->nodes) tri_tree_put(arena, entry, "nodes", tri_tree_int(arena, q->nodes));
+        if (q->gpus) tri_tree_put(arena, entry, "gpus", tri_tree_int(arena, q->gpus));
+        if (q->time > 0) tri_tree_put(arena, entry, "time_s", tri_tree_double(arena, q->time));
+        tri_tree_append(arena, list, entry);
+    }
+    return list;
+}
+
+static void print_json(tri_arena *arena, const tri_site *sites, int count) {
+    tri_tree *list = tri_tree_list(arena);
+    for (int i = 0; i < count; i++) {
+        const tri_site *s = &sites[i];
+        tri_tree *entry = tri_tree_map(arena), *runtimes = tri_tree_list(arena);
+        for (int k = 0; k < s->container_count; k++)
+            tri_tree_append(arena, runtimes, tri_tree_string(arena, s->container_list[k].name));
+        tri_tree_put(arena, entry, "name", tri_tree_string(arena, s->name));
+        tri_tree_put(arena, entry, "title", tri_tree_string(arena, s->title));
+        tri_tree_put(arena, entry, "closed",
+                     s->closed ? tri_tree_string(arena, s->closed) : tri_tree_null(arena));
+        tri_tree_put(arena, entry, "cores", tri_tree_int(arena, s->node.cores));
+        tri_tree_put(arena, entry, "threads_per_core",
+                     tri_tree_int(arena, s->node.threads_per_core));
+        tri_tree_put(arena, entry, "gpus", tri_tree_int(arena, s->node.gpus));
+        tri_tree_put(arena, entry, "gpu",
+                     s->node.gpu ? tri_tree_string(arena, s->node.gpu) : tri_tree_null(arena));
+        tri_tree_put(arena, entry, "account_required", tri_tree_bool(arena, s->account.required));
+        tri_tree_put(arena, entry, "qos_required", tri_tree_bool(arena, s->qos_required));
+        tri_tree_put(arena, entry, "partitions", queue_tree(arena, &s->partition_list));
+        tri_tree_put(arena, entry, "qos", queue_tree(arena, &s->qos_list));
+        tri_tree_put(arena, entry, "containers", runtimes);
+        tri_tree_append(arena, list, entry);
+    }
+    printf("%s\n", tri_json_emit(arena, list));
+}
+
+static tri_status list_sites(tri_arena *arena, bool json) {
+    tri_site *sites;
+    int count;
+    TRI_TRY(tri_site_list(arena, &sites, &count));
+    if (json) return print_json(arena, sites, count), TRI_OK;
+    for (int i = 0; i < count; i++) {
+        const tri_site *s = &sites[i];
+        const char *node = s->node.gpus
+                               ? tri_arena_printf(arena, "%lld x %s", (long long)s->node.gpus,
+                                                  s->node.gpu ? s->node.gpu : "GPU")
+                               : "";
+        printf("%-15s %-42s %-12s", s->name, s->title, node);
+        for (int k = 0; k < s->partition_list.count; k++)
+            printf(" %s", s->partition_list.items[k].name);
+        printf("%s%s\n", s->closed ? " (closed " : "",
+               s->closed ? tri_arena_printf(arena, "%s)", s->closed) : "");
+    }
+    return TRI_OK;
+}
+
+// Refuses now what every rank of the job would refuse when it starts, as far as that is known
+// without the data.
+static tri_status check_recipe(const cli_context *context, const tri_recipe *r, int64_t ranks) {
+    const tri_task *task;
+    tri_optimizer optimizer;
+    tri_mesh mesh;
+    tri_batch_options batch;
+    TRI_TRY(tri_task_find(r, context->task, &task));
+    TRI_TRY(tri_optimizer_make(&r->optimizer, &optimizer));
+    TRI_TRY(tri_session_make_mesh(r, (int)ranks, &mesh));
+    int64_t replicas = tri_mesh_replicas(&mesh);
+    TRI_TRY(tri_recipe_settle_batch(r, replicas, &batch));
+    return tri_sampler_check_step(batch.global, batch.micro, replicas);
+}
+
+// The words of `trireme train` in the job: the recipe, its overrides and flags of training.
+static void fill_command(tri_arena *arena, const cli_arguments *a, tri_job_request *request) {
+    static const char *const passed[] = {"run-dir", "device"};
+    const char **words = TRI_NEW_ARRAY(arena, const char *, a->count + 8);
+    int count = 0;
+    words[count++] = "train";
+    for (int i = 0; i < a->count; i++) words[count++] = a->words[i];
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
+        if (!cli_has(a, passed[i])) continue;
+        words[count++] = tri_arena_printf(arena, "--%s", passed[i]);
+        words[count++] = cli_value(a, passed[i]);
+    }
+    request->command = words;
+    request->words = count;
+}
+
+static tri_status submit(tri_arena *arena, const cli_context *context, const cli_arguments *a) {
+    tri_site site;
+    tri_recipe recipe;
+    tri_job job;
+    char program[PATH_MAX], folder[PATH_MAX];
+    TRI_TRY(tri_site_find(arena, cli_value(a, "site"), &site));
+    TRI_TRY(tri_recipe_load(arena, a->words[0], (const char *const *)a->words + 1, a->count - 1,
+                            context->task ? context->task->name : NULL, &recipe));
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = 0;
+    if (length <= 0 || !getcwd(folder, sizeof folder))
+        return TRI_FAIL(TRI_IO, "the paths of this program and folder cannot be read");
+    tri_job_request request = {
+        .site = &site,
+        .nodes = cli_value(a, "nodes"),
+        .ranks_per_node = cli_value(a, "ranks-per-node"),
+        .time = cli_value(a, "time"),
+        .account = cli_value(a, "account"),
+        .partition = cli_value(a, "partition"),
+        .qos = cli_value(a, "qos"),
+        .launcher = cli_value(a, "launcher"),
+        .container = cli_value(a, "container"),
+        .name = recipe.name,
+        .program = program,
+        .folder = folder,
+    };
+    fill_command(arena, a, &request);
+    TRI_TRY(tri_job_make(arena, &request, &job));
+    TRI_TRY(check_recipe(context, &recipe, job.nodes * job.ranks_per_node));
+    tri_recipe_log_notes(&recipe);
+    if (site.closed) cli_warn("%s was shut down in %s", site.title, site.closed);
+    const char *script = tri_job_script(arena, &job);
+    if (!cli_has(a, "dry-run")) return tri_job_submit(&job, script);
+    fputs(script, stdout);
+    return TRI_OK;
+}
+
+static const cli_flag flags[] = {
+    {"site", "NAME|FILE", "a site of --list, or a profile of your own", 0},
+    {"nodes", "N", "nodes of the job", 0},
+    {"ranks-per-node", "N", "ranks on each node (all GPUs of a node; without GPUs 1)", 0},
+    {"time", "HH:MM:SS", "time of the job, or D-HH:MM:SS (one hour, or what is allowed)", 0},
+    {"account", "A", "the project that pays", 0},
+    {"partition", "P", "partition, or what the site has in its place (its first)", 0},
+    {"qos", "Q", "quality of service", 0},
+    {"launcher", "srun|run", "what starts the ranks: srun, or one trireme run per node (srun)", 0},
+    {"container", "IMAGE|RUNTIME:IMAGE", "run inside this image", 0},
+    {"run-dir", "DIR", "as of trireme train", 0},
+    CLI_DEVICE_FLAG("as of trireme train"),
+    {"dry-run", NULL, "print the script, submit nothing", 0},
+    {"list", NULL, "list the sites", 0},
+    {"json", NULL, "print --list as JSON", 0},
+    {0}};
+
+static int run(const cli_context *context, int argc, char **argv) {
+    cli_arguments a;
+    int code = cli_parse(&cli_submit, argc, argv, &a);
+    if (code >= 0) return code;
+    bool lists = cli_has(&a, "list");
+    if (lists && a.count) return cli_usage(&cli_submit, "submit: --list takes no recipe");
+    if (!lists && a.count < 1) return cli_usage(&cli_submit, "submit: which recipe?");
+    if (!lists && !cli_has(&a, "site"))
+        return cli_usage(&cli_submit, "submit: --site is required; --list lists the sites");
+    if (!lists && cli_has(&a, "json")) cli_warn("--json has no effect without --list");
+    tri_arena *arena = tri_arena_create(NULL, "command");
+    tri_status status = lists ? list_sites(arena, cli_has(&a, "json")) : submit(arena, context, &a);
+    tri_arena_destroy(arena);
+    return status == TRI_OK ? 0 : cli_fail(status);
+}
+
+const cli_command cli_submit = {
+    .name = "submit",
+    .arguments = "RECIPE [key.path=value ...]",
+    .help = "Submit a recipe as a Slurm job, with the flags and settings of a supercomputer.",
+    .flags = flags,
+    .more =
+        "The data is not opened. The recipe, and what the site demands and allows, are checked\n"
+        "before anything is submitted. The job gets SIGUSR1 two minutes before its end, so\n"
+        "that it saves a checkpoint and ends with exit code 75; submitted again, it goes on\n"
+        "from there. Profiles are YAML files in share/trireme/sites; --site ./mine.yaml takes\n"
+        "one of your own. In a container, trireme has to be on the image's PATH.\n",
+    .examples =
+        "trireme submit --list\n"
+        "trireme submit recipes/mnist-cnn.yaml --site lumi-g --nodes 2 --account project_465000000 "
+        "--dry-run\n"
+        "trireme submit recipes/mnist-cnn.yaml --site generic --nodes 4 --ranks-per-node 2 "
+        "--launcher run --dry-run\n",
+    .run = run};

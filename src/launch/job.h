@@ -1,0 +1,47 @@
+// A job at a site: what `trireme submit` was asked for, checked against the site's profile, and the
+// script that the batch system gets.
+#ifndef TRIREME_LAUNCH_JOB_H
+#define TRIREME_LAUNCH_JOB_H
+
+#include "launch/site.h"
+
+typedef enum tri_job_launcher {
+    TRI_JOB_SRUN, // srun starts every rank
+    TRI_JOB_RUN,  // srun starts one `trireme run` on each node, which starts the ranks
+} tri_job_launcher;
+
+// Texts as the user gave them; NULL: not given.
+typedef struct tri_job_request {
+    const tri_site *site;
+    const char *nodes, *ranks_per_node, *time, *account, *partition, *qos, *launcher, *container;
+    const char *name;           // of the run
+    const char *program;        // path of this program
+    const char *const *command; // words after the program: "train", recipe, …
+    int words;
+    const char *folder; // where the job is submitted from
+} tri_job_request;
+
+typedef struct tri_job {
+    const tri_job_request *request;
+    const tri_site *site;
+    const tri_site_queue *partition, *qos; // of the profile; NULL: it does not list them
+    const char *partition_name, *qos_name; // NULL: the batch system's default
+    int64_t nodes, ranks_per_node;
+    int64_t cpus_per_rank; // as Slurm counts them; 0: not known
+    int64_t time_s;        // 0: the batch system's default
+    tri_job_launcher launcher;
+    const tri_site_container *container;
+    const char *image;
+    tri_site_values values;
+} tri_job;
+
+// Checks the request. TRI_BAD_INPUT: one line names the site, the flag and what is allowed.
+tri_status tri_job_make(tri_arena *arena, const tri_job_request *request, tri_job *out);
+// The job script.
+char *tri_job_script(tri_arena *arena, const tri_job *job);
+// "2-00:00:00", or "12:30:00" below a day.
+const char *tri_job_time_text(tri_arena *arena, int64_t seconds);
+// Hands the script to sbatch, which prints the job's number. TRI_NOT_FOUND: there is no sbatch.
+tri_status tri_job_submit(const tri_job *job, const char *script);
+
+#endif

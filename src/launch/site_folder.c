@@ -1,0 +1,97 @@
+// Where profiles of sites lie: in share/trireme/sites beside the installed program, in the source
+// tree for a program that was not installed, or where the user says.
+#include "launch/site.h"
+
+#include "base/limits.h"
+#include "base/os.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// From the folder of the program: installed as bin/trireme, or built as build/PRESET/bin/trireme.
+static tri_status find_folder(tri_arena *arena, const char **out) {
+    static const char *const places[] = {"../share/trireme/sites", "../../../sites"};
+    char program[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(program, '/');
+    if (slash) *slash = 0;
+    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
+        *out = tri_arena_printf(arena, "%s/%s", program, places[i]);
+        if (is_folder(*out)) return TRI_OK;
+    }
+    return TRI_FAIL(TRI_NOT_FOUND,
+                    "there is no folder of sites beside this program (%s/%s); give --site the "
+                    "path of a profile",
+                    program, places[0]);
+}
+
+static tri_status read_profile(tri_arena *arena, const char *path, tri_site *out) {
+    char *text;
+    size_t size;
+    TRI_TRY(tri_os_check_file(path));
+    TRI_TRY(tri_os_read_file(path, TRI_MAX_RECIPE_BYTES, &text, &size));
+    tri_status status = tri_site_parse(arena, text, size, path, out);
+    free(text);
+    return status;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// The names of the folder's files without .yaml, sorted.
+static tri_status list_names(tri_arena *arena, const char *folder, const char ***out, int *count) {
+    int capacity = 0;
+    *out = NULL;
+    *count = 0;
+    DIR *entries = opendir(folder);
+    if (!entries) return tri_os_fail("read", folder);
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        size_t length = strlen(entry->d_name);
+        if (length < 6 || strcmp(entry->d_name + length - 5, ".yaml") != 0) continue;
+        TRI_PUSH(arena, *out, *count, capacity) =
+            tri_arena_printf(arena, "%.*s", (int)length - 5, entry->d_name);
+    }
+    closedir(entries);
+    if (*count) qsort(*out, (size_t)*count, sizeof **out, by_name);
+    return TRI_OK;
+}
+
+tri_status tri_site_find(tri_arena *arena, const char *name, tri_site *out) {
+    size_t length = strlen(name);
+    if (strchr(name, '/') || (length > 5 && !strcmp(name + length - 5, ".yaml")))
+        return read_profile(arena, name, out);
+    const char *folder, **names;
+    int count;
+    TRI_TRY(find_folder(arena, &folder));
+    TRI_TRY(list_names(arena, folder, &names, &count));
+    for (int i = 0; i < count; i++)
+        if (!strcmp(names[i], name))
+            return read_profile(arena, tri_arena_printf(arena, "%s/%s.yaml", folder, name), out);
+    const char *near = tri_option_nearest(name, names, count);
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "--site: there is no site '%.60s'%s%s%s; trireme submit --list lists them, and "
+                    "a path names a profile of your own",
+                    name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+tri_status tri_site_list(tri_arena *arena, tri_site **out, int *count) {
+    const char *folder, **names;
+    TRI_TRY(find_folder(arena, &folder));
+    TRI_TRY(list_names(arena, folder, &names, count));
+    *out = TRI_NEW_ARRAY(arena, tri_site, *count);
+    for (int i = 0; i < *count; i++)
+        TRI_TRY(
+            read_profile(arena, tri_arena_printf(arena, "%s/%s.yaml", folder, names[i]), *out + i));
+    return TRI_OK;
+}
