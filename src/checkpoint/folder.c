@@ -48,7 +48,8 @@ const char *checkpoint_hidden(tri_arena *arena, const char *home, const char *ki
                             (unsigned long long)tri_os.realtime_ns());
 }
 
-// Newest first. Unreadable steps come before all others: one of them may be the newest.
+// Sorts steps, the newest first. Unreadable steps come before all others, because one of them may
+// be the newest.
 static int compare_steps(const void *a, const void *b) {
     const checkpoint_step *x = a, *y = b;
     bool x_reads = x->readable == TRI_OK, y_reads = y->readable == TRI_OK;

@@ -25,7 +25,7 @@ static bool ends_in(const char *whole, const char *end) {
     return length > part && whole[length - part - 1] == '.' && !strcmp(whole + length - part, end);
 }
 
-// "; the nearest is '…'", or "" if no name is near.
+// Returns "; the nearest is '…'", or "" if no name is near.
 static const char *nearest(tri_arena *arena, const char *name, const named *known, int count) {
     const char **names = TRI_NEW_ARRAY(arena, const char *, count);
     for (int i = 0; i < count; i++) names[i] = known[i].name;

@@ -84,7 +84,8 @@ static tri_status bench_comm(const char *op, const char *type, const char *sizes
     return status;
 }
 
-// Measures loading without workers, with 1, 2, 4 and 8 below the recipe's number, and with that.
+// Measures loading without workers, with 1, 2, 4 and 8 workers as far as these are fewer than the
+// recipe's number, and with that number.
 static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool json) {
     tri_dataset *dataset;
     tri_sampler sampler;

@@ -61,7 +61,8 @@ static void print_json(const tri_train_request *request, const tri_train_result 
     tri_arena_destroy(arena);
 }
 
-// "; 2 threads got 0.9 of a core" if other programs, or too many threads, kept the cores busy.
+// Returns "; 2 threads got 0.9 of a core" if other programs, or too many threads, kept the cores
+// busy.
 static const char *share_text(const tri_train_result *r) {
     static char text[80];
     if (r->starved_cores == 0 || !r->device_is_host) return "";

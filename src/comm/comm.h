@@ -123,14 +123,14 @@ typedef struct tri_comm_backend {
     // True when the group is done, or the communicator failed. Never blocks: while another thread
     // advances operations, it may be false also for a group that is done.
     bool (*test)(tri_comm *comm, tri_comm_ticket ticket);
-    // Waits for the group. A collective in it is done after everything that was started before; a
-    // SEND or RECV only after those it has to wait for itself, so that a caller can wait for a RECV
-    // while an earlier SEND is still going on.
+    // Waits for the group. A collective in it is done only after everything that was started before
+    // it. A SEND or RECV needs only earlier messages of its pair and direction to be done, so that
+    // a caller can wait for a RECV while an earlier SEND is still going on.
     tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
     // Makes every rank's pending and later calls, on all communicators of the family, fail with
-    // TRI_PEER_LOST and `why`. Any thread.
+    // TRI_PEER_LOST and `why`. Any thread may call it.
     void (*abort)(tri_comm *comm, const char *why);
-    // TRI_OK, or how the communicator failed. Never waits for other ranks. Any thread.
+    // TRI_OK, or how the communicator failed. Never waits for other ranks. Any thread may call it.
     tri_status (*failed)(tri_comm *comm);
     // Calls `wake` once, from any thread, when an operation has ended or the communicator has
     // failed. Until then what was started advances without the caller. `waits`: a thread of the

@@ -1,5 +1,5 @@
 // Data communicators: what actions use. They are opened for a device, over the control communicator
-// of their group, which takes the host's memory and is there first.
+// of their group, which takes the host's memory and is opened first.
 #ifndef TRIREME_COMM_DATA_H
 #define TRIREME_COMM_DATA_H
 

@@ -46,16 +46,16 @@ static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
     tri_comm_copy_label(op, out->label);
 }
 
-// True if two ranks may call these collectives together; for a SEND and its RECV, if they fit.
+// True if two ranks may call these collectives together, or if a SEND and a RECV fit together.
 bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b);
-// "all_reduce 'REDUCE a' of 4 F32 (sum)"
+// Writes a call as text: "all_reduce 'REDUCE a' of 4 F32 (sum)".
 void tri_comm_call_text(const tri_comm_call *call, char *out, size_t size);
 
 static inline bool tri_comm_kind_is_message(tri_comm_kind kind) {
     return kind == TRI_COMM_SEND || kind == TRI_COMM_RECV;
 }
 
-// `send` has `count` elements for every rank.
+// True if `send` has `count` elements for every rank.
 static inline bool tri_comm_kind_scatters(tri_comm_kind kind) {
     return kind == TRI_COMM_REDUCE_SCATTER || kind == TRI_COMM_ALL_TO_ALL;
 }

@@ -36,7 +36,7 @@ static void gather(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// The wire type. Statistics are always sent in F32.
+// The wire type of a bucket's gradients. Statistics are always sent in F32.
 static tri_dtype wire_of(const tri_engine *e, tri_bucket_kind bucket) {
     return tri_bucket_is_trained(bucket) ? e->plan->sharing.reduce_dtype : TRI_F32;
 }
@@ -92,7 +92,8 @@ static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
     }
 }
 
-// An action has an operation for each bucket of a unit, or for each value of an edge.
+// Makes room for the operations of any action: one for each bucket of a unit, or for each value of
+// an edge.
 void engine_size_communication(tri_engine *e) {
     e->run.most_ops = TRI_BUCKET_COUNT;
     for (int i = 0; i < TRI_STEP_SHAPE_COUNT; i++) {

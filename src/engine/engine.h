@@ -129,12 +129,14 @@ tri_status tri_engine_fetch(tri_engine *engine, const tri_engine_tensor *tensor)
 // Copies elements first … first + count - 1 in row-major order of a tensor that was fetched.
 void tri_engine_read(const tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                      int64_t count, void *to);
-// Sets those elements, as far as this rank holds them (`wants`: whether it holds any). Not
-// collective. TRI_NO_MEMORY, and errors of the storage where the tensor is offloaded.
+// Whether this rank holds any element of the tensor.
 bool tri_engine_wants(const tri_engine *engine, const tri_engine_tensor *tensor);
+// Sets elements first … first + count - 1 in row-major order, as far as this rank holds them. Not
+// collective. TRI_NO_MEMORY, and errors of the storage where the tensor is offloaded.
 tri_status tri_engine_write(tri_engine *engine, const tri_engine_tensor *tensor, int64_t first,
                             int64_t count, const void *from);
-// num_batches_tracked counts the updates of this run and of those whose weights it began with.
+// Counts an update in batch norm's num_batches_tracked: the number of updates of this run, and of
+// the runs whose weights it began with.
 void tri_engine_count_update(tri_engine *engine);
 
 #endif

@@ -214,7 +214,7 @@ void engine_release_kernels(tri_engine *engine);
 // The kernels of a program, by node. For a node whose kernel has no `def` the engine runs none.
 const tri_kernel *engine_kernels_of(const tri_engine *engine, const tri_program *program);
 
-// How the ledger names an action, in the lane of computation.
+// How the ledger names an action, in the compute lane.
 tri_ledger_action engine_ledger_action(const tri_engine *engine, const tri_action *action);
 
 void engine_make_times(tri_engine *engine); // times.c
@@ -235,12 +235,12 @@ void engine_close_groups(tri_engine *engine);
 tri_status engine_allocate(tri_engine *engine); // memory.c
 void engine_release(tri_engine *engine);
 void engine_find_gaps(tri_engine *engine);
-// Room for so many elements in `staging.memory`, which then holds nothing. TRI_NO_MEMORY.
+// Makes room for so many elements in `staging.memory`, which then holds nothing. TRI_NO_MEMORY.
 tri_status engine_reserve_staging(tri_engine *engine, int64_t elements);
 // Makes room for so many elements in `staging.joined`. TRI_NO_MEMORY.
 tri_status engine_reserve_joined(tri_engine *engine, int64_t elements);
-// Room for so many elements of masters that kernels read outside of a step: in `staging.memory`, or
-// on a device whose memory the host cannot touch. TRI_NO_MEMORY.
+// Makes room for so many elements of masters that kernels read outside of a step: in
+// `staging.memory`, or on a device whose memory the host cannot touch. TRI_NO_MEMORY.
 tri_status engine_reserve_masters(tri_engine *engine, int64_t elements, float **out);
 
 tri_status engine_make_range_kernels(tri_engine *engine); // update.c
@@ -321,7 +321,7 @@ void engine_close_takes(tri_engine *engine);
 // Called before the first and after the last action of a step.
 void engine_begin_takes(tri_engine *engine);
 tri_status engine_end_takes(tri_engine *engine);
-// TAKE may start when earlier steps no longer read the memory to which it copies.
+// Lets TAKE start only after earlier steps have read the memory to which it copies.
 tri_status engine_may_take(tri_engine *engine, const tri_action *action);
 tri_status engine_take(tri_engine *engine, const tri_action *action, tri_ticket *ticket);
 
@@ -333,7 +333,8 @@ tri_status engine_run_compute(tri_engine *engine, const tri_action *action);
 void engine_size_communication(tri_engine *engine);
 // The communicator of an action.
 tri_comm *engine_group_of(const tri_engine *engine, const tri_action *action);
-// Runs an operation on the device's memory between what the compute lane does before and after it.
+// Runs an operation on the device's memory: after all that was issued to the compute lane before
+// this call, and before all that is issued to it later.
 tri_status engine_run_between(tri_engine *engine, tri_comm *comm, const tri_comm_op *op);
 tri_status engine_start_communication(tri_engine *engine, const tri_action *action,
                                       tri_ticket *ticket);

@@ -85,7 +85,7 @@ float *engine_state(const tri_engine *e, int state, int unit, tri_bucket_kind bu
            state * bucket_of(e, unit, bucket)->own;
 }
 
-// Slots of what stays where it is during steps are set once.
+// Sets, once, the slots of what stays where it is during steps.
 static void fill_slots(tri_engine *e) {
     const tri_plan *plan = e->plan;
     int bundles = 0;

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Chunks of the trained buckets of all units, of those on other ranks too.
+// How many chunks the trained buckets of all units have, also of units on other ranks.
 static int64_t count_chunks(const tri_engine *e) {
     int64_t elements = 0;
     for (int u = 0; u < e->plan->flat.unit_count; u++)
@@ -28,7 +28,8 @@ static int64_t count_chunks(const tri_engine *e) {
     return elements / TRI_FLAT_CHUNK;
 }
 
-// Whether this rank's stage counts in the norm of a unit: of the stages that hold it, the first.
+// Whether this rank counts a unit in the norm: of the stages that hold the unit, only the first one
+// does.
 static bool counts_unit(const tri_engine *e, int unit) {
     const tri_plan *plan = e->plan;
     return plan->flat.units[unit].here &&
@@ -36,7 +37,8 @@ static bool counts_unit(const tri_engine *e, int unit) {
                tri_mesh_coordinate(&plan->mesh, plan->rank, TRI_AXIS_PIPELINE);
 }
 
-// Of the tensor-parallel ranks, only the first counts a bucket that all of them have.
+// Whether this rank counts a bucket in the norm: if all tensor-parallel ranks have the bucket, only
+// the first of them does.
 static bool counts_bucket(const tri_engine *e, tri_bucket_kind bucket) {
     return e->groups.tensor_parallel->rank == 0 ||
            tri_bucket_placement(bucket) == TRI_PLACEMENT_SLICED;

@@ -17,7 +17,8 @@ int tri_engine_steps_ahead(const tri_engine *e) {
     return e->device->backend->runs_ahead && !e->detects_anomaly ? TRI_MAX_STEPS_AHEAD : 0;
 }
 
-// This rank's elements of a parameter's gradient, counted from the begin of its range.
+// Finds this rank's elements of a parameter's gradient, counted from the beginning of this rank's
+// range of the bucket.
 static bool own_elements(const tri_engine *e, int parameter, int64_t *first, int64_t *end) {
     const tri_flat_parameter *p = &e->plan->flat.parameters[parameter];
     int64_t own = e->plan->flat.units[p->unit].buckets[p->bucket].own;
@@ -132,8 +133,8 @@ static tri_status name_not_finite(const tri_engine *e, const engine_flight *flig
                     is_narrow ? "; try strategy.reduce_dtype: bfloat16" : "");
 }
 
-// After a step that halts: ends what was issued behind it, which changed nothing, and lets later
-// steps run; the caller decides whether there are any.
+// Called after a step that halts. Ends what was issued behind it, which changed nothing, and lets
+// later steps run. Whether there are any, the caller decides.
 static tri_status resume_after_halt(tri_engine *e, engine_flight *flight) {
     const engine_numbers *n = &e->numbers;
     size_t bytes = (size_t)e->finders.count * sizeof(double);

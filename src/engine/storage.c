@@ -60,7 +60,7 @@ static tri_status open_file(tri_storage *s, const char *folder) {
 }
 
 // Takes the space in advance, so that it cannot run out later. Where the file system cannot do
-// that, the file is a hole.
+// that, the file is sparse.
 static tri_status take_space(const tri_storage *s, int64_t size_bytes) {
     int result;
     do result = tri_os.fallocate(s->fd, 0, 0, size_bytes);
@@ -207,12 +207,12 @@ void tri_storage_close(tri_storage *s) {
     free(s);
 }
 
-// The first failure. Called under the lock.
+// Returns the first failure, or TRI_OK. Called under the lock.
 static tri_status outcome(const tri_storage *s) {
     return s->status == TRI_OK ? TRI_OK : TRI_FAIL(s->status, "%s", s->message);
 }
 
-// Called under the lock.
+// Adds an item to the queue; waits while the queue is full. Called under the lock.
 static void push(tri_storage *s, item it) {
     while (s->begun - s->done == QUEUE) pthread_cond_wait(&s->less, &s->lock);
     s->queue[s->begun++ % QUEUE] = it;

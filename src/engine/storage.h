@@ -24,8 +24,8 @@ typedef struct tri_storage_op {
     int64_t offset, size_bytes;
 } tri_storage_op;
 
-// TRI_BAD_INPUT or TRI_NOT_FOUND: there can be no file in that folder; TRI_NO_SPACE: not so large a
-// one.
+// TRI_BAD_INPUT or TRI_NOT_FOUND: there can be no file in that folder. TRI_NO_SPACE: there is no
+// room for a file of that size.
 tri_status tri_storage_open(const tri_storage_config *config, tri_storage **out);
 void tri_storage_close(tri_storage *storage); // NULL allowed; waits for what is under way
 // Starts reading and writing; `label` is for the ledger, *ticket is what to wait for. The
@@ -39,7 +39,7 @@ tri_status tri_storage_after(tri_storage *storage, const tri_ticket *ticket);
 // TRI_IO, TRI_NO_SPACE: names rank and file.
 tri_status tri_storage_wait(tri_storage *storage, uint64_t ticket);
 bool tri_storage_is_done(tri_storage *storage, uint64_t ticket); // never blocks
-// start and wait in one.
+// Starts one operation and waits for it.
 tri_status tri_storage_run(tri_storage *storage, const tri_storage_op *op, const char *label);
 
 #endif

@@ -64,7 +64,7 @@ tri_status engine_write_seeds(tri_engine *e) {
     return engine_run_numbers(e, &n->make_seeds, in, out);
 }
 
-// A term without any label adds nothing.
+// Makes the value of a weighted sum of losses. A loss without any label adds nothing.
 void engine_sum_terms(const tri_engine *e, tri_step_output *out) {
     const tri_graph *g = e->plan->graph;
     if (g->term_count == 0) return;

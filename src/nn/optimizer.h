@@ -18,7 +18,7 @@ typedef struct tri_optimizer {
     const char *state_names[TRI_MAX_OPTIMIZER_STATES]; // PyTorch's: "exp_avg", …
 } tri_optimizer;
 
-// TRI_UNSUPPORTED if there is no optimizer of that name.
+// Makes the optimizer that the options name. TRI_UNSUPPORTED if there is none of that name.
 tri_status tri_optimizer_make(const tri_optimizer_options *options, tri_optimizer *out);
 
 #endif

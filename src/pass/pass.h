@@ -14,29 +14,30 @@ typedef struct tri_tensor_parallel_options {
     // strategy.tensor: a map of patterns of layer names (`*`, `?`) to none, column or row, which
     // replaces what layers are annotated with; NULL: none.
     const tri_tree *layers;
-    // Between a row layer and the next column layer each rank has a slice of the sequences.
+    // Between a row-parallel layer and the next column-parallel one, each rank has a slice of the
+    // sequences.
     bool sequence_parallel;
-    // Batch norm normalises over the micro-batches of all replicas, one of each.
+    // Batch norm normalises over the step, in which each replica has one micro-batch.
     bool sync_batch_norm;
 } tri_tensor_parallel_options;
 
 // Rewrites a graph, as a model built it, into what one rank of the mesh computes of it: layers are
 // sliced over the ranks of the tensor-parallel axis, with collective ops between them, and with
 // sync_batch_norm batch norm is over all replicas. *out is made in `arena`; parameters keep their
-// numbers, those that are sliced have a tri_parameter_slice. Skipped where there is nothing to
+// numbers, those that are sliced have a tri_parameter_slice. Not called where there is nothing to
 // rewrite. TRI_BAD_INPUT names what does not divide.
 tri_status tri_pass_tensor_parallel(tri_arena *arena, const tri_graph *graph, const tri_mesh *mesh,
                                     int rank, const tri_tensor_parallel_options *options,
                                     tri_graph **out);
 // Lets the input `input`, which the model reads as F32, arrive as U8: each block that reads it, or
-// a view of it, begins with normalize_bytes. Nothing where there is no such input.
+// a view of it, begins with normalize_bytes. Does nothing if there is no such input.
 tri_status tri_pass_bytes(tri_graph *graph, const char *input, const tri_pixel_scale *scale);
 // When a fusion is tried.
 typedef enum tri_fusion_time {
-    // Activations into what makes their input, ReLU and dropout into max pooling, flatten into
-    // linear, log-softmax into NLL.
+    // Fusions of the forward pass: activations into the node that makes their input, ReLU and
+    // dropout into max pooling, flatten into linear, log-softmax into NLL.
     TRI_FUSE_BEFORE_AUTODIFF,
-    // For training, after autodiff: sums of gradients into the node that makes one of the two.
+    // Fusions of the backward pass: the sum of two gradients into the node that makes one of them.
     TRI_FUSE_AFTER_AUTODIFF,
 } tri_fusion_time;
 // Merges nodes that the device computes in one go, by the table of fusions.c. A fusion is left out
@@ -44,7 +45,7 @@ typedef enum tri_fusion_time {
 // this is called. `device` NULL: every fusion is applied. Ends with a sweep.
 tri_status tri_pass_fuse(tri_graph *graph, const tri_device_description *device,
                          tri_fusion_time time);
-// Drops nodes whose outputs no node reads.
+// Drops nodes whose outputs no node, metric or gradient reads.
 tri_status tri_pass_sweep(tri_graph *graph);
 // Gives every value the type in which it is computed and puts casts in between, by the table of
 // precision.c. A parameter that kernels read in a half type keeps its stored type (info.dtype): the

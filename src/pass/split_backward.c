@@ -37,7 +37,8 @@ static void copy_gradients(tri_graph *g, const bool *awaited) {
     g->phase = phase;
 }
 
-// Whether node i becomes part of the phase WEIGHT: those from `before` on are copies for it.
+// Whether node i becomes part of the phase WEIGHT. Nodes from `before` on are the copies that
+// copy_gradients has made for it.
 static bool waits(const tri_graph *g, int i, int before, const bool *awaited) {
     return g->nodes[i].phase == TRI_PHASE_BACKWARD && (i >= before || !awaited[i]);
 }

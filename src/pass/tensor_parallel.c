@@ -62,7 +62,8 @@ static parameter_uses find_uses(tri_arena *arena, const tri_graph *g) {
     return uses;
 }
 
-// The axis along which parameter `index` is sliced, from all its uses; -1: it is not.
+// Finds the axis along which parameter `index` is sliced, on which all its uses must agree.
+// PARALLEL_NO_AXIS: it is not sliced.
 static tri_status find_axis(const parallel_pass *pass, const parameter_uses *uses, int index,
                             int *axis) {
     const tri_graph *g = pass->from;
@@ -92,7 +93,7 @@ static tri_status find_axis(const parallel_pass *pass, const parameter_uses *use
                     (long long)pass->tensor_parallel.slices, *axis);
 }
 
-// Inputs, parameters and blocks keep their numbers.
+// Copies inputs, parameters and blocks into the new graph, where they keep their numbers.
 static tri_status copy_sources(parallel_pass *pass) {
     const tri_graph *from = pass->from;
     tri_graph *to = pass->to;

@@ -287,7 +287,7 @@ static const rule rules[] = {
     {.op = &tri_op_mse_loss, .rewrite = rewrite_full},
     {.op = &tri_op_binary_cross_entropy, .rewrite = rewrite_full},
     {.op = &tri_op_relative_l2_loss, .rewrite = rewrite_full},
-    // Made by passes that run later, or by this one.
+    // Ops that no model uses: passes that run later add them, or this one.
     {.op = &tri_op_batch_norm_moments, .rewrite = rewrite_full},
     {.op = &tri_op_batch_norm_shared, .rewrite = rewrite_full},
     {.op = &tri_op_row_max, .rewrite = rewrite_full},

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-// Flops of each block's FORWARD for one sample. No device is needed for that.
+// Finds what each block costs: the flops of its FORWARD for one sample. No device is needed for
+// that.
 static tri_status find_costs(tri_plan *plan, const tri_plan_request *request, double **costs,
                              const tri_graph **out) {
     const tri_plan *reuse_graphs_of = request->reuse_graphs_of;

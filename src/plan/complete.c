@@ -12,7 +12,7 @@
 // fsdp gathers strategy.prefetch units ahead, even if these are fewer.
 enum { AHEAD = 2 };
 
-// In which order actions stand that precede the same compute action.
+// The order of actions that are added before the same compute action.
 typedef enum point {
     AT_TAKE_AHEAD,
     AT_EDGE,

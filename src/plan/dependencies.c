@@ -83,8 +83,8 @@ static const struct {
     {TRI_ACTION_EVICT, STATES, true}, // their memory is free afterwards
 };
 
-// The numbers of resources: first the scalars, then five of each unit, then the activations of each
-// block by round, the values of each edge by round, and the inputs of each round.
+// How resources are numbered: first the step scalars, then five of each unit, then the activations
+// of each block by round, the values of each edge by round, and the inputs of each round.
 struct tri_resources {
     const tri_schedule_request *request;
     int first_access[TRI_ACTION_KIND_COUNT + 1];

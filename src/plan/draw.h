@@ -19,7 +19,7 @@ typedef struct tri_drawing {
 void tri_draw_gantt(const tri_drawing *drawing, FILE *out);
 // Like tri_draw_gantt, as an SVG document.
 void tri_draw_svg(const tri_drawing *drawing, FILE *out);
-// The bytes in use on the heaps of a step, over its actions, for one plan.
+// Draws how many bytes are in use on the heaps of a step, over its actions, for one plan.
 void tri_draw_memory(const tri_plan *plan, int columns, FILE *out);
 
 #endif

@@ -12,7 +12,8 @@ const tri_rates tri_rates_assumed = {
     .disk_bytes_per_s = 1e9,
 };
 
-// Seconds of a program's segments, collective ops included; and of what RECOMPUTE runs of FORWARD.
+// What the compute actions of a program cost: the seconds of its segments, collective ops included,
+// and those of the nodes of FORWARD that RECOMPUTE runs again.
 typedef struct compute_costs {
     const tri_program *program;
     int tensor; // ranks that share each layer
@@ -20,7 +21,7 @@ typedef struct compute_costs {
     double *recompute; // by block
 } compute_costs;
 
-// Seconds of a collective op: a ring, as for units.
+// Seconds of a collective op. It passes its elements around a ring, as GATHER and REDUCE do.
 static double collective_seconds(const tri_graph *g, const tri_node *node, const tri_rates *rates) {
     const tri_collective_attr *attr = node->attr;
     double in = (double)tri_value_bytes(g, node->inputs[0]);

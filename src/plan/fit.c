@@ -136,7 +136,8 @@ static void try_recomputing(search *s, tri_plan_request request, const char *ove
         }
         int before = s->count;
         try_micros(s, request, join(s->arena, overrides, again));
-        // It fits; to recompute more blocks would only take longer.
+        // Enough: the run fits without smaller micro-batches, or three settings were found. To
+        // recompute more blocks would only take longer.
         bool whole = s->count > before && !strstr(s->found[before].overrides, "batch.micro");
         if (whole || (i > 0 && s->count > found + 2)) return;
     }

@@ -13,7 +13,7 @@ typedef struct tri_candidate {
 
 enum { TRI_MAX_CANDIDATES = 64 };
 
-// Settings whose fullest rank needs at most `memory_bytes`, the fastest first: smaller
+// Finds settings whose fullest rank needs at most `memory_bytes`, the fastest first: smaller
 // micro-batches, recomputation of some or all blocks, sharded optimizer states, gradients and
 // parameters over all ranks or half of them, pipelines, offload. A micro-batch is not changed where
 // batch norm would give another result. `candidates` has room for TRI_MAX_CANDIDATES. *least is the

@@ -80,7 +80,7 @@ typedef struct tri_flat {
     int *first_unit, *block_units;
     int shards;
     tri_dtype half_dtype; // BF16 or F16; F32 where no bucket is in a half type
-    // Elements in all that this rank holds: of whole buckets, and of its shards.
+    // How many elements this rank's buffers have: for whole buckets, and for its shards.
     int64_t elements[TRI_FLAT_WIDTHS], own_elements[TRI_FLAT_WIDTHS];
     int64_t gradient_elements, gradient_own_elements, state_elements;
 } tri_flat;

@@ -102,8 +102,8 @@ static int shared_input(const locating *c, const tri_node *node, int at) {
         !tri_layout_equal(&in->layout, &out->layout))
         return -1;
     if (!may_overwrite(c, node, node->inputs[k], at)) return -1;
-    // RECOMPUTE may make the input again without this output, which the phase WEIGHT of another
-    // block may still have to read.
+    // RECOMPUTE may make the input again, and so overwrite the node's output in the same memory,
+    // which WEIGHT of another block may still have to read.
     bool leaves = c->last_use[node->outputs[0].id] >= c->p->segments[node->block][node->phase].end;
     if (is_recomputed(c, node) && c->request->splits_backward && leaves) return -1;
     for (int i = 0; i < node->input_count; i++)
@@ -124,7 +124,8 @@ static int last_read(const locating *c, int i, tri_value value) {
     return i;
 }
 
-// Finds which values share memory, and the node that reads the last of them.
+// Finds for each value whose memory it shares (`home`), and which node is the last to read that
+// memory (`last_use`).
 static void find_homes(locating *c) {
     const tri_graph *g = c->p->graph;
     for (int i = 0; i < g->value_count; i++) c->home[i] = (uint32_t)i;

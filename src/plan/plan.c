@@ -16,7 +16,7 @@ static tri_program *known_program(const tri_plan *plan, int64_t batch, bool trai
     return NULL;
 }
 
-// The program for that size and mode, made at its first use.
+// Finds the program for a size of micro-batch and a mode; makes it at its first use.
 static tri_status find_program(tri_plan *plan, const tri_device_description *device,
                                const tri_plan_request *request, int64_t batch, bool training,
                                tri_program **out) {
@@ -71,7 +71,7 @@ static tri_status check_alike(const tri_graph *a, const tri_graph *b) {
     return TRI_OK;
 }
 
-// The micro-batches of one shape of step, and their programs.
+// Plans the micro-batches of one shape of step, and finds their programs.
 static tri_status plan_rounds(tri_plan *plan, const tri_device_description *device,
                               const tri_plan_request *request, tri_step_shape shape) {
     tri_step_plan *step = &plan->steps[shape];

@@ -92,7 +92,7 @@ typedef struct tri_plan_offload {
     const char *path; // of the recipe
 } tri_plan_offload;
 
-// What all steps share: as large as the largest of them needs.
+// Memory that all steps share: as much as the step that needs most.
 typedef struct tri_plan_sizes {
     int64_t heap_bytes[TRI_HEAP_COUNT];
     int64_t scratch_bytes, workspace_bytes, result_bytes;
@@ -125,8 +125,8 @@ struct tri_plan {
     tri_memory_plan memory;
 };
 
-// `request->reuse_graphs_of` must outlive the plan. TRI_BAD_INPUT names the settings
-// that do not go together, before anything large is allocated.
+// Makes the plan of one rank. `request->reuse_graphs_of` must outlive the plan. TRI_BAD_INPUT names
+// the settings that do not go together, before anything large is allocated.
 tri_status tri_plan_create(tri_arena *parent, const tri_device_description *device,
                            const tri_plan_request *request, tri_plan **out);
 void tri_plan_destroy(tri_plan *plan); // NULL allowed
@@ -140,10 +140,10 @@ int64_t tri_plan_held_batches(const tri_plan *plan);
 
 // Decides stages, order, groups and what this rank computes, before any program is compiled.
 tri_status tri_plan_arrange(tri_plan *plan, const tri_plan_request *request);
-// The schedule and memory of one shape of step, after its programs and the flat buffers.
+// Plans the schedule and memory of one shape of step, after its programs and the flat buffers.
 tri_status tri_plan_make_step(tri_plan *plan, const tri_plan_request *request,
                               tri_step_shape shape);
-// Units and blocks as schedules see them.
+// Describes units and blocks as schedules see them.
 tri_status tri_plan_describe(tri_plan *plan, const tri_plan_request *request);
 
 #endif

@@ -124,7 +124,7 @@ int tri_program_edge_values(tri_arena *arena, const tri_program *program, const 
                 tri_value_is(reader->inputs[k]) ? tri_value_node(g, reader->inputs[k]) : NULL;
             int stage = stages[reader->block];
             if (!maker || stages[maker->block] == stage) continue;
-            // A view of an input: every rank reads the inputs itself.
+            // Not in a bundle: a view of an input, and every rank reads the inputs itself.
             if (program->locations[reader->inputs[k].id].kind != TRI_LOCATION_BUNDLE) continue;
             tri_edge_value *known = NULL;
             for (int c = 0; c < count && !known; c++)

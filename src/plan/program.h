@@ -98,7 +98,8 @@ typedef struct tri_program {
 // TRI_BAD_INPUT: an error of the model. No device is needed.
 tri_status tri_model_build(tri_arena *arena, const tri_model_request *request, int64_t batch,
                            tri_graph **out);
-// Builds, rewrites and compiles. Prepares no kernel: the engine does.
+// Builds the graph, rewrites it by the passes, and compiles it. Prepares no kernel: the engine
+// does.
 tri_status tri_program_create(tri_arena *parent, const tri_device_description *device,
                               const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program); // NULL allowed

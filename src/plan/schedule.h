@@ -154,8 +154,8 @@ typedef struct tri_order {
     const char *name;
     bool loops_over_stages; // ranks have several stages (strategy.stages_per_rank)
     bool splits_backward;   // BACKWARD_INPUT and BACKWARD_WEIGHT
-    // Adds FORWARD and BACKWARD… of this rank's stages and of every round, those without samples
-    // too, and nothing else; the rounds of a block in order. tri_schedule_add_stage helps.
+    // Adds FORWARD and BACKWARD… of this rank's stages for every round, also for rounds without
+    // samples, and nothing else. The rounds of a block come in order. tri_schedule_add_stage helps.
     void (*write)(const tri_schedule_request *request, tri_schedule *out);
 } tri_order;
 
@@ -214,9 +214,9 @@ bool tri_schedule_has_gradient_source(const tri_schedule_request *request, int u
 // read the unit, and the order splits the backward pass.
 bool tri_schedule_mixes_halves(const tri_schedule_request *request, int unit);
 
-// What the strategy demands for the sizes of the groups. SCATTER leaves a unit's sum in this rank's
-// *own gradients*, its range of them; without SCATTER, all gradients are its own. REDUCE, TIE, NORM
-// and STEP work on own gradients.
+// What the strategy demands of a schedule, given the sizes of the groups. SCATTER leaves a unit's
+// sum in this rank's *own gradients*, its range of them; without SCATTER, all gradients are its
+// own. REDUCE, TIE, NORM and STEP work on own gradients.
 bool tri_schedule_gathers(const tri_schedule_request *request);  // parameters, in each step
 bool tri_schedule_releases(const tri_schedule_request *request); // ... and releases them after use
 bool tri_schedule_scatters(const tri_schedule_request *request); // gradients, once at least
@@ -266,7 +266,8 @@ const char *tri_action_name(tri_action_kind kind);
 tri_lane tri_action_lane(tri_action_kind kind);
 tri_subject tri_action_subject(tri_action_kind kind);
 const char *tri_lane_name(tri_lane lane);
-// "REDUCE conv1", "FORWARD fc1,2" or "SEND 0>1,2". `names` are those of units (blocks first).
+// Writes an action as text: "REDUCE conv1", "FORWARD fc1,2" or "SEND 0>1,2". `names` are the names
+// of the units, which begin with those of the blocks.
 char *tri_action_text(const tri_action *action, const char *const *names, char *out, size_t size);
 void tri_schedule_print(const tri_schedule *schedule, const char *const *names, FILE *out);
 

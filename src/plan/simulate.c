@@ -62,7 +62,7 @@ static void enqueue(execution *x, int rank) {
     x->queue[x->queued++] = rank;
 }
 
-// Runs the lane's head from `start_s` on.
+// Runs the lane's head, its first action that is not done, from `start_s` on.
 static void finish_head(execution *x, int rank, tri_lane lane, double start_s) {
     rank_state *r = &x->ranks[rank];
     const tri_simulated_rank *given = &x->given[rank];

@@ -92,7 +92,7 @@ typedef struct step {
     int *open_buckets, **open_rounds;
     int bucket_slots, round_slots;
     bool *is_sent; // by slot of a bucket: GATHER sends it, or has sent it
-    // Buffers that SCATTER sends since the last compute action.
+    // Buffers that SCATTER sends, until the next compute action has ended.
     int *scattered;
     int scattered_count, scattered_capacity;
     int *touched; // buffers, action by action

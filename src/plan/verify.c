@@ -1,10 +1,11 @@
-// Verifies one rank's schedule: follows it action by action and checks that each may come then.
+// Verifies one rank's schedule: follows it action by action and checks that each may stand there.
 // Beside it: verify_memory.c. Next: engine/engine.c, which runs it.
 #include "plan/dependencies.h"
 
 #include <string.h>
 
-// What has been done to a block in a round, or to an edge (MESSAGE: it was sent or received): bits.
+// What has been done, as bits: to a block in a round, or to an edge in a round (MESSAGE: it was
+// sent or received).
 enum { FORWARD = 1, RECOMPUTED = 2, INPUT = 4, WEIGHT = 8, MESSAGE = 16 };
 
 typedef struct unit_state {
@@ -77,7 +78,7 @@ static bool is_unsent(const check *c, bool back) {
     return true;
 }
 
-// Every edge that the block makes along the pipeline for another rank has been sent.
+// Whether every edge that the block makes along the pipeline for another rank has been sent.
 static bool is_sent(const check *c) {
     const tri_schedule_request *r = c->request;
     for (int e = c->edge_lists[1][c->action->subject]; e >= 0; e = c->next_edges[1][e]) {
@@ -216,7 +217,7 @@ static void hold(check *c, int unit, bool all) {
         c->units[unit].holds[source] = all;
 }
 
-// Whether all that this rank's blocks add is in the gradients, or was scattered.
+// Whether everything that this rank's blocks add to the gradients is in them, or was scattered.
 static bool is_complete(const check *c, int unit) {
     const unit_state *u = &c->units[unit];
     bool whole = u->contributions == c->expected[unit];

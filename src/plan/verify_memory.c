@@ -3,8 +3,8 @@
 //
 // An action begins after those that it depends on and, in a lane that runs in order, after the
 // action before it. So for each action and lane one number says which actions of the lane are done
-// before it. Lanes of messages keep no order: a message is done before an action if something that
-// depends on the message is.
+// before it. Lanes of messages keep no order: a message is done before an action if another action
+// that depends on the message is done before it.
 #include "plan/step_memory.h"
 
 #include <string.h>

@@ -101,8 +101,8 @@ void train_abandon_saving(train_loop *loop);
 
 // Before the first step: the engine carries the loss scale and the count of updates of `progress`.
 tri_status train_carry(const tri_session *session, tri_progress *progress);
-// After a step: takes both from its results, and reports an overflow. TRI_NOT_FINITE: gradients
-// overflowed at the smallest scale.
+// After a step: takes the loss scale and the count of updates from its results, and reports an
+// overflow. TRI_NOT_FINITE: gradients overflowed at the smallest scale.
 tri_status train_take_carried(const tri_session *session, tri_progress *progress,
                               const tri_step_output *out);
 

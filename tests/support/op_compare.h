@@ -67,7 +67,7 @@ extern const op_family op_families[]; // a NULL name ends the list
 // from `ref`, fails the test with the seed and the value. Prints which kernels were used.
 void op_compare(const op_family *family, const tri_device_backend *backend, int threads,
                 tri_dtype dtype, uint64_t seed, int rounds);
-// All families that the device takes.
+// Runs op_compare for all families that the device takes.
 void op_compare_all(const tri_device_backend *backend, int threads, tri_dtype dtype, uint64_t seed,
                     int rounds);
 // Every loss and metric of the device must refuse a label that is not a class, and the embedding a

@@ -44,7 +44,8 @@ struct layered_comm {
     char *scratch;                        // scratch_bytes, which inner[0] allocated
     size_t scratch_bytes;
     unsigned detail; // the kind's own
-    // The collective at the head.
+    // The collective at the head of the queue: its window, the steps for it, and the step that is
+    // carried out now.
     tri_comm_op op;
     layered_window window;
     layered_step steps[LAYERED_STEPS];
@@ -73,7 +74,7 @@ tri_status layered_open_comm(const layered_open *open, tri_comm **out);
 void layered_run(layered_comm *comm, int inner, tri_comm_op op);
 void layered_do(layered_comm *comm, tri_status (*work)(layered_comm *comm));
 
-// Slots that are the same for all kinds.
+// Functions of tri_comm_backend that are the same for all kinds.
 tri_status layered_alloc(tri_comm *comm, size_t size_bytes, void **out); // from inner[0]
 void layered_free(tri_comm *comm, void *memory);
 #define LAYERED_SLOTS .alloc = layered_alloc, .free = layered_free, PROGRESS_SLOTS

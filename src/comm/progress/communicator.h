@@ -14,18 +14,19 @@ void progress_family_init(progress_family *family, const progress_backend *backe
 void progress_family_end(progress_family *family);
 
 // Fills a communicator that is zero so far, on a family; job_rank[size] is copied. TRI_NO_MEMORY:
-// nothing is left to free. `backend`: the communicator's functions, with the slots of this folder.
+// nothing is left to free. `backend`: the communicator's functions, PROGRESS_SLOTS among them.
 tri_status progress_comm_init(progress_comm *comm, const tri_comm_backend *backend,
                               progress_family *family, int rank, int size, const int *job_rank);
-// From now on the family's thread advances it. Before that, progress_comm_end frees what init made.
+// Adds a communicator to its family, whose thread advances it from now on. progress_comm_end frees
+// what progress_comm_init made of a communicator that was not added.
 void progress_comm_add(progress_comm *comm);
 void progress_comm_end(progress_comm *comm);
 
-// Slots of a communicator.
+// Functions of tri_comm_backend.
 tri_status progress_split(tri_comm *comm, int colour, int key, tri_comm **out);
 void progress_close(tri_comm *comm); // the last one of a family ends the family
 
-// The slots of tri_comm_backend that are the same for all communicators on this base, beside
+// The functions of tri_comm_backend that are the same for all communicators on this base: all but
 // `name`, `abilities`, `scratch_bytes`, `alloc`, `free` and `ledger_of`.
 #define PROGRESS_SLOTS                                                                             \
     .close = progress_close, .split = progress_split, .start = progress_start,                     \

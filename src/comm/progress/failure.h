@@ -12,7 +12,8 @@ static inline bool progress_has_failed(const progress_comm *comm) {
     const progress_failure *failure = comm->family->failure;
     return atomic_load_explicit(&failure->state, memory_order_acquire) != PROGRESS_FAILURE_NONE;
 }
-// Fails with the recorded status and text; only after progress_has_failed.
+// Returns the recorded status and sets the error message to the recorded text. Only if
+// progress_has_failed.
 tri_status progress_failure_status(progress_comm *comm);
 // Passes a failure that another rank recorded on to the linked families.
 void progress_spread_failure(progress_family *family);
@@ -22,7 +23,7 @@ void progress_unlink(progress_family *family);
 void progress_tell_awaited(progress_family *family, int job_rank);
 void progress_clear_awaited(progress_family *family); // this rank waits for none any more
 
-// Slots of a communicator.
+// Functions of tri_comm_backend.
 tri_status progress_failed(tri_comm *comm);
 void progress_abort(tri_comm *comm, const char *why);
 struct progress_family *progress_family_of(tri_comm *comm);

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// Sleeps while *word == value, at most so long.
+// Sleeps while *word == value, but not longer than timeout_ms.
 void progress_futex_wait(_Atomic uint32_t *word, uint32_t value, int timeout_ms);
 void progress_futex_wake(_Atomic uint32_t *word);
 

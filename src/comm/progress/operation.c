@@ -122,7 +122,7 @@ static bool may_spin(progress_comm *comm, spin_state *spin) {
     return now - spin->since_ns < TRI_COMM_YIELD_US * 1000;
 }
 
-// Sleeps until another rank has moved, unless the operation can advance after all.
+// Sleeps until the backend wakes this thread, unless the operation can advance after all.
 static progress_result sleep_blocked(progress_comm *comm, uint64_t ticket) {
     const progress_backend *backend = comm->family->backend;
     uint32_t seen = backend->sleep_begin(comm->family);

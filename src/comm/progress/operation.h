@@ -1,4 +1,4 @@
-// Start, test, wait and notify: slots of a communicator.
+// Start, test, wait and notify: functions of tri_comm_backend.
 #ifndef TRIREME_COMM_PROGRESS_OPERATION_H
 #define TRIREME_COMM_PROGRESS_OPERATION_H
 

@@ -8,20 +8,20 @@
 
 #include "comm/progress/state.h"
 
-// TRI_NO_MEMORY. Needs `lock`.
+// Adds operations to the end of the queue. The caller holds `lock`. TRI_NO_MEMORY.
 tri_status progress_push(progress_comm *comm, const tri_comm_op *ops, int count);
-// One bounded step of the operation at the head. The caller has set `executing`.
+// Does one bounded step of the operation at the head. The caller has set `executing`.
 progress_result progress_advance(progress_comm *comm);
 bool progress_try_execute(progress_comm *comm);
 void progress_end_execute(progress_comm *comm);
 // Like progress_end_execute, for a caller that does not wait itself: also wakes a thread of this
 // process that went to sleep because it found the caller executing.
 void progress_end_execute_and_wake(progress_comm *comm);
-// True when all of the ticket's group is done. Needs `lock`, or to have set `executing`.
+// True when all of the ticket's group is done. The caller holds `lock` or has set `executing`.
 bool progress_group_done(const progress_comm *comm, uint64_t ticket);
 // Operation `index` of those at the head that advance side by side.
 progress_item *progress_message(const progress_comm *comm, int index);
-// Calls the listener if it waits for a call.
+// Calls the listener, if progress_notify has asked for a call and none was made since.
 void progress_call_listener(progress_comm *comm);
 
 #endif

@@ -40,7 +40,7 @@ typedef struct progress_item {
     uint64_t group_ticket; // sequence of the last operation of its group
     tri_ledger_mark mark;
     bool begun, done;
-    // The backend's own; 0 at the beginning.
+    // For the backend's use; 0 at the beginning.
     int step;
     uint64_t number, bytes;
     void *state; // the base frees it
@@ -64,8 +64,8 @@ typedef struct progress_backend {
     // needs to advance the operation until one waits for it. NULL: never true.
     bool (*rests)(const progress_comm *comm);
 
-    // `seen = sleep_begin(…)` announces that a thread may sleep. Then it checks once more that it
-    // has nothing to do, and calls sleep: no wake between the two gets lost.
+    // A thread that may sleep announces it by `seen = sleep_begin(…)`. Then it checks once more
+    // that it has nothing to do, and calls sleep. So no wake between the two calls gets lost.
     uint32_t (*sleep_begin)(progress_family *family);
     void (*sleep)(progress_family *family, uint32_t seen, int timeout_ms);
     void (*sleep_end)(progress_family *family);
@@ -83,7 +83,8 @@ typedef struct progress_backend {
     void (*close_comm)(progress_comm *comm); // frees it; the base has ended its part
     void (*close_family)(progress_family *family);
 
-    // What the backend knows of other ranks. Each may be NULL. Ranks of a family are the job's.
+    // What the backend knows of other ranks. Each function may be NULL. Where a function is about a
+    // family, a rank has its number in the job.
     void (*beat)(progress_family *family);    // called every TRI_HEARTBEAT_MS
     void (*observe)(progress_family *family); // called by a blocked rank before it asks `loss`
     // NULL: rank r may still move. Else what happened to it: "died", "left the communicator".
@@ -108,7 +109,7 @@ typedef struct progress_failure { // the first one of any communicator of the fa
     char text[TRI_MESSAGE_MAX_BYTES];
 } progress_failure;
 
-// All communicators of one open, in this process.
+// A family: all communicators that were split from one, as this process keeps them.
 struct progress_family {
     const progress_backend *backend;
     tri_ledger *ledger;

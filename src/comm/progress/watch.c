@@ -60,7 +60,7 @@ static bool awaits(progress_comm *comm, int r) {
     return result;
 }
 
-// What the ranks besides the culprit do: "; rank 0 waits in …, rank 2 is in …".
+// Writes what the ranks besides the culprit do: "; rank 0 waits in …, rank 2 is in …".
 static void describe_others(const progress_comm *comm, int culprit, char *out, size_t size) {
     enum { OTHERS = 3 };
     int described = 0;
@@ -88,7 +88,8 @@ static void report_loss(progress_comm *comm, int r, const char *what) {
     progress_fail(comm, TRI_PEER_LOST, "%s %s%s%s", who, what, action, others);
 }
 
-// A send or receive whose peer waits for us in a collective can never end.
+// Fails the communicator if a send or receive can never end, because its peer waits for us in a
+// collective.
 static void report_message_against_collective(progress_comm *comm, int peer) {
     char theirs[WATCH_ACTION_BYTES];
     if (!comm->family->backend->collective_of || peer == comm->head.rank || comm->messages == 0)

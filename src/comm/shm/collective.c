@@ -21,7 +21,8 @@ static bool all_reached(const shm_comm *comm) {
     return true;
 }
 
-// What this rank wrote before is visible to every rank that sees it in the meeting.
+// Enters the next meeting. What this rank wrote before is visible to every rank that sees that this
+// one has entered.
 static void enter_meeting(shm_comm *comm) {
     comm->meetings++;
     atomic_store(&comm->board->seats[comm->base.head.rank].meetings, comm->meetings);

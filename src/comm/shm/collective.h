@@ -4,8 +4,8 @@
 
 #include "comm/shm/state.h"
 
-// One bounded step; PROGRESS_BLOCKED when it has to wait for another rank. It is over when
-// current.state is SHM_DONE, or the communicator failed.
+// Does one bounded step of a collective; PROGRESS_BLOCKED when it has to wait for another rank. The
+// collective is over when current.state is SHM_DONE, or the communicator failed.
 progress_result shm_collective_advance(shm_comm *comm, progress_item *item);
 // True when the operation waits for `rank`.
 bool shm_collective_awaits(const shm_comm *comm, const progress_item *item, int rank);

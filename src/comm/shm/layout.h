@@ -86,7 +86,7 @@ typedef struct shm_seat {
     shm_entry entries[2]; // of even and odd meetings
 } shm_seat;
 
-// From one rank to another: one message at a time.
+// Carries messages from one rank to another, one at a time.
 typedef struct shm_channel {
     // Messages that were posted; the fields below describe the last one.
     _Alignas(SHM_CACHE_LINE) _Atomic uint64_t posted;

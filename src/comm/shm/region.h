@@ -21,7 +21,7 @@ shm_address shm_address_of(shm_comm *comm, const void *memory, size_t size_bytes
 // The address of the location in this process.
 void *shm_address_resolve(shm_family *family, shm_address address);
 
-// Slot of the backend.
+// A function of tri_comm_backend.
 void shm_free(tri_comm *comm, void *memory);
 
 #endif

@@ -28,8 +28,9 @@ typedef struct shm_handle {
 tri_status shm_segment_create(size_t size_bytes, shm_segment *out, shm_handle *handle);
 // Opens the segment through /proc. TRI_NOT_FOUND: this host does not allow that; use fetch.
 tri_status shm_segment_open(const shm_handle *handle, shm_segment *out);
-// The other way: the maker passes the fd to `count` processes of its own user over an abstract
-// socket, from which each of them fetches it. TRI_NETWORK, TRI_TIMEOUT.
+// For hosts where /proc does not allow that: the maker passes the fd to `count` processes of its
+// own user over an abstract socket (serve), from which each of them gets it (fetch). TRI_NETWORK,
+// TRI_TIMEOUT.
 tri_status shm_segment_serve(const shm_segment *segment, const shm_handle *handle, int count,
                              int timeout_ms);
 tri_status shm_segment_fetch(const shm_handle *handle, int timeout_ms, shm_segment *out);

@@ -9,8 +9,9 @@
 typedef struct tri_shm_config {
     int timeout_ms;      // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
     bool pass_by_socket; // tests: pass memory as on hosts where /proc/PID/fd is closed to others
-    // For an open of some of the job's ranks: the job's number of each of them, by which messages
-    // name them, and a name that no other group of the job has. NULL: all ranks open it, in order.
+    // If only some of the job's ranks open the communicator: `job_ranks` is each one's number in
+    // the job, by which messages name it, and `group` a name that no other group of the job has.
+    // NULL: all ranks open it, in order.
     const int *job_ranks;
     const char *group;
     // A communicator over all ranks of the job, which must outlive the opened one. Its ledger

@@ -15,7 +15,7 @@ const tri_ledger_ring *shm_ring_of(const progress_family *family, int job_rank);
 void shm_set_awaited(progress_family *family, int job_rank);
 int shm_awaited(const progress_family *family, int job_rank);
 
-// Slot of the communicator.
+// A function of tri_comm_backend.
 const tri_ledger_ring *shm_ledger_of(tri_comm *comm, int rank);
 
 #endif

@@ -9,7 +9,8 @@ static inline shm_entry *shm_entry_of(const shm_comm *comm, int rank, uint64_t m
     return &comm->board->seats[rank].entries[meeting & 1];
 }
 
-// Small operations: the data lie in the announced entry.
+// Small operations, whose data lie in the announced entries: send puts this rank's data into its
+// entry, apply computes the result from the entries of all ranks.
 void shm_eager_send(shm_comm *comm, const tri_comm_op *op, shm_entry *entry);
 void shm_eager_apply(shm_comm *comm, const tri_comm_op *op);
 

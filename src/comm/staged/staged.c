@@ -36,7 +36,7 @@ static const tri_comm_backend staged_backend;
 
 static staged_comm *staged_of(tri_comm *head) { return (staged_comm *)head; }
 
-// Called under the lock.
+// Records the first failure. Called under the lock.
 static void fail(staged_comm *c, tri_status status, const char *message) {
     if (c->status != TRI_OK) return;
     c->status = status;
@@ -175,7 +175,7 @@ static tri_status staged_start(tri_comm *comm, const tri_comm_op *ops, int count
     return status;
 }
 
-// Called under the lock.
+// Whether the group of that number is not done yet. Called under the lock.
 static bool is_pending(const staged_comm *c, uint64_t number) {
     if (c->status != TRI_OK) return false;
     for (const staged_group *g = c->first; g; g = g->next)

@@ -39,7 +39,7 @@ void model_read_options(tri_graph *graph, const tri_option_table *table, void *o
 const tri_task *tri_model_find(const char *name);
 // All built-in models, NULL at the end.
 extern const tri_task *const tri_models[];
-// The tables of their options, NULL at the end.
+// The option tables of all built-in models, NULL at the end.
 extern const tri_option_table *const tri_model_tables[];
 
 #endif
