@@ -62,7 +62,8 @@ void tri_share_layer(tri_graph *graph, const char *name);
 // Evaluation also reports each term of a sum as a metric, by the name of its op.
 void tri_loss(tri_graph *graph, tri_value loss);
 // Declares a metric: F64 [2], a sum over samples and their count, which evaluation reports as sum /
-// count under `name`. While training, `metric` may be none: then it is not computed there.
+// count under `name`. While the graph is built for training, `metric` may be none: it is then
+// computed in evaluation only.
 void tri_metric(tri_graph *graph, const char *name, tri_value metric);
 
 // The shape of a value; rank 0 after an error, and of a value that the graph does not have.

@@ -47,7 +47,7 @@ tri_value tri_conv2d(tri_graph *graph, const char *name, tri_value x, tri_conv2d
 typedef struct tri_pool2d_options {
     int64_t kernel;
     int64_t stride;  // 0: kernel
-    int64_t padding; // on every side, at most kernel / 2; never the maximum
+    int64_t padding; // on every side, at most kernel / 2; no maximum is ever a padded element
 } tri_pool2d_options;
 
 // The largest element of each window. x [N, C, H, W] → [N, C, H', W'], H' as in tri_conv2d.
@@ -112,8 +112,8 @@ tri_value tri_gelu(tri_graph *graph, tri_value x);
 tri_value tri_gelu_tanh(tri_graph *graph, tri_value x);
 // gate·σ(gate)·up, the activation of SwiGLU. Both inputs have one shape.
 tri_value tri_silu_mul(tri_graph *graph, tri_value gate, tri_value up);
-// The labels of a decoder. ids I64 [N, T] → the id that follows each; −100, which losses leave out,
-// for the last.
+// The labels of a decoder. ids I64 [N, T] → for each position the id that follows it. The last
+// position gets −100, which losses leave out.
 tri_value tri_next_token(tri_graph *graph, tri_value ids);
 
 // ReLU: max(x, 0).
@@ -129,7 +129,7 @@ tri_value tri_tanh(tri_graph *graph, tri_value x);
 tri_value tri_dropout(tri_graph *graph, const char *name, tri_value x, double p);
 // Flattens all axes but the first: [N, …] → [N, their product].
 tri_value tri_flatten(tri_graph *graph, tri_value x);
-// The same elements in another shape. One of its sizes may be -1: what is left for it.
+// The same elements in another shape. One size may be -1: it is computed from the others.
 tri_value tri_reshape(tri_graph *graph, tri_value x, tri_shape shape);
 // `count` values one after the other along `axis`, as torch.cat; a negative axis counts from the
 // last. Their other axes must agree. [N, 3, H, W] and [N, 5, H, W] along axis 1 → [N, 8, H, W].

@@ -1,4 +1,5 @@
-// Arenas: lists of chunks that grow by doubling, in a tree of lifetimes.
+// An arena is a list of chunks of memory that grow by doubling. Arenas form a tree: an arena ends
+// with its parent at the latest.
 #include "base/arena.h"
 
 #include <stdalign.h>

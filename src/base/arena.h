@@ -11,7 +11,7 @@ typedef struct tri_arena tri_arena;
 // Out of memory aborts and prints the arena's name: arenas hold descriptions, never tensors.
 tri_arena *tri_arena_create(tri_arena *parent, const char *name);
 void tri_arena_destroy(tri_arena *arena); // NULL allowed
-// Frees everything in it and its children; the arena itself stays.
+// Frees all memory of the arena and destroys its children; the arena itself stays.
 void tri_arena_reset(tri_arena *arena);
 // Zeroed memory, aligned for any type. Size 0 gives a unique pointer.
 void *tri_arena_alloc(tri_arena *arena, size_t size_bytes);

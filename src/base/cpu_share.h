@@ -5,9 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct tri_cpu_share { // from an arbitrary start, of all threads together
+// Times since an arbitrary start. All but wall_ns are sums over all threads.
+typedef struct tri_cpu_share {
     int64_t wall_ns;
-    int64_t used_ns;
+    int64_t used_ns;    // on a core
     int64_t delayed_ns; // ready to run while no core was free
 } tri_cpu_share;
 

@@ -40,7 +40,8 @@ static void add_quoted(text_buffer *b, const char *text) {
     add(b, "\"");
 }
 
-// Letters, digits and the signs of paths and names. Other characters need quotes somewhere in YAML.
+// True if the text needs no quotes in YAML: it has only letters, digits and the signs of paths and
+// names. Any other character needs quotes in some position.
 static bool is_safe_plain(const char *text) {
     static const char safe[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-";

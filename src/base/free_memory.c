@@ -1,5 +1,5 @@
-// The least of what the host, the control groups of either version and the process's own limit
-// leave free.
+// Free memory is the least of what three bounds leave: the host's memory, the memory of the
+// process's control group (of either version), and the process's own limit.
 #include "base/free_memory.h"
 
 #include "base/os.h"

@@ -6,7 +6,8 @@
 
 // Bytes that each of `sharers` processes of this host can still allocate, by /proc/meminfo, by the
 // control group that this process is in (either version), and by its own limit (ulimit -v). 0:
-// unknown. *whose (NULL allowed) completes "more than the 3 GB …".
+// unknown. *whose (NULL allowed) names the bound that counts, in words that complete "more than the
+// 3 GB …".
 int64_t tri_free_memory(int sharers, const char **whose);
 
 #endif

@@ -9,7 +9,7 @@ typedef struct tri_index_slot {
     int number;
 } tri_index_slot;
 
-enum { LEAST_SLOTS = 64 }; // a power of 2, as all capacities
+enum { LEAST_SLOTS = 64 }; // a power of 2, like every capacity
 
 // FNV-1a.
 static uint64_t hash_of(const char *name, size_t length) {

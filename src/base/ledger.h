@@ -39,7 +39,8 @@ typedef struct tri_ledger_event {
     char label[TRI_LEDGER_LABEL_BYTES];
 } tri_ledger_event;
 
-// Of one kind of action in lane 0, without nested actions, or of those that tri_ledger_add added.
+// Number and time of one kind of action: those of lane 0, without the time of actions nested in
+// them, and those that tri_ledger_add added.
 typedef struct tri_ledger_total {
     _Atomic int64_t count, busy_ns;
 } tri_ledger_total;
@@ -110,8 +111,9 @@ bool tri_ledger_is_compute_thread(const tri_ledger *ledger);
 
 // From now on also keeps the last `events` actions in private memory. TRI_NO_MEMORY.
 tri_status tri_ledger_trace(tri_ledger *ledger, size_t events);
-// How many actions are kept, and *dropped, how many begun since the start of the trace are not. No
-// action may begin or end until the caller has copied the events, which lie oldest first.
+// Returns how many actions are kept. *dropped is how many actions began since the start of the
+// trace and are not kept. No action may begin or end until the caller has copied the events, which
+// lie oldest first.
 size_t tri_ledger_traced(const tri_ledger *ledger, uint64_t *dropped);
 const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t index);
 

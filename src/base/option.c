@@ -34,7 +34,7 @@ static const char *join(tri_arena *arena, const char *const *words) {
     return text;
 }
 
-// Names a very large maximum only if the value is above it.
+// The range of a row as text. Names a very large maximum only if the value is above it.
 static const char *range_text(tri_arena *arena, const tri_option *row, const tri_tree *node) {
     double value;
     bool is_above = tri_tree_to_double(node, &value) && value > row->max;
@@ -326,7 +326,7 @@ static tri_status check_keys(const context *c, const tri_option_variant *variant
     return TRI_OK;
 }
 
-// A section that is nothing but a name, "optimizer: adam": how that is written.
+// A hint for a section that is nothing but a name, "optimizer: adam": how to write it as a map.
 static const char *named_mapping(const context *c, const tri_tree *node) {
     const tri_option *row = find_row(c->table->rows, c->table->count, "name");
     bool is_name = row && node->kind == TRI_TREE_SCALAR &&
@@ -449,8 +449,8 @@ static bool is_same(char a, char b) {
 }
 
 // Restricted Damerau-Levenshtein distance: an inserted, a missing, a changed letter and two swapped
-// ones count one each. distances[i % 3][j] is that of the first i letters of a and j of b. Upper
-// case is the same.
+// ones count one each. distances[i % 3][j] is the distance of the first i letters of a and the
+// first j letters of b. Upper and lower case are equal.
 static int distance(const char *a, const char *b) {
     int n = (int)strlen(a), m = (int)strlen(b);
     if (n > LONGEST_WORD || m > LONGEST_WORD) return LONGEST_WORD;

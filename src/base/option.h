@@ -68,8 +68,8 @@ typedef struct tri_option {
     double min, max;               // of a number or of a list's elements, both included
     const char *const *choices;    // NULL at the end
     const tri_option_table *table; // of a nested map
-    // For manuals: the tables of what a list's entries or the rest can be, named by their sections.
-    // NULL at the end.
+    // For manuals: one table for each kind of entry that the list, or the rest, can have. The
+    // table's section is the name of the kind. NULL at the end.
     const tri_option_table *const *kinds;
     int length;       // of a list; 0: any
     const char *help; // one line
@@ -89,7 +89,8 @@ struct tri_option_table {
     size_t size; // of the struct
     const tri_option *rows;
     int count;
-    // The row of type NAME chooses one. Members of the other variants stay zero.
+    // The row of type TRI_OPTION_IS_NAME chooses one variant. Members of the other variants stay
+    // zero.
     const tri_option_variant *variants;
     int variant_count;
     // Checks what rows cannot express. Called after reading; `map` (NULL: absent) is there to name

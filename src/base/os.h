@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-// A slot has the meaning, return value and errno of the system's function of its name. Others have
-// a comment.
+// A slot has the meaning, return value and errno of the system's function of its name. Where there
+// is no such function, a comment says what the slot does.
 typedef struct tri_os_hooks {
     int64_t (*monotonic_ns)(void); // CLOCK_MONOTONIC
     int64_t (*realtime_ns)(void);  // CLOCK_REALTIME

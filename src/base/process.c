@@ -39,7 +39,8 @@ static void read_boot(char *out, size_t size) {
     free(text);
 }
 
-// 0: unknown, or /proc shows the processes of another namespace, which have other pids.
+// The PID namespace of this process. 0: unknown, or /proc shows the processes of another namespace,
+// which have other pids.
 static int64_t own_namespace(void) {
     struct stat info;
     char self[32];

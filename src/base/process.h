@@ -30,7 +30,7 @@ void tri_process_self(tri_process *out);
 tri_life tri_process_life(const tri_process *process);
 bool tri_process_is_here(const tri_process *process); // on this machine, in any PID namespace
 
-// To one line of JSON, and back; false: the text is not of that form.
+// Writes a process as one line of JSON, and reads it back; false: the text is not of that form.
 void tri_process_write(const tri_process *process, char text[TRI_PROCESS_TEXT_BYTES]);
 bool tri_process_read(const char *text, size_t size, tri_process *out);
 

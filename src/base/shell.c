@@ -4,7 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-// A ~ or # means something in front alone; both are quoted anywhere.
+// True if the word needs no quotes. A ~ or # means something only at the start of a word, but both
+// are quoted anywhere.
 static bool is_plain(const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-./=,:+%@";
@@ -18,7 +19,7 @@ const char *tri_shell_word(tri_arena *arena, const char *word) {
     char *out = tri_arena_alloc(arena, strlen(word) + 3 * quotes + 3), *to = out;
     *to++ = '\'';
     for (const char *c = word; *c; c++) {
-        if (*c == '\'') { // ends the quotes, a quote of its own, and begins them again
+        if (*c == '\'') { // ends the quotes, adds an escaped quote, begins quotes again
             memcpy(to, "'\\'", 3);
             to += 3;
         }

@@ -17,7 +17,7 @@ tri_status tri_status_fail(tri_status status, const char *file, int line, const 
 tri_status tri_status_context(tri_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Returns from the calling function when `expression` is not TRI_OK; the hop is logged at debug.
+// Returns from the calling function when `expression` is not TRI_OK, and logs that at level debug.
 #define TRI_TRY(expression)                                                                        \
     do {                                                                                           \
         tri_status tri_try_status_ = (expression);                                                 \

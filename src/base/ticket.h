@@ -1,5 +1,6 @@
-// Work that was started elsewhere and is waited for later: by a queue of a device, a communicator,
-// the storage's thread. Each of them numbers its work in the order in which it is started.
+// A ticket stands for work that a queue of a device, a communicator or the storage's thread does,
+// and that is waited for later. Each of these sources numbers its work in the order in which it is
+// started.
 #ifndef TRIREME_BASE_TICKET_H
 #define TRIREME_BASE_TICKET_H
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of the values so far. Mean and squares follow Welford's recurrence (1962), which stays precise
-// over billions of values.
+// Statistics of the values so far. Mean and squares follow Welford's recurrence (1962), which stays
+// precise over billions of values.
 typedef struct moments {
     double min, max, mean;
     double squares; // sum of the squared distances from the mean

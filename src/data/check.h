@@ -21,7 +21,7 @@ typedef struct tri_data_summary {
     double std;
     int64_t not_finite;       // NaN and infinite values
     int64_t first_not_finite; // the first sample with such a value; -1: none
-    int channels;             // entries of `channel`: 0 unless the field is images of several
+    int channels; // entries of `channel`; 0 unless the field is images of several channels
     tri_data_range channel[TRI_CHECK_CHANNELS];
 } tri_data_summary;
 

@@ -1,5 +1,5 @@
-// Recognises file formats by their first bytes, so that the error about a wrong file says what it
-// is.
+// Recognises file formats by their first bytes, so that the error about a wrong file says what the
+// file is.
 #include "data/content.h"
 
 #include "base/os.h"

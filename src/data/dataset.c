@@ -77,7 +77,7 @@ const char *tri_dataset_path(tri_dataset *dataset, const char *name) {
                             length && folder[length - 1] == '/' ? "" : "/", name);
 }
 
-// Fields that have a value for each token have as many of them.
+// Refuses fields with one value for each token whose numbers of tokens differ.
 static tri_status check_tokens(const tri_dataset *dataset) {
     const tri_stored_field *first = NULL;
     for (int i = 0; i < dataset->field_count; i++) {

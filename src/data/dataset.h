@@ -40,10 +40,10 @@ bool tri_data_has(const tri_data_options *options, tri_data_split split);
 // "training", "validation", "test".
 const char *tri_data_split_name(tri_data_split split);
 
-// Derives the fields from the options alone, for plans, which do not open the data: from
-// data.shapes, from the settings of "synthetic" and "tokens", or as a guess from the usual shapes
-// of the kind
-// (*is_guess). *count is 0 if there is nothing to go by. `fields` has room for TRI_MAX_DATA_FIELDS.
+// Derives the fields from the options alone, for plans, which do not open the data. They come from
+// data.shapes or from the settings of "synthetic" and "tokens"; for other kinds they are the usual
+// shapes of the kind, which is a guess (*is_guess). *count is 0 if none of this applies. `fields`
+// has room for TRI_MAX_DATA_FIELDS.
 tri_status tri_data_describe(const tri_data_options *options, tri_data_field *fields, int *count,
                              bool *is_guess);
 // The value of data.shapes that describes the open data set.
@@ -62,13 +62,15 @@ int tri_dataset_find(const tri_dataset *dataset, const char *name);
 // One more than the largest number of an I64 field (classes or tokens); 0 when there is no such
 // field, or every number is -100.
 int64_t tri_dataset_classes(const tri_dataset *dataset, const char *field);
-// Whether some number of the field is -100: as a label it is left out, and nothing else can use it.
+// True if some number of the field is -100. As a label it means that the loss leaves it out; as
+// anything else it is invalid.
 bool tri_dataset_has_ignored(const tri_dataset *dataset, const char *field);
 
-// Whether images are stored as bytes, and what the model gets is a scale of them, which is then
-// *out.
+// True if images are stored as bytes and the model gets each byte scaled by a tri_pixel_scale,
+// which is then *out.
 bool tri_dataset_scale(const tri_dataset *dataset, tri_pixel_scale *out);
-// From now on images are read as bytes, and the reader applies the scale. Before any is read.
+// From now on images are read as bytes, and the caller applies the scale. Call it before any image
+// is read.
 void tri_dataset_keep_bytes(tri_dataset *dataset);
 
 // Bytes of scratch memory that each thread needs for tri_dataset_read.

@@ -11,16 +11,17 @@ typedef struct tri_field_row {
     const char *name;
     tri_dtype dtype;        // as the model gets it: F32 or I64
     int min_rank, max_rank; // of one sample
-    // Its first axis is the sequence. All such fields of a data set have one length.
+    // The field's first axis is the sequence. All such fields of a data set have the same length.
     bool is_per_token;
     bool is_token; // I64: numbers of tokens; else of classes, where -100 is left out of the loss
     const char *shape; // for messages
 } tri_field_row;
 
-// The row of `name`, of the table or of data.extra_fields (NULL: none there); false: there is none.
-// out->name lives as long as the tree.
+// Finds the row of `name` in the table or in data.extra_fields (NULL: the recipe adds none); false:
+// there is none. out->name lives as long as the tree.
 bool tri_field_find(const tri_tree *extra_fields, const char *name, tri_field_row *out);
-// TRI_BAD_INPUT: `source` (a file or an option) has a field that is in neither.
+// TRI_BAD_INPUT: `source` (a file or an option) has a field that neither the table nor the recipe
+// has.
 tri_status tri_field_fail_name(const tri_tree *extra_fields, const char *source, const char *name);
 // The names of the table: "images, labels, …".
 const char *tri_field_names(void);

@@ -91,7 +91,7 @@ static tri_status idx_read(const tri_dataset *dataset, int field, int64_t sample
     return TRI_OK;
 }
 
-// Shuffled samples lie where no hardware expects them.
+// Prefetches an image: the hardware cannot predict where a shuffled sample lies.
 static void idx_hint(const tri_dataset *dataset, int field, int64_t sample) {
     enum { CACHE_LINE_BYTES = 64 };
     const void *stored;

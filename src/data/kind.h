@@ -34,8 +34,8 @@ typedef struct tri_dataset_kind {
 typedef struct tri_stored_field {
     tri_data_field field;
     tri_field_row row;
-    int64_t classes;  // of I64 fields, which the kind has read: see tri_dataset_classes
-    bool has_ignored; // likewise: some are -100
+    int64_t classes;  // of I64 fields, set by the kind: see tri_dataset_classes
+    bool has_ignored; // likewise: some numbers are -100
     tri_dtype stored;
     tri_shape stored_shape;           // of one sample
     size_t stored_bytes;              // of one sample

@@ -24,7 +24,7 @@ typedef struct buffer {
     char *message; // of a failure; [TRI_MESSAGE_MAX_BYTES]
 } buffer;
 
-// Which micro-batch of the run.
+// Names a micro-batch of the run.
 typedef struct cursor {
     int64_t epoch, step, round;
 } cursor;

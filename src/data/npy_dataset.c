@@ -1,6 +1,6 @@
 // The kind "npy": NumPy arrays whose first axis is the sample, one for each field: the members of a
-// .npz archive, or one file for each field. Read sample by sample; compressed arrays are unpacked
-// into memory.
+// .npz archive, or one file for each field. Samples are read one by one; compressed arrays are
+// unpacked into memory.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"

@@ -69,7 +69,8 @@ static const tri_option rows[] = {
                    "text: tokens per sample"),
 };
 
-// data.train, data.val and data.test are text; of npy also maps from fields to files.
+// data.train, data.val and data.test are text. For the kind npy they may also be maps from fields
+// to files.
 static tri_status check_file(const tri_data_options *data, const tri_tree *file, const char *key) {
     bool maps = data->name && !strcmp(data->name, "npy");
     if (!file || file->kind == TRI_TREE_SCALAR || (maps && file->kind == TRI_TREE_MAP))

@@ -24,8 +24,8 @@ typedef struct tri_data_options {
     // synthetic
     tri_ints shape; // of one sample
     int64_t samples, test_samples;
-    int64_t classes;    // of the labels; 0: targets of the inputs' shape instead
-    int64_t vocabulary; // not 0: `sequence` token numbers below it instead
+    int64_t classes;    // of the labels; 0: no labels, but targets of the inputs' shape
+    int64_t vocabulary; // not 0: samples are `sequence` token numbers below this
 } tri_data_options;
 
 extern const tri_option_table tri_data_table;

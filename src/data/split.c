@@ -42,7 +42,8 @@ static int64_t remaining_sample(const tri_validation_split *split, int64_t group
     return sample < drawn_sample(split, groups, group) ? sample : sample + 1;
 }
 
-// `count` is the size of the wanted subset. The smaller subset is the drawn one.
+// Returns the index-th sample of the wanted subset, which has `count` samples. `is_drawn` says that
+// it is the smaller subset, whose samples are drawn.
 static int64_t subset_sample(const tri_validation_split *split, int64_t count, bool is_drawn,
                              int64_t index) {
     if (!is_drawn) return remaining_sample(split, split->total - count, index);

@@ -1,5 +1,5 @@
-// The kind "tensors": a safetensors file whose tensors share their first axis, the sample. Read
-// sample by sample, so the file may be larger than memory.
+// The kind "tensors": a safetensors file whose tensors share their first axis, the sample. Samples
+// are read one by one, so the file may be larger than memory.
 #include "base/quantity.h"
 #include "data/content.h"
 #include "data/kind.h"

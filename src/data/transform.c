@@ -16,8 +16,8 @@ typedef struct transform_kind {
     // Checks `params` against the shape *image and replaces it by the output's. NULL: any shape,
     // unchanged.
     tri_status (*output_shape)(const void *params, tri_shape *image);
-    // Transforms `count` values of a channel in place; values of U8 images begin in [0, 1]. NULL:
-    // values stay.
+    // Transforms `count` values of a channel in place. Values of U8 images lie in [0, 1] before the
+    // first transform. NULL: values stay.
     void (*map_values)(const void *params, int channel, float *values, int64_t count);
     // If map_values is (x - shift) / divisor: returns the two numbers, with which U8 images are
     // converted faster. May be NULL.
@@ -63,7 +63,8 @@ static void normalize_affine(const void *params, int channel, float *shift, floa
     *divisor = (float)options->std.items[options->std.count > 1 ? channel : 0];
 }
 
-// Single precision and real divisions give the same bits as torchvision.
+// Single precision, and divisions instead of multiplications by 1 / std, give the same bits as
+// torchvision.
 static void normalize_map_values(const void *params, int channel, float *values, int64_t count) {
     float mean, std;
     normalize_affine(params, channel, &mean, &std);

@@ -30,7 +30,8 @@ tri_status tri_transforms_create(tri_arena *arena, const tri_tree *list, tri_dty
 const tri_shape *tri_transforms_shape(const tri_transforms *transforms);
 // Bytes of scratch memory that tri_transforms_apply needs.
 size_t tri_transforms_scratch_bytes(const tri_transforms *transforms);
-// Whether all that is done to the values is a tri_pixel_scale of bytes: that is then *out.
+// True if all that the transforms do to values is to scale bytes by a tri_pixel_scale, which is
+// then *out.
 bool tri_transforms_scale(const tri_transforms *transforms, tri_pixel_scale *out);
 // Moves the pixels of a U8 image as tri_transforms_apply does, and leaves their values.
 void tri_transforms_move(const tri_transforms *transforms, const void *stored, int64_t sample,

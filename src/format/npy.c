@@ -20,7 +20,7 @@ struct tri_npy {
     int64_t offset;   // of the first element, in `memory` or else in the file
     uint8_t *memory;  // an unpacked member; NULL: elements are read from the file
     size_t width;     // bytes per element
-    bool is_verified; // the checksum of the member
+    bool is_verified; // the member's checksum was verified
 };
 
 const char *tri_npy_name(const tri_npy *array) { return array->name; }

@@ -1,5 +1,5 @@
-// Encodes the wire format of protocol buffers, from the last field to the first: the length of a
-// message stands in front of it, and is known once its bytes are written. Format:
+// Encodes the wire format of protocol buffers, from the last field to the first: a message is
+// preceded by its length, which is known only once its bytes are written. Format:
 // https://protobuf.dev/programming-guides/encoding/
 #ifndef TRIREME_FORMAT_PROTOBUF_H
 #define TRIREME_FORMAT_PROTOBUF_H

@@ -97,8 +97,8 @@ static tri_status parse_shape(const tri_safetensors *file, const char *name, jso
     return TRI_OK;
 }
 
-// Bytes of a tensor; -1 if they overflow. The sizes of an empty tensor must not overflow before its
-// 0.
+// Bytes of a tensor, or -1 if the number overflows. A tensor of which one size is 0 is refused too
+// if the product of the sizes before it overflows.
 static int64_t bytes_of(const tri_shape *shape, tri_dtype dtype) {
     int64_t count = tri_shape_count(shape), bytes;
     if (count < 0 || __builtin_mul_overflow(count, (int64_t)tri_dtype_bytes(dtype), &bytes))

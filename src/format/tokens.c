@@ -41,8 +41,8 @@ typedef struct header {
     int row; // of `headers`; ROWS: the file has no header
 } header;
 
-// Reads the header, if the file begins with one. A file without one is not mistaken: the magic is
-// not valid UTF-8, and as a token it is larger than any in such files.
+// Reads the header, if the file begins with one. No file without a header looks as if it had one:
+// the magic number is not valid UTF-8, and as a token it is larger than any in such files.
 static tri_status find_header(const tri_tokens *tokens, int64_t file_bytes, header *out) {
     out->row = ROWS;
     if (file_bytes < HEADER_BYTES) return TRI_OK;

@@ -26,9 +26,9 @@ typedef struct tri_tokens {
 
 // Opens a file and counts its tokens. TRI_NOT_FOUND, TRI_IO; TRI_BAD_INPUT: not a regular file, or
 // a size that is not a multiple of a token's; TRI_CORRUPT: the header does not fit the file. The
-// header is that of llm.c
-// (dev/data/data_common.py): 256 I32, of which the first three are magic number, version and the
-// count of tokens, before U16 (20240520, 1) or U32 (20240801, 7).
+// header is that of llm.c (dev/data/data_common.py): 256 I32, of which the first three are magic
+// number, version and the count of tokens. Magic number 20240520 with version 1 means U16 tokens,
+// 20240801 with version 7 U32 tokens.
 tri_status tri_tokens_open(const char *path, tri_token_type type, tri_tokens *out);
 void tri_tokens_close(tri_tokens *tokens); // an all-zero struct is allowed
 

@@ -57,7 +57,8 @@ typedef struct directory {
     uint64_t offset, bytes, count;
 } directory;
 
-// Finds the end record, which only a comment may follow, and from it the directory.
+// Finds the end record, behind which only the archive's comment may follow. Reads from it where the
+// directory lies.
 static tri_status find_directory(int fd, tri_zip *zip, directory *out) {
     int64_t tail = zip->file_bytes < END_BYTES + COMMENT_BYTES + LOCATOR_BYTES
                        ? zip->file_bytes

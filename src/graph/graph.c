@@ -40,7 +40,7 @@ void tri_graph_fail(tri_graph *graph, const char *format, ...) {
 
 bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name) {
     if (graph->status != TRI_OK) return false;
-    // A checkpoint, which comes last, could not hold such a name.
+    // A checkpoint could not hold such a name, and would fail only at the end of a run.
     if (!name || !tri_json_is_text(name))
         tri_graph_fail(graph, "a %s's name is %s: give it one", what, name ? "not UTF-8" : "NULL");
     return graph->status == TRI_OK;
@@ -353,7 +353,7 @@ tri_value tri_node_add(tri_graph *graph, const tri_op *op, const tri_value *inpu
                      .output_count = op->output_count};
     for (int i = 0; i < count; i++) node.inputs[i] = inputs[i];
     void *copy = tri_arena_alloc(graph->arena, op->attr_bytes);
-    if (op->attr_bytes && attr) memcpy(copy, attr, op->attr_bytes); // the arena's is zero
+    if (op->attr_bytes && attr) memcpy(copy, attr, op->attr_bytes); // the arena's memory is zero
     node.attr = copy;
     tri_op_signature s = input_signature(graph, op, node.inputs, op->input_count);
     tri_status status = op->shape(node.attr, &s);

@@ -34,7 +34,7 @@ typedef struct tri_value_info {
     tri_shape shape;
     tri_layout layout; // plain until the layout pass
     int node, output;  // of a result
-    int index;         // of the graph's input, parameter or sum; of a scalar: tri_scalar_kind
+    int index; // of the graph's input, parameter or weighted sum; of a scalar: tri_scalar_kind
 } tri_value_info;
 
 struct tri_node {
@@ -63,7 +63,7 @@ typedef struct tri_init {
 typedef enum tri_parameter_role {
     TRI_ROLE_TRAINED,   // updated by the optimizer
     TRI_ROLE_FROZEN,    // a trained one that this run leaves as it is (tri_graph_freeze)
-    TRI_ROLE_STATISTIC, // moving average of what FORWARD makes; its gradient is that times samples
+    TRI_ROLE_STATISTIC, // a moving average; its gradient is the batch's value times samples
     TRI_ROLE_COUNTER,   // I64 scalar: number of updates (num_batches_tracked); read by no node
 } tri_parameter_role;
 
@@ -86,7 +86,7 @@ typedef struct tri_parameter_info {
     tri_parameter_role role;
     tri_dtype dtype; // in which it is kept; `value` has the type in which it is computed
     tri_shape shape;
-    tri_layout layout;  // its home order
+    tri_layout layout;  // its home layout
     bool layout_chosen; // false until the layout pass chose one
     tri_init init;
     double momentum; // of a statistic: new = (1 − momentum)·old + momentum·batch
@@ -110,19 +110,19 @@ typedef struct tri_input_info {
     tri_value value;
 } tri_input_info;
 
-// Of a loss that is added to others: what its count is.
+// One loss of a weighted sum: its weight, and the count by which its sum is divided.
 typedef struct tri_loss_term {
     double weight;
-    int64_t per_sample;  // what each sample adds, where no labels say it
-    bool has_labels;     // it is the number of labels that are not left out
-    int labels;          // the graph's input that they are, or are made of; -1: none
-    const tri_op *maker; // that makes them; NULL: they are the input
+    int64_t per_sample;  // what each sample adds to the count, if labels do not decide it
+    bool has_labels;     // the count is the number of labels that are not left out
+    int labels;          // index of the graph's input that has or makes the labels; -1: none
+    const tri_op *maker; // the op that makes the labels from that input; NULL: the input holds them
 } tri_loss_term;
 
 typedef struct tri_metric_info {
     const char *name;   // "loss" is always the first
-    tri_value value;    // none: not computed in training; of "loss": the sum of the terms
-    tri_loss_term term; // of the graph's terms
+    tri_value value;    // none: not computed in training, or "loss" where it is a sum of losses
+    tri_loss_term term; // of a metric that is a loss of that sum
 } tri_metric_info;
 
 enum { TRI_MAX_LOSS_TERMS = 8 };
@@ -133,11 +133,11 @@ typedef struct tri_weighted_sum {
     double weights[TRI_MAX_LOSS_TERMS];
 } tri_weighted_sum;
 
-// When the counts of a sum's terms over the whole step are known.
+// When the counts of the losses of a weighted sum, over the whole step, are known.
 typedef enum tri_counting {
-    TRI_COUNT_BEHIND, // NORM learns the one count that all of them have
-    TRI_COUNT_KNOWN,  // so many of each sample
-    TRI_COUNT_AHEAD,  // labels are counted before the step
+    TRI_COUNT_BEHIND, // after BACKWARD: NORM learns the one count that all losses have
+    TRI_COUNT_KNOWN,  // always: each loss counts a fixed number for each sample
+    TRI_COUNT_AHEAD,  // before the step: labels are counted
 } tri_counting;
 
 typedef struct tri_layer_info {
@@ -146,10 +146,9 @@ typedef struct tri_layer_info {
 } tri_layer_info;
 
 typedef enum tri_scalar_kind {
-    TRI_SCALAR_SEED, // [1], the graph's dtype: the gradient of the loss's sum: loss scale / nominal
-                     // count
+    TRI_SCALAR_SEED, // [1], in the graph's dtype: the loss seed
     TRI_SCALAR_STEP, // F64 [TRI_STEP_SCALAR_COUNT], written by NORM
-    TRI_SCALAR_TERM, // of the first term of a sum of losses, and on: its seed
+    TRI_SCALAR_TERM, // the loss seed of the first loss of a sum; those of the others follow
     TRI_SCALAR_KIND_COUNT = TRI_SCALAR_TERM + TRI_MAX_LOSS_TERMS
 } tri_scalar_kind;
 
@@ -208,7 +207,7 @@ struct tri_graph {
     int metric_count, metric_capacity;
     tri_weighted_sum *sums;
     int sum_count, sum_capacity;
-    int first_term, term_count; // metrics whose weighted sum is the loss; 0: it is one itself
+    int first_term, term_count; // metrics whose weighted sum is the loss; count 0: no sum
     tri_counting counting;
 
     tri_layer_info *layers;
@@ -240,20 +239,22 @@ tri_batch tri_batch_make(const tri_graph *graph, int64_t size);
 // The input "position", added when it is missing.
 tri_value tri_position(tri_graph *graph);
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
-// Whether `value` is one of the graph's, or none.
+// True if `value` is one of the graph's, or none.
 bool tri_graph_has(const tri_graph *graph, tri_value value);
 // Fails the graph when `value` is not one of its own. False when the graph has failed. `name` may
 // be NULL.
 bool tri_graph_takes_value(tri_graph *graph, const char *what, const char *name, tri_value value);
-// False, and the graph fails with the fields that the data has, where `input` is none: a field of
-// tri_batch that they lack. `name` may be NULL.
+// Checks an input of a layer. If it is none, it is a field of tri_batch that the data lack: fails
+// the graph with a message that lists the fields that they have, and returns false. `name` may be
+// NULL.
 bool tri_graph_check_input(tri_graph *graph, const char *layer, const char *name, tri_value input);
 // Fails the graph when `name` is NULL or not UTF-8. False when the graph has failed.
 bool tri_graph_takes_name(tri_graph *graph, const char *what, const char *name);
 // What a layer does first: notes its name, and fails the graph if another one has it and it is not
 // shared. False when the graph has failed.
 bool tri_layer_begin(tri_graph *graph, const char *name);
-// A trained parameter of the current block; asked for again by name (same shape), the same value.
+// A trained parameter of the current block. Asked for again by its name, with the same shape, it is
+// the same value.
 tri_value tri_parameter(tri_graph *graph, const char *name, tri_shape shape, tri_init init);
 tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dtype,
                                 tri_shape shape, tri_init init, tri_parameter_role role,
@@ -264,7 +265,8 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
 tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
 // Adds what the current block contributes to the parameter's gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);
-// The only contribution to it; none if there is none. Several are a bug of the caller.
+// The only contribution to the parameter's gradient; none if there is none. Several are a bug of
+// the caller.
 tri_value tri_gradient_of(const tri_graph *graph, int parameter);
 
 // The index in the full parameter, in row-major order, of element `index` of a slice of shape
@@ -285,7 +287,8 @@ size_t tri_parameter_layer(const char *name);
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);
 // The node that made the value, or NULL.
 const tri_node *tri_value_node(const tri_graph *graph, tri_value value);
-// A loss: (sum, count) as an op with TRI_OP_LOSS makes it, or a weighted sum of such (loss.h).
+// True if the value is a loss: (sum, count) as an op with TRI_OP_LOSS makes it, or a weighted sum
+// of such (loss.h).
 bool tri_value_is_loss(const tri_graph *graph, tri_value value);
 // Memory that the value takes in its layout, in bytes.
 int64_t tri_value_bytes(const tri_graph *graph, tri_value value);

@@ -14,7 +14,7 @@ static bool is_pair(const tri_graph *g, tri_value value) {
            tri_shape_equal(&info->shape, &pair);
 }
 
-// Adds weight · loss to the sum; of a loss that is in it already, the weights add up.
+// Adds weight · loss to the sum. If the sum has that loss already, adds up the weights.
 static void add_term(tri_graph *g, tri_weighted_sum *sum, tri_value loss, double weight) {
     for (int i = 0; i < sum->count; i++) {
         if (sum->losses[i].id != loss.id) continue;
@@ -105,7 +105,8 @@ static int64_t batch_size(const tri_graph *g) {
     return shape->rank > 0 && shape->dims[0] > 0 ? shape->dims[0] : 1;
 }
 
-// Which field of the batch the labels are, or are made of by one op that can count them; -1: none.
+// Index of the graph's input that holds the labels, or from which a single op, *maker, makes them
+// and can count them; -1: there is none.
 static int find_labels(const tri_graph *g, tri_value labels, const tri_op **maker) {
     *maker = NULL;
     for (;;) {
@@ -155,7 +156,8 @@ static const char *name_of_term(tri_graph *g, tri_value loss) {
     return name;
 }
 
-// The terms are metrics of their own; "loss" is what the engine makes of their sums and counts.
+// Declares the losses of the sum as metrics of their own. The engine makes "loss" from their sums
+// and counts.
 static void declare_terms(tri_graph *g, const tri_weighted_sum *sum) {
     bool is_counted = false, is_common = true;
     g->first_term = g->metric_count;

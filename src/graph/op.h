@@ -49,7 +49,7 @@ typedef enum tri_op_flags {
     TRI_OP_UPDATE = 4, // no outputs; overwrites input 0 and its states (inputs 3 and up) in place
     TRI_OP_LOSS = 8,   // output 0 is F64 [2] (sum, count); the sum's gradient is a scalar `seed`
     TRI_OP_COLLECTIVE = 16,   // communicates: the engine runs it, no device; plain layouts
-    TRI_OP_STEP = 64,         // of the numbers of a step: only the engine adds it, no model
+    TRI_OP_STEP = 64,         // computes numbers of a step: only the engine adds it, no model
     TRI_OP_RECOMPUTABLE = 32, // cheap, and its gradient reads its inputs, which are kept: the
                               // backward pass computes output 0 again instead of keeping it
 } tri_op_flags;
@@ -77,10 +77,11 @@ typedef struct tri_op {
     // count. 0: the count depends on shapes alone, and `count` computes it.
     int labels;
     int64_t (*count)(const tri_op_signature *signature);
-    // Of an op that makes labels of its only input: how many that are not left out, of these values
-    // of the input, on the host.
+    // Of an op that makes labels from its only input: counts, on the host, those that are not left
+    // out. `input` is the values of that input.
     int64_t (*count_labels)(const tri_shape *shape, const int64_t *input);
-    // Of an op that reads class or token numbers: how many there are. NULL: it reads none.
+    // Of an op that reads class or token numbers: how many classes or tokens there are. NULL: it
+    // reads none.
     const tri_op_classes *classes;
     // NULL: one flop an output element.
     tri_cost (*cost)(const void *attr, const tri_op_signature *signature);

@@ -1,4 +1,4 @@
-// Arranges ranks along axes, and says which sizes would be possible where the given ones are not.
+// Arranges ranks along axes. Where the given sizes do not fit, names sizes that do.
 #include "mesh/mesh.h"
 
 #include "base/limits.h"
@@ -52,7 +52,7 @@ static void say_wish(mesh_text *text, const mesh_wish *wish) {
     if (!*between) say(text, "%s 1", names[wish->own]);
 }
 
-// The nearest sizes of one axis, below and above the given one, that fit the other axes.
+// Writes the nearest sizes of one axis, below and above the given one, that fit the other axes.
 static void say_nearest(mesh_text *text, const mesh_wish *wish, tri_axis axis, int *said) {
     int64_t rest = wish->product / wish->size[axis];
     int found[2] = {0};
@@ -146,7 +146,7 @@ int tri_mesh_replica(const tri_mesh *mesh, int rank) {
 }
 
 char *tri_mesh_text(const tri_mesh *mesh, char *out, size_t size) {
-    enum { SHOWN = 4 }; // of a long axis
+    enum { SHOWN = 4 }; // ranks of a long axis
     mesh_text text = {out, size};
     const char *between = "";
     *out = 0;

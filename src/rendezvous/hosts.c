@@ -1,5 +1,6 @@
-// Which ranks share a host: found by what every rank says of its own, once all are connected. It
-// replaces what was guessed from the launcher's variables, and is compared with what they said.
+// Which ranks share a host: found by what every rank tells about its own host, once all are
+// connected. The result replaces what was guessed from the launcher's variables. Where these give
+// local ranks or counts that differ, the run is refused.
 #include "rendezvous/rendezvous.h"
 
 #include "base/limits.h"
@@ -35,7 +36,7 @@ bool tri_host_claim_is_same_host(const tri_host_claim *a, const tri_host_claim *
 // A rank's number among those of its host, in the order of ranks, and how many there are.
 typedef struct host_ranks {
     int own, count;
-    bool numbered; // all of them have said different local ranks, from 0 on
+    bool numbered; // the launcher has given each of them a different local rank, from 0 on
 } host_ranks;
 
 static host_ranks ranks_of_host(const tri_host_claim *claims, int count, int rank) {

@@ -58,9 +58,8 @@ typedef struct tri_host_claim {
 void tri_host_claim_make(const tri_identity *identity, tri_host_claim *out);
 bool tri_host_claim_is_same_host(const tri_host_claim *a, const tri_host_claim *b);
 // Sets the identity's local rank and size to the true ones, from the claims of all ranks. Local
-// ranks count in the order of ranks, unless the launcher has numbered all of a host's.
-// TRI_BAD_INPUT on every rank, with the same message, where a launcher says something else than
-// what is.
+// ranks count in the order of ranks, unless the launcher has numbered all ranks of the host.
+// TRI_BAD_INPUT on every rank, with the same message, where a launcher's numbers are wrong.
 tri_status tri_identity_settle(const tri_host_claim *claims, int count, tri_identity *identity);
 
 typedef struct tri_store tri_store;
@@ -81,7 +80,7 @@ tri_status tri_store_set(tri_store *store, const char *key, const void *value, s
 // Waits until the key is set. *size is the value's size; larger than `capacity` is TRI_INTERNAL.
 tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void *value,
                          size_t capacity, size_t *size);
-// Adds to a decimal counter and returns its new value in *out (missing: 0).
+// Adds to a decimal counter, which begins at 0, and returns its new value in *out.
 tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *out);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <trireme/tensor.h>
 
-bool tri_dtype_is_half(tri_dtype dtype);  // F16, BF16
+bool tri_dtype_is_half(tri_dtype dtype);  // F16 or BF16
 bool tri_dtype_is_float(tri_dtype dtype); // F64, F32, F16, BF16
 
 static inline float tri_float_from_bits(uint32_t bits) {
@@ -27,7 +27,7 @@ static inline float tri_bf16_to_float(uint16_t bits) {
     return tri_float_from_bits((uint32_t)bits << 16);
 }
 
-// Rounds to nearest, ties to even; what is not a number stays so.
+// Rounds to nearest, ties to even. NaN stays NaN.
 static inline uint16_t tri_float_to_bf16(float value) {
     uint32_t bits = tri_float_bits(value);
     uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
@@ -56,7 +56,7 @@ static inline uint16_t tri_float_to_f16(float value) {
 // One number of the type `half`.
 float tri_half_to_float(tri_dtype half, uint16_t bits);
 uint16_t tri_float_to_half(tri_dtype half, float value);
-// Many, in memory that does not overlap.
+// The same for `count` numbers, in memory that does not overlap.
 void tri_half_widen(tri_dtype half, const void *from, float *to, int64_t count);
 void tri_half_narrow(tri_dtype half, const float *from, void *to, int64_t count);
 

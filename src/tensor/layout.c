@@ -93,7 +93,8 @@ char *tri_layout_text(const tri_layout *layout, const tri_shape *shape, char *ou
     return out;
 }
 
-// Offsets along the last axis: those of its first positions, and how far on they repeat.
+// The offsets of elements along the last axis: offsets[i] is that of position i, below `period`.
+// Further on they repeat: position i + period lies `step` elements behind position i.
 enum { KNOWN_OFFSETS = 1024 };
 typedef struct last_axis {
     int64_t period, step;
@@ -111,12 +112,13 @@ static void know_last_axis(const tri_layout *layout, const tri_shape *shape,
         out->offsets[i] = axis_offset(layout, s, last, i);
 }
 
-// Copies elements in row-major order, one after the other; `offsets` count from `memory`.
+// Copies `count` elements between `plain`, where they lie one after the other, and `memory`, where
+// element i lies at offsets[i].
 static void copy_run(char *memory, char *plain, const int64_t *offsets, int64_t count, size_t bytes,
                      bool to_plain) {
     for (int64_t i = 0; i < count; i++) {
         char *at = memory + offsets[i] * (int64_t)bytes, *element = plain + i * (int64_t)bytes;
-        if (bytes == 4) // a copy that the compiler makes one move of
+        if (bytes == 4) // a constant size, for which the compiler makes one move
             memcpy(to_plain ? element : at, to_plain ? at : element, 4);
         else
             memcpy(to_plain ? element : at, to_plain ? at : element, bytes);

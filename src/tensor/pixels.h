@@ -7,8 +7,8 @@
 
 enum { TRI_MAX_PIXEL_CHANNELS = 16 };
 
-// The numbers that bytes stand for: (x / 255 - mean[c]) / std[c] of channel c, each operation
-// rounded to F32.
+// What the bytes of images stand for: byte x of channel c is the number (x / 255 - mean[c]) /
+// std[c], each operation rounded to F32.
 typedef struct tri_pixel_scale {
     int64_t channels;
     double mean[TRI_MAX_PIXEL_CHANNELS], std[TRI_MAX_PIXEL_CHANNELS]; // F32 numbers
