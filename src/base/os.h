@@ -76,8 +76,8 @@ typedef struct tri_os_replacement {
     char temporary[PATH_MAX];
 } tri_os_replacement;
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
-// `written`: the result of writing to `fd`. After TRI_OK renames the file so that it survives a
-// crash, else removes it. Returns the first failure.
+// `written` is the result of writing to `fd`. If it is TRI_OK, renames the file so that it survives
+// a crash, else removes it. Returns the first failure.
 tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
 // Writes the whole file in one call.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);

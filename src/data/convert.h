@@ -4,7 +4,8 @@
 
 #include <trireme/tensor.h>
 
-// True for F32 from floats and integers, and for I64 from integers but U64.
+// True if `to` is F32 and `from` is a type of floats or integers, or if `to` is I64 and `from` is a
+// type of integers other than U64.
 bool tri_convert_supported(tri_dtype from, tri_dtype to);
 // Converts `count` elements; in and out may not overlap.
 void tri_convert(tri_dtype from, const void *in, tri_dtype to, void *out, int64_t count);

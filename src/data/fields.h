@@ -13,7 +13,7 @@ typedef struct tri_field_row {
     int min_rank, max_rank; // of one sample
     // The field's first axis is the sequence. All such fields of a data set have the same length.
     bool is_per_token;
-    bool is_token; // I64: numbers of tokens; else of classes, where -100 is left out of the loss
+    bool is_token; // I64: token numbers; else class numbers, of which -100 is left out of the loss
     const char *shape; // for messages
 } tri_field_row;
 

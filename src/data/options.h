@@ -19,9 +19,9 @@ typedef struct tri_data_options {
     const tri_tree *shapes;       // map from fields to the sizes of one stored sample
     int64_t limit;    // uses only so many samples of the training files, the first; 0: all
     int64_t sequence; // of text: tokens per sample
-    // tokens
+    // for the kind "tokens"
     tri_token_type dtype; // of the token numbers in the files
-    // synthetic
+    // for the kind "synthetic"
     tri_ints shape; // of one sample
     int64_t samples, test_samples;
     int64_t classes;    // of the labels; 0: no labels, but targets of the inputs' shape

@@ -155,7 +155,8 @@ struct tri_device {
 
 enum { TRI_DEVICE_ALIGNMENT = 64, TRI_DEVICE_NAME_BYTES = 64 };
 
-// A description with what the model says, or that of a device with the host's memory.
+// Makes a description. It says what the model in `config` says; without a model, that the device
+// uses the host's memory.
 tri_device_description tri_device_description_of(const tri_device_backend *backend,
                                                  const tri_device_config *config);
 // Writes the name as --device takes it, "null:h200", and returns `text`.
@@ -167,7 +168,7 @@ typedef struct tri_device_memory {
     bool is_own;    // the device's, not the host's
     char whose[80]; // completes "more than the 3 GB …"
 } tri_device_memory;
-// `opened` NULL: the device is described only.
+// `opened` is the device; NULL: it is only described.
 tri_device_memory tri_device_memory_of(const tri_device_description *device, tri_device *opened,
                                        int sharers);
 

@@ -51,7 +51,7 @@ static void widened_layouts(const tri_device_description *device, const tri_grap
 
 // A half tensor and its F32 copy in the workspace.
 typedef struct widened_tensor {
-    tri_dtype half; // the tensor's type; F32 (0): it is not half and is not copied
+    tri_dtype half; // the tensor's type; TRI_F32 (0): the tensor is not half and is not copied
     int64_t count;
     size_t offset;
 } widened_tensor;

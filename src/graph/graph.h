@@ -23,7 +23,7 @@ typedef enum tri_value_kind {
     TRI_VALUE_NONE,
     TRI_VALUE_INPUT,     // supplied per micro-batch: a field of the batch, or "position"
     TRI_VALUE_PARAMETER, // lies in a flat buffer
-    TRI_VALUE_SCALAR,    // supplied per step: the seed, the step scalars
+    TRI_VALUE_SCALAR,    // supplied per step: the loss seeds, the step scalars
     TRI_VALUE_RESULT,    // an output of a node
     TRI_VALUE_WEIGHTED,  // a sum of losses, which no node reads (loss.h)
 } tri_value_kind;
@@ -261,7 +261,8 @@ tri_value tri_parameter_of_role(tri_graph *graph, const char *name, tri_dtype dt
                                 double momentum);
 
 // Makes every trained parameter whose name matches a pattern (`*` and `?`, as fnmatch) a frozen
-// one. TRI_BAD_INPUT when a pattern matches none, or nothing is left to train. Before autodiff.
+// one. TRI_BAD_INPUT when a pattern matches none, or nothing is left to train. To be called before
+// autodiff.
 tri_status tri_graph_freeze(tri_graph *graph, const char *const *patterns, int count);
 // Adds what the current block contributes to the parameter's gradient.
 void tri_gradient_add(tri_graph *graph, int parameter, tri_value value);

@@ -26,7 +26,7 @@ static bool is_possible(const mesh_wish *wish, int64_t product) {
     return is_open(wish) ? wish->ranks % product == 0 : product == wish->ranks;
 }
 
-typedef struct mesh_text { // cut off when it is full
+typedef struct mesh_text { // a text that is cut off when its memory is full
     char *at;
     size_t left;
 } mesh_text;

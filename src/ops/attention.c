@@ -1,7 +1,7 @@
 // Scaled dot-product attention.
 #include "ops/rules.h"
 
-// Rules of q [N, T, H, D] against k and v [N, S, K, D].
+// Checks that q [N, T, H, D] fits k and v [N, S, K, D].
 static tri_status attention_rules(const char *op, const tri_attention_attr *a,
                                   const tri_op_signature *s) {
     const int64_t *q = s->in[0].dims, *k = s->in[1].dims;
@@ -62,8 +62,8 @@ static void attention_gradient(tri_graph *graph, const tri_node *node, const tri
     for (int i = 1; i < 3; i++) in_grads[i] = tri_node_output(graph, in_grads[0], i);
 }
 
-// The products of [T, D] by [D, S] of each head, half of them if the rest is masked. Softmax costs
-// little next to them.
+// Flops of `count` products of [T, D] by [D, S] for each head. Under a causal mask, only the pairs
+// of query and key that it leaves count. Softmax costs little next to them.
 static tri_cost products(const tri_attention_attr *a, const tri_op_signature *s, double count) {
     const int64_t *q = s->in[0].dims;
     double queries = (double)q[1], keys = (double)s->in[1].dims[1];

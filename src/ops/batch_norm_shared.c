@@ -1,12 +1,12 @@
-// Batch norm over the micro-batches of all replicas: each replica finds the moments of its own, all
-// are gathered, and each replica normalises with those of all. Joining moments is exact whatever
-// the sizes: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
-// sample variances", 1979.
+// Batch norm over the micro-batches of all replicas. Each replica computes the moments of its own
+// micro-batch, the moments of all replicas are gathered, and each replica joins them and
+// normalises. Joining moments is exact whatever the sizes: Chan, Golub and LeVeque, "Updating
+// formulae and a pairwise algorithm for computing sample variances", 1979.
 #include "ops/rules.h"
 
 #include <string.h>
 
-// [N, C, …] with at least one value a channel.
+// Checks that x is [N, C, …] and not empty.
 static tri_status want_channels(const char *op, const tri_op_signature *s, int64_t *channels) {
     char x[160];
     TRI_TRY(ops_want_float(op, "x", s->in_type[0]));
@@ -49,7 +49,7 @@ static tri_status shared_shape(const void *attr, tri_op_signature *s) {
     return ops_narrow_type(op, a->norm.narrow, s->in_type[0], &s->out_type[0]);
 }
 
-// x, y, dy of one shape, y and dy of y's type.
+// Checks that x, y and dy have one shape, and that y and dy have the type of y.
 static tri_status want_gradient(const char *op, const tri_batch_norm_attr *a,
                                 const tri_op_signature *s, int64_t *channels) {
     tri_dtype y;
@@ -89,9 +89,9 @@ static tri_status shared_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// The gradient passes through y alone, as in batch_norm; the formula accounts for the moments,
-// which come from x too. Every replica has the same weight and bias: their gradients are the
-// replica's own sums.
+// The gradient passes through y alone, as in batch_norm. That the moments come from x too is in the
+// formula of dx. Every replica has the same weight and bias: their gradients are the replica's own
+// sums.
 static void shared_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                             const bool *wanted, tri_value *in_grads) {
     const tri_batch_norm_shared_attr *a = node->attr;

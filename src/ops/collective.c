@@ -1,7 +1,8 @@
-// Ops between the slices of a tensor that ranks divide, in pairs that are each other's gradient: g
-// and f of Shoeybi et al., "Megatron-LM: training multi-billion parameter language models using
-// model parallelism", 2019, and those of Korthikanti et al., "Reducing activation recomputation in
-// large transformer models", 2022, for activations that are split along the sequence.
+// Ops for tensors whose slices lie on different ranks. They come in pairs, of which each op is the
+// other's gradient: g and f of Shoeybi et al., "Megatron-LM: training multi-billion parameter
+// language models using model parallelism", 2019, and those of Korthikanti et al., "Reducing
+// activation recomputation in large transformer models", 2022, for activations that are split along
+// the sequence.
 #include "ops/rules.h"
 
 static tri_status want_group(const char *op, const tri_collective_attr *a) {
@@ -125,7 +126,7 @@ tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective
     return tri_node_add(graph, &tri_op_reduce_scatter, &x, 1, &a, "");
 }
 
-// The op itself or its partner, on the gradient.
+// Gradient rules: each passes the gradient on, or applies the op's partner in the pair to it.
 static void all_reduce_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                                 const bool *wanted, tri_value *in_grads) {
     const tri_collective_attr *a = node->attr;

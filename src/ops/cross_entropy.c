@@ -50,7 +50,7 @@ const tri_op tri_op_cross_entropy_grad = {
         "logits, labels, seed -> dx: seed * (softmax(logits) - 1 at the label), 0 for label -100",
     .input_count = 3,
     .output_count = 1,
-    .in_place = 1, // of a large vocabulary the scores are what is largest
+    .in_place = 1, // with a large vocabulary, the scores are the largest tensor
     .shape = cross_entropy_grad_shape,
     .cost = cross_entropy_cost,
 };

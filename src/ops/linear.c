@@ -58,7 +58,8 @@ static tri_status linear_grad_weight_shape(const void *attr, tri_op_signature *s
     return TRI_OK;
 }
 
-// In a column layer, each rank's gradient of x is one term of a sum over ranks.
+// True if several ranks read x, each for its slice of a column layer: each rank's gradient of x is
+// then one term of a sum over ranks.
 static bool is_shared(const tri_graph *graph, tri_value x) {
     const tri_node *maker = tri_value_node(graph, x);
     while (maker && maker->op == &tri_op_rechunk) maker = tri_value_node(graph, maker->inputs[0]);
@@ -74,7 +75,7 @@ static void linear_gradient(tri_graph *graph, const tri_node *node, const tri_va
     if (!tri_value_is(out_grads[0])) return;
     tri_value dy = ops_activation_gradient(graph, node, a->activation, a->slope, node->outputs[0],
                                            out_grads[0]);
-    dy = ops_gradient_as(graph, node, x, dy); // of a wide y it is F32
+    dy = ops_gradient_as(graph, node, x, dy); // the gradient of a wide y is F32
     tri_linear_grad_attr grad = {.axes = a->axes, .has_bias = tri_value_is(node->inputs[2])};
     if (wanted[1] || (grad.has_bias && wanted[2])) {
         grad.shape = tri_value_shape(graph, weight);

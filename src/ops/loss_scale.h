@@ -1,4 +1,4 @@
-// The factor on a loss whose gradients travel in 16-bit floats: as large as can be without
+// The factor on a loss whose gradients travel in 16-bit floats: as large as possible without
 // overflow. The rule is that of DeepSpeed's DynamicLossScaler (deepspeed/runtime/fp16/
 // loss_scaler.py), with its factor of 2; a step whose gradients overflow is not applied. Kernels of
 // step_numbers follow this rule.
@@ -11,14 +11,14 @@
 typedef struct tri_loss_scale_options {
     double initial;     // the first scale
     int64_t window;     // good steps in a row before the scale doubles
-    int64_t hysteresis; // the overflow that halves it: 2 lets one pass
-    // A good step gives all of hysteresis back; else only a doubling does.
+    int64_t hysteresis; // which overflow halves the scale: 2 lets the first pass
+    // Whether a good step sets hysteresis_left back to hysteresis. If not, only a doubling does.
     bool consecutive_hysteresis;
-    double minimum; // an overflow at this scale that is not let pass ends the run
-    double fixed;   // not 0: the scale, always
+    double minimum; // the least scale; an overflow that would halve it ends the run
+    double fixed;   // not 0: the scale never changes from this
 } tri_loss_scale_options;
 
-// What a checkpoint has to keep.
+// The state of the rule. Checkpoints keep it.
 typedef struct tri_loss_scale {
     double scale;
     int64_t good_steps; // in a row, since the last overflow
@@ -26,14 +26,14 @@ typedef struct tri_loss_scale {
 } tri_loss_scale;
 
 typedef enum tri_loss_scale_verdict {
-    TRI_LOSS_SCALE_APPLY, // the step
+    TRI_LOSS_SCALE_APPLY, // apply the step's gradients
     TRI_LOSS_SCALE_SKIP,
     TRI_LOSS_SCALE_EXHAUSTED, // an overflow at the least scale: the run has to end
 } tri_loss_scale_verdict;
 
 tri_loss_scale tri_loss_scale_start(const tri_loss_scale_options *options);
-// After each step: whether any gradient of any rank was not finite. The scale is that of the next
-// step.
+// To be called after each step. `overflow`: some gradient of some rank was not finite. Leaves the
+// scale of the next step in `state`.
 tri_loss_scale_verdict tri_loss_scale_update(const tri_loss_scale_options *options,
                                              tri_loss_scale *state, bool overflow);
 

@@ -14,7 +14,8 @@ static tri_status mse_loss_grad_shape(const void *attr, tri_op_signature *s) {
     return TRI_OK;
 }
 
-// The loss is the same with prediction and target exchanged, and so is its gradient.
+// One rule serves both inputs: with prediction and target exchanged, the loss is the same, and so
+// is its gradient.
 static void mse_loss_gradient(tri_graph *graph, const tri_node *node, const tri_value *out_grads,
                               const bool *wanted, tri_value *in_grads) {
     tri_value none = {0};

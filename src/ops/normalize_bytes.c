@@ -1,4 +1,5 @@
-// Images of bytes as the numbers that they stand for, so that they travel to the device as bytes.
+// Converts images of bytes to the numbers that the bytes stand for. As this is an op, images travel
+// to the device as bytes.
 #include "ops/rules.h"
 
 static tri_status normalize_bytes_shape(const void *attr, tri_op_signature *s) {

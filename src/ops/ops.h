@@ -127,7 +127,7 @@ typedef struct tri_conv2d_attr {
 // Of conv2d_grad_input and conv2d_grad_weight; conv.activation is not looked at.
 typedef struct tri_conv2d_grad_attr {
     tri_conv2d_attr conv;
-    tri_shape shape; // grad_input: x's; grad_weight: the weight's
+    tri_shape shape; // grad_input: x's shape; grad_weight: the weight's
     bool has_bias;
 } tri_conv2d_grad_attr;
 
@@ -140,9 +140,9 @@ typedef struct tri_linear_attr {
 
 typedef struct tri_linear_grad_attr {
     int64_t axes;
-    tri_shape shape; // grad_input: x's; grad_weight: the weight's, [features, contracted]
+    tri_shape shape; // grad_input: x's shape; grad_weight: the weight's, [features, contracted]
     bool has_bias;
-    bool wide; // grad_input: dx, as y above
+    bool wide; // grad_input: dx is one term of a sum over ranks, as y above
 } tri_linear_grad_attr;
 
 typedef struct tri_leaky_relu_attr {
@@ -165,8 +165,8 @@ typedef struct tri_max_pool2d_attr {
     tri_shape x_shape; // max_pool2d_grad only
 } tri_max_pool2d_attr;
 
-// The mean of each window: of kernel elements each (out 0), or out[0] x out[1] windows that cover
-// x.
+// The mean of each window. If out is 0, windows have kernel[0] x kernel[1] elements; else out[0] x
+// out[1] windows cover x.
 typedef struct tri_avg_pool2d_attr {
     int64_t kernel[2], stride[2], padding[2];
     bool exclude_padding; // divides by the window's elements inside x, not by those of the kernel
@@ -174,8 +174,8 @@ typedef struct tri_avg_pool2d_attr {
     tri_shape x_shape;    // avg_pool2d_grad only
 } tri_avg_pool2d_attr;
 
-// The elements [*begin, *end) of x in window `place` along axis 0 (H) or 1 (W) of `in` elements,
-// and what the sum over a window is divided by.
+// ops_avg_window: window number `place` along axis 0 (H) or 1 (W), which has `in` elements, covers
+// elements [*begin, *end) of x. ops_avg_divisor: what the sum over a window is divided by.
 void ops_avg_window(const tri_avg_pool2d_attr *attr, int axis, int64_t in, int64_t place,
                     int64_t *begin, int64_t *end);
 int64_t ops_avg_divisor(const tri_avg_pool2d_attr *attr, const int64_t begin[2],
@@ -190,8 +190,9 @@ typedef struct tri_batch_norm_attr {
 typedef struct tri_dropout_attr {
     double p;
     uint64_t key; // tri_philox_key(seed, layer)
-    // Where x is a slice of a larger tensor, which of a full sample's elements a sample of it has:
-    // `run` of them every `stride`, from `first` on. run 0: all, from the first.
+    // Where x is a slice of a larger tensor: the elements of the full sample that each sample of x
+    // has. These are runs of `run` elements, `stride` apart, the first run at element `first`. run
+    // 0: each sample is full.
     int64_t run, stride, first;
 } tri_dropout_attr;
 
@@ -252,18 +253,18 @@ typedef enum tri_group {
 typedef struct tri_collective_attr {
     int64_t group;         // tri_group
     int64_t slices, index; // ranks of the group, and this one's number
-    int64_t dim;           // that is cut or put together; of a collective: no longer axis before it
-    bool maximum;          // all_reduce: instead of the sum; has no gradient
+    int64_t dim;  // axis that is cut or put together; collectives: all axes before it are 1
+    bool maximum; // all_reduce: instead of the sum; has no gradient
     bool partial; // all_gather, split: whether ranks have terms of the full tensor's gradient
 } tri_collective_attr;
 
 // Of batch_norm_shared and its gradient.
 typedef struct tri_batch_norm_shared_attr {
-    tri_batch_norm_attr norm; // first, as of batch_norm: fusion and precision set it alike
+    tri_batch_norm_attr norm; // first, as in batch_norm: fusion and precision set it there
     tri_collective_attr replicas;
 } tri_batch_norm_shared_attr;
 
-// Scores of a slice of the classes: those of class `first` and the following ones, of `classes`.
+// The scores are those of a slice of the classes, which begins at class `first` of `classes`.
 typedef struct tri_classes_attr {
     int64_t first, classes;
 } tri_classes_attr;
@@ -318,10 +319,12 @@ typedef enum tri_carried_number {
     TRI_CARRIED_COUNT = 8
 } tri_carried_number;
 
-// Where (sum, count) of losses are among the sums: `losses` of them from `loss` on, `stride` apart.
+// The pairs (sum, count) of losses are in the input `sums`: `losses` pairs, the first at `loss`,
+// each `stride` behind the one before.
 typedef struct tri_step_numbers_attr {
     int64_t loss, losses, stride;
-    // By which of the sums gradients are still to be divided; -1: by none, they were before.
+    // Index in `sums` of the true count by which gradients are still to be divided; -1: BACKWARD
+    // has divided them by the true counts.
     int64_t count;
     tri_loss_scale_options loss_scale; // used where a scale is carried
 } tri_step_numbers_attr;
@@ -330,13 +333,13 @@ typedef struct tri_moving_average_attr {
     double momentum;
 } tri_moving_average_attr;
 
-// x gathered or reduced along any axis (attr->dim): the collective runs along the outermost one,
-// with a rechunk where that is another.
+// Gathers or reduces x along any axis (attr->dim). The collective itself runs along the outermost
+// axis; for another axis a rechunk is added.
 tri_value ops_all_gather(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 tri_value ops_reduce_scatter(tri_graph *graph, tri_value x, const tri_collective_attr *attr);
 
-// What takes the place of a batch_norm node, on new inputs: moments of each replica, gathered, and
-// batch_norm_shared, whose first output comes back.
+// Adds what replaces a batch_norm node, on new inputs: the moments of each replica, their
+// gathering, and batch_norm_shared, whose first output is returned.
 tri_value ops_batch_norm_shared(tri_graph *graph, const tri_node *node, const tri_value *inputs,
                                 const tri_collective_attr *replicas);
 

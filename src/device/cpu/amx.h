@@ -5,7 +5,8 @@
 
 #include "device/cpu/simd.h"
 
-// Functions with this run only on a device with amx set, between cpu_amx_begin and cpu_amx_end.
+// For functions that may only run on a device with CPU_HAS_AMX, between cpu_amx_begin and
+// cpu_amx_end.
 #define CPU_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl")))
 
 // Asks Linux for permission to use the tiles. Returns whether the CPU has tiles for BF16 and the

@@ -185,8 +185,9 @@ static int64_t row_groups(const attention_state *s) {
     return (s->queries + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
 }
 
-// The first query of group i. Under a causal mask late queries attend to more keys. Early and late
-// groups of a head therefore alternate, so that every thread's range has about the same work.
+// The queries of each head are computed in groups of six; this is the first query of group i. Under
+// a causal mask late queries attend to more keys. Early and late groups of a head therefore
+// alternate, so that every thread's range has about the same work.
 static int64_t first_row(const attention_state *s, int64_t i) {
     int64_t groups = row_groups(s), turn = i % groups;
     return (turn % 2 ? groups - 1 - turn / 2 : turn / 2) * CPU_TILE_ROWS;

@@ -43,7 +43,7 @@ bool attention_supports(const tri_device_description *device, const tri_graph *g
                         const tri_node *node);
 bool attention_amx_supports(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node);
-attention_state attention_state_of(const tri_graph *graph, const tri_node *node); // without device
+attention_state attention_state_of(const tri_graph *graph, const tri_node *node); // device: NULL
 tri_status attention_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                              tri_kernel *kernel);
 void attention_release(tri_kernel *kernel);

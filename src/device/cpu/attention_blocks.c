@@ -54,7 +54,7 @@ typedef struct block_work {
     const attention_state *s;
     block_space z;
     int64_t n, head, first, rows;
-    int64_t visible;             // keys that the last of them attends to
+    int64_t visible;             // keys that the last of these queries attends to
     float factor[BLOCK_QUERIES]; // 1 / sum of a row of p
 } block_work;
 
@@ -282,7 +282,8 @@ static tri_status blocks_workspace(const tri_device_description *device, const t
 
 static tri_status run_heads(block_job *job, int64_t heads, cpu_range range) {
     const attention_state *s = job->state;
-    // sgemm gets one thread even for a single head, so that bits do not depend on their number.
+    // sgemm gets one thread even for a single head, so that bits do not depend on the number of
+    // threads.
     omp_set_num_threads(1);
     cpu_parallel(s->device, s->samples * heads, 1, range, job);
     cpu_use_threads(&s->device->head.description);

@@ -1,13 +1,14 @@
 // Average pooling and its gradient. Both gather: each result is a weighted sum over a rectangle of
 // the source, which is x for the forward pass and dy for the gradient.
 //
-// Channels in blocks of 16 are computed 16 at a time; other tensors plane by plane.
+// A tensor in blocks of 16 channels is computed 16 channels at a time, a plain one channel by
+// channel.
 #include "device/cpu/scalar.h"
 #include "device/cpu/simd.h"
 
 #include <stdlib.h>
 
-// Where the rectangle of each result lies along one axis, [begin, end) of the source.
+// Along one axis: the rectangle of result i is [begin[i], end[i]) of the source.
 typedef struct avg_axis {
     int64_t source, result;
     int64_t *begin, *end;
@@ -18,7 +19,7 @@ typedef struct avg_state {
     int64_t planes; // of a sample and a channel, or of a sample and 16 channels
     avg_axis axis[2];
     float *weight;                   // of each window: 1 / its elements
-    bool backward, bf16;             // backward: the source has the windows
+    bool backward, bf16;             // backward: the source has one element for each window
     bool plain_source, plain_result; // planes have 16 channels, but this tensor is plain
 } avg_state;
 
@@ -32,7 +33,7 @@ typedef struct avg_job {
 static int64_t source_elements(const avg_state *s) { return s->axis[0].source * s->axis[1].source; }
 static int64_t result_elements(const avg_state *s) { return s->axis[0].result * s->axis[1].result; }
 
-// The sum of `count` numbers that lie together, times their weights where there are any.
+// The sum of `count` consecutive numbers, each times its weight if `weight` is not NULL.
 CPU_SCALAR float sum_row(const void *from, bool bf16, int64_t at, int64_t count,
                          const float *weight) {
     enum { LANES = 16 };
@@ -69,7 +70,7 @@ CPU_BODY avg_planes_typed(void *context, int64_t begin, int64_t end, bool bf16) 
 }
 CPU_TYPED_RANGES(avg_planes)
 
-// One result of 16 channels.
+// Computes one result for each of 16 channels.
 CPU_INLINE __m512 sum_rectangle(const avg_state *s, const void *from, bool bf16, int64_t at,
                                 int64_t r, int64_t c) {
     const avg_axis *rows = &s->axis[0], *columns = &s->axis[1];
@@ -118,7 +119,8 @@ static CPU_AVX512 void avg_blocked_range(void *context, int64_t begin, int64_t e
     }
 }
 
-// Fills in which windows an element of x belongs to, from where the windows lie: both only rise.
+// Fills in the windows [begin[i], end[i]) that contain element i of x, from where each window lies.
+// They are consecutive, because neither end of a window ever lies before that of the window before.
 static void turn_around(const avg_axis *windows, int64_t *begin, int64_t *end) {
     for (int64_t i = 0; i < windows->source; i++) begin[i] = end[i] = 0;
     for (int64_t w = windows->result - 1; w >= 0; w--)
@@ -150,7 +152,7 @@ static void avg_release(tri_kernel *kernel) {
 
 static int64_t *numbers(int64_t count) { return malloc((size_t)(count + 1) * sizeof(int64_t)); }
 
-// Where the windows lie and, for the gradient, which of them each element of x belongs to.
+// Fills in where the windows lie and, for the gradient, which of them each element of x belongs to.
 static bool make_tables(const tri_avg_pool2d_attr *attr, const tri_shape *x, const tri_shape *y,
                         avg_state *s) {
     avg_axis windows[2];
@@ -198,7 +200,8 @@ static tri_status avg_prepare(tri_device *device, const tri_graph *graph, const 
     return TRI_OK;
 }
 
-// In a plane of one element, blocks of 16 channels lie as plain channels do.
+// True if the value has a plain layout that differs from blocks of 16 channels. With one pixel they
+// are the same.
 static bool is_plain(const tri_graph *graph, tri_value value) {
     const tri_value_info *info = tri_value_get(graph, value);
     return tri_layout_is_plain(&info->layout) && info->shape.dims[2] * info->shape.dims[3] != 1;
@@ -221,7 +224,8 @@ static tri_status avg_blocked_prepare(tri_device *device, const tri_graph *graph
     return TRI_OK;
 }
 
-// x lies in blocks, as a convolution makes and wants it; y where its readers want that.
+// x is in blocks of 16 channels, as convolutions make and read it. y is, too, if its readers want
+// that.
 static void avg_blocked_layouts(const tri_device_description *device, const tri_graph *graph,
                                 const tri_node *node, tri_layout *in, tri_layout *out) {
     tri_layout blocked = cpu_format_layout(CPU_NCHW16C);

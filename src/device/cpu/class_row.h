@@ -1,5 +1,5 @@
 // The maximum and the exponential sum of a row of scores. They use separate accumulators, so that
-// compilers vectorise the loops. For loops under CPU_RANGES.
+// compilers vectorise the loops. For functions that CPU_RANGES compiles.
 #ifndef TRIREME_DEVICE_CPU_CLASS_ROW_H
 #define TRIREME_DEVICE_CPU_CLASS_ROW_H
 

@@ -5,15 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A run of bytes of each of `outer` rows, which lies in rows of another length elsewhere.
+// Where one input lies in the joined tensor: `bytes` bytes of each of its rows, from byte `offset`
+// of the row on. In the input itself these bytes follow each other without gaps.
 typedef struct concat_run {
-    size_t bytes, offset; // in the whole rows
+    size_t bytes, offset; // of a row of the joined tensor
 } concat_run;
 
 typedef struct concat_state {
     const cpu_device *device;
     int64_t outer;
-    size_t row_bytes; // of the whole
+    size_t row_bytes; // of the joined tensor
     int runs;
     int input[TRI_MAX_INPUTS];
     concat_run run[TRI_MAX_INPUTS];
@@ -25,7 +26,7 @@ typedef struct concat_job {
     void *to;
 } concat_job;
 
-// Item i is run i % runs of row i / runs.
+// Item i copies run number i % runs of row i / runs.
 static void join_range(void *context, int64_t begin, int64_t end, int thread) {
     const concat_job *job = context;
     const concat_state *s = job->state;
@@ -47,7 +48,7 @@ static void cut_range(void *context, int64_t begin, int64_t end, int thread) {
                (const char *)job->from[0] + (size_t)i * s->row_bytes + run->offset, run->bytes);
 }
 
-// Elements of all axes behind `dim`, in bytes.
+// The bytes of one position of axis `dim`: of all elements along the axes behind it.
 static size_t inner_bytes(const tri_value_info *x, int64_t dim) {
     size_t bytes = tri_dtype_bytes(x->dtype);
     for (int64_t i = dim + 1; i < x->shape.rank; i++) bytes *= (size_t)x->shape.dims[i];

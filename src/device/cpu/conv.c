@@ -161,7 +161,7 @@ cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_
     cpu_primitive_facts facts = {0};
     if (cpu_facts_find(key, sizeof key, &facts)) return facts;
     dnnl_primitive_desc_t pd;
-    cpu_use_threads(device); // the scratchpad's size depends on it
+    cpu_use_threads(device); // the scratchpad's size depends on the number of threads
     if (conv_describe(request, &pd) == TRI_OK) {
         facts = cpu_primitive_facts_of(pd);
         dnnl_primitive_desc_destroy(pd);
@@ -175,8 +175,8 @@ static conv_task task_of(const tri_node *node) {
     return node->op == &tri_op_conv2d_grad_input ? CONV_GRAD_INPUT : CONV_GRAD_WEIGHT;
 }
 
-// The layouts of one task. Without Winograd, the gradient of the input wants each block of the
-// weight transposed.
+// The layouts for one task. For the gradient of the input, direct convolutions (no Winograd) want
+// each block of the weight transposed.
 static conv_formats formats_of_task(const conv_shape *s, conv_task task) {
     conv_formats formats = conv_formats_of(s);
     if (s->dtype == TRI_BF16 && task != CONV_GRAD_WEIGHT) {

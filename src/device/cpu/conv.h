@@ -35,7 +35,7 @@ typedef struct conv_request {
 
 // Describes the primitive. TRI_UNSUPPORTED if oneDNN has none.
 tri_status conv_describe(const conv_request *request, dnnl_primitive_desc_t *out);
-// What a plan has to know of it.
+// What a plan has to know of the primitive that this request leads to.
 cpu_primitive_facts conv_facts(const tri_device_description *device, const conv_request *request);
 
 #endif

@@ -1,10 +1,10 @@
 // Convolutions with one output channel, such as the last layer of an image-to-image network. For
 // these oneDNN would compute 16 output channels or fall back to im2col.
 //
-// Forward: each of 16 lanes of a vector sums the products of its channels over a row of pixels, and
-// the lanes are added at the end. Backward: both gradients are convolutions of dy from 1 to C
-// channels, which oneDNN computes well. The gradient of the input is such a convolution with the
-// weight rotated by 180°; the gradient of the weight is that of such a convolution, rotated back.
+// Forward: 16 sums, one for each channel of a block, are kept in a vector for each pixel, and are
+// added at the end. Backward: both gradients are convolutions of dy from 1 to C channels, which
+// oneDNN computes well. The gradient of the input is such a convolution with the weight rotated by
+// 180°; the gradient of the weight is that of such a convolution, rotated back.
 #include "device/cpu/conv.h"
 #include "device/cpu/simd.h"
 
@@ -49,8 +49,9 @@ static void unpack_rotated(const one_output_state *t, const float *packed, float
         }
 }
 
-// Sums 16 pixels of a row, from `column` on, for each of 16 channels. `inside` says that all 16
-// exist and that no tap lies left or right of the image, so that nothing needs to be checked.
+// Computes the sums of 16 pixels of a row, from `column` on, for each of the 16 channels of a
+// block. `inside` says that all 16 pixels exist and that no tap lies left or right of the image, so
+// that nothing needs to be checked.
 CPU_INLINE void one_output_tile(const one_output_job *job, const float *image, int64_t row,
                                 int64_t column, int64_t count, bool inside, float *out) {
     const conv_shape *s = &job->state->s;
@@ -141,7 +142,7 @@ static conv_shape mirrored(const conv_shape *s) {
     return m;
 }
 
-// What computes a gradient.
+// The convolution by oneDNN that computes a gradient.
 static conv_request request_of(const tri_node *node, const conv_shape *s) {
     bool weight = node->op == &tri_op_conv2d_grad_weight;
     return (conv_request){.task = weight ? CONV_GRAD_WEIGHT : CONV_FORWARD,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum {
-    DROPOUT_CHUNK = 4096, // elements of a plain sample that are one unit of parallel work
+    DROPOUT_CHUNK = 4096, // elements of a plain sample in one item of the parallel loop
     DROPOUT_DRAWS = 32,   // blocks of four random words at a time, without AVX-512
 };
 

@@ -62,7 +62,7 @@ ELEMENTWISE(cast_narrow, f32, f32, bf16, A)
 
 static const struct elementwise_row {
     const tri_op *op;
-    tri_dtype a, b, out; // b: a's where there is no such input
+    tri_dtype a, b, out; // b is a's type if the op has one input
     cpu_range (*range)(const cpu_device *device);
 } rows[] = {
     {&tri_op_relu, TRI_F32, TRI_F32, TRI_F32, relu_range},

@@ -186,7 +186,7 @@ static void select_rows(const cpu_gemm *g, const block *b, int64_t row, int64_t 
         job->a_row = 1;
         job->a_k = CPU_TILE_GROUP;
         if (*rows > left) *rows = left;
-    } else { // as equal as possible, because a tile of few rows waits for loads of b
+    } else { // tiles as equal as possible, because a tile of few rows waits for loads of b
         int64_t tiles = (left + CPU_TILE_ROWS - 1) / CPU_TILE_ROWS;
         *rows = (left + tiles - 1) / tiles;
         job->a = at(&g->a, row, b->k_begin);

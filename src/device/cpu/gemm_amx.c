@@ -33,8 +33,8 @@ typedef struct amx_plan {
     int64_t columns;     // of b that are packed at a time
     int64_t rows;        // of a that are packed at a time
     int64_t a, b, sums;  // elements of a thread's buffers: BF16, BF16 and F32
-    bool several_packed; // k needs several k_packed: sums of all rows are kept in between
-    bool several_blocks; // k needs several k_block: sums of 32 rows are kept in between
+    bool several_packed; // k needs several k_packed: in between, the sums of all rows are kept
+    bool several_blocks; // k needs several k_block: in between, the sums of 32 rows are kept
 } amx_plan;
 
 static amx_plan plan_of(const tri_device_description *device, const cpu_bf16_gemm *g) {

@@ -96,8 +96,9 @@ typedef struct cpu_primitive_facts {
 } cpu_primitive_facts;
 
 cpu_primitive_facts cpu_primitive_facts_of(const_dnnl_primitive_desc_t pd);
-// Only oneDNN itself knows the facts, and to ask it takes a while. So they are kept by key, `bytes`
-// bytes that say everything about the primitive. Returns whether they were kept.
+// Only oneDNN knows the facts of a primitive, and asking it takes a while. So they are kept under a
+// key: `bytes` bytes that describe the primitive completely. cpu_facts_find returns whether they
+// are kept.
 bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out);
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts);
 
@@ -143,7 +144,8 @@ void cpu_leaky_relu(const cpu_device *device, float *values, double slope, int64
         return cpu_has(&device->head.description, CPU_HAS_AVX2) ? name##_avx2 : name##_base;       \
     }
 
-// Conditions for the `supports` of kernels. Whether input 0 is F32 and nothing is a half type.
+// Conditions for the `supports` of kernels. cpu_is_f32: input 0 is F32, and no input or output has
+// a half type.
 bool cpu_is_f32(const tri_device_description *device, const tri_graph *graph, const tri_node *node);
 bool cpu_has_avx512_f32(const tri_device_description *device, const tri_graph *graph,
                         const tri_node *node);

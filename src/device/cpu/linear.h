@@ -20,7 +20,8 @@ bool linear_has_bias(const tri_node *node);
 cpu_epilogue linear_epilogue(const tri_node *node);
 // W's home layout, a function of its shape, its type and the device's instruction set.
 cpu_format linear_home(const tri_device_description *device, const linear_shape *shape);
-// A kernel's layouts: x and y are plain, W is in its home layout, or plain if it is plain already.
+// A kernel's layouts: x and y are plain. W is in its home layout, unless plain was already chosen
+// for it.
 void linear_layouts(const tri_device_description *device, const tri_graph *graph,
                     const tri_node *node, tri_layout *in, tri_layout *out);
 

@@ -12,7 +12,7 @@ enum {
 typedef struct loss_state {
     const cpu_device *device;
     cpu_range range;
-    float factor; // of the seed, for a gradient
+    float factor; // by which the loss seed is multiplied, for a gradient
     int64_t count;
 } loss_state;
 
@@ -108,7 +108,7 @@ static int64_t chunks_of(int64_t count) { return (count + LOSS_CHUNK - 1) / LOSS
 static const struct {
     const tri_op *op;
     cpu_range (*range)(const cpu_device *device);
-    float factor; // of the seed; 0: the loss
+    float factor; // by which the loss seed is multiplied; 0: the op is the loss itself
 } rows[] = {
     {&tri_op_mse_loss, sum_range, 0},
     {&tri_op_mse_loss_grad, gradient_range, 2},

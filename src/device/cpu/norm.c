@@ -1,9 +1,9 @@
 // Batch norm of nChw16c tensors, fused with ReLU.
 //
-// A plane is summed in F32 over 64 pixels at a time, and in F64 beyond. The moments of the planes
-// are joined in the order of the samples (Chan, Golub and LeVeque, "Updating formulae and a
-// pairwise algorithm for computing sample variances", 1979), so that bits do not depend on the
-// threads.
+// Sums over a plane are F32 within each run of 64 pixels, and F64 over these runs. The moments of
+// the planes are joined in the order of the samples (Chan, Golub and LeVeque, "Updating formulae
+// and a pairwise algorithm for computing sample variances", 1979), so that bits do not depend on
+// the threads.
 #include "device/cpu/simd.h"
 #include "device/moments.h"
 
@@ -106,7 +106,7 @@ CPU_INLINE void affine(const norm_job *job, int64_t begin, int64_t end, bool bf1
     }
 }
 
-// dy of a pixel, with ReLU 0 where y is not positive.
+// Loads dy of a pixel. With a fused ReLU, dy is 0 where y is not positive.
 CPU_INLINE __m512 relu_gradient(const norm_job *job, bool bf16, int64_t pixel) {
     __m512 dy = load(job->dy, bf16, pixel);
     if (!job->state->relu) return dy;
@@ -343,8 +343,8 @@ static void gradient_sums(norm_job *job, const float *mean, const float *inv_std
     }
 }
 
-// Sets the factors from which `gradient` computes dx of channel c. `sum` of dy and `product` of
-// dy · h are over all `all` values of the channel.
+// Sets the factors from which `gradient` computes dx of channel c. `sum`, of dy, and `product`, of
+// dy · h, are sums over all values of the channel; `all` is their number.
 static void set_gradient(const norm_job *job, int64_t c, double weight, double inv_std, double sum,
                          double product, double all) {
     double factor = weight * inv_std;

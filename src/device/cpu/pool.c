@@ -97,8 +97,9 @@ CPU_INLINE pool_best window_max(const float *x, const pool_state *s, int64_t row
     return best;
 }
 
-// The most common window. If one test finds no NaN, plain comparisons are enough. With ReLU they
-// begin with zero and TRI_POOL_NO_GRADIENT.
+// The maximum of a 2 × 2 window, the most common one. If one test finds no NaN, ordinary
+// comparisons are enough. With ReLU the maximum so far begins with zero and the index
+// TRI_POOL_NO_GRADIENT.
 CPU_INLINE pool_best window_max_2x2(const float *x, const pool_state *s, int64_t row,
                                     int64_t column, bool relu) {
     const float *top = x + (row * 2 * s->in[1] + column * 2) * CPU_BLOCK;

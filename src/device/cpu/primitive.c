@@ -163,7 +163,7 @@ bool cpu_facts_find(const void *key, size_t bytes, cpu_primitive_facts *out) {
 
 void cpu_facts_keep(const void *key, size_t bytes, cpu_primitive_facts facts) {
     pthread_mutex_lock(&kept_lock);
-    kept_facts *place = place_of(key, bytes); // another key's facts that are here are forgotten
+    kept_facts *place = place_of(key, bytes); // replaces facts of another key that are here
     place->bytes = bytes;
     memcpy(place->key, key, bytes);
     place->facts = facts;

@@ -20,7 +20,7 @@ typedef struct norm_state {
 typedef struct norm_job {
     const norm_state *state;
     const void *x, *dy;
-    const void *sum; // dx is added to it; NULL: to nothing
+    const void *sum; // is added to dx; NULL: nothing is
     void *out;       // y or dx
     const float *weight, *bias;
     float *mean, *inv;
@@ -113,8 +113,8 @@ CPU_SCALAR void gradient_row(const norm_job *job, int64_t r, float *restrict sum
         cpu_put(dx, x_bf16, i, inv * (p.g - mean_g - p.h * mean_gh));
     }
     if (!job->sum) return;
-    // In a loop of its own: in the one above it could become one operation with a product, and
-    // round differently from the op `add`.
+    // A loop of its own: in the loop above, the compiler could fuse this addition with a product,
+    // which rounds differently from the op `add`.
     const void *sum = cpu_row(job->sum, x_bf16, r * width);
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; i++)
@@ -230,7 +230,7 @@ static tri_status layer_norm_run(const tri_kernel *kernel, const tri_kernel_args
     return TRI_OK;
 }
 
-// out[i] = the sum over all chunks of element offset + i of their sums.
+// out[i] = the sum, over all chunks, of element offset + i of the chunk's sums.
 static void add_chunks(const norm_job *job, int64_t offset, float *out) {
     const norm_state *s = job->state;
     for (int64_t i = 0; i < s->width; i++) out[i] = 0;

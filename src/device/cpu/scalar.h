@@ -1,5 +1,5 @@
 // Reads and writes elements of F32 or BF16 and computes exp, in plain C that compilers vectorise at
-// any width. For loops under CPU_RANGES.
+// any width. For functions that CPU_RANGES compiles.
 #ifndef TRIREME_DEVICE_CPU_SCALAR_H
 #define TRIREME_DEVICE_CPU_SCALAR_H
 

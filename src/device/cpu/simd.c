@@ -9,8 +9,8 @@
 
 enum { PHILOX_ROUNDS = 10 };
 
-// Eight counters of four words. Each word lies in the low half of a 64-bit lane; the high halves
-// hold anything, because the multiplication does not read them.
+// Eight counters of four words. Each word lies in the low half of a 64-bit vector lane; the high
+// halves hold anything, because the multiplication does not read them.
 typedef struct philox8 {
     __m512i word[4];
 } philox8;
@@ -36,9 +36,9 @@ CPU_INLINE __m512i xor3(__m512i a, __m512i b, uint64_t c) {
     return _mm512_ternarylogic_epi64(a, b, _mm512_set1_epi64((int64_t)c), 0x96);
 }
 
-// Draws the words of 16 counters: those with even and those with odd numbers are two vectors,
-// because a product of 32 bits takes a lane of 64. Bit i of mask[w] says that word w of counter i
-// is at least the threshold.
+// Draws the words of 16 counters. The counters with even numbers are in one vector and those with
+// odd numbers in another, because a product of 32-bit words takes a vector lane of 64 bits. Bit i
+// of mask[w] says that word w of counter i is at least the threshold.
 CPU_INLINE void keep_masks(const cpu_dropout *d, const philox_keys *keys, uint32_t sample,
                            __m512i even, __m512i odd, uint16_t mask[4]) {
     __m512i s = _mm512_set1_epi64(sample), low = _mm512_set1_epi64((uint32_t)d->step);

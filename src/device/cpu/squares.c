@@ -7,7 +7,7 @@ enum { SUM_CHUNK = 1 << 14 }; // numbers that one thread sums at a time
 
 typedef struct squares_state {
     const cpu_device *device;
-    int64_t count, chunk; // numbers; of one sum of the output, 0: there is one sum
+    int64_t count, chunk; // numbers in all; numbers of one sum of the output, 0: there is one sum
 } squares_state;
 
 typedef struct squares_job {

@@ -40,7 +40,7 @@ struct cpu_wait_policy {
     pthread_t watcher, helper;
     bool has_helper;
     pthread_mutex_t lock;
-    pthread_cond_t wake; // of both
+    pthread_cond_t wake; // wakes watcher and helper
     bool stop, release;
 };
 

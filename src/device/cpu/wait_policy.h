@@ -15,8 +15,8 @@ typedef struct cpu_wait_policy cpu_wait_policy;
 // for a core.
 cpu_wait_policy *cpu_wait_policy_start(int threads);
 void cpu_wait_policy_stop(cpu_wait_policy *policy); // NULL allowed
-// Counts one parallel loop. The rate of these is what spinning and yielding are compared by. Only
-// one thread may call this.
+// Counts one parallel loop. Spinning and yielding are compared by the rate of these. Only one
+// thread may call this.
 void cpu_wait_policy_count(cpu_wait_policy *policy); // NULL allowed
 bool cpu_wait_policy_yields(const cpu_wait_policy *policy);
 

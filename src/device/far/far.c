@@ -28,7 +28,7 @@ typedef struct far_kernel {
     int inputs, outputs;
 } far_kernel;
 
-// The device whose kernels these are.
+// The description of the inner device, whose kernels `far` runs.
 static tri_device_description inner_of(const tri_device_description *device) {
     tri_device_description inner = *device;
     inner.backend = &tri_device_cpu;

@@ -1,6 +1,6 @@
 // A device for tests that behaves like a distant one: the CPU's kernels behind queues with threads
 // of their own. What is issued is done later, and the host cannot touch the memory: its addresses
-// fault, and are translated where work is issued. Nothing else knows that it is no real one.
+// fault, and are translated where work is issued. No other code knows that it is not a real device.
 //
 // TRIREME_FAR_DELAY_US=N lets the threads sleep before each piece of work, for up to N
 // microseconds: random numbers of the seed TRIREME_FAR_SEED (1). With TRIREME_FAR_REPORT, a line at

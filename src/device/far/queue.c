@@ -63,7 +63,7 @@ static void *work_off(void *context) {
     return NULL;
 }
 
-// The first failure. Called under the lock.
+// Returns the first failure of the queue's work, or TRI_OK. Called under the lock.
 static tri_status outcome(const far_queue *q) {
     return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
 }

@@ -69,8 +69,8 @@ REF_BODY tri_status batch_norm_inference_body(const ref_node *node, const tri_ke
     return TRI_OK;
 }
 
-// Of channel c: the sum of dy, as it is before the fused ReLU if there is one, and the sum of that
-// times the normalised x. The inputs begin with x, y and dy.
+// For channel c: the sum of dy, and the sum of dy times the normalised x. Where a fused ReLU made y
+// 0, dy counts as 0. Inputs 0 to 2 are x, y and dy.
 REF_BODY void channel_grad_sums(const ref_node *node, const tri_kernel_args *args, bool f64,
                                 bool relu, double mean, double inv_std, int64_t c, double *sum,
                                 double *sum_h) {

@@ -1,7 +1,7 @@
 // Tensors one after the other along an axis, and one of them cut out again.
 #include "device/ref/node.h"
 
-// The elements of the axes from `first` to before `end`.
+// The product of the sizes of axes `first` to `end` - 1.
 static int64_t elements(const tri_shape *shape, int64_t first, int64_t end) {
     int64_t count = 1;
     for (int64_t i = first; i < end; i++) count *= shape->dims[i];

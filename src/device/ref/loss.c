@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-// Reads the gradient of the loss, whose type may differ from that of the other inputs.
+// Reads the loss seed, whose type may differ from that of the other inputs.
 static double seed_of(const ref_node *node, const tri_kernel_args *args, int input) {
     return get(ref_input(args, input, node->s.in_type[input] == TRI_F64), 0);
 }
@@ -44,11 +44,11 @@ REF_BODY tri_status log_softmax_grad_body(const ref_node *node, const tri_kernel
     return TRI_OK;
 }
 
-// What a row of scores adds to a sum over rows, by the row's label.
+// What one row of scores with this label adds to the sum over rows.
 typedef double row_term(ref_array row, int64_t classes, int64_t label);
 
-// Sums the terms of all rows whose label counts, and counts them: loss and metric kernels' output
-// 0.
+// Computes output 0 of losses and metrics: the sum of `term` over all rows whose label is not
+// ignored, and the number of these rows.
 REF_BODY tri_status sum_rows_of_labels(const ref_node *node, const tri_kernel_args *args, bool f64,
                                        row_term *term) {
     int64_t classes = ref_classes(&node->s.in[0]);

@@ -56,8 +56,8 @@ REF_BODY void put(ref_array y, int64_t i, double number) {
 // Defines ref_<op> from <op>_body.
 #define REF_KERNEL(op_name) REF_KERNEL_WITH(op_name, NULL)
 
-// Likewise, for a kernel that sums in a workspace of `doubles` doubles. This is an expression of
-// `s`, the node's signature.
+// Likewise, for a kernel that sums in a workspace of `doubles` doubles: an expression of `s`, the
+// node's signature.
 #define REF_SUMMING_KERNEL(op_name, doubles)                                                       \
     static tri_status op_name##_workspace(const tri_device_description *device,                    \
                                           const tri_graph *graph, const tri_node *node,            \

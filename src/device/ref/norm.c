@@ -1,5 +1,5 @@
-// Layer norm and RMS norm, and their gradients. Means and standard deviations of rows
-// are stored in the type of x, F32 or F64.
+// Layer norm and RMS norm, and their gradients. Means and standard deviations of rows are stored in
+// the type of x, F32 or F64.
 #include "device/ref/node.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ REF_BODY tri_status rms_norm_body(const ref_node *node, const tri_kernel_args *a
     return TRI_OK;
 }
 
-// dx += sum, if there is one.
+// dx += sum, if the node has that input.
 REF_BODY void add_sum(const ref_node *node, const tri_kernel_args *args, int input, bool f64) {
     ref_array sum = ref_input(args, input, f64), dx = ref_output(args, 0, f64);
     for (int64_t i = 0; sum.at && i < ref_count(&node->s.in[0]); i++)

@@ -106,7 +106,7 @@ static tri_status sum_rows_run(const tri_kernel *kernel, const tri_kernel_args *
     return TRI_OK;
 }
 
-// The carried numbers after a step.
+// Computes the carried numbers that a step hands to the next.
 static void carry(const tri_loss_scale_options *options, const double *before, bool finite,
                   double *after, double *step) {
     bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;
@@ -129,8 +129,8 @@ static void carry(const tri_loss_scale_options *options, const double *before, b
     after[TRI_CARRIED_HALTED] = halted || halts;
 }
 
-// The learning rate of the next update. The host gave those of all counts of updates that steps in
-// flight can lead to.
+// The learning rate of the next update. The host does not know how many updates the steps in flight
+// will make, so it gave a rate for each possible count.
 static double rate_of(const double *control, const double *carried) {
     double ahead = carried[TRI_CARRIED_UPDATES] - control[TRI_CONTROL_UPDATES];
     int index = ahead > TRI_MAX_STEPS_AHEAD ? TRI_MAX_STEPS_AHEAD : ahead > 0 ? (int)ahead : 0;
