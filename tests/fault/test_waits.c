@@ -1,0 +1,489 @@
+// No wait of a schedule can be spared. Random runs on a device with queues have the bits of a
+// device without, however actions are delayed. Then one wait after the other is left out, and what
+// it waits for is held up until all that does not depend on it is done: the bits differ, or other
+// waits order the two actions. The faults are planted here, so this is no test of equivalence.
+//
+// usage: test_waits [SEED]    all seeds, or one of them with a line for each wait
+#include "comm_ranks.h"
+#include "device/cpu/cpu.h"
+#include "support/held_run.h"
+#include "support/order_graph.h"
+
+#include "base/philox.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#ifdef __SANITIZE_THREAD__
+enum { REMOVALS = 0 }; // each would be a race that the sanitizer reports
+#else
+enum { REMOVALS = 8 };
+#endif
+enum {
+    SCHEDULES = 200,
+    IMPLIED_REMOVALS = 1, // of waits that others imply
+    MOST_REMOVALS = REMOVALS + IMPLIED_REMOVALS,
+    LIMIT_US = 20000000,
+    CLOSE_LIMIT_US = 2000000,
+    MORE_US = 4000, // where the waiter only begins, and is not done before other ranks go on
+    IMPLIED_LIMIT_US = 2000,
+    DELAY_US = 150
+};
+
+typedef struct removal {
+    order_wait wait;
+    int held;
+    bool is_implied, only_begins, late;
+    bool free[HELD_RUN_ACTIONS], only_waiter[HELD_RUN_ACTIONS];
+} removal;
+
+// What a rank tells the parent about a run, in memory that all processes share.
+typedef struct outcome {
+    bool bits_differ, memory_differs, failed, expired, is_nothing;
+} outcome;
+
+// Of one rank, by action.
+typedef device_notes all_notes[HELD_RUN_ACTIONS];
+
+typedef struct test_case {
+    random_run run;
+    tri_arena *arena;
+    order_graph *graph;
+    all_notes *notes; // by rank, in memory that all processes share
+    removal removals[MOST_REMOVALS];
+    int removal_count;
+    outcome (*outcomes)[RANDOM_RUN_RANKS]; // by removal
+} test_case;
+
+// By kinds of waiter and dependency.
+typedef struct counts {
+    int there, implied, padding, bound, left_out, caught, memory, apart, same, missed;
+} counts;
+
+static counts table[TRI_ACTION_KIND_COUNT][TRI_ACTION_KIND_COUNT];
+static int expired, shows_all;
+
+static const tri_schedule *schedule_of(const random_run *run, int rank) {
+    return &run->far[rank]->steps[run->shape].schedule;
+}
+
+static counts *counts_of(const random_run *run, const order_wait *w) {
+    const tri_action *actions = schedule_of(run, w->rank)->actions;
+    return &table[actions[w->waiter].kind][actions[w->dependency].kind];
+}
+
+// The first action of the dependency's lane that the waiter can overtake without the wait, so that
+// it comes to `event`; -1: none. If it can overtake one, it can overtake those behind it.
+static int find_held(const test_case *c, const order_wait *w, order_event event) {
+    const tri_schedule *s = schedule_of(&c->run, w->rank);
+    tri_lane lane = tri_action_lane(s->actions[w->dependency].kind);
+    bool in_order = lane != TRI_LANE_ALONG && lane != TRI_LANE_BACK;
+    int held = -1;
+    for (int i = w->dependency; i >= 0; i--) {
+        if (tri_action_lane(s->actions[i].kind) != lane) continue;
+        if (order_graph_follows(c->graph, w, i, ORDER_BEGUN, w->waiter, event)) break;
+        held = i;
+        if (!in_order) break;
+    }
+    return held;
+}
+
+static bool is_collective(tri_action_kind kind) {
+    return kind == TRI_ACTION_GATHER || kind == TRI_ACTION_SCATTER || kind == TRI_ACTION_REDUCE ||
+           kind == TRI_ACTION_TIE;
+}
+
+// The waiter overtakes what is held up. Where that would hold other ranks up for which the waiter
+// has to wait, only the results of the dependency are held up, or the waiter only begins. That is
+// nothing for a RECV, which writes when it ends.
+static void find_what_is_held(const test_case *c, removal *r) {
+    const tri_action *actions = schedule_of(&c->run, r->wait.rank)->actions;
+    r->held = find_held(c, &r->wait, ORDER_DONE);
+    if (r->held >= 0) return;
+    int dependency = r->wait.dependency, waiter = r->wait.waiter;
+    r->late = is_collective(actions[dependency].kind) &&
+              !order_graph_follows(c->graph, &r->wait, dependency, ORDER_DONE, waiter, ORDER_DONE);
+    if (r->late) {
+        r->held = dependency;
+        return;
+    }
+    tri_action_kind kind = actions[waiter].kind;
+    if (kind == TRI_ACTION_RECV_ALONG || kind == TRI_ACTION_RECV_BACK) return;
+    r->held = find_held(c, &r->wait, ORDER_BEGUN);
+    r->only_begins = true;
+}
+
+static void add_removal(test_case *c, const order_wait *w, bool is_implied) {
+    removal *r = &c->removals[c->removal_count];
+    *r = (removal){.wait = *w, .is_implied = is_implied, .held = w->dependency};
+    if (!is_implied) find_what_is_held(c, r);
+    if (r->held < 0) {
+        counts_of(&c->run, w)->bound++;
+        return;
+    }
+    order_graph_find_free(c->graph, w, r->held, r->late ? ORDER_DONE : ORDER_BEGUN, r->free);
+    r->only_waiter[w->waiter] = true;
+    c->removal_count++;
+}
+
+// Chooses waits of the kinds that were left out least often so far.
+static void choose_removals(test_case *c, order_wait *waits, int count) {
+    while (c->removal_count < REMOVALS && count > 0) {
+        int best = 0;
+        for (int i = 1; i < count; i++)
+            if (counts_of(&c->run, &waits[i])->left_out <
+                counts_of(&c->run, &waits[best])->left_out)
+                best = i;
+        counts_of(&c->run, &waits[best])->left_out++;
+        int before = c->removal_count;
+        add_removal(c, &waits[best], false);
+        if (c->removal_count == before) counts_of(&c->run, &waits[best])->left_out--;
+        waits[best] = waits[--count];
+    }
+}
+
+static void shuffle(order_wait *waits, int count, uint64_t seed) {
+    for (int i = count - 1; i > 0; i--) {
+        int k = (int)(tri_philox_at(seed, 1, 0, (uint64_t)i) % (uint32_t)(i + 1));
+        order_wait other = waits[i];
+        waits[i] = waits[k];
+        waits[k] = other;
+    }
+}
+
+static bool is_of_own_range(tri_action_kind kind) {
+    return kind == TRI_ACTION_REDUCE || kind == TRI_ACTION_TIE || kind == TRI_ACTION_FETCH ||
+           kind == TRI_ACTION_LOAD || kind == TRI_ACTION_STEP || kind == TRI_ACTION_PREPARE ||
+           kind == TRI_ACTION_EVICT || kind == TRI_ACTION_NORM;
+}
+
+// Whether the two actions share nothing but this rank's range of a unit, in which no parameter
+// lies: it is smaller than the number of ranks asks for.
+static bool is_of_padding(const test_case *c, const order_wait *w) {
+    const tri_schedule *s = schedule_of(&c->run, w->rank);
+    const tri_action *waiter = &s->actions[w->waiter], *other = &s->actions[w->dependency];
+    const tri_plan *plan = c->run.far[w->rank];
+    bool is_own = (is_of_own_range(waiter->kind) || is_of_own_range(other->kind)) &&
+                  tri_action_subject(other->kind) == TRI_SUBJECT_UNIT &&
+                  (waiter->kind == TRI_ACTION_NORM || waiter->subject == other->subject);
+    for (int i = 0; i < plan->flat.parameter_count && is_own; i++) {
+        const tri_flat_parameter *p = &plan->flat.parameters[i];
+        if (p->unit != other->subject) continue;
+        int64_t own = plan->flat.units[p->unit].buckets[p->bucket].own;
+        int64_t start = own * plan->sharing.shard;
+        is_own = !(p->offset < start + own && p->offset + p->elements > start);
+    }
+    return is_own;
+}
+
+// Finds which waits others imply, and chooses what is left out.
+static void plan_removals(test_case *c) {
+    tri_arena *arena = c->arena;
+    c->graph = order_graph_make(arena, c->run.far, c->run.shape);
+    order_wait *needed = NULL, *implied = NULL;
+    int needed_count = 0, implied_count = 0, needed_capacity = 0, implied_capacity = 0;
+    for (int rank = 0; rank < c->run.mesh.ranks; rank++) {
+        const tri_schedule *s = schedule_of(&c->run, rank);
+        assert_true(s->count <= HELD_RUN_ACTIONS);
+        for (int i = 0; i < s->count; i++)
+            for (int d = 0; d < s->actions[i].dependency_count; d++) {
+                int other = s->dependencies[s->actions[i].first_dependency + d];
+                order_wait w = {rank, i, other};
+                bool is_implied =
+                    order_graph_follows(c->graph, &w, other, ORDER_DONE, i, ORDER_BEGUN);
+                counts_of(&c->run, &w)->there++;
+                counts_of(&c->run, &w)->implied += is_implied;
+                counts_of(&c->run, &w)->padding += !is_implied && is_of_padding(c, &w);
+                if (!is_implied && is_of_padding(c, &w)) continue;
+                if (is_implied)
+                    TRI_PUSH(arena, implied, implied_count, implied_capacity) = w;
+                else
+                    TRI_PUSH(arena, needed, needed_count, needed_capacity) = w;
+            }
+    }
+    shuffle(needed, needed_count, c->run.seed);
+    shuffle(implied, implied_count, c->run.seed);
+    choose_removals(c, needed, needed_count);
+    for (int i = 0; i < IMPLIED_REMOVALS && i < implied_count && REMOVALS; i++)
+        add_removal(c, &implied[i], true);
+}
+
+static held_run_result run_once(held_run *r, const held_run_plan *plan) {
+    held_run_result result;
+    CHECK_OK(held_run_steps(r, plan, &result));
+    return result;
+}
+
+static const held_run_plan undisturbed = {.held = -1, .behind = -1, .waiter = -1, .dependency = -1};
+
+static void check_same(const test_case *c, const held_run_result *got, uint64_t bits,
+                       const char *what) {
+    if (got->status == TRI_OK && got->bits == bits) return;
+    fprintf(stderr, "%s: %s: other bits than on a device without queues (%s)\n",
+            random_run_text(&c->run), what, got->status == TRI_OK ? "" : tri_error_message());
+    _exit(1);
+}
+
+static uint64_t reference_bits(const test_case *c, tri_comm *comm) {
+    held_run near;
+    CHECK_OK(held_run_open(&c->run, c->run.near[comm->rank], &tri_device_cpu, comm, &near));
+    held_run_result result = run_once(&near, &undisturbed);
+    CHECK_OK(result.status);
+    held_run_close(&near);
+    return result.bits;
+}
+
+static bool differs(const test_case *c, int number) {
+    bool any = false;
+    for (int rank = 0; rank < c->run.mesh.ranks; rank++)
+        any |= c->outcomes[number][rank].bits_differ || c->outcomes[number][rank].failed;
+    return any;
+}
+
+// What is held up goes on when all is done that can be. Or, `close`, only the dependency is held
+// up, and goes on right behind the waiter and before the next action of its lane.
+static void run_without(const test_case *c, held_run *far, int number, bool close, uint64_t bits,
+                        uint64_t memory) {
+    const removal *r = &c->removals[number];
+    held_run_plan plan = undisturbed;
+    int64_t limit_us = close ? CLOSE_LIMIT_US : LIMIT_US;
+    if (r->is_implied || (close && r->only_begins)) limit_us = IMPLIED_LIMIT_US;
+    if (r->wait.rank == far->rank)
+        plan = (held_run_plan){.held = r->held,
+                               .late = r->late,
+                               .free = close ? r->only_waiter : r->free,
+                               .behind = close ? r->wait.waiter : -1,
+                               .waiter = r->wait.waiter,
+                               .dependency = r->wait.dependency,
+                               .more_us = r->only_begins ? MORE_US : 0,
+                               .limit_us = limit_us};
+    held_run_result result = run_once(far, &plan);
+    outcome *o = &c->outcomes[number][far->rank];
+    o->bits_differ |= result.bits != bits;
+    o->memory_differs |= result.memory != memory;
+    o->failed |= result.status != TRI_OK;
+    o->expired |= result.expired && !close;
+    o->is_nothing |= result.is_nothing;
+}
+
+static void body(tri_comm *comm, ranks_table *notes, void *argument) {
+    const test_case *c = argument;
+    held_run far;
+    uint64_t bits = reference_bits(c, comm);
+    CHECK_OK(held_run_open(&c->run, c->run.far[comm->rank], &held_run_device, comm, &far));
+    held_run_plan plan = undisturbed;
+    plan.notes = c->notes[comm->rank];
+    held_run_result whole = run_once(&far, &plan);
+    check_same(c, &whole, bits, "without delays");
+    plan.notes = NULL;
+    plan.most_delay_us = DELAY_US;
+    plan.seed = c->run.seed * RANDOM_RUN_RANKS + (uint64_t)comm->rank;
+    held_run_result delayed = run_once(&far, &plan);
+    check_same(c, &delayed, bits, "with delays");
+    for (int i = 0; i < c->removal_count; i++) {
+        run_without(c, &far, i, false, bits, whole.memory);
+        CHECK_OK(tri_comm_barrier(comm, "removal"));
+        if (!differs(c, i) && !c->removals[i].is_implied)
+            run_without(c, &far, i, true, bits, whole.memory);
+        CHECK_OK(tri_comm_barrier(comm, "removal"));
+    }
+    held_run_result last = run_once(&far, &undisturbed);
+    check_same(c, &last, bits, "after all others");
+    held_run_close(&far);
+}
+
+static void print_wait(const test_case *c, const removal *r, const char *what) {
+    const tri_schedule *s = schedule_of(&c->run, r->wait.rank);
+    char text[3][80];
+    const int actions[] = {r->wait.waiter, r->wait.dependency, r->held};
+    for (int i = 0; i < 3; i++) {
+        const tri_action *a = &s->actions[actions[i]];
+        snprintf(text[i], sizeof text[i], "%d (%s %d, round %d)", actions[i],
+                 tri_action_name(a->kind), a->subject, a->round);
+    }
+    print_message("seed %llu, rank %d: %s does not wait for %s, %s held up: %s\n",
+                  (unsigned long long)c->run.seed, r->wait.rank, text[0], text[1], text[2], what);
+}
+
+// Pairs that may write what is there already: zeros where a rank has no micro-batch; what a block
+// made before; parameters that were gathered or fetched before, or of which only padding comes
+// from elsewhere; a sum to which the other ranks add nothing, or of which NORM reads only padding.
+static bool may_leave_the_same(const random_run *run, const order_wait *w) {
+    static const tri_action_kind pairs[][2] = {
+        {TRI_ACTION_CLEAR, TRI_ACTION_SCATTER},        {TRI_ACTION_SCATTER, TRI_ACTION_CLEAR},
+        {TRI_ACTION_RECOMPUTE, TRI_ACTION_SEND_ALONG}, {TRI_ACTION_FORWARD, TRI_ACTION_GATHER},
+        {TRI_ACTION_BACKWARD, TRI_ACTION_GATHER},      {TRI_ACTION_GATHER, TRI_ACTION_FETCH},
+        {TRI_ACTION_FETCH, TRI_ACTION_GATHER},         {TRI_ACTION_REDUCE, TRI_ACTION_SCATTER},
+        {TRI_ACTION_NORM, TRI_ACTION_REDUCE}};
+    const tri_action *actions = schedule_of(run, w->rank)->actions;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (actions[w->waiter].kind == pairs[i][0] && actions[w->dependency].kind == pairs[i][1])
+            return true;
+    return false;
+}
+
+typedef struct notes_of_rank {
+    const device_notes *notes; // by action
+} notes_of_rank;
+
+static bool conflict(const void *context, int first, int second) {
+    const notes_of_rank *of = context;
+    return device_notes_conflict(&of->notes[first], &of->notes[second]);
+}
+
+static void judge(const test_case *c, int number) {
+    const removal *r = &c->removals[number];
+    counts *n = counts_of(&c->run, &r->wait);
+    outcome all = {0};
+    for (int rank = 0; rank < c->run.mesh.ranks; rank++) {
+        const outcome *o = &c->outcomes[number][rank];
+        all.bits_differ |= o->bits_differ;
+        all.memory_differs |= o->memory_differs;
+        all.failed |= o->failed;
+        all.expired |= o->expired;
+        all.is_nothing |= o->is_nothing;
+    }
+    bool needed =
+        order_graph_loses(c->graph, &r->wait, conflict, &(notes_of_rank){c->notes[r->wait.rank]});
+    bool caught = all.bits_differ || all.failed;
+    if (caught && !needed && !r->is_implied) {
+        print_wait(c, r, "caught");
+        fail_msg("the actions touch no byte that they have in common");
+    }
+    // The waiter was done before what is held up went on.
+    bool is_reversed = r->free[r->wait.waiter] && !all.expired;
+    bool is_same = is_reversed && !all.memory_differs && may_leave_the_same(&c->run, &r->wait);
+    const char *what = caught                              ? "caught"
+                       : !needed                           ? "no common bytes"
+                       : is_reversed && all.memory_differs ? "only padding differs"
+                       : all.is_nothing || is_same         ? "the same bytes in either order"
+                                                           : "missed";
+    if (shows_all || (!strcmp(what, "missed") && !r->is_implied)) print_wait(c, r, what);
+    if (r->is_implied) {
+        if (caught) fail_msg("%s: a wait that others imply is needed", random_run_text(&c->run));
+        return;
+    }
+    expired += all.expired;
+    n->caught += caught;
+    n->memory += !strcmp(what, "only padding differs");
+    n->apart += !strcmp(what, "no common bytes");
+    n->same += !strcmp(what, "the same bytes in either order");
+    n->missed += !strcmp(what, "missed");
+}
+
+static void *share(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    return memory;
+}
+
+static void check_seed(uint64_t seed) {
+    static test_case c;
+    tri_device_description near, far;
+    assert_int_equal(tri_device_cpu.describe(&(tri_device_config){.threads = 1}, &near), TRI_OK);
+    assert_int_equal(held_run_device.describe(&(tri_device_config){.threads = 1}, &far), TRI_OK);
+    c = (test_case){.arena = tri_arena_create(NULL, "waits")};
+    random_run_make(seed, &near, &far, &c.run);
+    plan_removals(&c);
+    size_t bytes = MOST_REMOVALS * sizeof *c.outcomes,
+           notes_bytes = RANDOM_RUN_RANKS * sizeof *c.notes;
+    c.outcomes = share(bytes);
+    c.notes = share(notes_bytes);
+    if (ranks_run(c.run.mesh.ranks, NULL, body, &c) != 0)
+        fail_msg("%s failed", random_run_text(&c.run));
+    for (int i = 0; i < c.removal_count; i++) judge(&c, i);
+    munmap(c.outcomes, bytes);
+    munmap(c.notes, notes_bytes);
+    tri_arena_destroy(c.arena);
+    random_run_destroy(&c.run);
+}
+
+static const char *text_of(int kind) {
+    static const char *const directions[TRI_ACTION_KIND_COUNT] = {
+        [TRI_ACTION_SEND_ALONG] = "SEND along",
+        [TRI_ACTION_RECV_ALONG] = "RECV along",
+        [TRI_ACTION_SEND_BACK] = "SEND back",
+        [TRI_ACTION_RECV_BACK] = "RECV back"};
+    return directions[kind] ? directions[kind] : tri_action_name((tri_action_kind)kind);
+}
+
+static void print_counts(const char *waiter, const char *dependency, const counts *n) {
+    print_message("%-15s %-15s %6d %8d %8d %6d %9d %7d %7d %6d %6d %7d\n", waiter, dependency,
+                  n->there, n->implied, n->padding, n->bound, n->left_out, n->caught, n->memory,
+                  n->apart, n->same, n->missed);
+}
+
+static void print_table(void) {
+    counts sum = {0};
+    print_message("%-15s %-15s %6s %8s %8s %6s %9s %7s %7s %6s %6s %7s\n", "waiter", "dependency",
+                  "waits", "implied", "padding", "bound", "left out", "caught", "memory", "apart",
+                  "same", "missed");
+    for (int w = 0; w < TRI_ACTION_KIND_COUNT; w++)
+        for (int d = 0; d < TRI_ACTION_KIND_COUNT; d++) {
+            const counts *n = &table[w][d];
+            if (n->there == 0) continue;
+            print_counts(text_of(w), text_of(d), n);
+            for (size_t i = 0; i < sizeof sum / sizeof(int); i++)
+                ((int *)&sum)[i] += ((const int *)n)[i];
+        }
+    print_counts("all", "", &sum);
+    print_message("implied: others order the two; padding: of a range without parameters; bound: "
+                  "other ranks\norder them; memory: only bytes differ that nothing depends on; "
+                  "apart: they touch no byte in common; same: the same "
+                  "bytes in either order\n%d runs in which time ran out\n",
+                  expired);
+}
+
+// These kinds have to be among those that were caught.
+static void check_kinds(void) {
+    static const tri_action_kind pairs[][2] = {
+        {TRI_ACTION_TAKE, TRI_ACTION_FORWARD},       {TRI_ACTION_TAKE, TRI_ACTION_BACKWARD},
+        {TRI_ACTION_FORWARD, TRI_ACTION_TAKE},       {TRI_ACTION_FORWARD, TRI_ACTION_GATHER},
+        {TRI_ACTION_FORWARD, TRI_ACTION_SCATTER},    {TRI_ACTION_FORWARD, TRI_ACTION_RECV_ALONG},
+        {TRI_ACTION_FORWARD, TRI_ACTION_SEND_ALONG}, {TRI_ACTION_GATHER, TRI_ACTION_FORWARD},
+        {TRI_ACTION_GATHER, TRI_ACTION_BACKWARD},    {TRI_ACTION_GATHER, TRI_ACTION_FETCH},
+        {TRI_ACTION_BACKWARD, TRI_ACTION_GATHER},    {TRI_ACTION_BACKWARD, TRI_ACTION_SCATTER},
+        {TRI_ACTION_BACKWARD, TRI_ACTION_RECV_BACK}, {TRI_ACTION_SEND_ALONG, TRI_ACTION_FORWARD},
+        {TRI_ACTION_SEND_BACK, TRI_ACTION_BACKWARD}, {TRI_ACTION_RECV_ALONG, TRI_ACTION_FORWARD},
+        {TRI_ACTION_RECV_BACK, TRI_ACTION_BACKWARD}, {TRI_ACTION_CLEAR, TRI_ACTION_SCATTER},
+        {TRI_ACTION_SCATTER, TRI_ACTION_CLEAR},      {TRI_ACTION_SCATTER, TRI_ACTION_BACKWARD},
+        {TRI_ACTION_REDUCE, TRI_ACTION_BACKWARD},    {TRI_ACTION_REDUCE, TRI_ACTION_SCATTER},
+        {TRI_ACTION_TIE, TRI_ACTION_SCATTER},        {TRI_ACTION_NORM, TRI_ACTION_SCATTER},
+        {TRI_ACTION_NORM, TRI_ACTION_REDUCE},        {TRI_ACTION_NORM, TRI_ACTION_TIE},
+        {TRI_ACTION_LOAD, TRI_ACTION_BACKWARD},      {TRI_ACTION_STEP, TRI_ACTION_LOAD},
+        {TRI_ACTION_EVICT, TRI_ACTION_STEP}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (table[pairs[i][0]][pairs[i][1]].caught == 0)
+            fail_msg("no missing wait of %s for %s was caught", text_of(pairs[i][0]),
+                     text_of(pairs[i][1]));
+}
+
+static uint64_t only_seed;
+
+static void test_waits(void **state) {
+    (void)state;
+    held_run_make_device();
+    for (uint64_t seed = 0; seed < SCHEDULES; seed++)
+        if (!shows_all || seed == only_seed) check_seed(seed);
+    print_table();
+    for (int w = 0; w < TRI_ACTION_KIND_COUNT; w++)
+        for (int d = 0; d < TRI_ACTION_KIND_COUNT; d++) {
+            const counts *n = &table[w][d];
+            assert_int_equal(n->missed, 0);
+            bool is_needed = n->left_out > n->apart + n->same + n->memory;
+            if (is_needed && n->caught == 0)
+                fail_msg("no missing wait of %s for %s was caught", text_of(w), text_of(d));
+        }
+    if (!shows_all && REMOVALS) check_kinds();
+}
+
+int main(int argc, char **argv) {
+    setenv("OMP_NUM_THREADS", "1", 1);
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    shows_all = argc > 1;
+    if (shows_all) only_seed = strtoull(argv[1], NULL, 10);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_waits)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,27 @@
+// Notes which of a device's memory is read and written by what this thread issues.
+#ifndef TESTS_SUPPORT_DEVICE_NOTES_H
+#define TESTS_SUPPORT_DEVICE_NOTES_H
+
+#include "device/device.h"
+
+enum { DEVICE_NOTES_RANGES = 224 };
+
+typedef struct device_range {
+    const char *from, *end;
+    bool writes;
+} device_range;
+
+typedef struct device_notes {
+    int count;
+    device_range ranges[DEVICE_NOTES_RANGES];
+} device_notes;
+
+extern _Thread_local device_notes *device_notes_now; // where to; NULL: nowhere
+
+// Lets the functions of the table, and its only kernel, write notes. Once in a program.
+void device_notes_add(tri_device_backend *backend);
+void device_note(const void *memory, size_t size_bytes, bool writes);
+// Whether both touch the same byte, and one of them writes it.
+bool device_notes_conflict(const device_notes *a, const device_notes *b);
+
+#endif

@@ -1,0 +1,551 @@
+// Holds actions up by tickets: whatever the queue of an action is, it waits for a ticket that is
+// done when the test says so.
+#include "support/held_run.h"
+
+#include "base/philox.h"
+#include "comm/op.h"
+#include "comm/staged/group.h"
+#include "device/far/far.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    void *memory;
+    size_t bytes;
+} allocations[HELD_RUN_ALLOCATIONS];
+static int allocation_count;
+
+tri_device_backend held_run_device;
+
+static tri_status describe(const tri_device_config *config, tri_device_description *out) {
+    TRI_TRY(tri_device_far.describe(config, out));
+    out->backend = &held_run_device;
+    return TRI_OK;
+}
+
+static tri_status open_device(const tri_device_config *config, tri_device **out) {
+    TRI_TRY(tri_device_far.open(config, out));
+    (*out)->backend = (*out)->description.backend = &held_run_device;
+    return TRI_OK;
+}
+
+static tri_status allocate(tri_device *device, size_t size_bytes, void **out) {
+    TRI_TRY(tri_device_far.alloc(device, size_bytes, out));
+    TRI_ASSERT(allocation_count < HELD_RUN_ALLOCATIONS);
+    allocations[allocation_count].memory = *out;
+    allocations[allocation_count++].bytes = size_bytes;
+    return TRI_OK;
+}
+
+static void release(tri_device *device, void *memory) {
+    for (int i = 0; i < allocation_count; i++)
+        if (allocations[i].memory == memory) allocations[i].bytes = 0;
+    tri_device_far.free(device, memory);
+}
+
+void held_run_make_device(void) {
+    held_run_device = tri_device_far;
+    held_run_device.describe = describe;
+    held_run_device.open = open_device;
+    held_run_device.alloc = allocate;
+    held_run_device.free = release;
+    device_notes_add(&held_run_device);
+}
+
+static int64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+// What a held action waits for: that the tickets are there and done, or the time.
+typedef struct hold {
+    _Atomic int tickets_there;
+    int ticket_count; // how many there will be
+    tri_ticket *tickets;
+    int64_t end_us, more_us; // `more_us`: so long after they are done
+    _Atomic int64_t more_end_us;
+    _Atomic bool is_open, expired;
+} hold;
+
+// Of one run: what holds the chosen action up in each step, and what delays any action.
+static hold holds[HELD_RUN_STEPS], delays[HELD_RUN_STEPS][HELD_RUN_ACTIONS];
+static tri_ticket tickets[HELD_RUN_STEPS][HELD_RUN_ACTIONS];
+
+static bool is_done(void *source, uint64_t number) {
+    hold *h = source;
+    if (atomic_load(&h->is_open)) return true;
+    bool late = now_us() >= h->end_us;
+    bool done = h->ticket_count > 0 && atomic_load(&h->tickets_there) == h->ticket_count;
+    for (int i = 0; i < h->ticket_count && done; i++) done = tri_ticket_is_done(&h->tickets[i]);
+    if (done && h->more_us > 0) {
+        int64_t end_us = now_us() + h->more_us;
+        if (atomic_load(&h->more_end_us) == 0) atomic_store(&h->more_end_us, end_us);
+        done = now_us() >= atomic_load(&h->more_end_us);
+    }
+    if (late && !done) atomic_store(&h->expired, true);
+    if (late || done) atomic_store(&h->is_open, true);
+    return late || done;
+}
+
+static tri_status wait_for(void *source, uint64_t number) {
+    while (!is_done(source, number)) usleep(30);
+    return TRI_OK;
+}
+
+static const tri_ticket_kind hold_ticket = {.wait = wait_for, .is_done = is_done};
+
+// The step that the engine issues on this thread.
+static struct {
+    tri_engine *engine; // NULL: none
+    const held_run_plan *plan;
+    int action, depth; // the next action, and of how many calls of the ledger the end is to come
+    int step;
+    bool is_action, is_nothing;
+} watched;
+
+static tri_status start_behind(tri_engine *e, const tri_action *a, const tri_ticket *ticket) {
+    tri_lane lane = tri_action_lane(a->kind);
+    if (!ticket->kind) return TRI_OK;
+    if (lane == TRI_LANE_COMPUTE) return e->device->backend->wait(e->queue, ticket);
+    if (lane == TRI_LANE_TAKE) return e->device->backend->wait(e->takes.queue, ticket);
+    if (lane == TRI_LANE_STORE) return tri_storage_after(e->storage, ticket);
+    return tri_comm_after(engine_group_of(e, a), ticket);
+}
+
+static tri_status hold_up(tri_engine *e, const tri_action *a, hold *h) {
+    return start_behind(e, a, &(tri_ticket){&hold_ticket, h, 0});
+}
+
+// Communicators and the storage touch memory on threads of their own.
+static void note_operations(const tri_engine *e, const tri_action *a) {
+    for (int i = 0; i < e->run.most_ops; i++) {
+        const tri_comm_op *op = &e->run.ops[i];
+        if (!op->label) break;
+        int ranks = engine_group_of(e, a)->size;
+        size_t width = tri_dtype_bytes(op->dtype);
+        device_note(op->send, (size_t)tri_comm_send_count(op, ranks) * width, false);
+        device_note(op->recv, (size_t)tri_comm_recv_count(op, ranks) * width, true);
+    }
+}
+
+tri_status __real_tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
+                                    const char *label, uint64_t *ticket);
+tri_status __wrap_tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
+                                    const char *label, uint64_t *ticket);
+
+tri_status __wrap_tri_storage_start(tri_storage *storage, const tri_storage_op *ops, int count,
+                                    const char *label, uint64_t *ticket) {
+    for (int i = 0; i < count; i++)
+        device_note(ops[i].memory, (size_t)ops[i].size_bytes, !ops[i].writes);
+    return __real_tri_storage_start(storage, ops, count, label, ticket);
+}
+
+// The group of operations whose results are late, of each step: it does not see that the network
+// is done.
+static struct {
+    const char *label;
+    _Atomic uint64_t number; // of the group, among those of its communicator; 0: none
+    tri_comm proxy, *inner;
+    tri_comm_backend backend;
+} late[HELD_RUN_STEPS];
+
+static struct {
+    const void *comm;
+    uint64_t number; // of its latest group
+} latest_groups[64];
+
+static uint64_t *latest_group_of(const tri_comm *comm) {
+    int i = 0;
+    while (latest_groups[i].comm && latest_groups[i].comm != comm) i++;
+    TRI_ASSERT(i < 63);
+    latest_groups[i].comm = comm;
+    return &latest_groups[i].number;
+}
+
+static int step_of_late(const tri_comm *proxy) {
+    int step = 0;
+    while (proxy != &late[step].proxy) step++;
+    return step;
+}
+
+static bool test_late(tri_comm *comm, tri_comm_ticket ticket) {
+    int step = step_of_late(comm);
+    tri_comm *inner = late[step].inner;
+    return is_done(&holds[step], 0) && inner->backend->test(inner, ticket);
+}
+
+static tri_status wait_late(tri_comm *comm, tri_comm_ticket ticket) {
+    tri_comm *inner = late[step_of_late(comm)].inner;
+    return inner->backend->wait(inner, ticket);
+}
+
+static tri_status start_late(tri_comm *comm, const tri_comm_op *ops, int count,
+                             tri_comm_ticket *out) {
+    tri_comm *inner = late[step_of_late(comm)].inner;
+    return inner->backend->start(inner, ops, count, out);
+}
+
+tri_status __real_staged_group_advance(staged_group *group, const staged_route *route,
+                                       bool may_begin, bool may_travel, bool *moved);
+tri_status __wrap_staged_group_advance(staged_group *group, const staged_route *route,
+                                       bool may_begin, bool may_travel, bool *moved);
+
+tri_status __wrap_staged_group_advance(staged_group *group, const staged_route *route,
+                                       bool may_begin, bool may_travel, bool *moved) {
+    staged_route slow = *route;
+    for (int i = 0; i < HELD_RUN_STEPS; i++) {
+        if (group->number != atomic_load(&late[i].number)) continue;
+        if (group->op_count == 0 || group->ops[0].device.label != late[i].label) continue;
+        late[i].inner = route->inner;
+        late[i].backend = *route->inner->backend;
+        late[i].backend.test = test_late;
+        late[i].backend.wait = wait_late;
+        late[i].backend.start = start_late;
+        late[i].proxy = *route->inner;
+        late[i].proxy.backend = &late[i].backend;
+        slow.inner = &late[i].proxy;
+    }
+    return __real_staged_group_advance(group, &slow, may_begin, may_travel, moved);
+}
+
+static bool is_of_network(const tri_action *a) {
+    tri_lane lane = tri_action_lane(a->kind);
+    return lane != TRI_LANE_COMPUTE && lane != TRI_LANE_TAKE && lane != TRI_LANE_STORE;
+}
+
+// Whether it is the next action that begins. Before a step, what lies in a file is read too.
+static bool is_next(const tri_ledger_action *noted) {
+    const tri_schedule *s = &watched.engine->run.step->schedule;
+    if (watched.action == s->count) return false;
+    const tri_action *a = &s->actions[watched.action];
+    return noted->lane == TRI_LANE_OF_COMPUTE && noted->subject == a->subject &&
+           noted->round == a->round &&
+           (noted->kind == TRI_LEDGER_ISSUE || noted->kind == tri_action_name(a->kind));
+}
+
+static void before_action(void) {
+    tri_engine *e = watched.engine;
+    const held_run_plan *p = watched.plan;
+    const tri_action *a = &e->run.step->schedule.actions[watched.action];
+    if (p->notes && watched.step == 0) device_notes_now = &p->notes[watched.action];
+    if (is_of_network(a)) memset(e->run.ops, 0, (size_t)e->run.most_ops * sizeof *e->run.ops);
+    if (watched.action == p->held && p->late) {
+        late[watched.step].label = e->labels.units[a->kind][a->subject];
+        atomic_store(&late[watched.step].number, *latest_group_of(engine_group_of(e, a)) + 1);
+    } else if (watched.action == p->held) {
+        (void)hold_up(e, a, &holds[watched.step]);
+    }
+    if (p->behind >= 0 && watched.action > p->behind)
+        (void)start_behind(e, a, &e->run.tickets[p->dependency]);
+    if (p->most_delay_us == 0) return;
+    hold *h = &delays[watched.step][watched.action];
+    uint32_t word = tri_philox_at(p->seed, 0, 0, (uint64_t)watched.action);
+    h->end_us = now_us() + word % (uint32_t)p->most_delay_us;
+    if (word >> 31) (void)hold_up(e, a, h);
+}
+
+static void after_action(void) {
+    const held_run_plan *p = watched.plan;
+    const tri_ticket *ticket = &watched.engine->run.tickets[watched.action];
+    const tri_action *a = &watched.engine->run.step->schedule.actions[watched.action];
+    if (is_of_network(a) && ticket->kind)
+        *latest_group_of(engine_group_of(watched.engine, a)) = ticket->number;
+    if (device_notes_now && is_of_network(a)) note_operations(watched.engine, a);
+    device_notes_now = NULL;
+    bool is_of_wait = watched.action == p->waiter || watched.action == p->dependency;
+    if (is_of_wait && !ticket->kind) watched.is_nothing = true;
+    if (p->held >= 0 && p->free[watched.action]) {
+        hold *h = &holds[watched.step];
+        int at = atomic_load(&h->tickets_there);
+        h->tickets[at] = *ticket;
+        atomic_store(&h->tickets_there, at + 1);
+    }
+    watched.action++;
+}
+
+tri_ledger_mark __real_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
+tri_ledger_mark __wrap_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action);
+tri_ledger_mark __real_tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
+tri_ledger_mark __wrap_tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label);
+void __real_tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark);
+void __wrap_tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark);
+
+static _Thread_local bool is_issuing;
+
+tri_ledger_mark __wrap_tri_ledger_begin(tri_ledger *ledger, const tri_ledger_action *action) {
+    if (is_issuing && watched.depth++ == 0 && (watched.is_action = is_next(action)))
+        before_action();
+    return __real_tri_ledger_begin(ledger, action);
+}
+
+tri_ledger_mark __wrap_tri_ledger_enter(tri_ledger *ledger, const char *kind, const char *label) {
+    if (is_issuing) watched.depth++;
+    return __real_tri_ledger_enter(ledger, kind, label);
+}
+
+void __wrap_tri_ledger_end(tri_ledger *ledger, tri_ledger_mark mark) {
+    __real_tri_ledger_end(ledger, mark);
+    if (!is_issuing || --watched.depth > 0 || !watched.is_action) return;
+    watched.is_action = false;
+    after_action();
+}
+
+static float number_of(const random_run *run, int step, int64_t sample, int at) {
+    uint64_t element = (uint64_t)(sample * 32 + at);
+    return 2 * tri_philox_uniform(tri_philox_at(run->seed, (uint64_t)step, 7, element)) - 1;
+}
+
+static tri_status make_numbers(held_run *r) {
+    const tri_step_plan *step = &r->engine->plan->steps[r->run->shape];
+    int width = r->run->width, sample_count = width + RANDOM_RUN_TARGETS;
+    for (int k = 0; k < HELD_RUN_STEPS; k++)
+        for (int i = 0; i < step->rounds; i++) {
+            const tri_round *round = &step->items[i];
+            float *to = calloc((size_t)(round->size * sample_count) + 1, sizeof *to);
+            if (!to) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a micro-batch");
+            r->numbers[k][i] = to;
+            for (int64_t s = 0; s < round->size; s++)
+                for (int at = 0; at < sample_count; at++) {
+                    bool input = at < width;
+                    int64_t index = input
+                                        ? s * width + at
+                                        : round->size * width + s * RANDOM_RUN_TARGETS + at - width;
+                    to[index] = number_of(r->run, k, round->first + s, at);
+                }
+        }
+    return TRI_OK;
+}
+
+typedef struct feed {
+    const held_run *run;
+    int step, round;
+} feed;
+
+static tri_status next_batch(void *context, tri_engine_batch *out) {
+    feed *f = context;
+    const tri_step_plan *step = &f->run->engine->plan->steps[f->run->run->shape];
+    while (step->items[f->round].size == 0) f->round++;
+    out->size = step->items[f->round].size;
+    out->fields[0] = f->run->numbers[f->step][f->round];
+    out->fields[1] = f->run->numbers[f->step][f->round] + out->size * f->run->run->width;
+    f->round++;
+    return TRI_OK;
+}
+
+#define FIRST_BITS UINT64_C(0xcbf29ce484222325)
+
+static void add_bits(uint64_t *bits, const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    for (size_t i = 0; i < bytes; i++) *bits = (*bits ^ at[i]) * UINT64_C(0x100000001b3);
+}
+
+static tri_status hash_tensor(held_run *r, const tri_engine_tensor *tensor, uint64_t *bits) {
+    int64_t count = tri_shape_count(&tensor->shape);
+    float *values = calloc((size_t)count + 1, sizeof *values);
+    if (!values) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a tensor");
+    tri_status status = tri_engine_fetch(r->engine, tensor);
+    if (status == TRI_OK) tri_engine_read(r->engine, tensor, 0, count, values);
+    add_bits(bits, values, (size_t)count * sizeof *values);
+    free(values);
+    return status;
+}
+
+// All tensors of the state that this rank holds. Counters count the steps of all runs, so they are
+// left out.
+static tri_status hash_state(held_run *r, uint64_t *bits) {
+    for (int states = 0; states < 2; states++) {
+        const tri_engine_tensor *tensors;
+        int index, count = states ? tri_engine_optimizer_tensors(r->engine, &tensors)
+                                  : tri_engine_model_tensors(r->engine, &tensors);
+        for (int i = 0; i < count; i++) {
+            tri_engine_holders(r->engine, &tensors[i], &index);
+            if (index >= 0 && tensors[i].dtype == TRI_F32)
+                TRI_TRY(hash_tensor(r, &tensors[i], bits));
+        }
+    }
+    return TRI_OK;
+}
+
+// Copies what lies in a file between steps to `kept`, or back.
+static tri_status copy_offloaded(held_run *r, float *kept, bool back) {
+    const tri_plan *plan = r->engine->plan;
+    for (int i = 0; i < plan->flat.unit_count * TRI_BUCKET_COUNT; i++) {
+        int unit = i / TRI_BUCKET_COUNT;
+        tri_bucket_kind bucket = (tri_bucket_kind)(i % TRI_BUCKET_COUNT);
+        int64_t own = plan->flat.units[unit].buckets[bucket].own;
+        if (!plan->flat.units[unit].here || own == 0) continue;
+        for (int state = TRI_STATE_MASTERS; state < plan->optimizer_states; state++) {
+            bool has_state = state == TRI_STATE_MASTERS || tri_bucket_is_trained(bucket);
+            if (!has_state || !engine_is_offloaded(r->engine, bucket, state)) continue;
+            TRI_TRY(back ? engine_write_own(r->engine, unit, bucket, state, kept)
+                         : engine_read_own(r->engine, unit, bucket, state, kept));
+            kept += own;
+        }
+    }
+    return TRI_OK;
+}
+
+// Memory whose contents a step does not find again.
+static bool is_passing(const tri_engine *e, const void *memory) {
+    const engine_memory *m = &e->memory;
+    const void *const passing[] = {m->heaps[TRI_HEAP_ACTIVATIONS],
+                                   m->heaps[TRI_HEAP_STATE],
+                                   m->inputs[0],
+                                   m->inputs[1],
+                                   m->scratch,
+                                   m->workspace,
+                                   m->round_gradients,
+                                   m->own_gradients};
+    for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+        if (memory == passing[i]) return true;
+    return false;
+}
+
+static tri_status keep_images(held_run *r) {
+    for (int i = 0; i < allocation_count; i++) {
+        size_t bytes = allocations[i].bytes;
+        if (bytes == 0) continue;
+        r->images[i] = malloc(bytes);
+        if (!r->images[i]) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an image");
+        TRI_TRY(tri_queue_read(r->engine->queue, r->images[i], allocations[i].memory, bytes));
+        if (is_passing(r->engine, allocations[i].memory)) memset(r->images[i], 0x47, bytes);
+    }
+    return TRI_OK;
+}
+
+tri_status held_run_open(const random_run *run, const tri_plan *plan,
+                         const tri_device_backend *backend, tri_comm *comm, held_run *out) {
+    *out = (held_run){.run = run, .rank = plan->rank};
+    TRI_TRY(backend->open(&(tri_device_config){.threads = 1}, &out->device));
+    TRI_TRY(tri_engine_create(
+        &(tri_engine_config){
+            .plan = plan, .device = out->device, .world = comm, .optimizer = &run->optimizer},
+        &out->engine));
+    TRI_TRY(tri_engine_initialize(out->engine, run->seed));
+    TRI_TRY(make_numbers(out));
+    if (backend != &held_run_device) return TRI_OK;
+    out->offloaded = calloc(1, (size_t)plan->memory.offloaded + 1);
+    if (!out->offloaded) return TRI_FAIL(TRI_NO_MEMORY, "no memory for the state");
+    TRI_TRY(copy_offloaded(out, out->offloaded, false));
+    return keep_images(out);
+}
+
+void held_run_close(held_run *r) {
+    tri_engine_destroy(r->engine);
+    r->device->backend->close(r->device);
+    free(r->offloaded);
+    for (int i = 0; i < HELD_RUN_ALLOCATIONS; i++) free(r->images[i]);
+    for (int k = 0; k < HELD_RUN_STEPS; k++)
+        for (int i = 0; i < TRI_MAX_ROUNDS; i++) free(r->numbers[k][i]);
+}
+
+// All of the device's memory is as it was, and so is what lies in a file.
+static tri_status begin_again(held_run *r) {
+    for (int i = 0; i < allocation_count; i++)
+        if (allocations[i].bytes && r->images[i])
+            TRI_TRY(tri_queue_write(r->engine->queue, allocations[i].memory, r->images[i],
+                                    allocations[i].bytes));
+    r->engine->is_stale = true;
+    TRI_TRY(copy_offloaded(r, r->offloaded, true));
+    return tri_engine_carry(r->engine, &(tri_carried){.updates = 0});
+}
+
+// Takes the wait out of the schedule, or puts it back to the end of the action's list.
+static void leave_out(tri_engine *e, const held_run_plan *p, tri_step_shape shape, bool back) {
+    const tri_schedule *s = &e->plan->steps[shape].schedule;
+    if (p->waiter < 0) return;
+    tri_action *a = &s->actions[p->waiter];
+    int *list = &s->dependencies[a->first_dependency];
+    if (back) {
+        TRI_ASSERT(list[a->dependency_count] == p->dependency);
+        a->dependency_count++;
+        return;
+    }
+    int at = 0;
+    while (at < a->dependency_count && list[at] != p->dependency) at++;
+    TRI_ASSERT(at < a->dependency_count);
+    list[at] = list[--a->dependency_count];
+    list[a->dependency_count] = p->dependency;
+}
+
+// The steps of one run are watched, if the device has queues.
+static void watch(held_run *r, const held_run_plan *p, int step) {
+    int actions = r->engine->plan->steps[r->run->shape].schedule.count;
+    TRI_ASSERT(actions <= HELD_RUN_ACTIONS);
+    hold *h = &holds[step];
+    *h = (hold){.tickets = tickets[step], .end_us = now_us() + p->limit_us, .more_us = p->more_us};
+    for (int i = 0; p->held >= 0 && i < actions; i++) h->ticket_count += p->free[i];
+    if (h->ticket_count == 0) h->end_us = now_us() + p->more_us;
+    for (int i = 0; i < actions; i++) delays[step][i] = (hold){.ticket_count = 0};
+    watched.engine = r->engine;
+    watched.plan = p;
+    watched.step = step;
+    watched.action = watched.depth = 0;
+    watched.is_action = false;
+}
+
+static tri_status issue(held_run *r, const held_run_plan *p, int number) {
+    feed f = {.run = r, .step = number};
+    tri_step_input input = {.shape = r->run->shape,
+                            .step = number,
+                            .clip = 1,
+                            .lr = {0.01, 0.01},
+                            .next = next_batch,
+                            .context = &f};
+    bool is_far = r->device->backend == &held_run_device;
+    is_issuing = is_far;
+    if (is_far) watch(r, p, number);
+    tri_status status = tri_engine_issue(r->engine, &input);
+    is_issuing = false;
+    int actions = r->engine->plan->steps[r->run->shape].schedule.count;
+    TRI_ASSERT(!is_far || status != TRI_OK || watched.action == actions);
+    return status;
+}
+
+static tri_status run_steps(held_run *r, const held_run_plan *p, uint64_t *bits) {
+    tri_step_output out;
+    int ahead = tri_engine_steps_ahead(r->engine), issued = 0;
+    for (int done = 0; done < HELD_RUN_STEPS; done++) {
+        while (issued < HELD_RUN_STEPS && issued - done <= ahead) TRI_TRY(issue(r, p, issued++));
+        TRI_TRY(tri_engine_collect(r->engine, &out));
+        add_bits(bits, out.sum, sizeof out.sum);
+        add_bits(bits, out.count, sizeof out.count);
+        add_bits(bits, &out.gradient_norm, sizeof out.gradient_norm);
+    }
+    return tri_engine_release_batches(r->engine);
+}
+
+static tri_status hash_memory(held_run *r, uint64_t *bits) {
+    for (int i = 0; i < allocation_count; i++) {
+        size_t bytes = r->images[i] ? allocations[i].bytes : 0;
+        char *image = malloc(bytes + 1);
+        if (!image) return TRI_FAIL(TRI_NO_MEMORY, "no memory for an image");
+        tri_status status =
+            bytes ? tri_queue_read(r->engine->queue, image, allocations[i].memory, bytes) : TRI_OK;
+        add_bits(bits, image, bytes);
+        free(image);
+        TRI_TRY(status);
+    }
+    return TRI_OK;
+}
+
+tri_status held_run_steps(held_run *r, const held_run_plan *p, held_run_result *out) {
+    bool is_far = r->device->backend == &held_run_device;
+    *out = (held_run_result){.bits = FIRST_BITS, .memory = FIRST_BITS};
+    watched.is_nothing = false;
+    if (is_far) TRI_TRY(begin_again(r));
+    leave_out(r->engine, p, r->run->shape, false);
+    out->status = run_steps(r, p, &out->bits);
+    leave_out(r->engine, p, r->run->shape, true);
+    for (int i = 0; i < HELD_RUN_STEPS; i++) atomic_store(&late[i].number, 0);
+    out->is_nothing = watched.is_nothing;
+    for (int i = 0; i < HELD_RUN_STEPS; i++) out->expired |= atomic_load(&holds[i].expired);
+    if (is_far) TRI_TRY(hash_memory(r, &out->memory));
+    return hash_state(r, &out->bits);
+}

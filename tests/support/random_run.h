@@ -1,0 +1,34 @@
+// Random runs: a small network, a mesh, a strategy and a step, with the plans of all ranks.
+#ifndef TESTS_SUPPORT_RANDOM_RUN_H
+#define TESTS_SUPPORT_RANDOM_RUN_H
+
+#include "nn/optimizer.h"
+#include "plan/plan.h"
+
+enum { RANDOM_RUN_RANKS = 4, RANDOM_RUN_BLOCKS = 6, RANDOM_RUN_TARGETS = 3 };
+
+typedef struct random_run {
+    uint64_t seed;
+    tri_arena *arena;
+    tri_mesh mesh;
+    tri_strategy_options strategy;
+    tri_plan_request request;
+    tri_step_shape shape; // of the steps that are to be run
+
+    // The network. Every layer has `width` inputs and outputs.
+    int block_count, width;
+    int layers[RANDOM_RUN_BLOCKS];
+    bool reads_inputs[RANDOM_RUN_BLOCKS], reads_first[RANDOM_RUN_BLOCKS]; // by block
+
+    tri_optimizer optimizer;
+    // By rank: for a device that is done when a call returns, and for one that runs ahead.
+    tri_plan *near[RANDOM_RUN_RANKS], *far[RANDOM_RUN_RANKS];
+} random_run;
+
+// Fails the running test when a plan is refused.
+void random_run_make(uint64_t seed, const tri_device_description *near,
+                     const tri_device_description *far, random_run *out);
+void random_run_destroy(random_run *run);
+const char *random_run_text(const random_run *run); // in a static buffer
+
+#endif
