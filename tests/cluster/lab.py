@@ -81,8 +81,8 @@ def pid_in(name):
     return 0
 
 
-def write_configuration(nodes, partitions, slurmd_timeout_s):
-    shape = " ".join(f"{key}={value}" for key, value in NODE.items())
+def write_configuration(nodes, partitions, slurmd_timeout_s, node, gpu):
+    shape = " ".join(f"{key}={value}" for key, value in node.items())
     addresses = f"{NETWORK}.[11-{10 + nodes}]" if nodes > 1 else f"{NETWORK}.11"
     names = f"node[1-{nodes}]" if nodes > 1 else "node1"
     host = os.uname().nodename
@@ -99,13 +99,14 @@ def write_configuration(nodes, partitions, slurmd_timeout_s):
         "AccountingStorageType": "accounting_storage/none", "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory", "DefMemPerCPU": 1024, "MpiDefault": "none",
         "SlurmdParameters": "config_overrides", "GresTypes": "gpu", "ReturnToService": 2,
+        "EnforcePartLimits": "ALL",
         "SlurmdTimeout": slurmd_timeout_s, "KillWait": 5, "MessageTimeout": 20,
         "SchedulerParameters": "batch_sched_delay=0,sched_interval=5",
     }
     text = "".join(f"{key}={value}\n" for key, value in settings.items())
-    text += f"NodeName={names} NodeAddr={addresses} {shape} Gres=gpu:{GPUS}\n"
+    text += f"NodeName={names} NodeAddr={addresses} {shape} Gres=gpu:{gpu and gpu + ':'}{GPUS}\n"
     write("slurm.conf", text + "\n".join(rows) + "\n")
-    devices = f"Name=gpu File={path('gpu')}[0-{GPUS - 1}]"
+    devices = f"Name=gpu {gpu and 'Type=' + gpu} File={path('gpu')}[0-{GPUS - 1}]"
     write("gres.conf", f"AutoDetect=off\nNodeName={names} {devices}\n")
     hosts = ["127.0.0.1 localhost", f"{NETWORK}.1 {host}"]
     hosts += [f"{NETWORK}.{10 + i} node{i}" for i in range(1, nodes + 1)]
@@ -177,7 +178,8 @@ def states():
                  env=environment()).split()
 
 
-def up(nodes=2, partitions=None, slurmd_timeout_s=20):
+def up(nodes=2, partitions=None, slurmd_timeout_s=20, node=None, gpu=""):
+    """`node`: what differs from NODE; `gpu`: the kind that jobs can ask for."""
     down()
     for folder in ("", "log", "state"):
         os.makedirs(path(folder), exist_ok=True)
@@ -185,7 +187,8 @@ def up(nodes=2, partitions=None, slurmd_timeout_s=20):
     for i in range(GPUS): # nobody opens them
         os.mknod(path(f"gpu{i}"), 0o666 | 0o020000, os.makedev(1, 3))
     write("nodes", str(nodes))
-    write_configuration(nodes, {**PARTITIONS, **(partitions or {})}, slurmd_timeout_s)
+    write_configuration(nodes, {**PARTITIONS, **(partitions or {})}, slurmd_timeout_s,
+                        {**NODE, **(node or {})}, gpu)
     make_network(nodes)
     start_controller()
     for i in range(1, nodes + 1):
