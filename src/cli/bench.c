@@ -207,9 +207,12 @@ static int run(const cli_context *context, int argc, char **argv) {
     const char *what = a.count ? a.words[0] : "", *seconds = cli_value(&a, "seconds");
     const char *device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto";
     bool json = cli_has(&a, "json"), known = true;
-    tri_status status = TRI_OK;
+    bool on_ranks = !strcmp(what, "comm") || !strcmp(what, "train");
+    tri_status status = on_ranks ? cli_bind_rank() : TRI_OK;
     tri_arena *arena = tri_arena_create(NULL, "command");
-    if (!strcmp(what, "comm") && a.count == 1)
+    if (status != TRI_OK)
+        known = true;
+    else if (!strcmp(what, "comm") && a.count == 1)
         status =
             bench_comm(cli_value(&a, "op"), cli_value(&a, "type"), cli_value(&a, "sizes"), json);
     else if (!strcmp(what, "kernels"))

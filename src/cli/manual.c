@@ -110,6 +110,9 @@ static const cli_verb codes[] = {{"0", "", "done"},
 
 static const cli_verb variables[] = {
     {"OMP_NUM_THREADS", "", "threads of each rank"},
+    {"TRIREME_BIND", "",
+     "auto (as without it): ranks that srun or mpirun started and that see each other's cores are "
+     "bound to cores of their own; none: they are not"},
     {"NO_COLOR", "", "set to anything: no colours"},
     {"RANK, WORLD_SIZE, LOCAL_RANK, ...", "", "who this rank is, as torchrun sets them"},
     {"TRIREME_STORE=HOST:PORT", "", "where the ranks of several hosts find rank 0"},

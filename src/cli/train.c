@@ -180,8 +180,9 @@ static int run_train(const cli_context *context, int argc, char **argv) {
         request.run_dir = cli_value(&a, "run-dir");
         if (!request.run_dir) request.run_dir = tri_arena_printf(arena, "runs/%s", recipe.name);
         request.quiet = cli_has(&a, "quiet");
-        status = tri_train(&request, &result);
+        status = cli_bind_rank();
     }
+    if (status == TRI_OK) status = tri_train(&request, &result);
     if (status == TRI_OK && result.rank == 0) {
         if (cli_has(&a, "json"))
             print_json(&request, &result);
@@ -262,6 +263,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
     tri_recipe recipe;
     tri_status status = load_recipe(arena, context, &a, &recipe);
     tri_train_result r;
+    if (status == TRI_OK) status = cli_bind_rank();
     if (status == TRI_OK) {
         warn_of_null(&a, "the results mean nothing");
         status = tri_evaluate(

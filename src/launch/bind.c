@@ -1,90 +1,258 @@
-// Which CPUs each worker of `trireme run --numa-binding` may use, from hwloc's picture of the host.
+// Which CPUs each worker of a host may use. Next to read: bind_rank.c, for ranks of other
+// launchers.
 #include "launch/bind.h"
 
-#include <hwloc.h>
+#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static hwloc_obj_type_t domain_type(launch_binding binding) {
+// A run of cores, [first, end).
+typedef struct cores {
+    int first, end;
+} cores;
+
+static void add_core(const launch_core *core, launch_cpus *out) {
+    for (int i = 0; i < core->thread_count; i++) launch_cpus_add(out, core->threads[i]);
+}
+
+// Adds share `index` of `sharers` of the cores; at least one. Where there are fewer cores than
+// sharers, hardware threads are divided instead.
+static void add_share(const launch_topology *t, cores of, int index, int sharers,
+                      launch_cpus *out) {
+    int count = of.end - of.first;
+    if (count >= sharers) {
+        int first = (int)((long)index * count / sharers);
+        int end = (int)((long)(index + 1) * count / sharers);
+        for (int i = first; i < end; i++) add_core(&t->cores[of.first + i], out);
+        return;
+    }
+    int threads = 0, at = 0;
+    for (int i = of.first; i < of.end; i++) threads += t->cores[i].thread_count;
+    int first = (int)((long)index * threads / sharers);
+    int end = (int)((long)(index + 1) * threads / sharers);
+    if (end == first) end = first + 1;
+    for (int i = of.first; i < of.end; i++)
+        for (int k = 0; k < t->cores[i].thread_count; k++, at++)
+            if (at >= first && at < end) launch_cpus_add(out, t->cores[i].threads[k]);
+}
+
+static int domain_of_core(const launch_core *core, launch_binding binding) {
     switch (binding) {
     case LAUNCH_BIND_SOCKET:
-        return HWLOC_OBJ_PACKAGE;
+        return core->socket;
     case LAUNCH_BIND_CORE_COMPLEX:
-        return HWLOC_OBJ_L3CACHE;
+        return core->cache;
     default:
-        return HWLOC_OBJ_NUMANODE;
+        return core->node;
     }
+}
+
+static cores cores_of_domain(const launch_topology *t, launch_binding binding, int domain) {
+    cores out = {0, 0};
+    while (out.first < t->core_count && domain_of_core(&t->cores[out.first], binding) != domain)
+        out.first++;
+    out.end = out.first;
+    while (out.end < t->core_count && domain_of_core(&t->cores[out.end], binding) == domain)
+        out.end++;
+    return out;
 }
 
 // Worker i of n uses domain i * domains / n: where there are more workers than domains, consecutive
 // workers share one.
-static int domain_of(int local_rank, int workers, int domains) {
-    return (int)((long)local_rank * domains / workers);
-}
-
-// The cores of worker `index` of the `sharers` that divide the domain's cores; at least one. Where
-// there are fewer cores than sharers, hardware threads are divided instead.
-static void divide_cores(hwloc_topology_t topology, hwloc_const_cpuset_t domain, int index,
-                         int sharers, hwloc_cpuset_t out) {
-    int cores = hwloc_get_nbobjs_inside_cpuset_by_type(topology, domain, HWLOC_OBJ_CORE);
-    hwloc_obj_type_t type = cores >= sharers ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
-    int units = hwloc_get_nbobjs_inside_cpuset_by_type(topology, domain, type);
-    int first = (int)((long)index * units / sharers),
-        end = (int)((long)(index + 1) * units / sharers);
-    if (end == first) end = first + 1;
-    hwloc_bitmap_zero(out);
-    for (int i = first; i < end && i < units; i++) {
-        hwloc_obj_t unit = hwloc_get_obj_inside_cpuset_by_type(topology, domain, type, (unsigned)i);
-        hwloc_bitmap_or(out, out, unit->cpuset);
+static void plan_domains(const launch_topology *t, launch_binding binding, int workers,
+                         launch_place *out) {
+    int domains = binding == LAUNCH_BIND_SOCKET         ? t->sockets
+                  : binding == LAUNCH_BIND_CORE_COMPLEX ? t->caches
+                                                        : t->nodes;
+    for (int i = 0; i < workers; i++) {
+        int own = (int)((long)i * domains / workers), index = 0, sharers = 0;
+        for (int k = 0; k < workers; k++) {
+            if ((long)k * domains / workers != own) continue;
+            index += k < i;
+            sharers++;
+        }
+        bool divides = binding == LAUNCH_BIND_EXCLUSIVE;
+        add_share(t, cores_of_domain(t, binding, own), divides ? index : 0, divides ? sharers : 1,
+                  &out[i].cpus);
     }
 }
 
-static tri_status choose_cpus(hwloc_topology_t topology, launch_binding binding, int local_rank,
-                              int workers, hwloc_cpuset_t cpus) {
-    int domains = hwloc_get_nbobjs_by_type(topology, domain_type(binding));
-    if (domains < 1)
-        return TRI_FAIL(TRI_UNSUPPORTED, "--numa-binding: this host reports no %s",
-                        binding == LAUNCH_BIND_CORE_COMPLEX ? "last-level caches" : "such domains");
-    int own = domain_of(local_rank, workers, domains);
-    hwloc_obj_t domain = hwloc_get_obj_by_type(topology, domain_type(binding), (unsigned)own);
-    hwloc_bitmap_copy(cpus, domain->cpuset);
-    if (binding == LAUNCH_BIND_EXCLUSIVE) {
-        int sharers = 0, index = 0;
-        for (int i = 0; i < workers; i++)
-            if (domain_of(i, workers, domains) == own) {
-                if (i < local_rank) index++;
-                sharers++;
-            }
-        divide_cores(topology, domain->cpuset, index, sharers, cpus);
+// The GPU of each worker: the visible one of its number. False: not every worker has one.
+static bool assign_gpus(const launch_topology *t, const char *visible, int workers,
+                        launch_place *out) {
+    const char *at = visible;
+    for (int i = 0; i < workers; i++) {
+        long gpu = i;
+        if (visible) {
+            char *end;
+            if (!isdigit((unsigned char)*at)) return false;
+            gpu = strtol(at, &end, 10);
+            if (*end && *end != ',') return false;
+            at = *end ? end + 1 : end;
+        }
+        if (gpu < 0 || gpu >= t->gpu_count) return false;
+        out[i].gpu = (int)gpu;
     }
-    return hwloc_bitmap_iszero(cpus)
-               ? TRI_FAIL(TRI_UNSUPPORTED, "--numa-binding: no CPU is left for local rank %d",
-                          local_rank)
-               : TRI_OK;
+    return true;
 }
 
-tri_status launch_bind(launch_binding binding, int local_rank, int workers, launch_cpus *out) {
-    *out = (launch_cpus){0};
+static bool same_cores(const launch_device *a, const launch_device *b) {
+    return a->first_core == b->first_core && a->end_core == b->end_core;
+}
+
+static int distance(const launch_core *a, const launch_core *b) { return abs(a->node - b->node); }
+
+// Gives the NUMA nodes of a socket that no worker's GPU is at to the socket's workers: whole nodes,
+// each to a worker that has fewest cores and is nearest. If they cannot be shared out evenly, they
+// stay free.
+static void add_free_nodes(const launch_topology *t, int socket, int workers, launch_place *out) {
+    int free_nodes = 0, sharers = 0;
+    bool *taken = calloc((size_t)t->nodes + 1, sizeof *taken);
+    for (int i = 0; taken && i < workers; i++) {
+        const launch_device *gpu = &t->gpus[out[i].gpu];
+        sharers += t->cores[gpu->first_core].socket == socket;
+        for (int c = gpu->first_core; c < gpu->end_core; c++) taken[t->cores[c].node] = true;
+    }
+    for (int node = 0; taken && node < t->nodes; node++) {
+        cores own = cores_of_domain(t, LAUNCH_BIND_NODE, node);
+        free_nodes += t->cores[own.first].socket == socket && !taken[node];
+    }
+    for (int node = 0; taken && sharers && free_nodes % sharers == 0 && node < t->nodes; node++) {
+        cores own = cores_of_domain(t, LAUNCH_BIND_NODE, node);
+        int best = -1, best_count = 0, best_way = 0;
+        if (t->cores[own.first].socket != socket || taken[node]) continue;
+        for (int i = 0; i < workers; i++) {
+            const launch_core *at = &t->cores[t->gpus[out[i].gpu].first_core];
+            int count = launch_cpus_count(&out[i].cpus), way = distance(at, &t->cores[own.first]);
+            if (at->socket != socket ||
+                (best >= 0 && (count > best_count || (count == best_count && way >= best_way))))
+                continue;
+            best = i;
+            best_count = count;
+            best_way = way;
+        }
+        add_share(t, own, 0, 1, &out[best].cpus);
+    }
+    free(taken);
+}
+
+// Workers whose GPUs are at the same cores divide them, in the order of the GPUs.
+static void plan_near_gpus(const launch_topology *t, int workers, launch_place *out) {
+    for (int i = 0; i < workers; i++) {
+        const launch_device *gpu = &t->gpus[out[i].gpu];
+        int index = 0, sharers = 0;
+        for (int k = 0; k < workers; k++) {
+            if (!same_cores(gpu, &t->gpus[out[k].gpu])) continue;
+            index += out[k].gpu < out[i].gpu || (out[k].gpu == out[i].gpu && k < i);
+            sharers++;
+        }
+        add_share(t, (cores){gpu->first_core, gpu->end_core}, index, sharers, &out[i].cpus);
+    }
+    for (int socket = 0; socket < t->sockets; socket++) add_free_nodes(t, socket, workers, out);
+}
+
+static bool are_disjoint(const launch_place *places, int workers) {
+    launch_cpus all = {0};
+    for (int i = 0; i < workers; i++)
+        for (int b = 0; b < LAUNCH_MAX_CPUS / 8; b++) {
+            if (all.set[b] & places[i].cpus.set[b]) return false;
+            all.set[b] |= places[i].cpus.set[b];
+        }
+    return true;
+}
+
+static void plan_in_order(const launch_topology *t, int workers, launch_place *out) {
+    for (int i = 0; i < workers; i++) {
+        out[i].cpus = (launch_cpus){0};
+        add_share(t, (cores){0, t->core_count}, i, workers, &out[i].cpus);
+    }
+}
+
+tri_status launch_bind_plan(tri_arena *arena, const launch_topology *t, launch_binding binding,
+                            int workers, const char *visible, launch_place *out) {
+    for (int i = 0; i < workers; i++) out[i] = (launch_place){.gpu = -1};
     if (binding == LAUNCH_BIND_NONE) return TRI_OK;
-    hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
-        return TRI_FAIL(TRI_NO_MEMORY, "--numa-binding: no memory");
-    tri_status status = TRI_OK;
-    // Only the CPUs that this process may use: a batch system may have granted a part of the host.
-    hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_RESTRICT_TO_CPUBINDING |
-                                           HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
-    if (hwloc_topology_load(topology) != 0)
-        status = TRI_FAIL(TRI_UNSUPPORTED, "--numa-binding: this host's topology cannot be read");
-    hwloc_cpuset_t cpus = hwloc_bitmap_alloc();
-    if (status == TRI_OK) status = choose_cpus(topology, binding, local_rank, workers, cpus);
-    int cpu = status == TRI_OK ? hwloc_bitmap_first(cpus) : -1;
-    for (; cpu >= 0 && cpu < LAUNCH_MAX_CPUS; cpu = hwloc_bitmap_next(cpus, cpu))
-        out->set[cpu / 8] |= (unsigned char)(1u << cpu % 8);
-    out->bound = status == TRI_OK;
-    hwloc_bitmap_free(cpus);
-    hwloc_topology_destroy(topology);
-    return status;
+    launch_cpus all = {0};
+    for (int i = 0; i < t->core_count; i++) add_core(&t->cores[i], &all);
+    bool disjoint = binding == LAUNCH_BIND_AUTO || binding == LAUNCH_BIND_EXCLUSIVE;
+    if (disjoint && workers > t->cpu_count)
+        return TRI_FAIL(
+            TRI_UNSUPPORTED, "binding: %d workers need a CPU each, and %s free here: %s", workers,
+            t->cpu_count == 1 ? "one is" : tri_arena_printf(arena, "%d are", t->cpu_count),
+            launch_cpus_text(arena, &all));
+    if (binding != LAUNCH_BIND_AUTO) {
+        plan_domains(t, binding, workers, out);
+    } else {
+        bool near = assign_gpus(t, visible, workers, out);
+        if (near) plan_near_gpus(t, workers, out);
+        for (int i = 0; !near && i < workers; i++) out[i].gpu = -1;
+        // GPUs whose cores overlap in part, or are too few for their workers.
+        if (!near || !are_disjoint(out, workers)) plan_in_order(t, workers, out);
+    }
+    for (int i = 0; i < workers; i++) out[i].cpus.bound = true;
+    return TRI_OK;
+}
+
+static const char *visible_devices(void) {
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                        "HIP_VISIBLE_DEVICES"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i])) return getenv(names[i]);
+    return NULL;
+}
+
+tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int workers,
+                            launch_topology *topology, launch_place *out) {
+    TRI_TRY(launch_topology_read(arena, NULL, binding == LAUNCH_BIND_AUTO, topology));
+    return launch_bind_plan(arena, topology, binding, workers, visible_devices(), out);
+}
+
+// The interfaces at the NUMA nodes where the worker's first core is, "hsn0 hsn1"; "-": none.
+static const char *near_interfaces(tri_arena *arena, const launch_topology *t,
+                                   const launch_core *core) {
+    const char *text = "";
+    for (int i = 0; i < t->interface_count; i++) {
+        const launch_device *d = &t->interfaces[i];
+        const launch_core *at = &t->cores[d->first_core];
+        if (d->end_core - d->first_core < t->core_count && at->node == core->node)
+            text = tri_arena_printf(arena, "%s%s%s", text, *text ? " " : "", d->name);
+    }
+    return *text ? text : "-";
+}
+
+void launch_bind_print(tri_arena *arena, const launch_topology *t, const launch_place *places,
+                       int workers, FILE *out) {
+    const char *masks = "";
+    fprintf(out, "%-6s %-12s %-10s %-12s %6s  %s\n", "rank", "GPU", "NUMA node", "interfaces",
+            "cores", "CPUs");
+    for (int i = 0; i < workers; i++) {
+        const launch_place *p = &places[i];
+        const char *nodes = "";
+        const launch_core *first = NULL;
+        int last = -1, count = 0;
+        for (int c = 0; c < t->core_count; c++) {
+            const launch_core *core = &t->cores[c];
+            if (!launch_cpus_has(&p->cpus, core->threads[0]) &&
+                !launch_cpus_has(&p->cpus, core->threads[core->thread_count - 1]))
+                continue;
+            if (!first) first = core;
+            if (core->node_number != last)
+                nodes =
+                    tri_arena_printf(arena, "%s%s%d", nodes, *nodes ? "," : "", core->node_number);
+            last = core->node_number;
+            count++;
+        }
+        if (p->gpu >= 0) first = &t->cores[t->gpus[p->gpu].first_core];
+        fprintf(out, "%-6d %-12s %-10s %-12s %6d  %s\n", i,
+                p->gpu >= 0 ? t->gpus[p->gpu].name : "-", *nodes ? nodes : "-",
+                first ? near_interfaces(arena, t, first) : "-", count,
+                launch_cpus_text(arena, &p->cpus));
+        masks = tri_arena_printf(arena, "%s%s%s", masks, i ? "," : "",
+                                 launch_cpus_mask(arena, &p->cpus, t->cpu_width));
+    }
+    fprintf(out, "masks: %s\n", masks);
 }
 
 int launch_bind_apply(const launch_cpus *cpus) {

@@ -1,24 +1,43 @@
-// Binds workers to CPUs (--numa-binding).
+// Chooses the CPUs of each worker of a host, and binds to them: trireme run --numa-binding, and
+// ranks that another launcher started (TRIREME_BIND).
 #ifndef TRIREME_LAUNCH_BIND_H
 #define TRIREME_LAUNCH_BIND_H
 
 #include "launch/options.h"
+#include "launch/topology.h"
 
-#include <sched.h>
+#include <stdio.h>
 
-enum { LAUNCH_MAX_CPUS = 8192 };
-typedef struct launch_cpus {
-    bool bound; // false: the worker is not bound to any CPUs
-    unsigned char set[LAUNCH_MAX_CPUS / 8];
-} launch_cpus;
+// Where one worker runs.
+typedef struct launch_place {
+    launch_cpus cpus;
+    int gpu; // of the topology; -1: none
+} launch_place;
 
-// Finds the CPUs of worker `local_rank` of `workers` among those that this process may use. Domains
-// (NUMA nodes, sockets, groups of cores with one last-level cache) are distributed over the workers
-// in order and as evenly as possible; `exclusive` also divides a NUMA node's cores among its
-// workers. TRI_UNSUPPORTED: the host reports no such domains, or too few CPUs.
-tri_status launch_bind(launch_binding binding, int local_rank, int workers, launch_cpus *out);
+// Chooses a place for each of `workers` workers.
+// - LAUNCH_BIND_AUTO: disjoint cores, near each worker's GPU. `visible` is the list of
+//   CUDA_VISIBLE_DEVICES or its like, NULL: worker i has GPU i. Without GPUs, or if not every
+//   worker has one, the cores are divided in order.
+// - The others: domains (NUMA nodes, sockets, groups of cores with one last-level cache) are
+//   distributed over the workers in order and as evenly as possible; `exclusive` also divides a
+//   NUMA node's cores among its workers.
+// TRI_UNSUPPORTED: too few CPUs; the message says which are free.
+tri_status launch_bind_plan(tri_arena *arena, const launch_topology *topology,
+                            launch_binding binding, int workers, const char *visible,
+                            launch_place *out);
+// The same for this host.
+tri_status launch_bind_host(tri_arena *arena, launch_binding binding, int workers,
+                            launch_topology *topology, launch_place *out);
+// Prints the map of workers as a table, and the masks in one line as Slurm's --cpu-bind takes them.
+void launch_bind_print(tri_arena *arena, const launch_topology *topology,
+                       const launch_place *places, int workers, FILE *out);
 // Binds the calling process; for the worker's process between fork and exec, so it is
 // async-signal-safe. Returns -1 with errno on failure.
 int launch_bind_apply(const launch_cpus *cpus);
+
+// For a rank that srun or mpirun started: binds this process to its share, if the host's ranks see
+// more CPUs than their shares. Bound or not is decided by TRIREME_BIND (auto, none; auto), `get`
+// reads variables. *cores: how many the process is now bound to; 0: nothing was done.
+tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores);
 
 #endif

@@ -169,7 +169,9 @@ static void put_all(variables *v, const launch_options *o, const launch_members 
     put(v, "TRIREME_LAUNCHER"); // removed: it describes how this launcher was started
     if (!getenv("NCCL_ASYNC_ERROR_HANDLING")) put(v, "NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) put(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
-    if (!getenv("OMP_NUM_THREADS") && o->workers > 1) put(v, "OMP_NUM_THREADS=1");
+    // Workers with cores of their own have a thread for each of them.
+    if (!getenv("OMP_NUM_THREADS") && o->workers > 1 && o->binding != LAUNCH_BIND_AUTO)
+        put(v, "OMP_NUM_THREADS=1");
     if (o->virtual_local_rank) put_virtual_rank(v, local_rank);
 }
 

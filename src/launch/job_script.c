@@ -3,6 +3,7 @@
 #include "launch/job.h"
 
 #include "base/shell.h"
+#include "launch/topology.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,27 +121,18 @@ static void write_meeting(script *s) {
     if (!is_run) fprintf(s->out, "export MASTER_ADDR=\"$host\" MASTER_PORT=\"$port\"\n");
 }
 
-// Slurm's mask of CPUs, with a digit for every four CPUs of a node: CPU 0 is the lowest bit.
-static const char *mask_text(tri_arena *arena, const tri_site_node *node, const char *cpus) {
-    bool set[TRI_SITE_MAX_CPUS];
-    TRI_ASSERT(tri_site_read_cpus(cpus, set, TRI_SITE_MAX_CPUS));
-    char digits[TRI_SITE_MAX_CPUS / 4 + 1];
-    int count = 0, least = (int)(node->cores * node->threads_per_core);
-    for (int cpu = TRI_SITE_MAX_CPUS - 4; cpu >= 0; cpu -= 4) {
-        int digit = set[cpu] | set[cpu + 1] << 1 | set[cpu + 2] << 2 | set[cpu + 3] << 3;
-        if (count || digit || cpu < least) digits[count++] = "0123456789abcdef"[digit];
-    }
-    digits[count] = 0;
-    return tri_arena_printf(arena, "0x%s", digits);
-}
-
 static void put_binding(script *s) {
     const tri_strings *binding = &s->job->site->binding;
     if (s->job->launcher != TRI_JOB_SRUN || s->job->ranks_per_node != binding->count) return;
+    const tri_site_node *node = &s->job->site->node;
     const char *text = "--cpu-bind=mask_cpu:";
-    for (int i = 0; i < binding->count; i++)
-        text = tri_arena_printf(s->arena, "%s%s%s", text, i ? "," : "",
-                                mask_text(s->arena, &s->job->site->node, binding->items[i]));
+    for (int i = 0; i < binding->count; i++) {
+        launch_cpus cpus;
+        TRI_ASSERT(launch_cpus_read(binding->items[i], &cpus));
+        text = tri_arena_printf(
+            s->arena, "%s%s%s", text, i ? "," : "",
+            launch_cpus_mask(s->arena, &cpus, (int)(node->cores * node->threads_per_core)));
+    }
     put_raw(s, text);
 }
 
@@ -151,6 +143,8 @@ static void put_launcher(script *s, const char *program) {
     put_number(s, "", s->job->nodes);
     put_raw(s, "--nproc-per-node");
     put_number(s, "", s->job->ranks_per_node);
+    put_raw(s, "--numa-binding auto");
+    put_raw(s, "--show-binding");
     put_raw(s, "--rdzv-backend c10d");
     put_raw(s, "--rdzv-endpoint \"$host:$port\"");
     put_raw(s, "--rdzv-id \"$SLURM_JOB_ID\"");

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/quantity.h"
+#include "launch/bind.h"
 #include "launch/command.h"
 #include "launch/failure.h"
 #include "launch/folder.h"
@@ -31,8 +32,9 @@ typedef struct run {
     launch_guardian guardian;
     launch_console consoles[LAUNCH_STREAMS];
     launch_worker *workers;
-    sigset_t mask;    // the signal mask from before the run
-    sigset_t handled; // the signals that signal_fd reads
+    launch_place *places; // of the workers; NULL: not bound
+    sigset_t mask;        // the signal mask from before the run
+    sigset_t handled;     // the signals that signal_fd reads
     int signal_fd;
     int stdin_fd;    // of the workers; -1: inherited
     bool own_groups; // each worker leads a process group
@@ -60,7 +62,7 @@ static tri_status start_worker(run *r, tri_arena *arena, int attempt, int local_
         .handled = &r->handled,
         .stdin_fd = r->stdin_fd,
     };
-    TRI_TRY(launch_bind(r->options->binding, local_rank, r->options->workers, &start.cpus));
+    if (r->places) start.cpus = r->places[local_rank].cpus;
     TRI_TRY(launch_worker_spawn(w, &start));
     if (w->own_group) launch_guardian_add(&r->guardian, w->pid);
     return TRI_OK;
@@ -201,7 +203,8 @@ static tri_status prepare_terminal(run *r) {
 static tri_status run_guarded(run *r, int *code) {
     TRI_TRY(prepare_terminal(r));
     TRI_TRY(launch_folder_create(r->options, r->members.run_id, &r->folder));
-    if (r->options->workers > 1 && !getenv("OMP_NUM_THREADS"))
+    if (r->options->workers > 1 && !getenv("OMP_NUM_THREADS") &&
+        r->options->binding != LAUNCH_BIND_AUTO)
         tri_log(TRI_LOG_INFO,
                 "OMP_NUM_THREADS=1 for each of %d workers; set the variable to change that",
                 r->options->workers);
@@ -214,6 +217,19 @@ static tri_status run_guarded(run *r, int *code) {
     return status;
 }
 
+// Chooses the workers' CPUs and prints the map where --show-binding asks for it: on standard output
+// if nothing else is to be done.
+static tri_status plan_binding(run *r, tri_arena *arena) {
+    const launch_options *o = r->options;
+    launch_topology topology;
+    if (o->binding == LAUNCH_BIND_NONE) return TRI_OK;
+    r->places = TRI_NEW_ARRAY(arena, launch_place, o->workers);
+    TRI_TRY(launch_bind_host(arena, o->binding, o->workers, &topology, r->places));
+    if (o->shows_binding)
+        launch_bind_print(arena, &topology, r->places, o->workers, *o->program ? stderr : stdout);
+    return TRI_OK;
+}
+
 static tri_status run_program(launch_options *options, tri_arena *arena, int *code) {
     run *r = TRI_NEW(arena, run);
     r->options = options;
@@ -222,6 +238,8 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     for (int k = 0; k < LAUNCH_STREAMS; k++) r->consoles[k].fd = STDOUT_FILENO + k;
     if (gethostname(r->host, sizeof r->host - 1) != 0) return tri_os_fail("read", "host name");
     open_standard_files();
+    TRI_TRY(plan_binding(r, arena));
+    if (!*options->program) return TRI_OK;
     TRI_TRY(launch_members_join(options, &r->members)); // refuses bad flags before files are made
     TRI_TRY(launch_command_find(arena, options, &r->command));
     launch_options_warn_idle(options);

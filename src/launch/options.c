@@ -64,8 +64,11 @@ static const flag flags[] = {
      "show only these workers on the console"},
     {"role", 0, TEXT, FIELD(role), "default", "NAME",
      "name of the workers in output prefixes and in ROLE_NAME"},
-    {"numa-binding", 0, BINDING, FIELD(binding), "none", "node|socket|exclusive|core-complex",
-     "bind each worker to CPUs (default: not bound)"},
+    {"numa-binding", 0, BINDING, FIELD(binding), "none",
+     "none|node|socket|exclusive|core-complex|auto",
+     "bind each worker to CPUs; auto: to cores of its own, near its GPU if it has one"},
+    {"show-binding", 0, SWITCH, FIELD(shows_binding), "0", NULL,
+     "print which CPUs each worker gets, as a table and as masks; without PROGRAM, nothing else"},
     {"signals-to-handle", 0, SIGNAL_NAMES, FIELD(signals), "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
      "NAME,…",
      "signals that end the run and are passed on to the workers; SIGUSR1 and SIGUSR2 are only "
@@ -133,8 +136,8 @@ static tri_status read_word(const char *name, const char *text, const char *cons
 }
 
 static tri_status read_binding(const char *name, const char *text, launch_binding *out) {
-    static const char *const words[] = {"none",      "node",         "socket",
-                                        "exclusive", "core-complex", NULL};
+    static const char *const words[] = {"none",         "node", "socket", "exclusive",
+                                        "core-complex", "auto", NULL};
     int index;
     TRI_TRY(read_word(name, text, words, &index));
     *out = (launch_binding)index;
@@ -276,7 +279,7 @@ void launch_options_warn_idle(const launch_options *o) {
 }
 
 static tri_status check(const launch_options *o) {
-    if (!*o->program)
+    if (!*o->program && !o->shows_binding)
         return TRI_FAIL(TRI_BAD_INPUT,
                         "no PROGRAM was given: trireme run [FLAG …] PROGRAM [ARG …]");
     if (o->no_python && o->module)
@@ -297,6 +300,8 @@ tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const 
         if (flags[i].initial) TRI_TRY(set_flag(&flags[i], flags[i].name, flags[i].initial, out));
     TRI_TRY(read_environment(get, out));
     TRI_TRY(read_arguments(argc, argv, out));
+    // Which binding to show, if none is named.
+    if (out->shows_binding && out->binding == LAUNCH_BIND_NONE) out->binding = LAUNCH_BIND_AUTO;
     return out->help ? TRI_OK : check(out);
 }
 

@@ -30,6 +30,7 @@ typedef enum launch_binding {
     LAUNCH_BIND_SOCKET,
     LAUNCH_BIND_EXCLUSIVE,
     LAUNCH_BIND_CORE_COMPLEX,
+    LAUNCH_BIND_AUTO, // disjoint cores, near each worker's GPU
 } launch_binding;
 
 typedef struct launch_options {
@@ -53,6 +54,7 @@ typedef struct launch_options {
     bool master_port_given;
     const char *local_addr;
     launch_binding binding;
+    bool shows_binding;
     bool virtual_local_rank;
     sigset_t signals; // passed on to the workers, which then have to end
     char **program;   // PROGRAM [ARG…], NULL at the end

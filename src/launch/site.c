@@ -3,6 +3,7 @@
 #include "launch/site.h"
 
 #include "base/limits.h"
+#include "launch/topology.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -82,24 +83,6 @@ static const tri_option rows[] = {
     TRI_OPTION_TREE(tri_site, containers, "[]", "how images are run; the first is the default"),
 };
 static const tri_option_table table = TRI_OPTION_TABLE("", tri_site, rows, "a site's profile");
-
-bool tri_site_read_cpus(const char *text, bool *set, int capacity) {
-    memset(set, 0, (size_t)capacity * sizeof *set);
-    for (const char *at = text;; at++) {
-        char *end;
-        if (!isdigit((unsigned char)*at)) return false;
-        long first = strtol(at, &end, 10), last = first;
-        if (*end == '-') {
-            if (!isdigit((unsigned char)end[1])) return false;
-            last = strtol(end + 1, &end, 10);
-        }
-        if (last < first || last >= capacity) return false;
-        for (long i = first; i <= last; i++) set[i] = true;
-        if (!*end) return true;
-        if (*end != ',') return false;
-        at = end;
-    }
-}
 
 int64_t tri_site_read_memory(const char *text) {
     char *end;
@@ -257,15 +240,16 @@ static tri_status check_numbers(const tri_site *site, const tri_tree *root) {
     if (site->binding.count && site->binding.count != node->gpus)
         return tri_tree_fail(root, "'binding' has %d entries for %lld GPUs", site->binding.count,
                              (long long)node->gpus);
-    bool set[TRI_SITE_MAX_CPUS], all[TRI_SITE_MAX_CPUS] = {false};
+    launch_cpus own, all = {0};
     for (int i = 0; i < site->binding.count; i++) {
         const char *text = site->binding.items[i];
-        if (!tri_site_read_cpus(text, set, TRI_SITE_MAX_CPUS))
+        if (!launch_cpus_read(text, &own))
             return tri_tree_fail(root, "'binding': '%.40s' is not of the form 1-7,9", text);
-        for (int cpu = 0; cpu < TRI_SITE_MAX_CPUS; cpu++) {
-            if (set[cpu] && all[cpu])
+        for (int cpu = 0; cpu < LAUNCH_MAX_CPUS; cpu++) {
+            if (!launch_cpus_has(&own, cpu)) continue;
+            if (launch_cpus_has(&all, cpu))
                 return tri_tree_fail(root, "'binding': two ranks have CPU %d", cpu);
-            all[cpu] = all[cpu] || set[cpu];
+            launch_cpus_add(&all, cpu);
         }
     }
     return TRI_OK;

@@ -75,8 +75,6 @@ typedef struct tri_site_values {
 // Replaces {tasks}, {cpus}, {gpus}, {gpus_per_task}, {memory}, {image} and {folder}. NULL: the text
 // has one for which there is no value.
 const char *tri_site_expand(tri_arena *arena, const char *text, const tri_site_values *values);
-// Reads CPUs, "1-7,64-71", into `set`, which has a bool for each of `capacity`. False: it is none.
-bool tri_site_read_cpus(const char *text, bool *set, int capacity);
 enum { TRI_SITE_MAX_CPUS = 1024 };
 // Mebibytes of "60G" or "494000M", Slurm's units; 0: not such an amount.
 int64_t tri_site_read_memory(const char *text);

@@ -1,0 +1,42 @@
+// Binds a rank that srun or mpirun started, where the ranks of a host would otherwise run on each
+// other's cores.
+#include "launch/bind.h"
+
+#include "base/os.h"
+#include "rendezvous/rendezvous.h"
+
+#include <string.h>
+#include <unistd.h>
+
+// CPUs that are online on this host, used or not.
+static int host_cpus(void) {
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : (int)count;
+}
+
+tri_status tri_bind_rank(const char *(*get)(const char *name), int *cores_out) {
+    *cores_out = 0;
+    const char *choice = get("TRIREME_BIND");
+    if (choice && strcmp(choice, "auto") != 0 && strcmp(choice, "none") != 0)
+        return TRI_FAIL(TRI_BAD_INPUT, "TRIREME_BIND: '%.40s' is neither auto nor none", choice);
+    tri_identity me;
+    TRI_TRY(tri_identity_read(get, &me));
+    // Workers of trireme run and torchrun are as their launcher's --numa-binding has it.
+    bool other = strcmp(me.launcher, "torchrun") != 0 && strcmp(me.launcher, "none") != 0;
+    if (!other || (choice && !strcmp(choice, "none")) || me.local_size < 2 ||
+        me.local_size > TRI_MAX_LOCAL_RANKS || me.local_rank >= me.local_size)
+        return TRI_OK;
+    int usable = tri_os_cpus();
+    if (usable < me.local_size || (long)usable * me.local_size <= host_cpus()) return TRI_OK;
+    tri_arena *arena = tri_arena_create(NULL, "binding");
+    launch_topology topology;
+    launch_place *places = TRI_NEW_ARRAY(arena, launch_place, me.local_size);
+    tri_status status = launch_bind_host(arena, LAUNCH_BIND_AUTO, me.local_size, &topology, places);
+    const launch_cpus *own = &places[me.local_rank].cpus;
+    if (status == TRI_OK && launch_bind_apply(own) != 0)
+        status = tri_os_fail("bind", "this process to its CPUs");
+    for (int i = 0; status == TRI_OK && i < topology.core_count; i++)
+        *cores_out += launch_cpus_has(own, topology.cores[i].threads[0]);
+    tri_arena_destroy(arena);
+    return status;
+}
