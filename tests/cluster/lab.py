@@ -11,6 +11,7 @@ machine. Needs root, iproute2, slurm-wlm and munge. Only processes that this fil
 by their id. The settings are those of slurm.conf(5).
 """
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -257,16 +258,19 @@ def on_node(node, *words):
 
 @contextlib.contextmanager
 def cluster(nodes=2, **more):
-    """A cluster while the block runs. Prints why and ends with 77 where there can be none."""
+    """A cluster while the block runs, after those of other tests. Prints why and ends with 77 where
+    there can be none."""
     reason = why_not()
     if reason:
         print(f"skipped: {reason}")
         sys.exit(77)
-    try:
-        up(nodes, **more)
-        yield
-    finally:
-        down()
+    with open(f"{FOLDER}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            up(nodes, **more)
+            yield
+        finally:
+            down()
 
 
 def main():
