@@ -226,7 +226,7 @@ static bool lies_beside(const char *path, const char *const *names) {
     return true;
 }
 
-// What an existing file is part of, by what lies beside it. NULL: nothing of ours.
+// What an existing file is part of, by what lies beside it. NULL: of nothing that Trireme writes.
 static const char *owner_of(const char *path) {
     static const char *const in_checkpoint[] = {"model.safetensors", "state.json", NULL},
                              *const in_sharded[] = {"model.safetensors.index.json", "state.json",

@@ -88,7 +88,8 @@ static void print_flags(const shell_syntax *s, const cli_command *c) {
     close_case(s);
 }
 
-// The key is the command and the flag: "train --device".
+// Prints the values of each flag of a command. The key of a case is the command and the flag:
+// "train --device".
 static void print_values(const shell_syntax *s, const cli_command *c) {
     cli_flag f;
     for (int i = 0; cli_flag_at(c, i, &f); i++) {

@@ -87,7 +87,8 @@ static tri_status check_recipe(const cli_context *context, const tri_recipe *r, 
     return tri_sampler_check_step(batch.global, batch.micro, replicas);
 }
 
-// The words of `trireme train` in the job: the recipe, its overrides and flags of training.
+// Fills in the words of `trireme train` in the job: the recipe, its overrides and flags of
+// training.
 static void fill_command(tri_arena *arena, const cli_arguments *a, tri_job_request *request) {
     static const char *const passed[] = {"run-dir", "device"};
     const char **words = TRI_NEW_ARRAY(arena, const char *, a->count + 8);

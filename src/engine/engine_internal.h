@@ -284,7 +284,8 @@ void engine_sum_terms(const tri_engine *engine, tri_step_output *out);
 
 // results.c: what the host reads of a step.
 void engine_make_flights(tri_engine *engine);
-// Kernels that find, in a step that halts, the first parameter with a gradient that is not finite.
+// Makes the kernels that find, in a step that halts, the first parameter with a gradient that is
+// not finite.
 tri_status engine_make_finders(tri_engine *engine);
 tri_status engine_find_not_finite(tri_engine *engine);
 // Issues the copy of a step's results to the host, behind the step.

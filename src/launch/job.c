@@ -16,7 +16,7 @@ const char *tri_job_time_text(tri_arena *arena, int64_t seconds) {
     return days ? tri_arena_printf(arena, "%d-%s", days, clock) : clock;
 }
 
-// What stands before a message: the site and the flag with its value.
+// Fails with a message that begins with the site and the flag with its value.
 #define JOB_FAIL(job, flag, text, format, ...)                                                     \
     TRI_FAIL(TRI_BAD_INPUT, "%s: --%s %.60s: " format, (job)->site->name, flag, text, __VA_ARGS__)
 
@@ -44,7 +44,7 @@ static bool read_time(const char *text, int64_t *out) {
     return *out > 0;
 }
 
-// "acc_debug, acc_ehpc".
+// Lists the names of queues: "acc_debug, acc_ehpc".
 static const char *list_queues(tri_arena *arena, const tri_site_queues *queues) {
     const char *text = "";
     for (int i = 0; i < queues->count; i++)
@@ -58,7 +58,7 @@ static const tri_site_queue *find_queue(const tri_site_queues *queues, const cha
     return NULL;
 }
 
-// Names that stand in options of sbatch as they are.
+// Checks a name that stands in an option of sbatch as it is.
 static tri_status check_word(const tri_job *job, const char *flag, const char *text) {
     for (const char *c = text; c && *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("_-.@+", *c))
@@ -213,7 +213,7 @@ static void fill_values(tri_arena *arena, tri_job *job) {
                              memory % 1024 ? "M" : "G");
 }
 
-// A line feed in a recipe's path or override would end the script's line.
+// Refuses line feeds in the recipe's path and in overrides, which would end the script's line.
 static tri_status check_words(const tri_job *job) {
     const tri_job_request *r = job->request;
     for (int i = -2; i < r->words; i++) {

@@ -37,9 +37,9 @@ typedef struct tri_job {
 
 // Checks the request. TRI_BAD_INPUT: one line names the site, the flag and what is allowed.
 tri_status tri_job_make(tri_arena *arena, const tri_job_request *request, tri_job *out);
-// The job script.
+// Writes the job script.
 char *tri_job_script(tri_arena *arena, const tri_job *job);
-// "2-00:00:00", or "12:30:00" below a day.
+// Writes a time as "2-00:00:00", or as "12:30:00" below a day.
 const char *tri_job_time_text(tri_arena *arena, int64_t seconds);
 // Hands the script to sbatch, which prints the job's number. TRI_NOT_FOUND: there is no sbatch.
 tri_status tri_job_submit(const tri_job *job, const char *script);

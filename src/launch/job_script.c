@@ -19,7 +19,7 @@ typedef struct script {
     int column; // of a command that is written over several lines
 } script;
 
-// Words of a command, one after the other; a line that becomes long is continued.
+// Adds a word to the command that is being written; if the line becomes long, goes on in the next.
 static void put_raw(script *s, const char *word) {
     int length = (int)strlen(word);
     if (s->column && s->column + length > LINE_COLUMNS) s->column = fprintf(s->out, " \\\n   ") - 3;
@@ -37,7 +37,7 @@ static void end_command(script *s) {
     s->column = 0;
 }
 
-// An option of sbatch; one whose placeholder has no value is left out.
+// Adds an option of sbatch; leaves out one whose placeholder has no value.
 static void put_option(script *s, const char *option) {
     const char *text = tri_site_expand(s->arena, option, &s->job->values);
     if (text) fprintf(s->out, "#SBATCH %s\n", tri_shell_word(s->arena, text));

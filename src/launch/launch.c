@@ -101,7 +101,7 @@ static const launch_worker *worker_with_exit_code(const run *r, const launch_wor
     return first;
 }
 
-// Bad usage, a bad recipe or bad input: a restart would fail in the same way.
+// Whether bad usage, a bad recipe or bad input was the cause. A restart would fail in the same way.
 static bool is_bad_input(const run *r, const launch_worker *cause) {
     const launch_worker *w = worker_with_exit_code(r, cause);
     return w && !w->signal && w->exit_code == EXIT_BAD_INPUT;

@@ -84,20 +84,21 @@ bool tri_launch_flag_at(int index, tri_launch_flag *out);
 
 // Parsers of the values that have a grammar of their own. `name` is the flag, for messages.
 
-// "3" for all ranks, or "0:1,1:2" for some.
+// Reads a stream map: "3" for all ranks, or "0:1,1:2" for some.
 tri_status launch_stream_map_parse(const char *name, const char *text, launch_stream_map *out);
-// "0,2"; empty: all.
+// Reads local ranks: "0,2"; empty: all.
 tri_status launch_rank_set_parse(const char *name, const char *text, launch_rank_set *out);
-// "2" or "1:4".
+// Reads a number of nodes: "2", or "1:4" for at least one and at most four.
 tri_status launch_nodes_parse(const char *name, const char *text, int *min, int *max);
-// "SIGTERM,SIGINT".
+// Reads names of signals: "SIGTERM,SIGINT".
 tri_status launch_signals_parse(const char *name, const char *text, sigset_t *out);
-// "join_timeout=600,last_call_timeout=30"; keys of torchrun's other backends are accepted without
-// effect.
+// Reads --rdzv-conf: "join_timeout=600,last_call_timeout=30". Keys of torchrun's other backends are
+// accepted without effect.
 tri_status launch_conf_parse(const char *name, const char *text, double *join_timeout_s);
-// A number, "cpu" (this process's CPUs), "gpu", or "auto" (GPUs if there are any, else CPUs).
+// Reads how many workers to start: a number, "cpu" (this process's CPUs), "gpu", or "auto" (GPUs if
+// there are any, else CPUs).
 tri_status launch_workers_parse(const char *name, const char *text, int *out);
-// "SIGKILL"; "signal 34" for those without a name. Static text.
+// The name of a signal: "SIGKILL", or "signal 34" for one without a name. Static text.
 const char *launch_signal_name(int number);
 
 #endif

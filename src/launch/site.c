@@ -130,7 +130,7 @@ static tri_status check_plain(const tri_tree *at, const char *key, const char *t
     return TRI_OK;
 }
 
-// One line of a script, without control characters and with no placeholder but those there are.
+// Checks the text of one line of a script: no control characters, and only placeholders that exist.
 static tri_status check_text(const tri_tree *at, const char *key, const char *text) {
     TRI_TRY(check_plain(at, key, text));
     for (const char *open = text; (open = strchr(open, '{')); open++) {
@@ -151,7 +151,7 @@ static tri_status check_lines(const tri_tree *at, const char *key, tri_strings l
     return TRI_OK;
 }
 
-// A name that can stand in an option of sbatch as it is.
+// Whether the text is a name that can stand in an option of sbatch as it is.
 static bool is_name(const char *text) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     return text && *text && strlen(text) < 64 && strspn(text, plain) == strlen(text);

@@ -64,7 +64,7 @@ tri_status tri_site_parse(tri_arena *arena, const char *text, size_t size, const
                           tri_site *out);
 // Finds the profile `name`, or reads the file if it is a path (it has a slash or ends in .yaml).
 tri_status tri_site_find(tri_arena *arena, const char *name, tri_site *out);
-// All profiles of the folder of sites, by name.
+// Lists all profiles of the folder of sites, by name.
 tri_status tri_site_list(tri_arena *arena, tri_site **out, int *count);
 
 // What placeholders of a profile's options stand for; 0 or NULL: the profile does not say.
@@ -76,7 +76,7 @@ typedef struct tri_site_values {
 // has one for which there is no value.
 const char *tri_site_expand(tri_arena *arena, const char *text, const tri_site_values *values);
 enum { TRI_SITE_MAX_CPUS = 1024 };
-// Mebibytes of "60G" or "494000M", Slurm's units; 0: not such an amount.
+// Reads an amount of memory in Slurm's units, "60G" or "494000M", as mebibytes. 0: it is none.
 int64_t tri_site_read_memory(const char *text);
 
 #endif

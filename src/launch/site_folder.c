@@ -17,7 +17,8 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// From the folder of the program: installed as bin/trireme, or built as build/PRESET/bin/trireme.
+// Finds the folder of sites from that of the program, which is installed as bin/trireme or built as
+// build/PRESET/bin/trireme.
 static tri_status find_folder(tri_arena *arena, const char **out) {
     static const char *const places[] = {"../share/trireme/sites", "../../../sites"};
     char program[PATH_MAX];
@@ -49,7 +50,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// The names of the folder's files without .yaml, sorted.
+// Lists the names of the folder's files without .yaml, sorted.
 static tri_status list_names(tri_arena *arena, const char *folder, const char ***out, int *count) {
     int capacity = 0;
     *out = NULL;

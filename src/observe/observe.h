@@ -70,7 +70,7 @@ typedef struct tri_run_event {
     };
 } tri_run_event;
 
-// All slots are required. Only one thread calls them.
+// All functions are required. Only one thread calls them.
 typedef struct tri_event_sink {
     const char *name; // for the warning if it fails
     // Creates the sink's state, which `close` destroys. If it fails, the sink is not used.

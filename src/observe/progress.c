@@ -75,7 +75,7 @@ static tri_status progress_open(const tri_run_info *info, void **state) {
     return TRI_OK;
 }
 
-// "1:02:03" or "02:03"
+// Writes a time as "1:02:03" or "02:03".
 static void write_time(char *text, size_t size, double seconds) {
     long long s = (long long)(seconds + 0.5);
     if (s >= 3600)
@@ -84,7 +84,7 @@ static void write_time(char *text, size_t size, double seconds) {
         snprintf(text, size, "%02lld:%02lld", s / 60, s % 60);
 }
 
-// "  eta 02:03", from the mean time of this process's steps; "" if the end is not known.
+// Writes "  eta 02:03", from the mean time of this process's steps; "" if the end is not known.
 static void write_eta(const progress *p, int64_t step, char *text, size_t size) {
     int64_t done = step - p->info.first_step, left = p->info.total_steps - step;
     text[0] = 0;

@@ -18,12 +18,12 @@ typedef struct tri_interval {
     int64_t offset;  // set by tri_memory_pack
 } tri_interval;
 
-// Greedy by size: the largest interval first, each at the lowest offset that is free from its first
-// to its last moment (Pisarchyk and Lee, "Efficient memory management for deep neural net
-// inference", 2020). If there are thousands, buffers of one size of which each begins after the one
-// before has ended are packed as one: they get the same offset. The time of the search then grows
-// with what is in use at once, and not with the length of the schedule. Offsets, and the bytes
-// needed, which it returns, are multiples of `alignment`.
+// Packs intervals greedily: the largest first, each at the lowest offset that is free from its
+// first to its last moment (Pisarchyk and Lee, "Efficient memory management for deep neural net
+// inference", 2020). If there are thousands, intervals of one size of which each begins after the
+// one before has ended are packed as one: they get the same offset. Then the time of the search
+// grows with the number of intervals in use at once, and not with the length of the schedule.
+// Returns how many bytes are needed; they and the offsets are multiples of `alignment`.
 int64_t tri_memory_pack(tri_arena *scratch, tri_interval *intervals, int count, int64_t alignment);
 
 static inline int64_t tri_memory_round_up(int64_t bytes, int64_t alignment) {

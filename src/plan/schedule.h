@@ -54,7 +54,7 @@ typedef enum tri_subject {
     X(TAKE, "TAKE", TRI_LANE_TAKE, NONE, true) /* the round's micro-batch, from the loader */      \
     /* parameters as kernels read them = all shards, cast to the type of computation */            \
     X(GATHER, "GATHER", TRI_LANE_SHARD, UNIT, false)                                               \
-    X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* ... are no longer needed */            \
+    X(RELEASE, "RELEASE", TRI_LANE_COMPUTE, UNIT, false) /* they are no longer needed */           \
     X(FORWARD, "FORWARD", TRI_LANE_COMPUTE, BLOCK, true)                                           \
     X(RECOMPUTE, "RECOMPUTE", TRI_LANE_COMPUTE, BLOCK, true) /* FORWARD again, for BACKWARD */     \
     X(BACKWARD, "BACKWARD", TRI_LANE_COMPUTE, BLOCK, true)   /* both halves below */               \

@@ -31,8 +31,8 @@ tri_heap tri_slot_heap(const tri_flat *flat, int slot) {
                                                                : TRI_HEAP_ACTIVATIONS;
 }
 
-// FETCH brings parameters that GATHER sends as they are stored. LOAD brings what STEP changes, and
-// EVICT puts it back.
+// The actions that touch what is offloaded: FETCH brings parameters that GATHER sends as they are
+// stored. LOAD brings what STEP changes, and EVICT puts it back.
 static bool is_fetched(tri_action_kind kind) {
     return kind == TRI_ACTION_FETCH || kind == TRI_ACTION_GATHER;
 }

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x replicas.
+// Sets the sizes of a batch. DeepSpeed's train_batch_size is train_micro_batch_size_per_gpu x
+// gradient_accumulation_steps x replicas.
 static void finish_batch(deepspeed_reader *reader) {
     tri_arena *arena = reader->arena;
     if (reader->train)

@@ -49,7 +49,7 @@ void deepspeed_add(deepspeed_reader *reader, tri_deepspeed_setting setting);
 void deepspeed_set(deepspeed_reader *reader, const char *key, const char *path, tri_tree *value);
 // Sets the recipe's `key` to DeepSpeed's default, unless the recipe sets it.
 void deepspeed_fall_back(deepspeed_reader *reader, const char *key, tri_tree *value);
-// TRI_BAD_INPUT: "file: 'path' message".
+// Returns TRI_BAD_INPUT with the message "file: 'path' …".
 tri_status deepspeed_fail(const deepspeed_reader *reader, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool deepspeed_is_auto(const tri_tree *node);

@@ -127,7 +127,7 @@ static tri_status stage(deepspeed_reader *reader, const deepspeed_row *row, cons
     return TRI_OK;
 }
 
-// A section, or `true`: the old way to ask for stage 1.
+// Reads zero_optimization: a section, or `true`, which is the old way to ask for stage 1.
 static tri_status zero_section(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                                tri_tree *node) {
     bool enabled;

@@ -4,8 +4,9 @@
 
 #include "base/option.h"
 
-// Refuses the first such setting in a recipe's tree, with file and line: TRI_BAD_INPUT for another
-// system's name of a key, TRI_UNSUPPORTED for a value that is not supported.
+// Refuses the first setting of a recipe's tree that is not this program's, with file and line:
+// TRI_BAD_INPUT for another system's name of a key, TRI_UNSUPPORTED for a value that is not
+// supported.
 tri_status tri_recipe_refuse_missing(tri_arena *arena, const tri_tree *root);
 
 // What to write in place of the flag --`flag`, which no command has, but which is another system's

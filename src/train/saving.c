@@ -118,8 +118,9 @@ tri_status train_save(train_loop *loop, bool behind) {
     return status;
 }
 
-// Each rank that has written its byte ranges adds 1, and a rank that has failed adds the number of
-// ranks: a sum of at least that number means that all are ready, or that one has failed.
+// What this rank adds to a sum over all ranks: 1 if it has written its byte ranges, the number of
+// ranks if it has failed. If the sum is at least the number of ranks, all are ready or one has
+// failed.
 double train_saving_ready(const train_loop *loop) {
     if (!loop->saving) return 0;
     tri_save_state state = tri_checkpoint_save_state(loop->saving);

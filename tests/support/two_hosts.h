@@ -16,7 +16,7 @@ void two_hosts_end(two_hosts *hosts);
 // Moves this process onto the host for good. `hosts_file`: what it finds as /etc/hosts; NULL: as
 // outside.
 bool two_hosts_enter(const two_hosts *hosts, int host, const char *hosts_file);
-// Runs a command of the shell on the host; its exit code.
+// Runs a command of the shell on the host, and returns its exit code.
 int two_hosts_run(const two_hosts *hosts, int host, const char *command);
 
 #endif

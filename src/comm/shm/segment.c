@@ -102,7 +102,7 @@ typedef union segment_control {
     char space[CMSG_SPACE(sizeof(int))];
 } segment_control;
 
-// A message of `data` with room for a descriptor in `control`.
+// Makes a message of `data`, with room for a descriptor in `control`.
 static struct msghdr segment_message(struct iovec *data, segment_control *control) {
     *control = (segment_control){0};
     return (struct msghdr){.msg_iov = data,
