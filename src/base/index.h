@@ -1,4 +1,4 @@
-// Finds numbered things by name, in time that does not depend on how many there are.
+// Finds numbers by name, in time that does not depend on how many names there are.
 #ifndef TRIREME_BASE_INDEX_H
 #define TRIREME_BASE_INDEX_H
 

@@ -10,12 +10,12 @@ enum {
     TRI_MAX_LOCAL_RANKS = 256, // of one host over shm
     TRI_MAX_THREADS = 1024,
     TRI_MAX_STORE_CLIENTS = 8192, // connections to one key-value store
-    TRI_MAX_STORE_STRANGERS = 64,  // connections over TCP that have not proved anything yet
-    TRI_STORE_GREETING_MS = 5000,  // after which such a connection is closed
-    TRI_STORE_CROWDED_MS = 1000,   // after which it makes room for another one
-    TRI_MAX_STORE_LISTENERS = 16,  // addresses at which a store listens
-    TRI_STORE_PORTS = 8,           // at which ranks look for rank 0
-    TRI_STORE_PROBE_MS = 2000,     // for an answer from there, before they look again
+    TRI_MAX_STORE_STRANGERS = 64, // connections over TCP that have not proved anything yet
+    TRI_STORE_GREETING_MS = 5000, // after which such a connection is closed
+    TRI_STORE_CROWDED_MS = 1000,  // after which it makes room for another one
+    TRI_MAX_STORE_LISTENERS = 16, // addresses at which a store listens
+    TRI_STORE_PORTS = 8,          // at which ranks look for rank 0
+    TRI_STORE_PROBE_MS = 2000,    // for an answer from there, before they look again
     TRI_MIN_TOKEN_BYTES = 16,
     TRI_MAX_TOKEN_BYTES = 1024,
     TRI_MAX_STORE_KEYS = 1 << 16,
@@ -67,7 +67,7 @@ enum {
     TRI_MAX_LANES = 32,                  // of one rank
     TRI_MAX_TRACE_EVENTS = 1 << 17,      // of one rank; the latest are kept
     TRI_STRAGGLER_STEPS = 50,            // over which ranks are compared
-    TRI_STRAGGLER_PERCENT = 25, // of that time others may wait for one before it is reported
+    TRI_STRAGGLER_PERCENT = 25, // of their time: a rank that others wait longer for is reported
     TRI_STARVED_PERCENT = 25,   // of the time that threads may wait for cores before it is reported
     TRI_STILL_AFTER_MS = 10000, // before a rank that does not move is named
     TRI_HEARTBEAT_MS = 500,

@@ -92,8 +92,8 @@ uint64_t tri_os_random(void);
 tri_status tri_os_make_folders(const char *path);
 // fsync of a folder, so that a rename inside it survives a crash.
 tri_status tri_os_sync_folder(const char *path);
-// Removes a folder and all in it; symbolic links, and `path` where it is one, are removed, never
-// followed.
+// Removes a folder and all in it. Symbolic links are removed and never followed, also if `path` is
+// one.
 tri_status tri_os_remove_tree(const char *path);
 // The error of a failed system call: TRI_NO_SPACE, TRI_NOT_FOUND, TRI_BAD_INPUT (not permitted) or
 // TRI_IO from errno, message "PATH: cannot VERB: reason".

@@ -36,8 +36,8 @@ uint64_t tri_philox_key(uint64_t seed, const char *name);
 // A number in [0, 1) with 24 bits, which a float holds exactly.
 static inline float tri_philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
 
-// The number of element `element` of sample `sample` in step `step`: word element % 4 of the block
-// whose counter is (element / 4, sample, step low, step high). Dropout draws these.
+// The random number of element `element` of sample `sample` in step `step`: word element % 4 of the
+// block whose counter is (element / 4, sample, step low, step high). Dropout draws these.
 uint32_t tri_philox_at(uint64_t key, uint64_t step, uint32_t sample, uint64_t element);
 
 // Uniform or normal numbers for initial weights: element e uses block e / 4 of (e/4 low, e/4 high,

@@ -35,8 +35,7 @@ struct tri_tree {
 // Refused: more than one document, duplicate keys, keys that are not scalars, tags other than
 // !!str, aliases inside the node they stand for, NUL characters, more than TRI_MAX_TREE_NODES nodes
 // with all aliases expanded, more than TRI_MAX_TREE_KEYS keys in a map (YAML), nesting deeper than
-// TRI_MAX_TREE_DEPTH. Empty text is a null node. YAML merges
-// (<<) are ordinary keys.
+// TRI_MAX_TREE_DEPTH. Empty text is a null node. YAML merges (<<) are ordinary keys.
 tri_status tri_yaml_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                           tri_tree **out);
 // The same for a value that comes from no file ("override 'seed=2'"): errors and nodes name

@@ -63,7 +63,7 @@ static tri_status add_archive(tri_dataset *dataset, const char *path) {
     TRI_TRY(tri_npy_list(dataset->arena, path, &names, &count));
     if (count == 0) {
         tri_npy *array;
-        TRI_TRY(tri_npy_open(path, NULL, &array)); // refuses what is no array either
+        TRI_TRY(tri_npy_open(path, NULL, &array)); // refuses a file that is no array
         tri_npy_close(array);
         return TRI_FAIL(TRI_BAD_INPUT,
                         "%s: is one array: name its field, and the files of the others: "

@@ -167,7 +167,7 @@ const tri_option_table *const tri_transform_tables[] = {&normalize_table, &flip_
 typedef struct transform {
     const transform_kind *kind;
     const void *params;
-    tri_shape image; // its input's
+    tri_shape image; // the shape of its input
     uint64_t key;    // of its random words
 } transform;
 

@@ -16,7 +16,7 @@ enum { TRI_BENCH_RATES = 5 };
 // What the machine reaches at best, with the device's number of threads.
 typedef struct tri_bench_peak {
     double flops_per_s;      // F32 multiplications and additions
-    double bf16_flops_per_s; // likewise of BF16 with sums in F32; F32's without such instructions
+    double bf16_flops_per_s; // of BF16 with sums in F32; F32's rate without such instructions
     double bytes_per_s;      // of memory: reads and writes, on buffers larger than the caches
     tri_bench_rate caches[TRI_BENCH_RATES]; // sorted by size, the smallest first
 } tri_bench_peak;

@@ -109,7 +109,7 @@ struct tri_device_backend {
     tri_status (*alloc)(tri_device *device, size_t size_bytes, void **out);
     void (*free)(tri_device *device, void *memory);
     // Memory of the host from which copies to the device are fastest (pinned pages, of a GPU), for
-    // what is copied in every step. Aligned to 64 bytes, zeroed. NULL, both: any memory will do.
+    // what is copied in every step. Aligned to 64 bytes, zeroed. Both NULL: any memory will do.
     tri_status (*alloc_host)(tri_device *device, size_t size_bytes, void **out);
     void (*free_host)(tri_device *device, void *memory);
     // Opens a new queue. A device whose calls are done when they return uses the functions of

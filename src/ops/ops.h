@@ -114,7 +114,7 @@ TRI_COLLECTIVE_LIST(X)
 extern const tri_op *const tri_ops[];
 extern const int tri_op_count;
 const tri_op *tri_op_find(const char *name); // NULL: none
-// The reference of all operations, for people.
+// Prints the reference of all operations, for people.
 void tri_ops_print(FILE *out);
 
 typedef struct tri_conv2d_attr {

@@ -121,8 +121,8 @@ static CPU_AVX512 void differentiate(const grad_head *g, int64_t key, int64_t qu
         __m512i even = _mm512_setzero_si512();
         for (int64_t i = 0; i < CPU_AMX_SIDE; i++) {
             int64_t row = key * CPU_AMX_SIDE + i, at = i * CPU_AMX_SIDE + half;
-            int64_t before =
-                attention_first_query(s, row) - t; // lanes before the first that attends to it
+            // Vector lanes of queries before the first that attends to this key.
+            int64_t before = attention_first_query(s, row) - t;
             __mmask16 visible = row < s->keys ? here : 0;
             if (before > 0) visible &= before < 16 ? (__mmask16)(0xFFFFu << before) : 0;
             __m512 x = _mm512_loadu_ps(g->z.scores + at), slope = _mm512_loadu_ps(g->z.dp + at);

@@ -2,10 +2,10 @@
 // of their own. What is issued is done later, and the host cannot touch the memory: its addresses
 // fault, and are translated where work is issued. No other code knows that it is not a real device.
 //
-// TRIREME_FAR_DELAY_US=N lets the threads sleep before each piece of work, for up to N
-// microseconds: random numbers of the seed TRIREME_FAR_SEED (1). With TRIREME_FAR_REPORT, a line at
-// the end says how many bytes were copied from memory of alloc_host and from other memory. The
-// threads' names begin with "far".
+// TRIREME_FAR_DELAY_US=N lets the threads sleep for a random time of up to N microseconds before
+// each item of work (random numbers of the seed TRIREME_FAR_SEED, by default 1). With
+// TRIREME_FAR_REPORT, a line at the end says how many bytes were copied from memory of alloc_host
+// and from other memory. The threads' names begin with "far".
 #ifndef TRIREME_DEVICE_FAR_FAR_H
 #define TRIREME_DEVICE_FAR_FAR_H
 

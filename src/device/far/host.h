@@ -1,5 +1,5 @@
-// Memory of the host from which the device copies: what is behind its end faults, and copies from
-// it are counted apart from those of other memory.
+// Memory of the host from which the device copies. An access behind its end faults, and copies from
+// it are counted apart from copies from other memory.
 #ifndef TRIREME_DEVICE_FAR_HOST_H
 #define TRIREME_DEVICE_FAR_HOST_H
 

@@ -6,7 +6,7 @@
 
 typedef struct far_queue far_queue;
 
-// One piece of work; its addresses are those of the inner device.
+// One item of work; its addresses are those of the inner device.
 typedef struct far_work {
     tri_status (*run)(tri_queue *inner, struct far_work *work);
     const tri_kernel *kernel;
