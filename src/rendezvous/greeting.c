@@ -11,7 +11,7 @@
 #include <sys/random.h>
 
 static const char magic[8] = "trireme1";
-// So that the MAC of one message is never that of another kind.
+// Each kind of message has a text of its own in its MAC, which is so never valid for another kind.
 static const char of_proof[16] = "rank's proof", of_verdict[16] = "store's verdict";
 
 _Static_assert(sizeof(store_challenge) == 40 && sizeof(store_proof) == 96 &&

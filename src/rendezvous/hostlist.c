@@ -17,7 +17,7 @@ typedef struct range {
     int first, last, width; // of the first number, leading zeros included
 } range;
 
-// A name with its groups in brackets.
+// One entry of the list: a name with groups of ranges, each group in brackets.
 typedef struct item {
     const char *text;
     size_t length;

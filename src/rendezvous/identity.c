@@ -390,7 +390,7 @@ tri_status tri_identity_read(const char *(*get)(const char *name), tri_identity 
         out->rank = all.rank;
         out->size = all.size;
         out->local_size = all.size == 1 ? 1 : all.local_size < 0 ? 0 : all.local_size;
-        // Without a local rank: right if this host has all ranks, which the store checks.
+        // If the launcher gives no local rank, this is a guess until tri_identity_settle.
         out->local_rank = all.local_rank < 0 ? all.rank : all.local_rank;
         out->stated.local_rank = all.local_rank >= 0 && !sees_own_device_only(get, &all);
         out->stated.local_size = all.local_size >= 0 && !all.guesses_size;

@@ -87,7 +87,7 @@ static void refuse_stale(probing *p, int64_t newer) {
                          me->rank, me->host, (long long)me->generation, (long long)newer);
 }
 
-// The server has sent its challenge: the rest of the greeting.
+// Does the rest of the greeting, after the server has sent its challenge.
 static void greet(probing *p, int index) {
     probe *one = &p->at[index];
     int fd = p->fds[index].fd;

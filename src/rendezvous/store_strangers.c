@@ -52,7 +52,8 @@ void store_strangers_take(store_strangers *s, int fd, int64_t now_ns) {
         tri_os.close(fd);
 }
 
-// Reports the first one; a port scan would fill the log.
+// Closes a connection without the token. Only the first is reported: a port scan would fill the
+// log.
 static void turn_away(store_strangers *s, int index) {
     struct sockaddr_storage peer;
     socklen_t size = sizeof peer;
@@ -68,8 +69,8 @@ static void turn_away(store_strangers *s, int index) {
     drop(s, index);
 }
 
-// -1, or the socket of an admitted rank. The verdict also tells a rank that has the token why it is
-// not admitted.
+// Returns the socket of an admitted rank, or -1. The verdict also tells a rank that has the token
+// why it is not admitted.
 static int answer(store_strangers *s, int index) {
     const store_stranger *one = &s->at[index];
     store_verdict verdict;

@@ -1,5 +1,6 @@
-// Connections over TCP that have not proved anything yet. There is room for a fixed number, each
-// has a deadline, and nothing is allocated or parsed for one. A thread of the server calls this.
+// A stranger is a connection over TCP that has not proved yet that it has the token. There is room
+// for a fixed number, each has a deadline, and nothing is allocated or parsed for one. A thread of
+// the server calls this.
 #ifndef TRIREME_RENDEZVOUS_STORE_STRANGERS_H
 #define TRIREME_RENDEZVOUS_STORE_STRANGERS_H
 
@@ -25,8 +26,8 @@ typedef struct store_strangers {
     store_stranger at[TRI_MAX_STORE_STRANGERS];
 } store_strangers;
 
-// Whether another one may be accepted now. If all are taken, the oldest has to leave once it is
-// TRI_STORE_CROWDED_MS old.
+// True if another stranger may be accepted now. If there is no room, the oldest has to leave once
+// it is TRI_STORE_CROWDED_MS old.
 bool store_strangers_have_room(const store_strangers *s, int64_t now_ns);
 // Takes over the socket of a connection that was just accepted, non-blocking.
 void store_strangers_take(store_strangers *s, int fd, int64_t now_ns);

@@ -28,7 +28,8 @@ void store_tcp_prepare(int fd) {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms, sizeof patience_ms);
 }
 
-// -1 with errno: the address is not this host's (EADDRNOTAVAIL), or is taken (EADDRINUSE).
+// Returns a socket, or -1 with errno: the address is not this host's (EADDRNOTAVAIL), or is taken
+// (EADDRINUSE).
 static int listen_at(const rendezvous_socket_address *address) {
     int family = address->any.sa_family, on = 1;
     int fd = tri_os.socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -16,7 +16,7 @@ typedef struct store_sockets {
 // on this host, at all of them. TRI_NOT_FOUND: TRIREME_STORE names another host, or another process
 // listens there already.
 tri_status store_tcp_listen(const tri_identity *identity, store_sockets *out);
-// The port at which the first of them listens.
+// The port at which the first of the sockets listens.
 int store_tcp_port(const store_sockets *sockets);
 
 // A socket to a server of this run that has proved itself, blocking; takes up to about `round_ms`
