@@ -3,11 +3,12 @@ PRESET ?= release
 PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 
-.PHONY: help deps build demo test test-all bench install fuzz sanitize format tidy clean
+.PHONY: help deps build demo test test-all test-cluster bench install fuzz sanitize format tidy clean
 help:
 	@echo 'make demo      install what is needed, build, train mnist-cnn for one epoch on Fashion-MNIST'
 	@echo 'make test      install what is needed, build, run every test'
 	@echo 'make test-all  the same with the whole matrix of strategies, models and settings, with oneDNN 3 and on Debian 13: hours'
+	@echo 'make test-cluster  what runs on a virtual Slurm cluster, also what takes minutes'
 	@echo 'make build     the release build, in build/release'
 	@echo 'make bench     the figures of docs/performance.md, side by side with PyTorch where it is installed'
 	@echo 'make install   honours DESTDIR and PREFIX'
@@ -29,12 +30,16 @@ test: build
 	@cmake --build $(BUILD)
 	@scripts/test
 
-test-all: test
+test-all: test test-cluster
 	@MATRIX=all tests/equivalence/test_deterministic.py $(BUILD)
 	@MATRIX=all tests/equivalence/test_matrix.py $(BUILD)
 	@TEST_DEVICE=far TRIREME_FAR_DELAY_US=30 tests/equivalence/test_matrix.py $(BUILD)
 	@scripts/onednn3 || [ $$? = 77 ]
 	@scripts/debian trixie || [ $$? = 77 ]
+
+test-cluster: build
+	@cmake --build $(BUILD)
+	@CLUSTER=all scripts/test cluster
 
 bench: build
 	@scripts/install-deps --bench

@@ -73,8 +73,13 @@ enum {
     TRI_HEARTBEAT_MS = 500,
     TRI_DEAD_AFTER_MS = 4000, // without a heartbeat
     TRI_MAX_SHUTDOWN_MS = 5000,
-    TRI_LOCK_BEAT_MS = 1000,    // between signs of life of the process that holds a run folder
-    TRI_LOCK_WATCH_MS = 10000,  // without one, a holder on another host is dead
+    TRI_SLURM_ANSWER_MS = 20000,    // for squeue, scontrol and sbatch
+    TRI_JOB_END_MARGIN_MS = 5000,   // between the last checkpoint and the end of the job's time
+    TRI_JOB_END_ASK_MS = 2000,      // between two questions how much time the job has left
+    TRI_JOB_END_SIGTERM_MS = 60000, // before its end: a SIGTERM then is no user's scancel
+    TRI_STATE_WRITTEN_MB_S = 100,   // how fast a checkpoint is written, before one was measured
+    TRI_LOCK_BEAT_MS = 1000,        // between signs of life of the process that holds a run folder
+    TRI_LOCK_WATCH_MS = 10000,      // without one, a holder on another host is dead
     TRI_LOCK_HELD_MS = 1500,    // how long taking a lock is retried before its holder is reported
     TRI_LOCK_ENDING_MS = 60000, // the same, while its holder ends
 };

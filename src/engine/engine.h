@@ -36,7 +36,7 @@ typedef struct tri_carried {
     int64_t updates;      // steps that changed the parameters
 } tri_carried;
 
-enum { TRI_MAX_SHARED = 4 };
+enum { TRI_MAX_SHARED = 5 };
 
 typedef struct tri_step_input {
     tri_step_shape shape;

@@ -226,6 +226,7 @@ static const char *const free_keys[] = {
     "trainer.max_epochs",
     "trainer.max_steps",
     "trainer.max_time",
+    "trainer.on_timeout",
     "trainer.limit_val_batches",
     "trainer.val_check_interval",
     "trainer.check_val_every_n_epoch",

@@ -35,12 +35,17 @@ static const tri_option loss_scale_rows[] = {
 static const tri_option_table loss_scale_table =
     TRI_OPTION_TABLE("loss_scale", L, loss_scale_rows, "the factor on the loss with 16-mixed");
 
+static const char *const timeouts[] = {"none", "requeue", "chain", NULL};
+
 #define T tri_trainer_options
 static const tri_option trainer_rows[] = {
     TRI_OPTION_INT(T, max_epochs, "3", -1, 1e9, "epochs of the run; -1: no limit"),
     TRI_OPTION_INT(T, max_steps, "-1", -1, 1e15, "steps of the run; -1: no limit"),
     TRI_OPTION_DURATION(T, max_time, "0",
                         "time after which this process ends the run; 0: no limit"),
+    TRI_OPTION_CHOICE(T, on_timeout, "none", timeouts,
+                      "in a job of Slurm whose time ends before the run: requeue the job, or chain "
+                      "another one to it"),
     TRI_OPTION_AMOUNT(T, limit_train_batches, "1.0", "training steps per epoch"),
     TRI_OPTION_AMOUNT(T, limit_val_batches, "1.0",
                       "micro-batches per evaluation; 0: no evaluation"),

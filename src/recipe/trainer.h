@@ -8,6 +8,14 @@
 #include "graph/graph.h"
 #include "ops/loss_scale.h"
 
+// What becomes of a job of Slurm whose time is over before the run is complete: it is put back into
+// the queue, or its script is submitted once more.
+typedef enum tri_on_timeout {
+    TRI_ON_TIMEOUT_NONE,
+    TRI_ON_TIMEOUT_REQUEUE,
+    TRI_ON_TIMEOUT_CHAIN
+} tri_on_timeout;
+
 typedef enum tri_convolution { TRI_CONVOLUTION_AUTO, TRI_CONVOLUTION_DIRECT } tri_convolution;
 
 typedef struct tri_early_stopping_options {
@@ -21,6 +29,7 @@ typedef struct tri_early_stopping_options {
 typedef struct tri_trainer_options {
     int64_t max_epochs, max_steps; // -1: no limit; the first one reached ends the run
     double max_time;               // seconds; 0: no limit
+    tri_on_timeout on_timeout;
     tri_amount limit_train_batches, limit_val_batches; // per epoch; 1.0: all
     tri_amount val_check_interval; // a fraction of an epoch, or a count of steps
     int64_t check_val_every_n_epoch;

@@ -5,6 +5,7 @@
 
 #include "observe/straggler.h"
 #include "observe/trace.h"
+#include "train/deadline.h"
 #include "train/lock.h"
 #include "train/rate.h"
 #include "train/state.h"
@@ -33,13 +34,16 @@ typedef struct train_loop {
     double train_loss, grad_norm; // of the latest step
     int in_flight;                // steps that were issued after those that `progress` counts
     bool stop;                    // early stopping or max_time has completed the run
-    bool is_interrupted;          // a signal ends this process
+    bool is_interrupted;          // a signal, or the end of the job's time, ends this process
+    bool job_ends;                // ... because the job's time is over soon
+    train_deadline deadline;      // rank 0 only
     bool is_time_to_save;         // checkpoint.train_time_interval has passed
     bool saves;                   // this run writes checkpoints
     tri_pending_save *saving;     // in progress; NULL: none
     tri_arena *saving_arena;
     int64_t saving_step;
-    int64_t saving_since; // steps issued before this one tell of an earlier stage of the save
+    double saving_begun_s; // when the save in progress began
+    int64_t saving_since;  // steps issued before this one tell of an earlier stage of the save
     // Each of these warnings is logged once in a run.
     bool has_warned_overlap, has_warned_memory;
 } train_loop;
@@ -62,6 +66,18 @@ tri_status train_open_folder(train_loop *loop);
 // collective. TRI_BAD_INPUT: another process uses it. If the lock cannot be taken for another
 // reason, returns TRI_OK: the folder may hold a complete run that is only read.
 tri_status train_lock_folder(train_loop *loop);
+
+// job_end.c. The end of a Slurm job's time.
+
+// Before the first step: finds out when the job ends. Acts on rank 0.
+void train_watch_job(train_loop *loop);
+// On rank 0: whether the run has to stop now, so that its last checkpoint is written in time.
+bool train_job_ends(train_loop *loop);
+// After a run that was stopped with a checkpoint: starts the job again, as trainer.on_timeout says.
+// Acts on rank 0; may not return, because Slurm ends the job.
+void train_start_again(train_loop *loop);
+// train.c. Whether an evaluation is due after the step that is `ahead` steps behind the latest.
+bool train_evaluation_is_due(const train_loop *loop, int64_t ahead);
 
 // evaluate.c.
 

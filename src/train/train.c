@@ -13,12 +13,13 @@
 #include "train/signals.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 // Numbers that each step sums over all ranks, so that all ranks take the same decisions.
-enum { SHARED_SIGNAL, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
+enum { SHARED_SIGNAL, SHARED_JOB_ENDS, SHARED_TIME_IS_UP, SHARED_TIME_TO_SAVE, SHARED_SAVING };
 
 static int64_t total_steps(const train_loop *loop) {
     const tri_trainer_options *t = &loop->recipe->trainer;
@@ -109,12 +110,18 @@ static train_due due_after(const train_loop *loop, int64_t ahead) {
     return due;
 }
 
+bool train_evaluation_is_due(const train_loop *loop, int64_t ahead) {
+    return due_after(loop, ahead).evaluation;
+}
+
 // Makes the evaluation and the checkpoint that are due after the latest step, while no step is in
 // flight.
 static tri_status finish_step(train_loop *loop) {
     tri_progress *p = &loop->progress;
     train_due due = due_after(loop, 0);
+    double before = tri_os_seconds();
     if (due.evaluation) TRI_TRY(train_evaluate(loop));
+    train_deadline_note_pause(&loop->deadline, tri_os_seconds() - before);
     bool save = due.checkpoint || loop->is_time_to_save;
     loop->is_time_to_save = false;
     if (due.epoch_ends) {
@@ -126,12 +133,14 @@ static tri_status finish_step(train_loop *loop) {
     return save && loop->saves ? train_save(loop, behind) : TRI_OK;
 }
 
-static void share_decisions(const train_loop *loop, double shared[TRI_MAX_SHARED]) {
+static void share_decisions(train_loop *loop, double shared[TRI_MAX_SHARED]) {
     double now = tri_os_seconds();
     double interval = loop->recipe->checkpoint.train_time_interval;
     shared[SHARED_SIGNAL] = tri_signals_seen() != 0;
+    shared[SHARED_JOB_ENDS] = tri_signals_seen() == SIGUSR1;
     shared[SHARED_SAVING] = train_saving_ready(loop);
     if (loop->session->identity.rank != 0) return;
+    shared[SHARED_JOB_ENDS] += train_job_ends(loop);
     shared[SHARED_TIME_IS_UP] = loop->recipe->trainer.max_time > 0 &&
                                 now - loop->started_s >= loop->recipe->trainer.max_time;
     shared[SHARED_TIME_TO_SAVE] = interval > 0 && now - loop->saved_s >= interval;
@@ -143,6 +152,12 @@ static tri_step_shape shape_of(const train_loop *loop, int64_t ahead) {
     bool tail = loop->progress.step_in_epoch + ahead == s->train_sampler.steps - 1 &&
                 s->plan->steps[TRI_STEP_TAIL].samples > 0;
     return tail ? TRI_STEP_TAIL : TRI_STEP_FULL;
+}
+
+// A step takes its time when it is issued, or on a device that runs ahead when it is collected.
+static void note_time(train_loop *loop, double seconds) {
+    loop->training_s += seconds;
+    train_deadline_note_step(&loop->deadline, seconds);
 }
 
 static tri_status issue_step(train_loop *loop, train_feed *feed) {
@@ -160,7 +175,7 @@ static tri_status issue_step(train_loop *loop, train_feed *feed) {
     share_decisions(loop, input.shared);
     double before = tri_os_seconds();
     TRI_TRY(tri_engine_issue(engine, &input));
-    loop->training_s += tri_os_seconds() - before;
+    note_time(loop, tri_os_seconds() - before);
     loop->in_flight++;
     return TRI_OK;
 }
@@ -190,7 +205,7 @@ static tri_status collect_step(train_loop *loop) {
     double before = tri_os_seconds();
     loop->in_flight--;
     TRI_TRY(tri_engine_collect(s->engine, &out));
-    loop->training_s += tri_os_seconds() - before;
+    note_time(loop, tri_os_seconds() - before);
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
     if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
     TRI_TRY(train_take_carried(s, p, &out));
@@ -200,7 +215,8 @@ static tri_status collect_step(train_loop *loop) {
     loop->train_loss = train_mean(&out, 0);
     loop->grad_norm = out.gradient_norm;
     report_step(loop, &out);
-    loop->is_interrupted = loop->is_interrupted || out.shared[SHARED_SIGNAL] > 0;
+    loop->job_ends = loop->job_ends || out.shared[SHARED_JOB_ENDS] > 0;
+    loop->is_interrupted = loop->is_interrupted || loop->job_ends || out.shared[SHARED_SIGNAL] > 0;
     loop->stop = loop->stop || out.shared[SHARED_TIME_IS_UP] > 0;
     loop->is_time_to_save = loop->is_time_to_save || out.shared[SHARED_TIME_TO_SAVE] > 0;
     TRI_TRY(train_lock_check(loop->lock));
@@ -263,18 +279,17 @@ static tri_status run_steps(train_loop *loop) {
                         "be written; make room and run the same command again",
                         (long long)p->step);
     if (complete) return train_test(loop);
+    const char *cause = tri_signals_seen() ? "by a signal" : "before the job's time is over";
     if (!loop->saves)
-        return TRI_FAIL(TRI_IO, "stopped by a signal at step %lld; fast_dev_run saves nothing",
+        return TRI_FAIL(TRI_IO, "stopped %s at step %lld; fast_dev_run saves nothing", cause,
                         (long long)p->step);
     if (is_lost)
-        return TRI_FAIL(TRI_IO,
-                        "stopped by a signal at step %lld, and no checkpoint of it could "
-                        "be written",
-                        (long long)p->step);
+        return TRI_FAIL(TRI_IO, "stopped %s at step %lld, and no checkpoint of it could be written",
+                        cause, (long long)p->step);
     return TRI_FAIL(TRI_STOPPED,
-                    "stopped by a signal at step %lld, with a checkpoint: run the "
-                    "same command again to resume",
-                    (long long)p->step);
+                    "stopped %s at step %lld, with a checkpoint: run the same command again to "
+                    "resume",
+                    cause, (long long)p->step);
 }
 
 // Rank 0 makes the run's files.
@@ -358,6 +373,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
         loop->straggler = tri_straggler_create(loop->session->comm);
         loop->started_s = loop->saved_s = tri_os_seconds();
         loop->started_samples = loop->progress.samples;
+        train_watch_job(loop);
         tri_signals_watch();
         tri_cpu_share before;
         bool known = tri_cpu_share_read(&before);
@@ -414,5 +430,9 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     tri_loader_destroy(loop.val_loader);
     train_lock_release(loop.lock);
     tri_session_close(session);
-    return status;
+    if (status != TRI_STOPPED) return status;
+    char why[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    train_start_again(&loop);
+    return TRI_FAIL(status, "%s", why);
 }

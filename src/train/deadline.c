@@ -1,0 +1,31 @@
+// When to stop: the steps in flight, one more, and a checkpoint have to fit before the end.
+#include "train/deadline.h"
+
+#include "base/limits.h"
+
+#include <math.h>
+
+void train_deadline_note_step(train_deadline *d, double seconds) {
+    d->step_s = fmax(seconds, d->step_s * 0.95);
+}
+
+void train_deadline_note_pause(train_deadline *d, double seconds) {
+    d->pause_s = fmax(seconds, d->pause_s);
+}
+
+void train_deadline_note_save(train_deadline *d, double seconds) { d->save_s = seconds; }
+
+static double needed_s(const train_deadline *d, int in_flight, bool evaluates) {
+    const double slack = 1.5; // a file system is not equally fast at all times
+    return (in_flight + 1) * d->step_s + slack * d->save_s + (evaluates ? d->pause_s : 0) +
+           TRI_JOB_END_MARGIN_MS / 1e3;
+}
+
+bool train_deadline_is_due(train_deadline *d, double now_s, int in_flight, bool evaluates) {
+    double needed = needed_s(d, in_flight, evaluates), left_s;
+    if (d->end_s == 0 || now_s + needed < d->end_s) return false;
+    if (!d->ask || now_s - d->asked_s < TRI_JOB_END_ASK_MS / 1e3) return true;
+    d->asked_s = now_s;
+    if (d->ask(d->context, &left_s)) d->end_s = left_s < 0 ? 0 : now_s + left_s;
+    return d->end_s != 0 && now_s + needed >= d->end_s;
+}

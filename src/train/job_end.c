@@ -1,0 +1,76 @@
+// The end of a Slurm job: finds when it is, stops the run before it, and starts the job again where
+// the recipe asks for it. Next: deadline.c (when to stop), slurm.c (what Slurm is asked).
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "train/loop.h"
+
+#include <stdlib.h>
+
+static const char *variable(const char *name) { return getenv(name); }
+
+static bool ask(void *context, double *left_s) {
+    return train_slurm_seconds_left(context, left_s) == TRI_OK;
+}
+
+// Before the first checkpoint: the state, at a speed that most file systems reach.
+static double estimated_save_s(const train_loop *loop) {
+    const tri_session *s = loop->session;
+    double floats =
+        (double)tri_graph_trained_count(s->plan->graph) * (1 + (double)s->optimizer.state_count);
+    return floats * sizeof(float) / (TRI_STATE_WRITTEN_MB_S * 1e6) + 1;
+}
+
+void train_watch_job(train_loop *loop) {
+    train_deadline *d = &loop->deadline;
+    bool again = loop->recipe->trainer.on_timeout != TRI_ON_TIMEOUT_NONE;
+    *d = (train_deadline){.save_s = estimated_save_s(loop), .ask = ask, .context = &d->job};
+    if (loop->session->identity.rank != 0 || !loop->saves) return;
+    d->is_job = train_slurm_find(variable, &d->job);
+    if (!d->is_job) {
+        if (again)
+            tri_log(TRI_LOG_WARNING, "trainer.on_timeout has no effect: this is no job of Slurm");
+        return;
+    }
+    double left_s;
+    d->asked_s = tri_os_seconds();
+    if (train_slurm_seconds_left(&d->job, &left_s) != TRI_OK)
+        tri_log(TRI_LOG_WARNING, "the end of job %s is not known: %s", d->job.id,
+                tri_error_message());
+    else if (left_s >= 0)
+        d->end_s = d->asked_s + left_s;
+}
+
+bool train_job_ends(train_loop *loop) {
+    if (loop->deadline.end_s == 0 || loop->job_ends) return false;
+    bool evaluates = train_evaluation_is_due(loop, loop->in_flight + 1);
+    return train_deadline_is_due(&loop->deadline, tri_os_seconds(), loop->in_flight, evaluates);
+}
+
+// Slurm sends SIGTERM when the time of a job is over, and also when a user cancels it: only the
+// first is a reason to start again.
+static bool ended_in_time(const train_loop *loop) {
+    double left_s = loop->deadline.end_s - tri_os_seconds();
+    return loop->job_ends || (loop->deadline.end_s != 0 && left_s < TRI_JOB_END_SIGTERM_MS / 1e3);
+}
+
+void train_start_again(train_loop *loop) {
+    const train_deadline *d = &loop->deadline;
+    tri_on_timeout how = loop->recipe->trainer.on_timeout;
+    if (!d->is_job || how == TRI_ON_TIMEOUT_NONE || !ended_in_time(loop)) return;
+    train_slurm_job next = d->job;
+    tri_status status;
+    if (how == TRI_ON_TIMEOUT_REQUEUE) {
+        tri_log(TRI_LOG_INFO, "job %s goes back into the queue", d->job.id);
+        status = train_slurm_requeue(&d->job);
+    } else {
+        status = train_slurm_chain(&d->job, &next);
+        if (status == TRI_OK)
+            tri_log(TRI_LOG_INFO, "job %s follows when job %s has ended", next.id, d->job.id);
+    }
+    if (status != TRI_OK)
+        tri_log(TRI_LOG_ERROR,
+                "job %s is not started again: %s; submit it once more, the run goes on from its "
+                "checkpoint",
+                d->job.id, tri_error_message());
+}

@@ -1,0 +1,28 @@
+// The job of Slurm in which this process runs: how much time it has left, and how it is started
+// again. Everything that this asks goes through Slurm's own commands.
+#ifndef TRIREME_TRAIN_SLURM_H
+#define TRIREME_TRAIN_SLURM_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+typedef struct train_slurm_job {
+    char id[32];
+} train_slurm_job;
+
+// Whether this process is part of a job; reads the environment through `get`.
+bool train_slurm_find(const char *(*get)(const char *name), train_slurm_job *out);
+// Seconds until the job's time is over; a negative number if it has no limit.
+tri_status train_slurm_seconds_left(const train_slurm_job *job, double *out);
+// Reads a time as squeue prints it: "59", "02:03", "1:02:03", "1-02:03:04". False: anything else,
+// such as UNLIMITED.
+bool train_slurm_read_time(const char *text, double *seconds);
+// Puts the job back into the queue, under the same number. Slurm then ends all its processes, so
+// that this may not return.
+tri_status train_slurm_requeue(const train_slurm_job *job);
+// Submits the job's batch script once more, to start when this job has ended. `next` gets the new
+// job's number.
+tri_status train_slurm_chain(const train_slurm_job *job, train_slurm_job *next);
+
+#endif

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""A run in a Slurm job stops in time and starts again. Slurm's commands are scripts of this test,
+which note how they were called; tests/cluster/test_job_end.py asks a real Slurm.
+
+usage: test_job_end.py BUILD_FOLDER
+"""
+import os
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import runs
+
+WORDS = ["trainer.max_steps=1000000", "trainer.max_epochs=-1", "trainer.limit_val_batches=0",
+         "data.samples=64", "batch.global=8", *runs.SYNTHETIC,
+         "trainer.log_every_n_steps=100000"]
+
+
+def left(seconds):
+    """What squeue says of a job that has so much time from now on."""
+    end = int(time.time()) + seconds
+    return f"left=$(({end} - $(date +%s))); echo $((left > 0 ? left : 0))"
+
+
+def fake_slurm(folder, squeue, scontrol="", sbatch="echo 78"):
+    """Commands of that behaviour in a folder of their own; returns the environment that finds
+    them, and the file in which their calls stand."""
+    place = tempfile.mkdtemp(dir=folder)
+    calls = os.path.join(place, "calls")
+    for name, script in (("squeue", squeue), ("scontrol", scontrol), ("sbatch", sbatch)):
+        path = os.path.join(place, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\necho "{name} $*" >> {calls}\n{script}\n')
+        os.chmod(path, 0o755)
+    return {**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "SLURM_JOB_ID": "77"}, calls
+
+
+def read(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def steps_of(run_dir):
+    return int(os.path.basename(os.path.realpath(runs.last(run_dir))).split("-")[1])
+
+
+def check_stops(folder):
+    """8 s are left: 5 s of them are kept free, the checkpoint needs some."""
+    environment, calls = fake_slurm(folder, left(8))
+    run_dir = os.path.join(folder, "stops")
+    begin = time.monotonic()
+    done = runs.run(runs.train("mlp-jax", run_dir, *WORDS), 75, env=environment)
+    assert time.monotonic() - begin < 30
+    assert "stopped before the job's time is over at step" in done.stderr, done.stderr
+    assert steps_of(run_dir) > 0
+    assert {line.split()[0] for line in read(calls)} == {"squeue"}, read(calls)
+
+
+def check_longer(folder):
+    """A job whose time was made longer goes on: Slurm is asked again before the run stops."""
+    place = os.path.join(folder, "longer")
+    environment, calls = fake_slurm(
+        folder, f"[ -e {place}.asked ] && echo UNLIMITED || echo 0:08; touch {place}.asked")
+    done = runs.run(runs.train("mlp-jax", place, *WORDS, "trainer.max_time=6"), 0, env=environment)
+    assert "stopped" not in done.stderr, done.stderr
+    assert len(read(calls)) == 2, read(calls)
+
+
+def check_requeue(folder):
+    environment, calls = fake_slurm(folder, left(8))
+    run_dir = os.path.join(folder, "requeue")
+    done = runs.run(runs.on_ranks(2, runs.train("mlp-jax", run_dir, *WORDS,
+                                                "trainer.on_timeout=requeue")), 75, env=environment)
+    assert "job 77 goes back into the queue" in done.stderr, done.stderr
+    assert read(calls)[-1] == "scontrol requeue 77", read(calls)
+    # The same command goes on from there.
+    at = steps_of(run_dir)
+    again = runs.run(runs.train("mlp-jax", run_dir, *WORDS, f"trainer.max_steps={at + 2}"), 0)
+    assert f"step {at}" in again.stderr, again.stderr
+
+
+def check_chain(folder):
+    shown = "JobId=77 Partition=gpu Account=(null) QOS=normal TimeLimit=00:10:00 NumNodes=2"
+    environment, calls = fake_slurm(
+        folder, left(8), f'[ "$1" = write ] && echo "#!/bin/sh" > "$4" || echo "{shown}"')
+    done = runs.run(runs.train("mlp-jax", os.path.join(folder, "chain"), *WORDS,
+                               "trainer.on_timeout=chain"), 75, env=environment)
+    assert "job 78 follows when job 77 has ended" in done.stderr, done.stderr
+    last = read(calls)[-1].split()
+    assert last[:-1] == ["sbatch", "--parsable", "--dependency=afterany:77", "--partition=gpu",
+                         "--qos=normal", "--time=00:10:00", "--nodes=2"], last
+    assert not os.path.exists(last[-1]), "the copy of the script is left"
+
+
+def check_no_time(folder):
+    """A job that has no time left makes one step all the same, so that each start is nearer to the
+    end of the run than the one before."""
+    environment, calls = fake_slurm(folder, left(1))
+    run_dir = os.path.join(folder, "short")
+    words = runs.train("mlp-jax", run_dir, *WORDS, "trainer.on_timeout=requeue")
+    runs.run(words, 75, env=environment)
+    assert read(calls)[-1] == "scontrol requeue 77", read(calls)
+    assert steps_of(run_dir) == 1
+
+
+def check_failures(folder):
+    """Slurm does not answer, or refuses: one line, and the run is as it would be without."""
+    environment, _ = fake_slurm(folder, "echo slurm is down >&2; exit 1")
+    done = runs.run(runs.train("mlp-jax", os.path.join(folder, "down"), *WORDS,
+                               "trainer.max_steps=3"), 0, env=environment)
+    assert "the end of job 77 is not known: squeue ended with exit code 1: slurm is down" in \
+        done.stderr, done.stderr
+    environment, _ = fake_slurm(folder, left(8), "echo access denied >&2; exit 1")
+    done = runs.run(runs.train("mlp-jax", os.path.join(folder, "denied"), *WORDS,
+                               "trainer.on_timeout=requeue"), 75, env=environment)
+    assert "job 77 is not started again: scontrol ended with exit code 1: access denied" in \
+        done.stderr, done.stderr
+    done = runs.run(runs.train("mlp-jax", os.path.join(folder, "no"), *WORDS, "trainer.max_steps=3",
+                               "trainer.on_timeout=chain"), 0)
+    assert "trainer.on_timeout has no effect" in done.stderr, done.stderr
+
+
+def main():
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        del os.environ[name]
+    with tempfile.TemporaryDirectory() as folder:
+        return runs.check_all([check_stops, check_longer, check_requeue, check_chain, check_no_time,
+                               check_failures], folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""A job of one minute whose run needs longer: it ends in several parts, put back into the queue or
+chained, with the losses of one undisturbed run. Takes minutes, so only CLUSTER=all runs it.
+
+usage: test_job_end.py BUILD_FOLDER
+"""
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import lab
+import runs
+
+STEPS = 60
+MLP = [f"trainer.max_steps={STEPS}", "trainer.max_epochs=-1", "trainer.limit_val_batches=0",
+       "batch.global=8", "data.samples=64", *runs.SYNTHETIC]
+# Each step sleeps for two seconds, so that a minute has room for few.
+SLOW = {"TRIREME_FAR_DELAY_US": "150000"}
+
+
+def submit(folder, run_dir, how):
+    script = os.path.join(folder, f"{how}.sh")
+    words = runs.train("mlp-jax", run_dir, *MLP, f"trainer.on_timeout={how}", "--device", "far")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write("#!/bin/bash\n#SBATCH --nodes=1 --ntasks=2 --time=1\n"
+                   "#SBATCH --requeue --open-mode=append\n"
+                   f"#SBATCH --output={script}.out\nsrun {' '.join(words)}\n")
+    done = runs.run(lab.on_head("sbatch", "--parsable", script), env={**os.environ, **SLOW})
+    return done.stdout.strip(), f"{script}.out"
+
+
+def check_parts(folder, how, said):
+    run_dir = os.path.join(folder, how)
+    _, log = submit(folder, run_dir, how)
+
+    def is_complete():
+        return any(e["status"] == "completed" for e in runs.entries(run_dir, "end"))
+    runs.wait_for(is_complete, f"the end of a run in parts, by {how}", 400)
+    with open(log, encoding="utf-8") as file:
+        text = file.read()
+    parts = text.count(said)
+    assert parts >= 1, text
+    print(f"{how}: {parts + 1} parts")
+    whole = os.path.join(folder, f"{how}-whole")
+    runs.run(runs.on_ranks(2, runs.train("mlp-jax", whole, *MLP)))
+    runs.check_same(runs.losses(run_dir), runs.losses(whole), f"a run in parts, by {how}")
+
+
+def check_requeue(folder):
+    check_parts(folder, "requeue", "goes back into the queue")
+
+
+def check_chain(folder):
+    check_parts(folder, "chain", "follows when job")
+
+
+def main():
+    if os.environ.get("CLUSTER") != "all":
+        print("skipped: takes five minutes; CLUSTER=all runs it")
+        return 77
+    with tempfile.TemporaryDirectory() as folder, lab.cluster(1):
+        return runs.check_all([check_requeue, check_chain], folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+// The end of a Slurm job: times as squeue prints them, and when a run has to stop.
+#include "base/command.h"
+#include "base/limits.h"
+#include "train/deadline.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void test_times(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double seconds; // -1: refused
+    } cases[] = {
+        {"59", 59},         {"02:03", 123},  {"1:02:03", 3723}, {"1-02:03:04", 93784},
+        {" 10:00 \n", 600}, {"0:00", 0},     {"", -1},          {"UNLIMITED", -1},
+        {"NOT_SET", -1},    {"1:2:3:4", -1}, {"1-2", -1},       {"1-", -1},
+        {"-1:00", -1},      {"1:", -1},      {"1:00x", -1},     {"1-1-00:00:00", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double seconds = -1;
+        assert_int_equal(train_slurm_read_time(cases[i].text, &seconds), cases[i].seconds >= 0);
+        assert_float_equal(seconds, cases[i].seconds, 0);
+    }
+}
+
+static const char *no_variable(const char *name) { return NULL; }
+static const char *a_job(const char *name) { return strcmp(name, "SLURM_JOB_ID") ? NULL : "417"; }
+static const char *no_number(const char *name) { return "4; rm -r"; }
+
+static void test_job(void **state) {
+    (void)state;
+    train_slurm_job job;
+    assert_false(train_slurm_find(no_variable, &job));
+    assert_false(train_slurm_find(no_number, &job));
+    assert_true(train_slurm_find(a_job, &job));
+    assert_string_equal(job.id, "417");
+}
+
+typedef struct answers {
+    double left_s;
+    int asked;
+    bool known;
+} answers;
+
+static bool answer(void *context, double *left_s) {
+    answers *a = context;
+    a->asked++;
+    *left_s = a->left_s;
+    return a->known;
+}
+
+static void test_when_to_stop(void **state) {
+    (void)state;
+    answers a = {.left_s = 100, .known = true};
+    double margin = TRI_JOB_END_MARGIN_MS / 1e3;
+    train_deadline d = {.end_s = 100, .save_s = 20, .ask = answer, .context = &a};
+    train_deadline_note_step(&d, 3);
+    train_deadline_note_step(&d, 1);
+    assert_true(d.step_s > 2.8 && d.step_s < 3); // slow steps are forgotten slowly
+    d.step_s = 3;
+    train_deadline_note_pause(&d, 7);
+    double last = 100 - 3 - 1.5 * 20 - margin; // one more step, and a checkpoint
+    assert_false(train_deadline_is_due(&d, last - 0.1, 0, false));
+    assert_int_equal(a.asked, 0);
+    // Slurm says how much is left: as much as was known, less, more, no end at all.
+    a.left_s = 100 - (last + 0.1);
+    assert_true(train_deadline_is_due(&d, last + 0.1, 0, false));
+    assert_int_equal(a.asked, 1);
+    assert_true(train_deadline_is_due(&d, last + 0.2, 0, false)); // asked a moment ago
+    assert_int_equal(a.asked, 1);
+    a.left_s = 3600;
+    assert_false(train_deadline_is_due(&d, last + 10, 0, false));
+    assert_float_equal(d.end_s, last + 10 + 3600, 1e-9);
+    a.left_s = -1;
+    assert_false(train_deadline_is_due(&d, d.end_s, 0, false));
+    assert_false(train_deadline_is_due(&d, 1e9, 0, false));
+    // Steps in flight and an evaluation need time too; no answer changes nothing.
+    a.known = false;
+    d.end_s = 100;
+    d.asked_s = 0;
+    assert_false(train_deadline_is_due(&d, last - 3.1, 1, false));
+    assert_true(train_deadline_is_due(&d, last - 2.9, 1, false));
+    assert_true(train_deadline_is_due(&d, last - 6.9, 0, true));
+    assert_false(train_deadline_is_due(&d, last - 7.1, 0, true));
+}
+
+static void test_commands(void **state) {
+    (void)state;
+    char out[8];
+    assert_int_equal(tri_command_run((char *[]){"echo", "12345", NULL}, 5000, out, sizeof out),
+                     TRI_OK);
+    assert_string_equal(out, "12345\n");
+    assert_int_equal(tri_command_run((char *[]){"echo", "123456789", NULL}, 5000, out, sizeof out),
+                     TRI_OK);
+    assert_string_equal(out, "1234567");
+    assert_int_equal(
+        tri_command_run((char *[]){"sh", "-c", "echo no >&2; exit 3", NULL}, 5000, out, sizeof out),
+        TRI_IO);
+    assert_string_equal(tri_error_message(), "sh ended with exit code 3: no");
+    assert_int_equal(tri_command_run((char *[]){"no-such-program", NULL}, 5000, out, sizeof out),
+                     TRI_NOT_FOUND);
+    assert_int_equal(tri_command_run((char *[]){"sleep", "20", NULL}, 100, out, sizeof out),
+                     TRI_TIMEOUT);
+    assert_string_equal(tri_error_message(), "sleep does not answer");
+    // More output than a pipe holds.
+    assert_int_equal(tri_command_run((char *[]){"sh", "-c", "yes | head -c 300000", NULL}, 5000,
+                                     out, sizeof out),
+                     TRI_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_job),
+                                       cmocka_unit_test(test_when_to_stop),
+                                       cmocka_unit_test(test_commands)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
