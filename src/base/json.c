@@ -101,7 +101,9 @@ static size_t string_end(const char *text, size_t size, size_t at) {
 
 bool tri_json_relax(char *text, size_t size) {
     bool any = false;
-    size_t before = size, comma = size; // last character besides blanks; the same if it is a comma
+    // Positions of the last character that is no blank, and of that character if it is a comma;
+    // `size`: there is none.
+    size_t before = size, comma = size;
     for (size_t at = 0; at < size;) {
         size_t end = comment_end(text, size, at);
         if (end > at) {

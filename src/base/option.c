@@ -12,7 +12,7 @@ typedef struct context {
     tri_arena *arena;
     const tri_option_table *table;
     const char *prefix;  // of its keys: "trainer."
-    const char *variant; // name of the chosen one, or NULL
+    const char *variant; // name of the chosen variant, or NULL
     const tri_tree
         *nearest_map; // the table's map, or the nearest enclosing one that the document has
 } context;

@@ -38,8 +38,8 @@ struct tri_loader {
     pthread_mutex_t lock;
     pthread_cond_t ready, freed;
     cursor next_cursor; // the micro-batch of next_fill
-    int64_t next_fill;  // the number of the next one that a worker fills
-    int64_t next_taken; // ... that the caller gets
+    int64_t next_fill;  // the number of the next micro-batch that a worker fills
+    int64_t next_taken; // the number of the next micro-batch that the caller gets
     bool stopping;
 
     int64_t buffer_count;

@@ -86,7 +86,7 @@ struct tri_kernel_def {
     // Issues the kernel to args->queue. The pointers of `args` are not kept.
     tri_status (*run)(const tri_kernel *kernel, const tri_kernel_args *args);
     void (*release)(tri_kernel *kernel); // NULL when prepare is NULL
-    // `run` reads or changes what the host keeps, or allocates, so that what it issues cannot be
+    // True if `run` reads or changes what the host keeps, or allocates: what it issues cannot be
     // captured and repeated. Only asked where the device captures.
     bool uses_host;
 };

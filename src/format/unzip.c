@@ -14,7 +14,7 @@ enum {
     INPUT_BYTES = 1 << 16,
     MAGIC_BYTES = 2,             // 0x1f 0x8b
     OUTPUT_STEP_BYTES = 1 << 30, // the library counts in 32 bits
-    MAX_EXPANSION = 1032,        // of deflate: 258 bytes from 2 bits
+    MAX_EXPANSION = 1032,        // of deflate: at most 258 bytes from 2 bits
 };
 
 struct tri_unzip {

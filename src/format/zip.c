@@ -19,7 +19,7 @@ enum {
     LOCAL_BYTES = 30,
     CHUNK_BYTES = 1 << 16,
     OUTPUT_STEP_BYTES = 1 << 30, // the library counts in 32 bits
-    MAX_EXPANSION = 1032,        // of deflate: 258 bytes from 2 bits
+    MAX_EXPANSION = 1032,        // of deflate: at most 258 bytes from 2 bits
     ENCRYPTED = 1,
     STORED = 0,
     DEFLATED = 8,

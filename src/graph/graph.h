@@ -282,7 +282,8 @@ int tri_parameter_locate(const tri_parameter_slice *slice, const tri_shape *shap
 // How many elements, starting at any multiple of this number, are consecutive both in the slice and
 // in the full parameter.
 int64_t tri_parameter_run(const tri_parameter_slice *slice, const tri_shape *shape);
-// The layer of a parameter: "fc1" of "fc1.weight". Returns how many bytes of the name are it.
+// The layer of a parameter: "fc1" of "fc1.weight". Returns the length of the layer's name, with
+// which the parameter's name begins.
 size_t tri_parameter_layer(const char *name);
 
 const tri_value_info *tri_value_get(const tri_graph *graph, tri_value value);

@@ -56,7 +56,7 @@ int64_t ops_window(int64_t in, int64_t kernel, int64_t stride, int64_t padding, 
 void ops_loss_output(tri_op_signature *s);
 // The loss seed is F32 or F64 [1].
 tri_status ops_want_seed(const char *op, const tri_op_signature *s, int input);
-// The classes of losses of [.., K]: K.
+// The classes of a loss on scores [.., K]: K.
 extern const tri_op_classes ops_label_classes;
 extern const tri_attr_field ops_norm_fields[]; // of tri_norm_attr
 // Checks scores [.., K] against labels I64 [..]; scores have at least 2 axes.
