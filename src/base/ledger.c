@@ -308,18 +308,25 @@ bool tri_ledger_waits(const tri_ledger_ring *ring) {
     return depth > 0 && event_read(&ring->open[depth - 1], &event) && waits(ring, &event);
 }
 
+void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
+                       tri_ledger_event *operated) {
+    atomic_store(&operates->number, 0);
+    atomic_store(&operated->number, 0);
+    uint64_t begun = atomic_load(&ring->begun);
+    for (uint64_t n = begun; n > 0 && n + TRI_LEDGER_EVENTS > begun; n--) {
+        tri_ledger_event event;
+        if (!tri_ledger_read(ring, n, &event) || event.lane == TRI_LANE_OF_COMPUTE) continue;
+        tri_ledger_event *to = event.end_ns ? operated : operates;
+        if (!to->number) *to = event;
+    }
+}
+
 static void find_events(const tri_ledger_ring *ring, ledger_view *view) {
     for (int i = open_actions(ring) - 1; i >= 0 && !view->computes.number; i--) {
         tri_ledger_event event;
         if (event_read(&ring->open[i], &event) && !waits(ring, &event)) view->computes = event;
     }
-    uint64_t begun = atomic_load(&ring->begun);
-    for (uint64_t n = begun; n > 0 && n + TRI_LEDGER_EVENTS > begun; n--) {
-        tri_ledger_event event;
-        if (!tri_ledger_read(ring, n, &event) || event.lane == TRI_LANE_OF_COMPUTE) continue;
-        tri_ledger_event *to = event.end_ns ? &view->operated : &view->operates;
-        if (!to->number) *to = event;
-    }
+    tri_ledger_latest(ring, &view->operates, &view->operated);
 }
 
 // Writes "in FORWARD 'conv2' of step 17"; returns its length, 0 for no event.

@@ -21,7 +21,8 @@ enum {
     TRI_LEDGER_NAME_BYTES = 24,
     TRI_LEDGER_DEPTH = 16, // of nested actions of lane 0
     TRI_LEDGER_NONE = -1,  // subject or round of an action that has none
-    TRI_LANE_OF_COMPUTE = 0
+    TRI_LANE_OF_COMPUTE = 0,
+    TRI_LEDGER_PACKED_BYTES = 6144
 };
 
 // The kind of an action that waits for other ranks. Pass these pointers, not other texts.
@@ -121,8 +122,19 @@ const tri_ledger_event *tri_ledger_traced_at(const tri_ledger *ledger, size_t in
 bool tri_ledger_read(const tri_ledger_ring *ring, uint64_t number, tri_ledger_event *out);
 // True while the innermost open action of lane 0 is a wait for other ranks.
 bool tri_ledger_waits(const tri_ledger_ring *ring);
+// Copies the newest action of the other lanes that has not ended, and the newest that has; number
+// 0: there is none.
+void tri_ledger_latest(const tri_ledger_ring *ring, tri_ledger_event *operates,
+                       tri_ledger_event *operated);
 // Describes what the rank does: "in FORWARD 'conv2' of step 17, after all_reduce 'NORM' (sequence
 // 16)"; "before its first action".
 char *tri_ledger_text(const tri_ledger_ring *ring, char *out, size_t size);
+
+// What of a ring the functions above and the totals need, as bytes for a process on another host.
+// Returns how many; at most TRI_LEDGER_PACKED_BYTES, which `out` has.
+size_t tri_ledger_pack(const tri_ledger_ring *ring, void *out);
+// Makes a ring, whose other events are missing, of such bytes. One thread writes a ring. False: the
+// bytes are none that tri_ledger_pack makes; the ring is unchanged.
+bool tri_ledger_unpack(const void *data, size_t size, tri_ledger_ring *ring);
 
 #endif

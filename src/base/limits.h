@@ -16,6 +16,10 @@ enum {
     TRI_MAX_STORE_LISTENERS = 16, // addresses at which a store listens
     TRI_STORE_PORTS = 8,          // at which ranks look for rank 0
     TRI_STORE_PROBE_MS = 2000,    // for an answer from there, before they look again
+    TRI_BEAT_MS = 1000,           // between two signs of life of a rank over the network
+    TRI_BEAT_LATE_MS = 3000,      // between two looks: the process that looks stood still
+    TRI_SILENCE_MS = 15000,       // without a sign of life, before a rank is lost
+    TRI_SAID_MS = 2000,           // for an answer about what a rank does
     TRI_MIN_TOKEN_BYTES = 16,
     TRI_MAX_TOKEN_BYTES = 1024,
     TRI_MAX_STORE_KEYS = 1 << 16,

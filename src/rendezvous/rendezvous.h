@@ -80,6 +80,9 @@ tri_status tri_store_set(tri_store *store, const char *key, const void *value, s
 // Waits until the key is set. *size is the value's size; larger than `capacity` is TRI_INTERNAL.
 tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void *value,
                          size_t capacity, size_t *size);
+// Whether this run may commit a checkpoint. TRI_PEER_LOST: a rank was lost, or the store's server;
+// TRI_MISMATCH: a newer generation of the run has taken this one's place.
+tri_status tri_store_admit(tri_store *store);
 // Adds to a decimal counter, which begins at 0, and returns its new value in *out.
 tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *out);
 

@@ -4,13 +4,14 @@
 
 #include "base/limits.h"
 #include "base/quantity.h"
+#include "rendezvous/store_watch.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKETS = 1024, NAMED_MISSING = 8 };
+enum { BUCKETS = 1024, NAMED_MISSING = 8, TOLD_LOSSES = 8 };
 
 typedef struct entry {
     struct entry *next;
@@ -26,7 +27,8 @@ typedef struct bytes {
 
 typedef struct client {
     bool used, arrived;
-    int rank; // STORE_NO_RANK before its HELLO
+    bool watches; // a rank's second connection
+    int rank;     // STORE_NO_RANK before its HELLO or WATCH
     bytes in, out;
     char *wanted;        // key of a GET that waits
     int64_t deadline_ns; // of the wait for `wanted`, or for the others to arrive
@@ -36,10 +38,14 @@ typedef struct client {
 struct store_core {
     char job[sizeof((tri_identity){0}.job)];
     int size;
-    int arrived; // ranks that have sent HELLO, also those that left
-    int lost;    // the first rank that left without BYE, or STORE_NO_RANK
+    bool has_agent; // serves, and not a rank
+    int arrived;    // ranks that have sent HELLO, also those that left
+    int lost;       // the first rank that was lost, or STORE_NO_RANK
+    int losses;     // the ranks are told of the first few: one ends the run
     bool *seen;
-    int32_t *host_of;      // by rank: an index of `hosts`
+    store_watch watch;
+    int32_t *claim_of;     // by rank: an index of `hosts`
+    int32_t *host_of;      // by rank: the number of its host, once all have arrived
     tri_host_claim *hosts; // one rank's claim for each host
     int host_count, host_capacity;
     int client_end; // all clients from here on are unused
@@ -48,18 +54,6 @@ struct store_core {
     size_t value_bytes;
     client clients[TRI_MAX_STORE_CLIENTS];
 };
-
-tri_status store_head_check(const store_head *head) {
-    if (head->kind < STORE_HELLO || head->kind >= STORE_KIND_END)
-        return TRI_FAIL(TRI_BAD_INPUT, "store: a message of unknown kind 0x%x", head->kind);
-    if (head->key_bytes > TRI_MAX_NAME_BYTES)
-        return TRI_FAIL(TRI_BAD_INPUT, "store: a key of %u bytes (at most %d)", head->key_bytes,
-                        TRI_MAX_NAME_BYTES);
-    if (head->value_bytes > TRI_STORE_VALUE_MAX_BYTES)
-        return TRI_FAIL(TRI_BAD_INPUT, "store: a value of %u bytes (at most %d)", head->value_bytes,
-                        TRI_STORE_VALUE_MAX_BYTES);
-    return TRI_OK;
-}
 
 static void *allocate(void *old, size_t size) {
     void *memory = realloc(old, size ? size : 1);
@@ -102,8 +96,18 @@ store_core *store_core_create(const char *job, int size) {
     core->lost = STORE_NO_RANK;
     core->seen = calloc((size_t)size, sizeof *core->seen);
     core->host_of = calloc((size_t)size, sizeof *core->host_of);
-    TRI_ASSERT(core->seen && core->host_of);
+    core->claim_of = calloc((size_t)size, sizeof *core->claim_of);
+    TRI_ASSERT(core->seen && core->host_of && core->claim_of);
+    store_watch_create(&core->watch, size);
     return core;
+}
+
+void store_core_serve_as_agent(store_core *core) { core->has_agent = true; }
+
+void store_core_say_bye(store_core *core) {
+    store_head bye = {.kind = STORE_BYE};
+    for (int i = 0; i < core->client_end; i++)
+        if (core->clients[i].watches) append(&core->clients[i].out, &bye, sizeof bye);
 }
 
 static void clear_client(client *c) {
@@ -124,7 +128,9 @@ void store_core_destroy(store_core *core) {
             free(e);
         }
     free(core->seen);
+    store_watch_destroy(&core->watch);
     free(core->host_of);
+    free(core->claim_of);
     free(core->hosts);
     free(core);
 }
@@ -169,14 +175,31 @@ static void fail_waits(store_core *core, int rank) {
     }
 }
 
-void store_core_leave(store_core *core, int number) {
-    client *c = &core->clients[number];
-    bool is_lost = c->rank != STORE_NO_RANK;
-    int rank = c->rank;
-    clear_client(c);
-    if (!is_lost) return;
+static void send_loss(store_core *core, client *to, int rank) {
+    size_t size;
+    char *value = store_watch_loss(&core->watch, rank, &size);
+    store_head head = {.kind = STORE_LOST, .value_bytes = (uint32_t)size, .number = rank};
+    append(&to->out, &head, sizeof head);
+    append(&to->out, value, size);
+    free(value);
+}
+
+// Tells all ranks that this one is lost.
+static void lose(store_core *core, int rank, const char *what) {
+    const char *host = core->seen[rank] ? core->hosts[core->claim_of[rank]].host : "";
+    if (!store_watch_lose(&core->watch, rank, what, host)) return;
     if (core->lost < 0) core->lost = rank;
     fail_waits(core, rank);
+    if (core->losses++ >= TOLD_LOSSES) return;
+    for (int i = 0; i < core->client_end; i++)
+        if (core->clients[i].watches) send_loss(core, &core->clients[i], rank);
+}
+
+void store_core_leave(store_core *core, int number) {
+    client *c = &core->clients[number];
+    int rank = c->rank;
+    clear_client(c);
+    if (rank != STORE_NO_RANK) lose(core, rank, "died");
 }
 
 static unsigned bucket_of(const char *key) {
@@ -222,7 +245,7 @@ static void number_hosts(store_core *core) {
     int32_t *numbers = allocate(NULL, (size_t)core->host_count * sizeof *numbers), next = 0;
     for (int i = 0; i < core->host_count; i++) numbers[i] = -1;
     for (int r = 0; r < core->size; r++) {
-        int32_t *number = &numbers[core->host_of[r]];
+        int32_t *number = &numbers[core->claim_of[r]];
         if (*number < 0) *number = next++;
         core->host_of[r] = *number;
     }
@@ -281,7 +304,7 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     c->rank = rank;
     c->arrived = core->seen[rank] = true;
     core->arrived++;
-    core->host_of[rank] = find_host(core, &body.claim);
+    core->claim_of[rank] = find_host(core, &body.claim);
     wait_until(c, head->timeout_ms, now_ns);
     c->timeout_ms = body.total_ms;
     if (core->lost >= 0)
@@ -289,6 +312,67 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     else if (core->arrived == core->size)
         reply_to_arrived(core);
     return true;
+}
+
+// A rank's second connection begins.
+static bool watch(store_core *core, client *c, const store_head *head, const char *key,
+                  int64_t now_ns) {
+    bool is_rank = head->number >= 0 && head->number < core->size && head->timeout_ms > 0;
+    if (c->rank >= 0 || !is_rank || strcmp(key, core->job) != 0) return false;
+    c->rank = (int)head->number;
+    c->watches = true;
+    store_watch_begin(&core->watch, c->rank, head->timeout_ms, now_ns);
+    reply(c, TRI_OK, core->has_agent ? STORE_BY_AGENT : STORE_BY_RANK, NULL, 0);
+    if (core->lost >= 0) send_loss(core, c, core->lost);
+    return true;
+}
+
+static bool said(store_core *core, client *c, const store_head *head) {
+    if (head->number < 0 || head->number >= core->size) return false;
+    const store_watched *w = &core->watch.at[head->number];
+    store_head answer = {.kind = STORE_SAID,
+                         .value_bytes = (uint32_t)w->beat_bytes,
+                         .timeout_ms = w->awaited,
+                         .number = head->number};
+    append(&c->out, &answer, sizeof answer);
+    append(&c->out, w->beat, w->beat_bytes);
+    return true;
+}
+
+static bool watched(store_core *core, client *c, const store_head *head, const char *value,
+                    int64_t now_ns) {
+    if (head->kind == STORE_BYE) {
+        store_watch_end(&core->watch, c->rank);
+        c->rank = STORE_NO_RANK;
+        return false;
+    }
+    if (head->kind == STORE_SAID) return said(core, c, head);
+    if (head->kind != STORE_BEAT || !store_watch_hear(&core->watch, c->rank, head, value, now_ns))
+        return false;
+    reply(c, TRI_OK, 0, NULL, 0);
+    return true;
+}
+
+// A run that has lost a rank ends, and what is left of it may be the smaller part of a network that
+// was cut in two.
+static void admit(store_core *core, client *c) {
+    char text[192];
+    if (core->lost < 0) {
+        reply(c, TRI_OK, 0, NULL, 0);
+        return;
+    }
+    snprintf(text, sizeof text, "rank %d was lost (it %s), so this run may not commit", core->lost,
+             core->watch.at[core->lost].loss.what);
+    reply_text(c, TRI_PEER_LOST, text);
+}
+
+void store_core_say_replaced(store_core *core) {
+    for (int i = 0; i < core->client_end; i++) {
+        client *c = &core->clients[i];
+        if (!c->watches) continue;
+        (void)store_watch_lose(&core->watch, c->rank, "was replaced by a newer generation", "");
+        send_loss(core, c, c->rank);
+    }
 }
 
 static void get(store_core *core, client *c, const store_head *head, const char *key,
@@ -341,6 +425,8 @@ static bool handle(store_core *core, client *c, const store_head *head, const ch
     key[head->key_bytes] = 0;
     if (strlen(key) != head->key_bytes) return false; // a key is text
     if (head->kind == STORE_HELLO) return hello(core, c, head, key, value, now_ns);
+    if (head->kind == STORE_WATCH) return watch(core, c, head, key, now_ns);
+    if (c->watches) return watched(core, c, head, value, now_ns);
     // One request at a time, and none before HELLO was answered.
     if (c->rank < 0 || c->deadline_ns != INT64_MAX) return false;
     switch (head->kind) {
@@ -356,6 +442,9 @@ static bool handle(store_core *core, client *c, const store_head *head, const ch
         return true;
     case STORE_ADD:
         add(core, c, head, key);
+        return true;
+    case STORE_ADMIT:
+        admit(core, c);
         return true;
     case STORE_BYE:
         c->rank = STORE_NO_RANK;
@@ -405,8 +494,19 @@ static void reply_timeout(store_core *core, client *c) {
     reply_text(c, TRI_TIMEOUT, text);
 }
 
+static void lose_silent(store_core *core, int64_t now_ns, int64_t *next) {
+    int rank;
+    while ((rank = store_watch_look(&core->watch, now_ns, next)) != STORE_NO_RANK) {
+        char what[sizeof((store_loss){0}.what)];
+        snprintf(what, sizeof what, "has been silent for %.3g s",
+                 (double)core->watch.at[rank].silence_ns * 1e-9);
+        lose(core, rank, what);
+    }
+}
+
 int64_t store_core_expire(store_core *core, int64_t now_ns) {
-    int64_t next = INT64_MAX;
+    int64_t next;
+    lose_silent(core, now_ns, &next);
     for (int i = 0; i < core->client_end; i++) {
         client *c = &core->clients[i];
         if (!c->used) continue;

@@ -3,49 +3,21 @@
 #ifndef TRIREME_RENDEZVOUS_STORE_CORE_H
 #define TRIREME_RENDEZVOUS_STORE_CORE_H
 
-#include "base/status.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/store_protocol.h"
 
 #include <stdbool.h>
-
-// A message is this head, the key and the value. Both ends use the byte order of their machine; the
-// magic number in `kind` shows if they differ.
-typedef struct store_head {
-    uint32_t kind;
-    uint32_t key_bytes;
-    uint32_t value_bytes;
-    int32_t timeout_ms; // HELLO, GET: how long to wait; REPLY: the tri_status
-    int64_t number;     // ADD: the amount; HELLO: rank; REPLY to ADD: the new value
-} store_head;
-
-// The value of a HELLO. The value of its answer is an int32_t for each rank: the number of its
-// host.
-typedef struct store_hello {
-    int32_t size;     // ranks of the job
-    int32_t total_ms; // the time limit for all to arrive, of which timeout_ms is left; for messages
-    tri_host_claim claim;
-} store_hello;
-
-enum {
-    // Key: job, number: rank, value: a store_hello. Answered when all ranks have arrived.
-    STORE_HELLO = 0x54520001,
-    STORE_SET,
-    STORE_GET,
-    STORE_ADD,
-    STORE_BYE,   // no answer; a connection that ends without it means a lost rank
-    STORE_REPLY, // value: of the key, or the message of a failure
-    STORE_KIND_END,
-};
-
-// TRI_BAD_INPUT unless kind and sizes are within their bounds.
-tri_status store_head_check(const store_head *head);
 
 typedef struct store_core store_core;
 
 store_core *store_core_create(const char *job, int size);
+void store_core_serve_as_agent(store_core *core); // the server's process is no rank's
+// Tells the ranks that the server ends as it should.
+void store_core_say_bye(store_core *core);
+// Tells the ranks that a newer generation takes their place.
+void store_core_say_replaced(store_core *core);
 void store_core_destroy(store_core *core); // NULL allowed
 
-enum { STORE_NO_CLIENT = -1, STORE_NO_RANK = -1 };
+enum { STORE_NO_CLIENT = -1 };
 
 // A client's number, reused after store_core_leave; STORE_NO_CLIENT: there are too many.
 int store_core_join(store_core *core);

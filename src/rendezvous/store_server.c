@@ -39,6 +39,10 @@ struct store_server {
     int64_t name_ns; // when to name a rank that has not arrived; INT64_MAX: done
     pthread_t thread;
     atomic_bool stopping;
+    bool is_agent;
+    int port, wake;
+    pthread_mutex_t lock; // of `next`
+    tri_identity *next;   // a generation that is to begin, or NULL
     bool has_said_full;
     store_strangers strangers;
     struct pollfd *clients;                             // one for each, in fds
@@ -176,8 +180,11 @@ static void send_all(store_server *s) {
 }
 
 static void name_missing(store_server *s) {
-    if (tri_os.monotonic_ns() < s->name_ns) return;
-    s->name_ns = INT64_MAX;
+    int64_t now_ns = tri_os.monotonic_ns();
+    if (now_ns < s->name_ns) return;
+    bool has_begun = store_core_present(s->core) > 0; // an agent may serve before its ranks start
+    s->name_ns = has_begun ? INT64_MAX : now_ns + TRI_STILL_AFTER_MS * 1000000ll;
+    if (!has_begun) return;
     int rank = store_core_missing(s->core);
     if (rank != STORE_NO_RANK)
         tri_log(TRI_LOG_WARNING,
@@ -216,10 +223,37 @@ static void wait_for_events(store_server *s, int64_t until_ns) {
     poll(s->fds, count, wait_ms(until_ns));
 }
 
+static void serve_generation(store_server *s, const tri_identity *identity) {
+    s->identity = *identity;
+    s->core = store_core_create(identity->job, identity->size);
+    if (s->is_agent) store_core_serve_as_agent(s->core);
+    s->strangers.gate.run = store_run_hash(identity);
+    s->strangers.gate.generation = identity->generation;
+    s->name_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
+}
+
+// Ends the generation that is served, if another one is to begin.
+static void begin_next(store_server *s) {
+    uint64_t times;
+    if (tri_os.read(s->fds[WAKE].fd, &times, sizeof times) < 0) { /* it was 0 */
+    }
+    pthread_mutex_lock(&s->lock);
+    tri_identity *next = s->next;
+    s->next = NULL;
+    pthread_mutex_unlock(&s->lock);
+    if (!next) return;
+    store_core_say_replaced(s->core);
+    send_all(s);
+    for (int i = 0; i < s->client_end; i++)
+        if (s->clients[i].fd >= 0) leave(s, i);
+    store_core_destroy(s->core);
+    serve_generation(s, next);
+    free(next);
+}
+
 static void *serve(void *context) {
     store_server *s = context;
     int64_t end_ns = INT64_MAX;
-    s->name_ns = tri_os.monotonic_ns() + TRI_STILL_AFTER_MS * 1000000ll;
     for (;;) {
         receive_all(s);
         int64_t next = store_core_expire(s->core, tri_os.monotonic_ns());
@@ -232,9 +266,13 @@ static void *serve(void *context) {
             s->fds[WAKE].fd = -1;
         }
         if (end_ns != INT64_MAX &&
-            (store_core_present(s->core) == 0 || tri_os.monotonic_ns() >= end_ns))
+            (store_core_present(s->core) == 0 || tri_os.monotonic_ns() >= end_ns)) {
+            store_core_say_bye(s->core);
+            send_all(s);
             break;
+        }
         wait_for_events(s, next < end_ns ? next : end_ns);
+        if (s->fds[WAKE].fd >= 0 && s->fds[WAKE].revents) begin_next(s);
         read_strangers(s);
         if (s->fds[UNIX].fd >= 0 && s->fds[UNIX].revents) accept_local(s);
         accept_strangers(s);
@@ -242,51 +280,65 @@ static void *serve(void *context) {
     return NULL;
 }
 
-static void end(store_server *s, int wake) {
+static void end(store_server *s) {
     for (int i = 0; i < s->client_end; i++)
         if (s->clients[i].fd >= 0) leave(s, i);
     close_listeners(s);
-    if (wake >= 0) tri_os.close(wake);
+    if (s->wake >= 0) tri_os.close(s->wake);
     store_core_destroy(s->core);
+    pthread_mutex_destroy(&s->lock);
+    free(s->next);
     free(s);
 }
 
 tri_status store_server_start(const store_server_config *config, store_server **out) {
     store_server *s = calloc(1, sizeof *s);
     TRI_ASSERT(s);
-    s->identity = *config->identity;
-    s->core = store_core_create(s->identity.job, s->identity.size);
+    s->is_agent = config->is_agent;
+    s->port = store_tcp_port(&config->tcp);
+    pthread_mutex_init(&s->lock, NULL);
     s->tcp_count = config->tcp.count;
     s->clients = s->fds + (s->tcp_count ? CLIENTS : TCP);
     s->strangers.fds = s->fds + STRANGERS;
-    s->strangers.gate =
-        (store_gate){config->token, store_run_hash(config->identity), config->identity->generation};
+    s->strangers.gate.token = config->token;
+    serve_generation(s, config->identity);
     for (size_t i = 0; i < sizeof s->fds / sizeof *s->fds; i++)
         s->fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     s->fds[UNIX].fd = config->unix_fd;
     for (int i = 0; i < s->tcp_count; i++) s->fds[TCP + i].fd = config->tcp.fds[i];
-    s->fds[WAKE].fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->fds[WAKE].fd < 0) {
-        tri_status status = tri_os_fail("make an event", "store");
-        end(s, -1);
-        return status;
-    }
-    tri_status status = tri_thread_demand(&s->thread, serve, s, "the store");
-    if (status != TRI_OK) {
-        end(s, s->fds[WAKE].fd);
-        return status;
-    }
-    *out = s;
-    return TRI_OK;
+    s->wake = s->fds[WAKE].fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tri_status status = s->wake < 0 ? tri_os_fail("make an event", "store")
+                                    : tri_thread_demand(&s->thread, serve, s, "the store");
+    if (status == TRI_OK)
+        *out = s;
+    else
+        end(s);
+    return status;
 }
+
+static void wake_thread(store_server *s) {
+    uint64_t one = 1;
+    if (tri_os.write(s->wake, &one, sizeof one) < 0) { /* the counter cannot be full */
+    }
+}
+
+void store_server_begin(store_server *s, const tri_identity *identity) {
+    tri_identity *next = malloc(sizeof *next);
+    TRI_ASSERT(next);
+    *next = *identity;
+    pthread_mutex_lock(&s->lock);
+    free(s->next);
+    s->next = next;
+    pthread_mutex_unlock(&s->lock);
+    wake_thread(s);
+}
+
+int store_server_port(const store_server *s) { return s->port; }
 
 void store_server_stop(store_server *s) {
     if (!s) return;
-    int wake = s->fds[WAKE].fd;
     atomic_store(&s->stopping, true);
-    uint64_t one = 1;
-    if (tri_os.write(wake, &one, sizeof one) < 0) { /* the counter cannot be full */
-    }
+    wake_thread(s);
     pthread_join(s->thread, NULL);
-    end(s, wake);
+    end(s);
 }

@@ -11,6 +11,7 @@ typedef struct store_server_config {
     int unix_fd;       // listens for ranks of this host; -1: none
     store_sockets tcp; // listen for those of other hosts
     store_token token; // if tcp has any
+    bool is_agent;     // this process is no rank
 } store_server_config;
 
 // Takes over the listening sockets, also on failure.
@@ -18,5 +19,8 @@ tri_status store_server_start(const store_server_config *config, store_server **
 // Accepts no more connections, gives connected ranks TRI_MAX_SHUTDOWN_MS to finish, then ends. NULL
 // allowed.
 void store_server_stop(store_server *server);
+// From now on serves this generation, whose ranks may connect as soon as this has returned.
+void store_server_begin(store_server *server, const tri_identity *identity);
+int store_server_port(const store_server *server); // over TCP
 
 #endif

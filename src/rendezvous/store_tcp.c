@@ -44,7 +44,8 @@ static int listen_at(const rendezvous_socket_address *address) {
     return -1;
 }
 
-// Listens at the first port of the range that is free at the address. -1 with errno.
+// Listens at the first port of the range that is free at the address; port 0: at any. -1 with
+// errno.
 static int listen_in_range(const tri_identity *identity, rendezvous_socket_address address) {
     int fd = -1;
     for (int i = 0; fd < 0 && i < identity->address.ports; i++) {
@@ -140,18 +141,26 @@ static void listen_everywhere(const tri_identity *identity, store_sockets *out) 
                 identity->host, identity->address.source, identity->address.host);
 }
 
+int store_tcp_port(const store_sockets *sockets) {
+    rendezvous_socket_address address = {.size = sizeof address.storage};
+    if (!sockets->count || getsockname(sockets->fds[0], &address.any, &address.size) != 0) return 0;
+    return rendezvous_port_of(&address);
+}
+
 tri_status store_tcp_listen(const tri_identity *identity, store_sockets *out) {
     rendezvous_addresses all;
     const tri_store_address *address = &identity->address;
     int error = EADDRNOTAVAIL;
     out->count = 0;
+    tri_identity me = *identity;
     TRI_TRY(addresses_of(identity, &all));
     for (int i = 0; i < all.count && out->count < TRI_MAX_STORE_LISTENERS; i++) {
-        int fd = listen_in_range(identity, all.at[i]);
+        int fd = listen_in_range(&me, all.at[i]);
         if (fd >= 0)
             out->fds[out->count++] = fd;
         else if (errno != EADDRNOTAVAIL)
             error = errno;
+        if (fd >= 0 && me.address.port == 0) me.address.port = store_tcp_port(out);
     }
     if (!out->count && error == EADDRNOTAVAIL && !address->is_exact)
         listen_everywhere(identity, out);
@@ -162,10 +171,4 @@ tri_status store_tcp_listen(const tri_identity *identity, store_sockets *out) {
     return TRI_FAIL(TRI_NETWORK, "rank 0 cannot listen at %s, ports %d to %d: %s; set another %s",
                     address->host, address->port, address->port + address->ports - 1,
                     strerror(error), address->port_source);
-}
-
-int store_tcp_port(const store_sockets *sockets) {
-    rendezvous_socket_address address = {.size = sizeof address.storage};
-    if (!sockets->count || getsockname(sockets->fds[0], &address.any, &address.size) != 0) return 0;
-    return rendezvous_port_of(&address);
 }

@@ -2,7 +2,11 @@
 // what a launcher sets, over the interface that was named, and learn which ranks share a host.
 #include "store_ranks.h"
 
+#include "rendezvous/health.h"
 #include "support/two_hosts.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
 
 enum { SKIPPED = 77, RANKS = 4 };
 
@@ -191,6 +195,109 @@ static void wrong_interfaces_are_refused(void **state) {
     end_ranks(0, 0, &pid);
 }
 
+// ---- cables that are cut
+
+typedef struct board {
+    _Atomic int arrived, may_ask, may_end;
+    _Atomic int losses[2];
+    char text[2][512];
+} board;
+
+static board *shared;
+
+static void on_loss(void *context, int rank, const char *text) {
+    const tri_identity *me = context;
+    if (atomic_load(&shared->losses[me->rank])) return;
+    snprintf(shared->text[me->rank], sizeof shared->text[0], "rank %d: %s", rank, text);
+    atomic_store(&shared->losses[me->rank], 1);
+}
+
+static void wait_for(_Atomic int *counter, int count) {
+    double begin = tri_os_seconds();
+    while (atomic_load(counter) < count && tri_os_seconds() - begin < 40) usleep(5000);
+    REQUIRE(atomic_load(counter) >= count);
+}
+
+static void lives_on_host(tri_identity me, bool is_lost) {
+    tri_store *store;
+    tri_health *health;
+    tri_ledger *ledger;
+    REQUIRE(two_hosts_enter(&hosts, me.rank, NULL));
+    REQUIRE(tri_ledger_open(NULL, &ledger) == TRI_OK);
+    REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_OK);
+    tri_health_config config = {
+        .silence_s = 4, .ring = tri_ledger_ring_of(ledger), .on_loss = on_loss, .context = &me};
+    REQUIRE(tri_health_start(store, &config, &health) == TRI_OK);
+    REQUIRE(tri_health_admit(health) == TRI_OK);
+    usleep(100000); // a beat
+    atomic_fetch_add(&shared->arrived, 1);
+    wait_for(&shared->may_ask, 1);
+    REQUIRE(tri_health_admit(health) == (is_lost ? TRI_PEER_LOST : TRI_OK));
+    REQUIRE(!is_lost || strstr(tri_error_message(), "rank 1 was lost"));
+    wait_for(&shared->may_end, 1);
+    tri_health_stop(health);
+    tri_ledger_close(ledger);
+}
+
+static void set_cable(const char *way) {
+    char command[64];
+    snprintf(command, sizeof command, "ip link set eth0 %s", way);
+    assert_int_equal(two_hosts_run(&hosts, 0, command), 0);
+}
+
+static void start_two(pid_t *pids, bool is_lost) {
+    static board *made;
+    if (!made)
+        made = mmap(NULL, sizeof *made, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(made != MAP_FAILED);
+    shared = made;
+    memset(shared, 0, sizeof *shared);
+    tri_identity zero = identity_of_rank_0();
+    for (int r = 0; r < 2; r++) {
+        pids[r] = fork();
+        if (pids[r]) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        zero.rank = r;
+        lives_on_host(zero, is_lost);
+        _exit(0);
+    }
+    wait_for(&shared->arrived, 2);
+}
+
+// Both parts notice. After the network has healed neither may commit: rank 1 was given up, and
+// rank 0 has lost it.
+static void cut_cable_is_noticed(void **state) {
+    pid_t pids[2];
+    start_two(pids, true);
+    double begun = tri_os_seconds();
+    set_cable("down");
+    for (int r = 0; r < 2; r++) wait_for(&shared->losses[r], 1);
+    double took_s = tri_os_seconds() - begun;
+    assert_true(took_s > 2.5 && took_s < 12);
+    assert_non_null(strstr(shared->text[0], "rank 1: rank 1 (host beta, pid "));
+    assert_non_null(strstr(shared->text[0], "has been silent for 4 s"));
+    assert_non_null(strstr(shared->text[1], "rank 0: rank 0 (host 10.73.0.1) has been silent"));
+    set_cable("up");
+    atomic_store(&shared->may_ask, 1);
+    atomic_store(&shared->may_end, 1);
+    end_ranks(0, 1, pids);
+}
+
+static void short_cut_is_survived(void **state) {
+    pid_t pids[2];
+    start_two(pids, false);
+    set_cable("down");
+    usleep(1500000);
+    set_cable("up");
+    sleep(4);
+    atomic_store(&shared->may_ask, 1);
+    sleep(1);
+    for (int r = 0; r < 2; r++)
+        if (atomic_load(&shared->losses[r])) fail_msg("%s", shared->text[r]);
+    atomic_store(&shared->may_end, 1);
+    end_ranks(0, 1, pids);
+}
+
 static int set_up(void **state) {
     snprintf(folder, sizeof folder, "/tmp/test-store-XXXXXX");
     setenv("TRIREME_TOKEN", "a token for the tests", 1);
@@ -208,6 +315,8 @@ int main(void) {
         cmocka_unit_test(slurm_step),
         cmocka_unit_test(only_the_named_interface_is_bound),
         cmocka_unit_test(wrong_interfaces_are_refused),
+        cmocka_unit_test(cut_cable_is_noticed),
+        cmocka_unit_test(short_cut_is_survived),
     };
     const char *why;
     if (!two_hosts_make(&hosts, &why)) {

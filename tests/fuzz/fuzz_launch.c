@@ -101,7 +101,8 @@ static void fuzz_store(const uint8_t *data, size_t size) {
         data += 2 + count;
         size -= 2 + count;
     }
-    if (store_core_present(core) > 3) abort();
+    if (store_core_present(core) > 4) abort();
+    store_core_say_replaced(core);
     store_core_destroy(core);
 }
 

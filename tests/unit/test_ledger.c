@@ -255,6 +255,47 @@ static void test_readers(void **state) {
     munmap(memory, sizeof *memory);
 }
 
+// What another host is sent says the same as the ring, and what has ended since is forgotten.
+static void test_packed(void **state) {
+    tri_ledger *ledger;
+    tri_ledger_ring *there = calloc(1, sizeof *there);
+    char bytes[TRI_LEDGER_PACKED_BYTES], text[256], other[256];
+    assert_int_equal(tri_ledger_open(NULL, &ledger), TRI_OK);
+    const tri_ledger_ring *ring = tri_ledger_ring_of(ledger);
+    int lane = tri_ledger_lane(ledger, "shard");
+    for (int step = 0; step < 400; step++) {
+        tri_ledger_step(ledger, step);
+        tri_ledger_mark outer = tri_ledger_enter(ledger, "evaluation", "test data");
+        tri_ledger_mark inner = begin(ledger, FORWARD, "conv2", 0, 0);
+        tri_ledger_mark sum = begin(ledger, SUM, "NORM", lane, (uint64_t)step + 1);
+        for (int moment = 0; moment < 3; moment++) {
+            size_t size = tri_ledger_pack(ring, bytes);
+            assert_true(size <= sizeof bytes && tri_ledger_unpack(bytes, size, there));
+            tri_ledger_text(ring, text, sizeof text);
+            assert_string_equal(tri_ledger_text(there, other, sizeof other), text);
+            assert_true(there->moves == ring->moves && there->depth == ring->depth);
+            assert_string_equal(there->host, ring->host);
+            assert_false(tri_ledger_unpack(bytes, size - 1, there));
+            if (moment == 0) tri_ledger_end(ledger, sum);
+            if (moment == 1) tri_ledger_end(ledger, inner);
+        }
+        tri_ledger_end(ledger, outer);
+    }
+    assert_int_equal(there->kinds, ring->kinds);
+    for (int i = 0; i < ring->kinds; i++)
+        assert_string_equal(there->kind_names[i], ring->kind_names[i]);
+    assert_int_equal(there->totals[1].count, ring->totals[1].count);
+    // The largest ring.
+    static const char kinds[TRI_MAX_LEDGER_KINDS]; // names that are different and empty
+    for (int i = 0; i < TRI_LEDGER_DEPTH; i++) tri_ledger_enter(ledger, &kinds[i], "label");
+    for (int i = 0; i < TRI_MAX_LEDGER_KINDS; i++)
+        tri_ledger_end(ledger, begin(ledger, &kinds[i], "x", lane, 1));
+    assert_int_equal(ring->kinds, TRI_MAX_LEDGER_KINDS);
+    assert_true(tri_ledger_unpack(bytes, tri_ledger_pack(ring, bytes), there));
+    free(there);
+    tri_ledger_close(ledger);
+}
+
 static double cpu_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -285,7 +326,7 @@ int main(void) {
         cmocka_unit_test(test_text),           cmocka_unit_test(test_totals),
         cmocka_unit_test(test_added),          cmocka_unit_test(test_limits),
         cmocka_unit_test(test_ring_and_trace), cmocka_unit_test(test_readers),
-        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_packed),         cmocka_unit_test(test_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,377 @@
+// A rank's side of health: a thread with a connection of its own to the store's server, on which it
+// also asks what another rank does, when somebody wants to know.
+#include "rendezvous/health.h"
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "rendezvous/store_client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { LOSS_TEXT_BYTES = 768, VALUE_BYTES = sizeof(store_loss) + TRI_LEDGER_PACKED_BYTES };
+
+typedef struct remote { // what is known of a rank
+    _Atomic bool is_lost;
+    store_loss loss;
+    tri_ledger_ring *ring; // NULL: it told nothing yet
+    int awaited;
+    bool is_wanted; // the thread has to ask the store
+    int64_t known_ns;
+} remote;
+
+struct tri_health {
+    tri_store *store;
+    tri_health_config config;
+    int fd, wake;
+    bool has_agent; // the store's process is no rank's
+    int64_t heard_ns, looked_ns, silence_ns;
+    _Atomic int awaited;
+    _Atomic bool is_over, stop; // is_over: the server is gone, or silent
+    pthread_t thread;
+    pthread_mutex_t lock; // of the remotes
+    pthread_cond_t answered;
+    remote *ranks;
+    struct { // what has arrived, and is not a whole message yet
+        size_t size;
+        char data[sizeof(store_head) + VALUE_BYTES];
+    } in;
+};
+
+// ---- what other ranks do
+
+// Takes over what a rank said. Called under the lock.
+static void take_beat(tri_health *h, int rank, int awaited, const void *data, size_t size) {
+    remote *r = &h->ranks[rank];
+    r->known_ns = tri_os.monotonic_ns();
+    r->awaited = awaited >= 0 && awaited < h->store->identity.size ? awaited : TRI_HEALTH_NOBODY;
+    if (!size) return;
+    if (!r->ring) r->ring = calloc(1, sizeof *r->ring);
+    TRI_ASSERT(r->ring);
+    (void)tri_ledger_unpack(data, size, r->ring);
+}
+
+static void wake_thread(tri_health *h) {
+    uint64_t one = 1;
+    if (tri_os.write(h->wake, &one, sizeof one) < 0) { /* the counter cannot be full */
+    }
+}
+
+// Has the thread ask what a rank said last, unless that is known from the last second. Called under
+// the lock.
+static void ask(tri_health *h, int rank) {
+    remote *r = &h->ranks[rank];
+    int64_t begin_ns = tri_os.monotonic_ns();
+    if (r->known_ns && begin_ns - r->known_ns < TRI_BEAT_MS * INT64_C(1000000)) return;
+    struct timespec until = tri_condition_deadline(TRI_SAID_MS);
+    r->is_wanted = true;
+    wake_thread(h);
+    while (r->known_ns < begin_ns && !atomic_load(&h->is_over) && !atomic_load(&r->is_lost))
+        if (pthread_cond_timedwait(&h->answered, &h->lock, &until) == ETIMEDOUT) break;
+}
+
+const tri_ledger_ring *tri_health_ring(tri_health *health, int rank) {
+    if (!health) return NULL;
+    if (rank == health->store->identity.rank) return health->config.ring;
+    pthread_mutex_lock(&health->lock);
+    ask(health, rank);
+    const tri_ledger_ring *ring = health->ranks[rank].ring;
+    pthread_mutex_unlock(&health->lock);
+    return ring;
+}
+
+int tri_health_awaited(tri_health *health, int rank) {
+    if (!health) return TRI_HEALTH_NOBODY;
+    if (rank == health->store->identity.rank) return atomic_load(&health->awaited);
+    pthread_mutex_lock(&health->lock);
+    ask(health, rank);
+    int awaited = health->ranks[rank].awaited;
+    pthread_mutex_unlock(&health->lock);
+    return awaited;
+}
+
+void tri_health_set_awaited(tri_health *health, int rank) {
+    if (health) atomic_store(&health->awaited, rank);
+}
+
+const char *tri_health_loss(const tri_health *health, int rank) {
+    if (!health || !atomic_load(&health->ranks[rank].is_lost)) return NULL;
+    return health->ranks[rank].loss.what;
+}
+
+// ---- losses
+
+static void describe(const remote *r, int rank, char *out, size_t size) {
+    char action[224];
+    if (r->ring)
+        snprintf(out, size, "rank %d (host %s, pid %d) %s %s", rank, r->ring->host,
+                 (int)r->ring->pid, r->loss.what, tri_ledger_text(r->ring, action, sizeof action));
+    else
+        snprintf(out, size, "rank %d (host %s) %s", rank, r->loss.host, r->loss.what);
+}
+
+static void lose(tri_health *h, int rank, const store_loss *loss, const void *beat, size_t size) {
+    remote *r = &h->ranks[rank];
+    char text[LOSS_TEXT_BYTES];
+    if (atomic_load(&r->is_lost)) return;
+    pthread_mutex_lock(&h->lock);
+    r->loss = *loss;
+    if (size) take_beat(h, rank, r->awaited, beat, size);
+    describe(r, rank, text, sizeof text);
+    atomic_store(&r->is_lost, true);
+    pthread_cond_broadcast(&h->answered);
+    pthread_mutex_unlock(&h->lock);
+    if (h->config.on_loss) h->config.on_loss(h->config.context, rank, text);
+}
+
+static void end(tri_health *h) {
+    pthread_mutex_lock(&h->lock);
+    atomic_store(&h->is_over, true);
+    pthread_cond_broadcast(&h->answered);
+    pthread_mutex_unlock(&h->lock);
+}
+
+// The process that serves the store does not answer any more. It is rank 0's, unless a launcher's
+// agent serves.
+static void lose_server(tri_health *h, const char *what) {
+    const tri_identity *me = &h->store->identity;
+    char text[LOSS_TEXT_BYTES];
+    end(h);
+    store_loss loss = {0};
+    snprintf(loss.what, sizeof loss.what, "%s", what);
+    snprintf(loss.host, sizeof loss.host, "%.63s",
+             h->store->uses_tcp ? me->address.host : me->host);
+    if (!h->has_agent) {
+        lose(h, 0, &loss, NULL, 0);
+        return;
+    }
+    snprintf(text, sizeof text, "the launcher's agent at %s, which serves the store, %s", loss.host,
+             what);
+    if (h->config.on_loss) h->config.on_loss(h->config.context, TRI_HEALTH_NOBODY, text);
+}
+
+// ---- the thread
+
+static void take_loss(tri_health *h, int rank, const char *value, size_t size) {
+    store_loss loss;
+    memcpy(&loss, value, sizeof loss);
+    loss.what[sizeof loss.what - 1] = loss.host[sizeof loss.host - 1] = 0;
+    if (rank == h->store->identity.rank) end(h); // the others go on without this one
+    lose(h, rank, &loss, value + sizeof loss, size - sizeof loss);
+}
+
+// False: the server sends something else than it may.
+static bool handle(tri_health *h, const store_head *head, const char *value) {
+    bool has_rank = head->number >= 0 && head->number < h->store->identity.size;
+    h->heard_ns = tri_os.monotonic_ns();
+    switch (head->kind) {
+    case STORE_REPLY:
+        if (head->number == STORE_BY_AGENT) h->has_agent = true;
+        return true;
+    case STORE_LOST:
+        if (!has_rank || head->value_bytes < sizeof(store_loss)) return false;
+        take_loss(h, (int)head->number, value, head->value_bytes);
+        return true;
+    case STORE_SAID:
+        if (!has_rank) return false;
+        pthread_mutex_lock(&h->lock);
+        take_beat(h, (int)head->number, head->timeout_ms, value, head->value_bytes);
+        pthread_cond_broadcast(&h->answered);
+        pthread_mutex_unlock(&h->lock);
+        return true;
+    case STORE_BYE:
+        end(h);
+        return true;
+    default:
+        return false;
+    }
+}
+
+// False: the connection has ended, or the server sends something else than it may.
+static bool receive(tri_health *h) {
+    ssize_t got =
+        tri_os.recv(h->fd, h->in.data + h->in.size, sizeof h->in.data - h->in.size, MSG_DONTWAIT);
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    if (got == 0) return false;
+    h->in.size += (size_t)got;
+    while (h->in.size >= sizeof(store_head)) {
+        store_head head;
+        memcpy(&head, h->in.data, sizeof head);
+        if (store_head_check(&head) != TRI_OK || head.key_bytes || head.value_bytes > VALUE_BYTES)
+            return false;
+        size_t whole = sizeof head + head.value_bytes;
+        if (h->in.size < whole) break;
+        if (!handle(h, &head, h->in.data + sizeof head)) return false;
+        h->in.size -= whole;
+        memmove(h->in.data, h->in.data + whole, h->in.size);
+    }
+    return true;
+}
+
+// Sends a message, if there is room for its beginning; the rest of it has to follow.
+static bool send_whole(tri_health *h, const void *message, size_t size) {
+    ssize_t sent = tri_os.send(h->fd, message, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) return errno == EAGAIN || errno == EINTR;
+    while ((size_t)sent < size) {
+        struct pollfd p = {.fd = h->fd, .events = POLLOUT};
+        if (poll(&p, 1, TRI_BEAT_MS) <= 0) return false;
+        ssize_t more = tri_os.send(h->fd, (const char *)message + sent, size - (size_t)sent,
+                                   MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (more < 0 && errno != EAGAIN && errno != EINTR) return false;
+        if (more > 0) sent += more;
+    }
+    return true;
+}
+
+// One sign of life; if there is no room for it now, the next one will do.
+static bool send_beat(tri_health *h) {
+    char message[sizeof(store_head) + TRI_LEDGER_PACKED_BYTES];
+    size_t size =
+        h->config.ring ? tri_ledger_pack(h->config.ring, message + sizeof(store_head)) : 0;
+    store_head head = {
+        .kind = STORE_BEAT, .value_bytes = (uint32_t)size, .number = atomic_load(&h->awaited)};
+    memcpy(message, &head, sizeof head);
+    return send_whole(h, message, size + sizeof head);
+}
+
+// Asks the server what the ranks said that somebody wants to know of.
+static bool send_questions(tri_health *h) {
+    bool is_sent = true;
+    pthread_mutex_lock(&h->lock);
+    for (int r = 0; r < h->store->identity.size && is_sent; r++) {
+        if (!h->ranks[r].is_wanted) continue;
+        h->ranks[r].is_wanted = false;
+        store_head head = {.kind = STORE_SAID, .number = r};
+        is_sent = send_whole(h, &head, sizeof head);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return is_sent;
+}
+
+// Whether the server was silent for too long, in time in which this thread looked.
+static bool is_silent(tri_health *h, int64_t now_ns) {
+    int64_t gap_ns = now_ns - h->looked_ns;
+    h->looked_ns = now_ns;
+    if (gap_ns > TRI_BEAT_LATE_MS * INT64_C(1000000)) h->heard_ns += gap_ns;
+    return now_ns - h->heard_ns >= h->silence_ns;
+}
+
+// Waits until `until_ns` for something to do, and does it. False: the connection has ended.
+static bool serve_connection(tri_health *h, int64_t until_ns) {
+    struct pollfd fds[] = {{.fd = h->wake, .events = POLLIN}, {.fd = h->fd, .events = POLLIN}};
+    int64_t left_ms = (until_ns - tri_os.monotonic_ns()) / 1000000 + 1;
+    poll(fds, 2, left_ms < 0 ? 0 : (int)left_ms);
+    uint64_t times;
+    if (fds[0].revents && tri_os.read(h->wake, &times, sizeof times) < 0) { /* it was 0 */
+    }
+    if (fds[0].revents && !send_questions(h)) return false;
+    return !fds[1].revents || receive(h);
+}
+
+static void *watch(void *context) {
+    tri_health *h = context;
+    int64_t beat_ns = 0;
+    h->heard_ns = h->looked_ns = tri_os.monotonic_ns();
+    while (!atomic_load(&h->stop) && !atomic_load(&h->is_over)) {
+        int64_t now_ns = tri_os.monotonic_ns();
+        bool is_connected = true;
+        if (is_silent(h, now_ns)) {
+            char what[sizeof((store_loss){0}.what)];
+            snprintf(what, sizeof what, "has been silent for %.3g s", (double)h->silence_ns * 1e-9);
+            lose_server(h, what);
+            break;
+        }
+        if (now_ns >= beat_ns) {
+            is_connected = send_beat(h);
+            beat_ns = now_ns + TRI_BEAT_MS * INT64_C(1000000);
+        }
+        is_connected = serve_connection(h, beat_ns) && is_connected;
+        if (!is_connected && !atomic_load(&h->is_over) && !atomic_load(&h->stop))
+            lose_server(h, "died");
+    }
+    return NULL;
+}
+
+// ---- starting and stopping
+
+static tri_status greet(tri_health *h) {
+    const tri_identity *me = &h->store->identity;
+    char message[sizeof(store_head) + sizeof me->job];
+    size_t length = strlen(me->job);
+    store_head head = {.kind = STORE_WATCH,
+                       .key_bytes = (uint32_t)length,
+                       .timeout_ms = (int32_t)(h->silence_ns / 1000000),
+                       .number = me->rank};
+    memcpy(message, &head, sizeof head);
+    memcpy(message + sizeof head, me->job, length);
+    length += sizeof head;
+    if (tri_os.send(h->fd, message, length, MSG_NOSIGNAL) != (ssize_t)length)
+        return TRI_FAIL(TRI_PEER_LOST, "rank %d: the store of the job ended", me->rank);
+    return TRI_OK;
+}
+
+static tri_status start(tri_health *h) {
+    TRI_TRY(store_connect_again(h->store, &h->fd));
+    TRI_TRY(greet(h));
+    h->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->wake < 0) return tri_os_fail("make an event", "store");
+    return tri_thread_demand(&h->thread, watch, h, "the store");
+}
+
+static void destroy(tri_health *h) {
+    if (h->fd >= 0) tri_os.close(h->fd);
+    if (h->wake >= 0) tri_os.close(h->wake);
+    for (int r = 0; h->ranks && r < h->store->identity.size; r++) free(h->ranks[r].ring);
+    free(h->ranks);
+    pthread_cond_destroy(&h->answered);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+tri_status tri_health_start(tri_store *store, const tri_health_config *config, tri_health **out) {
+    *out = NULL;
+    tri_health *h = calloc(1, sizeof *h);
+    TRI_ASSERT(h);
+    h->store = store;
+    h->config = *config;
+    h->fd = h->wake = -1;
+    h->silence_ns = config->silence_s > 0 ? (int64_t)(config->silence_s * 1e9)
+                                          : TRI_SILENCE_MS * INT64_C(1000000);
+    h->awaited = TRI_HEALTH_NOBODY;
+    pthread_mutex_init(&h->lock, NULL);
+    tri_condition_init(&h->answered);
+    h->ranks = calloc((size_t)store->identity.size, sizeof *h->ranks);
+    TRI_ASSERT(h->ranks);
+    for (int r = 0; r < store->identity.size; r++) h->ranks[r].awaited = TRI_HEALTH_NOBODY;
+    tri_status status = start(h);
+    if (status == TRI_OK)
+        *out = h;
+    else
+        destroy(h);
+    return status;
+}
+
+void tri_health_stop(tri_health *health) {
+    if (!health) return;
+    atomic_store(&health->stop, true);
+    wake_thread(health);
+    pthread_join(health->thread, NULL);
+    store_head bye = {.kind = STORE_BYE};
+    if (!atomic_load(&health->is_over))
+        tri_os.send(health->fd, &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
+    tri_store *store = health->store;
+    destroy(health);
+    tri_store_close(store);
+}
+
+// ---- permission to commit
+
+tri_status tri_health_admit(tri_health *health) {
+    return health ? tri_store_admit(health->store) : TRI_OK;
+}

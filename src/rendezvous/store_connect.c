@@ -1,0 +1,120 @@
+// How a rank finds the server of the store: rank 0 starts it, all ranks look for it on their host
+// and then at rank 0's address.
+#include "base/log.h"
+#include "rendezvous/store_client.h"
+#include "rendezvous/store_unix.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void note_failure(tri_store *store) {
+    snprintf(store->note, sizeof store->note, "%.500s", tri_error_message());
+}
+
+// Whether ranks of other hosts are possible, and the token for them.
+static tri_status prepare_tcp(tri_store *store) {
+    const tri_identity *me = &store->identity;
+    bool is_one_host = me->local_size == me->size, has_address = me->address.host[0] != 0;
+    bool is_spread = me->address.is_exact || (me->local_size && !is_one_host);
+    if (me->size == 1 || (is_one_host && !me->address.is_exact)) return TRI_OK;
+    if (!has_address && is_spread)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "rank %d on %s: %d of the job's %d ranks are on this host, and nothing "
+                        "says where rank 0 is: set TRIREME_STORE=HOST:PORT, or MASTER_ADDR and "
+                        "MASTER_PORT, to rank 0's host and a free port there",
+                        me->rank, me->host, me->local_size, me->size);
+    if (!has_address || (store_address_is_loopback(me) && !me->address.is_exact)) return TRI_OK;
+    tri_status status = store_token_find((const char *(*)(const char *))getenv, &store->token);
+    store->uses_tcp = status == TRI_OK;
+    if (status != TRI_OK && !is_spread) note_failure(store);
+    return is_spread ? status : TRI_OK;
+}
+
+static void close_sockets(store_server_config *config) {
+    if (config->unix_fd >= 0) tri_os.close(config->unix_fd);
+    for (int i = 0; i < config->tcp.count; i++) tri_os.close(config->tcp.fds[i]);
+}
+
+// TRI_NOT_FOUND: another process serves the job, or an earlier run is about to end.
+static tri_status listen_for_ranks(tri_store *store, store_server_config *config) {
+    const tri_identity *me = &store->identity;
+    bool is_first = store->uses_tcp && me->address.is_exact; // it decides whether this rank serves
+    if (is_first) TRI_TRY(store_tcp_listen(me, &config->tcp));
+    tri_status status = store_unix_listen(me, &config->unix_fd);
+    if (status == TRI_NETWORK && errno == EADDRINUSE) return TRI_NOT_FOUND;
+    TRI_TRY(status);
+    if (is_first || !store->uses_tcp) return TRI_OK;
+    status = store_tcp_listen(me, &config->tcp);
+    if (status == TRI_OK || me->local_size) return status;
+    note_failure(store);
+    return TRI_OK; // all ranks may be on this host
+}
+
+// Starts the server of rank 0. TRI_OK without one: its addresses are taken for now.
+static tri_status serve(tri_store *store, int64_t limit_ns) {
+    const tri_identity *me = &store->identity;
+    store_server_config config = {.identity = me, .unix_fd = -1, .token = store->token};
+    tri_status status = listen_for_ranks(store, &config);
+    if (status == TRI_OK) return store_server_start(&config, &store->server);
+    bool has_agent = status == TRI_NOT_FOUND && !config.tcp.count && me->address.is_exact;
+    close_sockets(&config);
+    if (status != TRI_NOT_FOUND || has_agent) return status == TRI_NOT_FOUND ? TRI_OK : status;
+    if (tri_os.monotonic_ns() < limit_ns) return TRI_OK;
+    return TRI_FAIL(TRI_MISMATCH,
+                    "rank 0: another job of the name %s runs on %s; set another MASTER_PORT for "
+                    "one of them",
+                    me->job, me->host);
+}
+
+// TRI_NOT_FOUND: rank 0 cannot be reached now.
+static tri_status connect_once(tri_store *store, int round_ms, int *fd) {
+    tri_status status = store_unix_connect(&store->identity, fd);
+    if (status == TRI_OK && (status = store_unix_admit(*fd)) != TRI_OK) tri_os.close(*fd);
+    if (status != TRI_NOT_FOUND || !store->uses_tcp) return status;
+    status = store_tcp_connect(&store->identity, &store->token, round_ms, fd);
+    if (status == TRI_NOT_FOUND) note_failure(store);
+    return status;
+}
+
+static void report_wait(const tri_store *store) {
+    const tri_identity *me = &store->identity;
+    tri_log(TRI_LOG_WARNING, "rank 0 (%s) does not move: it has not arrived after %d s%s%s",
+            store->uses_tcp ? me->address.host : me->host, TRI_STILL_AFTER_MS / 1000,
+            store->note[0] ? ": " : "", store->note);
+}
+
+static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t until_ns) {
+    int64_t pause_ns = 1000000, begin_ns = tri_os.monotonic_ns();
+    const tri_identity *me = &store->identity;
+    bool is_reported = me->rank != 1; // one rank reports for all
+    // An earlier run that is about to end frees the address sooner than this.
+    int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);
+    if (limit_ns > until_ns) limit_ns = until_ns;
+    for (int round_ms = 100;; round_ms = round_ms < TRI_STORE_PROBE_MS ? 2 * round_ms : round_ms) {
+        if (me->rank == 0 && !store->server) TRI_TRY(serve(store, limit_ns));
+        tri_status status = connect_once(store, round_ms, &store->fd);
+        if (status != TRI_OK) store->fd = -1;
+        if (status != TRI_NOT_FOUND) return status;
+        if (tri_os.monotonic_ns() >= until_ns)
+            return TRI_FAIL(TRI_TIMEOUT, "rank %d: rank 0 of %d did not arrive within %g s%s%s",
+                            me->rank, me->size, timeout_ms / 1e3, store->note[0] ? ": " : "",
+                            store->note);
+        if (!is_reported && tri_os.monotonic_ns() - begin_ns >= TRI_STILL_AFTER_MS * 1000000ll) {
+            is_reported = true;
+            report_wait(store);
+        }
+        tri_os.sleep_ns(pause_ns);
+        if (pause_ns < 50000000) pause_ns *= 2;
+    }
+}
+
+tri_status store_connect(tri_store *store, int timeout_ms, int64_t until_ns) {
+    TRI_TRY(prepare_tcp(store));
+    return connect_to_rank_0(store, timeout_ms, until_ns);
+}
+
+tri_status store_connect_again(tri_store *store, int *fd) {
+    return connect_once(store, TRI_STORE_PROBE_MS, fd);
+}

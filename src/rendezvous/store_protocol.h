@@ -1,0 +1,64 @@
+// The messages between ranks and the server of the store, once a connection is admitted.
+#ifndef TRIREME_RENDEZVOUS_STORE_PROTOCOL_H
+#define TRIREME_RENDEZVOUS_STORE_PROTOCOL_H
+
+#include "base/status.h"
+#include "rendezvous/rendezvous.h"
+
+#include <stdint.h>
+
+// A message is this head, the key and the value. Both ends use the byte order of their machine; the
+// magic number in `kind` shows if they differ.
+typedef struct store_head {
+    uint32_t kind;
+    uint32_t key_bytes;
+    uint32_t value_bytes;
+    int32_t timeout_ms; // HELLO, GET: how long to wait; REPLY: the tri_status
+    int64_t number;     // ADD: the amount; HELLO: rank; REPLY to ADD: the new value
+} store_head;
+
+// The value of a HELLO. The value of its answer is an int32_t for each rank: the number of its
+// host.
+typedef struct store_hello {
+    int32_t size;     // ranks of the job
+    int32_t total_ms; // the time limit for all to arrive, of which timeout_ms is left; for messages
+    tri_host_claim claim;
+} store_hello;
+
+enum {
+    // Key: job, number: rank, value: a store_hello. Answered when all ranks have arrived.
+    STORE_HELLO = 0x54520001,
+    STORE_SET,
+    STORE_GET,
+    STORE_ADD,
+    STORE_BYE,   // no answer; a connection that ends without it means a lost rank, or server
+    STORE_REPLY, // value: of the key, or the message of a failure
+    // A rank's second connection, which shows that it lives. Key: job, number: rank, timeout_ms:
+    // how long it may be silent. Answered at once, with STORE_BY_AGENT if no rank serves.
+    STORE_WATCH,
+    // On such a connection. Number: the rank that it waits for, or STORE_NO_RANK; value: its ledger
+    // (tri_ledger_pack). Answered at once, so that the rank knows that the server lives.
+    STORE_BEAT,
+    // On such a connection. Number: a rank. Answered by the same with the value of its latest BEAT,
+    // and its number in timeout_ms.
+    STORE_SAID,
+    STORE_ADMIT, // may a checkpoint be committed? Refused once a rank is lost
+    // From the server on each such connection, once for each rank that is lost. Number: the rank;
+    // value: a store_loss, and its latest BEAT's.
+    STORE_LOST,
+    STORE_KIND_END,
+};
+
+typedef struct store_loss {
+    char what[64]; // happened to the rank: "died"
+    char host[64];
+} store_loss;
+
+enum { STORE_BY_RANK, STORE_BY_AGENT }; // the number in the answer to a WATCH
+
+enum { STORE_NO_RANK = -1 };
+
+// TRI_BAD_INPUT unless kind and sizes are within their bounds.
+tri_status store_head_check(const store_head *head);
+
+#endif

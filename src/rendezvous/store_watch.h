@@ -1,0 +1,42 @@
+// What the server of the store knows of the ranks' health, without connections and clocks.
+#ifndef TRIREME_RENDEZVOUS_STORE_WATCH_H
+#define TRIREME_RENDEZVOUS_STORE_WATCH_H
+
+#include "rendezvous/store_protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct store_watched {
+    bool is_watched; // it has a second connection
+    bool is_lost;
+    int awaited; // the rank that it waits for, or STORE_NO_RANK
+    int64_t silence_ns, heard_ns;
+    char *beat; // its latest one's value
+    size_t beat_bytes;
+    store_loss loss; // if it is lost
+} store_watched;
+
+typedef struct store_watch {
+    store_watched *at; // by rank
+    int size;
+    int watched; // how many have a second connection
+    int64_t looked_ns;
+} store_watch;
+
+void store_watch_create(store_watch *watch, int size);
+void store_watch_destroy(store_watch *watch);
+void store_watch_begin(store_watch *watch, int rank, int64_t silence_ms, int64_t now_ns);
+void store_watch_end(store_watch *watch, int rank); // it said BYE
+// False: no rank sends such a beat.
+bool store_watch_hear(store_watch *watch, int rank, const store_head *beat, const void *value,
+                      int64_t now_ns);
+// Returns a rank that has been silent for too long and is not known to be lost, or STORE_NO_RANK;
+// *next_ns: when to look again. Time in which the server itself stood still does not count.
+int store_watch_look(store_watch *watch, int64_t now_ns, int64_t *next_ns);
+// Records that the rank is lost. False: that is known.
+bool store_watch_lose(store_watch *watch, int rank, const char *what, const char *host);
+// The value of STORE_LOST; the caller frees it.
+char *store_watch_loss(const store_watch *watch, int rank, size_t *size);
+
+#endif
