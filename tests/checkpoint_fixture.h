@@ -109,6 +109,7 @@ typedef struct fixture_save {
     int64_t snapshot_bytes; // not 0: saves in the background, while the state changes
     // Stands for gathering the shards of a tensor. Collective.
     tri_status (*fetch)(tri_comm *comm);
+    tri_status (*admit)(void *context); // before the commit
 } fixture_save;
 
 typedef struct fixture_fetched {
@@ -166,6 +167,7 @@ static inline tri_status fixture_do_save(const char *run_dir, fixture_save optio
         .model = &model_source,
         .optimizer = &optimizer_source,
         .training = training,
+        .admit = options.admit,
         .recipe = "name: test\nseed: 1\n",
         .monitor = options.monitor,
         .save_top_k = options.save_top_k,

@@ -77,6 +77,10 @@ typedef struct tri_checkpoint_save_request {
     // The largest snapshot that this rank may allocate (tri_checkpoint_save_begin). 0, on all ranks
     // alike: the save takes no snapshot.
     int64_t snapshot_bytes;
+    // Rank 0 asks it before the commit; a failure is the save's. So a run that another one has
+    // replaced commits nothing. NULL: nothing is asked. Any thread.
+    tri_status (*admit)(void *context);
+    void *admit_context;
 } tri_checkpoint_save_request;
 
 // Collective. Commits RUN/checkpoints/step-XXXXXXXX, points `last` (and `best`) at it, then removes

@@ -277,6 +277,7 @@ static tri_status commit(save *s) {
     TRI_TRY(write_state(s, &steps));
     TRI_TRY(tri_os_sync_folder(s->hidden));
     const char *name = checkpoint_step_name(s->arena, s->request.step);
+    if (s->request.admit) TRI_TRY(s->request.admit(s->request.admit_context));
     TRI_TRY(checkpoint_commit(s->arena, s->home, s->hidden, name));
     s->is_committed = true;
     return TRI_OK;

@@ -15,8 +15,9 @@ static const tri_device_backend *const devices[] = {&tri_device_cpu, &tri_device
 // Opens the communicator of ranks that share one host's memory. They need the store only to find
 // each other.
 static tri_status open_comm(const tri_identity *identity, const tri_comm_options *options,
-                            tri_comm **out) {
+                            tri_comm **out, tri_health **health) {
     tri_store *store;
+    *health = NULL;
     tri_shm_config config = {.timeout_ms = tri_comm_timeout_ms(options)};
     TRI_TRY(tri_store_open(identity, config.timeout_ms, &store));
     int hosts = tri_store_host_count(store);

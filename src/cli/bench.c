@@ -68,6 +68,7 @@ static tri_status bench_comm(const char *op, const char *type, const char *sizes
     tri_comm_bench_options options = {.json = json};
     tri_identity identity;
     tri_comm *comm;
+    tri_health *health = NULL;
     if (sizes_text) {
         TRI_TRY(read_sizes(sizes_text, sizes, &options.sizes));
         options.sizes_bytes = sizes;
@@ -78,9 +79,10 @@ static tri_status bench_comm(const char *op, const char *type, const char *sizes
     if (identity.size == 1)
         TRI_TRY(tri_comm_self_open(&comm));
     else
-        TRI_TRY(cli_backends.open_comm(&identity, NULL, &comm));
+        TRI_TRY(cli_backends.open_comm(&identity, NULL, &comm, &health));
     tri_status status = tri_comm_bench(comm, &options, stdout);
     tri_comm_close(comm);
+    tri_health_stop(health);
     return status;
 }
 

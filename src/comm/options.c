@@ -15,6 +15,9 @@ static const tri_option rows[] = {
     TRI_OPTION_FLOAT(tri_comm_options, timeout_s, "300", 0.1, 1e6,
                      "seconds after which the run ends when a rank that others wait for does not "
                      "move"),
+    TRI_OPTION_FLOAT(tri_comm_options, silence_s, "15", 1.0, 1e6,
+                     "seconds after which a rank of another host that gives no sign of life is "
+                     "lost"),
 };
 
 static tri_status check(const void *options, const tri_tree *map) {

@@ -20,6 +20,7 @@ typedef enum tri_comm_choice {
 typedef struct tri_comm_options {
     tri_comm_choice backend;
     double timeout_s; // how long ranks wait for one that does not move or does not join
+    double silence_s; // after which a rank of another host that gives no sign of life is lost
 } tri_comm_options;
 
 extern const tri_option_table tri_comm_table;

@@ -50,6 +50,8 @@ void train_abandon_saving(train_loop *loop) {
     loop->saving = NULL;
 }
 
+static tri_status admit(void *health) { return tri_health_admit(health); }
+
 static tri_status begin_saving(train_loop *loop, bool behind) {
     const tri_checkpoint_options *o = &loop->recipe->checkpoint;
     tri_arena *arena = tri_arena_create(loop->arena, "checkpoint");
@@ -72,6 +74,8 @@ static tri_status begin_saving(train_loop *loop, bool behind) {
             .save_top_k = o->save_top_k,
             .comm = loop->session->comm->size > 1 ? loop->session->comm : NULL,
             .snapshot_bytes = behind ? snapshot_limit_bytes(loop) : 0,
+            .admit = admit,
+            .admit_context = loop->session->health,
         },
         &loop->saving);
 }

@@ -375,7 +375,7 @@ static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     if (s->identity.size == 1)
         TRI_TRY(tri_comm_self_open(&s->comm));
     else
-        TRI_TRY(r->backends->open_comm(&s->identity, options, &s->comm));
+        TRI_TRY(r->backends->open_comm(&s->identity, options, &s->comm, &s->health));
     tri_ledger_attach(s->comm->ledger);
     TRI_TRY(tri_liveness_start(&(tri_liveness_config){.comm = s->comm,
                                                       .timeout_s = options->timeout_s,
@@ -474,6 +474,7 @@ void tri_session_close(tri_session *session) {
     tri_plan_destroy(session->plan);
     tri_liveness_stop(session->liveness);
     tri_comm_close(session->comm);
+    tri_health_stop(session->health);
     if (session->device) session->device->backend->close(session->device);
     tri_dataset_close(session->val_data); // first: it may use memory of the training data
     tri_dataset_close(session->test_data);

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "observe/liveness.h"
 #include "recipe/recipe.h"
+#include "rendezvous/health.h"
 #include "rendezvous/rendezvous.h"
 #include "train/task.h"
 
@@ -17,8 +18,9 @@ typedef struct tri_backends {
     const tri_device_backend *const
         *devices; // the best first, NULL at the end; "auto" takes the first that is there
     // Connects this rank to the others; only called for several ranks. `options` NULL: defaults.
+    // *health, which ends after the communicator: NULL where all ranks are on one host.
     tri_status (*open_comm)(const tri_identity *identity, const tri_comm_options *options,
-                            tri_comm **out);
+                            tri_comm **out, tri_health **health);
     // Reports `why` as at the end of a failed run, and ends the process although its main thread is
     // stuck. NULL: the process stays as it is.
     void (*give_up)(tri_status why);
@@ -47,6 +49,7 @@ typedef struct tri_session {
     const tri_task *task;
     tri_identity identity;
     tri_comm *comm;
+    tri_health *health; // NULL: all ranks are on one host
     tri_liveness *liveness;
     tri_device *device;
     // NULL: not requested, or the recipe has none. test_data is evaluated at the end of the run.

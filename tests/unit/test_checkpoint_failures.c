@@ -185,11 +185,33 @@ static void test_source(void **state) {
     assert_int_equal(fixture_auto(run_dir, WIDTH), 1);
 }
 
+static tri_status refuse(void *context) {
+    (void)context;
+    return TRI_FAIL(TRI_MISMATCH, "a newer generation has taken its place");
+}
+
+// A run that was replaced commits nothing, at once and behind the steps, and leaves nothing behind.
+static void test_refused_commit(void **state) {
+    (void)state;
+    fixture_save first = options(1);
+    assert_int_equal(fixture_do_save(run_dir, first), TRI_OK);
+    for (int is_async = 0; is_async < 2; is_async++) {
+        fixture_save next = options(2 + is_async);
+        next.admit = refuse;
+        next.snapshot_bytes = is_async ? 1 << 20 : 0;
+        assert_int_equal(fixture_do_save(run_dir, next), TRI_MISMATCH);
+        assert_non_null(strstr(tri_error_message(), "a newer generation"));
+        assert_int_equal(hidden_entries(), 0);
+        assert_int_equal(fixture_auto(run_dir, WIDTH), 1);
+    }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(no_space),   TEST(no_space_for_long), TEST(io_error), TEST(io_error_for_long),
-        TEST(first_save), TEST(short_writes),      TEST(loading),  TEST(source),
+        TEST(no_space),       TEST(no_space_for_long), TEST(io_error), TEST(io_error_for_long),
+        TEST(first_save),     TEST(short_writes),      TEST(loading),  TEST(source),
+        TEST(refused_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
