@@ -21,7 +21,7 @@ static void check_script(const tri_site *site, const char *script) {
     static const char *const words[] = {"{tasks}",  "{cpus}",  "{gpus}",  "{gpus_per_task}",
                                         "{memory}", "{image}", "{folder}"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(strstr(script, "#SBATCH"), words[i]) && !site->setup.count) abort();
+        if (strstr(strstr(script, "\n#SBATCH"), words[i]) && !site->setup.count) abort();
     if (!commands || !strstr(script, "srun ")) abort();
 }
 
