@@ -1,6 +1,7 @@
 // Finds rank 0's address in the environment: TRIREME_STORE; else MASTER_ADDR with MASTER_PORT and
 // the ports behind it, since another program's store may hold that port (torchrun's does); else the
-// first host of the Slurm step, on which rank 0 is, with ports that depend on the job's name.
+// first host of the Slurm step or job, on which rank 0 is, with ports that depend on the job's
+// name.
 #include "rendezvous/address.h"
 
 #include "base/limits.h"
@@ -81,7 +82,6 @@ static tri_status read_slurm(const char *variable, const char *hosts, tri_identi
 }
 
 tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_identity *out) {
-    static const char *const host_lists[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"};
     const char *exact = value_of(get, "TRIREME_STORE");
     const char *interface = value_of(get, "TRIREME_INTERFACE");
     TRI_TRY(read_master(get, out));
@@ -100,9 +100,9 @@ tri_status rendezvous_read_address(const char *(*get)(const char *name), tri_ide
         address->port_source = "MASTER_PORT";
         return TRI_OK;
     }
-    for (size_t i = 0; out->size > 1 && i < sizeof host_lists / sizeof *host_lists; i++) {
-        const char *hosts = value_of(get, host_lists[i]);
-        if (hosts) return read_slurm(host_lists[i], hosts, out);
-    }
-    return TRI_OK;
+    // mpirun starts its daemons as a step, which lacks the host on which it runs itself.
+    bool is_step = !strncmp(out->launcher, "slurm", 5) && value_of(get, "SLURM_STEP_NODELIST");
+    const char *variable = is_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
+    const char *hosts = out->size > 1 ? value_of(get, variable) : NULL;
+    return hosts ? read_slurm(variable, hosts, out) : TRI_OK;
 }
