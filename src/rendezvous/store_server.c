@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 // What `fds` holds, in this order. Without TCP, clients begin where its sockets would.
@@ -29,6 +30,7 @@ enum {
     STRANGERS = TCP + TRI_MAX_STORE_LISTENERS,
     CLIENTS = STRANGERS + TRI_MAX_STORE_STRANGERS,
     READ_BYTES = 1 << 16,
+    SPARE_DESCRIPTORS = 128, // of the rest of the process
     NO_ROOM_US = 100000
 };
 
@@ -223,6 +225,24 @@ static void wait_for_events(store_server *s, int64_t until_ns) {
     poll(s->fds, count, wait_ms(until_ns));
 }
 
+// Each rank has two connections. The usual limit on descriptors is lower than what the system
+// allows; poll fails if it is lower than the entries that have a fixed index.
+static tri_status make_room(int ranks) {
+    struct rlimit limit;
+    rlim_t needed = 2 * (rlim_t)ranks + CLIENTS + SPARE_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return tri_os_fail("read", "ulimit -n");
+    rlim_t most = limit.rlim_max;
+    if (limit.rlim_cur < needed) {
+        limit.rlim_cur = needed < most ? needed : most;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); // without room for a rank, accept_at says so
+    }
+    if (most >= CLIENTS + SPARE_DESCRIPTORS) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "this process may open %ld files (ulimit -n); to serve ranks of several hosts "
+                    "it needs %d at least",
+                    (long)most, CLIENTS + SPARE_DESCRIPTORS);
+}
+
 static void serve_generation(store_server *s, const tri_identity *identity) {
     s->identity = *identity;
     s->core = store_core_create(identity->job, identity->size);
@@ -247,6 +267,7 @@ static void begin_next(store_server *s) {
     for (int i = 0; i < s->client_end; i++)
         if (s->clients[i].fd >= 0) leave(s, i);
     store_core_destroy(s->core);
+    (void)make_room(next->size); // there is enough for the server itself
     serve_generation(s, next);
     free(next);
 }
@@ -307,8 +328,10 @@ tri_status store_server_start(const store_server_config *config, store_server **
     s->fds[UNIX].fd = config->unix_fd;
     for (int i = 0; i < s->tcp_count; i++) s->fds[TCP + i].fd = config->tcp.fds[i];
     s->wake = s->fds[WAKE].fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    tri_status status = s->wake < 0 ? tri_os_fail("make an event", "store")
-                                    : tri_thread_demand(&s->thread, serve, s, "the store");
+    tri_status status = s->tcp_count ? make_room(s->identity.size) : TRI_OK;
+    if (status == TRI_OK)
+        status = s->wake < 0 ? tri_os_fail("make an event", "store")
+                             : tri_thread_demand(&s->thread, serve, s, "the store");
     if (status == TRI_OK)
         *out = s;
     else

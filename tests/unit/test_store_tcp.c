@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static char folder[64];
@@ -90,6 +91,32 @@ static void other_runs_and_generations(void **state) {
     setenv("TRIREME_TOKEN", "a token for the tests", 1);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
+}
+
+static void lower_limit(rlim_t usual, rlim_t most) {
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &(struct rlimit){usual, most}) == 0);
+}
+
+static void has_few_descriptors(tri_identity me) {
+    lower_limit(40, 4096); // less than the server needs for itself
+    exchange(me);
+}
+
+static void has_too_few_descriptors(tri_identity me) {
+    tri_store *store;
+    lower_limit(64, 64);
+    REQUIRE(tri_store_open(&me, WAIT_MS, &store) == TRI_BAD_INPUT);
+    REQUIRE(strstr(tri_error_message(), "may open 64 files (ulimit -n)"));
+}
+
+static void limit_on_descriptors(void **state) {
+    pid_t pids[3];
+    tri_identity zero = make_tcp_identity(0, 3, free_port());
+    start_ranks(zero, 0, 0, has_few_descriptors, pids);
+    start_ranks(zero, 1, 2, exchange, pids);
+    end_ranks(0, 2, pids);
+    pid_t pid = start_rank(make_tcp_identity(0, 2, free_port()), has_too_few_descriptors);
+    end_ranks(0, 0, &pid);
 }
 
 // ---- tokens
@@ -213,6 +240,7 @@ int main(void) {
         cmocka_unit_test(four_ranks_over_tcp),
         cmocka_unit_test(another_program_has_the_first_port),
         cmocka_unit_test(other_runs_and_generations),
+        cmocka_unit_test(limit_on_descriptors),
         cmocka_unit_test(token_files),
         cmocka_unit_test(default_token_is_made_once),
     };
