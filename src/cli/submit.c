@@ -181,10 +181,11 @@ const cli_command cli_submit = {
     .flags = flags,
     .more =
         "The data is not opened. The recipe, and what the site demands and allows, are checked\n"
-        "before anything is submitted. The job gets SIGUSR1 two minutes before its end, so\n"
-        "that it saves a checkpoint and ends with exit code 75; submitted again, it goes on\n"
-        "from there. Profiles are YAML files in share/trireme/sites; --site ./mine.yaml takes\n"
-        "one of your own. In a container, trireme has to be on the image's PATH.\n",
+        "before anything is submitted. A job saves a checkpoint before its time is over and ends\n"
+        "with exit code 75; submitted again, it goes on from there, and with\n"
+        "trainer.on_timeout=requeue by itself. Profiles are YAML files in share/trireme/sites;\n"
+        "--site ./mine.yaml takes one of your own. In a container, trireme has to be on the\n"
+        "image's PATH.\n",
     .examples =
         "trireme submit --list\n"
         "trireme submit recipes/mnist-cnn.yaml --site lumi-g --nodes 2 --account project_465000000 "
