@@ -8,6 +8,9 @@ enum {
     TRI_MAX_NAME_BYTES = 256, // parameter, block and layer names
     TRI_MAX_RANKS = 65536,
     TRI_MAX_LOCAL_RANKS = 256, // of one host over shm
+    TRI_MAX_NODES = 4096,      // of one run of several agents
+    TRI_NODES_BEAT_MS = 1000,  // between two signs of life of an agent
+    TRI_NODES_LATE_MS = 3000,  // between two looks: the process that looks stood still
     TRI_MAX_THREADS = 1024,
     TRI_MAX_STORE_CLIENTS = 8192, // connections to one key-value store
     TRI_MAX_STORE_STRANGERS = 64, // connections over TCP that have not proved anything yet

@@ -146,8 +146,8 @@ static void put_virtual_rank(variables *v, int local_rank) {
         put(v, "CUDA_VISIBLE_DEVICES=%d", local_rank);
 }
 
-static void put_all(variables *v, const launch_options *o, const launch_members *m, int attempt,
-                    int local_rank, const char *error_file) {
+static void put_all(variables *v, const launch_options *o, const launch_members *m, int local_rank,
+                    const char *error_file) {
     int rank = m->first_rank + local_rank;
     put(v, "RANK=%d", rank);
     put(v, "LOCAL_RANK=%d", o->virtual_local_rank ? 0 : local_rank);
@@ -160,12 +160,14 @@ static void put_all(variables *v, const launch_options *o, const launch_members 
     put(v, "ROLE_NAME=%s", o->role);
     put(v, "MASTER_ADDR=%s", m->master_addr);
     put(v, "MASTER_PORT=%d", m->master_port);
-    put(v, "TORCHELASTIC_RESTART_COUNT=%d", attempt);
+    put(v, "TORCHELASTIC_RESTART_COUNT=%d", m->restarts);
     put(v, "TORCHELASTIC_MAX_RESTARTS=%d", o->max_restarts);
     put(v, "TORCHELASTIC_RUN_ID=%s", m->run_id);
     put(v, "TORCHELASTIC_ERROR_FILE=%s", error_file);
     put(v, "TORCHELASTIC_USE_AGENT_STORE=False"); // rank 0 serves PyTorch's store, not the launcher
     put(v, "TRIREME_NONCE=%s", m->nonce);
+    // Rounds that began because a node came or went are no restarts.
+    if (o->nodes_max > 1) put(v, "TRIREME_GENERATION=%d", m->generation);
     put(v, "TRIREME_LAUNCHER"); // removed: it describes how this launcher was started
     if (!getenv("NCCL_ASYNC_ERROR_HANDLING")) put(v, "NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) put(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
@@ -183,10 +185,10 @@ static bool is_replaced(const variables *v, const char *entry) {
 }
 
 char **launch_command_environment(tri_arena *arena, const launch_options *options,
-                                  const launch_members *members, int attempt, int local_rank,
+                                  const launch_members *members, int local_rank,
                                   const char *error_file) {
     variables v = {.arena = arena};
-    put_all(&v, options, members, attempt, local_rank, error_file);
+    put_all(&v, options, members, local_rank, error_file);
     int inherited = 0, count = 0;
     while (environ[inherited]) inherited++;
     char **out = TRI_NEW_ARRAY(arena, char *, inherited + v.count + 1);

@@ -20,7 +20,7 @@ tri_status launch_command_find(tri_arena *arena, const launch_options *options,
 // end with NULL and live in `arena`.
 char **launch_command_arguments(tri_arena *arena, const launch_command *command, int local_rank);
 char **launch_command_environment(tri_arena *arena, const launch_options *options,
-                                  const launch_members *members, int attempt, int local_rank,
+                                  const launch_members *members, int local_rank,
                                   const char *error_file);
 
 #endif

@@ -19,7 +19,7 @@ enum { EXIT_STOPPED = 75, SHOWN_LINES = 30, SHOWN_WORKERS = 16 };
 typedef struct failure {
     const launch_worker *worker;
     launch_error error;
-    double seconds; // when: the error file's time stamp, else when the process ended
+    launch_cause cause;
 } failure;
 
 // A time stamp, written as text or as a number; 0 where there is none.
@@ -80,14 +80,28 @@ static bool is_consequence(const failure *f) {
     return f->error.message && !strncmp(f->error.message, LOST, sizeof LOST - 1);
 }
 
-// The order of launch_failure_report: the first is the cause.
-static bool comes_before(const failure *a, const failure *b) {
-    if (a->worker->was_suspended != b->worker->was_suspended) return a->worker->was_suspended;
-    if (is_consequence(a) != is_consequence(b)) return is_consequence(b);
+static bool has(const launch_cause *cause, int flag) { return (cause->flags & flag) != 0; }
+
+bool launch_cause_comes_before(const launch_cause *a, const launch_cause *b) {
+    static const int before = LAUNCH_SUSPENDED, after = LAUNCH_CONSEQUENCE;
+    if (has(a, before) != has(b, before)) return has(a, before);
+    if (has(a, after) != has(b, after)) return has(b, after);
     if (floor(a->seconds) != floor(b->seconds)) return a->seconds < b->seconds;
-    if (a->worker->asked_to_end != b->worker->asked_to_end) return b->worker->asked_to_end;
-    if (crashed(a->worker) != crashed(b->worker)) return crashed(a->worker);
-    return a->worker->end_order < b->worker->end_order;
+    if (has(a, LAUNCH_ASKED) != has(b, LAUNCH_ASKED)) return has(b, LAUNCH_ASKED);
+    if (has(a, LAUNCH_CRASHED) != has(b, LAUNCH_CRASHED)) return has(a, LAUNCH_CRASHED);
+    return a->end_order < b->end_order;
+}
+
+static launch_cause cause_of(const failure *f) {
+    const launch_worker *w = f->worker;
+    bool is_error_file = f->error.seconds > 0;
+    return (launch_cause){
+        .seconds = is_error_file ? f->error.seconds : (double)w->ended_ns * 1e-9,
+        .flags = (w->was_suspended ? LAUNCH_SUSPENDED : 0) |
+                 (is_consequence(f) ? LAUNCH_CONSEQUENCE : 0) |
+                 (w->asked_to_end ? LAUNCH_ASKED : 0) | (crashed(w) ? LAUNCH_CRASHED : 0),
+        .end_order = w->end_order,
+    };
 }
 
 // Fills out[count] with the failures, the cause first, and returns their number. A worker that
@@ -98,14 +112,15 @@ static int collect_failures(tri_arena *arena, const launch_worker *workers, int 
     int found = 0;
     for (int i = 0; i < count; i++) {
         if (!launch_worker_failed(&workers[i])) continue;
-        failure f = {&workers[i], read_error(arena, &workers[i]), 0};
+        failure f = {&workers[i], read_error(arena, &workers[i]), {0, 0, 0}};
         if (workers[i].was_suspended)
             f.error = (launch_error){0}; // an error that it wrote is a consequence
         else if (workers[i].asked_to_end && !f.error.message)
             continue;
-        f.seconds = f.error.seconds > 0 ? f.error.seconds : (double)workers[i].ended_ns * 1e-9;
+        f.cause = cause_of(&f);
         int at = found++;
-        for (; at > 0 && comes_before(&f, &out[at - 1]); at--) out[at] = out[at - 1];
+        for (; at > 0 && launch_cause_comes_before(&f.cause, &out[at - 1].cause); at--)
+            out[at] = out[at - 1];
         out[at] = f;
     }
     return found;
@@ -161,7 +176,7 @@ static void print_failure(FILE *to, const failure *failures, int count, int inde
         snprintf(how, sizeof how, "ended by %s", launch_signal_name(w->signal));
     else
         snprintf(how, sizeof how, "exit code %d", w->exit_code);
-    time_t seconds = (time_t)f->seconds;
+    time_t seconds = (time_t)f->cause.seconds;
     struct tm local;
     strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", localtime_r(&seconds, &local));
     fprintf(to, "  rank %d (local rank %d) on %s, pid %ld: %s at %s\n", w->rank, w->local_rank,
@@ -213,4 +228,18 @@ const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker
     (void)!tri_os_write_all(STDERR_FILENO, text, size, "standard error");
     free(text);
     return failures[0].worker;
+}
+
+int launch_failure_describe(tri_arena *arena, const launch_worker *workers, int count,
+                            const char *host, launch_cause *cause, char *text, size_t size) {
+    failure *failures = TRI_NEW_ARRAY(arena, failure, count);
+    int found = collect_failures(arena, workers, count, failures);
+    if (found == 0) return 0;
+    *cause = failures[0].cause;
+    FILE *to = fmemopen(text, size, "w");
+    TRI_ASSERT(to);
+    print_failure(to, failures, found, 0, host);
+    fclose(to);
+    text[size - 1] = 0;
+    return found;
 }

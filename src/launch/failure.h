@@ -20,6 +20,21 @@ typedef struct launch_error {
 tri_status launch_error_parse(tri_arena *arena, const char *text, size_t size, const char *file,
                               launch_error *out);
 
+// What decides which of several failures, on one node or on many, was the cause.
+enum {
+    LAUNCH_SUSPENDED = 1, // by a signal when another worker failed: the others were waiting for it
+    LAUNCH_CONSEQUENCE = 2, // it only reports that another rank was lost (TRI_PEER_LOST)
+    LAUNCH_ASKED = 4,       // the launcher had begun to stop it
+    LAUNCH_CRASHED = 8,     // ended by a signal
+    LAUNCH_BAD_INPUT = 16,  // a restart would fail in the same way
+};
+typedef struct launch_cause {
+    double seconds; // since 1970: the error file's time stamp, else when the process ended
+    int32_t flags, end_order;
+} launch_cause;
+// The order of launch_failure_report: the first is the cause.
+bool launch_cause_comes_before(const launch_cause *a, const launch_cause *b);
+
 // True if the worker has ended, by a signal or with an exit code other than 0 and 75 (stopped with
 // a checkpoint).
 bool launch_worker_failed(const launch_worker *worker);
@@ -39,5 +54,10 @@ const launch_worker *launch_failure_cause(tri_arena *arena, const launch_worker 
 // console. Returns the cause; NULL: no worker failed.
 const launch_worker *launch_failure_report(tri_arena *arena, const launch_worker *workers,
                                            int count, const char *host, int attempt, int attempts);
+
+// The cause alone, for a report that another node prints: what decides, and its text. Returns how
+// many workers failed; with 0 the rest is not set.
+int launch_failure_describe(tri_arena *arena, const launch_worker *workers, int count,
+                            const char *host, launch_cause *cause, char *text, size_t size);
 
 #endif

@@ -14,6 +14,7 @@
 #include "launch/watch.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -28,6 +29,7 @@ typedef struct run {
     const launch_options *options;
     launch_command command;
     launch_members members;
+    launch_nodes *nodes; // NULL: the run has only this node
     launch_folder folder;
     launch_guardian guardian;
     launch_console consoles[LAUNCH_STREAMS];
@@ -42,22 +44,22 @@ typedef struct run {
     char host[256];
 } run;
 
-static tri_status start_worker(run *r, tri_arena *arena, int attempt, int local_rank) {
+static tri_status start_worker(run *r, tri_arena *arena, int local_rank) {
     launch_worker *w = &r->workers[local_rank];
     *w = (launch_worker){.local_rank = local_rank,
                          .rank = r->members.first_rank + local_rank,
                          .own_group = r->own_groups};
     for (int k = 0; k < LAUNCH_STREAMS; k++)
         w->streams[k] = (launch_stream){.worker_fd = -1, .pipe = -1, .file = -1};
-    TRI_TRY(launch_folder_add(&r->folder, attempt, w));
+    TRI_TRY(launch_folder_add(&r->folder, r->members.generation, w));
     for (int k = 0; k < LAUNCH_STREAMS; k++)
         TRI_TRY(launch_stream_open(r->options, local_rank, k == 0 ? LAUNCH_STDOUT : LAUNCH_STDERR,
                                    w->folder, &r->consoles[k], &w->streams[k]));
     launch_worker_start start = {
         .path = r->command.path,
         .argv = launch_command_arguments(arena, &r->command, local_rank),
-        .environment = launch_command_environment(arena, r->options, &r->members, attempt,
-                                                  local_rank, w->error_file),
+        .environment =
+            launch_command_environment(arena, r->options, &r->members, local_rank, w->error_file),
         .mask = r->mask,
         .handled = &r->handled,
         .stdin_fd = r->stdin_fd,
@@ -126,45 +128,124 @@ static bool may_retry(const run *r, tri_arena *arena, outcome result, int attemp
     return !is_bad_input(r, launch_failure_cause(arena, r->workers, r->options->workers));
 }
 
-// Runs one attempt. *retry: it failed, and another attempt may follow; otherwise *code is the run's
-// exit code.
-static tri_status run_attempt(run *r, tri_arena *arena, int attempt, bool *retry, int *code) {
-    TRI_TRY(launch_members_join(r->options, &r->members));
+static tri_status start_workers(run *r, tri_arena *arena) {
     int started = 0;
     tri_status status = TRI_OK;
     while (status == TRI_OK && started < r->options->workers)
-        status = start_worker(r, arena, attempt, started++);
-    if (status != TRI_OK) {
-        end_workers(r, started);
-        return status;
+        status = start_worker(r, arena, started++);
+    if (status != TRI_OK) end_workers(r, started);
+    return status;
+}
+
+// How an attempt that has ended goes on.
+typedef struct verdict {
+    bool retry; // another attempt may follow
+    int code;   // else the exit code of the run
+} verdict;
+
+// On one node.
+static verdict decide(run *r, tri_arena *arena, outcome result) {
+    int attempt = r->members.restarts;
+    if (!may_retry(r, arena, result, attempt))
+        return (verdict){.code = exit_code_of(r, arena, result, attempt)};
+    tri_log(TRI_LOG_INFO, "starting %s again (restart %d of %d)",
+            tri_counted(r->options->workers, "worker"), attempt + 1, r->options->max_restarts);
+    r->members.generation = ++r->members.restarts;
+    return (verdict){.retry = true};
+}
+
+// The serving agent says how the run goes on, or ends.
+static verdict obey(const nodes_message *message) {
+    const nodes_order *order = &message->order;
+    if (message->head.kind == NODES_AGAIN) {
+        tri_log(TRI_LOG_INFO, "%s", order->text);
+        return (verdict){.retry = true};
     }
+    if (order->is_report)
+        (void)!tri_os_write_all(STDERR_FILENO, order->text, strlen(order->text), "standard error");
+    else if (order->text[0])
+        tri_log(order->code == EXIT_FAILED || order->code == EXIT_BAD_INPUT ? TRI_LOG_ERROR
+                                                                            : TRI_LOG_INFO,
+                "run: %s", order->text);
+    return (verdict){.code = order->code};
+}
+
+// Tells the serving agent how the workers ended, and waits until all others have done so.
+static verdict report(run *r, tri_arena *arena, outcome result, const nodes_message *last) {
+    static const nodes_outcome outcomes[] = {
+        [DONE] = NODES_DONE, [STOPPED] = NODES_STOPPED, [FAILED] = NODES_FAILED};
+    const int count = r->options->workers;
+    nodes_message answer = *last;
+    if (answer.head.kind) return obey(&answer);
+    nodes_report report = {.outcome = (int32_t)outcomes[result]};
+    report.failed = launch_failure_describe(arena, r->workers, count, r->host, &report.cause,
+                                            report.text, sizeof report.text);
+    const launch_worker *cause = launch_failure_cause(arena, r->workers, count);
+    if (cause) snprintf(report.name, sizeof report.name, "rank %d on %.80s", cause->rank, r->host);
+    if (is_bad_input(r, cause)) report.cause.flags |= LAUNCH_BAD_INPUT;
+    for (int i = 0; i < count; i++) report.is_final |= r->workers[i].lost;
+    launch_nodes_report(r->nodes, &report);
+    launch_nodes_wait(r->nodes, &r->signal, &answer);
+    return obey(&answer);
+}
+
+// False: the run has ended instead, with the verdict's code.
+static bool join_round(run *r, verdict *out) {
+    nodes_message message;
+    launch_nodes_wait(r->nodes, &r->signal, &message);
+    if (message.head.kind != NODES_ROUND) {
+        *out = obey(&message);
+        return false;
+    }
+    launch_members_take(r->options, &message, &r->members);
+    const launch_members *m = &r->members;
+    tri_log(TRI_LOG_INFO, "node %d of %d: ranks %d to %d of %d; rank 0 is at %s port %d",
+            m->group_rank, m->group_size, m->first_rank, m->first_rank + r->options->workers - 1,
+            m->world_size, m->master_addr, m->master_port);
+    return true;
+}
+
+static tri_status run_attempt(run *r, tri_arena *arena, verdict *out) {
+    if (!r->nodes) TRI_TRY(launch_members_join(r->options, &r->members));
+    if (r->nodes && !join_round(r, out)) return TRI_OK;
+    TRI_TRY(start_workers(r, arena));
     launch_watch watch = {.options = r->options,
                           .workers = r->workers,
-                          .count = started,
+                          .count = r->options->workers,
                           .consoles = r->consoles,
-                          .signal_fd = r->signal_fd};
+                          .signal_fd = r->signal_fd,
+                          .nodes = r->nodes};
     launch_watch_run(&watch);
     r->signal = watch.signal;
     outcome result = outcome_of(r);
-    *retry = may_retry(r, arena, result, attempt);
-    if (*retry)
-        tri_log(TRI_LOG_INFO, "starting %s again (restart %d of %d)",
-                tri_counted(started, "worker"), attempt + 1, r->options->max_restarts);
-    else
-        *code = exit_code_of(r, arena, result, attempt);
-    end_workers(r, started);
+    *out = r->nodes ? report(r, arena, result, &watch.last) : decide(r, arena, result);
+    end_workers(r, r->options->workers);
     return TRI_OK;
 }
 
 static tri_status run_attempts(run *r, int *code) {
-    bool retry = true;
-    for (int attempt = 0; retry; attempt++) {
+    verdict next = {.retry = true};
+    while (next.retry) {
         tri_arena *arena = tri_arena_create(NULL, "attempt");
-        tri_status status = run_attempt(r, arena, attempt, &retry, code);
+        tri_status status = run_attempt(r, arena, &next);
         tri_arena_destroy(arena);
         TRI_TRY(status);
     }
+    *code = next.code;
     return TRI_OK;
+}
+
+// With one node there are no other agents.
+static tri_status run_with_others(run *r, int *code) {
+    if (r->options->nodes_max > 1)
+        TRI_TRY(launch_nodes_open(r->options, r->signal_fd, &r->signal, &r->nodes));
+    if (r->signal) {
+        *code = EXIT_SIGNAL + r->signal;
+        return TRI_OK;
+    }
+    tri_status status = run_attempts(r, code);
+    launch_nodes_close(r->nodes);
+    return status;
 }
 
 // If this process was started with closed standard files, the next files that it opens would get
@@ -210,7 +291,7 @@ static tri_status run_guarded(run *r, int *code) {
                 r->options->workers);
     tri_status status = launch_guardian_start(&r->guardian);
     if (status == TRI_OK) {
-        status = run_attempts(r, code);
+        status = run_with_others(r, code);
         launch_guardian_stop(&r->guardian);
     }
     launch_folder_end(&r->folder);
@@ -240,7 +321,7 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     open_standard_files();
     TRI_TRY(plan_binding(r, arena));
     if (!*options->program) return TRI_OK;
-    TRI_TRY(launch_members_join(options, &r->members)); // refuses bad flags before files are made
+    TRI_TRY(launch_members_check(options, &r->members)); // before files are made
     TRI_TRY(launch_command_find(arena, options, &r->command));
     launch_options_warn_idle(options);
     struct sigaction ignore = {.sa_handler = SIG_IGN}, pipe_before, child_before;

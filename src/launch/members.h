@@ -1,10 +1,9 @@
 // Who takes part in an attempt: the nodes, and where their ranks find rank 0. With one node there
-// is nothing to agree on. A backend for several nodes is one more row of the table in members.c; it
-// is joined again after each failure or change of membership.
+// is nothing to agree on; with several, their agents are asked (nodes.h).
 #ifndef TRIREME_LAUNCH_MEMBERS_H
 #define TRIREME_LAUNCH_MEMBERS_H
 
-#include "launch/options.h"
+#include "launch/nodes.h"
 
 typedef struct launch_members {
     char run_id[128];
@@ -13,11 +12,17 @@ typedef struct launch_members {
     char nonce[33];             // a secret of this attempt: other users cannot find its ranks
     int group_rank, group_size; // this node among the nodes
     int first_rank, world_size; // this node's ranks are first_rank … first_rank + workers - 1
+    int generation;             // of the run: attempts before this one
+    int restarts;               // those of them that failed
 } launch_members;
 
-// Finds the members of one attempt. `out` is zero before the first attempt and the previous result
-// before a later one, because a run keeps its id. TRI_UNSUPPORTED: more than one node, or an
-// unknown backend.
+// Refuses flags, and sets the run's id. TRI_BAD_INPUT; TRI_UNSUPPORTED: an unknown backend.
+tri_status launch_members_check(const launch_options *options, launch_members *out);
+// The members of the next attempt of a run on one node. `out` is what launch_members_check or the
+// attempt before has left.
 tri_status launch_members_join(const launch_options *options, launch_members *out);
+// The same on several nodes, as the serving agent says.
+void launch_members_take(const launch_options *options, const nodes_message *round,
+                         launch_members *out);
 
 #endif

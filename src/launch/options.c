@@ -43,7 +43,8 @@ typedef struct flag {
 // torchrun's flags, in its order. Names with underscores, and variables PET_<NAME>, work as well.
 static const flag flags[] = {
     {"nnodes", 0, NODES, FIELD(nodes_min), "1", "N|MIN:MAX",
-     "nodes of the job (more than one is not supported yet)"},
+     "nodes of the job: on each, the same command is started; MIN:MAX begins with MIN, and others "
+     "may join and leave"},
     {"nproc-per-node", 0, WORKERS, FIELD(workers), "1", "N|auto|cpu|gpu", "workers on this node"},
     {"standalone", 0, SWITCH, FIELD(standalone), "0", NULL,
      "run on this node alone, on a free port: the usual choice on one machine"},
@@ -80,7 +81,7 @@ static const flag flags[] = {
      "accepted without effect: the end of a worker is noticed at once"},
     {"virtual-local-rank", 0, SWITCH, FIELD(virtual_local_rank), "0", NULL,
      "set LOCAL_RANK=0 for all workers; each sees one GPU of CUDA_VISIBLE_DEVICES"},
-    {"node-rank", 0, COUNT, FIELD(node_rank), "0", "N", "number of this node, from 0"},
+    {"node-rank", 0, COUNT, FIELD(node_rank), "0", "N", "number of this node, from 0 (static)"},
     {"master-addr", 0, TEXT, FIELD(master_addr), "127.0.0.1", "HOST", "where rank 0 listens"},
     {"master-port", 0, COUNT, FIELD(master_port), "29500", "PORT", "port on which rank 0 listens"},
     {"local-addr", 0, TEXT, FIELD(local_addr), NULL, "HOST",
@@ -88,10 +89,11 @@ static const flag flags[] = {
     {"rdzv-backend", 0, TEXT, FIELD(backend), "static", "static|c10d",
      "how the nodes find each other"},
     {"rdzv-endpoint", 0, TEXT, FIELD(endpoint), "", "HOST[:PORT]",
-     "where the nodes find each other"},
+     "where the nodes find each other: one of them, and a free port there (29400)"},
     {"rdzv-id", 0, TEXT, FIELD(run_id), "none", "NAME", "the job's name, TORCHELASTIC_RUN_ID"},
-    {"rdzv-conf", 0, CONF, FIELD(join_timeout_s), "", "KEY=VALUE,…",
-     "settings of the rendezvous: join_timeout=SECONDS …"},
+    {"rdzv-conf", 0, CONF, FIELD(conf), "", "KEY=VALUE,…",
+     "join_timeout=SECONDS (600), last_call_timeout=SECONDS (30), and of signs of life "
+     "keep_alive_interval=SECONDS (5) and keep_alive_max_attempt=N (3)"},
     {"start-method", 0, START_METHOD, 0, "spawn", "spawn|fork|forkserver",
      "accepted without effect: workers are programs, not functions"},
     {"event-log-handler", 0, ONLY_DEFAULT, 0, "null", "null",
@@ -246,7 +248,10 @@ static bool is_standalone(const launch_options *o) { return o->standalone; }
 static bool is_static(const launch_options *o) {
     return !o->standalone && !strcmp(o->backend, "static");
 }
+static bool is_one_node(const launch_options *o) { return o->nodes_max == 1; }
+static bool has_static_address(const launch_options *o) { return is_one_node(o) && is_static(o); }
 static bool has_given_address(const launch_options *o) { return !is_static(o) && o->local_addr; }
+static bool is_numbered(const launch_options *o) { return !is_one_node(o) && !is_static(o); }
 
 // Flags of torchrun that are accepted, so that its command lines work, but have no effect.
 static const struct {
@@ -257,10 +262,11 @@ static const struct {
     {"monitor-interval", always, "the end of a worker is noticed at once"},
     {"start-method", always, "workers are programs, not functions"},
     {"rdzv-backend", is_standalone, "--standalone runs on this node alone"},
-    {"rdzv-endpoint", always, "the job has only one node"},
-    {"rdzv-conf", always, "the job has only one node"},
+    {"rdzv-endpoint", is_one_node, "the job has only one node"},
+    {"rdzv-conf", is_one_node, "the job has only one node"},
+    {"node-rank", is_numbered, "c10d numbers nodes in the order in which they join"},
     {"rdzv-id", is_standalone, "--standalone chooses a random name"},
-    {"local-addr", is_static, "--master-addr says where rank 0 listens"},
+    {"local-addr", has_static_address, "--master-addr says where rank 0 listens"},
     {"master-addr", has_given_address, "--local-addr says where rank 0 listens"},
 };
 
@@ -290,12 +296,17 @@ static tri_status check(const launch_options *o) {
     if (o->node_rank >= o->nodes_max)
         return TRI_FAIL(TRI_BAD_INPUT, "--node-rank: %d of %d nodes (numbers start at 0)",
                         o->node_rank, o->nodes_max);
+    if (o->standalone && o->nodes_max > 1)
+        return TRI_FAIL(TRI_BAD_INPUT, "--standalone: runs on one node, and --nnodes asks for %d",
+                        o->nodes_max);
+    if (is_static(o) && o->nodes_min != o->nodes_max)
+        return TRI_FAIL(TRI_BAD_INPUT, "--nnodes: MIN:MAX needs --rdzv-backend c10d");
     return TRI_OK;
 }
 
 tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const char *name),
                                 launch_options *out) {
-    *out = (launch_options){.join_timeout_s = 600};
+    *out = (launch_options){.conf = {600, 30, 15, 5, 3}};
     for (int i = 0; i < FLAGS; i++)
         if (flags[i].initial) TRI_TRY(set_flag(&flags[i], flags[i].name, flags[i].initial, out));
     TRI_TRY(read_environment(get, out));
@@ -314,7 +325,7 @@ bool tri_launch_flag_at(int index, tri_launch_flag *out) {
 
 void launch_options_help(void) {
     printf("usage: trireme run [FLAG …] PROGRAM [ARG …]\n\n"
-           "Starts PROGRAM several times, as the workers (ranks) of a job on this machine. Flags "
+           "Starts PROGRAM several times, as the workers (ranks) of a job. Flags "
            "and\n"
            "variables are torchrun's: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and "
            "the\n"

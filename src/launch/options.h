@@ -33,13 +33,22 @@ typedef enum launch_binding {
     LAUNCH_BIND_AUTO, // disjoint cores, near each worker's GPU
 } launch_binding;
 
+// torchrun's settings of the rendezvous, in seconds.
+typedef struct launch_conf {
+    double join_timeout_s; // for enough nodes to join
+    double last_call_s;    // for more of them, once there are enough
+    double silence_s;      // after which a node is lost
+    double interval_s,
+        attempts; // of signs of life, as torchrun has them: their product is silence_s
+} launch_conf;
+
 typedef struct launch_options {
     bool help;
     int nodes_min, nodes_max;
     int workers; // on this node
     bool standalone;
     const char *backend, *endpoint, *run_id;
-    double join_timeout_s; // rdzv-conf
+    launch_conf conf; // rdzv-conf
     int max_restarts;
     double monitor_interval_s;
     double shutdown_s; // how long workers may take to end
@@ -92,9 +101,9 @@ tri_status launch_rank_set_parse(const char *name, const char *text, launch_rank
 tri_status launch_nodes_parse(const char *name, const char *text, int *min, int *max);
 // Reads names of signals: "SIGTERM,SIGINT".
 tri_status launch_signals_parse(const char *name, const char *text, sigset_t *out);
-// Reads --rdzv-conf: "join_timeout=600,last_call_timeout=30". Keys of torchrun's other backends are
-// accepted without effect.
-tri_status launch_conf_parse(const char *name, const char *text, double *join_timeout_s);
+// Reads --rdzv-conf: "join_timeout=600,last_call_timeout=30". Keys of torchrun's that values.c does
+// not list are accepted without effect.
+tri_status launch_conf_parse(const char *name, const char *text, launch_conf *out);
 // Reads how many workers to start: a number, "cpu" (this process's CPUs), "gpu", or "auto" (GPUs if
 // there are any, else CPUs).
 tri_status launch_workers_parse(const char *name, const char *text, int *out);

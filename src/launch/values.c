@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,27 +113,45 @@ tri_status launch_signals_parse(const char *name, const char *text, sigset_t *ou
     return TRI_OK;
 }
 
-tri_status launch_conf_parse(const char *name, const char *text, double *join_timeout_s) {
+static const struct {
+    const char *name;
+    size_t offset;
+} conf_keys[] = {
+    {"join_timeout", offsetof(launch_conf, join_timeout_s)},
+    {"timeout", offsetof(launch_conf, join_timeout_s)},
+    {"last_call_timeout", offsetof(launch_conf, last_call_s)},
+    {"keep_alive_interval", offsetof(launch_conf, interval_s)},
+    {"keep_alive_max_attempt", offsetof(launch_conf, attempts)},
+};
+
+static double *find_conf(const char *text, size_t length, launch_conf *out) {
+    for (size_t i = 0; i < sizeof conf_keys / sizeof *conf_keys; i++)
+        if (strlen(conf_keys[i].name) == length && !strncmp(conf_keys[i].name, text, length))
+            return (double *)((char *)out + conf_keys[i].offset);
+    return NULL;
+}
+
+tri_status launch_conf_parse(const char *name, const char *text, launch_conf *out) {
     while (*text) {
         size_t length = strcspn(text, ",");
         const char *equals = memchr(text, '=', length);
         if (!equals || equals == text)
             return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.*s' is not key=value", name,
                             (int)(length < 40 ? length : 40), text);
-        size_t key = (size_t)(equals - text);
-        if ((key == 12 && !strncmp(text, "join_timeout", key)) ||
-            (key == 7 && !strncmp(text, "timeout", key))) {
+        double *field = find_conf(text, (size_t)(equals - text), out);
+        if (field) {
             char *end;
             errno = 0;
             double value = strtod(equals + 1, &end);
             if (end != text + length || end == equals + 1 || errno || !isfinite(value) ||
-                value <= 0)
+                value <= 0 || value > 1e6)
                 return TRI_FAIL(TRI_BAD_INPUT, "%s: '%.*s' is not a number of seconds", name,
                                 (int)(length < 40 ? length : 40), text);
-            *join_timeout_s = value;
+            *field = value;
         }
         text += length + (text[length] == ',');
     }
+    out->silence_s = out->interval_s * out->attempts;
     return TRI_OK;
 }
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
-enum { FDS_MAX = 1 + LAUNCH_STREAMS + LAUNCH_STREAMS * TRI_MAX_LOCAL_RANKS };
+enum { FDS_MAX = 2 + LAUNCH_STREAMS + LAUNCH_STREAMS * TRI_MAX_LOCAL_RANKS };
 
 typedef struct state {
     launch_watch *watch;
@@ -65,11 +65,24 @@ static bool check_worker(state *s, int i) {
     if (!launch_worker_check(w)) return false;
     if (w->signal && sigismember(&s->passed_on, w->signal) == 1) {
         w->asked_to_end = true;
+        if (!s->watch->signal && s->watch->nodes) launch_nodes_leave(s->watch->nodes, w->signal);
         if (!s->watch->signal) s->watch->signal = w->signal;
     }
     w->end_order = ++s->ended;
     s->running--;
     return true;
+}
+
+// The time that workers get after a failure.
+static int short_grace_ms(const state *s) {
+    return grace_ms(s) < TRI_MAX_SHUTDOWN_MS ? grace_ms(s) : TRI_MAX_SHUTDOWN_MS;
+}
+
+// So that the workers of other nodes are stopped at the same time.
+static void tell_failure(state *s, const launch_worker *w, const char *how) {
+    char text[128];
+    snprintf(text, sizeof text, "rank %d %s", w->rank, how);
+    if (s->watch->nodes) launch_nodes_failing(s->watch->nodes, text);
 }
 
 // Notices which workers have ended; after the first failure, begins to stop the others.
@@ -84,7 +97,8 @@ static void check_workers(state *s) {
                     (long)w->pid, how, s->running);
         // Workers that have ended by now did so by themselves: look before any of them is stopped.
         for (int j = 0; j < s->watch->count; j++) check_worker(s, j);
-        stop_all(s, SIGTERM, grace_ms(s) < TRI_MAX_SHUTDOWN_MS ? grace_ms(s) : TRI_MAX_SHUTDOWN_MS);
+        tell_failure(s, w, how);
+        stop_all(s, SIGTERM, short_grace_ms(s));
     }
 }
 
@@ -103,6 +117,7 @@ static void handle_signal(state *s, int number) {
             tri_log(TRI_LOG_INFO, "%s: passed on to %s, with %g s to end",
                     launch_signal_name(number), tri_counted(s->running, "worker"),
                     s->watch->options->shutdown_s);
+        if (s->watch->nodes) launch_nodes_leave(s->watch->nodes, number);
         stop_all(s, number, grace_ms(s));
         if (s->flushing) s->drain_ns = now_ns + grace_ms(s) * INT64_C(1000000);
     } else if (number == SIGINT && now_ns - s->first_interrupt_ns > 1000000000) {
@@ -116,6 +131,23 @@ static void read_signals(state *s) {
     struct signalfd_siginfo info;
     while (tri_os.read(s->watch->signal_fd, &info, sizeof info) == sizeof info)
         handle_signal(s, (int)info.ssi_signo);
+}
+
+// The serving agent ends the round, or was lost.
+static void read_nodes(state *s) {
+    nodes_message message;
+    while (launch_nodes_next(s->watch->nodes, &message)) {
+        bool is_stop = message.head.kind == NODES_STOP;
+        if (!is_stop) s->watch->last = message;
+        if (!s->running || !message.order.text[0]) continue;
+        int time_ms = is_stop && message.order.is_graceful ? grace_ms(s) : short_grace_ms(s);
+        int64_t end_ns = tri_os.monotonic_ns() + time_ms * INT64_C(1000000);
+        if (!s->stopping)
+            tri_log(TRI_LOG_INFO, "%s: stopping %s", message.order.text,
+                    tri_counted(s->running, "worker"));
+        stop_all(s, SIGTERM, time_ms);
+        if (!s->killed && end_ns < s->kill_ns) s->kill_ns = end_ns;
+    }
 }
 
 static bool has_output(const state *s) {
@@ -147,6 +179,8 @@ static void wait_and_forward(state *s) {
     launch_stream *streams[FDS_MAX] = {NULL};
     int count = 0;
     fds[count++] = (struct pollfd){.fd = s->watch->signal_fd, .events = POLLIN};
+    fds[count++] = (struct pollfd){.fd = s->watch->nodes ? launch_nodes_fd(s->watch->nodes) : -1,
+                                   .events = POLLIN};
     for (int k = 0; k < LAUNCH_STREAMS; k++, count++) {
         launch_console *c = &s->watch->consoles[k];
         fds[count] = (struct pollfd){.fd = c->size ? c->fd : -1, .events = POLLOUT};
@@ -160,10 +194,11 @@ static void wait_and_forward(state *s) {
         }
     if (poll(fds, (nfds_t)count, wait_ms(s)) <= 0) return;
     for (int k = 0; k < LAUNCH_STREAMS; k++)
-        if (fds[1 + k].revents) launch_console_write(&s->watch->consoles[k]);
-    for (int i = 1 + LAUNCH_STREAMS; i < count; i++)
+        if (fds[2 + k].revents) launch_console_write(&s->watch->consoles[k]);
+    for (int i = 2 + LAUNCH_STREAMS; i < count; i++)
         if (fds[i].revents) launch_stream_read(streams[i]);
     if (fds[0].revents) read_signals(s);
+    if (fds[1].revents) read_nodes(s);
 }
 
 // A process that waits inside the kernel, for a disk or a network file system that does not answer,

@@ -2,6 +2,7 @@
 #ifndef TRIREME_LAUNCH_WATCH_H
 #define TRIREME_LAUNCH_WATCH_H
 
+#include "launch/nodes.h"
 #include "launch/worker.h"
 
 typedef struct launch_watch {
@@ -12,10 +13,13 @@ typedef struct launch_watch {
     int signal_fd;            // of SIGCHLD, SIGUSR1, SIGUSR2 and the signals to handle
     int signal; // the first signal that asked the run to end, or that was passed on to a worker
                 // which had no handler for it; 0: none
+    launch_nodes *nodes; // NULL: the run has only this node
+    nodes_message last;  // the latest END or AGAIN of the serving agent; kind 0: none has come
 } launch_watch;
 
-// Returns when every worker has ended and its output was written. If one fails or a signal comes,
-// the others get SIGTERM (or that signal), some time to end, and then SIGKILL. How each ended is in
+// Returns when every worker has ended and its output was written. If one fails, a signal comes or
+// the serving agent says so, the others get SIGTERM (or that signal), some time to end, and then
+// SIGKILL. How each ended is in
 // workers[]; their processes are not reaped.
 void launch_watch_run(launch_watch *watch);
 

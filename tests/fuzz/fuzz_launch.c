@@ -54,13 +54,13 @@ static void fuzz_values(const char *text) {
     launch_rank_set ranks;
     sigset_t signals;
     int low, high;
-    double seconds = 1;
+    launch_conf conf = {1, 1, 1, 1, 1};
     launch_stream_map_parse("--tee", text, &map);
     launch_rank_set_parse("--local-ranks-filter", text, &ranks);
     launch_signals_parse("--signals-to-handle", text, &signals);
     if (launch_nodes_parse("--nnodes", text, &low, &high) == TRI_OK && (low < 1 || high < low))
         abort();
-    if (launch_conf_parse("--rdzv-conf", text, &seconds) == TRI_OK && !(seconds > 0)) abort();
+    if (launch_conf_parse("--rdzv-conf", text, &conf) == TRI_OK && !(conf.silence_s > 0)) abort();
 }
 
 static void say(store_core *core, int client, store_head head, const char *key, const void *value) {

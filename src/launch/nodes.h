@@ -1,0 +1,34 @@
+// The agent of one node of a run over several: its connection to the serving agent, which may be in
+// this process too. With one node there is none.
+#ifndef TRIREME_LAUNCH_NODES_H
+#define TRIREME_LAUNCH_NODES_H
+
+#include "launch/nodes_message.h"
+#include "launch/options.h"
+
+typedef struct launch_nodes launch_nodes;
+
+// TRI_BAD_INPUT: flags that cannot describe such a run.
+tri_status launch_nodes_check(const launch_options *options);
+// Serves at the endpoint if it is this host's and free, and connects to who serves there; takes up
+// to the join timeout. `signal_fd` as in launch_watch. If a signal of options->signals comes,
+// *signal is its number, *out NULL, and the result TRI_OK.
+tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *signal,
+                             launch_nodes **out);
+// Tells the serving agent that this one ends. NULL allowed.
+void launch_nodes_close(launch_nodes *nodes);
+
+// Readable while messages wait that launch_nodes_next returns.
+int launch_nodes_fd(const launch_nodes *nodes);
+// The next message: ROUND, STOP, AGAIN, END; false: none has arrived. After END there are no more.
+// END also stands for the loss of the serving agent.
+bool launch_nodes_next(launch_nodes *nodes, nodes_message *out);
+// Waits for a message of kind ROUND, AGAIN or END. Signals are told to the serving agent, which
+// then sends END; *signal: the first one.
+void launch_nodes_wait(launch_nodes *nodes, int *signal, nodes_message *out);
+
+void launch_nodes_failing(launch_nodes *nodes, const char *text);
+void launch_nodes_leave(launch_nodes *nodes, int signal);
+void launch_nodes_report(launch_nodes *nodes, const nodes_report *report);
+
+#endif

@@ -1,0 +1,41 @@
+// What the serving agent of a run over several nodes decides: who takes part in a round, when it
+// ends, and what follows. No sockets, no clock. One thread at a time.
+//
+// A round begins when enough nodes have joined (the first one when all have, or the last call is
+// over; later ones as soon as there are MIN). It ends for all when a worker fails, when a node is
+// lost, when a late node may join, or when all workers have ended. Then all members report, and
+// another round follows, or the end of the run.
+#ifndef TRIREME_LAUNCH_NODES_CORE_H
+#define TRIREME_LAUNCH_NODES_CORE_H
+
+#include "launch/nodes_message.h"
+
+typedef struct nodes_rules {
+    int nodes_min, nodes_max, max_restarts;
+    bool is_static; // nodes have the numbers that the user gave them
+    double join_timeout_s, last_call_s, silence_s;
+    // Sends a message to an agent. May not call the core.
+    void (*send)(void *context, int agent, const nodes_message *message);
+    // Fills in where rank 0 of the next round listens, and the nonce. `first`: its node.
+    tri_status (*publish)(void *context, const nodes_join *first, nodes_round *out);
+    void *context;
+} nodes_rules;
+
+typedef struct nodes_core nodes_core;
+
+enum { NODES_NOBODY = -1 };
+
+nodes_core *nodes_core_create(const nodes_rules *rules, int64_t now_ns);
+void nodes_core_destroy(nodes_core *core); // NULL allowed
+// An agent's number; NODES_NOBODY: there are too many.
+int nodes_core_arrive(nodes_core *core, int64_t now_ns);
+// Its connection has ended.
+void nodes_core_depart(nodes_core *core, int agent, int64_t now_ns);
+// `message` has been checked. False: it has no place here, and the connection is to be closed.
+bool nodes_core_receive(nodes_core *core, int agent, const nodes_message *message, int64_t now_ns);
+// Does what is due. Returns when the next thing will be; INT64_MAX: nothing is known to come.
+// *silent: an agent whose connection is to be closed, or NODES_NOBODY.
+int64_t nodes_core_expire(nodes_core *core, int64_t now_ns, int *silent);
+int nodes_core_connected(const nodes_core *core);
+
+#endif

@@ -1,0 +1,23 @@
+// The thread of the serving agent of a run over several nodes: nodes_core with sockets and a clock.
+// It admits only who has the user's token (rendezvous/token.h).
+#ifndef TRIREME_LAUNCH_NODES_SERVER_H
+#define TRIREME_LAUNCH_NODES_SERVER_H
+
+#include "launch/options.h"
+#include "rendezvous/store_tcp.h"
+
+typedef struct nodes_server nodes_server;
+
+typedef struct nodes_server_config {
+    const launch_options *options;
+    const tri_identity *identity; // what agents say that they are; its address is where they meet
+    store_sockets sockets;
+    store_token token;
+} nodes_server_config;
+
+// Takes over the listening sockets, also on failure.
+tri_status nodes_server_start(const nodes_server_config *config, nodes_server **out);
+// Gives the agents TRI_MAX_SHUTDOWN_MS to take their last message and go. NULL allowed.
+void nodes_server_stop(nodes_server *server);
+
+#endif

@@ -1,0 +1,139 @@
+// The end of a round over several nodes: another one, or the end of the run. A failure counts
+// against --max-restarts, a change of membership does not.
+#include "launch/nodes_state.h"
+
+#include "base/quantity.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool has_all(const nodes_core *core, nodes_outcome outcome) {
+    for (int i = 0; i < NODES_OUTCOMES; i++)
+        if (i != (int)outcome && core->reported[i]) return false;
+    return !core->lost;
+}
+
+// The next round: all that reported take part. The text says why.
+static void go_on(nodes_core *core, const char *why, bool is_restart, int64_t now_ns) {
+    nodes_message message = {0};
+    if (is_restart)
+        nodes_order_text(&message, "%s: starting all workers again (restart %d of %d)", why,
+                         ++core->restarts, core->rules.max_restarts);
+    else
+        nodes_order_text(&message, "%s: starting all workers again", why);
+    for (int i = 0; i < core->end; i++) {
+        if (core->at[i].state != NODE_REPORTED) continue;
+        core->at[i].state = NODE_WAITS;
+        nodes_send(core, i, NODES_AGAIN, &message);
+    }
+    core->round++;
+    core->phase = NODES_GATHERING;
+    core->gathers_since_ns = now_ns;
+    core->last_call_ns = 0;
+    nodes_gather(core, now_ns);
+}
+
+// The serving agent prints the report, the others one line.
+static void end_failed(nodes_core *core, int code) {
+    nodes_message report = {.order = {.code = code, .is_report = 1}};
+    nodes_message line = {.order = {.code = code}};
+    char failed[96] = "", lost[96] = "";
+    if (core->failed)
+        snprintf(failed, sizeof failed, "%s failed", tri_counted(core->failed, "worker"));
+    if (core->lost)
+        snprintf(lost, sizeof lost, "%s%s lost", core->failed ? ", " : "",
+                 tri_counted(core->lost, "node"));
+    nodes_order_text(&report,
+                     "trireme: run failed: of %s %s%s, attempt %d of %d\n"
+                     "root cause, the first to fail:\n%s",
+                     tri_counted(core->group_size, "node"), failed, lost, core->restarts + 1,
+                     core->rules.max_restarts + 1, core->cause_text);
+    nodes_order_text(&line,
+                     "the run failed: %s was the first; the node that serves the run "
+                     "prints the report",
+                     core->cause_name);
+    core->phase = NODES_OVER;
+    core->code = code;
+    snprintf(core->last_words, sizeof core->last_words, "%s", line.order.text);
+    for (int i = 0; i < core->end; i++)
+        if (core->at[i].state > NODE_ARRIVED)
+            nodes_send(core, i, NODES_END, core->at[i].join.is_serving ? &report : &line);
+}
+
+static void fail(nodes_core *core, int64_t now_ns) {
+    char why[256];
+    snprintf(why, sizeof why, "%s %s", core->cause_name,
+             core->cause_is_lost_node ? "was lost" : "failed");
+    bool is_elastic = core->rules.nodes_min < core->rules.nodes_max;
+    if (core->is_final || core->cause.flags & LAUNCH_BAD_INPUT)
+        end_failed(core, core->is_final ? NODES_EXIT_FAILED : NODES_EXIT_BAD_INPUT);
+    else if (core->cause_is_lost_node && is_elastic)
+        go_on(core, why, false, now_ns);
+    else if (core->restarts < core->rules.max_restarts)
+        go_on(core, why, true, now_ns);
+    else
+        end_failed(core, NODES_EXIT_FAILED);
+}
+
+// A member that a signal asked to end, the serving one first; NODES_NOBODY: none.
+static int find_leaving(const nodes_core *core) {
+    int found = NODES_NOBODY;
+    for (int i = 0; i < core->end; i++) {
+        const node *n = &core->at[i];
+        if (n->state == NODE_REPORTED && n->signal && (found == NODES_NOBODY || n->join.is_serving))
+            found = i;
+    }
+    return found;
+}
+
+static int code_of_leaving(const node *n) {
+    return n->outcome == NODES_FAILED ? NODES_EXIT_SIGNAL + n->signal : NODES_EXIT_STOPPED;
+}
+
+// Some nodes leave: the others go on if they are enough.
+static void part(nodes_core *core, int first, int64_t now_ns) {
+    char why[TRI_HOST_NAME_MAX + 64];
+    const node *n = &core->at[first];
+    int staying = 0;
+    for (int i = 0; i < core->end; i++)
+        staying += core->at[i].state == NODE_REPORTED && !core->at[i].signal;
+    snprintf(why, sizeof why, "node %s was asked to end by %s", n->join.host,
+             launch_signal_name(n->signal));
+    bool may_go_on = staying >= core->rules.nodes_min && !n->join.is_serving;
+    if (!may_go_on) {
+        bool is_saved = core->reported[NODES_FAILED] == 0;
+        nodes_end(core, is_saved ? NODES_EXIT_STOPPED : NODES_EXIT_SIGNAL + n->signal, why);
+        return;
+    }
+    for (int i = 0; i < core->end; i++) {
+        node *leaving = &core->at[i];
+        if (leaving->state != NODE_REPORTED || !leaving->signal) continue;
+        nodes_message message = {.order = {.code = code_of_leaving(leaving)}};
+        nodes_order_text(&message, "the run goes on without this node");
+        nodes_send(core, i, NODES_END, &message);
+        leaving->state = NODE_ARRIVED;
+    }
+    go_on(core, why, false, now_ns);
+}
+
+void nodes_conclude(nodes_core *core, int64_t now_ns) {
+    if (core->phase != NODES_RUNNING) return;
+    int leaving = find_leaving(core);
+    bool has_bad_input =
+        core->failed && !core->cause_is_lost_node && core->cause.flags & LAUNCH_BAD_INPUT;
+    if (has_all(core, NODES_DONE))
+        nodes_end(core, 0, "");
+    else if (core->is_final || has_bad_input)
+        fail(core, now_ns);
+    else if (leaving != NODES_NOBODY)
+        part(core, leaving, now_ns);
+    else if (core->is_joined_late && !core->lost)
+        go_on(core, "a node joins", false, now_ns);
+    else if (core->failed || core->lost)
+        fail(core, now_ns);
+    else if (core->reported[NODES_FAILED])
+        // Workers ended because they were asked to, and nobody knows why they were.
+        nodes_end(core, NODES_EXIT_FAILED, "workers were stopped");
+    else
+        nodes_end(core, NODES_EXIT_STOPPED, "");
+}

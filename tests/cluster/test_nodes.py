@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""`trireme run` over several nodes of the virtual cluster: who has which number, restarts after
+failures of workers, agents, nodes and cables, nodes that come later, and the token.
+
+usage: test_nodes.py BUILD_FOLDER (CLUSTER=all: also the slow checks)
+"""
+import glob
+import json
+import os
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import lab
+import runs
+
+WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nodes_worker.py")
+os.environ["TRIREME_TOKEN"] = "a token of these tests"
+os.environ.pop("TRIREME_STORE", None)
+SOON = 30  # seconds for what takes one or two on a machine that is not busy
+
+
+class Job:
+    """A run, started node by node."""
+    jobs = 0
+
+    def __init__(self, folder, mode="plain"):
+        Job.jobs += 1
+        self.folder, self.mode = os.path.join(folder, str(Job.jobs)), mode
+        self.port = 29400 + Job.jobs
+        self.agents = {}
+        os.mkdir(self.folder)
+
+    def start(self, node, *flags, backend="c10d", workers=2, nodes="2", where=None, **more):
+        where = where or f"node1:{self.port}"
+        at = ["--rdzv-backend", "c10d", "--rdzv-endpoint", where]
+        if backend == "static":
+            at = ["--node-rank", str(more.pop("number", node - 1)), "--master-addr", "node1",
+                  "--master-port", str(self.port)]
+        self.agents[node] = runs.start(
+            lab.on_node(node, runs.TRIREME, "run", "--nnodes", nodes, "--nproc-per-node",
+                        str(workers), *at, "--rdzv-id", f"job-{Job.jobs}", *flags, WORKER,
+                        self.folder, self.mode), **more)
+        return self.agents[node]
+
+    def said(self, generation=0):
+        found = {}
+        for path in glob.glob(os.path.join(self.folder, f"g{generation}-r*")):
+            if path.endswith(".new"):
+                continue
+            with open(path, encoding="utf-8") as file:
+                found[int(path.rsplit("-r", 1)[1])] = json.load(file)
+        return found
+
+    def wait_for_ranks(self, count, generation=0, seconds=SOON):
+        def done():
+            if any(agent.poll() is not None for agent in self.agents.values()):
+                texts = [runs.finish(agent, 1) for agent in self.agents.values()
+                         if agent.poll() is not None]
+                raise AssertionError(f"an agent has ended: {texts}")
+            return len(self.said(generation)) == count
+        runs.wait_for(done, f"{count} ranks of generation {generation}", seconds)
+        return self.said(generation)
+
+    def go(self):
+        with open(os.path.join(self.folder, "go"), "w", encoding="utf-8"):
+            pass
+
+    def kill(self, process, number=9):
+        """A process of the job, by what a rank has said."""
+        said, which = process
+        node = int(said["host"].removeprefix("node"))
+        runs.run(lab.on_node(node, "kill", f"-{number}", str(said[which])))
+
+    def end(self, node, code, *texts, seconds=SOON):
+        _, err, found = runs.finish(self.agents.pop(node), seconds)
+        assert found == code, f"node {node}: exit code {found}, not {code}: {err}"
+        for text in texts:
+            assert text in err, f"node {node}: {text} is not in: {err}"
+        return err
+
+
+def check_ranks(said, order, workers):
+    """All of torchrun's numbers, with the nodes in this order."""
+    assert sorted(said) == list(range(len(order) * workers)), sorted(said)
+    for rank, one in said.items():
+        group = rank // workers
+        wanted = {"RANK": rank, "LOCAL_RANK": rank % workers, "GROUP_RANK": group,
+                  "ROLE_RANK": rank, "WORLD_SIZE": len(said), "LOCAL_WORLD_SIZE": workers,
+                  "GROUP_WORLD_SIZE": len(order), "ROLE_WORLD_SIZE": len(said),
+                  "MASTER_ADDR": "node1"}
+        for name, value in wanted.items():
+            assert one[name] == str(value), f"rank {rank}: {name}={one[name]}, not {value}"
+        assert one["host"] == f"node{order[group]}", one
+        for name in ("MASTER_PORT", "TRIREME_NONCE", "TORCHELASTIC_RUN_ID"):
+            assert one[name] == said[0][name], f"rank {rank}: another {name}"
+
+
+def check_static(folder):
+    job = Job(folder)
+    for node in (3, 1, 2):
+        job.start(node, nodes="3", backend="static")
+    for node in (1, 2, 3):
+        job.end(node, 0)
+    check_ranks(job.said(), [1, 2, 3], 2)
+
+
+def check_c10d(folder):
+    """The node of the endpoint is the first, the others are in the order in which they joined."""
+    job = Job(folder)
+    for node in (2, 1):
+        job.start(node)
+    for node in (1, 2):
+        job.end(node, 0, f"ranks {2 * node - 2} to {2 * node - 1} of 4")
+    check_ranks(job.said(), [1, 2], 2)
+
+
+def check_restart(folder):
+    """A worker of the other node is killed."""
+    job = Job(folder, "hold")
+    for node in (1, 2):
+        job.start(node, "--max-restarts", "1")
+    first = job.wait_for_ranks(4)
+    job.kill((first[3], "pid"))
+    second = job.wait_for_ranks(4, 1)
+    assert second[0]["TORCHELASTIC_RESTART_COUNT"] == "1", second[0]
+    assert second[0]["TRIREME_NONCE"] != first[0]["TRIREME_NONCE"]
+    job.kill((second[2], "pid"))
+    job.end(1, 1, "restart 1 of 1", "attempt 2 of 2", "rank 2 (local rank 0) on node2",
+            "ended by SIGKILL")
+    err = job.end(2, 1, "rank 2 on node2 was the first")
+    assert "root cause" not in err, err
+
+
+def check_bad_input(folder):
+    job = Job(folder, "bad")
+    with open(os.path.join(job.folder, "bad"), "w", encoding="utf-8") as file:
+        file.write("3\n2\n")
+    for node in (1, 2):
+        job.start(node, "--max-restarts", "3")
+    for node in (1, 2):
+        err = job.end(node, 2, "rank 3")
+        assert "restart 1" not in err, err
+
+
+def check_stopped(folder):
+    """The workers of one node end with a checkpoint: so does the run."""
+    job = Job(folder, "wait")
+    for node in (1, 2):
+        job.start(node)
+    said = job.wait_for_ranks(4)
+    job.kill((said[2], "agent"), 15)
+    for node in (1, 2):
+        job.end(node, 75)
+
+
+def check_disagreement(folder):
+    job = Job(folder)
+    job.start(1, workers=2)
+    time.sleep(0.5)
+    job.start(2, workers=3)
+    for node in (1, 2):
+        job.end(node, 2, "--nproc-per-node: node1 has 2 workers and node2 has 3")
+    job = Job(folder)
+    for node in (1, 2):
+        job.start(node, backend="static", number=0 if node == 1 else 1, nodes="3")
+    time.sleep(0.5)
+    job.start(3, backend="static", number=1, nodes="3")
+    for node in (1, 2, 3):
+        job.end(node, 2, "--node-rank: node", "both say 1")
+
+
+def check_token(folder):
+    job = Job(folder)
+    job.start(1, "--rdzv-conf", "join_timeout=4")
+    job.start(2, "--rdzv-conf", "join_timeout=3",
+              env={**os.environ, "TRIREME_TOKEN": "the token of somebody else"})
+    job.end(2, 1, "was not reached within 3 s", "another token")
+    job.end(1, 1, "1 of 2 nodes joined within 4 s: node1", "does not have this job's token")
+    assert not job.said()
+
+
+def check_absent(folder):
+    job = Job(folder)
+    begun = time.monotonic()
+    job.start(2, "--rdzv-conf", "join_timeout=2")
+    job.end(2, 1, "node1:", "was not reached within 2 s")
+    assert time.monotonic() - begun < 20
+
+
+def check_serving_agent(folder):
+    """It is killed: the others end their workers and say why."""
+    job = Job(folder, "hold")
+    for node in (1, 2):
+        job.start(node, "--max-restarts", "3")
+    said = job.wait_for_ranks(4)
+    begun = time.monotonic()
+    job.kill((said[0], "agent"))
+    job.end(2, 1, "the agent that serves the run at node1:", "was lost: its connection ended")
+    assert time.monotonic() - begun < 12
+    job.agents.pop(1).communicate()
+
+
+def check_lost_agent(folder):
+    """2:3 with three nodes, one of which loses its agent: the others go on."""
+    job = Job(folder, "hold")
+    for node in (1, 2, 3):
+        job.start(node, nodes="2:3")
+    said = job.wait_for_ranks(6)
+    lost = next(node for node in (2, 3) if said[5]["host"] == f"node{node}")
+    job.kill((said[5], "agent"))
+    job.agents.pop(lost).communicate()
+    second = job.wait_for_ranks(4, 1)
+    check_ranks(second, [1, 5 - lost], 2)
+    assert second[0]["TORCHELASTIC_RESTART_COUNT"] == "0", second[0]
+    job.go()
+    job.end(1, 0, f"node node{lost} was lost")
+    job.end(5 - lost, 0)
+
+
+def check_late_node(folder):
+    """2:3 begins with two after the last call; the third is taken in."""
+    job = Job(folder, "wait")
+    flags = ["--rdzv-conf", "last_call_timeout=1"]
+    for node in (1, 2):
+        job.start(node, *flags, nodes="2:3")
+    job.wait_for_ranks(4)
+    job.start(3, *flags, nodes="2:3")
+    check_ranks(job.wait_for_ranks(6, 1), [1, 2, 3], 2)
+    # One leaves, and the others go on.
+    job.kill((job.said(1)[5], "agent"), 15)
+    job.end(3, 75, "the run goes on without this node")
+    check_ranks(job.wait_for_ranks(4, 2), [1, 2], 2)
+    job.go()
+    for node in (1, 2):
+        job.end(node, 0, "node3 joins")
+
+
+def check_cable(folder):
+    """A short cut is survived; after a longer one both ends have noticed."""
+    job = Job(folder, "hold")
+    conf = ["--rdzv-conf", "keep_alive_interval=2,keep_alive_max_attempt=3,join_timeout=10"]
+    for node in (1, 2):
+        job.start(node, *conf)
+    said = job.wait_for_ranks(4)
+    lab.cut(2)
+    time.sleep(2)
+    lab.heal(2)
+    time.sleep(8)
+    assert all(agent.poll() is None for agent in job.agents.values()), "a cut of 2 s ended it"
+    begun = time.monotonic()
+    lab.cut(2)
+    job.end(1, 1, "node node2: its agent was lost: it was silent for")
+    job.end(2, 1, "was lost: it was silent for 6 s")
+    assert time.monotonic() - begun < 6 + 8, time.monotonic() - begun
+    lab.heal(2)
+    assert len(said) == 4
+
+
+FAST = [check_static, check_c10d, check_restart, check_bad_input, check_stopped, check_lost_agent,
+        check_late_node, check_token]
+SLOW = [check_disagreement, check_absent, check_serving_agent, check_cable]
+
+
+def main():
+    checks = FAST + (SLOW if os.environ.get("CLUSTER") == "all" else [])
+    only = os.environ.get("CHECKS", "").split()
+    with tempfile.TemporaryDirectory() as folder, lab.cluster(3):
+        failed = runs.check_all([c for c in checks + SLOW * bool(only)
+                                 if not only or c.__name__ in only], folder)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
