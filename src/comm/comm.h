@@ -76,7 +76,7 @@ typedef struct tri_comm_op {
     bool waits_at_once; // a hint: the caller waits right after the start, no thread need help
 } tri_comm_op;
 
-// Identifies a group of operations that was started; value 0: none.
+// Stands for an operation group: the operations that one call of `start` begins. Value 0: none.
 typedef struct tri_comm_ticket {
     uint64_t value;
 } tri_comm_ticket;
@@ -123,9 +123,10 @@ typedef struct tri_comm_backend {
     // True when the group is done, or the communicator failed. Never blocks: while another thread
     // advances operations, it may be false also for a group that is done.
     bool (*test)(tri_comm *comm, tri_comm_ticket ticket);
-    // Waits for the group. A collective in it is done only after everything that was started before
-    // it. A SEND or RECV needs only earlier messages of its pair and direction to be done, so that
-    // a caller can wait for a RECV while an earlier SEND is still going on.
+    // Waits until all operations of the group are done. A collective is done only after everything
+    // that was started before it. A SEND or RECV needs only earlier messages of its pair and
+    // direction to be done, so that a caller can wait for a RECV while an earlier SEND is still
+    // going on.
     tri_status (*wait)(tri_comm *comm, tri_comm_ticket ticket);
     // Makes every rank's pending and later calls, on all communicators of the family, fail with
     // TRI_PEER_LOST and `why`. Any thread may call it.

@@ -155,8 +155,8 @@ struct tri_device {
 
 enum { TRI_DEVICE_ALIGNMENT = 64, TRI_DEVICE_NAME_BYTES = 64 };
 
-// Makes a description. It says what the model in `config` says; without a model, that the device
-// uses the host's memory.
+// Describes the device model that `config` names; if it names none, a device that uses the host's
+// memory.
 tri_device_description tri_device_description_of(const tri_device_backend *backend,
                                                  const tri_device_config *config);
 // Writes the name as --device takes it, "null:h200", and returns `text`.

@@ -15,7 +15,8 @@ tri_status tri_queue_open(tri_device *device, tri_queue **out);
 void tri_queue_close(tri_queue *queue); // NULL allowed
 // Blocks until all issued work is done. Returns its failure, if any.
 tri_status tri_queue_finish(tri_queue *queue);
-// Sets *ns as the device's `time` does; of a device that is done when a call returns, at once.
+// Sets *ns to the time at which all work issued so far is done: when the queue gets there, or at
+// once where calls return only when their work is done.
 tri_status tri_queue_time(tri_queue *queue, int64_t *ns);
 // Like copy_in and copy_out, but the copy and all work issued before it are done on return.
 tri_status tri_queue_write(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);

@@ -76,7 +76,7 @@ static void *address_of(const tri_engine *e, const tri_program *p, tri_value val
     return e->memory.slots[tri_slot_bundle(&e->plan->flat, location.index)] + location.offset;
 }
 
-static void transfer(const tri_engine *e, const tri_action *a, op_list *list) {
+static void send_or_receive(const tri_engine *e, const tri_action *a, op_list *list) {
     const tri_round *round = &e->run.step->items[a->round];
     const tri_edge *edge = &e->run.step->request.edges[a->subject];
     bool sends = a->kind == TRI_ACTION_SEND_ALONG || a->kind == TRI_ACTION_SEND_BACK;
@@ -124,10 +124,14 @@ tri_comm *engine_group_of(const tri_engine *e, const tri_action *a) {
 tri_status engine_start_communication(tri_engine *e, const tri_action *a, tri_ticket *ticket) {
     static void (*const list_ops[TRI_ACTION_KIND_COUNT])(const tri_engine *e, const tri_action *a,
                                                          op_list *list) = {
-        [TRI_ACTION_GATHER] = gather,       [TRI_ACTION_SCATTER] = scatter,
-        [TRI_ACTION_REDUCE] = reduce,       [TRI_ACTION_TIE] = reduce,
-        [TRI_ACTION_SEND_ALONG] = transfer, [TRI_ACTION_RECV_ALONG] = transfer,
-        [TRI_ACTION_SEND_BACK] = transfer,  [TRI_ACTION_RECV_BACK] = transfer,
+        [TRI_ACTION_GATHER] = gather,
+        [TRI_ACTION_SCATTER] = scatter,
+        [TRI_ACTION_REDUCE] = reduce,
+        [TRI_ACTION_TIE] = reduce,
+        [TRI_ACTION_SEND_ALONG] = send_or_receive,
+        [TRI_ACTION_RECV_ALONG] = send_or_receive,
+        [TRI_ACTION_SEND_BACK] = send_or_receive,
+        [TRI_ACTION_RECV_BACK] = send_or_receive,
     };
     TRI_ASSERT(list_ops[a->kind]);
     op_list list = {.ops = e->run.ops, .most = e->run.most_ops};

@@ -3,6 +3,8 @@
 // issued before the results of the one before are read. After a step that is not finite, the device
 // skips all later ones until the host has read that; so the first parameter whose gradient was not
 // finite is found in the step itself. Next: train/scale.c.
+//
+// It also writes the carried numbers to the device: before the first step, and after a halt.
 #include "engine/engine_internal.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
-// Completes a schedule: from the compute actions of a rank's stages to all its actions. What is
-// added has an insertion point: the index of the compute action that it precedes. The index depends
-// on the order and on the number of rounds, never on their sizes, so that all ranks of a group have
-// the same collectives. Compute actions of rounds without samples are left out at the very end.
-// Next: edge_actions.c (where SEND and RECV stand), step_memory.c.
+// Makes a schedule: has compute_actions.c write the compute actions of a rank's stages, and adds
+// all other actions. What is added has an insertion point: the index of the compute action that it
+// precedes. The index depends on the order and on the number of rounds, never on their sizes, so
+// that all ranks of a group have the same collectives. Compute actions of rounds without samples
+// are left out at the very end. Next: edge_actions.c (where SEND and RECV stand), step_memory.c.
 #include "plan/compute_actions.h"
 
 #include <stdlib.h>

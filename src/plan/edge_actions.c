@@ -207,6 +207,8 @@ static int first_from(const index_of_actions *p, int64_t time) {
     return tri_lower_bound(p->count, is_start_below, p, time);
 }
 
+// A SEND stands right behind the action that makes the value. A RECV stands before the first
+// compute action that begins when the value is ready, or before the one that needs it.
 static void add_edge(const clock_work *c, const index_of_actions *p, int number, timed *out,
                      int *count) {
     const tri_schedule_request *r = c->request;
@@ -231,8 +233,8 @@ static void add_edge(const clock_work *c, const index_of_actions *p, int number,
 }
 
 // Moves receives up, so that a lane's actions stand in its order: a receive stands no later than
-// the next action of the lane. Then it moves up by one more compute action, but never past the
-// lane's action before it, so that it has begun when its value is ready.
+// the next action of the lane. Then each receive moves up by one more compute action, but never
+// past the lane's action before it, so that it has begun when its value is ready.
 static void settle_lane(timed *items, int count) {
     for (int i = count - 2; i >= 0; i--) {
         int limit = items[i + 1].action.before;
