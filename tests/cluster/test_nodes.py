@@ -32,16 +32,15 @@ class Job:
         self.agents = {}
         os.mkdir(self.folder)
 
-    def start(self, node, *flags, backend="c10d", workers=2, nodes="2", where=None, **more):
-        where = where or f"node1:{self.port}"
-        at = ["--rdzv-backend", "c10d", "--rdzv-endpoint", where]
+    def start(self, node, *flags, backend="c10d", workers=2, nodes="2", program=None, **more):
+        at = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"node1:{self.port}"]
         if backend == "static":
             at = ["--node-rank", str(more.pop("number", node - 1)), "--master-addr", "node1",
                   "--master-port", str(self.port)]
         self.agents[node] = runs.start(
             lab.on_node(node, runs.TRIREME, "run", "--nnodes", nodes, "--nproc-per-node",
-                        str(workers), *at, "--rdzv-id", f"job-{Job.jobs}", *flags, WORKER,
-                        self.folder, self.mode), **more)
+                        str(workers), *at, "--rdzv-id", f"job-{Job.jobs}", *flags,
+                        *(program or [WORKER, self.folder, self.mode])), **more)
         return self.agents[node]
 
     def said(self, generation=0):
@@ -258,9 +257,33 @@ def check_cable(folder):
     assert len(said) == 4
 
 
+def check_pytorch(folder):
+    """PyTorch's own ranks meet at the address and port that they are given."""
+    python = "/usr/bin/python3"
+    if runs.run([python, "-c", "import torch.distributed"], None).returncode:
+        print("skipped: no python3 with torch (package python3-torch)")
+        return
+    job = Job(folder)
+    script = os.path.join(job.folder, "sum.py")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write("""import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(4) * (dist.get_rank() + 1)
+dist.all_reduce(total)
+print(f"rank {dist.get_rank()} has {total[0]:g}", flush=True)
+""")
+    for node in (1, 2):
+        job.start(node, program=[script], env={**os.environ, "PYTHON_EXEC": python})
+    for node in (1, 2):
+        out, err, code = runs.finish(job.agents.pop(node), 60)
+        assert code == 0, err
+        wanted = [f"rank {2 * node - 2 + i} has 10" for i in (0, 1)]
+        assert sorted(out.splitlines()) == wanted, out
+
+
 FAST = [check_static, check_c10d, check_restart, check_bad_input, check_stopped, check_lost_agent,
         check_late_node, check_token]
-SLOW = [check_disagreement, check_absent, check_serving_agent, check_cable]
+SLOW = [check_disagreement, check_absent, check_serving_agent, check_cable, check_pytorch]
 
 
 def main():
