@@ -66,11 +66,11 @@ class Job:
         with open(os.path.join(self.folder, "go"), "w", encoding="utf-8"):
             pass
 
-    def kill(self, process, number=9):
-        """A process of the job, by what a rank has said."""
+    def kill(self, process, number=9, code=0):
+        """Signals a process of the job, by what a rank has said."""
         said, which = process
         node = int(said["host"].removeprefix("node"))
-        runs.run(lab.on_node(node, "kill", f"-{number}", str(said[which])))
+        runs.run(lab.on_node(node, "kill", f"-{number}", str(said[which])), code)
 
     def end(self, node, code, *texts, seconds=SOON):
         _, err, found = runs.finish(self.agents.pop(node), seconds)
@@ -257,6 +257,46 @@ def check_cable(folder):
     assert len(said) == 4
 
 
+def check_store(folder):
+    """A program of this library: its ranks find rank 0's store on the other node."""
+    program = os.path.join(os.path.dirname(runs.TRIREME), "fault_test_launch")
+    job = Job(folder)
+    for node in (1, 2):
+        job.start(node, program=[program, "whoami"])
+    for node in (1, 2):
+        out, err, code = runs.finish(job.agents.pop(node), SOON)
+        wanted = [f"torchrun rank {2 * node - 2 + i} of 4, local {i} of 2, met 4" for i in (0, 1)]
+        assert code == 0 and sorted(out.splitlines()) == wanted, f"{code}: {out}{err}"
+
+
+def check_signal_to_all(folder):
+    """As scancel sends it: programs that save end with 75, others with the signal."""
+    for mode, code in (("wait", 75), ("hold", 128 + 15)):
+        job = Job(folder, mode)
+        for node in (1, 2):
+            job.start(node, "--max-restarts", "3")
+        said = job.wait_for_ranks(4)
+        for rank in (0, 2):
+            job.kill((said[rank], "agent"), 15, None) # the first may have ended both
+        for node in (1, 2):
+            err = job.end(node, code)
+            assert "restart 1" not in err, err
+
+
+def check_suspended(folder):
+    """A suspended agent is as silent as a lost node; when it goes on, it ends."""
+    job = Job(folder, "hold")
+    conf = ["--rdzv-conf", "keep_alive_interval=1,keep_alive_max_attempt=3"]
+    for node in (1, 2):
+        job.start(node, *conf)
+    said = job.wait_for_ranks(4)
+    job.kill((said[2], "agent"), 19)
+    job.end(1, 1, "its agent was lost: it was silent for 3 s")
+    job.kill((said[2], "agent"), 18)
+    job.agents[2].send_signal(18) # nsenter(1) suspends itself with what it has started
+    job.end(2, 1, "this node was silent for 3 s")
+
+
 def check_pytorch(folder):
     """PyTorch's own ranks meet at the address and port that they are given."""
     python = "/usr/bin/python3"
@@ -282,8 +322,9 @@ print(f"rank {dist.get_rank()} has {total[0]:g}", flush=True)
 
 
 FAST = [check_static, check_c10d, check_restart, check_bad_input, check_stopped, check_lost_agent,
-        check_late_node, check_token]
-SLOW = [check_disagreement, check_absent, check_serving_agent, check_cable, check_pytorch]
+        check_late_node, check_token, check_store, check_signal_to_all]
+SLOW = [check_disagreement, check_absent, check_serving_agent, check_cable, check_suspended,
+        check_pytorch]
 
 
 def main():
