@@ -33,6 +33,8 @@ static const mismatch mismatches[] = {
     {{OP(BROADCAST, ), OP(BROADCAST, .root = 1)}, {"from rank 0", "from rank 1"}},
     {{OP(BARRIER, .label = "end"), OP(ALL_REDUCE, )}, {"barrier 'end'", "all_reduce"}},
     {{OP(SEND, .peer = 1), OP(RECV, .count = 3)}, {"send '' of 4 F32", "recv '' of 3 F32"}},
+    {{OP(RECV, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
+     {"recv 'edge 3'", "'REDUCE a'"}},
     // A message against a collective, of which the layer sees only its own comparison and the
     // label.
     {{OP(SEND, .peer = 1, .label = "edge 3"), OP(ALL_REDUCE, .label = "REDUCE a")},
@@ -50,7 +52,11 @@ static inline void mismatch_call(tri_comm *comm, const mismatch *row) {
     double begin = ranks_seconds();
     op.send = send;
     op.recv = recv;
-    CHECK(tri_comm_run(comm, &op) == TRI_MISMATCH);
+    tri_status status = tri_comm_run(comm, &op);
+    // Over a transport a small send is over when it has left; the next operation tells.
+    if (ranks_transport && op.kind == TRI_COMM_SEND && status == TRI_OK)
+        status = tri_comm_barrier(comm, "after");
+    CHECK(status == TRI_MISMATCH);
     CHECK(ranks_seconds() - begin < 5);
     ranks_says("rank 0 calls");
     ranks_says("rank 1 calls");
@@ -63,6 +69,8 @@ static inline int mismatch_run(ranks_body *body) {
     int bad = 0;
     for (int i = 0; i < MISMATCHES; i++) {
         mismatch row = mismatches[i];
+        bool is_lone_send = row.ops[0].kind == TRI_COMM_SEND && row.ops[1].kind != TRI_COMM_RECV;
+        if (ranks_transport && is_lone_send) continue; // only the operation after it tells
         bad += ranks_run(2, NULL, body, &row);
     }
     return bad;

@@ -1,8 +1,9 @@
-// Forks the ranks of a communicator over shared memory for a test.
+// Forks the ranks of a communicator for a test: over shared memory, or over a transport.
 #ifndef TESTS_COMM_RANKS_H
 #define TESTS_COMM_RANKS_H
 
 #include "comm/comm.h"
+#include "comm/message/message.h"
 #include "comm/shm/shm.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ enum { RANKS_LIMIT_S = 400 }; // instrumented code is slow
 #else
 enum { RANKS_LIMIT_S = 50 };
 #endif
-enum { RANKS_KEYS = 64, RANKS_VALUE_BYTES = 256, RANKS_MAX = 16 };
+enum { RANKS_KEYS = 64, RANKS_VALUE_BYTES = 8192, RANKS_MAX = 32 };
 
 // A failed check ends the rank with code 1, which the parent sees.
 #define CHECK(condition)                                                                           \
@@ -119,12 +120,26 @@ static inline int ranks_shared_memory(void) {
 
 typedef void ranks_body(tri_comm *comm, ranks_table *table, void *argument);
 
+// What connects the ranks from now on; NULL: shared memory.
+__attribute__((unused)) static const tri_transport *ranks_transport;
+
+static inline tri_comm *ranks_open(ranks_table *table, int rank, int size,
+                                   const tri_shm_config *config) {
+    tri_comm_meeting meeting = {.context = table, .set = ranks_set, .get = ranks_get};
+    tri_comm *comm;
+    if (!ranks_transport) {
+        CHECK_OK(tri_comm_shm_open_at(rank, size, &meeting, config, &comm));
+        return comm;
+    }
+    tri_message_config over = {.timeout_ms = config ? config->timeout_ms : 0};
+    CHECK_OK(tri_comm_message_open(ranks_transport, rank, size, &meeting, &over, &comm));
+    return comm;
+}
+
 static inline void ranks_child(ranks *all, int rank, const tri_shm_config *config, ranks_body *body,
                                void *argument) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    tri_shm_rendezvous rendezvous = {.context = all->table, .set = ranks_set, .get = ranks_get};
-    tri_comm *comm;
-    CHECK_OK(tri_comm_shm_open_at(rank, all->size, &rendezvous, config, &comm));
+    tri_comm *comm = ranks_open(all->table, rank, all->size, config);
     body(comm, all->table, argument);
     tri_comm_close(comm);
     CHECK(ranks_shared_memory() == 0);

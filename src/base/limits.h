@@ -91,6 +91,17 @@ enum {
     TRI_LOCK_ENDING_MS = 60000, // the same, while its holder ends
 };
 
+enum {                                         // of communicators over messages
+    TRI_MESSAGE_EAGER_BYTES = 16 << 10,        // up to this much travels with a header,
+    TRI_MESSAGE_EAGER_TOTAL_BYTES = 256 << 10, // and less where this is too little for all ranks
+    TRI_MESSAGE_GATHER_BYTES = 2048, // of one rank: up to this much is passed on from rank to rank
+    TRI_MESSAGE_EXCHANGE_RANKS = 16, // ranks that send to all others where data are small
+    TRI_MESSAGE_WINDOW_BYTES = 512 << 10, // from one rank to another
+    TRI_MESSAGE_LEAST_WINDOW_BYTES = 16 << 10,
+    TRI_MESSAGE_SCRATCH_BYTES = 16 << 20, // of a communicator, unless its windows are the least
+    TRI_MAX_TRANSPORT_ADDRESS_BYTES = 4096,
+};
+
 // Samples of a data set, steps of a run.
 #define TRI_MAX_SAMPLES (INT64_C(1) << 48)
 #define TRI_MAX_STEPS (INT64_C(1) << 60)

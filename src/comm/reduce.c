@@ -213,6 +213,14 @@ static void reduce_in_f32(const reduce_table *table, const tri_comm_op *op, int 
     }
 }
 
+void comm_narrow(tri_dtype half, void *to, const void *from, int64_t count) {
+    reduce_find()->halves[half].narrow(to, from, (size_t)count);
+}
+
+void comm_widen(tri_dtype half, void *to, const void *from, int64_t count) {
+    reduce_find()->halves[half].widen(to, from, (size_t)count);
+}
+
 void comm_reduce(const tri_comm_op *op, int in_count, const void *const *in, int out_count,
                  void *const *out, size_t count, bool stream) {
     const reduce_table *table = reduce_find();

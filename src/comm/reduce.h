@@ -11,6 +11,9 @@
 // many for the caches and are written past them where that is possible.
 void comm_reduce(const tri_comm_op *op, int in_count, const void *const *in, int out_count,
                  void *const *out, size_t count, bool stream);
+// F32 to a half type, to nearest, ties to even, and back.
+void comm_narrow(tri_dtype half, void *to, const void *from, int64_t count);
+void comm_widen(tri_dtype half, void *to, const void *from, int64_t count);
 // memcpy; `stream`: past the caches where that is possible.
 void comm_copy(void *to, const void *from, size_t bytes, bool stream);
 

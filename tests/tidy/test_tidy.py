@@ -46,6 +46,7 @@ BACKENDS = {
     "comm/self": set(),
     "comm/shm": set(),
     "comm/mpi": set(),
+    "comm/ucx": set(),
     "comm/nccl": set(),
     "engine/sim": set(),
 }

@@ -41,11 +41,11 @@ static tri_comm *open_apart(tri_comm *job, ranks_table *table, const shape *s, b
     for (int r = 0; r < size; r++)
         numbers[r] = across ? r * s->places + place : host * s->places + r;
     snprintf(name, sizeof name, "%s %d", across ? "across" : "inside", across ? place : host);
-    tri_shm_rendezvous rendezvous = {.context = table, .set = ranks_set, .get = ranks_get};
+    tri_comm_meeting meeting = {.context = table, .set = ranks_set, .get = ranks_get};
     tri_shm_config config = {
         .job_ranks = numbers, .group = name, .control = job, .timeout_ms = s->timeout_ms};
     tri_comm *out;
-    CHECK_OK(tri_comm_shm_open_at(across ? host : place, size, &rendezvous, &config, &out));
+    CHECK_OK(tri_comm_shm_open_at(across ? host : place, size, &meeting, &config, &out));
     return out;
 }
 

@@ -18,11 +18,11 @@ static tri_comm *open_group(tri_comm *job, ranks_table *table, int first, int st
     char name[32];
     for (int r = 0; r < size; r++) numbers[r] = first + r * step;
     snprintf(name, sizeof name, "%d+%d", first, step);
-    tri_shm_rendezvous rendezvous = {.context = table, .set = ranks_set, .get = ranks_get};
+    tri_comm_meeting meeting = {.context = table, .set = ranks_set, .get = ranks_get};
     tri_shm_config config = {
         .job_ranks = numbers, .group = name, .timeout_ms = timeout_ms, .control = job};
     tri_comm *group;
-    CHECK_OK(tri_comm_shm_open_at((job->rank - first) / step, size, &rendezvous, &config, &group));
+    CHECK_OK(tri_comm_shm_open_at((job->rank - first) / step, size, &meeting, &config, &group));
     CHECK(numbers[group->rank] == job->rank && group->size == size);
     return group;
 }

@@ -8,7 +8,6 @@
 #include "comm/progress/failure.h"
 #include "comm/progress/operation.h"
 #include "comm/reduce.h"
-#include "tensor/half.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,25 +86,17 @@ static int64_t range(const layered_comm *comm, int r, int64_t *begin) {
 }
 
 static void narrow(const layered_comm *comm, void *to, const void *from, int64_t count) {
-    uint16_t *out = to;
-    const float *in = from;
-    if (!travels_as_half(comm))
-        memcpy(to, from, (size_t)count * layered_width(comm));
-    else if (comm->op.wire == TRI_BF16)
-        for (int64_t i = 0; i < count; i++) out[i] = tri_float_to_bf16(in[i]);
+    if (travels_as_half(comm))
+        comm_narrow(comm->op.wire, to, from, count);
     else
-        for (int64_t i = 0; i < count; i++) out[i] = tri_float_to_f16(in[i]);
+        memcpy(to, from, (size_t)count * layered_width(comm));
 }
 
 static void widen(const layered_comm *comm, void *to, const void *from, int64_t count) {
-    float *out = to;
-    const uint16_t *in = from;
-    if (!travels_as_half(comm))
-        memcpy(to, from, (size_t)count * layered_width(comm));
-    else if (comm->op.wire == TRI_BF16)
-        for (int64_t i = 0; i < count; i++) out[i] = tri_bf16_to_float(in[i]);
+    if (travels_as_half(comm))
+        comm_widen(comm->op.wire, to, from, count);
     else
-        for (int64_t i = 0; i < count; i++) out[i] = tri_f16_to_float(in[i]);
+        memcpy(to, from, (size_t)count * layered_width(comm));
 }
 
 // ---- sums

@@ -32,14 +32,18 @@ void progress_spread_failure(progress_family *family) {
     pthread_mutex_unlock(&links);
 }
 
+void progress_take_failure(progress_family *family, tri_status status, const char *text) {
+    record(family, status, text);
+    progress_spread_failure(family);
+}
+
 void progress_fail(progress_comm *comm, tri_status status, const char *format, ...) {
     char text[TRI_MESSAGE_MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    record(comm->family, status, text);
-    progress_spread_failure(comm->family);
+    progress_take_failure(comm->family, status, text);
 }
 
 tri_status progress_failure_status(progress_comm *comm) {

@@ -8,6 +8,8 @@
 // Records the failure for all ranks and wakes them. A later failure than the first is dropped.
 void progress_fail(progress_comm *comm, tri_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+// The same for a failure that another rank has told of, with its text.
+void progress_take_failure(progress_family *family, tri_status status, const char *text);
 static inline bool progress_has_failed(const progress_comm *comm) {
     const progress_failure *failure = comm->family->failure;
     return atomic_load_explicit(&failure->state, memory_order_acquire) != PROGRESS_FAILURE_NONE;

@@ -92,6 +92,7 @@ typedef struct progress_backend {
     // True if rank r has begun the next collective of the communicator; writes "KIND 'label'".
     bool (*collective_of)(const progress_comm *comm, int r, char *out, size_t size);
     const tri_ledger_ring *(*ring)(const progress_family *family, int job_rank); // NULL: unknown
+    const char *(*host)(const progress_family *family, int job_rank); // where it has no ring
     // Tells the others for which rank this one waits; PROGRESS_NOBODY: for none.
     void (*set_awaited)(progress_family *family, int job_rank);
     int (*awaited)(const progress_family *family, int job_rank); // what that rank told

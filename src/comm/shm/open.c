@@ -18,7 +18,7 @@ typedef struct open_offer { // from rank 0
 typedef struct open_call { // arguments of an open, and the prefix of its keys
     int rank, size, timeout_ms;
     bool by_socket;
-    const tri_shm_rendezvous *rendezvous;
+    const tri_comm_meeting *meeting;
     const int *job_ranks;
     tri_comm *control;
     char prefix[64];
@@ -32,7 +32,7 @@ static tri_status open_set(const open_call *call, const char *name, int rank, co
                            size_t size) {
     char key[96];
     snprintf(key, sizeof key, "%s/%s/%d", call->prefix, name, rank);
-    return call->rendezvous->set(call->rendezvous->context, key, value, size);
+    return call->meeting->set(call->meeting->context, key, value, size);
 }
 
 static tri_status open_get(const open_call *call, const char *name, int rank, void *value,
@@ -41,7 +41,7 @@ static tri_status open_get(const open_call *call, const char *name, int rank, vo
     snprintf(key, sizeof key, "%s/%s/%d", call->prefix, name, rank);
     size_t got = 0;
     tri_status status =
-        call->rendezvous->get(call->rendezvous->context, key, call->timeout_ms, value, size, &got);
+        call->meeting->get(call->meeting->context, key, call->timeout_ms, value, size, &got);
     if (status != TRI_OK)
         return tri_status_context(status, "rank %d did not join over shared memory",
                                   job_rank(call, rank));
@@ -177,7 +177,7 @@ static tri_status open_world(const open_call *call, shm_family *family, const sh
     return status;
 }
 
-tri_status tri_comm_shm_open_at(int rank, int size, const tri_shm_rendezvous *rendezvous,
+tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meeting,
                                 const tri_shm_config *config, tri_comm **out) {
     static _Atomic int opened; // in the same order on all ranks; keeps keys of several opens apart
     *out = NULL;
@@ -186,7 +186,7 @@ tri_status tri_comm_shm_open_at(int rank, int size, const tri_shm_rendezvous *re
                         "rank %d of %d: shared memory serves 1 to %d ranks of a host", rank, size,
                         TRI_MAX_LOCAL_RANKS);
     open_call call = {
-        .rank = rank, .size = size, .timeout_ms = TRI_DEFAULT_TIMEOUT_MS, .rendezvous = rendezvous};
+        .rank = rank, .size = size, .timeout_ms = TRI_DEFAULT_TIMEOUT_MS, .meeting = meeting};
     if (config && config->timeout_ms > 0) call.timeout_ms = config->timeout_ms;
     if (config) call.by_socket = config->pass_by_socket;
     if (config) call.job_ranks = config->job_ranks;
@@ -210,17 +210,8 @@ tri_status tri_comm_shm_open_at(int rank, int size, const tri_shm_rendezvous *re
     return open_world(&call, family, &board, out);
 }
 
-static tri_status store_set(void *context, const char *key, const void *value, size_t size) {
-    return tri_store_set(context, key, value, size);
-}
-
-static tri_status store_get(void *context, const char *key, int timeout_ms, void *value,
-                            size_t capacity, size_t *size) {
-    return tri_store_get(context, key, timeout_ms, value, capacity, size);
-}
-
 tri_status tri_comm_shm_open(int rank, int size, tri_store *store, const tri_shm_config *config,
                              tri_comm **out) {
-    tri_shm_rendezvous rendezvous = {.context = store, .set = store_set, .get = store_get};
-    return tri_comm_shm_open_at(rank, size, &rendezvous, config, out);
+    tri_comm_meeting meeting = tri_comm_meeting_of(store);
+    return tri_comm_shm_open_at(rank, size, &meeting, config, out);
 }

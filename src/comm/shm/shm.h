@@ -4,7 +4,7 @@
 #define TRIREME_COMM_SHM_SHM_H
 
 #include "comm/comm.h"
-#include "rendezvous/rendezvous.h"
+#include "comm/meeting.h"
 
 typedef struct tri_shm_config {
     int timeout_ms;      // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
@@ -20,21 +20,12 @@ typedef struct tri_shm_config {
     tri_comm *control;
 } tri_shm_config;
 
-// How ranks that share nothing yet tell each other where the memory lies: tri_store's set and get,
-// or a test's own.
-typedef struct tri_shm_rendezvous {
-    void *context;
-    tri_status (*set)(void *context, const char *key, const void *value, size_t size);
-    tri_status (*get)(void *context, const char *key, int timeout_ms, void *value, size_t capacity,
-                      size_t *size);
-} tri_shm_rendezvous;
-
 // Collective over ranks 0 … size-1, all processes of one host and one user. `config` may be NULL.
 // TRI_BAD_INPUT: more than TRI_MAX_LOCAL_RANKS. TRI_TIMEOUT, TRI_NETWORK: a rank did not join.
 tri_status tri_comm_shm_open(int rank, int size, tri_store *store, const tri_shm_config *config,
                              tri_comm **out);
-// Like tri_comm_shm_open, with another rendezvous than a store. It is used only during the call.
-tri_status tri_comm_shm_open_at(int rank, int size, const tri_shm_rendezvous *rendezvous,
+// Like tri_comm_shm_open, with another meeting than a store. It is used only during the call.
+tri_status tri_comm_shm_open_at(int rank, int size, const tri_comm_meeting *meeting,
                                 const tri_shm_config *config, tri_comm **out);
 
 #endif

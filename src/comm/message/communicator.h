@@ -1,0 +1,13 @@
+// Communicators over messages, as a backend of the progress base.
+#ifndef TRIREME_COMM_MESSAGE_COMMUNICATOR_H
+#define TRIREME_COMM_MESSAGE_COMMUNICATOR_H
+
+#include "comm/message/state.h"
+
+extern const progress_backend message_progress_backend;
+
+// A communicator of the family; member[size] are its ranks in the family.
+tri_status message_comm_create(message_family *family, uint32_t number, const int *member, int rank,
+                               int size, message_comm **out);
+
+#endif

@@ -1,0 +1,27 @@
+// Communicator of processes of any hosts over messages, which a transport carries.
+#ifndef TRIREME_COMM_MESSAGE_MESSAGE_H
+#define TRIREME_COMM_MESSAGE_MESSAGE_H
+
+#include "comm/comm.h"
+#include "comm/meeting.h"
+#include "comm/message/transport.h"
+
+typedef struct tri_message_config {
+    int timeout_ms; // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
+    // As in tri_shm_config: for an open of some of the job's ranks, or beside a control
+    // communicator.
+    const int *job_ranks;
+    const char *group;
+    tri_comm *control;
+} tri_message_config;
+
+// Collective over ranks 0 … size-1. `meeting` is used only during the call, and not at all where
+// the transport needs no addresses. `config` may be NULL. TRI_TIMEOUT, TRI_NETWORK: a rank did not
+// join.
+tri_status tri_comm_message_open(const tri_transport *transport, int rank, int size,
+                                 const tri_comm_meeting *meeting, const tri_message_config *config,
+                                 tri_comm **out);
+// Bytes of memory of its own that a rank of a communicator of so many ranks touches.
+int64_t tri_comm_message_scratch_bytes(int size);
+
+#endif

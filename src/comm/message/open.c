@@ -1,0 +1,263 @@
+// How ranks learn each other's addresses. A rank reads those of the few that it speaks to first
+// from the meeting, and all others come from these: in each round what it knows doubles. So the
+// store answers log2(size) questions of each rank, and not one for each other rank.
+#include "comm/message/message.h"
+
+#include "base/ledger.h"
+#include "base/os.h"
+#include "comm/message/communicator.h"
+#include "comm/message/turn.h"
+#include "comm/progress/communicator.h"
+#include "comm/progress/thread.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CARD_MAGIC = 0x54524d31 };
+
+// What a rank tells all others.
+typedef struct message_card {
+    uint32_t magic;
+    uint32_t address_bytes;
+    char host[64];
+    uint64_t boot; // tells hosts of one name apart
+    cpu_set_t cpus;
+    unsigned char address[TRI_MAX_TRANSPORT_ADDRESS_BYTES];
+} message_card;
+
+typedef struct open_call { // arguments of an open, and the prefix of its keys
+    const tri_transport *transport;
+    int rank, size, timeout_ms;
+    const tri_comm_meeting *meeting;
+    const int *job_ranks;
+    tri_comm *control;
+    char prefix[64];
+    int64_t until_ns;
+    message_family *family;
+} open_call;
+
+static int job_rank(const open_call *call, int rank) {
+    return call->job_ranks ? call->job_ranks[rank] : rank;
+}
+
+// ---- cards
+
+static uint64_t boot_number(void) {
+    char *text;
+    size_t size;
+    uint64_t hash = 0xcbf29ce484222325ull;
+    if (tri_os_read_file("/proc/sys/kernel/random/boot_id", 4096, &text, &size) != TRI_OK) return 0;
+    for (size_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3ull;
+    free(text);
+    return hash;
+}
+
+static tri_status make_card(const open_call *call, message_card *out) {
+    size_t size;
+    const void *address = call->transport->address(call->family->end, &size);
+    memset(out, 0, sizeof *out); // it travels with its padding
+    if (size > sizeof out->address)
+        return TRI_FAIL(TRI_UNSUPPORTED, "an address of %s has %zu bytes; at most %zu are possible",
+                        call->transport->name, size, sizeof out->address);
+    out->magic = CARD_MAGIC;
+    out->address_bytes = (uint32_t)size;
+    if (size) memcpy(out->address, address, size);
+    if (gethostname(out->host, sizeof out->host - 1) != 0) out->host[0] = 0;
+    out->boot = boot_number();
+    (void)sched_getaffinity(0, sizeof out->cpus, &out->cpus);
+    return TRI_OK;
+}
+
+static tri_status know(const open_call *call, int rank, message_card *card) {
+    char why[TRI_TRANSPORT_WHY_BYTES] = "";
+    card->host[sizeof card->host - 1] = 0;
+    if (card->magic != CARD_MAGIC || card->address_bytes > sizeof card->address)
+        return TRI_FAIL(TRI_MISMATCH, "rank %d runs another version of this program",
+                        job_rank(call, rank));
+    if (!call->transport->know) return TRI_OK;
+    tri_status status =
+        call->transport->know(call->family->end, rank, card->address, card->address_bytes, why);
+    if (status == TRI_OK) return TRI_OK;
+    return TRI_FAIL(status, "cannot reach rank %d (host %s) over %s: %s", job_rank(call, rank),
+                    card->host, call->transport->name, why);
+}
+
+static int left_ms(const open_call *call) {
+    int64_t left = (call->until_ns - tri_os.monotonic_ns()) / 1000000;
+    return left < 1 ? 1 : (int)left;
+}
+
+static tri_status meet(const open_call *call, message_card *cards) {
+    char key[96];
+    size_t got = 0;
+    if (!call->transport->know) return TRI_OK;
+    snprintf(key, sizeof key, "%s/%d", call->prefix, call->rank);
+    TRI_TRY(call->meeting->set(call->meeting->context, key, &cards[call->rank], sizeof *cards));
+    for (int distance = 1; distance < call->size; distance *= 2) {
+        int to = (call->rank + call->size - distance) % call->size;
+        snprintf(key, sizeof key, "%s/%d", call->prefix, to);
+        tri_status status = call->meeting->get(call->meeting->context, key, left_ms(call),
+                                               &cards[to], sizeof *cards, &got);
+        if (status != TRI_OK)
+            return tri_status_context(status, "rank %d did not join over %s", job_rank(call, to),
+                                      call->transport->name);
+        if (got != sizeof *cards) cards[to].magic = 0;
+        TRI_TRY(know(call, to, &cards[to]));
+    }
+    return TRI_OK;
+}
+
+// cards[i] is that of rank own + i, so that what goes and what comes lie in one range.
+static tri_status gather(const open_call *call, message_card *cards) {
+    const tri_transport *transport = call->transport;
+    for (int distance = 1; distance < call->size; distance *= 2) {
+        tri_transport_request requests[2] = {{0}};
+        int from = (call->rank + distance) % call->size;
+        int to = (call->rank + call->size - distance) % call->size;
+        int count = distance < call->size - distance ? distance : call->size - distance;
+        transport->recv(call->family->end, from, MESSAGE_ADDRESS, cards + distance,
+                        (size_t)count * sizeof *cards, &requests[0]);
+        transport->send(call->family->end, to, MESSAGE_ADDRESS, cards,
+                        (size_t)count * sizeof *cards, &requests[1]);
+        if (message_await(transport, call->family->end, requests, 2, call->until_ns)) continue;
+        bool late = requests[0].state <= TRI_REQUEST_DONE && requests[1].state <= TRI_REQUEST_DONE;
+        int silent = requests[0].state == TRI_REQUEST_DONE ? to : from;
+        transport->stop(call->family->end); // the memory of the requests ends with this call
+        call->family->stopped = true;
+        return TRI_FAIL(late ? TRI_TIMEOUT : TRI_NETWORK, "rank %d did not join over %s",
+                        job_rank(call, silent), transport->name);
+    }
+    return TRI_OK;
+}
+
+// A rank may spin while it waits only if every rank of its host has a core to itself.
+static bool can_spin(const message_card *own, const message_card *cards, int size) {
+    cpu_set_t all;
+    int count = 0;
+    CPU_ZERO(&all);
+    for (int r = 0; r < size; r++) {
+        if (strcmp(cards[r].host, own->host) != 0 || cards[r].boot != own->boot) continue;
+        CPU_OR(&all, &all, &cards[r].cpus);
+        count++;
+    }
+    return CPU_COUNT(&all) >= count;
+}
+
+static tri_status exchange_cards(const open_call *call) {
+    message_family *family = call->family;
+    message_card *cards = calloc((size_t)call->size, 2 * sizeof *cards);
+    if (!cards) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    message_card *turned = cards + call->size;
+    tri_status status = make_card(call, &cards[call->rank]);
+    if (status == TRI_OK) status = meet(call, cards);
+    turned[0] = cards[call->rank];
+    if (status == TRI_OK) status = gather(call, turned);
+    for (int i = 0; i < call->size && status == TRI_OK; i++) {
+        int r = (call->rank + i) % call->size;
+        status = know(call, r, &turned[i]);
+        memcpy(family->host[r], turned[i].host, sizeof family->host[r]);
+    }
+    if (status == TRI_OK) family->base.can_spin = can_spin(&turned[0], turned, call->size);
+    free(cards);
+    return status;
+}
+
+// ---- the family
+
+static tri_status make_family(open_call *call) {
+    message_family *family = calloc(1, sizeof *family);
+    if (family) family->job_rank = calloc((size_t)call->size, sizeof *family->job_rank);
+    if (family) family->host = calloc((size_t)call->size, sizeof *family->host);
+    tri_ledger *ledger = NULL;
+    tri_status status = family && family->job_rank && family->host
+                            ? TRI_OK
+                            : TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    if (status == TRI_OK && call->control)
+        ledger = tri_ledger_retain(call->control->ledger);
+    else if (status == TRI_OK)
+        status = tri_ledger_open(NULL, &ledger);
+    if (status != TRI_OK) {
+        if (family) free(family->job_rank), free(family->host);
+        free(family);
+        return status;
+    }
+    for (int r = 0; r < call->size; r++) family->job_rank[r] = job_rank(call, r);
+    progress_family_init(&family->base, &message_progress_backend, ledger, NULL);
+    family->base.size = call->size;
+    family->base.job_rank = family->job_rank[call->rank];
+    family->base.timeout_ms = call->timeout_ms;
+    family->base.control = call->control;
+    family->transport = call->transport;
+    family->rank = call->rank;
+    family->next_number = 2; // 0 is the family's own, 1 that of the first communicator
+    call->family = family;
+    return message_turn_init(family);
+}
+
+static tri_status open_end(const open_call *call) {
+    char why[TRI_TRANSPORT_WHY_BYTES] = "";
+    tri_transport_job job = {.rank = call->rank, .size = call->size};
+    tri_status status = call->transport->open(&job, &call->family->end, why);
+    if (status == TRI_OK) return TRI_OK;
+    return TRI_FAIL(status, "rank %d: cannot open %s: %s", job_rank(call, call->rank),
+                    call->transport->name, why);
+}
+
+static tri_status open_world(const open_call *call, tri_comm **out) {
+    message_comm *comm;
+    int *member = calloc((size_t)call->size, sizeof *member);
+    if (!member) return TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
+    for (int r = 0; r < call->size; r++) member[r] = r;
+    tri_status status = message_comm_create(call->family, 1, member, call->rank, call->size, &comm);
+    free(member);
+    TRI_TRY(status);
+    *out = &comm->base.head;
+    message_turn_begin(call->family);
+    message_listen(call->family);
+    message_turn_end(call->family);
+    status = progress_thread_start(&call->family->base);
+    // After it all ranks know all addresses, so that none has to wait for another one's.
+    if (status == TRI_OK) status = tri_comm_barrier(*out, "join");
+    if (status == TRI_OK) return TRI_OK;
+    progress_close(*out); // and the family
+    *out = NULL;
+    return status;
+}
+
+tri_status tri_comm_message_open(const tri_transport *transport, int rank, int size,
+                                 const tri_comm_meeting *meeting, const tri_message_config *config,
+                                 tri_comm **out) {
+    static _Atomic int opened; // in the same order on all ranks; keeps keys of several opens apart
+    *out = NULL;
+    if (size < 1 || size > TRI_MAX_RANKS || rank < 0 || rank >= size)
+        return TRI_FAIL(TRI_BAD_INPUT, "rank %d of %d: %s serves 1 to %d ranks", rank, size,
+                        transport->name, TRI_MAX_RANKS);
+    open_call call = {.transport = transport,
+                      .rank = rank,
+                      .size = size,
+                      .timeout_ms = TRI_DEFAULT_TIMEOUT_MS,
+                      .meeting = meeting};
+    if (config && config->timeout_ms > 0) call.timeout_ms = config->timeout_ms;
+    if (config) call.job_ranks = config->job_ranks;
+    if (config) call.control = config->control;
+    if (config && config->group)
+        snprintf(call.prefix, sizeof call.prefix, "%s/%s", transport->name, config->group);
+    else
+        snprintf(call.prefix, sizeof call.prefix, "%s/%d", transport->name,
+                 atomic_fetch_add(&opened, 1));
+    call.until_ns = tri_os.monotonic_ns() + call.timeout_ms * (int64_t)1000000;
+    tri_status status = make_family(&call);
+    if (!call.family) return status;
+    if (status == TRI_OK) status = open_end(&call);
+    if (status == TRI_OK) status = exchange_cards(&call);
+    if (status != TRI_OK) {
+        call.family->stopped |= call.family->end == NULL;
+        progress_family_end(&call.family->base);
+        return status;
+    }
+    status = open_world(&call, out);
+    return status;
+}

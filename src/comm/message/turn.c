@@ -1,0 +1,306 @@
+// Calls of the transport, one thread at a time. A thread that sleeps waits for the transport's
+// descriptor, and other sleepers wait for that thread: whatever arrives may be theirs.
+#include "comm/message/turn.h"
+
+#include "base/os.h"
+#include "comm/progress/failure.h"
+#include "comm/progress/thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    NAP_LEAST_US = 20, // of a thread that has no descriptor to wait for; doubled up to the most
+    NAP_MOST_US = 500,
+    TELL_MS = 300, // for a failure to reach the others, before this rank ends all messages
+};
+
+static message_family *of(progress_family *family) { return (message_family *)family; }
+
+static int64_t after_ms(int ms) { return tri_os.monotonic_ns() + ms * (int64_t)1000000; }
+
+// ---- notices
+
+static void send_notice(message_family *family, const message_notice *notice, const int *ranks,
+                        int count) {
+    message_sending *sending =
+        calloc(1, sizeof *sending + (size_t)count * sizeof *sending->requests);
+    if (!sending) return; // the others notice when this process ends
+    sending->notice = *notice;
+    sending->count = count;
+    sending->next = family->sending;
+    family->sending = sending;
+    size_t bytes = offsetof(message_notice, text) + strlen(notice->text) + 1;
+    for (int i = 0; i < count; i++)
+        family->transport->send(family->end, ranks[i], MESSAGE_NOTICE, &sending->notice, bytes,
+                                &sending->requests[i]);
+}
+
+static bool is_sent(const message_sending *sending) {
+    for (int i = 0; i < sending->count; i++)
+        if (sending->requests[i].state == TRI_REQUEST_PENDING) return false;
+    return true;
+}
+
+static void drop_sent(message_family *family) {
+    for (message_sending **link = &family->sending; *link;) {
+        message_sending *sending = *link;
+        if (!is_sent(sending)) {
+            link = &sending->next;
+            continue;
+        }
+        *link = sending->next;
+        free(sending);
+    }
+}
+
+// Tells all ranks of a failure that this one was the first to notice.
+static void tell_failure(message_family *family) {
+    if (!atomic_exchange(&family->must_tell, false) || family->stopped) return;
+    const progress_failure *failure = family->base.failure;
+    message_notice notice = {
+        .kind = MESSAGE_FAILED, .rank = family->rank, .status = failure->status};
+    snprintf(notice.text, sizeof notice.text, "%s", failure->text);
+    int *ranks = calloc((size_t)family->base.size, sizeof *ranks), count = 0;
+    for (int r = 0; ranks && r < family->base.size; r++)
+        if (r != family->rank && !family->transport->loss(family->end, r)) ranks[count++] = r;
+    if (count) send_notice(family, &notice, ranks, count);
+    free(ranks);
+}
+
+void message_tell_left(message_comm *comm) {
+    message_family *family = message_family_of(comm);
+    message_notice notice = {.kind = MESSAGE_LEFT, .rank = family->rank, .number = comm->number};
+    int *ranks = calloc((size_t)message_size(comm), sizeof *ranks), count = 0;
+    for (int r = 0; ranks && r < message_size(comm); r++) {
+        int member = comm->member[r];
+        if (member == family->rank || family->transport->loss(family->end, member)) continue;
+        // A rank that waits for this one has most likely heard from it before.
+        if (family->transport->reaches(family->end, member)) ranks[count++] = member;
+    }
+    if (count) send_notice(family, &notice, ranks, count);
+    free(ranks);
+}
+
+static void note_departure(message_family *family, const message_notice *notice) {
+    if (family->departure_count == family->departure_capacity) {
+        int capacity = family->departure_capacity ? 2 * family->departure_capacity : 16;
+        void *grown = realloc(family->departures, (size_t)capacity * sizeof *family->departures);
+        if (!grown) return;
+        family->departures = grown;
+        family->departure_capacity = capacity;
+    }
+    family->departures[family->departure_count++] =
+        (message_departure){notice->number, notice->rank};
+}
+
+void message_listen(message_family *family) {
+    family->transport->recv_any(family->end, MESSAGE_NOTICE, &family->heard, sizeof family->heard,
+                                &family->hearing);
+}
+
+static bool hear(message_family *family) {
+    if (family->hearing.state != TRI_REQUEST_DONE) return false;
+    message_notice *notice = &family->heard;
+    notice->text[sizeof notice->text - 1] = 0;
+    if (notice->kind == MESSAGE_LEFT) {
+        note_departure(family, notice);
+    } else if ((unsigned)notice->status < TRI_STATUS_COUNT && notice->status != TRI_OK) {
+        atomic_store(&family->was_told, true);
+        progress_take_failure(&family->base, (tri_status)notice->status, notice->text);
+    }
+    message_listen(family);
+    return true;
+}
+
+const char *message_loss(progress_comm *base, int r) {
+    message_comm *comm = (message_comm *)base;
+    message_family *family = message_family_of(comm);
+    const char *what = NULL;
+    message_turn_begin(family);
+    if (!family->stopped && family->transport->watch)
+        family->transport->watch(family->end, comm->member[r]);
+    what = family->transport->loss(family->end, comm->member[r]);
+    for (int i = 0; i < family->departure_count && !what; i++)
+        if (family->departures[i].number == comm->number &&
+            family->departures[i].rank == comm->member[r])
+            what = "left the communicator";
+    message_turn_end(family);
+    return what;
+}
+
+// ---- the turn
+
+void message_turn_begin(message_family *family) { pthread_mutex_lock(&family->turn); }
+
+void message_turn_end(message_family *family) {
+    do {
+        if (atomic_load(&family->must_tell)) tell_failure(family);
+        pthread_mutex_unlock(&family->turn);
+        // A thread that reported a failure meanwhile has left it to us.
+    } while (atomic_load(&family->must_tell) && pthread_mutex_trylock(&family->turn) == 0);
+}
+
+bool message_progress(message_family *family) {
+    if (family->stopped) return false;
+    bool moved = family->transport->progress(family->end);
+    while (hear(family)) moved = true;
+    if (family->sending) drop_sent(family);
+    if (!moved) return false;
+    atomic_store_explicit(&family->nap_us, NAP_LEAST_US, memory_order_relaxed);
+    message_wake(&family->base);
+    return true;
+}
+
+bool message_await(const tri_transport *transport, tri_transport_end *end,
+                   const tri_transport_request *requests, int count, int64_t until_ns) {
+    for (;;) {
+        bool pending = false, failed = false;
+        for (int i = 0; i < count; i++) {
+            pending |= requests[i].state == TRI_REQUEST_PENDING;
+            failed |= requests[i].state > TRI_REQUEST_DONE;
+        }
+        if (failed || !pending) return !failed;
+        if (transport->progress(end)) continue;
+        if (tri_os.monotonic_ns() > until_ns) return false;
+        tri_os.sleep_ns(NAP_LEAST_US * 1000);
+    }
+}
+
+void message_stop(message_family *family) {
+    int64_t until = after_ms(TELL_MS);
+    message_turn_begin(family);
+    tell_failure(family);
+    while (family->sending && !family->stopped && tri_os.monotonic_ns() < until) {
+        if (!message_progress(family)) tri_os.sleep_ns(NAP_LEAST_US * 1000);
+    }
+    if (!family->stopped) family->transport->stop(family->end);
+    family->stopped = true;
+    drop_sent(family);
+    message_turn_end(family);
+}
+
+bool message_say_goodbye(message_family *family) {
+    int size = family->base.size;
+    char sent = 1, received;
+    int64_t until = after_ms(TRI_MAX_SHUTDOWN_MS);
+    bool whole = true;
+    message_turn_begin(family);
+    for (int distance = 1; distance < size && whole; distance *= 2) {
+        tri_transport_request requests[2] = {{0}};
+        int to = (family->rank + distance) % size, from = (family->rank + size - distance) % size;
+        family->transport->recv(family->end, from, MESSAGE_GOODBYE, &received, 1, &requests[0]);
+        family->transport->send(family->end, to, MESSAGE_GOODBYE, &sent, 1, &requests[1]);
+        whole = message_await(family->transport, family->end, requests, 2, until);
+        if (!whole) family->transport->stop(family->end); // the requests end with this call
+    }
+    if (!whole) family->stopped = true;
+    while (whole && family->sending && tri_os.monotonic_ns() < until) {
+        family->transport->progress(family->end);
+        drop_sent(family);
+    }
+    pthread_mutex_unlock(&family->turn);
+    return whole;
+}
+
+// ---- sleeping
+
+tri_status message_turn_init(message_family *family) {
+    pthread_mutex_init(&family->turn, NULL);
+    pthread_mutex_init(&family->waiting, NULL);
+    atomic_store(&family->nap_us, NAP_LEAST_US);
+    family->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (family->wake_fd >= 0) return TRI_OK;
+    return TRI_FAIL(TRI_IO, "cannot make an eventfd: %s", strerror(errno));
+}
+
+void message_turn_destroy(message_family *family) {
+    if (family->wake_fd >= 0) tri_os.close(family->wake_fd);
+    pthread_mutex_destroy(&family->turn);
+    pthread_mutex_destroy(&family->waiting);
+    while (family->sending) {
+        message_sending *next = family->sending->next;
+        free(family->sending);
+        family->sending = next;
+    }
+    free(family->departures);
+}
+
+uint32_t message_sleep_begin(progress_family *family) {
+    return progress_bell_begin(&of(family)->bell);
+}
+
+void message_sleep_end(progress_family *family) { progress_bell_end(&of(family)->bell); }
+
+static void wait_for_descriptors(message_family *family, int fd, int64_t timeout_ns) {
+    struct pollfd ready[2] = {{.fd = family->wake_fd, .events = POLLIN},
+                              {.fd = fd, .events = POLLIN}};
+    struct timespec timeout = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+    (void)ppoll(ready, fd >= 0 ? 2 : 1, &timeout, NULL);
+    uint64_t rings;
+    if (ready[0].revents) (void)!read(family->wake_fd, &rings, sizeof rings);
+}
+
+// With the right to wait for the transport.
+static void wait_for_transport(message_family *family, uint32_t seen, int timeout_ms) {
+    int fd = family->transport->event_fd(family->end);
+    int64_t timeout_ns = timeout_ms * (int64_t)1000000;
+    if (fd >= 0 && family->transport->arm) {
+        message_turn_begin(family);
+        bool armed = family->stopped || family->transport->arm(family->end);
+        message_turn_end(family);
+        if (!armed) return;
+    }
+    if (fd < 0) { // look again and again, but let others have the core
+        int nap_us = atomic_load(&family->nap_us);
+        timeout_ns = nap_us * (int64_t)1000;
+        atomic_store(&family->nap_us, nap_us * 2 > NAP_MOST_US ? NAP_MOST_US : nap_us * 2);
+    }
+    // The ringer raises `rings` and then reads `waits`.
+    atomic_store(&family->waits, true);
+    if (atomic_load(&family->bell.rings) == seen) wait_for_descriptors(family, fd, timeout_ns);
+    atomic_store(&family->waits, false);
+}
+
+void message_sleep(progress_family *base, uint32_t seen, int timeout_ms) {
+    message_family *family = of(base);
+    if (pthread_mutex_trylock(&family->waiting)) {
+        progress_bell_sleep(&family->bell, seen, timeout_ms);
+        return;
+    }
+    wait_for_transport(family, seen, timeout_ms);
+    pthread_mutex_unlock(&family->waiting);
+    // Another sleeper takes the right to wait over, and may have to advance its own operation.
+    if (atomic_load(&family->bell.sleepers) > 1) message_wake(base);
+}
+
+void message_wake(progress_family *base) {
+    message_family *family = of(base);
+    uint64_t one = 1;
+    progress_bell_ring(&family->bell);
+    if (atomic_load(&family->waits)) (void)!write(family->wake_fd, &one, sizeof one);
+}
+
+// ---- failures
+
+void message_wake_all(progress_family *base) {
+    message_family *family = of(base);
+    if (!atomic_load(&family->was_told)) atomic_store(&family->must_tell, true);
+    message_wake(base);
+    progress_thread_wake(base);
+    // The thread that has the turn, perhaps this one, tells the others when it ends it.
+    if (pthread_mutex_trylock(&family->turn) == 0) message_turn_end(family);
+}
+
+void message_beat(progress_family *base) {
+    message_family *family = of(base);
+    message_turn_begin(family);
+    message_progress(family);
+    message_turn_end(family);
+}

@@ -1,0 +1,31 @@
+// Ranks over messages that die, are late, leave, give up or call another operation: the others
+// notice it in time and name the rank.
+#include "comm_fault_cases.h"
+
+#include "support/socket_transport.h"
+
+static void test_never_came(void **state) {
+    ranks_table *table =
+        mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(table, MAP_FAILED);
+    tri_comm_meeting meeting = {.context = table, .set = ranks_set, .get = ranks_get};
+    tri_message_config config = {.timeout_ms = 200};
+    tri_comm *comm;
+    assert_int_equal(tri_comm_message_open(&socket_transport, 0, 2, &meeting, &config, &comm),
+                     TRI_TIMEOUT);
+    assert_non_null(strstr(tri_error_message(), "rank 1 did not join over"));
+    assert_null(comm);
+    assert_int_equal(tri_comm_message_open(&socket_transport, 3, 3, &meeting, &config, &comm),
+                     TRI_BAD_INPUT);
+    munmap(table, sizeof *table);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_never_came), cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_timeout),    cmocka_unit_test(test_leaver),
+        cmocka_unit_test(test_abort),      cmocka_unit_test(test_killed),
+    };
+    ranks_transport = &socket_transport;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

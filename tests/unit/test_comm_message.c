@@ -1,0 +1,47 @@
+// Communicators over messages, which a transport of sockets carries: the cases of all backends,
+// with and without a descriptor to sleep on.
+#include "comm_cases.h"
+
+#include "support/socket_transport.h"
+
+// More ranks than exchange small data directly.
+static void body_many(tri_comm *comm, ranks_table *table, void *argument) {
+    arena own = arena_private(ARENA_BYTES);
+    const int64_t counts[] = {0, 1, 3, 127, 600, 20011};
+    int seed = 0;
+    for (int k = 0; k < COLLECTIVES; k++)
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            tri_comm_op op = {.kind = collectives[k],
+                              .dtype = TRI_F32,
+                              .count = counts[c],
+                              .root = seed % comm->size,
+                              .reduction = (tri_comm_reduction)(seed % 3)};
+            one(comm, op, ++seed, &own, op.kind == TRI_COMM_ALL_REDUCE && c % 2);
+        }
+    for (int i = 0; i < 100; i++) CHECK_OK(tri_comm_barrier(comm, "many"));
+}
+
+static void test_many(void **state) {
+    assert_true(17 > TRI_MESSAGE_EXCHANGE_RANKS);
+    assert_int_equal(ranks_run(17, NULL, body_many, NULL), 0);
+    assert_int_equal(ranks_run(23, NULL, body_many, NULL), 0);
+}
+
+static void test_without_events(void **state) {
+    ranks_transport = &socket_transport_without_events;
+    unsigned seed = 3;
+    assert_int_equal(ranks_run(3, NULL, body_random, &seed), 0);
+    assert_int_equal(ranks_run(3, NULL, body_behind, NULL), 0);
+    assert_int_equal(ranks_run(2, NULL, body_background, NULL), 0);
+    assert_int_equal(ranks_run(5, NULL, body_split, NULL), 0);
+    ranks_transport = &socket_transport;
+}
+
+int main(void) {
+    const struct CMUnitTest own[] = {
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_without_events),
+    };
+    ranks_transport = &socket_transport;
+    return comm_cases_main("message", own, sizeof own / sizeof *own);
+}
