@@ -1,7 +1,9 @@
 // `trireme bench`: measures kernels (bench_kernels.c), collectives, loading or training.
 #include "cli/cli.h"
 
+#include "base/limits.h"
 #include "comm/bench.h"
+#include "comm/options.h"
 #include "data/bench.h"
 #include "recipe/batch.h"
 #include "train/bench.h"
@@ -63,12 +65,25 @@ static tri_status find_type(const char *name, tri_comm_bench_options *out) {
     return TRI_OK;
 }
 
-static tri_status bench_comm(const char *op, const char *type, const char *sizes_text, bool json) {
+static tri_status find_backend(const char *name, tri_comm_choice *out) {
+    const tri_comm_choice choices[] = {TRI_COMM_AUTO, TRI_COMM_SHM, TRI_COMM_MPI, TRI_COMM_UCX};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        *out = choices[i];
+        if (!strcmp(tri_comm_choice_name(*out), name)) return TRI_OK;
+    }
+    return TRI_FAIL(TRI_BAD_INPUT, "--backend: '%s' is not one of auto, shm, mpi, ucx", name);
+}
+
+static tri_status bench_comm(const cli_arguments *a, bool json) {
+    const char *op = cli_value(a, "op"), *type = cli_value(a, "type");
+    const char *sizes_text = cli_value(a, "sizes"), *backend = cli_value(a, "backend");
     size_t sizes[MAX_SIZES];
     tri_comm_bench_options options = {.json = json};
+    tri_comm_options connect = {.timeout_s = TRI_DEFAULT_TIMEOUT_MS / 1000};
     tri_identity identity;
     tri_comm *comm;
     tri_health *health = NULL;
+    if (backend) TRI_TRY(find_backend(backend, &connect.backend));
     if (sizes_text) {
         TRI_TRY(read_sizes(sizes_text, sizes, &options.sizes));
         options.sizes_bytes = sizes;
@@ -79,7 +94,7 @@ static tri_status bench_comm(const char *op, const char *type, const char *sizes
     if (identity.size == 1)
         TRI_TRY(tri_comm_self_open(&comm));
     else
-        TRI_TRY(cli_backends.open_comm(&identity, NULL, &comm, &health));
+        TRI_TRY(cli_backends.open_comm(&identity, &connect, &comm, &health));
     tri_status status = tri_comm_bench(comm, &options, stdout);
     tri_comm_close(comm);
     tri_health_stop(health);
@@ -183,6 +198,7 @@ static const cli_flag flags[] = {
     {"op", "NAME", "comm: all_reduce (default), all_gather, reduce_scatter, fold, send, ...", 0},
     {"type", "f32|f64|bf16|f16", "comm: type of the elements (f32)", 0},
     {"sizes", "LIST", "comm: sizes in bytes, such as 8,1M,256M", 0},
+    {"backend", "auto|shm|mpi|ucx", "comm: what connects the ranks (auto)", 0},
     {"seconds", "S", "time: kernels, per model (1); data, per row (1); train, in total (10)", 0},
     CLI_DEVICE_FLAG("train: the device that computes"),
     {"trace", "FILE", "train: write the actions of all ranks for ui.perfetto.dev", 0},
@@ -197,7 +213,7 @@ static const cli_verb verbs[] = {
     {0}};
 
 static const cli_verb_flags verb_flags[] = {{"kernels", "seconds json"},
-                                            {"comm", "op type sizes json"},
+                                            {"comm", "op type sizes backend json"},
                                             {"data", "seconds json"},
                                             {"train", "seconds device trace json"},
                                             {0}};
@@ -215,8 +231,7 @@ static int run(const cli_context *context, int argc, char **argv) {
     if (status != TRI_OK)
         known = true;
     else if (!strcmp(what, "comm") && a.count == 1)
-        status =
-            bench_comm(cli_value(&a, "op"), cli_value(&a, "type"), cli_value(&a, "sizes"), json);
+        status = bench_comm(&a, json);
     else if (!strcmp(what, "kernels"))
         status = bench_kernels(context, arena, a.count - 1, a.words + 1, seconds, json);
     else if (!strcmp(what, "data") && a.count >= 2)

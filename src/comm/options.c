@@ -2,6 +2,7 @@
 #include "comm/options.h"
 
 #include "base/limits.h"
+#include "comm/message/message.h"
 
 static const char *const backends[] = {
     [TRI_COMM_AUTO] = "auto",  [TRI_COMM_SELF] = "self", [TRI_COMM_SHM] = "shm",
@@ -9,9 +10,10 @@ static const char *const backends[] = {
     [TRI_COMM_NCCL + 1] = NULL};
 
 static const tri_option rows[] = {
-    TRI_OPTION_CHOICE(tri_comm_options, backend, "auto", backends,
-                      "auto: self for one rank, shm for the ranks of one host; mpi, ucx and nccl "
-                      "are not built yet"),
+    TRI_OPTION_CHOICE(
+        tri_comm_options, backend, "auto", backends,
+        "what connects the ranks: self for one rank, shm for the ranks of one host, ucx "
+        "or mpi for those of several hosts; nccl is not built yet"),
     TRI_OPTION_FLOAT(tri_comm_options, timeout_s, "300", 0.1, 1e6,
                      "seconds after which the run ends when a rank that others wait for does not "
                      "move"),
@@ -22,15 +24,17 @@ static const tri_option rows[] = {
 
 static tri_status check(const void *options, const tri_tree *map) {
     const tri_comm_options *o = options;
-    if (o->backend <= TRI_COMM_SHM) return TRI_OK;
+    if (o->backend != TRI_COMM_NCCL) return TRI_OK;
     return tri_tree_fail(map ? tri_tree_get(map, "backend") : NULL,
-                         "'comm.backend: %s' is not built into this program; it has auto, self and "
-                         "shm",
+                         "'comm.backend: %s' is not built into this program; it has auto, self, "
+                         "shm, mpi and ucx",
                          backends[o->backend]);
 }
 
 const tri_option_table tri_comm_table =
     TRI_OPTION_TABLE("comm", tri_comm_options, rows, "how ranks communicate", .check = check);
+
+const char *tri_comm_choice_name(tri_comm_choice choice) { return backends[choice]; }
 
 int tri_comm_timeout_ms(const tri_comm_options *options) {
     return options ? (int)(options->timeout_s * 1e3) : TRI_DEFAULT_TIMEOUT_MS;
@@ -41,6 +45,8 @@ int tri_comm_timeout_ms(const tri_comm_options *options) {
 // rank at a time, from which it reads.
 int64_t tri_comm_scratch_bytes(tri_comm_choice backend, int ranks, bool is_private) {
     if (ranks < 2 || backend == TRI_COMM_SELF) return 0;
+    if (backend == TRI_COMM_MPI || backend == TRI_COMM_UCX)
+        return tri_comm_message_scratch_bytes(ranks);
     int64_t announced = 2 * (TRI_SHM_EAGER_BYTES + 256);
     return ranks * announced + (is_private ? 2 * (int64_t)TRI_SHM_STAGE_BYTES : 0);
 }

@@ -25,6 +25,7 @@ typedef struct tri_comm_options {
 
 extern const tri_option_table tri_comm_table;
 
+const char *tri_comm_choice_name(tri_comm_choice choice); // "auto", …
 int tri_comm_timeout_ms(const tri_comm_options *options); // NULL: the default
 // In a communicator of `ranks` ranks: how many bytes of the backend's own memory one rank touches.
 // AUTO: as the backend that would be chosen. `is_private`: operations use memory that the backend's

@@ -163,13 +163,13 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
 
 // Bytes that the communicators of the engine's groups need for themselves. Those of all ranks and
 // of the shards also carry memory that no communicator allocated, for which they need more.
-static int64_t communicator_bytes(const tri_plan *plan) {
+static int64_t communicator_bytes(const tri_plan *plan, tri_comm_choice comm) {
     unsigned pipeline = 1u << TRI_AXIS_PIPELINE, shard = 1u << plan->sharing.shard_axis;
     const unsigned groups[] = {shard,    1u << plan->sharing.replicate_axis, pipeline,
                                pipeline, 1u << TRI_AXIS_TENSOR_PARALLEL,     TRI_AXES_REPLICAS};
-    int64_t bytes = tri_comm_scratch_bytes(TRI_COMM_AUTO, plan->mesh.ranks, true);
+    int64_t bytes = tri_comm_scratch_bytes(comm, plan->mesh.ranks, true);
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-        bytes += tri_comm_scratch_bytes(TRI_COMM_AUTO, tri_mesh_size(&plan->mesh, groups[i]),
+        bytes += tri_comm_scratch_bytes(comm, tri_mesh_size(&plan->mesh, groups[i]),
                                         groups[i] == shard && plan->sharing.shard > 1);
     return bytes;
 }
@@ -214,7 +214,7 @@ static void size_memory(tri_plan *plan, const tri_plan_request *request) {
                        plan->sizes.result_bytes,
         .workspace = plan->sizes.workspace_bytes + batches * input_bytes + TRI_PROGRAM_BYTES,
         .communication = plan->sizes.heap_bytes[TRI_HEAP_STATE] + f32 * staging_elements(plan) +
-                         communicator_bytes(plan),
+                         communicator_bytes(plan, request->comm),
         .offloaded = f32 * (offloaded_stored + offloaded_half + offloaded_states),
     };
     tri_memory_plan *m = &plan->memory;

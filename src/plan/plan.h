@@ -3,6 +3,7 @@
 #ifndef TRIREME_PLAN_PLAN_H
 #define TRIREME_PLAN_PLAN_H
 
+#include "comm/options.h"
 #include "mesh/mesh.h"
 #include "plan/flat.h"
 #include "plan/options.h"
@@ -51,6 +52,7 @@ typedef struct tri_plan_request {
     bool gives_rounds;                          // see tri_batch_options
     bool sync_batchnorm;                        // batch norm over the micro-batches of all replicas
     bool deterministic;                         // the same bits on any number of ranks
+    tri_comm_choice comm;                       // what connects the ranks
     int optimizer_states;
     const char *const *freeze; // patterns of parameters that stay as they are
     int freeze_count;

@@ -200,6 +200,7 @@ void tri_session_plan_request(const tri_recipe *recipe, const tri_batch_options 
                               .gives_rounds = batch->gives_rounds,
                               .sync_batchnorm = recipe->trainer.sync_batchnorm,
                               .deterministic = recipe->trainer.deterministic,
+                              .comm = recipe->comm.backend,
                               .freeze = recipe->optimizer.freeze.items,
                               .freeze_count = recipe->optimizer.freeze.count,
                               .optimizer_states = optimizer->state_count,

@@ -296,6 +296,10 @@ static void body_no_direct(tri_comm *job, ranks_table *table, void *argument) {
     CHECK_OK(pair->backend->start(pair, group, 2, &ticket));
     CHECK_OK(pair->backend->wait(pair, ticket));
     CHECK(y == beside);
+    tri_comm *child; // of ranks 0, 1 and 2, and of rank 3
+    CHECK(pair->backend->split(pair, job->rank == 3, job->rank, &child) ==
+          (job->rank == 3 ? TRI_OK : TRI_UNSUPPORTED));
+    tri_comm_close(child);
     CHECK_OK(tri_comm_barrier(pair, "all have received"));
     meet(table, 0, 4);
     group[0].peer = opposite;
@@ -339,8 +343,35 @@ static void body_split(tri_comm *job, ranks_table *table, void *argument) {
     }
     CHECK(pair->backend->split(pair, 0, -job->rank, &child) == TRI_OK); // hosts backwards too
     tri_comm_close(child);
-    CHECK(pair->backend->split(pair, job->rank == 3, job->rank, &child) ==
-          (job->rank == 3 ? TRI_OK : TRI_UNSUPPORTED));
+    // Not the same ranks of each host: all operations go the direct way.
+    CHECK_OK(pair->backend->split(pair, job->rank == 3, job->rank, &child));
+    CHECK(child->size == (job->rank == 3 ? 1 : 7));
+    int64_t one = 1;
+    CHECK_OK(tri_comm_run(child, &(tri_comm_op){.kind = TRI_COMM_ALL_REDUCE,
+                                                .dtype = TRI_I64,
+                                                .count = 1,
+                                                .send = &one,
+                                                .recv = &one}));
+    CHECK(one == child->size);
+    int64_t mine = child->rank, left = -1, size = child->size;
+    tri_comm_op ring[2] = {{.kind = TRI_COMM_SEND,
+                            .dtype = TRI_I64,
+                            .count = 1,
+                            .send = &mine,
+                            .peer = (int)((mine + 1) % size)},
+                           {.kind = TRI_COMM_RECV,
+                            .dtype = TRI_I64,
+                            .count = 1,
+                            .recv = &left,
+                            .peer = (int)((mine + size - 1) % size)}};
+    tri_comm_ticket ticket;
+    CHECK_OK(child->backend->start(child, ring, 2, &ticket));
+    CHECK_OK(child->backend->wait(child, ticket));
+    CHECK(left == (mine + size - 1) % size);
+    tri_comm *grandchild;
+    CHECK_OK(child->backend->split(child, child->rank % 2, child->rank, &grandchild));
+    CHECK_OK(tri_comm_barrier(grandchild, "grandchild"));
+    tri_comm_close(grandchild);
     tri_comm_close(child);
     CHECK_OK(tri_comm_barrier(pair, "still alive"));
     tri_comm_close(pair);

@@ -341,6 +341,10 @@ static tri_status branch(progress_comm *base, const progress_group *group, progr
                              .scratch_bytes = comm->scratch_bytes,
                              .detail = comm->detail};
         memcpy(open.inner, inner, sizeof inner);
+        for (int i = 1; i < LAYERED_INNER && !open.inner[0]; i++) { // it supplies the memory
+            open.inner[0] = inner[i];
+            open.inner[i] = NULL;
+        }
         status = create(&open, base->family, &child);
         if (status == TRI_OK) *out = &child->base;
     }

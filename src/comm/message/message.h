@@ -13,6 +13,7 @@ typedef struct tri_message_config {
     const int *job_ranks;
     const char *group;
     tri_comm *control;
+    tri_ledger *ledger; // records the operations; NULL: the control communicator's, or its own
 } tri_message_config;
 
 // Collective over ranks 0 … size-1. `meeting` is used only during the call, and not at all where

@@ -34,6 +34,7 @@ typedef struct open_call { // arguments of an open, and the prefix of its keys
     const tri_comm_meeting *meeting;
     const int *job_ranks;
     tri_comm *control;
+    tri_ledger *ledger;
     char prefix[64];
     int64_t until_ns;
     message_family *family;
@@ -175,8 +176,8 @@ static tri_status make_family(open_call *call) {
     tri_status status = family && family->job_rank && family->host
                             ? TRI_OK
                             : TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
-    if (status == TRI_OK && call->control)
-        ledger = tri_ledger_retain(call->control->ledger);
+    if (status == TRI_OK && call->ledger)
+        ledger = tri_ledger_retain(call->ledger);
     else if (status == TRI_OK)
         status = tri_ledger_open(NULL, &ledger);
     if (status != TRI_OK) {
@@ -243,6 +244,8 @@ tri_status tri_comm_message_open(const tri_transport *transport, int rank, int s
     if (config && config->timeout_ms > 0) call.timeout_ms = config->timeout_ms;
     if (config) call.job_ranks = config->job_ranks;
     if (config) call.control = config->control;
+    if (config) call.ledger = config->ledger;
+    if (call.control && !call.ledger) call.ledger = call.control->ledger;
     if (config && config->group)
         snprintf(call.prefix, sizeof call.prefix, "%s/%s", transport->name, config->group);
     else

@@ -98,7 +98,7 @@ typedef struct message_family {
     pthread_mutex_t waiting; // held by the thread that waits for the transport's descriptor
     _Atomic bool waits;
     int wake_fd;
-    _Atomic int nap_us;     // of the next sleep where there is no descriptor
+    _Atomic int looks;      // since a request ended, by threads that have no descriptor to wait for
     _Atomic bool must_tell; // a failure that the other ranks do not know yet
     _Atomic bool was_told;  // the failure is from another rank
 } message_family;

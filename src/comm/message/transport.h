@@ -38,7 +38,9 @@ typedef struct tri_transport_request {
     tri_transport_state state;
     int peer;
     size_t bytes; // to send; of a receive: what has arrived
-    void *handle; // the transport's
+    // The transport's own.
+    struct tri_transport_end *end;
+    void *handle;
     uint64_t number;
 } tri_transport_request;
 

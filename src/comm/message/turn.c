@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@
 #include <unistd.h>
 
 enum {
-    NAP_LEAST_US = 20, // of a thread that has no descriptor to wait for; doubled up to the most
-    NAP_MOST_US = 500,
+    NAP_LEAST_US = 10, // of a thread that has no descriptor to wait for
+    NAP_MOST_US = 300,
     TELL_MS = 300, // for a failure to reach the others, before this rank ends all messages
 };
 
@@ -153,7 +154,7 @@ bool message_progress(message_family *family) {
     while (hear(family)) moved = true;
     if (family->sending) drop_sent(family);
     if (!moved) return false;
-    atomic_store_explicit(&family->nap_us, NAP_LEAST_US, memory_order_relaxed);
+    atomic_store_explicit(&family->looks, 0, memory_order_relaxed);
     message_wake(&family->base);
     return true;
 }
@@ -214,7 +215,6 @@ bool message_say_goodbye(message_family *family) {
 tri_status message_turn_init(message_family *family) {
     pthread_mutex_init(&family->turn, NULL);
     pthread_mutex_init(&family->waiting, NULL);
-    atomic_store(&family->nap_us, NAP_LEAST_US);
     family->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (family->wake_fd >= 0) return TRI_OK;
     return TRI_FAIL(TRI_IO, "cannot make an eventfd: %s", strerror(errno));
@@ -247,6 +247,15 @@ static void wait_for_descriptors(message_family *family, int fd, int64_t timeout
     if (ready[0].revents) (void)!read(family->wake_fd, &rings, sizeof rings);
 }
 
+// Without a descriptor a thread looks again and again. First it only yields its core, because MPI
+// moves large messages bit by bit, in calls that end none; then it sleeps ever longer.
+static int64_t nap_ns(message_family *family) {
+    int looks = atomic_fetch_add(&family->looks, 1), most = family->base.can_spin ? 2000 : 50;
+    if (looks < most) return 0;
+    int64_t nap_us = NAP_LEAST_US + (looks - most) / 4;
+    return (nap_us < NAP_MOST_US ? nap_us : NAP_MOST_US) * 1000;
+}
+
 // With the right to wait for the transport.
 static void wait_for_transport(message_family *family, uint32_t seen, int timeout_ms) {
     int fd = family->transport->event_fd(family->end);
@@ -257,10 +266,12 @@ static void wait_for_transport(message_family *family, uint32_t seen, int timeou
         message_turn_end(family);
         if (!armed) return;
     }
-    if (fd < 0) { // look again and again, but let others have the core
-        int nap_us = atomic_load(&family->nap_us);
-        timeout_ns = nap_us * (int64_t)1000;
-        atomic_store(&family->nap_us, nap_us * 2 > NAP_MOST_US ? NAP_MOST_US : nap_us * 2);
+    if (fd < 0) {
+        timeout_ns = nap_ns(family);
+        if (timeout_ns == 0) {
+            sched_yield();
+            return;
+        }
     }
     // The ringer raises `rings` and then reads `waits`.
     atomic_store(&family->waits, true);

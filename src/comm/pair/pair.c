@@ -13,7 +13,11 @@
 
 enum { INSIDE, ACROSS, DIRECT };
 
-static int hosts(const layered_comm *comm) { return comm->inner[ACROSS]->size; }
+// Of a group that is not divided by hosts, the only inner communicator stands in the place of
+// `inside`.
+static int hosts(const layered_comm *comm) {
+    return comm->inner[ACROSS] ? comm->inner[ACROSS]->size : 1;
+}
 static int local_ranks(const layered_comm *comm) { return comm->inner[INSIDE]->size; }
 
 // ---- memory: the window is a block of `count` elements for each rank, in three arrays of scratch
@@ -187,7 +191,7 @@ static void list(layered_comm *comm) {
 
 static tri_status route(const layered_comm *comm, int peer, int *inner, int *inner_peer) {
     int host = peer / local_ranks(comm), local = peer % local_ranks(comm);
-    bool same_host = host == comm->inner[ACROSS]->rank;
+    bool same_host = host == (comm->inner[ACROSS] ? comm->inner[ACROSS]->rank : 0);
     bool same_local = local == comm->inner[INSIDE]->rank;
     *inner = same_host ? INSIDE : same_local ? ACROSS : DIRECT;
     *inner_peer = same_host ? local : same_local ? host : peer;
@@ -205,17 +209,18 @@ static tri_status divide(const layered_comm *comm, const progress_group *group,
     int across = 0, locals = local_ranks(comm);
     while (across < group->size && group->ranks[across] / locals == group->ranks[0] / locals)
         across++;
-    bool regular = group->size % across == 0;
+    bool regular = group->size % across == 0, has_direct = comm->inner[DIRECT];
     for (int r = 0; r < group->size && regular; r++) {
         int host = group->ranks[r / across * across] / locals;
         int local = group->ranks[r % across] % locals;
         regular = group->ranks[r] == host * locals + local;
     }
-    if (!regular)
+    if (!regular && !has_direct)
         return TRI_FAIL(TRI_UNSUPPORTED,
                         "a hierarchy is split into groups that have the same ranks of each host, "
                         "in order; open a communicator of another kind for this one");
-    colour[INSIDE] = colour[ACROSS] = colour[DIRECT] = group->ranks[0];
+    colour[INSIDE] = colour[ACROSS] = regular ? group->ranks[0] : -1;
+    colour[DIRECT] = group->ranks[0];
     key[INSIDE] = group->rank % across;
     key[ACROSS] = group->rank / across;
     key[DIRECT] = group->rank;
@@ -227,8 +232,8 @@ static tri_status divide(const layered_comm *comm, const progress_group *group,
 static unsigned abilities(const tri_comm *head) {
     const layered_comm *comm = layered_of(head);
     unsigned inside = comm->inner[INSIDE]->backend->abilities(comm->inner[INSIDE]);
-    unsigned across = comm->inner[ACROSS]->backend->abilities(comm->inner[ACROSS]);
     if (hosts(comm) == 1) return inside;
+    unsigned across = comm->inner[ACROSS]->backend->abilities(comm->inner[ACROSS]);
     if (local_ranks(comm) == 1) return across;
     unsigned never = TRI_COMM_RANK_ORDER | TRI_COMM_FINDS_MISMATCHES | TRI_COMM_DEVICE_MEMORY;
     unsigned both = inside & across & ~never;

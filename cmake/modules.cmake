@@ -1,0 +1,28 @@
+# Modules: what the program loads when a run needs it (src/base/module.h). One that needs a library
+# that this machine lacks is left out.
+function(add_module name library)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/comm/${name}/*.c)
+  add_library(module_${name} MODULE ${sources})
+  target_include_directories(module_${name} PRIVATE include src)
+  target_compile_options(module_${name} PRIVATE -fvisibility=hidden)
+  target_link_libraries(module_${name} PRIVATE ${library})
+  target_link_options(module_${name} PRIVATE LINKER:--no-undefined)
+  set_target_properties(module_${name} PROPERTIES OUTPUT_NAME ${name} PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/trireme)
+  install(TARGETS module_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/trireme)
+  add_dependencies(program module_${name})
+endfunction()
+
+pkg_check_modules(UCX IMPORTED_TARGET ucx>=1.12)
+if(UCX_FOUND)
+  add_module(ucx PkgConfig::UCX)
+else()
+  message(STATUS "comm.backend=ucx is left out: libucx-dev is not installed")
+endif()
+
+find_package(MPI COMPONENTS C)
+if(MPI_C_FOUND AND MPI_C_VERSION VERSION_GREATER_EQUAL 3.0)
+  add_module(mpi MPI::MPI_C)
+else()
+  message(STATUS "comm.backend=mpi is left out: no MPI 3 is installed")
+endif()

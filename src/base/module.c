@@ -1,0 +1,104 @@
+// Finds and loads modules, and refuses those of another version before it calls anything of theirs.
+#include "base/module.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FOLDERS = 3 };
+
+typedef char module_folder[PATH_MAX];
+
+// Cuts a path's last component off. False: there is none.
+static bool to_folder(char *path) {
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = 0;
+    return slash != NULL;
+}
+
+static bool beside_program(module_folder out) {
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0) return false;
+    path[length] = 0;
+    if (!to_folder(path)) return false;
+    return snprintf(out, PATH_MAX, "%s/../lib/trireme", path) < PATH_MAX;
+}
+
+// Of a program that uses the library.
+static bool beside_library(module_folder out) {
+    Dl_info where;
+    char path[PATH_MAX];
+    if (!dladdr((void *)(uintptr_t)&tri_module_load, &where) || !where.dli_fname) return false;
+    if (!realpath(where.dli_fname, path) || !to_folder(path)) return false;
+    return snprintf(out, PATH_MAX, "%s/trireme", path) < PATH_MAX;
+}
+
+static int list_folders(module_folder folders[FOLDERS]) {
+    const char *chosen = getenv("TRIREME_MODULES");
+    int count = 0;
+    if (chosen && *chosen) {
+        snprintf(folders[0], PATH_MAX, "%s", chosen);
+        return 1;
+    }
+    count += beside_program(folders[count]);
+    count += beside_library(folders[count]);
+    snprintf(folders[count++], PATH_MAX, "%s", TRIREME_MODULE_FOLDER);
+    return count;
+}
+
+static tri_status not_found(const char *name, module_folder folders[FOLDERS], int count) {
+    char where[TRI_MESSAGE_MAX_BYTES] = "";
+    size_t used = 0;
+    for (int i = 0; i < count && used < sizeof where; i++)
+        used +=
+            (size_t)snprintf(where + used, sizeof where - used, "%s%s", i ? ", " : "", folders[i]);
+    return TRI_FAIL(TRI_NOT_FOUND,
+                    "module %s is not installed: there is no %s.so in %s; install the library that "
+                    "it needs and build again, or set TRIREME_MODULES to its folder",
+                    name, name, where);
+}
+
+static tri_status check(const char *path, const tri_module *module, const char *name,
+                        const char *interface, uint32_t abi) {
+    if (!module || module->magic != TRI_MODULE_MAGIC)
+        return TRI_FAIL(TRI_UNSUPPORTED, "%s is not a module of trireme", path);
+    if (module->abi != abi)
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "%s is of another version of trireme (interface %u, this program has %u); "
+                        "install both from one build",
+                        path, module->abi, abi);
+    if (strcmp(module->interface, interface) != 0 || strcmp(module->name, name) != 0)
+        return TRI_FAIL(TRI_UNSUPPORTED, "%s is the %s %s, and not the %s %s", path,
+                        module->interface, module->name, interface, name);
+    return TRI_OK;
+}
+
+tri_status tri_module_load(const char *name, const char *interface, uint32_t abi,
+                           const void **table) {
+    module_folder folders[FOLDERS];
+    int count = list_folders(folders), at = 0;
+    char path[PATH_MAX];
+    *table = NULL;
+    for (; at < count; at++) {
+        bool fits = snprintf(path, sizeof path, "%s/%s.so", folders[at], name) < (int)sizeof path;
+        if (fits && access(path, F_OK) == 0) break;
+    }
+    if (at == count) return not_found(name, folders, count);
+    // RTLD_GLOBAL: some versions of MPI load parts of their own that expect its symbols there.
+    void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!object)
+        return TRI_FAIL(TRI_UNSUPPORTED, "module %s cannot be loaded: %s", name, dlerror());
+    const tri_module *module = dlsym(object, TRI_MODULE_SYMBOL);
+    tri_status status = check(path, module, name, interface, abi);
+    if (status != TRI_OK) {
+        dlclose(object);
+        return status;
+    }
+    *table = module->table;
+    return TRI_OK;
+}

@@ -1,0 +1,39 @@
+// Modules: shared objects that this program loads when a run needs them, for what not every machine
+// has (MPI, UCX). So the program starts everywhere, and a machine needs no library that it does not
+// use.
+#ifndef TRIREME_BASE_MODULE_H
+#define TRIREME_BASE_MODULE_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+// What the symbol tri_module_entry of a module holds. The first two fields never move.
+typedef struct tri_module {
+    uint32_t magic; // TRI_MODULE_MAGIC
+    uint32_t abi;   // of the interface
+    const char *interface, *name;
+    const void *table; // of the interface's functions
+} tri_module;
+
+enum { TRI_MODULE_MAGIC = 0x54524d4f };
+#define TRI_MODULE_SYMBOL "tri_module_entry"
+
+// In a module's source: TRI_MODULE("transport", 1, "ucx", &table);
+#define TRI_MODULE(interface_name, abi_version, module_name, functions)                            \
+    extern const tri_module tri_module_entry;                                                      \
+    __attribute__((visibility("default")))                                                         \
+    const tri_module tri_module_entry = {.magic = TRI_MODULE_MAGIC,                                \
+                                         .abi = (abi_version),                                     \
+                                         .interface = (interface_name),                            \
+                                         .name = (module_name),                                    \
+                                         .table = (functions)}
+
+// The table of the module NAME.so, which stays loaded until the process ends. It lies in the folder
+// TRIREME_MODULES, or else beside the program (bin/../lib/trireme), beside the library, or where
+// both were installed. TRI_NOT_FOUND, with the folders; TRI_UNSUPPORTED: it cannot be loaded, or is
+// of another version than this program.
+tri_status tri_module_load(const char *name, const char *interface, uint32_t abi,
+                           const void **table);
+
+#endif

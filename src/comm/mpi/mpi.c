@@ -1,0 +1,288 @@
+// The transport `mpi`: messages over the site's MPI, of which it uses what MPI-3 has. A module.
+//
+// The ranks are those of MPI_COMM_WORLD. MPI has to allow calls from several threads in turn
+// (MPI_THREAD_SERIALIZED). MPI cannot be started twice in one process, so that it ends with the
+// process: by MPI_Finalize after a good end, else by MPI_Abort, which ends all ranks.
+#include "base/module.h"
+#include "comm/message/transport.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ABORT_DELAY_US = 500000 }; // for the other ranks to report what they were told
+
+struct tri_transport_end {
+    MPI_Comm comm;
+    // Requests that MPI has: handles and whose they are, side by side as MPI_Testsome wants them.
+    MPI_Request *handles;
+    tri_transport_request **pending;
+    bool *is_receive;
+    int *indices;
+    MPI_Status *statuses;
+    int pending_count, pending_capacity;
+    char (*loss)[MPI_MAX_ERROR_STRING + 32]; // of each rank; "": it can be reached
+    bool moved;
+};
+
+static bool has_failed; // an end of this process did not close well
+
+static tri_status refuse(char *why, const char *call, int code) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    MPI_Error_string(code, text, &length);
+    snprintf(why, TRI_TRANSPORT_WHY_BYTES, "%s: %.300s", call, text);
+    return TRI_NETWORK;
+}
+
+// ---- starting and ending MPI
+
+static void end_mpi(int status, void *argument) {
+    int is_over = 0;
+    MPI_Finalized(&is_over);
+    if (is_over) return;
+    if (!has_failed) {
+        MPI_Finalize();
+        return;
+    }
+    usleep(ABORT_DELAY_US);
+    MPI_Abort(MPI_COMM_WORLD, status ? status : 1);
+}
+
+static tri_status start_mpi(char *why) {
+    int is_started = 0, level = 0;
+    MPI_Initialized(&is_started);
+    if (!is_started) {
+        int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+        if (code != MPI_SUCCESS) return refuse(why, "MPI_Init_thread", code);
+        (void)on_exit(end_mpi, NULL);
+    }
+    MPI_Query_thread(&level);
+    if (level >= MPI_THREAD_SERIALIZED) return TRI_OK;
+    snprintf(why, TRI_TRANSPORT_WHY_BYTES,
+             "this MPI allows calls from one thread only (thread level %d); choose another "
+             "comm.backend, or an MPI with MPI_THREAD_SERIALIZED",
+             level);
+    return TRI_UNSUPPORTED;
+}
+
+// ---- opening
+
+static void free_end(tri_transport_end *end) {
+    free(end->handles);
+    free(end->pending);
+    free(end->is_receive);
+    free(end->indices);
+    free(end->statuses);
+    free(end->loss);
+    free(end);
+}
+
+static bool grow(tri_transport_end *end) {
+    if (end->pending_count < end->pending_capacity) return true;
+    size_t count = end->pending_capacity ? 2 * (size_t)end->pending_capacity : 64;
+    void *handles = realloc(end->handles, count * sizeof *end->handles);
+    if (handles) end->handles = handles;
+    void *pending = realloc(end->pending, count * sizeof *end->pending);
+    if (pending) end->pending = pending;
+    void *is_receive = realloc(end->is_receive, count * sizeof *end->is_receive);
+    if (is_receive) end->is_receive = is_receive;
+    void *indices = realloc(end->indices, count * sizeof *end->indices);
+    if (indices) end->indices = indices;
+    void *statuses = realloc(end->statuses, count * sizeof *end->statuses);
+    if (statuses) end->statuses = statuses;
+    if (!handles || !pending || !is_receive || !indices || !statuses) return false;
+    end->pending_capacity = (int)count;
+    return true;
+}
+
+static tri_status mpi_open(const tri_transport_job *job, tri_transport_end **out, char *why) {
+    int rank, size;
+    *out = NULL;
+    tri_status status = start_mpi(why);
+    if (status != TRI_OK) return status;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (rank != job->rank || size != job->size) {
+        snprintf(why, TRI_TRANSPORT_WHY_BYTES,
+                 "for MPI this is rank %d of %d; start the ranks with an MPI launcher (mpirun, or "
+                 "srun --mpi=pmix) that belongs to this MPI",
+                 rank, size);
+        return TRI_BAD_INPUT;
+    }
+    tri_transport_end *end = calloc(1, sizeof *end);
+    if (end) end->loss = calloc((size_t)size, sizeof *end->loss);
+    if (!end || !end->loss || !grow(end)) {
+        if (end) free_end(end);
+        snprintf(why, TRI_TRANSPORT_WHY_BYTES, "no memory");
+        return TRI_NO_MEMORY;
+    }
+    int code = MPI_Comm_dup(MPI_COMM_WORLD, &end->comm);
+    if (code != MPI_SUCCESS) {
+        free_end(end);
+        return refuse(why, "MPI_Comm_dup", code);
+    }
+    MPI_Comm_set_errhandler(end->comm, MPI_ERRORS_RETURN);
+    *out = end;
+    return TRI_OK;
+}
+
+static const void *mpi_address(tri_transport_end *end, size_t *size) {
+    *size = 0;
+    return NULL;
+}
+
+// ---- requests
+
+static void lose(tri_transport_end *end, int r, int code) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    if (r < 0 || end->loss[r][0]) return;
+    MPI_Error_string(code, text, &length);
+    snprintf(end->loss[r], sizeof *end->loss, "cannot be reached any more (%s)", text);
+}
+
+static void finish(tri_transport_end *end, tri_transport_request *request, int code,
+                   const MPI_Status *status) {
+    int class = MPI_SUCCESS, bytes = 0;
+    end->moved = true;
+    if (code == MPI_SUCCESS) {
+        if (status && MPI_Get_count(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes >= 0)
+            request->bytes = (size_t)bytes;
+        request->state = TRI_REQUEST_DONE;
+        return;
+    }
+    MPI_Error_class(code, &class);
+    request->state = class == MPI_ERR_TRUNCATE ? TRI_REQUEST_TOO_LARGE : TRI_REQUEST_LOST;
+    if (class != MPI_ERR_TRUNCATE) lose(end, request->peer, code);
+}
+
+static void add(tri_transport_end *end, tri_transport_request *request, MPI_Request handle,
+                bool is_receive) {
+    int at = end->pending_count++;
+    end->handles[at] = handle;
+    end->pending[at] = request;
+    end->is_receive[at] = is_receive;
+    request->state = TRI_REQUEST_PENDING;
+}
+
+static void mpi_send(tri_transport_end *end, int r, uint32_t tag, const void *data, size_t size,
+                     tri_transport_request *request) {
+    MPI_Request handle;
+    *request = (tri_transport_request){.peer = r, .bytes = size, .end = end};
+    if (!grow(end)) abort(); // MPI would write to memory that nobody knows of
+    int code = MPI_Isend(data, (int)size, MPI_BYTE, r, (int)tag, end->comm, &handle);
+    if (code == MPI_SUCCESS)
+        add(end, request, handle, false);
+    else
+        finish(end, request, code, NULL);
+}
+
+static void receive(tri_transport_end *end, int r, uint32_t tag, void *memory, size_t size,
+                    tri_transport_request *request) {
+    MPI_Request handle;
+    *request = (tri_transport_request){.peer = r == MPI_ANY_SOURCE ? -1 : r, .end = end};
+    if (!grow(end)) abort();
+    int code = MPI_Irecv(memory, (int)size, MPI_BYTE, r, (int)tag, end->comm, &handle);
+    if (code == MPI_SUCCESS)
+        add(end, request, handle, true);
+    else
+        finish(end, request, code, NULL);
+}
+
+static void mpi_recv(tri_transport_end *end, int r, uint32_t tag, void *memory, size_t size,
+                     tri_transport_request *request) {
+    receive(end, r, tag, memory, size, request);
+}
+
+static void mpi_recv_any(tri_transport_end *end, uint32_t tag, void *memory, size_t size,
+                         tri_transport_request *request) {
+    receive(end, MPI_ANY_SOURCE, tag, memory, size, request);
+}
+
+// Closes the gaps that finished requests leave.
+static void compact(tri_transport_end *end) {
+    int kept = 0;
+    for (int i = 0; i < end->pending_count; i++) {
+        if (end->handles[i] == MPI_REQUEST_NULL) continue;
+        end->handles[kept] = end->handles[i];
+        end->pending[kept] = end->pending[i];
+        end->is_receive[kept] = end->is_receive[i];
+        kept++;
+    }
+    end->pending_count = kept;
+}
+
+static bool mpi_progress(tri_transport_end *end) {
+    int done = 0;
+    int code = MPI_Testsome(end->pending_count, end->handles, &done, end->indices, end->statuses);
+    if (done != MPI_UNDEFINED && done > 0) {
+        for (int i = 0; i < done; i++) {
+            const MPI_Status *status = &end->statuses[i];
+            int at = end->indices[i];
+            finish(end, end->pending[at], code == MPI_ERR_IN_STATUS ? status->MPI_ERROR : code,
+                   end->is_receive[at] ? status : NULL);
+        }
+        compact(end);
+    }
+    bool moved = end->moved;
+    end->moved = false;
+    return moved;
+}
+
+static int mpi_event_fd(tri_transport_end *end) { return -1; }
+
+static const char *mpi_loss(tri_transport_end *end, int r) {
+    return end->loss[r][0] ? end->loss[r] : NULL;
+}
+
+static bool mpi_reaches(tri_transport_end *end, int r) { return true; }
+
+// ---- ending
+
+static void cancel_receives(tri_transport_end *end) {
+    for (int i = 0; i < end->pending_count; i++) {
+        if (!end->is_receive[i]) continue;
+        if (MPI_Cancel(&end->handles[i]) == MPI_SUCCESS)
+            (void)MPI_Wait(&end->handles[i], MPI_STATUS_IGNORE);
+        end->pending[i]->state = TRI_REQUEST_ENDED;
+        end->handles[i] = MPI_REQUEST_NULL;
+    }
+    compact(end);
+}
+
+// What is being sent cannot be taken back; but MPI is not called again, so that it reads no memory.
+static void mpi_stop(tri_transport_end *end) {
+    has_failed = true;
+    cancel_receives(end);
+    for (int i = 0; i < end->pending_count; i++) end->pending[i]->state = TRI_REQUEST_ENDED;
+    end->pending_count = 0;
+}
+
+static void mpi_close(tri_transport_end *end, bool is_whole) {
+    if (is_whole) {
+        cancel_receives(end);
+        (void)MPI_Comm_free(&end->comm);
+    } else {
+        has_failed = true;
+    }
+    free_end(end);
+}
+
+static const tri_transport mpi_transport = {.name = "mpi",
+                                            .most_bytes = 1 << 30,
+                                            .open = mpi_open,
+                                            .address = mpi_address,
+                                            .send = mpi_send,
+                                            .recv = mpi_recv,
+                                            .recv_any = mpi_recv_any,
+                                            .progress = mpi_progress,
+                                            .event_fd = mpi_event_fd,
+                                            .loss = mpi_loss,
+                                            .reaches = mpi_reaches,
+                                            .stop = mpi_stop,
+                                            .close = mpi_close};
+
+TRI_MODULE(TRI_TRANSPORT_INTERFACE, TRI_TRANSPORT_ABI, "mpi", &mpi_transport);
