@@ -188,7 +188,8 @@ tri_status message_comm_create(message_family *family, uint32_t number, const in
     int *job_rank = calloc((size_t)size, sizeof *job_rank);
     tri_status status =
         comm && job_rank ? TRI_OK : TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
-    for (int r = 0; status == TRI_OK && r < size; r++) job_rank[r] = family->job_rank[member[r]];
+    for (int r = 0; status == TRI_OK && r < size; r++)
+        job_rank[r] = family->members[member[r]].job_rank;
     if (status == TRI_OK) status = allocate_parts(comm, member, size);
     if (status == TRI_OK)
         status = progress_comm_init(&comm->base, slots_of(family->transport->name), &family->base,
@@ -260,15 +261,14 @@ static void close_family(progress_family *base) {
         free_comm(comm);
     }
     message_turn_destroy(family);
-    free(family->job_rank);
-    free(family->host);
+    free(family->members);
     free(family);
 }
 
 static const char *host_of(const progress_family *base, int job_rank) {
     const message_family *family = (const message_family *)base;
     for (int r = 0; r < base->size; r++)
-        if (family->job_rank[r] == job_rank) return family->host[r];
+        if (family->members[r].job_rank == job_rank) return family->members[r].host;
     return NULL;
 }
 

@@ -159,7 +159,7 @@ static tri_status exchange_cards(const open_call *call) {
     for (int i = 0; i < call->size && status == TRI_OK; i++) {
         int r = (call->rank + i) % call->size;
         status = know(call, r, &turned[i]);
-        memcpy(family->host[r], turned[i].host, sizeof family->host[r]);
+        memcpy(family->members[r].host, turned[i].host, sizeof family->members[r].host);
     }
     if (status == TRI_OK) family->base.can_spin = can_spin(&turned[0], turned, call->size);
     free(cards);
@@ -170,10 +170,9 @@ static tri_status exchange_cards(const open_call *call) {
 
 static tri_status make_family(open_call *call) {
     message_family *family = calloc(1, sizeof *family);
-    if (family) family->job_rank = calloc((size_t)call->size, sizeof *family->job_rank);
-    if (family) family->host = calloc((size_t)call->size, sizeof *family->host);
+    if (family) family->members = calloc((size_t)call->size, sizeof *family->members);
     tri_ledger *ledger = NULL;
-    tri_status status = family && family->job_rank && family->host
+    tri_status status = family && family->members
                             ? TRI_OK
                             : TRI_FAIL(TRI_NO_MEMORY, "no memory for a communicator");
     if (status == TRI_OK && call->ledger)
@@ -181,14 +180,14 @@ static tri_status make_family(open_call *call) {
     else if (status == TRI_OK)
         status = tri_ledger_open(NULL, &ledger);
     if (status != TRI_OK) {
-        if (family) free(family->job_rank), free(family->host);
+        if (family) free(family->members);
         free(family);
         return status;
     }
-    for (int r = 0; r < call->size; r++) family->job_rank[r] = job_rank(call, r);
+    for (int r = 0; r < call->size; r++) family->members[r].job_rank = job_rank(call, r);
     progress_family_init(&family->base, &message_progress_backend, ledger, NULL);
     family->base.size = call->size;
-    family->base.job_rank = family->job_rank[call->rank];
+    family->base.job_rank = family->members[call->rank].job_rank;
     family->base.timeout_ms = call->timeout_ms;
     family->base.control = call->control;
     family->transport = call->transport;

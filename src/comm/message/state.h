@@ -53,7 +53,11 @@ typedef struct message_header {
     uint64_t sequence;
 } message_header;
 
-typedef enum message_notice_kind { MESSAGE_FAILED, MESSAGE_LEFT } message_notice_kind;
+typedef enum message_notice_kind {
+    MESSAGE_FAILED,
+    MESSAGE_KNOWN, // the answer to it
+    MESSAGE_LEFT,
+} message_notice_kind;
 
 // From one rank to the family.
 typedef struct message_notice {
@@ -71,6 +75,14 @@ typedef struct message_sending {
     tri_transport_request requests[];
 } message_sending;
 
+// What this rank knows of another one of the family.
+typedef struct message_member {
+    int job_rank;
+    char host[64];
+    bool must_answer; // it was told of a failure
+    int64_t lost_ns;  // when the transport was first seen not to reach it; 0: it does
+} message_member;
+
 typedef struct message_departure { // a rank that has left a communicator
     uint32_t number;
     int rank; // of the family
@@ -80,9 +92,8 @@ typedef struct message_family {
     progress_family base;
     const tri_transport *transport;
     tri_transport_end *end;
-    int rank;         // ours in the family
-    int *job_rank;    // by rank
-    char (*host)[64]; // by rank
+    int rank;                // ours in the family
+    message_member *members; // by rank
     pthread_mutex_t turn;
     // All below is used with the turn.
     uint32_t next_number; // of the next communicator that a split makes
@@ -93,6 +104,7 @@ typedef struct message_family {
     int departure_count, departure_capacity;
     struct message_comm *closed; // communicators that are closed, but not their memory
     bool stopped;                // the transport has ended all requests
+    bool has_told;               // the others, of a failure
     // Sleeping.
     progress_bell bell;
     pthread_mutex_t waiting; // held by the thread that waits for the transport's descriptor

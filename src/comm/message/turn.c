@@ -19,7 +19,8 @@
 enum {
     NAP_LEAST_US = 10, // of a thread that has no descriptor to wait for
     NAP_MOST_US = 300,
-    TELL_MS = 300, // for a failure to reach the others, before this rank ends all messages
+    TELL_MS = 1000, // for the others to answer that they know of a failure, before messages end
+    GRACE_MS = 250, // for the notice why a rank ended, before it counts as lost
 };
 
 static message_family *of(progress_family *family) { return (message_family *)family; }
@@ -61,16 +62,22 @@ static void drop_sent(message_family *family) {
     }
 }
 
-// Tells all ranks of a failure that this one was the first to notice.
+// Tells all ranks of a failure that this one was the first to notice. With the turn.
 static void tell_failure(message_family *family) {
-    if (!atomic_exchange(&family->must_tell, false) || family->stopped) return;
     const progress_failure *failure = family->base.failure;
+    atomic_store(&family->must_tell, false);
+    if (family->has_told || family->stopped || atomic_load(&family->was_told)) return;
+    if (atomic_load(&failure->state) != PROGRESS_FAILURE_WRITTEN) return;
+    family->has_told = true;
     message_notice notice = {
         .kind = MESSAGE_FAILED, .rank = family->rank, .status = failure->status};
     snprintf(notice.text, sizeof notice.text, "%s", failure->text);
     int *ranks = calloc((size_t)family->base.size, sizeof *ranks), count = 0;
-    for (int r = 0; ranks && r < family->base.size; r++)
-        if (r != family->rank && !family->transport->loss(family->end, r)) ranks[count++] = r;
+    for (int r = 0; ranks && r < family->base.size; r++) {
+        if (r == family->rank || family->transport->loss(family->end, r)) continue;
+        family->members[r].must_answer = true;
+        ranks[count++] = r;
+    }
     if (count) send_notice(family, &notice, ranks, count);
     free(ranks);
 }
@@ -110,9 +117,15 @@ static bool hear(message_family *family) {
     if (family->hearing.state != TRI_REQUEST_DONE) return false;
     message_notice *notice = &family->heard;
     notice->text[sizeof notice->text - 1] = 0;
+    TRI_ASSERT(notice->rank >= 0 && notice->rank < family->base.size);
     if (notice->kind == MESSAGE_LEFT) {
         note_departure(family, notice);
+    } else if (notice->kind == MESSAGE_KNOWN) {
+        family->members[notice->rank].must_answer = false;
     } else if ((unsigned)notice->status < TRI_STATUS_COUNT && notice->status != TRI_OK) {
+        message_notice answer = {.kind = MESSAGE_KNOWN, .rank = family->rank};
+        send_notice(family, &answer, &notice->rank, 1);
+        family->members[notice->rank].must_answer = false;
         atomic_store(&family->was_told, true);
         progress_take_failure(&family->base, (tri_status)notice->status, notice->text);
     }
@@ -123,11 +136,15 @@ static bool hear(message_family *family) {
 const char *message_loss(progress_comm *base, int r) {
     message_comm *comm = (message_comm *)base;
     message_family *family = message_family_of(comm);
-    const char *what = NULL;
+    message_member *member = &family->members[comm->member[r]];
+    int64_t now = tri_os.monotonic_ns();
     message_turn_begin(family);
     if (!family->stopped && family->transport->watch)
         family->transport->watch(family->end, comm->member[r]);
-    what = family->transport->loss(family->end, comm->member[r]);
+    const char *what = family->transport->loss(family->end, comm->member[r]);
+    // It may have ended because of a failure of which another rank tells.
+    if (what && !member->lost_ns) member->lost_ns = now;
+    if (what && now - member->lost_ns < GRACE_MS * (int64_t)1000000) what = NULL;
     for (int i = 0; i < family->departure_count && !what; i++)
         if (family->departures[i].number == comm->number &&
             family->departures[i].rank == comm->member[r])
@@ -174,13 +191,24 @@ bool message_await(const tri_transport *transport, tri_transport_end *end,
     }
 }
 
+// Whether a rank that was told of a failure, and can be reached, has not answered yet.
+static bool waits_for_answers(const message_family *family) {
+    for (int r = 0; r < family->base.size; r++)
+        if (family->members[r].must_answer && !family->transport->loss(family->end, r)) return true;
+    return false;
+}
+
 void message_stop(message_family *family) {
     int64_t until = after_ms(TELL_MS);
     message_turn_begin(family);
+    // Another thread of this process may be about to say why.
+    while (atomic_load(&family->base.failure->state) == PROGRESS_FAILURE_BEING_WRITTEN &&
+           tri_os.monotonic_ns() < until)
+        tri_os.sleep_ns(NAP_LEAST_US * 1000);
     tell_failure(family);
-    while (family->sending && !family->stopped && tri_os.monotonic_ns() < until) {
+    while (!family->stopped && (family->sending || waits_for_answers(family)) &&
+           tri_os.monotonic_ns() < until)
         if (!message_progress(family)) tri_os.sleep_ns(NAP_LEAST_US * 1000);
-    }
     if (!family->stopped) family->transport->stop(family->end);
     family->stopped = true;
     drop_sent(family);
