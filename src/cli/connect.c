@@ -87,8 +87,9 @@ static tri_status open_flat(const connect_request *q, const tri_transport *trans
                                  out);
 }
 
+// *messages: the communicator whose messages the ranks exchange across hosts.
 static tri_status open_pair(const connect_request *q, const tri_transport *transport,
-                            tri_comm **out) {
+                            tri_comm **messages, tri_comm **out) {
     tri_comm_pair pair = {0};
     int rank = q->identity->rank;
     TRI_TRY(open_host(q, &pair.inside));
@@ -96,22 +97,26 @@ static tri_status open_pair(const connect_request *q, const tri_transport *trans
     if (status == TRI_OK)
         status =
             pair.direct->backend->split(pair.direct, rank % q->local_ranks, rank, &pair.across);
+    *messages = pair.direct;
     if (status == TRI_OK) return tri_comm_pair_open(&pair, out);
     tri_comm_close(pair.direct);
     tri_comm_close(pair.inside);
     return status;
 }
 
-static tri_status open_transport(const connect_request *q, tri_comm **out) {
+static tri_status open_transport(const connect_request *q, tri_comm **messages, tri_comm **out) {
     const tri_transport *transport;
     TRI_TRY(find_transport(q, &transport));
-    return q->hosts > 1 && q->local_ranks > 1 ? open_pair(q, transport, out)
-                                              : open_flat(q, transport, NULL, out);
+    if (q->hosts > 1 && q->local_ranks > 1) return open_pair(q, transport, messages, out);
+    TRI_TRY(open_flat(q, transport, NULL, out));
+    *messages = *out;
+    return TRI_OK;
 }
 
-static tri_status open_chosen(const connect_request *q, tri_comm **out) {
+static tri_status open_chosen(const connect_request *q, tri_comm **messages, tri_comm **out) {
     bool is_far = q->choice == TRI_COMM_MPI || q->choice == TRI_COMM_UCX;
-    if (is_far || (q->choice == TRI_COMM_AUTO && q->hosts > 1)) return open_transport(q, out);
+    if (is_far || (q->choice == TRI_COMM_AUTO && q->hosts > 1))
+        return open_transport(q, messages, out);
     if (q->hosts == 1) return open_shm(q, out);
     return TRI_FAIL(TRI_BAD_INPUT,
                     "comm.backend: %s connects the ranks of one host, and these %d are on %d; set "
@@ -119,17 +124,35 @@ static tri_status open_chosen(const connect_request *q, tri_comm **out) {
                     tri_comm_choice_name(q->choice), q->identity->size, q->hosts);
 }
 
+// From now on the store watches over the ranks, which it can see on all hosts.
+static tri_status watch_ranks(tri_store *store, const tri_comm_options *options, tri_comm *messages,
+                              const tri_ledger *ledger, tri_health **health) {
+    tri_health_config config = {.silence_s = options ? options->silence_s : 0,
+                                .ring = tri_ledger_ring_of(ledger)};
+    TRI_TRY(tri_health_start(store, &config, health));
+    tri_comm_message_set_health(messages, *health);
+    return TRI_OK;
+}
+
 tri_status cli_open_comm(const tri_identity *identity, const tri_comm_options *options,
-                         tri_comm **out) {
+                         tri_comm **out, tri_health **health) {
     connect_request q = {.identity = identity,
                          .choice = options ? options->backend : TRI_COMM_AUTO,
                          .timeout_ms = tri_comm_timeout_ms(options)};
+    tri_comm *messages = NULL;
     *out = NULL;
-    // The ranks need the store only to find each other.
+    *health = NULL;
+    // The ranks of one host need the store only to find each other.
     TRI_TRY(tri_store_open(identity, q.timeout_ms, &q.store));
     q.hosts = tri_store_host_count(q.store);
     q.local_ranks = count_local_ranks(q.store, identity->size);
-    tri_status status = open_chosen(&q, out);
+    tri_status status = open_chosen(&q, &messages, out);
+    if (status == TRI_OK && messages && q.hosts > 1) {
+        status = watch_ranks(q.store, options, messages, (*out)->ledger, health);
+        if (status == TRI_OK) return TRI_OK;
+        tri_comm_close(*out);
+        *out = NULL;
+    }
     tri_store_close(q.store);
     return status;
 }

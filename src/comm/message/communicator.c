@@ -272,9 +272,19 @@ static const char *host_of(const progress_family *base, int job_rank) {
     return NULL;
 }
 
-// Of other ranks nothing is known here.
 static const tri_ledger_ring *ring_of(const progress_family *family, int job_rank) {
-    return job_rank == family->job_rank ? tri_ledger_ring_of(family->ledger) : NULL;
+    if (job_rank == family->job_rank) return tri_ledger_ring_of(family->ledger);
+    tri_health *health = atomic_load(&((const message_family *)family)->health);
+    return health ? tri_health_ring(health, job_rank) : NULL;
+}
+
+static void set_awaited(progress_family *family, int job_rank) {
+    tri_health *health = atomic_load(&((message_family *)family)->health);
+    if (health) tri_health_set_awaited(health, job_rank);
+}
+
+void tri_comm_message_set_health(tri_comm *comm, tri_health *health) {
+    atomic_store(&message_family_of(message_of(comm))->health, health);
 }
 
 const progress_backend message_progress_backend = {
@@ -296,4 +306,5 @@ const progress_backend message_progress_backend = {
     .collective_of = message_collective_of,
     .ring = ring_of,
     .host = host_of,
+    .set_awaited = set_awaited,
 };

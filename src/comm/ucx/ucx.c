@@ -57,6 +57,14 @@ static ucs_status_t make_worker(tri_transport_end *end) {
 
 static void ucx_close(tri_transport_end *end, bool is_whole);
 
+// What serves us better than UCX's defaults; the user's settings stay. UCX reads these from the
+// environment only.
+static void prefer(void) {
+    // Over TCP large messages as plain ones take half the processor time of those that are put into
+    // the receiver's memory.
+    (void)setenv("UCX_TCP_PUT_ENABLE", "n", 0);
+}
+
 static tri_status ucx_open(const tri_transport_job *job, tri_transport_end **out, char *why) {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
@@ -65,6 +73,7 @@ static tri_status ucx_open(const tri_transport_job *job, tri_transport_end **out
                            .name = "trireme"};
     ucp_config_t *config;
     *out = NULL;
+    prefer();
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK) return refuse(why, "ucp_config_read", status);
     tri_transport_end *end = calloc(1, sizeof *end);
