@@ -518,16 +518,18 @@ static ssize_t slow_pwrite(int fd, const void *data, size_t size, off_t offset) 
 // notes whether anything waits for a queue that was closed.
 static int waits_left;
 static atomic_bool is_closed, waited_late;
-static const tri_ticket_kind *far_kind;
+static _Atomic(const tri_ticket_kind *) far_kind;
 
 static tri_status watched_wait(void *source, uint64_t number) {
-    if (!is_closed) return far_kind->wait(source, number);
+    const tri_ticket_kind *kind = far_kind;
+    if (!is_closed) return kind->wait(source, number);
     waited_late = true;
     return TRI_OK;
 }
 
 static bool watched_is_done(void *source, uint64_t number) {
-    return far_kind->is_done(source, number);
+    const tri_ticket_kind *kind = far_kind;
+    return kind->is_done(source, number);
 }
 
 static const tri_ticket_kind watched = {.wait = watched_wait, .is_done = watched_is_done};
