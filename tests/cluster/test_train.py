@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Training on several nodes: however the ranks are started and however the model is divided, the
+losses are those of one rank.
+
+usage: test_train.py BUILD_FOLDER              CLUSTER=all: also four nodes and every strategy
+"""
+import os
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import lab
+import runs
+
+ALL = os.environ.get("CLUSTER") == "all"
+LIMIT = 2e-5
+MLP = ["trainer.max_steps=4", "trainer.limit_val_batches=1", "batch.global=64", "batch.micro=8",
+       *runs.SYNTHETIC]
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+       "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_tcp_if_include": "eth0"}
+
+
+def module(name):
+    build = os.path.dirname(os.path.dirname(runs.TRIREME))
+    return os.path.exists(os.path.join(build, "lib", "trireme", f"{name}.so"))
+
+
+def srun(nodes, ranks, words):
+    """UCX carries what goes between hosts."""
+    return lab.on_head("srun", "--mpi=none", f"-N{nodes}", f"-n{ranks}", *words)
+
+
+def srun_pmix(nodes, ranks, words):
+    return lab.on_head("srun", "--mpi=pmix", f"-N{nodes}", f"-n{ranks}", *words, "comm.backend=mpi")
+
+
+def mpirun(nodes, ranks, words):
+    hosts = ",".join(f"node{i}:{ranks // nodes}" for i in range(1, nodes + 1))
+    return lab.on_head("salloc", f"-N{nodes}", f"-n{ranks}", "-Q", "mpirun", "-n", str(ranks),
+                       "--host", hosts, *words, "comm.backend=mpi")
+
+
+def check(folder, one, start, nodes, ranks, *settings):
+    run_dir = os.path.join(folder, "run")
+    words = runs.train("mlp-jax", run_dir, *MLP, *settings)
+    done = runs.run(start(nodes, ranks, words), env={**os.environ, **MPI})
+    what = f"{start.__name__}, {nodes} nodes, {ranks} ranks, {' '.join(settings)}"
+    assert len(runs.losses(run_dir)) == 4, f"{what}: {done.stdout}{done.stderr}"
+    worst = runs.check_close(runs.losses(run_dir), one, LIMIT, what)
+    print(f"  {what}: {worst:.1e}")
+    shutil.rmtree(run_dir)
+
+
+STRATEGIES = [["strategy.name=ddp"], ["strategy.name=zero1"], ["strategy.name=zero2"],
+              ["strategy.name=fsdp"], ["strategy.name=pipeline", "strategy.mesh.pipeline=2"],
+              ["strategy.mesh.tensor=2"], ["trainer.deterministic=true"]]
+
+
+def losses_of_one(folder):
+    run_dir = os.path.join(folder, "one")
+    runs.run(runs.train("mlp-jax", run_dir, *MLP))
+    found = runs.losses(run_dir)
+    assert len(found) == 4
+    return found
+
+
+def check_ucx(folder):
+    one = losses_of_one(folder)
+    for settings in STRATEGIES if ALL else [STRATEGIES[0], STRATEGIES[3], STRATEGIES[6]]:
+        check(folder, one, srun, 2, 4, *settings)
+    check(folder, one, srun, 2, 2, "strategy.name=fsdp")
+    if ALL:
+        check(folder, one, srun, 4, 8, "strategy.mesh.tensor=2", "strategy.mesh.pipeline=2",
+              "strategy.mesh.shard=2", "strategy.name=fsdp")
+
+
+def check_mpi(folder):
+    one = losses_of_one(folder)
+    for start in srun_pmix, mpirun:
+        for settings in STRATEGIES if ALL else [STRATEGIES[0], STRATEGIES[3]]:
+            check(folder, one, start, 2, 4, *settings)
+
+
+def check_bare_script(folder):
+    """A batch script without srun would be rank 0 of 4 and wait for ever: it is refused."""
+    run_dir = os.path.join(folder, "bare")
+    script = os.path.join(folder, "bare.sh")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/bash\n{' '.join(runs.train('mlp-jax', run_dir))}\necho code $?\n")
+    runs.run(lab.on_head("sbatch", "-N2", "-n4", "--wait", "-o", f"{script}.out", script), None)
+    with open(f"{script}.out", encoding="utf-8") as file:
+        said = file.read()
+    assert "srun" in said and "code 2" in said, said
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder, lab.cluster(4 if ALL else 2):
+        checks = [check_bare_script]
+        checks += [check_ucx] if module("ucx") else []
+        checks += [check_mpi] if module("mpi") else []
+        failed = runs.check_all(checks, folder)
+    for name in "ucx", "mpi":
+        if not module(name):
+            print(f"[  SKIPPED ] {name}: the module is not built here")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
