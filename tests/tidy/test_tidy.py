@@ -226,7 +226,8 @@ def backends(tree):
 
 
 def lengths(tree):
-    """Files of 600 lines, functions of 70, lines of 100 columns, no tabs, no trailing blanks."""
+    """Files of 600 lines, functions of 70, lines of 100 columns, no tabs, no trailing blanks,
+    no marks of a merge."""
     for path, text in tree.items():
         if path.startswith(FOREIGN):
             continue
@@ -246,6 +247,8 @@ def lengths(tree):
                 yield path, number, f"{len(line)} columns, more than {MAX_COLUMNS}"
             if "\t" in line and os.path.basename(path) not in ("Makefile", ".gitmodules"):
                 yield path, number, "a tab"
+            if line.startswith(("<" * 7 + " ", ">" * 7 + " ")):
+                yield path, number, "a conflict of a merge that nobody resolved"
             if document and len(line) > MAX_PROSE_COLUMNS and not line.startswith("|"):
                 yield path, number, f"{len(line)} columns, more than {MAX_PROSE_COLUMNS}"
             if line != line.rstrip():
@@ -514,6 +517,7 @@ def self_test():
         "src/base/tab.c": ("int tri_fail(\tvoid);\n", "lengths"),
         "src/base/blank.c": ("int tri_fail(void); \n", "lengths"),
         "src/base/end.c": ("int tri_fail(void);", "lengths"),
+        "src/base/merge.c": ("int tri_fail(void);\n" + "<" * 7 + " HEAD\n", "lengths"),
         "src/base/later.c": ("int tri_fail(void); // TO" + "DO\n", "words"),
         "src/base/never.c": ('int tri_fail(void) { puts("not implemented"); }\n', "words"),
         "docs/where.md": ("see " + SLASH + "work" + SLASH + "x\n", "words"),
