@@ -140,6 +140,7 @@ static int print_keys(const cli_context *context, const cli_arguments *a) {
     return 0;
 }
 
+// After the run, since bad input gets one line.
 static void warn_of_null(const cli_arguments *a, const char *consequence) {
     tri_device_description device;
     const char *name = cli_value(a, "device");
@@ -153,7 +154,6 @@ static void warn_idle_flags(const cli_arguments *a, const tri_recipe *recipe) {
     for (size_t i = 0; recipe->trainer.fast_dev_run && i < 2; i++)
         if (cli_has(a, of_the_folder[i]))
             cli_warn("--%s has no effect: trainer.fast_dev_run saves nothing", of_the_folder[i]);
-    warn_of_null(a, "neither losses nor checkpoints mean anything");
 }
 
 static int run_train(const cli_context *context, int argc, char **argv) {
@@ -184,6 +184,7 @@ static int run_train(const cli_context *context, int argc, char **argv) {
     }
     if (status == TRI_OK) status = tri_train(&request, &result);
     if (status == TRI_OK && result.rank == 0) {
+        warn_of_null(&a, "neither losses nor checkpoints mean anything");
         if (cli_has(&a, "json"))
             print_json(&request, &result);
         else
@@ -265,7 +266,6 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
     tri_train_result r;
     if (status == TRI_OK) status = cli_bind_rank();
     if (status == TRI_OK) {
-        warn_of_null(&a, "the results mean nothing");
         status = tri_evaluate(
             &(tri_eval_request){.backends = &cli_backends,
                                 .recipe = &recipe,
@@ -275,6 +275,7 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
             &r);
     }
     if (status == TRI_OK && r.rank == 0) {
+        warn_of_null(&a, "the results mean nothing");
         bool json = cli_has(&a, "json");
         tri_tree *map = tri_tree_map(arena);
         tri_tree_put(arena, map, "loss", nine_digits(arena, r.val_loss));

@@ -52,9 +52,9 @@ typedef struct tri_step_input {
     // Called when the oldest micro-batch that `next` gave is no longer read. NULL: the caller does
     // not need to know. At most TRI_TAKEN_BATCHES are read at once.
     void (*release)(void *context);
-    // Shows the micro-batch that `next` will give after `ahead` others, and does not take it; valid
-    // until `next` has given it. Called only if labels are counted ahead of the step
-    // (TRI_COUNT_AHEAD); else it may be NULL.
+    // Shows the micro-batch that `next` will give after `ahead` others (0: the very next one), and
+    // does not take it; valid until `next` has given it. Called only if labels are counted ahead of
+    // the step (TRI_COUNT_AHEAD); else it may be NULL.
     tri_status (*look)(void *context, int64_t ahead, tri_engine_batch *out);
     void *context;
 } tri_step_input;

@@ -110,11 +110,12 @@ typedef struct tri_input_info {
     tri_value value;
 } tri_input_info;
 
-// One loss of a weighted sum: its weight, and the count by which its sum is divided.
+// One loss of a weighted sum of losses: its weight, and the count of samples or labels by which it
+// is divided.
 typedef struct tri_loss_term {
     double weight;
     int64_t per_sample;  // what each sample adds to the count, if labels do not decide it
-    bool has_labels;     // the count is the number of labels that are not left out
+    bool has_labels;     // the count is the number of labels that are not ignored
     int labels;          // index of the graph's input that has or makes the labels; -1: none
     const tri_op *maker; // the op that makes the labels from that input; NULL: the input holds them
 } tri_loss_term;
@@ -239,10 +240,10 @@ tri_batch tri_batch_make(const tri_graph *graph, int64_t size);
 // The input "position", added when it is missing.
 tri_value tri_position(tri_graph *graph);
 tri_value tri_scalar(tri_graph *graph, tri_scalar_kind kind);
-// True if `value` is one of the graph's, or none.
+// True if `value` is one of the graph's values, or the value none.
 bool tri_graph_has(const tri_graph *graph, tri_value value);
-// Fails the graph when `value` is not one of its own. False when the graph has failed. `name` may
-// be NULL.
+// Fails the graph when `value` is not one of its own. False when the graph has failed, now or
+// before. `what` and `name` (may be NULL) tell in the message who uses the value.
 bool tri_graph_takes_value(tri_graph *graph, const char *what, const char *name, tri_value value);
 // Checks an input of a layer. If it is none, it is a field of tri_batch that the data lack: fails
 // the graph with a message that lists the fields that they have, and returns false. `name` may be

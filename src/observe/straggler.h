@@ -16,8 +16,8 @@ typedef struct tri_straggler tri_straggler;
 tri_straggler *tri_straggler_create(tri_comm *comm);
 // Called after every step. Returns a line to log, valid until the next call, or NULL. A rank is
 // reported if the others wait for it for more than TRI_STRAGGLER_PERCENT of the time of the last
-// TRI_STRAGGLER_STEPS steps (at least one second), and once more when it keeps pace again. NULL is
-// allowed and returns NULL.
+// TRI_STRAGGLER_STEPS steps, or of more steps if these took less than a second, and once more when
+// it keeps pace again. `straggler` may be NULL; the result is then NULL.
 const char *tri_straggler_look(tri_straggler *straggler, int64_t step);
 void tri_straggler_destroy(tri_straggler *straggler); // NULL allowed
 
