@@ -12,12 +12,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { ANY = -1, BUDGET_BYTES = 1 << 18, UNKNOWN = -1 };
+enum { ANY = -1, BUDGET_BYTES = 1 << 18, UNKNOWN = -1, ANSWER = 1u << 31 };
 
 typedef struct head { // of a message
     uint32_t tag;
     uint32_t from;
     uint64_t bytes;
+    uint64_t number; // of the sender's; in an answer, of the message that was received
 } head;
 
 typedef struct outgoing { // a message that is being sent
@@ -60,17 +61,20 @@ typedef struct peer {
     outgoing *first, **last;
     bool waits_to_write;
     const char *loss;
+    outgoing *unanswered; // written, where a send ends when it was received
+    uint64_t sent;
 } peer;
 
 struct tri_transport_end {
     int rank, size, listen_fd, epoll_fd;
     struct sockaddr_un address;
     socklen_t address_bytes;
+    uint64_t number; // in the address
     peer *peers;
     connection *connections;
     posted *posted, **last_posted;
     incoming *early, **last_early;
-    bool moved;
+    bool moved, is_strict;
 };
 
 static tri_status refuse(char *why, const char *what) {
@@ -81,6 +85,13 @@ static tri_status refuse(char *why, const char *what) {
 static void watch_fd(tri_transport_end *end, int fd, int operation, uint32_t events) {
     struct epoll_event event = {.events = events, .data.fd = fd};
     (void)epoll_ctl(end->epoll_fd, operation, fd, &event);
+}
+
+static socklen_t make_address(uint64_t number, struct sockaddr_un *out) {
+    out->sun_family = AF_UNIX;
+    int length = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "trireme-test-%llx",
+                          (unsigned long long)number);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
 static tri_status socket_open(const tri_transport_job *job, tri_transport_end **out, char *why) {
@@ -94,10 +105,8 @@ static tri_status socket_open(const tri_transport_job *job, tri_transport_end **
     }
     end->last_posted = &end->posted;
     end->last_early = &end->early;
-    end->address.sun_family = AF_UNIX;
-    int length = snprintf(end->address.sun_path + 1, sizeof end->address.sun_path - 1,
-                          "trireme-test-%d-%d", (int)getpid(), opened++);
-    end->address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    end->number = (uint64_t)getpid() << 32 | (unsigned)opened++;
+    end->address_bytes = make_address(end->number, &end->address);
     end->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     end->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *out = end;
@@ -106,6 +115,12 @@ static tri_status socket_open(const tri_transport_job *job, tri_transport_end **
         return refuse(why, "listen");
     watch_fd(end, end->listen_fd, EPOLL_CTL_ADD, EPOLLIN);
     return TRI_OK;
+}
+
+static tri_status strict_open(const tri_transport_job *job, tri_transport_end **out, char *why) {
+    tri_status status = socket_open(job, out, why);
+    (*out)->is_strict = true;
+    return status;
 }
 
 static const void *socket_address(tri_transport_end *end, size_t *size) {
@@ -128,9 +143,15 @@ static void lose(tri_transport_end *end, int r) {
     to->loss = "died";
     for (outgoing *next, *at = to->first; at; at = next) {
         next = at->next;
+        if (at->request) at->request->state = TRI_REQUEST_LOST;
+        free(at);
+    }
+    for (outgoing *next, *at = to->unanswered; at; at = next) {
+        next = at->next;
         at->request->state = TRI_REQUEST_LOST;
         free(at);
     }
+    to->unanswered = NULL;
     to->first = NULL;
     to->last = &to->first;
     end->moved = true;
@@ -144,7 +165,7 @@ static bool connect_to(tri_transport_end *end, int r) {
         lose(end, r);
         return false;
     }
-    struct head hello = {.from = (uint32_t)end->rank};
+    struct head hello = {.from = (uint32_t)end->rank, .number = end->number};
     if (send(to->fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) lose(end, r);
     return !to->loss;
 }
@@ -174,10 +195,25 @@ static bool write_some(tri_transport_end *end, int r) {
     if (out->done < whole) return true;
     to->first = out->next;
     if (!to->first) to->last = &to->first;
-    out->request->state = TRI_REQUEST_DONE;
+    if (end->is_strict && out->request) {
+        out->next = to->unanswered;
+        to->unanswered = out;
+        return true;
+    }
+    if (out->request) out->request->state = TRI_REQUEST_DONE;
     end->moved = true;
     free(out);
     return true;
+}
+
+static void queue(tri_transport_end *end, int r, const head *what, const void *data,
+                  tri_transport_request *request) {
+    peer *to = &end->peers[r];
+    outgoing *out = malloc(sizeof *out);
+    *out = (outgoing){.head = *what, .data = data, .request = request};
+    *to->last = out;
+    to->last = &out->next;
+    while (to->first && write_some(end, r)) continue;
 }
 
 static void socket_send(tri_transport_end *end, int r, uint32_t tag, const void *data, size_t size,
@@ -185,15 +221,23 @@ static void socket_send(tri_transport_end *end, int r, uint32_t tag, const void 
     *request = (tri_transport_request){
         .state = TRI_REQUEST_LOST, .peer = r, .bytes = size, .handle = NULL};
     if (!connect_to(end, r)) return;
-    peer *to = &end->peers[r];
-    outgoing *out = malloc(sizeof *out);
-    *out = (outgoing){.head = {.tag = tag, .from = (uint32_t)end->rank, .bytes = size},
-                      .data = data,
-                      .request = request};
+    head what = {
+        .tag = tag, .from = (uint32_t)end->rank, .bytes = size, .number = end->peers[r].sent++};
     request->state = TRI_REQUEST_PENDING;
-    *to->last = out;
-    to->last = &out->next;
-    while (to->first && write_some(end, r)) continue;
+    queue(end, r, &what, data, request);
+}
+
+// A message that this rank sent was received.
+static void take_answer(tri_transport_end *end, const head *answer) {
+    for (outgoing **link = &end->peers[answer->from].unanswered; *link; link = &(*link)->next) {
+        outgoing *out = *link;
+        if (out->head.number != answer->number) continue;
+        *link = out->next;
+        out->request->state = TRI_REQUEST_DONE;
+        end->moved = true;
+        free(out);
+        return;
+    }
 }
 
 // ---- receiving
@@ -202,6 +246,9 @@ static void finish(tri_transport_end *end, incoming *message) {
     message->request->state = TRI_REQUEST_DONE;
     message->request->bytes = message->head.bytes;
     end->moved = true;
+    int from = (int)message->head.from;
+    head answer = {.tag = ANSWER, .from = (uint32_t)end->rank, .number = message->head.number};
+    if (end->is_strict && connect_to(end, from)) queue(end, from, &answer, NULL, NULL);
     free(message);
 }
 
@@ -296,6 +343,14 @@ static bool read_some(tri_transport_end *end, connection *from, size_t *budget) 
         if (from->head_got < sizeof from->head) return true;
         if (from->peer == UNKNOWN) { // the first head only tells who it is
             from->peer = (int)from->head.from;
+            peer *sender = &end->peers[from->peer]; // whose address may not be known yet
+            if (!sender->address_bytes)
+                sender->address_bytes = make_address(from->head.number, &sender->address);
+            from->head_got = 0;
+            return true;
+        }
+        if (from->head.tag == ANSWER) {
+            take_answer(end, &from->head);
             from->head_got = 0;
             return true;
         }
@@ -366,9 +421,15 @@ static void socket_stop(tri_transport_end *end) {
     for (int r = 0; r < end->size; r++) {
         for (outgoing *next, *at = end->peers[r].first; at; at = next) {
             next = at->next;
+            if (at->request) at->request->state = TRI_REQUEST_ENDED;
+            free(at);
+        }
+        for (outgoing *next, *at = end->peers[r].unanswered; at; at = next) {
+            next = at->next;
             at->request->state = TRI_REQUEST_ENDED;
             free(at);
         }
+        end->peers[r].unanswered = NULL;
         end->peers[r].first = NULL;
     }
     while (end->connections) {
@@ -430,3 +491,19 @@ const tri_transport socket_transport_without_events = {.name = "message",
                                                        .reaches = socket_reaches,
                                                        .stop = socket_stop,
                                                        .close = socket_close};
+
+const tri_transport socket_transport_strict = {.name = "message",
+                                               .most_bytes = 1 << 30,
+                                               .open = strict_open,
+                                               .address = socket_address,
+                                               .know = socket_know,
+                                               .send = socket_send,
+                                               .recv = socket_recv,
+                                               .recv_any = socket_recv_any,
+                                               .progress = socket_progress,
+                                               .event_fd = socket_event_fd,
+                                               .loss = socket_loss,
+                                               .watch = socket_watch,
+                                               .reaches = socket_reaches,
+                                               .stop = socket_stop,
+                                               .close = socket_close};

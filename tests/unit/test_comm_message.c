@@ -37,8 +37,36 @@ static void test_without_events(void **state) {
     ranks_transport = &socket_transport;
 }
 
+// Sums of many windows, on ranks that are ahead of each other in turns.
+static void body_drift(tri_comm *comm, ranks_table *table, void *argument) {
+    enum { N = 12 << 20 };
+    float *x = malloc(N * sizeof *x);
+    for (int round = 0; round < 6; round++) {
+        for (int64_t i = 0; i < N; i++) x[i] = (float)(comm->rank + i % 5);
+        if (comm->rank == round % comm->size) ranks_sleep_ms(5);
+        CHECK_OK(tri_comm_run(
+            comm,
+            &(tri_comm_op){
+                .kind = TRI_COMM_ALL_REDUCE, .dtype = TRI_F32, .count = N, .send = x, .recv = x}));
+        float sum = (float)(comm->size * (comm->size - 1) / 2);
+        for (int64_t i = 0; i < N; i++) CHECK(x[i] == sum + (float)(comm->size * (i % 5)));
+    }
+    free(x);
+}
+
+static void test_strict(void **state) {
+    ranks_transport = &socket_transport_strict;
+    assert_int_equal(ranks_run(2, NULL, body_drift, NULL), 0);
+    assert_int_equal(ranks_run(3, NULL, body_drift, NULL), 0);
+    assert_int_equal(ranks_run(3, NULL, body_all_ops, NULL), 0);
+    assert_int_equal(ranks_run(3, NULL, body_wire, NULL), 0);
+    assert_int_equal(ranks_run(4, NULL, body_chain, NULL), 0);
+    ranks_transport = &socket_transport;
+}
+
 int main(void) {
     const struct CMUnitTest own[] = {
+        cmocka_unit_test(test_strict),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_without_events),
     };

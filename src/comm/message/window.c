@@ -165,6 +165,13 @@ static void reduce(message_comm *comm, const tri_comm_op *op, int64_t w) {
     }
 }
 
+// Whether this rank's terms of window w have left for rank r. Their request may serve a later
+// window by now, which was posted only when they had.
+static bool terms_have_left(const message_comm *comm, const message_peer *peer, int64_t w) {
+    return comm->current.posted > w + MESSAGE_DEPTH ||
+           message_is_over(&peer->data_out[w % MESSAGE_DEPTH]);
+}
+
 // Takes the sums of rank r's share that have arrived, and asks for the next ones. True when all
 // are there.
 static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *advanced) {
@@ -183,7 +190,7 @@ static bool take_sums(message_comm *comm, const tri_comm_op *op, int r, bool *ad
     // The sums may take the place of terms that were sent from there.
     while (peer->results_asked < comm->current.posted &&
            peer->results_asked < peer->results_taken + MESSAGE_DEPTH &&
-           message_is_over(&peer->data_out[peer->results_asked % MESSAGE_DEPTH])) {
+           terms_have_left(comm, peer, peer->results_asked)) {
         int64_t w = peer->results_asked;
         count = window_of(comm, op, r, w, &begin);
         char *to = narrows(op) ? scratch(comm, op, SUMS_IN, r, w)
