@@ -21,6 +21,8 @@ import tempfile
 import time
 
 FOLDER = os.environ.get("TRIREME_LAB") or os.path.join(tempfile.gettempdir(), "trireme-lab")
+# The namespaces have fixed names: on one machine, tests take turns, whatever their TMPDIR is.
+LOCK = os.path.join("/run/lock" if os.path.isdir("/run/lock") else "/tmp", "trireme-lab")
 NETWORK, HEAD, BRIDGE = "10.77.0", "lab-head", "labbr0"
 CONTROLLER_PORT, NODE_PORT = 16817, 16818
 NEEDS = {"ip": "iproute2", "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "munged": "munge"}
@@ -179,9 +181,22 @@ def states():
                  env=environment()).split()
 
 
+def remove_left():
+    """What a cluster left whose test was killed: its namespaces and the processes in them."""
+    for line in shell("ip", "netns", "list").splitlines():
+        name = line.split()[0]
+        if name != HEAD and not name.startswith("lab-node"):
+            continue
+        for pid in shell("ip", "netns", "pids", name).split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        shell("ip", "netns", "del", name)
+
+
 def up(nodes=2, partitions=None, slurmd_timeout_s=20, node=None, gpu=""):
     """`node`: what differs from NODE; `gpu`: the kind that jobs can ask for."""
     down()
+    remove_left()
     for folder in ("", "log", "state"):
         os.makedirs(path(folder), exist_ok=True)
         os.chmod(path(folder), 0o755)
@@ -260,12 +275,12 @@ def on_node(node, *words):
 def cluster(nodes=2, **more):
     """A cluster while the block runs, after those of other tests. Prints why and ends with 77 where
     there can be none."""
-    reason = why_not()
-    if reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    with open(f"{FOLDER}.lock", "w", encoding="utf-8") as lock:
+    with open(LOCK, "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        reason = why_not()
+        if reason:
+            print(f"skipped: {reason}")
+            sys.exit(77)
         try:
             up(nodes, **more)
             yield
