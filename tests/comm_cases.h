@@ -293,7 +293,7 @@ static void body_background(tri_comm *comm, ranks_table *table, void *argument) 
     int calls = 0;
     while (!comm->backend->test(comm, ticket)) {
         CHECK(++calls < CALLS);
-        ranks_sleep_ms(100);
+        ranks_sleep_ms(10 << (calls < 10 ? calls : 10)); // instrumented code is slow
     }
     CHECK_OK(comm->backend->wait(comm, ticket));
     for (int i = 0; i < N; i++) CHECK(x[i] == (float)(comm->size * (comm->size + 1) / 2));
