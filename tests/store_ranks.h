@@ -32,6 +32,18 @@ enum { WAIT_MS = 60000 };
         }                                                                                          \
     } while (0)
 
+static char store_folder[64]; // of a group of tests
+
+static inline int store_set_up(void **state) {
+    snprintf(store_folder, sizeof store_folder, "/tmp/test-store-XXXXXX");
+    setenv("TRIREME_TOKEN", "a token for the tests", 1);
+    return mkdtemp(store_folder) ? 0 : -1;
+}
+
+static inline int store_tear_down(void **state) {
+    return tri_os_remove_tree(store_folder) == TRI_OK ? 0 : -1;
+}
+
 typedef void rank_body(tri_identity identity);
 
 // Rank 0 makes a new job.

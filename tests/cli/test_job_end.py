@@ -96,8 +96,8 @@ def check_chain(folder):
 
 
 def check_no_time(folder):
-    """A job that has no time left makes one step all the same, so that each start is nearer to the
-    end of the run than the one before."""
+    """A job that has no time left still makes one step. So a run that is started again and again
+    comes to its end."""
     environment, calls = fake_slurm(folder, left(1))
     run_dir = os.path.join(folder, "short")
     words = runs.train("mlp-jax", run_dir, *WORDS, "trainer.on_timeout=requeue")

@@ -11,7 +11,6 @@
 enum { SKIPPED = 77, RANKS = 4 };
 
 static two_hosts hosts;
-static char folder[64];
 
 typedef struct start {
     int host, rank;
@@ -89,7 +88,7 @@ static const char *hosts_file(const char *name, const char *text) {
     static char paths[2][128];
     static int turn;
     char *path = paths[turn++ % 2];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    snprintf(path, sizeof paths[0], "%s/%s", store_folder, name);
     assert_int_equal(tri_os_replace_file(path, text, strlen(text)), TRI_OK);
     return path;
 }
@@ -298,14 +297,6 @@ static void short_cut_is_survived(void **state) {
     end_ranks(0, 1, pids);
 }
 
-static int set_up(void **state) {
-    snprintf(folder, sizeof folder, "/tmp/test-store-XXXXXX");
-    setenv("TRIREME_TOKEN", "a token for the tests", 1);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int tear_down(void **state) { return tri_os_remove_tree(folder) == TRI_OK ? 0 : -1; }
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_meet),
@@ -323,7 +314,7 @@ int main(void) {
         printf("skipped: %s\n", why);
         return SKIPPED;
     }
-    int failed = cmocka_run_group_tests(tests, set_up, tear_down);
+    int failed = cmocka_run_group_tests(tests, store_set_up, store_tear_down);
     two_hosts_end(&hosts);
     return failed;
 }

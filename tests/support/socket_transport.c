@@ -460,50 +460,26 @@ static void socket_close(tri_transport_end *end, bool is_whole) {
     free(end);
 }
 
+// The functions that the transports below have in common.
+#define SOCKET_FUNCTIONS                                                                           \
+    .address = socket_address, .know = socket_know, .send = socket_send, .recv = socket_recv,      \
+    .recv_any = socket_recv_any, .progress = socket_progress, .loss = socket_loss,                 \
+    .watch = socket_watch, .reaches = socket_reaches, .stop = socket_stop, .close = socket_close
+
 const tri_transport socket_transport = {.name = "message",
                                         .most_bytes = 300000, // so that tests send several
                                         .open = socket_open,
-                                        .address = socket_address,
-                                        .know = socket_know,
-                                        .send = socket_send,
-                                        .recv = socket_recv,
-                                        .recv_any = socket_recv_any,
-                                        .progress = socket_progress,
                                         .event_fd = socket_event_fd,
-                                        .loss = socket_loss,
-                                        .watch = socket_watch,
-                                        .reaches = socket_reaches,
-                                        .stop = socket_stop,
-                                        .close = socket_close};
+                                        SOCKET_FUNCTIONS};
 
 const tri_transport socket_transport_without_events = {.name = "message",
                                                        .most_bytes = 1 << 30,
                                                        .open = socket_open,
-                                                       .address = socket_address,
-                                                       .know = socket_know,
-                                                       .send = socket_send,
-                                                       .recv = socket_recv,
-                                                       .recv_any = socket_recv_any,
-                                                       .progress = socket_progress,
                                                        .event_fd = no_event_fd,
-                                                       .loss = socket_loss,
-                                                       .watch = socket_watch,
-                                                       .reaches = socket_reaches,
-                                                       .stop = socket_stop,
-                                                       .close = socket_close};
+                                                       SOCKET_FUNCTIONS};
 
 const tri_transport socket_transport_strict = {.name = "message",
                                                .most_bytes = 1 << 30,
                                                .open = strict_open,
-                                               .address = socket_address,
-                                               .know = socket_know,
-                                               .send = socket_send,
-                                               .recv = socket_recv,
-                                               .recv_any = socket_recv_any,
-                                               .progress = socket_progress,
                                                .event_fd = socket_event_fd,
-                                               .loss = socket_loss,
-                                               .watch = socket_watch,
-                                               .reaches = socket_reaches,
-                                               .stop = socket_stop,
-                                               .close = socket_close};
+                                               SOCKET_FUNCTIONS};

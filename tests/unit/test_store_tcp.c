@@ -12,8 +12,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-static char folder[64];
-
 // A listening socket of 127.0.0.1; its port, if that was 0.
 static int listen_locally(int *port) {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -153,7 +151,7 @@ static void write_file(const char *path, const char *text, mode_t mode) {
 static void token_files(void **state) {
     char path[128];
     store_token a, b;
-    snprintf(path, sizeof path, "%s/file", folder);
+    snprintf(path, sizeof path, "%s/file", store_folder);
     set_variable("TRIREME_TOKEN_FILE", path);
     write_file(path, "0123456789abcdef\n", 0600);
     assert_int_equal(store_token_find(get, &a), TRI_OK);
@@ -182,7 +180,7 @@ static void token_files(void **state) {
     long_text[sizeof long_text - 1] = 0;
     write_file(path, long_text, 0600);
     refuses_token("are allowed");
-    set_variable("TRIREME_TOKEN_FILE", folder);
+    set_variable("TRIREME_TOKEN_FILE", store_folder);
     refuses_token("is not a file");
     set_variable("TRIREME_TOKEN_FILE", "missing/file");
     assert_int_equal(store_token_find(get, &a), TRI_NOT_FOUND);
@@ -198,7 +196,7 @@ static void make_default(tri_identity identity) {
     store_token token;
     REQUIRE(store_token_find(get, &token) == TRI_OK);
     char path[128];
-    snprintf(path, sizeof path, "%s/key-%d", folder, identity.rank);
+    snprintf(path, sizeof path, "%s/key-%d", store_folder, identity.rank);
     REQUIRE(tri_os_replace_file(path, &token, sizeof token) == TRI_OK);
 }
 
@@ -208,11 +206,11 @@ static void default_token_is_made_once(void **state) {
     pid_t pids[MAKERS];
     char path[128], *first = NULL, *other;
     size_t size;
-    set_variable("HOME", folder);
+    set_variable("HOME", store_folder);
     start_ranks(make_identity(0, MAKERS), 0, MAKERS - 1, make_default, pids);
     end_ranks(0, MAKERS - 1, pids);
     for (int i = 0; i < MAKERS; i++) {
-        snprintf(path, sizeof path, "%s/key-%d", folder, i);
+        snprintf(path, sizeof path, "%s/key-%d", store_folder, i);
         assert_int_equal(tri_os_read_file(path, 100, &other, &size), TRI_OK);
         assert_int_equal(size, sizeof(store_token));
         if (first) assert_memory_equal(first, other, size);
@@ -221,19 +219,11 @@ static void default_token_is_made_once(void **state) {
     }
     free(first);
     struct stat info;
-    snprintf(path, sizeof path, "%s/.config/trireme/token", folder);
+    snprintf(path, sizeof path, "%s/.config/trireme/token", store_folder);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 07777, 0600);
     assert_int_equal(info.st_nlink, 1); // no temporary file is left
 }
-
-static int set_up(void **state) {
-    snprintf(folder, sizeof folder, "/tmp/test-store-XXXXXX");
-    setenv("TRIREME_TOKEN", "a token for the tests", 1);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int tear_down(void **state) { return tri_os_remove_tree(folder) == TRI_OK ? 0 : -1; }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -244,5 +234,5 @@ int main(void) {
         cmocka_unit_test(token_files),
         cmocka_unit_test(default_token_is_made_once),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, store_set_up, store_tear_down);
 }
