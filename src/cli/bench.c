@@ -226,7 +226,8 @@ static int run(const cli_context *context, int argc, char **argv) {
     const char *device = cli_has(&a, "device") ? cli_value(&a, "device") : "auto";
     bool json = cli_has(&a, "json"), known = true;
     bool on_ranks = !strcmp(what, "comm") || !strcmp(what, "train");
-    tri_status status = on_ranks ? cli_bind_rank() : TRI_OK;
+    int cores;
+    tri_status status = on_ranks ? cli_bind_rank(&cores) : TRI_OK;
     tri_arena *arena = tri_arena_create(NULL, "command");
     if (status != TRI_OK)
         known = true;

@@ -86,7 +86,8 @@ tri_status cli_check_output(const char *flag, const char *output, const char *in
     { "device", "auto|cpu|ref|null|far", words, 0 }
 // Before a command computes: binds a rank that srun or mpirun started to cores of its own, where it
 // sees those of others too (TRIREME_BIND), and lets it have a thread for each.
-tri_status cli_bind_rank(void);
+// *cores: how many; 0: it was not bound.
+tri_status cli_bind_rank(int *cores);
 // Logs a warning, on rank 0 only.
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Reports a bad command line in one line that points to the command's --help. Returns 2.

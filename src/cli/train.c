@@ -180,7 +180,7 @@ static int run_train(const cli_context *context, int argc, char **argv) {
         request.run_dir = cli_value(&a, "run-dir");
         if (!request.run_dir) request.run_dir = tri_arena_printf(arena, "runs/%s", recipe.name);
         request.quiet = cli_has(&a, "quiet");
-        status = cli_bind_rank();
+        status = cli_bind_rank(&request.bound_cores);
     }
     if (status == TRI_OK) status = tri_train(&request, &result);
     if (status == TRI_OK && result.rank == 0) {
@@ -264,7 +264,8 @@ static int run_eval(const cli_context *context, int argc, char **argv) {
     tri_recipe recipe;
     tri_status status = load_recipe(arena, context, &a, &recipe);
     tri_train_result r;
-    if (status == TRI_OK) status = cli_bind_rank();
+    int cores;
+    if (status == TRI_OK) status = cli_bind_rank(&cores);
     if (status == TRI_OK) {
         status = tri_evaluate(
             &(tri_eval_request){.backends = &cli_backends,

@@ -73,6 +73,11 @@ static void open_observer(train_loop *loop) {
                         tri_counted(s->identity.size, "rank"),
                         tri_counted(s->device->description.threads, "thread"),
                         (long long)tri_graph_trained_count(g));
+    if (loop->request->bound_cores)
+        tri_observe_message(loop->observer,
+                            "rank 0 is bound to %s, as the others of this host are to cores of "
+                            "their own; TRIREME_BIND=none leaves them unbound",
+                            tri_counted(loop->request->bound_cores, "core"));
     char mesh[256];
     if (s->mesh.ranks > 1)
         tri_observe_message(loop->observer, "mesh: %s", tri_mesh_text(&s->mesh, mesh, sizeof mesh));

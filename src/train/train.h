@@ -13,6 +13,7 @@ typedef struct tri_train_request {
     const char *run_dir;
     const char *resume; // auto, never or a path
     const char *trace;  // file for the actions of all ranks; NULL: none
+    int bound_cores;    // to which this rank was bound, for a message; 0: to none
     bool quiet;         // only warnings and errors on standard error
 } tri_train_request;
 

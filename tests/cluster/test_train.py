@@ -94,10 +94,19 @@ def check_bare_script(folder):
     assert "srun" in said and "code 2" in said, said
 
 
+def check_bad_input(folder):
+    """One line for all ranks, beside those of srun, and no run folder."""
+    run_dir = os.path.join(folder, "bad")
+    for word in "data.path=/nowhere", "strategy.mesh.tensor=3":
+        done = runs.run(srun(2, 4, runs.train("mlp-jax", run_dir, word)), 2)
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("srun:")]
+        assert len(lines) == 1 and not os.path.exists(run_dir), done.stderr
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder, lab.cluster(4 if ALL else 2):
         checks = [check_bare_script]
-        checks += [check_ucx] if module("ucx") else []
+        checks += [check_bad_input, check_ucx] if module("ucx") else []
         checks += [check_mpi] if module("mpi") else []
         failed = runs.check_all(checks, folder)
     for name in "ucx", "mpi":
