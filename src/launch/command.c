@@ -146,6 +146,17 @@ static void put_virtual_rank(variables *v, int local_rank) {
         put(v, "CUDA_VISIBLE_DEVICES=%d", local_rank);
 }
 
+// What workers of several nodes get from the serving agent.
+static void put_agent(variables *v, const launch_members *m) {
+    // Rounds that began because a node came or went are no restarts.
+    put(v, "TRIREME_GENERATION=%d", m->generation);
+    put(v, "TRIREME_JOB=%s", m->job);
+    if (m->store[0])
+        put(v, "TRIREME_STORE=%s", m->store);
+    else
+        put(v, "TRIREME_STORE"); // removed: it is not known yet
+}
+
 static void put_all(variables *v, const launch_options *o, const launch_members *m, int local_rank,
                     const char *error_file) {
     int rank = m->first_rank + local_rank;
@@ -166,8 +177,7 @@ static void put_all(variables *v, const launch_options *o, const launch_members 
     put(v, "TORCHELASTIC_ERROR_FILE=%s", error_file);
     put(v, "TORCHELASTIC_USE_AGENT_STORE=False"); // rank 0 serves PyTorch's store, not the launcher
     put(v, "TRIREME_NONCE=%s", m->nonce);
-    // Rounds that began because a node came or went are no restarts.
-    if (o->nodes_max > 1) put(v, "TRIREME_GENERATION=%d", m->generation);
+    if (o->nodes_max > 1) put_agent(v, m);
     put(v, "TRIREME_LAUNCHER"); // removed: it describes how this launcher was started
     if (!getenv("NCCL_ASYNC_ERROR_HANDLING")) put(v, "NCCL_ASYNC_ERROR_HANDLING=1");
     if (!getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")) put(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");

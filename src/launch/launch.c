@@ -328,6 +328,7 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     TRI_TRY(plan_binding(r, arena));
     if (!*options->program) return TRI_OK;
     TRI_TRY(launch_members_check(options, &r->members)); // before files are made
+    if (options->nodes_max > 1) TRI_TRY(launch_nodes_check(options));
     TRI_TRY(launch_command_find(arena, options, &r->command));
     launch_options_warn_idle(options);
     struct sigaction ignore = {.sa_handler = SIG_IGN}, pipe_before, child_before;

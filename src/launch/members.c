@@ -66,8 +66,7 @@ tri_status launch_members_check(const launch_options *options, launch_members *o
         return TRI_FAIL(TRI_BAD_INPUT, "--rdzv-id: longer than %zu bytes", sizeof out->run_id - 1);
     snprintf(out->run_id, sizeof out->run_id, "%s", options->run_id);
     if (options->standalone) TRI_TRY(draw_hex(out->run_id, sizeof out->run_id));
-    return options->nodes_max > 1 ? launch_nodes_check(options)
-                                  : find_backend(options)->join(options, out);
+    return options->nodes_max > 1 ? TRI_OK : find_backend(options)->join(options, out);
 }
 
 tri_status launch_members_join(const launch_options *options, launch_members *out) {
@@ -80,6 +79,12 @@ void launch_members_take(const launch_options *options, const nodes_message *mes
     const nodes_round *round = &message->round;
     snprintf(out->master_addr, sizeof out->master_addr, "%s", round->master_addr);
     snprintf(out->nonce, sizeof out->nonce, "%.32s", round->nonce);
+    snprintf(out->job, sizeof out->job, "%s", round->job);
+    bool is_v6 = strchr(round->master_addr, ':') != NULL;
+    out->store[0] = 0;
+    if (round->store_port)
+        snprintf(out->store, sizeof out->store, is_v6 ? "[%.250s]:%d" : "%.250s:%d",
+                 round->master_addr, round->store_port);
     out->master_port = round->master_port;
     out->group_rank = round->group_rank;
     out->group_size = round->group_size;

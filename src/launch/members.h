@@ -3,13 +3,16 @@
 #ifndef TRIREME_LAUNCH_MEMBERS_H
 #define TRIREME_LAUNCH_MEMBERS_H
 
-#include "launch/nodes.h"
+#include "launch/nodes_message.h"
+#include "launch/options.h"
 
 typedef struct launch_members {
     char run_id[128];
     char master_addr[256];
     int master_port;
     char nonce[33];             // a secret of this attempt: other users cannot find its ranks
+    char job[64];               // the run's name for its workers, if the serving agent has one
+    char store[272];            // HOST:PORT where that agent serves their store; "": rank 0 does
     int group_rank, group_size; // this node among the nodes
     int first_rank, world_size; // this node's ranks are first_rank … first_rank + workers - 1
     int generation;             // of the run: attempts before this one

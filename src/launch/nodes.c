@@ -116,8 +116,8 @@ static bool is_own_name(const tri_identity *me) {
 
 // Serves if this is the node to do so. TRI_OK without a server: another one serves.
 static tri_status serve(launch_nodes *n, const store_token *token) {
-    nodes_server_config config = {.options = n->options, .identity = &n->identity, .token = *token};
     tri_identity me = n->identity;
+    nodes_server_config config = {.options = n->options, .identity = &me, .token = *token};
     if (is_static(n->options) && n->options->node_rank != 0) return TRI_OK;
     // Only an address of this host: where its own name means none, as Debian's 127.0.1.1, any.
     me.address.is_exact = !is_static(n->options);

@@ -101,8 +101,8 @@ static int choose(const nodes_core *core, int chosen[TRI_MAX_NODES]) {
 
 static void begin_round(nodes_core *core, const int *chosen, int count) {
     nodes_message message = {.round = {.group_size = count, .restarts = core->restarts}};
-    tri_status status =
-        core->rules.publish(core->rules.context, &core->at[chosen[0]].join, &message.round);
+    tri_status status = core->rules.publish(core->rules.context, core->round,
+                                            &core->at[chosen[0]].join, &message.round);
     if (status != TRI_OK) {
         nodes_end(core, tri_status_exit_code(status), tri_error_message());
         return;

@@ -16,8 +16,8 @@ typedef struct nodes_rules {
     double join_timeout_s, last_call_s, silence_s;
     // Sends a message to an agent. May not call the core.
     void (*send)(void *context, int agent, const nodes_message *message);
-    // Fills in where rank 0 of the next round listens, and the nonce. `first`: its node.
-    tri_status (*publish)(void *context, const nodes_join *first, nodes_round *out);
+    // Begins a round: fills in where its ranks meet, and the nonce. `first`: the node of rank 0.
+    tri_status (*publish)(void *context, int round, const nodes_join *first, nodes_round *out);
     void *context;
 } nodes_rules;
 

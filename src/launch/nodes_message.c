@@ -36,8 +36,10 @@ static bool check_report(nodes_report *r) {
 
 static bool check_round(nodes_round *r) {
     r->master_addr[sizeof r->master_addr - 1] = r->nonce[sizeof r->nonce - 1] = 0;
+    r->job[sizeof r->job - 1] = 0;
     return r->group_size >= 1 && r->group_size <= TRI_MAX_NODES && r->group_rank >= 0 &&
-           r->group_rank < r->group_size && r->master_port >= 1 && r->master_port <= 65535;
+           r->group_rank < r->group_size && r->master_port >= 1 && r->master_port <= 65535 &&
+           r->store_port >= 1 && r->store_port <= 65535;
 }
 
 static bool check_order(nodes_order *o) {

@@ -7,7 +7,7 @@
 #include "launch/failure.h"
 #include "rendezvous/rendezvous.h"
 
-enum { NODES_VERSION = 1, NODES_CAUSE_BYTES = 1536, NODES_TEXT_BYTES = 2048 };
+enum { NODES_VERSION = 2, NODES_CAUSE_BYTES = 1536, NODES_TEXT_BYTES = 2048 };
 
 typedef enum nodes_kind {
     NODES_BEAT = 0x54524e00, // both ways; answered by the same
@@ -40,10 +40,12 @@ typedef struct nodes_join {
 // One round, as one node sees it.
 typedef struct nodes_round {
     int32_t group_rank, group_size;
-    int32_t restarts; // rounds that began because of a failure
-    int32_t master_port;
-    char master_addr[TRI_HOST_NAME_MAX];
+    int32_t restarts;                    // rounds that began because of a failure
+    int32_t master_port;                 // free for rank 0, which may serve PyTorch's store there
+    int32_t store_port;                  // where the serving agent serves the workers' store
+    char master_addr[TRI_HOST_NAME_MAX]; // of both
     char nonce[40];
+    char job[64]; // the run's name for its workers
 } nodes_round;
 
 typedef enum nodes_outcome {

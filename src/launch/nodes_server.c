@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "launch/nodes_core.h"
 #include "launch/port.h"
+#include "launch/store.h"
 #include "rendezvous/store_strangers.h"
 
 #include <errno.h>
@@ -40,6 +41,7 @@ struct nodes_server {
     nodes_core *core;
     tri_identity identity;
     const launch_options *options;
+    launch_store store; // of the workers
     pthread_t thread;
     atomic_bool stopping;
     int tcp_count, client_end;
@@ -66,8 +68,8 @@ static void queue_message(void *context, int agent, const nodes_message *message
 }
 
 // Rank 0 is on the serving agent's node, where the other agents have found it.
-static tri_status publish(void *context, const nodes_join *first, nodes_round *out) {
-    const nodes_server *s = context;
+static tri_status publish(void *context, int round, const nodes_join *first, nodes_round *out) {
+    nodes_server *s = context;
     unsigned char bytes[16];
     const char *host = first->address[0] ? first->address : s->identity.address.host;
     snprintf(out->master_addr, sizeof out->master_addr, "%s", host);
@@ -78,7 +80,7 @@ static tri_status publish(void *context, const nodes_join *first, nodes_round *o
     int port;
     TRI_TRY(launch_free_port(false, &port));
     out->master_port = port;
-    return TRI_OK;
+    return launch_store_begin(&s->store, s->options, &s->identity.address, round, out);
 }
 
 static void close_client(nodes_server *s, int agent) {
@@ -220,6 +222,7 @@ static void end(nodes_server *s, int wake) {
     for (int i = TCP; i < TCP + s->tcp_count; i++) tri_os.close(s->fds[i].fd);
     store_strangers_close(&s->strangers);
     if (wake >= 0) tri_os.close(wake);
+    launch_store_end(&s->store);
     nodes_core_destroy(s->core);
     free(s->clients);
     free(s);

@@ -10,7 +10,8 @@ typedef struct nodes_server nodes_server;
 
 typedef struct nodes_server_config {
     const launch_options *options;
-    const tri_identity *identity; // what agents say that they are; its address is where they meet
+    const tri_identity
+        *identity; // what agents say that they are; its address is where this one listens
     store_sockets sockets;
     store_token token;
 } nodes_server_config;

@@ -9,7 +9,7 @@
 static tri_status take_hosts(tri_store *store, store_answer *got) {
     size_t size = (size_t)store->identity.size * sizeof *store->host_of;
     if (got->size != size || got->number < 1 || got->number > store->identity.size)
-        return TRI_FAIL(TRI_INTERNAL, "store: rank 0 sent something else than the ranks' hosts");
+        return TRI_FAIL(TRI_INTERNAL, "store: got something else than the ranks' hosts");
     store->host_count = (int)got->number;
     store->host_of = (int32_t *)got->value;
     got->value = NULL;
@@ -39,6 +39,12 @@ tri_status tri_store_open(const tri_identity *identity, int timeout_ms, tri_stor
     TRI_ASSERT(store);
     store->identity = *identity;
     store->fd = -1;
+    const tri_store_address *where = &identity->address;
+    if (where->is_exact)
+        snprintf(store->server_name, sizeof store->server_name, "the store at %s:%d", where->host,
+                 where->port);
+    else
+        snprintf(store->server_name, sizeof store->server_name, "rank 0 of %d", identity->size);
     pthread_mutex_init(&store->lock, NULL);
     tri_status status = meet(store, timeout_ms);
     if (status == TRI_OK)

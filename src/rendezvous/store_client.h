@@ -12,8 +12,10 @@
 struct tri_store {
     tri_identity identity;
     store_server *server; // on rank 0, unless another process serves the job; else NULL
-    bool uses_tcp;        // ranks may be on several hosts
-    store_token token;    // if uses_tcp
+    char server_name[TRI_HOST_NAME_MAX +
+                     32];                 // for messages: "rank 0 of 4", "the store at HOST:PORT"
+    bool uses_tcp;                        // ranks may be on several hosts
+    store_token token;                    // if uses_tcp
     char note[TRI_MESSAGE_MAX_BYTES / 2]; // why rank 0 could not be reached over TCP so far
     int fd;
     bool broken;          // a request failed halfway: the next bytes may belong to its answer

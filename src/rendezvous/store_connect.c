@@ -80,9 +80,14 @@ static tri_status connect_once(tri_store *store, int round_ms, int *fd) {
 
 static void report_wait(const tri_store *store) {
     const tri_identity *me = &store->identity;
-    tri_log(TRI_LOG_WARNING, "rank 0 (%s) does not move: it has not arrived after %d s%s%s",
-            store->uses_tcp ? me->address.host : me->host, TRI_STILL_AFTER_MS / 1000,
-            store->note[0] ? ": " : "", store->note);
+    const char *between = store->note[0] ? ": " : "";
+    int waited_s = TRI_STILL_AFTER_MS / 1000;
+    if (me->address.is_exact)
+        tri_log(TRI_LOG_WARNING, "%s was not reached after %d s%s%s", store->server_name, waited_s,
+                between, store->note);
+    else
+        tri_log(TRI_LOG_WARNING, "rank 0 (%s) does not move: it has not arrived after %d s%s%s",
+                store->uses_tcp ? me->address.host : me->host, waited_s, between, store->note);
 }
 
 static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t until_ns) {
@@ -92,15 +97,19 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
     // An earlier run that is about to end frees the address sooner than this.
     int64_t limit_ns = store_after_ms(TRI_STORE_ANSWER_MS);
     if (limit_ns > until_ns) limit_ns = until_ns;
+    // Where a launcher's agent may serve, rank 0 looks for it first.
+    bool may_serve = me->rank == 0 && !me->address.is_exact;
     for (int round_ms = 100;; round_ms = round_ms < TRI_STORE_PROBE_MS ? 2 * round_ms : round_ms) {
-        if (me->rank == 0 && !store->server) TRI_TRY(serve(store, limit_ns));
+        if (may_serve && !store->server) TRI_TRY(serve(store, limit_ns));
+        may_serve = me->rank == 0;
         tri_status status = connect_once(store, round_ms, &store->fd);
         if (status != TRI_OK) store->fd = -1;
         if (status != TRI_NOT_FOUND) return status;
         if (tri_os.monotonic_ns() >= until_ns)
-            return TRI_FAIL(TRI_TIMEOUT, "rank %d: rank 0 of %d did not arrive within %g s%s%s",
-                            me->rank, me->size, timeout_ms / 1e3, store->note[0] ? ": " : "",
-                            store->note);
+            return TRI_FAIL(TRI_TIMEOUT, "rank %d: %s %s within %g s%s%s", me->rank,
+                            store->server_name,
+                            me->address.is_exact ? "was not reached" : "did not arrive",
+                            timeout_ms / 1e3, store->note[0] ? ": " : "", store->note);
         if (!is_reported && tri_os.monotonic_ns() - begin_ns >= TRI_STILL_AFTER_MS * 1000000ll) {
             is_reported = true;
             report_wait(store);

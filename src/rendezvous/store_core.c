@@ -286,7 +286,7 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     memcpy(&body, value, sizeof body);
     if (strcmp(key, core->job) != 0 || body.size != core->size) {
         snprintf(text, sizeof text,
-                 "a rank of job %.100s, which has %s, connected to rank 0 of a job that has %s",
+                 "a rank of job %.100s, which has %s, connected to the store of a job that has %s",
                  key, tri_counted(body.size, "rank"), tri_counted(core->size, "rank"));
         reply_text(c, TRI_MISMATCH, text);
         return false;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tri_status lost_rank_0(const tri_store *store) {
-    return TRI_FAIL(TRI_PEER_LOST, "rank 0 of %d ended", store->identity.size);
+static tri_status lost_server(const tri_store *store) {
+    return TRI_FAIL(TRI_PEER_LOST, "%s ended", store->server_name);
 }
 
 static tri_status wait_for(const tri_store *store, short events, int64_t until_ns) {
@@ -18,7 +18,7 @@ static tri_status wait_for(const tri_store *store, short events, int64_t until_n
         int ready = poll(&p, 1, left_ms <= 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms);
         if (ready > 0) return TRI_OK;
         if (ready == 0 && left_ms <= 0)
-            return TRI_FAIL(TRI_TIMEOUT, "rank 0 of %d does not answer", store->identity.size);
+            return TRI_FAIL(TRI_TIMEOUT, "%s does not answer", store->server_name);
         if (ready < 0 && errno != EINTR) return tri_os_fail("wait", "store");
     }
 }
@@ -33,7 +33,7 @@ static tri_status send_bytes(tri_store *store, const void *data, size_t size, in
         } else if (sent < 0 && errno == EAGAIN) {
             TRI_TRY(wait_for(store, POLLOUT, until_ns));
         } else if (sent < 0 && errno != EINTR) {
-            return lost_rank_0(store);
+            return lost_server(store);
         }
     }
     return TRI_OK;
@@ -49,7 +49,7 @@ static tri_status receive_bytes(tri_store *store, void *data, size_t size, int64
         } else if (got < 0 && errno == EAGAIN) {
             TRI_TRY(wait_for(store, POLLIN, until_ns));
         } else if (got == 0 || errno != EINTR) {
-            return lost_rank_0(store);
+            return lost_server(store);
         }
     }
     return TRI_OK;
@@ -61,7 +61,7 @@ static tri_status receive_answer(tri_store *store, store_answer *out, int64_t un
     TRI_TRY(store_head_check(&head));
     if (head.kind != STORE_REPLY || head.key_bytes || head.timeout_ms < 0 ||
         head.timeout_ms >= TRI_STATUS_COUNT)
-        return TRI_FAIL(TRI_INTERNAL, "store: rank 0 sent something else than an answer");
+        return TRI_FAIL(TRI_INTERNAL, "store: got something else than an answer");
     *out = (store_answer){(tri_status)head.timeout_ms, head.number, malloc(head.value_bytes + 1),
                           head.value_bytes};
     TRI_ASSERT(out->value);
@@ -88,7 +88,7 @@ tri_status store_request(tri_store *store, store_head head, const char *key, con
                         TRI_MAX_NAME_BYTES);
     *out = (store_answer){0};
     pthread_mutex_lock(&store->lock);
-    tri_status status = store->broken ? lost_rank_0(store) : ask(store, head, key, value, out);
+    tri_status status = store->broken ? lost_server(store) : ask(store, head, key, value, out);
     store->broken |= status != TRI_OK;
     pthread_mutex_unlock(&store->lock);
     if (status == TRI_OK && out->status != TRI_OK)

@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -64,7 +65,7 @@ static void wait_for_room(store_server *s) {
     bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     if (!is_full) return;
     if (!s->has_said_full)
-        tri_log(TRI_LOG_WARNING, "rank 0 (%s) cannot accept another of %d ranks: %s%s",
+        tri_log(TRI_LOG_WARNING, "the store on %s cannot accept another of %d ranks: %s%s",
                 s->identity.host, s->identity.size, strerror(errno),
                 errno == EMFILE ? "; raise ulimit -n" : "");
     s->has_said_full = true;
@@ -188,11 +189,12 @@ static void name_missing(store_server *s) {
     s->name_ns = has_begun ? INT64_MAX : now_ns + TRI_STILL_AFTER_MS * 1000000ll;
     if (!has_begun) return;
     int rank = store_core_missing(s->core);
-    if (rank != STORE_NO_RANK)
-        tri_log(TRI_LOG_WARNING,
-                "rank %d (%s) does not move: it has not arrived after %d s; %d of %d ranks wait",
-                rank, s->identity.host, TRI_STILL_AFTER_MS / 1000, store_core_present(s->core),
-                s->identity.size);
+    if (rank == STORE_NO_RANK) return;
+    char host[TRI_HOST_NAME_MAX + 4] = ""; // an agent does not know where its ranks are
+    if (!s->is_agent) snprintf(host, sizeof host, " (%s)", s->identity.host);
+    tri_log(TRI_LOG_WARNING,
+            "rank %d%s does not move: it has not arrived after %d s; %d of %d ranks wait", rank,
+            host, TRI_STILL_AFTER_MS / 1000, store_core_present(s->core), s->identity.size);
 }
 
 // poll refuses more entries than the process may have descriptors (ulimit -n), used or not. Clients
@@ -286,8 +288,9 @@ static void *serve(void *context) {
             close_listeners(s);
             s->fds[WAKE].fd = -1;
         }
+        // An agent ends after its ranks; one that is lost may still be connected.
         if (end_ns != INT64_MAX &&
-            (store_core_present(s->core) == 0 || tri_os.monotonic_ns() >= end_ns)) {
+            (s->is_agent || store_core_present(s->core) == 0 || tri_os.monotonic_ns() >= end_ns)) {
             store_core_say_bye(s->core);
             send_all(s);
             break;

@@ -106,7 +106,7 @@ static tri_status check_interface(const tri_identity *identity, const rendezvous
     }
     if (!is_known) return TRI_OK;
     return TRI_FAIL(TRI_BAD_INPUT,
-                    "TRIREME_INTERFACE=%s is not where the other ranks look for rank 0 (%s): set "
+                    "TRIREME_INTERFACE=%s is not where the others look for this host (%s): set "
                     "%s to the interface's address, %s",
                     identity->interface, identity->address.host, identity->address.source,
                     rendezvous_address_text(&own->at[0], text, sizeof text));
@@ -127,24 +127,26 @@ static tri_status addresses_of(const tri_identity *identity, rendezvous_addresse
     return TRI_OK;
 }
 
-static void listen_everywhere(const tri_identity *identity, store_sockets *out) {
-    rendezvous_addresses all;
-    rendezvous_wildcards(&all);
-    for (int i = 0; i < all.count; i++) {
-        int fd = listen_in_range(identity, all.at[i]);
-        if (fd >= 0) out->fds[out->count++] = fd;
-    }
-    if (out->count)
-        tri_log(TRI_LOG_WARNING,
-                "rank 0 listens at all addresses of %s, because %s=%s names none of them; "
-                "TRIREME_INTERFACE names an interface",
-                identity->host, identity->address.source, identity->address.host);
-}
-
 int store_tcp_port(const store_sockets *sockets) {
     rendezvous_socket_address address = {.size = sizeof address.storage};
     if (!sockets->count || getsockname(sockets->fds[0], &address.any, &address.size) != 0) return 0;
     return rendezvous_port_of(&address);
+}
+
+static void listen_everywhere(const tri_identity *identity, store_sockets *out) {
+    rendezvous_addresses all;
+    tri_identity me = *identity;
+    rendezvous_wildcards(&all);
+    for (int i = 0; i < all.count; i++) {
+        int fd = listen_in_range(&me, all.at[i]);
+        if (fd >= 0) out->fds[out->count++] = fd;
+        if (fd >= 0 && me.address.port == 0) me.address.port = store_tcp_port(out);
+    }
+    if (out->count && identity->address.port)
+        tri_log(TRI_LOG_WARNING,
+                "this process listens at all addresses of %s, because %s=%s names none of them; "
+                "TRIREME_INTERFACE names an interface",
+                identity->host, identity->address.source, identity->address.host);
 }
 
 tri_status store_tcp_listen(const tri_identity *identity, store_sockets *out) {
@@ -168,7 +170,7 @@ tri_status store_tcp_listen(const tri_identity *identity, store_sockets *out) {
     if (address->is_exact && (error == EADDRINUSE || error == EADDRNOTAVAIL))
         return TRI_FAIL(TRI_NOT_FOUND, "%s port %d: %s", address->host, address->port,
                         strerror(error));
-    return TRI_FAIL(TRI_NETWORK, "rank 0 cannot listen at %s, ports %d to %d: %s; set another %s",
+    return TRI_FAIL(TRI_NETWORK, "cannot listen at %s, ports %d to %d: %s; set another %s",
                     address->host, address->port, address->port + address->ports - 1,
                     strerror(error), address->port_source);
 }

@@ -92,7 +92,7 @@ def check_ranks(said, order, workers):
         for name, value in wanted.items():
             assert one[name] == str(value), f"rank {rank}: {name}={one[name]}, not {value}"
         assert one["host"] == f"node{order[group]}", one
-        for name in ("MASTER_PORT", "TRIREME_NONCE", "TORCHELASTIC_RUN_ID"):
+        for name in ("MASTER_PORT", "TRIREME_NONCE", "TRIREME_STORE", "TORCHELASTIC_RUN_ID"):
             assert one[name] == said[0][name], f"rank {rank}: another {name}"
 
 
@@ -125,6 +125,8 @@ def check_restart(folder):
     second = job.wait_for_ranks(4, 1)
     assert second[0]["TORCHELASTIC_RESTART_COUNT"] == "1", second[0]
     assert second[0]["TRIREME_NONCE"] != first[0]["TRIREME_NONCE"]
+    for name in ("TRIREME_STORE", "TRIREME_JOB"): # one store for the whole run
+        assert second[0][name] == first[0][name] != "", f"{first[0]} {second[0]}"
     job.kill((second[2], "pid"))
     job.end(1, 1, "restart 1 of 1", "attempt 2 of 2", "rank 2 (local rank 0) on node2",
             "ended by SIGKILL")
@@ -258,7 +260,7 @@ def check_cable(folder):
 
 
 def check_store(folder):
-    """A program of this library: its ranks find rank 0's store on the other node."""
+    """A program of this library: its ranks find the store of the agent on the other node."""
     program = os.path.join(os.path.dirname(runs.TRIREME), "fault_test_launch")
     job = Job(folder)
     for node in (1, 2):
@@ -267,6 +269,20 @@ def check_store(folder):
         out, err, code = runs.finish(job.agents.pop(node), SOON)
         wanted = [f"torchrun rank {2 * node - 2 + i} of 4, local {i} of 2, met 4" for i in (0, 1)]
         assert code == 0 and sorted(out.splitlines()) == wanted, f"{code}: {out}{err}"
+
+
+def check_left_behind(folder):
+    """A process of an earlier generation keeps its connection: it may not commit."""
+    job = Job(folder)
+    program = [os.path.join(os.path.dirname(runs.TRIREME), "cluster_left_behind"), job.folder]
+    for node in (1, 2):
+        job.start(node, "--max-restarts", "1", program=program)
+    for node in (1, 2):
+        job.end(node, 0, "rank 3 on node2 failed")
+    with open(os.path.join(job.folder, "stale"), encoding="utf-8") as file:
+        said = file.read()
+    assert "rank 3 on node2 is of generation 0 of the run, which has ended: generation 1 has " \
+        "taken its place" in said, said
 
 
 def check_signal_to_all(folder):
@@ -322,7 +338,7 @@ print(f"rank {dist.get_rank()} has {total[0]:g}", flush=True)
 
 
 FAST = [check_static, check_c10d, check_restart, check_bad_input, check_stopped, check_lost_agent,
-        check_late_node, check_token, check_store, check_signal_to_all]
+        check_late_node, check_token, check_store, check_left_behind, check_signal_to_all]
 SLOW = [check_disagreement, check_absent, check_serving_agent, check_cable, check_suspended,
         check_pytorch]
 

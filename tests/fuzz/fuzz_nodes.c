@@ -17,9 +17,9 @@ static void check_sent(void *context, int agent, const nodes_message *message) {
     if (nodes_message_check(&copy) != TRI_OK) abort();
 }
 
-static tri_status publish(void *context, const nodes_join *first, nodes_round *out) {
+static tri_status publish(void *context, int round, const nodes_join *first, nodes_round *out) {
     memcpy(out->master_addr, first->host, sizeof first->host);
-    out->master_port = 1;
+    out->master_port = out->store_port = 1;
     return TRI_OK;
 }
 

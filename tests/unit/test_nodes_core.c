@@ -25,9 +25,9 @@ static void keep(void *context, int agent, const nodes_message *message) {
         memcpy(&told[agent], message, nodes_message_bytes(message->head.kind));
 }
 
-static tri_status publish(void *context, const nodes_join *first, nodes_round *out) {
+static tri_status publish(void *context, int round, const nodes_join *first, nodes_round *out) {
     snprintf(out->master_addr, sizeof out->master_addr, "%s", first->host);
-    out->master_port = 1234;
+    out->master_port = out->store_port = 1234;
     return TRI_OK;
 }
 

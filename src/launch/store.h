@@ -1,0 +1,22 @@
+// The store where the workers of a run over several nodes meet: the serving agent serves it as long
+// as the run lasts, one generation after the other. (With one node, rank 0 serves it.)
+#ifndef TRIREME_LAUNCH_STORE_H
+#define TRIREME_LAUNCH_STORE_H
+
+#include "launch/nodes_message.h"
+#include "launch/options.h"
+#include "rendezvous/serve.h"
+
+typedef struct launch_store {
+    tri_store_server *server; // NULL: no generation has begun yet
+    char job[64];             // the run's name for its workers, the same in all generations
+} launch_store;
+
+// Begins a generation, whose workers may connect as soon as this has returned; those of the last
+// one are told that they were replaced. `where`: the addresses at which the agent itself listens.
+// Takes the rest of `out`, and sets its store_port and job.
+tri_status launch_store_begin(launch_store *store, const launch_options *options,
+                              const tri_store_address *where, int generation, nodes_round *out);
+void launch_store_end(launch_store *store);
+
+#endif
