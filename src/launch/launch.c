@@ -311,12 +311,6 @@ static tri_status plan_binding(run *r, tri_arena *arena) {
     return TRI_OK;
 }
 
-// A signal that comes after the run's end was decided must not end this process in another way.
-static void forget_signals(const run *r) {
-    struct signalfd_siginfo info;
-    while (tri_os.read(r->signal_fd, &info, sizeof info) == sizeof info) continue;
-}
-
 static tri_status run_program(launch_options *options, tri_arena *arena, int *code) {
     run *r = TRI_NEW(arena, run);
     r->options = options;
@@ -336,13 +330,11 @@ static tri_status run_program(launch_options *options, tri_arena *arena, int *co
     sigaction(SIGCHLD, NULL, &child_before);
     tri_status status = prepare_signals(r, options);
     if (status == TRI_OK) status = run_guarded(r, code);
-    if (r->signal_fd >= 0) {
-        forget_signals(r);
-        tri_os.close(r->signal_fd);
-    }
+    if (r->signal_fd >= 0) tri_os.close(r->signal_fd);
     if (r->stdin_fd >= 0) tri_os.close(r->stdin_fd);
     for (int k = 0; k < LAUNCH_STREAMS; k++) launch_console_free(&r->consoles[k]);
-    sigprocmask(SIG_SETMASK, &r->mask, NULL);
+    // The handled signals stay blocked: one that comes after the run's end was decided must not end
+    // this process in another way.
     sigaction(SIGPIPE, &pipe_before, NULL);
     sigaction(SIGCHLD, &child_before, NULL);
     return status;
