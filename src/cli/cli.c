@@ -213,6 +213,16 @@ int cli_fail(tri_status status) {
     return tri_status_exit_code(status);
 }
 
+int cli_fail_lines(tri_status status, const char *what, const char *const *lines, int count) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    for (int i = 0; i < count && !is_other_rank(); i++) tri_log(TRI_LOG_ERROR, "%s", lines[i]);
+    (void)TRI_FAIL(status, "%s", what);
+    write_error_file(status, true);
+    return tri_status_exit_code(status);
+}
+
 // Whether the folder of `path` has all of these entries.
 static bool lies_beside(const char *path, const char *const *names) {
     const char *slash = strrchr(path, '/');

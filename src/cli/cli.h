@@ -45,7 +45,7 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_train, cli_eval, cli_run, cli_submit, cli_plan, cli_bench, cli_data,
-    cli_checkpoint, cli_completion, cli_manual, cli_trace, cli_version;
+    cli_checkpoint, cli_completion, cli_manual, cli_preflight, cli_trace, cli_version;
 extern const cli_command *const cli_commands[]; // NULL ends it
 extern const tri_backends cli_backends;
 
@@ -79,6 +79,9 @@ bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 // same on all ranks, only rank 0 prints it. Every rank writes its error file
 // (TORCHELASTIC_ERROR_FILE).
 int cli_fail(tri_status status);
+// Likewise for several messages that all ranks have and rank 0 alone prints, one line each; `what`
+// is the error file's. Returns the exit code of `status`.
+int cli_fail_lines(tri_status status, const char *what, const char *const *lines, int count);
 // TRI_BAD_INPUT: `flag` names as the file to write the recipe itself, a file of a checkpoint, or a
 // run's own recipe or metrics. `input`: the recipe's path; NULL: none.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);

@@ -98,13 +98,14 @@ def train(run_dir, *more, code=0):
 def check_commands(folder):
     listed = run("--help").stdout
     for command in ("train", "eval", "run", "plan", "bench", "data", "checkpoint", "submit",
-                    "version"):
+                    "preflight", "version"):
         assert re.search(rf"^  {command} ", listed, re.M), command
         assert run(command, "--help").stdout.startswith(f"usage: trireme {command}")
     for command, flags in (("train", ("run-dir", "resume", "device", "json")),
                            ("eval", ("checkpoint", "json")),
                            ("plan", ("ranks", "mesh", "show", "json")),
                            ("bench", ("op", "sizes", "json")),
+                           ("preflight", ("run-dir", "json")),
                            ("checkpoint", ("out",)),
                            ("submit", ("site", "nodes", "time", "account", "partition", "launcher",
                                        "container", "dry-run", "list", "json")),

@@ -31,7 +31,8 @@ LAYERS = {
     "checkpoint": 8, "observe": 8,
     "recipe": 9,
     "train": 10, "launch": 10,
-    "cli": 11,
+    "preflight": 11,
+    "cli": 12,
 }
 
 # Concrete backends, and who may name them besides src/cli and themselves.

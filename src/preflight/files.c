@@ -1,0 +1,194 @@
+// Do all ranks see the same run folder? Each writes a small file there and looks for those of the
+// others, which a network file system may show late.
+#include "preflight/state.h"
+
+#include "base/os.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Up to so many ranks, all write and look; of more, the first of each host.
+enum { ALL_RANKS = 256, LONGEST_PAUSE_NS = 50000000 };
+
+typedef struct shared_note { // what a file contains
+    uint64_t job, rank, again;
+} shared_note;
+
+static bool takes_part(const preflight *p, int rank) {
+    return p->identity.size <= ALL_RANKS || p->first[p->host_of[rank]] == rank;
+}
+
+static const char *skips(const preflight *p) {
+    if (p->identity.size < 2) return "one rank";
+    for (int h = 0; h < p->host_count; h++)
+        if (p->folders[p->first[h]].failure[0]) return "the run folder cannot be used";
+    return NULL;
+}
+
+static void name_file(const preflight *p, uint64_t job, int rank, char path[PATH_MAX]) {
+    snprintf(path, PATH_MAX, "%s/.trireme-preflight-%016llx-%d", p->folder, (unsigned long long)job,
+             rank);
+}
+
+// ---- the file of this rank; a signal removes it too
+
+static char own_path[PATH_MAX];
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { SIGNALS = sizeof signals / sizeof *signals };
+
+static void remove_and_end(int number) {
+    unlink(own_path);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static tri_status write_file(const preflight *p, uint64_t job) {
+    int rank = p->identity.rank;
+    shared_note note = {job, (uint64_t)rank, ~(uint64_t)rank};
+    name_file(p, job, rank, own_path);
+    for (int i = 0; i < SIGNALS; i++) signal(signals[i], remove_and_end);
+    int fd = tri_os.open(own_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return tri_os_fail("create", own_path);
+    tri_status status = tri_os_write_all(fd, &note, sizeof note, own_path);
+    if (status == TRI_OK && tri_os.fsync(fd) != 0) status = tri_os_fail("sync", own_path);
+    tri_os.close(fd);
+    return status;
+}
+
+static void remove_file(void) {
+    if (own_path[0]) (void)tri_os.unlink(own_path);
+    for (int i = 0; i < SIGNALS; i++) signal(signals[i], SIG_DFL);
+    own_path[0] = 0;
+}
+
+// ---- those of the others
+
+static bool is_seen(const preflight *p, uint64_t job, int rank) {
+    char path[PATH_MAX];
+    shared_note note = {0};
+    name_file(p, job, rank, path);
+    int fd = tri_os.open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return false;
+    ssize_t size = tri_os.pread(fd, &note, sizeof note, 0);
+    tri_os.close(fd);
+    return size == (ssize_t)sizeof note && note.job == job && note.rank == (uint64_t)rank &&
+           note.again == ~(uint64_t)rank;
+}
+
+// late_s[r]: when rank r's file was seen; -1: never.
+static void look(const preflight *p, uint64_t job, double *late_s) {
+    double begin = tri_os_seconds();
+    int64_t pause_ns = 1000000;
+    int left = 0;
+    for (int r = 0; r < p->identity.size; r++) {
+        late_s[r] = takes_part(p, r) ? -1 : 0;
+        left += late_s[r] < 0;
+    }
+    for (;;) {
+        for (int r = 0; r < p->identity.size; r++) {
+            if (late_s[r] >= 0 || !is_seen(p, job, r)) continue;
+            late_s[r] = tri_os_seconds() - begin;
+            left--;
+        }
+        if (!left || tri_os_seconds() - begin > p->request->limits.seen_s) return;
+        tri_os.sleep_ns(pause_ns);
+        if (pause_ns < LONGEST_PAUSE_NS) pause_ns *= 2;
+    }
+}
+
+static tri_status write_and_look(preflight *p, uint64_t job, double *late_s) {
+    bool writes = takes_part(p, p->identity.rank);
+    tri_status written = tri_comm_agree(p->comm, writes ? write_file(p, job) : TRI_OK, "files");
+    if (written != TRI_OK && p->comm->backend->failed(p->comm) == TRI_OK) {
+        p->file_failure = tri_arena_strdup(p->arena, tri_error_message());
+        return TRI_OK;
+    }
+    TRI_TRY(written);
+    if (writes) look(p, job, late_s);
+    return tri_comm_barrier(p->comm, "files seen"); // before any of them is removed
+}
+
+static tri_status measure(preflight *p) {
+    int ranks = p->identity.size;
+    uint64_t job = tri_os_random();
+    double *mine = TRI_NEW_ARRAY(p->arena, double, ranks);
+    TRI_TRY(tri_comm_run(p->comm, &(tri_comm_op){.kind = TRI_COMM_BROADCAST,
+                                                 .dtype = TRI_U8,
+                                                 .count = sizeof job,
+                                                 .send = &job,
+                                                 .recv = &job,
+                                                 .label = "files"}));
+    tri_status status = write_and_look(p, job, mine);
+    remove_file();
+    TRI_TRY(status);
+    p->late_s = TRI_NEW_ARRAY(p->arena, double, (size_t)ranks *(size_t)ranks);
+    return preflight_gather(p, mine, p->late_s, (size_t)ranks * sizeof *mine, "files");
+}
+
+// ---- who sees whom
+
+static bool sees(const preflight *p, int reader, int writer) {
+    return p->late_s[(size_t)reader * (size_t)p->identity.size + (size_t)writer] >= 0;
+}
+
+// folder_of[r]: the lowest rank that sees r's file and whose file r sees. -1: r takes no part.
+static void group_folders(const preflight *p, int *folder_of) {
+    for (int r = 0; r < p->identity.size; r++) {
+        folder_of[r] = takes_part(p, r) ? r : -1;
+        for (int q = r - 1; q >= 0 && folder_of[r] == r; q--)
+            if (folder_of[q] >= 0 && sees(p, r, q) && sees(p, q, r)) folder_of[r] = folder_of[q];
+    }
+}
+
+// The folder that most ranks see; of several, that of the lowest rank.
+static int common_folder(const preflight *p, const int *folder_of) {
+    int best = 0, most = 0;
+    for (int f = 0; f < p->identity.size; f++) {
+        int count = 0;
+        for (int r = 0; r < p->identity.size; r++) count += folder_of[r] == f;
+        if (count > most) {
+            most = count;
+            best = f;
+        }
+    }
+    return best;
+}
+
+static void judge(preflight *p, preflight_row *row) {
+    int ranks = p->identity.size, *folder_of = TRI_NEW_ARRAY(p->arena, int, ranks);
+    double late_s = 0;
+    if (p->file_failure) {
+        preflight_fail(p, row, "%s", p->file_failure);
+        return;
+    }
+    group_folders(p, folder_of);
+    int common = common_folder(p, folder_of);
+    preflight_list others = {.arena = p->arena};
+    row->values = tri_tree_map(p->arena);
+    tri_tree *outside = tri_tree_list(p->arena);
+    for (int r = 0; r < ranks; r++) {
+        for (int q = 0; q < ranks; q++) late_s = fmax(late_s, p->late_s[(size_t)r * ranks + q]);
+        if (folder_of[r] < 0 || folder_of[r] == common) continue;
+        preflight_list_add(&others, "%s", preflight_rank_text(p, r));
+        tri_tree_append(p->arena, outside, tri_tree_int(p->arena, r));
+    }
+    tri_tree_put(p->arena, row->values, "late_s", tri_tree_double(p->arena, late_s));
+    tri_tree_put(p->arena, row->values, "other_folder", outside);
+    row->summary = tri_arena_printf(p->arena, "files of other ranks seen in %s within %s",
+                                    p->folder, preflight_time_text(p, late_s));
+    if (others.count)
+        preflight_fail(p, row,
+                       "%s on %s is not the folder that %s sees: no file of its was seen within "
+                       "%g s; put the run folder on a file system that all hosts share",
+                       p->folder, preflight_list_text(&others), preflight_rank_text(p, common),
+                       p->request->limits.seen_s);
+}
+
+const preflight_check preflight_same_files = {
+    .name = "same-files", .attempts = 1, .skips = skips, .measure = measure, .judge = judge};

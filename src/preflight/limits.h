@@ -1,0 +1,49 @@
+// What separates go from no-go: one row for each number, with its reason.
+#ifndef TRIREME_PREFLIGHT_LIMITS_H
+#define TRIREME_PREFLIGHT_LIMITS_H
+
+#include "base/status.h"
+
+// name, default, what it is, why so much
+#define PREFLIGHT_LIMIT_LIST(X)                                                                    \
+    X(memory_gb, 0.5, "GB of memory free for each rank, at least",                                 \
+      "program, loader and a small model need about as much")                                      \
+    X(memory_fraction, 0.5, "of the hosts' median: free memory of a host, at least",               \
+      "with less, something else runs there")                                                      \
+    X(clock_s, 1, "seconds between the clocks of two hosts, at most",                              \
+      "the time stamps of failures, in whole seconds, decide which rank was the cause")            \
+    X(space_gb, 1, "GB free in the run folder, at least",                                          \
+      "two checkpoints of 40 million parameters with Adam's states")                               \
+    X(fsync_ms, 1000, "ms until a small file is on the disk, at most",                             \
+      "a checkpoint waits so long for each of its files")                                          \
+    X(seen_s, 10, "seconds until a rank sees a file of another one, at most",                      \
+      "network file systems show new files within a few seconds, another folder never")            \
+    X(link_gb_s, 0.05, "GB/s between two hosts in each direction, at least",                       \
+      "half of gigabit Ethernet; a port that fell back to 100 Mbit/s has 0.012")                   \
+    X(link_ms, 5, "ms from one host to another and back, at most",                                 \
+      "hosts of one cluster are below 0.2 ms apart; operations on small data wait for it")         \
+    X(link_fraction, 0.5, "of what its hosts reach elsewhere: bandwidth of a pair, at least",      \
+      "an all-reduce runs at the rate of the slowest pair")                                        \
+    X(sum_fraction, 0.2, "of what the slowest pair allows: rate of an all-reduce, at least",       \
+      "sums and copies cost up to half of it where cores are few; less is a wrong network")        \
+    X(compute_fraction, 0.75, "of the ranks' median: arithmetic of a rank, at least",              \
+      "the others would wait for it for 25% of their time, which training reports too")
+
+typedef struct preflight_limits {
+#define X(name, value, what, why) double name;
+    PREFLIGHT_LIMIT_LIST(X)
+#undef X
+} preflight_limits;
+
+typedef struct preflight_limit_row {
+    const char *name, *what, *why;
+    double value; // the default
+} preflight_limit_row;
+
+// The rows in order; NULL behind the last.
+const preflight_limit_row *preflight_limit(int index);
+preflight_limits preflight_limits_default(void);
+// Sets one number from "NAME=VALUE". TRI_BAD_INPUT names the nearest known name.
+tri_status preflight_limits_set(preflight_limits *limits, const char *word);
+
+#endif

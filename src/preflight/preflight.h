@@ -1,0 +1,53 @@
+// `trireme preflight`: whether the hosts of a job are fit for a run, found out in seconds by small
+// measurements between all ranks.
+#ifndef TRIREME_PREFLIGHT_PREFLIGHT_H
+#define TRIREME_PREFLIGHT_PREFLIGHT_H
+
+#include "base/tree.h"
+#include "preflight/limits.h"
+#include "train/session.h"
+
+typedef struct preflight_request {
+    const tri_backends *backends;
+    const char *device;  // as tri_device_open takes it
+    const char *run_dir; // it may be missing: then the nearest folder above it that exists is used
+    double timeout_s;    // for ranks that do not arrive or do not answer
+    preflight_limits limits;
+} preflight_request;
+
+typedef enum preflight_verdict {
+    PREFLIGHT_UNREACHED, // a check before it ended the measurements
+    PREFLIGHT_SKIPPED,   // it does not apply to these ranks
+    PREFLIGHT_GO,
+    PREFLIGHT_NO_GO,
+} preflight_verdict;
+
+const char *preflight_verdict_name(preflight_verdict verdict); // "go", "no-go", …
+
+// What came of one check.
+typedef struct preflight_row {
+    const char *name;
+    preflight_verdict verdict;
+    const char *summary; // what was measured, in a few words; "" if nothing
+    const char *failure; // of no-go: one line that names hosts or ranks
+    tri_tree *values;    // for JSON; NULL: none
+} preflight_row;
+
+typedef struct preflight_report {
+    const char *launcher, *backend; // backend "": the ranks are not connected
+    int rank, ranks;
+    int hosts; // 0: not known
+    const char **host_names;
+    preflight_row *rows;
+    int row_count, failed;
+    tri_status status; // of what ended the measurements; TRI_OK: nothing did
+} preflight_report;
+
+// Collective. All ranks get the same verdicts, unless they cannot reach each other. *session stays
+// connected, so that no rank ends before rank 0 has reported; preflight_end ends it.
+typedef struct preflight preflight;
+tri_status preflight_run(tri_arena *arena, const preflight_request *request,
+                         preflight_report *report, preflight **session);
+void preflight_end(preflight *session);
+
+#endif

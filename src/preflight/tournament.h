@@ -1,0 +1,10 @@
+// Which pairs meet when: every pair of players once, in rounds of disjoint pairs.
+#ifndef TRIREME_PREFLIGHT_TOURNAMENT_H
+#define TRIREME_PREFLIGHT_TOURNAMENT_H
+
+// Rounds until every pair of `players` has met: players - 1, or players if their number is odd.
+int preflight_rounds(int players);
+// Whom a player meets in a round; -1: nobody.
+int preflight_partner(int players, int round, int player);
+
+#endif
