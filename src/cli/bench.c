@@ -129,7 +129,7 @@ static tri_status bench_data_rows(const tri_recipe *recipe, double seconds, bool
     return status;
 }
 
-static tri_status read_seconds(const char *text, double otherwise, double *out) {
+tri_status cli_read_seconds(const char *text, double otherwise, double *out) {
     char *end = NULL;
     *out = text ? strtod(text, &end) : otherwise;
     if (*out > 0 && *out <= 86400 && !(end && *end)) return TRI_OK;
@@ -141,7 +141,7 @@ static tri_status bench_data(const cli_context *context, tri_arena *arena, int c
                              const char *seconds_text, bool json) {
     tri_recipe recipe;
     double seconds;
-    TRI_TRY(read_seconds(seconds_text, 1, &seconds));
+    TRI_TRY(cli_read_seconds(seconds_text, 1, &seconds));
     TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
                             context->task ? context->task->name : NULL, &recipe));
     return bench_data_rows(&recipe, seconds, json);
@@ -152,7 +152,7 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
                               bool json) {
     tri_recipe recipe;
     double seconds;
-    TRI_TRY(read_seconds(seconds_text, 10, &seconds));
+    TRI_TRY(cli_read_seconds(seconds_text, 10, &seconds));
     TRI_TRY(tri_recipe_load(arena, words[0], (const char *const *)words + 1, count - 1,
                             context->task ? context->task->name : NULL, &recipe));
     TRI_TRY(cli_check_output("trace", trace, words[0]));
@@ -190,7 +190,7 @@ static tri_status bench_train(const cli_context *context, tri_arena *arena, int 
 static tri_status bench_kernels(const cli_context *context, tri_arena *arena, int count,
                                 char **words, const char *seconds_text, bool json) {
     double seconds;
-    TRI_TRY(read_seconds(seconds_text, 1, &seconds));
+    TRI_TRY(cli_read_seconds(seconds_text, 1, &seconds));
     return cli_bench_kernels(context, arena, count, words, seconds, json);
 }
 

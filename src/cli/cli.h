@@ -45,7 +45,7 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_train, cli_eval, cli_run, cli_submit, cli_plan, cli_bench, cli_data,
-    cli_checkpoint, cli_completion, cli_manual, cli_preflight, cli_trace, cli_version;
+    cli_checkpoint, cli_completion, cli_manual, cli_preflight, cli_scale, cli_trace, cli_version;
 extern const cli_command *const cli_commands[]; // NULL ends it
 extern const tri_backends cli_backends;
 
@@ -87,6 +87,8 @@ int cli_fail_lines(tri_status status, const char *what, const char *const *lines
 tri_status cli_check_output(const char *flag, const char *output, const char *input);
 #define CLI_DEVICE_FLAG(words)                                                                     \
     { "device", "auto|cpu|ref|null|far", words, 0 }
+// The value of --seconds, or `otherwise` if it is NULL.
+tri_status cli_read_seconds(const char *text, double otherwise, double *out);
 // Before a command computes: binds a rank that srun or mpirun started to cores of its own, where it
 // sees those of others too (TRIREME_BIND), and lets it have a thread for each.
 // *cores: how many; 0: it was not bound.

@@ -13,15 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tri_status make_plan(plan_view *v, const cli_context *context) {
+tri_status plan_make(plan_view *v, const cli_context *context) {
     tri_field *fields = v->fields;
     int field_count = 0;
-    tri_task_options options;
     const tri_recipe *r = v->recipe;
     TRI_TRY(tri_task_find(r, context->task, &v->task));
     TRI_TRY(tri_session_describe_fields(r, v->task, fields, &field_count));
     tri_model_request model = {.task = v->task, .fields = fields, .field_count = field_count};
-    TRI_TRY(tri_task_graph_options(v->arena, r, &options, &model.options));
+    TRI_TRY(tri_task_graph_options(v->arena, r, &v->task_options, &model.options));
     tri_optimizer optimizer;
     TRI_TRY(tri_optimizer_make(&r->optimizer, &optimizer));
     TRI_TRY(tri_session_make_mesh(r, v->ranks, &v->mesh));
@@ -41,7 +40,7 @@ static tri_status make_plan(plan_view *v, const cli_context *context) {
     v->request.step_samples[TRI_STEP_EVALUATE] = eval * replicas;
     v->request.eval_micro = eval;
     TRI_TRY(tri_pipeline_plans_create(v->arena, &v->device, &v->request, &v->pipeline));
-    return tri_task_check_options(&options, v->task->name);
+    return tri_task_check_options(&v->task_options, v->task->name);
 }
 
 // Turns "replicate=64,pipeline=4" into overrides of the recipe. *ranks is their product.
@@ -223,7 +222,7 @@ static tri_status plan(plan_view *v, const cli_context *context, const cli_argum
     TRI_TRY(read_rates(v, a));
     TRI_TRY(read_samples(v, a));
     v->device_name = cli_has(a, "device") ? cli_value(a, "device") : "auto";
-    tri_status status = make_plan(v, context);
+    tri_status status = plan_make(v, context);
     if (status == TRI_OK) status = show_plan(v, a);
     tri_pipeline_plans_destroy(&v->pipeline);
     return status;

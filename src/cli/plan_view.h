@@ -15,6 +15,7 @@ typedef struct plan_view {
     const char *device_name; // of --device
     tri_device_description device;
     tri_field fields[TRI_MAX_DATA_FIELDS];
+    tri_task_options task_options; // which `model` reads whenever a plan is made
     tri_model_request model;
     tri_plan_request request;
     tri_pipeline_plans pipeline; // one plan for each pipeline rank
@@ -26,6 +27,10 @@ typedef struct plan_view {
     tri_estimate estimate;
     int64_t samples; // --samples; 0: not given
 } plan_view;
+
+// Plans `recipe` for `ranks` ranks of the device `device_name`, which v has already. The caller
+// destroys v->pipeline, also after a failure.
+tri_status plan_make(plan_view *v, const cli_context *context);
 
 // The whole run: its steps, its time, and what it leaves on disk.
 typedef struct plan_run {

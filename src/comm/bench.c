@@ -235,24 +235,51 @@ static tri_status bench_size(bench_run *run, const tri_comm_bench_options *optio
     return TRI_OK;
 }
 
-static tri_status bench_with_memory(bench_run *run, const tri_comm_bench_options *options,
-                                    FILE *out) {
+// The buffers of a run; `recv` is NULL where it is in place.
+typedef struct bench_memory {
+    void *send, *recv;
+} bench_memory;
+
+static void bench_free(const bench_run *run, const bench_memory *memory) {
+    run->comm->backend->free(run->comm, memory->send);
+    if (memory->recv) run->comm->backend->free(run->comm, memory->recv);
+}
+
+static tri_status bench_alloc(bench_run *run, bench_memory *out) {
     tri_comm *comm = run->comm;
-    void *send = NULL, *recv = NULL;
-    TRI_TRY(comm->backend->alloc(comm, run->bytes + sizeof(double), &send));
+    *out = (bench_memory){.send = NULL};
+    TRI_TRY(comm->backend->alloc(comm, run->bytes + sizeof(double), &out->send));
     tri_status status = TRI_OK;
     if (!bench_in_place(run))
-        status = comm->backend->alloc(comm, run->bytes + sizeof(double), &recv);
-    if (status == TRI_OK) {
-        run->send = send;
-        run->recv = recv ? recv : send;
-        if (run->kind == TRI_COMM_ALL_GATHER) run->send += bench_own_offset(run);
-        if (run->kind == TRI_COMM_REDUCE_SCATTER) run->recv += bench_own_offset(run);
-        status = bench_size(run, options, out);
-    }
-    comm->backend->free(comm, send);
-    if (recv) comm->backend->free(comm, recv);
+        status = comm->backend->alloc(comm, run->bytes + sizeof(double), &out->recv);
+    run->send = out->send;
+    run->recv = out->recv ? out->recv : out->send;
+    if (run->kind == TRI_COMM_ALL_GATHER) run->send += bench_own_offset(run);
+    if (run->kind == TRI_COMM_REDUCE_SCATTER) run->recv += bench_own_offset(run);
+    if (status != TRI_OK) bench_free(run, out);
     return status;
+}
+
+static tri_status bench_with_memory(bench_run *run, const tri_comm_bench_options *options,
+                                    FILE *out) {
+    bench_memory memory;
+    TRI_TRY(bench_alloc(run, &memory));
+    tri_status status = bench_size(run, options, out);
+    bench_free(run, &memory);
+    return status;
+}
+
+tri_status tri_comm_bench_one(tri_comm *comm, tri_comm_kind kind, size_t bytes, double *seconds,
+                              double *bus_bytes_per_s) {
+    bench_memory memory;
+    bench_run run = bench_plan(comm, &(tri_comm_bench_options){.kind = kind}, bytes ? bytes : 1);
+    TRI_TRY(bench_alloc(&run, &memory));
+    tri_status status = bench_check(&run);
+    if (status == TRI_OK) status = bench_time(&run, bench_once, seconds);
+    bench_free(&run, &memory);
+    TRI_TRY(status);
+    *bus_bytes_per_s = (double)run.bytes / *seconds * bench_bus_factor(kind, comm->size);
+    return TRI_OK;
 }
 
 tri_status tri_comm_bench(tri_comm *comm, const tri_comm_bench_options *options, FILE *out) {

@@ -2,6 +2,7 @@
 #include "plan/draw.h"
 
 #include "base/limits.h"
+#include "base/xml.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -147,19 +148,6 @@ enum {
     SVG_RIGHT = 20
 };
 
-static void put_text(const char *text, FILE *out) {
-    for (; *text; text++) {
-        if (*text == '<')
-            fputs("&lt;", out);
-        else if (*text == '>')
-            fputs("&gt;", out);
-        else if (*text == '&')
-            fputs("&amp;", out);
-        else
-            fputc(*text, out);
-    }
-}
-
 // The text in a bar: the micro-batch where there is a pipeline, else the block.
 static void bar_name(const tri_drawing *d, int pipeline_rank, const tri_action *a, char *out,
                      size_t size) {
@@ -182,7 +170,7 @@ static void put_bar(const tri_drawing *d, int pipeline_rank, int i, int y, FILE 
     tri_subject subject = tri_action_subject(a->kind);
     bool named = subject == TRI_SUBJECT_BLOCK || subject == TRI_SUBJECT_UNIT;
     fprintf(out, "<g><title>%s ", tri_action_name(a->kind));
-    if (named) put_text(plan->flat.units[a->subject].name, out);
+    if (named) tri_xml_put(plan->flat.units[a->subject].name, out);
     if (subject == TRI_SUBJECT_EDGE) fprintf(out, "stage %d to %d", a->from_stage, a->to_stage);
     if (a->round >= 0) fprintf(out, ", micro-batch %d", a->round);
     fprintf(out,
@@ -194,7 +182,7 @@ static void put_bar(const tri_drawing *d, int pipeline_rank, int i, int y, FILE 
     if (*name && width > SVG_LETTER * (double)(strlen(name) + 1)) {
         fprintf(out, "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\">", x + width / 2,
                 y + SVG_ROW - 9);
-        put_text(name, out);
+        tri_xml_put(name, out);
         fputs("</text>", out);
     }
     fputs("</g>\n", out);
@@ -244,7 +232,7 @@ void tri_draw_svg(const tri_drawing *d, FILE *out) {
             "<text x=\"%d\" y=\"26\" font-size=\"15\">",
             SVG_LEFT + SVG_WIDTH + SVG_RIGHT, bottom + 30, SVG_LEFT + SVG_WIDTH + SVG_RIGHT,
             bottom + 30, SVG_LEFT);
-    put_text(d->title, out);
+    tri_xml_put(d->title, out);
     fprintf(out, "</text>\n");
     put_legend(out);
     if (d->estimate->step_s > 0) put_axis(d, bottom, out);

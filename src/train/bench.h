@@ -8,7 +8,10 @@ typedef struct tri_bench_result {
     int rank, ranks, threads;
     double samples_per_s; // over all ranks: median over chunks of about 0.25 s
     double samples_per_s_low, samples_per_s_high; // tenth and ninetieth percentile
-    int chunks, rejected;    // rejected: other processes used more than 8% of a core
+    // Rejected, if one rank runs alone: other processes used more than 8% of a core.
+    int chunks, rejected;
+    double waiting;          // fraction of the time in which ranks wait for communication, their
+                             // mean; not a number if the device runs ahead of the host
     double first_step_s;     // from the start of the process to the end of the first step
     double max_rss_mb;       // 10^6 bytes, of this rank
     double flops_per_sample; // forward and backward

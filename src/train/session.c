@@ -373,7 +373,9 @@ static tri_status exchange_hosts(tri_session *s) {
 static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     const tri_comm_options *options = &s->recipe->comm;
     TRI_TRY(tri_comm_check_ranks(options, s->identity.size));
-    if (s->identity.size == 1)
+    if (r->comm)
+        s->comm = r->comm;
+    else if (s->identity.size == 1)
         TRI_TRY(tri_comm_self_open(&s->comm));
     else
         TRI_TRY(r->backends->open_comm(&s->identity, options, &s->comm, &s->health));
@@ -421,12 +423,21 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     return check_classes(s);
 }
 
+// This rank is one of a group; what the launcher says about local ranks counts others too.
+static void take_group(tri_session *s, const tri_comm *comm) {
+    s->identity.rank = comm->rank;
+    s->identity.size = comm->size;
+    s->identity.stated.local_rank = s->identity.stated.local_size = false;
+    s->borrows_comm = true;
+}
+
 static tri_status open_session(tri_session *s, const tri_session_request *r) {
     TRI_TRY(tri_task_find(s->recipe, r->task, &s->task));
     if (r->alone)
         s->identity = (tri_identity){.launcher = "none", .size = 1, .local_size = 1};
     else
         TRI_TRY(tri_identity_read((const char *(*)(const char *))getenv, &s->identity));
+    if (r->comm) take_group(s, r->comm);
     if (r->train || s->identity.size > 1)
         TRI_TRY(tri_session_make_mesh(s->recipe, s->identity.size, &s->mesh));
     else // a single rank can evaluate a model that was trained on any mesh
@@ -474,7 +485,7 @@ void tri_session_close(tri_session *session) {
     tri_engine_destroy(session->engine);
     tri_plan_destroy(session->plan);
     tri_liveness_stop(session->liveness);
-    tri_comm_close(session->comm);
+    if (!session->borrows_comm) tri_comm_close(session->comm);
     tri_health_stop(session->health);
     if (session->device) session->device->backend->close(session->device);
     tri_dataset_close(session->val_data); // first: it may use memory of the training data

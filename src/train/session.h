@@ -33,6 +33,7 @@ typedef struct tri_session_request {
     const char *device;   // as tri_device_open takes it
     bool train, evaluate; // which data to open and plan for
     bool alone;           // one rank without a network, even if the environment describes more
+    tri_comm *comm; // the ranks of the session, if they are not all ranks of the job; stays open
 } tri_session_request;
 
 // The data of evaluations during training and of `trireme eval`.
@@ -49,6 +50,7 @@ typedef struct tri_session {
     const tri_task *task;
     tri_identity identity;
     tri_comm *comm;
+    bool borrows_comm;
     tri_health *health; // NULL: all ranks are on one host
     tri_liveness *liveness;
     tri_device *device;

@@ -1,0 +1,366 @@
+// `trireme scale`: how fast a recipe trains on more and more ranks, measured with those that there
+// are (train/bench.c), and simulated by their plans, also for more (scale_simulate.c). Next:
+// scale_show.c and scale_draw.c, which print and draw it.
+//
+// Under a launcher, all ranks stay connected during the whole sweep. For each number of ranks, the
+// first of them, host by host, are a group of their own and train, while the others wait. So one
+// allocation of a batch system is enough. Alone, the command starts itself by the launcher.
+#include "cli/scale_view.h"
+
+#include "base/limits.h"
+#include "comm/bench.h"
+#include "comm/op.h"
+#include "launch/launch.h"
+
+#include <limits.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct sweep {
+    scale_view view;
+    const tri_recipe *recipe;
+    const cli_context *context;
+    const char *device, *svg; // svg NULL: no picture
+    double seconds;           // of each point
+    tri_comm *world;
+    tri_health *health;
+    tri_identity identity;
+    int position;  // of this rank, if the ranks are arranged host by host
+    int *hosts_of; // by position: on how many hosts the ranks up to it are
+} sweep;
+
+static tri_status bad_list(const char *text) {
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "--ranks: '%s' is not a rising list of up to %d numbers, such as 1,2,4", text,
+                    SCALE_MAX_POINTS);
+}
+
+// Reads "1,2,4".
+static tri_status read_ranks(const char *text, scale_view *v) {
+    const char *at = text;
+    for (v->count = 0; *at; v->count++) {
+        char *end;
+        long ranks = strtol(at, &end, 10);
+        long before = v->count ? v->points[v->count - 1].ranks : 0;
+        if (v->count == SCALE_MAX_POINTS || end == at || (*end && *end != ',') || ranks <= before)
+            return bad_list(text);
+        if (ranks > TRI_MAX_RANKS)
+            return TRI_FAIL(TRI_BAD_INPUT, "--ranks: %ld is more than %d", ranks, TRI_MAX_RANKS);
+        v->points[v->count].ranks = (int)ranks;
+        at = *end ? end + 1 : end;
+        if (*end && !*at) return bad_list(text);
+    }
+    return v->count ? TRI_OK : bad_list(text);
+}
+
+// Without --ranks: powers of two, and all ranks.
+static void choose_ranks(int most, scale_view *v) {
+    int ranks = 1;
+    for (v->count = 0; v->count < SCALE_MAX_POINTS - 1 && ranks < most; ranks *= 2)
+        v->points[v->count++].ranks = ranks;
+    v->points[v->count++].ranks = most;
+}
+
+// ---- the ranks
+
+static tri_status gather_claims(sweep *s, tri_host_claim *all) {
+    tri_host_claim own;
+    tri_host_claim_make(&s->identity, &own);
+    return tri_comm_run(s->world, &(tri_comm_op){.kind = TRI_COMM_ALL_GATHER,
+                                                 .dtype = TRI_U8,
+                                                 .count = sizeof own,
+                                                 .send = &own,
+                                                 .recv = all,
+                                                 .label = "hosts of the sweep"});
+}
+
+// Arranges the ranks host by host, in the order of each host's first rank.
+static tri_status arrange_ranks(sweep *s) {
+    tri_arena *arena = s->view.arena;
+    int ranks = s->world->size, hosts = 0, position = 0;
+    tri_host_claim *claims = tri_arena_alloc(arena, (size_t)ranks * sizeof *claims);
+    int *host = TRI_NEW_ARRAY(arena, int, ranks), *first = TRI_NEW_ARRAY(arena, int, ranks);
+    s->hosts_of = TRI_NEW_ARRAY(arena, int, ranks);
+    TRI_TRY(gather_claims(s, claims));
+    for (int r = 0; r < ranks; r++) {
+        int h = 0;
+        while (h < hosts && !tri_host_claim_is_same_host(&claims[first[h]], &claims[r])) h++;
+        if (h == hosts) first[hosts++] = r;
+        host[r] = h;
+    }
+    for (int h = 0; h < hosts; h++)
+        for (int r = first[h]; r < ranks; r++) {
+            if (host[r] != h) continue;
+            if (r == s->world->rank) s->position = position;
+            s->hosts_of[position++] = h + 1;
+        }
+    return TRI_OK;
+}
+
+static tri_status open_world(sweep *s) {
+    tri_comm_options options = s->recipe->comm;
+    // Ranks that are not in a group wait for it.
+    options.timeout_s += 60 + 4 * s->seconds;
+    if (s->identity.size == 1)
+        TRI_TRY(tri_comm_self_open(&s->world));
+    else
+        TRI_TRY(cli_backends.open_comm(&s->identity, &options, &s->world, &s->health));
+    return arrange_ranks(s);
+}
+
+// ---- measuring
+
+// The first point is what the others are compared with, so that it has to be measured.
+static tri_status mark_points(sweep *s) {
+    scale_view *v = &s->view;
+    int there = s->world->size, all_hosts = s->hosts_of[there - 1];
+    for (int i = 0; i < v->count; i++) {
+        scale_point *p = &v->points[i];
+        p->is_measured = p->ranks <= there;
+        // More hosts would have as many ranks each as these have, rounded up.
+        int each = (there + all_hosts - 1) / all_hosts;
+        p->hosts = p->is_measured ? s->hosts_of[p->ranks - 1] : (p->ranks + each - 1) / each;
+    }
+    if (v->points[0].is_measured) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "--ranks: %d ranks are the fewest, but there are only %d to measure; begin the "
+                    "list with a number up to that, or use trireme plan, which measures nothing",
+                    v->points[0].ranks, there);
+}
+
+// Fails on all ranks if one of them failed; a rank that failed itself keeps its own message.
+static tri_status agree(sweep *s, tri_status own, const char *what) {
+    char why[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", own == TRI_OK ? "" : tri_error_message());
+    tri_status status = tri_comm_agree(s->world, own, what);
+    return own == TRI_OK ? status : TRI_FAIL(own, "%s", why);
+}
+
+static tri_status measure_group(sweep *s, tri_comm *group, scale_point *p) {
+    double seconds;
+    TRI_TRY(tri_bench_train(&(tri_session_request){.backends = &cli_backends,
+                                                   .recipe = &p->recipe,
+                                                   .task = s->context->task,
+                                                   .device = s->device,
+                                                   .train = true,
+                                                   .comm = group},
+                            s->seconds, NULL, &p->measured));
+    if (group->size == 1) return TRI_OK;
+    return tri_comm_bench_one(group, TRI_COMM_ALL_REDUCE, (size_t)s->view.link_bytes, &seconds,
+                              &p->link_bytes_per_s);
+}
+
+static tri_status measure_point(sweep *s, scale_point *p) {
+    tri_comm *group = NULL, *world = s->world;
+    bool takes_part = s->position < p->ranks;
+    TRI_TRY(world->backend->split(world, takes_part ? 0 : -1, s->position, &group));
+    tri_status status = takes_part ? measure_group(s, group, p) : TRI_OK;
+    // Bad input is found by all ranks of the group together. Else the others may still wait.
+    if (status != TRI_OK && tri_status_exit_code(status) != 2) {
+        char why[TRI_MESSAGE_MAX_BYTES];
+        snprintf(why, sizeof why, "%s", tri_error_message());
+        world->backend->abort(world, why);
+        tri_comm_close(group);
+        return TRI_FAIL(status, "%s", why);
+    }
+    tri_comm_close(group);
+    return agree(s, status, "end of a measurement");
+}
+
+// Refuses what only the end would show: a picture that cannot be written.
+static tri_status check_svg(const char *path) {
+    tri_os_replacement file;
+    if (!path) return TRI_OK;
+    TRI_TRY(tri_os_replacement_begin(path, &file));
+    (void)tri_os_replacement_end(&file, TRI_STOPPED); // removes it again
+    return TRI_OK;
+}
+
+static tri_status plan(sweep *s) {
+    TRI_TRY(check_svg(s->svg));
+    return scale_plan(&s->view, s->recipe, s->context, s->device);
+}
+
+// Rank 0 plans and tells the others which batches they have.
+static tri_status plan_points(sweep *s) {
+    scale_view *v = &s->view;
+    int64_t told[SCALE_MAX_POINTS + 1] = {0};
+    tri_status status = TRI_OK;
+    if (s->world->rank == 0) {
+        status = plan(s);
+        if (status == TRI_OK) told[0] = scale_reduced_bytes(v);
+        for (int i = 0; i < v->count; i++) told[1 + i] = scale_batch(&v->points[i]);
+    }
+    TRI_TRY(agree(s, status, "plans of the sweep"));
+    TRI_TRY(tri_comm_run(s->world, &(tri_comm_op){.kind = TRI_COMM_BROADCAST,
+                                                  .dtype = TRI_I64,
+                                                  .count = SCALE_MAX_POINTS + 1,
+                                                  .send = told,
+                                                  .recv = told,
+                                                  .label = "batches of the sweep"}));
+    const int64_t most_bytes = 64 << 20; // more would only take time
+    v->link_bytes = told[0] < most_bytes ? told[0] : most_bytes;
+    for (int i = 0; i < v->count; i++) {
+        v->points[i].recipe = *s->recipe;
+        v->points[i].recipe.batch.global = told[1 + i];
+    }
+    return TRI_OK;
+}
+
+static tri_status measure_points(sweep *s) {
+    scale_view *v = &s->view;
+    TRI_TRY(agree(s, mark_points(s), "numbers of ranks"));
+    TRI_TRY(plan_points(s));
+    for (int i = 0; i < v->count; i++)
+        if (v->points[i].is_measured) TRI_TRY(measure_point(s, &v->points[i]));
+    return TRI_OK;
+}
+
+// ---- the command
+
+static tri_status write_svg(const scale_view *v, const char *path) {
+    char *picture = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&picture, &size);
+    if (!out) return TRI_FAIL(TRI_NO_MEMORY, "--svg: no memory for the picture");
+    scale_draw(v, out);
+    fclose(out);
+    tri_status status = tri_os_replace_file(path, picture, size);
+    free(picture);
+    return status;
+}
+
+static tri_status show(sweep *s, const cli_arguments *a) {
+    scale_simulate(&s->view);
+    if (s->svg) TRI_TRY(write_svg(&s->view, s->svg));
+    if (cli_has(a, "json"))
+        scale_print_json(&s->view, stdout);
+    else
+        scale_print(&s->view, stdout);
+    return TRI_OK;
+}
+
+static tri_status read_arguments(sweep *s, const cli_arguments *a, tri_recipe *recipe) {
+    scale_view *v = &s->view;
+    const char *ranks = cli_value(a, "ranks");
+    if (ranks) TRI_TRY(read_ranks(ranks, v));
+    TRI_TRY(cli_read_seconds(cli_value(a, "seconds"), 5, &s->seconds));
+    TRI_TRY(tri_recipe_load(v->arena, a->words[0], (const char *const *)a->words + 1, a->count - 1,
+                            s->context->task ? s->context->task->name : NULL, recipe));
+    s->svg = cli_value(a, "svg");
+    TRI_TRY(cli_check_output("svg", s->svg, a->words[0]));
+    s->device = cli_has(a, "device") ? cli_value(a, "device") : "auto";
+    s->recipe = recipe;
+    v->name = recipe->name;
+    v->weak = cli_has(a, "weak");
+    return tri_identity_read((const char *(*)(const char *))getenv, &s->identity);
+}
+
+static tri_status scale(sweep *s, const cli_arguments *a) {
+    int cores;
+    TRI_TRY(cli_bind_rank(&cores));
+    if (s->view.count == 0) choose_ranks(s->identity.size, &s->view);
+    tri_status status = open_world(s);
+    if (status == TRI_OK) status = measure_points(s);
+    tri_comm_close(s->world);
+    tri_health_stop(s->health);
+    if (status == TRI_OK && s->identity.rank == 0) status = show(s, a);
+    scale_end_plans(&s->view);
+    return status;
+}
+
+// How many ranks to start here; 1: none but this one.
+static int ranks_to_start(const sweep *s) {
+    int most = tri_os_cpus(), chosen = 1;
+    if (s->identity.size > 1 || strcmp(s->identity.launcher, "none") != 0) return 1;
+    if (s->view.count == 0) return most;
+    for (int i = 0; i < s->view.count && s->view.points[i].ranks <= most; i++)
+        chosen = s->view.points[i].ranks;
+    return chosen;
+}
+
+// What the ranks would refuse, refused before they are started.
+static tri_status check_alone(sweep *s) {
+    tri_dataset *data;
+    tri_status status = plan(s);
+    scale_end_plans(&s->view);
+    TRI_TRY(status);
+    TRI_TRY(tri_dataset_open(&s->recipe->data, TRI_DATA_TRAIN, (uint64_t)s->recipe->seed, &data));
+    tri_dataset_close(data);
+    return TRI_OK;
+}
+
+// Runs the same command once for each of `ranks` ranks, which share this host's cores.
+static int start_ranks(int ranks, int argc, char **argv) {
+    char path[PATH_MAX], count[16];
+    ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (size < 0) return cli_fail(TRI_FAIL(TRI_IO, "/proc/self/exe: cannot be read"));
+    path[size] = 0;
+    snprintf(count, sizeof count, "%d", ranks);
+    const char *head[] = {
+        "run", "--standalone", "--nproc-per-node", count, "--numa-binding", "auto", path, NULL};
+    enum { HEAD = sizeof head / sizeof *head - 1 };
+    char **all = calloc((size_t)(HEAD + argc + 1), sizeof *all);
+    if (!all) return cli_fail(TRI_FAIL(TRI_NO_MEMORY, "no memory for the command line"));
+    memcpy(all, head, sizeof head);
+    memcpy(all + HEAD, argv, (size_t)argc * sizeof *all);
+    int code = tri_launch_main(HEAD + argc, all);
+    free(all);
+    return code;
+}
+
+static const cli_flag flags[] = {
+    {"ranks", "LIST", "numbers of ranks, such as 1,2,4,8 (powers of two, and all ranks)", 0},
+    {"weak", NULL, "weak scaling: the global batch grows with the ranks", 0},
+    {"seconds", "S", "measuring time of each number of ranks (5)", 0},
+    CLI_DEVICE_FLAG("the device that computes"),
+    {"svg", "FILE", "draw samples per second and efficiency over the number of ranks", 0},
+    {"json", NULL, "print everything as one JSON object", 0},
+    {0}};
+
+static int run(const cli_context *context, int argc, char **argv) {
+    cli_arguments a;
+    char **given = malloc((size_t)(argc + 1) * sizeof *given); // cli_parse moves words
+    TRI_ASSERT(given);
+    memcpy(given, argv, (size_t)argc * sizeof *given);
+    int code = cli_parse(&cli_scale, argc, argv, &a);
+    if (code < 0 && a.count < 1) code = cli_usage(&cli_scale, "scale: which recipe?");
+    if (code >= 0) {
+        free(given);
+        return code;
+    }
+    tri_recipe recipe;
+    sweep s = {.view = {.arena = tri_arena_create(NULL, "command")}, .context = context};
+    tri_status status = read_arguments(&s, &a, &recipe);
+    int ranks = status == TRI_OK ? ranks_to_start(&s) : 1;
+    if (ranks > 1 && s.view.count == 0) choose_ranks(ranks, &s.view);
+    if (status == TRI_OK) status = ranks > 1 ? check_alone(&s) : scale(&s, &a);
+    if (status == TRI_OK && ranks > 1)
+        code = start_ranks(ranks, argc, given);
+    else
+        code = status == TRI_OK ? 0 : cli_fail(status);
+    tri_arena_destroy(s.view.arena);
+    free(given);
+    return code;
+}
+
+const cli_command cli_scale = {
+    .name = "scale",
+    .arguments = "RECIPE [key.path=value ...]",
+    .help = "Measure and simulate how training scales with the number of ranks.",
+    .flags = flags,
+    .more =
+        "Under a launcher, each number of ranks up to all of them is measured, host by host, while "
+        "the\n"
+        "other ranks wait; larger numbers are only simulated, as trireme plan does it, with the "
+        "speed\n"
+        "that was measured. Alone, the command starts ranks on this host, one for each core at "
+        "most.\n"
+        "Nothing is saved. The global batch is the recipe's; with --weak it is that of the first\n"
+        "number of ranks, and grows with the others.\n",
+    .examples = "trireme scale recipes/mnist-cnn.yaml batch.micro=16 --ranks 1,2,8,64\n"
+                "trireme scale recipes/mlp-jax.yaml --weak --ranks 1,2,4 --svg weak.svg\n"
+                "srun --nodes 4 --ntasks-per-node 2 trireme scale recipes/mlp-jax.yaml --json\n",
+    .run = run};

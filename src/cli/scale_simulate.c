@@ -1,0 +1,113 @@
+// The simulated half of `trireme scale`: plans of all numbers of ranks, and their simulation with
+// the rates that were measured.
+#include "cli/scale_view.h"
+
+#include "recipe/batch.h"
+
+#include <math.h>
+
+// The global batch of `ranks` ranks, if the first point has `global`.
+static tri_status choose_batch(const scale_view *v, int64_t global, scale_point *point) {
+    int first = v->points[0].ranks;
+    int64_t all = global * point->ranks;
+    if (v->weak && all % first != 0)
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "--weak: batch.global=%lld of %s does not grow to a whole number for %d",
+                        (long long)global, tri_counted(first, "rank"), point->ranks);
+    point->recipe.batch.global = v->weak ? all / first : global;
+    return TRI_OK;
+}
+
+static tri_status plan_point(scale_view *v, scale_point *point, const cli_context *context,
+                             const char *device) {
+    point->plan = (plan_view){
+        .arena = v->arena, .recipe = &point->recipe, .ranks = point->ranks, .device_name = device};
+    tri_status status = plan_make(&point->plan, context);
+    return status == TRI_OK ? TRI_OK
+                            : tri_status_context(status, "%s", tri_counted(point->ranks, "rank"));
+}
+
+tri_status scale_plan(scale_view *v, const tri_recipe *recipe, const cli_context *context,
+                      const char *device) {
+    tri_mesh mesh;
+    tri_batch_options first;
+    TRI_TRY(tri_session_make_mesh(recipe, v->points[0].ranks, &mesh));
+    TRI_TRY(tri_recipe_settle_batch(recipe, tri_mesh_replicas(&mesh), &first));
+    for (int i = 0; i < v->count; i++) {
+        v->points[i].recipe = *recipe;
+        TRI_TRY(choose_batch(v, first.global, &v->points[i]));
+        TRI_TRY(plan_point(v, &v->points[i], context, device));
+    }
+    v->strategy = v->points[0].plan.pipeline.plans[0]->strategy->name;
+    return TRI_OK;
+}
+
+void scale_end_plans(scale_view *v) {
+    for (int i = 0; i < v->count; i++) tri_pipeline_plans_destroy(&v->points[i].plan.pipeline);
+}
+
+int64_t scale_reduced_bytes(const scale_view *v) {
+    int64_t most = 0;
+    const tri_pipeline_plans *pipeline = &v->points[0].plan.pipeline;
+    for (int p = 0; p < pipeline->count; p++) {
+        const tri_flat *flat = &pipeline->plans[p]->flat;
+        for (int u = 0; u < flat->unit_count; u++) {
+            int64_t elements = 0;
+            for (int k = 0; k < TRI_BUCKET_COUNT; k++)
+                if (tri_bucket_has_gradients((tri_bucket_kind)k))
+                    elements += flat->units[u].buckets[k].elements;
+            if (elements > most) most = elements;
+        }
+    }
+    return most * (int64_t)sizeof(float);
+}
+
+static double link_of(const scale_view *v, const scale_point *point) {
+    return point->link_bytes_per_s > 0 ? point->link_bytes_per_s : v->rates.link_bytes_per_s;
+}
+
+static double simulate(const scale_view *v, scale_point *point, double factor) {
+    tri_arena *arena = tri_arena_create(NULL, "simulation");
+    tri_rates rates = v->rates;
+    rates.flops_per_s *= factor;
+    rates.memory_bytes_per_s *= factor;
+    rates.link_bytes_per_s = link_of(v, point);
+    tri_estimate estimate;
+    tri_estimate_step(arena, &point->plan.pipeline, &rates, NULL, &estimate);
+    point->simulated_step_s = estimate.step_s;
+    point->simulated_waiting = estimate.bubble;
+    tri_arena_destroy(arena);
+    return estimate.step_s;
+}
+
+// Finds by bisection the factor of the assumed rates of computation with which the first point
+// takes as long as measured. If its communication alone would take longer, the rates stay as
+// assumed.
+static void calibrate(scale_view *v) {
+    enum { TURNS = 60 };
+    scale_point *first = &v->points[0];
+    double wanted = scale_step_s(first), low = 1e-6, high = 1e6;
+    if (simulate(v, first, high) > wanted || simulate(v, first, low) < wanted) return;
+    for (int i = 0; i < TURNS; i++) {
+        double middle = sqrt(low * high);
+        if (simulate(v, first, middle) > wanted)
+            low = middle;
+        else
+            high = middle;
+    }
+    v->rates.flops_per_s *= high;
+    v->rates.memory_bytes_per_s *= high;
+    v->is_calibrated = true;
+}
+
+void scale_simulate(scale_view *v) {
+    v->rates = tri_rates_assumed;
+    for (int i = 0; i < v->count; i++) {
+        if (v->points[i].link_bytes_per_s <= 0) continue;
+        v->rates.link_bytes_per_s = v->points[i].link_bytes_per_s;
+        v->link_ranks = v->points[i].ranks;
+        v->link_hosts = v->points[i].hosts;
+    }
+    calibrate(v);
+    for (int i = 0; i < v->count; i++) simulate(v, &v->points[i], 1);
+}
