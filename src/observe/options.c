@@ -6,6 +6,8 @@ static const tri_option rows[] = {
     TRI_OPTION_BOOL(tri_log_options, progress, "true", "show progress on standard error"),
     TRI_OPTION_BOOL(tri_log_options, summary, "true",
                     "show a table of the model's blocks at the start, on standard error"),
+    TRI_OPTION_BOOL(tri_log_options, samples, "false",
+                    "write which samples each step takes to logs/samples-rank-N.jsonl"),
 };
 
 const tri_option_table tri_log_table =

@@ -8,6 +8,7 @@ typedef struct tri_log_options {
     bool tensorboard; // event files in the run folder
     bool progress;    // messages and the progress line on standard error
     bool summary;     // among them a table of the model's blocks at the start
+    bool samples;     // which samples each step takes (train/sample_log.c)
 } tri_log_options;
 
 extern const tri_option_table tri_log_table;

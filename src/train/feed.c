@@ -58,7 +58,9 @@ static void describe(const train_feed *feed, const tri_data_batch *batch, tri_en
 tri_status train_feed_next(void *context, tri_engine_batch *out) {
     train_feed *feed = context;
     if (feed->given == feed->held_count) TRI_TRY(hold_next(feed));
-    describe(feed, feed->held[feed->given++], out);
+    const tri_data_batch *batch = feed->held[feed->given++];
+    train_sample_log_note(feed->log, feed->step, batch);
+    describe(feed, batch, out);
     return TRI_OK;
 }
 

@@ -20,6 +20,7 @@ typedef struct train_loop {
     tri_observer *observer; // rank 0 only
     tri_trace *trace;       // NULL: none
     tri_straggler *straggler;
+    struct train_sample_log *sample_log; // NULL: this rank has none
     tri_loader *train_loader, *val_loader;
     tri_state_view model, optimizer;
     tri_progress progress;
@@ -122,6 +123,14 @@ tri_status train_carry(const tri_session *session, tri_progress *progress);
 tri_status train_take_carried(const tri_session *session, tri_progress *progress,
                               const tri_step_output *out);
 
+// sample_log.c. The samples of each step; with NULL, these do nothing.
+typedef struct train_sample_log train_sample_log;
+// NULL: log.samples is not set, or another rank logs the same samples.
+train_sample_log *train_sample_log_open(const train_loop *loop);
+// `step` as in metrics.jsonl: the first one is 1.
+void train_sample_log_note(train_sample_log *log, int64_t step, const tri_data_batch *batch);
+void train_sample_log_close(train_sample_log *log);
+
 // summary.c. Shows a table of the model's blocks, their output shapes and parameters.
 void train_show_summary(train_loop *loop);
 
@@ -134,6 +143,8 @@ typedef struct train_feed {
     // given to the engine, then those that it has looked at.
     const tri_data_batch **held;
     int64_t held_count, given;
+    train_sample_log *log; // NULL: none
+    int64_t step;          // that is being issued, for the log
 } train_feed;
 // A feed whose list is in `arena`.
 train_feed train_feed_make(tri_arena *arena, tri_session *session, tri_loader *loader);

@@ -178,6 +178,7 @@ static tri_status issue_step(train_loop *loop, train_feed *feed) {
     for (int i = 0; i <= tri_engine_steps_ahead(engine); i++)
         input.lr[i] = tri_rate_at(&loop->rate, p->updates + i);
     share_decisions(loop, input.shared);
+    feed->step = input.step + 1;
     double before = tri_os_seconds();
     TRI_TRY(tri_engine_issue(engine, &input));
     note_time(loop, tri_os_seconds() - before);
@@ -256,6 +257,7 @@ static tri_status run_steps(train_loop *loop) {
         TRI_TRY(train_run_evaluation(s, loop->val_loader, TRI_STEP_EVALUATE, &unused));
     }
     train_feed feed = train_feed_make(s->arena, s, loop->train_loader);
+    feed.log = loop->sample_log;
     tri_status status = TRI_OK;
     while (status == TRI_OK) {
         if (may_issue(loop))
@@ -375,6 +377,7 @@ static tri_status run(train_loop *loop, tri_train_result *out) {
             tri_session_warn(loop->session);
         }
         open_observer(loop);
+        loop->sample_log = train_sample_log_open(loop);
         loop->straggler = tri_straggler_create(loop->session->comm);
         loop->started_s = loop->saved_s = tri_os_seconds();
         loop->started_samples = loop->progress.samples;
@@ -430,6 +433,7 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     train_abandon_saving(&loop);
     tri_trace_finish(loop.trace, false);
     tri_straggler_destroy(loop.straggler);
+    train_sample_log_close(loop.sample_log);
     tri_observer_destroy(loop.observer);
     tri_loader_destroy(loop.train_loader);
     tri_loader_destroy(loop.val_loader);

@@ -1,0 +1,52 @@
+"""What a run's sample log (log.samples) says: which samples each step took."""
+import glob
+import json
+import os
+
+
+def lines(run_dir):
+    found = []
+    for path in sorted(glob.glob(os.path.join(run_dir, "logs", "samples-rank-*.jsonl"))):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if line.endswith("\n"): # a process was killed while it wrote the last one
+                    found.append(json.loads(line))
+    return found
+
+
+def last_attempts(run_dir, steps):
+    """By step up to `steps`: the lines of the process that ran it last, and so decided what became
+    of it. What earlier processes did after their last checkpoint was repeated."""
+    latest = {}
+    for line in lines(run_dir):
+        if line["step"] > steps:
+            continue
+        of_step = latest.setdefault(line["step"], [])
+        if of_step and line["from"] != of_step[0]["from"]:
+            if line["from"] < of_step[0]["from"]:
+                continue
+            of_step.clear()
+        of_step.append(line)
+    return latest
+
+
+def check_exactly_once(run_dir, samples, steps_per_epoch, epochs):
+    """Every step was run by one set of replicas, and every epoch saw each sample exactly once.
+    Returns the samples of each step and the numbers of replicas that ran, in order."""
+    latest = last_attempts(run_dir, epochs * steps_per_epoch)
+    assert sorted(latest) == list(range(1, epochs * steps_per_epoch + 1)), "steps are missing"
+    replicas, by_step = [], {}
+    for step in sorted(latest):
+        counts = {line["replicas"] for line in latest[step]}
+        assert len(counts) == 1, f"step {step} was run by {counts} replicas"
+        if not replicas or counts != {replicas[-1]}:
+            replicas += counts
+        by_step[step] = sorted(i for line in latest[step] for i in line["samples"])
+    for epoch in range(epochs):
+        seen = []
+        for step in range(epoch * steps_per_epoch + 1, (epoch + 1) * steps_per_epoch + 1):
+            assert {line["epoch"] for line in latest[step]} == {epoch}, f"step {step}"
+            seen += by_step[step]
+        assert sorted(seen) == list(range(samples)), \
+            f"epoch {epoch}: {len(seen)} samples, {len(set(seen))} of {samples} different ones"
+    return by_step, replicas
