@@ -57,7 +57,7 @@ sanitize: deps
 # Other versions format some lines differently.
 format:
 	@clang-format --version | grep -q 'version 14\.' || { echo 'make format: needs clang-format 14' >&2; exit 2; }
-	@git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs clang-format -i
+	@git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format -i
 
 tidy: build
 	@git ls-files --cached --others --exclude-standard 'src/*.c' | xargs -P 2 -n 8 clang-tidy -p $(BUILD) --quiet

@@ -3,14 +3,15 @@
 
 #include "cli/connect.h"
 #include "device/cpu/cpu.h"
+#include "device/cuda/cuda.h"
 #include "device/far/far.h"
 #include "device/null/null.h"
 #include "device/ref/ref.h"
 
 #include <unistd.h>
 
-static const tri_device_backend *const devices[] = {&tri_device_cpu, &tri_device_ref,
-                                                    &tri_device_null, &tri_device_far, NULL};
+static const tri_device_backend *const devices[] = {
+    &tri_device_cuda, &tri_device_cpu, &tri_device_ref, &tri_device_null, &tri_device_far, NULL};
 
 static void give_up(tri_status why) { _exit(cli_fail(why)); }
 

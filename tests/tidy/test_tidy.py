@@ -105,7 +105,7 @@ def load_tree():
 
 
 def is_c(path):
-    return path.endswith((".c", ".h", ".cu", ".cuh"))
+    return path.endswith((".c", ".h", ".cu", ".cpp"))
 
 
 def is_code(path, text):

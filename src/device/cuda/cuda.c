@@ -1,0 +1,180 @@
+// The device cuda: finds, describes and opens a GPU, and does what is no op: memory, copies, sums.
+// Everything that needs CUDA is in a module, so that a login node without a GPU can plan a run for
+// one.
+#include "device/cuda/internal.h"
+
+#include "base/module.h"
+#include "device/queue.h"
+#include "device/ref/ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define X(name) &cuda_kernel_##name,
+static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on_host, NULL};
+#undef X
+
+// The makers' gigabytes; drivers count a little more and keep some for themselves. An MI250X is two
+// devices of 64 GB each.
+enum { GPU_ALIGNMENT = 256 };
+static const tri_device_model models[] = {
+    {"h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT, .features = CUDA_HAS_BF16},
+    {"a100-64", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = CUDA_HAS_BF16},
+    {"a100-40", .memory_bytes = 40000000000, .alignment = GPU_ALIGNMENT, .features = CUDA_HAS_BF16},
+    {"v100-32", .memory_bytes = 32000000000, .alignment = GPU_ALIGNMENT},
+    {"mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = CUDA_HAS_BF16},
+    {0}};
+
+tri_status cuda_check(tri_status status, const char *what, const char *why) {
+    return status == TRI_OK ? TRI_OK : TRI_FAIL(status, "device cuda: %s: %s", what, why);
+}
+
+// Without these files of the driver nothing is loaded, so that a run on a CPU starts no slower.
+static bool has_driver(void) {
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
+           getenv("TRIREME_MODULES");
+}
+
+tri_status cuda_load(const cuda_runtime **out) {
+    const void *table;
+    if (!has_driver())
+        return TRI_FAIL(TRI_NOT_FOUND, "device cuda: this host has no NVIDIA driver "
+                                       "(no /dev/nvidiactl): is this a login node?");
+    TRI_TRY(tri_module_load("cuda", CUDA_RUNTIME_INTERFACE, CUDA_RUNTIME_ABI, &table));
+    *out = table;
+    return TRI_OK;
+}
+
+static tri_status find(const tri_device_config *config, const cuda_runtime **runtime) {
+    char why[CUDA_WHY_BYTES] = "";
+    int count = 0;
+    TRI_TRY(cuda_load(runtime));
+    TRI_TRY(cuda_check((*runtime)->count(&count, why), "no GPU can be used", why));
+    if (config->index < count) return TRI_OK;
+    return TRI_FAIL(TRI_BAD_INPUT,
+                    "device cuda: rank %d of this host has no GPU of its own, because %d %s "
+                    "visible: start fewer ranks, or set CUDA_VISIBLE_DEVICES",
+                    config->index, count, count == 1 ? "is" : "are");
+}
+
+static tri_status open_context(const cuda_runtime *runtime, int index, cuda_properties *properties,
+                               cuda_context **out) {
+    char why[CUDA_WHY_BYTES] = "";
+    return cuda_check(runtime->open(index, properties, out, why), "the GPU does not open", why);
+}
+
+static tri_device_description described(const tri_device_config *config,
+                                        const cuda_properties *properties) {
+    tri_device_description d = tri_device_description_of(&tri_device_cuda, config);
+    d.threads = 1;
+    if (config->model) return d;
+    d.memory_bytes = properties->memory_bytes;
+    d.alignment = GPU_ALIGNMENT;
+    d.features = properties->major >= 8 ? CUDA_HAS_BF16 : 0;
+    return d;
+}
+
+static tri_status cuda_describe(const tri_device_config *config, tri_device_description *out) {
+    cuda_properties properties = {0};
+    const cuda_runtime *runtime;
+    cuda_context *context;
+    *out = described(config, &properties);
+    if (config->model) return TRI_OK;
+    TRI_TRY(find(config, &runtime));
+    TRI_TRY(open_context(runtime, config->index, &properties, &context));
+    runtime->close(context);
+    *out = described(config, &properties);
+    return TRI_OK;
+}
+
+static void cuda_close(tri_device *head) {
+    cuda_device *device = (cuda_device *)head;
+    if (!device) return;
+    tri_queue_close(device->setup);
+    if (device->host) tri_device_ref.close(device->host);
+    if (device->context) device->runtime->close(device->context);
+    free(device);
+}
+
+static tri_status open_parts(const tri_device_config *config, cuda_device *device) {
+    tri_device_config real = {.index = config->index};
+    TRI_TRY(find(config, &device->runtime));
+    TRI_TRY(open_context(device->runtime, config->index, &device->properties, &device->context));
+    device->head = (tri_device){&tri_device_cuda, described(config, &device->properties)};
+    TRI_TRY(tri_device_ref.open(&real, &device->host));
+    return cuda_open_queue(&device->head, &device->setup);
+}
+
+static tri_status cuda_open(const tri_device_config *config, tri_device **out) {
+    cuda_device *device = calloc(1, sizeof *device);
+    *out = NULL;
+    if (!device) return TRI_FAIL(TRI_NO_MEMORY, "device cuda: no memory");
+    tri_status status = open_parts(config, device);
+    if (status != TRI_OK) {
+        cuda_close(&device->head);
+        return status;
+    }
+    *out = &device->head;
+    return TRI_OK;
+}
+
+static int64_t cuda_free_memory(tri_device *device) {
+    return cuda_of(device)->runtime->free_memory(cuda_of(device)->context);
+}
+
+static void cuda_free(tri_device *device, void *memory) {
+    if (memory) cuda_of(device)->runtime->free(cuda_of(device)->context, memory);
+}
+
+static tri_status cuda_alloc(tri_device *device, size_t size_bytes, void **out) {
+    cuda_device *d = cuda_of(device);
+    char why[CUDA_WHY_BYTES] = "", what[64];
+    snprintf(what, sizeof what, "no memory for %zu bytes", size_bytes);
+    TRI_TRY(cuda_check(d->runtime->alloc(d->context, size_bytes, out, why), what, why));
+    tri_status status = cuda_zero(d->setup, *out, size_bytes);
+    if (status == TRI_OK) status = tri_queue_finish(d->setup);
+    if (status == TRI_OK) return TRI_OK;
+    cuda_free(device, *out);
+    *out = NULL;
+    return status;
+}
+
+static tri_status cuda_alloc_host(tri_device *device, size_t size_bytes, void **out) {
+    cuda_device *d = cuda_of(device);
+    char why[CUDA_WHY_BYTES] = "", what[80];
+    snprintf(what, sizeof what, "no pinned memory of the host for %zu bytes", size_bytes);
+    TRI_TRY(cuda_check(d->runtime->alloc_host(d->context, size_bytes, out, why), what, why));
+    memset(*out, 0, size_bytes);
+    return TRI_OK;
+}
+
+static void cuda_free_host(tri_device *device, void *memory) {
+    if (memory) cuda_of(device)->runtime->free_host(cuda_of(device)->context, memory);
+}
+
+const tri_device_backend tri_device_cuda = {
+    .name = "cuda",
+    .kernels = kernels,
+    .models = models,
+    .describe = cuda_describe,
+    .open = cuda_open,
+    .close = cuda_close,
+    .free_memory = cuda_free_memory,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .alloc_host = cuda_alloc_host,
+    .free_host = cuda_free_host,
+    .open_queue = cuda_open_queue,
+    .close_queue = cuda_close_queue,
+    .record = cuda_record,
+    .wait = cuda_wait,
+    .time = cuda_time,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .zero = cuda_zero,
+    .add = cuda_add,
+    .host_memory = false,
+    .runs_ahead = true,
+    .takes_bytes = true,
+};

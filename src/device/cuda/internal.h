@@ -1,0 +1,85 @@
+// What the files of the device cuda share: the open device, its queues, and the tables of kernels.
+#ifndef TRIREME_DEVICE_CUDA_INTERNAL_H
+#define TRIREME_DEVICE_CUDA_INTERNAL_H
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/runtime.h"
+#include "ops/ops.h"
+
+// tri_device_description.features
+enum {
+    CUDA_HAS_BF16 = 1, // tensor cores that take BF16 (compute capability 8.0 and up)
+};
+
+typedef struct cuda_device {
+    tri_device head;
+    const cuda_runtime *runtime;
+    cuda_context *context;
+    cuda_properties properties;
+    tri_queue *setup; // zeroes new memory
+    tri_device *host; // `ref`, for ops without a kernel here
+} cuda_device;
+
+static inline cuda_device *cuda_of(const tri_device *device) {
+    return (cuda_device *)(uintptr_t)device;
+}
+
+// TRI_NOT_FOUND: there is no module, no driver or no GPU.
+tri_status cuda_load(const cuda_runtime **out);
+// Puts "device cuda: " before what the runtime said. TRI_OK stays so.
+tri_status cuda_check(tri_status status, const char *what, const char *why);
+
+tri_status cuda_open_queue(tri_device *device, tri_queue **out);
+void cuda_close_queue(tri_queue *queue);
+tri_status cuda_record(tri_queue *queue, tri_ticket *out);
+tri_status cuda_wait(tri_queue *queue, const tri_ticket *ticket);
+tri_status cuda_time(tri_queue *queue, int64_t *ns);
+tri_status cuda_copy_in(tri_queue *queue, void *to, const void *from_host, size_t size_bytes);
+tri_status cuda_copy_out(tri_queue *queue, void *to_host, const void *from, size_t size_bytes);
+tri_status cuda_zero(tri_queue *queue, void *memory, size_t size_bytes);
+tri_status cuda_add(tri_queue *queue, float *to, const float *from, int64_t count);
+cuda_stream *cuda_stream_of(const tri_queue *queue);
+
+// Launches kernel NAME of the module; returns from the calling function if that fails.
+#define CUDA_LAUNCH(queue_, name, params)                                                          \
+    do {                                                                                           \
+        char cuda_why_[CUDA_WHY_BYTES] = "";                                                       \
+        const cuda_runtime *cuda_runtime_ = cuda_of((queue_)->device)->runtime;                    \
+        tri_status cuda_status_ =                                                                  \
+            cuda_runtime_->name(cuda_stream_of(queue_), &(params), cuda_why_);                     \
+        if (cuda_status_ != TRI_OK) return cuda_check(cuda_status_, "kernel " #name, cuda_why_);   \
+    } while (0)
+
+// Shapes and types of a node's values, and the number of their elements.
+const tri_shape *cuda_in_shape(const tri_graph *graph, const tri_node *node, int input);
+const tri_shape *cuda_out_shape(const tri_graph *graph, const tri_node *node, int output);
+tri_dtype cuda_in_type(const tri_graph *graph, const tri_node *node, int input);
+tri_dtype cuda_out_type(const tri_graph *graph, const tri_node *node, int output);
+int64_t cuda_in_count(const tri_graph *graph, const tri_node *node, int input);
+int64_t cuda_out_count(const tri_graph *graph, const tri_node *node, int output);
+static inline bool cuda_is_real(tri_dtype dtype) {
+    return dtype == TRI_F32 || dtype == TRI_F16 || dtype == TRI_BF16;
+}
+
+// The kernels' `prepare` where all that `run` needs is a struct of the kernel's parameters without
+// the addresses, which `fill` sets up; released by cuda_release.
+tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes);
+void cuda_release(tri_kernel *kernel);
+
+// All kernels, from the fastest to the most general. The last takes every op that `ref` has: it
+// copies to the host and back.
+#define CUDA_KERNELS(X)                                                                            \
+    X(relu)                                                                                        \
+    X(leaky_relu)                                                                                  \
+    X(activation_grad)                                                                             \
+    X(add)                                                                                         \
+    X(cast)                                                                                        \
+    X(linear)                                                                                      \
+    X(linear_grad_input)                                                                           \
+    X(linear_grad_weight)
+#define X(name) extern const tri_kernel_def cuda_kernel_##name;
+CUDA_KERNELS(X)
+X(on_host)
+#undef X
+
+#endif

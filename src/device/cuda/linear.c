@@ -1,0 +1,98 @@
+// Linear layers: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, all row-major. x has `rows` rows; what an op
+// contracts over several axes is one row in memory.
+#include "device/cuda/internal.h"
+
+typedef struct linear_state {
+    cuda_product product;
+    cuda_column_sums sums;
+    int a, b;       // which inputs of the node are the operands
+    bool bias;      // input 2
+    bool sums_bias; // output 1 is the bias' gradient
+} linear_state;
+
+// The sizes of the layer: W is [out, in].
+typedef struct linear_sizes {
+    int64_t rows, in, out;
+} linear_sizes;
+
+static linear_sizes sizes_of(const tri_graph *graph, const tri_node *node) {
+    bool weight_is_made = node->op == &tri_op_linear_grad_weight;
+    const tri_shape *weight = weight_is_made ? &((const tri_linear_grad_attr *)node->attr)->shape
+                                             : cuda_in_shape(graph, node, 1);
+    const tri_shape *y = node->op == &tri_op_linear ? cuda_out_shape(graph, node, 0)
+                         : weight_is_made           ? cuda_in_shape(graph, node, 1)
+                                                    : cuda_in_shape(graph, node, 0);
+    linear_sizes s = {.rows = 1, .in = 1, .out = weight->dims[0]};
+    for (int i = 1; i < weight->rank; i++) s.in *= weight->dims[i];
+    for (int i = 0; i + 1 < y->rank; i++) s.rows *= y->dims[i];
+    return s;
+}
+
+static bool supports(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node) {
+    tri_dtype a = cuda_in_type(graph, node, 0), b = cuda_in_type(graph, node, 1);
+    tri_dtype out = cuda_out_type(graph, node, 0);
+    bool bias_alike = node->op != &tri_op_linear || !tri_value_is(node->inputs[2]) ||
+                      cuda_in_type(graph, node, 2) == a;
+    bool sums_f32 = node->output_count < 2 || !tri_value_is(node->outputs[1]) ||
+                    cuda_out_type(graph, node, 1) == TRI_F32;
+    return cuda_is_real(a) && a == b && (out == a || out == TRI_F32) && bias_alike && sums_f32;
+}
+
+static linear_state state_of(const tri_graph *graph, const tri_node *node) {
+    linear_sizes s = sizes_of(graph, node);
+    linear_state state = {.b = 1};
+    cuda_product *p = &state.product;
+    if (node->op == &tri_op_linear) {
+        const tri_linear_attr *attr = node->attr;
+        *p = (cuda_product){.m = s.rows, .n = s.out, .k = s.in, .transpose_b = true};
+        p->activation = (int)attr->activation;
+        p->slope = attr->activation == TRI_ACTIVATION_RELU ? 0 : (float)attr->slope;
+        state.bias = tri_value_is(node->inputs[2]);
+    } else if (node->op == &tri_op_linear_grad_input) {
+        *p = (cuda_product){.m = s.rows, .n = s.in, .k = s.out};
+    } else {
+        *p = (cuda_product){.m = s.out, .n = s.in, .k = s.rows, .transpose_a = true};
+        state.a = 1;
+        state.b = 0;
+        state.sums_bias = ((const tri_linear_grad_attr *)node->attr)->has_bias;
+        state.sums = (cuda_column_sums){
+            .rows = s.rows, .columns = s.out, .type = cuda_in_type(graph, node, 1)};
+    }
+    p->in_type = cuda_in_type(graph, node, 0);
+    p->out_type = cuda_out_type(graph, node, 0);
+    return state;
+}
+
+static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                          tri_kernel *kernel) {
+    linear_state state = state_of(graph, node);
+    return cuda_prepare(kernel, &state, sizeof state);
+}
+
+static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const linear_state *state = kernel->state;
+    cuda_product p = state->product;
+    p.a = args->in[state->a];
+    p.b = args->in[state->b];
+    p.bias = state->bias ? args->in[2] : NULL;
+    p.c = args->out[0];
+    CUDA_LAUNCH(args->queue, product, p);
+    if (!state->sums_bias) return TRI_OK;
+    cuda_column_sums sums = state->sums;
+    sums.x = args->in[1];
+    sums.sums = args->out[1];
+    CUDA_LAUNCH(args->queue, column_sums, sums);
+    return TRI_OK;
+}
+
+#define LINEAR(identifier)                                                                         \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "product",                            \
+                                                     .supports = supports,                         \
+                                                     .prepare = prepare,                           \
+                                                     .run = run,                                   \
+                                                     .release = cuda_release};
+LINEAR(linear)
+LINEAR(linear_grad_input)
+LINEAR(linear_grad_weight)

@@ -1,0 +1,10 @@
+// Writes the time at which a stream gets here to memory of the host.
+#include "device/cuda/module/gpu.h"
+
+namespace {
+GPU_KERNEL clock_now(cuda_clock p) { *p.ns = gpu_clock_ns() + p.offset_ns; }
+} // namespace
+
+extern "C" tri_status cuda_launch_clock(cuda_stream *stream, const cuda_clock *p, char *why) {
+    return gpu_launch(stream, clock_now, 1, 1, *p, why);
+}

@@ -1,0 +1,210 @@
+// The thin header between our kernels and what compiles them: nvcc (CUDA), hipcc (HIP, for AMD) or
+// a host compiler, which emulates a GPU for tests (tests/emulated_gpu). Kernels use the language
+// that CUDA and HIP share, and from this header what differs or what the emulation has to see:
+//
+//   GPU_KERNEL name(params p)            a kernel: one struct by value
+//   GPU_SHARED(type, name, count)        shared memory of a block
+//   gpu_barrier()                        all threads of a block meet
+//   gpu_shuffle_xor(value, mask)         between the lanes of a warp, all of which take part
+//   gpu_launch(stream, kernel, blocks, threads, params, why)
+//
+// Numbers in memory are read and written by gpu_get and gpu_put, which convert F16 and BF16 to and
+// from float. A sum over a block is always added in the same order, so that a kernel's results
+// have the same bits in every run.
+#ifndef TRIREME_DEVICE_CUDA_MODULE_GPU_H
+#define TRIREME_DEVICE_CUDA_MODULE_GPU_H
+
+#include "device/cuda/runtime.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if !defined(TRIREME_EMULATED_GPU) // else the compiler is told to include the emulation first
+#if defined(__HIP_PLATFORM_AMD__)
+#include <hip/hip_runtime.h>
+#else
+#include <cuda_runtime.h>
+#endif
+#include "device/cuda/module/stream.h"
+
+#define GPU_KERNEL static __global__ void
+#define GPU_DEVICE static __device__ __forceinline__
+#define GPU_SHARED(type, name, count) __shared__ type name[count]
+
+GPU_DEVICE void gpu_barrier() { __syncthreads(); }
+
+template <typename T> GPU_DEVICE T gpu_shuffle_xor(T value, int mask) {
+#if defined(__HIP_PLATFORM_AMD__)
+    return __shfl_xor(value, mask);
+#else
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+#endif
+}
+
+// Returns the old value of *word, and sets it to `wanted` if that was `expected`.
+GPU_DEVICE int32_t gpu_compare_and_swap(int32_t *word, int32_t expected, int32_t wanted) {
+    return atomicCAS_system(word, expected, wanted);
+}
+
+GPU_DEVICE void gpu_fence_host() { __threadfence_system(); }
+
+GPU_DEVICE int64_t gpu_clock_ns() {
+#if defined(__HIP_PLATFORM_AMD__)
+    return (int64_t)wall_clock64() * 10; // it counts at 100 MHz
+#else
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return (int64_t)ns;
+#endif
+}
+#endif
+
+#if defined(__HIP_PLATFORM_AMD__)
+enum { GPU_WARP = 64 };
+#else
+enum { GPU_WARP = 32 };
+#endif
+enum {
+    GPU_BLOCK = 256,             // threads, unless a kernel says otherwise
+    GPU_MAX_BLOCKS = 0x7fffffff, // along x
+};
+
+// The half types, as they lie in memory.
+struct gpu_bf16 {
+    uint16_t bits;
+};
+struct gpu_f16 {
+    uint16_t bits;
+};
+
+GPU_DEVICE float gpu_get(float x) { return x; }
+GPU_DEVICE double gpu_get(double x) { return x; }
+GPU_DEVICE float gpu_get(gpu_bf16 x) {
+    uint32_t bits = (uint32_t)x.bits << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+GPU_DEVICE float gpu_get(gpu_f16 x) {
+    uint32_t sign = (uint32_t)(x.bits & 0x8000) << 16, exponent = x.bits >> 10 & 31;
+    uint32_t fraction = x.bits & 0x3ff, bits;
+    float value;
+    if (exponent == 0) {
+        value = (float)fraction * 5.9604644775390625e-8f; // 2^-24
+        return sign ? -value : value;
+    }
+    bits = exponent == 31 ? sign | 0x7f800000 | fraction << 13
+                          : sign | (exponent + 112) << 23 | fraction << 13;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// gpu_put rounds to nearest, ties to even; NaN stays NaN (as tensor/half.h).
+GPU_DEVICE void gpu_put(float *to, float x) { *to = x; }
+GPU_DEVICE void gpu_put(double *to, double x) { *to = x; }
+GPU_DEVICE void gpu_put(gpu_bf16 *to, float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+    to->bits = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+}
+
+GPU_DEVICE void gpu_put(gpu_f16 *to, float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff, half;
+    if (size > 0x7f800000) {
+        half = 0x7e00; // not a number
+    } else if (size >= 0x477ff000) {
+        half = 0x7c00;              // rounds past 65504
+    } else if (size < 0x38800000) { // below 2^-14: steps of 2^-24, rounded by the addition
+        float value, one_half = 0.5f;
+        uint32_t sum;
+        memcpy(&value, &size, sizeof value);
+        value += one_half;
+        memcpy(&sum, &value, sizeof sum);
+        half = sum - 0x3f000000;
+    } else {
+        half = ((size - (112u << 23)) + 0xfff + (size >> 13 & 1)) >> 13;
+    }
+    to->bits = (uint16_t)(sign | half);
+}
+
+// The type in which a kernel computes with elements of T.
+template <typename T> struct gpu_wide { typedef float type; };
+template <> struct gpu_wide<double> { typedef double type; };
+
+GPU_DEVICE int64_t gpu_thread() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+GPU_DEVICE int64_t gpu_threads() { return (int64_t)gridDim.x * blockDim.x; }
+
+// The sum, or the maximum, over all threads of a block, which every thread gets. `scratch` is
+// shared memory of blockDim.x / GPU_WARP elements (a whole number); it may be used again at once.
+template <typename T> GPU_DEVICE T gpu_block_sum(T value, T *scratch) {
+    for (int mask = GPU_WARP / 2; mask; mask /= 2) value += gpu_shuffle_xor(value, mask);
+    int warps = (int)blockDim.x / GPU_WARP;
+    if (threadIdx.x % GPU_WARP == 0) scratch[threadIdx.x / GPU_WARP] = value;
+    gpu_barrier();
+    value = scratch[0];
+    for (int i = 1; i < warps; i++) value += scratch[i];
+    gpu_barrier();
+    return value;
+}
+
+// NaN if one of the values is NaN.
+template <typename T> GPU_DEVICE T gpu_larger(T a, T b) { return a > b || a != a ? a : b; }
+
+template <typename T> GPU_DEVICE T gpu_block_max(T value, T *scratch) {
+    for (int mask = GPU_WARP / 2; mask; mask /= 2)
+        value = gpu_larger(value, gpu_shuffle_xor(value, mask));
+    int warps = (int)blockDim.x / GPU_WARP;
+    if (threadIdx.x % GPU_WARP == 0) scratch[threadIdx.x / GPU_WARP] = value;
+    gpu_barrier();
+    value = scratch[0];
+    for (int i = 1; i < warps; i++) value = gpu_larger(value, scratch[i]);
+    gpu_barrier();
+    return value;
+}
+
+// Records that a kernel met a label or token out of range, if it is the first.
+GPU_DEVICE void gpu_refuse(cuda_fault *fault, int kind, int64_t value, int64_t index,
+                           int64_t limit) {
+    if (gpu_compare_and_swap(&fault->kind, CUDA_NO_FAULT, CUDA_FAULT_TAKEN) != CUDA_NO_FAULT)
+        return;
+    fault->value = value;
+    fault->index = index;
+    fault->limit = limit;
+    gpu_fence_host();
+    gpu_compare_and_swap(&fault->kind, CUDA_FAULT_TAKEN, kind);
+}
+
+// How many blocks a kernel needs whose threads take one element each and then go on by
+// gpu_threads(): enough to fill the device, no more than there is work for.
+static inline int64_t gpu_blocks(cuda_stream *stream, int64_t elements, int64_t per_block) {
+    int64_t wanted = (elements + per_block - 1) / per_block;
+    int64_t most = (int64_t)gpu_multiprocessors(stream) * 16;
+    return wanted < 1 ? 1 : wanted < most ? wanted : most;
+}
+
+// Calls function.template run<T>() for the C++ type of a dtype; false if there is none.
+template <typename F> static inline bool gpu_with_type(tri_dtype dtype, F function) {
+    switch (dtype) {
+    case TRI_F32:
+        function((float *)nullptr);
+        return true;
+    case TRI_F64:
+        function((double *)nullptr);
+        return true;
+    case TRI_F16:
+        function((gpu_f16 *)nullptr);
+        return true;
+    case TRI_BF16:
+        function((gpu_bf16 *)nullptr);
+        return true;
+    default:
+        return false;
+    }
+}
+
+#endif

@@ -1,0 +1,139 @@
+// Pointwise kernels: out[i] = function(a[i], b[i]). They read each element of a and b once and
+// write one of out, so their time is those bytes over the memory's bandwidth.
+#include "device/cuda/module/gpu.h"
+
+namespace {
+
+// Elements of 16 bytes of the widest of the types.
+template <typename A, typename B, typename O> struct lot {
+    static const int widest = sizeof(A) > sizeof(B)
+                                  ? (sizeof(A) > sizeof(O) ? sizeof(A) : sizeof(O))
+                              : sizeof(B) > sizeof(O) ? sizeof(B)
+                                                      : sizeof(O);
+    static const int count = 16 / widest;
+};
+
+// Neighbours in memory that are read or written by one instruction.
+template <typename T, int count> struct alignas(sizeof(T) * count) pack { T at[count]; };
+
+template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
+    switch (function) {
+    case CUDA_RELU:
+        return a <= 0 ? 0 : a; // keeps NaN
+    case CUDA_LEAKY_RELU:
+        return a > 0 ? a : a * slope;
+    case CUDA_ACTIVATION_GRAD:
+        return a > 0 ? b : slope == 0 ? 0 : b * slope;
+    case CUDA_ADD:
+        return a + b;
+    default:
+        return a; // CUDA_CAST
+    }
+}
+
+// `function` is a constant of the template, so that no thread chooses in the loop.
+template <int function, typename A, typename B, typename O> GPU_KERNEL pointwise(cuda_pointwise p) {
+    typedef typename gpu_wide<A>::type W;
+    constexpr int n = lot<A, B, O>::count;
+    const A *a = (const A *)p.a;
+    const B *b = (const B *)p.b;
+    O *out = (O *)p.out;
+    W slope = (W)p.slope;
+    bool aligned = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)out) % 16 == 0;
+    int64_t lots = aligned ? p.count / n : 0;
+    for (int64_t i = gpu_thread(); i < lots; i += gpu_threads()) {
+        pack<A, n> left = ((const pack<A, n> *)a)[i];
+        pack<B, n> right = {};
+        pack<O, n> result;
+        if (b) right = ((const pack<B, n> *)b)[i];
+        for (int k = 0; k < n; k++)
+            gpu_put(&result.at[k],
+                    compute<W>(function, (W)gpu_get(left.at[k]), (W)gpu_get(right.at[k]), slope));
+        ((pack<O, n> *)out)[i] = result;
+    }
+    for (int64_t i = lots * n + gpu_thread(); i < p.count; i += gpu_threads())
+        gpu_put(&out[i],
+                compute<W>(function, (W)gpu_get(a[i]), b ? (W)gpu_get(b[i]) : (W)0, slope));
+}
+
+template <int function, typename A, typename B, typename O>
+tri_status launch(cuda_stream *stream, const cuda_pointwise *p, char *why) {
+    int64_t blocks = gpu_blocks(stream, p->count / lot<A, B, O>::count + 1, GPU_BLOCK);
+    return gpu_launch(stream, pointwise<function, A, B, O>, blocks, GPU_BLOCK, *p, why);
+}
+
+template <int function>
+tri_status launch_alike(cuda_stream *stream, const cuda_pointwise *p, char *why) {
+    switch (p->a_type) {
+    case TRI_F32:
+        return launch<function, float, float, float>(stream, p, why);
+    case TRI_F64:
+        return launch<function, double, double, double>(stream, p, why);
+    case TRI_F16:
+        return launch<function, gpu_f16, gpu_f16, gpu_f16>(stream, p, why);
+    case TRI_BF16:
+        return launch<function, gpu_bf16, gpu_bf16, gpu_bf16>(stream, p, why);
+    default:
+        return TRI_UNSUPPORTED;
+    }
+}
+
+// A sum of two types is F32, and so is what a half type is cast to or from.
+template <typename H>
+tri_status add_mixed(cuda_stream *stream, const cuda_pointwise *p, char *why) {
+    return p->a_type == TRI_F32 ? launch<CUDA_ADD, float, H, float>(stream, p, why)
+                                : launch<CUDA_ADD, H, float, float>(stream, p, why);
+}
+
+template <typename A>
+tri_status cast_from(cuda_stream *stream, const cuda_pointwise *p, char *why) {
+    switch (p->out_type) {
+    case TRI_F32:
+        return launch<CUDA_CAST, A, A, float>(stream, p, why);
+    case TRI_F64:
+        return launch<CUDA_CAST, A, A, double>(stream, p, why);
+    case TRI_F16:
+        return launch<CUDA_CAST, A, A, gpu_f16>(stream, p, why);
+    case TRI_BF16:
+        return launch<CUDA_CAST, A, A, gpu_bf16>(stream, p, why);
+    default:
+        return TRI_UNSUPPORTED;
+    }
+}
+
+tri_status cast(cuda_stream *stream, const cuda_pointwise *p, char *why) {
+    switch (p->a_type) {
+    case TRI_F32:
+        return cast_from<float>(stream, p, why);
+    case TRI_F64:
+        return cast_from<double>(stream, p, why);
+    case TRI_F16:
+        return cast_from<gpu_f16>(stream, p, why);
+    case TRI_BF16:
+        return cast_from<gpu_bf16>(stream, p, why);
+    default:
+        return TRI_UNSUPPORTED;
+    }
+}
+
+} // namespace
+
+extern "C" tri_status cuda_launch_pointwise(cuda_stream *stream, const cuda_pointwise *p,
+                                            char *why) {
+    if (p->count == 0) return TRI_OK;
+    switch (p->function) {
+    case CUDA_RELU:
+        return launch_alike<CUDA_RELU>(stream, p, why);
+    case CUDA_LEAKY_RELU:
+        return launch_alike<CUDA_LEAKY_RELU>(stream, p, why);
+    case CUDA_ACTIVATION_GRAD:
+        return launch_alike<CUDA_ACTIVATION_GRAD>(stream, p, why);
+    case CUDA_CAST:
+        return cast(stream, p, why);
+    case CUDA_ADD:
+        if (p->a_type == p->b_type) return launch_alike<CUDA_ADD>(stream, p, why);
+        return p->a_type == TRI_F16 || p->b_type == TRI_F16 ? add_mixed<gpu_f16>(stream, p, why)
+                                                            : add_mixed<gpu_bf16>(stream, p, why);
+    }
+    return TRI_UNSUPPORTED;
+}

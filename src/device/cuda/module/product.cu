@@ -1,0 +1,115 @@
+// Matrix products by our own kernel, for what cuBLASLt does not do, and where it is not installed.
+// A block computes 64 x 64 elements of c, a thread 4 x 4 of them; tiles of 64 x 16 of a and b pass
+// through shared memory. Each sum is added in the order of k, so that it does not depend on m or n.
+#include "device/cuda/module/gpu.h"
+
+namespace {
+
+enum { TILE = 64, DEPTH = 16, OWN = 4, THREADS = (TILE / OWN) * (TILE / OWN) };
+
+// Element (row, column) of op(x), where x is [rows, columns], or transposed; 0 outside.
+template <typename T>
+GPU_DEVICE typename gpu_wide<T>::type element(const void *x, bool transposed, int64_t rows,
+                                              int64_t columns, int64_t row, int64_t column) {
+    if (row >= rows || column >= columns) return 0;
+    return gpu_get(((const T *)x)[transposed ? column * rows + row : row * columns + column]);
+}
+
+template <typename W> GPU_DEVICE W activate(int activation, W slope, W x) {
+    if (activation == 0 || x > 0) return x;      // TRI_ACTIVATION_NONE
+    return slope == 0 && x <= 0 ? 0 : x * slope; // NaN stays NaN
+}
+
+template <typename T, typename O> GPU_KERNEL product(cuda_product p) {
+    typedef typename gpu_wide<T>::type W;
+    GPU_SHARED(W, a_tile, DEPTH * TILE);
+    GPU_SHARED(W, b_tile, DEPTH * TILE);
+    int64_t columns = (p.n + TILE - 1) / TILE;
+    int64_t row = blockIdx.x / columns * TILE, column = blockIdx.x % columns * TILE;
+    int own_row = (int)threadIdx.x / (TILE / OWN) * OWN;
+    int own_column = (int)threadIdx.x % (TILE / OWN) * OWN;
+    W sums[OWN][OWN] = {};
+    for (int64_t k = 0; k < p.k; k += DEPTH) {
+        for (int i = (int)threadIdx.x; i < DEPTH * TILE; i += THREADS) {
+            // Neighbouring threads read neighbours in memory.
+            int a_row = p.transpose_a ? i % TILE : i / DEPTH;
+            int a_k = p.transpose_a ? i / TILE : i % DEPTH;
+            int b_column = p.transpose_b ? i / DEPTH : i % TILE;
+            int b_k = p.transpose_b ? i % DEPTH : i / TILE;
+            a_tile[a_k * TILE + a_row] =
+                element<T>(p.a, p.transpose_a, p.m, p.k, row + a_row, k + a_k);
+            b_tile[b_k * TILE + b_column] =
+                element<T>(p.b, p.transpose_b, p.k, p.n, k + b_k, column + b_column);
+        }
+        gpu_barrier();
+        for (int d = 0; d < DEPTH; d++)
+            for (int i = 0; i < OWN; i++)
+                for (int j = 0; j < OWN; j++)
+                    sums[i][j] +=
+                        a_tile[d * TILE + own_row + i] * b_tile[d * TILE + own_column + j];
+        gpu_barrier();
+    }
+    for (int i = 0; i < OWN; i++) {
+        for (int j = 0; j < OWN; j++) {
+            int64_t r = row + own_row + i, c = column + own_column + j;
+            if (r >= p.m || c >= p.n) continue;
+            W bias = p.bias ? (W)gpu_get(((const T *)p.bias)[c]) : (W)0;
+            gpu_put(&((O *)p.c)[r * p.n + c],
+                    activate<W>(p.activation, (W)p.slope, sums[i][j] + bias));
+        }
+    }
+}
+
+template <typename T, typename O>
+tri_status launch(cuda_stream *stream, const cuda_product *p, char *why) {
+    int64_t blocks = (p->m + TILE - 1) / TILE * ((p->n + TILE - 1) / TILE);
+    return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
+}
+
+// Columns are summed by one thread each, 32 neighbours together.
+template <typename T> GPU_KERNEL column_sums(cuda_column_sums p) {
+    for (int64_t c = gpu_thread(); c < p.columns; c += gpu_threads()) {
+        float sum = 0;
+        for (int64_t r = 0; r < p.rows; r++)
+            sum += (float)gpu_get(((const T *)p.x)[r * p.columns + c]);
+        p.sums[c] = sum;
+    }
+}
+
+template <typename T>
+tri_status launch_sums(cuda_stream *stream, const cuda_column_sums *p, char *why) {
+    return gpu_launch(stream, column_sums<T>, gpu_blocks(stream, p->columns, GPU_BLOCK), GPU_BLOCK,
+                      *p, why);
+}
+
+} // namespace
+
+extern "C" tri_status cuda_launch_product(cuda_stream *stream, const cuda_product *p, char *why) {
+    bool wide = p->out_type != p->in_type; // F32 of a half type
+    switch (p->in_type) {
+    case TRI_F32:
+        return launch<float, float>(stream, p, why);
+    case TRI_F16:
+        return wide ? launch<gpu_f16, float>(stream, p, why)
+                    : launch<gpu_f16, gpu_f16>(stream, p, why);
+    case TRI_BF16:
+        return wide ? launch<gpu_bf16, float>(stream, p, why)
+                    : launch<gpu_bf16, gpu_bf16>(stream, p, why);
+    default:
+        return TRI_UNSUPPORTED;
+    }
+}
+
+extern "C" tri_status cuda_launch_column_sums(cuda_stream *stream, const cuda_column_sums *p,
+                                              char *why) {
+    switch (p->type) {
+    case TRI_F32:
+        return launch_sums<float>(stream, p, why);
+    case TRI_F16:
+        return launch_sums<gpu_f16>(stream, p, why);
+    case TRI_BF16:
+        return launch_sums<gpu_bf16>(stream, p, why);
+    default:
+        return TRI_UNSUPPORTED;
+    }
+}

@@ -1,0 +1,51 @@
+// A stream, and how a kernel is launched to it. On AMD the same calls have HIP's names.
+#ifndef TRIREME_DEVICE_CUDA_MODULE_STREAM_H
+#define TRIREME_DEVICE_CUDA_MODULE_STREAM_H
+
+#include "device/cuda/runtime.h"
+
+#include <stdio.h>
+
+#if defined(__HIP_PLATFORM_AMD__)
+#define GPU_API(name) hip##name
+#else
+#define GPU_API(name) cuda##name
+#endif
+
+typedef GPU_API(Error_t) gpu_error;
+
+struct cuda_context {
+    int index; // of the device
+    cuda_properties properties;
+    cuda_fault *fault;
+    int64_t clock_offset_ns;
+};
+
+struct cuda_stream {
+    cuda_context *context;
+    GPU_API(Stream_t) handle;
+};
+
+// Turns an error of CUDA into a status, with the call's name.
+tri_status gpu_failed(gpu_error error, const char *call, char *why);
+
+#define GPU_TRY(call)                                                                              \
+    do {                                                                                           \
+        gpu_error gpu_error_ = (call);                                                             \
+        if (gpu_error_ != GPU_API(Success)) return gpu_failed(gpu_error_, #call, why);             \
+    } while (0)
+
+static inline int gpu_multiprocessors(const cuda_stream *stream) {
+    return stream->context->properties.multiprocessors;
+}
+
+template <typename P>
+static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int64_t blocks,
+                                    int threads, P params, char *why) {
+    if (blocks == 0) return TRI_OK;
+    kernel<<<(unsigned)blocks, (unsigned)threads, 0, stream->handle>>>(params);
+    GPU_TRY(GPU_API(GetLastError)());
+    return TRI_OK;
+}
+
+#endif

@@ -1,0 +1,63 @@
+// What the kernels of the module are given. The launching functions of the runtime take one of
+// these structs each. All pointers are addresses of the device. For C and C++ alike.
+#ifndef TRIREME_DEVICE_CUDA_PARAMS_H
+#define TRIREME_DEVICE_CUDA_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <trireme/tensor.h>
+
+// Every kernel that the module has itself: NAME takes a struct cuda_NAME. A new one gets a row
+// here, its struct below, and a function cuda_launch_NAME in a .cu file of module/.
+#define CUDA_KERNEL_LIST(X)                                                                        \
+    X(pointwise)                                                                                   \
+    X(product)                                                                                     \
+    X(column_sums)                                                                                 \
+    X(clock)
+
+// What a pointwise kernel computes of the elements a, b and c. The letters in front are outputs.
+typedef enum cuda_function {
+    CUDA_RELU,            // x
+    CUDA_LEAKY_RELU,      // x
+    CUDA_ACTIVATION_GRAD, // y, dy: the gradient of either of them
+    CUDA_ADD,             // a + b
+    CUDA_CAST,            // a
+} cuda_function;
+
+// out[i] = function(a[i], b[i]) for i below `count`; each tensor in F32, F64, F16 or BF16.
+typedef struct cuda_pointwise {
+    cuda_function function;
+    tri_dtype a_type, b_type, out_type;
+    const void *a, *b;
+    void *out;
+    int64_t count;
+    float slope; // of leaky ReLU and its gradient
+} cuda_pointwise;
+
+// c [m, n] = activation(a · b + bias): row-major, and densely packed. a is [m, k], or [k, m] if it
+// is transposed; b is [k, n], or [n, k]. Sums are in F32 (in F64 of F64).
+typedef struct cuda_product {
+    int64_t m, n, k;
+    bool transpose_a, transpose_b;
+    tri_dtype in_type, out_type; // of a, b and the bias; of c
+    int activation;              // tri_activation
+    float slope;                 // of leaky ReLU; 0 for ReLU
+    const void *a, *b, *bias;    // bias [n]; NULL: none
+    void *c;
+} cuda_product;
+
+// sums [columns] F32 = the sums of the columns of x [rows, columns], added in the order of rows.
+typedef struct cuda_column_sums {
+    int64_t rows, columns;
+    tri_dtype type;
+    const void *x;
+    float *sums;
+} cuda_column_sums;
+
+// *ns = the time at which the kernel runs, as CLOCK_MONOTONIC counts; `ns` is pinned host memory.
+typedef struct cuda_clock {
+    int64_t *ns;
+    int64_t offset_ns; // of that clock against the device's
+} cuda_clock;
+
+#endif

@@ -1,0 +1,87 @@
+// Pointwise ops: what module/pointwise.cu computes. All their tensors have the same layout, so that
+// any will do.
+#include "device/cuda/internal.h"
+
+typedef struct pointwise_row {
+    const tri_op *op;
+    cuda_function function;
+} pointwise_row;
+
+static const pointwise_row rows[] = {
+    {&tri_op_relu, CUDA_RELU},
+    {&tri_op_leaky_relu, CUDA_LEAKY_RELU},
+    {&tri_op_activation_grad, CUDA_ACTIVATION_GRAD},
+    {&tri_op_add, CUDA_ADD},
+    {&tri_op_cast, CUDA_CAST},
+};
+
+static const pointwise_row *row_of(const tri_op *op) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].op == op) return &rows[i];
+    return NULL;
+}
+
+static bool is_float(tri_dtype dtype) { return cuda_is_real(dtype) || dtype == TRI_F64; }
+
+static bool supports(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node) {
+    tri_dtype a = cuda_in_type(graph, node, 0), out = cuda_out_type(graph, node, 0);
+    tri_dtype b = node->input_count > 1 ? cuda_in_type(graph, node, 1) : a;
+    if (!is_float(a) || !is_float(b) || !is_float(out)) return false;
+    if (node->op == &tri_op_cast) return true;
+    if (a == b) return out == a;
+    // A sum of F32 and a half type is F32.
+    return node->op == &tri_op_add && out == TRI_F32 && (a == TRI_F32 || b == TRI_F32) &&
+           a != TRI_F64 && b != TRI_F64;
+}
+
+// Keeps the layout that the first input has.
+static void layouts(const tri_device_description *device, const tri_graph *graph,
+                    const tri_node *node, tri_layout *in, tri_layout *out) {
+    if (node->input_count > 1) in[1] = in[0];
+    out[0] = in[0];
+}
+
+// By what negative numbers are multiplied: an activation_grad of no activation passes all of them.
+static float slope_of(const tri_node *node) {
+    const tri_activation_grad_attr *grad = node->attr;
+    if (node->op == &tri_op_leaky_relu)
+        return (float)((const tri_leaky_relu_attr *)node->attr)->slope;
+    if (node->op != &tri_op_activation_grad || grad->activation == TRI_ACTIVATION_RELU) return 0;
+    return grad->activation == TRI_ACTIVATION_NONE ? 1 : (float)grad->slope;
+}
+
+static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                          tri_kernel *kernel) {
+    const tri_value_info *out = tri_value_get(graph, node->outputs[0]);
+    cuda_pointwise p = {.function = row_of(node->op)->function,
+                        .a_type = cuda_in_type(graph, node, 0),
+                        .out_type = out->dtype,
+                        .count = tri_layout_elements(&out->layout, &out->shape),
+                        .slope = slope_of(node)};
+    p.b_type = node->input_count > 1 ? cuda_in_type(graph, node, 1) : p.a_type;
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_pointwise p = *(const cuda_pointwise *)kernel->state;
+    p.a = args->in[0];
+    p.b = kernel->def->op->input_count > 1 ? args->in[1] : NULL;
+    p.out = args->out[0];
+    CUDA_LAUNCH(args->queue, pointwise, p);
+    return TRI_OK;
+}
+
+#define POINTWISE(identifier)                                                                      \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "pointwise",                          \
+                                                     .supports = supports,                         \
+                                                     .layouts = layouts,                           \
+                                                     .prepare = prepare,                           \
+                                                     .run = run,                                   \
+                                                     .release = cuda_release};
+POINTWISE(relu)
+POINTWISE(leaky_relu)
+POINTWISE(activation_grad)
+POINTWISE(add)
+POINTWISE(cast)

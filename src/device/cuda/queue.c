@@ -1,0 +1,289 @@
+// Queues of the device cuda: streams, and tickets made of events.
+//
+// A queue that waits for a queue of the same device waits on the GPU, by an event. For any other
+// ticket (of a communicator, of the storage) a thread of the queue waits in the GPU's place, and
+// then raises a number in pinned memory for which the stream waits: the host's thread that issues
+// work never blocks.
+#include "device/cuda/internal.h"
+
+#include "base/thread.h"
+#include "device/queue.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    EVENTS = 256,   // tickets of a queue that are told apart; older ones are done
+    AWAITED = 64,   // foreign tickets that a queue waits for at one time
+    SMALL_ROOM = 64 // small copies from memory that the caller may change at once
+};
+
+typedef struct cuda_queue {
+    tri_queue head;
+    cuda_stream *stream;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+
+    cuda_event *events[EVENTS]; // ticket n has event n mod EVENTS
+    uint64_t recorded;
+
+    pthread_t thread; // waits for the tickets
+    bool has_thread, stops;
+    tri_ticket awaited[AWAITED]; // number n at n mod AWAITED
+    uint64_t asked, answered;
+    uint32_t *word; // pinned: the low bits of `answered`
+
+    char *small; // pinned: SMALL_ROOM rows of TRI_SMALL_COPY_BYTES
+    uint64_t small_used;
+    tri_ticket small_done; // all copies from the half of `small` that is used next
+
+    tri_status status; // of the first ticket that failed
+    char message[TRI_MESSAGE_MAX_BYTES];
+} cuda_queue;
+
+static cuda_queue *queue_of(const tri_queue *queue) { return (cuda_queue *)(uintptr_t)queue; }
+static cuda_device *device_of(const cuda_queue *q) { return cuda_of(q->head.device); }
+
+cuda_stream *cuda_stream_of(const tri_queue *queue) { return queue_of(queue)->stream; }
+
+// What kernels refused, as `ref` words it. `kind` is set last, so that the other fields are there.
+static tri_status fault_of(const cuda_device *device) {
+    const cuda_fault *fault = device->runtime->fault(device->context);
+    switch (__atomic_load_n(&fault->kind, __ATOMIC_ACQUIRE)) {
+    case CUDA_FAULT_LABEL:
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "label %" PRId64 " of sample %" PRId64
+                        " of the micro-batch is no class: classes are 0 to %" PRId64
+                        ", or -100 for none",
+                        fault->value, fault->index, fault->limit - 1);
+    case CUDA_FAULT_TOKEN:
+        return TRI_FAIL(TRI_BAD_INPUT,
+                        "token %" PRId64 " at position %" PRId64
+                        " of the micro-batch is not in the vocabulary: tokens are 0 to %" PRId64,
+                        fault->value, fault->index, fault->limit - 1);
+    default:
+        return TRI_OK;
+    }
+}
+
+// Called under the lock.
+static tri_status outcome(const cuda_queue *q) {
+    return q->status == TRI_OK ? TRI_OK : TRI_FAIL(q->status, "%s", q->message);
+}
+
+static tri_status outcome_now(cuda_queue *q) {
+    pthread_mutex_lock(&q->lock);
+    tri_status status = outcome(q);
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+// The queue's thread. It answers each ticket, whether it failed or not, so that the GPU is never
+// left waiting; the failure is what later calls return.
+static void *answer_tickets(void *context) {
+    cuda_queue *q = context;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        while (q->answered == q->asked && !q->stops) pthread_cond_wait(&q->changed, &q->lock);
+        if (q->answered == q->asked) break;
+        tri_ticket ticket = q->awaited[(q->answered + 1) % AWAITED];
+        pthread_mutex_unlock(&q->lock);
+        tri_status status = tri_ticket_wait(&ticket);
+        pthread_mutex_lock(&q->lock);
+        if (status != TRI_OK && q->status == TRI_OK) {
+            q->status = status;
+            snprintf(q->message, sizeof q->message, "%s", tri_error_message());
+        }
+        q->answered++;
+        __atomic_store_n(q->word, (uint32_t)q->answered, __ATOMIC_RELEASE);
+        pthread_cond_broadcast(&q->changed);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+static tri_status open_parts(cuda_queue *q) {
+    cuda_device *d = device_of(q);
+    char why[CUDA_WHY_BYTES] = "";
+    TRI_TRY(cuda_check(d->runtime->open_stream(d->context, &q->stream, why), "no stream", why));
+    for (int i = 0; i < EVENTS; i++)
+        TRI_TRY(
+            cuda_check(d->runtime->open_event(d->context, &q->events[i], why), "no event", why));
+    void *word, *small;
+    TRI_TRY(cuda_check(d->runtime->alloc_host(d->context, sizeof *q->word, &word, why),
+                       "no pinned memory", why));
+    q->word = word;
+    *q->word = 0;
+    TRI_TRY(cuda_check(
+        d->runtime->alloc_host(d->context, SMALL_ROOM * TRI_SMALL_COPY_BYTES, &small, why),
+        "no pinned memory", why));
+    q->small = small;
+    return TRI_OK;
+}
+
+tri_status cuda_open_queue(tri_device *device, tri_queue **out) {
+    cuda_queue *q = calloc(1, sizeof *q);
+    *out = NULL;
+    if (!q) return TRI_FAIL(TRI_NO_MEMORY, "device cuda: no memory");
+    q->head.device = device;
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->changed, NULL);
+    tri_status status = open_parts(q);
+    if (status != TRI_OK) {
+        cuda_close_queue(&q->head);
+        return status;
+    }
+    *out = &q->head;
+    return TRI_OK;
+}
+
+void cuda_close_queue(tri_queue *head) {
+    if (!head) return;
+    cuda_queue *q = queue_of(head);
+    cuda_device *d = device_of(q);
+    if (q->stream) d->runtime->close_stream(q->stream);
+    pthread_mutex_lock(&q->lock);
+    q->stops = true;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->lock);
+    if (q->has_thread) pthread_join(q->thread, NULL);
+    for (int i = 0; i < EVENTS; i++)
+        if (q->events[i]) d->runtime->close_event(q->events[i]);
+    if (q->word) d->runtime->free_host(d->context, q->word);
+    if (q->small) d->runtime->free_host(d->context, q->small);
+    pthread_cond_destroy(&q->changed);
+    pthread_mutex_destroy(&q->lock);
+    free(q);
+}
+
+static tri_status wait_for(void *source, uint64_t number) {
+    cuda_queue *q = source;
+    char why[CUDA_WHY_BYTES] = "";
+    tri_status status = device_of(q)->runtime->finish(q->events[number % EVENTS], why);
+    TRI_TRY(cuda_check(status, "the GPU failed", why));
+    TRI_TRY(fault_of(device_of(q)));
+    return outcome_now(q);
+}
+
+static bool is_done(void *source, uint64_t number) {
+    cuda_queue *q = source;
+    return device_of(q)->runtime->query(q->events[number % EVENTS]) != CUDA_EVENT_PENDING;
+}
+
+static const tri_ticket_kind cuda_ticket = {.wait = wait_for, .is_done = is_done};
+
+tri_status cuda_record(tri_queue *head, tri_ticket *out) {
+    cuda_queue *q = queue_of(head);
+    char why[CUDA_WHY_BYTES] = "";
+    cuda_event *event = q->events[(q->recorded + 1) % EVENTS];
+    // The ticket that had this event has to be over, or those who wait for it would wait for more.
+    tri_status status = device_of(q)->runtime->finish(event, why);
+    TRI_TRY(cuda_check(status, "the GPU failed", why));
+    TRI_TRY(cuda_check(device_of(q)->runtime->record(q->stream, event, why), "no ticket", why));
+    *out = (tri_ticket){&cuda_ticket, q, ++q->recorded};
+    TRI_TRY(fault_of(device_of(q)));
+    return outcome_now(q);
+}
+
+static tri_status start_thread(cuda_queue *q) {
+    if (q->has_thread) return TRI_OK;
+    TRI_TRY(tri_thread_demand(&q->thread, answer_tickets, q, "a queue of the device cuda"));
+    q->has_thread = true;
+    return TRI_OK;
+}
+
+static tri_status wait_foreign(cuda_queue *q, const tri_ticket *ticket) {
+    char why[CUDA_WHY_BYTES] = "";
+    TRI_TRY(start_thread(q));
+    pthread_mutex_lock(&q->lock);
+    while (q->asked - q->answered == AWAITED) pthread_cond_wait(&q->changed, &q->lock);
+    q->asked++;
+    q->awaited[q->asked % AWAITED] = *ticket;
+    uint32_t number = (uint32_t)q->asked;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->lock);
+    return cuda_check(device_of(q)->runtime->wait_value(q->stream, q->word, number, why),
+                      "cannot wait", why);
+}
+
+tri_status cuda_wait(tri_queue *head, const tri_ticket *ticket) {
+    cuda_queue *q = queue_of(head), *other = ticket->source;
+    char why[CUDA_WHY_BYTES] = "";
+    TRI_TRY(outcome_now(q));
+    if (!ticket->kind || other == q) return TRI_OK;
+    if (ticket->kind != &cuda_ticket || other->head.device != head->device)
+        return tri_ticket_is_done(ticket) ? tri_ticket_wait(ticket) : wait_foreign(q, ticket);
+    cuda_event *event = other->events[ticket->number % EVENTS];
+    return cuda_check(device_of(q)->runtime->wait(q->stream, event, why), "cannot wait", why);
+}
+
+tri_status cuda_time(tri_queue *head, int64_t *ns) {
+    const cuda_device *d = cuda_of(head->device);
+    cuda_clock p = {.ns = ns, .offset_ns = d->runtime->clock_offset_ns(d->context)};
+    CUDA_LAUNCH(head, clock, p);
+    return TRI_OK;
+}
+
+static tri_status copy(cuda_queue *q, void *to, const void *from, size_t size_bytes) {
+    char why[CUDA_WHY_BYTES] = "";
+    return cuda_check(device_of(q)->runtime->copy(q->stream, to, from, size_bytes, why),
+                      "cannot copy", why);
+}
+
+// The rows of `small` are used in turn, half of them at a time: before a half is used again, its
+// copies have to be done.
+static tri_status next_small(cuda_queue *q, char **out) {
+    uint64_t row = q->small_used++ % SMALL_ROOM;
+    if (row % (SMALL_ROOM / 2) == 0) {
+        tri_ticket done = q->small_done;
+        TRI_TRY(cuda_record(&q->head, &q->small_done));
+        TRI_TRY(tri_ticket_wait(&done));
+    }
+    *out = q->small + row * TRI_SMALL_COPY_BYTES;
+    return TRI_OK;
+}
+
+tri_status cuda_copy_in(tri_queue *head, void *to, const void *from, size_t size_bytes) {
+    cuda_queue *q = queue_of(head);
+    TRI_TRY(outcome_now(q));
+    if (size_bytes == 0) return TRI_OK;
+    if (size_bytes <= TRI_SMALL_COPY_BYTES) {
+        char *row;
+        TRI_TRY(next_small(q, &row));
+        memcpy(row, from, size_bytes);
+        from = row;
+    }
+    return copy(q, to, from, size_bytes);
+}
+
+tri_status cuda_copy_out(tri_queue *head, void *to, const void *from, size_t size_bytes) {
+    cuda_queue *q = queue_of(head);
+    TRI_TRY(outcome_now(q));
+    return size_bytes ? copy(q, to, from, size_bytes) : TRI_OK;
+}
+
+tri_status cuda_zero(tri_queue *head, void *memory, size_t size_bytes) {
+    cuda_queue *q = queue_of(head);
+    char why[CUDA_WHY_BYTES] = "";
+    TRI_TRY(outcome_now(q));
+    if (size_bytes == 0) return TRI_OK;
+    return cuda_check(device_of(q)->runtime->zero(q->stream, memory, size_bytes, why),
+                      "cannot zero", why);
+}
+
+tri_status cuda_add(tri_queue *head, float *to, const float *from, int64_t count) {
+    TRI_TRY(outcome_now(queue_of(head)));
+    cuda_pointwise p = {.function = CUDA_ADD,
+                        .a_type = TRI_F32,
+                        .b_type = TRI_F32,
+                        .out_type = TRI_F32,
+                        .a = to,
+                        .b = from,
+                        .out = to,
+                        .count = count};
+    CUDA_LAUNCH(head, pointwise, p);
+    return TRI_OK;
+}

@@ -1,0 +1,107 @@
+// What the module `cuda` supplies: everything that needs the CUDA toolkit. The backend itself
+// (cuda.c and the files beside it) is part of the program, so that a run can be planned for a GPU
+// where neither a GPU nor CUDA is. A second module with the same functions emulates a GPU on the
+// host, for tests.
+//
+// Functions that fail write the reason, one line, to why[CUDA_WHY_BYTES]. The module calls nothing
+// of this program.
+#ifndef TRIREME_DEVICE_CUDA_RUNTIME_H
+#define TRIREME_DEVICE_CUDA_RUNTIME_H
+
+#include "device/cuda/params.h"
+
+#include <stddef.h>
+#include <trireme/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    CUDA_RUNTIME_ABI = 1, // raised by every change of this header or params.h
+    CUDA_WHY_BYTES = 512,
+};
+#define CUDA_RUNTIME_INTERFACE "cuda-runtime"
+
+typedef struct cuda_context cuda_context; // an open device
+typedef struct cuda_stream cuda_stream;
+typedef struct cuda_event cuda_event;
+typedef struct cuda_graph cuda_graph; // captured work
+
+typedef struct cuda_properties {
+    char name[128];
+    int major, minor; // compute capability
+    int multiprocessors;
+    int64_t memory_bytes;
+} cuda_properties;
+
+// What kernels refuse: a label or token that is out of range. The first kernel that meets one sets
+// the fields, `kind` last. Lies in pinned memory of the host.
+typedef enum cuda_fault_kind {
+    CUDA_NO_FAULT,
+    CUDA_FAULT_LABEL,
+    CUDA_FAULT_TOKEN,
+    CUDA_FAULT_TAKEN = -1 // a kernel is just setting the fields
+} cuda_fault_kind;
+
+typedef struct cuda_fault {
+    int32_t kind; // cuda_fault_kind
+    int64_t value, index, limit;
+} cuda_fault;
+
+typedef enum cuda_event_state {
+    CUDA_EVENT_PENDING,
+    CUDA_EVENT_DONE,
+    CUDA_EVENT_FAILED
+} cuda_event_state;
+
+typedef struct cuda_runtime {
+    // How many devices there are. TRI_NOT_FOUND: none, or no driver.
+    tri_status (*count)(int *out, char *why);
+    tri_status (*open)(int index, cuda_properties *properties, cuda_context **out, char *why);
+    void (*close)(cuda_context *context);
+    cuda_fault *(*fault)(cuda_context *context);
+    // What the device's clock has to be advanced by to show CLOCK_MONOTONIC, in ns.
+    int64_t (*clock_offset_ns)(cuda_context *context);
+
+    // Memory of the device, and pinned memory of the host that the device can reach at the same
+    // address; not zeroed. TRI_NO_MEMORY.
+    tri_status (*alloc)(cuda_context *context, size_t size_bytes, void **out, char *why);
+    void (*free)(cuda_context *context, void *memory);
+    tri_status (*alloc_host)(cuda_context *context, size_t size_bytes, void **out, char *why);
+    void (*free_host)(cuda_context *context, void *memory);
+    int64_t (*free_memory)(cuda_context *context);
+
+    // Work is done in the order in which it was issued to a stream.
+    tri_status (*open_stream)(cuda_context *context, cuda_stream **out, char *why);
+    void (*close_stream)(cuda_stream *stream);
+    tri_status (*copy)(cuda_stream *stream, void *to, const void *from, size_t size_bytes,
+                       char *why); // between any of the two kinds of memory, and the host's own
+    tri_status (*zero)(cuda_stream *stream, void *memory, size_t size_bytes, char *why);
+    // The stream goes on once *word, pinned host memory, is `value` or more (mod 2^32).
+    tri_status (*wait_value)(cuda_stream *stream, uint32_t *word, uint32_t value, char *why);
+
+    tri_status (*open_event)(cuda_context *context, cuda_event **out, char *why);
+    void (*close_event)(cuda_event *event);
+    tri_status (*record)(cuda_stream *stream, cuda_event *event, char *why);
+    tri_status (*wait)(cuda_stream *stream, cuda_event *event, char *why);
+    // Blocks until the event has happened, or failed as the work before it did.
+    tri_status (*finish)(cuda_event *event, char *why);
+    cuda_event_state (*query)(cuda_event *event);
+
+    // Between begin and end, what is issued to the stream is not done but captured.
+    tri_status (*begin_capture)(cuda_stream *stream, char *why);
+    tri_status (*end_capture)(cuda_stream *stream, cuda_graph **out, char *why);
+    tri_status (*repeat)(cuda_stream *stream, cuda_graph *graph, char *why);
+    void (*close_graph)(cuda_graph *graph);
+
+#define X(name) tri_status (*name)(cuda_stream * stream, const cuda_##name *params, char *why);
+    CUDA_KERNEL_LIST(X)
+#undef X
+} cuda_runtime;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,70 @@
+// Emulates on the host what src/device/cuda/module/gpu.h needs of a GPU, so that our kernels run in
+// tests without one: the threads of a block are fibers of one thread of the host, which takes turns
+// at barriers and shuffles. Blocks run one after the other. Shared memory is poisoned before each
+// block, and lies in allocations of its own, so that AddressSanitizer sees where a kernel leaves
+// it. A block whose threads do not all reach a barrier ends the program with a message.
+#ifndef TRIREME_TESTS_EMULATED_GPU_EMULATION_H
+#define TRIREME_TESTS_EMULATED_GPU_EMULATION_H
+
+#include "device/cuda/runtime.h"
+
+#include <functional>
+#include <string.h>
+
+struct emulated_index {
+    unsigned x;
+};
+
+// The thread of the GPU that runs now.
+struct emulated_thread {
+    emulated_index thread, block, block_size, grid_size;
+};
+extern thread_local emulated_thread *emulated_now;
+
+#define threadIdx (emulated_now->thread)
+#define blockIdx (emulated_now->block)
+#define blockDim (emulated_now->block_size)
+#define gridDim (emulated_now->grid_size)
+
+#define GPU_KERNEL static void
+#define GPU_DEVICE static inline
+#define GPU_SHARED(type, name, count)                                                              \
+    type *name = (type *)emulated_shared(__LINE__, sizeof(type) * (count))
+
+// The block's memory number `line`, which the first thread that asks for it makes.
+void *emulated_shared(int line, size_t size_bytes);
+void emulated_barrier();
+// Hands 8 bytes to the other lanes of the warp, and returns those of lane `lane ^ mask`.
+uint64_t emulated_shuffle_xor(uint64_t bits, int mask);
+int64_t emulated_clock_ns();
+void emulated_launch(cuda_stream *stream, int64_t blocks, int threads, std::function<void()> body);
+int gpu_multiprocessors(const cuda_stream *stream);
+
+static inline void gpu_barrier() { emulated_barrier(); }
+
+template <typename T> static inline T gpu_shuffle_xor(T value, int mask) {
+    uint64_t bits = 0;
+    static_assert(sizeof value <= sizeof bits, "a lane hands over 8 bytes");
+    memcpy(&bits, &value, sizeof value);
+    bits = emulated_shuffle_xor(bits, mask);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline int32_t gpu_compare_and_swap(int32_t *word, int32_t expected, int32_t wanted) {
+    __atomic_compare_exchange_n(word, &expected, wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return expected;
+}
+
+static inline void gpu_fence_host() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline int64_t gpu_clock_ns() { return emulated_clock_ns(); }
+
+template <typename P>
+static inline tri_status gpu_launch(cuda_stream *stream, void (*kernel)(P), int64_t blocks,
+                                    int threads, P params, char *why) {
+    (void)why;
+    if (blocks > 0) emulated_launch(stream, blocks, threads, [=] { kernel(params); });
+    return TRI_OK;
+}
+
+#endif

@@ -1,0 +1,176 @@
+// The threads of a block as fibers: each runs until it waits for others, then the next one runs.
+#include "emulated_gpu/fibers.h"
+
+#include "emulated_gpu/emulation.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <ucontext.h>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+thread_local emulated_thread *emulated_now;
+
+namespace {
+
+enum { WARP = 32, STACK_BYTES = 1 << 17, POISON = 0xff };
+enum fiber_state { FIBER_RUNS, FIBER_AT_BARRIER, FIBER_AT_SHUFFLE, FIBER_DONE };
+
+struct fiber {
+    emulated_thread index;
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    void *sanitizer_stack = nullptr;
+    fiber_state state;
+    uint64_t handed; // to the other lanes
+};
+
+struct block_of_threads {
+    ucontext_t host;
+    void *host_sanitizer_stack = nullptr;
+    const void *host_stack = nullptr;
+    size_t host_stack_bytes = 0;
+    std::vector<fiber> fibers;
+    int threads = 0, current = 0;
+    const std::function<void()> *body = nullptr;
+    std::map<int, std::unique_ptr<char[]>> shared;
+};
+
+thread_local block_of_threads here;
+
+[[noreturn]] void give_up(const char *what) {
+    std::fprintf(stderr, "emulated GPU: %s\n", what);
+    std::abort();
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+void enter_fiber(fiber &f) {
+    __sanitizer_start_switch_fiber(&here.host_sanitizer_stack, f.stack.get(), STACK_BYTES);
+}
+void entered_fiber(fiber &f) {
+    __sanitizer_finish_switch_fiber(f.sanitizer_stack, &here.host_stack, &here.host_stack_bytes);
+}
+void leave_fiber(fiber &f, bool for_ever) {
+    __sanitizer_start_switch_fiber(for_ever ? nullptr : &f.sanitizer_stack, here.host_stack,
+                                   here.host_stack_bytes);
+}
+void left_fiber() { __sanitizer_finish_switch_fiber(here.host_sanitizer_stack, nullptr, nullptr); }
+#else
+void enter_fiber(fiber &) {}
+void entered_fiber(fiber &) {}
+void leave_fiber(fiber &, bool) {}
+void left_fiber() {}
+#endif
+
+void run_fiber() {
+    fiber &f = here.fibers[here.current];
+    entered_fiber(f);
+    (*here.body)();
+    f.state = FIBER_DONE;
+    leave_fiber(f, true);
+    swapcontext(&f.context, &here.host);
+}
+
+// Stops the fiber that runs until others are where it waits.
+void pause(fiber_state state) {
+    fiber &f = here.fibers[here.current];
+    f.state = state;
+    leave_fiber(f, false);
+    swapcontext(&f.context, &here.host);
+    entered_fiber(f);
+}
+
+void start(fiber &f) {
+    if (!f.stack) f.stack.reset(new char[STACK_BYTES]);
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = STACK_BYTES;
+    f.context.uc_link = nullptr;
+    f.sanitizer_stack = nullptr;
+    makecontext(&f.context, run_fiber, 0);
+    f.state = FIBER_RUNS;
+}
+
+void resume(int i) {
+    fiber &f = here.fibers[i];
+    here.current = i;
+    emulated_now = &f.index;
+    enter_fiber(f);
+    swapcontext(&here.host, &f.context);
+    left_fiber();
+}
+
+int count_in(int first, int end, fiber_state state) {
+    int count = 0;
+    for (int i = first; i < end; i++) count += here.fibers[i].state == state;
+    return count;
+}
+
+// Lets the fibers go on that wait for all that there are.
+void release(int first, int end, fiber_state state) {
+    if (count_in(first, end, state) != end - first) return;
+    for (int i = first; i < end; i++) here.fibers[i].state = FIBER_RUNS;
+}
+
+void run_block() {
+    for (int i = 0; i < here.threads; i++) start(here.fibers[i]);
+    int done = 0;
+    while (done < here.threads) {
+        bool any = false;
+        for (int i = 0; i < here.threads; i++) {
+            if (here.fibers[i].state != FIBER_RUNS) continue;
+            any = true;
+            resume(i);
+        }
+        if (!any) give_up("some threads wait at a barrier or shuffle that others do not reach");
+        for (int w = 0; w < here.threads; w += WARP)
+            release(w, w + WARP < here.threads ? w + WARP : here.threads, FIBER_AT_SHUFFLE);
+        release(0, here.threads, FIBER_AT_BARRIER);
+        done = count_in(0, here.threads, FIBER_DONE);
+    }
+}
+
+} // namespace
+
+void emulated_run(int64_t blocks, int threads, const std::function<void()> &body) {
+    if (threads < 1 || threads > 1024) give_up("a block has 1 to 1024 threads");
+    if (blocks > 0x7fffffff) give_up("a grid has at most 2^31 - 1 blocks");
+    if ((int)here.fibers.size() < threads) here.fibers.resize((size_t)threads);
+    here.threads = threads;
+    here.body = &body;
+    for (int64_t b = 0; b < blocks; b++) {
+        here.shared.clear();
+        for (int i = 0; i < threads; i++)
+            here.fibers[i].index = {
+                {(unsigned)i}, {(unsigned)b}, {(unsigned)threads}, {(unsigned)blocks}};
+        run_block();
+    }
+    here.shared.clear();
+}
+
+void *emulated_shared(int line, size_t size_bytes) {
+    std::unique_ptr<char[]> &memory = here.shared[line];
+    if (!memory) {
+        memory.reset(new char[size_bytes]);
+        memset(memory.get(), POISON, size_bytes);
+    }
+    return memory.get();
+}
+
+void emulated_barrier() { pause(FIBER_AT_BARRIER); }
+
+uint64_t emulated_shuffle_xor(uint64_t bits, int mask) {
+    int own = here.current, other = own / WARP * WARP + (own % WARP ^ mask);
+    here.fibers[own].handed = bits;
+    pause(FIBER_AT_SHUFFLE);
+    if (other >= here.threads) give_up("a shuffle reads a lane that the block does not have");
+    uint64_t got = here.fibers[other].handed;
+    pause(FIBER_AT_SHUFFLE); // before anyone hands over the next
+    return got;
+}

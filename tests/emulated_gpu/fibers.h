@@ -1,0 +1,10 @@
+// Runs a kernel: all blocks, and the threads of each as fibers.
+#ifndef TRIREME_TESTS_EMULATED_GPU_FIBERS_H
+#define TRIREME_TESTS_EMULATED_GPU_FIBERS_H
+
+#include <cstdint>
+#include <functional>
+
+void emulated_run(int64_t blocks, int threads, const std::function<void()> &body);
+
+#endif

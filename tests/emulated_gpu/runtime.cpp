@@ -1,0 +1,269 @@
+// The module `cuda` of tests: the functions of the runtime for an emulated GPU. A stream is a
+// thread of the host that works off a list, so that work really goes on behind the caller. Memory
+// of the "device" is the host's.
+#include "device/cuda/runtime.h"
+
+#include "emulated_gpu/emulation.h"
+#include "emulated_gpu/fibers.h"
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <time.h>
+#include <unistd.h>
+#include <vector>
+
+#define X(name)                                                                                    \
+    extern "C" tri_status cuda_launch_##name(cuda_stream *stream, const cuda_##name *params,       \
+                                             char *why);
+CUDA_KERNEL_LIST(X)
+#undef X
+
+namespace {
+
+enum { DEVICES = 8, ALIGNMENT = 256, POISON = 0xff, CLOCK_ERROR_NS = 123456789 };
+const int64_t memory_bytes = (int64_t)4 << 30;
+
+// What an event stands for: one place in a stream's work.
+struct moment {
+    std::mutex lock;
+    std::condition_variable changed;
+    bool done = false;
+};
+
+typedef std::function<void()> work;
+
+} // namespace
+
+struct cuda_context {
+    cuda_fault fault;
+};
+
+struct cuda_graph {
+    std::vector<work> items;
+};
+
+struct cuda_stream {
+    std::mutex lock;
+    std::condition_variable changed;
+    std::deque<work> items;
+    bool ends = false;
+    std::unique_ptr<cuda_graph> captured; // while the stream captures
+    std::thread thread;
+};
+
+// Threads may wait for an event while it is recorded again.
+struct cuda_event {
+    std::mutex lock;
+    std::shared_ptr<moment> at;
+
+    std::shared_ptr<moment> now() {
+        std::lock_guard<std::mutex> guard(lock);
+        return at;
+    }
+};
+
+namespace {
+
+void work_off(cuda_stream *stream) {
+    for (;;) {
+        std::unique_lock<std::mutex> guard(stream->lock);
+        stream->changed.wait(guard, [=] { return stream->ends || !stream->items.empty(); });
+        if (stream->items.empty()) return;
+        work next = std::move(stream->items.front());
+        stream->items.pop_front();
+        guard.unlock();
+        next();
+    }
+}
+
+void push(cuda_stream *stream, work item) {
+    std::lock_guard<std::mutex> guard(stream->lock);
+    if (stream->captured) {
+        stream->captured->items.push_back(std::move(item));
+        return;
+    }
+    stream->items.push_back(std::move(item));
+    stream->changed.notify_one();
+}
+
+tri_status count_devices(int *out, char *) {
+    *out = DEVICES;
+    return TRI_OK;
+}
+
+tri_status open_device(int, cuda_properties *properties, cuda_context **out, char *) {
+    *properties = cuda_properties{};
+    snprintf(properties->name, sizeof properties->name, "emulated GPU");
+    properties->major = 8;
+    properties->multiprocessors = gpu_multiprocessors(nullptr);
+    properties->memory_bytes = memory_bytes;
+    *out = new cuda_context{};
+    return TRI_OK;
+}
+
+void close_device(cuda_context *context) { delete context; }
+cuda_fault *fault_of(cuda_context *context) { return &context->fault; }
+int64_t clock_offset(cuda_context *) { return CLOCK_ERROR_NS; }
+
+tri_status alloc_memory(cuda_context *, size_t size_bytes, void **out, char *why) {
+    *out = size_bytes > (size_t)memory_bytes
+               ? nullptr
+               : aligned_alloc(ALIGNMENT, (size_bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
+    if (*out) {
+        memset(*out, POISON, size_bytes);
+        return TRI_OK;
+    }
+    snprintf(why, CUDA_WHY_BYTES, "cudaMalloc: out of memory");
+    return TRI_NO_MEMORY;
+}
+
+void free_memory(cuda_context *, void *memory) { free(memory); }
+int64_t memory_left(cuda_context *) { return memory_bytes; }
+
+tri_status open_stream(cuda_context *, cuda_stream **out, char *) {
+    *out = new cuda_stream;
+    (*out)->thread = std::thread(work_off, *out);
+    return TRI_OK;
+}
+
+void close_stream(cuda_stream *stream) {
+    if (!stream) return;
+    {
+        std::lock_guard<std::mutex> guard(stream->lock);
+        stream->ends = true;
+        stream->changed.notify_one();
+    }
+    stream->thread.join();
+    delete stream;
+}
+
+tri_status copy(cuda_stream *stream, void *to, const void *from, size_t size_bytes, char *) {
+    push(stream, [=] { memmove(to, from, size_bytes); });
+    return TRI_OK;
+}
+
+tri_status zero(cuda_stream *stream, void *memory, size_t size_bytes, char *) {
+    push(stream, [=] { memset(memory, 0, size_bytes); });
+    return TRI_OK;
+}
+
+tri_status wait_value(cuda_stream *stream, uint32_t *word, uint32_t value, char *) {
+    push(stream, [=] {
+        while ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0) usleep(20);
+    });
+    return TRI_OK;
+}
+
+tri_status open_event(cuda_context *, cuda_event **out, char *) {
+    *out = new cuda_event;
+    (*out)->at = std::make_shared<moment>();
+    (*out)->at->done = true; // an event that was never recorded has happened
+    return TRI_OK;
+}
+
+void close_event(cuda_event *event) { delete event; }
+
+void wait_here(const std::shared_ptr<moment> &at) {
+    std::unique_lock<std::mutex> guard(at->lock);
+    at->changed.wait(guard, [&] { return at->done; });
+}
+
+tri_status record(cuda_stream *stream, cuda_event *event, char *) {
+    std::shared_ptr<moment> at = std::make_shared<moment>();
+    {
+        std::lock_guard<std::mutex> guard(event->lock);
+        event->at = at;
+    }
+    push(stream, [=] {
+        std::lock_guard<std::mutex> guard(at->lock);
+        at->done = true;
+        at->changed.notify_all();
+    });
+    return TRI_OK;
+}
+
+tri_status wait(cuda_stream *stream, cuda_event *event, char *) {
+    std::shared_ptr<moment> at = event->now();
+    push(stream, [=] { wait_here(at); });
+    return TRI_OK;
+}
+
+tri_status finish(cuda_event *event, char *) {
+    wait_here(event->now());
+    return TRI_OK;
+}
+
+cuda_event_state query(cuda_event *event) {
+    std::shared_ptr<moment> at = event->now();
+    std::lock_guard<std::mutex> guard(at->lock);
+    return at->done ? CUDA_EVENT_DONE : CUDA_EVENT_PENDING;
+}
+
+tri_status begin_capture(cuda_stream *stream, char *) {
+    std::lock_guard<std::mutex> guard(stream->lock);
+    stream->captured.reset(new cuda_graph);
+    return TRI_OK;
+}
+
+tri_status end_capture(cuda_stream *stream, cuda_graph **out, char *) {
+    std::lock_guard<std::mutex> guard(stream->lock);
+    *out = stream->captured.release();
+    return TRI_OK;
+}
+
+tri_status repeat(cuda_stream *stream, cuda_graph *graph, char *) {
+    for (const work &item : graph->items) push(stream, item);
+    return TRI_OK;
+}
+
+void close_graph(cuda_graph *graph) { delete graph; }
+
+} // namespace
+
+int gpu_multiprocessors(const cuda_stream *) { return 1; }
+
+int64_t emulated_clock_ns() {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - CLOCK_ERROR_NS;
+}
+
+void emulated_launch(cuda_stream *stream, int64_t blocks, int threads, std::function<void()> body) {
+    push(stream, [=] { emulated_run(blocks, threads, body); });
+}
+
+extern "C" const cuda_runtime cuda_runtime_table = {count_devices,
+                                                    open_device,
+                                                    close_device,
+                                                    fault_of,
+                                                    clock_offset,
+                                                    alloc_memory,
+                                                    free_memory,
+                                                    alloc_memory,
+                                                    free_memory,
+                                                    memory_left,
+                                                    open_stream,
+                                                    close_stream,
+                                                    copy,
+                                                    zero,
+                                                    wait_value,
+                                                    open_event,
+                                                    close_event,
+                                                    record,
+                                                    wait,
+                                                    finish,
+                                                    query,
+                                                    begin_capture,
+                                                    end_capture,
+                                                    repeat,
+                                                    close_graph,
+#define X(name) cuda_launch_##name,
+                                                    CUDA_KERNEL_LIST(X)
+#undef X
+};
