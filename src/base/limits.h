@@ -10,6 +10,7 @@ enum {
     TRI_MAX_LOCAL_RANKS = 256, // of one host over shm
     TRI_MAX_NODES = 4096,      // of one run of several agents
     TRI_NODES_BEAT_MS = 1000,  // between two signs of life of an agent
+    TRI_MAX_NODE_RETURNS = 10, // of an agent that was cut off, to the same run
     TRI_NODES_LATE_MS = 3000,  // between two looks: the process that looks stood still
     TRI_MAX_THREADS = 1024,
     TRI_MAX_STORE_CLIENTS = 8192, // connections to one key-value store

@@ -139,8 +139,9 @@ static tri_status start_workers(run *r, tri_arena *arena) {
 
 // How an attempt that has ended goes on.
 typedef struct verdict {
-    bool retry; // another attempt may follow
-    int code;   // else the exit code of the run
+    bool retry;   // another attempt may follow
+    bool returns; // ... once this node has reached the others again
+    int code;     // else the exit code of the run
 } verdict;
 
 // On one node.
@@ -167,7 +168,7 @@ static verdict obey(const nodes_message *message) {
         tri_log(order->code == EXIT_FAILED || order->code == EXIT_BAD_INPUT ? TRI_LOG_ERROR
                                                                             : TRI_LOG_INFO,
                 "run: %s", order->text);
-    return (verdict){.code = order->code};
+    return (verdict){.code = order->code, .returns = order->is_cut_off};
 }
 
 // Tells the serving agent how the workers ended, and waits until all others have done so.
@@ -205,6 +206,16 @@ static bool join_round(run *r, verdict *out) {
     return true;
 }
 
+// A node that was cut off joins the others again, if they are still there. Else the run has ended
+// for it, with the code of its loss.
+static void join_again(run *r, verdict *out) {
+    tri_status status = launch_nodes_return(r->nodes, &r->signal);
+    out->retry = status == TRI_OK && !r->signal;
+    if (r->signal) out->code = EXIT_SIGNAL + r->signal;
+    if (status != TRI_OK && status != TRI_UNSUPPORTED)
+        tri_log(TRI_LOG_ERROR, "run: %s", tri_error_message());
+}
+
 static tri_status run_attempt(run *r, tri_arena *arena, verdict *out) {
     if (!r->nodes) TRI_TRY(launch_members_join(r->options, &r->members));
     if (r->nodes && !join_round(r, out)) return TRI_OK;
@@ -230,6 +241,7 @@ static tri_status run_attempts(run *r, int *code) {
         tri_status status = run_attempt(r, arena, &next);
         tri_arena_destroy(arena);
         TRI_TRY(status);
+        if (next.returns && !r->signal) join_again(r, &next);
     }
     *code = next.code;
     return TRI_OK;

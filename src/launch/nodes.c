@@ -27,9 +27,12 @@ struct launch_nodes {
     tri_identity identity;
     nodes_server *server; // if this process serves
     int signal_fd;
+    store_token token;
     int fd;
-    int event;   // wakes the main thread
-    int wake[2]; // a pipe that ends the reading thread
+    bool is_listening; // the thread has been started
+    int returns;       // how often this node was cut off and has joined again
+    int event;         // wakes the main thread
+    int wake[2];       // a pipe that ends the reading thread
     pthread_t thread;
     atomic_int round;
     pthread_mutex_t sending;
@@ -115,9 +118,9 @@ static bool is_own_name(const tri_identity *me) {
 }
 
 // Serves if this is the node to do so. TRI_OK without a server: another one serves.
-static tri_status serve(launch_nodes *n, const store_token *token) {
+static tri_status serve(launch_nodes *n) {
     tri_identity me = n->identity;
-    nodes_server_config config = {.options = n->options, .identity = &me, .token = *token};
+    nodes_server_config config = {.options = n->options, .identity = &me, .token = n->token};
     if (is_static(n->options) && n->options->node_rank != 0) return TRI_OK;
     // Only an address of this host: where its own name means none, as Debian's 127.0.1.1, any.
     me.address.is_exact = !is_static(n->options);
@@ -140,18 +143,22 @@ static int read_signals(const launch_nodes *n) {
     return 0;
 }
 
-static tri_status connect_to_server(launch_nodes *n, const store_token *token, int *signal) {
-    const launch_options *o = n->options;
+// With `is_return`, an address where nobody listens any more ends the search.
+static tri_status connect_to_server(launch_nodes *n, double limit_s, bool is_return, int *signal) {
     const tri_store_address *where = &n->identity.address;
     int64_t begin_ns = tri_os.monotonic_ns();
-    bool is_reported = false;
+    bool is_reported = is_return;
     for (;;) {
-        tri_status status = store_tcp_connect(&n->identity, token, PROBE_MS, &n->fd);
+        tri_status status = store_tcp_connect(&n->identity, &n->token, PROBE_MS, &n->fd);
+        if (status == TRI_OK) return status;
+        n->fd = -1;
+        bool has_ended = is_return && errno == ECONNREFUSED;
         if (status != TRI_NOT_FOUND) return status;
         double waited_s = (double)(tri_os.monotonic_ns() - begin_ns) * 1e-9;
-        if (waited_s >= o->conf.join_timeout_s)
-            return TRI_FAIL(TRI_TIMEOUT, "%s:%d (%s) was not reached within %g s: %.300s",
-                            where->host, where->port, where->source, o->conf.join_timeout_s,
+        if (has_ended || waited_s >= limit_s)
+            return TRI_FAIL(has_ended ? TRI_PEER_LOST : TRI_TIMEOUT,
+                            "%s:%d (%s) was not reached within %.3g s: %.300s", where->host,
+                            where->port, where->source, has_ended ? waited_s : limit_s,
                             tri_error_message());
         if (!is_reported && waited_s * 1e3 >= TRI_STILL_AFTER_MS) {
             is_reported = true;
@@ -184,7 +191,7 @@ static void push(launch_nodes *n, const nodes_message *message) {
 }
 
 static void push_loss(launch_nodes *n, const char *how) {
-    nodes_message message = {.head = {.kind = NODES_END}, .order = {.code = 1}};
+    nodes_message message = {.head = {.kind = NODES_END}, .order = {.code = 1, .is_cut_off = 1}};
     const tri_store_address *where = &n->identity.address;
     snprintf(message.order.text, sizeof message.order.text,
              "the agent that serves the run at %s:%d was lost: %s", where->host, where->port, how);
@@ -270,19 +277,22 @@ static void join_run(launch_nodes *n) {
     send_message(n, &message, NODES_JOIN);
 }
 
+static tri_status listen_and_join(launch_nodes *n) {
+    TRI_TRY(tri_thread_demand(&n->thread, listen_to_server, n, "the run's agents"));
+    n->is_listening = true;
+    join_run(n);
+    return TRI_OK;
+}
+
 static tri_status start(launch_nodes *n, int *signal) {
-    store_token token;
     TRI_TRY(describe(n->options, &n->identity));
-    TRI_TRY(store_token_find((const char *(*)(const char *))getenv, &token));
+    TRI_TRY(store_token_find((const char *(*)(const char *))getenv, &n->token));
     n->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (n->event < 0 || pipe2(n->wake, O_CLOEXEC) != 0)
         return tri_os_fail("make an event", "the run's agents");
-    TRI_TRY(serve(n, &token));
-    TRI_TRY(connect_to_server(n, &token, signal));
-    if (*signal) return TRI_OK;
-    TRI_TRY(tri_thread_demand(&n->thread, listen_to_server, n, "the run's agents"));
-    join_run(n);
-    return TRI_OK;
+    TRI_TRY(serve(n));
+    TRI_TRY(connect_to_server(n, n->options->conf.join_timeout_s, false, signal));
+    return *signal ? TRI_OK : listen_and_join(n);
 }
 
 static void release(launch_nodes *n) {
@@ -307,14 +317,49 @@ tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *
     return status;
 }
 
-void launch_nodes_close(launch_nodes *n) {
-    if (!n) return;
-    nodes_message message;
-    send_message(n, &message, NODES_BYE);
+static void stop_listening(launch_nodes *n) {
+    char byte;
+    if (!n->is_listening) return;
     if (tri_os.write(n->wake[1], "", 1) < 0) { /* an empty pipe has room */
     }
     pthread_join(n->thread, NULL);
+    n->is_listening = false;
+    if (tri_os.read(n->wake[0], &byte, 1) < 0) { /* it has the byte */
+    }
+}
+
+void launch_nodes_close(launch_nodes *n) {
+    if (!n) return;
+    nodes_message message;
+    if (n->is_listening) send_message(n, &message, NODES_BYE);
+    stop_listening(n);
     release(n);
+}
+
+// Forgets the connection that was lost, and what came over it.
+static void forget_connection(launch_nodes *n) {
+    nodes_message message;
+    stop_listening(n);
+    while (launch_nodes_next(n, &message)) continue;
+    tri_os.close(n->fd);
+    n->fd = -1;
+    n->has_ended = false;
+    atomic_store(&n->round, 0);
+}
+
+tri_status launch_nodes_return(launch_nodes *n, int *signal) {
+    const launch_options *o = n->options;
+    bool goes_on = o->nodes_min < o->nodes_max || o->max_restarts > 0;
+    if (!goes_on || n->server || n->returns >= TRI_MAX_NODE_RETURNS)
+        return TRI_FAIL(TRI_UNSUPPORTED, "this node cannot join again");
+    forget_connection(n);
+    tri_log(TRI_LOG_INFO, "looks for the agent at %s:%d again, for %g s", n->identity.address.host,
+            n->identity.address.port, o->conf.read_timeout_s);
+    TRI_TRY(connect_to_server(n, o->conf.read_timeout_s, true, signal));
+    if (*signal) return TRI_OK;
+    n->returns++;
+    tri_log(TRI_LOG_INFO, "has reached it, and joins again");
+    return listen_and_join(n);
 }
 
 int launch_nodes_fd(const launch_nodes *n) { return n->event; }

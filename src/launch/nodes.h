@@ -15,6 +15,11 @@ tri_status launch_nodes_check(const launch_options *options);
 // *signal is its number, *out NULL, and the result TRI_OK.
 tri_status launch_nodes_open(const launch_options *options, int signal_fd, int *signal,
                              launch_nodes **out);
+// After an END that says that this node was cut off: looks for the serving agent again, for
+// --rdzv-conf read_timeout, and joins as a new node does. TRI_UNSUPPORTED: the run does not go on
+// after the loss of a node, or this is the serving one. TRI_PEER_LOST: that agent has ended;
+// TRI_TIMEOUT. With a signal the result is TRI_OK, and nothing has been joined.
+tri_status launch_nodes_return(launch_nodes *nodes, int *signal);
 // Tells the serving agent that this one ends. NULL allowed.
 void launch_nodes_close(launch_nodes *nodes);
 

@@ -376,7 +376,9 @@ int64_t nodes_core_expire(nodes_core *core, int64_t now_ns, int *silent) {
                  "this node was silent for %.0f s, and the run goes on without "
                  "it",
                  silence_s);
-        order(core, *silent, NODES_END, NODES_EXIT_FAILED, text);
+        nodes_message message = {.order = {.code = NODES_EXIT_FAILED, .is_cut_off = 1}};
+        nodes_order_text(&message, "%s", text);
+        nodes_send(core, *silent, NODES_END, &message);
     }
     depart(core, *silent, how, (double)tri_os.realtime_ns() * 1e-9 - silence_s, now_ns);
     return now_ns;

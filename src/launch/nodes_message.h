@@ -68,6 +68,7 @@ typedef struct nodes_order {
     int32_t code;
     int32_t is_graceful; // STOP: there is time to save
     int32_t is_report;   // END: the text has lines of its own
+    int32_t is_cut_off;  // END: for this node alone, which may join again
     char text[NODES_TEXT_BYTES];
 } nodes_order;
 

@@ -92,8 +92,9 @@ static const flag flags[] = {
      "where the nodes find each other: one of them, and a free port there (29400)"},
     {"rdzv-id", 0, TEXT, FIELD(run_id), "none", "NAME", "the job's name, TORCHELASTIC_RUN_ID"},
     {"rdzv-conf", 0, CONF, FIELD(conf), "", "KEY=VALUE,…",
-     "join_timeout=SECONDS (600), last_call_timeout=SECONDS (30), and of signs of life "
-     "keep_alive_interval=SECONDS (5) and keep_alive_max_attempt=N (3)"},
+     "join_timeout=SECONDS (600), last_call_timeout=SECONDS (30), read_timeout=SECONDS (60) for "
+     "a node that was cut off, and of signs of life keep_alive_interval=SECONDS (5) and "
+     "keep_alive_max_attempt=N (3)"},
     {"start-method", 0, START_METHOD, 0, "spawn", "spawn|fork|forkserver",
      "accepted without effect: workers are programs, not functions"},
     {"event-log-handler", 0, ONLY_DEFAULT, 0, "null", "null",
@@ -306,7 +307,7 @@ static tri_status check(const launch_options *o) {
 
 tri_status launch_options_parse(int argc, char **argv, const char *(*get)(const char *name),
                                 launch_options *out) {
-    *out = (launch_options){.conf = {600, 30, 15, 5, 3}};
+    *out = (launch_options){.conf = {600, 30, 15, 60, 5, 3}};
     for (int i = 0; i < FLAGS; i++)
         if (flags[i].initial) TRI_TRY(set_flag(&flags[i], flags[i].name, flags[i].initial, out));
     TRI_TRY(read_environment(get, out));

@@ -38,6 +38,7 @@ typedef struct launch_conf {
     double join_timeout_s; // for enough nodes to join
     double last_call_s;    // for more of them, once there are enough
     double silence_s;      // after which a node is lost
+    double read_timeout_s; // for a node that was cut off to reach the serving agent again
     double interval_s,
         attempts; // of signs of life, as torchrun has them: their product is silence_s
 } launch_conf;

@@ -119,6 +119,7 @@ static const struct {
 } conf_keys[] = {
     {"join_timeout", offsetof(launch_conf, join_timeout_s)},
     {"timeout", offsetof(launch_conf, join_timeout_s)},
+    {"read_timeout", offsetof(launch_conf, read_timeout_s)},
     {"last_call_timeout", offsetof(launch_conf, last_call_s)},
     {"keep_alive_interval", offsetof(launch_conf, interval_s)},
     {"keep_alive_max_attempt", offsetof(launch_conf, attempts)},

@@ -26,6 +26,7 @@ typedef struct probing {
     const store_token *token;
     int64_t end_ns;
     int count, found;          // found: a socket whose server has proved itself, or -1
+    int refused;               // addresses at which nobody listens
     tri_status failed;         // ends the search
     char note[256];            // what answered and was not our server
     struct pollfd fds[PROBES]; // fd -1: given up
@@ -41,6 +42,7 @@ static void start(probing *p, const rendezvous_socket_address *address) {
     int fd = tri_os.socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return;
     if (tri_os.connect(fd, &address->any, address->size) != 0 && errno != EINPROGRESS) {
+        p->refused += errno == ECONNREFUSED;
         tri_os.close(fd);
         return;
     }
@@ -117,6 +119,7 @@ static void advance(probing *p, int index) {
     socklen_t size = sizeof error;
     if (!one->is_connected) {
         if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error) {
+            p->refused += error == ECONNREFUSED;
             give_up(p, index);
             return;
         }
@@ -162,6 +165,7 @@ tri_status store_tcp_connect(const tri_identity *identity, const store_token *to
                              int *out) {
     const tri_store_address *where = &identity->address;
     rendezvous_addresses addresses;
+    errno = 0;
     TRI_TRY(rendezvous_resolve(where->host, where->port, &addresses));
     probing p = {.identity = identity,
                  .token = token,
@@ -169,9 +173,12 @@ tri_status store_tcp_connect(const tri_identity *identity, const store_token *to
                  .found = -1};
     search(&p, &addresses);
     if (p.failed != TRI_OK) return p.failed;
-    if (p.found < 0)
-        return TRI_FAIL(TRI_NOT_FOUND, "%s",
-                        p.note[0] ? p.note : "nothing answers there for this job");
+    if (p.found < 0) {
+        tri_status status = TRI_FAIL(TRI_NOT_FOUND, "%s",
+                                     p.note[0] ? p.note : "nothing answers there for this job");
+        errno = p.refused ? ECONNREFUSED : 0;
+        return status;
+    }
     (void)fcntl(p.found, F_SETFL, fcntl(p.found, F_GETFL) & ~O_NONBLOCK);
     store_tcp_prepare(p.found);
     *out = p.found;

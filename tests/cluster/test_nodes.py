@@ -299,6 +299,84 @@ def check_signal_to_all(folder):
             assert "restart 1" not in err, err
 
 
+def check_return(folder):
+    """A node that was cut off joins again by itself when its cable is back."""
+    job = Job(folder, "hold")
+    conf = ["--rdzv-conf", "keep_alive_interval=1,keep_alive_max_attempt=2"]
+    for node in (1, 2):
+        job.start(node, *conf, nodes="1:2")
+    job.wait_for_ranks(4)
+    lab.cut(2)
+    check_ranks(job.wait_for_ranks(2, 1), [1], 2)
+    lab.heal(2)
+    check_ranks(job.wait_for_ranks(4, 2), [1, 2], 2)
+    job.go()
+    job.end(1, 0, "node node2 was lost: it was silent", "node2 joins")
+    job.end(2, 0, "looks for the agent at node1:", "has reached it, and joins again")
+
+
+def check_partition(folder):
+    """The serving agent is cut off from two of three nodes: no part goes on alone, and when the
+    network has healed, there is one run again."""
+    job = Job(folder, "hold")
+    conf = ["--rdzv-conf", "keep_alive_interval=1,keep_alive_max_attempt=3"]
+    for node in (1, 2, 3):
+        job.start(node, *conf, nodes="2:3")
+    job.wait_for_ranks(6)
+    lab.cut(1)
+    time.sleep(8)
+    assert not job.said(1), job.said(1)
+    lab.heal(1)
+    runs.wait_for(lambda: max((len(job.said(g)) for g in range(1, 4))) == 6, "all three", SOON)
+    # A second node may have come back after a round of two had begun.
+    job.go()
+    for node in (1, 2, 3):
+        job.end(node, 0)
+
+
+def check_no_return(folder):
+    """The serving agent does not come back: the others have an end, too."""
+    job = Job(folder, "hold")
+    conf = ["--rdzv-conf", "keep_alive_interval=1,keep_alive_max_attempt=3,read_timeout=3"]
+    for node in (1, 2):
+        job.start(node, *conf, nodes="1:2")
+    job.wait_for_ranks(4)
+    begun = time.monotonic()
+    lab.cut(1)
+    job.end(2, 1, "it was silent for 3 s", "was not reached within 3 s")
+    assert time.monotonic() - begun < 3 + 3 + 10, time.monotonic() - begun
+    lab.heal(1)
+    job.go()
+    job.end(1, 0, "node node2 was lost")
+
+
+def check_serving_host(folder):
+    """The host of the serving agent loses its power."""
+    job = Job(folder, "hold")
+    for node in (1, 2):
+        job.start(node, nodes="1:2")
+    said = job.wait_for_ranks(4)
+    begun = time.monotonic()
+    lab.power_off(1)
+    job.end(2, 1, "the agent that serves the run at node1:", "was lost")
+    assert time.monotonic() - begun < 12, time.monotonic() - begun
+    job.agents.pop(1).communicate()
+    lab.boot(1)
+    assert len(said) == 4
+
+
+def check_always_crashing(folder):
+    """Restarts end at --max-restarts, and the report names the first error of the last attempt."""
+    job = Job(folder)
+    for node in (1, 2):
+        job.start(node, "--max-restarts", "2",
+                  program=["sh", "-c", "sleep 0.$RANK; test $RANK != 1 || exit 7; sleep 60"])
+    err = job.end(1, 1, "restart 1 of 2", "restart 2 of 2", "attempt 3 of 3", "root cause",
+                  "rank 1 (local rank 1) on node1", "exit code 7")
+    assert "restart 3" not in err, err
+    job.end(2, 1, "rank 1 on node1 was the first")
+
+
 def check_suspended(folder):
     """A suspended agent is as silent as a lost node; when it goes on, it ends."""
     job = Job(folder, "hold")
@@ -307,10 +385,10 @@ def check_suspended(folder):
         job.start(node, *conf)
     said = job.wait_for_ranks(4)
     job.kill((said[2], "agent"), 19)
-    job.end(1, 1, "its agent was lost: it was silent for 3 s")
+    job.end(1, 1, "its agent was lost: it was silent for")
     job.kill((said[2], "agent"), 18)
     job.agents[2].send_signal(18) # nsenter(1) suspends itself with what it has started
-    job.end(2, 1, "this node was silent for 3 s")
+    job.end(2, 1, "this node was silent for")
 
 
 def check_pytorch(folder):
@@ -338,9 +416,10 @@ print(f"rank {dist.get_rank()} has {total[0]:g}", flush=True)
 
 
 FAST = [check_static, check_c10d, check_restart, check_bad_input, check_stopped, check_lost_agent,
-        check_late_node, check_token, check_store, check_left_behind, check_signal_to_all]
+        check_late_node, check_token, check_store, check_left_behind, check_signal_to_all,
+        check_return, check_always_crashing]
 SLOW = [check_disagreement, check_absent, check_serving_agent, check_cable, check_suspended,
-        check_pytorch]
+        check_pytorch, check_partition, check_no_return, check_serving_host]
 
 
 def main():

@@ -186,6 +186,7 @@ static void lost_node_of_a_fixed_number(void **state) {
         nodes_core_expire(core, now, &silent);
         assert_int_equal(silent, 1);
         expect_end(1, 1, "was silent for 15 s");
+        assert_true(told[1].order.is_cut_off);
         assert_string_equal(stop[0].order.text, "node host1 was lost: it was silent for 15 s");
         end(0, NODES_FAILED);
         if (restarts == 0) {
