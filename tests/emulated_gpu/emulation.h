@@ -21,10 +21,12 @@ struct emulated_thread {
 };
 extern thread_local emulated_thread *emulated_now;
 
+#if !defined(EMULATED_WITHOUT_KERNELS) // else CUDA's own headers have these names
 #define threadIdx (emulated_now->thread)
 #define blockIdx (emulated_now->block)
 #define blockDim (emulated_now->block_size)
 #define gridDim (emulated_now->grid_size)
+#endif
 
 #define GPU_KERNEL static void
 #define GPU_DEVICE static inline
@@ -37,6 +39,8 @@ void emulated_barrier();
 // Hands 8 bytes to the other lanes of the warp, and returns those of lane `lane ^ mask`.
 uint64_t emulated_shuffle_xor(uint64_t bits, int mask);
 int64_t emulated_clock_ns();
+// Adds work of the host to the stream.
+void emulated_push(cuda_stream *stream, std::function<void()> item);
 void emulated_launch(cuda_stream *stream, int64_t blocks, int threads, std::function<void()> body);
 int gpu_multiprocessors(const cuda_stream *stream);
 

@@ -3,6 +3,7 @@
 // of the "device" is the host's.
 #include "device/cuda/runtime.h"
 
+#include "device/cuda/module/vendor.h"
 #include "emulated_gpu/emulation.h"
 #include "emulated_gpu/fibers.h"
 
@@ -103,6 +104,7 @@ tri_status open_device(int, cuda_properties *properties, cuda_context **out, cha
     properties->major = 8;
     properties->multiprocessors = gpu_multiprocessors(nullptr);
     properties->memory_bytes = memory_bytes;
+    properties->has_products = vendor_has_products();
     *out = new cuda_context{};
     return TRI_OK;
 }
@@ -233,6 +235,8 @@ int64_t emulated_clock_ns() {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - CLOCK_ERROR_NS;
 }
+
+void emulated_push(cuda_stream *stream, work item) { push(stream, std::move(item)); }
 
 void emulated_launch(cuda_stream *stream, int64_t blocks, int threads, std::function<void()> body) {
     push(stream, [=] { emulated_run(blocks, threads, body); });

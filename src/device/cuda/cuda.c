@@ -17,13 +17,14 @@ static const tri_kernel_def *const kernels[] = {CUDA_KERNELS(X) & cuda_kernel_on
 
 // The makers' gigabytes; drivers count a little more and keep some for themselves. An MI250X is two
 // devices of 64 GB each.
-enum { GPU_ALIGNMENT = 256 };
+enum { GPU_ALIGNMENT = 256, ALL_FEATURES = CUDA_HAS_BF16 | CUDA_HAS_PRODUCTS };
 static const tri_device_model models[] = {
-    {"h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT, .features = CUDA_HAS_BF16},
-    {"a100-64", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = CUDA_HAS_BF16},
-    {"a100-40", .memory_bytes = 40000000000, .alignment = GPU_ALIGNMENT, .features = CUDA_HAS_BF16},
-    {"v100-32", .memory_bytes = 32000000000, .alignment = GPU_ALIGNMENT},
-    {"mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = CUDA_HAS_BF16},
+    {"h200", .memory_bytes = 141000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
+    {"a100-64", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
+    {"a100-40", .memory_bytes = 40000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
+    {"v100-32", .memory_bytes = 32000000000, .alignment = GPU_ALIGNMENT,
+     .features = CUDA_HAS_PRODUCTS},
+    {"mi250x", .memory_bytes = 64000000000, .alignment = GPU_ALIGNMENT, .features = ALL_FEATURES},
     {0}};
 
 tri_status cuda_check(tri_status status, const char *what, const char *why) {
@@ -71,7 +72,8 @@ static tri_device_description described(const tri_device_config *config,
     if (config->model) return d;
     d.memory_bytes = properties->memory_bytes;
     d.alignment = GPU_ALIGNMENT;
-    d.features = properties->major >= 8 ? CUDA_HAS_BF16 : 0;
+    d.features = (properties->major >= 8 ? CUDA_HAS_BF16 : 0) |
+                 (properties->has_products ? CUDA_HAS_PRODUCTS : 0);
     return d;
 }
 

@@ -64,9 +64,19 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
     return state;
 }
 
+// What NVIDIA recommends for cuBLAS on Hopper; one such buffer serves all kernels of a rank.
+enum { PRODUCT_WORKSPACE_BYTES = 32 << 20 };
+
+static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node, size_t *out) {
+    *out = device->features & CUDA_HAS_PRODUCTS ? PRODUCT_WORKSPACE_BYTES : 0;
+    return TRI_OK;
+}
+
 static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel) {
     linear_state state = state_of(graph, node);
+    state.product.workspace_bytes = (int64_t)kernel->workspace_bytes;
     return cuda_prepare(kernel, &state, sizeof state);
 }
 
@@ -77,6 +87,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     p.b = args->in[state->b];
     p.bias = state->bias ? args->in[2] : NULL;
     p.c = args->out[0];
+    p.workspace = args->workspace;
     CUDA_LAUNCH(args->queue, product, p);
     if (!state->sums_bias) return TRI_OK;
     cuda_column_sums sums = state->sums;
@@ -90,6 +101,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
                                                      .name = "product",                            \
                                                      .supports = supports,                         \
+                                                     .workspace = workspace,                       \
                                                      .prepare = prepare,                           \
                                                      .run = run,                                   \
                                                      .release = cuda_release};

@@ -44,6 +44,8 @@ typedef struct cuda_product {
     float slope;                 // of leaky ReLU; 0 for ReLU
     const void *a, *b, *bias;    // bias [n]; NULL: none
     void *c;
+    void *workspace; // of the vendor's library
+    int64_t workspace_bytes;
 } cuda_product;
 
 // sums [columns] F32 = the sums of the columns of x [rows, columns], added in the order of rows.

@@ -33,6 +33,7 @@ typedef struct cuda_properties {
     int major, minor; // compute capability
     int multiprocessors;
     int64_t memory_bytes;
+    bool has_products; // cuBLASLt was found
 } cuda_properties;
 
 // What kernels refuse: a label or token that is out of range. The first kernel that meets one sets

@@ -2,6 +2,7 @@
 // A block computes 64 x 64 elements of c, a thread 4 x 4 of them; tiles of 64 x 16 of a and b pass
 // through shared memory. Each sum is added in the order of k, so that it does not depend on m or n.
 #include "device/cuda/module/gpu.h"
+#include "device/cuda/module/vendor.h"
 
 namespace {
 
@@ -85,6 +86,8 @@ tri_status launch_sums(cuda_stream *stream, const cuda_column_sums *p, char *why
 } // namespace
 
 extern "C" tri_status cuda_launch_product(cuda_stream *stream, const cuda_product *p, char *why) {
+    tri_status status;
+    if (vendor_product(stream, p, &status, why)) return status;
     bool wide = p->out_type != p->in_type; // F32 of a half type
     switch (p->in_type) {
     case TRI_F32:

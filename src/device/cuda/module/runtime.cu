@@ -1,6 +1,7 @@
 // The functions of the module `cuda` that are no kernels: devices, memory, streams, events and
 // captured graphs, by the runtime of CUDA or HIP.
 #include "device/cuda/module/gpu.h"
+#include "device/cuda/module/vendor.h"
 
 #include <new>
 #include <time.h>
@@ -89,6 +90,7 @@ tri_status set_up(cuda_context *context, char *why) {
     p->minor = found.minor;
     p->multiprocessors = found.multiProcessorCount;
     p->memory_bytes = (int64_t)found.totalGlobalMem;
+    p->has_products = vendor_has_products();
     GPU_TRY(GPU_API(HostAlloc)((void **)&context->fault, sizeof *context->fault, 0));
     *context->fault = cuda_fault{};
     return compare_clocks(context, why);

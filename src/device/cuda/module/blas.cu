@@ -1,0 +1,203 @@
+// Matrix products by cuBLASLt, which is opened when the first product is asked for, and need not be
+// there: then product.cu's own kernel computes. An algorithm is chosen once for each shape, type
+// and alignment, by the library's heuristic.
+//
+// cuBLASLt's matrices are column-major. Row-major c = a · b is column-major cᵀ = bᵀ · aᵀ in the
+// same memory: so b is its first operand, a its second, and m and n change places. The bias, one
+// number for each column of c, is one for each row of cᵀ, as cuBLASLt wants it.
+#include "device/cuda/module/vendor.h"
+
+#include <cublasLt.h>
+#include <map>
+#include <mutex>
+#include <new>
+#include <stdint.h>
+#include <string.h>
+#include <tuple>
+
+namespace {
+
+// Every function of the library that is used here.
+#define BLAS_FUNCTIONS(X)                                                                          \
+    X(Create)                                                                                      \
+    X(MatmulDescCreate)                                                                            \
+    X(MatmulDescSetAttribute)                                                                      \
+    X(MatrixLayoutCreate)                                                                          \
+    X(MatmulPreferenceCreate)                                                                      \
+    X(MatmulPreferenceSetAttribute)                                                                \
+    X(MatmulPreferenceDestroy)                                                                     \
+    X(MatmulAlgoGetHeuristic)                                                                      \
+    X(Matmul)
+
+struct library {
+#define X(name) decltype(&cublasLt##name) name;
+    BLAS_FUNCTIONS(X)
+#undef X
+};
+
+// NULL: the library is not installed.
+const library *find_library() {
+    static library functions;
+    void *handle = vendor_open("cublasLt");
+    if (!handle) return nullptr;
+#define X(name)                                                                                    \
+    functions.name = (decltype(functions.name))vendor_symbol(handle, "cublasLt" #name);            \
+    if (!functions.name) return nullptr;
+    BLAS_FUNCTIONS(X)
+#undef X
+    return &functions;
+}
+
+const library *blas() {
+    static const library *const found = find_library();
+    return found;
+}
+
+// What decides about the algorithm: sizes, transpositions, types, activation and whether there is a
+// bias, and the alignment of all operands.
+typedef std::tuple<int64_t, int64_t, int64_t, bool, bool, int, int, int, bool, uint32_t>
+    product_key;
+
+// A product that is ready to run; it lives as long as the process.
+struct prepared {
+    bool supported = false;
+    cublasLtMatmulDesc_t operation = nullptr;
+    cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace_bytes = 0;
+};
+
+// One for each device of the process.
+struct blas_state {
+    std::mutex lock;
+    cublasLtHandle_t handle = nullptr;
+    std::map<product_key, prepared> products;
+};
+
+cudaDataType_t type_of(tri_dtype dtype) {
+    return dtype == TRI_F32 ? CUDA_R_32F : dtype == TRI_F16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+uint32_t alignment_of(const cuda_product *p) {
+    uintptr_t all = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->bias | 256;
+    return (uint32_t)(all & -all); // the largest power of 2 that divides all of them, up to 256
+}
+
+product_key key_of(const cuda_product *p) {
+    return product_key(p->m, p->n, p->k, p->transpose_a, p->transpose_b, (int)p->in_type,
+                       (int)p->out_type, p->activation, p->bias != nullptr, alignment_of(p));
+}
+
+cublasLtEpilogue_t epilogue_of(const cuda_product *p) {
+    if (p->activation == 0) return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    return p->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+}
+
+#define SET(attribute, value)                                                                      \
+    (l->MatmulDescSetAttribute(x->operation, CUBLASLT_MATMUL_DESC_##attribute, &(value),           \
+                               sizeof(value)) == CUBLAS_STATUS_SUCCESS)
+
+bool describe_operation(const library *l, const cuda_product *p, prepared *x) {
+    cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = epilogue_of(p);
+    cudaDataType_t bias_type = type_of(p->in_type);
+    return l->MatmulDescCreate(&x->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
+               CUBLAS_STATUS_SUCCESS &&
+           SET(TRANSA, first) && SET(TRANSB, second) && SET(EPILOGUE, epilogue) &&
+           (!p->bias || SET(BIAS_DATA_TYPE, bias_type));
+}
+
+bool describe_matrix(const library *l, tri_dtype dtype, int64_t rows, int64_t columns,
+                     cublasLtMatrixLayout_t *out) {
+    return l->MatrixLayoutCreate(out, type_of(dtype), (uint64_t)rows, (uint64_t)columns, rows) ==
+           CUBLAS_STATUS_SUCCESS;
+}
+
+// Rows and columns as they lie in memory, column-major.
+bool describe_matrices(const library *l, const cuda_product *p, prepared *x) {
+    return describe_matrix(l, p->in_type, p->transpose_b ? p->k : p->n,
+                           p->transpose_b ? p->n : p->k, &x->a) &&
+           describe_matrix(l, p->in_type, p->transpose_a ? p->m : p->k,
+                           p->transpose_a ? p->k : p->m, &x->b) &&
+           describe_matrix(l, p->out_type, p->n, p->m, &x->c);
+}
+
+bool choose_algorithm(const library *l, cublasLtHandle_t handle, const cuda_product *p,
+                      prepared *x) {
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    cublasLtMatmulPreference_t wish;
+    if (l->MatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS) return false;
+    uint64_t most = p->workspace_bytes;
+    uint32_t alignment = alignment_of(p);
+    bool good = l->MatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                &most, sizeof most) == CUBLAS_STATUS_SUCCESS;
+    for (cublasLtMatmulPreferenceAttributes_t which : alignments)
+        good = good && l->MatmulPreferenceSetAttribute(wish, which, &alignment, sizeof alignment) ==
+                           CUBLAS_STATUS_SUCCESS;
+    cublasLtMatmulHeuristicResult_t result;
+    int found = 0;
+    good = good &&
+           l->MatmulAlgoGetHeuristic(handle, x->operation, x->a, x->b, x->c, x->c, wish, 1, &result,
+                                     &found) == CUBLAS_STATUS_SUCCESS &&
+           found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    (void)l->MatmulPreferenceDestroy(wish);
+    if (!good) return false;
+    x->algorithm = result.algo;
+    x->workspace_bytes = result.workspaceSize;
+    return true;
+}
+
+// What is made here is kept also where the library cannot compute the product, so that it is asked
+// once.
+prepared *prepare(const library *l, blas_state *state, const cuda_product *p) {
+    auto [at, is_new] = state->products.try_emplace(key_of(p));
+    prepared *x = &at->second;
+    if (is_new)
+        x->supported = describe_operation(l, p, x) && describe_matrices(l, p, x) &&
+                       choose_algorithm(l, state->handle, p, x);
+    return x;
+}
+
+blas_state *state_of(const library *l, int device) {
+    enum { DEVICES = 64 };
+    static blas_state states[DEVICES];
+    if (device < 0 || device >= DEVICES) return nullptr;
+    blas_state *state = &states[device];
+    std::lock_guard<std::mutex> guard(state->lock);
+    if (!state->handle && l->Create(&state->handle) != CUBLAS_STATUS_SUCCESS) return nullptr;
+    return state;
+}
+
+tri_status run(const library *l, blas_state *state, prepared *x, cuda_stream *stream,
+               const cuda_product *p, char *why) {
+    const float one = 1, zero = 0;
+    if (p->bias && !SET(BIAS_POINTER, p->bias)) {
+        snprintf(why, CUDA_WHY_BYTES, "cublasLtMatmulDescSetAttribute: no bias");
+        return TRI_INTERNAL;
+    }
+    cublasStatus_t status = l->Matmul(state->handle, x->operation, &one, p->b, x->a, p->a, x->b,
+                                      &zero, p->c, x->c, p->c, x->c, &x->algorithm, p->workspace,
+                                      x->workspace_bytes, (cudaStream_t)vendor_stream(stream));
+    if (status == CUBLAS_STATUS_SUCCESS) return TRI_OK;
+    snprintf(why, CUDA_WHY_BYTES, "cublasLtMatmul: status %d", (int)status);
+    return TRI_INTERNAL;
+}
+
+} // namespace
+
+bool vendor_has_products() { return blas() != nullptr; }
+
+bool vendor_product(cuda_stream *stream, const cuda_product *p, tri_status *status, char *why) {
+    const library *l = blas();
+    bool takes = p->activation <= 1 && p->m > 0 && p->n > 0 && p->k > 0; // none or ReLU
+    blas_state *state = l && takes ? state_of(l, vendor_device(stream)) : nullptr;
+    if (!state) return false;
+    std::lock_guard<std::mutex> guard(state->lock);
+    prepared *x = prepare(l, state, p);
+    if (!x->supported) return false;
+    *status = run(l, state, x, stream, p, why);
+    return true;
+}

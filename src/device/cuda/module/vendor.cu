@@ -1,0 +1,48 @@
+// Finds the vendor's libraries.
+#include "device/cuda/module/vendor.h"
+
+#include "device/cuda/module/gpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+namespace {
+
+enum { NEWEST = 15, OLDEST = 9, PATH_BYTES = 4096 }; // major versions of cuBLAS and cuDNN
+
+// `folder` ends with '/', or is empty: then the loader looks for the name.
+void *open_in(const char *folder, int folder_bytes, const char *name) {
+    char path[PATH_BYTES];
+    for (int version = NEWEST; version >= OLDEST; version--) {
+        snprintf(path, sizeof path, "%.*slib%s.so.%d", folder_bytes, folder, name, version);
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (library) return library;
+    }
+    return nullptr;
+}
+
+void *open_in_list(const char *list, const char *suffix, const char *name) {
+    char folder[PATH_BYTES];
+    while (list && *list) {
+        int length = (int)strcspn(list, ":");
+        int bytes = snprintf(folder, sizeof folder, "%.*s%s/", length, list, suffix);
+        void *library = length > 0 && bytes < PATH_BYTES ? open_in(folder, bytes, name) : nullptr;
+        if (library) return library;
+        list += length + (list[length] == ':');
+    }
+    return nullptr;
+}
+
+} // namespace
+
+void *vendor_open(const char *name) {
+    void *library = open_in("", 0, name);
+    if (!library) library = open_in_list(getenv("TRIREME_CUDA_LIBRARIES"), "", name);
+    if (!library) library = open_in_list(getenv("CUDA_HOME"), "/lib64", name);
+    return library ? library : open_in_list("/usr/local/cuda", "/lib64", name);
+}
+
+void *vendor_symbol(void *library, const char *name) { return dlsym(library, name); }
+void *vendor_stream(cuda_stream *stream) { return stream->handle; }
+int vendor_device(const cuda_stream *stream) { return stream->context->index; }

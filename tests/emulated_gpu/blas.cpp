@@ -1,0 +1,220 @@
+// A double of cuBLASLt for tests: the functions that module/blas.cu calls, over memory of the host.
+// It checks what the library would check (sizes, leading dimensions, types) and computes what the
+// descriptions say, so that a wrong description gives wrong numbers. It takes no product whose
+// operands are aligned to less than 16 bytes, so that our own kernel is used as well.
+#include "device/cuda/module/vendor.h"
+
+#include "emulated_gpu/emulation.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cublasLt.h>
+
+namespace {
+
+enum { ALIGNMENT = 16, WORKSPACE_BYTES = 1024 };
+
+struct operation {
+    cublasOperation_t first = CUBLAS_OP_N, second = CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    cudaDataType_t bias_type = CUDA_R_32F;
+    const void *bias = nullptr;
+};
+
+struct matrix {
+    cudaDataType_t type;
+    uint64_t rows, columns;
+    int64_t leading;
+};
+
+struct preference {
+    uint64_t workspace_bytes = 0;
+    uint32_t alignment = 256;
+};
+
+template <typename T, typename H> T *of(H handle) { return (T *)handle; }
+
+cublasStatus_t create(cublasLtHandle_t *out) {
+    *out = (cublasLtHandle_t)malloc(1); // freed by nobody, as the library's is
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t create_operation(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                cudaDataType_t scale) {
+    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *out = (cublasLtMatmulDesc_t) new operation;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+template <typename T> cublasStatus_t take(T *field, const void *value, size_t size_bytes) {
+    if (size_bytes != sizeof *field) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(field, value, size_bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t set_operation(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t which,
+                             const void *value, size_t size_bytes) {
+    operation *x = of<operation>(handle);
+    switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return take(&x->first, value, size_bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        return take(&x->second, value, size_bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return take(&x->epilogue, value, size_bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        return take(&x->bias_type, value, size_bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return take(&x->bias, value, size_bytes);
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+}
+
+cublasStatus_t create_matrix(cublasLtMatrixLayout_t *out, cudaDataType_t type, uint64_t rows,
+                             uint64_t columns, int64_t leading) {
+    if (leading < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
+    *out = (cublasLtMatrixLayout_t) new matrix{type, rows, columns, leading};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t create_preference(cublasLtMatmulPreference_t *out) {
+    *out = (cublasLtMatmulPreference_t) new preference;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t destroy_preference(cublasLtMatmulPreference_t handle) {
+    delete of<preference>(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t set_preference(cublasLtMatmulPreference_t handle,
+                              cublasLtMatmulPreferenceAttributes_t which, const void *value,
+                              size_t size_bytes) {
+    preference *x = of<preference>(handle);
+    if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return take(&x->workspace_bytes, value, size_bytes);
+    return take(&x->alignment, value, size_bytes);
+}
+
+uint64_t rows_of(const matrix *x, cublasOperation_t op) {
+    return op == CUBLAS_OP_N ? x->rows : x->columns;
+}
+uint64_t columns_of(const matrix *x, cublasOperation_t op) {
+    return op == CUBLAS_OP_N ? x->columns : x->rows;
+}
+
+bool fits(const operation *x, const matrix *a, const matrix *b, const matrix *c) {
+    bool wide = c->type == CUDA_R_32F && a->type != CUDA_R_32F;
+    bool has_bias =
+        x->epilogue == CUBLASLT_EPILOGUE_BIAS || x->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+    return rows_of(a, x->first) == c->rows && columns_of(b, x->second) == c->columns &&
+           columns_of(a, x->first) == rows_of(b, x->second) && a->type == b->type &&
+           (a->type == c->type || wide) && !(wide && has_bias);
+}
+
+cublasStatus_t choose(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle,
+                      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                      cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t wish, int wanted,
+                      cublasLtMatmulHeuristicResult_t *results, int *found) {
+    const preference *p = of<preference>(wish);
+    *found = 0;
+    if (wanted < 1 || c != d || p->alignment < ALIGNMENT || p->workspace_bytes < WORKSPACE_BYTES ||
+        !fits(of<operation>(operation_handle), of<matrix>(a), of<matrix>(b), of<matrix>(c)))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    memset(results, 0, sizeof *results);
+    results->state = CUBLAS_STATUS_SUCCESS;
+    results->workspaceSize = WORKSPACE_BYTES;
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+float read(cudaDataType_t type, const void *data, int64_t i) {
+    uint32_t bits;
+    float value;
+    if (type == CUDA_R_32F) return ((const float *)data)[i];
+    if (type == CUDA_R_16F) return (float)((const _Float16 *)data)[i];
+    bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void write(cudaDataType_t type, void *data, int64_t i, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (type == CUDA_R_32F) ((float *)data)[i] = value;
+    if (type == CUDA_R_16F) ((_Float16 *)data)[i] = (_Float16)value;
+    if (type == CUDA_R_16BF)
+        ((uint16_t *)data)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float at(const matrix *x, cublasOperation_t op, const void *data, uint64_t row, uint64_t column) {
+    int64_t i = op == CUBLAS_OP_N ? (int64_t)(column * x->leading + row)
+                                  : (int64_t)(row * x->leading + column);
+    return read(x->type, data, i);
+}
+
+void compute(const operation *x, const matrix *a, const void *a_data, const matrix *b,
+             const void *b_data, const matrix *c, void *c_data) {
+    bool has_bias =
+        x->epilogue == CUBLASLT_EPILOGUE_BIAS || x->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+    bool relu = x->epilogue == CUBLASLT_EPILOGUE_RELU || x->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+    uint64_t depth = columns_of(a, x->first);
+    for (uint64_t column = 0; column < c->columns; column++) {
+        for (uint64_t row = 0; row < c->rows; row++) {
+            float sum = 0;
+            for (uint64_t k = 0; k < depth; k++)
+                sum += at(a, x->first, a_data, row, k) * at(b, x->second, b_data, k, column);
+            if (has_bias) sum += read(x->bias_type, x->bias, (int64_t)row);
+            if (relu && sum <= 0) sum = 0;
+            write(c->type, c_data, (int64_t)(column * c->leading + row), sum);
+        }
+    }
+}
+
+cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation_handle, const void *alpha,
+                        const void *a_data, cublasLtMatrixLayout_t a, const void *b_data,
+                        cublasLtMatrixLayout_t b, const void *beta, const void *c_data,
+                        cublasLtMatrixLayout_t c, void *d_data, cublasLtMatrixLayout_t d,
+                        const cublasLtMatmulAlgo_t *, void *workspace, size_t workspace_bytes,
+                        cudaStream_t stream) {
+    if (*(const float *)alpha != 1 || *(const float *)beta != 0 || c_data != d_data || c != d ||
+        !workspace || workspace_bytes < WORKSPACE_BYTES)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    operation x = *of<operation>(operation_handle); // its bias is changed for the next product
+    const matrix *first = of<matrix>(a), *second = of<matrix>(b), *result = of<matrix>(c);
+    emulated_push((cuda_stream *)stream, [=] {
+        memset(workspace, 0xff, WORKSPACE_BYTES);
+        compute(&x, first, a_data, second, b_data, result, d_data);
+    });
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+const struct {
+    const char *name;
+    void *function;
+} functions[] = {{"Create", (void *)create},
+                 {"MatmulDescCreate", (void *)create_operation},
+                 {"MatmulDescSetAttribute", (void *)set_operation},
+                 {"MatrixLayoutCreate", (void *)create_matrix},
+                 {"MatmulPreferenceCreate", (void *)create_preference},
+                 {"MatmulPreferenceSetAttribute", (void *)set_preference},
+                 {"MatmulPreferenceDestroy", (void *)destroy_preference},
+                 {"MatmulAlgoGetHeuristic", (void *)choose},
+                 {"Matmul", (void *)multiply}};
+
+} // namespace
+
+void *vendor_open(const char *name) {
+    return strcmp(name, "cublasLt") == 0 ? (void *)functions : nullptr;
+}
+
+void *vendor_symbol(void *, const char *name) {
+    for (const auto &f : functions)
+        if (strcmp(name + strlen("cublasLt"), f.name) == 0) return f.function;
+    return nullptr;
+}
+
+void *vendor_stream(cuda_stream *stream) { return stream; }
+int vendor_device(const cuda_stream *) { return 0; }
