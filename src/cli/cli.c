@@ -213,12 +213,8 @@ int cli_fail(tri_status status) {
     return tri_status_exit_code(status);
 }
 
-int cli_fail_lines(tri_status status, const char *what, const char *const *lines, int count) {
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, NULL);
-    for (int i = 0; i < count && !is_other_rank(); i++) tri_log(TRI_LOG_ERROR, "%s", lines[i]);
-    (void)TRI_FAIL(status, "%s", what);
+int cli_fail_printed(tri_status status, const char *message) {
+    (void)TRI_FAIL(status, "%s", message);
     write_error_file(status, true);
     return tri_status_exit_code(status);
 }

@@ -79,9 +79,8 @@ bool cli_flag_at(const cli_command *command, int index, cli_flag *out);
 // same on all ranks, only rank 0 prints it. Every rank writes its error file
 // (TORCHELASTIC_ERROR_FILE).
 int cli_fail(tri_status status);
-// Likewise for several messages that all ranks have and rank 0 alone prints, one line each; `what`
-// is the error file's. Returns the exit code of `status`.
-int cli_fail_lines(tri_status status, const char *what, const char *const *lines, int count);
+// Likewise where `message` was printed before, by this rank or another one.
+int cli_fail_printed(tri_status status, const char *message);
 // TRI_BAD_INPUT: `flag` names as the file to write the recipe itself, a file of a checkpoint, or a
 // run's own recipe or metrics. `input`: the recipe's path; NULL: none.
 tri_status cli_check_output(const char *flag, const char *output, const char *input);

@@ -136,6 +136,12 @@ static tri_status watch_ranks(tri_store *store, const tri_comm_options *options,
 
 tri_status cli_open_comm(const tri_identity *identity, const tri_comm_options *options,
                          tri_comm **out, tri_health **health) {
+    return cli_open_comm_after(identity, options, NULL, NULL, out, health);
+}
+
+tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_options *options,
+                               tri_status (*met)(void *context, tri_store *store), void *context,
+                               tri_comm **out, tri_health **health) {
     connect_request q = {.identity = identity,
                          .choice = options ? options->backend : TRI_COMM_AUTO,
                          .timeout_ms = tri_comm_timeout_ms(options)};
@@ -146,7 +152,8 @@ tri_status cli_open_comm(const tri_identity *identity, const tri_comm_options *o
     TRI_TRY(tri_store_open(identity, q.timeout_ms, &q.store));
     q.hosts = tri_store_host_count(q.store);
     q.local_ranks = count_local_ranks(q.store, identity->size);
-    tri_status status = open_chosen(&q, &messages, out);
+    tri_status status = met && q.hosts > 1 ? met(context, q.store) : TRI_OK;
+    if (status == TRI_OK) status = open_chosen(&q, &messages, out);
     if (status == TRI_OK && messages && q.hosts > 1) {
         status = watch_ranks(q.store, options, messages, (*out)->ledger, health);
         if (status == TRI_OK) return TRI_OK;

@@ -11,5 +11,10 @@
 // communicator; NULL: all ranks are on one host.
 tri_status cli_open_comm(const tri_identity *identity, const tri_comm_options *options,
                          tri_comm **out, tri_health **health);
+// The same, and calls `met` when all ranks have met at the store and none is connected, if they are
+// on several hosts. If it fails, so does this.
+tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_options *options,
+                               tri_status (*met)(void *context, tri_store *store), void *context,
+                               tri_comm **out, tri_health **health);
 
 #endif

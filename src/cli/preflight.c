@@ -1,5 +1,6 @@
 // `trireme preflight`: prints which checks of a job's hosts say go or no-go (src/preflight).
 #include "cli/cli.h"
+#include "cli/connect.h"
 
 #include "base/log.h"
 #include "device/choose.h"
@@ -75,7 +76,8 @@ static const cli_flag flags[] = {
 
 static tri_status read_request(const cli_arguments *a, preflight_request *out) {
     const char *timeout = cli_value(a, "timeout"), *folder = cli_value(a, "run-dir");
-    *out = (preflight_request){.backends = &cli_backends,
+    *out = (preflight_request){.devices = cli_backends.devices,
+                               .connect = cli_open_comm_after,
                                .device = cli_has(a, "device") ? cli_value(a, "device") : "auto",
                                .run_dir = folder ? folder : "runs",
                                .timeout_s = 30,
@@ -95,22 +97,19 @@ static tri_status read_request(const cli_arguments *a, preflight_request *out) {
     return TRI_OK;
 }
 
-// One line for each failed check, printed by rank 0; by rank 1 if rank 0 is the one that is
-// missing.
-static int report_failures(tri_arena *arena, const preflight_report *report) {
-    const char **lines = TRI_NEW_ARRAY(arena, const char *, report->row_count);
-    const char *what = "preflight: no-go:";
-    int count = 0;
+// Prints one line for each failed check: rank 0, or rank 1 if rank 0 is the one that is missing.
+// Returns a line for all of them; NULL: none failed.
+static const char *print_failures(tri_arena *arena, const preflight_report *report) {
+    const char *all = NULL;
     for (int i = 0; i < report->row_count; i++) {
         const preflight_row *row = &report->rows[i];
         if (!row->failure) continue;
-        lines[count++] = tri_arena_printf(arena, "%s: %s", row->name, row->failure);
-        what = tri_arena_printf(arena, "%s %s", what, row->name);
         bool lacks_rank_0 = report->status != TRI_OK && strstr(row->failure, "rank 0 ");
-        if (report->rank == 1 && lacks_rank_0) tri_log(TRI_LOG_ERROR, "%s", lines[count - 1]);
+        if (report->rank == 0 || (report->rank == 1 && lacks_rank_0))
+            tri_log(TRI_LOG_ERROR, "%s: %s", row->name, row->failure);
+        all = tri_arena_printf(arena, "%s %s", all ? all : "preflight: no-go:", row->name);
     }
-    if (!count) return 0;
-    return cli_fail_lines(report->status != TRI_OK ? report->status : TRI_IO, what, lines, count);
+    return all;
 }
 
 static tri_status check_job(tri_arena *arena, const cli_arguments *a, int *code) {
@@ -128,8 +127,9 @@ static tri_status check_job(tri_arena *arena, const cli_arguments *a, int *code)
             print_table(&report);
         fflush(stdout);
     }
-    *code = report_failures(arena, &report);
-    preflight_end(session);
+    const char *failures = print_failures(arena, &report);
+    preflight_end(session); // from here on, ranks may end, and a launcher end the others
+    *code = failures ? cli_fail_printed(report.status ? report.status : TRI_IO, failures) : 0;
     return TRI_OK;
 }
 

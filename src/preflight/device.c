@@ -16,7 +16,7 @@
 
 static tri_status measure_devices(preflight *p) {
     preflight_device mine = {0};
-    tri_status status = tri_device_open(p->request->backends->devices, p->request->device,
+    tri_status status = tri_device_open(p->request->devices, p->request->device,
                                         p->identity.local_rank, &p->device);
     if (status == TRI_OK) {
         tri_device_memory memory = tri_device_memory_of(&p->device->description, p->device, 1);
@@ -46,6 +46,26 @@ static const char *describe_host(const preflight *p, int host) {
     return tri_arena_printf(p->arena, "%s, %s%s", d->name, tri_counted(d->threads, "thread"), many);
 }
 
+// Devices with memory of their own of which another program holds a part.
+static void name_full_devices(preflight *p, preflight_row *row) {
+    int ranks = p->identity.size;
+    double *bytes = TRI_NEW_ARRAY(p->arena, double, ranks);
+    bool *full = TRI_NEW_ARRAY(p->arena, bool, ranks);
+    preflight_list list = {.arena = p->arena};
+    for (int r = 0; r < ranks; r++) bytes[r] = (double)p->devices[r].free_bytes;
+    preflight_find_slow(p->arena, bytes, ranks, p->request->limits.memory_fraction, full);
+    for (int r = 0; r < ranks; r++)
+        if (full[r] && p->devices[r].has_memory)
+            preflight_list_add(&list, "%s has %s", preflight_rank_text(p, r),
+                               tri_bytes_text(bytes[r]));
+    if (list.count)
+        preflight_fail(p, row,
+                       "%s free on its device, and the median is %s; look for programs "
+                       "that use it",
+                       preflight_list_text(&list),
+                       tri_bytes_text(preflight_median(p->arena, bytes, ranks)));
+}
+
 static void judge_devices(preflight *p, preflight_row *row) {
     preflight_list missing = {.arena = p->arena}, other = {.arena = p->arena};
     row->values = tri_tree_list(p->arena);
@@ -66,6 +86,7 @@ static void judge_devices(preflight *p, preflight_row *row) {
     if (other.count)
         preflight_fail(p, row, "%s, and rank 0 has %s", preflight_list_text(&other),
                        p->devices[0].name);
+    if (row->verdict == PREFLIGHT_GO) name_full_devices(p, row);
     const char **texts = TRI_NEW_ARRAY(p->arena, const char *, p->host_count);
     for (int h = 0; h < p->host_count; h++)
         texts[h] = p->devices[p->first[h]].failure[0] ? "none" : describe_host(p, h);

@@ -18,6 +18,8 @@
       "a checkpoint waits so long for each of its files")                                          \
     X(seen_s, 10, "seconds until a rank sees a file of another one, at most",                      \
       "network file systems show new files within a few seconds, another folder never")            \
+    X(reach_s, 3, "seconds until one host reaches another over TCP, at most",                      \
+      "a packet that was lost is sent again after 1 second")                                       \
     X(link_gb_s, 0.05, "GB/s between two hosts in each direction, at least",                       \
       "half of gigabit Ethernet; a port that fell back to 100 Mbit/s has 0.012")                   \
     X(link_ms, 5, "ms from one host to another and back, at most",                                 \

@@ -17,7 +17,7 @@ enum {
     LAST_BYTES = 8 << 20,
     REPEATS = 3,
 };
-#define ENOUGH_S 4e-3 // an exchange that takes longer is not followed by a larger one
+#define BUDGET_S 0.06 // of the exchanges of one pair
 
 static const char *skips(const preflight *p) { return p->identity.size < 2 ? "one rank" : NULL; }
 
@@ -59,12 +59,14 @@ static tri_status time_round_trips(preflight *p, int peer, pair_times *out) {
     return TRI_OK;
 }
 
-// The lower rank's time decides for both how long they go on.
+// Sizes double until the budget is used up. The rate is that of the largest one: what fits into a
+// buffer on the way would travel faster than the link. Both ends know both times, and so stop
+// together.
 static tri_status time_exchanges(preflight *p, int peer, char *memory, pair_times *out) {
-    out->bytes_per_s = 0;
+    double spent = 0;
     for (int64_t bytes = FIRST_BYTES; bytes <= LAST_BYTES; bytes *= 2) {
         double fastest = 1e9;
-        for (int i = 0; i < REPEATS && (i == 0 || fastest < ENOUGH_S); i++) {
+        for (int i = 0; i < REPEATS && (i == 0 || spent + fastest < BUDGET_S); i++) {
             double begin = tri_os_seconds(), theirs;
             TRI_TRY(preflight_exchange(p, peer, memory, memory + LAST_BYTES, (size_t)bytes));
             double passed = tri_os_seconds() - begin;
@@ -72,7 +74,8 @@ static tri_status time_exchanges(preflight *p, int peer, char *memory, pair_time
             fastest = fmin(fastest, fmax(passed, theirs));
         }
         out->bytes_per_s = (double)bytes / fastest;
-        if (fastest > ENOUGH_S) break;
+        spent += REPEATS * fastest;
+        if (spent + 2 * fastest > BUDGET_S) break;
     }
     return TRI_OK;
 }

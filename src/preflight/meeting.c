@@ -33,7 +33,8 @@ static tri_status measure(preflight *p) {
     if (p->identity.size == 1)
         TRI_TRY(tri_comm_self_open(&p->comm));
     else
-        TRI_TRY(p->request->backends->open_comm(&p->identity, &options, &p->comm, &p->health));
+        TRI_TRY(
+            p->request->connect(&p->identity, &options, preflight_reach, p, &p->comm, &p->health));
     tri_host_claim_make(&p->identity, &mine);
     tri_host_claim *claims = TRI_NEW_ARRAY(p->arena, tri_host_claim, p->identity.size);
     TRI_TRY(preflight_gather(p, &mine, claims, sizeof mine, "hosts"));

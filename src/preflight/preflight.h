@@ -4,11 +4,22 @@
 #define TRIREME_PREFLIGHT_PREFLIGHT_H
 
 #include "base/tree.h"
+#include "comm/comm.h"
+#include "comm/options.h"
+#include "device/device.h"
 #include "preflight/limits.h"
-#include "train/session.h"
+#include "rendezvous/health.h"
+#include "rendezvous/rendezvous.h"
+
+// Connects the ranks as tri_backends.open_comm does. `met`, if the ranks are on several hosts, is
+// called when all have met at the store and none is connected; its failure is the result.
+typedef tri_status preflight_connect(const tri_identity *identity, const tri_comm_options *options,
+                                     tri_status (*met)(void *context, tri_store *store),
+                                     void *context, tri_comm **out, tri_health **health);
 
 typedef struct preflight_request {
-    const tri_backends *backends;
+    const tri_device_backend *const *devices; // NULL ends them
+    preflight_connect *connect;
     const char *device;  // as tri_device_open takes it
     const char *run_dir; // it may be missing: then the nearest folder above it that exists is used
     double timeout_s;    // for ranks that do not arrive or do not answer

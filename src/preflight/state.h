@@ -76,6 +76,13 @@ extern const preflight_check preflight_meeting, preflight_devices, preflight_mem
     preflight_binding, preflight_clocks, preflight_run_folder, preflight_same_files,
     preflight_links, preflight_sums, preflight_compute;
 
+// Called between the meeting and the connection of ranks on several hosts; `context` is the
+// preflight. TRI_NETWORK names hosts that do not reach each other.
+tri_status preflight_reach(void *context, tri_store *store);
+// Names the hosts and pairs of hosts that do not reach each other, by reached[i * hosts + j]: host
+// i reaches host j. "" if all do.
+const char *preflight_unreached(tri_arena *arena, const char *reached, const char *const *names,
+                                int hosts);
 // all[r] = what rank r gave as `mine`.
 tri_status preflight_gather(preflight *p, const void *mine, void *all, size_t bytes,
                             const char *label);

@@ -156,6 +156,18 @@ def check_usage(folder):
         assert done.returncode == 2 and not done.stdout, done
 
 
+def check_slow_rank(folder):
+    """Rank 1 computes with slower instructions, as on an older processor."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        if "avx2" not in file.read():
+            print("not tried: a slow rank, because this processor has no slower instructions")
+            return
+    slow = ["sh", "-c", '[ "$RANK" = 0 ] || export TRIREME_CPU_ISA=base; exec "$@"', "sh"]
+    done = run(on_ranks(2, [*slow, TRIREME, "preflight", "--run-dir", folder, *CALM,
+                            "compute_fraction=0.75"]), 1)
+    refused(done, "compute", "rank 1", "GFLOP/s, and the median is")
+
+
 def check_missing_rank(folder):
     """One rank of two: the other one is named, within the time limit."""
     environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0",
@@ -174,7 +186,7 @@ def check_missing_rank(folder):
 def main():
     failed = 0
     for check in (check_alone, check_ranks, check_nothing_stays, check_limits, check_threads,
-                  check_folder, check_usage, check_missing_rank):
+                  check_folder, check_slow_rank, check_usage, check_missing_rank):
         with tempfile.TemporaryDirectory(prefix="trireme-preflight-") as folder:
             failed += check_all([check], folder)
     return failed

@@ -2,6 +2,7 @@
 // schedule by which pairs of hosts are measured.
 #include "preflight/judge.h"
 #include "preflight/limits.h"
+#include "preflight/state.h"
 #include "preflight/tournament.h"
 
 #include <setjmp.h>
@@ -81,6 +82,25 @@ static void slow_hosts_and_pairs(void **state) {
     tri_arena_destroy(arena);
 }
 
+// Hosts a, b, c, …; `cut` lists directions that fail: "ab" that a does not reach b.
+static const char *unreached(tri_arena *arena, int hosts, const char *cut) {
+    static const char *const names[] = {"a", "b", "c", "d"};
+    char reached[16];
+    memset(reached, 1, sizeof reached);
+    for (; *cut; cut += 2) reached[(cut[0] - 'a') * hosts + cut[1] - 'a'] = 0;
+    return preflight_unreached(arena, reached, names, hosts);
+}
+
+static void hosts_that_do_not_reach_each_other(void **state) {
+    tri_arena *arena = tri_arena_create(NULL, "test");
+    assert_string_equal(unreached(arena, 4, ""), "");
+    assert_string_equal(unreached(arena, 2, "ba"), "a and b");
+    assert_string_equal(unreached(arena, 4, "bdcb"), "b and c, b and d");
+    assert_string_equal(unreached(arena, 4, "acbccd"), "c and any other host");
+    assert_string_equal(unreached(arena, 3, "caab"), "a and any other host");
+    tri_arena_destroy(arena);
+}
+
 static void the_shortest_round_trip_tells_the_time(void **state) {
     const preflight_tick ticks[] = {
         {0, 5000600, 9000}, // the answer was late
@@ -125,6 +145,7 @@ int main(void) {
         cmocka_unit_test(every_pair_meets_once),
         cmocka_unit_test(one_slow_rank),
         cmocka_unit_test(slow_hosts_and_pairs),
+        cmocka_unit_test(hosts_that_do_not_reach_each_other),
         cmocka_unit_test(the_shortest_round_trip_tells_the_time),
         cmocka_unit_test(limits_by_name),
     };
