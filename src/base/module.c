@@ -1,6 +1,8 @@
 // Finds and loads modules, and refuses those of another version before it calls anything of theirs.
 #include "base/module.h"
 
+#include "base/program.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -13,19 +15,9 @@ enum { FOLDERS = 3 };
 
 typedef char module_folder[PATH_MAX];
 
-// Cuts a path's last component off. False: there is none.
-static bool to_folder(char *path) {
-    char *slash = strrchr(path, '/');
-    if (slash) *slash = 0;
-    return slash != NULL;
-}
-
 static bool beside_program(module_folder out) {
     char path[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (length <= 0) return false;
-    path[length] = 0;
-    if (!to_folder(path)) return false;
+    if (!tri_program_file(path) || !tri_program_folder(path)) return false;
     return snprintf(out, PATH_MAX, "%s/../lib/trireme", path) < PATH_MAX;
 }
 
@@ -34,7 +26,7 @@ static bool beside_library(module_folder out) {
     Dl_info where;
     char path[PATH_MAX];
     if (!dladdr((void *)(uintptr_t)&tri_module_load, &where) || !where.dli_fname) return false;
-    if (!realpath(where.dli_fname, path) || !to_folder(path)) return false;
+    if (!realpath(where.dli_fname, path) || !tri_program_folder(path)) return false;
     return snprintf(out, PATH_MAX, "%s/trireme", path) < PATH_MAX;
 }
 
@@ -92,7 +84,10 @@ tri_status tri_module_load(const char *name, const char *interface, uint32_t abi
     // RTLD_GLOBAL: some versions of MPI load parts of their own that expect its symbols there.
     void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!object)
-        return TRI_FAIL(TRI_UNSUPPORTED, "module %s cannot be loaded: %s", name, dlerror());
+        return TRI_FAIL(TRI_UNSUPPORTED,
+                        "module %s cannot be loaded: %s; load the site's module that has the "
+                        "library, or name the library's folder in LD_LIBRARY_PATH",
+                        name, dlerror());
     const tri_module *module = dlsym(object, TRI_MODULE_SYMBOL);
     tri_status status = check(path, module, name, interface, abi);
     if (status != TRI_OK) {

@@ -1,4 +1,9 @@
 // The program `trireme`. A user's own program calls tri_main with its own task instead.
 #include <trireme/trireme.h>
 
-int main(int argc, char **argv) { return tri_main(argc, argv, NULL); }
+#include <sys/prctl.h>
+
+int main(int argc, char **argv) {
+    prctl(PR_SET_NAME, "trireme"); // else ps shows the loader's name where that started the program
+    return tri_main(argc, argv, NULL);
+}

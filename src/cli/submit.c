@@ -2,6 +2,7 @@
 // sites. Profiles and scripts are made in src/launch (site.c).
 #include "cli/cli.h"
 
+#include "base/program.h"
 #include "data/sampler.h"
 #include "launch/job.h"
 #include "recipe/batch.h"
@@ -112,9 +113,7 @@ static tri_status submit(tri_arena *arena, const cli_context *context, const cli
     TRI_TRY(tri_site_find(arena, cli_value(a, "site"), &site));
     TRI_TRY(tri_recipe_load(arena, a->words[0], (const char *const *)a->words + 1, a->count - 1,
                             context->task ? context->task->name : NULL, &recipe));
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[length > 0 ? length : 0] = 0;
-    if (length <= 0 || !getcwd(folder, sizeof folder))
+    if (!tri_program_start(program) || !getcwd(folder, sizeof folder))
         return TRI_FAIL(TRI_IO, "the paths of this program and folder cannot be read");
     tri_job_request request = {
         .site = &site,

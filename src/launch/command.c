@@ -1,6 +1,8 @@
 // The command line and the environment of each worker. Next to read: worker.c, which starts it.
 #include "launch/command.h"
 
+#include "base/program.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +43,9 @@ static tri_status find_program(tri_arena *arena, const char *name, const char **
         return TRI_OK;
     }
     *out = search_path(arena, name);
-    if (!*out && !strcmp(name, "trireme")) *out = "/proc/self/exe";
+    char self[PATH_MAX];
+    if (!*out && !strcmp(name, "trireme") && tri_program_start(self))
+        *out = tri_arena_strdup(arena, self);
     if (*out) return TRI_OK;
     static const char *const commands[] = {"train", "eval", "bench"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
@@ -83,14 +87,6 @@ tri_status launch_command_find(tri_arena *arena, const launch_options *options,
         TRI_TRY(find_program(arena, python, &out->path));
     } else {
         TRI_TRY(find_program(arena, name, &out->path));
-    }
-    // In a worker, /proc/self/exe would be the worker's own program: resolve the link now.
-    char self[4096];
-    ssize_t length =
-        strcmp(out->path, "/proc/self/exe") ? 0 : readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length > 0) {
-        self[length] = 0;
-        out->path = tri_arena_strdup(arena, self);
     }
     for (int i = 0; i < given; i++) out->argv[out->argc++] = options->program[i];
     return TRI_OK;

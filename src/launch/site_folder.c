@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "base/os.h"
+#include "base/program.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -22,18 +23,15 @@ static bool is_folder(const char *path) {
 static tri_status find_folder(tri_arena *arena, const char **out) {
     static const char *const places[] = {"../share/trireme/sites", "../../../sites"};
     char program[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[length > 0 ? length : 0] = 0;
-    char *slash = strrchr(program, '/');
-    if (slash) *slash = 0;
-    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
+    bool known = tri_program_file(program) && tri_program_folder(program);
+    for (size_t i = 0; known && i < sizeof places / sizeof *places; i++) {
         *out = tri_arena_printf(arena, "%s/%s", program, places[i]);
         if (is_folder(*out)) return TRI_OK;
     }
     return TRI_FAIL(TRI_NOT_FOUND,
                     "there is no folder of sites beside this program (%s/%s); give --site the "
                     "path of a profile",
-                    program, places[0]);
+                    known ? program : "?", places[0]);
 }
 
 static tri_status read_profile(tri_arena *arena, const char *path, tri_site *out) {
