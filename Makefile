@@ -3,7 +3,7 @@ PRESET ?= release
 PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 
-.PHONY: help deps build demo test test-all test-cluster bench install fuzz sanitize format tidy clean
+.PHONY: help deps build demo test test-all test-cluster bench bundle install fuzz sanitize format tidy clean
 help:
 	@echo 'make demo      install what is needed, build, train mnist-cnn for one epoch on Fashion-MNIST'
 	@echo 'make test      install what is needed, build, run every test'
@@ -12,6 +12,7 @@ help:
 	@echo 'make build     the release build, in build/release'
 	@echo 'make bench     the figures of docs/performance.md, side by side with PyTorch where it is installed'
 	@echo 'make install   honours DESTDIR and PREFIX'
+	@echo 'make bundle    build/trireme-VERSION-x86_64.tar.zst, which runs on any Linux where it is unpacked'
 	@echo 'make sanitize  the unit tests under AddressSanitizer, UBSan and ThreadSanitizer'
 	@echo 'make fuzz      every fuzz target for FUZZ_SECONDS (60) seconds'
 	@echo 'make format    clang-format over the tree;  make tidy: clang-tidy'
@@ -27,6 +28,7 @@ demo: build
 	@$(BUILD)/bin/trireme train recipes/mnist-cnn.yaml trainer.max_epochs=1 --run-dir runs/demo
 
 test: build
+	@scripts/install-deps --test
 	@cmake --build $(BUILD)
 	@scripts/test
 
@@ -34,6 +36,7 @@ test-all: test test-cluster
 	@MATRIX=all tests/equivalence/test_deterministic.py $(BUILD)
 	@MATRIX=all tests/equivalence/test_matrix.py $(BUILD)
 	@TEST_DEVICE=far TRIREME_FAR_DELAY_US=30 tests/equivalence/test_matrix.py $(BUILD)
+	@HOSTS=bullseye,trixie tests/cli/test_bundle.py $(BUILD) || [ $$? = 77 ]
 	@scripts/onednn3 || [ $$? = 77 ]
 	@scripts/debian trixie || [ $$? = 77 ]
 
@@ -47,6 +50,10 @@ bench: build
 
 install: build
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+bundle: build
+	@scripts/install-deps --bundle
+	@scripts/bundle $(BUILD)
 
 fuzz: deps
 	@scripts/fuzz $(or $(FUZZ_SECONDS),60)

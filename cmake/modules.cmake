@@ -1,14 +1,16 @@
 # Modules: what the program loads when a run needs it (src/base/module.h). One that needs a library
-# that this machine lacks is left out.
+# that this machine lacks is left out. Installed, it looks for libraries in a folder of its name
+# first, where bundles have them (scripts/bundle).
 function(add_module name library)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/comm/${name}/*.c)
   add_library(module_${name} MODULE ${sources})
   target_include_directories(module_${name} PRIVATE include src)
   target_compile_options(module_${name} PRIVATE -fvisibility=hidden)
   target_link_libraries(module_${name} PRIVATE ${library})
-  target_link_options(module_${name} PRIVATE LINKER:--no-undefined)
+  target_link_options(module_${name} PRIVATE LINKER:--no-undefined LINKER:--disable-new-dtags)
   set_target_properties(module_${name} PROPERTIES OUTPUT_NAME ${name} PREFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/trireme)
+  set_target_properties(module_${name} PROPERTIES INSTALL_RPATH "\$ORIGIN/${name}")
   install(TARGETS module_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/trireme)
   add_dependencies(program module_${name})
 endfunction()

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""`make bundle`: an archive that runs where it is unpacked, whatever the machine has.
+
+usage: test_bundle.py BUILD_FOLDER
+
+Two builds of one tree give the same bytes. Unpacked in a folder with a blank in its name, on roots
+without any library, with an older C library than it was built for, with the same one, and with
+libstdc++ too, a user without rights trains on one rank and on two, and has the losses of the build
+folder. On this machine nothing of it is loaded from outside the bundle but the C library and
+libstdc++, whichever of both is new enough. HOSTS=bullseye,trixie tries these Debians too, from the
+network.
+"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+BUILD = os.path.abspath(sys.argv[1])
+NAME = "trireme-0.1.0-x86_64"
+LOSSES = re.compile(r"step (\d+)/4 +loss (\S+)")
+SITE = re.compile(r"lib(mpi|pmix|ibverbs|mlx5|rdmacm|cuda|cudart|cublas\w*|cudnn\w*|nccl)\.so")
+INIT = re.compile(r"calling init: (.*)")  # of LD_DEBUG=libs
+HOME = "/users/a user"
+NOBODY = "65534:65534"
+RECIPE = """
+name: small
+model: {name: mnist-cnn}
+data: {name: synthetic, shape: [1, 28, 28], classes: 10, samples: 64}
+batch: {global: 16, micro: 8}
+optimizer: {name: sgd, lr: 0.1}
+trainer: {max_epochs: 1, log_every_n_steps: 1}
+"""
+# What a host has: C library, libstdc++; and where both come from there.
+HOSTS = {"nothing": ("carried", "carried"), "old": ("carried", "host"),
+         "libc": ("host", "carried"), "libstdc++": ("host", "host")}
+# Its own mounts: they end with it, before the folder is removed.
+IN_ROOT = """
+for folder in proc dev sys; do mount --rbind /$folder "$1/$folder"; done
+exec chroot --userspec=%s "$@"
+""" % NOBODY
+
+
+def run(*words, code=0, **environment):
+    """The program's output, both streams; `environment` is all that it gets."""
+    done = subprocess.run(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env={"NO_COLOR": "1", "OMP_NUM_THREADS": "1", **environment},
+                          timeout=120, check=False)
+    assert done.returncode == code, f"{words}: {done.returncode}, not {code}\n{done.stdout[-4000:]}"
+    return done.stdout
+
+
+def make(folder):
+    """Packs the tree in a folder of its own; returns the archive."""
+    os.makedirs(os.path.join(folder, "a b"))
+    done = subprocess.run(["scripts/bundle", BUILD, folder], check=False, text=True,
+                          env={**os.environ, "ZSTD_CLEVEL": "1", "TMPDIR": f"{folder}/a b"},
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert not os.listdir(f"{folder}/a b"), "temporary files stay behind"
+    path = os.path.join(folder, f"{NAME}.tar.zst")
+    assert os.path.getsize(path) < 60e6, os.path.getsize(path)
+    return path
+
+
+def check_same(folder):
+    """The same bytes in another folder, and under another umask."""
+    first = make(f"{folder}/1")
+    old = os.umask(0o077)
+    second = make(f"{folder}/2")
+    os.umask(old)
+    subprocess.run(["cmp", first, second], check=True)
+    return first
+
+
+def check_files(bundle):
+    files = [os.path.relpath(os.path.join(at, name), bundle)
+             for at, _, names in os.walk(bundle) for name in names]
+    wanted = ["bin/trireme", "libexec/trireme", "lib/libdnnl.so.2", "lib/libc/libc.so.6", "README",
+              "LICENSE", "include/trireme/trireme.h", "share/man/man1/trireme.1",
+              "share/trireme/recipes/mnist-cnn.yaml", "share/trireme/sites/lumi-g.yaml",
+              "share/bash-completion/completions/trireme", "share/doc/trireme/docs/clusters.md",
+              "share/licenses/libc6", "share/licenses/libssl-dev", "share/licenses/PACKAGES"]
+    wanted += [f"lib/trireme/{os.path.basename(path)}"
+               for path in glob.glob(f"{BUILD}/lib/trireme/*.so")]
+    assert not set(wanted) - set(files), set(wanted) - set(files)
+    assert not [path for path in files if SITE.search(path)], "carries a library of the site"
+    for path in files:
+        with open(os.path.join(bundle, path), "rb") as f:
+            assert os.getcwd().encode() not in f.read(), f"{path} names the tree"
+    with open(f"{bundle}/README", encoding="utf-8") as f:
+        assert len(f.read().strip().split("\n")) == 5
+
+
+# ---- roots
+
+
+def system_files(*packages):
+    """The shared objects of Debian packages, as paths of this machine."""
+    listed = subprocess.run(["dpkg-query", "-L", *packages], check=True, text=True,
+                            stdout=subprocess.PIPE).stdout.split("\n")
+    return [path for path in listed if re.search(r"/lib/x86_64-linux-gnu/[^/]*\.so\.\d+$", path)]
+
+
+def make_root(root, host, archive):
+    """A folder that looks like a host that has nothing else; returns the bundle in it."""
+    libraries = f"{root}/lib/x86_64-linux-gnu"
+    home = root + HOME
+    for folder in ("proc", "dev", "sys", "tmp", "lib64"):
+        os.makedirs(f"{root}/{folder}")
+    for folder in (libraries, home):
+        os.makedirs(folder)
+    packages = {"nothing": [], "libc": ["libc6"]}.get(host, ["libc6", "libstdc++6", "libgcc-s1"])
+    for path in system_files(*packages) if packages else ():
+        shutil.copy(path, libraries)
+    if packages:
+        os.symlink("/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", f"{root}/lib64/"
+                   "ld-linux-x86-64.so.2")
+    if host == "old":
+        rename_versions(f"{libraries}/libc.so.6", rb"\0GLIBC_2\.(29|[34]\d)(?=\0)")
+    unpack(root, archive)
+
+
+def rename_versions(path, pattern):
+    """Makes an older library of a library: it defines no version any more that matches."""
+    with open(path, "rb") as f:
+        data = f.read()
+    data, count = re.subn(pattern, lambda found: b"\0" + b"X" * (len(found.group()) - 1), data)
+    assert count, path
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def unpack(root, archive):
+    home = root + HOME
+    subprocess.run(["tar", "-xf", archive, "-C", home], check=True)
+    with open(f"{home}/small.yaml", "w", encoding="utf-8") as f:
+        f.write(RECIPE)
+    subprocess.run(["chown", "-R", NOBODY, home], check=True)
+    subprocess.run(["chmod", "755", root], check=True)
+    subprocess.run(["chmod", "1777", f"{root}/tmp"], check=True)
+
+
+def losses_of(text):
+    found = dict(LOSSES.findall(text))
+    assert len(found) == 4, text
+    return found
+
+
+def in_root(root, *words, code=0, **environment):
+    return run("/usr/bin/unshare", "-m", "--propagation", "private", "/bin/sh", "-c", IN_ROOT, "sh",
+               root, *words, code=code, **environment)
+
+
+def check_root(root, host, losses):
+    home = HOME
+    program = f"{home}/{NAME}/bin/trireme"
+    assert in_root(root, program, "version") == "trireme 0.1.0\n"
+    loaded = dict(reversed(path.rsplit("/", 1)) for path in
+                  INIT.findall(in_root(root, program, "version", LD_DEBUG="libs")))
+    for name, where in zip(("libc.so.6", "libstdc++.so.6"), HOSTS.get(host, ())):
+        assert loaded[name].startswith(home) == (where == "carried"), (host, loaded)
+    alone = f"{home}/{NAME}/libexec/trireme"
+    if host == "old":  # else this root proves nothing
+        assert "GLIBC_" in in_root(root, alone, "version", code=1)
+    if host not in ("old", "libstdc++"):
+        said = in_root(root, program, "train", f"{home}/small.yaml", "--run-dir", f"{home}/one")
+        assert losses_of(said) == losses, said
+        assert "lumi-g" in in_root(root, program, "submit", "--list")
+    two = ["run", "--standalone", "--nproc-per-node", "2", "trireme", "train",
+           f"{home}/small.yaml"]
+    said = in_root(root, program, *two, "--run-dir", f"{home}/two")
+    assert losses_of(said) == losses, said
+    if host == "nothing" and os.path.exists(f"{BUILD}/lib/trireme/ucx.so"):
+        said = in_root(root, program, *two, "comm.backend=ucx", "--run-dir", f"{home}/ucx")
+        assert losses_of(said) == losses, said
+    if host == "nothing" and os.path.exists(f"{BUILD}/lib/trireme/mpi.so"):
+        said = in_root(root, program, *two, "comm.backend=mpi", "--run-dir", f"{home}/m", code=2)
+        assert re.search(r"mpi cannot be loaded: libmpi.so\S+: .*LD_LIBRARY_PATH", said), said
+
+
+# ---- on this machine
+
+
+def loaded_by(bundle, *words, **environment):
+    """What the loader loads for the program, as paths by name."""
+    said = run(f"{bundle}/bin/trireme", *words, LD_DEBUG="libs", **environment)
+    return {os.path.basename(path): os.path.realpath(path) for path in INIT.findall(said)}, said
+
+
+def check_loaded(folder, bundle, losses):
+    """Only the C library and libstdc++ are this machine's, and none if the user says so."""
+    recipe = f"{folder}/small.yaml"
+    with open(recipe, "w", encoding="utf-8") as f:
+        f.write(RECIPE)
+    train = ["train", recipe, "--run-dir"]
+    loaded, said = loaded_by(bundle, *train, f"{folder}/host")
+    assert losses_of(said) == losses, said
+    outside = {name for name, path in loaded.items() if not path.startswith(f"{bundle}/")}
+    common = set(os.listdir(f"{bundle}/lib/libc")) | set(os.listdir(f"{bundle}/lib/gcc"))
+    assert {"libc.so.6", "libstdc++.so.6"} <= outside <= common, outside - common
+    loaded, said = loaded_by(bundle, *train, f"{folder}/carried", TRIREME_LIBC="carried")
+    assert losses_of(said) == losses, said
+    assert {"libc.so.6", "libstdc++.so.6", "libdnnl.so.2"} <= set(loaded)
+    outside = {name for name, path in loaded.items() if not path.startswith(f"{bundle}/")}
+    assert not outside, outside
+
+
+def check_library_path(folder, bundle):
+    """In LD_LIBRARY_PATH, a new enough libstdc++ is used, an older one is not, and nothing takes
+    the place of the bundle's own libraries."""
+    other = f"{folder}/other"
+    os.mkdir(other)
+    shutil.copy(system_files("libstdc++6")[0], f"{other}/libstdc++.so.6")
+    with open(f"{other}/libjansson.so.4", "w", encoding="utf-8") as f:
+        f.write("not a library")
+    loaded, _ = loaded_by(bundle, "version", LD_LIBRARY_PATH=other)
+    assert loaded["libstdc++.so.6"] == f"{other}/libstdc++.so.6", loaded
+    rename_versions(f"{other}/libstdc++.so.6", rb"\0GLIBCXX_3\.4\.(29|3\d)(?=\0)")
+    loaded, _ = loaded_by(bundle, "version", LD_LIBRARY_PATH=other)
+    assert loaded["libstdc++.so.6"] == f"{bundle}/lib/gcc/libstdc++.so.6", loaded
+    assert not loaded["libc.so.6"].startswith(bundle), loaded
+
+
+def check_mpi(folder, bundle, losses):
+    """This machine's MPI, also with the carried C library."""
+    if not os.path.exists(f"{BUILD}/lib/trireme/mpi.so") or not shutil.which("mpirun"):
+        print("without MPI: mpirun or the module mpi is not installed")
+        return
+    for choice in ("host", "carried"):
+        said = run("/usr/bin/mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "-x",
+                   "TRIREME_LIBC", f"{bundle}/bin/trireme", "train", f"{folder}/small.yaml",
+                   "comm.backend=mpi", "--run-dir", f"{folder}/mpi-{choice}", TRIREME_LIBC=choice,
+                   PATH=os.environ["PATH"], HOME=folder, TRIREME_BIND="none")
+        assert losses_of(said) == losses, said
+
+
+def check_names(folder, bundle):
+    """A folder that the loader cannot search is refused by one line, where it has to."""
+    odd = f"{folder}/a:b"
+    os.rename(bundle, odd)
+    assert run(f"{odd}/bin/trireme", "version") == "trireme 0.1.0\n"
+    said = run(f"{odd}/bin/trireme", "version", code=126, TRIREME_LIBC="carried")
+    assert said.count("\n") == 1 and "move it" in said, said
+
+
+def check_debian(folder, suite, archive, losses):
+    root = f"{folder}/{suite}"
+    mirror = subprocess.run(["sh", "-c", "apt-get indextargets --format '$(REPO_URI)' "
+                             "'Created-By: Packages' 'Label: Debian' | head -n 1"], check=True,
+                            text=True, stdout=subprocess.PIPE).stdout.strip()
+    subprocess.run(["debootstrap", "--variant=minbase", suite, root, mirror], check=True,
+                   stdout=subprocess.DEVNULL)
+    os.makedirs(root + HOME)
+    unpack(root, archive)
+    check_root(root, suite, losses)
+
+
+def main():
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        print("skipped: needs root, and mounts of its own, to make a bare root")
+        return 77
+    with tempfile.TemporaryDirectory(prefix="trireme-bundle-test-") as folder:
+        folder = os.path.realpath(folder)
+        os.chmod(folder, 0o755)
+        archive = check_same(folder)
+        subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
+        bundle = f"{folder}/{NAME}"
+        check_files(bundle)
+        with open(f"{folder}/plain.yaml", "w", encoding="utf-8") as f:
+            f.write(RECIPE)
+        losses = losses_of(run(f"{BUILD}/bin/trireme", "train", f"{folder}/plain.yaml",
+                               "--run-dir", f"{folder}/plain"))
+        for host in HOSTS:
+            make_root(f"{folder}/{host}", host, archive)
+            check_root(f"{folder}/{host}", host, losses)
+        for suite in filter(None, os.environ.get("HOSTS", "").split(",")):
+            check_debian(folder, suite, archive, losses)
+        check_loaded(folder, bundle, losses)
+        check_library_path(folder, bundle)
+        check_mpi(folder, bundle, losses)
+        check_names(folder, bundle)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
