@@ -77,7 +77,11 @@ void cuda_release(tri_kernel *kernel);
     X(cast)                                                                                        \
     X(linear)                                                                                      \
     X(linear_grad_input)                                                                           \
-    X(linear_grad_weight)
+    X(linear_grad_weight)                                                                          \
+    X(rms_norm)                                                                                    \
+    X(rms_norm_grad)                                                                               \
+    X(layer_norm)                                                                                  \
+    X(layer_norm_grad)
 #define X(name) extern const tri_kernel_def cuda_kernel_##name;
 CUDA_KERNELS(X)
 X(on_host)

@@ -3,6 +3,8 @@
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_H
 
+#include "device/cuda/params_rows.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <trireme/tensor.h>
@@ -13,6 +15,7 @@
     X(pointwise)                                                                                   \
     X(product)                                                                                     \
     X(column_sums)                                                                                 \
+    CUDA_ROW_KERNEL_LIST(X)                                                                        \
     X(clock)
 
 // What a pointwise kernel computes of the elements a, b and c. The letters in front are outputs.
@@ -48,7 +51,8 @@ typedef struct cuda_product {
     int64_t workspace_bytes;
 } cuda_product;
 
-// sums [columns] F32 = the sums of the columns of x [rows, columns], added in the order of rows.
+// sums [columns] F32 = the sums of the columns of x [rows, columns], added in an order that depends
+// on `rows` alone.
 typedef struct cuda_column_sums {
     int64_t rows, columns;
     tri_dtype type;

@@ -139,10 +139,25 @@ template <> struct gpu_wide<double> { typedef double type; };
 GPU_DEVICE int64_t gpu_thread() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 GPU_DEVICE int64_t gpu_threads() { return (int64_t)gridDim.x * blockDim.x; }
 
-// The sum, or the maximum, over all threads of a block, which every thread gets. `scratch` is
-// shared memory of blockDim.x / GPU_WARP elements (a whole number); it may be used again at once.
-template <typename T> GPU_DEVICE T gpu_block_sum(T value, T *scratch) {
+// NaN if one of the values is NaN.
+template <typename T> GPU_DEVICE T gpu_larger(T a, T b) { return a > b || a != a ? a : b; }
+
+// The sum, or the maximum, over all lanes of a warp, which every lane gets.
+template <typename T> GPU_DEVICE T gpu_warp_sum(T value) {
     for (int mask = GPU_WARP / 2; mask; mask /= 2) value += gpu_shuffle_xor(value, mask);
+    return value;
+}
+
+template <typename T> GPU_DEVICE T gpu_warp_max(T value) {
+    for (int mask = GPU_WARP / 2; mask; mask /= 2)
+        value = gpu_larger(value, gpu_shuffle_xor(value, mask));
+    return value;
+}
+
+// Likewise over all threads of a block. `scratch` is shared memory of blockDim.x / GPU_WARP
+// elements (a whole number); it may be used again at once.
+template <typename T> GPU_DEVICE T gpu_block_sum(T value, T *scratch) {
+    value = gpu_warp_sum(value);
     int warps = (int)blockDim.x / GPU_WARP;
     if (threadIdx.x % GPU_WARP == 0) scratch[threadIdx.x / GPU_WARP] = value;
     gpu_barrier();
@@ -152,12 +167,8 @@ template <typename T> GPU_DEVICE T gpu_block_sum(T value, T *scratch) {
     return value;
 }
 
-// NaN if one of the values is NaN.
-template <typename T> GPU_DEVICE T gpu_larger(T a, T b) { return a > b || a != a ? a : b; }
-
 template <typename T> GPU_DEVICE T gpu_block_max(T value, T *scratch) {
-    for (int mask = GPU_WARP / 2; mask; mask /= 2)
-        value = gpu_larger(value, gpu_shuffle_xor(value, mask));
+    value = gpu_warp_max(value);
     int warps = (int)blockDim.x / GPU_WARP;
     if (threadIdx.x % GPU_WARP == 0) scratch[threadIdx.x / GPU_WARP] = value;
     gpu_barrier();

@@ -67,20 +67,31 @@ tri_status launch(cuda_stream *stream, const cuda_product *p, char *why) {
     return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
 }
 
-// Columns are summed by one thread each, 32 neighbours together.
+// A block takes 32 neighbouring columns, and each of its 8 groups of threads every 8th row. So x is
+// read once, 32 elements at a time.
+enum { SUM_COLUMNS = 32, SUM_GROUPS = GPU_BLOCK / SUM_COLUMNS };
+
 template <typename T> GPU_KERNEL column_sums(cuda_column_sums p) {
-    for (int64_t c = gpu_thread(); c < p.columns; c += gpu_threads()) {
+    GPU_SHARED(float, sums, GPU_BLOCK);
+    int group = (int)threadIdx.x / SUM_COLUMNS, own = (int)threadIdx.x % SUM_COLUMNS;
+    for (int64_t first = (int64_t)blockIdx.x * SUM_COLUMNS; first < p.columns;
+         first += (int64_t)gridDim.x * SUM_COLUMNS) {
+        int64_t column = first + own;
         float sum = 0;
-        for (int64_t r = 0; r < p.rows; r++)
-            sum += (float)gpu_get(((const T *)p.x)[r * p.columns + c]);
-        p.sums[c] = sum;
+        for (int64_t r = group; column < p.columns && r < p.rows; r += SUM_GROUPS)
+            sum += (float)gpu_get(((const T *)p.x)[r * p.columns + column]);
+        sums[threadIdx.x] = sum;
+        gpu_barrier();
+        for (int g = 1; group == 0 && g < SUM_GROUPS; g++) sum += sums[g * SUM_COLUMNS + own];
+        if (group == 0 && column < p.columns) p.sums[column] = sum;
+        gpu_barrier();
     }
 }
 
 template <typename T>
 tri_status launch_sums(cuda_stream *stream, const cuda_column_sums *p, char *why) {
-    return gpu_launch(stream, column_sums<T>, gpu_blocks(stream, p->columns, GPU_BLOCK), GPU_BLOCK,
-                      *p, why);
+    return gpu_launch(stream, column_sums<T>, gpu_blocks(stream, p->columns, SUM_COLUMNS),
+                      GPU_BLOCK, *p, why);
 }
 
 } // namespace

@@ -1,0 +1,38 @@
+// Neighbours in memory that one instruction reads or writes, 16 bytes at most.
+#ifndef TRIREME_DEVICE_CUDA_MODULE_PACK_H
+#define TRIREME_DEVICE_CUDA_MODULE_PACK_H
+
+#include "device/cuda/module/gpu.h"
+
+template <typename T, int count> struct alignas(sizeof(T) * count) gpu_pack { T at[count]; };
+
+// How many elements a thread takes at a time: those of 16 bytes of the narrowest type.
+template <typename A, typename B = A> struct gpu_lot {
+    static const int count = 16 / (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B));
+};
+
+// Reads n neighbours as floats, or writes them. `from` and `to` are aligned to n elements, or to 16
+// bytes where n elements are more.
+template <int n, typename T> GPU_DEVICE void gpu_read(const T *from, float (&out)[n]) {
+    constexpr int step = n * sizeof(T) <= 16 ? n : 16 / (int)sizeof(T);
+    for (int s = 0; s < n; s += step) {
+        gpu_pack<T, step> got = *(const gpu_pack<T, step> *)(from + s);
+        for (int k = 0; k < step; k++) out[s + k] = gpu_get(got.at[k]);
+    }
+}
+
+template <int n, typename T> GPU_DEVICE void gpu_write(T *to, const float (&numbers)[n]) {
+    constexpr int step = n * sizeof(T) <= 16 ? n : 16 / (int)sizeof(T);
+    for (int s = 0; s < n; s += step) {
+        gpu_pack<T, step> put;
+        for (int k = 0; k < step; k++) gpu_put(&put.at[k], numbers[s + k]);
+        *(gpu_pack<T, step> *)(to + s) = put;
+    }
+}
+
+// Whether rows of `width` elements can be read n at a time. The addresses are or-ed into one.
+static inline bool gpu_in_lots(int64_t width, int n, uintptr_t addresses) {
+    return width % n == 0 && addresses % 16 == 0;
+}
+
+#endif
