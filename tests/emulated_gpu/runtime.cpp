@@ -14,6 +14,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <time.h>
 #include <unistd.h>
@@ -43,6 +44,8 @@ typedef std::function<void()> work;
 
 struct cuda_context {
     cuda_fault fault;
+    std::mutex lock;
+    std::set<cuda_stream *> streams;
 };
 
 struct cuda_graph {
@@ -50,10 +53,11 @@ struct cuda_graph {
 };
 
 struct cuda_stream {
+    cuda_context *context;
     std::mutex lock;
-    std::condition_variable changed;
+    std::condition_variable changed, idle;
     std::deque<work> items;
-    bool ends = false;
+    bool busy = false, ends = false;
     std::unique_ptr<cuda_graph> captured; // while the stream captures
     std::thread thread;
 };
@@ -78,8 +82,12 @@ void work_off(cuda_stream *stream) {
         if (stream->items.empty()) return;
         work next = std::move(stream->items.front());
         stream->items.pop_front();
+        stream->busy = true;
         guard.unlock();
         next();
+        guard.lock();
+        stream->busy = false;
+        stream->idle.notify_all();
     }
 }
 
@@ -125,11 +133,25 @@ tri_status alloc_memory(cuda_context *, size_t size_bytes, void **out, char *why
     return TRI_NO_MEMORY;
 }
 
-void free_memory(cuda_context *, void *memory) { free(memory); }
+// Waits for all work of the device, as cudaFree does.
+void free_memory(cuda_context *context, void *memory) {
+    std::lock_guard<std::mutex> streams(context->lock);
+    for (cuda_stream *stream : context->streams) {
+        std::unique_lock<std::mutex> guard(stream->lock);
+        stream->idle.wait(guard, [=] { return stream->items.empty() && !stream->busy; });
+    }
+    free(memory);
+}
+
 int64_t memory_left(cuda_context *) { return memory_bytes; }
 
-tri_status open_stream(cuda_context *, cuda_stream **out, char *) {
+tri_status open_stream(cuda_context *context, cuda_stream **out, char *) {
     *out = new cuda_stream;
+    (*out)->context = context;
+    {
+        std::lock_guard<std::mutex> guard(context->lock);
+        context->streams.insert(*out);
+    }
     (*out)->thread = std::thread(work_off, *out);
     return TRI_OK;
 }
@@ -142,6 +164,10 @@ void close_stream(cuda_stream *stream) {
         stream->changed.notify_one();
     }
     stream->thread.join();
+    {
+        std::lock_guard<std::mutex> guard(stream->context->lock);
+        stream->context->streams.erase(stream);
+    }
     delete stream;
 }
 
