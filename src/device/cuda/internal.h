@@ -81,7 +81,21 @@ void cuda_release(tri_kernel *kernel);
     X(rms_norm)                                                                                    \
     X(rms_norm_grad)                                                                               \
     X(layer_norm)                                                                                  \
-    X(layer_norm_grad)
+    X(layer_norm_grad)                                                                             \
+    X(embedding)                                                                                   \
+    X(embedding_grad_weight)                                                                       \
+    X(next_token)                                                                                  \
+    X(rotary)                                                                                      \
+    X(add_bias)                                                                                    \
+    X(add_bias_grad)                                                                               \
+    X(silu_mul)                                                                                    \
+    X(silu_mul_grad)                                                                               \
+    X(gelu)                                                                                        \
+    X(gelu_grad)                                                                                   \
+    X(sigmoid)                                                                                     \
+    X(sigmoid_grad)                                                                                \
+    X(tanh)                                                                                        \
+    X(tanh_grad)
 #define X(name) extern const tri_kernel_def cuda_kernel_##name;
 CUDA_KERNELS(X)
 X(on_host)

@@ -23,6 +23,15 @@ typedef enum cuda_function {
     CUDA_RELU,            // x
     CUDA_LEAKY_RELU,      // x
     CUDA_ACTIVATION_GRAD, // y, dy: the gradient of either of them
+    CUDA_SIGMOID,         // x
+    CUDA_SIGMOID_GRAD,    // y, dy
+    CUDA_TANH,            // x
+    CUDA_TANH_GRAD,       // y, dy
+    CUDA_GELU,            // x
+    CUDA_GELU_GRAD,       // x, dy
+    CUDA_GELU_TANH,       // x: the approximation by tanh
+    CUDA_GELU_TANH_GRAD,  // x, dy
+    CUDA_SILU_MUL,        // gate, up
     CUDA_ADD,             // a + b
     CUDA_CAST,            // a
 } cuda_function;

@@ -11,6 +11,13 @@ static const pointwise_row rows[] = {
     {&tri_op_relu, CUDA_RELU},
     {&tri_op_leaky_relu, CUDA_LEAKY_RELU},
     {&tri_op_activation_grad, CUDA_ACTIVATION_GRAD},
+    {&tri_op_sigmoid, CUDA_SIGMOID},
+    {&tri_op_sigmoid_grad, CUDA_SIGMOID_GRAD},
+    {&tri_op_tanh, CUDA_TANH},
+    {&tri_op_tanh_grad, CUDA_TANH_GRAD},
+    {&tri_op_gelu, CUDA_GELU},
+    {&tri_op_gelu_grad, CUDA_GELU_GRAD},
+    {&tri_op_silu_mul, CUDA_SILU_MUL},
     {&tri_op_add, CUDA_ADD},
     {&tri_op_cast, CUDA_CAST},
 };
@@ -51,10 +58,17 @@ static float slope_of(const tri_node *node) {
     return grad->activation == TRI_ACTIVATION_NONE ? 1 : (float)grad->slope;
 }
 
+static cuda_function function_of(const tri_node *node) {
+    cuda_function function = row_of(node->op)->function;
+    bool is_gelu = node->op == &tri_op_gelu || node->op == &tri_op_gelu_grad;
+    if (!is_gelu || !((const tri_gelu_attr *)node->attr)->tanh) return function;
+    return function == CUDA_GELU ? CUDA_GELU_TANH : CUDA_GELU_TANH_GRAD;
+}
+
 static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
                           tri_kernel *kernel) {
     const tri_value_info *out = tri_value_get(graph, node->outputs[0]);
-    cuda_pointwise p = {.function = row_of(node->op)->function,
+    cuda_pointwise p = {.function = function_of(node),
                         .a_type = cuda_in_type(graph, node, 0),
                         .out_type = out->dtype,
                         .count = tri_layout_elements(&out->layout, &out->shape),
@@ -83,5 +97,12 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
 POINTWISE(relu)
 POINTWISE(leaky_relu)
 POINTWISE(activation_grad)
+POINTWISE(sigmoid)
+POINTWISE(sigmoid_grad)
+POINTWISE(tanh)
+POINTWISE(tanh_grad)
+POINTWISE(gelu)
+POINTWISE(gelu_grad)
+POINTWISE(silu_mul)
 POINTWISE(add)
 POINTWISE(cast)

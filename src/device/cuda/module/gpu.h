@@ -198,23 +198,17 @@ static inline int64_t gpu_blocks(cuda_stream *stream, int64_t elements, int64_t 
     return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 
-// Calls function.template run<T>() for the C++ type of a dtype; false if there is none.
-template <typename F> static inline bool gpu_with_type(tri_dtype dtype, F function) {
+// Returns function((T *)NULL) for the C++ type T of F32, F16 or BF16; TRI_UNSUPPORTED for others.
+template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F function) {
     switch (dtype) {
     case TRI_F32:
-        function((float *)nullptr);
-        return true;
-    case TRI_F64:
-        function((double *)nullptr);
-        return true;
+        return function((float *)nullptr);
     case TRI_F16:
-        function((gpu_f16 *)nullptr);
-        return true;
+        return function((gpu_f16 *)nullptr);
     case TRI_BF16:
-        function((gpu_bf16 *)nullptr);
-        return true;
+        return function((gpu_bf16 *)nullptr);
     default:
-        return false;
+        return TRI_UNSUPPORTED;
     }
 }
 

@@ -16,8 +16,38 @@ template <typename A, typename B, typename O> struct lot {
 // Neighbours in memory that are read or written by one instruction.
 template <typename T, int count> struct alignas(sizeof(T) * count) pack { T at[count]; };
 
+// Φ(x), the cumulative distribution function of the normal distribution, or gelu's approximation of
+// it by tanh: written so that what is close to 0 has as many right digits as any other number.
+template <typename W> GPU_DEVICE W normal_cdf(W x, bool tanh_form) {
+    if (!tanh_form) return (W)0.5 * erfc(-x * (W)0.70710678118654752440);
+    return 1 / (1 + exp((W)-1.59576912160573071176 * (x + (W)0.044715 * x * x * x)));
+}
+
+template <typename W> GPU_DEVICE W gelu_slope(W x, bool tanh_form) {
+    W cdf = normal_cdf(x, tanh_form);
+    if (!tanh_form) return cdf + x * exp((W)-0.5 * x * x) * (W)0.39894228040143267794;
+    W inner = (W)0.79788456080286535588 * (1 + (W)0.134145 * x * x);
+    return cdf + x * 2 * cdf * (1 - cdf) * inner;
+}
+
 template <typename W> GPU_DEVICE W compute(int function, W a, W b, W slope) {
     switch (function) {
+    case CUDA_SIGMOID:
+        return 1 / (1 + exp(-a));
+    case CUDA_SIGMOID_GRAD:
+        return b * a * (1 - a);
+    case CUDA_TANH:
+        return tanh(a);
+    case CUDA_TANH_GRAD:
+        return b * (1 - a * a);
+    case CUDA_GELU:
+    case CUDA_GELU_TANH:
+        return a * normal_cdf(a, function == CUDA_GELU_TANH);
+    case CUDA_GELU_GRAD:
+    case CUDA_GELU_TANH_GRAD:
+        return b * gelu_slope(a, function == CUDA_GELU_TANH_GRAD);
+    case CUDA_SILU_MUL:
+        return a / (1 + exp(-a)) * b;
     case CUDA_RELU:
         return a <= 0 ? 0 : a; // keeps NaN
     case CUDA_LEAKY_RELU:
@@ -128,6 +158,24 @@ extern "C" tri_status cuda_launch_pointwise(cuda_stream *stream, const cuda_poin
         return launch_alike<CUDA_LEAKY_RELU>(stream, p, why);
     case CUDA_ACTIVATION_GRAD:
         return launch_alike<CUDA_ACTIVATION_GRAD>(stream, p, why);
+    case CUDA_SIGMOID:
+        return launch_alike<CUDA_SIGMOID>(stream, p, why);
+    case CUDA_SIGMOID_GRAD:
+        return launch_alike<CUDA_SIGMOID_GRAD>(stream, p, why);
+    case CUDA_TANH:
+        return launch_alike<CUDA_TANH>(stream, p, why);
+    case CUDA_TANH_GRAD:
+        return launch_alike<CUDA_TANH_GRAD>(stream, p, why);
+    case CUDA_GELU:
+        return launch_alike<CUDA_GELU>(stream, p, why);
+    case CUDA_GELU_GRAD:
+        return launch_alike<CUDA_GELU_GRAD>(stream, p, why);
+    case CUDA_GELU_TANH:
+        return launch_alike<CUDA_GELU_TANH>(stream, p, why);
+    case CUDA_GELU_TANH_GRAD:
+        return launch_alike<CUDA_GELU_TANH_GRAD>(stream, p, why);
+    case CUDA_SILU_MUL:
+        return launch_alike<CUDA_SILU_MUL>(stream, p, why);
     case CUDA_CAST:
         return cast(stream, p, why);
     case CUDA_ADD:

@@ -1,0 +1,80 @@
+// A bias added to the last axis, its gradient, and the gradient of the gate of SwiGLU.
+#include "device/cuda/internal.h"
+
+static bool supports(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node) {
+    return cuda_is_real(cuda_in_type(graph, node, 0));
+}
+
+static int64_t width_of(const tri_graph *graph, const tri_node *node) {
+    const tri_shape *shape = cuda_in_shape(graph, node, 0);
+    return shape->dims[shape->rank - 1];
+}
+
+static tri_status bias_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    cuda_add_bias p = {.width = width_of(graph, node), .type = cuda_in_type(graph, node, 0)};
+    p.rows = cuda_in_count(graph, node, 0) / p.width;
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status bias_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_add_bias p = *(const cuda_add_bias *)kernel->state;
+    p.x = args->in[0];
+    p.bias = args->in[1];
+    p.y = args->out[0];
+    CUDA_LAUNCH(args->queue, add_bias, p);
+    return TRI_OK;
+}
+
+static tri_status bias_grad_prepare(tri_device *device, const tri_graph *graph,
+                                    const tri_node *node, tri_kernel *kernel) {
+    cuda_column_sums p = {.columns = width_of(graph, node), .type = cuda_in_type(graph, node, 0)};
+    p.rows = cuda_in_count(graph, node, 0) / p.columns;
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status bias_grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_column_sums p = *(const cuda_column_sums *)kernel->state;
+    p.x = args->in[0];
+    p.sums = args->out[0];
+    CUDA_LAUNCH(args->queue, column_sums, p);
+    return TRI_OK;
+}
+
+static tri_status gate_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    cuda_gate_grad p = {.count = cuda_in_count(graph, node, 0),
+                        .type = cuda_in_type(graph, node, 0)};
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status gate_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_gate_grad p = *(const cuda_gate_grad *)kernel->state;
+    p.gate = args->in[0];
+    p.up = args->in[1];
+    p.dy = args->in[2];
+    p.dgate = args->out[0];
+    p.dup = args->out[1];
+    CUDA_LAUNCH(args->queue, gate_grad, p);
+    return TRI_OK;
+}
+
+const tri_kernel_def cuda_kernel_add_bias = {.op = &tri_op_add_bias,
+                                             .name = "add-bias",
+                                             .supports = supports,
+                                             .prepare = bias_prepare,
+                                             .run = bias_run,
+                                             .release = cuda_release};
+const tri_kernel_def cuda_kernel_add_bias_grad = {.op = &tri_op_add_bias_grad,
+                                                  .name = "column-sums",
+                                                  .supports = supports,
+                                                  .prepare = bias_grad_prepare,
+                                                  .run = bias_grad_run,
+                                                  .release = cuda_release};
+const tri_kernel_def cuda_kernel_silu_mul_grad = {.op = &tri_op_silu_mul_grad,
+                                                  .name = "gate-grad",
+                                                  .supports = supports,
+                                                  .prepare = gate_prepare,
+                                                  .run = gate_run,
+                                                  .release = cuda_release};

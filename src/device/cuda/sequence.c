@@ -1,0 +1,163 @@
+// Ops on sequences of tokens: embedding, next tokens as labels, rotary position embedding.
+#include "device/cuda/internal.h"
+
+#include <math.h>
+
+static cuda_tokens tokens_of(const tri_graph *graph, const tri_node *node) {
+    bool grad = node->op == &tri_op_embedding_grad_weight;
+    const tri_embedding_attr *a =
+        grad ? &((const tri_embedding_grad_attr *)node->attr)->rows : node->attr;
+    const tri_shape *table = grad ? cuda_out_shape(graph, node, 0) : cuda_in_shape(graph, node, 1);
+    cuda_tokens t = {.count = cuda_in_count(graph, node, 0),
+                     .first = a->first,
+                     .rows = table->dims[0],
+                     .total = a->total ? a->total : table->dims[0]};
+    return t;
+}
+
+// The first input is ids; positions and rows are I32 while they are sorted.
+static bool supports_embedding(const tri_device_description *device, const tri_graph *graph,
+                               const tri_node *node) {
+    cuda_tokens t = tokens_of(graph, node);
+    return cuda_is_real(cuda_in_type(graph, node, 1)) && t.count < INT32_MAX && t.rows < INT32_MAX;
+}
+
+static struct cuda_fault *fault_of(tri_device *device) {
+    const cuda_device *d = cuda_of(device);
+    return d->runtime->fault(d->context);
+}
+
+static tri_status embedding_prepare(tri_device *device, const tri_graph *graph,
+                                    const tri_node *node, tri_kernel *kernel) {
+    cuda_embedding p = {.tokens = tokens_of(graph, node),
+                        .width = cuda_in_shape(graph, node, 1)->dims[1],
+                        .type = cuda_in_type(graph, node, 1)};
+    p.tokens.fault = fault_of(device);
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status embedding_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_embedding p = *(const cuda_embedding *)kernel->state;
+    p.tokens.ids = args->in[0];
+    p.table = args->in[1];
+    p.y = args->out[0];
+    CUDA_LAUNCH(args->queue, embedding, p);
+    return TRI_OK;
+}
+
+typedef struct embedding_grad {
+    cuda_token_order order;
+    cuda_row_starts starts;
+    cuda_embedding_grad sums;
+} embedding_grad;
+
+// Keys and positions twice, and where each row starts.
+static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
+                                 const tri_node *node, size_t *out) {
+    cuda_tokens t = tokens_of(graph, node);
+    *out = (size_t)(4 * t.count + t.rows + 1) * sizeof(int32_t);
+    return TRI_OK;
+}
+
+static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                               tri_kernel *kernel) {
+    embedding_grad state = {.order.tokens = tokens_of(graph, node),
+                            .sums.type = cuda_in_type(graph, node, 1),
+                            .sums.width = cuda_out_shape(graph, node, 0)->dims[1]};
+    cuda_tokens *t = &state.order.tokens;
+    t->fault = fault_of(device);
+    while (t->rows >> (state.order.passes * CUDA_DIGIT_BITS)) state.order.passes++;
+    state.starts.count = t->count;
+    state.starts.rows = state.sums.rows = t->rows;
+    return cuda_prepare(kernel, &state, sizeof state);
+}
+
+static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    embedding_grad state = *(const embedding_grad *)kernel->state;
+    int64_t count = state.order.tokens.count;
+    int32_t *room = args->workspace;
+    int last = state.order.passes % 2;
+    for (int i = 0; i < 2; i++) {
+        state.order.keys[i] = room + i * count;
+        state.order.positions[i] = room + (2 + i) * count;
+    }
+    state.order.tokens.ids = args->in[0];
+    state.starts.keys = state.order.keys[last];
+    state.starts.starts = room + 4 * count;
+    state.sums.dy = args->in[1];
+    state.sums.positions = state.order.positions[last];
+    state.sums.starts = state.starts.starts;
+    state.sums.dtable = args->out[0];
+    CUDA_LAUNCH(args->queue, token_order, state.order);
+    CUDA_LAUNCH(args->queue, row_starts, state.starts);
+    CUDA_LAUNCH(args->queue, embedding_grad, state.sums);
+    return TRI_OK;
+}
+
+static tri_status next_token_prepare(tri_device *device, const tri_graph *graph,
+                                     const tri_node *node, tri_kernel *kernel) {
+    const int64_t *dims = cuda_in_shape(graph, node, 0)->dims;
+    cuda_next_token p = {.samples = dims[0], .length = dims[1], .ignored = TRI_IGNORED_LABEL};
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status next_token_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_next_token p = *(const cuda_next_token *)kernel->state;
+    p.ids = args->in[0];
+    p.labels = args->out[0];
+    CUDA_LAUNCH(args->queue, next_token, p);
+    return TRI_OK;
+}
+
+static bool supports_rotary(const tri_device_description *device, const tri_graph *graph,
+                            const tri_node *node) {
+    return cuda_is_real(cuda_in_type(graph, node, 0));
+}
+
+static tri_status rotary_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    const tri_rotary_attr *a = node->attr;
+    const int64_t *dims = cuda_in_shape(graph, node, 0)->dims;
+    cuda_rotary p = {.samples = dims[0],
+                     .length = dims[1],
+                     .heads = dims[2],
+                     .half = dims[3] / 2,
+                     .first = a->first,
+                     .log_theta = log2(a->theta),
+                     .inverse = a->inverse,
+                     .type = cuda_in_type(graph, node, 0)};
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status rotary_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_rotary p = *(const cuda_rotary *)kernel->state;
+    p.x = args->in[0];
+    p.y = args->out[0];
+    CUDA_LAUNCH(args->queue, rotary, p);
+    return TRI_OK;
+}
+
+const tri_kernel_def cuda_kernel_embedding = {.op = &tri_op_embedding,
+                                              .name = "embedding",
+                                              .supports = supports_embedding,
+                                              .prepare = embedding_prepare,
+                                              .run = embedding_run,
+                                              .release = cuda_release};
+const tri_kernel_def cuda_kernel_embedding_grad_weight = {.op = &tri_op_embedding_grad_weight,
+                                                          .name = "sorted",
+                                                          .supports = supports_embedding,
+                                                          .workspace = grad_workspace,
+                                                          .prepare = grad_prepare,
+                                                          .run = grad_run,
+                                                          .release = cuda_release};
+const tri_kernel_def cuda_kernel_next_token = {.op = &tri_op_next_token,
+                                               .name = "next-token",
+                                               .prepare = next_token_prepare,
+                                               .run = next_token_run,
+                                               .release = cuda_release};
+const tri_kernel_def cuda_kernel_rotary = {.op = &tri_op_rotary,
+                                           .name = "rotary",
+                                           .supports = supports_rotary,
+                                           .prepare = rotary_prepare,
+                                           .run = rotary_run,
+                                           .release = cuda_release};
