@@ -2,6 +2,7 @@
 #include "launch/nodes_message.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stddef.h>
 
 #define BYTES(member) (sizeof(nodes_head) + sizeof(((nodes_message *)0)->member))
@@ -47,6 +48,9 @@ static bool check_order(nodes_order *o) {
     return o->code >= 0 && o->code < 256;
 }
 
+// The number becomes an exit code, 128 + number, and with 0 nobody would have asked for the end.
+static bool check_leave(nodes_order *o) { return check_order(o) && o->code >= 1 && o->code < NSIG; }
+
 static bool check(nodes_message *m) {
     switch (m->head.kind) {
     case NODES_BEAT:
@@ -58,6 +62,8 @@ static bool check(nodes_message *m) {
         return check_report(&m->report);
     case NODES_ROUND:
         return check_round(&m->round);
+    case NODES_LEAVE:
+        return check_leave(&m->order);
     default:
         return check_order(&m->order);
     }

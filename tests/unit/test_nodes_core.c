@@ -3,6 +3,7 @@
 #include "launch/nodes_core.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,6 +229,20 @@ static void leaving(void **state) {
     nodes_core_destroy(core);
 }
 
+// An agent that names a signal that does not exist is refused: 128 + it would be no exit code.
+static void leaving_by_no_signal(void **state) {
+    const struct {
+        int code;
+        tri_status expected;
+    } rows[] = {{0, TRI_BAD_INPUT},         {1, TRI_OK},           {SIGTERM, TRI_OK},
+                {SIGRTMAX, TRI_OK},         {NSIG, TRI_BAD_INPUT}, {255, TRI_BAD_INPUT},
+                {INT32_MAX, TRI_BAD_INPUT}, {-15, TRI_BAD_INPUT}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        nodes_message message = {.head = {.kind = NODES_LEAVE}, .order = {.code = rows[i].code}};
+        assert_int_equal(nodes_message_check(&message), rows[i].expected);
+    }
+}
+
 static void too_few_join(void **state) {
     begin(2, 2, 0);
     join(0, 2, 2, 1);
@@ -299,6 +314,7 @@ int main(void) {
         cmocka_unit_test(lost_node_of_a_fixed_number),
         cmocka_unit_test(standing_still),
         cmocka_unit_test(leaving),
+        cmocka_unit_test(leaving_by_no_signal),
         cmocka_unit_test(too_few_join),
         cmocka_unit_test(random_orders),
     };
