@@ -118,6 +118,14 @@ static inline int ranks_shared_memory(void) {
     return found;
 }
 
+// All ranks pass note `note` together, whatever becomes of their communicators. Where an operation
+// of some ranks fails, this has to come before it: a rank that is still in the operation before,
+// which the others have left, would find that one failed.
+static inline void ranks_meet(ranks_table *table, int note, int size) {
+    atomic_fetch_add(&table->notes[note], 1);
+    while (atomic_load(&table->notes[note]) < size) ranks_sleep_ms(1);
+}
+
 typedef void ranks_body(tri_comm *comm, ranks_table *table, void *argument);
 
 // What connects the ranks from now on; NULL: shared memory.

@@ -102,14 +102,12 @@ static void body_failure(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_device_far.open(&(tri_device_config){.threads = 1}, &device));
     CHECK_OK(tri_comm_data_open(control, device, TRI_COMM_DATA_ABILITIES, &data));
     CHECK_OK(tri_comm_barrier(data, "begin"));
-    atomic_fetch_add(&table->notes[0], 1);
-    while (atomic_load(&table->notes[0]) < comm->size) ranks_sleep_ms(1);
+    ranks_meet(table, 0, comm->size);
     tri_comm *fails = of_data ? data : control, *waits = of_data ? control : data;
     if (comm->rank == 1) fails->backend->abort(fails, "rank 1: no more");
     CHECK(tri_comm_barrier(waits, "STEP") == TRI_PEER_LOST);
     CHECK(strstr(tri_error_message(), "rank 1: no more"));
-    atomic_fetch_add(&table->notes[1], 1);
-    while (atomic_load(&table->notes[1]) < comm->size) ranks_sleep_ms(1);
+    ranks_meet(table, 1, comm->size);
     tri_comm_data_stop(data);
     tri_comm_data_close(data, control);
     tri_comm_close(control);

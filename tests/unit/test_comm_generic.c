@@ -164,8 +164,7 @@ static void body_mismatch(tri_comm *comm, ranks_table *table, void *argument) {
     CHECK_OK(tri_comm_generic_open(inner, copy_of(comm), TRI_COMM_FINDS_MISMATCHES, &generic));
     mismatch_call(generic, argument);
     CHECK(tri_comm_barrier(generic, "after") == TRI_MISMATCH);
-    atomic_fetch_add(&table->notes[0], 1);
-    while (atomic_load(&table->notes[0]) < comm->size) ranks_sleep_ms(1);
+    ranks_meet(table, 0, comm->size);
     tri_comm_close(generic);
 }
 

@@ -27,12 +27,6 @@ static const shape shapes[] = {{.hosts = 2, .places = 2}, {.hosts = 2, .places =
                                {.hosts = 1, .places = 3}, {.hosts = 3, .places = 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-// All ranks pass it together, whatever becomes of their communicators.
-static void meet(ranks_table *table, int note, int size) {
-    atomic_fetch_add(&table->notes[note], 1);
-    while (atomic_load(&table->notes[note]) < size) ranks_sleep_ms(1);
-}
-
 // A family of its own over `size` ranks of the job.
 static tri_comm *open_apart(tri_comm *job, ranks_table *table, const shape *s, bool across) {
     int numbers[RANKS_MAX], host = job->rank / s->places, place = job->rank % s->places;
@@ -301,7 +295,7 @@ static void body_no_direct(tri_comm *job, ranks_table *table, void *argument) {
           (job->rank == 3 ? TRI_OK : TRI_UNSUPPORTED));
     tri_comm_close(child);
     CHECK_OK(tri_comm_barrier(pair, "all have received"));
-    meet(table, 0, 4);
+    ranks_meet(table, 0, 4);
     group[0].peer = opposite;
     CHECK(tri_comm_run(pair, &group[0]) == TRI_UNSUPPORTED);
     ranks_says("they share neither level of the hierarchy");
@@ -397,13 +391,14 @@ static void body_mismatch(tri_comm *job, ranks_table *table, void *argument) {
                       .send = x,
                       .recv = x,
                       .label = "REDUCE a"};
+    ranks_meet(table, 1, job->size);
     CHECK(tri_comm_run(checked, &op) == TRI_MISMATCH);
     char last[64];
     snprintf(last, sizeof last, "rank %d calls all_reduce 'REDUCE a' of 5 I64", job->size - 1);
     ranks_says(last);
     ranks_says("calls all_reduce 'REDUCE a' of 4 I64");
     CHECK(tri_comm_barrier(checked, "after") == TRI_MISMATCH);
-    meet(table, 0, job->size);
+    ranks_meet(table, 0, job->size);
     tri_comm_close(checked);
 }
 
@@ -445,7 +440,7 @@ static void body_killed(tri_comm *job, ranks_table *table, void *argument) {
     ranks_says(" died ");
     CHECK(tri_comm_barrier(pair, "after") == TRI_PEER_LOST);
     ranks_says(who);
-    meet(table, RANKS_MAX - 1, job->size - 1);
+    ranks_meet(table, RANKS_MAX - 1, job->size - 1);
     tri_comm_close(pair);
 }
 
@@ -469,12 +464,12 @@ static void test_killed(void **state) {
 static void body_abort(tri_comm *job, ranks_table *table, void *argument) {
     tri_comm *pair = open_pair(job, table, argument);
     CHECK_OK(tri_comm_barrier(pair, "begin"));
-    meet(table, 1, job->size);
+    ranks_meet(table, 1, job->size);
     if (job->rank == 1) pair->backend->abort(pair, "rank 1: the data ended early");
     CHECK(tri_comm_barrier(pair, "STEP") == TRI_PEER_LOST);
     CHECK(strcmp(tri_error_message(), "rank 1: the data ended early") == 0);
     CHECK(pair->backend->failed(pair) == TRI_PEER_LOST);
-    meet(table, 0, job->size);
+    ranks_meet(table, 0, job->size);
     tri_comm_close(pair);
 }
 

@@ -84,6 +84,7 @@ static void close_grid(grid *g) {
 static void body_linked(tri_comm *job, ranks_table *table, void *argument) {
     grid g = open_grid(job, table, 0);
     CHECK_OK(tri_comm_barrier(job, "begin"));
+    ranks_meet(table, 1, 4);
     if (job->rank == 3) raise(SIGKILL);
     // Rank 1 waits in its column for the lost rank, and computes nothing after it.
     tri_comm *waits = job->rank == 2 ? g.row : job->rank == 1 ? g.column : g.row;
@@ -95,8 +96,7 @@ static void body_linked(tri_comm *job, ranks_table *table, void *argument) {
     CHECK(tri_comm_barrier(g.column, "later") == TRI_PEER_LOST);
     ranks_says("rank 3 (host ");
     // Nobody leaves before all have seen the failure.
-    atomic_fetch_add(&table->notes[0], 1);
-    while (atomic_load(&table->notes[0]) < 3) ranks_sleep_ms(1);
+    ranks_meet(table, 0, 3);
     close_grid(&g);
 }
 
@@ -114,8 +114,7 @@ static void body_aborted(tri_comm *job, ranks_table *table, void *argument) {
     if (job->rank == 0) g.row->backend->abort(g.row, "rank 0: the data ended early");
     CHECK(tri_comm_barrier(job->rank == 3 ? g.row : g.column, "STEP") == TRI_PEER_LOST);
     CHECK(strcmp(tri_error_message(), "rank 0: the data ended early") == 0);
-    atomic_fetch_add(&table->notes[0], 1);
-    while (atomic_load(&table->notes[0]) < 4) ranks_sleep_ms(1);
+    ranks_meet(table, 0, 4);
     close_grid(&g);
 }
 
