@@ -10,17 +10,20 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import SYNTHETIC, TRIREME, check_all, run, train  # noqa: E402
+from runs import (SYNTHETIC, TRIREME, check_all, entries, run, train,  # noqa: E402
+                  wait_for)
 
 OWN = os.sched_getaffinity(0)
 NO_THREADS = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
 TWO = [TRIREME, "run", "--standalone", "--nproc-per-node", "2"]
-PRINT = ["python3", "-c", "import os; print(os.environ['LOCAL_RANK'], os.environ.get("
-         "'OMP_NUM_THREADS'), sorted(os.sched_getaffinity(0)))"]
+# One write for each line: two workers write to one pipe, and print writes word by word if
+# PYTHONUNBUFFERED is set.
+PRINT = ["python3", "-c", """import os
+line = f"{os.environ['LOCAL_RANK']} {os.environ.get('OMP_NUM_THREADS')} "
+os.write(1, f"{line}{sorted(os.sched_getaffinity(0))}\\n".encode())"""]
 
 
 def numbers(text):
@@ -64,7 +67,7 @@ def check_too_many(_):
     assert "free here" in done.stderr and len(done.stderr.splitlines()) == 1, done
 
 
-def start(folder, rank, **more):
+def start(folder, rank, steps=2, **more):
     """A rank as srun starts it, where it does not bind."""
     environment = NO_THREADS | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank),
                                 "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0",
@@ -72,29 +75,27 @@ def start(folder, rank, **more):
                                 "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_TASKS_PER_NODE": "2",
                                 **more}
     words = train("mlp-jax", os.path.join(folder, "run" + "".join(more)), *SYNTHETIC,
-                  "trainer.max_steps=2", "batch.global=64")
+                  f"trainer.max_steps={steps}", "batch.global=64")
     return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
 
 
-def finish(*ranks):
+def finish(*ranks, code=0):
     said = [rank.communicate(timeout=120) for rank in ranks]
-    assert all(rank.returncode == 0 for rank in ranks), said
+    assert all(rank.returncode == code for rank in ranks), said
     return said[0][1]
 
 
 def check_ranks_of_srun(folder):
-    # While hwloc looks, it moves a process from CPU to CPU: what it has at the end counts.
-    ranks = [start(folder, rank) for rank in (0, 1)]
-    latest = [OWN, OWN]
-    while any(rank.poll() is None for rank in ranks):
-        for i, rank in enumerate(ranks):
-            if os.path.exists(f"/proc/{rank.pid}/maps") and rank.poll() is None:
-                latest[i] = os.sched_getaffinity(rank.pid)
-        time.sleep(0.001)
-    said = finish(*ranks)
-    assert latest[0] and latest[1] and not latest[0] & latest[1], latest
-    assert latest[0] | latest[1] <= OWN, latest
+    # While hwloc looks, it moves a process from CPU to CPU: what it has while it trains counts.
+    ranks = [start(folder, rank, steps=10**9) for rank in (0, 1)]
+    trains = wait_for(lambda: entries(os.path.join(folder, "run"), "train"), "a step",
+                      child=ranks[0])
+    bound = [os.sched_getaffinity(rank.pid) for rank in ranks] if trains else None
+    for rank in ranks:
+        rank.terminate()
+    said = finish(*ranks, code=75)
+    assert not bound[0] & bound[1] and bound[0] | bound[1] <= OWN, bound
     assert said.count("TRIREME_BIND=none") == 1, said
     said = finish(*[start(folder, rank, TRIREME_BIND="none") for rank in (0, 1)])
     assert "bound" not in said, said
