@@ -18,6 +18,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from runs import (SYNTHETIC, TRIREME, check_close, check_same, entries, finish,  # noqa: E402
                   last, losses, on_ranks, run, start, timed, train, wait_for)
 
+# On a busy machine a run may be over before this test sends a signal to it. Such a run has to have
+# the losses of the others too; another one begins.
+ATTEMPTS = 20
 # Three epochs of seven steps, the last of them a tail; evaluation at each epoch's end.
 LAST = 21
 COMMON = [*SYNTHETIC, "data.samples=200", "data.test_samples=40", "batch.global=32",
@@ -78,22 +81,29 @@ def interrupt(words, place, number, step):
 
 
 def check_interruptions(folder, name, ranks):
+    """Each of the signals interrupts a run."""
     recipe, more = RUNS[name]
     words = [*COMMON, *more]
-    whole, cut = (os.path.join(folder, f"{name}-{ranks}-{kind}") for kind in ("whole", "cut"))
+    whole = os.path.join(folder, f"{name}-{ranks}-whole")
     run(on_ranks(ranks, train(recipe, whole, *words)))
     if name == "16-mixed":  # else it would show nothing
         assert len(set(rates(whole).values())) < LAST - 3, rates(whole)
-    command = on_ranks(ranks, train(recipe, cut, *words))
     numbers = [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1, signal.SIGINT]
     if ranks > 1:  # of a launcher: its workers end with it, tests/fault has that
         numbers.remove(signal.SIGKILL)
-    interrupted, steps = 0, sorted(random.sample(range(1, LAST - 3), len(numbers)))
-    for number, step in zip(numbers, steps):
-        interrupted += interrupt(command, cut, number, step) is not None
-    assert interrupted >= 2, f"{name}: only {interrupted} interruptions at {steps}"
-    run(command)
-    check_end(cut, whole, f"{name}, {ranks} ranks, interrupted at {steps}")
+    for attempt in range(ATTEMPTS):
+        cut = os.path.join(folder, f"{name}-{ranks}-cut-{attempt}")
+        command = on_ranks(ranks, train(recipe, cut, *words))
+        steps = sorted(random.sample(range(1, LAST - 3), len(numbers)))
+        for step in steps:
+            if interrupt(command, cut, numbers[0], step) is None:
+                break
+            numbers.pop(0)
+        run(command)
+        check_end(cut, whole, f"{name}, {ranks} ranks, interrupted at {steps}")
+        if not numbers:
+            return
+    raise AssertionError(f"{name}: {ATTEMPTS} runs were over before {numbers}")
 
 
 def check_all_interruptions(folder):
@@ -106,15 +116,17 @@ def check_kills(folder):
     """Killed again and again; what was not saved is computed again, the same."""
     recipe, more = RUNS["momentum"]
     words = [*COMMON, *more]
-    whole, cut = (os.path.join(folder, kind) for kind in ("kills-whole", "kills-cut"))
+    whole, kills = os.path.join(folder, "kills-whole"), []
     run(train(recipe, whole, *words))
-    kills = 0
-    for step in (1, 2, 5, 7, 8, 13, 14, 18):
-        kills += interrupt(train(recipe, cut, *words), cut, signal.SIGKILL, step) is not None
-    assert kills >= 4, f"only {kills} kills"
-    run(train(recipe, cut, *words))
-    check_end(cut, whole, "killed eight times")
-    run([TRIREME, "checkpoint", "verify", cut])
+    while max(kills, default=0) < 4:
+        assert len(kills) < ATTEMPTS, f"kills of each run: {kills}"
+        cut = os.path.join(folder, f"kills-cut-{len(kills)}")
+        codes = [interrupt(train(recipe, cut, *words), cut, signal.SIGKILL, step)
+                 for step in (1, 2, 5, 7, 8, 13, 14, 18)]
+        kills.append(sum(code is not None for code in codes))
+        run(train(recipe, cut, *words))
+        check_end(cut, whole, f"killed {kills[-1]} times")
+        run([TRIREME, "checkpoint", "verify", cut])
 
 
 def check_other_ranks(folder):
