@@ -113,18 +113,18 @@ static void put_takes(work *w) {
 }
 
 // The compute actions, from first to last, during which a unit is gathered.
-typedef struct stay {
+typedef struct gathered_range {
     int unit, first, last;
-} stay;
+} gathered_range;
 
-static int compare_stays(const void *x, const void *y) {
-    const stay *a = x, *b = y;
+static int compare_ranges(const void *x, const void *y) {
+    const gathered_range *a = x, *b = y;
     if (a->first != b->first) return a->first < b->first ? -1 : 1;
     return (a->unit > b->unit) - (a->unit < b->unit);
 }
 
-// Divides the uses of a unit into stays. Between two stays the unit is released.
-static int find_stays(const work *w, int unit, stay *out) {
+// Divides the uses of a unit into gathered ranges. Between two of them the unit is released.
+static int find_ranges(const work *w, int unit, gathered_range *out) {
     const tri_schedule_request *r = w->request;
     bool whole = !tri_schedule_releases(r) || r->units[unit].persistent || r->pipeline > 1;
     bool holds_rounds = r->training && !r->reshard_after_forward;
@@ -133,7 +133,7 @@ static int find_stays(const work *w, int unit, stay *out) {
         int at = w->uses[i];
         const tri_action *a = &w->compute.actions[at];
         if (count == 0 || (!whole && !(holds_rounds && open > 0)))
-            out[count++] = (stay){.unit = unit, .first = at};
+            out[count++] = (gathered_range){.unit = unit, .first = at};
         out[count - 1].last = at;
         open += a->kind == TRI_ACTION_FORWARD;
         open -= contributes(a);
@@ -141,44 +141,46 @@ static int find_stays(const work *w, int unit, stay *out) {
     return count;
 }
 
-static void put_release(work *w, const stay *s) {
+static void put_release(work *w, const gathered_range *range) {
     const tri_schedule_request *r = w->request;
-    if (s && tri_schedule_releases(r) && !r->units[s->unit].persistent)
-        put(w, s->last + 1, AT_RELEASE, TRI_ACTION_RELEASE, s->unit);
+    if (range && tri_schedule_releases(r) && !r->units[range->unit].persistent)
+        put(w, range->last + 1, AT_RELEASE, TRI_ACTION_RELEASE, range->unit);
 }
 
-static int turn_before(const int *turns, int count, int ahead) {
-    return count > ahead ? turns[count - 1 - ahead] : 0;
+static int start_before(const int *starts, int count, int ahead) {
+    return count > ahead ? starts[count - 1 - ahead] : 0;
 }
 
-// Stays of one unit that follow each other are a turn. GATHER stands `ahead` turns before the turn
-// that needs it, and FETCH one turn before GATHER. If the unit's earlier stay has not ended by
-// then, the two stays become one: the unit is not released in between.
+// GATHER stands `ahead` units before the unit that it gathers, in the order in which units are
+// used, and FETCH one unit before GATHER. Ranges of one unit with no other unit's between them
+// count once. If the unit's earlier range has not ended where GATHER would stand, the two ranges
+// become one: to release the unit and gather it again at once would only cost time.
 static void put_gathers(work *w) {
     const tri_schedule_request *r = w->request;
     if (!tri_schedule_gathers(r)) return;
     bool by_block = tri_schedule_releases(r) && r->pipeline == 1;
     int ahead = by_block || r->prefetch > AHEAD ? r->prefetch : AHEAD;
-    int most = w->first_use[r->unit_count], count = 0, turn_count = 0;
-    stay *stays = TRI_NEW_ARRAY(w->arena, stay, most);
-    int *turns = TRI_NEW_ARRAY(w->arena, int, most);
-    stay **open = TRI_NEW_ARRAY(w->arena, stay *, r->unit_count); // by unit
+    int most = w->first_use[r->unit_count], count = 0, start_count = 0;
+    gathered_range *ranges = TRI_NEW_ARRAY(w->arena, gathered_range, most);
+    int *starts = TRI_NEW_ARRAY(w->arena, int, most);
+    gathered_range **open = TRI_NEW_ARRAY(w->arena, gathered_range *, r->unit_count); // by unit
     for (int u = 0; u < r->unit_count; u++)
-        if (r->units[u].here && r->units[u].bytes > 0) count += find_stays(w, u, stays + count);
-    if (count) qsort(stays, (size_t)count, sizeof *stays, compare_stays);
+        if (r->units[u].here && r->units[u].bytes > 0) count += find_ranges(w, u, ranges + count);
+    if (count) qsort(ranges, (size_t)count, sizeof *ranges, compare_ranges);
     for (int i = 0; i < count; i++) {
-        stay *s = &stays[i], *before = open[s->unit];
-        if (i == 0 || stays[i - 1].unit != s->unit) turns[turn_count++] = s->first;
-        int start = turn_before(turns, turn_count, ahead);
+        gathered_range *range = &ranges[i], *before = open[range->unit];
+        if (i == 0 || ranges[i - 1].unit != range->unit) starts[start_count++] = range->first;
+        int start = start_before(starts, start_count, ahead);
         if (before && before->last + 1 >= start) {
-            before->last = s->last;
+            before->last = range->last;
             continue;
         }
         put_release(w, before);
-        if (tri_schedule_fetches(r, s->unit))
-            put(w, turn_before(turns, turn_count, ahead + 1), AT_GATHER, TRI_ACTION_FETCH, s->unit);
-        put(w, start, AT_GATHER, TRI_ACTION_GATHER, s->unit);
-        open[s->unit] = s;
+        if (tri_schedule_fetches(r, range->unit))
+            put(w, start_before(starts, start_count, ahead + 1), AT_GATHER, TRI_ACTION_FETCH,
+                range->unit);
+        put(w, start, AT_GATHER, TRI_ACTION_GATHER, range->unit);
+        open[range->unit] = range;
     }
     for (int u = 0; u < r->unit_count; u++) put_release(w, open[u]);
 }
