@@ -108,8 +108,8 @@ static void unpack_event(const packed_event *event, tri_ledger_event *out) {
     atomic_store_explicit(&out->number, event->number, memory_order_release);
 }
 
-// Events that the ring has from earlier bytes may have ended since. Memory that was never written
-// is only read, so that it stays without pages.
+// Drops what the ring has from earlier bytes, since those events may have ended. An entry that was
+// never used is read but not written: only a write would make the system give it memory.
 static void forget_events(tri_ledger_ring *ring) {
     for (int i = 0; i < TRI_LEDGER_EVENTS; i++)
         if (atomic_load_explicit(&ring->events[i].number, memory_order_relaxed))

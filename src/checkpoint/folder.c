@@ -160,7 +160,8 @@ bool checkpoint_links_to(tri_arena *arena, const char *home, const char *link, c
 
 tri_status checkpoint_repair_links(tri_arena *arena, const char *home,
                                    const checkpoint_steps *steps) {
-    // An unreadable step may be the newest, of a later version.
+    // If the newest step cannot be read, a later version of trireme may have written it, and its
+    // links are right.
     if (steps->count == 0 || steps->items[0].readable != TRI_OK) return TRI_OK;
     const checkpoint_step *last = &steps->items[0];
     if (!checkpoint_links_to(arena, home, "last", last->path))

@@ -60,7 +60,7 @@ double scale_efficiency(const scale_view *v, int point);
 // How much faster than measured the simulation is, as a fraction.
 double scale_error(const scale_point *point);
 const char *scale_title(const scale_view *v);
-const char *scale_method(const scale_view *v); // how was simulated, and how well
+const char *scale_method(const scale_view *v); // how steps were simulated, and how far off they are
 void scale_print(const scale_view *v, FILE *out);
 void scale_print_json(const scale_view *v, FILE *out);
 

@@ -33,7 +33,8 @@ size_t tri_transforms_scratch_bytes(const tri_transforms *transforms);
 // True if all that the transforms do to values is to scale bytes by a tri_pixel_scale, which is
 // then *out.
 bool tri_transforms_scale(const tri_transforms *transforms, tri_pixel_scale *out);
-// Moves the pixels of a U8 image as tri_transforms_apply does, and leaves their values.
+// Does to a U8 image only what moves pixels, as tri_transforms_apply would; the
+// caller scales the bytes later.
 void tri_transforms_move(const tri_transforms *transforms, const void *stored, int64_t sample,
                          int64_t epoch, void *scratch, uint8_t *out);
 // Transforms the image `stored` of a sample to floats at `out`. Any number of threads may call

@@ -237,7 +237,8 @@ static void write_rank(FILE *file, int rank, const trace_head *head, tri_ledger_
         }
 }
 
-// What to add to a rank's times to get rank 0's clock: 0 on the same host.
+// What to add to a rank's times to get rank 0's clock. Times are of the host's monotonic clock, so
+// it is 0 on the same host; between hosts, the real-time clocks relate them.
 static int64_t clock_offset(const trace_head *heads, int rank) {
     if (!strcmp(heads[0].host, heads[rank].host)) return 0;
     return heads[rank].realtime_offset_ns - heads[0].realtime_offset_ns;

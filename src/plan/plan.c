@@ -161,8 +161,9 @@ int64_t tri_plan_held_batches(const tri_plan *plan) {
     return most;
 }
 
-// Bytes that the communicators of the engine's groups need for themselves. Those of all ranks and
-// of the shards also carry memory that no communicator allocated, for which they need more.
+// Bytes that the communicators of the engine's groups need for themselves. Operations of all ranks
+// and of the shards also use memory that the communicator did not allocate. Other ranks cannot
+// reach it, so it passes through staging memory, for which these communicators need more.
 static int64_t communicator_bytes(const tri_plan *plan, tri_comm_choice comm) {
     unsigned pipeline = 1u << TRI_AXIS_PIPELINE, shard = 1u << plan->sharing.shard_axis;
     const unsigned groups[] = {shard,    1u << plan->sharing.replicate_axis, pipeline,

@@ -37,7 +37,7 @@ static int own_end(const preflight *p) {
     return -1;
 }
 
-// Two hosts as they see each other.
+// What was measured between two ends: first ranks of two hosts or, on one host, any two ranks.
 typedef struct pair_times {
     double latency_s, bytes_per_s;
 } pair_times;

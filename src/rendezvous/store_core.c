@@ -261,7 +261,7 @@ static void reply_to_arrived(store_core *core) {
                   (size_t)core->size * sizeof *core->host_of);
 }
 
-// The index of the claim's host.
+// The index of the claim's host; adds a host that is new.
 static int find_host(store_core *core, const tri_host_claim *claim) {
     for (int i = 0; i < core->host_count; i++)
         if (tri_host_claim_is_same_host(&core->hosts[i], claim)) return i;
@@ -314,7 +314,8 @@ static bool hello(store_core *core, client *c, const store_head *head, const cha
     return true;
 }
 
-// A rank's second connection begins.
+// A rank's second connection begins, over which it shows that it lives and hears of losses. It
+// needs one because a request on the first may block for long.
 static bool watch(store_core *core, client *c, const store_head *head, const char *key,
                   int64_t now_ns) {
     bool is_rank = head->number >= 0 && head->number < core->size && head->timeout_ms > 0;

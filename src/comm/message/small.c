@@ -166,7 +166,8 @@ static bool gather_advance(message_comm *comm, progress_item *item, bool *advanc
 
 const message_algorithm message_gather = {.begin = gather_begin, .advance = gather_advance};
 
-// ---- tree: rank r after the root gets the data from r without its lowest bit
+// ---- tree: ranks count from the root, and number n gets the data from n with its lowest 1 bit
+// cleared, so that the data reach all in as many steps as the largest number has bits
 
 static int tree_number(const message_comm *comm, const tri_comm_op *op) {
     return (message_rank(comm) + message_size(comm) - op->root) % message_size(comm);

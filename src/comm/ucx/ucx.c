@@ -272,7 +272,8 @@ static bool ucx_arm(tri_transport_end *end) { return ucp_worker_arm(end->worker)
 
 // ---- ending
 
-// Lets UCX work until it has done something with a handle of its own.
+// Drives UCX until an operation of it is over. Gives up after many calls: the other end may be gone
+// and never answer.
 static void complete(tri_transport_end *end, ucs_status_ptr_t handle) {
     if (!UCS_PTR_IS_PTR(handle)) return;
     for (int i = 0; i < STOP_CALLS && ucp_request_check_status(handle) == UCS_INPROGRESS; i++)

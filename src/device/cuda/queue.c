@@ -49,7 +49,9 @@ static cuda_device *device_of(const cuda_queue *q) { return cuda_of(q->head.devi
 
 cuda_stream *cuda_stream_of(const tri_queue *queue) { return queue_of(queue)->stream; }
 
-// What kernels refused, as `ref` words it. `kind` is set last, so that the other fields are there.
+// A kernel cannot return an error, so it writes what is wrong with its input into a fault. Makes
+// the failure of it that `ref` would return. A kernel sets `kind` last, so that the other fields
+// are set once it is seen.
 static tri_status fault_of(const cuda_device *device) {
     const cuda_fault *fault = device->runtime->fault(device->context);
     switch (__atomic_load_n(&fault->kind, __ATOMIC_ACQUIRE)) {
@@ -179,7 +181,8 @@ tri_status cuda_record(tri_queue *head, tri_ticket *out) {
     cuda_queue *q = queue_of(head);
     char why[CUDA_WHY_BYTES] = "";
     cuda_event *event = q->events[(q->recorded + 1) % EVENTS];
-    // The ticket that had this event has to be over, or those who wait for it would wait for more.
+    // An earlier ticket had this event. Its work has to be done before the event is recorded again,
+    // or a wait for that ticket would also wait for the work issued since.
     tri_status status = device_of(q)->runtime->finish(event, why);
     TRI_TRY(cuda_check(status, "the GPU failed", why));
     TRI_TRY(cuda_check(device_of(q)->runtime->record(q->stream, event, why), "no ticket", why));

@@ -73,8 +73,9 @@ static tri_status null_open(const tri_device_config *config, tri_device **out) {
 
 static void null_close(tri_device *device) { free(device); }
 
-// Uses calloc, because the system then gives pages only when they are touched. Keeps the address
-// that calloc returned just before the aligned one.
+// Uses calloc, because the system then gives pages only when they are touched, and this device,
+// which computes almost nothing, touches few. Keeps the address that calloc returned just before
+// the aligned one, for the call of free.
 static tri_status null_alloc(tri_device *device, size_t size_bytes, void **out) {
     *out = NULL;
     size_t alignment = (size_t)device->description.alignment;
