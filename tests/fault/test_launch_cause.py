@@ -13,6 +13,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from runs import (SYNTHETIC, TRIREME, check_all, run, train)  # noqa: E402
 
 SENTENCE = "the disk is on fire"
+# A worker goes on when the launcher asks it to end, which it does after the first failure: so this
+# worker's is a later one, however busy the machine is.
+UNTIL_ASKED = "until test \"$asked\"; do sleep 0.05; done; "
+TRAP = "trap 'asked=1' TERM; "
 
 
 def workers(script, *flags, ranks=3, code=1):
@@ -31,11 +35,15 @@ def write_error(is_printed):
     return f"printf %s '{json.dumps(error)}' >$TORCHELASTIC_ERROR_FILE; "
 
 
+def until(condition):
+    return f"until {condition}; do sleep 0.05; done; "
+
+
 def check_one_sentence(_):
     """A worker prints the text; the launcher does so only if none did, or not on the console."""
     aloud = f"echo '{SENTENCE}' >&2; {write_error(True)}"
     silent = write_error(False)
-    several = f"if test $RANK = 1; then {aloud} else trap '' TERM; sleep 0.3; {silent} fi; "
+    several = f"if test $RANK = 1; then {aloud} else {TRAP}{UNTIL_ASKED}{silent} fi; "
     for script, flags in ((several, ()), (silent, ()), (aloud, ("--redirects", "2")),
                           (several, ("--redirects", "2")), (several, ("--tee", "2")),
                           (several, ("--local-ranks-filter", "0"))):
@@ -45,38 +53,54 @@ def check_one_sentence(_):
 
 def check_printed_by_another(folder):
     """A cause that did not print its text, as another worker did, refers to the lines above."""
-    ready = os.path.join(folder, "ready")  # rank 1 ignores the launcher's SIGTERM
-    script = (f"if test $RANK = 1; then trap '' TERM; touch {ready}; sleep 0.5; "
+    ready = os.path.join(folder, "ready")
+    script = (f"if test $RANK = 1; then {TRAP} touch {ready}; {UNTIL_ASKED}"
               f"echo '{SENTENCE}' >&2; {write_error(True)} else "
-              f"while ! test -e {ready}; do sleep 0.05; done; {write_error(False)} fi; exit 1")
+              f"{until(f'test -e {ready}')} {write_error(False)} fi; exit 1")
     err = workers(script, ranks=2)
     assert "rank 0" in cause(err) and "see the message above" in cause(err), err
     assert err.count(SENTENCE) == 1, err
 
 
-def check_suspended(_):
+def write_pid(path):
+    return f"echo $$ >{path}.new; mv {path}.new {path}; "
+
+
+def until_in_state(path, states):
+    """Until the process that wrote its pid to the file is in one of the states."""
+    return (until(f"test -e {path}") + f"pid=$(cat {path}); " +
+            until(f"grep -qs '^State:.[{states}]' /proc/$pid/status || ! test -e /proc/$pid"))
+
+
+def check_suspended(folder):
     """The suspended rank is the cause, not the one whose wait for it timed out."""
-    err = workers("if test $RANK = 1; then kill -STOP $$; fi; sleep 1; " + write_error(False) +
+    pid = os.path.join(folder, "suspended")
+    err = workers(f"if test $RANK = 1; then {write_pid(pid)} kill -STOP $$; fi; "
+                  f"{until_in_state(pid, 'T')} {write_error(False)}"
                   "test $RANK = 0 || sleep 60; exit 3")
     assert "rank 1 (local rank 1)" in cause(err) and "suspended by a signal" in cause(err), err
     assert "rank 0" not in cause(err), err
 
 
-def check_killed(_):
+def check_killed(folder):
     """The killed rank is the cause, not the rank that first reported that it is gone."""
-    err = workers("if test $RANK = 2; then sleep 0.5; kill -KILL $$; fi; trap '' TERM; sleep 0.7; "
-                  "exit 1")
+    pid, ready = (os.path.join(folder, name) for name in ("killed", "ignores"))
+    err = workers(f"if test $RANK = 2; then {until(f'test -e {ready}0 -a -e {ready}1')} "
+                  f"{write_pid(pid)} kill -KILL $$; fi; trap '' TERM; touch {ready}$RANK; "
+                  f"{until_in_state(pid, 'ZX')} exit 1")
     assert "rank 2 (local rank 2)" in cause(err) and "SIGKILL" in cause(err), err
 
 
-def check_consequence(_):
+def check_consequence(folder):
     """The rank with bad input is the cause, not one that ended first because that rank gave up."""
     error = {"message": {"message": f"TRI_BAD_INPUT: {SENTENCE}", "errorCode": 2,
                          "extraInfo": {"timestamp": "2000000000", "said": True}}}
     lost = json.dumps(error).replace("TRI_BAD_INPUT", "TRI_PEER_LOST")
-    err = workers("trap '' TERM; if test $RANK = 1; then printf %s "
-                  f"'{json.dumps(error)}' >$TORCHELASTIC_ERROR_FILE; sleep 1; exit 2; fi; "
-                  f"sleep 0.3; printf %s '{lost}' >$TORCHELASTIC_ERROR_FILE; exit 1", code=2)
+    gave_up = os.path.join(folder, "gave-up")
+    err = workers(f"if test $RANK = 1; then {TRAP} printf %s '{json.dumps(error)}' "
+                  f">$TORCHELASTIC_ERROR_FILE; touch {gave_up}; {UNTIL_ASKED} exit 2; fi; "
+                  f"trap '' TERM; {until(f'test -e {gave_up}')} "
+                  f"printf %s '{lost}' >$TORCHELASTIC_ERROR_FILE; exit 1", code=2)
     assert "rank 1 (local rank 1)" in cause(err) and "exit code 2" in cause(err), err
 
 
