@@ -87,15 +87,16 @@ static tri_status plan_file(save *s, const char *name, const tri_state_source *s
     return TRI_OK;
 }
 
-// Deals the chunks to the ranks in turn by their offset in the file, so that all ranks work on
-// neighbouring tensors at any moment, whichever ranks hold these.
+// Consecutive chunks of a file belong to consecutive ranks of those that hold them. All ranks go
+// through the file in order, so at any moment they need neighbouring tensors: reading a tensor may
+// be collective, and then no rank waits long for the others.
 static bool writes_chunk(const save *s, const tri_state_source *source,
                          const checkpoint_chunk *chunk) {
-    int64_t turn = chunk->offset / s->manifest.chunk_bytes;
+    int64_t index = chunk->offset / s->manifest.chunk_bytes;
     int ranks = checkpoint_ranks(s->request.comm), rank = checkpoint_rank(s->request.comm);
     if (source->holder_count && chunk->tensor != CHECKPOINT_HEADER)
         ranks = source->holder_count(source->context, chunk->tensor, &rank);
-    return turn % ranks == rank;
+    return index % ranks == rank;
 }
 
 static void list_own(save *s) {

@@ -96,12 +96,15 @@ int tri_engine_steps_ahead(const tri_engine *engine);
 tri_status tri_engine_collect(tri_engine *engine, tri_step_output *out);
 // Issues one step and collects it. No other step may be in flight.
 tri_status tri_engine_step(tri_engine *engine, const tri_step_input *input, tri_step_output *out);
-// After a failure: ends what is in flight, so that the loader's memory is no longer in use. Keeps
-// the failure's message. Only tri_engine_destroy may follow. Not collective.
+// After a failure other than TRI_NOT_FINITE: stops the communicators, because other ranks may never
+// join what is in flight, and waits for the device's queues, so that the caller may free the
+// loader's micro-batches. Keeps the failure's message. Only tri_engine_destroy may follow. Not
+// collective.
 void tri_engine_abandon(tri_engine *engine);
 
-// Waits until no micro-batch is read any more, and releases them all. Has to be called before their
-// memory is freed, also after a step that failed.
+// Waits until no micro-batch is read any more, and releases them all, so that the caller may free
+// their memory: after a step that succeeded or ended with TRI_NOT_FINITE. After any other failure
+// tri_engine_abandon takes its place.
 tri_status tri_engine_release_batches(tri_engine *engine);
 
 enum { TRI_STATE_MASTERS = -1 }; // no optimizer state: the parameter itself

@@ -168,7 +168,9 @@ static tri_status parameter_device(deepspeed_reader *reader, const deepspeed_row
     return read_device(reader, path, node, true);
 }
 
-// Both offload sections have to name the same folder; it is used only with the device nvme.
+// Both offload sections have to name the same folder, since strategy.offload_path is one for all
+// offloaded state. Without the device nvme nothing goes to files, and the key is reported as
+// unused.
 static tri_status nvme_path(deepspeed_reader *reader, const deepspeed_row *row, const char *path,
                             tri_tree *node) {
     if (reader->is_disabled || deepspeed_is_auto(node)) return TRI_OK;

@@ -387,8 +387,8 @@ static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
     return exchange_hosts(s);
 }
 
-// Lets images travel as bytes, if the device normalises bytes and all data sets have bytes with the
-// same scale.
+// Images are copied to the device as bytes, a quarter of their size in F32, if the device can
+// normalise them and all data sets have bytes with the same scale: one program serves them all.
 static void choose_bytes(tri_session *s) {
     tri_dataset *const sets[] = {s->train_data, s->val_data, s->test_data};
     bool found = false;

@@ -1,4 +1,6 @@
-// The device's memory: reserves addresses that fault, and finds the memory behind them.
+// The device's memory, as a GPU's: the host gets addresses at which nothing is mapped, so that a
+// use of device memory by the host faults. Kernels use memory of the inner device, which is found
+// from such an address.
 #include "device/far/area.h"
 
 #include "base/log.h"

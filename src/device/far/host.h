@@ -19,7 +19,8 @@ typedef struct far_host {
 
 tri_status far_host_add(far_host *host, size_t bytes, void **out);
 void far_host_remove(far_host *host, void *memory);
-// Counts a copy to the device.
+// Counts the bytes of a copy to the device by where they come from: tests check that micro-batches
+// are copied from this memory, because from other memory a GPU's copies do not run beside the host.
 void far_host_count(far_host *host, const void *from, size_t bytes);
 
 #endif
