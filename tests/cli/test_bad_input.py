@@ -15,7 +15,8 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from damage import flip  # noqa: E402
-from runs import (SYNTHETIC, TRIREME, last, losses, on_ranks, run, timed, train)  # noqa: E402
+from runs import (SECONDS, SYNTHETIC, TRIREME, last, losses, on_ranks, run, timed,  # noqa: E402
+                  train)
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
          "t10k-labels-idx1-ubyte")
@@ -43,7 +44,7 @@ def refused(folder, words, *parts, env=None):
     """Code 2, one line with the words (of a tuple, any of them), and an unchanged folder."""
     before = fingerprint(folder)
     runs = os.path.exists("runs")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False,
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False,
                           env={**os.environ, **(env or {})})
     shown = f"{' '.join(words)}\n{done.stdout}{done.stderr}"
     assert done.returncode == 2, f"exit code {done.returncode} of {shown}"

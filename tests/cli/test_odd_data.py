@@ -18,7 +18,7 @@ SYNTHETIC = ["data.name=synthetic", "data.shape=[1,28,28]", "data.samples=32",
 
 
 def run(*arguments):
-    return subprocess.run([TRIREME, *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([TRIREME, *arguments], capture_output=True, text=True, timeout=240)
 
 
 def write_tensors(path, tensors):
@@ -121,7 +121,7 @@ def check_tokens(folder):
         assert not os.path.exists(os.path.join(folder, "run"))
     llama = os.path.abspath("recipes/llama-tiny.yaml")
     done = subprocess.run([TRIREME, "data", "check", llama, "--json"], cwd=folder,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=240)
     splits = [json.loads(line) for line in done.stdout.splitlines()]
     assert [split["samples"] for split in splits] == [1003854 // 256, 111540 // 256], done
     done = run("train", llama, "model.vocab_size=100", "--run-dir", os.path.join(folder, "run"))
@@ -143,7 +143,7 @@ def check_quiet(folder):
     run_dir, bound = os.path.join(folder, "blocked"), (1 << 20, 1 << 20)  # bytes of a file
     done = subprocess.run([TRIREME, "train", "recipes/mlp-jax.yaml", *SYNTHETIC,
                            "trainer.max_epochs=2", "log.progress=false", "--run-dir", run_dir],
-                          capture_output=True, text=True, timeout=60,
+                          capture_output=True, text=True, timeout=240,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, bound))
     assert done.returncode == 1, done
     assert "warning: no checkpoint of step 2:" in done.stderr, done.stderr

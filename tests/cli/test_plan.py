@@ -21,7 +21,7 @@ PIPELINE = [LLAMA, "--mesh", "pipeline=4", "batch.global=16", "batch.micro=2"]
 
 
 def plan(*words, code=0, **more):
-    done = subprocess.run([TRIREME, "plan", *words], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([TRIREME, "plan", *words], capture_output=True, text=True, timeout=240,
                           check=False, **more)
     assert done.returncode == code, (done.returncode, words, done.stdout + done.stderr)
     return done
@@ -212,7 +212,7 @@ def check_refusal():
         train = subprocess.run([TRIREME, "train", "recipes/mnist-cnn.yaml", "--run-dir", run,
                                 "data.name=synthetic", "data.shape=[1,28,28]", "data.classes=10",
                                 "strategy.memory=30M"],
-                               capture_output=True, text=True, timeout=60, check=False)
+                               capture_output=True, text=True, timeout=240, check=False)
         assert train.returncode == 2 and not os.path.exists(run), train
         assert "of strategy.memory; " in train.stderr, train.stderr
         assert train.stderr.count("\n") == 1, train.stderr
@@ -241,7 +241,7 @@ def check_described_device():
         run = os.path.join(folder, "run")
         train = subprocess.run([TRIREME, "train", *words, "--run-dir", run, "data.name=synthetic",
                                 "data.shape=[1,28,28]", "data.classes=10", "data.samples=100000"],
-                               capture_output=True, text=True, timeout=60, check=False)
+                               capture_output=True, text=True, timeout=240, check=False)
         assert train.returncode == 2 and not os.path.exists(run), train
         assert "of null:v100-32; would fit" in train.stderr, train.stderr
         assert train.stderr.count("\n") == 1, train.stderr

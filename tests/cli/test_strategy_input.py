@@ -11,7 +11,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import SYNTHETIC, TRIREME, on_ranks, timed, train  # noqa: E402
+from runs import SECONDS, SYNTHETIC, TRIREME, on_ranks, timed, train  # noqa: E402
 
 PIPELINE = "strategy.name=pipeline batch.micro=4 "
 SYNC, SAME = "trainer.sync_batchnorm=true ", "trainer.deterministic=true "
@@ -85,7 +85,7 @@ def settle(words):
 
 def check_row(folder, command, row):
     _, ranks, words, parts = row
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     shown = f"{ranks} ranks, {' '.join(words)}: code {done.returncode}: {done.stdout}{done.stderr}"
     assert done.returncode == 2, shown
     lines = done.stderr.splitlines()

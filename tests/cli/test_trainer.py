@@ -14,7 +14,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from runs import TRIREME, check_all  # noqa: E402
+from runs import SECONDS, TRIREME, check_all  # noqa: E402
 
 RECIPE = "recipes/mlp-jax.yaml"
 # Four steps an epoch, the last one of 8 samples; three evaluation batches.
@@ -66,7 +66,7 @@ def train(*overrides, run_dir=None, code=0):
     runs += 1
     run_dir = run_dir or os.path.join(folder, str(runs))
     done = subprocess.run([TRIREME, "train", RECIPE, *TINY, *overrides, "--run-dir", run_dir],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == code, f"{overrides}: {done.returncode}: {done.stderr}"
     return run_dir, done
 
