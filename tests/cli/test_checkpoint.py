@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def newest(run_dir):
 
 
 def kill_at(words, run_dir, step):
-    """Starts a run and kills it once it has logged that step; False: it ended by itself."""
+    """Starts a run and kills it once it has logged that step; False: it was over before."""
     child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     metrics = os.path.join(run_dir, "metrics.jsonl")
     while child.poll() is None:
@@ -87,23 +88,26 @@ def kill_at(words, run_dir, step):
             time.sleep(random.random() * 0.02)
             child.kill()
             child.wait()
-            return True
+            break
         time.sleep(0.002)
+    if child.returncode == -signal.SIGKILL:
+        return True
     assert child.returncode == 0, f"it ended with {child.returncode}"
     return False
 
 
 def check_kills(folder, whole):
     """Killed again and again in mid-epoch: the same losses and weights to the last bit."""
-    killed = os.path.join(folder, "killed")
-    kills = sum(kill_at(command(killed), killed, step) for step in (2, 7, 11, 19, 26))
-    assert kills >= 3, f"only {kills} kills"
-    run(command(killed))
-    assert losses(killed) == losses(whole), "a killed run's losses differ"
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        assert contents(os.path.join(newest(killed), name)) == \
-            contents(os.path.join(newest(whole), name)), f"a killed run's {name} differs"
-    shutil.rmtree(killed)
+    killed, kills = os.path.join(folder, "killed"), []
+    while max(kills, default=0) < 3:  # on a busy machine a run may be over before it is killed
+        assert len(kills) < 20, f"kills of each run: {kills}"
+        kills.append(sum(kill_at(command(killed), killed, step) for step in (2, 7, 11, 19, 26)))
+        run(command(killed))
+        assert losses(killed) == losses(whole), "a killed run's losses differ"
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            assert contents(os.path.join(newest(killed), name)) == \
+                contents(os.path.join(newest(whole), name)), f"a killed run's {name} differs"
+        shutil.rmtree(killed)
 
 
 def check_damage(folder, whole):
