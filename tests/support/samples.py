@@ -14,6 +14,17 @@ def lines(run_dir):
     return found
 
 
+def last_line(run_dir, rank):
+    """The latest line of a rank, without reading the others; None: it has none yet."""
+    path = os.path.join(run_dir, "logs", f"samples-rank-{rank}.jsonl")
+    if not os.path.exists(path):
+        return None
+    with open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+        whole = [line for line in file.read().split(b"\n")[:-1] if line.startswith(b"{")]
+    return json.loads(whole[-1]) if whole else None
+
+
 def last_attempts(run_dir, steps):
     """By step up to `steps`: the lines of the process that ran it last, and so decided what became
     of it. What earlier processes did after their last checkpoint was repeated."""
