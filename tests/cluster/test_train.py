@@ -52,9 +52,10 @@ def check(folder, one, start, nodes, ranks, *settings):
     shutil.rmtree(run_dir)
 
 
+TENSOR = ["strategy.mesh.tensor=2", "strategy.tensor={fc1: column, fc2: row}"]
 STRATEGIES = [["strategy.name=ddp"], ["strategy.name=zero1"], ["strategy.name=zero2"],
               ["strategy.name=fsdp"], ["strategy.name=pipeline", "strategy.mesh.pipeline=2"],
-              ["strategy.mesh.tensor=2"], ["trainer.deterministic=true"]]
+              TENSOR, ["trainer.deterministic=true"]]
 
 
 def losses_of_one(folder):
@@ -71,7 +72,7 @@ def check_ucx(folder):
         check(folder, one, srun, 2, 4, *settings)
     check(folder, one, srun, 2, 2, "strategy.name=fsdp")
     if ALL:
-        check(folder, one, srun, 4, 8, "strategy.mesh.tensor=2", "strategy.mesh.pipeline=2",
+        check(folder, one, srun, 4, 8, *TENSOR, "strategy.mesh.pipeline=2",
               "strategy.mesh.shard=2", "strategy.name=fsdp")
 
 
