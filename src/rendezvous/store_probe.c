@@ -26,7 +26,7 @@ typedef struct probing {
     const store_token *token;
     int64_t end_ns;
     int count, found;          // found: a socket whose server has proved itself, or -1
-    int refused;               // addresses at which nobody listens
+    int tried, refused;        // addresses; at those refused nobody listens
     tri_status failed;         // ends the search
     char note[256];            // what answered and was not our server
     struct pollfd fds[PROBES]; // fd -1: given up
@@ -40,6 +40,7 @@ static void give_up(probing *p, int index) {
 
 static void start(probing *p, const rendezvous_socket_address *address) {
     int fd = tri_os.socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    p->tried++;
     if (fd < 0) return;
     if (tri_os.connect(fd, &address->any, address->size) != 0 && errno != EINPROGRESS) {
         p->refused += errno == ECONNREFUSED;
@@ -165,8 +166,11 @@ tri_status store_tcp_connect(const tri_identity *identity, const store_token *to
                              int *out) {
     const tri_store_address *where = &identity->address;
     rendezvous_addresses addresses;
-    errno = 0;
-    TRI_TRY(rendezvous_resolve(where->host, where->port, &addresses));
+    tri_status status = rendezvous_resolve(where->host, where->port, &addresses);
+    if (status != TRI_OK) {
+        errno = 0; // it may be a name server's
+        return status;
+    }
     probing p = {.identity = identity,
                  .token = token,
                  .end_ns = tri_os.monotonic_ns() + round_ms * INT64_C(1000000),
@@ -174,9 +178,9 @@ tri_status store_tcp_connect(const tri_identity *identity, const store_token *to
     search(&p, &addresses);
     if (p.failed != TRI_OK) return p.failed;
     if (p.found < 0) {
-        tri_status status = TRI_FAIL(TRI_NOT_FOUND, "%s",
-                                     p.note[0] ? p.note : "nothing answers there for this job");
-        errno = p.refused ? ECONNREFUSED : 0;
+        status = TRI_FAIL(TRI_NOT_FOUND, "%s",
+                          p.note[0] ? p.note : "nothing answers there for this job");
+        errno = p.tried && p.refused == p.tried ? ECONNREFUSED : 0;
         return status;
     }
     (void)fcntl(p.found, F_SETFL, fcntl(p.found, F_GETFL) & ~O_NONBLOCK);

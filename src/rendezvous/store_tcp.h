@@ -21,7 +21,8 @@ int store_tcp_port(const store_sockets *sockets);
 
 // A socket to a server of this run that has proved itself, blocking; takes up to about `round_ms`
 // and tries all addresses at once. TRI_NOT_FOUND: there is none yet, and the message says what is
-// known; errno ECONNREFUSED: nobody listens there. TRI_MISMATCH: this rank's generation has ended.
+// known; errno ECONNREFUSED: nobody listens at any of them. TRI_MISMATCH: this rank's generation
+// has ended.
 tri_status store_tcp_connect(const tri_identity *identity, const store_token *token, int round_ms,
                              int *out);
 // Settings of a connected socket, at both ends.
