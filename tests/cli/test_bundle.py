@@ -18,51 +18,16 @@ import subprocess
 import sys
 import tempfile
 
-BUILD = os.path.abspath(sys.argv[1])
-NAME = "trireme-0.1.0-x86_64"
-LOSSES = re.compile(r"step (\d+)/4 +loss (\S+)")
+sys.path.insert(0, os.path.join(os.getcwd(), "tests", "support"))
+from bundle import (BUILD, NAME, NOBODY, can_mount, in_root, losses_in,  # noqa: E402
+                    losses_of_build, make, make_root, run, system_files, write_recipe)
+
 SITE = re.compile(r"lib(mpi|pmix|ibverbs|mlx5|rdmacm|cuda|cudart|cublas\w*|cudnn\w*|nccl)\.so")
 INIT = re.compile(r"calling init: (.*)")  # of LD_DEBUG=libs
 HOME = "/users/a user"
-NOBODY = "65534:65534"
-RECIPE = """
-name: small
-model: {name: mnist-cnn}
-data: {name: synthetic, shape: [1, 28, 28], classes: 10, samples: 64}
-batch: {global: 16, micro: 8}
-optimizer: {name: sgd, lr: 0.1}
-trainer: {max_epochs: 1, log_every_n_steps: 1}
-"""
 # What a host has: C library, libstdc++; and where both come from there.
 HOSTS = {"nothing": ("carried", "carried"), "old": ("carried", "host"),
          "libc": ("host", "carried"), "libstdc++": ("host", "host")}
-# Its own mounts: they end with it, before the folder is removed.
-IN_ROOT = """
-for folder in proc dev sys; do mount --rbind /$folder "$1/$folder"; done
-exec chroot --userspec=%s "$@"
-""" % NOBODY
-
-
-def run(*words, code=0, **environment):
-    """The program's output, both streams; `environment` is all that it gets."""
-    done = subprocess.run(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env={"NO_COLOR": "1", "OMP_NUM_THREADS": "1", **environment},
-                          timeout=120, check=False)
-    assert done.returncode == code, f"{words}: {done.returncode}, not {code}\n{done.stdout[-4000:]}"
-    return done.stdout
-
-
-def make(folder):
-    """Packs the tree in a folder of its own; returns the archive."""
-    os.makedirs(os.path.join(folder, "a b"))
-    done = subprocess.run(["scripts/bundle", BUILD, folder], check=False, text=True,
-                          env={**os.environ, "ZSTD_CLEVEL": "1", "TMPDIR": f"{folder}/a b"},
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert done.returncode == 0, done.stdout[-4000:]
-    assert not os.listdir(f"{folder}/a b"), "temporary files stay behind"
-    path = os.path.join(folder, f"{NAME}.tar.zst")
-    assert os.path.getsize(path) < 60e6, os.path.getsize(path)
-    return path
 
 
 def check_same(folder):
@@ -97,29 +62,12 @@ def check_files(bundle):
 # ---- roots
 
 
-def system_files(*packages):
-    """The shared objects of Debian packages, as paths of this machine."""
-    listed = subprocess.run(["dpkg-query", "-L", *packages], check=True, text=True,
-                            stdout=subprocess.PIPE).stdout.split("\n")
-    return [path for path in listed if re.search(r"/lib/x86_64-linux-gnu/[^/]*\.so\.\d+$", path)]
-
-
-def make_root(root, host, archive):
-    """A folder that looks like a host that has nothing else; returns the bundle in it."""
-    libraries = f"{root}/lib/x86_64-linux-gnu"
-    home = root + HOME
-    for folder in ("proc", "dev", "sys", "tmp", "lib64"):
-        os.makedirs(f"{root}/{folder}")
-    for folder in (libraries, home):
-        os.makedirs(folder)
+def make_host(root, host, archive):
     packages = {"nothing": [], "libc": ["libc6"]}.get(host, ["libc6", "libstdc++6", "libgcc-s1"])
-    for path in system_files(*packages) if packages else ():
-        shutil.copy(path, libraries)
-    if packages:
-        os.symlink("/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", f"{root}/lib64/"
-                   "ld-linux-x86-64.so.2")
+    make_root(root, *packages)
     if host == "old":
-        rename_versions(f"{libraries}/libc.so.6", rb"\0GLIBC_2\.(29|[34]\d)(?=\0)")
+        rename_versions(f"{root}/lib/x86_64-linux-gnu/libc.so.6",
+                        rb"\0GLIBC_2\.(29|[34]\d)(?=\0)")
     unpack(root, archive)
 
 
@@ -135,23 +83,10 @@ def rename_versions(path, pattern):
 
 def unpack(root, archive):
     home = root + HOME
+    os.makedirs(home)
     subprocess.run(["tar", "-xf", archive, "-C", home], check=True)
-    with open(f"{home}/small.yaml", "w", encoding="utf-8") as f:
-        f.write(RECIPE)
+    write_recipe(home)
     subprocess.run(["chown", "-R", NOBODY, home], check=True)
-    subprocess.run(["chmod", "755", root], check=True)
-    subprocess.run(["chmod", "1777", f"{root}/tmp"], check=True)
-
-
-def losses_of(text):
-    found = dict(LOSSES.findall(text))
-    assert len(found) == 4, text
-    return found
-
-
-def in_root(root, *words, code=0, **environment):
-    return run("/usr/bin/unshare", "-m", "--propagation", "private", "/bin/sh", "-c", IN_ROOT, "sh",
-               root, *words, code=code, **environment)
 
 
 def check_root(root, host, losses):
@@ -166,16 +101,16 @@ def check_root(root, host, losses):
     if host == "old":  # else this root proves nothing
         assert "GLIBC_" in in_root(root, alone, "version", code=1)
     if host not in ("old", "libstdc++"):
-        said = in_root(root, program, "train", f"{home}/small.yaml", "--run-dir", f"{home}/one")
-        assert losses_of(said) == losses, said
+        in_root(root, program, "train", f"{home}/small.yaml", "--run-dir", f"{home}/one")
+        assert losses_in(f"{root}{home}/one") == losses
         assert "lumi-g" in in_root(root, program, "submit", "--list")
     two = ["run", "--standalone", "--nproc-per-node", "2", "trireme", "train",
            f"{home}/small.yaml"]
-    said = in_root(root, program, *two, "--run-dir", f"{home}/two")
-    assert losses_of(said) == losses, said
+    in_root(root, program, *two, "--run-dir", f"{home}/two")
+    assert losses_in(f"{root}{home}/two") == losses
     if host == "nothing" and os.path.exists(f"{BUILD}/lib/trireme/ucx.so"):
-        said = in_root(root, program, *two, "comm.backend=ucx", "--run-dir", f"{home}/ucx")
-        assert losses_of(said) == losses, said
+        in_root(root, program, *two, "comm.backend=ucx", "--run-dir", f"{home}/ucx")
+        assert losses_in(f"{root}{home}/ucx") == losses
     if host == "nothing" and os.path.exists(f"{BUILD}/lib/trireme/mpi.so"):
         said = in_root(root, program, *two, "comm.backend=mpi", "--run-dir", f"{home}/m", code=2)
         assert re.search(r"mpi cannot be loaded: libmpi.so\S+: .*LD_LIBRARY_PATH", said), said
@@ -187,22 +122,19 @@ def check_root(root, host, losses):
 def loaded_by(bundle, *words, **environment):
     """What the loader loads for the program, as paths by name."""
     said = run(f"{bundle}/bin/trireme", *words, LD_DEBUG="libs", **environment)
-    return {os.path.basename(path): os.path.realpath(path) for path in INIT.findall(said)}, said
+    return {os.path.basename(path): os.path.realpath(path) for path in INIT.findall(said)}
 
 
 def check_loaded(folder, bundle, losses):
     """Only the C library and libstdc++ are this machine's, and none if the user says so."""
-    recipe = f"{folder}/small.yaml"
-    with open(recipe, "w", encoding="utf-8") as f:
-        f.write(RECIPE)
-    train = ["train", recipe, "--run-dir"]
-    loaded, said = loaded_by(bundle, *train, f"{folder}/host")
-    assert losses_of(said) == losses, said
+    train = ["train", write_recipe(folder), "--run-dir"]
+    loaded = loaded_by(bundle, *train, f"{folder}/host")
+    assert losses_in(f"{folder}/host") == losses
     outside = {name for name, path in loaded.items() if not path.startswith(f"{bundle}/")}
     common = set(os.listdir(f"{bundle}/lib/libc")) | set(os.listdir(f"{bundle}/lib/gcc"))
     assert {"libc.so.6", "libstdc++.so.6"} <= outside <= common, outside - common
-    loaded, said = loaded_by(bundle, *train, f"{folder}/carried", TRIREME_LIBC="carried")
-    assert losses_of(said) == losses, said
+    loaded = loaded_by(bundle, *train, f"{folder}/carried", TRIREME_LIBC="carried")
+    assert losses_in(f"{folder}/carried") == losses
     assert {"libc.so.6", "libstdc++.so.6", "libdnnl.so.2"} <= set(loaded)
     outside = {name for name, path in loaded.items() if not path.startswith(f"{bundle}/")}
     assert not outside, outside
@@ -216,10 +148,10 @@ def check_library_path(folder, bundle):
     shutil.copy(system_files("libstdc++6")[0], f"{other}/libstdc++.so.6")
     with open(f"{other}/libjansson.so.4", "w", encoding="utf-8") as f:
         f.write("not a library")
-    loaded, _ = loaded_by(bundle, "version", LD_LIBRARY_PATH=other)
+    loaded = loaded_by(bundle, "version", LD_LIBRARY_PATH=other)
     assert loaded["libstdc++.so.6"] == f"{other}/libstdc++.so.6", loaded
     rename_versions(f"{other}/libstdc++.so.6", rb"\0GLIBCXX_3\.4\.(29|3\d)(?=\0)")
-    loaded, _ = loaded_by(bundle, "version", LD_LIBRARY_PATH=other)
+    loaded = loaded_by(bundle, "version", LD_LIBRARY_PATH=other)
     assert loaded["libstdc++.so.6"] == f"{bundle}/lib/gcc/libstdc++.so.6", loaded
     assert not loaded["libc.so.6"].startswith(bundle), loaded
 
@@ -230,11 +162,11 @@ def check_mpi(folder, bundle, losses):
         print("without MPI: mpirun or the module mpi is not installed")
         return
     for choice in ("host", "carried"):
-        said = run("/usr/bin/mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "-x",
-                   "TRIREME_LIBC", f"{bundle}/bin/trireme", "train", f"{folder}/small.yaml",
-                   "comm.backend=mpi", "--run-dir", f"{folder}/mpi-{choice}", TRIREME_LIBC=choice,
-                   PATH=os.environ["PATH"], HOME=folder, TRIREME_BIND="none")
-        assert losses_of(said) == losses, said
+        run("/usr/bin/mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "-x",
+            "TRIREME_LIBC", f"{bundle}/bin/trireme", "train", f"{folder}/small.yaml",
+            "comm.backend=mpi", "--run-dir", f"{folder}/mpi-{choice}", TRIREME_LIBC=choice,
+            PATH=os.environ["PATH"], HOME=folder, TRIREME_BIND="none")
+        assert losses_in(f"{folder}/mpi-{choice}") == losses
 
 
 def check_names(folder, bundle):
@@ -253,13 +185,12 @@ def check_debian(folder, suite, archive, losses):
                             text=True, stdout=subprocess.PIPE).stdout.strip()
     subprocess.run(["debootstrap", "--variant=minbase", suite, root, mirror], check=True,
                    stdout=subprocess.DEVNULL)
-    os.makedirs(root + HOME)
     unpack(root, archive)
     check_root(root, suite, losses)
 
 
 def main():
-    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+    if not can_mount():
         print("skipped: needs root, and mounts of its own, to make a bare root")
         return 77
     with tempfile.TemporaryDirectory(prefix="trireme-bundle-test-") as folder:
@@ -269,12 +200,9 @@ def main():
         subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
         bundle = f"{folder}/{NAME}"
         check_files(bundle)
-        with open(f"{folder}/plain.yaml", "w", encoding="utf-8") as f:
-            f.write(RECIPE)
-        losses = losses_of(run(f"{BUILD}/bin/trireme", "train", f"{folder}/plain.yaml",
-                               "--run-dir", f"{folder}/plain"))
+        losses = losses_of_build(folder)
         for host in HOSTS:
-            make_root(f"{folder}/{host}", host, archive)
+            make_host(f"{folder}/{host}", host, archive)
             check_root(f"{folder}/{host}", host, losses)
         for suite in filter(None, os.environ.get("HOSTS", "").split(",")):
             check_debian(folder, suite, archive, losses)
