@@ -62,9 +62,18 @@ static tri_status write_file(const preflight *p, uint64_t job) {
 }
 
 static void remove_file(void) {
-    if (own_path[0]) (void)tri_os.unlink(own_path);
+    (void)tri_os.unlink(own_path);
     for (int i = 0; i < SIGNALS; i++) signal(signals[i], SIG_DFL);
     own_path[0] = 0;
+}
+
+// After a failure: a rank that was killed left its file.
+static void remove_others(const preflight *p, uint64_t job) {
+    char path[PATH_MAX];
+    for (int r = 0; r < p->identity.size; r++) {
+        name_file(p, job, r, path);
+        if (takes_part(p, r)) (void)tri_os.unlink(path);
+    }
 }
 
 // ---- those of the others
@@ -125,7 +134,8 @@ static tri_status measure(preflight *p) {
                                                  .recv = &job,
                                                  .label = "files"}));
     tri_status status = write_and_look(p, job, mine);
-    remove_file();
+    if (own_path[0]) remove_file();
+    if (status != TRI_OK) remove_others(p, job);
     TRI_TRY(status);
     p->late_s = TRI_NEW_ARRAY(p->arena, double, (size_t)ranks *(size_t)ranks);
     return preflight_gather(p, mine, p->late_s, (size_t)ranks * sizeof *mine, "files");

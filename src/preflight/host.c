@@ -146,7 +146,7 @@ static void judge_binding(preflight *p, preflight_row *row) {
     const char **texts = TRI_NEW_ARRAY(p->arena, const char *, p->host_count);
     for (int h = 0; h < p->host_count; h++) texts[h] = describe_cores(p, h);
     row->summary = tri_arena_printf(p->arena, "%s%s", preflight_by_host(p, texts),
-                                    sharing ? ", which ranks share" : "");
+                                    sharing ? ", shared with other ranks" : "");
     row->values = binding_tree(p);
     if (crowded.count)
         preflight_fail(p, row,

@@ -34,6 +34,7 @@ static tri_status run_check(preflight *p, const preflight_check *check, prefligh
         if (status != TRI_OK) {
             row->verdict = PREFLIGHT_NO_GO;
             row->failure = tri_arena_strdup(p->arena, tri_error_message());
+            row->summary = p->comm ? "the ranks lost each other" : "not connected";
             return status;
         }
         check->judge(p, row);

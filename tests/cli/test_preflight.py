@@ -91,13 +91,58 @@ def check_nothing_stays(folder):
     assert sorted(os.walk(run_dir)) == before
     preflight(os.path.join(folder, "a", "b", "missing"), ranks=2)
     assert os.listdir(folder) == ["run"], os.listdir(folder)
-    # Its file is removed too where a signal ends it.
-    waits = subprocess.Popen(on_ranks(2, [TRIREME, "preflight", "--run-dir", run_dir, *CALM]),
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(0.1)
-    waits.send_signal(signal.SIGTERM)
-    waits.wait(60)
-    assert sorted(os.walk(run_dir)) == before, os.listdir(run_dir)
+
+
+def ranks_that_look(folder, of=3):
+    """Three ranks, of which the last one has another file system at the folder: so the others look
+    for its file until the time limit. Returns them once their files are there; None: not here."""
+    other = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs t "$0" && exec "$@"', folder]
+    if run([*other, "true"], None).returncode:
+        print("not tried: a rank with another folder, because this machine does not allow mounts")
+        return None
+    ranks = []
+    for rank in range(of):
+        environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(of),
+                       "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(of),
+                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + os.getpid() % 10000)}
+        command = [TRIREME, "preflight", "--run-dir", folder, *CALM, "seen_s=3", "space_gb=0"]
+        ranks.append(subprocess.Popen([*other, *command] if rank == of - 1 else command,
+                                      env=environment, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True))
+    end = time.monotonic() + 30
+    while len(os.listdir(folder)) < of - 1 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(os.listdir(folder)) == of - 1, os.listdir(folder)
+    return ranks
+
+
+def check_other_folder(folder):
+    """A rank with another folder is named."""
+    ranks = ranks_that_look(folder)
+    if not ranks:
+        return
+    ends = [(*rank.communicate(timeout=60), rank.returncode) for rank in ranks]
+    assert [code for _, _, code in ends] == [1, 1, 1], ends
+    out, err, _ = ends[0]
+    assert f"same-files: {folder} on rank 2" in err and err.count("\n") <= 2, err
+    assert "not the folder that rank 0" in err and not ends[1][1] and not ends[2][1], ends
+    assert "no-go" in next(line for line in out.splitlines() if "same-files" in line), out
+    assert os.listdir(folder) == [], os.listdir(folder)
+
+
+def check_killed(folder):
+    """Files are removed too where a signal ends the ranks, or kills one."""
+    for number, victims in ((signal.SIGKILL, [1]), (signal.SIGTERM, [0, 1])):
+        ranks = ranks_that_look(folder)
+        if not ranks:
+            return
+        for victim in victims:
+            ranks[victim].send_signal(number)
+        ends = [(*rank.communicate(timeout=60), rank.returncode) for rank in ranks]
+        assert [ends[victim][2] for victim in victims] == [-number] * len(victims), ends
+        assert os.listdir(folder) == [], f"{number}: {os.listdir(folder)}"
+        if number == signal.SIGKILL:
+            assert "same-files: rank 1 (host" in ends[0][1] and ends[0][2] == 1, ends
 
 
 def refused(done, check, *parts):
@@ -186,7 +231,8 @@ def check_missing_rank(folder):
 def main():
     failed = 0
     for check in (check_alone, check_ranks, check_nothing_stays, check_limits, check_threads,
-                  check_folder, check_slow_rank, check_usage, check_missing_rank):
+                  check_folder, check_other_folder,
+                  check_killed, check_slow_rank, check_usage, check_missing_rank):
         with tempfile.TemporaryDirectory(prefix="trireme-preflight-") as folder:
             failed += check_all([check], folder)
     return failed

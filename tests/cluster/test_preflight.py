@@ -51,7 +51,7 @@ def trireme_run(nodes, ranks, command):
     """An agent on each node, under one srun."""
     return lab.on_head("srun", "--mpi=none", *first(nodes), f"-n{nodes}", runs.TRIREME, "run",
                        "--nnodes", str(nodes), "--nproc-per-node", str(ranks // nodes),
-                       "--rdzv-endpoint", "node1:29400", *command)
+                       "--rdzv-backend", "c10d", "--rdzv-endpoint", "node1:29400", *command)
 
 
 def measure(start, nodes, ranks, folder, *more, code=0):
