@@ -96,6 +96,7 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     else
         TRI_TRY(cli_backends.open_comm(&identity, &connect, &comm, &health));
     tri_status status = tri_comm_bench(comm, &options, stdout);
+    tri_health_drop_ring(health); // it is the communicator's
     tri_comm_close(comm);
     tri_health_stop(health);
     return status;

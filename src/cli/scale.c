@@ -264,6 +264,7 @@ static tri_status scale(sweep *s, const cli_arguments *a) {
     if (s->view.count == 0) choose_ranks(s->identity.size, &s->view);
     tri_status status = open_world(s);
     if (status == TRI_OK) status = measure_points(s);
+    tri_health_drop_ring(s->health); // it is the communicator's
     tri_comm_close(s->world);
     tri_health_stop(s->health);
     if (status == TRI_OK && s->identity.rank == 0) status = show(s, a);

@@ -80,6 +80,7 @@ void preflight_end(preflight *p) {
     if (p->comm && p->comm->backend->failed(p->comm) == TRI_OK)
         (void)tri_comm_barrier(p->comm, "end of preflight");
     if (p->device) p->device->backend->close(p->device);
+    tri_health_drop_ring(p->health); // it is the communicator's
     if (p->comm) tri_comm_close(p->comm);
     tri_health_stop(p->health);
 }

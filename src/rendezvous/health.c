@@ -232,8 +232,10 @@ static bool send_whole(tri_health *h, const void *message, size_t size) {
 // One sign of life; if there is no room for it now, the next one will do.
 static bool send_beat(tri_health *h) {
     char message[sizeof(store_head) + TRI_LEDGER_PACKED_BYTES];
+    pthread_mutex_lock(&h->lock);
     size_t size =
         h->config.ring ? tri_ledger_pack(h->config.ring, message + sizeof(store_head)) : 0;
+    pthread_mutex_unlock(&h->lock);
     store_head head = {
         .kind = STORE_BEAT, .value_bytes = (uint32_t)size, .number = atomic_load(&h->awaited)};
     memcpy(message, &head, sizeof head);
@@ -355,6 +357,13 @@ tri_status tri_health_start(tri_store *store, const tri_health_config *config, t
     else
         destroy(h);
     return status;
+}
+
+void tri_health_drop_ring(tri_health *health) {
+    if (!health) return;
+    pthread_mutex_lock(&health->lock);
+    health->config.ring = NULL;
+    pthread_mutex_unlock(&health->lock);
 }
 
 void tri_health_stop(tri_health *health) {

@@ -16,7 +16,8 @@ enum { TRI_HEALTH_NOBODY = -1 }; // instead of a rank
 
 typedef struct tri_health_config {
     double silence_s; // the same on all ranks; 0: the default
-    // What this rank does, for others to ask; it must live until tri_health_stop. NULL: nothing.
+    // What this rank does, for others to ask; it must live until tri_health_drop_ring or
+    // tri_health_stop. NULL: nothing.
     const tri_ledger_ring *ring;
     // Called from health's thread, once for each rank that is lost, the first ones at least; also
     // for this rank, if the others have given it up. `text` names the rank, its host, what happened
@@ -29,6 +30,8 @@ typedef struct tri_health_config {
 // TRI_NO_MEMORY.
 tri_status tri_health_start(tri_store *store, const tri_health_config *config, tri_health **out);
 void tri_health_stop(tri_health *health); // NULL allowed
+// Before the memory of config.ring ends: beats tell nothing of it from now on. NULL allowed.
+void tri_health_drop_ring(tri_health *health);
 
 // All below may be called from any thread, with health NULL as well: nothing is known then.
 

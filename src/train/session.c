@@ -485,6 +485,7 @@ void tri_session_close(tri_session *session) {
     tri_engine_destroy(session->engine);
     tri_plan_destroy(session->plan);
     tri_liveness_stop(session->liveness);
+    tri_health_drop_ring(session->health); // it is the communicator's
     if (!session->borrows_comm) tri_comm_close(session->comm);
     tri_health_stop(session->health);
     if (session->device) session->device->backend->close(session->device);

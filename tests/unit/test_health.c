@@ -186,6 +186,21 @@ static void orderly_ends_are_no_losses(void **state) {
     for (int r = 0; r < RANKS; r++) assert_int_equal(atomic_load(&shared->losses[r]), 0);
 }
 
+static void closes_its_ledger_first(tri_identity me) {
+    tri_ledger *ledger;
+    tri_health *health = begin(&me, &ledger);
+    tri_health_drop_ring(health);
+    tri_ledger_close(ledger);
+    usleep((TRI_BEAT_MS + 200) * 1000); // a beat
+    tri_health_stop(health);
+}
+
+static void a_ledger_may_end_before_the_beats(void **state) {
+    pid_t pids[RANKS];
+    start_test(pids, 0, closes_its_ledger_first);
+    end_ranks(0, RANKS - 1, pids);
+}
+
 static void asks_others(tri_identity me) {
     tri_ledger *ledger;
     tri_health *health = begin(&me, &ledger);
@@ -259,6 +274,7 @@ int main(void) {
         cmocka_unit_test(silent_server_is_named),
         cmocka_unit_test(suspended_ranks_are_not_lost),
         cmocka_unit_test(orderly_ends_are_no_losses),
+        cmocka_unit_test(a_ledger_may_end_before_the_beats),
         cmocka_unit_test(ranks_know_what_others_do),
         cmocka_unit_test(run_that_lost_a_rank_may_not_commit),
     };
