@@ -59,7 +59,27 @@ static void build_bias(op_case *c) {
     op_add(c, &tri_op_add_bias, (tri_value[]){x, bias}, NULL);
 }
 
+// Heads of all sizes, the largest included, and more queries than a block takes.
+static void build_attention(op_case *c) {
+    static const int64_t widths[] = {8, 64, 80, 128, 129, 256};
+    int64_t width = widths[op_draw(c, 0, 5)], keys = op_draw(c, 30, 70);
+    int64_t queries = op_chance(c, 60) ? keys : op_draw(c, 1, keys);
+    tri_shape kv = tri_shape_of(1, keys, op_draw(c, 1, 2), width);
+    tri_shape q = tri_shape_of(1, queries, kv.dims[2] * op_draw(c, 1, 2), width);
+    tri_attention_attr a = {.scale = 0.1, .causal = op_chance(c, 60)};
+    tri_value qv = op_numbers(c, q, -2, 2), k = op_numbers(c, kv, -2, 2),
+              v = op_numbers(c, kv, -1, 1);
+    tri_value y = tri_node_add(c->graph, &tri_op_attention, (tri_value[]){qv, k, v}, 3, &a, "");
+    tri_value in[] = {qv, k, v, y, op_numbers(c, q, -1, 1), tri_node_output(c->graph, y, 1)};
+    op_add(c, &tri_op_attention_grad, in, &a);
+}
+
 static const op_family families[] = {
+    {.name = "attention of all head sizes",
+     .build = build_attention,
+     .tolerance = 2e-5,
+     .rounding = 1e-5,
+     .half_tolerance = 0.01},
     {.name = "norm of large rows", .build = build_norm, .tolerance = 2e-5},
     {.name = "embedding of many tokens", .build = build_embedding, .tolerance = 1e-5},
     {.name = "bias of large rows", .build = build_bias, .tolerance = 2e-5},

@@ -66,6 +66,8 @@ static inline bool cuda_is_real(tri_dtype dtype) {
 // the addresses, which `fill` sets up; released by cuda_release.
 tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes);
 void cuda_release(tri_kernel *kernel);
+// Where kernels record a label or token that they refuse.
+struct cuda_fault *cuda_fault_of(tri_device *device);
 
 // All kernels, from the fastest to the most general. The last takes every op that `ref` has: it
 // copies to the host and back.
@@ -95,7 +97,9 @@ void cuda_release(tri_kernel *kernel);
     X(sigmoid)                                                                                     \
     X(sigmoid_grad)                                                                                \
     X(tanh)                                                                                        \
-    X(tanh_grad)
+    X(tanh_grad)                                                                                   \
+    X(attention)                                                                                   \
+    X(attention_grad)
 #define X(name) extern const tri_kernel_def cuda_kernel_##name;
 CUDA_KERNELS(X)
 X(on_host)

@@ -44,4 +44,9 @@ tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes
     return TRI_OK;
 }
 
+struct cuda_fault *cuda_fault_of(tri_device *device) {
+    const cuda_device *d = cuda_of(device);
+    return d->runtime->fault(d->context);
+}
+
 void cuda_release(tri_kernel *kernel) { free(kernel->state); }

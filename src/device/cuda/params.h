@@ -3,6 +3,7 @@
 #ifndef TRIREME_DEVICE_CUDA_PARAMS_H
 #define TRIREME_DEVICE_CUDA_PARAMS_H
 
+#include "device/cuda/params_attention.h"
 #include "device/cuda/params_rows.h"
 
 #include <stdbool.h>
@@ -16,6 +17,7 @@
     X(product)                                                                                     \
     X(column_sums)                                                                                 \
     CUDA_ROW_KERNEL_LIST(X)                                                                        \
+    CUDA_ATTENTION_KERNEL_LIST(X)                                                                  \
     X(clock)
 
 // What a pointwise kernel computes of the elements a, b and c. The letters in front are outputs.

@@ -22,17 +22,12 @@ static bool supports_embedding(const tri_device_description *device, const tri_g
     return cuda_is_real(cuda_in_type(graph, node, 1)) && t.count < INT32_MAX && t.rows < INT32_MAX;
 }
 
-static struct cuda_fault *fault_of(tri_device *device) {
-    const cuda_device *d = cuda_of(device);
-    return d->runtime->fault(d->context);
-}
-
 static tri_status embedding_prepare(tri_device *device, const tri_graph *graph,
                                     const tri_node *node, tri_kernel *kernel) {
     cuda_embedding p = {.tokens = tokens_of(graph, node),
                         .width = cuda_in_shape(graph, node, 1)->dims[1],
                         .type = cuda_in_type(graph, node, 1)};
-    p.tokens.fault = fault_of(device);
+    p.tokens.fault = cuda_fault_of(device);
     return cuda_prepare(kernel, &p, sizeof p);
 }
 
@@ -65,7 +60,7 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
                             .sums.type = cuda_in_type(graph, node, 1),
                             .sums.width = cuda_out_shape(graph, node, 0)->dims[1]};
     cuda_tokens *t = &state.order.tokens;
-    t->fault = fault_of(device);
+    t->fault = cuda_fault_of(device);
     while (t->rows >> (state.order.passes * CUDA_DIGIT_BITS)) state.order.passes++;
     state.starts.count = t->count;
     state.starts.rows = state.sums.rows = t->rows;

@@ -198,6 +198,10 @@ static inline int64_t gpu_blocks(cuda_stream *stream, int64_t elements, int64_t 
     return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 
+static inline int64_t gpu_at_most(int64_t blocks) {
+    return blocks < GPU_MAX_BLOCKS ? blocks : (int64_t)GPU_MAX_BLOCKS;
+}
+
 // Returns function((T *)NULL) for the C++ type T of F32, F16 or BF16; TRI_UNSUPPORTED for others.
 template <typename F> static inline tri_status gpu_with_real(tri_dtype dtype, F function) {
     switch (dtype) {

@@ -1,0 +1,356 @@
+// Attention and its gradient, in blocks, so that the matrix of all scores never exists (Dao et al.,
+// "FlashAttention", 2022). Everything is computed in F32.
+//
+// 256 threads stand in a square of 16 x 16. A block has R * 16 rows (queries, or in the gradient of
+// k and v keys) and passes over as many columns at a time. A thread has R neighbouring rows, and of
+// the columns every 16th. The gradients of q and of k and v are made by two kernels, which both
+// compute the probabilities again, so that no sum needs atomics: its order depends on shapes alone.
+//
+// For each pair of blocks, forward reads k and v; the gradient of q reads q, dy, v and twice k;
+// that of k and v reads k, v, dy and twice q. All but the first reads come from the L2 cache.
+#include "device/cuda/module/pack.h"
+
+namespace {
+
+enum { SIDE = 16, THREADS = SIDE * SIDE };
+
+// What fits into 48 kB of shared memory: R rows for heads of up to D elements.
+template <int D> struct sizes {
+    static const int R = D > 128 ? 1 : 2;
+    static const int tile = SIDE * R; // rows, and columns
+    static const int stride = D + 1;  // of a tile's rows: neighbours in a column are in other banks
+    static const int own = D / SIDE;  // elements of a row of the result that a thread has
+};
+
+GPU_DEVICE int own_row() { return (int)threadIdx.x / SIDE; }
+GPU_DEVICE int own_column() { return (int)threadIdx.x % SIDE; }
+
+// The sum, or the maximum, over the threads of a row.
+GPU_DEVICE float row_sum(float value) {
+    for (int mask = SIDE / 2; mask; mask /= 2) value += gpu_shuffle_xor(value, mask);
+    return value;
+}
+
+GPU_DEVICE float row_max(float value) {
+    for (int mask = SIDE / 2; mask; mask /= 2)
+        value = gpu_larger(value, gpu_shuffle_xor(value, mask));
+    return value;
+}
+
+// A head's rows of a tensor [samples, length, heads, width].
+struct head_rows {
+    const void *at;
+    int64_t first, step, length; // of element 0 of row 0; from row to row; rows
+};
+
+GPU_DEVICE head_rows queries_of(const cuda_attention &p, const void *x, int64_t n, int64_t head) {
+    return {x, (n * p.queries * p.heads + head) * p.width, p.heads * p.width, p.queries};
+}
+
+GPU_DEVICE head_rows keys_of(const cuda_attention &p, const void *x, int64_t n, int64_t kv_head) {
+    return {x, (n * p.keys * p.kv_heads + kv_head) * p.width, p.kv_heads * p.width, p.keys};
+}
+
+// Copies rows `row` and following to a tile, as floats; 0 where there are none.
+template <typename T, int D>
+GPU_DEVICE void load(float *tile, const head_rows &x, int64_t row, int64_t width) {
+    constexpr int n = gpu_lot<T>::count;
+    const T *from = (const T *)x.at + x.first + row * x.step;
+    bool lots = width % n == 0 && (uintptr_t)x.at % 16 == 0;
+    for (int i = (int)threadIdx.x; i < sizes<D>::tile * (D / n); i += THREADS) {
+        int r = i / (D / n), d = i % (D / n) * n;
+        bool there = row + r < x.length;
+        float at[n] = {};
+        if (there && lots && d < width) gpu_read(from + r * x.step + d, at);
+        for (int k = 0; k < n; k++) {
+            if (there && !lots && d + k < width) at[k] = gpu_get(from[r * x.step + d + k]);
+            tile[r * sizes<D>::stride + d + k] = at[k];
+        }
+    }
+}
+
+// The products of each own row of tile a with each own row of tile b.
+template <int D, int R>
+GPU_DEVICE void multiply(const float *a, const float *b, int64_t width, float (&out)[R][R]) {
+    const float *rows = a + own_row() * R * sizes<D>::stride;
+    const float *columns = b + own_column() * sizes<D>::stride;
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < R; j++) out[i][j] = 0;
+    for (int d = 0; d < (int)width; d++) {
+        float x[R], y[R];
+        for (int i = 0; i < R; i++) x[i] = rows[i * sizes<D>::stride + d];
+        for (int j = 0; j < R; j++) y[j] = columns[j * SIDE * sizes<D>::stride + d];
+        for (int i = 0; i < R; i++)
+            for (int j = 0; j < R; j++) out[i][j] += x[i] * y[j];
+    }
+}
+
+// sums += weights [rows, columns] * the tile of columns.
+template <int D, int R, int N>
+GPU_DEVICE void accumulate(const float *weights, const float *tile, float (&sums)[R][N]) {
+    const float *rows = weights + own_row() * R * (sizes<D>::tile + 1);
+    for (int j = 0; j < sizes<D>::tile; j++) {
+        float w[R];
+        for (int i = 0; i < R; i++) w[i] = rows[i * (sizes<D>::tile + 1) + j];
+        for (int c = 0; c < N; c++) {
+            float x = tile[j * sizes<D>::stride + own_column() + c * SIDE];
+            for (int i = 0; i < R; i++) sums[i][c] += w[i] * x;
+        }
+    }
+}
+
+// Hands the threads' R x R weights to the block.
+template <int D, int R> GPU_DEVICE void store_weights(float *weights, const float (&own)[R][R]) {
+    for (int i = 0; i < R; i++)
+        for (int j = 0; j < R; j++)
+            weights[(own_row() * R + i) * (sizes<D>::tile + 1) + own_column() + j * SIDE] =
+                own[i][j];
+}
+
+// Writes own rows of a result.
+template <typename T, int R, int N>
+GPU_DEVICE void store(void *to, const head_rows &x, int64_t row, int64_t width,
+                      const float (&sums)[R][N]) {
+    for (int i = 0; i < R; i++) {
+        int64_t r = row + own_row() * R + i;
+        for (int c = 0; r < x.length && c < N; c++) {
+            int d = own_column() + c * SIDE;
+            if (d < width) gpu_put((T *)to + x.first + r * x.step + d, sums[i][c]);
+        }
+    }
+}
+
+// How many keys query t sees; 0 where there is no query.
+GPU_DEVICE int64_t seen_by(const cuda_attention &p, int64_t t) {
+    if (t >= p.queries) return 0;
+    return p.causal ? t + 1 + p.keys - p.queries : p.keys;
+}
+
+// The end of the keys that a tile of queries sees.
+GPU_DEVICE int64_t seen_by_tile(const cuda_attention &p, int64_t t, int tile) {
+    return seen_by(p, t + tile < p.queries ? t + tile - 1 : p.queries - 1);
+}
+
+// Scores of a tile of keys into probabilities, against the largest score so far: what was summed
+// before shrinks where a larger one comes.
+template <int R, int N>
+GPU_DEVICE void soften(const cuda_attention &p, int64_t query, int64_t key, float (&scores)[R][R],
+                       float (&largest)[R], float (&sum)[R], float (&out)[R][N]) {
+    for (int i = 0; i < R; i++) {
+        int64_t seen = seen_by(p, query + own_row() * R + i);
+        float best = largest[i], more = 0;
+        for (int j = 0; j < R; j++) {
+            bool sees = key + own_column() + j * SIDE < seen;
+            scores[i][j] = sees ? scores[i][j] * p.scale : -INFINITY;
+            best = gpu_larger(scores[i][j], best);
+        }
+        best = row_max(best);
+        float shrink = best == -INFINITY ? 1 : expf(largest[i] - best);
+        for (int j = 0; j < R; j++) {
+            scores[i][j] = scores[i][j] == -INFINITY ? 0 : expf(scores[i][j] - best);
+            more += scores[i][j];
+        }
+        sum[i] = sum[i] * shrink + row_sum(more);
+        for (int c = 0; c < N; c++) out[i][c] *= shrink;
+        largest[i] = best;
+    }
+}
+
+// Blocks with the most keys come first.
+template <typename T, int D> GPU_KERNEL attention(cuda_attention p) {
+    constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
+    GPU_SHARED(float, a, tile *sizes<D>::stride);
+    GPU_SHARED(float, b, tile *sizes<D>::stride);
+    GPU_SHARED(float, weights, tile *(tile + 1));
+    int64_t tiles = (p.queries + tile - 1) / tile, heads = p.samples * p.heads;
+    for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
+        int64_t n = item % heads / p.heads, head = item % p.heads;
+        int64_t query = (tiles - 1 - item / heads) * tile, kv_head = head / (p.heads / p.kv_heads);
+        head_rows q = queries_of(p, p.q, n, head);
+        float out[R][sizes<D>::own] = {}, scores[R][R], largest[R], sum[R] = {};
+        for (int i = 0; i < R; i++) largest[i] = -INFINITY;
+        gpu_barrier();
+        load<T, D>(a, q, query, p.width);
+        for (int64_t key = 0, end = seen_by_tile(p, query, tile); key < end; key += tile) {
+            load<T, D>(b, keys_of(p, p.k, n, kv_head), key, p.width);
+            gpu_barrier();
+            multiply<D>(a, b, p.width, scores);
+            soften(p, query, key, scores, largest, sum, out);
+            store_weights<D>(weights, scores);
+            gpu_barrier();
+            load<T, D>(b, keys_of(p, p.v, n, kv_head), key, p.width);
+            gpu_barrier();
+            accumulate<D>(weights, b, out);
+            gpu_barrier();
+        }
+        for (int i = 0; i < R; i++) {
+            int64_t t = query + own_row() * R + i;
+            for (int c = 0; c < sizes<D>::own; c++) out[i][c] /= sum[i];
+            if (own_column() == 0 && t < p.queries)
+                p.log_sum_exp[(n * p.heads + head) * p.queries + t] = largest[i] + logf(sum[i]);
+        }
+        store<T>(p.y, q, query, p.width, out);
+    }
+}
+
+// dots = the product of dy and y of each query, by a warp.
+template <typename T> GPU_KERNEL row_dots(cuda_attention_grad p) {
+    const cuda_attention &f = p.of;
+    int64_t rows = f.samples * f.queries * f.heads;
+    for (int64_t r = gpu_thread() / GPU_WARP; r < rows; r += gpu_threads() / GPU_WARP) {
+        const T *y = (const T *)f.y + r * f.width, *dy = (const T *)p.dy + r * f.width;
+        float sum = 0;
+        for (int64_t d = threadIdx.x % GPU_WARP; d < f.width; d += GPU_WARP)
+            sum += gpu_get(y[d]) * gpu_get(dy[d]);
+        sum = gpu_warp_sum(sum);
+        int64_t head = r % f.heads, token = r / f.heads;
+        int64_t n = token / f.queries, t = token % f.queries;
+        if (threadIdx.x % GPU_WARP == 0) p.dots[(n * f.heads + head) * f.queries + t] = sum;
+    }
+}
+
+// The probability with which a query sees a key, of their product.
+GPU_DEVICE float probability(const cuda_attention &p, float product, int64_t t, int64_t key,
+                             float log_sum_exp) {
+    return key < seen_by(p, t) ? expf(product * p.scale - log_sum_exp) : 0;
+}
+
+// dq: rows are queries, columns keys.
+template <typename T, int D> GPU_KERNEL grad_q(cuda_attention_grad p) {
+    constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
+    GPU_SHARED(float, a, tile *sizes<D>::stride);
+    GPU_SHARED(float, b, tile *sizes<D>::stride);
+    GPU_SHARED(float, weights, tile *(tile + 1));
+    const cuda_attention &f = p.of;
+    int64_t tiles = (f.queries + tile - 1) / tile, heads = f.samples * f.heads;
+    for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
+        int64_t n = item % heads / f.heads, head = item % f.heads;
+        int64_t query = (tiles - 1 - item / heads) * tile, kv_head = head / (f.heads / f.kv_heads);
+        head_rows q = queries_of(f, f.q, n, head), k = keys_of(f, f.k, n, kv_head);
+        float dq[R][sizes<D>::own] = {}, scores[R][R], ds[R][R];
+        for (int64_t key = 0, end = seen_by_tile(f, query, tile); key < end; key += tile) {
+            gpu_barrier();
+            load<T, D>(a, q, query, f.width);
+            load<T, D>(b, k, key, f.width);
+            gpu_barrier();
+            multiply<D>(a, b, f.width, scores);
+            gpu_barrier();
+            load<T, D>(a, queries_of(f, p.dy, n, head), query, f.width);
+            load<T, D>(b, keys_of(f, f.v, n, kv_head), key, f.width);
+            gpu_barrier();
+            multiply<D>(a, b, f.width, ds);
+            for (int i = 0; i < R; i++) {
+                int64_t t = query + own_row() * R + i, row = (n * f.heads + head) * f.queries + t;
+                float log_sum_exp = t < f.queries ? f.log_sum_exp[row] : 0;
+                float dot = t < f.queries ? p.dots[row] : 0;
+                for (int j = 0; j < R; j++)
+                    ds[i][j] =
+                        f.scale * (ds[i][j] - dot) *
+                        probability(f, scores[i][j], t, key + own_column() + j * SIDE, log_sum_exp);
+            }
+            store_weights<D>(weights, ds);
+            gpu_barrier();
+            load<T, D>(b, k, key, f.width);
+            gpu_barrier();
+            accumulate<D>(weights, b, dq);
+        }
+        store<T>(p.dq, q, query, f.width, dq);
+    }
+}
+
+// dk and dv: rows are keys, columns the queries of all heads that read them.
+template <typename T, int D> GPU_KERNEL grad_kv(cuda_attention_grad p) {
+    constexpr int R = sizes<D>::R, tile = sizes<D>::tile;
+    GPU_SHARED(float, a, tile *sizes<D>::stride);
+    GPU_SHARED(float, b, tile *sizes<D>::stride);
+    GPU_SHARED(float, weights, tile *(tile + 1));
+    const cuda_attention &f = p.of;
+    int64_t tiles = (f.keys + tile - 1) / tile, heads = f.samples * f.kv_heads;
+    int64_t group = f.heads / f.kv_heads, steps = (f.queries + tile - 1) / tile;
+    for (int64_t item = blockIdx.x; item < tiles * heads; item += gridDim.x) {
+        int64_t n = item % heads / f.kv_heads, kv_head = item % f.kv_heads;
+        int64_t key = item / heads * tile, skipped = 0; // queries that see none of the keys
+        head_rows k = keys_of(f, f.k, n, kv_head), v = keys_of(f, f.v, n, kv_head);
+        float dk[R][sizes<D>::own] = {}, dv[R][sizes<D>::own] = {}, scores[R][R], ds[R][R];
+        if (f.causal && key > f.keys - f.queries) skipped = (key - (f.keys - f.queries)) / tile;
+        for (int64_t step = 0; step < group * (steps - skipped); step++) {
+            int64_t head = kv_head * group + step / (steps - skipped);
+            int64_t query = (skipped + step % (steps - skipped)) * tile;
+            head_rows q = queries_of(f, f.q, n, head), dy = queries_of(f, p.dy, n, head);
+            gpu_barrier();
+            load<T, D>(a, k, key, f.width);
+            load<T, D>(b, q, query, f.width);
+            gpu_barrier();
+            multiply<D>(a, b, f.width, scores);
+            gpu_barrier();
+            load<T, D>(a, v, key, f.width);
+            load<T, D>(b, dy, query, f.width);
+            gpu_barrier();
+            multiply<D>(a, b, f.width, ds);
+            for (int j = 0; j < R; j++) {
+                int64_t t = query + own_column() + j * SIDE;
+                int64_t row = (n * f.heads + head) * f.queries + t;
+                float log_sum_exp = t < f.queries ? f.log_sum_exp[row] : 0;
+                float dot = t < f.queries ? p.dots[row] : 0;
+                for (int i = 0; i < R; i++) {
+                    scores[i][j] =
+                        probability(f, scores[i][j], t, key + own_row() * R + i, log_sum_exp);
+                    ds[i][j] = f.scale * scores[i][j] * (ds[i][j] - dot);
+                }
+            }
+            store_weights<D>(weights, scores);
+            gpu_barrier();
+            accumulate<D>(weights, b, dv);
+            gpu_barrier();
+            store_weights<D>(weights, ds);
+            load<T, D>(b, q, query, f.width);
+            gpu_barrier();
+            accumulate<D>(weights, b, dk);
+        }
+        store<T>(p.dk, k, key, f.width, dk);
+        store<T>(p.dv, v, key, f.width, dv);
+    }
+}
+
+template <typename T, int D>
+tri_status launch_wide(cuda_stream *stream, const cuda_attention *p, char *why) {
+    int64_t tiles = (p->queries + sizes<D>::tile - 1) / sizes<D>::tile;
+    int64_t blocks = gpu_at_most(tiles * p->samples * p->heads);
+    return gpu_launch(stream, attention<T, D>, blocks, THREADS, *p, why);
+}
+
+template <typename T, int D>
+tri_status launch_wide(cuda_stream *stream, const cuda_attention_grad *p, char *why) {
+    const cuda_attention *f = &p->of;
+    int64_t tile = sizes<D>::tile, rows = f->samples * f->queries * f->heads;
+    int64_t queries = (f->queries + tile - 1) / tile, keys = (f->keys + tile - 1) / tile;
+    tri_status status = gpu_launch(
+        stream, row_dots<T>, gpu_blocks(stream, rows, GPU_BLOCK / GPU_WARP), GPU_BLOCK, *p, why);
+    if (status == TRI_OK)
+        status = gpu_launch(stream, grad_q<T, D>, gpu_at_most(queries * f->samples * f->heads),
+                            THREADS, *p, why);
+    if (status != TRI_OK) return status;
+    return gpu_launch(stream, grad_kv<T, D>, gpu_at_most(keys * f->samples * f->kv_heads), THREADS,
+                      *p, why);
+}
+
+template <typename T, typename P>
+tri_status launch_as(cuda_stream *stream, T *, const P *p, int64_t width, char *why) {
+    if (width <= 64) return launch_wide<T, 64>(stream, p, why);
+    if (width <= 128) return launch_wide<T, 128>(stream, p, why);
+    return launch_wide<T, CUDA_ATTENTION_MAX_WIDTH>(stream, p, why);
+}
+
+} // namespace
+
+extern "C" tri_status cuda_launch_attention(cuda_stream *stream, const cuda_attention *p,
+                                            char *why) {
+    return gpu_with_real(p->type,
+                         [=](auto *type) { return launch_as(stream, type, p, p->width, why); });
+}
+
+extern "C" tri_status cuda_launch_attention_grad(cuda_stream *stream, const cuda_attention_grad *p,
+                                                 char *why) {
+    return gpu_with_real(p->of.type,
+                         [=](auto *type) { return launch_as(stream, type, p, p->of.width, why); });
+}

@@ -1,0 +1,35 @@
+// Parameters of the attention kernels.
+#ifndef TRIREME_DEVICE_CUDA_PARAMS_ATTENTION_H
+#define TRIREME_DEVICE_CUDA_PARAMS_ATTENTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <trireme/tensor.h>
+
+#define CUDA_ATTENTION_KERNEL_LIST(X)                                                              \
+    X(attention)                                                                                   \
+    X(attention_grad)
+
+enum { CUDA_ATTENTION_MAX_WIDTH = 256 };
+
+// q, y and their gradients are [samples, queries, heads, width]; k and v are [samples, keys,
+// kv_heads, width], and log_sum_exp is [samples, heads, queries]. Head h reads head h / (heads /
+// kv_heads) of k and v. If it is causal, query t sees keys 0 to t + keys - queries.
+typedef struct cuda_attention {
+    int64_t samples, queries, keys, heads, kv_heads, width;
+    float scale;
+    bool causal;
+    tri_dtype type;
+    const void *q, *k, *v;
+    void *y;
+    float *log_sum_exp;
+} cuda_attention;
+
+typedef struct cuda_attention_grad {
+    cuda_attention of; // its results are read
+    const void *dy;
+    void *dq, *dk, *dv;
+    float *dots; // room for [samples, heads, queries]: the products dy * y
+} cuda_attention_grad;
+
+#endif
