@@ -59,6 +59,38 @@ static void build_bias(op_case *c) {
     op_add(c, &tri_op_add_bias, (tri_value[]){x, bias}, NULL);
 }
 
+// Rows of more classes than a block has threads.
+static void build_classes(op_case *c) {
+    static const int64_t widths[] = {300, 1000, 2056, 32001};
+    int64_t k = widths[op_draw(c, 0, 3)];
+    tri_shape rows = tri_shape_of(op_draw(c, 1, 4)), scores = tri_shape_of(rows.dims[0], k);
+    tri_classes_attr slice = {.classes = k};
+    tri_value x = op_numbers(c, scores, -5, 5), labels = op_labels(c, rows, k);
+    tri_value seed = tri_scalar(c->graph, TRI_SCALAR_SEED), max = op_wide(c, rows, 5, 6);
+    tri_value sums = op_wide(c, tri_shape_of(rows.dims[0], 2), 1, 3);
+    tri_value in[] = {x, labels, max, sums, seed};
+    op_add(c, &tri_op_cross_entropy, in, NULL);
+    op_add(c, &tri_op_accuracy, in, NULL);
+    op_add(c, &tri_op_vocab_parallel_softmax, in, &slice);
+    op_add(c, &tri_op_row_max, in, NULL);
+    op_add(c, &tri_op_log_softmax, in, NULL);
+    op_add(c, &tri_op_vocab_parallel_cross_entropy_grad, in, &slice);
+    op_add(c, &tri_op_cross_entropy_grad, (tri_value[]){x, labels, seed}, NULL);
+}
+
+// More elements than one part has.
+static void build_distance(op_case *c) {
+    tri_shape shape = tri_shape_of(op_draw(c, 1, 3), op_draw(c, 3000, 9000));
+    tri_value seed = tri_scalar(c->graph, TRI_SCALAR_SEED);
+    tri_value in[] = {op_numbers(c, shape, -3, 3), op_numbers(c, shape, 0, 1), seed};
+    op_add(c, &tri_op_mse_loss, in, NULL);
+    op_add(c, &tri_op_binary_cross_entropy, in, NULL);
+    op_add(c, &tri_op_relative_l2_loss, in, NULL);
+    op_add(c, &tri_op_mse_loss_grad, in, NULL);
+    op_add(c, &tri_op_binary_cross_entropy_grad, in, NULL);
+    op_add(c, &tri_op_relative_l2_loss_grad, in, NULL);
+}
+
 // Heads of all sizes, the largest included, and more queries than a block takes.
 static void build_attention(op_case *c) {
     static const int64_t widths[] = {8, 64, 80, 128, 129, 256};
@@ -75,6 +107,8 @@ static void build_attention(op_case *c) {
 }
 
 static const op_family families[] = {
+    {.name = "losses of many classes", .build = build_classes, .tolerance = 2e-5},
+    {.name = "distances of many elements", .build = build_distance, .tolerance = 1e-5},
     {.name = "attention of all head sizes",
      .build = build_attention,
      .tolerance = 2e-5,

@@ -99,7 +99,26 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(tanh)                                                                                        \
     X(tanh_grad)                                                                                   \
     X(attention)                                                                                   \
-    X(attention_grad)
+    X(attention_grad)                                                                              \
+    X(log_softmax)                                                                                 \
+    X(log_softmax_grad)                                                                            \
+    X(cross_entropy)                                                                               \
+    X(cross_entropy_grad)                                                                          \
+    X(nll_loss)                                                                                    \
+    X(nll_loss_grad)                                                                               \
+    X(accuracy)                                                                                    \
+    X(row_max)                                                                                     \
+    X(vocab_parallel_softmax)                                                                      \
+    X(vocab_parallel_cross_entropy)                                                                \
+    X(vocab_parallel_cross_entropy_grad)                                                           \
+    X(vocab_parallel_argmax)                                                                       \
+    X(vocab_parallel_accuracy)                                                                     \
+    X(mse_loss)                                                                                    \
+    X(mse_loss_grad)                                                                               \
+    X(binary_cross_entropy)                                                                        \
+    X(binary_cross_entropy_grad)                                                                   \
+    X(relative_l2_loss)                                                                            \
+    X(relative_l2_loss_grad)
 #define X(name) extern const tri_kernel_def cuda_kernel_##name;
 CUDA_KERNELS(X)
 X(on_host)

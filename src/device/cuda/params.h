@@ -4,6 +4,7 @@
 #define TRIREME_DEVICE_CUDA_PARAMS_H
 
 #include "device/cuda/params_attention.h"
+#include "device/cuda/params_loss.h"
 #include "device/cuda/params_rows.h"
 
 #include <stdbool.h>
@@ -18,6 +19,7 @@
     X(column_sums)                                                                                 \
     CUDA_ROW_KERNEL_LIST(X)                                                                        \
     CUDA_ATTENTION_KERNEL_LIST(X)                                                                  \
+    CUDA_LOSS_KERNEL_LIST(X)                                                                       \
     X(clock)
 
 // What a pointwise kernel computes of the elements a, b and c. The letters in front are outputs.

@@ -1,0 +1,103 @@
+// Losses in which every element counts: what module/distance.cu computes. A loss is the sum of
+// terms, which the first kernel writes to the workspace and the second adds up.
+#include "device/cuda/internal.h"
+
+typedef struct distance_row {
+    const tri_op *op;
+    cuda_distance_function function;
+} distance_row;
+
+static const distance_row rows[] = {
+    {&tri_op_mse_loss, CUDA_SQUARED_ERROR},
+    {&tri_op_mse_loss_grad, CUDA_SQUARED_ERROR},
+    {&tri_op_binary_cross_entropy, CUDA_BINARY_CROSS_ENTROPY},
+    {&tri_op_binary_cross_entropy_grad, CUDA_BINARY_CROSS_ENTROPY},
+    {&tri_op_relative_l2_loss, CUDA_RELATIVE_L2},
+    {&tri_op_relative_l2_loss_grad, CUDA_RELATIVE_L2},
+};
+
+static cuda_distance_function function_of(const tri_op *op) {
+    size_t i = 0;
+    while (rows[i].op != op) i++;
+    return rows[i].function;
+}
+
+static bool supports(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node) {
+    return cuda_is_real(cuda_in_type(graph, node, 0));
+}
+
+static cuda_distance distance_of(const tri_graph *graph, const tri_node *node) {
+    int64_t elements = cuda_in_count(graph, node, 0);
+    cuda_distance p = {.function = function_of(node->op),
+                       .samples = 1,
+                       .count = elements,
+                       .parts = (elements + CUDA_DISTANCE_PART - 1) / CUDA_DISTANCE_PART,
+                       .type = cuda_in_type(graph, node, 0)};
+    if (p.parts > CUDA_DISTANCE_MAX_PARTS) p.parts = CUDA_DISTANCE_MAX_PARTS;
+    if (p.function != CUDA_RELATIVE_L2) return p;
+    p.samples = p.parts = cuda_in_shape(graph, node, 0)->dims[0];
+    p.count = p.samples ? elements / p.samples : 0;
+    return p;
+}
+
+static tri_status loss_workspace(const tri_device_description *device, const tri_graph *graph,
+                                 const tri_node *node, size_t *out) {
+    *out = (size_t)distance_of(graph, node).parts * sizeof(double);
+    return TRI_OK;
+}
+
+static tri_status prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                          tri_kernel *kernel) {
+    cuda_distance p = distance_of(graph, node);
+    if (node->op->input_count > 2) p.seed_type = cuda_in_type(graph, node, 2);
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status loss_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_distance p = *(const cuda_distance *)kernel->state;
+    bool per_sample = p.function == CUDA_RELATIVE_L2;
+    cuda_loss_sum sum = {.term = CUDA_TERMS,
+                         .count = p.parts,
+                         .whole = (double)(per_sample ? p.samples : p.count),
+                         .terms = args->workspace,
+                         .out = args->out[0]};
+    p.prediction = args->in[0];
+    p.target = args->in[1];
+    p.terms = args->workspace;
+    if (p.parts) CUDA_LAUNCH(args->queue, distance, p);
+    CUDA_LAUNCH(args->queue, loss_sum, sum);
+    return TRI_OK;
+}
+
+static tri_status grad_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_distance p = *(const cuda_distance *)kernel->state;
+    p.prediction = args->in[0];
+    p.target = args->in[1];
+    p.seed = args->in[2];
+    p.dx = args->out[0];
+    CUDA_LAUNCH(args->queue, distance, p);
+    return TRI_OK;
+}
+
+#define LOSS(identifier)                                                                           \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "distance",                           \
+                                                     .supports = supports,                         \
+                                                     .workspace = loss_workspace,                  \
+                                                     .prepare = prepare,                           \
+                                                     .run = loss_run,                              \
+                                                     .release = cuda_release};
+#define GRADIENT(identifier)                                                                       \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "distance",                           \
+                                                     .supports = supports,                         \
+                                                     .prepare = prepare,                           \
+                                                     .run = grad_run,                              \
+                                                     .release = cuda_release};
+LOSS(mse_loss)
+GRADIENT(mse_loss_grad)
+LOSS(binary_cross_entropy)
+GRADIENT(binary_cross_entropy_grad)
+LOSS(relative_l2_loss)
+GRADIENT(relative_l2_loss_grad)

@@ -1,0 +1,164 @@
+// Losses, metrics and log-softmax: what module/class_rows.cu and module/distance.cu compute. A loss
+// is the sum of terms, which the first kernel writes to the workspace and the second adds up.
+#include "device/cuda/internal.h"
+
+// One op: its function, and which of its inputs are what; -1: it has none.
+typedef struct class_row {
+    const tri_op *op;
+    cuda_class_function function;
+    int x, dy, labels, max, slice_sums, seed;
+    bool has_terms, has_classes; // sums up terms; has tri_classes_attr
+} class_row;
+
+static const class_row class_rows[] = {
+    {&tri_op_log_softmax, CUDA_LOG_SOFTMAX, 0, -1, -1, -1, -1, -1, false, false},
+    {&tri_op_log_softmax_grad, CUDA_LOG_SOFTMAX_GRAD, 0, 1, -1, -1, -1, -1, false, false},
+    {&tri_op_cross_entropy, CUDA_CROSS_ENTROPY, 0, -1, 1, -1, -1, -1, true, false},
+    {&tri_op_cross_entropy_grad, CUDA_CROSS_ENTROPY_GRAD, 0, -1, 1, -1, -1, 2, false, false},
+    {&tri_op_nll_loss, CUDA_NLL, 0, -1, 1, -1, -1, -1, true, false},
+    {&tri_op_nll_loss_grad, CUDA_NLL_GRAD, -1, -1, 0, -1, -1, 1, false, false},
+    {&tri_op_accuracy, CUDA_ACCURACY, 0, -1, 1, -1, -1, -1, true, false},
+    {&tri_op_row_max, CUDA_ROW_MAX, 0, -1, -1, -1, -1, -1, false, false},
+    {&tri_op_vocab_parallel_softmax, CUDA_SLICE_SOFTMAX, 0, -1, 1, 2, -1, -1, false, true},
+    {&tri_op_vocab_parallel_cross_entropy_grad, CUDA_SLICE_GRAD, 0, -1, 1, 2, 3, 4, false, true},
+    {&tri_op_vocab_parallel_argmax, CUDA_SLICE_ARGMAX, 0, -1, -1, 1, -1, -1, false, true},
+};
+
+static const class_row *class_row_of(const tri_op *op) {
+    for (size_t i = 0; i < sizeof class_rows / sizeof *class_rows; i++)
+        if (class_rows[i].op == op) return &class_rows[i];
+    return NULL;
+}
+
+typedef struct class_state {
+    const class_row *row;
+    cuda_class_rows rows;
+    cuda_loss_sum sum;
+} class_state;
+
+// nll_loss_grad has no scores: its output has their shape and type.
+static const tri_value_info *scores_of(const tri_graph *graph, const tri_node *node) {
+    bool made = node->op == &tri_op_nll_loss_grad;
+    return tri_value_get(graph, made ? node->outputs[0] : node->inputs[0]);
+}
+
+static bool supports(const tri_device_description *device, const tri_graph *graph,
+                     const tri_node *node) {
+    return cuda_is_real(scores_of(graph, node)->dtype);
+}
+
+static int64_t rows_of(const tri_value_info *scores) {
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < scores->shape.rank; i++) rows *= scores->shape.dims[i];
+    return rows;
+}
+
+static tri_status class_workspace(const tri_device_description *device, const tri_graph *graph,
+                                  const tri_node *node, size_t *out) {
+    *out = class_row_of(node->op)->has_terms
+               ? (size_t)rows_of(scores_of(graph, node)) * sizeof(double)
+               : 0;
+    return TRI_OK;
+}
+
+static tri_status class_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                tri_kernel *kernel) {
+    const tri_value_info *scores = scores_of(graph, node);
+    class_state state = {.row = class_row_of(node->op)};
+    cuda_class_rows *p = &state.rows;
+    *p = (cuda_class_rows){.function = state.row->function,
+                           .rows = rows_of(scores),
+                           .width = scores->shape.dims[scores->shape.rank - 1],
+                           .ignored = TRI_IGNORED_LABEL,
+                           .type = scores->dtype,
+                           .fault = cuda_fault_of(device)};
+    p->classes = p->width;
+    if (state.row->has_classes) {
+        const tri_classes_attr *a = node->attr;
+        p->first = a->first;
+        p->classes = a->classes;
+    }
+    if (state.row->seed >= 0) p->seed_type = cuda_in_type(graph, node, state.row->seed);
+    state.sum = (cuda_loss_sum){
+        .term = CUDA_TERMS, .count = p->rows, .ignored = p->ignored, .fault = p->fault};
+    return cuda_prepare(kernel, &state, sizeof state);
+}
+
+static const void *input_at(const tri_kernel_args *args, int i) {
+    return i < 0 ? NULL : args->in[i];
+}
+
+static tri_status class_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    const class_state *state = kernel->state;
+    const class_row *row = state->row;
+    cuda_class_rows p = state->rows;
+    p.x = input_at(args, row->x);
+    p.dy = input_at(args, row->dy);
+    p.labels = input_at(args, row->labels);
+    p.max = input_at(args, row->max);
+    p.slice_sums = input_at(args, row->slice_sums);
+    p.seed = input_at(args, row->seed);
+    p.terms = args->workspace;
+    p.y = args->out[0];
+    p.sums = args->out[0];
+    CUDA_LAUNCH(args->queue, class_rows, p);
+    if (!row->has_terms) return TRI_OK;
+    cuda_loss_sum sum = state->sum;
+    sum.terms = p.terms;
+    sum.labels = p.labels;
+    sum.out = args->out[0];
+    CUDA_LAUNCH(args->queue, loss_sum, sum);
+    return TRI_OK;
+}
+
+// The last steps of losses over slices of the classes: only sums.
+static bool is_slice_loss(const tri_op *op) { return op == &tri_op_vocab_parallel_cross_entropy; }
+
+static tri_status slice_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                tri_kernel *kernel) {
+    bool is_loss = is_slice_loss(node->op);
+    cuda_loss_sum p = {.term = is_loss ? CUDA_SLICE_LOSS : CUDA_SLICE_HITS,
+                       .count = cuda_in_count(graph, node, 1),
+                       .ignored = TRI_IGNORED_LABEL,
+                       .classes = ((const tri_classes_attr *)node->attr)->classes,
+                       .fault = cuda_fault_of(device)};
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status slice_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_loss_sum p = *(const cuda_loss_sum *)kernel->state;
+    p.a = args->in[is_slice_loss(kernel->def->op) ? 3 : 0];
+    p.labels = args->in[1];
+    p.out = args->out[0];
+    CUDA_LAUNCH(args->queue, loss_sum, p);
+    return TRI_OK;
+}
+
+#define CLASSES(identifier)                                                                        \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "class-rows",                         \
+                                                     .supports = supports,                         \
+                                                     .workspace = class_workspace,                 \
+                                                     .prepare = class_prepare,                     \
+                                                     .run = class_run,                             \
+                                                     .release = cuda_release};
+#define SLICE(identifier)                                                                          \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "loss-sum",                           \
+                                                     .supports = supports,                         \
+                                                     .prepare = slice_prepare,                     \
+                                                     .run = slice_run,                             \
+                                                     .release = cuda_release};
+CLASSES(log_softmax)
+CLASSES(log_softmax_grad)
+CLASSES(cross_entropy)
+CLASSES(cross_entropy_grad)
+CLASSES(nll_loss)
+CLASSES(nll_loss_grad)
+CLASSES(accuracy)
+CLASSES(row_max)
+CLASSES(vocab_parallel_softmax)
+CLASSES(vocab_parallel_cross_entropy_grad)
+CLASSES(vocab_parallel_argmax)
+SLICE(vocab_parallel_cross_entropy)
+SLICE(vocab_parallel_accuracy)

@@ -1,0 +1,217 @@
+// What losses and metrics compute of each row of scores. A block takes a row: it reads the scores
+// once from memory, and a second time from its cache where it writes as many numbers.
+#include "device/cuda/module/pack.h"
+
+namespace {
+
+enum { MAX_WARPS = GPU_BLOCK / 32 }; // of the narrowest warps
+
+// A row, and how this thread passes over it.
+template <typename T> struct scores {
+    const T *x;
+    int64_t width;
+};
+
+template <typename T> GPU_DEVICE scores<T> row_of(const cuda_class_rows &p, int64_t row) {
+    return {(const T *)p.x + row * p.width, p.width};
+}
+
+// Calls each(class, scores) for this thread's n neighbours at a time.
+template <int n, typename T, typename F> GPU_DEVICE void for_each(const scores<T> &row, F each) {
+    for (int64_t k = (int64_t)threadIdx.x * n; k < row.width; k += (int64_t)blockDim.x * n) {
+        float at[n];
+        gpu_read(row.x + k, at);
+        each(k, at);
+    }
+}
+
+// The largest score, and the sum of exp(score - largest).
+struct softmax {
+    float largest, sum;
+};
+
+template <int n, typename T> GPU_DEVICE softmax softmax_of(const scores<T> &row, float *scratch) {
+    softmax own = {-INFINITY, 0};
+    for_each<n>(row, [&](int64_t, const float(&at)[n]) {
+        float best = own.largest;
+        for (int k = 0; k < n; k++) best = gpu_larger(at[k], best);
+        if (best == -INFINITY) return;
+        own.sum *= expf(own.largest - best);
+        for (int k = 0; k < n; k++) own.sum += expf(at[k] - best);
+        own.largest = best;
+    });
+    softmax all = {gpu_block_max(own.largest, scratch), 0};
+    all.sum = gpu_block_sum(own.sum == 0 ? 0 : own.sum * expf(own.largest - all.largest), scratch);
+    return all;
+}
+
+// The label of a row, or p.ignored for one that is refused.
+GPU_DEVICE int64_t label_of(const cuda_class_rows &p, int64_t row) {
+    int64_t label = p.labels[row];
+    if (label == p.ignored || (label >= 0 && label < p.classes)) return label;
+    if (threadIdx.x == 0) gpu_refuse(p.fault, CUDA_FAULT_LABEL, label, row, p.classes);
+    return p.ignored;
+}
+
+GPU_DEVICE float seed_of(const cuda_class_rows &p) {
+    return p.seed_type == TRI_F64 ? (float)*(const double *)p.seed : *(const float *)p.seed;
+}
+
+// The first class that has the largest score.
+template <int n, typename T>
+GPU_DEVICE int64_t first_with(const scores<T> &row, float largest, double *scratch) {
+    double own = INFINITY;
+    for_each<n>(row, [&](int64_t first, const float(&at)[n]) {
+        for (int k = n - 1; k >= 0; k--)
+            if (at[k] == largest && (double)(first + k) < own) own = (double)(first + k);
+    });
+    double best = -gpu_block_max(-own, scratch);
+    return best < (double)row.width ? (int64_t)best : row.width;
+}
+
+template <int n, typename T> GPU_DEVICE float largest_of(const scores<T> &row, float *scratch) {
+    float largest = -INFINITY;
+    for_each<n>(row, [&](int64_t, const float(&at)[n]) {
+        for (int k = 0; k < n; k++) largest = gpu_larger(at[k], largest);
+    });
+    return gpu_block_max(largest, scratch);
+}
+
+// Functions that make one or two numbers of a row.
+template <int function, typename T, int n>
+GPU_DEVICE void reduce(const cuda_class_rows &p, int64_t r, float *scratch, double *places) {
+    scores<T> row = row_of<T>(p, r);
+    bool is_first = threadIdx.x == 0;
+    if (function == CUDA_ROW_MAX) {
+        float largest = largest_of<n>(row, scratch);
+        if (is_first) p.sums[r] = largest;
+    } else if (function == CUDA_SLICE_ARGMAX) {
+        int64_t k = first_with<n>(row, p.max[r], places);
+        if (is_first) p.sums[r] = -(float)(k < p.width ? p.first + k : p.classes);
+    } else if (function == CUDA_SLICE_SOFTMAX) {
+        int64_t at = label_of(p, r) - p.first;
+        float max = p.max[r], sum = 0;
+        for_each<n>(row, [&](int64_t, const float(&x)[n]) {
+            for (int k = 0; k < n; k++) sum += expf(x[k] - max);
+        });
+        sum = gpu_block_sum(sum, scratch);
+        if (!is_first) return;
+        p.sums[2 * r] = sum;
+        p.sums[2 * r + 1] = at >= 0 && at < p.width ? gpu_get(row.x[at]) - max : 0;
+    } else {
+        int64_t label = label_of(p, r);
+        double term = 0;
+        if (label != p.ignored && function == CUDA_NLL) term = -(double)gpu_get(row.x[label]);
+        if (label != p.ignored && function == CUDA_CROSS_ENTROPY) {
+            softmax s = softmax_of<n>(row, scratch);
+            term = (double)logf(s.sum) + ((double)s.largest - (double)gpu_get(row.x[label]));
+        }
+        if (label != p.ignored && function == CUDA_ACCURACY) {
+            int64_t hit = first_with<n>(row, largest_of<n>(row, scratch), places);
+            term = hit == label;
+        }
+        if (is_first) p.terms[r] = term;
+    }
+}
+
+// Functions that make a row of a row.
+template <int function, typename T, int n>
+GPU_DEVICE void transform(const cuda_class_rows &p, int64_t r, float *scratch) {
+    scores<T> row = row_of<T>(p, r), dy = {(const T *)p.dy + r * p.width, p.width};
+    T *y = (T *)p.y + r * p.width;
+    bool has_labels = function != CUDA_LOG_SOFTMAX && function != CUDA_LOG_SOFTMAX_GRAD;
+    int64_t label = has_labels ? label_of(p, r) : 0;
+    float seed = !has_labels ? 1 : label == p.ignored ? 0 : seed_of(p), norm = 0, sum = 0;
+    if (function == CUDA_LOG_SOFTMAX || function == CUDA_CROSS_ENTROPY_GRAD) {
+        softmax s = softmax_of<n>(row, scratch);
+        norm = s.largest + logf(s.sum);
+    } else if (function == CUDA_LOG_SOFTMAX_GRAD) {
+        for_each<n>(dy, [&](int64_t, const float(&at)[n]) {
+            for (int k = 0; k < n; k++) sum += at[k];
+        });
+        sum = gpu_block_sum(sum, scratch);
+    } else if (function == CUDA_SLICE_GRAD) {
+        norm = p.max[r];
+        sum = 1 / p.slice_sums[2 * r];
+        label -= p.first;
+    }
+    for (int64_t first = (int64_t)threadIdx.x * n; first < p.width;
+         first += (int64_t)blockDim.x * n) {
+        float x[n] = {}, d[n] = {};
+        if (function != CUDA_NLL_GRAD) gpu_read(row.x + first, x);
+        if (function == CUDA_LOG_SOFTMAX_GRAD) gpu_read(dy.x + first, d);
+        for (int k = 0; k < n; k++) {
+            float hit = first + k == label ? 1 : 0;
+            if (function == CUDA_LOG_SOFTMAX) x[k] -= norm;
+            if (function == CUDA_LOG_SOFTMAX_GRAD) x[k] = d[k] - expf(x[k]) * sum;
+            if (function == CUDA_CROSS_ENTROPY_GRAD) x[k] = seed * (expf(x[k] - norm) - hit);
+            if (function == CUDA_SLICE_GRAD) x[k] = seed * (expf(x[k] - norm) * sum - hit);
+            if (function == CUDA_NLL_GRAD) x[k] = -seed * hit;
+            if (seed == 0) x[k] = 0;
+        }
+        gpu_write(y + first, x);
+    }
+}
+
+template <int function>
+constexpr bool makes_rows =
+    function == CUDA_LOG_SOFTMAX || function == CUDA_LOG_SOFTMAX_GRAD ||
+    function == CUDA_CROSS_ENTROPY_GRAD || function == CUDA_NLL_GRAD || function == CUDA_SLICE_GRAD;
+
+template <int function, typename T, int n> GPU_KERNEL class_rows(cuda_class_rows p) {
+    GPU_SHARED(float, scratch, MAX_WARPS);
+    GPU_SHARED(double, places, MAX_WARPS);
+    for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
+        if constexpr (makes_rows<function>)
+            transform<function, T, n>(p, r, scratch);
+        else
+            reduce<function, T, n>(p, r, scratch, places);
+    }
+}
+
+template <int function, typename T>
+tri_status launch_as(cuda_stream *stream, T *, const cuda_class_rows *p, char *why) {
+    constexpr int n = gpu_lot<T>::count;
+    bool lots = gpu_in_lots(p->width, n, (uintptr_t)p->x | (uintptr_t)p->dy | (uintptr_t)p->y);
+    int threads = p->width > 1024 ? GPU_BLOCK : p->width > 256 ? GPU_BLOCK / 2 : GPU_WARP;
+    return gpu_launch(stream, lots ? class_rows<function, T, n> : class_rows<function, T, 1>,
+                      gpu_blocks(stream, p->rows, 1), threads, *p, why);
+}
+
+template <int function>
+tri_status launch(cuda_stream *stream, const cuda_class_rows *p, char *why) {
+    return gpu_with_real(p->type,
+                         [=](auto *type) { return launch_as<function>(stream, type, p, why); });
+}
+
+} // namespace
+
+extern "C" tri_status cuda_launch_class_rows(cuda_stream *stream, const cuda_class_rows *p,
+                                             char *why) {
+    if (p->rows == 0) return TRI_OK;
+    switch (p->function) {
+    case CUDA_LOG_SOFTMAX:
+        return launch<CUDA_LOG_SOFTMAX>(stream, p, why);
+    case CUDA_LOG_SOFTMAX_GRAD:
+        return launch<CUDA_LOG_SOFTMAX_GRAD>(stream, p, why);
+    case CUDA_CROSS_ENTROPY:
+        return launch<CUDA_CROSS_ENTROPY>(stream, p, why);
+    case CUDA_CROSS_ENTROPY_GRAD:
+        return launch<CUDA_CROSS_ENTROPY_GRAD>(stream, p, why);
+    case CUDA_NLL:
+        return launch<CUDA_NLL>(stream, p, why);
+    case CUDA_NLL_GRAD:
+        return launch<CUDA_NLL_GRAD>(stream, p, why);
+    case CUDA_ACCURACY:
+        return launch<CUDA_ACCURACY>(stream, p, why);
+    case CUDA_ROW_MAX:
+        return launch<CUDA_ROW_MAX>(stream, p, why);
+    case CUDA_SLICE_SOFTMAX:
+        return launch<CUDA_SLICE_SOFTMAX>(stream, p, why);
+    case CUDA_SLICE_GRAD:
+        return launch<CUDA_SLICE_GRAD>(stream, p, why);
+    case CUDA_SLICE_ARGMAX:
+        return launch<CUDA_SLICE_ARGMAX>(stream, p, why);
+    }
+    return TRI_UNSUPPORTED;
+}

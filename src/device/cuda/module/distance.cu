@@ -1,0 +1,153 @@
+// Losses in which every element counts, their gradients, and the sums that losses end in. The
+// kernels read prediction and target once (relative L2's gradient: twice) and sum up in F64.
+#include "device/cuda/module/pack.h"
+
+namespace {
+
+enum { MAX_WARPS = GPU_BLOCK / 32, SUM_THREADS = 1024, SUM_WARPS = SUM_THREADS / 32 };
+
+GPU_DEVICE float seed_of(const cuda_distance &p) {
+    return p.seed_type == TRI_F64 ? (float)*(const double *)p.seed : *(const float *)p.seed;
+}
+
+GPU_DEVICE float term_of(int function, float prediction, float target) {
+    if (function == CUDA_SQUARED_ERROR) return (prediction - target) * (prediction - target);
+    return (prediction > 0 ? prediction : 0) - prediction * target +
+           log1pf(expf(-fabsf(prediction)));
+}
+
+GPU_DEVICE float slope_of(int function, float prediction, float target) {
+    if (function == CUDA_SQUARED_ERROR) return 2 * (prediction - target);
+    return 1 / (1 + expf(-prediction)) - target;
+}
+
+// A block sums up one part: the lots of GPU_BLOCK * n elements whose number is its own, modulo the
+// parts.
+template <int function, typename T, int n> GPU_KERNEL sum_parts(cuda_distance p) {
+    GPU_SHARED(double, scratch, MAX_WARPS);
+    double sum = 0;
+    for (int64_t i = gpu_thread() * n; i < p.samples * p.count; i += gpu_threads() * n) {
+        float prediction[n], target[n];
+        gpu_read((const T *)p.prediction + i, prediction);
+        gpu_read((const T *)p.target + i, target);
+        for (int k = 0; k < n; k++) sum += (double)term_of(function, prediction[k], target[k]);
+    }
+    sum = gpu_block_sum(sum, scratch);
+    if (threadIdx.x == 0) p.terms[blockIdx.x] = sum;
+}
+
+template <int function, typename T, int n> GPU_KERNEL gradient(cuda_distance p) {
+    float seed = seed_of(p);
+    for (int64_t i = gpu_thread() * n; i < p.samples * p.count; i += gpu_threads() * n) {
+        float prediction[n], target[n];
+        gpu_read((const T *)p.prediction + i, prediction);
+        gpu_read((const T *)p.target + i, target);
+        for (int k = 0; k < n; k++)
+            prediction[k] = seed * slope_of(function, prediction[k], target[k]);
+        gpu_write((T *)p.dx + i, prediction);
+    }
+}
+
+// A block takes a sample.
+template <typename T, int n> GPU_KERNEL relative_l2(cuda_distance p) {
+    GPU_SHARED(double, scratch, MAX_WARPS);
+    for (int64_t s = blockIdx.x; s < p.samples; s += gridDim.x) {
+        const T *predictions = (const T *)p.prediction + s * p.count;
+        const T *targets = (const T *)p.target + s * p.count;
+        double far = 0, size = 0;
+        for (int64_t i = (int64_t)threadIdx.x * n; i < p.count; i += GPU_BLOCK * n) {
+            float prediction[n], target[n];
+            gpu_read(predictions + i, prediction);
+            gpu_read(targets + i, target);
+            for (int k = 0; k < n; k++) {
+                double d = (double)prediction[k] - (double)target[k];
+                far += d * d;
+                size += (double)target[k] * (double)target[k];
+            }
+        }
+        far = sqrt(gpu_block_sum(far, scratch));
+        size = sqrt(gpu_block_sum(size, scratch));
+        if (p.terms && threadIdx.x == 0) p.terms[s] = far / size;
+        if (p.terms) continue;
+        float factor = far == 0 ? 0 : (float)((double)seed_of(p) / (far * size));
+        for (int64_t i = (int64_t)threadIdx.x * n; i < p.count; i += GPU_BLOCK * n) {
+            float prediction[n], target[n];
+            gpu_read(predictions + i, prediction);
+            gpu_read(targets + i, target);
+            for (int k = 0; k < n; k++) prediction[k] = factor * (prediction[k] - target[k]);
+            gpu_write((T *)p.dx + s * p.count + i, prediction);
+        }
+    }
+}
+
+template <int function, typename T, int n>
+tri_status launch_lots(cuda_stream *stream, const cuda_distance *p, char *why) {
+    if (function == CUDA_RELATIVE_L2)
+        return gpu_launch(stream, relative_l2<T, n>, gpu_blocks(stream, p->samples, 1), GPU_BLOCK,
+                          *p, why);
+    if (p->terms)
+        return gpu_launch(stream, sum_parts<function, T, n>, p->parts, GPU_BLOCK, *p, why);
+    int64_t blocks = gpu_blocks(stream, p->samples * p->count / n, GPU_BLOCK);
+    return gpu_launch(stream, gradient<function, T, n>, blocks, GPU_BLOCK, *p, why);
+}
+
+template <int function, typename T>
+tri_status launch_as(cuda_stream *stream, T *, const cuda_distance *p, char *why) {
+    constexpr int n = gpu_lot<T>::count;
+    int64_t row = function == CUDA_RELATIVE_L2 ? p->count : p->samples * p->count;
+    uintptr_t addresses = (uintptr_t)p->prediction | (uintptr_t)p->target | (uintptr_t)p->dx;
+    return gpu_in_lots(row, n, addresses) ? launch_lots<function, T, n>(stream, p, why)
+                                          : launch_lots<function, T, 1>(stream, p, why);
+}
+
+template <int function> tri_status launch(cuda_stream *stream, const cuda_distance *p, char *why) {
+    return gpu_with_real(p->type,
+                         [=](auto *type) { return launch_as<function>(stream, type, p, why); });
+}
+
+// What row i adds to the sum; 0 where its label is ignored.
+GPU_DEVICE double term_at(const cuda_loss_sum &p, int64_t i, bool counts) {
+    switch (p.term) {
+    case CUDA_SLICE_LOSS:
+        return counts ? (double)logf(p.a[2 * i]) - (double)p.a[2 * i + 1] : 0;
+    case CUDA_SLICE_HITS:
+        return counts && -(double)p.a[i] == (double)p.labels[i];
+    default:
+        return p.terms[i];
+    }
+}
+
+// One block, so that the order of the sum depends on `count` alone.
+GPU_KERNEL loss_sum(cuda_loss_sum p) {
+    GPU_SHARED(double, scratch, SUM_WARPS);
+    double sum = 0, labels = 0;
+    for (int64_t i = threadIdx.x; i < p.count; i += SUM_THREADS) {
+        bool counts = !p.labels || p.labels[i] != p.ignored;
+        if (p.term == CUDA_SLICE_HITS && counts && (p.labels[i] < 0 || p.labels[i] >= p.classes))
+            gpu_refuse(p.fault, CUDA_FAULT_LABEL, p.labels[i], i, p.classes);
+        sum += term_at(p, i, counts);
+        labels += counts;
+    }
+    sum = gpu_block_sum(sum, scratch);
+    labels = gpu_block_sum(labels, scratch);
+    if (threadIdx.x == 0) p.out[0] = sum;
+    if (threadIdx.x == 0) p.out[1] = p.labels ? labels : p.whole;
+}
+
+} // namespace
+
+extern "C" tri_status cuda_launch_distance(cuda_stream *stream, const cuda_distance *p, char *why) {
+    switch (p->function) {
+    case CUDA_SQUARED_ERROR:
+        return launch<CUDA_SQUARED_ERROR>(stream, p, why);
+    case CUDA_BINARY_CROSS_ENTROPY:
+        return launch<CUDA_BINARY_CROSS_ENTROPY>(stream, p, why);
+    case CUDA_RELATIVE_L2:
+        return launch<CUDA_RELATIVE_L2>(stream, p, why);
+    }
+    return TRI_UNSUPPORTED;
+}
+
+extern "C" tri_status cuda_launch_loss_sum(cuda_stream *stream, const cuda_loss_sum *p, char *why) {
+    return gpu_launch(stream, loss_sum, 1, SUM_THREADS, *p, why);
+}
