@@ -1,4 +1,5 @@
 // The threads of a block as fibers: each runs until it waits for others, then the next one runs.
+// A fiber is entered by setcontext once, and from then on by longjmp, which makes no system call.
 #include "emulated_gpu/fibers.h"
 
 #include "emulated_gpu/emulation.h"
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <setjmp.h>
 #include <ucontext.h>
 #include <vector>
 
@@ -24,7 +26,8 @@ enum fiber_state { FIBER_RUNS, FIBER_AT_BARRIER, FIBER_AT_SHUFFLE, FIBER_DONE };
 
 struct fiber {
     emulated_thread index;
-    ucontext_t context;
+    jmp_buf at; // where it waits
+    bool entered = false;
     std::unique_ptr<char[]> stack;
     void *sanitizer_stack = nullptr;
     fiber_state state;
@@ -32,7 +35,7 @@ struct fiber {
 };
 
 struct block_of_threads {
-    ucontext_t host;
+    jmp_buf host;
     void *host_sanitizer_stack = nullptr;
     const void *host_stack = nullptr;
     size_t host_stack_bytes = 0;
@@ -56,53 +59,59 @@ void enter_fiber(fiber &f) {
 void entered_fiber(fiber &f) {
     __sanitizer_finish_switch_fiber(f.sanitizer_stack, &here.host_stack, &here.host_stack_bytes);
 }
-void leave_fiber(fiber &f, bool for_ever) {
-    __sanitizer_start_switch_fiber(for_ever ? nullptr : &f.sanitizer_stack, here.host_stack,
-                                   here.host_stack_bytes);
+void leave_fiber(fiber &f) {
+    __sanitizer_start_switch_fiber(&f.sanitizer_stack, here.host_stack, here.host_stack_bytes);
 }
 void left_fiber() { __sanitizer_finish_switch_fiber(here.host_sanitizer_stack, nullptr, nullptr); }
 #else
 void enter_fiber(fiber &) {}
 void entered_fiber(fiber &) {}
-void leave_fiber(fiber &, bool) {}
+void leave_fiber(fiber &) {}
 void left_fiber() {}
 #endif
-
-void run_fiber() {
-    fiber &f = here.fibers[here.current];
-    entered_fiber(f);
-    (*here.body)();
-    f.state = FIBER_DONE;
-    leave_fiber(f, true);
-    swapcontext(&f.context, &here.host);
-}
 
 // Stops the fiber that runs until others are where it waits.
 void pause(fiber_state state) {
     fiber &f = here.fibers[here.current];
     f.state = state;
-    leave_fiber(f, false);
-    swapcontext(&f.context, &here.host);
-    entered_fiber(f);
+    leave_fiber(f);
+    if (_setjmp(f.at) == 0) _longjmp(here.host, 1);
+    entered_fiber(here.fibers[here.current]);
 }
 
-void start(fiber &f) {
-    if (!f.stack) f.stack.reset(new char[STACK_BYTES]);
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = STACK_BYTES;
-    f.context.uc_link = nullptr;
-    f.sanitizer_stack = nullptr;
-    makecontext(&f.context, run_fiber, 0);
-    f.state = FIBER_RUNS;
+// A fiber takes one thread of each block, for ever.
+void run_fiber() {
+    entered_fiber(here.fibers[here.current]);
+    for (;;) {
+        (*here.body)();
+        pause(FIBER_DONE);
+    }
+}
+
+[[noreturn]] void enter_first(fiber &f) {
+    ucontext_t context;
+    f.stack.reset(new char[STACK_BYTES]);
+    f.entered = true;
+    getcontext(&context);
+    context.uc_stack.ss_sp = f.stack.get();
+    context.uc_stack.ss_size = STACK_BYTES;
+    context.uc_link = nullptr;
+    makecontext(&context, run_fiber, 0);
+    enter_fiber(f);
+    setcontext(&context);
+    give_up("no context for a thread");
+}
+
+[[noreturn]] void enter(fiber &f) {
+    if (!f.entered) enter_first(f);
+    enter_fiber(f);
+    _longjmp(f.at, 1);
 }
 
 void resume(int i) {
-    fiber &f = here.fibers[i];
     here.current = i;
-    emulated_now = &f.index;
-    enter_fiber(f);
-    swapcontext(&here.host, &f.context);
+    emulated_now = &here.fibers[i].index;
+    if (_setjmp(here.host) == 0) enter(here.fibers[i]);
     left_fiber();
 }
 
@@ -119,7 +128,7 @@ void release(int first, int end, fiber_state state) {
 }
 
 void run_block() {
-    for (int i = 0; i < here.threads; i++) start(here.fibers[i]);
+    for (int i = 0; i < here.threads; i++) here.fibers[i].state = FIBER_RUNS;
     int done = 0;
     while (done < here.threads) {
         bool any = false;
