@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import lab
@@ -89,7 +90,13 @@ class Job:
 
 def programs():
     """The agents and ranks that still live; the nodes live on."""
-    return [pid for pid, command in runs.processes().items() if command.startswith(runs.TRIREME)]
+    found = [pid for pid, command in runs.processes().items() if command.startswith(runs.TRIREME)]
+
+    def is_guardian(pid):
+        """An agent's child that is no rank."""
+        parent = int(runs.read_of(pid, "stat").rsplit(b")", 1)[1].split()[1] or 0)
+        return parent in found and b"\0RANK=" not in runs.read_of(pid, "environ")
+    return [pid for pid in found if runs.alive(pid) and not is_guardian(pid)]
 
 
 def check_run(job, one, epochs, replicas):
@@ -185,8 +192,8 @@ def check_lost_agent(folder):
 
 def check_cable(folder):
     """A node is cut off, and comes back by itself: one generation at a time trains and saves."""
-    one = one_rank(folder, 40)
-    job = Job(folder, "trainer.max_epochs=40", "comm.silence_s=3")
+    one = one_rank(folder, 30)
+    job = Job(folder, "trainer.max_epochs=30", "comm.silence_s=3")
     for node in (1, 2):
         job.start(node, "--rdzv-conf", "keep_alive_interval=1,keep_alive_max_attempt=3",
                   nodes="1:2")
@@ -196,8 +203,31 @@ def check_cable(folder):
     lab.heal(2)
     job.end(1, 0, "node node2 was lost: it was silent", "node2 joins")
     job.end(2, 0, "has reached it, and joins again")
-    check_run(job, one, 40, [4, 2, 4])
+    check_run(job, one, 30, [4, 2, 4])
     runs.check_saved(job.run_dir)
+
+
+def check_partition(folder):
+    """The node of rank 0 and of the store is cut off from the other, and too small to go on alone:
+    nothing is committed until the network has healed, and then one run goes on."""
+    one = one_rank(folder, 4)
+    job = Job(folder, "trainer.max_epochs=4", "comm.silence_s=3")
+    for node in (1, 2):
+        job.start(node, "--max-restarts", "1", "--rdzv-conf",
+                  "keep_alive_interval=1,keep_alive_max_attempt=3")
+    job.reach(40)
+    lab.cut(1)
+    runs.wait_for(lambda: len(programs()) == 2, "the workers' end on both sides", SOON)
+    saved = os.readlink(runs.last(job.run_dir))
+    newest = max(runs.losses(job.run_dir))
+    time.sleep(2)
+    assert os.readlink(runs.last(job.run_dir)) == saved, "a checkpoint was committed"
+    assert len(programs()) == 2, runs.processes()
+    assert max(runs.losses(job.run_dir)) == newest, "a part of the run has gone on"
+    lab.heal(1)
+    job.end(1, 0, "node node2 was lost: it was silent", "restart 1 of 1")
+    job.end(2, 0, "has reached it, and joins again")
+    check_run(job, one, 4, [4])
 
 
 def check_signal(folder):
@@ -224,7 +254,8 @@ def check_signal(folder):
 
 
 FAST = [check_killed_worker]
-SLOW = [check_undisturbed, check_lost_agent, check_same_bits, check_cable, check_signal]
+SLOW = [check_undisturbed, check_lost_agent, check_same_bits, check_cable, check_partition,
+        check_signal]
 
 
 def main():
