@@ -6,15 +6,21 @@
 #include "base/module.h"
 #include "comm/message/transport.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <ucp/api/ucp.h>
 
 enum {
     PROGRESS_CALLS = 16, // of UCX, in one call
-    STOP_CALLS = 1 << 20,
     LOSS_BYTES = 128,
+    STUCK_ARMS = 20,
+    // Of a wait while connections are closed: calls without a nap, length of a nap, and an end.
+    CLOSE_CALLS = 1000,
+    CLOSE_NAP_US = 20,
+    CLOSE_MS = 2000,
 };
 
 typedef struct ucx_peer {
@@ -35,6 +41,8 @@ struct tri_transport_end {
     tri_transport_request **pending;
     size_t pending_count, pending_capacity;
     bool moved;
+    // How often in succession the descriptor was ready although UCX had nothing to do.
+    int stuck_arms;
 };
 
 static tri_status refuse(char *why, const char *call, ucs_status_t status) {
@@ -260,25 +268,59 @@ static void ucx_recv_any(tri_transport_end *end, uint32_t tag, void *memory, siz
 }
 
 static bool ucx_progress(tri_transport_end *end) {
-    for (int i = 0; i < PROGRESS_CALLS && ucp_worker_progress(end->worker); i++) continue;
+    for (int i = 0; i < PROGRESS_CALLS && ucp_worker_progress(end->worker); i++)
+        end->stuck_arms = 0;
     bool moved = end->moved;
     end->moved = false;
     return moved;
 }
 
-static int ucx_event_fd(tri_transport_end *end) { return end->event_fd; }
+// While UCX connects over TCP, its descriptor is ready as long as the other end has not answered,
+// and nobody can sleep on it. The caller then naps, which leaves the cores to ranks that have work.
+static int ucx_event_fd(tri_transport_end *end) {
+    return end->stuck_arms < STUCK_ARMS ? end->event_fd : -1;
+}
 
-static bool ucx_arm(tri_transport_end *end) { return ucp_worker_arm(end->worker) == UCS_OK; }
+static bool ucx_arm(tri_transport_end *end) {
+    if (ucp_worker_arm(end->worker) != UCS_OK) return false;
+    struct pollfd now = {.fd = end->event_fd, .events = POLLIN};
+    if (poll(&now, 1, 0) > 0) end->stuck_arms++;
+    return true;
+}
 
 // ---- ending
 
-// Drives UCX until an operation of it is over. Gives up after many calls: the other end may be gone
-// and never answer.
+typedef struct patience {
+    int calls;
+    struct timespec since;
+} patience;
+
+// Lets UCX work while connections are closed. False: it has had its time; the other end may be gone
+// and never answer. Naps soon where there is nothing to do, because the other end may need the
+// core.
+static bool work_on(tri_transport_end *end, patience *p) {
+    struct timespec now, nap = {.tv_nsec = CLOSE_NAP_US * 1000};
+    bool has_worked = ucp_worker_progress(end->worker) > 0;
+    if (p->calls++ < CLOSE_CALLS) return true;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (p->calls == CLOSE_CALLS + 1) p->since = now;
+    int64_t waited_ms =
+        (int64_t)(now.tv_sec - p->since.tv_sec) * 1000 + (now.tv_nsec - p->since.tv_nsec) / 1000000;
+    if (!has_worked) nanosleep(&nap, NULL);
+    return waited_ms < CLOSE_MS;
+}
+
+// Drives UCX until an operation of it is over, or UCX has had its time.
 static void complete(tri_transport_end *end, ucs_status_ptr_t handle) {
+    patience p = {0};
     if (!UCS_PTR_IS_PTR(handle)) return;
-    for (int i = 0; i < STOP_CALLS && ucp_request_check_status(handle) == UCS_INPROGRESS; i++)
-        ucp_worker_progress(end->worker);
+    while (ucp_request_check_status(handle) == UCS_INPROGRESS && work_on(end, &p)) continue;
     ucp_request_free(handle);
+}
+
+static void end_pending(tri_transport_end *end) {
+    patience p = {0};
+    while (end->pending_count && work_on(end, &p)) continue;
 }
 
 static void close_endpoints(tri_transport_end *end, uint32_t flags) {
@@ -314,14 +356,14 @@ static void cancel_receives(tri_transport_end *end) {
 static void ucx_stop(tri_transport_end *end) {
     cancel_receives(end);
     close_endpoints(end, UCP_EP_CLOSE_FLAG_FORCE); // ends what is sent
-    for (int i = 0; i < STOP_CALLS && end->pending_count; i++) ucp_worker_progress(end->worker);
+    end_pending(end);
 }
 
 static void ucx_close(tri_transport_end *end, bool is_whole) {
     if (end->worker) {
         cancel_receives(end);
         close_endpoints(end, is_whole ? 0 : UCP_EP_CLOSE_FLAG_FORCE);
-        for (int i = 0; i < STOP_CALLS && end->pending_count; i++) ucp_worker_progress(end->worker);
+        end_pending(end);
         drain(end);
         if (end->address) ucp_worker_release_address(end->worker, end->address);
         ucp_worker_destroy(end->worker);
