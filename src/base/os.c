@@ -184,6 +184,7 @@ tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out) {
         return TRI_FAIL(TRI_BAD_INPUT, "%s: is %s: name a file, which is replaced, or a new one",
                         path, S_ISDIR(info.st_mode) ? "a folder" : "a device, pipe or socket");
     out->path = path;
+    out->is_fleeting = false;
     for (int i = 0; i < TEMPORARY_TRIES; i++) {
         int used = snprintf(out->temporary, sizeof out->temporary, "%s.%0*llx%s", path,
                             TEMPORARY_DIGITS, (unsigned long long)tri_os_random(), TEMPORARY_END);
@@ -198,7 +199,8 @@ tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out) {
 }
 
 tri_status tri_os_replacement_end(tri_os_replacement *r, tri_status status) {
-    if (status == TRI_OK && tri_os.fsync(r->fd) < 0) status = tri_os_fail("sync", r->path);
+    if (status == TRI_OK && !r->is_fleeting && tri_os.fsync(r->fd) < 0)
+        status = tri_os_fail("sync", r->path);
     if (tri_os.close(r->fd) < 0 && status == TRI_OK) status = tri_os_fail("close", r->path);
     if (status == TRI_OK && tri_os.rename(r->temporary, r->path) < 0)
         status = tri_os_fail("rename", r->path);
@@ -206,12 +208,19 @@ tri_status tri_os_replacement_end(tri_os_replacement *r, tri_status status) {
         tri_os.unlink(r->temporary);
         return status;
     }
-    return sync_above(r->path);
+    return r->is_fleeting ? TRI_OK : sync_above(r->path);
 }
 
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size) {
     tri_os_replacement file;
     TRI_TRY(tri_os_replacement_begin(path, &file));
+    return tri_os_replacement_end(&file, tri_os_write_all(file.fd, data, size, path));
+}
+
+tri_status tri_os_replace_fleeting(const char *path, const void *data, size_t size) {
+    tri_os_replacement file;
+    TRI_TRY(tri_os_replacement_begin(path, &file));
+    file.is_fleeting = true;
     return tri_os_replacement_end(&file, tri_os_write_all(file.fd, data, size, path));
 }
 

@@ -73,6 +73,7 @@ tri_status tri_os_check_file(const char *path);
 typedef struct tri_os_replacement {
     const char *path; // borrowed until tri_os_replacement_end
     int fd;
+    bool is_fleeting; // of no use after a crash of the system, so that nothing is synced
     char temporary[PATH_MAX];
 } tri_os_replacement;
 tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
@@ -81,6 +82,8 @@ tri_status tri_os_replacement_begin(const char *path, tri_os_replacement *out);
 tri_status tri_os_replacement_end(tri_os_replacement *replacement, tri_status written);
 // Writes the whole file in one call.
 tri_status tri_os_replace_file(const char *path, const void *data, size_t size);
+// The same for a file that need not survive a crash of the system: nothing is synced.
+tri_status tri_os_replace_fleeting(const char *path, const void *data, size_t size);
 // True if `entry` is the name of a temporary file for `name`, which a killed process can leave.
 bool tri_os_is_temporary_of(const char *entry, const char *name);
 // open(2) of a file that is created if it does not exist, but not through a dangling link. `flags`

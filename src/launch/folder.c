@@ -62,7 +62,7 @@ static tri_status write_owner(const launch_folder *folder) {
     tri_process_self(&self);
     tri_process_write(&self, text);
     snprintf(path, sizeof path, "%s/%s", folder->path, OWNER);
-    return tri_os_replace_file(path, text, strlen(text));
+    return tri_os_replace_fleeting(path, text, strlen(text));
 }
 
 tri_status launch_folder_create(const launch_options *options, const char *run_id,
@@ -98,11 +98,21 @@ tri_status launch_folder_create(const launch_options *options, const char *run_i
     return TRI_OK;
 }
 
+// Unlike tri_os_make_folders it syncs nothing, which takes milliseconds: what launchers write is of
+// no use after a crash of the system.
+static tri_status make_folder(const char *path) {
+    if (tri_os.mkdir(path, 0777) == 0 || errno == EEXIST) return TRI_OK;
+    return tri_os_fail("create the folder", path);
+}
+
 tri_status launch_folder_add(const launch_folder *folder, int attempt, launch_worker *worker) {
+    char above[sizeof worker->folder];
+    snprintf(above, sizeof above, "%s/attempt_%d", folder->path, attempt);
     snprintf(worker->folder, sizeof worker->folder, "%s/attempt_%d/%d", folder->path, attempt,
              worker->local_rank);
     snprintf(worker->error_file, sizeof worker->error_file, "%s/error.json", worker->folder);
-    return tri_os_make_folders(worker->folder);
+    TRI_TRY(make_folder(above));
+    return make_folder(worker->folder);
 }
 
 void launch_folder_end(const launch_folder *folder) {

@@ -82,6 +82,29 @@ static void test_temporary_is_new_and_unknown(void **state) {
     tri_os.unlink(path);
 }
 
+static int synced;
+
+static int counting_fsync(int fd) {
+    synced++;
+    return tri_os_system.fsync(fd);
+}
+
+// A file that a crash of the system makes useless costs no wait for the disk.
+static void test_fleeting_file_is_not_synced(void **state) {
+    watch(0);
+    tri_os.fsync = counting_fsync;
+    const char *path = in_run("fleeting");
+    synced = 0;
+    assert_int_equal(tri_os_replace_fleeting(path, "one", 3), TRI_OK);
+    check_content(path, "one");
+    assert_int_equal(synced, 0);
+    assert_int_equal(tri_os_replace_file(path, "two", 3), TRI_OK);
+    check_content(path, "two");
+    assert_int_equal(synced, 2); // the file and its folder
+    assert_int_equal(entries_of_run(), 1);
+    tri_os.unlink(path);
+}
+
 static void test_link_in_its_place_is_not_followed(void **state) {
     victim = in_run("victim");
     assert_int_equal(tri_os_replace_file(victim, "precious", 8), TRI_OK);
@@ -131,6 +154,7 @@ static void test_dangling_link_is_no_new_file(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_temporary_is_new_and_unknown, back_to_the_system),
+        cmocka_unit_test_teardown(test_fleeting_file_is_not_synced, back_to_the_system),
         cmocka_unit_test_teardown(test_link_in_its_place_is_not_followed, back_to_the_system),
         cmocka_unit_test_teardown(test_nothing_is_left_of_a_failure, back_to_the_system),
         cmocka_unit_test_teardown(test_dangling_link_is_no_new_file, back_to_the_system),
