@@ -90,8 +90,16 @@ static void report_wait(const tri_store *store) {
                 store->uses_tcp ? me->address.host : me->host, waited_s, between, store->note);
 }
 
+// Before the next look for rank 0: a tenth of what was waited already, so that a rank which is
+// found at last was waited for hardly longer than it took.
+static int64_t pause_ns(int64_t waited_ns) {
+    const int64_t least = 500000, most = 50000000;
+    int64_t tenth = waited_ns / 10;
+    return tenth < least ? least : tenth > most ? most : tenth;
+}
+
 static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t until_ns) {
-    int64_t pause_ns = 1000000, begin_ns = tri_os.monotonic_ns();
+    int64_t begin_ns = tri_os.monotonic_ns();
     const tri_identity *me = &store->identity;
     bool is_reported = me->rank != 1; // one rank reports for all
     // An earlier run that is about to end frees the address sooner than this.
@@ -114,8 +122,7 @@ static tri_status connect_to_rank_0(tri_store *store, int timeout_ms, int64_t un
             is_reported = true;
             report_wait(store);
         }
-        tri_os.sleep_ns(pause_ns);
-        if (pause_ns < 50000000) pause_ns *= 2;
+        tri_os.sleep_ns(pause_ns(tri_os.monotonic_ns() - begin_ns));
     }
 }
 
