@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -35,6 +36,14 @@ void tri_log_set_status_line(void (*wipe)(void *context), void *context) {
     wipe_line = wipe;
     wipe_context = context;
     pthread_mutex_unlock(&lock);
+}
+
+void tri_log_stage(const char *stage) {
+    struct timespec now;
+    if (current_level() < TRI_LOG_DEBUG) return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    tri_log(TRI_LOG_DEBUG, "stage '%s' at %.6f s", stage,
+            (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
 }
 
 void tri_log(tri_log_level level, const char *format, ...) {

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "comm/bench.h"
 #include "comm/options.h"
 #include "data/bench.h"
@@ -95,7 +96,9 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
         TRI_TRY(tri_comm_self_open(&comm));
     else
         TRI_TRY(cli_backends.open_comm(&identity, &connect, &comm, &health));
-    tri_status status = tri_comm_bench(comm, &options, stdout);
+    tri_status status = tri_comm_barrier(comm, "start of the measurement");
+    tri_log_stage("first barrier");
+    if (status == TRI_OK) status = tri_comm_bench(comm, &options, stdout);
     tri_health_drop_ring(health); // it is the communicator's
     tri_comm_close(comm);
     tri_health_stop(health);

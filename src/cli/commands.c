@@ -83,6 +83,7 @@ static void keep_standard_streams(void) {
 int tri_main(int argc, char **argv, const tri_task *task) {
     cli_context context = {.program = argc > 0 ? argv[0] : "trireme", .task = task};
     keep_standard_streams();
+    tri_log_stage("main");
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); // so that a write beyond ulimit -f fails with a message
     if (argc < 2) {

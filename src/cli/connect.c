@@ -4,6 +4,7 @@
 // (comm/pair).
 #include "cli/connect.h"
 
+#include "base/log.h"
 #include "base/module.h"
 #include "comm/message/message.h"
 #include "comm/pair/pair.h"
@@ -150,6 +151,7 @@ tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_opti
     *health = NULL;
     // The ranks of one host need the store only to find each other.
     TRI_TRY(tri_store_open(identity, q.timeout_ms, &q.store));
+    tri_log_stage("met");
     q.hosts = tri_store_host_count(q.store);
     q.local_ranks = count_local_ranks(q.store, identity->size);
     tri_status status = met && q.hosts > 1 ? met(context, q.store) : TRI_OK;

@@ -1,6 +1,7 @@
 // Measures steps for `trireme bench train`: samples per second in chunks of a quarter of a second.
 #include "train/bench.h"
 
+#include "base/log.h"
 #include "base/os.h"
 #include "checkpoint/agree.h"
 #include "train/loop.h"
@@ -128,6 +129,7 @@ static tri_status measure(bench_run *run, double seconds, tri_bench_result *out)
     double started = tri_os_seconds(), *rates = TRI_NEW_ARRAY(s->arena, double, MAX_CHUNKS);
     TRI_TRY(run_step(run, false));
     if (run->in_flight > 0) TRI_TRY(collect_step(run));
+    tri_log_stage("first step");
     out->first_step_s = process_age_s();
     int64_t warm = 1;
     double per = 0;

@@ -33,6 +33,7 @@ typedef struct train_loop {
     double training_s;            // time that this process has spent in steps
     int64_t started_samples;      // progress.samples when this process started
     double train_loss, grad_norm; // of the latest step
+    bool has_stepped;             // in this process
     int in_flight;                // steps that were issued after those that `progress` counts
     bool stop;                    // early stopping or max_time has completed the run
     bool is_interrupted;          // a signal, or the end of the job's time, ends this process

@@ -379,6 +379,7 @@ static tri_status connect_ranks(tri_session *s, const tri_session_request *r) {
         TRI_TRY(tri_comm_self_open(&s->comm));
     else
         TRI_TRY(r->backends->open_comm(&s->identity, options, &s->comm, &s->health));
+    tri_log_stage("connected");
     tri_ledger_attach(s->comm->ledger);
     TRI_TRY(tri_liveness_start(&(tri_liveness_config){.comm = s->comm,
                                                       .timeout_s = options->timeout_s,
@@ -412,6 +413,7 @@ static tri_status open_data_and_plan(tri_session *s, const tri_session_request *
     tri_ledger_end(s->comm->ledger, opening);
     TRI_TRY(status);
     TRI_TRY(make_samplers(s));
+    tri_log_stage("data opened");
     tri_ledger_mark planning = tri_ledger_enter(s->comm->ledger, "planning", NULL);
     status = tri_device_open(r->backends->devices, r->device, s->identity.local_rank, &s->device);
     if (status == TRI_OK) choose_bytes(s);
@@ -454,6 +456,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
     TRI_TRY(connect_ranks(s, r));
     TRI_TRY(agree(s, open_data_and_plan(s, r), "opening of the data"));
     TRI_TRY(compare_ranks(s));
+    tri_log_stage("planned");
     tri_ledger_mark making = tri_ledger_enter(s->comm->ledger, "preparing kernels", NULL);
     tri_status status =
         tri_engine_create(&(tri_engine_config){.plan = s->plan,
@@ -464,6 +467,7 @@ static tri_status open_session(tri_session *s, const tri_session_request *r) {
                                                .detect_anomaly = s->recipe->trainer.detect_anomaly},
                           &s->engine);
     tri_ledger_end(s->comm->ledger, making);
+    tri_log_stage("engine made");
     return status;
 }
 

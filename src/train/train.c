@@ -211,6 +211,8 @@ static tri_status collect_step(train_loop *loop) {
     double before = tri_os_seconds();
     loop->in_flight--;
     TRI_TRY(tri_engine_collect(s->engine, &out));
+    if (!loop->has_stepped) tri_log_stage("first step");
+    loop->has_stepped = true;
     note_time(loop, tri_os_seconds() - before);
     const char *slow = tri_straggler_look(loop->straggler, p->step + 1);
     if (slow) tri_log(TRI_LOG_WARNING, "%s", slow);
