@@ -3,12 +3,13 @@ PRESET ?= release
 PREFIX ?= /usr/local
 BUILD := build/$(PRESET)
 
-.PHONY: help deps build demo test test-all test-cluster bench bundle install fuzz sanitize format tidy clean
+.PHONY: help deps build demo test test-all test-cluster test-gpu bench bench-gpu bundle install fuzz sanitize format tidy clean
 help:
 	@echo 'make demo      install what is needed, build, train mnist-cnn for one epoch on Fashion-MNIST'
 	@echo 'make test      install what is needed, build, run every test'
 	@echo 'make test-all  the same with the whole matrix of strategies, models and settings, with oneDNN 3 and on Debian 13: hours'
 	@echo 'make test-cluster  what runs on a virtual Slurm cluster, also what takes minutes'
+	@echo 'make test-gpu  what needs a GPU: every op, training, the sanitizers of CUDA;  make bench-gpu: its figures'
 	@echo 'make build     the release build, in build/release'
 	@echo 'make bench     the figures of docs/performance.md, side by side with PyTorch where it is installed'
 	@echo 'make install   honours DESTDIR and PREFIX'
@@ -43,6 +44,13 @@ test-all: test test-cluster
 test-cluster: build
 	@cmake --build $(BUILD)
 	@CLUSTER=all scripts/test cluster
+
+# On a machine without Debian's packages: PREFIX_GPU=FOLDER of an unpacked bundle.
+test-gpu:
+	@scripts/test-gpu --prefix $(or $(PREFIX_GPU),$(BUILD))
+
+bench-gpu:
+	@bench/gpu --prefix $(or $(PREFIX_GPU),$(BUILD))
 
 bench: build
 	@scripts/install-deps --bench

@@ -64,7 +64,7 @@ static tri_status read_mesh(tri_arena *arena, const char *text, const char **ove
     return TRI_OK;
 }
 
-// Rates on the command line replace the assumed ones.
+// Rates on the command line replace those of the device, which v has.
 static tri_status read_rates(plan_view *v, const cli_arguments *a) {
     struct {
         const char *flag;
@@ -76,7 +76,8 @@ static tri_status read_rates(plan_view *v, const cli_arguments *a) {
     const int count = sizeof rows / sizeof *rows;
     // The disk's rate, the last row, matters only if state is offloaded.
     const int wanted = v->recipe->strategy.offload != TRI_OFFLOAD_NONE ? count : count - 1;
-    v->rates = tri_rates_assumed;
+    const char *from;
+    v->rates = tri_rates_of(&v->device, &from);
     int given = 0;
     for (int i = 0; i < count; i++) {
         const char *text = cli_value(a, rows[i].flag);
@@ -86,9 +87,10 @@ static tri_status read_rates(plan_view *v, const cli_arguments *a) {
             return TRI_FAIL(TRI_BAD_INPUT, "--%s: '%s' is not a rate such as 60G or 1.5T",
                             rows[i].flag, text);
     }
-    v->rates_from = given == 0        ? "assumed"
+    if (cli_value(a, "flops")) v->rates.half_flops_per_s = v->rates.flops_per_s;
+    v->rates_from = given == 0        ? from
                     : given == wanted ? "given"
-                                      : "given in part, else assumed";
+                                      : tri_arena_printf(v->arena, "given in part, else %s", from);
     return TRI_OK;
 }
 
@@ -219,9 +221,10 @@ static tri_status plan(plan_view *v, const cli_context *context, const cli_argum
     tri_recipe recipe;
     TRI_TRY(check_flags(a));
     TRI_TRY(read_recipe(v, context, a, &recipe));
-    TRI_TRY(read_rates(v, a));
     TRI_TRY(read_samples(v, a));
     v->device_name = cli_has(a, "device") ? cli_value(a, "device") : "auto";
+    TRI_TRY(tri_device_describe(cli_backends.devices, v->device_name, &v->device));
+    TRI_TRY(read_rates(v, a));
     tri_status status = plan_make(v, context);
     if (status == TRI_OK) status = show_plan(v, a);
     tri_pipeline_plans_destroy(&v->pipeline);
@@ -233,7 +236,7 @@ static const cli_flag flags[] = {
     {"mesh", "AXIS=N,...", "plan for a mesh, for instance replicate=64,pipeline=4", 0},
     {"show", "blocks|memory|schedule|gantt|graph|dot", "print only this", 0},
     CLI_DEVICE_FLAG("the device to plan for"),
-    {"flops", "RATE", "FLOP/s that a rank computes (60G)", 0},
+    {"flops", "RATE", "FLOP/s that a rank computes (60G; of a device model: its maker's)", 0},
     {"bandwidth", "RATE", "bytes/s of memory that a rank reads and writes (10G)", 0},
     {"link", "RATE", "bytes/s that a rank sends to others (5G)", 0},
     {"disk", "RATE", "bytes/s that strategy.offload reads and writes (1G)", 0},
@@ -269,14 +272,16 @@ const cli_command cli_plan = {
         "exit code 2 and settings that would fit, as trireme train refuses it. --fit never "
         "changes\n"
         "what is learned: neither the batch of a step nor the samples that batch norm sees.\n"
-        "--device null:MODEL plans for the memory of a GPU that need not be here: h200 (141 GB),\n"
-        "a100-64, a100-40, v100-32 or mi250x (64 GB for each of its two devices).\n",
+        "--device cuda:MODEL plans for a GPU that need not be here, with the rates of its maker's\n"
+        "data sheet: h200 (141 GB), a100-64, a100-40, v100-32 or mi250x (64 GB for each of its "
+        "two\n"
+        "devices).\n",
     .examples = "trireme plan recipes/mnist-cnn.yaml --ranks 8\n"
                 "trireme plan recipes/mnist-cnn.yaml batch.micro=16 --show gantt\n"
                 "trireme plan recipes/llama-tiny.yaml --mesh pipeline=4 batch.micro=2 --svg "
                 "step.svg\n"
                 "trireme plan recipes/llama-tiny.yaml --ranks 4 --fit 40M\n"
                 "trireme plan recipes/llama-tiny.yaml --ranks 2 --measure\n"
-                "trireme plan recipes/llama-tiny.yaml batch.global=4096 --device null:a100-40\n"
+                "trireme plan recipes/codellama-7b.yaml --device cuda:a100-64 --ranks 4\n"
                 "trireme plan recipes/denoise-cnn.yaml --json\n",
     .run = run};

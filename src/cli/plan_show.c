@@ -103,14 +103,25 @@ static void print_schedule(const plan_view *v) {
     printf("\n");
 }
 
+// What a rank could do of the products that the run computes most.
+static double most_flops(const plan_view *v) {
+    return v->recipe->trainer.precision == TRI_PRECISION_32_TRUE ? v->rates.flops_per_s
+                                                                 : v->rates.half_flops_per_s;
+}
+
+static const char *flops_text(const plan_view *v, double rate) {
+    return rate >= 1e12 ? tri_arena_printf(v->arena, "%.4g TFLOP/s", rate * 1e-12)
+                        : tri_arena_printf(v->arena, "%.4g GFLOP/s", rate * 1e-9);
+}
+
 // The FLOP/s of a rank; if compute actions were not measured, as a percentage of the rate on which
 // the estimate is based.
 static const char *speed_text(const plan_view *v) {
     double seconds = v->ranks * v->estimate.step_s;
     double rate = seconds > 0 ? v->estimate.flops / seconds : 0;
-    if (v->measured) return tri_arena_printf(v->arena, "%.4g GFLOP/s", rate * 1e-9);
-    return tri_arena_printf(v->arena, "%.0f%% of %.4g GFLOP/s", 100 * rate / v->rates.flops_per_s,
-                            v->rates.flops_per_s * 1e-9);
+    if (v->measured) return flops_text(v, rate);
+    return tri_arena_printf(v->arena, "%.0f%% of %s", 100 * rate / most_flops(v),
+                            flops_text(v, most_flops(v)));
 }
 
 static void print_time(const plan_view *v) {
@@ -121,8 +132,8 @@ static void print_time(const plan_view *v) {
            step_s * 1e3, tri_grouped(step_s > 0 ? samples / step_s : 0), speed_text(v),
            tri_counted(v->ranks, "rank"), 100 * v->estimate.bubble);
     if (v->pipeline.count > 1) printf(" (the bubble)");
-    printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_from,
-           v->rates.flops_per_s * 1e-9, v->rates.memory_bytes_per_s * 1e-9);
+    printf("\nrates are %s: %.4g GFLOP/s, %.4g GB/s of memory", v->rates_from, most_flops(v) * 1e-9,
+           v->rates.memory_bytes_per_s * 1e-9);
     if (v->ranks > 1) printf(", %.4g GB/s between ranks", v->rates.link_bytes_per_s * 1e-9);
     printf("\n");
     plan_print_run(v);

@@ -2,15 +2,35 @@
 #include "plan/estimate.h"
 
 #include "ops/ops.h"
+#include "tensor/half.h"
 
 #include <string.h>
 
-const tri_rates tri_rates_assumed = {
-    .flops_per_s = 60e9,
-    .memory_bytes_per_s = 10e9,
-    .link_bytes_per_s = 5e9,
-    .disk_bytes_per_s = 1e9,
+const tri_rates tri_rates_assumed = {60e9, 60e9, 10e9, 5e9, 1e9};
+
+// From the makers' data sheets: dense products on the tensor or matrix cores in half types, plain
+// F32, memory, and what one GPU sends to those of its node (NVLink, Infinity Fabric). An MI250X is
+// two devices.
+static const struct {
+    const char *model;
+    tri_rates peak;
+} peaks[] = {
+    {"h200", {67e12, 989e12, 4.8e12, 450e9, 1e9}},
+    {"a100-64", {19.5e12, 312e12, 1.64e12, 300e9, 1e9}},
+    {"a100-40", {19.5e12, 312e12, 1.555e12, 300e9, 1e9}},
+    {"v100-32", {15.7e12, 125e12, 0.9e12, 150e9, 1e9}},
+    {"mi250x", {23.95e12, 191.5e12, 1.638e12, 100e9, 1e9}},
 };
+
+tri_rates tri_rates_of(const tri_device_description *device, const char **from) {
+    if (from) *from = "assumed";
+    for (size_t i = 0; device->model && i < sizeof peaks / sizeof *peaks; i++) {
+        if (strcmp(device->model->name, peaks[i].model) != 0) continue;
+        if (from) *from = "the maker's peak";
+        return peaks[i].peak;
+    }
+    return tri_rates_assumed;
+}
 
 // What the compute actions of a program cost: the seconds of its segments, collective ops included,
 // and those of the nodes of FORWARD that RECOMPUTE runs again.
@@ -39,7 +59,10 @@ static double node_seconds(const tri_graph *g, const tri_node *node, const tri_r
         if (tri_value_is(node->inputs[k])) bytes += (double)tri_value_bytes(g, node->inputs[k]);
     for (int k = 0; k < node->output_count; k++)
         bytes += (double)tri_value_bytes(g, node->outputs[k]);
-    double compute = tri_node_cost(g, node).flops / rates->flops_per_s;
+    bool half = node->input_count > 0 && tri_value_is(node->inputs[0]) &&
+                tri_dtype_is_half(tri_value_get(g, node->inputs[0])->dtype);
+    double compute =
+        tri_node_cost(g, node).flops / (half ? rates->half_flops_per_s : rates->flops_per_s);
     double move = bytes / rates->memory_bytes_per_s;
     return compute > move ? compute : move;
 }

@@ -8,12 +8,16 @@
 // The speeds of one rank.
 typedef struct tri_rates {
     double flops_per_s;        // multiplications and additions
+    double half_flops_per_s;   // those of F16 and BF16
     double memory_bytes_per_s; // that kernels read and write
     double link_bytes_per_s;   // sent to other ranks, while as much is received
     double disk_bytes_per_s;   // of strategy.offload's file, read or written
 } tri_rates;
 
 extern const tri_rates tri_rates_assumed; // one core of a server, its memory and disk
+// The rates of the device's model, which are what its maker promises at most, or else the assumed
+// ones. *from: "assumed", "the maker's peak"; may be NULL.
+tri_rates tri_rates_of(const tri_device_description *device, const char **from);
 
 // Measured seconds of a program's segments, for `batch` samples: [block][phase]; measured on one
 // rank that has all slices of each layer. Where the order does not split the backward pass,

@@ -236,8 +236,8 @@ tri_status tri_fit_check(const tri_device_description *device, const tri_plan_re
     if (memory->bytes == 0 || peak_bytes <= memory->bytes) return TRI_OK;
     tri_arena *arena = tri_arena_create(NULL, "refusal");
     tri_candidate found[TRI_MAX_CANDIDATES], least;
-    int count = tri_fit_search(arena, device, request, &tri_rates_assumed, NULL, memory->bytes,
-                               found, &least);
+    tri_rates rates = tri_rates_of(device, NULL);
+    int count = tri_fit_search(arena, device, request, &rates, NULL, memory->bytes, found, &least);
     const char *way =
         count == 0 && least.overrides
             ? tri_arena_printf(arena, "nothing tried would fit, the least is %s with %s",

@@ -6,6 +6,7 @@ usage: test_plan.py BUILD_FOLDER
 """
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -247,8 +248,36 @@ def check_described_device():
         assert train.stderr.count("\n") == 1, train.stderr
 
 
+def check_gpus():
+    """CodeLlama-7B on the GPUs of supercomputers, planned where there is none: its 108 GB of state
+    fit into 4 x 64 GB when they are divided, and without that the refusal says what is missing."""
+    words = ["recipes/codellama-7b.yaml", "--ranks", "4", "--device"]
+    fits = plan_json(*words, "cuda:a100-64")
+    assert fits["memory"]["peak"] < 64e9 and fits["memory"]["workspace"] > 32 << 20, fits["memory"]
+    assert fits["estimate"]["rates"] == "the maker's peak", fits["estimate"]
+    whole = plan(*words, "cuda:a100-64", "strategy.name=ddp", code=2).stderr
+    missing = re.search(r"a rank needs (\S+) GB of memory, (\S+) GB more than the 64.0 GB of "
+                        r"cuda:a100-64; would fit, the fastest first: strategy", whole)
+    assert missing and whole.count("\n") == 1, whole
+    # Weights in F32 and BF16, gradients and AdamW's two states in F32: 18 bytes a parameter.
+    assert 18 * 6.74 < float(missing.group(1)) < 18 * 6.74 + 5, whole
+    assert abs(float(missing.group(1)) - float(missing.group(2)) - 64) < 0.11, whole
+    for device in "h200", "a100-40", "mi250x":
+        plan(*words, f"cuda:{device}", "--show", "memory")
+    assert "of cuda:v100-32" in plan(*words, "cuda:v100-32", "--show", "memory", code=2).stderr
+    if os.path.exists("/dev/nvidiactl"):
+        return
+    absent = plan("recipes/mnist-cnn.yaml", "--device", "cuda", code=2).stderr
+    assert absent.count("\n") == 1 and "no NVIDIA driver" in absent, absent
+    for script in "scripts/test-gpu", "bench/gpu":
+        done = subprocess.run([script], capture_output=True, text=True, check=False)
+        assert done.returncode == 77, done
+        assert "no NVIDIA driver" in done.stdout + done.stderr, done
+
+
 for check in (check_memory, check_gantt, check_svg, check_rates, check_fit, check_fit_of_passes,
-              check_offload_fit, check_measure, check_refusal, check_described_device, check_many):
+              check_offload_fit, check_measure, check_refusal, check_described_device, check_gpus,
+              check_many):
     started = time.monotonic()
     check()
     print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)

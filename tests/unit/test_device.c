@@ -344,6 +344,7 @@ int main(void) {
         cmocka_unit_test(test_planned_workspace),
     };
     setenv("TRIREME_FAR_DELAY_US", "100", 1);
-    setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
+    if (!getenv("TRIREME_TEST_GPU"))
+        setenv("TRIREME_MODULES", TRIREME_BUILD_DIR "/lib/emulated", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
