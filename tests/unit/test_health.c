@@ -12,7 +12,7 @@ enum { RANKS = 3, TEXT_BYTES = 512 };
 
 // What the processes of a test show each other.
 typedef struct board {
-    _Atomic int arrived, left, may_go;
+    _Atomic int arrived, known, left, may_go;
     _Atomic int losses[RANKS]; // how many each has been told of
     int lost[RANKS][RANKS];
     char text[RANKS][TEXT_BYTES]; // of the first
@@ -48,9 +48,14 @@ static tri_health *begin(tri_identity *me, tri_ledger **ledger) {
                                 .context = me};
     REQUIRE(tri_health_start(store, &config, &health) == TRI_OK);
     tri_health_set_awaited(health, me->rank == 2 ? 1 : TRI_HEALTH_NOBODY);
-    usleep(20000); // a beat
     atomic_fetch_add(&shared->arrived, 1);
     wait_for_count(&shared->arrived, me->size);
+    // Until the server has a beat of every rank: of the next one, each makes sure.
+    int next = (me->rank + 1) % me->size;
+    for (int i = 0; i < 1000 && !tri_health_ring(health, next); i++) usleep(10000);
+    REQUIRE(tri_health_ring(health, next));
+    atomic_fetch_add(&shared->known, 1);
+    wait_for_count(&shared->known, me->size);
     return health;
 }
 
@@ -72,8 +77,8 @@ static void start_test(pid_t *pids, double silence, rank_body *body) {
     silence_s = silence;
     start_ranks(make_identity(0, RANKS), 0, RANKS - 1, body, pids);
     double begun = tri_os_seconds();
-    while (atomic_load(&shared->arrived) < RANKS && tri_os_seconds() - begun < 30) usleep(2000);
-    assert_int_equal(atomic_load(&shared->arrived), RANKS);
+    while (atomic_load(&shared->known) < RANKS && tri_os_seconds() - begun < 30) usleep(2000);
+    assert_int_equal(atomic_load(&shared->known), RANKS);
 }
 
 static double wait_for_loss(int teller, double begun, double limit_s) {
