@@ -1,5 +1,6 @@
 // The threads of a block as fibers: each runs until it waits for others, then the next one runs.
-// A fiber is entered by setcontext once, and from then on by longjmp, which makes no system call.
+// A fiber is entered by setcontext once, and from then on by the compiler's own longjmp, which
+// makes no system call, and which AddressSanitizer does not take for the end of a stack.
 #include "emulated_gpu/fibers.h"
 
 #include "emulated_gpu/emulation.h"
@@ -9,7 +10,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <setjmp.h>
 #include <ucontext.h>
 #include <vector>
 
@@ -24,9 +24,11 @@ namespace {
 enum { WARP = 32, STACK_BYTES = 1 << 17, POISON = 0xff };
 enum fiber_state { FIBER_RUNS, FIBER_AT_BARRIER, FIBER_AT_SHUFFLE, FIBER_DONE };
 
+typedef void *place[5]; // of __builtin_setjmp
+
 struct fiber {
     emulated_thread index;
-    jmp_buf at; // where it waits
+    place at; // where it waits
     bool entered = false;
     std::unique_ptr<char[]> stack;
     void *sanitizer_stack = nullptr;
@@ -35,7 +37,7 @@ struct fiber {
 };
 
 struct block_of_threads {
-    jmp_buf host;
+    place host;
     void *host_sanitizer_stack = nullptr;
     const void *host_stack = nullptr;
     size_t host_stack_bytes = 0;
@@ -70,12 +72,17 @@ void leave_fiber(fiber &) {}
 void left_fiber() {}
 #endif
 
+// Between these functions the stack changes.
+#define SWITCHES __attribute__((noinline, no_sanitize("address")))
+
+[[noreturn]] SWITCHES void go_to(place &there) { __builtin_longjmp(there, 1); }
+
 // Stops the fiber that runs until others are where it waits.
-void pause(fiber_state state) {
+SWITCHES void pause(fiber_state state) {
     fiber &f = here.fibers[here.current];
     f.state = state;
     leave_fiber(f);
-    if (_setjmp(f.at) == 0) _longjmp(here.host, 1);
+    if (__builtin_setjmp(f.at) == 0) go_to(here.host);
     entered_fiber(here.fibers[here.current]);
 }
 
@@ -88,7 +95,7 @@ void run_fiber() {
     }
 }
 
-[[noreturn]] void enter_first(fiber &f) {
+[[noreturn]] SWITCHES void enter_first(fiber &f) {
     ucontext_t context;
     f.stack.reset(new char[STACK_BYTES]);
     f.entered = true;
@@ -102,16 +109,16 @@ void run_fiber() {
     give_up("no context for a thread");
 }
 
-[[noreturn]] void enter(fiber &f) {
+[[noreturn]] SWITCHES void enter(fiber &f) {
     if (!f.entered) enter_first(f);
     enter_fiber(f);
-    _longjmp(f.at, 1);
+    go_to(f.at);
 }
 
-void resume(int i) {
+SWITCHES void resume(int i) {
     here.current = i;
     emulated_now = &here.fibers[i].index;
-    if (_setjmp(here.host) == 0) enter(here.fibers[i]);
+    if (__builtin_setjmp(here.host) == 0) enter(here.fibers[i]);
     left_fiber();
 }
 
