@@ -27,10 +27,22 @@ static tri_status bias_run(const tri_kernel *kernel, const tri_kernel_args *args
     return TRI_OK;
 }
 
+static cuda_column_sums sums_of(const tri_graph *graph, const tri_node *node) {
+    int64_t width = width_of(graph, node);
+    return cuda_column_sums_of(cuda_in_count(graph, node, 0) / width, width,
+                               cuda_in_type(graph, node, 0));
+}
+
+static tri_status bias_grad_workspace(const tri_device_description *device, const tri_graph *graph,
+                                      const tri_node *node, size_t *out) {
+    cuda_column_sums p = sums_of(graph, node);
+    *out = cuda_column_sums_bytes(&p);
+    return TRI_OK;
+}
+
 static tri_status bias_grad_prepare(tri_device *device, const tri_graph *graph,
                                     const tri_node *node, tri_kernel *kernel) {
-    cuda_column_sums p = {.columns = width_of(graph, node), .type = cuda_in_type(graph, node, 0)};
-    p.rows = cuda_in_count(graph, node, 0) / p.columns;
+    cuda_column_sums p = sums_of(graph, node);
     return cuda_prepare(kernel, &p, sizeof p);
 }
 
@@ -38,6 +50,7 @@ static tri_status bias_grad_run(const tri_kernel *kernel, const tri_kernel_args 
     cuda_column_sums p = *(const cuda_column_sums *)kernel->state;
     p.x = args->in[0];
     p.sums = args->out[0];
+    p.room = args->workspace;
     CUDA_LAUNCH(args->queue, column_sums, p);
     return TRI_OK;
 }
@@ -69,6 +82,7 @@ const tri_kernel_def cuda_kernel_add_bias = {.op = &tri_op_add_bias,
 const tri_kernel_def cuda_kernel_add_bias_grad = {.op = &tri_op_add_bias_grad,
                                                   .name = "column-sums",
                                                   .supports = supports,
+                                                  .workspace = bias_grad_workspace,
                                                   .prepare = bias_grad_prepare,
                                                   .run = bias_grad_run,
                                                   .release = cuda_release};

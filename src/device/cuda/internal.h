@@ -66,6 +66,10 @@ static inline bool cuda_is_real(tri_dtype dtype) {
 // the addresses, which `fill` sets up; released by cuda_release.
 tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes);
 void cuda_release(tri_kernel *kernel);
+// How the columns of x [rows, columns] are summed up; and the bytes of workspace for it.
+cuda_column_sums cuda_column_sums_of(int64_t rows, int64_t columns, tri_dtype type);
+size_t cuda_column_sums_bytes(const cuda_column_sums *sums);
+
 // Where kernels record a label or token that they refuse.
 struct cuda_fault *cuda_fault_of(tri_device *device);
 

@@ -56,8 +56,7 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
         state.a = 1;
         state.b = 0;
         state.sums_bias = ((const tri_linear_grad_attr *)node->attr)->has_bias;
-        state.sums = (cuda_column_sums){
-            .rows = s.rows, .columns = s.out, .type = cuda_in_type(graph, node, 1)};
+        state.sums = cuda_column_sums_of(s.rows, s.out, cuda_in_type(graph, node, 1));
     }
     p->in_type = cuda_in_type(graph, node, 0);
     p->out_type = cuda_out_type(graph, node, 0);
@@ -67,9 +66,13 @@ static linear_state state_of(const tri_graph *graph, const tri_node *node) {
 // What NVIDIA recommends for cuBLAS on Hopper; one such buffer serves all kernels of a rank.
 enum { PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
+// The sums of the bias come after the product, in the same memory.
 static tri_status workspace(const tri_device_description *device, const tri_graph *graph,
                             const tri_node *node, size_t *out) {
+    linear_state state = state_of(graph, node);
+    size_t sums = state.sums_bias ? cuda_column_sums_bytes(&state.sums) : 0;
     *out = device->features & CUDA_HAS_PRODUCTS ? PRODUCT_WORKSPACE_BYTES : 0;
+    if (*out < sums) *out = sums;
     return TRI_OK;
 }
 
@@ -93,6 +96,7 @@ static tri_status run(const tri_kernel *kernel, const tri_kernel_args *args) {
     cuda_column_sums sums = state->sums;
     sums.x = args->in[1];
     sums.sums = args->out[1];
+    sums.room = args->workspace;
     CUDA_LAUNCH(args->queue, column_sums, sums);
     return TRI_OK;
 }

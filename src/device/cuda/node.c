@@ -44,6 +44,18 @@ tri_status cuda_prepare(tri_kernel *kernel, const void *state, size_t size_bytes
     return TRI_OK;
 }
 
+// Parts of 128 rows or more, so that a few columns keep the whole GPU busy.
+cuda_column_sums cuda_column_sums_of(int64_t rows, int64_t columns, tri_dtype type) {
+    enum { PART_ROWS = 128, MAX_PARTS = 64 };
+    int64_t parts = rows / PART_ROWS < MAX_PARTS ? rows / PART_ROWS : MAX_PARTS;
+    return (cuda_column_sums){
+        .rows = rows, .columns = columns, .parts = parts > 1 ? parts : 1, .type = type};
+}
+
+size_t cuda_column_sums_bytes(const cuda_column_sums *sums) {
+    return sums->parts > 1 ? (size_t)(sums->parts * sums->columns) * sizeof(float) : 0;
+}
+
 struct cuda_fault *cuda_fault_of(tri_device *device) {
     const cuda_device *d = cuda_of(device);
     return d->runtime->fault(d->context);

@@ -65,12 +65,12 @@ typedef struct cuda_product {
 } cuda_product;
 
 // sums [columns] F32 = the sums of the columns of x [rows, columns], added in an order that depends
-// on `rows` alone.
+// on `rows` alone. The rows are cut into parts, whose sums are in `room` before they are added.
 typedef struct cuda_column_sums {
-    int64_t rows, columns;
+    int64_t rows, columns, parts;
     tri_dtype type;
     const void *x;
-    float *sums;
+    float *sums, *room; // room for [parts, columns], if there is more than one part
 } cuda_column_sums;
 
 // *ns = the time at which the kernel runs, as CLOCK_MONOTONIC counts; `ns` is pinned host memory.

@@ -54,12 +54,13 @@ static cuda_row_norm_grad grad_of(const tri_graph *graph, const tri_node *node) 
     return p;
 }
 
-// The parts' sums for the weight, and then those for the bias.
+// The parts' sums for the weight, then those for the bias, then room to add them.
 static tri_status grad_workspace(const tri_device_description *device, const tri_graph *graph,
                                  const tri_node *node, size_t *out) {
     cuda_row_norm_grad p = grad_of(graph, node);
     size_t sums = has_weight(node) ? (p.centred ? 2 : 1) : 0;
-    *out = sums * (size_t)(p.parts * p.width) * sizeof(float);
+    cuda_column_sums added = cuda_column_sums_of(p.parts, p.width, TRI_F32);
+    *out = sums * (size_t)(p.parts * p.width) * sizeof(float) + cuda_column_sums_bytes(&added);
     return TRI_OK;
 }
 
@@ -71,8 +72,10 @@ static tri_status grad_prepare(tri_device *device, const tri_graph *graph, const
 
 static tri_status add_parts(const tri_kernel_args *args, const cuda_row_norm_grad *p,
                             const float *parts, float *out) {
-    cuda_column_sums sums = {
-        .rows = p->parts, .columns = p->width, .type = TRI_F32, .x = parts, .sums = out};
+    cuda_column_sums sums = cuda_column_sums_of(p->parts, p->width, TRI_F32);
+    sums.x = parts;
+    sums.sums = out;
+    sums.room = (float *)args->workspace + (p->centred ? 2 : 1) * p->parts * p->width;
     CUDA_LAUNCH(args->queue, column_sums, sums);
     return TRI_OK;
 }

@@ -67,31 +67,37 @@ tri_status launch(cuda_stream *stream, const cuda_product *p, char *why) {
     return gpu_launch(stream, product<T, O>, blocks, THREADS, *p, why);
 }
 
-// A block takes 32 neighbouring columns, and each of its 8 groups of threads every 8th row. So x is
-// read once, 32 elements at a time.
+// A block takes 32 neighbouring columns of a part of the rows, and each of its 8 groups of threads
+// every 8th row. So x is read once, 32 elements at a time.
 enum { SUM_COLUMNS = 32, SUM_GROUPS = GPU_BLOCK / SUM_COLUMNS };
 
 template <typename T> GPU_KERNEL column_sums(cuda_column_sums p) {
     GPU_SHARED(float, sums, GPU_BLOCK);
     int group = (int)threadIdx.x / SUM_COLUMNS, own = (int)threadIdx.x % SUM_COLUMNS;
-    for (int64_t first = (int64_t)blockIdx.x * SUM_COLUMNS; first < p.columns;
-         first += (int64_t)gridDim.x * SUM_COLUMNS) {
-        int64_t column = first + own;
+    int64_t blocks = (p.columns + SUM_COLUMNS - 1) / SUM_COLUMNS;
+    int64_t rows = (p.rows + p.parts - 1) / p.parts;
+    for (int64_t item = blockIdx.x; item < blocks * p.parts; item += gridDim.x) {
+        int64_t column = item % blocks * SUM_COLUMNS + own, part = item / blocks;
+        int64_t end = (part + 1) * rows < p.rows ? (part + 1) * rows : p.rows;
         float sum = 0;
-        for (int64_t r = group; column < p.columns && r < p.rows; r += SUM_GROUPS)
+        for (int64_t r = part * rows + group; column < p.columns && r < end; r += SUM_GROUPS)
             sum += (float)gpu_get(((const T *)p.x)[r * p.columns + column]);
         sums[threadIdx.x] = sum;
         gpu_barrier();
         for (int g = 1; group == 0 && g < SUM_GROUPS; g++) sum += sums[g * SUM_COLUMNS + own];
-        if (group == 0 && column < p.columns) p.sums[column] = sum;
+        if (group == 0 && column < p.columns) p.sums[part * p.columns + column] = sum;
         gpu_barrier();
     }
 }
 
 template <typename T>
+tri_status launch_sums(cuda_stream *stream, T *, const cuda_column_sums *p, char *why) {
+    int64_t blocks = (p->columns + SUM_COLUMNS - 1) / SUM_COLUMNS * p->parts;
+    return gpu_launch(stream, column_sums<T>, gpu_blocks(stream, blocks, 1), GPU_BLOCK, *p, why);
+}
+
 tri_status launch_sums(cuda_stream *stream, const cuda_column_sums *p, char *why) {
-    return gpu_launch(stream, column_sums<T>, gpu_blocks(stream, p->columns, SUM_COLUMNS),
-                      GPU_BLOCK, *p, why);
+    return gpu_with_real(p->type, [=](auto *type) { return launch_sums(stream, type, p, why); });
 }
 
 } // namespace
@@ -116,14 +122,13 @@ extern "C" tri_status cuda_launch_product(cuda_stream *stream, const cuda_produc
 
 extern "C" tri_status cuda_launch_column_sums(cuda_stream *stream, const cuda_column_sums *p,
                                               char *why) {
-    switch (p->type) {
-    case TRI_F32:
-        return launch_sums<float>(stream, p, why);
-    case TRI_F16:
-        return launch_sums<gpu_f16>(stream, p, why);
-    case TRI_BF16:
-        return launch_sums<gpu_bf16>(stream, p, why);
-    default:
-        return TRI_UNSUPPORTED;
-    }
+    cuda_column_sums part = *p, all = *p;
+    if (p->parts == 1) return launch_sums(stream, p, why);
+    part.sums = p->room;
+    all.rows = p->parts;
+    all.parts = 1;
+    all.type = TRI_F32;
+    all.x = p->room;
+    tri_status status = launch_sums(stream, &part, why);
+    return status == TRI_OK ? launch_sums(stream, &all, why) : status;
 }
