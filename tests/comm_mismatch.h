@@ -58,8 +58,8 @@ static inline void mismatch_call(tri_comm *comm, const mismatch *row) {
         status = tri_comm_barrier(comm, "after");
     CHECK(status == TRI_MISMATCH);
     CHECK(ranks_seconds() - begin < 5);
-    ranks_says("rank 0 calls");
-    ranks_says("rank 1 calls");
+    ranks_says("rank 0 (host ");
+    ranks_says("rank 1 (host ");
     ranks_says(row->says[0]);
     ranks_says(row->says[1]);
 }

@@ -99,6 +99,7 @@ static tri_status bench_comm(const cli_arguments *a, bool json) {
     tri_status status = tri_comm_barrier(comm, "start of the measurement");
     tri_log_stage("first barrier");
     if (status == TRI_OK) status = tri_comm_bench(comm, &options, stdout);
+    if (status != TRI_OK && comm->size > 1) comm->backend->abort(comm, tri_error_message());
     tri_health_drop_ring(health); // it is the communicator's
     tri_comm_close(comm);
     tri_health_stop(health);

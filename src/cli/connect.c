@@ -88,9 +88,8 @@ static tri_status open_flat(const connect_request *q, const tri_transport *trans
                                  out);
 }
 
-// *messages: the communicator whose messages the ranks exchange across hosts.
 static tri_status open_pair(const connect_request *q, const tri_transport *transport,
-                            tri_comm **messages, tri_comm **out) {
+                            tri_comm **out) {
     tri_comm_pair pair = {0};
     int rank = q->identity->rank;
     TRI_TRY(open_host(q, &pair.inside));
@@ -98,26 +97,26 @@ static tri_status open_pair(const connect_request *q, const tri_transport *trans
     if (status == TRI_OK)
         status =
             pair.direct->backend->split(pair.direct, rank % q->local_ranks, rank, &pair.across);
-    *messages = pair.direct;
     if (status == TRI_OK) return tri_comm_pair_open(&pair, out);
     tri_comm_close(pair.direct);
     tri_comm_close(pair.inside);
     return status;
 }
 
-static tri_status open_transport(const connect_request *q, tri_comm **messages, tri_comm **out) {
+static tri_status open_transport(const connect_request *q, tri_comm **out) {
     const tri_transport *transport;
     TRI_TRY(find_transport(q, &transport));
-    if (q->hosts > 1 && q->local_ranks > 1) return open_pair(q, transport, messages, out);
-    TRI_TRY(open_flat(q, transport, NULL, out));
-    *messages = *out;
-    return TRI_OK;
+    if (q->hosts > 1 && q->local_ranks > 1) return open_pair(q, transport, out);
+    return open_flat(q, transport, NULL, out);
 }
 
-static tri_status open_chosen(const connect_request *q, tri_comm **messages, tri_comm **out) {
+static bool needs_messages(const connect_request *q) {
     bool is_far = q->choice == TRI_COMM_MPI || q->choice == TRI_COMM_UCX;
-    if (is_far || (q->choice == TRI_COMM_AUTO && q->hosts > 1))
-        return open_transport(q, messages, out);
+    return is_far || (q->choice == TRI_COMM_AUTO && q->hosts > 1);
+}
+
+static tri_status open_chosen(const connect_request *q, tri_comm **out) {
+    if (needs_messages(q)) return open_transport(q, out);
     if (q->hosts == 1) return open_shm(q, out);
     return TRI_FAIL(TRI_BAD_INPUT,
                     "comm.backend: %s connects the ranks of one host, and these %d are on %d; set "
@@ -126,12 +125,12 @@ static tri_status open_chosen(const connect_request *q, tri_comm **messages, tri
 }
 
 // From now on the store watches over the ranks, which it can see on all hosts.
-static tri_status watch_ranks(tri_store *store, const tri_comm_options *options, tri_comm *messages,
-                              const tri_ledger *ledger, tri_health **health) {
+static tri_status watch_ranks(tri_store *store, const tri_comm_options *options, tri_comm *comm,
+                              tri_health **health) {
     tri_health_config config = {.silence_s = options ? options->silence_s : 0,
-                                .ring = tri_ledger_ring_of(ledger)};
+                                .ring = tri_ledger_ring_of(comm->ledger)};
     TRI_TRY(tri_health_start(store, &config, health));
-    tri_comm_message_set_health(messages, *health);
+    tri_comm_set_health(comm, *health);
     return TRI_OK;
 }
 
@@ -146,7 +145,6 @@ tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_opti
     connect_request q = {.identity = identity,
                          .choice = options ? options->backend : TRI_COMM_AUTO,
                          .timeout_ms = tri_comm_timeout_ms(options)};
-    tri_comm *messages = NULL;
     *out = NULL;
     *health = NULL;
     // The ranks of one host need the store only to find each other.
@@ -155,9 +153,9 @@ tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_opti
     q.hosts = tri_store_host_count(q.store);
     q.local_ranks = count_local_ranks(q.store, identity->size);
     tri_status status = met && q.hosts > 1 ? met(context, q.store) : TRI_OK;
-    if (status == TRI_OK) status = open_chosen(&q, &messages, out);
-    if (status == TRI_OK && messages && q.hosts > 1) {
-        status = watch_ranks(q.store, options, messages, (*out)->ledger, health);
+    if (status == TRI_OK) status = open_chosen(&q, out);
+    if (status == TRI_OK && needs_messages(&q)) {
+        status = watch_ranks(q.store, options, *out, health);
         if (status == TRI_OK) return TRI_OK;
         tri_comm_close(*out);
         *out = NULL;

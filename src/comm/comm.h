@@ -30,6 +30,8 @@
 
 #include <trireme/tensor.h>
 
+typedef struct tri_health tri_health; // rendezvous/health.h
+
 typedef enum tri_comm_kind {
     // recv[count] = reduction of every rank's send[count]; send == recv allowed.
     TRI_COMM_ALL_REDUCE,
@@ -74,6 +76,9 @@ typedef struct tri_comm_op {
     const char *label;  // what it is for ("REDUCE block conv2, step 17"); named in errors; must
                         // live until waited for
     bool waits_at_once; // a hint: the caller waits right after the start, no thread need help
+    // The operation of which this one is a step, on a communicator that is made of others. Ranks
+    // compare it as well, and messages name it. It must live as long as `label`. NULL: none.
+    const struct tri_comm_op *part_of;
 } tri_comm_op;
 
 // Stands for an operation group: the operations that one call of `start` begins. Value 0: none.
@@ -178,6 +183,9 @@ static inline int tri_comm_job_rank(const tri_comm *comm, int rank) {
 void tri_comm_link(tri_comm *a, tri_comm *b);
 // "all_reduce", …: the names of `bench comm --op` and of the ledger.
 const char *tri_comm_kind_name(tri_comm_kind kind);
+// From now on messages about ranks that shared memory does not show are based on `health`, in this
+// family and in those that are linked to it, which must end before it.
+void tri_comm_set_health(tri_comm *comm, tri_health *health);
 // Names the communicator's lane in traces: "shard", ….
 void tri_comm_name(tri_comm *comm, const char *name);
 // The latest actions of another rank; NULL: they cannot be seen.

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b) {
+static bool numbers_agree(const tri_comm_numbers *a, const tri_comm_numbers *b) {
     bool same_kind = a->kind == b->kind;
     if (a->kind == TRI_COMM_SEND) same_kind = b->kind == TRI_COMM_RECV;
     if (!same_kind) return false;
@@ -15,22 +15,27 @@ bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b) {
     return a->kind != TRI_COMM_BROADCAST || a->root == b->root;
 }
 
+bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b) {
+    return numbers_agree(&a->whole, &b->whole) && numbers_agree(&a->op, &b->op);
+}
+
 void tri_comm_call_text(const tri_comm_call *call, char *out, size_t size) {
     static const char *const reductions[] = {"sum", "max", "min"};
-    tri_comm_kind kind = (tri_comm_kind)call->kind;
+    const tri_comm_numbers *n = &call->whole;
+    tri_comm_kind kind = (tri_comm_kind)n->kind;
     if (kind == TRI_COMM_BARRIER) {
         snprintf(out, size, "barrier '%s'", call->label);
         return;
     }
     char detail[48] = "";
-    bool rounds = call->wire != TRI_F32;
+    bool rounds = n->wire != TRI_F32;
     if (tri_comm_kind_reduces(kind))
-        snprintf(detail, sizeof detail, " (%s%s%s%s)", reductions[call->reduction % 3],
-                 call->accumulate ? ", accumulated" : "", rounds ? ", by " : "",
-                 rounds ? tri_dtype_name((tri_dtype)call->wire) : "");
-    if (kind == TRI_COMM_BROADCAST) snprintf(detail, sizeof detail, " from rank %d", call->root);
+        snprintf(detail, sizeof detail, " (%s%s%s%s)", reductions[n->reduction % 3],
+                 n->accumulate ? ", accumulated" : "", rounds ? ", by " : "",
+                 rounds ? tri_dtype_name((tri_dtype)n->wire) : "");
+    if (kind == TRI_COMM_BROADCAST) snprintf(detail, sizeof detail, " from rank %d", n->root);
     snprintf(out, size, "%s '%s' of %lld %s%s", tri_comm_kind_name(kind), call->label,
-             (long long)call->count, tri_dtype_name((tri_dtype)call->dtype), detail);
+             (long long)n->count, tri_dtype_name((tri_dtype)n->dtype), detail);
 }
 
 tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence) {

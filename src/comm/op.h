@@ -20,11 +20,15 @@ int64_t tri_comm_recv_count(const tri_comm_op *op, int size);
 tri_ledger_mark tri_comm_op_begin(const tri_comm *comm, const tri_comm_op *op, uint64_t sequence);
 
 // What ranks compare of an operation, in memory that other processes read.
-enum { TRI_COMM_LABEL_BYTES = 80 };
-typedef struct tri_comm_call {
+typedef struct tri_comm_numbers {
     uint32_t kind, dtype, reduction, accumulate, wire;
     int32_t root;
     int64_t count;
+} tri_comm_numbers;
+
+enum { TRI_COMM_LABEL_BYTES = 80 };
+typedef struct tri_comm_call {
+    tri_comm_numbers op, whole; // whole: of the operation of which `op` is a step, or the same
     char label[TRI_COMM_LABEL_BYTES];
 } tri_comm_call;
 
@@ -35,7 +39,7 @@ static inline void tri_comm_copy_label(const tri_comm_op *op, char to[TRI_COMM_L
     to[bytes] = 0;
 }
 
-static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
+static inline void tri_comm_numbers_of(const tri_comm_op *op, tri_comm_numbers *out) {
     out->kind = op->kind;
     out->dtype = op->dtype;
     out->reduction = op->reduction;
@@ -43,12 +47,17 @@ static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
     out->wire = op->wire;
     out->root = op->root;
     out->count = op->count;
+}
+
+static inline void tri_comm_call_of(const tri_comm_op *op, tri_comm_call *out) {
+    tri_comm_numbers_of(op, &out->op);
+    tri_comm_numbers_of(op->part_of ? op->part_of : op, &out->whole);
     tri_comm_copy_label(op, out->label);
 }
 
 // True if two ranks may call these collectives together, or if a SEND and a RECV fit together.
 bool tri_comm_calls_agree(const tri_comm_call *a, const tri_comm_call *b);
-// Writes a call as text: "all_reduce 'REDUCE a' of 4 F32 (sum)".
+// Writes the whole call as text: "all_reduce 'REDUCE a' of 4 F32 (sum)".
 void tri_comm_call_text(const tri_comm_call *call, char *out, size_t size);
 
 static inline bool tri_comm_kind_is_message(tri_comm_kind kind) {

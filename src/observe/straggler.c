@@ -21,6 +21,7 @@ typedef struct straggler_moment { // the totals of all ledgers at one time
     double time_s;
     int64_t step;
     straggler_work *work; // [rank][kind]
+    double *steps;        // [rank]: begun; those of a rank of another host are some time old
 } straggler_moment;
 
 struct tri_straggler {
@@ -40,7 +41,10 @@ static size_t cell(int rank, int kind) {
 
 void tri_straggler_destroy(tri_straggler *s) {
     if (!s) return;
-    for (int i = 0; i <= WINDOW_STRIDES; i++) free(s->moments[i].work);
+    for (int i = 0; i <= WINDOW_STRIDES; i++) {
+        free(s->moments[i].work);
+        free(s->moments[i].steps);
+    }
     free(s->best_s);
     free(s->is_slow);
     free(s);
@@ -59,7 +63,8 @@ tri_straggler *tri_straggler_create(tri_comm *comm) {
     bool whole = s->best_s && s->is_slow;
     for (int i = 0; i <= WINDOW_STRIDES; i++) {
         s->moments[i].work = calloc(cells, sizeof(straggler_work));
-        whole = whole && s->moments[i].work;
+        s->moments[i].steps = calloc((size_t)comm->size, sizeof *s->moments[i].steps);
+        whole = whole && s->moments[i].work && s->moments[i].steps;
     }
     if (whole) return s;
     tri_straggler_destroy(s);
@@ -78,10 +83,12 @@ static int kind_named(tri_straggler *s, const char *name) {
     return s->kinds++;
 }
 
-static void read_work(tri_straggler *s, straggler_work *work) {
+static void read_work(tri_straggler *s, straggler_moment *moment) {
+    straggler_work *work = moment->work;
     memset(work, 0, cell(s->comm->size, 0) * sizeof *work);
     for (int r = 0; r < s->comm->size; r++) {
         const tri_ledger_ring *ring = ring_of(s, r);
+        moment->steps[r] = (double)atomic_load(&ring->steps);
         int kinds = atomic_load(&ring->kinds);
         for (int i = 0; i < kinds && i < TRI_MAX_LEDGER_KINDS; i++) {
             int k = kind_named(s, ring->kind_names[i]);
@@ -96,15 +103,15 @@ static void read_work(tri_straggler *s, straggler_work *work) {
 
 static void take_moment(tri_straggler *s, int64_t step, double now_s) {
     if (s->moment_count > WINDOW_STRIDES) {
-        straggler_work *oldest = s->moments[0].work;
+        straggler_moment oldest = s->moments[0];
         memmove(s->moments, s->moments + 1, WINDOW_STRIDES * sizeof *s->moments);
-        s->moments[WINDOW_STRIDES].work = oldest;
+        s->moments[WINDOW_STRIDES] = oldest;
         s->moment_count--;
     }
     straggler_moment *moment = &s->moments[s->moment_count++];
     moment->step = step;
     moment->time_s = now_s;
-    read_work(s, moment->work);
+    read_work(s, moment);
 }
 
 // The mean time of a kind of action on a rank in the window; 0: there were none. *count: how many.
@@ -183,14 +190,29 @@ static const char *report(tri_straggler *s, int rank, const straggler_case *c, d
     return s->line;
 }
 
+// The time of the rank's steps that the window shows of it, as long as rank 0's own took.
+static double wall_s(const tri_straggler *s, int rank) {
+    const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
+    double own = to->steps[0] - from->steps[0], theirs = to->steps[rank] - from->steps[rank];
+    double wall = to->time_s - from->time_s;
+    return own > 0 && theirs > 0 ? wall / own * theirs : wall;
+}
+
+// False: the rank is on another host, and told nothing new in the window.
+static bool has_news(const tri_straggler *s, int rank) {
+    const straggler_moment *from = &s->moments[0], *to = &s->moments[WINDOW_STRIDES];
+    return to->steps[0] == from->steps[0] || to->steps[rank] > from->steps[rank];
+}
+
 static const char *compare(tri_straggler *s) {
-    double wall_s = s->moments[WINDOW_STRIDES].time_s - s->moments[0].time_s, worst = 0;
+    double worst = 0;
     int slowest = -1;
     straggler_case worst_case = {0};
     const char *line = NULL;
     for (int r = 0; r < s->comm->size; r++) {
+        if (!has_news(s, r)) continue;
         straggler_case c = judge(s, r);
-        double fraction = (c.busy_s - c.expected_s) / wall_s;
+        double fraction = (c.busy_s - c.expected_s) / wall_s(s, r);
         bool slow = c.busy_s > c.expected_s * (1 + 0.01 * TRI_STRAGGLER_PERCENT);
         if (!s->is_slow[r] && slow && fraction > 0.01 * TRI_STRAGGLER_PERCENT && fraction > worst) {
             worst = fraction;

@@ -20,7 +20,7 @@ enum { LOSS_TEXT_BYTES = 768, VALUE_BYTES = sizeof(store_loss) + TRI_LEDGER_PACK
 typedef struct remote { // what is known of a rank
     _Atomic bool is_lost;
     store_loss loss;
-    tri_ledger_ring *ring; // NULL: it told nothing yet
+    tri_ledger_ring *ring; // NULL: nobody asked; empty: it told nothing yet
     int awaited;
     bool is_wanted; // the thread has to ask the store
     int64_t known_ns;
@@ -31,7 +31,8 @@ struct tri_health {
     tri_health_config config;
     int fd, wake;
     bool has_agent; // the store's process is no rank's
-    int64_t heard_ns, looked_ns, silence_ns;
+    int64_t looked_ns, silence_ns;
+    _Atomic int64_t heard_ns; // something from the server
     _Atomic int awaited;
     _Atomic bool is_over, stop; // is_over: the server is gone, or silent
     pthread_t thread;
@@ -46,15 +47,18 @@ struct tri_health {
 
 // ---- what other ranks do
 
+static tri_ledger_ring *ring_of(remote *r) {
+    if (!r->ring) r->ring = calloc(1, sizeof *r->ring);
+    TRI_ASSERT(r->ring);
+    return r->ring;
+}
+
 // Takes over what a rank said. Called under the lock.
 static void take_beat(tri_health *h, int rank, int awaited, const void *data, size_t size) {
     remote *r = &h->ranks[rank];
     r->known_ns = tri_os.monotonic_ns();
     r->awaited = awaited >= 0 && awaited < h->store->identity.size ? awaited : TRI_HEALTH_NOBODY;
-    if (!size) return;
-    if (!r->ring) r->ring = calloc(1, sizeof *r->ring);
-    TRI_ASSERT(r->ring);
-    (void)tri_ledger_unpack(data, size, r->ring);
+    if (size) (void)tri_ledger_unpack(data, size, ring_of(r));
 }
 
 static void wake_thread(tri_health *h) {
@@ -65,23 +69,40 @@ static void wake_thread(tri_health *h) {
 
 // Has the thread ask what a rank said last, unless that is known from the last second. Called under
 // the lock.
-static void ask(tri_health *h, int rank) {
+static void want(tri_health *h, int rank) {
     remote *r = &h->ranks[rank];
-    int64_t begin_ns = tri_os.monotonic_ns();
-    if (r->known_ns && begin_ns - r->known_ns < TRI_BEAT_MS * INT64_C(1000000)) return;
-    struct timespec until = tri_condition_deadline(TRI_SAID_MS);
+    int64_t now_ns = tri_os.monotonic_ns();
+    if (r->is_wanted || (r->known_ns && now_ns - r->known_ns < TRI_BEAT_MS * INT64_C(1000000)))
+        return;
     r->is_wanted = true;
     wake_thread(h);
-    while (r->known_ns < begin_ns && !atomic_load(&h->is_over) && !atomic_load(&r->is_lost))
+}
+
+// Waits for the answer, but not where the server answers nothing now. Called under the lock.
+static void wait_for_answer(tri_health *h, int rank) {
+    remote *r = &h->ranks[rank];
+    int64_t begin_ns = tri_os.monotonic_ns();
+    struct timespec until = tri_condition_deadline(TRI_SAID_MS);
+    if (r->known_ns && begin_ns - r->known_ns < TRI_BEAT_MS * INT64_C(1000000)) return;
+    while (r->known_ns < begin_ns && !atomic_load(&h->is_over) && !atomic_load(&r->is_lost) &&
+           tri_os.monotonic_ns() - atomic_load(&h->heard_ns) < TRI_SAID_MS * INT64_C(1000000))
         if (pthread_cond_timedwait(&h->answered, &h->lock, &until) == ETIMEDOUT) break;
+}
+
+void tri_health_ask(tri_health *health, int rank) {
+    if (!health || rank == health->store->identity.rank) return;
+    pthread_mutex_lock(&health->lock);
+    want(health, rank);
+    wait_for_answer(health, rank);
+    pthread_mutex_unlock(&health->lock);
 }
 
 const tri_ledger_ring *tri_health_ring(tri_health *health, int rank) {
     if (!health) return NULL;
     if (rank == health->store->identity.rank) return health->config.ring;
     pthread_mutex_lock(&health->lock);
-    ask(health, rank);
-    const tri_ledger_ring *ring = health->ranks[rank].ring;
+    want(health, rank);
+    const tri_ledger_ring *ring = ring_of(&health->ranks[rank]);
     pthread_mutex_unlock(&health->lock);
     return ring;
 }
@@ -89,8 +110,8 @@ const tri_ledger_ring *tri_health_ring(tri_health *health, int rank) {
 int tri_health_awaited(tri_health *health, int rank) {
     if (!health) return TRI_HEALTH_NOBODY;
     if (rank == health->store->identity.rank) return atomic_load(&health->awaited);
+    tri_health_ask(health, rank);
     pthread_mutex_lock(&health->lock);
-    ask(health, rank);
     int awaited = health->ranks[rank].awaited;
     pthread_mutex_unlock(&health->lock);
     return awaited;
@@ -109,7 +130,7 @@ const char *tri_health_loss(const tri_health *health, int rank) {
 
 static void describe(const remote *r, int rank, char *out, size_t size) {
     char action[224];
-    if (r->ring)
+    if (r->ring && r->ring->host[0])
         snprintf(out, size, "rank %d (host %s, pid %d) %s %s", rank, r->ring->host,
                  (int)r->ring->pid, r->loss.what, tri_ledger_text(r->ring, action, sizeof action));
     else
@@ -169,7 +190,7 @@ static void take_loss(tri_health *h, int rank, const char *value, size_t size) {
 // False: the server sends something else than it may.
 static bool handle(tri_health *h, const store_head *head, const char *value) {
     bool has_rank = head->number >= 0 && head->number < h->store->identity.size;
-    h->heard_ns = tri_os.monotonic_ns();
+    atomic_store(&h->heard_ns, tri_os.monotonic_ns());
     switch (head->kind) {
     case STORE_REPLY:
         if (head->number == STORE_BY_AGENT) h->has_agent = true;
@@ -260,8 +281,8 @@ static bool send_questions(tri_health *h) {
 static bool is_silent(tri_health *h, int64_t now_ns) {
     int64_t gap_ns = now_ns - h->looked_ns;
     h->looked_ns = now_ns;
-    if (gap_ns > TRI_BEAT_LATE_MS * INT64_C(1000000)) h->heard_ns += gap_ns;
-    return now_ns - h->heard_ns >= h->silence_ns;
+    if (gap_ns > TRI_BEAT_LATE_MS * INT64_C(1000000)) atomic_fetch_add(&h->heard_ns, gap_ns);
+    return now_ns - atomic_load(&h->heard_ns) >= h->silence_ns;
 }
 
 // Waits until `until_ns` for something to do, and does it. False: the connection has ended.
@@ -279,7 +300,8 @@ static bool serve_connection(tri_health *h, int64_t until_ns) {
 static void *watch(void *context) {
     tri_health *h = context;
     int64_t beat_ns = 0;
-    h->heard_ns = h->looked_ns = tri_os.monotonic_ns();
+    h->looked_ns = tri_os.monotonic_ns();
+    atomic_store(&h->heard_ns, h->looked_ns);
     while (!atomic_load(&h->stop) && !atomic_load(&h->is_over)) {
         int64_t now_ns = tri_os.monotonic_ns();
         bool is_connected = true;

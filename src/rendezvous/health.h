@@ -39,11 +39,13 @@ void tri_health_drop_ring(tri_health *health);
 const char *tri_health_loss(const tri_health *health, int rank);
 // Tells the others for which rank this one waits; TRI_HEALTH_NOBODY: for none.
 void tri_health_set_awaited(tri_health *health, int rank);
-// What rank `rank` last told of that, at most some seconds ago. Asks the store, so that it may take
-// up to TRI_SAID_MS where that does not answer.
+// Waits until it is known what the rank told last, at most two seconds ago; up to TRI_SAID_MS
+// where the store does not answer.
+void tri_health_ask(tri_health *health, int rank);
+// Asks in this way, and returns what rank `rank` told of the rank that it waits for.
 int tri_health_awaited(tri_health *health, int rank);
-// The latest actions of a rank, as old; NULL: it told nothing yet. The ring is valid until
-// tri_health_stop and changes with every call for this rank.
+// The latest actions of a rank as far as they are known, without waiting; the store is asked for
+// newer ones. Empty where it has told nothing yet. Valid until tri_health_stop; it changes.
 const tri_ledger_ring *tri_health_ring(tri_health *health, int rank);
 // Whether this run may commit a checkpoint. TRI_PEER_LOST: it has lost a rank, or the store;
 // TRI_MISMATCH: a newer generation has taken its place.

@@ -525,7 +525,10 @@ int store_core_missing(const store_core *core) {
 
 int store_core_present(const store_core *core) {
     int present = 0;
-    for (int i = 0; i < core->client_end; i++)
-        present += core->clients[i].used && core->clients[i].rank >= 0;
+    for (int i = 0; i < core->client_end; i++) {
+        const client *c = &core->clients[i];
+        // A rank that was given up, because it is silent, will not say goodbye.
+        present += c->used && c->rank >= 0 && !core->watch.at[c->rank].is_lost;
+    }
     return present;
 }

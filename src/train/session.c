@@ -317,6 +317,16 @@ static tri_status check_classes(const tri_session *s) {
     return TRI_OK;
 }
 
+// Fails on all ranks if one of them failed, when all know of it; a rank that failed itself keeps
+// its own message.
+static tri_status agree(tri_session *s, tri_status own, const char *what) {
+    char why[TRI_MESSAGE_MAX_BYTES];
+    if (s->comm->size == 1) return own;
+    snprintf(why, sizeof why, "%s", own == TRI_OK ? "" : tri_error_message());
+    tri_status status = tri_comm_agree(s->comm, own, what);
+    return own == TRI_OK ? status : TRI_FAIL(own, "%s", why);
+}
+
 // Checks that all ranks have the same recipe, program version, parameters and home layouts.
 static tri_status compare_ranks(tri_session *s) {
     if (s->comm->size == 1) return TRI_OK;
@@ -336,22 +346,15 @@ static tri_status compare_ranks(tri_session *s) {
                       .recv = all,
                       .label = "comparison of the ranks' plans"};
     TRI_TRY(tri_comm_run(s->comm, &op));
-    for (int i = 1; i < s->comm->size; i++)
-        if (all[i] != all[0])
-            return TRI_FAIL(TRI_MISMATCH,
-                            "ranks 0 and %d differ in recipe, program or CPU; start them with the "
-                            "same files on machines of the same kind",
-                            i);
-    return TRI_OK;
-}
-
-// Fails on all ranks if one of them failed; a rank that failed itself keeps its own message.
-static tri_status agree(tri_session *s, tri_status own, const char *what) {
-    char why[TRI_MESSAGE_MAX_BYTES];
-    if (s->comm->size == 1) return own;
-    snprintf(why, sizeof why, "%s", own == TRI_OK ? "" : tri_error_message());
-    tri_status status = tri_comm_agree(s->comm, own, what);
-    return own == TRI_OK ? status : TRI_FAIL(own, "%s", why);
+    int other = 1;
+    while (other < s->comm->size && all[other] == all[0]) other++;
+    tri_status status = TRI_OK;
+    if (other < s->comm->size)
+        status = TRI_FAIL(TRI_MISMATCH,
+                          "ranks 0 and %d differ in recipe, program or CPU; start them with the "
+                          "same files on machines of the same kind",
+                          other);
+    return agree(s, status, "comparison of the ranks' plans");
 }
 
 // Tells the other ranks about this one's host, so that all know which ranks are on theirs.
@@ -366,7 +369,7 @@ static tri_status exchange_hosts(tri_session *s) {
                       .recv = all,
                       .label = "exchange of hosts"};
     TRI_TRY(tri_comm_run(s->comm, &op));
-    return tri_identity_settle(all, ranks, &s->identity);
+    return agree(s, tri_identity_settle(all, ranks, &s->identity), "comparison of the hosts");
 }
 
 // Connects the ranks. From then on the other ranks can read this rank's ledger.
@@ -476,12 +479,27 @@ tri_status tri_session_open(const tri_session_request *request, tri_session **ou
     tri_session *s = TRI_NEW(arena, tri_session);
     *s = (tri_session){.arena = arena, .recipe = request->recipe};
     tri_status status = open_session(s, request);
-    if (status != TRI_OK) {
-        tri_session_close(s);
-        return status;
+    if (status == TRI_OK) {
+        *out = s;
+        return TRI_OK;
     }
-    *out = s;
-    return TRI_OK;
+    tri_session_tell(s, status);
+    tri_session_close(s);
+    return status;
+}
+
+void tri_session_tell(tri_session *s, tri_status status) {
+    bool all_end = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE;
+    if (all_end || !s->comm || s->comm->size == 1) return;
+    if (s->borrows_comm) return; // its owner goes on with it
+    char why[TRI_MESSAGE_MAX_BYTES], text[TRI_MESSAGE_MAX_BYTES];
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    // A message about ranks names them already.
+    if (strncmp(why, "rank", 4) != 0)
+        snprintf(text, sizeof text, "rank %d (host %.63s): %.*s", s->identity.rank,
+                 s->identity.host, (int)sizeof text - 128, why);
+    s->comm->backend->abort(s->comm, strncmp(why, "rank", 4) != 0 ? text : why);
+    (void)TRI_FAIL(status, "%s", why);
 }
 
 void tri_session_close(tri_session *session) {

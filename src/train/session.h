@@ -71,6 +71,9 @@ typedef struct tri_session {
 
 // Opens everything up to the engine; writes no file. Collective. On failure *out is destroyed.
 tri_status tri_session_open(const tri_session_request *request, tri_session **out);
+// Tells the other ranks why this one ends, unless they end in the same step for the same reason.
+// Keeps the error message.
+void tri_session_tell(tri_session *session, tri_status status);
 void tri_session_close(tri_session *session); // NULL allowed
 
 // The fields of a sample, found without opening the data: from the data's options, or from a task

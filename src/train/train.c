@@ -427,10 +427,7 @@ tri_status tri_train(const tri_train_request *request, tri_train_result *out) {
     train_loop loop = {
         .arena = session->arena, .request = request, .recipe = &recipe, .session = session};
     tri_status status = run(&loop, out);
-    // Tell the other ranks why this one ends, unless they end in the same step for the same reason.
-    bool all_end = status == TRI_OK || status == TRI_STOPPED || status == TRI_NOT_FINITE;
-    if (!all_end && session->comm->size > 1)
-        session->comm->backend->abort(session->comm, tri_error_message());
+    tri_session_tell(session, status);
     if (status != TRI_OK) tri_engine_abandon(session->engine); // before the loaders' memory goes
     train_abandon_saving(&loop);
     tri_trace_finish(loop.trace, false);

@@ -2,7 +2,7 @@
 """Training on several nodes: however the ranks are started and however the model is divided, the
 losses are those of one rank.
 
-usage: test_train.py BUILD_FOLDER              CLUSTER=all: also four nodes and every strategy
+usage: test_train.py BUILD_FOLDER    CLUSTER=all: also four nodes, every strategy, and all axes
 """
 import os
 import shutil
@@ -36,9 +36,10 @@ def srun_pmix(nodes, ranks, words):
 
 
 def mpirun(nodes, ranks, words):
-    hosts = ",".join(f"node{i}:{ranks // nodes}" for i in range(1, nodes + 1))
-    return lab.on_head("salloc", f"-N{nodes}", f"-n{ranks}", "-Q", "mpirun", "-n", str(ranks),
-                       "--host", hosts, *words, "comm.backend=mpi")
+    names = [f"node{i}" for i in range(1, nodes + 1)]
+    hosts = ",".join(f"{name}:{ranks // nodes}" for name in names)
+    return lab.on_head("salloc", f"-n{ranks}", "-w", ",".join(names), "-Q", "mpirun", "-n",
+                       str(ranks), "--host", hosts, *words, "comm.backend=mpi")
 
 
 def check(folder, one, start, nodes, ranks, *settings):
@@ -52,10 +53,12 @@ def check(folder, one, start, nodes, ranks, *settings):
     shutil.rmtree(run_dir)
 
 
-TENSOR = ["strategy.mesh.tensor=2", "strategy.tensor={fc1: column, fc2: row}"]
+TENSOR = "strategy.tensor={fc1: column, fc2: row}"
 STRATEGIES = [["strategy.name=ddp"], ["strategy.name=zero1"], ["strategy.name=zero2"],
-              ["strategy.name=fsdp"], ["strategy.name=pipeline", "strategy.mesh.pipeline=2"],
-              TENSOR, ["trainer.deterministic=true"]]
+              ["strategy.name=fsdp"], ["strategy.mesh.tensor=2", TENSOR],
+              ["strategy.mesh.pipeline=2"], ["trainer.deterministic=true"]]
+PRODUCT = ["strategy.name=fsdp", "strategy.mesh.replicate=2", "strategy.mesh.shard=2",
+           "strategy.mesh.tensor=2", TENSOR, "strategy.mesh.pipeline=2"]
 
 
 def losses_of_one(folder):
@@ -68,12 +71,13 @@ def losses_of_one(folder):
 
 def check_ucx(folder):
     one = losses_of_one(folder)
-    for settings in STRATEGIES if ALL else [STRATEGIES[0], STRATEGIES[3], STRATEGIES[6]]:
+    for settings in STRATEGIES if ALL else [STRATEGIES[0], STRATEGIES[3], STRATEGIES[-1]]:
         check(folder, one, srun, 2, 4, *settings)
     check(folder, one, srun, 2, 2, "strategy.name=fsdp")
     if ALL:
-        check(folder, one, srun, 4, 8, *TENSOR, "strategy.mesh.pipeline=2",
-              "strategy.mesh.shard=2", "strategy.name=fsdp")
+        for settings in STRATEGIES:
+            check(folder, one, srun, 4, 8, *settings)
+        check(folder, one, srun, 4, 16, *PRODUCT)
 
 
 def check_mpi(folder):
@@ -81,6 +85,8 @@ def check_mpi(folder):
     for start in srun_pmix, mpirun:
         for settings in STRATEGIES if ALL else [STRATEGIES[0], STRATEGIES[3]]:
             check(folder, one, start, 2, 4, *settings)
+        if ALL:
+            check(folder, one, start, 4, 16, *PRODUCT)
 
 
 def check_bare_script(folder):

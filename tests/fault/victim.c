@@ -67,6 +67,7 @@ tri_ledger_mark __wrap_tri_ledger_enter(tri_ledger *ledger, const char *kind, co
 
 int main(int argc, char **argv) {
     const char *wish = getenv("VICTIM"), *rank = getenv("RANK");
+    if (!rank) rank = getenv("SLURM_PROCID");
     int of = -1, count = 0, number = 0;
     char kind[32];
     if (wish && rank && sscanf(wish, "%d,%31[^,],%d,%d", &of, kind, &count, &number) == 4 &&

@@ -49,8 +49,10 @@ static void body_named(tri_comm *job, ranks_table *table, void *argument) {
                       .label = "SUM"};
     CHECK(tri_comm_run(child, &op) == TRI_MISMATCH);
     if (job->rank % 2) {
-        ranks_says("rank 1 calls all_reduce 'SUM' of 2 I64");
-        ranks_says("rank 3 calls all_reduce 'SUM' of 1 I64");
+        ranks_says("rank 1 (host ");
+        ranks_says(") calls all_reduce 'SUM' of 2 I64");
+        ranks_says("rank 3 (host ");
+        ranks_says(") calls all_reduce 'SUM' of 1 I64");
     }
     tri_comm_close(child);
     tri_comm_close(group);

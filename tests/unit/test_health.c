@@ -211,6 +211,7 @@ static void asks_others(tri_identity me) {
     tri_health *health = begin(&me, &ledger);
     char text[256];
     for (int r = 0; r < me.size; r++) {
+        tri_health_ask(health, r);
         const tri_ledger_ring *ring = tri_health_ring(health, r);
         REQUIRE(ring != NULL);
         tri_ledger_text(ring, text, sizeof text);

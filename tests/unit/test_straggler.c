@@ -14,7 +14,8 @@
 enum { RANKS = 4, SKEWED = 1 }; // rank SKEWED numbers its kinds in another order
 
 static tri_ledger_ring rings[RANKS];
-static int64_t clock_ns;
+static tri_ledger_ring hidden; // what the last rank does, if it tells of it only now and then
+static int64_t clock_ns, told_ns, tells_every_ns;
 
 static int64_t fake_clock(void) { return clock_ns; }
 static const tri_ledger_ring *ring_of(tri_comm *comm, int rank) { return &rings[rank]; }
@@ -25,6 +26,7 @@ static int set_up(void **state) {
     static const char *const names[2][4] = {{"FORWARD", "BACKWARD", "WAIT", "STEP"},
                                             {"WAIT", "STEP", "FORWARD", "BACKWARD"}};
     memset(rings, 0, sizeof rings);
+    tells_every_ns = 0;
     for (int r = 0; r < RANKS; r++) {
         for (int k = 0; k < 4; k++)
             snprintf(rings[r].kind_names[k], sizeof rings[r].kind_names[k], "%s",
@@ -44,11 +46,16 @@ static int tear_down(void **state) {
     return 0;
 }
 
+static tri_ledger_ring *ring_to_write(int rank) {
+    return tells_every_ns && rank == RANKS - 1 ? &hidden : &rings[rank];
+}
+
 static void did(int rank, const char *kind, int count, double each_ms) {
+    tri_ledger_ring *ring = ring_to_write(rank);
     for (int k = 0; k < 4; k++) {
-        if (strcmp(rings[rank].kind_names[k], kind) != 0) continue;
-        atomic_fetch_add(&rings[rank].totals[k].count, count);
-        atomic_fetch_add(&rings[rank].totals[k].busy_ns, (int64_t)(count * each_ms * 1e6));
+        if (strcmp(ring->kind_names[k], kind) != 0) continue;
+        atomic_fetch_add(&ring->totals[k].count, count);
+        atomic_fetch_add(&ring->totals[k].busy_ns, (int64_t)(count * each_ms * 1e6));
     }
 }
 
@@ -63,7 +70,12 @@ static double a_step(const double slow[RANKS], const int work[RANKS]) {
         if (took[r] > longest) longest = took[r];
     }
     for (int r = 0; r < world.size; r++) did(r, "WAIT", 1, longest - took[r]);
+    for (int r = 0; r < world.size; r++) atomic_fetch_add(&ring_to_write(r)->steps, 1);
     clock_ns += (int64_t)(longest * 1e6);
+    if (tells_every_ns && clock_ns - told_ns >= tells_every_ns) {
+        rings[RANKS - 1] = hidden;
+        told_ns = clock_ns;
+    }
     return longest;
 }
 
@@ -157,6 +169,25 @@ static void test_stages(void **state) {
     tri_straggler_destroy(s);
 }
 
+// Ranks of another host tell what they do at longer intervals than a window has.
+static void test_old_news(void **state) {
+    const double slow[RANKS] = {1, 1.05, 0.95, 3};
+    hidden = rings[RANKS - 1];
+    tells_every_ns = 2300000000;
+    tri_straggler *s = tri_straggler_create(&world);
+    int64_t step = 0;
+    assert_null(run(s, &step, 600, alike, even));
+    const char *line = run(s, &step, 100, slow, even);
+    expect(line, "rank 3 on host n1 is ");
+    double percent = atof(strstr(line, "waited for it ") + strlen("waited for it "));
+    print_message("%s\n", line);
+    assert_true(percent > 40 && percent < 80);
+    assert_null(run(s, &step, 600, slow, even)); // neither again, nor that it keeps pace
+    expect(run(s, &step, 400, alike, even), "rank 3 on host n1 keeps pace again");
+    assert_null(run(s, &step, 600, alike, even));
+    tri_straggler_destroy(s);
+}
+
 // If steps are short, at least a second of them is compared.
 static void test_short_steps(void **state) {
     const double fast[RANKS] = {0.01, 0.01, 0.01, 0.03};
@@ -184,6 +215,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_not_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_stages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_short_steps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_old_news, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nothing_to_watch, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

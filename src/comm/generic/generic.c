@@ -5,6 +5,7 @@
 #include "comm/layered/layered.h"
 #include "comm/op.h"
 #include "comm/progress/communicator.h"
+#include "comm/progress/describe.h"
 #include "comm/progress/failure.h"
 #include "comm/progress/operation.h"
 #include "comm/reduce.h"
@@ -158,12 +159,11 @@ static tri_status compare_calls(layered_comm *comm) {
     const tri_comm_call *all = calls(comm) + 1, *mine = calls(comm);
     for (int r = 0; r < ranks(comm); r++) {
         if (tri_comm_calls_agree(mine, &all[r])) continue;
-        char ours[192], theirs[192];
-        tri_comm_call_text(mine, ours, sizeof ours);
-        tri_comm_call_text(&all[r], theirs, sizeof theirs);
-        return TRI_FAIL(TRI_MISMATCH, "ranks disagree: rank %d calls %s, rank %d calls %s",
-                        comm->base.job_rank[comm->base.head.rank], ours, comm->base.job_rank[r],
-                        theirs);
+        char text[TRI_MESSAGE_MAX_BYTES];
+        progress_disagreement(&comm->base, 0,
+                              (progress_caller){.rank = comm->base.head.rank, .call = mine},
+                              (progress_caller){.rank = r, .call = &all[r]}, text, sizeof text);
+        return TRI_FAIL(TRI_MISMATCH, "%s", text);
     }
     return TRI_OK;
 }

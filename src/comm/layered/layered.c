@@ -5,6 +5,7 @@
 
 #include "comm/op.h"
 #include "comm/progress/communicator.h"
+#include "comm/progress/describe.h"
 #include "comm/progress/failure.h"
 #include "comm/progress/futex.h"
 #include "comm/progress/thread.h"
@@ -36,6 +37,7 @@ static layered_step *add_step(layered_comm *comm) {
 
 void layered_run(layered_comm *comm, int inner, tri_comm_op op) {
     op.label = comm->op.label;
+    op.part_of = comm->op.part_of ? comm->op.part_of : &comm->op;
     op.waits_at_once = comm->op.waits_at_once;
     *add_step(comm) = (layered_step){.inner = inner, .op = op};
 }
@@ -140,12 +142,11 @@ static tri_status compare_header(layered_comm *comm, const progress_item *item) 
     const layered_header *header = item->state;
     if (item->op.kind == TRI_COMM_SEND || tri_comm_calls_agree(&header->theirs, &header->mine))
         return TRI_OK;
-    char ours[192], other[192];
-    tri_comm_call_text(&header->mine, ours, sizeof ours);
-    tri_comm_call_text(&header->theirs, other, sizeof other);
-    return TRI_FAIL(TRI_MISMATCH, "ranks disagree: rank %d calls %s, rank %d calls %s",
-                    comm->base.job_rank[item->op.peer], other,
-                    comm->base.job_rank[comm->base.head.rank], ours);
+    char text[TRI_MESSAGE_MAX_BYTES];
+    progress_disagreement(
+        &comm->base, 0, (progress_caller){.rank = item->op.peer, .call = &header->theirs},
+        (progress_caller){.rank = comm->base.head.rank, .call = &header->mine}, text, sizeof text);
+    return TRI_FAIL(TRI_MISMATCH, "%s", text);
 }
 
 static progress_result advance_message(layered_comm *comm, progress_item *item) {

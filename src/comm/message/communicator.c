@@ -109,10 +109,17 @@ static tri_status allocate(tri_comm *head, size_t size_bytes, void **out) {
 
 static void release(tri_comm *head, void *memory) { free(memory); }
 
+static const tri_ledger_ring *ledger_of(tri_comm *head, int rank) {
+    const progress_comm *comm = progress_of(head);
+    tri_health *health = atomic_load(&comm->family->health);
+    if (rank == head->rank) return tri_ledger_ring_of(head->ledger);
+    return health ? tri_health_ring(health, comm->job_rank[rank]) : NULL;
+}
+
 #define MESSAGE_SLOTS(transport_name)                                                              \
     {                                                                                              \
         .name = transport_name, .abilities = abilities, .scratch_bytes = scratch_bytes,            \
-        .alloc = allocate, .free = release, PROGRESS_SLOTS                                         \
+        .alloc = allocate, .free = release, .ledger_of = ledger_of, PROGRESS_SLOTS                 \
     }
 
 // A table for each name that `bench comm` can show.
@@ -273,18 +280,7 @@ static const char *host_of(const progress_family *base, int job_rank) {
 }
 
 static const tri_ledger_ring *ring_of(const progress_family *family, int job_rank) {
-    if (job_rank == family->job_rank) return tri_ledger_ring_of(family->ledger);
-    tri_health *health = atomic_load(&((const message_family *)family)->health);
-    return health ? tri_health_ring(health, job_rank) : NULL;
-}
-
-static void set_awaited(progress_family *family, int job_rank) {
-    tri_health *health = atomic_load(&((message_family *)family)->health);
-    if (health) tri_health_set_awaited(health, job_rank);
-}
-
-void tri_comm_message_set_health(tri_comm *comm, tri_health *health) {
-    atomic_store(&message_family_of(message_of(comm))->health, health);
+    return job_rank == family->job_rank ? tri_ledger_ring_of(family->ledger) : NULL;
 }
 
 const progress_backend message_progress_backend = {
@@ -306,5 +302,4 @@ const progress_backend message_progress_backend = {
     .collective_of = message_collective_of,
     .ring = ring_of,
     .host = host_of,
-    .set_awaited = set_awaited,
 };

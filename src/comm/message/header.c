@@ -3,7 +3,7 @@
 #include "comm/message/header.h"
 
 #include "comm/message/turn.h"
-#include "comm/progress/failure.h"
+#include "comm/progress/describe.h"
 
 #include <stdio.h>
 
@@ -57,26 +57,19 @@ bool message_header_agrees(message_comm *comm, const progress_item *item, int r,
     tri_comm_call mine, call = theirs->call;
     tri_comm_call_of(&item->op, &mine);
     if (tri_comm_calls_agree(&mine, &call)) return true;
-    char ours[192], other[192];
     call.label[sizeof call.label - 1] = 0;
-    tri_comm_call_text(&mine, ours, sizeof ours);
-    tri_comm_call_text(&call, other, sizeof other);
-    progress_fail(&comm->base, TRI_MISMATCH,
-                  "ranks disagree at operation %llu: rank %d calls %s, rank %d calls %s",
-                  (unsigned long long)item->sequence, comm->base.job_rank[message_rank(comm)], ours,
-                  comm->base.job_rank[r], other);
+    progress_disagree(&comm->base, item->sequence,
+                      (progress_caller){.rank = message_rank(comm), .call = &mine},
+                      (progress_caller){.rank = r, .call = &call});
     return false;
 }
 
 bool message_report_length(message_comm *comm, const progress_item *item, int r) {
     tri_comm_call mine;
-    char ours[192];
     tri_comm_call_of(&item->op, &mine);
-    tri_comm_call_text(&mine, ours, sizeof ours);
-    progress_fail(&comm->base, TRI_MISMATCH,
-                  "ranks disagree at operation %llu: rank %d calls %s, rank %d something else",
-                  (unsigned long long)item->sequence, comm->base.job_rank[message_rank(comm)], ours,
-                  comm->base.job_rank[r]);
+    progress_disagree(&comm->base, item->sequence,
+                      (progress_caller){.rank = message_rank(comm), .call = &mine},
+                      (progress_caller){.rank = r, .text = "something else"});
     return false;
 }
 
@@ -114,7 +107,7 @@ bool message_collective_of(const progress_comm *base, int r, char *out, size_t s
     }
     const message_header *header = message_header_in(comm, r);
     if (found)
-        snprintf(out, size, "%s '%s'", tri_comm_kind_name((tri_comm_kind)header->call.kind),
+        snprintf(out, size, "%s '%s'", tri_comm_kind_name((tri_comm_kind)header->call.whole.kind),
                  header->call.label);
     message_turn_end(family);
     return found;

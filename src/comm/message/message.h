@@ -5,7 +5,6 @@
 #include "comm/comm.h"
 #include "comm/meeting.h"
 #include "comm/message/transport.h"
-#include "rendezvous/health.h"
 
 typedef struct tri_message_config {
     int timeout_ms; // of an operation that does not advance; 0: TRI_DEFAULT_TIMEOUT_MS
@@ -23,9 +22,6 @@ typedef struct tri_message_config {
 tri_status tri_comm_message_open(const tri_transport *transport, int rank, int size,
                                  const tri_comm_meeting *meeting, const tri_message_config *config,
                                  tri_comm **out);
-// From now on `health`, which must live longer than the communicator's family, tells which ranks
-// are lost and what they do. `comm` is over all ranks of the job.
-void tri_comm_message_set_health(tri_comm *comm, tri_health *health);
 // Bytes of memory of its own that a rank of a communicator of so many ranks touches.
 int64_t tri_comm_message_scratch_bytes(int size);
 

@@ -4,6 +4,7 @@
 
 #include "comm/message/header.h"
 #include "comm/message/spread.h"
+#include "comm/progress/describe.h"
 #include "comm/progress/failure.h"
 
 #include <stdlib.h>
@@ -49,12 +50,9 @@ static bool compare(message_comm *comm, progress_item *item, message_post *post)
     tri_comm_call_of(&item->op, &mine);
     post->header.call.label[sizeof post->header.call.label - 1] = 0;
     if (tri_comm_calls_agree(&post->header.call, &mine)) return true;
-    char ours[192], other[192];
-    tri_comm_call_text(&mine, ours, sizeof ours);
-    tri_comm_call_text(&post->header.call, other, sizeof other);
-    progress_fail(&comm->base, TRI_MISMATCH, "ranks disagree: rank %d calls %s, rank %d calls %s",
-                  comm->base.job_rank[item->op.peer], other,
-                  comm->base.job_rank[message_rank(comm)], ours);
+    progress_disagree(&comm->base, 0,
+                      (progress_caller){.rank = item->op.peer, .call = &post->header.call},
+                      (progress_caller){.rank = message_rank(comm), .call = &mine});
     return false;
 }
 

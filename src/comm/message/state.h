@@ -27,7 +27,6 @@
 #include "comm/op.h"
 #include "comm/progress/futex.h"
 #include "comm/progress/state.h"
-#include "rendezvous/health.h"
 
 #include <pthread.h>
 
@@ -93,9 +92,8 @@ typedef struct message_family {
     progress_family base;
     const tri_transport *transport;
     tri_transport_end *end;
-    int rank;                   // ours in the family
-    message_member *members;    // by rank
-    tri_health *_Atomic health; // NULL: nothing is known of ranks but what the transport tells
+    int rank;                // ours in the family
+    message_member *members; // by rank
     pthread_mutex_t turn;
     // All below is used with the turn.
     uint32_t next_number; // of the next communicator that a split makes

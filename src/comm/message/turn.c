@@ -150,7 +150,7 @@ const char *message_loss(progress_comm *base, int r) {
             family->departures[i].rank == comm->member[r])
             what = "left the communicator";
     message_turn_end(family);
-    return what ? what : tri_health_loss(atomic_load(&family->health), member->job_rank);
+    return what ? what : tri_health_loss(atomic_load(&base->family->health), member->job_rank);
 }
 
 // ---- the turn

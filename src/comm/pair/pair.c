@@ -235,7 +235,7 @@ static unsigned abilities(const tri_comm *head) {
     if (hosts(comm) == 1) return inside;
     unsigned across = comm->inner[ACROSS]->backend->abilities(comm->inner[ACROSS]);
     if (local_ranks(comm) == 1) return across;
-    unsigned never = TRI_COMM_RANK_ORDER | TRI_COMM_FINDS_MISMATCHES | TRI_COMM_DEVICE_MEMORY;
+    unsigned never = TRI_COMM_RANK_ORDER | TRI_COMM_DEVICE_MEMORY;
     unsigned both = inside & across & ~never;
     return both | (across & TRI_COMM_ACCUMULATES);
 }

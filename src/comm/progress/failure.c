@@ -61,11 +61,29 @@ tri_status progress_failure_status(progress_comm *comm) {
 
 // ---- linked families
 
+static void set_health(progress_family *family, tri_health *health) {
+    progress_family *at = family;
+    do {
+        atomic_store(&at->health, health);
+        at = at->linked;
+    } while (at != family);
+}
+
+void tri_comm_set_health(tri_comm *comm, tri_health *health) {
+    progress_family *family = comm->backend->family ? comm->backend->family(comm) : NULL;
+    if (!family) return;
+    pthread_mutex_lock(&links);
+    set_health(family, health);
+    pthread_mutex_unlock(&links);
+}
+
 void tri_comm_link(tri_comm *a, tri_comm *b) {
     progress_family *first = a->backend->family ? a->backend->family(a) : NULL;
     progress_family *second = b->backend->family ? b->backend->family(b) : NULL;
     if (!first || !second) return;
     pthread_mutex_lock(&links);
+    if (!atomic_load(&first->health)) set_health(first, atomic_load(&second->health));
+    set_health(second, atomic_load(&first->health));
     progress_family *at = first;
     while (at->linked != first && at != second) at = at->linked;
     if (at != second) { // two rings become one
@@ -96,6 +114,7 @@ static void tell(progress_family *family, int job_rank) {
 
 void progress_tell_awaited(progress_family *family, int job_rank) {
     if (atomic_load_explicit(&family->awaited_rank, memory_order_relaxed) == job_rank + 1) return;
+    tri_health_set_awaited(atomic_load(&family->health), job_rank);
     pthread_mutex_lock(&links);
     tell(family, job_rank);
     for (progress_family *other = family->linked; other != family; other = other->linked)

@@ -9,6 +9,7 @@
 //   futex         words on which threads sleep
 //   state         what the base keeps in each process, and the backend's functions
 //   failure       the first failure, which ends a family and those that are linked to it
+//   describe      what messages say of a rank
 //   queue         the operations of a communicator in order, and the right to advance them
 //   watch         which ranks are lost, and how long nothing advanced
 //   thread        advances operations that no thread waits for
@@ -18,6 +19,7 @@
 #define TRIREME_COMM_PROGRESS_STATE_H
 
 #include "comm/comm.h"
+#include "rendezvous/health.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -120,6 +122,9 @@ struct progress_family {
     bool can_spin;      // every rank has a core to itself
     // Where failures are recorded: in memory that all ranks share, or in own_failure.
     progress_failure *failure, own_failure;
+    // Tells what ranks of other hosts do; NULL: nothing is known of them. Linked families have the
+    // same.
+    tri_health *_Atomic health;
     // Families that fail together, as a ring; under a lock of all families.
     progress_family *linked;
     _Atomic bool spread;      // the failure was passed on to them

@@ -4,42 +4,13 @@
 
 #include "base/limits.h"
 #include "base/os.h"
-#include "comm/op.h"
+#include "comm/progress/describe.h"
 #include "comm/progress/failure.h"
 #include "comm/progress/queue.h"
 
 #include <stdio.h>
 
-enum { WATCH_ACTION_BYTES = 224 };
-
-static const tri_ledger_ring *ring_of(const progress_family *family, int job_rank) {
-    tri_comm *control = family->control;
-    const tri_ledger_ring *ring = control ? tri_comm_ledger_of(control, job_rank) : NULL;
-    if (ring) return ring;
-    return family->backend->ring ? family->backend->ring(family, job_rank) : NULL;
-}
-
-static void describe(const progress_family *family, int job_rank, char *out, size_t size) {
-    const tri_ledger_ring *ring = ring_of(family, job_rank);
-    const char *host = family->backend->host ? family->backend->host(family, job_rank) : NULL;
-    if (ring)
-        snprintf(out, size, "rank %d (host %s, pid %d)", job_rank, ring->host, (int)ring->pid);
-    else if (host)
-        snprintf(out, size, "rank %d (host %s)", job_rank, host);
-    else
-        snprintf(out, size, "rank %d", job_rank);
-}
-
-// Writes a space, the verb, and what a rank does and did last. Writes nothing if this process
-// cannot see the rank's ledger.
-static void describe_action(const progress_family *family, int job_rank, const char *verb,
-                            char out[WATCH_ACTION_BYTES]) {
-    const tri_ledger_ring *ring = ring_of(family, job_rank);
-    *out = 0;
-    if (!ring) return;
-    int used = snprintf(out, WATCH_ACTION_BYTES, " %s", verb);
-    tri_ledger_text(ring, out + used, WATCH_ACTION_BYTES - (size_t)used);
-}
+enum { MOST_LINKS = 1024 }; // of a chain of ranks of which each waits for the next
 
 static const progress_item *message_with(const progress_comm *comm, int r) {
     for (int i = 0; i < comm->messages; i++) {
@@ -71,10 +42,10 @@ static void describe_others(const progress_comm *comm, int culprit, char *out, s
     *out = 0;
     for (int i = 0; i < comm->head.size && described < OTHERS && used < size; i++) {
         int r = (comm->head.rank + i) % comm->head.size; // ourselves first
-        char action[WATCH_ACTION_BYTES];
+        char action[PROGRESS_ACTION_BYTES];
         if (comm->job_rank[r] == culprit) continue;
-        describe_action(comm->family, comm->job_rank[r], r == comm->head.rank ? "waits " : "is ",
-                        action);
+        progress_describe_action(comm->family, comm->job_rank[r],
+                                 r == comm->head.rank ? "waits " : "is ", action);
         if (!*action) continue;
         int length = snprintf(out + used, size - used, "%s rank %d%s", described++ ? "," : ";",
                               comm->job_rank[r], action);
@@ -83,18 +54,18 @@ static void describe_others(const progress_comm *comm, int culprit, char *out, s
 }
 
 static void report_loss(progress_comm *comm, int r, const char *what) {
-    char who[128], action[WATCH_ACTION_BYTES], others[512];
+    char who[128], action[PROGRESS_ACTION_BYTES], others[512];
     int culprit = comm->job_rank[r];
-    describe(comm->family, culprit, who, sizeof who);
+    progress_describe(comm->family, culprit, who, sizeof who);
     describe_others(comm, culprit, others, sizeof others);
-    describe_action(comm->family, culprit, "", action);
+    progress_describe_action(comm->family, culprit, "", action);
     progress_fail(comm, TRI_PEER_LOST, "%s %s%s%s", who, what, action, others);
 }
 
 // Fails the communicator if a send or receive can never end, because its peer waits for us in a
 // collective.
 static void report_message_against_collective(progress_comm *comm, int peer) {
-    char theirs[WATCH_ACTION_BYTES];
+    char theirs[PROGRESS_ACTION_BYTES];
     if (!comm->family->backend->collective_of || peer == comm->head.rank || comm->messages == 0)
         return;
     if (!awaits(comm, peer)) return;
@@ -106,18 +77,18 @@ static void report_message_against_collective(progress_comm *comm, int peer) {
     tri_comm_op op = item ? item->op : (tri_comm_op){.kind = TRI_COMM_BARRIER};
     pthread_mutex_unlock(&comm->lock);
     if (!item) return;
-    progress_fail(comm, TRI_MISMATCH,
-                  "ranks disagree: rank %d calls %s '%s' with rank %d, rank %d calls %s",
-                  comm->job_rank[comm->head.rank], tri_comm_kind_name(op.kind),
-                  op.label ? op.label : "", comm->job_rank[peer], comm->job_rank[peer], theirs);
+    char ours[PROGRESS_ACTION_BYTES];
+    snprintf(ours, sizeof ours, "%s '%s' with rank %d", tri_comm_kind_name(op.kind),
+             op.label ? op.label : "", comm->job_rank[peer]);
+    progress_disagree(comm, 0, (progress_caller){.rank = comm->head.rank, .text = ours},
+                      (progress_caller){.rank = peer, .text = theirs});
 }
 
 // Follows who waits for whom, from one rank of the job until a rank that waits for none, and
 // returns that rank. PROGRESS_NOBODY: the chain leads back to us, or is a circle.
-static int find_culprit(const progress_family *family, int job_rank) {
-    for (int links = 0; links <= family->size && job_rank != family->job_rank; links++) {
-        int next =
-            family->backend->awaited ? family->backend->awaited(family, job_rank) : PROGRESS_NOBODY;
+static int find_culprit(const progress_family *family, int job_rank, bool asks) {
+    for (int links = 0; links < MOST_LINKS && job_rank != family->job_rank; links++) {
+        int next = progress_awaited(family, job_rank, asks);
         if (next < 0) return job_rank;
         job_rank = next;
     }
@@ -125,12 +96,13 @@ static int find_culprit(const progress_family *family, int job_rank) {
 }
 
 // Chooses one of the ranks that we wait for, if possible one that does not itself wait for us, and
-// *culprit, the job's rank that holds it up. PROGRESS_NOBODY: we wait for no other rank.
-static int choose_awaited(progress_comm *comm, int *culprit) {
+// *culprit, the job's rank that holds it up. PROGRESS_NOBODY: we wait for no other rank. `asks`:
+// also asks the store about ranks of other hosts.
+static int choose_awaited(progress_comm *comm, bool asks, int *culprit) {
     int chosen = PROGRESS_NOBODY;
     for (int r = 0; r < comm->head.size; r++) {
         if (r == comm->head.rank || !awaits(comm, r)) continue;
-        *culprit = find_culprit(comm->family, comm->job_rank[r]);
+        *culprit = find_culprit(comm->family, comm->job_rank[r], asks);
         if (chosen < 0 || *culprit >= 0) chosen = r;
         if (*culprit >= 0) return r;
     }
@@ -139,7 +111,7 @@ static int choose_awaited(progress_comm *comm, int *culprit) {
 }
 
 static void report_timeout(progress_comm *comm, int culprit) {
-    char who[128], action[WATCH_ACTION_BYTES], others[512];
+    char who[128], action[PROGRESS_ACTION_BYTES], others[512];
     double limit_s = comm->family->timeout_ms * 1e-3;
     describe_others(comm, culprit, others, sizeof others);
     if (culprit < 0) { // for example a send to ourselves that is never received
@@ -147,8 +119,8 @@ static void report_timeout(progress_comm *comm, int culprit) {
                       others);
         return;
     }
-    describe(comm->family, culprit, who, sizeof who);
-    describe_action(comm->family, culprit, "is ", action);
+    progress_describe(comm->family, culprit, who, sizeof who);
+    progress_describe_action(comm->family, culprit, "is ", action);
     progress_fail(comm, TRI_TIMEOUT, "%s did not join in %g s (comm.timeout_s)%s%s%s", who, limit_s,
                   *action ? "; it" : "", action, others);
 }
@@ -183,12 +155,12 @@ void progress_watch(progress_comm *comm) {
     if (family->backend->observe) family->backend->observe(family);
     if (find_loss(comm)) return;
     for (int r = 0; r < comm->head.size; r++) report_message_against_collective(comm, r);
-    int culprit = PROGRESS_NOBODY, awaited = choose_awaited(comm, &culprit);
+    int64_t busy_since = atomic_load(&comm->busy_since_ns);
+    int64_t since = busy_since > comm->advanced_ns ? busy_since : comm->advanced_ns;
+    bool is_late = family->timeout_ms > 0 && now - since > family->timeout_ms * (int64_t)1000000;
+    int culprit = PROGRESS_NOBODY, awaited = choose_awaited(comm, is_late, &culprit);
     bool waits =
         atomic_load(&comm->waiters) > 0 || atomic_load(&comm->armed) == PROGRESS_ARMED_WAITS;
     if (awaited >= 0 && waits) progress_tell_awaited(family, comm->job_rank[awaited]);
-    int64_t busy_since = atomic_load(&comm->busy_since_ns);
-    int64_t since = busy_since > comm->advanced_ns ? busy_since : comm->advanced_ns;
-    if (family->timeout_ms > 0 && now - since > family->timeout_ms * (int64_t)1000000)
-        report_timeout(comm, culprit);
+    if (is_late) report_timeout(comm, culprit);
 }

@@ -1,8 +1,10 @@
 // Mapping one segment on all ranks of a communicator, and buffers in it that all ranks see.
 #include "comm/shm/alloc.h"
 
+#include "comm/progress/describe.h"
 #include "comm/shm/region.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct map_offer {
@@ -90,12 +92,16 @@ tri_status shm_map_on_all(shm_comm *comm, int maker, tri_status created, const s
 static tri_status check_sizes(shm_comm *comm, size_t size_bytes) {
     uint64_t mine = size_bytes, sizes[TRI_MAX_LOCAL_RANKS];
     TRI_TRY(gather(comm, &mine, sizes, sizeof mine, "alloc"));
-    for (int r = 0; r < comm->base.head.size; r++)
-        if (sizes[r] != mine)
-            return TRI_FAIL(TRI_MISMATCH, "rank %d allocates %llu bytes, rank %d %llu",
-                            comm->base.job_rank[comm->base.head.rank], (unsigned long long)mine,
-                            comm->base.job_rank[r], (unsigned long long)sizes[r]);
-    return TRI_OK;
+    int r = 0;
+    while (r < comm->base.head.size && sizes[r] == mine) r++;
+    if (r == comm->base.head.size) return TRI_OK;
+    char ours[64], theirs[64], text[TRI_MESSAGE_MAX_BYTES];
+    snprintf(ours, sizeof ours, "alloc of %llu bytes", (unsigned long long)mine);
+    snprintf(theirs, sizeof theirs, "alloc of %llu bytes", (unsigned long long)sizes[r]);
+    progress_disagreement(&comm->base, 0,
+                          (progress_caller){.rank = comm->base.head.rank, .text = ours},
+                          (progress_caller){.rank = r, .text = theirs}, text, sizeof text);
+    return TRI_FAIL(TRI_MISMATCH, "%s", text);
 }
 
 static tri_status commit_buffer(shm_comm *comm, shm_region *region, size_t offset) {

@@ -3,6 +3,7 @@
 #include "comm/shm/collective.h"
 
 #include "comm/op.h"
+#include "comm/progress/describe.h"
 #include "comm/progress/failure.h"
 #include "comm/shm/bell.h"
 #include "comm/shm/region.h"
@@ -58,13 +59,9 @@ static bool compare_entries(shm_comm *comm) {
     for (int r = 0; r < comm->base.head.size; r++) {
         const shm_entry *theirs = shm_entry_of(comm, r, comm->meetings);
         if (tri_comm_calls_agree(&mine->call, &theirs->call)) continue;
-        char ours[192], other[192];
-        tri_comm_call_text(&mine->call, ours, sizeof ours);
-        tri_comm_call_text(&theirs->call, other, sizeof other);
-        progress_fail(&comm->base, TRI_MISMATCH,
-                      "ranks disagree at operation %llu: rank %d calls %s, rank %d calls %s",
-                      (unsigned long long)mine->sequence, comm->base.job_rank[comm->base.head.rank],
-                      ours, comm->base.job_rank[r], other);
+        progress_disagree(&comm->base, mine->sequence,
+                          (progress_caller){.rank = comm->base.head.rank, .call = &mine->call},
+                          (progress_caller){.rank = r, .call = &theirs->call});
         return false;
     }
     return true;
@@ -154,7 +151,7 @@ bool shm_collective_rests(const shm_comm *comm) {
 bool shm_collective_text(const shm_comm *comm, int rank, char *out, size_t size) {
     if (!shm_reached(comm, rank, comm->meetings + 1)) return false;
     const shm_entry *entry = shm_entry_of(comm, rank, comm->meetings + 1);
-    snprintf(out, size, "%s '%s'", tri_comm_kind_name((tri_comm_kind)entry->call.kind),
+    snprintf(out, size, "%s '%s'", tri_comm_kind_name((tri_comm_kind)entry->call.whole.kind),
              entry->call.label);
     return true;
 }

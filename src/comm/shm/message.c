@@ -4,6 +4,7 @@
 // those that were copied.
 #include "comm/shm/message.h"
 
+#include "comm/progress/describe.h"
 #include "comm/progress/failure.h"
 #include "comm/reduce.h"
 #include "comm/shm/bell.h"
@@ -79,14 +80,15 @@ static bool recv_meet(shm_comm *comm, progress_item *item, shm_channel *channel)
     uint64_t received = atomic_load(&channel->received);
     if (atomic_load(&channel->posted) == received) return false;
     if (channel->dtype != item->op.dtype || channel->count != item->op.count) {
-        progress_fail(
-            &comm->base, TRI_MISMATCH,
-            "ranks disagree: rank %d calls send '%s' of %lld %s, rank %d calls recv '%s' of "
-            "%lld %s",
-            comm->base.job_rank[item->op.peer], channel->label, (long long)channel->count,
-            tri_dtype_name((tri_dtype)channel->dtype), comm->base.job_rank[comm->base.head.rank],
-            item->op.label ? item->op.label : "", (long long)item->op.count,
-            tri_dtype_name(item->op.dtype));
+        tri_comm_op sent = {.kind = TRI_COMM_SEND,
+                            .dtype = (tri_dtype)channel->dtype,
+                            .count = channel->count,
+                            .label = channel->label};
+        tri_comm_call theirs, mine;
+        tri_comm_call_of(&sent, &theirs);
+        tri_comm_call_of(&item->op, &mine);
+        progress_disagree(&comm->base, 0, (progress_caller){.rank = item->op.peer, .call = &theirs},
+                          (progress_caller){.rank = comm->base.head.rank, .call = &mine});
         return false;
     }
     item->number = received + 1;

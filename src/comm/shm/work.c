@@ -49,12 +49,12 @@ void shm_eager_apply(shm_comm *comm, const tri_comm_op *op) {
 
 bool shm_addresses_known(shm_comm *comm) {
     const shm_entry *mine = entry_now(comm, comm->base.head.rank);
-    bool all_reduce = mine->call.kind == TRI_COMM_ALL_REDUCE;
+    bool all_reduce = mine->call.op.kind == TRI_COMM_ALL_REDUCE;
     for (int r = 0; r < comm->base.head.size; r++) {
         const shm_entry *entry = entry_now(comm, r);
         comm->current.from[r] = NULL;
         comm->current.to[r] = NULL;
-        if (mine->call.kind == TRI_COMM_BROADCAST && r != mine->call.root) continue;
+        if (mine->call.op.kind == TRI_COMM_BROADCAST && r != mine->call.op.root) continue;
         if (!entry->send.region || (all_reduce && !entry->recv.region)) return false;
         comm->current.from[r] = shm_address_resolve(shm_family_of(comm), entry->send);
         if (all_reduce) comm->current.to[r] = shm_address_resolve(shm_family_of(comm), entry->recv);
