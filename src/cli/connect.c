@@ -22,6 +22,25 @@ typedef struct connect_request {
     int hosts, local_ranks; // ranks of each host, which follow each other; 0: that is not so
 } connect_request;
 
+// Whether all ranks have the value of rank 0. What differs later is found when the recipes are
+// compared; but this has to be known before the ranks are connected.
+static tri_status compare_with_first(const connect_request *q, const char *what, const char *value,
+                                     const char *advice) {
+    struct {
+        char value[32], host[64];
+    } first = {0};
+    size_t size;
+    snprintf(first.value, sizeof first.value, "%s", value);
+    snprintf(first.host, sizeof first.host, "%.63s", q->identity->host);
+    if (q->identity->rank == 0) return tri_store_set(q->store, what, &first, sizeof first);
+    TRI_TRY(tri_store_get(q->store, what, q->timeout_ms, &first, sizeof first, &size));
+    first.value[sizeof first.value - 1] = first.host[sizeof first.host - 1] = 0;
+    if (!strcmp(first.value, value)) return TRI_OK;
+    return TRI_FAIL(
+        TRI_BAD_INPUT, "rank %d (host %.63s) has %s %s, and rank 0 (host %s) has %s: %s",
+        q->identity->rank, q->identity->host, what, value, first.host, first.value, advice);
+}
+
 // ---- which ranks share a host
 
 static int count_local_ranks(const tri_store *store, int ranks) {
@@ -80,16 +99,29 @@ static tri_status find_transport(const connect_request *q, const tri_transport *
     return tri_status_context(status, "the %d ranks are on %d hosts", q->identity->size, q->hosts);
 }
 
-static tri_status open_flat(const connect_request *q, const tri_transport *transport,
-                            tri_ledger *ledger, tri_comm **out) {
+static tri_status agree_to_open(void *context) {
+    const connect_request *q = context;
+    return tri_store_agree(q->store, "to open the transport", q->timeout_ms);
+}
+
+static tri_status tell_failure(void *context, tri_status status) {
+    const connect_request *q = context;
+    return tri_store_fail(q->store, status);
+}
+
+static tri_status open_flat(connect_request *q, const tri_transport *transport, tri_ledger *ledger,
+                            tri_comm **out) {
     tri_comm_meeting meeting = tri_comm_meeting_of(q->store);
-    tri_message_config config = {.timeout_ms = q->timeout_ms, .ledger = ledger};
+    tri_message_config config = {.timeout_ms = q->timeout_ms,
+                                 .ledger = ledger,
+                                 .opened = agree_to_open,
+                                 .failed = tell_failure,
+                                 .context = q};
     return tri_comm_message_open(transport, q->identity->rank, q->identity->size, &meeting, &config,
                                  out);
 }
 
-static tri_status open_pair(const connect_request *q, const tri_transport *transport,
-                            tri_comm **out) {
+static tri_status open_pair(connect_request *q, const tri_transport *transport, tri_comm **out) {
     tri_comm_pair pair = {0};
     int rank = q->identity->rank;
     TRI_TRY(open_host(q, &pair.inside));
@@ -103,9 +135,14 @@ static tri_status open_pair(const connect_request *q, const tri_transport *trans
     return status;
 }
 
-static tri_status open_transport(const connect_request *q, tri_comm **out) {
+// A rank that lacks the module, or whose transport cannot be opened, tells the others by the store.
+// They must not wait for it where only the transport can tell.
+static tri_status open_transport(connect_request *q, tri_comm **out) {
     const tri_transport *transport;
     TRI_TRY(find_transport(q, &transport));
+    TRI_TRY(compare_with_first(q, "module", transport->name,
+                               "install the same modules on all hosts, or set comm.backend"));
+    TRI_TRY(tri_store_agree(q->store, "to load the module", q->timeout_ms));
     if (q->hosts > 1 && q->local_ranks > 1) return open_pair(q, transport, out);
     return open_flat(q, transport, NULL, out);
 }
@@ -115,7 +152,10 @@ static bool needs_messages(const connect_request *q) {
     return is_far || (q->choice == TRI_COMM_AUTO && q->hosts > 1);
 }
 
-static tri_status open_chosen(const connect_request *q, tri_comm **out) {
+static tri_status open_chosen(connect_request *q, tri_comm **out) {
+    TRI_TRY(compare_with_first(q, "comm.backend", tri_comm_choice_name(q->choice),
+                               "start all ranks with the same recipe"));
+    TRI_TRY(tri_store_agree(q->store, "on comm.backend", q->timeout_ms));
     if (needs_messages(q)) return open_transport(q, out);
     if (q->hosts == 1) return open_shm(q, out);
     return TRI_FAIL(TRI_BAD_INPUT,
@@ -160,6 +200,7 @@ tri_status cli_open_comm_after(const tri_identity *identity, const tri_comm_opti
         tri_comm_close(*out);
         *out = NULL;
     }
+    if (status != TRI_OK) status = tri_store_fail(q.store, status);
     tri_store_close(q.store);
     return status;
 }

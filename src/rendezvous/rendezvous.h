@@ -83,6 +83,14 @@ tri_status tri_store_get(tri_store *store, const char *key, int timeout_ms, void
 // Whether this run may commit a checkpoint. TRI_PEER_LOST: a rank was lost, or the store's server;
 // TRI_MISMATCH: a newer generation of the run has taken this one's place.
 tri_status tri_store_admit(tri_store *store);
+// Tells all ranks that this one cannot go on, for the reason of tri_error_message: every wait for a
+// key ends with `status` and that message, which names the rank. Returns `status` with its message;
+// or those of another rank that failed before, where `status` may be a consequence: TRI_NETWORK,
+// TRI_TIMEOUT, TRI_PEER_LOST.
+tri_status tri_store_fail(tri_store *store, tri_status status);
+// Collective: TRI_OK once every rank has called it. Ends at once on all ranks if one of them calls
+// tri_store_fail instead. `what` is the same on all ranks, and new.
+tri_status tri_store_agree(tri_store *store, const char *what, int timeout_ms);
 // Adds to a decimal counter, which begins at 0, and returns its new value in *out.
 tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int64_t *out);
 

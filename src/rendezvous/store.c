@@ -1,6 +1,8 @@
 // The store as its users see it: opening, keys and values. Requests go through store_request.c.
 #include "rendezvous/store_client.h"
 
+#include "base/limits.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +109,33 @@ tri_status tri_store_add(tri_store *store, const char *key, int64_t amount, int6
     *out = got.number;
     free(got.value);
     return TRI_OK;
+}
+
+tri_status tri_store_fail(tri_store *store, tri_status status) {
+    const tri_identity *me = &store->identity;
+    char why[TRI_MESSAGE_MAX_BYTES], text[TRI_MESSAGE_MAX_BYTES];
+    store_answer got;
+    snprintf(why, sizeof why, "%s", tri_error_message());
+    int used = 0;
+    if (strncmp(why, "rank", 4) != 0) // else it names ranks already
+        used = snprintf(text, sizeof text, "rank %d (host %.63s): ", me->rank, me->host);
+    snprintf(text + used, sizeof text - (size_t)used, "%.*s", (int)sizeof text - used - 1, why);
+    store_head head = {
+        .kind = STORE_FAIL, .value_bytes = (uint32_t)strlen(text), .timeout_ms = (int32_t)status};
+    tri_status first = store_request(store, head, "", text, &got);
+    bool is_consequence = status == TRI_NETWORK || status == TRI_TIMEOUT || status == TRI_PEER_LOST;
+    return is_consequence && !store->broken ? first : TRI_FAIL(status, "%s", text);
+}
+
+tri_status tri_store_agree(tri_store *store, const char *what, int timeout_ms) {
+    char key[TRI_MAX_NAME_BYTES], done;
+    int64_t agreed;
+    size_t size;
+    snprintf(key, sizeof key, "agree/%s", what);
+    TRI_TRY(tri_store_add(store, key, 1, &agreed));
+    snprintf(key, sizeof key, "agreed/%s", what);
+    if (agreed == store->identity.size) return tri_store_set(store, key, "", 0);
+    return tri_store_get(store, key, timeout_ms, &done, sizeof done, &size);
 }
 
 tri_status tri_store_admit(tri_store *store) {

@@ -42,6 +42,10 @@ struct store_core {
     int arrived;    // ranks that have sent HELLO, also those that left
     int lost;       // the first rank that was lost, or STORE_NO_RANK
     int losses;     // the ranks are told of the first few: one ends the run
+    struct {
+        tri_status status; // TRI_OK: no rank has reported one
+        char text[TRI_MESSAGE_MAX_BYTES];
+    } failure;
     bool *seen;
     store_watch watch;
     int32_t *claim_of;     // by rank: an index of `hosts`
@@ -173,6 +177,24 @@ static void fail_waits(store_core *core, int rank) {
         }
         reply_text(c, TRI_PEER_LOST, text);
     }
+}
+
+// Answers a wait for a key with the failure of a rank.
+static void reply_failure(const store_core *core, client *c) {
+    reply(c, core->failure.status, STORE_OF_RANK, core->failure.text, strlen(core->failure.text));
+}
+
+static void fail(store_core *core, client *c, const store_head *head, const char *value) {
+    bool is_status = head->timeout_ms > TRI_OK && head->timeout_ms < TRI_STATUS_COUNT;
+    if (core->failure.status == TRI_OK) {
+        core->failure.status = is_status ? (tri_status)head->timeout_ms : TRI_PEER_LOST;
+        snprintf(core->failure.text, sizeof core->failure.text, "%.*s", (int)head->value_bytes,
+                 value);
+    }
+    reply_failure(core, c);
+    for (int i = 0; i < core->client_end; i++)
+        if (core->clients[i].used && core->clients[i].wanted)
+            reply_failure(core, &core->clients[i]);
 }
 
 static void send_loss(store_core *core, client *to, int rank) {
@@ -386,7 +408,10 @@ static void get(store_core *core, client *c, const store_head *head, const char 
     c->wanted = strdup(key);
     TRI_ASSERT(c->wanted);
     wait_until(c, head->timeout_ms, now_ns);
-    if (core->lost >= 0) fail_waits(core, core->lost);
+    if (core->failure.status != TRI_OK)
+        reply_failure(core, c);
+    else if (core->lost >= 0)
+        fail_waits(core, core->lost);
 }
 
 static void add(store_core *core, client *c, const store_head *head, const char *key) {
@@ -446,6 +471,9 @@ static bool handle(store_core *core, client *c, const store_head *head, const ch
         return true;
     case STORE_ADMIT:
         admit(core, c);
+        return true;
+    case STORE_FAIL:
+        fail(core, c, head, value);
         return true;
     case STORE_BYE:
         c->rank = STORE_NO_RANK;

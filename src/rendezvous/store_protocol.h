@@ -46,6 +46,9 @@ enum {
     // From the server on each such connection, once for each rank that is lost. Number: the rank;
     // value: a store_loss, and its latest BEAT's.
     STORE_LOST,
+    // The rank cannot go on. Value: the message; timeout_ms: the tri_status. Answers all waits for
+    // keys, present and later ones, and this message, with that; of several the first counts.
+    STORE_FAIL,
     STORE_KIND_END,
 };
 
@@ -55,6 +58,7 @@ typedef struct store_loss {
 } store_loss;
 
 enum { STORE_BY_RANK, STORE_BY_AGENT }; // the number in the answer to a WATCH
+enum { STORE_OF_RANK = 1 };             // the number in an answer with another rank's failure
 
 enum { STORE_NO_RANK = -1 };
 

@@ -92,7 +92,9 @@ tri_status store_request(tri_store *store, store_head head, const char *key, con
     store->broken |= status != TRI_OK;
     pthread_mutex_unlock(&store->lock);
     if (status == TRI_OK && out->status != TRI_OK)
-        status = TRI_FAIL(out->status, "rank %d: %s", store->identity.rank, out->value);
+        status = out->number == STORE_OF_RANK
+                     ? TRI_FAIL(out->status, "%s", out->value)
+                     : TRI_FAIL(out->status, "rank %d: %s", store->identity.rank, out->value);
     if (status != TRI_OK) {
         free(out->value);
         out->value = NULL;

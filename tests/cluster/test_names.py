@@ -7,6 +7,7 @@ usage: test_names.py BUILD_FOLDER                  CLUSTER=all: also what takes 
 import contextlib
 import os
 import re
+import shlex
 import signal
 import sys
 import tempfile
@@ -104,6 +105,24 @@ def check_disagree(folder):
         one = rf"rank 2 \(host node2\) calls {theirs}"
         other = rf"rank (0|3) \(host node\d\) calls {ours}"
         check_cause(done.stderr, 4, rf"({one}.*, {other})|({other}.*, {one})")
+
+
+def check_cannot_start(folder):
+    """One rank lacks the module, cannot open it, or has another setting: none waits for it."""
+    words = runs.train("mlp-jax", os.path.join(folder, "none"), *SETTINGS, "trainer.max_steps=2")
+    train = shlex.join(words)
+    cases = [(2, "TRIREME_MODULES=/nowhere", "", r"rank 2 \(host node2\): .*module ucx is not"),
+             (3, "UCX_TLS=none", "", r"rank 3: cannot open ucx: "),
+             (1, "", "comm.backend=mpi", r"rank 1 \(host node1\) has comm.backend mpi, and rank 0 "
+                                         r"\(host node1\) has auto: ")]
+    for rank, variable, word, cause in cases:
+        script = f"[ $SLURM_PROCID = {rank} ] && exec env {variable} {train} {word} || exec {train}"
+        since = time.monotonic()
+        done = runs.run(srun(4, ["bash", "-c", script], "-l"), None)
+        took = time.monotonic() - since
+        assert done.returncode != 0 and took < 10, f"{took:.1f} s: {done.stderr}"
+        check_cause(done.stderr, 4, cause)
+        print(f"  {variable}{word}: {took:.1f} s: {min(done.stderr.splitlines())}")
 
 
 def check_killed(folder):
@@ -211,7 +230,7 @@ def main():
     if not os.path.exists(os.path.join(build, "lib", "trireme", "ucx.so")):
         print("skipped: the module ucx is not built here")
         return 77
-    checks = [check_stuck, check_disagree, check_killed]
+    checks = [check_stuck, check_disagree, check_cannot_start, check_killed]
     if ALL:
         checks += [check_suspended, check_named, check_straggler]
     if len(sys.argv) > 2:

@@ -74,6 +74,38 @@ static void absent_rank_is_named(void **state) {
     assert_non_null(strstr(tri_error_message(), "rank 0 of 2 did not arrive"));
 }
 
+static void agrees_or_fails(tri_identity identity) {
+    tri_store *store;
+    char value;
+    size_t size;
+    REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
+    REQUIRE(tri_store_agree(store, "to begin", WAIT_MS) == TRI_OK);
+    double begin = tri_os_seconds();
+    if (identity.rank == 2) {
+        usleep(100000);
+        tri_status own = TRI_FAIL(TRI_NOT_FOUND, "module ucx is not installed");
+        REQUIRE(tri_store_fail(store, own) == TRI_NOT_FOUND);
+    } else if (identity.rank == 1) {
+        REQUIRE(tri_store_get(store, "of nobody", WAIT_MS, &value, 1, &size) == TRI_NOT_FOUND);
+    } else {
+        REQUIRE(tri_store_agree(store, "to load", WAIT_MS) == TRI_NOT_FOUND);
+    }
+    REQUIRE(tri_os_seconds() - begin < 0.001 * WAIT_MS / 2);
+    REQUIRE(!strncmp(tri_error_message(), "rank 2 (host ", 13));
+    REQUIRE(strstr(tri_error_message(), "): module ucx is not installed"));
+    // What another rank took for a reason of its own has the same cause.
+    tri_status later = TRI_FAIL(TRI_NETWORK, "rank 2 does not answer");
+    REQUIRE(tri_store_fail(store, later) == TRI_NOT_FOUND);
+    REQUIRE(strstr(tri_error_message(), "): module ucx is not installed"));
+    tri_store_close(store);
+}
+
+static void failing_rank_ends_waits(void **state) {
+    pid_t pids[4];
+    start_ranks(make_identity(0, 4), 0, 3, agrees_or_fails, pids);
+    end_ranks(0, 3, pids);
+}
+
 static void dies(tri_identity identity) {
     tri_store *store;
     REQUIRE(tri_store_open(&identity, WAIT_MS, &store) == TRI_OK);
@@ -274,6 +306,7 @@ int main(void) {
         cmocka_unit_test(four_ranks_exchange),
         cmocka_unit_test(big_values_and_timeouts),
         cmocka_unit_test(absent_rank_is_named),
+        cmocka_unit_test(failing_rank_ends_waits),
         cmocka_unit_test(lost_rank_ends_waits),
         cmocka_unit_test(lost_rank_0_is_named),
         cmocka_unit_test(rubbish_clients),

@@ -14,6 +14,13 @@ typedef struct tri_message_config {
     const char *group;
     tri_comm *control;
     tri_ledger *ledger; // records the operations; NULL: the control communicator's, or its own
+    // Called once this rank's end of the transport is open, before any other rank is waited for.
+    // Where it fails, so does the open. NULL: nothing is called.
+    tri_status (*opened)(void *context);
+    // Called where the open fails, before the other ranks see that this one closes its end; returns
+    // the status, or that of a failure which is the cause. NULL: nothing is called.
+    tri_status (*failed)(void *context, tri_status status);
+    void *context; // of both
 } tri_message_config;
 
 // Collective over ranks 0 … size-1. `meeting` is used only during the call, and not at all where

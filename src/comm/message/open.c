@@ -32,6 +32,7 @@ typedef struct open_call { // arguments of an open, and the prefix of its keys
     const tri_transport *transport;
     int rank, size, timeout_ms;
     const tri_comm_meeting *meeting;
+    const tri_message_config *config; // may be NULL
     const int *job_ranks;
     tri_comm *control;
     tri_ledger *ledger;
@@ -125,11 +126,21 @@ static tri_status gather(const open_call *call, message_card *cards) {
                         (size_t)count * sizeof *cards, &requests[1]);
         if (message_await(transport, call->family->end, requests, 2, call->until_ns)) continue;
         bool late = requests[0].state <= TRI_REQUEST_DONE && requests[1].state <= TRI_REQUEST_DONE;
-        int silent = requests[0].state == TRI_REQUEST_DONE ? to : from;
+        bool is_sender = requests[1].state <= TRI_REQUEST_DONE &&
+                         requests[0].state != TRI_REQUEST_DONE; // whom the failure is about
+        int silent = is_sender ? from : to;
+        const char *what = transport->loss(call->family->end, silent);
+        tri_status status =
+            late ? TRI_FAIL(TRI_TIMEOUT, "rank %d did not join over %s", job_rank(call, silent),
+                            transport->name)
+                 : TRI_FAIL(TRI_NETWORK, "rank %d (host %s) does not reach rank %d over %s%s%s",
+                            job_rank(call, call->rank), cards[0].host, job_rank(call, silent),
+                            transport->name, what ? ": that rank " : "", what ? what : "");
+        if (call->config && call->config->failed)
+            status = call->config->failed(call->config->context, status);
         transport->stop(call->family->end); // the memory of the requests ends with this call
         call->family->stopped = true;
-        return TRI_FAIL(late ? TRI_TIMEOUT : TRI_NETWORK, "rank %d did not join over %s",
-                        job_rank(call, silent), transport->name);
+        return status;
     }
     return TRI_OK;
 }
@@ -238,6 +249,7 @@ tri_status tri_comm_message_open(const tri_transport *transport, int rank, int s
     open_call call = {.transport = transport,
                       .rank = rank,
                       .size = size,
+                      .config = config,
                       .timeout_ms = TRI_DEFAULT_TIMEOUT_MS,
                       .meeting = meeting};
     if (config && config->timeout_ms > 0) call.timeout_ms = config->timeout_ms;
@@ -254,6 +266,7 @@ tri_status tri_comm_message_open(const tri_transport *transport, int rank, int s
     tri_status status = make_family(&call);
     if (!call.family) return status;
     if (status == TRI_OK) status = open_end(&call);
+    if (status == TRI_OK && config && config->opened) status = config->opened(config->context);
     if (status == TRI_OK) status = exchange_cards(&call);
     if (status != TRI_OK) {
         call.family->stopped |= call.family->end == NULL;
