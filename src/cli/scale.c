@@ -8,15 +8,14 @@
 #include "cli/scale_view.h"
 
 #include "base/limits.h"
+#include "base/program.h"
 #include "comm/bench.h"
 #include "comm/op.h"
+#include "device/choose.h"
 #include "launch/launch.h"
-
-#include <limits.h>
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct sweep {
     scale_view view;
@@ -285,9 +284,14 @@ static int ranks_to_start(const sweep *s) {
 // What the ranks would refuse, refused before they are started.
 static tri_status check_alone(sweep *s) {
     tri_dataset *data;
+    tri_device_description device;
     tri_status status = plan(s);
     scale_end_plans(&s->view);
     TRI_TRY(status);
+    // A model (cuda:h200) can be planned for anywhere, but measured only where its backend is.
+    const char *here =
+        tri_arena_printf(s->view.arena, "%.*s", (int)strcspn(s->device, ":"), s->device);
+    TRI_TRY(tri_device_describe(cli_backends.devices, here, &device));
     TRI_TRY(tri_dataset_open(&s->recipe->data, TRI_DATA_TRAIN, (uint64_t)s->recipe->seed, &data));
     tri_dataset_close(data);
     return TRI_OK;
@@ -296,9 +300,8 @@ static tri_status check_alone(sweep *s) {
 // Runs the same command once for each of `ranks` ranks, which share this host's cores.
 static int start_ranks(int ranks, int argc, char **argv) {
     char path[PATH_MAX], count[16];
-    ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (size < 0) return cli_fail(TRI_FAIL(TRI_IO, "/proc/self/exe: cannot be read"));
-    path[size] = 0;
+    if (!tri_program_start(path))
+        return cli_fail(TRI_FAIL(TRI_IO, "the path of this program cannot be read"));
     snprintf(count, sizeof count, "%d", ranks);
     const char *head[] = {
         "run", "--standalone", "--nproc-per-node", count, "--numa-binding", "auto", path, NULL};
