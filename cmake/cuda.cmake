@@ -3,7 +3,7 @@
 # later ones. It links the CUDA runtime statically, and nothing else of CUDA.
 set(CUDA_FOLDER ${CMAKE_SOURCE_DIR}/src/device/cuda/module)
 file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS ${CUDA_FOLDER}/*.cu)
-file(GLOB CUDA_HEADERS CONFIGURE_DEPENDS ${CUDA_FOLDER}/*.h ${CUDA_FOLDER}/../params.h
+file(GLOB CUDA_HEADERS CONFIGURE_DEPENDS ${CUDA_FOLDER}/*.h ${CUDA_FOLDER}/../params*.h
      ${CUDA_FOLDER}/../runtime.h)
 find_program(NVCC nvcc HINTS ENV CUDA_HOME PATH_SUFFIXES bin PATHS /usr/local/cuda/bin)
 

@@ -13,8 +13,7 @@ uint64_t tri_philox_key(uint64_t seed, const char *name) {
 }
 
 uint32_t tri_philox_at(uint64_t key, uint64_t step, uint32_t sample, uint64_t element) {
-    uint32_t counter[4] = {(uint32_t)(element / 4), sample, (uint32_t)step, (uint32_t)(step >> 32)};
-    return tri_philox(key, counter).word[element % 4];
+    return tri_philox_quad(key, step, sample, element / 4).word[element % 4];
 }
 
 static tri_philox_block init_block(uint64_t key, uint64_t element) {

@@ -3,6 +3,8 @@
 #ifndef TRIREME_BASE_PHILOX_H
 #define TRIREME_BASE_PHILOX_H
 
+#include "base/kernel_inline.h"
+
 #include <stdint.h>
 
 typedef struct tri_philox_block {
@@ -11,11 +13,10 @@ typedef struct tri_philox_block {
 
 // Four random words of a 128-bit counter (least significant word first) under a 64-bit key. Loops
 // over counters are vectorised.
-static inline __attribute__((always_inline)) tri_philox_block
-tri_philox(uint64_t key, const uint32_t counter[4]) {
+TRI_KERNEL_INLINE tri_philox_block tri_philox(uint64_t key, const uint32_t counter[4]) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-#pragma GCC unroll 10
+    TRI_KERNEL_UNROLL_10
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
         uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
@@ -26,7 +27,16 @@ tri_philox(uint64_t key, const uint32_t counter[4]) {
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return (tri_philox_block){{c0, c1, c2, c3}};
+    tri_philox_block block = {{c0, c1, c2, c3}};
+    return block;
+}
+
+// The block with the random numbers of elements 4 · quad to 4 · quad + 3 of sample `sample` in step
+// `step`: see tri_philox_at.
+TRI_KERNEL_INLINE tri_philox_block tri_philox_quad(uint64_t key, uint64_t step, uint32_t sample,
+                                                   uint64_t quad) {
+    uint32_t counter[4] = {(uint32_t)quad, sample, (uint32_t)step, (uint32_t)(step >> 32)};
+    return tri_philox(key, counter);
 }
 
 // The key of a stream: the seed and a name ("dropout1", "conv1.weight"), mixed by FNV-1a and

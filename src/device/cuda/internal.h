@@ -122,7 +122,16 @@ struct cuda_fault *cuda_fault_of(tri_device *device);
     X(binary_cross_entropy)                                                                        \
     X(binary_cross_entropy_grad)                                                                   \
     X(relative_l2_loss)                                                                            \
-    X(relative_l2_loss_grad)
+    X(relative_l2_loss_grad)                                                                       \
+    X(sgd)                                                                                         \
+    X(adam)                                                                                        \
+    X(adadelta)                                                                                    \
+    X(moving_average)                                                                              \
+    X(sum_of_squares)                                                                              \
+    X(sum_rows)                                                                                    \
+    X(step_numbers)                                                                                \
+    X(first_not_finite)                                                                            \
+    X(loss_seeds)
 #define X(name) extern const tri_kernel_def cuda_kernel_##name;
 CUDA_KERNELS(X)
 X(on_host)

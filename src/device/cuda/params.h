@@ -6,6 +6,7 @@
 #include "device/cuda/params_attention.h"
 #include "device/cuda/params_loss.h"
 #include "device/cuda/params_rows.h"
+#include "device/cuda/params_step.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@
     CUDA_ROW_KERNEL_LIST(X)                                                                        \
     CUDA_ATTENTION_KERNEL_LIST(X)                                                                  \
     CUDA_LOSS_KERNEL_LIST(X)                                                                       \
+    CUDA_STEP_KERNEL_LIST(X)                                                                       \
     X(clock)
 
 // What a pointwise kernel computes of the elements a, b and c. The letters in front are outputs.

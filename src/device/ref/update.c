@@ -1,6 +1,8 @@
 // Optimizer updates, the running averages of batch norm, and the numbers of a step.
 #include "device/ref/node.h"
 
+#include "ops/step_rule.h"
+
 #include <math.h>
 
 REF_BODY tri_status sgd_body(const ref_node *node, const tri_kernel_args *args, bool f64) {
@@ -106,60 +108,10 @@ static tri_status sum_rows_run(const tri_kernel *kernel, const tri_kernel_args *
     return TRI_OK;
 }
 
-// Computes the carried numbers that a step hands to the next.
-static void carry(const tri_loss_scale_options *options, const double *before, bool finite,
-                  double *after, double *step) {
-    bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;
-    tri_loss_scale scale = {.scale = before[TRI_CARRIED_SCALE],
-                            .good_steps = (int64_t)before[TRI_CARRIED_GOOD_STEPS],
-                            .hysteresis_left = (int64_t)before[TRI_CARRIED_HYSTERESIS_LEFT]};
-    double updates = before[TRI_CARRIED_UPDATES];
-    tri_loss_scale_verdict verdict = finite ? TRI_LOSS_SCALE_APPLY : TRI_LOSS_SCALE_EXHAUSTED;
-    if (has_scale && !halted) verdict = tri_loss_scale_update(options, &scale, !finite);
-    bool applies = verdict == TRI_LOSS_SCALE_APPLY && !halted;
-    bool halts = verdict == TRI_LOSS_SCALE_EXHAUSTED && !halted;
-    step[TRI_STEP_SKIP] = !applies;
-    step[TRI_STEP_HALTS] = halts;
-    step[TRI_STEP_UPDATE] = updates + 1;
-    for (int i = 0; i < TRI_CARRIED_COUNT; i++) after[i] = 0;
-    after[TRI_CARRIED_SCALE] = scale.scale;
-    after[TRI_CARRIED_GOOD_STEPS] = (double)scale.good_steps;
-    after[TRI_CARRIED_HYSTERESIS_LEFT] = (double)scale.hysteresis_left;
-    after[TRI_CARRIED_UPDATES] = updates + applies;
-    after[TRI_CARRIED_HALTED] = halted || halts;
-}
-
-// The learning rate of the next update. The host does not know how many updates the steps in flight
-// will make, so it gave a rate for each possible count.
-static double rate_of(const double *control, const double *carried) {
-    double ahead = carried[TRI_CARRIED_UPDATES] - control[TRI_CONTROL_UPDATES];
-    int index = ahead > TRI_MAX_STEPS_AHEAD ? TRI_MAX_STEPS_AHEAD : ahead > 0 ? (int)ahead : 0;
-    return control[TRI_CONTROL_RATES + index];
-}
-
 static tri_status step_numbers_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
-    const tri_step_numbers_attr *a = (const void *)node->attr;
-    const double *carried = args->in[0], *control = args->in[1];
-    const double *sums = args->in[2], *squares = args->in[3];
-    double *step = args->out[1], scale = 1;
-    bool finite = isfinite(squares[0]);
-    for (int64_t i = 0; i < a->losses; i++)
-        finite = finite && isfinite(sums[a->loss + i * a->stride]);
-    if (a->count >= 0)
-        scale = sums[a->count] > 0 ? control[TRI_CONTROL_SAMPLES] / sums[a->count] : 0;
-    if (carried[TRI_CARRIED_SCALE] > 0) scale /= carried[TRI_CARRIED_SCALE];
-    double norm = sqrt(squares[0]) * scale;
-    if (control[TRI_CONTROL_CLIP] > 0 && norm > 0) {
-        double factor = control[TRI_CONTROL_CLIP] / (norm + 1e-6);
-        if (factor < 1) scale *= factor;
-    }
-    for (int i = 0; i < TRI_STEP_SCALAR_COUNT; i++) step[i] = 0;
-    step[TRI_STEP_LR] = rate_of(control, carried);
-    step[TRI_STEP_GRADIENT_SCALE] = scale;
-    step[TRI_STEP_STATISTIC_SCALE] = 1 / control[TRI_CONTROL_SAMPLES];
-    step[TRI_STEP_NORM] = norm;
-    carry(&a->loss_scale, carried, finite, args->out[0], step);
+    step_rule((const void *)node->attr, args->in[0], args->in[1], args->in[2], args->in[3],
+              args->out[0], args->out[1]);
     return TRI_OK;
 }
 
@@ -185,13 +137,10 @@ REF_BODY tri_status first_not_finite_body(const ref_node *node, const tri_kernel
 
 static tri_status loss_seeds_run(const tri_kernel *kernel, const tri_kernel_args *args) {
     const ref_node *node = kernel->state;
-    const double *carried = args->in[0], *losses = args->in[1];
-    double scale = carried[TRI_CARRIED_SCALE] > 0 ? carried[TRI_CARRIED_SCALE] : 1;
+    const double *losses = args->in[1];
     float *seeds = args->out[0];
-    for (int64_t i = 0; i < node->s.out[0].dims[0]; i++) {
-        double weight = scale * losses[2 * i], count = losses[2 * i + 1];
-        seeds[i] = (float)(count > 0 ? weight / count : 0);
-    }
+    for (int64_t i = 0; i < node->s.out[0].dims[0]; i++)
+        seeds[i] = step_rule_seed(args->in[0], &losses[2 * i]);
     return TRI_OK;
 }
 

@@ -14,6 +14,11 @@
 #ifndef TRIREME_DEVICE_CUDA_MODULE_GPU_H
 #define TRIREME_DEVICE_CUDA_MODULE_GPU_H
 
+#if !defined(TRIREME_EMULATED_GPU)
+#define TRI_KERNEL_INLINE static __host__ __device__ __forceinline__ // see base/kernel_inline.h
+#define TRI_KERNEL_UNROLL_10 _Pragma("unroll")
+#endif
+
 #include "device/cuda/runtime.h"
 
 #include <math.h>

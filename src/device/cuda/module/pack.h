@@ -35,4 +35,10 @@ static inline bool gpu_in_lots(int64_t width, int n, uintptr_t addresses) {
     return width % n == 0 && addresses % 16 == 0;
 }
 
+// Whether packs of 16 bytes may begin at all of these addresses; NULL may.
+GPU_DEVICE bool gpu_is_aligned(const void *a, const void *b = nullptr, const void *c = nullptr,
+                               const void *d = nullptr) {
+    return ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % 16 == 0;
+}
+
 #endif

@@ -1,7 +1,6 @@
 // Finds the vendor's libraries.
-#include "device/cuda/module/vendor.h"
-
 #include "device/cuda/module/gpu.h"
+#include "device/cuda/module/vendor.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

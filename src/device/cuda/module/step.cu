@@ -1,0 +1,230 @@
+// The end of a step: optimizers, sums of squares, and the numbers of the step. What they are to do
+// depends on numbers in the device's memory, so that the host need not wait for them.
+#define _Noreturn [[noreturn]] // of headers in C
+
+#include "device/cuda/module/pack.h"
+#include "ops/step_rule.h"
+
+namespace {
+
+// The numbers of an update, in the precision in which they are used. One thread of a block computes
+// them for all.
+struct rule_numbers {
+    float lr, scale, decay;
+    float shrink; // 1 - lr * decay where weight decay is apart, else 1
+    float first, second, rest1, rest2, root, eps;
+    bool flag;
+};
+
+GPU_DEVICE rule_numbers numbers_of(const cuda_update &p) {
+    rule_numbers n = {};
+    double update = p.step[TRI_STEP_UPDATE];
+    n.lr = (float)p.step[TRI_STEP_LR];
+    n.scale = (float)p.step[TRI_STEP_GRADIENT_SCALE];
+    n.decay = (float)p.weight_decay;
+    n.shrink = 1;
+    n.flag = p.flag;
+    n.first = (float)p.number[0];
+    n.second = (float)p.number[1];
+    n.rest1 = (float)(1 - p.number[0]);
+    n.rest2 = (float)(1 - p.number[1]);
+    if (p.rule == CUDA_SGD) {
+        n.root = update <= 1 ? 0 : n.first; // times the buffer
+        n.rest2 = update <= 1 ? 1 : n.rest2;
+    } else if (p.rule == CUDA_ADAM) {
+        if (p.flag) {
+            n.shrink = (float)(1 - p.step[TRI_STEP_LR] * p.weight_decay);
+            n.decay = 0;
+        }
+        n.lr = (float)(p.step[TRI_STEP_LR] / (1 - pow(p.number[CUDA_ADAM_BETA1], update)));
+        n.root = (float)(1 / sqrt(1 - pow(p.number[CUDA_ADAM_BETA2], update)));
+        n.eps = (float)p.number[CUDA_ADAM_EPS];
+    } else if (p.rule == CUDA_ADADELTA) {
+        n.eps = (float)p.number[CUDA_ADADELTA_EPS];
+    } else {
+        n.scale = (float)(p.number[CUDA_AVERAGE_MOMENTUM] * p.step[TRI_STEP_STATISTIC_SCALE]);
+    }
+    return n;
+}
+
+// Updates one number. `a` and `b` are its states.
+template <int rule>
+GPU_DEVICE void update_one(const rule_numbers &n, float &param, float grad, float &a, float &b,
+                           bool has_state) {
+    float g = n.scale * grad + n.decay * param;
+    if (rule == CUDA_SGD) {
+        float change = g;
+        if (has_state) {
+            a = n.root * a + n.rest2 * g;
+            change = n.flag ? g + n.first * a : a;
+        }
+        param -= n.lr * change;
+    } else if (rule == CUDA_ADAM) {
+        a = n.first * a + n.rest1 * g;
+        b = n.second * b + n.rest2 * g * g;
+        param = n.shrink * param - n.lr * a / (sqrtf(b) * n.root + n.eps);
+    } else if (rule == CUDA_ADADELTA) {
+        a = n.first * a + n.rest1 * g * g;
+        float delta = sqrtf((b + n.eps) / (a + n.eps)) * g;
+        b = n.first * b + n.rest1 * delta * delta;
+        param -= n.lr * delta;
+    } else {
+        param = n.rest1 * param + n.scale * grad;
+    }
+}
+
+// Reads parameter, gradient and states once, and writes all but the gradient: 16 bytes for each
+// number with Adadelta's rule become 28, with Adam's too.
+template <int rule> GPU_KERNEL update(cuda_update p) {
+    typedef gpu_pack<float, 4> four;
+    GPU_SHARED(rule_numbers, shared, 1);
+    if (p.step[TRI_STEP_SKIP] != 0) return;
+    if (threadIdx.x == 0) shared[0] = numbers_of(p);
+    gpu_barrier();
+    rule_numbers n = shared[0];
+    float *a = p.state[0], *b = p.state[1], none = 0;
+    int64_t fours = gpu_is_aligned(p.param, p.grad, a, b) ? p.count / 4 : 0;
+    for (int64_t i = gpu_thread(); i < fours; i += gpu_threads()) {
+        four param = ((four *)p.param)[i], grad = ((const four *)p.grad)[i], first = {},
+             second = {};
+        if (a) first = ((four *)a)[i];
+        if (b) second = ((four *)b)[i];
+        for (int k = 0; k < 4; k++)
+            update_one<rule>(n, param.at[k], grad.at[k], first.at[k], second.at[k], a);
+        ((four *)p.param)[i] = param;
+        if (a) ((four *)a)[i] = first;
+        if (b) ((four *)b)[i] = second;
+    }
+    for (int64_t i = fours * 4 + gpu_thread(); i < p.count; i += gpu_threads())
+        update_one<rule>(n, p.param[i], p.grad[i], a ? a[i] : none, b ? b[i] : none, a);
+}
+
+// What a thread adds of `count` numbers that its block sums. Which these are does not depend on the
+// address.
+GPU_DEVICE double own_squares(const float *x, int64_t count) {
+    typedef gpu_pack<float, 4> four;
+    bool aligned = gpu_is_aligned(x);
+    double sum = 0;
+    for (int64_t i = threadIdx.x * 4; i < count; i += GPU_BLOCK * 4) {
+        four v = {};
+        if (aligned && i + 4 <= count)
+            v = *(const four *)(x + i);
+        else
+            for (int k = 0; k < 4; k++) v.at[k] = i + k < count ? x[i + k] : 0;
+        for (int k = 0; k < 4; k++) sum += (double)v.at[k] * (double)v.at[k];
+    }
+    return sum;
+}
+
+// The blocks take turns. Reads x once.
+GPU_KERNEL squares(cuda_squares p) {
+    GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
+    int64_t step = (int64_t)gridDim.x * CUDA_SQUARES_TURN;
+    double sum = 0;
+    for (int64_t i = (int64_t)blockIdx.x * CUDA_SQUARES_TURN; i < p.count; i += step)
+        sum += own_squares(p.x + i, p.count - i < CUDA_SQUARES_TURN ? p.count - i
+                                                                    : (int64_t)CUDA_SQUARES_TURN);
+    sum = gpu_block_sum(sum, scratch);
+    if (threadIdx.x == 0) p.parts[blockIdx.x] = sum;
+}
+
+// A block sums one chunk after the other.
+GPU_KERNEL squares_of_chunks(cuda_squares p) {
+    GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
+    for (int64_t c = blockIdx.x; c < p.count / p.chunk; c += gridDim.x) {
+        double sum = gpu_block_sum(own_squares(p.x + c * p.chunk, p.chunk), scratch);
+        if (threadIdx.x == 0) p.sums[c] = sum;
+    }
+}
+
+GPU_KERNEL join_squares(cuda_squares p) {
+    GPU_SHARED(double, scratch, GPU_BLOCK / GPU_WARP);
+    double sum = 0;
+    for (int i = (int)threadIdx.x; i < p.blocks; i += GPU_BLOCK) sum += p.parts[i];
+    sum = gpu_block_sum(sum, scratch);
+    if (threadIdx.x == 0) p.sums[0] = sum;
+}
+
+GPU_KERNEL sum_rows(cuda_sum_rows p) {
+    for (int64_t i = gpu_thread(); i < p.width; i += gpu_threads()) {
+        double sum = 0;
+        for (int64_t r = 0; r < p.rows; r++) sum += p.x[r * p.width + i];
+        p.sums[i] = sum;
+    }
+}
+
+GPU_KERNEL step_numbers(cuda_step_numbers p) {
+    tri_step_numbers_attr attr;
+    memcpy(&attr, p.attr, sizeof attr);
+    step_rule(&attr, p.carried, p.control, p.sums, p.squares, p.after, p.step);
+}
+
+// One block, because it only searches in the step in which a run ends.
+GPU_KERNEL not_finite(cuda_not_finite p) {
+    GPU_SHARED(int, scratch, GPU_BLOCK / GPU_WARP);
+    int64_t found = 0;
+    for (int64_t r = 0; r < p.range_count && p.step[TRI_STEP_HALTS] != 0 && found == 0; r++) {
+        int any = 0;
+        for (int64_t i = p.ranges[2 * r] + threadIdx.x; i < p.ranges[2 * r + 1]; i += GPU_BLOCK)
+            any |= !isfinite(p.x[i]);
+        if (gpu_block_max(any, scratch)) found = r + 1;
+    }
+    if (threadIdx.x == 0) *p.found = (double)found;
+}
+
+GPU_KERNEL loss_seeds(cuda_loss_seeds p) {
+    for (int64_t i = gpu_thread(); i < p.count; i += gpu_threads())
+        p.seeds[i] = step_rule_seed(p.carried, &p.losses[2 * i]);
+}
+
+template <int rule> tri_status launch(cuda_stream *stream, const cuda_update *p, char *why) {
+    return gpu_launch(stream, update<rule>, gpu_blocks(stream, p->count, 4 * GPU_BLOCK), GPU_BLOCK,
+                      *p, why);
+}
+
+} // namespace
+
+extern "C" tri_status cuda_launch_update(cuda_stream *stream, const cuda_update *p, char *why) {
+    if (p->count == 0) return TRI_OK;
+    switch (p->rule) {
+    case CUDA_SGD:
+        return launch<CUDA_SGD>(stream, p, why);
+    case CUDA_ADAM:
+        return launch<CUDA_ADAM>(stream, p, why);
+    case CUDA_ADADELTA:
+        return launch<CUDA_ADADELTA>(stream, p, why);
+    case CUDA_MOVING_AVERAGE:
+        return launch<CUDA_MOVING_AVERAGE>(stream, p, why);
+    }
+    return TRI_UNSUPPORTED;
+}
+
+extern "C" tri_status cuda_launch_squares(cuda_stream *stream, const cuda_squares *p, char *why) {
+    if (p->count != p->chunk) {
+        int64_t blocks = gpu_blocks(stream, p->count / p->chunk, 1);
+        return gpu_launch(stream, squares_of_chunks, blocks, GPU_BLOCK, *p, why);
+    }
+    tri_status status = gpu_launch(stream, squares, p->blocks, GPU_BLOCK, *p, why);
+    return status != TRI_OK ? status : gpu_launch(stream, join_squares, 1, GPU_BLOCK, *p, why);
+}
+
+extern "C" tri_status cuda_launch_sum_rows(cuda_stream *stream, const cuda_sum_rows *p, char *why) {
+    return gpu_launch(stream, sum_rows, gpu_blocks(stream, p->width, GPU_BLOCK), GPU_BLOCK, *p,
+                      why);
+}
+
+extern "C" tri_status cuda_launch_step_numbers(cuda_stream *stream, const cuda_step_numbers *p,
+                                               char *why) {
+    return gpu_launch(stream, step_numbers, 1, 1, *p, why);
+}
+
+extern "C" tri_status cuda_launch_not_finite(cuda_stream *stream, const cuda_not_finite *p,
+                                             char *why) {
+    return gpu_launch(stream, not_finite, 1, GPU_BLOCK, *p, why);
+}
+
+extern "C" tri_status cuda_launch_loss_seeds(cuda_stream *stream, const cuda_loss_seeds *p,
+                                             char *why) {
+    return gpu_launch(stream, loss_seeds, gpu_blocks(stream, p->count, GPU_BLOCK), GPU_BLOCK, *p,
+                      why);
+}

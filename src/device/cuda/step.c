@@ -1,0 +1,196 @@
+// Optimizer updates and the numbers of a step.
+#include "device/cuda/internal.h"
+
+#include <string.h>
+
+static bool first_is_f32(const tri_device_description *device, const tri_graph *graph,
+                         const tri_node *node) {
+    return cuda_in_type(graph, node, 0) == TRI_F32;
+}
+
+static cuda_update update_of(const tri_node *node) {
+    if (node->op == &tri_op_sgd) {
+        const tri_sgd_attr *a = node->attr;
+        return (cuda_update){.rule = CUDA_SGD,
+                             .flag = a->nesterov,
+                             .number = {a->momentum, a->dampening},
+                             .weight_decay = a->weight_decay};
+    }
+    if (node->op == &tri_op_adam) {
+        const tri_adam_attr *a = node->attr;
+        return (cuda_update){.rule = CUDA_ADAM,
+                             .flag = a->decoupled,
+                             .number = {a->beta1, a->beta2, a->eps},
+                             .weight_decay = a->weight_decay};
+    }
+    if (node->op == &tri_op_adadelta) {
+        const tri_adadelta_attr *a = node->attr;
+        return (cuda_update){
+            .rule = CUDA_ADADELTA, .number = {a->rho, a->eps}, .weight_decay = a->weight_decay};
+    }
+    const tri_moving_average_attr *a = node->attr;
+    return (cuda_update){.rule = CUDA_MOVING_AVERAGE, .number = {a->momentum}};
+}
+
+// All tensors of an update have the parameter's layout: see the layout pass.
+static void update_layouts(const tri_device_description *device, const tri_graph *graph,
+                           const tri_node *node, tri_layout *in, tri_layout *out) {
+    for (int i = 1; i < node->input_count; i++)
+        if (i != 2) in[i] = in[0];
+}
+
+static tri_status update_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                 tri_kernel *kernel) {
+    const tri_value_info *param = tri_value_get(graph, node->inputs[0]);
+    cuda_update p = update_of(node);
+    p.count = tri_layout_elements(&param->layout, &param->shape);
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status update_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_update p = *(const cuda_update *)kernel->state;
+    p.param = args->in[0];
+    p.grad = args->in[1];
+    p.step = args->in[2];
+    for (int i = 3; i < kernel->def->op->input_count; i++) p.state[i - 3] = args->in[i];
+    CUDA_LAUNCH(args->queue, update, p);
+    return TRI_OK;
+}
+
+// The engine gives these ops no workspace, so the kernel has its own.
+typedef struct squares_state {
+    tri_device *device;
+    cuda_squares squares;
+} squares_state;
+
+static tri_status squares_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                  tri_kernel *kernel) {
+    const tri_sum_of_squares_attr *a = node->attr;
+    squares_state state = {.device = device, .squares.count = cuda_in_count(graph, node, 0)};
+    int64_t turns = (state.squares.count + CUDA_SQUARES_TURN - 1) / CUDA_SQUARES_TURN;
+    state.squares.chunk = a->chunk ? a->chunk : state.squares.count;
+    state.squares.blocks = turns < CUDA_SQUARES_PARTS ? (int)turns : CUDA_SQUARES_PARTS;
+    TRI_TRY(cuda_prepare(kernel, &state, sizeof state));
+    void *parts;
+    TRI_TRY(device->backend->alloc(device, CUDA_SQUARES_PARTS * sizeof(double), &parts));
+    ((squares_state *)kernel->state)->squares.parts = parts;
+    return TRI_OK;
+}
+
+static void squares_release(tri_kernel *kernel) {
+    squares_state *state = kernel->state;
+    if (state) state->device->backend->free(state->device, state->squares.parts);
+    cuda_release(kernel);
+}
+
+static tri_status squares_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_squares p = ((const squares_state *)kernel->state)->squares;
+    p.x = args->in[0];
+    p.sums = args->out[0];
+    if (p.count == 0) return cuda_zero(args->queue, p.sums, sizeof *p.sums);
+    CUDA_LAUNCH(args->queue, squares, p);
+    return TRI_OK;
+}
+
+static tri_status sum_rows_prepare(tri_device *device, const tri_graph *graph, const tri_node *node,
+                                   tri_kernel *kernel) {
+    const tri_shape *x = cuda_in_shape(graph, node, 0);
+    cuda_sum_rows p = {.rows = x->dims[0], .width = x->dims[1]};
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status sum_rows_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_sum_rows p = *(const cuda_sum_rows *)kernel->state;
+    p.x = args->in[0];
+    p.sums = args->out[0];
+    CUDA_LAUNCH(args->queue, sum_rows, p);
+    return TRI_OK;
+}
+
+_Static_assert(sizeof(tri_step_numbers_attr) <= CUDA_STEP_ATTR_WORDS * sizeof(int64_t), "they fit");
+
+static tri_status step_numbers_prepare(tri_device *device, const tri_graph *graph,
+                                       const tri_node *node, tri_kernel *kernel) {
+    cuda_step_numbers p = {.carried = NULL};
+    memcpy(p.attr, node->attr, sizeof(tri_step_numbers_attr));
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status step_numbers_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_step_numbers p = *(const cuda_step_numbers *)kernel->state;
+    p.carried = args->in[0];
+    p.control = args->in[1];
+    p.sums = args->in[2];
+    p.squares = args->in[3];
+    p.after = args->out[0];
+    p.step = args->out[1];
+    CUDA_LAUNCH(args->queue, step_numbers, p);
+    return TRI_OK;
+}
+
+static tri_status not_finite_prepare(tri_device *device, const tri_graph *graph,
+                                     const tri_node *node, tri_kernel *kernel) {
+    cuda_not_finite p = {.range_count = cuda_in_shape(graph, node, 1)->dims[0]};
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status not_finite_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_not_finite p = *(const cuda_not_finite *)kernel->state;
+    p.x = args->in[0];
+    p.ranges = args->in[1];
+    p.step = args->in[2];
+    p.found = args->out[0];
+    CUDA_LAUNCH(args->queue, not_finite, p);
+    return TRI_OK;
+}
+
+static tri_status loss_seeds_prepare(tri_device *device, const tri_graph *graph,
+                                     const tri_node *node, tri_kernel *kernel) {
+    cuda_loss_seeds p = {.count = cuda_out_count(graph, node, 0)};
+    return cuda_prepare(kernel, &p, sizeof p);
+}
+
+static tri_status loss_seeds_run(const tri_kernel *kernel, const tri_kernel_args *args) {
+    cuda_loss_seeds p = *(const cuda_loss_seeds *)kernel->state;
+    p.carried = args->in[0];
+    p.losses = args->in[1];
+    p.seeds = args->out[0];
+    CUDA_LAUNCH(args->queue, loss_seeds, p);
+    return TRI_OK;
+}
+
+#define UPDATE(identifier)                                                                         \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "update",                             \
+                                                     .supports = first_is_f32,                     \
+                                                     .layouts = update_layouts,                    \
+                                                     .prepare = update_prepare,                    \
+                                                     .run = update_run,                            \
+                                                     .release = cuda_release};
+UPDATE(sgd)
+UPDATE(adam)
+UPDATE(adadelta)
+UPDATE(moving_average)
+
+#define STEP(identifier, function)                                                                 \
+    const tri_kernel_def cuda_kernel_##identifier = {.op = &tri_op_##identifier,                   \
+                                                     .name = "step",                               \
+                                                     .prepare = function##_prepare,                \
+                                                     .run = function##_run,                        \
+                                                     .release = cuda_release};
+STEP(sum_rows, sum_rows)
+STEP(step_numbers, step_numbers)
+STEP(loss_seeds, loss_seeds)
+
+const tri_kernel_def cuda_kernel_first_not_finite = {.op = &tri_op_first_not_finite,
+                                                     .name = "step",
+                                                     .supports = first_is_f32,
+                                                     .prepare = not_finite_prepare,
+                                                     .run = not_finite_run,
+                                                     .release = cuda_release};
+const tri_kernel_def cuda_kernel_sum_of_squares = {.op = &tri_op_sum_of_squares,
+                                                   .name = "step",
+                                                   .supports = first_is_f32,
+                                                   .prepare = squares_prepare,
+                                                   .run = squares_run,
+                                                   .release = squares_release};

@@ -1,0 +1,102 @@
+// How the numbers of a step follow from its sums: what kernels of step_numbers and loss_seeds
+// compute, on the host and on a GPU.
+#ifndef TRIREME_OPS_STEP_RULE_H
+#define TRIREME_OPS_STEP_RULE_H
+
+#include "base/kernel_inline.h"
+#include "ops/ops.h"
+
+#include <math.h>
+
+// By what a loss scale is multiplied or divided.
+#define STEP_RULE_FACTOR 2.0
+
+TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_overflow(const tri_loss_scale_options *options,
+                                                            tri_loss_scale *state) {
+    state->good_steps = 0;
+    if (state->hysteresis_left > 1) {
+        state->hysteresis_left--;
+        return TRI_LOSS_SCALE_SKIP;
+    }
+    if (state->scale <= options->minimum) return TRI_LOSS_SCALE_EXHAUSTED;
+    state->scale /= STEP_RULE_FACTOR;
+    if (state->scale < options->minimum) state->scale = options->minimum;
+    return TRI_LOSS_SCALE_SKIP;
+}
+
+// tri_loss_scale_update.
+TRI_KERNEL_INLINE tri_loss_scale_verdict step_rule_scale(const tri_loss_scale_options *options,
+                                                         tri_loss_scale *state, bool overflow) {
+    if (options->fixed > 0) return overflow ? TRI_LOSS_SCALE_SKIP : TRI_LOSS_SCALE_APPLY;
+    if (overflow) return step_rule_overflow(options, state);
+    bool doubles = state->good_steps > 0 && state->good_steps % options->window == 0;
+    if (doubles) state->scale *= STEP_RULE_FACTOR;
+    if (doubles || options->consecutive_hysteresis) state->hysteresis_left = options->hysteresis;
+    state->good_steps++;
+    return TRI_LOSS_SCALE_APPLY;
+}
+
+// Computes the carried numbers that a step hands to the next.
+TRI_KERNEL_INLINE void step_rule_carry(const tri_loss_scale_options *options, const double *before,
+                                       bool finite, double *after, double *step) {
+    bool halted = before[TRI_CARRIED_HALTED] != 0, has_scale = before[TRI_CARRIED_SCALE] > 0;
+    double updates = before[TRI_CARRIED_UPDATES];
+    tri_loss_scale scale;
+    scale.scale = before[TRI_CARRIED_SCALE];
+    scale.good_steps = (int64_t)before[TRI_CARRIED_GOOD_STEPS];
+    scale.hysteresis_left = (int64_t)before[TRI_CARRIED_HYSTERESIS_LEFT];
+    tri_loss_scale_verdict verdict = finite ? TRI_LOSS_SCALE_APPLY : TRI_LOSS_SCALE_EXHAUSTED;
+    if (has_scale && !halted) verdict = step_rule_scale(options, &scale, !finite);
+    bool applies = verdict == TRI_LOSS_SCALE_APPLY && !halted;
+    bool halts = verdict == TRI_LOSS_SCALE_EXHAUSTED && !halted;
+    step[TRI_STEP_SKIP] = !applies;
+    step[TRI_STEP_HALTS] = halts;
+    step[TRI_STEP_UPDATE] = updates + 1;
+    for (int i = 0; i < TRI_CARRIED_COUNT; i++) after[i] = 0;
+    after[TRI_CARRIED_SCALE] = scale.scale;
+    after[TRI_CARRIED_GOOD_STEPS] = (double)scale.good_steps;
+    after[TRI_CARRIED_HYSTERESIS_LEFT] = (double)scale.hysteresis_left;
+    after[TRI_CARRIED_UPDATES] = updates + applies;
+    after[TRI_CARRIED_HALTED] = halted || halts;
+}
+
+// The learning rate of the next update. The host does not know how many updates the steps in flight
+// will make, so it gave a rate for each possible count.
+TRI_KERNEL_INLINE double step_rule_rate(const double *control, const double *carried) {
+    double ahead = carried[TRI_CARRIED_UPDATES] - control[TRI_CONTROL_UPDATES];
+    int index = ahead > TRI_MAX_STEPS_AHEAD ? TRI_MAX_STEPS_AHEAD : ahead > 0 ? (int)ahead : 0;
+    return control[TRI_CONTROL_RATES + index];
+}
+
+// What step_numbers computes. `after` may be `carried`.
+TRI_KERNEL_INLINE void step_rule(const tri_step_numbers_attr *a, const double *carried,
+                                 const double *control, const double *sums, const double *squares,
+                                 double *after, double *step) {
+    double scale = 1;
+    bool finite = isfinite(squares[0]);
+    for (int64_t i = 0; i < a->losses; i++)
+        finite = finite && isfinite(sums[a->loss + i * a->stride]);
+    if (a->count >= 0)
+        scale = sums[a->count] > 0 ? control[TRI_CONTROL_SAMPLES] / sums[a->count] : 0;
+    if (carried[TRI_CARRIED_SCALE] > 0) scale /= carried[TRI_CARRIED_SCALE];
+    double norm = sqrt(squares[0]) * scale;
+    if (control[TRI_CONTROL_CLIP] > 0 && norm > 0) {
+        double factor = control[TRI_CONTROL_CLIP] / (norm + 1e-6);
+        if (factor < 1) scale *= factor;
+    }
+    for (int i = 0; i < TRI_STEP_SCALAR_COUNT; i++) step[i] = 0;
+    step[TRI_STEP_LR] = step_rule_rate(control, carried);
+    step[TRI_STEP_GRADIENT_SCALE] = scale;
+    step[TRI_STEP_STATISTIC_SCALE] = 1 / control[TRI_CONTROL_SAMPLES];
+    step[TRI_STEP_NORM] = norm;
+    step_rule_carry(&a->loss_scale, carried, finite, after, step);
+}
+
+// The gradient of the sum of a loss: `loss` is its pair (weight, count).
+TRI_KERNEL_INLINE float step_rule_seed(const double *carried, const double *loss) {
+    double scale = carried[TRI_CARRIED_SCALE] > 0 ? carried[TRI_CARRIED_SCALE] : 1;
+    double weight = scale * loss[0], count = loss[1];
+    return (float)(count > 0 ? weight / count : 0);
+}
+
+#endif
